@@ -10,7 +10,7 @@ from traceanalyzer.analyses import run
 from traceanalyzer.cli import run as command
 from traceanalyzer.doctor import parse_topology, read_logs
 from traceanalyzer.doctor.beside import texts_beside, wiring
-from traceanalyzer.findings.wiring import log_of_another_run
+from traceanalyzer.findings.communication.wiring import log_of_another_run
 from traceanalyzer.job.wiring import Wiring
 
 NVLINK = (SAMPLES / "doctor" / "topo_2xH200_nvlink.txt").read_text()

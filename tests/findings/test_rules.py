@@ -9,7 +9,10 @@ from tests import once
 from tests.host_builders import host_trace
 from tests.samples import SAMPLES, sample
 from traceanalyzer.analyses import run
-from traceanalyzer.findings import copies, find, hosts, idle, pipeline, uneven_stages
+from traceanalyzer.findings import find
+from traceanalyzer.findings.devices import copies
+from traceanalyzer.findings.hosts import hosts, idle
+from traceanalyzer.findings.pipelines import pipeline, uneven_stages
 
 MS = 1_000_000
 

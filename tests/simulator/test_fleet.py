@@ -4,7 +4,7 @@ import pytest
 
 import traceanalyzer as ta
 from tests.simulator import fleet
-from traceanalyzer.findings.lateness import late_ranks
+from traceanalyzer.findings.late.lateness import late_ranks
 from traceanalyzer.job.hosts import read_hosts
 
 NEEDED = ("episodes", "step_needs", "expert_layers", "even_experts", "replay", "operators", "host_work")

@@ -8,43 +8,25 @@ from dataclasses import replace
 from traceanalyzer.analyses import Result, Results
 from traceanalyzer.analyses.integrity.integrity_checks import TRUNCATED
 from traceanalyzer.failures import Failure
-from traceanalyzer.findings import (
-    balance,
+from traceanalyzer.findings.capture import fitness, unmatched, warm_up
+from traceanalyzer.findings.communication import (
     bandwidth,
-    blocking_launches,
     communication,
     contention,
-    copies,
-    copy_bound,
-    drained,
-    efficiency,
     experts,
     exposed_collective,
-    fitness,
-    hidden,
-    host_work,
-    hosts,
-    idle,
-    inference,
-    lateness,
-    memory,
-    memory_limits,
-    other_gpus,
-    outside_microbatches,
-    pipeline,
     redundant_exchanges,
-    slow_hosts,
-    uneven_stages,
-    uneven_steps,
-    unmatched,
-    warm_up,
     wiring,
-    within_steps,
 )
+from traceanalyzer.findings.devices import copies, copy_bound, efficiency, memory, memory_limits
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.findings import Findings
 from traceanalyzer.findings.folding import folded
+from traceanalyzer.findings.hosts import blocking_launches, drained, host_work, hosts, idle, inference, slow_hosts
+from traceanalyzer.findings.late import lateness
 from traceanalyzer.findings.order import error_of_mean_step_ns, ordered
+from traceanalyzer.findings.pipelines import outside_microbatches, pipeline, uneven_stages
+from traceanalyzer.findings.uneven import balance, hidden, other_gpus, uneven_steps, within_steps
 
 __all__ = ["RULES", "Finding", "Findings", "Rule", "find", "named_ranks"]
 

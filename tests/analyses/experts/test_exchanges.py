@@ -9,7 +9,7 @@ from traceanalyzer.analyses import run
 from traceanalyzer.analyses.communication.groups import Groups
 from traceanalyzer.analyses.experts import exchange_sends, exchanges, split_sizes
 from traceanalyzer.analyses.experts.split_sizes import COMBINE, DISPATCH, EXCHANGE
-from traceanalyzer.findings.experts import uneven_experts
+from traceanalyzer.findings.communication.experts import uneven_experts
 from traceanalyzer.kinds import CUT_LIST
 
 CALL = {"call": 0, "step": 0, "collective": "all_to_all", "group": "0", "group_ranks": "0,1", "dtype": "BFloat16",

@@ -6,7 +6,7 @@ from tests.host_builders import host_trace
 from traceanalyzer.analyses.phases import iterations
 from traceanalyzer.analyses.phases.iterations import told_by
 from traceanalyzer.analyses.time import steps
-from traceanalyzer.findings.inference import launch_bound_iterations
+from traceanalyzer.findings.hosts.inference import launch_bound_iterations
 
 
 @pytest.mark.parametrize(

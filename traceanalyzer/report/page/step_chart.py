@@ -7,8 +7,8 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result, Results
 from traceanalyzer.analyses.blame.rank_sets import listed
-from traceanalyzer.findings.late_words import numbers
-from traceanalyzer.findings.lateness import is_said
+from traceanalyzer.findings.late.late_words import numbers
+from traceanalyzer.findings.late.lateness import is_said
 from traceanalyzer.job.run_info import RunInfo
 from traceanalyzer.report.words.parts import split_steps
 

@@ -5,8 +5,8 @@ import pandas as pd
 from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.stragglers import Stragglers
-from traceanalyzer.findings.balance import apart
 from traceanalyzer.findings.basis import Basis
+from traceanalyzer.findings.uneven.balance import apart
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.quantities import text
 from traceanalyzer.report.words.parts import Split, headline_steps, unsplit_calls

@@ -1,0 +1,101 @@
+"""What a capture cannot tell is said before advice."""
+
+import pytest
+
+from tests.host_builders import host_trace
+from tests.simulator import Capture, drawn_jobs, odd_jobs, workloads
+from tests.simulator.analysed import analysed
+from tests.simulator.faults import Fault
+from traceanalyzer.analyses import run
+from traceanalyzer.findings import Finding
+from traceanalyzer.findings.capture import fitness as rules
+from traceanalyzer.findings.capture.warm_up import warm_up
+from traceanalyzer.findings.order import ordered
+
+MS = 1_000_000
+
+
+def told(rule, how=None, faults=(), needed=()):
+    _, results = analysed(workloads.ddp(4, 5, faults), *needed, how=how)
+    return rule(**results)
+
+
+@pytest.mark.parametrize(
+    ("missing", "late_ns", "is_said"), [((3,), 3 * MS, True), ((3,), 0, False), ((), 3 * MS, False)]
+)
+def test_all_wait_for_a_rank_that_is_not_here(missing, late_ns, is_said):
+    faults = (Fault("compute", late_ns, (3,)),) if late_ns else ()
+    found = told(
+        rules.missing_straggler, Capture(missing=missing), faults, ("headline", "steps", "calls", "ranks", "integrity")
+    )
+    assert bool(found) == is_said
+    assert all("for a rank that is not here (rank 3 has no trace)" in item.title for item in found)
+
+
+@pytest.mark.parametrize(("by_ns", "says"), [(40 * MS, "set forward by 40 ms"), (0, "")])
+def test_a_clock_that_is_set(by_ns, says):
+    found = told(rules.clock_step, Capture(clock_step={2: (14 * MS, by_ns)}), needed=("step_needs",))
+    assert [item.title for item in found if says in item.title] == [item.title for item in found]
+    assert bool(found) == bool(says)
+
+
+def test_ranks_that_never_meet_take_as_long_as_they_like():
+    lengths = [[10, 10, 10, 10], [40, 10, 10, 10], [10, 10, 10, 10]]
+    traces = []
+    for rank, own in enumerate(lengths):
+        ends = [MS * sum(own[: i + 1]) for i in range(len(own))]
+        starts = [end - MS * length for end, length in zip(ends, own, strict=True)]
+        steps = [(f"ProfilerStep#{i}", *pair) for i, pair in enumerate(zip(starts, ends, strict=True))]
+        calls = [("cudaLaunchKernel", start + 10, start + 20) for start in starts]
+        ops = [("gemm", start + 30, start + MS, i + 1) for i, start in enumerate(starts)]
+        traces.append(host_trace(ops, calls, ranges=steps, rank=rank))
+    assert rules.clock_step(**run(traces, ["step_needs"])) == []
+
+
+def test_a_late_rank_is_no_clock():
+    assert told(rules.clock_step, faults=(Fault("host", 9 * MS, (2,), (2,)),), needed=("step_needs",)) == []
+
+
+def test_ranks_for_which_others_wait_in_the_next_step_have_no_clock_that_was_set():
+    """Half of the ranks exchange gradients for longer, at the end of each step: the first ends apart, without a wait."""
+    job = drawn_jobs.slow_network(steps=4, faults=(Fault("link", 4 * MS, (1, 3, 5, 7)),))
+    _, results = analysed(job, "step_needs")
+    assert rules.clock_step(**results) == []
+
+
+def test_a_rank_that_is_late_once_in_the_first_step_is_no_warm_up():
+    faults = (Fault("host", 90 * MS, (2,), (0,)),)
+    assert told(warm_up, faults=faults, needed=("step_needs", "steps")) == []
+
+
+@pytest.mark.parametrize(("first_ms", "is_said"), [(30, True), (0, False)])
+def test_a_first_step_of_many_times_the_others_is_a_warm_up(first_ms, is_said):
+    faults = (Fault("host", first_ms * MS, (0, 1, 2, 3), (0,)),) if first_ms else ()
+    found = told(warm_up, faults=faults, needed=("step_needs", "steps"))
+    assert [item.title.startswith("Step 0 is a warm-up") for item in found] == [True] * is_said
+
+
+def test_one_step_alone_is_not_complete():
+    trace = host_trace([("gemm", 10, 20, 1)], [("cudaLaunchKernel", 1, 2)], ranges=[("ProfilerStep#0", 0, 30)])
+    (found,) = rules.no_complete_step(**run([trace], ["headline", "steps", "iterations"]))
+    assert found.title.startswith("No step is complete (1 recorded)")
+
+
+def test_what_a_capture_cannot_tell_comes_first():
+    advice = Finding("a", "high", "a", gain_ns=9)
+    capture = Finding("b", "medium", "b", is_about_capture=True)
+    unknown = Finding("c", "high", "c")
+    assert ordered([unknown, advice, capture]) == [capture, advice, unknown]
+
+
+def test_steps_that_are_long_now_and_then_are_no_warm_up():
+    every = (0, 1, 2, 3)
+    faults = tuple(Fault("host", 30 * MS, every, (step,)) for step in (0, 3))
+    assert told(warm_up, faults=faults, needed=("step_needs", "steps")) == []
+
+
+def test_what_one_rank_does_after_the_first_step_and_again_is_no_warm_up():
+    """Its own step is longer by it, the other's next one: the median over both is longest in the first."""
+    faults = (Fault("gc", 20 * MS, (0,), (0,)), Fault("gc", 60 * MS, (1,), (0,)), Fault("gc", 45 * MS, (1,), (2,)))
+    _, results = analysed(odd_jobs.around(2, 5, faults), "step_needs", "steps")
+    assert warm_up(**results) == []

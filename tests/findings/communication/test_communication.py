@@ -1,0 +1,238 @@
+"""What is said of communication."""
+
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from tests import once
+from tests.simulator import Group, Program, odd_jobs, scenarios
+from tests.simulator.analysed import analysed
+from tests.simulator.workloads import job_of
+from traceanalyzer.analyses import ANALYSES
+from traceanalyzer.analyses.blame.places import Places
+from traceanalyzer.analyses.communication.collectives import Collectives
+from traceanalyzer.findings.communication.bandwidth import few_channels, low_bandwidth
+from traceanalyzer.findings.communication.communication import little_overlap, many_small_collectives
+from traceanalyzer.findings.communication.exposed_collective import _advice, exposed_collective
+from traceanalyzer.findings.tools import TORCH, XLA
+
+MS = 1_000_000
+
+
+def of_sample(name, *names):
+    assert set(names) <= set(ANALYSES)
+    return once.results(name, names)
+
+
+def test_little_overlap_is_told_where_data_moves():
+    names = ("headline", "exposed_comm", "replay")
+    assert little_overlap(**of_sample("ddp", *names)) == []
+    _, results = analysed(scenarios.hsdp(), *names)
+    assert little_overlap(**results) == []
+
+
+def hidden_behind(host_ns, moved_ns=2 * MS):
+    """What is said of a job that reduces after its compute, and whose hosts need so long before they launch it."""
+    world = Group("0", (0, 1))
+
+    def step(program: Program, _number: int) -> None:
+        program.host(host_ns)
+        made = program.kernel("gemm", 2 * MS)
+        sent = program.collective("all_reduce", world, 10_000_000, moved_ns, after=(made,))
+        program.kernel("adam", MS, after=(sent,))
+
+    job = job_of(2, 4, step, (world,), jitter=0, ends_synced=not host_ns)
+    _, results = analysed(job, "headline", "exposed_comm", "replay")
+    return little_overlap(**results)
+
+
+def test_overlap_is_worth_what_the_replay_says():
+    (found,) = hidden_behind(0)  # the step waits for its end all the same: only adam goes beside it
+    assert found.gain_ns == pytest.approx(MS, rel=0.1)
+    assert f"With all of it hidden a mean step is at most {found.gain_ns / MS:.3g} ms shorter" in found.title
+
+
+def test_overlap_that_hosts_hide_is_worth_what_it_gains_without_them():
+    (found,) = hidden_behind(20 * MS)
+    assert (found.gain_ns, found.severity) == (0, "low")
+    assert found.title.endswith(
+        "a mean step is no shorter. Hosts decide a step's length: if they took no time, hiding it would make one of "
+        "5 ms at most 2 ms shorter."
+    )
+    assert found.recommendation.startswith("Once hosts launch sooner, start communication")
+    assert hidden_behind(20 * MS, moved_ns=MS // 2) == [], "2 % of a step"
+
+
+def test_waits_are_not_low_bandwidth():
+    assert low_bandwidth(**of_sample("ddp", "collectives", "calls", "replay", "places")) == []
+
+
+def test_slow_links_are():
+    # 18 MB in 150 µs are 120 GB/s of an H200's 450.
+    _, results = analysed(scenarios.ddp(2, elements=9_000_000), "collectives", "calls", "replay", "places")
+    (found,) = low_bandwidth(**results)
+    assert found.title.startswith("Large all-reduces, data parallel (ranks 0, 1), reach ")
+    assert found.severity == "low"
+    assert "shorter" not in found.title, "compute hides them"
+
+
+def test_what_links_of_healthy_speed_would_win_is_replayed():
+    world = Group("0", (0, 1))
+
+    def step(program: Program, _number: int) -> None:
+        made = program.kernel("gemm", 2 * MS)
+        sent = program.collective("all_reduce", world, 10_000_000, 2 * MS, after=(made,))
+        program.kernel("adam", MS, after=(sent,))
+
+    _, results = analysed(job_of(2, 4, step, (world,), jitter=0), "collectives", "calls", "replay", "places")
+    (found,) = low_bandwidth(**results)
+    # 20 MB at 40 % of 450 GB/s take 0.11 ms.
+    assert found.gain_ns == pytest.approx(1.89 * MS, rel=0.03)
+    assert found.severity == "high"
+    assert found.title.endswith(
+        f"At 180 GB/s, which healthy jobs reach, a mean step is {found.gain_ns / MS:.3g} ms shorter."
+    )
+
+
+def test_groups_that_are_slow_alike_are_one_finding():
+    _, results = analysed(scenarios.ddp(2, elements=9_000_000), "collectives", "calls", "replay", "places")
+    table = results["collectives"].table.astype({"group": "object", "group_ranks": "object"})
+    slower = table.assign(
+        group="b", group_ranks="2,3", group_label="data parallel (ranks 2, 3)", transfer_ns=table["transfer_ns"] * 2
+    )
+    (found,) = low_bandwidth(
+        Collectives(pd.concat([table, slower])), results["calls"], results["replay"], results["places"]
+    )
+    assert "all-reduces of 2 groups, slowest data parallel (ranks 2, 3), reach " in found.title
+    assert {row["group"] for row in found.evidence} == {"0", "b"}
+
+
+@pytest.mark.parametrize(
+    ("times", "said"), [(2, "Ranks 10 and 11 (host b05) reach 60 GB/s, the others 119"), (1.05, "")]
+)
+def test_ranks_whose_links_are_slower_than_the_others_are_named_as_the_host_that_they_are(times, said):
+    _, results = analysed(scenarios.ddp(2, elements=9_000_000), "collectives", "calls", "replay")
+    table = results["collectives"].table.astype({"group": "object", "group_ranks": "object"})
+    hosts = [(2 * host, 2 * host + 1) for host in range(8)]
+    groups = [
+        table.assign(
+            group=f"{low}", group_ranks=f"{low},{high}", group_label=f"data parallel (ranks {low}, {high})",
+            transfer_ns=(table["transfer_ns"] * (times if low == 10 else 1)).astype("Int64"),
+        )
+        for low, high in hosts
+    ]  # fmt: skip
+    rows = [(number, "host", f"host b0{number}", f"{low},{high}", 2) for number, (low, high) in enumerate(hosts)]
+    places = Places(pd.DataFrame(rows, columns=list(Places.columns)))
+    (found,) = low_bandwidth(Collectives(pd.concat(groups)), results["calls"], results["replay"], places)
+    assert ("look at their links first." in found.title) == bool(said)
+    assert said in found.title
+
+
+def test_many_small_collectives():
+    _, results = analysed(scenarios.ddp(2, buckets=60, elements=1_000), "call_waits", "headline", "steps")
+    (found,) = many_small_collectives(**results)
+    assert "runs 60 all-reduces of at most 1 MiB a step" in found.title
+    _, results = analysed(scenarios.ddp(2, buckets=60), "call_waits", "headline", "steps")
+    assert many_small_collectives(**results) == []
+
+
+def test_small_collectives_that_take_next_to_nothing_of_a_step_are_no_news():
+    _, results = analysed(
+        scenarios.ddp(2, buckets=60, elements=1_000, slow_compute_ns={0: 20_000_000, 1: 20_000_000}),
+        "call_waits", "headline", "steps",
+    )  # fmt: skip
+    assert many_small_collectives(**results) == []
+
+
+@pytest.mark.parametrize(("layers", "is_said"), [(30, True), (1, False)])
+def test_the_collective_that_nothing_runs_beside_is_named(layers, is_said):
+    _, results = analysed(
+        odd_jobs.serial(steps=4, layers=layers),
+        "headline",
+        "steps",
+        "exposed_calls",
+        "call_waits",
+        "replay",
+        "episodes",
+        "collectives",
+        "calls",
+        "ranks",
+    )
+    found = exposed_collective(**results)
+    assert len(found) == is_said
+    for item in found:
+        assert item.title.startswith(f"All-reduces ({layers} a step) run while nothing computes for ")
+        assert item.gain_ns == pytest.approx(layers * 150_000, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("phase", "dtypes", "expected"),
+    [
+        ("backward", ["float32", "float32"], "FSDP). Or reduce in bfloat16."),
+        ("backward", ["bfloat16", "float32"], "FSDP)."),  # the small one is a loss
+        ("backward", [None, None], "FSDP)."),
+        ("forward", ["float32", "float32"], "in the group."),
+    ],
+)
+def test_only_gradients_that_are_wide_are_to_be_reduced_in_bfloat16(phase, dtypes, expected):
+    calls = pd.DataFrame({"collective": "all_reduce", "dtype": dtypes, "size_bytes": [1 << 20, 4]})
+    assert _advice(phase, calls, "all_reduce", TORCH).endswith(expected)
+    assert "latency_hiding" in _advice(phase, calls, "all_reduce", XLA)
+
+
+def test_steps_that_alone_hold_a_collective_are_named():
+    """Parameters that are averaged in every third step only."""
+    _, results = analysed(
+        odd_jobs.averaging(),
+        "headline",
+        "steps",
+        "exposed_calls",
+        "call_waits",
+        "replay",
+        "episodes",
+        "collectives",
+        "calls",
+        "ranks",
+    )
+    (found,) = exposed_collective(**results)
+    assert found.steps == (2, 5)
+    assert "of each of steps 2 and 5, and hardly in others" in found.title
+
+
+@pytest.mark.parametrize(
+    ("elements", "part_of"), [(9_000_000, "rate of all_reduce"), (300_000_000, "exposed communication")]
+)
+def test_a_slow_collective_that_nothing_runs_beside_is_one_cause(elements, part_of):
+    """Of 18 and of 600 MB, in 2 ms: links carry 0.45 MB a µs."""
+    world = Group("0", (0, 1))
+
+    def step(program: Program, _number: int) -> None:
+        made = program.kernel("gemm", 2 * MS)
+        sent = program.collective("all_reduce", world, elements, 2 * MS, after=(made,))
+        program.kernel("adam", MS, after=(sent,))
+
+    names = ("headline", "steps", "exposed_calls", "call_waits", "replay", "episodes", "collectives", "calls", "ranks")
+    (found,) = exposed_collective(**analysed(job_of(2, 3, step, (world,)), *names)[1])
+    assert found.part_of == part_of
+
+
+@pytest.mark.parametrize(("grids", "expected"), [(["1x1x1"], 1), (["1x1x1", "24x1x1"], None), ([None], None)])
+def test_few_channels_are_told_by_the_grid(grids, expected):
+    calls = pd.DataFrame({"collective": "all_reduce", "group": "0", "grid": grids})
+    assert few_channels(SimpleNamespace(table=calls), "all_reduce", "0") == expected
+    assert few_channels(SimpleNamespace(table=calls), "all_reduce", "1") is None
+
+
+def test_small_collectives_of_few_steps_are_counted_there_and_timed_in_a_mean_step():
+    def step(program: Program, number: int) -> None:
+        program.kernel("gemm", MS)
+        for _ in range(60 if number % 3 == 2 else 0):
+            program.collective("all_reduce", world, 1000, 50_000)
+
+    world = Group("0", (0, 1))
+    _, results = analysed(job_of(2, 7, step, (world,), jitter=0), "call_waits", "headline", "steps")
+    (found,) = many_small_collectives(**results)
+    assert "runs 60 all-reduces of at most 1 MiB in each of " in found.title
+    assert found.title.endswith(" of a mean step.")
+    assert found.gain_ns < 60 * 50_000 / 2

@@ -1,0 +1,45 @@
+"""A rank that does nothing but copy is bound by its copies, and the link's limit is named."""
+
+import inspect
+
+import pytest
+
+import traceanalyzer as ta
+from tests.builders import rank_trace
+from tests.samples import SAMPLES
+from traceanalyzer.analyses import run
+from traceanalyzer.findings.devices import copy_bound
+
+
+def found(traces):
+    return copy_bound.copy_bound(**run(traces, inspect.signature(copy_bound.copy_bound).parameters))
+
+
+def test_a_broadcast_by_two_uploads_fills_the_link():
+    (one,) = found(ta.load(SAMPLES / "streams" / "broadcast1.json.gz").ranks)
+    title = one.title.replace("\u202f", " ")
+    assert title.startswith(
+        "2 ranks are bound by copies: for 100 % of the time nothing else runs; most of it host to device"
+    )
+    assert "from pinned memory, 268 MB at 55.4 GB/s of the 63 GB/s that its link carries that way." in title
+    assert one.recommendation.startswith("Move fewer bytes over the link, which is full ")
+
+
+@pytest.mark.parametrize(("copy_ns", "is_found"), [(60, True), (40, False)])
+def test_half_of_the_window_is_needed(copy_ns, is_found):
+    ops = [("compute", 0, 100 - copy_ns), ("copy", 100 - copy_ns, 100)]
+    assert bool(found([rank_trace(ops)])) == is_found
+
+
+@pytest.mark.parametrize(("copy_ns", "who"), [(35, "2 ranks are bound by copies: for 35 to 60 %"), (20, "Rank 0 is")])
+def test_ranks_that_copy_half_as_long_are_bound_alike(copy_ns, who):
+    """What the other one waits meanwhile for it, it does not copy."""
+    ops = {0: [("compute", 0, 40), ("copy", 40, 100)], 1: [("compute", 0, 100 - copy_ns), ("copy", 100 - copy_ns, 100)]}
+    (one,) = found([rank_trace(own, rank=rank) for rank, own in ops.items()])
+    assert one.title.startswith(who)
+
+
+def test_a_gpu_whose_link_is_not_known_has_no_limit():
+    (one,) = found([rank_trace([("copy", 0, 100)])])
+    assert "GB/s that" not in one.title
+    assert one.caveat is None

@@ -1,0 +1,100 @@
+"""Hosts that wait for their GPUs in the middle of a step."""
+
+import re
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from tests.simulator import workloads
+from tests.simulator.analysed import analysed
+from tests.simulator.faults import Fault
+from tests.simulator.program import Group, Job, Program
+from traceanalyzer.findings.hosts.drained import _are_of_pageable_copies, _of_job, drained_queues
+
+NEEDED = ("headline", "steps", "sync_calls", "idle", "what_ran", "episodes", "replay", "places", "sync_copies")
+
+
+def job(*, synced, host_us=300, kernel_us=1000):
+    """Two ranks, six blocks a step: the host works before each kernel, and may wait for the GPU after each block."""
+    group, programs = Group("0", (0, 1)), []
+    for rank in range(2):
+        program = Program(rank)
+        for step in range(5):
+            with program.range(f"ProfilerStep#{step}"):
+                for block in range(6):
+                    with program.range(f"block_{block}"):
+                        program.host(host_us * 1000, "aten::linear")
+                        last = program.kernel("gemm", kernel_us * 1000)
+                        if synced(block):
+                            program.sync("cudaStreamSynchronize")
+                program.collective("all_reduce", group, 1000, 100_000, after=(last,))
+        programs.append(program)
+    return Job(tuple(programs), (group,))
+
+
+def told(**made):
+    _, results = analysed(job(**made), *NEEDED)
+    return drained_queues(**results)
+
+
+def test_calls_that_drain_the_queue_are_named_with_what_the_job_gains_without_them():
+    (found,) = told(synced=lambda _: True)
+    said = r"Both hosts wait for their GPUs 6 times a step \(cudaStreamSynchronize in block_\d and 5 other places\)"
+    assert re.match(said, found.title)
+    # Six times 0.3 ms of launching, which would lie behind the GPU's 6.1 ms a step.
+    assert found.gain_ns == pytest.approx(6 * 300_000, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        {"synced": lambda _: False},
+        # one wait at the end of a step, of a host that is far ahead
+        {"synced": lambda block: block == 5, "host_us": 10},
+        # what binds is the host, with these waits or without them
+        {"synced": lambda block: block == 0, "host_us": 3000, "kernel_us": 10},
+    ],
+    ids=["none", "once", "host-bound"],
+)
+def test_nothing_is_said_where_they_cost_nothing(made):
+    assert told(**made) == []
+
+
+def test_what_the_host_does_after_waiting_is_named_by_the_rule_about_hosts():
+    faults = (Fault("gc", 10_000_000, (0, 1, 2, 3), (2,)),)
+    _, results = analysed(workloads.ddp(4, 6, faults, layers=6), *NEEDED)
+    assert drained_queues(**results) == []
+
+
+def sync(name, operator=None, span=None, rank=1):
+    return {"rank": rank, "name": name, "operator": operator, "range": span}
+
+
+def test_ddps_own_timers_are_not_of_the_job():
+    rows = [
+        sync("cudaEventSynchronize", span="DistributedDataParallel.forward"),
+        sync("cudaEventSynchronize", span="metrics"),
+        sync("cudaStreamSynchronize", operator="aten::copy_", span="DistributedDataParallel.forward"),
+    ]
+    table = pd.DataFrame(rows).astype({"operator": "string", "range": "string"})
+    assert _of_job(table).index.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("operators", "direction", "rank", "is_so"),
+    [
+        (["aten::copy_"], "HtoD", 1, True),
+        (["aten::copy_", "aten::item"], "HtoD", 1, False),
+        (["aten::copy_", None], "HtoD", 1, False),
+        (["aten::copy_"], "DtoH", 1, False),
+        (["aten::copy_"], "HtoD", 0, False),
+    ],
+    ids=["upload", "reads values, too", "outside operators", "download", "another rank's"],
+)
+def test_waits_for_copies_from_pageable_memory_are_told_from_those_for_values(operators, direction, rank, is_so):
+    own = pd.DataFrame([sync("cudaStreamSynchronize", operator) for operator in operators]).astype(
+        {"operator": "string"}
+    )
+    copies = pd.DataFrame([{"rank": rank, "problem": "pageable", "operation": direction}])
+    assert _are_of_pageable_copies(own, SimpleNamespace(table=copies)) == is_so

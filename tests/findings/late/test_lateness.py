@@ -1,0 +1,171 @@
+"""Who is late, when, by what, and what mending it gains: the sentences."""
+
+import pytest
+
+from tests import once
+from tests.simulator import scenarios, workloads
+from tests.simulator.analysed import analysed
+from tests.simulator.faults import Fault
+from traceanalyzer.findings.late import late_words
+from traceanalyzer.findings.late.lateness import is_said, late_ranks
+
+MS = 1_000_000
+NEEDED = ("episodes", "step_needs", "expert_layers", "even_experts", "replay", "operators", "host_work")
+
+
+def said(job):
+    _, results = analysed(job, *NEEDED)
+    return late_ranks(**results)
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        (
+            "ddp",
+            (
+                "Rank 0's host is late: it needs 65.1 ms to launch a step, rank 1's 42.7 ms; rank 1 waits 24.7 ms a step for "
+                "it inside all-reduce. Mended, a mean step is 24.7 ms shorter."
+            ),
+        ),
+        (
+            "ddp_straggler",
+            (
+                "Rank 1 computes 75.6 ms a step, rank 0 18.4 ms, most of it aten::mm of [8192, 8192] × [8192, 8192]: rank 0 "
+                "waits 57.9 ms a step for it inside all-reduce. Mended, a mean step is 19.7 ms shorter (an estimated 45 ms without the profiler)."
+            ),
+        ),
+        (
+            "moe",
+            (
+                "Rank 0 computes 6.38 ms a step, rank 1 2.84 ms, most of it aten::mm of [11264, 2048] × [2048, 8192]: rank 1 "
+                "waits 3.54 ms a step for it inside all-to-all. Mended, a mean step is 1.77 ms shorter."
+            ),
+        ),
+    ],
+)
+def test_who_is_late_and_what_mending_it_gains(name, title):
+    (found,) = late_ranks(**once.results(name, NEEDED))
+    assert found.title == title
+    assert found.severity == "high"
+    assert found.recommendation
+    assert not found.gain_is_bound
+    assert {row["rank"] for row in found.evidence} == {0, 1}
+
+
+def test_uneven_stages_are_not_late():
+    assert late_ranks(**once.results("pp", NEEDED)) == []
+
+
+@pytest.mark.parametrize(
+    ("steps", "begins", "severity", "has_gain"),
+    [
+        (None, "Rank 2 copies for ", "high", True),
+        ((1,), "In step 1 rank 2 copies for ", "medium", True),
+        ((0, 1), "In steps 0 and 1 rank 2 copies for ", "high", True),
+        ((4,), "In step 4, the capture's last, rank 2 copies for ", "low", False),
+    ],
+)
+def test_lateness_of_some_steps_names_them(steps, begins, severity, has_gain):
+    (found,) = said(workloads.ddp(4, 5, (Fault("copy", 3 * MS, (2,), steps),)))
+    assert found.title.startswith(begins)
+    assert ("Mended" in found.title) == has_gain == (found.gain_ns is not None)
+    assert found.severity == severity
+    assert found.steps == steps
+    if steps is None or has_gain:
+        assert found.gain_ns == pytest.approx(3 * MS * len(steps or range(4)) / 4, rel=0.05)
+
+
+@pytest.mark.parametrize(("ranks", "steps"), [(4, 9), (8, 9)])
+def test_ranks_that_take_turns_are_one_finding(ranks, steps):
+    (found,) = said(scenarios.ddp(ranks, steps, in_turn_ns=2_000_000))
+    assert found.title.startswith(f"Ranks 0 to {ranks - 1} in turn, each in other steps, compute ")
+    assert "most of it forward_gemm" in found.title  # no shapes: it may be unequal work
+    assert found.gain_ns == pytest.approx(2 * MS, rel=0.05)
+
+
+def test_two_causes_of_one_rank_are_two_episodes():
+    faults = (Fault("data", 6 * MS, (1,), (1, 2)), Fault("eval", 8 * MS, (1,), (4,)))
+    first, second = said(workloads.ddp(4, 7, faults))
+    assert (first.cause, first.steps, second.cause, second.steps) == ("data", (1, 2), "compute", (4,))
+    assert first.about == second.part_of, "one card"
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "name", "gain", "expected"),
+    [
+        (120, 100, None, 10, True),
+        (105, 100, None, 10, False),
+        (105, 100, "gc.collect", 10, True),
+        (None, None, None, 10, True),
+        (120, 100, None, 0, False),
+        (120, 100, None, None, True),
+    ],
+    ids=["slower", "as slow as others", "named", "not known", "gains nothing", "gain not known"],
+)
+def test_hosts_that_need_what_others_need_are_nobodys_fault(own, others, name, gain, expected):
+    row = {
+        "cause": "host",
+        "own_host_ns": own,
+        "apart_host_ns": others and 1.1 * others,
+        "name": name,
+        "gain_ns": gain,
+        "step_ns": 200,
+        "steps": 1,
+    }
+    row |= {
+        "gain_is_of_capture": False,
+        "unprofiled_gain_ns": None,
+        "joint_gain_ns": None,
+        "joint_unprofiled_gain_ns": None,
+    }
+    assert is_said(row) == expected
+
+
+def test_equal_ranks_are_left_alone():
+    assert said(workloads.ddp(4, 4)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("calls for GPU memory", "empty_cache"),
+        ("(nothing recorded)", "record_function"),
+        ("tokenize", "Take tokenize out"),
+    ],
+)
+def test_the_advice_is_about_what_the_host_did(name, advice):
+    row = {
+        "ranks": "1", "set": "rank", "place": None, "is_in_turn": False, "cause": "host", "name": name, "what": "doing",
+        "same_work_ratio": None,
+    }  # fmt: skip
+    assert advice in late_words.advice(row)
+    assert "ank 1" in late_words.advice(row)
+
+
+def test_what_only_recording_makes_late_is_not_said():
+    row = {
+        "cause": "host",
+        "own_host_ns": 120,
+        "apart_host_ns": 110,
+        "name": None,
+        "gain_ns": 10,
+        "step_ns": 200,
+        "steps": 1,
+    }
+    row |= {
+        "gain_is_of_capture": False,
+        "unprofiled_gain_ns": 0,
+        "joint_gain_ns": None,
+        "joint_unprofiled_gain_ns": None,
+    }
+    assert not is_said(row)
+    assert is_said(row | {"unprofiled_gain_ns": 9})
+
+
+def test_of_graded_loads_the_rank_that_has_most_is_named_and_what_even_ones_gain():
+    faults = (Fault("compute", 1 * MS, (1,)), Fault("compute", 3 * MS, (2,)), Fault("compute", 5 * MS, (3,)))
+    (found,) = said(workloads.ddp(4, 4, faults))
+    assert found.worst_rank == 3
+    assert "; rank 3 most, " in found.title
+    assert "Dealt out evenly over all ranks, a mean step is about 2." in found.recommendation

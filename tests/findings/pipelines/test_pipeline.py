@@ -1,0 +1,76 @@
+"""Bubbles of pipelines: those of one schedule are one finding."""
+
+import pandas as pd
+import pytest
+
+from tests import once
+from tests.simulator import run
+from tests.simulator.analysed import analysed
+from tests.simulator.drawn_jobs import interleaved
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.analyses.pipelines.pipelines import Pipelines
+from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.findings.late.host_story import pipeline_name
+from traceanalyzer.findings.pipelines import pipeline as rules
+from traceanalyzer.findings.pipelines.uneven_stages import pipeline_imbalance
+
+
+def beside(results, bubble_ns=0):
+    """A second pipeline of ranks 2 and 3 that does the same, and waits for longer by `bubble_ns`."""
+    one, stages = results["pipelines"].table, results["pipeline"].table
+    other = one.assign(pipeline=1, ranks="2,3", bottleneck_rank=3, bubble_ns=one["bubble_ns"] + bubble_ns)
+    moved = stages.assign(pipeline=1, rank=stages["rank"] + 2)
+    return Pipelines(pd.concat([one, other], ignore_index=True)), Pipeline(
+        pd.concat([stages, moved], ignore_index=True)
+    )
+
+
+@pytest.mark.parametrize("is_uneven", [False, True])
+def test_pipelines_that_wait_alike_are_one_finding(monkeypatch, is_uneven):
+    results = once.results("pp", ["pipelines", "pipeline", "episodes", "replay"])
+    pipelines, stages = beside(results, bubble_ns=10_000_000)
+    monkeypatch.setattr(rules, "_cause", lambda *_: None)
+    if not is_uneven:
+        monkeypatch.setattr(rules, "uneven_alike", lambda _: [])
+    found = rules.pipeline_bubble(pipelines, stages, results["episodes"], results["replay"])
+    assert len(found) == 1
+    assert found[0].part_of == (pipeline_name(0) if is_uneven else None)
+    assert found[0].title.startswith("The pipeline of ranks 2,3 waits 33 % of its time (20 % expected of 2 stages")
+    assert "; that of ranks 0,1 waits 31 %." in found[0].title
+
+
+def test_the_same_stage_of_two_pipelines_is_one_finding():
+    results = once.results("pp", ["pipelines", "pipeline", "replay"])
+    pipelines, stages = beside(results)
+    (found,) = pipeline_imbalance(pipelines, stages, results["replay"])
+    assert found.title.startswith("Stage 1 (ranks 1 and 3) computes up to 107 ms a step, 24 % more than the mean rank")
+    assert len(found.evidence) == 4
+
+
+def test_a_bubble_that_the_schedule_explains_says_what_twice_the_microbatches_gain():
+    """GPipe, 4 stages and 4 microbatches: 3/7 of an ideal 70 ms wait; with 8, 3/11 of 55 ms."""
+    row = {"stages_per_rank": 1, "schedule": None, "expected_bubble_pct": 300 / 7, "bubble_pct": 45.0,
+           "collective_wait_pct": None}  # fmt: skip
+    ideal = Gain(before_ns=72_000_000, after_ns=70_000_000, error_ns=0)
+    assert rules._advice(row, ideal, is_uneven=False).endswith(
+        "shrink it: twice the microbatches, or stages a rank, at best by 15 ms a step."
+    )
+    assert rules._severity(row, ideal) == "high"
+
+
+@pytest.mark.parametrize("is_one_stream", [True, False])
+def test_messages_on_one_stream_are_said_to_hold_each_other_up(is_one_stream):
+    """What that costs is the difference of the two jobs, up to what the messages themselves take."""
+    names = ["pipelines", "pipeline", "episodes", "replay"]
+    truth, results = analysed(interleaved(steps=3, is_one_stream=is_one_stream), *names)
+    (found,) = rules.pipeline_bubble(**{name: results[name] for name in names})
+    assert ("follow each other on one stream" in found.title) is is_one_stream
+    if is_one_stream:
+        apart = run(interleaved(steps=3, is_one_stream=False))
+        cost_ns = (_last_ns(truth) - _last_ns(apart)) / 3
+        assert found.gain_ns == pytest.approx(cost_ns, rel=0.15)
+        assert "a stream of their own" in found.recommendation
+
+
+def _last_ns(job):
+    return max(op.end_ns for ops in job.ops.values() for op in ops)

@@ -1,0 +1,1 @@
+"""What the capture cannot tell, and how to record again: said before any advice."""

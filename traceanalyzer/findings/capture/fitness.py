@@ -1,0 +1,267 @@
+"""Whether a capture is fit for advice: what it cannot tell, and how to record it again."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.blame.rank_sets import listed
+from traceanalyzer.analyses.blame.step_needs import StepNeeds
+from traceanalyzer.analyses.communication.calls import Calls
+from traceanalyzer.analyses.integrity.different_jobs import DIFFERENT_JOBS
+from traceanalyzer.analyses.integrity.integrity import LEFT_OUT, Integrity
+from traceanalyzer.analyses.integrity.integrity_checks import LOST_AMID, TRUNCATED
+from traceanalyzer.analyses.phases.iterations import Iterations
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.findings.basis import Basis, milliseconds
+from traceanalyzer.findings.capture.unmatched import PARTNERS
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.kinds import POINT_TO_POINT
+
+if TYPE_CHECKING:
+    from traceanalyzer.analyses.names import CallsColumn
+
+LEAST_WAIT_PCT = 5.0
+"""Of a step, that all ranks wait for somebody who is not here."""
+
+_ALIKE = 0.5
+
+
+def missing_straggler(
+    headline: Headline, steps: Steps, calls: Calls, ranks: Ranks, integrity: Integrity
+) -> list[Finding]:
+    """Every rank that is here waits alike in groups of which a rank has no trace: over 5 % of a step.
+
+    Not in messages between stages: these wait in a pipeline's bubble, too.
+    """
+    if not len(headline) or not len(calls):
+        return []
+    cut = {*ranks.table.loc[ranks.table["truncated"].fillna(value=False).astype(bool), "rank"]}
+    here = set(ranks.table["rank"]) - cut
+    frame = calls.to_frame()
+    frame = frame[frame["group_ranks"].notna() & frame["rank"].isin(here)]
+    frame = frame[~frame["collective"].isin(POINT_TO_POINT)]
+    members = {text: _numbers(text) for text in frame["group_ranks"].astype("str").unique()}
+    lacking = {text: own - here for text, own in members.items() if own - here and own & here}
+    if not any(len(members[text] & here) > 1 for text in lacking):
+        return []
+    frame = frame[frame["group_ranks"].astype("str").isin(lacking)]
+    basis = Basis.of(headline, steps)
+    held = basis.within(frame)
+    if held.empty:
+        return []
+    keys: list[CallsColumn] = ["collective", "size_bytes", "group_ranks"]
+    duration = (frame["end_ns"] - frame["start_ns"]).astype("int64")
+    shortest = duration.groupby([frame[key] for key in keys], dropna=False, observed=True).transform("min")
+    beyond = (duration - shortest).reindex(held.index).groupby(held["rank"]).sum() / basis.per
+    step_ns = float(basis.window_ns.mean()) / basis.per
+    if len(beyond) < 2 or 100 * beyond.min() < LEAST_WAIT_PCT * step_ns or beyond.min() < _ALIKE * beyond.max():
+        return []
+    missing = sorted(set().union(*lacking.values()))
+    low, high = milliseconds(beyond.min()), milliseconds(beyond.max())
+    name = str(held["collective"].mode().iloc[0]).replace("_", "-")
+    are_left_out = len(integrity) and (integrity.table["check"] == LEFT_OUT).any()
+    many = len(missing) > 1
+    who = f"{f'{len(missing)} ranks' if many else f'rank {missing[0]}'} {'have' if many else 'has'} no trace"
+    if cut >= {*missing}:
+        who = "their files are cut off" if many else f"rank {missing[0]}'s file is cut off"
+    add = "Add the traces of the missing ranks, or record all ranks again"
+    if are_left_out:
+        who = f"--ranks leaves out {f'{len(missing)} of their groups' if many else f'rank {missing[0]}'}"
+        add = "Look at all ranks, or at these too"
+    return [
+        Finding(
+            rule="missing_straggler",
+            severity="high",
+            title=f"The {len(beyond)} ranks here wait alike for a rank that is not here ({who}): their {name}s take "
+            f"{low if low == high else f'{low} to {high}'} longer than the shortest of their kind "
+            f"{'in the capture' if basis.steps is None else 'in a step'}.",
+            evidence=tuple({"rank": int(rank), "beyond_shortest_ns": round(ns)} for rank, ns in beyond.items()),
+            recommendation=f"{add}: the late one is among them ({listed(missing)}).",
+            caveat="The shortest call of a kind stands for its transfer; links that are slow at times look the same.",
+            is_about_capture=True,
+            about=PARTNERS,
+        )
+    ]
+
+
+def recorded_apart(integrity: Integrity) -> list[Finding]:
+    """The ranks' captures share no time, and no rank answers another's calls: none can be held against another."""
+    if not (len(integrity) and (integrity.table["check"] == DIFFERENT_JOBS).any()):
+        return []
+    return [
+        Finding(
+            rule="recorded_apart",
+            severity="high",
+            title="These ranks were not recorded together: their captures have no time in common, and no rank answers "
+            "another's communication. Who waits for whom, and whose work is longer, cannot be told.",
+            recommendation="Start and stop the profiler in the same steps on every rank (a schedule counts them), and "
+            "put the traces of one job alone into the folder.",
+            is_about_capture=True,
+        )
+    ]
+
+
+def clock_step(step_needs: StepNeeds) -> list[Finding]:
+    """One rank's step is longer or shorter than everybody else's by what no wait explains, and stays so.
+
+    Of ranks that communicate: others may take as long as they like.
+    """
+    jumps = step_needs.table[step_needs.table["clock_jump_ns"].notna()] if len(step_needs) else step_needs.table
+    return [_clock_step(int(row.rank), int(row.step), float(row.clock_jump_ns)) for row in jumps.itertuples()]
+
+
+def _clock_step(rank: int, step: int, jump: float) -> Finding:
+    return Finding(
+        rule="clock_step",
+        severity="high",
+        title=f"Rank {rank}'s clock is set {'forward' if jump > 0 else 'back'} by {milliseconds(abs(jump))} in step "
+        f"{step}: no other rank's step is as long, and nobody waits.",
+        recommendation="Record again without a time service that sets clocks; leave that step out (--steps) till then.",
+        caveat="Lengths across that moment on this rank are wrong, and calls around it may stay unmatched.",
+        is_about_capture=True,
+    )
+
+
+def no_complete_step(headline: Headline, steps: Steps, iterations: Iterations) -> list[Finding]:
+    """There are steps, but none that is complete on any rank, and no iterations of an inference engine."""
+    if not len(headline) or not len(steps) or len(iterations) or headline.table["steps"].notna().any():
+        return []
+    numbered = steps.table[steps.table["step"].notna()]
+    if numbered.empty or numbered["is_complete"].fillna(value=False).astype(bool).any():
+        return []
+    return [
+        Finding(
+            rule="no_complete_step",
+            severity="medium",
+            title=f"No step is complete ({numbered['step'].nunique()} recorded): figures are of whole captures, with "
+            "their beginnings and ends.",
+            recommendation="Record at least three steps on every rank: torch.profiler.schedule(wait=1, warmup=2, "
+            "active=3).",
+            is_about_capture=True,
+            part_of=_LOST,
+        )
+    ]
+
+
+def silent_rank(calls: Calls, ranks: Ranks) -> list[Finding]:
+    """A rank of a group launches no collective while the group's others do."""
+    frame = calls.to_frame()
+    frame = frame[frame["group_ranks"].notna()] if len(frame) else frame
+    if frame.empty:
+        return []
+    expected = set().union(*(_numbers(text) for text in frame["group_ranks"].astype("str").unique()))
+    silent = sorted((expected & set(ranks.table["rank"])) - set(calls.table["rank"]))
+    if not silent:
+        return []
+    one = len(silent) == 1
+    return [
+        Finding(
+            rule="silent_rank",
+            severity="high",
+            title=f"Rank{'' if one else 's'} {listed(silent)} launch{'es' if one else ''} no collective while the "
+            "others of the group wait in theirs: a hang, or a capture of another time.",
+            recommendation="Look at what this rank's host does at the end of its trace; TORCH_NCCL_DUMP_ON_TIMEOUT=1 "
+            "and the flight recorder say which collective it never joined.",
+            is_about_capture=True,
+        )
+    ]
+
+
+def _numbers(text: str) -> set[int]:
+    parts = text.split(",")
+    return {int(part) for part in parts} if all(part.strip().isdigit() for part in parts) else set()
+
+
+def lost_operations(headline: Headline, integrity: Integrity) -> list[Finding]:
+    """The profiler lost over 1 % of a rank's GPU operations amid others, and no step without such a loss is left.
+
+    Over 5 % nothing is concluded of that rank.
+    """
+    if not len(headline) or headline.table["steps"].notna().any():
+        return []
+    share = lost_pct(integrity)
+    share = share[share >= LEAST_LOST_PCT]
+    if share.empty:
+        return []
+    low, high = round(float(share.min())), round(float(share.max()))
+    told = f"{max(high, 1)} %" if low == high else f"{max(low, 1)} to {high} %"
+    whose = f"rank {share.index[0]}'s" if len(share) == 1 else f"ranks {listed(list(share.index))}'s"
+    nothing = " Nothing is concluded of that." if (share >= SPOILT_PCT).any() else ""
+    return [
+        Finding(
+            rule="lost_operations",
+            severity="high",
+            title=f"The profiler lost {told} of {whose} GPU operations: their launches are here, they are not, so that "
+            f"compute is too short and idle time too long.{nothing}",
+            evidence=tuple({"rank": int(rank), "lost_pct": round(float(own), 2)} for rank, own in share.items()),
+            recommendation="Record again, and less at once: fewer steps, without with_stack, record_shapes and "
+            "profile_memory; no second profiler (DCGM, Nsight) beside it.",
+            is_about_capture=True,
+            about=_LOST,
+        )
+    ]
+
+
+LEAST_LOST_PCT = 1.0
+"""Of a rank's launches that have no operation, amid others that have one."""
+
+SPOILT_PCT = 5.0
+"""From here on nothing is concluded of the rank."""
+
+_LOST = "operations that were lost"
+
+
+def lost_pct(integrity: Result) -> pd.Series:
+    """Of each rank that lost some the per cent of its launches whose operation is missing amid others.
+
+    Not of a file that is cut off: its streams' operations do not end at one moment.
+    """
+    frame = integrity.to_frame()
+    cut = frame.loc[frame["check"] == TRUNCATED, "rank"]
+    own = frame[(frame["check"] == LOST_AMID) & frame["rank"].notna() & ~frame["rank"].isin(cut)]
+    share = 100 * own["count"].astype("float64") / own["total"].astype("float64")
+    return pd.Series(share.to_numpy(), index=own["rank"].astype("int64").to_numpy())
+
+
+def cut_files(integrity: Integrity) -> list[Finding]:
+    """A rank's file ends in the middle: what its GPU did is known in part, and nothing is concluded of that rank."""
+    frame = integrity.to_frame()
+    ranks = sorted(int(rank) for rank in frame.loc[frame["check"] == TRUNCATED, "rank"].dropna())
+    if not ranks:
+        return []
+    whose = f"Rank {ranks[0]}'s file is" if len(ranks) == 1 else f"The files of ranks {listed(ranks)} are"
+    it = "it" if len(ranks) == 1 else "them"
+    return [
+        Finding(
+            rule="cut_files",
+            severity="high",
+            title=f"{whose} cut off: what the profiler wrote last, mostly GPU work, is missing, and nothing is "
+            f"concluded of {it}.",
+            recommendation="Record again: let the profiler end its export before the process is killed, with room on "
+            "the disk.",
+            is_about_capture=True,
+        )
+    ]
+
+
+def whole_graphs(integrity: Integrity) -> list[Finding]:
+    """CUDA graphs are recorded as one operation each: what is in them is unknown."""
+    frame = integrity.to_frame()
+    own = frame[frame["check"] == "graphs_of_unknown_content"]
+    if own.empty:
+        return []
+    count = int(np.max(own["count"]))
+    return [
+        Finding(
+            rule="whole_graphs",
+            severity="medium",
+            title=f"{count:,} {'CUDA graph of a rank is' if count == 1 else 'CUDA graphs of a rank are'} recorded as a "
+            "whole: communication, copies and kernels inside are unknown.",
+            recommendation="Record again with nsys profile --cuda-graph-trace=node.",
+            is_about_capture=True,
+        )
+    ]

@@ -1,0 +1,1 @@
+"""Collectives and messages: exposed, small, slow, not needed; experts' exchanges."""

@@ -1,0 +1,154 @@
+"""Collectives that move data far more slowly than the links can: which, on which ranks, and what it costs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from traceanalyzer.analyses.blame.places import Places
+from traceanalyzer.analyses.communication.calls import Calls
+from traceanalyzer.analyses.communication.collectives import SIZE_CLASSES, Collectives
+from traceanalyzer.analyses.communication.group_members import parsed
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.findings.alike import alike
+from traceanalyzer.findings.basis import milliseconds, severity
+from traceanalyzer.findings.communication.wiring import taken
+from traceanalyzer.findings.finding import Finding
+
+LOW_PEAK_PCT = 30.0
+"""Of the links' peak. Healthy captures of two GPUs, with compute beside the communication, reach 39 to 55 %."""
+
+HEALTHY_PEAK = 0.4
+"""Part of the links' peak that healthy captures reach."""
+
+LEAST_GAIN_PCT = 1.0
+"""Of a step; what gains less is not said."""
+
+FEW_CHANNELS = 4
+"""NCCL gives a large collective a block of threads for each channel: 16 and more of them between GPUs with NVLink."""
+
+_LARGE = SIZE_CLASSES[3:5]
+
+_CHANNELS = (
+    "Let NCCL use more channels (a block of its kernels each): look for NCCL_MAX_NCHANNELS, NCCL_MAX_CTAS and the "
+    "process group's own settings. "
+)
+
+
+def slow_links(collective: str) -> str:
+    """How findings about it call that a collective is slow."""
+    return f"rate of {collective}"
+
+
+def low_bandwidth(collectives: Collectives, calls: Calls, replay: Replay, places: Places) -> list[Finding]:
+    """Collectives of over 16 MiB whose transfer, waits aside, is below 30 % of what the links carry.
+
+    The gain is that of the replay with all calls of the collective as much faster as takes these to 40 %. Ranks whose
+    groups are slower than the others' are named, as a host or rack where they are one.
+    """
+    return [
+        _slow(groups, collectives, calls, replay, places)
+        for _, groups in _slow_groups(collectives).groupby("collective", observed=True)
+    ]
+
+
+def healthy_rate(collectives: Collectives, collective: str) -> Change | None:
+    """The change that makes a slow collective as fast as in healthy jobs; `None` for one that is not slow."""
+    own = _slow_groups(collectives)
+    own = own[own["collective"] == collective]
+    return _healthy(own.iloc[-1].to_dict()) if len(own) else None
+
+
+def _slow_groups(collectives: Collectives) -> pd.DataFrame:
+    """The best class of sizes of each group that is slow; the slowest group first."""
+    frame = collectives.to_frame()
+    slow = frame[frame["size_class"].isin(_LARGE) & (frame["peak_pct"] < LOW_PEAK_PCT).fillna(value=False)]
+    return slow.sort_values("peak_pct").drop_duplicates(["group", "group_ranks", "collective"], keep="last")
+
+
+def _healthy(fastest: Mapping[str, Any]) -> Change:
+    healthy = HEALTHY_PEAK * float(fastest["link_peak_gbps"])
+    return Change("collective", min(float(fastest["busbw_gbps"]) / healthy, 1.0), name=str(fastest["collective"]))
+
+
+def few_channels(calls: Calls, collective: object, group: object) -> int | None:
+    """The most blocks of any kernel of a group's collective, where even they are few; `None` where not known."""
+    table = calls.table
+    grids = table.loc[(table["collective"] == collective) & (table["group"] == group), "grid"].dropna().unique()
+    blocks = [int(grid.partition("x")[0]) for grid in map(str, grids) if grid.partition("x")[0].isdigit()]
+    return max(blocks) if blocks and max(blocks) <= FEW_CHANNELS else None
+
+
+def _slow(groups: pd.DataFrame, collectives: Collectives, calls: Calls, replay: Replay, places: Places) -> Finding:
+    """One collective, in one group or in several that do the same: a job of many nodes has hundreds."""
+    rows = groups.to_dict("records")
+    slowest, fastest = rows[0], rows[-1]
+    who = "" if pd.isna(slowest["group_label"]) else f", {slowest['group_label']},"
+    rate = f"{slowest['busbw_gbps']:.0f}"
+    if len(rows) > 1:
+        who = f" of {len(rows)} groups{who and f', slowest {who[2:]}'}"
+        rate += f" to {most}" if (most := f"{fastest['busbw_gbps']:.0f}") != rate else ""
+    slower = _slower_ranks(groups, collectives, places)
+    of = {_identity(row) for row in rows}
+    healthy = HEALTHY_PEAK * float(fastest["link_peak_gbps"])
+    gain = gain_of(replay, _healthy(fastest))
+    share = 100 * gain.gain_ns / gain.before_ns if gain and gain.before_ns else 0.0
+    won = ""
+    if gain and share >= LEAST_GAIN_PCT:
+        won = f" At {healthy:.0f} GB/s, which healthy jobs reach, a mean step is {milliseconds(gain.gain_ns)} shorter."
+    channels = few_channels(calls, slowest["collective"], slowest["group"])
+    on = "" if channels is None else f" on {channels} channel{'' if channels == 1 else 's'}"
+    return Finding(
+        rule="low_bandwidth",
+        severity=severity(share),
+        title=f"Large {slowest['collective'].replace('_', '-')}s{who} reach {rate} GB/s{on}, "
+        f"{slowest['peak_pct']:.0f} % of the links' {slowest['link_peak_gbps']} GB/s.{slower}{won}",
+        gain_ns=gain.gain_ns if gain else None,
+        gain_error_ns=gain.error_ns if gain else None,
+        gain_is_bound=gain is None or gain.is_bound,
+        unprofiled_gain_ns=gain.unprofiled_gain_ns if gain else None,
+        evidence=tuple(row for row in collectives.rows() if _identity(row) in of),
+        recommendation=f"{_CHANNELS if on else ''}Check the path that NCCL took (nvidia-smi topo -m, NCCL_DEBUG=INFO; "
+        "analyze-traces doctor reads both), switches such as NCCL_P2P_DISABLE, and what else used the links or "
+        "the GPU's memory at that time."
+        f"{taken(slowest)}",
+        caveat="The transfer is the shortest duration over ranks, so waits are not in it; compute that runs beside it "
+        "slows it. The peak supposes NVLink between all ranks of the group, on one host.",
+        about=slow_links(str(slowest["collective"])),
+    )
+
+
+_AS_FAST = 0.9
+"""Ranks that reach more than this part of the others' rate are none apart, however alike they are."""
+
+
+def _slower_ranks(groups: pd.DataFrame, collectives: Collectives, places: Places) -> str:
+    """A sentence on the ranks whose groups take longest for a byte, if there is a set of them apart from the others."""
+    slowest, frame = groups.iloc[0], collectives.to_frame()
+    is_like = (frame["collective"] == slowest["collective"]) & (frame["size_class"] == slowest["size_class"])
+    known = frame.loc[is_like, ["group_label", "group_ranks", "busbw_gbps"]].dropna()
+    rows = [(_role(label), parsed(ranks) or (), rate) for label, ranks, rate in known.itertuples(index=False)]
+    role, members = _role(slowest["group_label"]), len(parsed(slowest["group_ranks"]) or ())
+    own = [(one, 1 / rate) for like, ranks, rate in rows if (like, len(ranks)) == (role, members) for one in ranks]
+    if not own:
+        return ""
+    costs = pd.DataFrame(own, columns=["rank", "cost"]).groupby("rank")["cost"].max()
+    slow = alike(costs, places)
+    if slow.is_one or slow.others is None:
+        return ""
+    slowest_cost = costs[list(slow.ranks)].max()
+    if slow.others > _AS_FAST * slowest_cost:
+        return ""
+    rates = f"{1 / slowest_cost:.0f} GB/s, the others {1 / slow.others:.0f}"
+    return f" {slow.opening} reach {rates}: look at their links first."
+
+
+def _role(label: object) -> str:
+    """`data parallel` of `data parallel (ranks 0, 1)`."""
+    return str(label).partition(" (")[0]
+
+
+def _identity(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Which group and collective a row is of; equal also where the trace does not name a group."""
+    return str(row["group"]), str(row["group_ranks"]), str(row["collective"])

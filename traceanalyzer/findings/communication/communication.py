@@ -1,0 +1,163 @@
+"""Communication that could be hidden, faster, or fewer."""
+
+import pandas as pd
+
+from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.communication.exposed_comm import ExposedComm
+from traceanalyzer.analyses.replay.change import HIDDEN, Change
+from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.findings.basis import Basis, milliseconds, severity
+from traceanalyzer.findings.communication.exposed_collective import EXPOSED
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.unprofiled import otherwise
+
+LEAST_TRANSFER_PCT = 5.0
+"""Exposed transfer below this share of a step is not worth hiding."""
+
+LITTLE_OVERLAP_PCT = 10.0
+
+LEAST_GAIN_PCT = 1.0
+"""Of a step; what gains less is not said."""
+
+SMALL_BYTES = 1 << 20
+MANY_CALLS = 50
+"""Small collectives a step from which bucketing pays."""
+
+SMALL_PCT = 1.0
+"""Of a step; less is not worth the work."""
+
+_BUCKETED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
+
+
+def little_overlap(headline: Headline, exposed_comm: ExposedComm, replay: Replay) -> list[Finding]:
+    """Data moves in over 5 % of a step while no compute runs, and no rank overlaps a tenth of its communication.
+
+    The gain is that of the replay in which no other stream waits for transfers: hosts that bind leave little of it.
+    What it would gain of a job whose hosts take no time is said then, where that is a part of a step worth saying.
+    """
+    rows = [row for row in headline.rows() if row["overlap_pct"] is not None]
+    if not rows or max(row["overlap_pct"] for row in rows) >= LITTLE_OVERLAP_PCT:
+        return []
+    worst = _per_step(exposed_comm)
+    if worst is None or worst["pct"] < LEAST_TRANSFER_PCT:
+        return []
+    overlap = max(row["overlap_pct"] for row in rows)
+    gain = gain_of(replay, Change("comm", HIDDEN))
+    won = max(gain.gain_ns, gain.unprofiled_gain_ns or 0) if gain else round(worst["ns"])
+    share = 100 * won / (gain.before_ns if gain else worst["window_ns"])
+    behind = "" if share >= LEAST_GAIN_PCT else _behind_hosts(replay)
+    if share < LEAST_GAIN_PCT and not behind:
+        return []
+    return [
+        Finding(
+            rule="little_overlap",
+            severity=severity(share),
+            title=f"Next to nothing overlaps: rank {worst['rank']:.0f} moves data for {milliseconds(worst['ns'])} of a "
+            f"{milliseconds(worst['window_ns'])} step while no compute runs{_open(worst)} "
+            f"({overlap:.0f} % of communication is hidden).{_hidden(gain)}{behind}",
+            evidence=tuple(rows),
+            recommendation=f"{'Once hosts launch sooner, start' if behind else 'Start'} communication as soon as its "
+            "data is ready: bucketed gradients during backward, prefetched all-gathers, asynchronous collectives that "
+            "are waited for where their result is used.",
+            caveat="Time that ranks spend waiting for each other is not in this figure; overlap does not remove it.",
+            gain_ns=gain.gain_ns if gain else round(worst["ns"]),
+            gain_error_ns=gain.error_ns if gain else None,
+            unprofiled_gain_ns=gain.unprofiled_gain_ns if gain else None,
+            about=EXPOSED,
+        )
+    ]
+
+
+def _open(worst: pd.Series) -> str:
+    """What is not in the figure but in the gain: tokens to and from experts, collectives of one root."""
+    if not worst["open_ns"] > worst["ns"]:
+        return ""
+    return f", and communicates for {milliseconds(worst['open_ns'])} more that may be data or waiting"
+
+
+def _behind_hosts(replay: Replay) -> str:
+    """What hiding gains where hosts take no time; empty where that is no part of such a step worth saying."""
+    hosts = Change("host", 0.0)
+    before, after = gain_of(replay, hosts), gain_of(replay, hosts, Change("comm", HIDDEN))
+    if before is None or after is None:
+        return ""
+    won = before.after_ns - after.after_ns
+    if 100 * won < LEAST_TRANSFER_PCT * before.after_ns:
+        return ""
+    return (
+        f" Hosts decide a step's length: if they took no time, hiding it would make one of "
+        f"{milliseconds(before.after_ns)} at most {milliseconds(won)} shorter."
+    )
+
+
+def _hidden(gain: Gain | None) -> str:
+    if gain is None:
+        return ""
+    shorter = f"at most {milliseconds(gain.gain_ns)} shorter" if gain.gain_ns else "no shorter"
+    without = otherwise(gain.gain_ns, gain.unprofiled_gain_ns, gain.before_ns)
+    return f" With all of it hidden a mean step is {shorter}{without}."
+
+
+def many_small_collectives(call_waits: CallWaits, headline: Headline, steps: Steps) -> list[Finding]:
+    """Fifty collectives of at most 1 MiB a step or more: their latency adds up, to 1 % of a step at least."""
+    calls = call_waits.table
+    if calls.empty or not len(headline):
+        return []
+    is_small = (calls["size_bytes"] <= SMALL_BYTES).fillna(value=False) & calls["collective"].isin(_BUCKETED)
+    small = calls[is_small & calls["step"].notna()]
+    duration = small["end_ns"] - small["start_ns"]
+    shortest = duration.groupby(small["instance"]).transform("min")
+    moved = small["transfer_ns"].fillna(shortest).fillna(duration)
+    by_step = moved.groupby([small["collective"], small["rank"], small["step"]]).agg(["size", "sum"])
+    basis = Basis.of(headline, steps)
+    if basis.steps is not None:
+        by_step = by_step[by_step.index.get_level_values("step").isin(basis.numbers)]
+    by_step["held"] = 1
+    sums = by_step.groupby(["collective", "rank"]).sum()
+    means = sums.assign(size=sums["size"] / sums["held"], sum=sums["sum"] / (basis.steps or sums["held"]))
+    many = (
+        means[means["size"] >= MANY_CALLS].reset_index().sort_values("size").drop_duplicates("collective", keep="last")
+    )
+    rows = [(row, 100 * row["sum"] / basis.mean_ns(row["rank"])) for row in many.to_dict("records")]
+    return [_many_small(row, share_pct, basis) for row, share_pct in rows if share_pct >= SMALL_PCT]
+
+
+def _many_small(row: dict[str, float], share_pct: float, basis: Basis) -> Finding:
+    """Steps without any are told: the time is then of a mean step, the count of those that have some."""
+    name = str(row["collective"]).replace("_", "-")
+    is_in_all = basis.steps is None or row["held"] >= basis.steps
+    when = "a step" if is_in_all else f"in each of {row['held']:.0f} of {basis.steps} steps"
+    mean = "altogether" if is_in_all else "of a mean step"
+    return Finding(
+        rule="many_small_collectives",
+        severity=severity(share_pct),
+        title=f"Rank {row['rank']} runs {row['size']:.0f} {name}s of at most 1 MiB {when}, "
+        f"{milliseconds(round(row['sum']))} {mean}.",
+        evidence=(
+            {"collective": row["collective"], "rank": int(row["rank"]), "calls_per_step": row["size"],
+             "time_per_step_ns": round(row["sum"])},
+        ),
+        recommendation="Put them into buckets of some 25 MB, flatten the tensors, or coalesce the calls: a small "
+        "collective costs its latency, whatever it carries.",
+        caveat="Where they run under compute they cost launches rather than GPU time.",
+        gain_ns=round(row["sum"]),
+    )  # fmt: skip
+
+
+def _per_step(exposed_comm: ExposedComm) -> pd.Series | None:
+    """The rank with most exposed transfer a step: `rank`, `ns`, `window_ns`, `pct`; the capture's without steps.
+
+    `open_ns` is exposed communication of which it cannot be told whether it is transfer.
+    """
+    table = exposed_comm.table
+    if table.empty:
+        return None
+    complete = table[table["is_complete"].fillna(value=False).astype(bool)]
+    held = complete if len(complete) else table[table["step"].isna()]
+    columns = {"exposed_transfer_ns": "ns", "exposed_unmatched_ns": "open_ns", "window_ns": "window_ns"}
+    means = held.groupby("rank")[[*columns]].mean().reset_index().rename(columns=columns)
+    means = means.assign(pct=100 * means["ns"] / means["window_ns"].where(means["window_ns"] > 0))
+    return means.sort_values("ns").iloc[-1]

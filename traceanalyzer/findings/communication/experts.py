@@ -1,0 +1,103 @@
+"""A rule about experts that get more tokens than others: what even ones would gain."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pandas as pd
+
+from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.rank_sets import listed
+from traceanalyzer.analyses.communication.group_names import TABLES
+from traceanalyzer.analyses.communication.groups import Groups
+from traceanalyzer.analyses.experts.expert_layers import ExpertLayers
+from traceanalyzer.analyses.experts.split_sizes import DISPATCH
+from traceanalyzer.analyses.replay.even_experts import EvenExperts
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.findings.basis import Basis, about, milliseconds, plain, severity
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.late.evened import Evened, evened, uneven_dispatches
+from traceanalyzer.findings.late.lateness import late_by
+
+LEAST_SAVED_PCT = 2.0
+
+_EVIDENCE = [
+    "place", "direction", "hot_rank", "max_load_bytes", "mean_load_bytes", "longest_ns", "transfer_at_least_ns",
+    "wait_at_least_ns", "wait_at_most_ns", "saved_transfer_ns", "saved_compute_ns",
+]  # fmt: skip
+
+
+def uneven_experts(
+    expert_layers: ExpertLayers,
+    even_experts: EvenExperts,
+    headline: Headline,
+    steps: Steps,
+    episodes: Episodes,
+    groups: Groups,
+    *,
+    least_saved_pct: float = LEAST_SAVED_PCT,
+) -> list[Finding]:
+    """Dispatches load a rank over a tenth more than the mean, and even ones would gain at least 2 % of a step.
+
+    Exchanges of a recommender's tables have no experts.
+    """
+    frame = expert_layers.to_frame()
+    told = groups.to_frame()
+    of_tables = told.loc[told["role"].str.contains(TABLES).fillna(value=False), "group_ranks"]
+    frame = frame[~frame["group_ranks"].isin(of_tables)]
+    if frame.empty or not len(headline):
+        return []
+    step_ns = max(Basis.of(headline, steps).mean_ns(int(rank)) for rank in headline.table["rank"])
+    known = evened(frame, even_experts.to_frame())
+    uneven = [(own, known[key]) for key, own in frame.groupby(["group", "group_ranks"]) if key in known]
+    is_replayed = any(even.is_replayed for _, even in uneven)
+    found = []
+    for own in [uneven] if is_replayed else [[group] for group in uneven]:  # a replay evens out all groups at once
+        if own and 100 * max(even.gain_ns for _, even in own) >= least_saved_pct * step_ns:
+            late = [story for _, even in own if (story := late_by(episodes, even.hot_rank, "compute"))]
+            finding = _finding(own, step_ns)
+            found.append(replace(finding, part_of=late[0] if late else finding.part_of))
+    return found
+
+
+def _finding(groups: Sequence[tuple[pd.DataFrame, Evened]], step_ns: float) -> Finding:
+    own, even = pd.concat([own for own, _ in groups]), groups[0][1]
+    uneven = pd.concat([_of_rank(uneven_dispatches(own), even.hot_rank) for own, even in groups])
+    hot = sorted({even.hot_rank for _, even in groups})
+    times = uneven["load_max_over_mean"].astype("float64").mean()
+    dispatches = (own["direction"] == DISPATCH).sum()
+    count = len(uneven)
+    which = f"{count} of {dispatches} dispatches" if count < dispatches else f"the {count} dispatches"
+    whose, mean = (f"Rank {hot[0]}'s experts get", "the mean rank's") if len(hot) == 1 else (
+        f"The experts of ranks {listed(hot)} get", "their groups' mean rank's"
+    )  # fmt: skip
+    return Finding(
+        rule="uneven_experts",
+        severity=severity(100 * even.gain_ns / step_ns),
+        title=f"{whose} {times:.2f} times {mean} tokens in {which} of a step; {_gain(own, even)}.",
+        evidence=plain(own[_EVIDENCE].head(12)),
+        recommendation=f"{whose} {times:.2g} times {mean} tokens: even out what the router sends, by a balancing "
+        "loss, a capacity factor, another placement of the experts, or copies of the experts that are asked for most.",
+        caveat="The gain is of the job replayed with the mean rank's tokens on every rank, in every layer."
+        if even.is_replayed
+        else "At most: as if every rank computed and moved as much as the mean one, and nothing else stood in the way.",
+        gain_ns=even.gain_ns,
+        gain_error_ns=even.error_ns,
+        gain_is_bound=even.is_bound,
+        ranks=tuple(hot),
+        table="expert_layers",
+        part_of=about("uneven compute", hot[0]),
+        tells_why=True,
+    )
+
+
+def _of_rank(dispatches: pd.DataFrame, hot: int) -> pd.DataFrame:
+    return dispatches[dispatches["hot_rank"] == hot]
+
+
+def _gain(own: pd.DataFrame, evened: Evened) -> str:
+    if evened.is_replayed and not evened.is_bound:
+        return f"with even ones a step is {milliseconds(evened.gain_ns)} shorter"
+    compute_ns = int(own["saved_compute_ns"].fillna(0).sum())
+    part = "" if evened.is_replayed or compute_ns < evened.gain_ns else ", all of it experts' compute"
+    return f"even ones would save at most {milliseconds(evened.gain_ns)}{part}"

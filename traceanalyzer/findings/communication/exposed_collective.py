@@ -1,0 +1,188 @@
+"""The collective that ranks do nothing beside: which, where in the step, and what the step would take without it."""
+
+from dataclasses import replace
+
+import pandas as pd
+
+from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.rank_sets import listed
+from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.communication.calls import Calls
+from traceanalyzer.analyses.communication.collectives import Collectives
+from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity, span
+from traceanalyzer.findings.communication.bandwidth import healthy_rate, slow_links
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.late.lateness import is_said, of_ranks
+from traceanalyzer.findings.tools import Tools, tools_of
+from traceanalyzer.findings.unprofiled import otherwise
+from traceanalyzer.kinds import POINT_TO_POINT, dtype_bytes
+
+LEAST_PCT = 10.0
+"""Of the steps that it is in: what the collective gains when it takes no time. The last bucket's tail is less."""
+
+LEAST_MEAN_PCT = 3.0
+"""Of a mean step: the same, and how long it is exposed on some rank."""
+
+EXPOSED = "exposed communication"
+"""How findings about it call it."""
+
+_MOSTLY = 0.6
+_IN_FEW = 0.8
+
+_AS_OFTEN = 0.8
+"""A collective that runs so often in other steps as well is slow in these, not called in these."""
+
+_WIDE_BYTES = 4
+"""Gradients of so many bytes an element can be exchanged in half of that."""
+
+
+def exposed_collective(
+    headline: Headline,
+    steps: Steps,
+    exposed_calls: ExposedCalls,
+    call_waits: CallWaits,
+    replay: Replay,
+    episodes: Episodes,
+    collectives: Collectives,
+    calls: Calls,
+    ranks: Ranks,
+) -> list[Finding]:
+    """The collective without whose transfers a step would be shorter by most, from 10 % of the steps with it on.
+
+    Waits for other ranks are not in it, but for broadcasts and the like, of which they cannot be told apart: where that
+    is most of it and a late rank is waited for in this collective, it is part of what is said of that rank. Where the
+    collective is slow and would gain most of that at a healthy rate, it is part of that. Messages between stages of
+    pipelines are told with their bubble.
+    """
+    if replay.engine is None or not len(headline) or not len(exposed_calls):
+        return []
+    basis = Basis.of(headline, steps)
+    if basis.steps is None:
+        return []
+    names = call_waits.table[["rank", "call", "collective"]]
+    held = basis.within(exposed_calls.table).merge(names, on=["rank", "call"])
+    held = held[held["collective"].notna() & ~held["collective"].isin((*POINT_TO_POINT, "send_recv"))]
+    held = held.assign(ns=held[["transfer_ns", "unmatched_ns"]].fillna(0).sum(axis=1).astype("float64") / basis.per)
+    by_rank = held.groupby(["collective", "rank"], observed=True)["ns"].sum()
+    worst = by_rank.groupby("collective", observed=True).max()
+    worst = worst[100 * worst >= LEAST_MEAN_PCT * replay.engine.before_ns]
+    asked = [(Change("collective", 0.0, name=str(name)),) for name in worst.index]
+    gains = gains_of(replay, asked) or []
+    if not gains:
+        return []
+    gain, name = max(zip(gains, worst.index, strict=True), key=lambda pair: _share_pct(pair[0]))
+    own = held[held["collective"] == name]
+    few = _few_steps(own, basis)
+    share = _share_pct(gain)
+    if share < LEAST_MEAN_PCT or share * basis.per / (len(few) or basis.per) < LEAST_PCT:
+        return []
+    at_times_ns = _at_other_times_ns(own, calls.table, basis, few)
+    advice = _advice(_phase(own), basis.within(calls.table), str(name), tools_of(ranks))
+    found = _found(str(name), own, gain, basis, few, at_times_ns, _AT_TIMES if at_times_ns is not None else advice)
+    is_unclear = own["unmatched_ns"].sum() > own["transfer_ns"].sum()
+    late = [row for row in episodes.rows() if is_unclear and is_said(row) and row["collective"] == name]
+    if late:
+        return [replace(found, part_of=of_ranks(late[0]))]
+    faster = healthy_rate(collectives, str(name))
+    at_rate = gain_of(replay, faster) if faster else None
+    is_slow = at_rate is not None and at_rate.gain_ns >= _MOSTLY * gain.gain_ns > 0
+    return [replace(found, part_of=slow_links(str(name))) if is_slow else found]
+
+
+def _share_pct(gain: Gain) -> float:
+    """Of a step without the profiler, where that is known."""
+    before, won = gain.before_ns, gain.gain_ns
+    if gain.unprofiled_ns is not None and gain.unprofiled_gain_ns is not None:
+        before, won = gain.unprofiled_ns[0], gain.unprofiled_gain_ns
+    return 100 * won / before if before else 0.0
+
+
+_AT_TIMES = (
+    "The same calls are quick in other steps: look for what used the links then (a checkpoint over the network, "
+    "another job), for links that fail and try again (nvidia-smi nvlink -e, the network cards' counters)."
+)
+
+
+def _at_other_times_ns(own: pd.DataFrame, calls: pd.DataFrame, basis: Basis, few: tuple[int, ...]) -> float | None:
+    """How long it is exposed in a step that is none of the few; `None` unless it runs about as often there."""
+    if not few:
+        return None
+    table = basis.within(calls)
+    by_step = table[table["collective"] == own["collective"].iloc[0]].groupby("step").size()
+    is_few = by_step.index.isin(few)
+    if is_few.all() or by_step[~is_few].mean() < _AS_OFTEN * by_step[is_few].mean():
+        return None
+    by_rank = own[~own["step"].isin(few)].groupby("rank")["ns"].sum()
+    return float(by_rank.max()) * basis.per / (basis.per - len(few)) if len(by_rank) else 0.0
+
+
+def _found(
+    name: str,
+    own: pd.DataFrame,
+    gain: Gain,
+    basis: Basis,
+    few: tuple[int, ...],
+    at_other_times_ns: float | None,
+    advice: str,
+) -> Finding:
+    per = len(few) or basis.per
+    held = own[own["step"].isin(few)] if few else own
+    by_rank = held.groupby("rank")["ns"].sum() * basis.per / per
+    calls = held.drop_duplicates(["rank", "call"]).groupby("rank").size().max() / per
+    phase = _phase(own)
+    where = f", most of it in the {phase}" if phase else ""
+    of = f"each of steps {listed(few)}" if len(few) > 1 else f"step {few[0]}" if few else "a step"
+    each = "in each" if len(few) > 1 else "in it" if few else "a step"
+    seldom = "hardly in others" if at_other_times_ns is None else f"for {milliseconds(at_other_times_ns)} of another"
+    step = f"{of}, and {seldom}" if few else f"a {milliseconds(gain.before_ns)} step"
+    shorter = f"at most {milliseconds(gain.gain_ns)} shorter" if gain.gain_ns else "no shorter"
+    without = otherwise(gain.gain_ns, gain.unprofiled_gain_ns, gain.before_ns)
+    return Finding(
+        rule="exposed_collective",
+        severity=severity(_share_pct(gain)),
+        title=f"{name[0].upper()}{name[1:].replace('_', '-')}s ({calls:.3g} {each}) run while nothing computes for "
+        f"{span(by_rank.min(), by_rank.max())} of {step}{where}. Without them in the way a mean step is "
+        f"{shorter}{without}.",
+        evidence=plain(own.groupby(["rank", "phase", "step"], observed=True)["ns"].sum().reset_index().head(12)),
+        recommendation=advice,
+        caveat="Of collectives with one root, and of uneven all-to-alls, a wait may be part of the time.",
+        gain_ns=gain.gain_ns,
+        gain_error_ns=gain.error_ns,
+        unprofiled_gain_ns=gain.unprofiled_gain_ns,
+        is_of_ideal=True,
+        steps=few or None,
+        table="exposed_calls",
+        part_of=None if few else EXPOSED,
+    )
+
+
+def _advice(phase: str | None, calls: pd.DataFrame, collective: str, tools: Tools) -> str:
+    """How it is hidden; of gradients that are known to have four bytes and more, that they may have two."""
+    hide = tools.hide_comm.get(phase or "", tools.hide_any_comm)
+    own = calls[(calls["collective"] == collective) & calls["dtype"].notna()]
+    sizes = own.groupby(own["dtype"].astype("object"))["size_bytes"].sum()
+    is_wide = len(sizes) > 0 and (dtype_bytes(str(sizes.idxmax())) or 0) >= _WIDE_BYTES
+    return f"{hide} Or reduce in bfloat16." if phase == "backward" and is_wide else hide
+
+
+def _phase(own: pd.DataFrame) -> str | None:
+    """Where most of the time is, if that is known."""
+    by_phase = own.groupby(own["phase"].astype("object"))["ns"].sum()
+    if by_phase.empty or by_phase.max() < _MOSTLY * own["ns"].sum() or str(by_phase.idxmax()) == "unattributed":
+        return None
+    return str(by_phase.idxmax())
+
+
+def _few_steps(own: pd.DataFrame, basis: Basis) -> tuple[int, ...]:
+    """The steps that hold most of it, where they are less than half of several."""
+    by_step = own.groupby("step")["ns"].sum().reindex(list(basis.numbers), fill_value=0.0).sort_values(ascending=False)
+    count = int((by_step.cumsum() < _IN_FEW * by_step.sum()).sum()) + 1
+    is_few = 2 * count < len(basis.numbers) and by_step.iloc[:count].min() > 2 * by_step.iloc[count:].max()
+    return tuple(sorted(int(step) for step in by_step.index[:count])) if is_few else ()

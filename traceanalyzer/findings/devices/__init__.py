@@ -1,0 +1,1 @@
+"""What a GPU does with its time and memory: kernels, copies, allocations."""

@@ -1,0 +1,143 @@
+"""Rules about copies: pageable memory, and blocks that upload, compute and offload one after another."""
+
+from dataclasses import replace
+
+import pandas as pd
+
+from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.host.launches import Launches
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.analyses.streams.block_bounds import BlockBounds
+from traceanalyzer.analyses.streams.copies import Copies
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.late.lateness import all_late_by, late_by
+from traceanalyzer.findings.unprofiled import otherwise
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.quantities import text
+
+PAGEABLE_PCT = 0.5
+SERIAL_PCT = 10.0
+
+_WHOLE_STEP = 0.8
+"""Of a step's length: what takes this long is no block of it."""
+
+
+def pageable_copies(
+    headline: Headline, steps: Steps, launches: Launches, copies: Copies, episodes: Episodes, replay: Replay
+) -> list[Finding]:
+    """Copies from or to pageable memory with exposed time over 0.5 % of the window: one finding for all such ranks.
+
+    Of ranks that are late by copies it is a part of what is said of that.
+    """
+    if not len(copies) or not len(headline):
+        return []
+    basis = Basis.of(headline, steps)
+    windows = launches.table.set_index("rank")["window_ns"]
+    table = copies.to_frame()
+    table = table[(table["source_memory"] == "pageable") | (table["target_memory"] == "pageable")]
+    by_rank = table.groupby("rank")[["copies", "size_bytes", "total_ns", "exposed_ns"]].sum(min_count=1)
+    by_rank["share_pct"] = 100.0 * by_rank["exposed_ns"] / by_rank.index.map(windows)
+    by_rank["window_ns"] = windows.reindex(by_rank.index)
+    held = by_rank[by_rank["share_pct"] >= PAGEABLE_PCT].sort_values("share_pct", ascending=False, kind="stable")
+    part_of = all_late_by(episodes, held.index, "copies")
+    return [replace(_pageable(held, basis, len(headline), replay), part_of=part_of)] if len(held) else []
+
+
+def serial_blocks(
+    headline: Headline, steps: Steps, launches: Launches, block_bounds: BlockBounds, episodes: Episodes
+) -> list[Finding]:
+    """Repeated blocks whose copies from and to the host (a tenth of them or more) and compute follow each other.
+
+    Of a rank that is late by copies it is a part of what is said of that.
+    """
+    if not len(block_bounds) or not len(headline):
+        return []
+    basis = Basis.of(headline, steps)
+    table = block_bounds.to_frame()
+    moved = table[["upload_ns", "download_ns"]].sum(axis=1)
+    # What repeats once a step is the step, however long one of them is.
+    length = table["rank"].map({int(rank): basis.mean_ns(rank) for rank in basis.window_ns.index})
+    is_long = (table["pitch_ns"] >= _WHOLE_STEP * length).fillna(value=False).astype(bool) & (basis.steps is not None)
+    numbered = steps.table[steps.table["step"].notna()] if len(steps) else steps.table
+    is_rare = table["blocks"] <= table["rank"].map(numbered.groupby("rank").size()).fillna(0)
+    is_block = ~is_long & ~is_rare
+    serial = table[is_block & (table["bound"] == "serial") & (100 * moved >= SERIAL_PCT * table["pitch_ns"])]
+    windows = launches.table.set_index("rank")["window_ns"]
+    found = [_serial(row, basis, int(windows[row["rank"]])) for _, row in serial.iterrows()]
+    return [
+        replace(item, part_of=late_by(episodes, int(rank), "copies"))
+        for item, rank in zip(found, serial["rank"], strict=True)
+    ]
+
+
+def _pageable(held: pd.DataFrame, basis: Basis, ranks: int, replay: Replay) -> Finding:
+    """What the rank that loses most by it copies in a step, and on how many it is so."""
+    rank, row = int(held.index[0]), held.iloc[0]
+    exposed_ns, size = (
+        None if pd.isna(row[name]) else basis.scaled(int(row[name]), int(row["window_ns"]), rank)
+        for name in ("exposed_ns", "size_bytes")
+    )
+    rate = "" if size is None else f" at {row['size_bytes'] / row['total_ns']:.1f} GB/s"
+    what = (
+        ""
+        if size is None
+        else f" {text(size, Unit.BYTES).replace(chr(0x202F), ' ')}{'' if basis.steps is None else ' a step'}"
+    )
+    gain = gain_of(replay, Change("copy", 0.0, frozenset(held.index)))
+    gain_ns = exposed_ns or 0 if gain is None else gain.gain_ns
+    return Finding(
+        rule="pageable_copies",
+        severity=severity(row["share_pct"]),
+        title=f"{_who(held, ranks)}{what}{rate}, {milliseconds(exposed_ns or 0)} of it beside no other work, "
+        f"{row['share_pct']:.1f} % {basis.of_a_step}.{_hidden(gain_ns, gain, basis)}",
+        evidence=plain(held[["copies", "size_bytes", "total_ns", "exposed_ns"]].reset_index()),
+        recommendation="Pin the host memory (DataLoader(pin_memory=True), tensor.pin_memory()) and copy with "
+        "non_blocking=True: the copy then runs at the link's speed and beside compute.",
+        caveat="The gain supposes that compute hides all copies. Pinning costs time and memory itself: pin once and "
+        "reuse buffers.",
+        gain_ns=gain_ns,
+        gain_error_ns=None if gain is None else gain.error_ns,
+        unprofiled_gain_ns=None if gain is None else gain.unprofiled_gain_ns,
+        table="copies",
+    )
+
+
+def _who(held: pd.DataFrame, ranks: int) -> str:
+    first = held.index[0]
+    if len(held) == 1:
+        return f"Rank {first} copies from or to pageable memory:"
+    each = ("Both" if ranks == 2 else f"All {ranks}") if len(held) == ranks else f"{len(held)} of {ranks}"
+    return f"{each} ranks copy from or to pageable memory: rank {first}"
+
+
+def _hidden(gain_ns: int, gain: Gain | None, basis: Basis) -> str:
+    """What it gains when compute hides the copies."""
+    of = "the capture" if basis.steps is None else "a mean step"
+    without = otherwise(gain_ns, gain.unprofiled_gain_ns, gain.before_ns) if gain else ""
+    if not gain_ns and without:
+        return f" Pinned and behind compute, {of} as recorded is no shorter{without}."
+    if not gain_ns:
+        return f" As recorded, {of} gains nothing by pinning: something else binds it."
+    return f" Pinned and behind compute, {of} is at most {milliseconds(gain_ns)} shorter{without}."
+
+
+def _serial(row: pd.Series, basis: Basis, window_ns: int) -> Finding:
+    rank, blocks = int(row["rank"]), int(row["blocks"])
+    share = 100.0 * row["exposed_ns"] / row["pitch_ns"]
+    return Finding(
+        rule="serial_blocks",
+        severity=severity(share),
+        title=f"Rank {rank}'s {blocks} blocks upload, compute and offload one after another: no compute runs in "
+        f"{milliseconds(row['exposed_ns'])} of each block's {milliseconds(row['pitch_ns'])}.",
+        evidence=({key: None if pd.isna(value) else value for key, value in row.items()},),
+        recommendation="Give uploads and offloads streams of their own, upload block k+1 and offload block k−1 while "
+        "block k computes, and tie them by events.",
+        caveat="Copies that run beside compute share memory bandwidth: the gain is at most the smaller of the two "
+        "times.",
+        gain_ns=basis.scaled(int(row["exposed_ns"]) * blocks, window_ns, rank),
+    )

@@ -1,0 +1,102 @@
+"""The rule for ranks that mostly copy: what moves, how fast, and what the link carries."""
+
+import re
+from dataclasses import replace
+
+import pandas as pd
+
+from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.analyses.streams.copies import Copies
+from traceanalyzer.analyses.time.breakdown import Breakdown
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.findings.basis import Basis, milliseconds, plain
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.late.lateness import all_late_by
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.quantities import digits, text
+
+COPY_BOUND_PCT = 50.0
+
+_ALIKE = 0.5
+"""Of the longest: ranks that copy for this part of it are bound alike, though they may wait for each other, too."""
+
+_FULL = 0.8
+"""Of what the link carries: a rate from which on only fewer bytes or hidden ones help."""
+
+_LINKS = ((re.compile(r"\b(?:H100|H200|H20|B200|B300)\b"), 63.0), (re.compile(r"\b(?:A100|A800|A40|L40S?|L4)\b"), 31.5))
+"""GB/s each way of the PCI Express ×16 link of these GPUs (5.0: 32 GT/s a lane, 4.0: 16; 128b/130b; PCI-SIG)."""
+
+_WORDS = {"HtoD": "host to device", "DtoH": "device to host", "DtoD": "device to device"}
+
+
+def copy_bound(
+    headline: Headline, steps: Steps, breakdown: Breakdown, copies: Copies, ranks: Ranks, episodes: Episodes,
+    replay: Replay,
+) -> list[Finding]:  # fmt: skip
+    """A rank on which for half of the window or more nothing runs but copies, and those that copy half as long as it.
+
+    Of ranks that are late by them it is a part of what is said of that.
+    """
+    if not len(breakdown) or not len(copies):
+        return []
+    table = breakdown.to_frame().set_index("rank")
+    share = 100 * table["exposed_copy_ns"] / table["window_ns"].where(table["window_ns"] > 0)
+    bound = share[share >= _ALIKE * share.max()] if share.max() >= COPY_BOUND_PCT else share[:0]
+    rows = copies.to_frame()
+    rows = rows[rows["rank"].isin(bound.index)].sort_values("exposed_ns", ascending=False, kind="stable")
+    if bound.empty or rows.empty:
+        return []
+    rank = int(bound.idxmax())
+    mean_ns = Basis.of(headline, steps).mean_ns(rank)
+    gain_ns = None if mean_ns is None or pd.isna(mean_ns) else round(float(bound[rank]) / 100 * float(mean_ns))
+    gain = gain_of(replay, Change("copy", 0.0, frozenset(int(each) for each in bound.index)))
+    found = _found(bound, rows, ranks.to_frame().set_index("rank")["device_name"])
+    part_of = all_late_by(episodes, bound.index, "copies")
+    if gain is None:
+        return [replace(found, gain_ns=gain_ns, part_of=part_of)]
+    of = "a mean step" if Basis.of(headline, steps).steps else "the capture"
+    hidden = f" Hidden, {of} is at most {milliseconds(gain.gain_ns)} shorter." if gain.gain_ns else ""
+    return [replace(found, title=f"{found.title}{hidden}", gain_ns=gain.gain_ns, part_of=part_of)]
+
+
+def _found(share: pd.Series, rows: pd.DataFrame, devices: pd.Series) -> Finding:
+    first = rows.iloc[0]
+    limit = _limit(devices.get(first["rank"]), str(first["direction"]))
+    rate = None if pd.isna(first["rate_gbps"]) else float(first["rate_gbps"])
+    of = "" if limit is None else f" of the {limit:g} GB/s that its link carries that way"
+    speed = "" if rate is None else f" at {digits(rate)} GB/s{of}"
+    source = f" from {first['source_memory']} memory" if first["direction"] == "HtoD" else ""
+    size = "" if pd.isna(first["size_bytes"]) else f", {text(int(first['size_bytes']), Unit.BYTES)}"
+    what = f"{_WORDS.get(str(first['direction']), first['direction'])}{source}{size}{speed}"
+    low, high = round(float(share.min())), round(float(share.max()))
+    told = f"{high} %" if low == high else f"{low} to {high} %"
+    who = f"Rank {share.index[0]} is" if len(share) == 1 else f"{len(share)} ranks are"
+    is_full = rate is not None and limit is not None and rate >= _FULL * limit
+    return Finding(
+        rule="copy_bound",
+        severity="high",
+        title=f"{who} bound by copies: for {told} of the time nothing else runs; most of it {what}.",
+        evidence=plain(rows.head(8)),
+        recommendation=(
+            "Move fewer bytes over the link, which is full (a smaller element type, what is used again kept on the "
+            "GPU, sent to one GPU and on from there), or hide them: copy the next block on a stream of its own while "
+            "this one is computed."
+            if is_full
+            else "Copy from pinned memory in large pieces, on a stream of its own, the next block while this one is "
+            "computed."
+        ),
+        caveat=None if limit is None else "The limit is that of a ×16 link; a slot with fewer lanes carries less.",
+        sources=("breakdown", "copies"),
+        table="copies",
+    )
+
+
+def _limit(device: object, direction: str) -> float | None:
+    """What the link to the host carries; of copies inside a GPU, and of other GPUs, it is not known."""
+    if direction not in ("HtoD", "DtoH") or not isinstance(device, str):
+        return None
+    return next((rate for pattern, rate in _LINKS if pattern.search(device)), None)

@@ -1,0 +1,201 @@
+"""Rules about a busy GPU that does little: tensor cores unused, memory-bound kernels, low MFU."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
+from traceanalyzer.analyses.kernels.peaks import Peak, peak_of
+from traceanalyzer.analyses.operators.categories import Categories
+from traceanalyzer.analyses.operators.efficiency import Efficiency
+from traceanalyzer.analyses.operators.mfu import Mfu
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.findings.basis import milliseconds, plain
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.late.late_words import numbers
+from traceanalyzer.findings.late.lateness import said_with_gain
+from traceanalyzer.findings.tools import tools_of
+
+MATRIX_PCT = 20.0
+"""Matrix work off tensor cores in this share of a rank's compute kernels is worth a finding."""
+
+MEMORY_BOUND_PCT = 50.0
+LOW_MFU_PCT = 30.0
+
+BUSY_PCT = 70.0
+"""A GPU that computes in this share of its steps is bound by its kernels, not by its host or its peers."""
+
+COVERED_PCT = 90.0
+"""Below, MFU is too much of a lower bound to judge by."""
+
+MEMORY_BOUND = ("element-wise", "norm", "softmax", "reduction")
+"""Categories that fusing shortens. Look-ups in tables of embeddings move data, too, but nothing to fuse them with."""
+
+_MOST_ROWS = 5
+
+
+def tensor_cores_unused(
+    categories: Categories, efficiency: Efficiency, headline: Headline, ranks: Ranks
+) -> list[Finding]:
+    """Matrix kernels whose names say that they run without tensor cores take a fifth of a rank's compute or more."""
+    table = _compute(categories)
+    if table.empty:
+        return []
+    matrix = table[table["category"].isin(MATRIX_CATEGORIES)].astype({"no_tensor_core_ns": "float64"})
+    share = 100 * matrix.groupby("rank")["no_tensor_core_ns"].sum() / table.groupby("rank")["gpu_ns"].sum()
+    share = share.dropna()
+    if share.empty or share.max() < MATRIX_PCT:
+        return []
+    table = _off_tensor_cores(share, headline)
+    if table.empty:
+        return []
+    per = " a step" if headline.table["steps"].notna().all() else ""
+    rank = int(table["off_tensor_cores_ns"].idxmax())
+    peak = _peak(ranks, rank)
+    return [
+        Finding(
+            rule="tensor_cores_unused",
+            severity=_severity(share[rank] / 100 * _compute_pct(headline).get(rank, 0.0)),
+            title=f"Matrix work runs without tensor cores: {_by_rank(table, per)}.",
+            evidence=plain(table.head(_MOST_ROWS).reset_index()),
+            recommendation="Compute in bfloat16 (torch.autocast), or allow TF32: "
+            f'torch.set_float32_matmul_precision("high").{_rates(peak)}',
+            caveat="Told by kernels' names. TF32 and bfloat16 round more: check the loss. Double precision and odd "
+            "sizes may have to stay as they are. The gain supposes TF32 on all ranks, and kernels as near to "
+            "its peak as they are to that of FP32: expect less.",
+            gain_ns=_gain_by_tf32(efficiency, table["off_tensor_cores_ns"][rank], rank, peak),
+            table="efficiency",
+        )
+    ]
+
+
+def _off_tensor_cores(share: pd.Series, headline: Headline) -> pd.DataFrame:
+    """Each rank's matrix work without tensor cores in a mean step or the capture, where it is a large share."""
+    held = headline.to_frame().set_index("rank")
+    compute = held["compute_ns"].astype("float64") / held["steps"].astype("Float64").fillna(1).astype("float64")
+    table = pd.DataFrame({"share_of_compute_pct": share, "off_tensor_cores_ns": share / 100 * compute})
+    return (
+        table[table["share_of_compute_pct"] >= MATRIX_PCT].dropna().sort_values("off_tensor_cores_ns", ascending=False)
+    )
+
+
+def _by_rank(table: pd.DataFrame, per: str) -> str:
+    """`87.4 ms a step on rank 1 (82 % of its compute), 51.1 ms on rank 0`; only both ends of many ranks."""
+    times = [milliseconds(time_ns) for time_ns in table["off_tensor_cores_ns"]]
+    first, share = table.index[0], table["share_of_compute_pct"].iloc[0]
+    said = f"{times[0]}{per} on rank {first} ({share:.0f} % of its compute)"
+    if len(table) == 1:
+        return said
+    least = f"{times[-1]} on rank {table.index[-1]}"
+    return f"{said}, {least}" if len(table) == 2 else f"on {len(table)} ranks, {said} most, {least} least"
+
+
+def memory_bound_kernels(categories: Categories, headline: Headline, ranks: Ranks) -> list[Finding]:
+    """A GPU that computes 70 % of the time spends half of it in kernels that move data and compute little."""
+    table = _compute(categories)
+    if table.empty:
+        return []
+    moving = table[table["category"].isin(MEMORY_BOUND)].groupby("rank")["gpu_ns"].sum()
+    share = (100 * moving / table.groupby("rank")["gpu_ns"].sum()).loc[lambda s: s.index.isin(_busy(headline))].dropna()
+    if share.empty or share.max() < MEMORY_BOUND_PCT:
+        return []
+    rank = share.idxmax()
+    shares = categories.to_frame()
+    own = shares.loc[shares["rank"] == rank, ["rank", "category", "gpu_ops", "gpu_ns", "share_pct"]]
+    return [
+        Finding(
+            rule="memory_bound_kernels",
+            severity="medium",
+            title=f"{share[rank]:.0f} % of rank {rank}'s compute kernel time goes to element-wise, norm, softmax and "
+            "similar kernels, which move data and compute little.",
+            evidence=plain(own.head(_MOST_ROWS)),
+            recommendation=tools_of(ranks).fuse_moving,
+            caveat="A small model or batch has little matrix work to begin with.",
+        )
+    ]
+
+
+def low_mfu(mfu: Mfu, headline: Headline, episodes: Episodes) -> list[Finding]:
+    """A GPU that computes 70 % of the time does model FLOPs of less than 30 % of its peak.
+
+    Not that of a rank which is late by its compute: what is wrong with that is said already.
+    """
+    table = mfu.to_frame()
+    held = table["is_complete"].fillna(value=False).astype(bool) & (table["covered_pct"] >= COVERED_PCT).fillna(
+        value=False
+    )
+    late = {rank for row in said_with_gain(episodes) if row["cause"] == "compute" for rank in numbers(row["ranks"])}
+    busy = [rank for rank in _busy(headline) if rank not in late]
+    table = table[held & table["rank"].isin(busy) & table["mfu_pct"].notna()]
+    if table.empty:
+        return []
+    means = table.groupby("rank")["mfu_pct"].mean()
+    if means.mean() >= LOW_MFU_PCT:
+        return []
+    first = table.iloc[0]
+    return [
+        Finding(
+            rule="low_mfu",
+            severity="low",
+            title=f"{_whose(means.index, headline)} busy, but model FLOPs are {means.mean():.0f} % of the peak of "
+            f"{first['gpu']} in {first['element_type']} ({first['peak_tflops_per_s']:.0f} TFLOP/s).",
+            evidence=plain(table[["rank", "step", "model_flops", "step_ns", "mfu_pct"]].head(_MOST_ROWS)),
+            recommendation="See which category takes the time; larger micro-batches, sizes that are multiples of 64, "
+            "fused attention and less recomputation raise it.",
+            caveat="Step times are those under the profiler unless the run recorded its own.",
+            is_of_ideal=True,
+        )
+    ]
+
+
+def _whose(ranks: pd.Index, headline: Headline) -> str:
+    """Which GPUs a figure is of: in a pipeline often those of some stages only."""
+    if len(ranks) == len(headline.table):
+        return "The GPUs are"
+    listed = ", ".join(map(str, sorted(ranks)))
+    return f"The GPU of rank {listed} is" if len(ranks) == 1 else f"The GPUs of ranks {listed} are"
+
+
+def _compute(categories: Categories) -> pd.DataFrame:
+    table = categories.to_frame()
+    return table[~table["category"].isin(["communication", "copy"])]
+
+
+def _busy(headline: Headline) -> list[int]:
+    """Ranks whose GPU computes most of the time."""
+    return [rank for rank, share in _compute_pct(headline).items() if share >= BUSY_PCT]
+
+
+def _compute_pct(headline: Headline) -> Mapping[int, float]:
+    table = headline.to_frame()
+    known = table[table["compute_pct"].notna()]
+    return {int(rank): float(share) for rank, share in zip(known["rank"], known["compute_pct"], strict=True)}
+
+
+def _severity(share_pct: float) -> str:
+    """By the share of the steps' time that could be shorter."""
+    return "high" if share_pct >= 30 else "medium" if share_pct >= 10 else "low"
+
+
+def _gain_by_tf32(efficiency: Efficiency, off_ns: float, rank: int, peak: Peak | None) -> int | None:
+    """What is left of the time at TF32's rate is kept; `None` where other types than FP32 are or may be among it."""
+    rates = {} if peak is None else peak.tflops
+    table = efficiency.to_frame()
+    off = table[(table["on_tensor_cores"] == False).fillna(value=False) & (table["rank"] == rank)]  # noqa: E712 - absent is neither
+    if off.empty or not off["element_type"].eq("fp32").all() or not {"fp32", "tf32"} <= set(rates):
+        return None
+    return round(off_ns * (1 - rates["fp32"] / rates["tf32"]))
+
+
+def _peak(ranks: Ranks, rank: int) -> Peak | None:
+    name = ranks.to_frame().set_index("rank")["device_name"].get(rank)
+    return peak_of(name if isinstance(name, str) else None)
+
+
+def _rates(peak: Peak | None) -> str:
+    if peak is None:
+        return ""
+    rates = [f"{peak.tflops[kind]:.0f} in {kind.upper()}" for kind in ("fp32", "tf32", "bf16") if kind in peak.tflops]
+    return f" Peak of {peak.gpu} in TFLOP/s: {', '.join(rates)}."

@@ -1,0 +1,142 @@
+"""Rules about memory's limits: little is left, the allocator takes it anew in every step, one rank decides."""
+
+import pandas as pd
+
+from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.memory.memory import Memory
+from traceanalyzer.analyses.memory.memory_calls import MemoryCalls
+from traceanalyzer.analyses.memory.memory_fit import YES, MemoryFit
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.findings.basis import Basis, milliseconds, plain
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.late.lateness import late_by
+from traceanalyzer.meaning.vocabulary import HOST
+
+LEAST_HEADROOM_PCT = 10.0
+"""Below this share of the GPU's memory a longer sample or a fragment more may be one too many."""
+
+GRAVE_HEADROOM_PCT = 3.0
+
+LEAST_COST_PCT = 1.0
+"""Of a step, from which the allocator's calls are worth a finding."""
+
+UNEVEN = 1.15
+"""Largest over mean peak from which one rank decides what fits."""
+
+_LEAST_UNEVEN_BYTES = 1 << 30
+
+
+def low_headroom(
+    memory: Memory, memory_fit: MemoryFit, *, least_headroom_pct: float = LEAST_HEADROOM_PCT
+) -> list[Finding]:
+    """The allocator held over 90 % of a GPU's memory at its peak; names the least strategy that should leave more."""
+    known = memory.to_frame().dropna(subset=["headroom_pct"]) if len(memory) else pd.DataFrame()
+    short = known[known["headroom_pct"] < least_headroom_pct] if len(known) else known
+    if short.empty:
+        return []
+    worst = short.sort_values("headroom_pct").iloc[0]
+    others = "" if len(short) == 1 else f" {len(short)} ranks are short; this one most."
+    return [
+        Finding(
+            rule="low_headroom",
+            severity="high" if worst["headroom_pct"] < GRAVE_HEADROOM_PCT else "medium",
+            title=f"Rank {worst['rank']}'s allocator held {worst['peak_reserved_bytes'] / 1e9:.1f} GB of its GPU's "
+            f"{worst['device_bytes'] / 1e9:.1f} GB at its peak: {worst['headroom_bytes'] / 1e9:.1f} GB are "
+            f"left.{others}",
+            evidence=plain(short),
+            recommendation="Before it runs out: recompute activations in the backward pass, take a smaller micro-batch "
+            f"and accumulate, or share more of the model's state between ranks.{_enough(memory_fit)}",
+            caveat="Reserved is what PyTorch's caching allocator holds, more than tensors use: it gives it back when "
+            "it "
+            "must. NCCL, cuBLAS and other processes take memory beside it, which is in no figure here.",
+            table="memory",
+        )
+    ]
+
+
+def _enough(memory_fit: MemoryFit) -> str:
+    """The first strategy that should fit, where the model is known."""
+    table = memory_fit.to_frame()
+    found = (
+        table[(table["fits"] == YES) & ~table["is_own"].astype("boolean").fillna(value=False)] if len(table) else table
+    )
+    if found.empty:
+        return ""
+    row = found.iloc[0]
+    ways = "".join(f" with {name}={row[name]}" for name in ("tp", "pp") if row[name] > 1)
+    more = " with activation checkpointing" if row["checkpointing"] else ""
+    batch = "" if pd.isna(row["micro_batch"]) else f" at a micro-batch of {row['micro_batch']}"
+    return (
+        f" By estimate {row['strategy']}{ways}{more}{batch} needs {row['total_bytes'] / 1e9:.1f} GB "
+        "(table memory_fit has its assumptions)."
+    )
+
+
+def allocator_retries(memory_calls: MemoryCalls, headline: Headline, steps: Steps, episodes: Episodes) -> list[Finding]:
+    """Calls of cudaMalloc and cudaFree take over 1 % of a step: the allocator holds no block that fits."""
+    table = memory_calls.to_frame()
+    if table.empty or not len(headline):
+        return []
+    basis = Basis.of(headline, steps)
+    inside = basis.within(table)
+    cost = inside.groupby("rank")["host_ns"].sum() / basis.per
+    share = 100 * cost / pd.Series({rank: basis.mean_ns(rank) for rank in cost.index}, dtype="float64")
+    if share.empty or share.max() < LEAST_COST_PCT:
+        return []
+    rank = int(share.idxmax())
+    own = inside[inside["rank"] == rank]
+    counts = own.groupby("name")["calls"].sum()
+    named = ", ".join(f"{calls} {name}" for name, calls in counts.items())
+    is_retry = any("Free" in str(name) for name in counts.index)
+    why = (
+        "The allocator gives cached blocks back and takes others, since none of those that it holds fits: memory is "
+        "nearly full or in fragments. PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True lets freed memory serve "
+        "requests "
+        "of other sizes; free what is not needed, or take a smaller micro-batch."
+        if is_retry
+        else "It still grows: sizes that change from step to step (sequences of any length, uneven experts) need new "
+        "blocks. Pad to few lengths, run the largest batch first, or set "
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
+    )
+    return [
+        Finding(
+            rule="allocator_retries",
+            severity="medium" if share.max() >= 5 * LEAST_COST_PCT else "low",
+            title=f"Rank {rank}'s host spends {milliseconds(cost[rank])} {basis.of_a_step} in calls for GPU memory: "
+            f"{named}{f' in {basis.steps} steps' if basis.steps else ''}.",
+            evidence=plain(own),
+            recommendation=why,
+            caveat="The host may wait in these calls for work that it would have waited for elsewhere: the gain is "
+            "at most "
+            "their time. Without expandable segments cudaFree waits for all of the GPU's work.",
+            gain_ns=round(cost[rank]),
+            table="memory_calls",
+            part_of=late_by(episodes, rank, HOST.key),
+        )
+    ]
+
+
+def uneven_memory(memory: Memory, *, uneven: float = UNEVEN) -> list[Finding]:
+    """One rank's peak is 15 % and a gibibyte above the mean: it decides what batch fits."""
+    known = memory.to_frame().dropna(subset=["peak_allocated_bytes"]) if len(memory) else pd.DataFrame()
+    if len(known) < 2:
+        return []
+    peaks = known.set_index("rank")["peak_allocated_bytes"].astype("int64")
+    most, mean = int(peaks.max()), float(peaks.mean())
+    if most < uneven * mean or most - mean < _LEAST_UNEVEN_BYTES:
+        return []
+    return [
+        Finding(
+            rule="uneven_memory",
+            severity="low",
+            title=f"Rank {int(peaks.idxmax())} decides what fits: its tensors need {most / 1e9:.1f} GB at the peak, "
+            f"the ranks' mean is {mean / 1e9:.1f} GB, the least {int(peaks.min()) / 1e9:.1f} GB.",
+            evidence=plain(known),
+            recommendation="In a pipeline the first stage holds most micro-batches, the last one the logits: move "
+            "layers, "
+            "or split the loss over the vocabulary. With experts, bound the tokens that one rank may get.",
+            caveat="Peaks of different moments: nothing is lost as long as all fit.",
+            table="memory",
+        )
+    ]

@@ -1,0 +1,1 @@
+"""Hosts that bind their GPUs, and why."""

@@ -1,0 +1,58 @@
+"""Launches that wait for their kernels: CUDA_LAUNCH_BLOCKING=1, left on after debugging."""
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.blame.rank_sets import listed
+from traceanalyzer.analyses.replay.change import PEERS, Change
+from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.findings.basis import milliseconds
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.late.lateness import of_ranks
+
+LEAST_AWAITED_PCT = 90.0
+"""Of a rank's kernels of over 20 µs."""
+
+LEAST_KERNELS = 20
+
+
+def blocking_launches(launches: Result, replay: Replay) -> list[Finding]:
+    """On some rank over 90 % of the kernels of over 20 µs had ended when the calls that launched them returned."""
+    table = launches.to_frame()
+    if table.empty:
+        return []
+    is_blocking = (table["awaitable_kernels"] >= LEAST_KERNELS) & (table["awaited_pct"] >= LEAST_AWAITED_PCT)
+    rows = table[is_blocking.fillna(value=False).astype(bool)]
+    if rows.empty:
+        return []
+    ranks = tuple(int(rank) for rank in rows["rank"])
+    is_all = len(ranks) == len(table)
+    gain = None if is_all else gain_of(replay, Change("host", PEERS, ranks=frozenset(ranks)))
+    one = len(ranks) == 1
+    who = "every rank" if is_all and not one else f"rank{'' if one else 's'} {listed(ranks)}"
+    awaited, kernels = int(rows["awaited_kernels"].sum()), int(rows["awaitable_kernels"].sum())
+    as_others = f" With {'its host' if one else 'their hosts'} as fast as the others', a mean step is "
+    won = f"{as_others}{milliseconds(gain.gain_ns)} shorter." if gain and gain.gain_ns > 0 else ""
+    return [
+        Finding(
+            rule="blocking_launches",
+            severity="high",
+            title=f"On {who} launches wait for their kernels: {awaited:,} of {kernels:,} kernels of over 20 µs had "
+            f"ended when the calls that launched them returned.{won}",
+            evidence=tuple(
+                {name: row[name] for name in ("rank", "awaitable_kernels", "awaited_kernels", "awaited_pct")}
+                for row in rows.to_dict("records")
+            ),
+            recommendation="Unset CUDA_LAUNCH_BLOCKING"
+            + ("" if is_all else " there")
+            + ": it is for debugging. If it is not set, look for a debugger, a sanitizer, or a synchronisation inside "
+            "the launching library.",
+            caveat="Nothing overlaps in such a run: record again before other advice is followed." if is_all else None,
+            gain_ns=gain.gain_ns if gain else None,
+            gain_error_ns=gain.error_ns if gain else None,
+            gain_is_bound=gain is None or gain.is_bound,
+            unprofiled_gain_ns=gain.unprofiled_gain_ns if gain else None,
+            ranks=() if is_all else ranks,
+            is_about_capture=is_all,
+            table="launches",
+            about=None if is_all else of_ranks({"ranks": ",".join(map(str, ranks))}),
+        )
+    ]

@@ -1,0 +1,131 @@
+"""Rules about work that the CPU does itself while the GPU has nothing to do."""
+
+import pandas as pd
+
+from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.places import Places
+from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.host.host_work import HostWork
+from traceanalyzer.analyses.host.thread_roles import COLLECTIVES, MAIN
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.replay import Replay, gains_of
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.findings.alike import named
+from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.late.host_story import HOSTS
+from traceanalyzer.findings.late.lateness import LEAST_GAIN_PCT, late_by
+from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.vocabulary import HOST
+
+CPU_WORK_PCT = 10.0
+"""Of a step, for which one range or operator keeps the GPU idle without starting any work on it."""
+
+LAST_SHARE = 0.5
+"""A rank that is in a collective for less than this of the time of any other is the one that the others wait for."""
+
+_OPTIMIZER = (
+    "Keep the optimizer's state on the GPU, or use one that is fast on the CPU (foreach or fused=True); with "
+    "offloading, update what is ready while backward still runs."
+)
+
+_EXCHANGE = (
+    "Exchange less and less often (every hundredth step, numbers instead of pickled objects), over the GPUs' group, or "
+    "with async_op=True and a wait where the result is used."
+)
+
+_WHO_IS_LAST = "Find what the rank that comes last does before it. "
+
+_OTHER = "Move it to another thread, or launch the next GPU work before it."
+
+
+def cpu_work(
+    headline: Headline,
+    steps: Steps,
+    host_work: HostWork,
+    episodes: Episodes,
+    places: Places,
+    replay: Replay,
+    *,
+    cpu_work_pct: float = CPU_WORK_PCT,
+) -> list[Finding]:
+    """The main thread, or a collective on the CPU, starts no GPU work while the GPU idles: over 10 % of a step.
+
+    Not where the job would be no quicker if these hosts took no time at all: another rank is later. Loading of data has
+    a rule of its own.
+    """
+    if not len(headline) or not len(host_work):
+        return []
+    basis = Basis.of(headline, steps)
+    table = host_work.to_frame()
+    is_data = table["name"].map(host_names.is_data)
+    table = table[
+        ~is_data
+        & (table["role"].isin((MAIN, COLLECTIVES)))
+        & (table["launches"] == 0)
+        & table["idle_per_step_ns"].notna()
+    ]
+    window = table["rank"].map(basis.window_ns).astype("Float64") / basis.per
+    shares = table.assign(share_pct=100.0 * table["idle_per_step_ns"].astype("Float64") / window)
+    held = shares[(shares["share_pct"] >= cpu_work_pct).fillna(value=False)].sort_values("share_pct", ascending=False)
+    named_alike = [own for _, own in held.groupby("name", sort=False)]
+    # All ranks of a collective are in it, those whose GPUs idle less while it runs, too.
+    sharing = [table[table["name"] == own["name"].iloc[0]] if _is_collective(own) else own for own in named_alike]
+    changes = [(Change("host", 0.0, frozenset(map(int, own["rank"]))),) for own in sharing]
+    gains = gains_of(replay, changes) if changes else None
+    of_each: list[Gain | None] = [*gains] if gains else [None] * len(changes)
+    found = [
+        _finding(own, _last(everyone) if _is_collective(own) else "", gain, basis, episodes, places)
+        for own, everyone, gain in zip(named_alike, sharing, of_each, strict=True)
+    ]
+    return [each for each in found if each is not None]
+
+
+def _is_collective(own: pd.DataFrame) -> bool:
+    return bool((own["role"] == COLLECTIVES).all())
+
+
+def _last(own: pd.DataFrame) -> str:
+    """Which rank comes last to a collective, where all call it as often and one is in it for far less than the rest."""
+    if len(own) < 2 or (own["calls"] != own["calls"].iloc[0]).any():  # of one rank nobody is the last
+        return ""
+    first, second = own.nsmallest(2, "host_per_step_ns").itertuples()
+    if first.host_per_step_ns > LAST_SHARE * second.host_per_step_ns:
+        return ""
+    return f"; rank {first.rank} comes last ({milliseconds(float(first.host_per_step_ns))} in it)"
+
+
+def _finding(
+    own: pd.DataFrame, last: str, gain: Gain | None, basis: Basis, episodes: Episodes, places: Places
+) -> Finding | None:
+    """One name, on the rank where it costs most; on how many others it does too is said."""
+    row = own.iloc[0]
+    name, rank, idle_ns = str(row["name"]), int(row["rank"]), float(row["idle_per_step_ns"])
+    most_ns = min(idle_ns, gain.gain_ns + gain.error_ns) if gain else idle_ns
+    if gain and 100 * most_ns < LEAST_GAIN_PCT * gain.before_ns:
+        return None
+    alike = own["rank"].unique()
+    also = f"; the same on {named(alike, basis.window_ns.index, places)}" if len(alike) > 1 else ""
+    return Finding(
+        rule="cpu_work",
+        severity=severity(float(row["share_pct"])),
+        title=f"Rank {rank}'s CPU is in {short_name(name)} for {milliseconds(float(row['host_per_step_ns']))} a step "
+        f"and starts no GPU work there: the GPU idles {milliseconds(idle_ns)} of it, {row['share_pct']:.0f} % "
+        f"{basis.of_a_step}{also}{last}.",
+        evidence=plain(own[["rank", "role", "what", "name", "calls", "host_per_step_ns", "idle_per_step_ns"]]),
+        recommendation=(_WHO_IS_LAST if last else "") + _advice(name, str(row["role"])),
+        caveat="A profiler slows the host; what GPU work could run meanwhile, the trace does not tell.",
+        gain_ns=round(most_ns),
+        is_of_hosts=True,
+        table="host_work",
+        is_to_do_first=True,
+        part_of=late_by(episodes, rank, HOST.key) or HOSTS,
+    )
+
+
+def _advice(name: str, role: str) -> str:
+    if role == COLLECTIVES:
+        return _EXCHANGE
+    return _OPTIMIZER if host_names.phase(name) == "optimizer" else _OTHER

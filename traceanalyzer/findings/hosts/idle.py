@@ -1,0 +1,230 @@
+"""Rules about idle GPUs: launch-bound kernels, synchronising calls, the data loader."""
+
+import pandas as pd
+
+from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.places import Places
+from traceanalyzer.analyses.blame.step_needs import StepNeeds
+from traceanalyzer.analyses.host.gaps import GapTable
+from traceanalyzer.analyses.host.idle import Idle
+from traceanalyzer.analyses.host.launches import Launches
+from traceanalyzer.analyses.host.sync_calls import SyncCalls
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.findings.alike import Alike, alike, named
+from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, per_step, plain, severity
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.hosts.hosts import HOST_PCT
+from traceanalyzer.findings.late.host_story import HOSTS
+from traceanalyzer.findings.late.lateness import late_by
+from traceanalyzer.findings.tools import tools_of
+from traceanalyzer.findings.worst import OF_ALL_STEPS, by_activity, few_steps, longest, worst_rank
+from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.quantities import digits
+from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
+
+SYNC_PCT = 1.0
+DATA_PCT = 2.0
+
+LOADER = "loading of data"
+"""How findings about data that all ranks wait for are called by what is part of them."""
+
+SHORT_KERNELS_PCT = 50.0
+
+_ALIKE = 0.5
+"""Of the longest wait for data: a rank that waits this part of it waits like that one."""
+
+_MOST_ROWS = 8
+"""Of evidence."""
+
+_LAUNCH_FIGURES = (
+    "kernels",
+    "kernels_under_5us",
+    "kernels_under_10us",
+    "kernel_median_ns",
+    "host_bound_pct",
+    "queue_median",
+)
+
+_SYNC_FIGURES = ["calls", "host_ns", "idle_in_call_ns", "idle_after_ns", "cost_ns"]
+
+
+def short_kernels(
+    headline: Headline,
+    steps: Steps,
+    idle: Idle,
+    launches: Launches,
+    episodes: Episodes,
+    places: Places,
+    ranks: Ranks,
+) -> list[Finding]:
+    """Most kernels are shorter than 10 µs, on ranks whose GPU waits for launches in over 10 % of a step."""
+    worst = worst_rank(headline, steps, idle, HOST.column, HOST_PCT)
+    if worst is None:
+        return []
+    rank, _, _, basis = worst
+    row = launches.to_frame().astype("object").set_index("rank").loc[rank]
+    share = row["kernels_under_10us_pct"]
+    if pd.isna(share) or share <= SHORT_KERNELS_PCT:
+        return []
+    mean = mean_steps(idle, basis, [LAUNCH.column, BETWEEN_KERNELS.column, HOST.column, "window_ns"])
+    parts = mean.loc[rank, [LAUNCH.column, BETWEEN_KERNELS.column]]
+    is_short = launches.to_frame().set_index("rank")["kernels_under_10us_pct"].reindex(mean.index) > SHORT_KERNELS_PCT
+    is_idle = 100.0 * mean[HOST.column] >= HOST_PCT * mean["window_ns"]
+    same = mean.index[is_short.fillna(value=False).astype(bool) & is_idle.astype(bool)]
+    also = f"; the same on {named(same, mean.index, places)}" if len(same) > 1 else ""
+    return [
+        Finding(
+            rule="short_kernels",
+            severity="medium",
+            title=f"{share:.0f} % of rank {rank}'s kernels run for less than 10 µs (median "
+            f"{row['kernel_median_ns'] / 1e3:.1f} µs): the GPU finishes them faster than the host launches them{also}.",
+            evidence=({"rank": rank, **{name: _scalar(row[name]) for name in _LAUNCH_FIGURES}},),
+            recommendation=tools_of(ranks).fuse_small,
+            caveat="Short kernels cost nothing while the launch queue is full.",
+            gain_ns=round(float(parts.sum())),
+            is_of_hosts=True,
+            part_of=late_by(episodes, rank, HOST.key) or HOSTS,
+        )
+    ]
+
+
+def synchronising_calls(
+    headline: Headline, steps: Steps, sync_calls: SyncCalls, episodes: Episodes, places: Places
+) -> list[Finding]:
+    """Calls that block the host while its GPU has nothing to do: over 1 % of a step; the worst of each rank.
+
+    Ranks of which the same call is the worst are told together, by the one that it costs most. Only time inside the
+    calls counts: what the host does afterwards is named by what it is.
+    """
+    if not len(sync_calls) or not len(headline):
+        return []
+    basis = Basis.of(headline, steps)
+    places_of_call = ["name", "operator", "range"]
+    table = basis.within(sync_calls.to_frame())
+    table = table.groupby(["rank", *places_of_call], dropna=False)[_SYNC_FIGURES].sum().reset_index()
+    table["share_pct"] = 100.0 * table["cost_ns"] / table["rank"].map(basis.window_ns)
+    worst = table[table["share_pct"] >= SYNC_PCT].sort_values("share_pct", ascending=False).drop_duplicates("rank")
+    every = basis.window_ns.index
+    return [
+        _synchronising_call(own, named(own["rank"], every, places), basis, episodes)
+        for _, own in worst.groupby(places_of_call, dropna=False, sort=False)
+    ]
+
+
+def data_loader(
+    headline: Headline,
+    steps: Steps,
+    idle: Idle,
+    gaps: GapTable,
+    step_needs: StepNeeds,
+    episodes: Episodes,
+    replay: Replay,
+    places: Places,
+) -> list[Finding]:
+    """The GPU waits for the next batch: idle by cause data over 2 % of a step."""
+    worst = worst_rank(headline, steps, idle, DATA.column, DATA_PCT)
+    if worst is None:
+        return []
+    rank, cost_ns, share, basis = worst
+    own = basis.within(gaps.to_frame())
+    own = own[(own["rank"] == rank) & (own[DATA.column] > 0)]
+    waits = mean_steps(idle, basis, [DATA.column])[DATA.column]
+    gain = gain_of(replay, Change("data", 0.0))
+    few = few_steps(step_needs, basis, rank, DATA.column)
+    cost = few.cost if few else milliseconds(cost_ns)
+    share = few.share_pct(basis, rank) if few else share
+    who = _who_waits(alike(waits, places), waits, cost)
+    return [
+        Finding(
+            rule="data_loader",
+            severity=severity(share),
+            title=f"{f'{few.words}: {who[0].lower()}{who[1:]}' if few else who}, {share:.1f} % "
+            f"{OF_ALL_STEPS if few else basis.of_a_step}.{_with_data_ready(gain, basis)}",
+            evidence=by_activity(own, basis),
+            recommendation="Load ahead: more DataLoader workers, persistent workers, prefetch_factor, pinned memory "
+            "with non_blocking copies; move decoding and augmentation off the training process.",
+            caveat="Only ranges that name data loading count; work outside them is counted as the host's.",
+            gain_ns=round(cost_ns) if gain is None else gain.gain_ns,
+            gain_error_ns=None if gain is None else gain.error_ns,
+            gain_is_bound=gain is None or gain.is_bound,
+            steps=few.steps if few else None,
+            interval_ns=longest(own),
+            table="gaps",
+            about=LOADER,
+            part_of=late_by(episodes, rank, DATA.key),
+        )
+    ]
+
+
+def _who_waits(longest_waiting: Alike, waits: pd.Series, longest_wait: str) -> str:
+    """All GPUs where each waits at least half as long as the one that waits longest."""
+    gpus = longest_waiting.whose_gpus
+    if len(waits) < 2 or not waits.min() >= _ALIKE * waits.max():
+        waiting = f"waits {longest_wait}" if longest_waiting.is_one else f"wait up to {longest_wait}"
+        return f"{gpus[0].upper()}{gpus[1:]} {waiting} for data"
+    each = "Both" if len(waits) == 2 else f"All {len(waits)}"
+    of_one = f"rank {longest_waiting.ranks[0]}'s"
+    whose = of_one if longest_waiting.is_one else f"those of {longest_waiting.who} up to"
+    return f"{each} GPUs wait for data, {whose} {longest_wait}"
+
+
+def _with_data_ready(gain: Gain | None, basis: Basis) -> str:
+    if gain is None or not gain.gain_ns:
+        return ""
+    of = "the capture" if basis.steps is None else "a mean step"
+    return f" With data ready {of} is {'at most ' if gain.is_bound else ''}{milliseconds(gain.gain_ns)} shorter."
+
+
+def _synchronising_call(own: pd.DataFrame, who: str, basis: Basis, episodes: Episodes) -> Finding:
+    row = own.iloc[0]
+    rank, cost_ns = int(row["rank"]), row["cost_ns"] / basis.per
+    blocked = (
+        f"rank {rank}'s host while its GPU idles for"
+        if len(own) == 1
+        else "both hosts while a GPU idles for up to"
+        if who == "all 2 ranks"
+        else f"the hosts of {who} while a GPU idles for up to"
+    )
+    place = " in ".join(short_name(name) for name in (row["operator"], row["range"]) if not pd.isna(name))
+    return Finding(
+        rule="synchronising_calls",
+        severity=severity(row["share_pct"]),
+        title=f"{row['name']}{f' ({place})' if place else ''} blocks {blocked} "
+        f"{milliseconds(cost_ns)}, {row['share_pct']:.1f} % {basis.of_a_step} "
+        f"({_times(row['calls'] / basis.per, basis)}){_after(row['idle_after_ns'] / basis.per, cost_ns)}.",
+        evidence=plain(per_step(own.head(_MOST_ROWS), _SYNC_FIGURES, basis.steps)),
+        recommendation="Do not read GPU values on the host within a step (.item(), .cpu(), print, NaN checks): keep "
+        "them on the GPU and read them every N steps; use pinned memory and non_blocking copies.",
+        caveat="Only idle time inside the calls. After each one the queue is empty, so that the GPU also waits for "
+        "whatever the host does next.",
+        gain_ns=round(cost_ns),
+        table="sync_calls",
+        is_to_do_first=True,
+        part_of=late_by(episodes, rank, SYNC.key) or HOSTS,
+    )
+
+
+def _times(calls: float, basis: Basis) -> str:
+    """`146 times a step`."""
+    said = digits(calls)
+    return f"{'once' if said == '1' else f'{said} times'} {'in all' if basis.steps is None else 'a step'}"
+
+
+def _after(after_ns: float, cost_ns: float) -> str:
+    """How long it idles after the calls, where that is longer than within them."""
+    return (
+        f"; after them it idles {milliseconds(after_ns)} until its host has launched again"
+        if after_ns > cost_ns
+        else ""
+    )
+
+
+def _scalar(value: object) -> object:
+    if pd.isna(value):
+        return None
+    return value.item() if hasattr(value, "item") else value

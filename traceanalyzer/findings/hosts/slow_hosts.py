@@ -1,0 +1,90 @@
+"""Why a late host is late: the calls that all make take it longer, or it makes more of them."""
+
+from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.rank_sets import listed
+from traceanalyzer.analyses.host.idle import Idle
+from traceanalyzer.analyses.operators.operators import Operators
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.findings.basis import milliseconds, plain
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.hosts.hosts import HOST_PCT
+from traceanalyzer.findings.late.beside import MoreCalls, SlowHost, more_calls, slow_host
+from traceanalyzer.findings.late.host_story import story_of_host
+from traceanalyzer.findings.late.late_words import numbers
+from traceanalyzer.findings.late.lateness import is_said, of_lead
+from traceanalyzer.findings.worst import worst_rank
+from traceanalyzer.meaning.quantities import digits
+from traceanalyzer.meaning.vocabulary import HOST
+
+
+def slow_hosts(
+    headline: Headline, steps: Steps, idle: Idle, episodes: Episodes, operators: Operators, pipeline: Pipeline
+) -> list[Finding]:
+    """A rank makes the calls that all make, and takes at least 1.2 times as long for them.
+
+    Of ranks whose host is late by nothing that has a name, and of the one whose GPU idles most for its host.
+    """
+    said = [row for row in episodes.rows() if is_said(row) and row["cause"] == HOST.key]
+    named = {rank for row in said if row["name"] is not None for rank in numbers(row["ranks"])}
+    late = {numbers(row["ranks"])[0]: of_lead(episodes, row)
+            for row in said if row["name"] is None and len(numbers(row["ranks"])) == 1}  # fmt: skip
+    most = worst_rank(headline, steps, idle, HOST.column, HOST_PCT)
+    if most and most[0] not in {*late, *named}:
+        late[most[0]] = story_of_host(most[0], episodes, pipeline)
+    slow = {rank: (slow_host(operators, rank), part_of) for rank, part_of in late.items()}
+    return [_slow(rank, own, operators, part_of) for rank, (own, part_of) in slow.items() if own is not None]
+
+
+def _slow(rank: int, slow: SlowHost, operators: Operators, part_of: str) -> Finding:
+    others = [other for other in operators.table["rank"].unique() if other != rank]
+    whose = f"rank {others[0]}'s" if len(others) == 1 else "the others'"
+    return Finding(
+        rule="slow_hosts",
+        severity="medium",
+        title=f"Rank {rank}'s host makes the same {slow.calls:,} operator calls as {whose} "
+        f"in the capture and takes {slow.times:.2g} times as long for them{_most(slow)}.",
+        evidence=plain(slow.rows),
+        table="operators",
+        part_of=part_of,
+    )
+
+
+def _most(slow: SlowHost) -> str:
+    """`: of 131 ms more 73.3 ms are in aten::_cudnn_attention_backward`; nothing where it is spread over many."""
+    parts = [f"{milliseconds(ns)} in {name}" for name, ns in slow.most.items()]
+    return f": of {milliseconds(slow.more_ns)} more, {' and '.join(parts)}" if parts else ""
+
+
+def busy_hosts(
+    headline: Headline, steps: Steps, idle: Idle, episodes: Episodes, operators: Operators, pipeline: Pipeline
+) -> list[Finding]:
+    """A rank whose host is late, or whose GPU idles most for it, makes 1.15 times as many operator calls as others.
+
+    Named with those that make as many.
+    """
+    late = [numbers(row["ranks"]) for row in episodes.rows() if is_said(row) and row["cause"] == HOST.key]
+    most = worst_rank(headline, steps, idle, HOST.column, HOST_PCT)
+    found: dict[tuple[int, ...], Finding] = {}
+    for rank in sorted({own[0] for own in late} | ({most[0]} if most else set())):
+        busy = more_calls(operators, rank)
+        if busy is not None and busy.ranks not in found:
+            found[busy.ranks] = _busy(busy, story_of_host(rank, episodes, pipeline))
+    return list(found.values())
+
+
+def _busy(busy: MoreCalls, part_of: str) -> Finding:
+    is_one = len(busy.ranks) == 1
+    who = f"Rank {busy.ranks[0]}'s host makes" if is_one else f"The hosts of ranks {listed(busy.ranks)} each make"
+    what = f", most of the more in {busy.name}" if busy.name else ""
+    return Finding(
+        rule="busy_hosts",
+        severity="low",
+        title=f"{who} {digits(busy.times)} times as many operator calls as "
+        f"{busy.others} ({busy.calls:,} and {busy.others_calls:,} in the capture){what}.",
+        evidence=plain(busy.rows),
+        recommendation=f"Give the hosts equal work, or launch less on {'this one' if is_one else 'these'}.",
+        table="operators",
+        part_of=part_of,
+    )

@@ -1,0 +1,1 @@
+"""Ranks that others wait for, and what is said of them."""

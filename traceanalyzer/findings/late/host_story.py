@@ -1,0 +1,47 @@
+"""Which finding tells of a late host: its rank's lateness, its pipeline's uneven stages, or all hosts."""
+
+import pandas as pd
+
+from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.findings.late.lateness import late_by
+from traceanalyzer.meaning.vocabulary import HOST
+
+HOSTS = "hosts"
+"""How findings about all hosts are called by what is part of them."""
+
+UNEVEN_STAGES = 1.1
+"""Compute of the largest stage of a pipeline over the mean; its host's need over the others'."""
+
+
+def pipeline_name(number: int) -> str:
+    """How findings about a pipeline call it."""
+    return f"pipeline {number}"
+
+
+def story_of_host(rank: int, episodes: Episodes, pipeline: Pipeline, needed_ns: pd.Series | None = None) -> str:
+    """What a finding about this rank's host is part of; `needed_ns` is what each host needs for a step.
+
+    Where the other stages' hosts need about as long, it is not the size of its stage that makes this one late.
+    """
+    late = late_by(episodes, rank, HOST.key)
+    if late is not None or (needed_ns is not None and not _needs_more(rank, needed_ns)):
+        return late or HOSTS
+    return heavy_stage(rank, pipeline) or HOSTS
+
+
+def _needs_more(rank: int, needed_ns: pd.Series) -> bool:
+    others = needed_ns.drop(rank, errors="ignore")
+    return rank in needed_ns and len(others) > 0 and bool(needed_ns[rank] >= UNEVEN_STAGES * others.median())
+
+
+def heavy_stage(rank: int, pipeline: Pipeline) -> str | None:
+    """The pipeline whose largest stage the rank is, where it computes a tenth more than the mean; else `None`."""
+    table = pipeline.table
+    own = table[table["rank"] == rank] if len(table) else table
+    if own.empty:
+        return None
+    number = int(own["pipeline"].iloc[0])
+    compute = table.loc[table["pipeline"] == number].set_index("rank")["compute_ns"].astype("float64")
+    is_heavy = compute.idxmax() == rank and compute[rank] >= UNEVEN_STAGES * compute.mean()
+    return pipeline_name(number) if is_heavy else None

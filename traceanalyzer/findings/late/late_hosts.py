@@ -1,0 +1,77 @@
+"""What to do about a late host, by what the table of operators says of it: more calls, or the same ones slower."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from traceanalyzer.analyses.host.host_names import is_autograd_node, is_framework_range
+from traceanalyzer.analyses.host.host_work import HostWork
+from traceanalyzer.analyses.host.thread_roles import MAIN
+from traceanalyzer.analyses.operators.operators import Operators
+from traceanalyzer.findings.late.beside import MoreCalls, more_calls, slow_host
+from traceanalyzer.findings.late.late_words import ADVICE, CPU, OF_HOST, numbers, who
+from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.quantities import digits
+from traceanalyzer.meaning.vocabulary import HOST
+
+_HELD_UP = (
+    "Look at what holds {who} up between autograd's nodes: hooks of gradients, Python in other threads of the process "
+    f"(one at a time runs), else its CPU: {CPU}."
+)
+_LONGER = (
+    "Find why {name}, which all ranks run, takes rank {rank} longer{more}. Give the ranks equal work there; else "
+    f"look at its CPU: {CPU}."
+)
+_BUSY = "Find why {who} launch{es} more ({calls}): give the ranks equal work, or launch less there."
+_SLOW = f"{{Who}} make{{s}} the same calls as the others, so look at {{its}} CPU: {CPU}."
+
+_SHARED = 0.25
+"""Of the late rank's time in a range: others that spend this part of it there run the same, and less of it."""
+
+
+def with_advice(row: Mapping[str, Any], operators: Operators, host_work: HostWork) -> Mapping[str, Any]:
+    """An episode of late hosts, with what to do where what hosts did tells why they are late."""
+    told = _told(row, operators, host_work) if row["cause"] == HOST.key else None
+    return row if told is None else {**row, OF_HOST: told}
+
+
+def _told(row: Mapping[str, Any], operators: Operators, host_work: HostWork) -> str | None:
+    """A range that only the late rank is in can be taken out of the step; not one that all are in, nor PyTorch's."""
+    late, name = numbers(row["ranks"]), row["name"]
+    if name is not None and is_autograd_node(name):
+        return _HELD_UP.format(who=who(row))
+    is_frameworks = name is not None and is_framework_range(name)
+    if name is not None and not is_frameworks and len(late) > 1:
+        return None
+    busy = more_calls(operators, late[0])
+    if name is not None and not is_frameworks:
+        is_longer = _all_are_in(host_work, name, late[0])
+        return _LONGER.format(name=name, rank=late[0], more=_more(busy)) if is_longer else None
+    one = len(late) == 1
+    if busy is not None and {*late} <= {*busy.ranks}:
+        return _BUSY.format(who=who(row), es="es" if one else "", calls=_most(busy))
+    others = [rank for rank in operators.to_frame()["rank"].unique() if rank not in late]
+    if others and all(slow_host(operators, rank, (rank, *others)) is not None for rank in late):
+        told = _SLOW.format(Who=who(row), s="s" if one else "", its="its" if one else "their")
+        return told[0].upper() + told[1:]
+    return ADVICE[HOST.key] if is_frameworks else None
+
+
+def _all_are_in(host_work: HostWork, name: str, rank: int) -> bool:
+    """Whether the others spend a good part of the rank's time in a range of that name, too."""
+    table = host_work.table
+    if table.empty:
+        return False
+    times = table[(table["role"] == MAIN) & (table["name"] == name)].groupby("rank")["host_ns"].sum()
+    others = times.reindex([other for other in table["rank"].unique() if other != rank], fill_value=0)
+    return rank in times and len(others) > 0 and bool(others.median() >= _SHARED * times[rank])
+
+
+def _more(busy: MoreCalls | None) -> str:
+    return "" if busy is None else f" (it makes {digits(busy.times)} times as many operator calls as {busy.others})"
+
+
+def _most(busy: MoreCalls) -> str:
+    """`most of it aten::mm: 960 calls in the capture, rank 0's 480`."""
+    first = busy.rows.iloc[0]
+    calls = f"{first['calls']:,.0f} calls in the capture, {busy.others} {first['others_calls']:,.0f}"
+    return f"most of it {short_name(str(first['operator']))}: {calls}"

@@ -1,0 +1,100 @@
+"""Episodes that hide each other: who leads, and what is said of them together."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from traceanalyzer.findings.basis import milliseconds, severity
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.late.late_words import advice, late, numbers, waited, whose
+from traceanalyzer.findings.unprofiled import otherwise
+
+Row = Mapping[str, Any]
+
+_MAIN = 0.5
+"""Of what all gain together: an episode that gains this much alone is told alone, the others behind it."""
+
+_END_OF_FIRST = re.compile(r"[:;.] |\.$")
+
+_COUNTS = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
+
+
+def joint_ns(row: Row) -> int:
+    """What mending all of its set gains, without what recording takes the hosts where that is known; 0 of no set."""
+    unprofiled, joint = row["joint_unprofiled_gain_ns"], row["joint_gain_ns"]
+    return (joint if unprofiled is None else unprofiled) or 0
+
+
+def set_of(row: Row, rows: Sequence[Row]) -> list[Row]:
+    """The episodes of its set in order; itself alone without one."""
+    if row["together"] is None:
+        return [row]
+    return sorted((each for each in rows if each["together"] == row["together"]), key=_place)
+
+
+def _place(row: Row) -> int:
+    return int(row["place_in_set"])
+
+
+def told(finding: Finding, row: Row, rows: Sequence[Row], last_step: int | None) -> Finding:
+    """The finding of one episode, as one of its set: the first for all of them, the others behind those before them."""
+    own = set_of(row, rows)
+    if len(own) == 1:
+        return finding
+    before = own[: _place(row)]
+    if before:
+        title = (
+            f"{_first_upper(late(row, last_step))} {waited(row)}. Hidden behind {_and([whose(it) for it in before])}"
+        )
+        costs = f"with that mended, it costs {milliseconds(row['then_gain_ns'])} a step"
+        return replace(finding, title=f"{title} now; {costs}.")
+    alone = row["gain_ns"] if row["unprofiled_gain_ns"] is None else row["unprofiled_gain_ns"]
+    is_main = alone is not None and alone >= _MAIN * joint_ns(row)
+    return finding if is_main else _of_all(finding, own, last_step)
+
+
+def _of_all(finding: Finding, rows: Sequence[Row], last_step: int | None) -> Finding:
+    """Nobody alone gains much: one finding about all of them, who is latest first."""
+    lead = rows[0]
+    rows = sorted(rows, key=lambda row: -row["cost_ns"])
+    count = _COUNTS.get(len(rows), str(len(rows)))
+    parts = [late(row, last_step).rstrip(":;") for row in rows]
+    most = "at most " if lead["gain_is_bound"] else ""
+    without = otherwise(lead["joint_gain_ns"], lead["joint_unprofiled_gain_ns"], lead["step_ns"])
+    alone = max(row["gain_ns"] or 0 for row in rows)
+    gain = (
+        f"Mended together, a mean step is {most}{milliseconds(lead['joint_gain_ns'])} shorter{without}, "
+        f"{'no shorter' if not alone else f'at most {milliseconds(alone)}'} by one alone."
+    )
+    whole_ns = lead["step_ns"] * (lead["steps"] if lead["gain_is_of_capture"] else 1)
+    steps = [None if row["is_in_every_step"] else numbers(row["numbers"]) or None for row in rows]
+    return replace(
+        finding,
+        severity=severity(100 * joint_ns(lead) / whole_ns),
+        title=f"{_first_upper('; '.join(parts))}: the {count} hide each other. {gain}",
+        recommendation=_advice(rows),
+        gain_ns=lead["joint_gain_ns"],
+        unprofiled_gain_ns=lead["joint_unprofiled_gain_ns"],
+        ranks=tuple(sorted({rank for row in rows for rank in numbers(row["ranks"])})),
+        steps=None if None in steps else tuple(sorted({step for own in steps for step in own or ()})),
+        cause=" and ".join(dict.fromkeys(row["cause"] for row in rows)),
+    )
+
+
+def _advice(rows: Sequence[Row]) -> str:
+    """What to do about each in one sentence, which is what stands on top of a page; then what that leaves out."""
+    parts = [_END_OF_FIRST.split(text, maxsplit=1) for text in dict.fromkeys(advice(row) for row in rows)]
+    first, *others = (head for head, *_ in parts)
+    short = "; and ".join([first, *(head[0].lower() + head[1:] for head in others)])
+    rest = [_first_upper(more.strip()) for _, *left in parts for more in left if more.strip()]
+    return " ".join([f"{short}: one alone gains less than half of it.", *rest])
+
+
+def _first_upper(words: str) -> str:
+    return words[0].upper() + words[1:]
+
+
+def _and(words: Sequence[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last

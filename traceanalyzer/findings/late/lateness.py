@@ -1,0 +1,187 @@
+"""Ranks that make the others wait: one finding for each episode, those of the same ranks in one."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from traceanalyzer.analyses.blame.episode_rows import is_of_every_host
+from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.step_needs import StepNeeds
+from traceanalyzer.analyses.experts.expert_layers import ExpertLayers
+from traceanalyzer.analyses.host.host_work import HostWork
+from traceanalyzer.analyses.operators.operators import Operators
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.analyses.replay.change import EVEN, Change
+from traceanalyzer.analyses.replay.even_experts import EvenExperts
+from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.findings.basis import lower, milliseconds, plain, severity
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.late.evened import Evened, evened
+from traceanalyzer.findings.late.late_hosts import with_advice
+from traceanalyzer.findings.late.late_sets import joint_ns, set_of, told
+from traceanalyzer.findings.late.late_words import advice, caveat, is_of_hosts, numbers, title
+from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
+
+LEAST_GAIN_PCT = 1.0
+"""Of a step; mending what gains less is not advised."""
+
+_MOST_FINDINGS = 5
+
+
+def late_ranks(
+    episodes: Episodes,
+    step_needs: StepNeeds,
+    expert_layers: ExpertLayers,
+    even_experts: EvenExperts,
+    replay: Replay,
+    operators: Operators,
+    host_work: HostWork,
+) -> list[Finding]:
+    """Each episode whose mending gains at least 1 % of a step, or whose gain is not known; the five costliest.
+
+    Episodes that hide each other are one finding: of all of them where none gains half of that alone, else of the
+    first, the others behind it.
+
+    Hosts of which others need as long are nobody's fault: the rule about hosts speaks of them all.
+    Experts' tokens that leave a rank go to the others: its gain is then what an even load gains. Where ranks compute
+    each another amount, what dealing it out evenly gains is part of the advice.
+    """
+    numbered = step_needs.table["step"].dropna() if len(step_needs) else list[int]()
+    last = int(max(numbered)) if len(numbered) else None
+    saved = {each.hot_rank: each for each in evened(expert_layers.to_frame(), even_experts.to_frame()).values()}
+    rows = [with_advice(_evened(row, saved), operators, host_work) for row in episodes.rows() if is_said(row)]
+    rows.sort(key=lambda row: (-max(_expected_ns(row) or 0, joint_ns(row)), row["place_in_set"] or 0))
+    found = [told(_finding(row, rows, step_needs.to_frame(), last), row, rows, last) for row in rows[:_MOST_FINDINGS]]
+    return [_dealt_out(item, replay) if _is_graded(item) else item for item in found]
+
+
+def _is_graded(finding: Finding) -> bool:
+    return finding.cause == "compute" and finding.worst_rank is not None
+
+
+def _dealt_out(finding: Finding, replay: Replay) -> Finding:
+    """With what even compute gains, where it gains something."""
+    gain = gain_of(replay, Change("compute", EVEN))
+    if gain is None or not gain.gain_ns:
+        return finding
+    even = f"Dealt out evenly over all ranks, a mean step is about {milliseconds(gain.gain_ns)} shorter."
+    return replace(finding, recommendation=f"{finding.recommendation} {even}")
+
+
+def _evened(row: Mapping[str, Any], saved: Mapping[int, Evened]) -> Mapping[str, Any]:
+    """The row with the gain of an even load of experts, where that is what its ranks have more of and it gains less."""
+    ranks, gain = numbers(row["ranks"]), row["gain_ns"]
+    even = saved.get(ranks[0]) if saved.keys() >= {*ranks} and row["cause"] == "compute" else None
+    if gain is None or even is None or even.gain_ns >= gain:
+        return row
+    return {**row, "gain_ns": even.gain_ns, "gain_error_ns": even.error_ns, "gain_is_bound": even.is_bound,
+            "unprofiled_gain_ns": None}  # fmt: skip
+
+
+def is_said(row: Mapping[str, Any]) -> bool:
+    """Whether the lateness is these ranks' own, and mending it worth anything, with what hides it or alone."""
+    if is_of_every_host(row):
+        return False
+    expected = _expected_ns(row)
+    expected = expected if expected is None else max(expected, joint_ns(row))
+    return expected is None or 100 * expected >= LEAST_GAIN_PCT * _whole_ns(row)
+
+
+def _expected_ns(row: Mapping[str, Any]) -> int | None:
+    """What mending it gains, without what recording takes the hosts where that is known."""
+    gain: int | None = row["gain_ns"] if row["unprofiled_gain_ns"] is None else row["unprofiled_gain_ns"]
+    return gain
+
+
+def _whole_ns(row: Mapping[str, Any]) -> int:
+    """What the gain is a part of: a mean step, or the steps of a capture without a complete one."""
+    return int(row["step_ns"] * (row["steps"] if row["gain_is_of_capture"] else 1))
+
+
+def of_ranks(row: Mapping[str, Any]) -> str:
+    """How findings about the same late ranks call them."""
+    return f"lateness of ranks {row['ranks']}"
+
+
+def late_by(episodes: Episodes, rank: int, *causes: str) -> str | None:
+    """What is said of a rank's lateness by one of these causes, as findings call it; `None` without a known gain."""
+    rows = (row for row in said_with_gain(episodes) if row["cause"] in causes and rank in numbers(row["ranks"]))
+    first = next(rows, None)
+    return None if first is None else of_lead(episodes, first)
+
+
+def said_with_gain(episodes: Episodes) -> list[Mapping[str, Any]]:
+    """Rows of lateness that is said and whose gain is known."""
+    return [row for row in episodes.rows() if is_said(row) and row["gain_ns"] is not None]
+
+
+def of_lead(episodes: Episodes, row: Mapping[str, Any]) -> str:
+    """How findings call what leads the episodes that hide each other, this one among them; itself without such."""
+    return of_ranks(set_of(row, [each for each in episodes.rows() if is_said(each)] or [row])[0])
+
+
+def all_late_by(episodes: Episodes, ranks: Iterable[int], *causes: str) -> str | None:
+    """The same of several ranks, where it is one for all of them."""
+    found = {late_by(episodes, int(rank), *causes) for rank in ranks}
+    return found.pop() if len(found) == 1 else None
+
+
+def _finding(
+    row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], needs: pd.DataFrame, last_step: int | None
+) -> Finding:
+    gain, expected = row["gain_ns"], _expected_ns(row)
+    share = 100 * (row["cost_ns"] / row["steps"] / row["step_ns"] if expected is None else expected / _whole_ns(row))
+    return Finding(
+        rule="late_ranks",
+        severity=lower(severity(share)) if gain is None else severity(share),
+        title=title(row, last_step),
+        evidence=_evidence(row, needs),
+        recommendation=advice(row),
+        caveat=caveat(row),
+        gain_ns=gain,
+        gain_error_ns=row["gain_error_ns"],
+        gain_is_bound=bool(row["gain_is_bound"]),
+        unprofiled_gain_ns=row["unprofiled_gain_ns"],
+        is_of_hosts=is_of_hosts(row),
+        ranks=numbers(row["ranks"]),
+        worst_rank=row["worst_rank"],
+        steps=None if row["is_in_every_step"] else numbers(row["numbers"]) or None,
+        cause=row["cause"],
+        interval_ns=_interval(row, needs),
+        table="episodes",
+        about=of_ranks(row),
+        part_of=of_ranks(set_of(row, rows)[0]),
+    )
+
+
+def _of_steps(row: Mapping[str, Any], needs: pd.DataFrame) -> pd.DataFrame:
+    steps = numbers(row["numbers"])
+    return needs[needs["step"].isin(steps)] if steps else needs
+
+
+_SHOWN = ["step", "rank", "compute_ns", "exposed_copy_ns", *(cause.column for cause in IDLE_CAUSES), "exposed_wait_ns",
+          "exposed_unmatched_ns"]  # fmt: skip
+_MOST_ROWS = 12
+
+
+def _evidence(row: Mapping[str, Any], needs: pd.DataFrame) -> tuple[dict[str, Any], ...]:
+    """Step by step the first of the late ranks beside the one that waits most."""
+    held = _of_steps(row, needs)
+    own = numbers(row["ranks"])
+    waited = held[~held["rank"].isin(own)].groupby("rank")["exposed_wait_ns"].sum()
+    beside = [own[0], *([int(waited.idxmax())] if len(waited) else [])]
+    return plain(held[held["rank"].isin(beside)].sort_values(["step", "rank"])[_SHOWN].head(_MOST_ROWS))
+
+
+def _interval(row: Mapping[str, Any], needs: pd.DataFrame) -> tuple[int, int] | None:
+    """The first step of the episode on its first rank."""
+    held = _of_steps(row, needs)
+    own = held[held["rank"] == numbers(row["ranks"])[0]]
+    return None if own.empty else (int(own["begin_ns"].iloc[0]), int(own["end_ns"].iloc[0]))
+
+
+def stages(pipeline: Pipeline) -> Mapping[int, int]:
+    """Which pipeline each rank is a stage of."""
+    return dict(pipeline.table[["rank", "pipeline"]].itertuples(index=False))

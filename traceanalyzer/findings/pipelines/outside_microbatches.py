@@ -1,0 +1,170 @@
+"""Work of a pipeline's stage that no microbatch repeats: all other stages stand still meanwhile."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.blame.what_ran import OPERATOR, WhatRan
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.replay import Replay
+from traceanalyzer.findings.basis import milliseconds, plain, severity
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.late.host_story import pipeline_name
+from traceanalyzer.kinds import POINT_TO_POINT
+from traceanalyzer.meaning.names import short_name
+from traceanalyzer.model.schema import NONE
+
+LEAST_PCT = 3.0
+"""Of a step."""
+
+LEAST_GAIN_PCT = 1.0
+
+_OF_ONE = 2
+"""Messages of an end stage that one microbatch takes: it is sent on, its gradient comes back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """Kernels of a rank that run only before a step's first exchange with another stage.
+
+    Attributes:
+        ns: their time, a step.
+        kernels: their names, longest first.
+        operator: what launched most of them; absent without.
+        by_step: their time by step.
+    """
+
+    ns: float
+    kernels: tuple[str, ...]
+    operator: str | None
+    by_step: Mapping[int, int]
+
+
+def outside_microbatches(pipeline: Pipeline, what_ran: WhatRan, replay: Replay) -> list[Finding]:
+    """A stage computes over 3 % of a step before its first exchange what no microbatch repeats.
+
+    It gains over 1 % of a step to be without, or would once hosts take no time: then it is part of its pipeline's
+    finding. Of a single microbatch none could repeat it.
+    """
+    found = []
+    stages = pipeline.table if len(pipeline) else pd.DataFrame(columns=["rank", "pipeline"])
+    stages = stages[_has_several(stages)] if len(stages) else stages
+    for rank, number in stages[["rank", "pipeline"]].itertuples(index=False):
+        costly = costly_outside(replay, int(rank))
+        if costly is not None:
+            found.append(_finding(costly, what_ran.table, int(rank), int(number)))
+    return sorted(found, key=lambda item: -(item.gain_ns or 0))
+
+
+def _has_several(stages: pd.DataFrame) -> pd.Series:
+    """Stages of several microbatches; where that is not known, of more messages than one needs there and back."""
+    messages = stages["p2p_calls"].astype("Float64") / stages["steps"].astype("Float64").fillna(1.0)
+    several = (stages["microbatches"].astype("Float64") > 1).fillna(messages > _OF_ONE)
+    return several.fillna(value=False).astype(bool)
+
+
+def _finding(costly: "Costly", work: pd.DataFrame, rank: int, number: int) -> Finding:
+    own, gain = costly.own, costly.gain
+    without = (
+        f"hidden behind the hosts now, it costs {milliseconds(costly.behind_hosts_ns)} a step without these"
+        if costly.is_hidden
+        else f"without it, a mean step is {'at most ' if gain.is_bound else ''}{milliseconds(gain.gain_ns)} shorter"
+    )
+    return Finding(
+        rule="outside_microbatches",
+        severity="low" if costly.is_hidden else severity(100 * gain.gain_ns / gain.before_ns),
+        title=f"Rank {rank} computes {milliseconds(own.ns)} a step before its first microbatch's exchange that no "
+        f"microbatch repeats, most of it {_called(own, work, rank)}: the others stand still meanwhile; {without}.",
+        evidence=plain(pd.DataFrame({"step": list(own.by_step), "outside_ns": list(own.by_step.values())})),
+        recommendation=f"Take it out of the step on rank {rank}, do it while the stage waits, or move layers from this "
+        "stage to the others.",
+        caveat="Kernels of names that no later part of the step has; an optimizer or loss after the last exchange is "
+        "not counted.",
+        gain_ns=gain.gain_ns,
+        gain_error_ns=gain.error_ns,
+        gain_is_bound=gain.is_bound,
+        ranks=(rank,),
+        cause="compute",
+        table="pipeline_schedule",
+        about=None if costly.is_hidden else work_outside(rank),
+        part_of=pipeline_name(number) if costly.is_hidden else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Costly:
+    """Such work that costs the job something: what it gains now, and what once hosts take no time."""
+
+    own: Outside
+    gain: Gain
+    behind_hosts_ns: int
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether it gains next to nothing as recorded."""
+        return 100 * self.gain.gain_ns < LEAST_GAIN_PCT * self.gain.before_ns
+
+
+def costly_outside(replay: Replay, rank: int) -> Costly | None:
+    """Such work of the rank and what the job gains without it; `None` where either is small."""
+    if replay.engine is None or rank not in replay.engine.job.nodes or not replay.engine.windows.has_steps:
+        return None
+    own = outside(replay, rank)
+    if own is None or 100 * own.ns < LEAST_PCT * replay.engine.before_ns:
+        return None
+    without = [Change("kernel", 0.0, frozenset({rank}), name=name) for name in own.kernels]
+    gain, hosts, both = replay.engine.gains([tuple(without), (Change("host"),), (Change("host"), *without)])
+    behind_ns = hosts.after_ns - both.after_ns if replay.engine.has_hosts else 0
+    costly = Costly(own, gain, behind_ns)
+    return costly if 100 * max(gain.gain_ns, behind_ns) >= LEAST_GAIN_PCT * gain.before_ns else None
+
+
+def work_outside(rank: int) -> str:
+    """How findings about such work are called."""
+    return f"work of rank {rank} outside microbatches"
+
+
+def outside(replay: Replay, rank: int) -> Outside | None:
+    """Compute of the rank's complete steps that runs only before the first exchange; `None` where there is none."""
+    engine = replay.engine
+    if engine is None:
+        return None
+    ops = engine.job.nodes[rank].piece.ops
+    steps = engine.windows.table["step"].dropna().astype("int64").unique()
+    ops = ops[ops["step"].isin(steps) & (ops["launch"] != NONE)]
+    message = ops["collective"].isin((*POINT_TO_POINT, "send_recv")).to_numpy()
+    # In the order of launches: a message may be received early, on a stream of its own.
+    place = ops["launch"]
+    of_step = place.where(message).groupby(ops["step"])
+    first, last = of_step.transform("min"), of_step.transform("max")
+    is_compute = (ops["kind"] == "compute").to_numpy()
+    before = ops[is_compute & (place < first).to_numpy()]
+    between = ops[is_compute & ((place >= first) & (place <= last)).to_numpy()]
+    own = before[~before["name"].isin(between["name"].unique())]
+    if own.empty:
+        return None
+    lengths = own["duration_ns"].groupby(own["name"].astype("object")).sum().sort_values(ascending=False)
+    operators = own["duration_ns"].groupby(own["operator"].astype("object")).sum()
+    by_step = own["duration_ns"].groupby(own["step"]).sum()
+    return Outside(
+        float(own["duration_ns"].sum()) / len(steps),
+        tuple(lengths.index[: int(np.searchsorted(lengths.cumsum(), 0.98 * lengths.sum())) + 1]),
+        str(operators.idxmax()) if len(operators) else None,
+        {int(step): int(ns) for step, ns in by_step.items()},
+    )
+
+
+def _called(own: Outside, work: pd.DataFrame, rank: int) -> str:
+    """The operator with its shapes, where one takes about as long; else the kernel."""
+    if own.operator is None:
+        return short_name(own.kernels[0])
+    held = work[(work["rank"] == rank) & (work["what"] == OPERATOR) & work["step"].isin(own.by_step)]
+    held = held[held["name"].str.startswith(own.operator)]
+    if held.empty:
+        return own.operator
+    mean = held.groupby("name")["total_ns"].sum() / max(len(own.by_step), 1)
+    return str((mean - own.ns).abs().idxmin())

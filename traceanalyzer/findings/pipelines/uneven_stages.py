@@ -1,0 +1,134 @@
+"""A rule about pipelines whose stages compute unequally; replicas of one pipeline are told, and evened, together."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from traceanalyzer.analyses.blame.rank_sets import listed
+from traceanalyzer.analyses.names import PipelinesColumn
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.analyses.pipelines.pipelines import Pipelines
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.findings.basis import milliseconds, per_step, plain, severity
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.late.host_story import UNEVEN_STAGES, pipeline_name
+
+LEAST_GAIN_PCT = 1.0
+"""Of a step; evening out what gains less is not advised."""
+
+_ALIKE: tuple[PipelinesColumn, ...] = ("schedule", "stages", "stages_per_rank", "microbatches", "bottleneck_stage")
+
+
+def pipeline_imbalance(pipelines: Pipelines, pipeline: Pipeline, replay: Replay) -> list[Finding]:
+    """A stage that computes over 10 % more than the mean stage: all others wait for it.
+
+    The same stage of several pipelines (data parallel replicas) is one finding: layers move in all of them.
+    """
+    frame = pipeline.to_frame()
+    return [
+        _uneven(rows, frame[frame["pipeline"].isin([row["pipeline"] for row in rows])], replay)
+        for rows in uneven_alike(pipelines)
+    ]
+
+
+def uneven_alike(pipelines: Pipelines) -> list[list[Mapping[str, Any]]]:
+    """The pipelines with uneven stages, those of one schedule whose same stage computes longest together."""
+    alike: dict[object, list[Mapping[str, Any]]] = {}
+    for row in pipelines.rows():
+        if row["compute_max_over_mean"] is not None and row["compute_max_over_mean"] >= UNEVEN_STAGES:
+            alike.setdefault(tuple(row[name] for name in _ALIKE), []).append(row)
+    return list(alike.values())
+
+
+def _uneven(rows: Sequence[Mapping[str, Any]], stages: pd.DataFrame, replay: Replay) -> Finding:
+    row = max(rows, key=lambda row: row["compute_max_over_mean"])
+    steps = count_of_steps(stages)
+    compute = stages["compute_ns"].astype("int64")
+    mean = compute.groupby(stages["pipeline"]).transform("mean")
+    longest_ns = compute.max() / (steps or 1)
+    excess = 100 * (row["compute_max_over_mean"] - 1)
+    step_ns = stages["window_ns"].astype("int64").mean() / (steps or 1)
+    per = "a step" if steps else "in the capture"
+    even = [(rank, of / ns) for rank, of, ns in zip(stages["rank"], mean, compute, strict=True) if ns]
+    evened = [Change("rank", float(factor), frozenset({int(rank)})) for rank, factor in even]
+    gain = gain_of(replay, *evened)
+    gain_ns = round(longest_ns - mean.max() / (steps or 1)) if gain is None else gain.gain_ns
+    hidden = _behind_hosts(replay, evened) if gain is not None and 100 * gain_ns < LEAST_GAIN_PCT * step_ns else ""
+    return Finding(
+        rule="pipeline_imbalance",
+        severity=severity(100 * gain_ns / step_ns),
+        title=f"{_who(row, rows)} {milliseconds(longest_ns)} "
+        f"{per}, {_beside_others(stages, row['bottleneck_stage'], excess, hidden, many=len(rows) > 1)}.",
+        evidence=evidence_of(stages, ["compute_ns", "idle_ns"]),
+        recommendation=f"Move layers from {its_stages(row)} to {the_others(row)}; the first and last stages also carry "
+        "embedding, head and loss.",
+        caveat="The gain supposes that layers take their hosts' work along. Coefficient of variation of compute "
+        f"{row['compute_cv']:.3f} (population, ddof = 0); a stage "
+        "may be limited by memory instead.",
+        gain_ns=gain_ns,
+        gain_error_ns=None if gain is None else gain.error_ns,
+        gain_is_bound=gain is None or gain.is_bound,
+        table="pipeline",
+        about=pipeline_name(rows[0]["pipeline"]),
+    )
+
+
+def the_others(row: Mapping[str, Any]) -> str:
+    """Where a bottleneck's layers can go: `stage 0` of two stages, else `the others`."""
+    return f"stage {1 - row['bottleneck_stage']}" if row["stages"] == 2 else "the others"
+
+
+def its_stages(row: Mapping[str, Any]) -> str:
+    """The stage of the rank that computes most, or its stages."""
+    if (row["stages_per_rank"] or 1) > 1:
+        return f"rank {row['bottleneck_rank']}'s stages"
+    return f"stage {row['bottleneck_stage']}"
+
+
+def _who(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+    ranks = sorted(int(each["bottleneck_rank"]) for each in rows)
+    of_many = (row["stages_per_rank"] or 1) > 1
+    if len(ranks) == 1:
+        return (f"Rank {ranks[0]} with its {row['stages_per_rank']} stages" if of_many else
+                f"Stage {row['bottleneck_stage']} (rank {ranks[0]})") + " computes"  # fmt: skip
+    if of_many:
+        return f"Ranks {listed(ranks)}, each with its {row['stages_per_rank']} stages, compute up to"
+    return f"Stage {row['bottleneck_stage']} (ranks {listed(ranks)}) computes up to"
+
+
+def _behind_hosts(replay: Replay, evened: Sequence[Change]) -> str:
+    """What even stages gain once hosts take no time, where they gain nothing before."""
+    hosts, both = gain_of(replay, Change("host")), gain_of(replay, Change("host"), *evened)
+    if hosts is None or both is None or replay.engine is None or not replay.engine.has_hosts:
+        return "even stages gain nothing"
+    more_ns = hosts.after_ns - both.after_ns
+    if 100 * more_ns < LEAST_GAIN_PCT * hosts.before_ns:
+        return "even stages gain nothing"
+    return f"hidden behind the hosts now; without these, even stages gain {milliseconds(more_ns)} a step"
+
+
+def _beside_others(stages: pd.DataFrame, stage: int, excess_pct: float, hidden: str, *, many: bool) -> str:
+    others = stages[stages["stage"] != stage]
+    if many:
+        return f"{excess_pct:.0f} % more than the mean rank of its pipeline: {hidden or 'the others wait for it'}"
+    if len(others) != 1:
+        return f"{excess_pct:.0f} % more than the mean rank: {hidden or 'the others wait for it'}"
+    (other,) = others.to_dict("records")
+    name = f"rank {other['rank']}" if pd.notna(other["stages_per_rank"]) and other["stages_per_rank"] > 1 else (
+        f"stage {other['stage']}"
+    )  # fmt: skip
+    compute = milliseconds(other["compute_ns"] / (count_of_steps(stages) or 1))
+    return f"{name} {compute}: {hidden}" if hidden else f"{name} {compute} and waits for it"
+
+
+def count_of_steps(stages: pd.DataFrame) -> int | None:
+    """How many steps the figures are of; `None` for a whole capture."""
+    steps = stages["steps"].iloc[0]
+    return None if pd.isna(steps) else int(steps)
+
+
+def evidence_of(stages: pd.DataFrame, sums: Sequence[str], others: Sequence[str] = ()) -> tuple[dict[str, Any], ...]:
+    """Stage by stage, sums as those of a mean step."""
+    return plain(per_step(stages[["rank", "stage", *sums, *others]], sums, count_of_steps(stages)))

@@ -1,0 +1,1 @@
+"""Ranks and steps that differ, where no single wait tells it."""

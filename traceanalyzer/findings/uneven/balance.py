@@ -1,0 +1,213 @@
+"""Rules about ranks that do not get equal work."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.places import Places
+from traceanalyzer.analyses.blame.step_needs import StepNeeds
+from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.communication.instances import Instances
+from traceanalyzer.analyses.operators.efficiency import Efficiency
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.findings.alike import Alike, alike
+from traceanalyzer.findings.basis import Basis, about, around, milliseconds, per_step, plain, severity
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.late.beside import named, own_work
+from traceanalyzer.findings.late.late_words import numbers
+from traceanalyzer.findings.uneven.uneven_steps import IMBALANCE_PCT, compute_by_step, is_beyond_chance, is_lasting
+from traceanalyzer.findings.unprofiled import otherwise
+
+_EXPERTS = (
+    "Balance the tokens over the ranks of the experts: capacity factor, balancing loss, placement of the experts. "
+    "Without experts: lengths of sequences, samples of a batch."
+)
+_BATCHES = "Even out the work: lengths of sequences, samples of a batch, uneven shards."
+
+_MOST_ROWS = 2
+
+LEAST_GAIN_PCT = 1.0
+"""Of a step; evening out what gains less is not advised."""
+
+
+def uneven_compute(
+    headline: Headline,
+    steps: Steps,
+    step_needs: StepNeeds,
+    episodes: Episodes,
+    pipeline: Pipeline,
+    call_waits: CallWaits,
+    instances: Instances,
+    efficiency: Efficiency,
+    replay: Replay,
+    places: Places,
+    *,
+    imbalance_pct: float = IMBALANCE_PCT,
+) -> list[Finding]:
+    """One rank or a set computes longer than the mean by a tenth of a step, mostly; no rule of waits or stages says so.
+
+    It matters most where waits cannot be measured: experts with uneven all-to-alls. Where they are, and the job gains
+    less than 1 % of a step when it is replayed with that rank's compute as the mean rank's (a set's as the others'
+    median), nobody waits for it.
+    """
+    frame = headline.to_frame().set_index("rank")
+    if len(frame) < 2 or len(pipeline) or frame["compute_ns"].isna().any():
+        return []
+    basis = Basis.of(headline, steps)
+    compute = frame["compute_ns"].astype("int64") / basis.per
+    window = frame["window_ns"].astype("int64") / basis.per
+    rank = int(compute.idxmax())
+    excess_ns = compute.max() - compute.mean()
+    share = 100.0 * excess_ns / basis.mean_ns(rank) if basis.mean_ns(rank) else 0.0
+    if _has_longer_window(window, rank, excess_ns) or share < imbalance_pct or _is_said(rank, episodes):
+        return []
+    own = _longest(compute, compute_by_step(step_needs), places)
+    if own is None:
+        return []
+    even = _evened(compute, own, replay)
+    if even and 100 * max(even.gain_ns, even.unprofiled_gain_ns or 0) < LEAST_GAIN_PCT * basis.mean_ns(rank):
+        return []
+    least = int(compute.idxmin())
+    per = "" if basis.steps is None else " a step"
+    calls = basis.within(call_waits.to_frame())
+    calls = calls[(calls["rank"] == least) & calls["transfer_ns"].isna()]
+    rows = frame.reset_index()[["rank", "compute_ns", "exposed_comm_ns", "idle_ns"]]
+    where = _sits_in(calls, compute[rank] - compute[least], instances, basis, least)
+    work = [own_work(efficiency, one, [other]) for one, other in ((rank, least), (least, rank))]
+    return [
+        Finding(
+            rule="uneven_compute",
+            severity=severity(share),
+            title=f"{own.opening} {'computes' if own.is_one else 'compute up to'} {milliseconds(compute[rank])}{per}, "
+            f"rank {least} only {milliseconds(compute[least])}{where}.{_shorter(even, own)}",
+            evidence=plain(per_step(rows, ["compute_ns", "exposed_comm_ns", "idle_ns"], basis.steps)),
+            recommendation=_EXPERTS if calls["collective"].eq("all_to_all").any() else _BATCHES,
+            caveat=f"The gain is what {_beyond(own)}.",
+            gain_ns=even.gain_ns if even else round(excess_ns),
+            unprofiled_gain_ns=even.unprofiled_gain_ns if even else None,
+            interval_ns=_longest_step(calls, steps, least),
+            table="efficiency",
+            about=about("uneven compute", rank),
+        ),
+        *_other_products(work, rank, least),
+    ]
+
+
+def _has_longer_window(window: pd.Series, rank: int, excess_ns: float) -> bool:
+    """Whether more of the same work lies in the rank's window, which makes half of its excess or more."""
+    return bool(2 * (window[rank] - window.mean()) > excess_ns)
+
+
+def _is_said(rank: int, episodes: Episodes) -> bool:
+    return any(row["cause"] == "compute" and rank in numbers(row["ranks"]) for row in episodes.rows())
+
+
+def _longest(compute: pd.Series, by_step: pd.DataFrame, places: Places) -> Alike | None:
+    """The rank that computes longest in most steps, with those like it where that is no chance; `None` if it varies."""
+    rank = int(compute.idxmax())
+    if not is_lasting(by_step, rank):
+        return None
+    own = alike(compute, places)
+    if not own.is_one and not by_step.empty and not is_beyond_chance(by_step, own.ranks):
+        return Alike((rank,), None, float(compute.drop(rank).median()))
+    return own
+
+
+def _evened(compute: pd.Series, own: Alike, replay: Replay) -> Gain | None:
+    """What the job gains with one rank's compute as the mean rank's, or a set's as the others' median; no bounds."""
+    goal = compute.mean() if own.is_one or own.others is None else own.others
+    even = gain_of(replay, Change("compute", float(goal / compute[list(own.ranks)].max()), frozenset(own.ranks)))
+    return None if even is None or even.is_bound else even
+
+
+def _shorter(even: Gain | None, own: Alike) -> str:
+    """What the step gains, where a replay tells."""
+    if even is None:
+        return ""
+    without = otherwise(even.gain_ns, even.unprofiled_gain_ns, even.before_ns)
+    shorter = f"{milliseconds(even.gain_ns)} shorter" if even.gain_ns else "no shorter"
+    whose = f"rank {own.ranks[0]}'s compute as the mean rank's" if own.is_one else "their compute as the others'"
+    return f" With {whose} a mean step is {shorter}{without}."
+
+
+def _beyond(own: Alike) -> str:
+    return (
+        f"rank {own.ranks[0]} computes beyond the mean rank" if own.is_one else "they compute beyond the others' median"
+    )
+
+
+def _other_products(work: Sequence[pd.DataFrame], rank: int, least: int) -> list[Finding]:
+    """What the two ranks compute that the other does not: the sizes of uneven work, where shapes were recorded."""
+    if work[0].empty:
+        return []
+    most = named(work[0].iloc[0])
+    if work[1].empty:
+        return [
+            Finding(
+                rule="uneven_compute",
+                severity="info",
+                title=f"Only rank {rank} runs {most}: {milliseconds(work[0]['gpu_ns'].iloc[0])} in the capture.",
+                evidence=plain(work[0].head(_MOST_ROWS)),
+                recommendation=f"Find what makes rank {rank} run it: another stream's work counts too.",
+                caveat="Of the whole capture.",
+                part_of=about("uneven compute", rank),
+            )
+        ]
+    fewest = named(work[1].iloc[0])
+    return [
+        Finding(
+            rule="uneven_compute",
+            severity="info",
+            title=f"Only rank {rank} runs {most}, only rank {least} {fewest}: their work differs in size.",
+            evidence=plain(pd.concat([rows.head(_MOST_ROWS) for rows in work])),
+            caveat="Of the whole capture.",
+            part_of=about("uneven compute", rank),
+        )
+    ]
+
+
+def apart(instances: Instances, basis: Basis) -> str:
+    """A sentence on how far apart the ranks enter calls whose waits are not known; empty without a common clock."""
+    frame = basis.within(instances.to_frame())
+    own = frame[frame["transfer_ns"].isna() & frame["skew_ns"].notna()]
+    if own.empty:
+        return ""
+    total = f"{milliseconds(own['skew_ns'].sum() / basis.per)}{'' if basis.steps is None else ' a step'}"
+    each = milliseconds(own["skew_uncertainty_ns"].max())
+    return f" By the clocks the last rank enters {len(own)} of them {total} after the first, summed, each ± {each}."
+
+
+def _sits_in(calls: pd.DataFrame, missing_ns: float, instances: Instances, basis: Basis, rank: int) -> str:
+    """Where a rank spends the time that it does not compute, if it is in calls whose waits are not known.
+
+    How much of it passes before the last rank arrives is known where this rank came first on a common clock.
+    """
+    lengths = (calls["end_ns"] - calls["start_ns"]).groupby(calls["collective"]).sum() / basis.per
+    if lengths.empty or lengths.max() < missing_ns / 2:
+        return ""
+    share = 100 * lengths.max() / basis.mean_ns(rank)
+    frame = basis.within(instances.to_frame())
+    before = frame[(frame["first_rank"] == rank) & (frame["collective"] == lengths.idxmax())]
+    waits = ""
+    if len(before):
+        early, sure = (
+            milliseconds(before["skew_ns"].sum() / basis.per),
+            milliseconds(before["skew_uncertainty_ns"].max()),
+        )
+        waits = f", {early} of it (± {sure} a call) before the last rank arrives"
+    name = str(lengths.idxmax()).replace("_", "-")
+    return f" and sits in {name} for {milliseconds(lengths.max())}, {share:.0f} % {basis.of_a_step}{waits}"
+
+
+def _longest_step(calls: pd.DataFrame, steps: Steps, rank: int) -> tuple[int, int] | None:
+    """The rank's step with the longest call, or that call without steps."""
+    if calls.empty:
+        return None
+    longest = calls.loc[(calls["end_ns"] - calls["start_ns"]).idxmax()]
+    return around(int(longest["start_ns"]), int(longest["end_ns"]), steps.to_frame(), rank)

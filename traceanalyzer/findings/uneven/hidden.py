@@ -1,0 +1,237 @@
+"""What binds the step next: a rank that is slower behind what is said first, told by the job replayed without that."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import pandas as pd
+
+from traceanalyzer.analyses.blame.amounts import more_work_ns
+from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.naming import named
+from traceanalyzer.analyses.blame.step_needs import StepNeeds
+from traceanalyzer.analyses.blame.what_ran import WhatRan
+from traceanalyzer.analyses.host.idle import Idle
+from traceanalyzer.analyses.replay.change import PEERS, Change
+from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
+from traceanalyzer.analyses.replay.written import read_change
+from traceanalyzer.analyses.spread import median_of_others
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.hosts.hosts import HOST_PCT
+from traceanalyzer.findings.hosts.idle import DATA_PCT, LOADER
+from traceanalyzer.findings.late.host_story import HOSTS
+from traceanalyzer.findings.late.late_words import numbers, whose
+from traceanalyzer.findings.late.lateness import is_said, of_lead
+from traceanalyzer.findings.worst import worst_rank
+from traceanalyzer.meaning.vocabulary import DATA, HOST
+
+LEAST_GAIN_PCT = 3.0
+"""Of a step, that mending the second gains once the first is mended."""
+
+LEAST_ALONE_PCT = 1.0
+"""Of a step without the profiler: what gains less there hides nothing, what gains more is not hidden."""
+
+LEAST_EXCESS_PCT = 3.0
+"""Of a step, by which a rank needs more than its peers."""
+
+_STEADY = 0.3
+"""Of its median excess a rank has this much in every step, or it is noise."""
+
+_SAME_WORK_SLOWER = 1.1
+
+_MOST_CANDIDATES = 8
+
+_MOST_OF_IT = 0.5
+
+_ABOUT_AS_MUCH = 0.9
+
+_PARTS = {"compute": "compute_ns", "host": "needed_host_ns"}
+
+_ALONE = {
+    "compute": "Give rank {} as much to compute as the others.",
+    "host": "Compare what rank {}'s host does in a step with what the others' do.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """What is mended first: the changes, how that is said, and what findings about it are called."""
+
+    changes: tuple[Change, ...]
+    words: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class Slower:
+    """A rank whose compute or host needs more than its peers' in every step."""
+
+    rank: int
+    part: str
+    own_ns: float
+    peers_ns: float
+
+
+def hidden_late(
+    headline: Headline,
+    steps: Steps,
+    idle: Idle,
+    step_needs: StepNeeds,
+    what_ran: WhatRan,
+    episodes: Episodes,
+    replay: Replay,
+) -> list[Finding]:
+    """With the first cause mended, another rank would cost at least 3 % of a step: now it is hidden behind that cause.
+
+    First is what gains most of: the late ranks, data, hosts. A rank is slower by work that its peers do not have, or by
+    the same kernels where it waits no longer than they do: compute beside a wait takes longer by itself. Where the
+    first costs nothing without the profiler the other one is not hidden there: it stands for itself.
+    """
+    if replay.engine is None or len(headline) < 2 or not len(step_needs):
+        return []
+    basis = Basis.of(headline, steps)
+    needs = basis.within(step_needs.table)
+    if basis.steps is None or needs.empty:
+        return []
+    firsts = list(_firsts(headline, steps, idle, episodes))
+    gains = gains_of(replay, [first.changes for first in firsts]) or []
+    if not gains:
+        return []
+    most_ns = max(gain.gain_ns for gain in gains)
+    # Late ranks before all loaders or hosts, where both gain about as much.
+    pairs = zip(gains, firsts, strict=True)
+    gain, first = next(pair for pair in pairs if pair[0].gain_ns >= _ABOUT_AS_MUCH * most_ns)
+    said = {(rank, row["cause"]) for row in episodes.rows() if is_said(row) for rank in numbers(row["ranks"])}
+    slower = _slower(needs, gain.before_ns, what_ran.table, said)
+    both = gains_of(replay, [(*first.changes, _as_peers(one)) for one in slower]) or []
+    more = [gain.after_ns - each.after_ns for each in both]
+    if not more or 100 * max(more) < LEAST_GAIN_PCT * gain.before_ns:
+        return []
+    most, one = max(zip(more, slower, strict=True), key=lambda pair: pair[0])
+    alone = gain_of(replay, _as_peers(one))
+    assert alone is not None
+    who = _title(one, what_ran.table, needs, len(headline))
+    found = Finding(
+        rule="hidden_late",
+        severity="medium",
+        title=f"{who}: hidden behind {first.words} now; with that mended, it costs {milliseconds(most)} a step.",
+        evidence=plain(needs[needs["rank"] == one.rank][["rank", "step", "compute_ns", "needed_host_ns"]]),
+        recommendation=f"Mend {first.words} first, then this.",
+        caveat="Two changes of one replay: its error holds for both.",
+        gain_ns=alone.gain_ns,
+        gain_error_ns=alone.error_ns,
+        gain_is_bound=alone.is_bound,
+        is_of_hosts=one.part == HOST.key,
+        table="what_ifs",
+        part_of=first.about,
+    )
+    is_recorded_so = _pct_without_profiler(gain) < LEAST_ALONE_PCT <= _pct_without_profiler(alone)
+    return [_by_itself(found, who, one, first, alone) if is_recorded_so else found]
+
+
+def _by_itself(found: Finding, who: str, one: Slower, first: First, alone: Gain) -> Finding:
+    """The finding of a rank that only the profiler hides."""
+    return replace(
+        found,
+        severity=severity(_pct_without_profiler(alone)),
+        title=f"{who}: hidden behind {first.words} while they are recorded; without the profiler a mean step is an "
+        f"estimated {milliseconds(alone.unprofiled_gain_ns or 0)} shorter with that mended.",
+        recommendation=_ALONE[one.part].format(one.rank),
+        unprofiled_gain_ns=alone.unprofiled_gain_ns,
+        ranks=(one.rank,),
+        cause=one.part,
+        part_of=None,
+    )
+
+
+def _pct_without_profiler(gain: Gain) -> float:
+    """The gain as a share of a step without the profiler; NaN where that is not known."""
+    if gain.unprofiled_ns is None or gain.unprofiled_gain_ns is None or gain.is_bound:
+        return float("nan")
+    return 100 * gain.unprofiled_gain_ns / max(gain.unprofiled_ns[0], 1)
+
+
+def _as_peers(one: Slower) -> Change:
+    return Change(one.part, PEERS, frozenset({one.rank}))
+
+
+def _firsts(headline: Headline, steps: Steps, idle: Idle, episodes: Episodes) -> Iterator[First]:
+    for row in episodes.rows():
+        if row["what_if"] and row["gain_ns"] and is_said(row):
+            yield First(tuple(map(read_change, row["what_if"].split("; "))), whose(row), of_lead(episodes, row))
+    if worst_rank(headline, steps, idle, DATA.column, DATA_PCT):
+        yield First((Change("data", 0.0),), "data", LOADER)
+    if worst_rank(headline, steps, idle, HOST.column, HOST_PCT):
+        yield First((Change("host", 0.0),), "the hosts", HOSTS)
+
+
+def _slower(needs: pd.DataFrame, step_ns: int, work: pd.DataFrame, said: Collection[tuple[int, str]]) -> list[Slower]:
+    """Ranks that need more than the median of the others that do the same, most beyond it first; not who is `said`."""
+    found = []
+    for part, column in _PARTS.items():
+        wide = needs.assign(ns=needs[column].astype("Float64")).pivot_table(index="step", columns="rank", values="ns")
+        wide = wide.astype("float64").dropna(axis=1)
+        alike = needs.drop_duplicates("rank").set_index("rank")["peers"].reindex(wide.columns)
+        for _, columns in wide.T.groupby(alike):
+            group = columns.T
+            if group.shape[1] < 2:
+                continue
+            peers = pd.DataFrame(median_of_others(group.to_numpy().T).T, group.index, group.columns)
+            excess = group - peers
+            middle = excess.median()
+            is_more = (middle >= LEAST_EXCESS_PCT / 100 * step_ns) & (excess.min() >= _STEADY * middle)
+            own_ns, peers_ns = group.mean(), peers.mean()
+            found += [
+                (Slower(int(rank), part, float(own_ns[rank]), float(peers_ns[rank])), group.columns)
+                for rank in group.columns[is_more] if (rank, part) not in said
+            ]  # fmt: skip
+    found.sort(key=lambda each: (each[0].peers_ns - each[0].own_ns, each[0].rank))
+    # Whether it is its own work is asked of as few as needed: each answer looks at the work of all ranks.
+    own = (one for one, peers in found if one.part != "compute" or _is_own(needs, work, one.rank, peers.drop(one.rank)))
+    return list(islice(own, _MOST_CANDIDATES))
+
+
+def _is_own(needs: pd.DataFrame, work: pd.DataFrame, rank: int, others: pd.Index) -> bool:
+    """Whether it computes something else, or the same for longer without waiting longer."""
+    cell = _named(needs, work, rank)
+    if cell["name"] is not None or _has_more_work(needs, work, rank):
+        return True
+    waited = needs.groupby("rank")[["exposed_wait_ns", "exposed_unmatched_ns"]].sum().sum(axis=1)
+    ratio = cell["same_ns"] / cell["peers_same_ns"] if cell["peers_same_ns"] else float("nan")
+    return bool(ratio >= _SAME_WORK_SLOWER and waited[rank] <= waited[others].median())
+
+
+def _has_more_work(needs: pd.DataFrame, work: pd.DataFrame, rank: int) -> bool:
+    """Whether more or larger kernels make half of what it computes longer."""
+    wide = needs.pivot_table(index="step", columns="rank", values="compute_ns").astype("float64")
+    others = [other for other in wide if other != rank]
+    excess = (wide[rank] - wide[others].median(axis=1)).sum()
+    return bool(more_work_ns(work, rank, others, [int(step) for step in wide.index]).sum() >= _MOST_OF_IT * excess)
+
+
+def _named(needs: pd.DataFrame, work: pd.DataFrame, rank: int) -> pd.Series:
+    """What the rank computes longer in its first step, or which the same kernels are."""
+    late = needs.assign(step=needs["step"].astype("int64"))
+    wide = late.pivot_table(index="step", columns="rank", values="compute_ns").astype("float64")
+    excess = wide[rank] - wide.drop(columns=rank).median(axis=1)
+    step = int(excess.idxmax())
+    cells = pd.DataFrame({"rank": [rank], "step": [step], "part": ["compute_ns"], "excess_ns": [round(excess[step])]})
+    return named(cells, late, work).iloc[0]
+
+
+def _title(one: Slower, work: pd.DataFrame, needs: pd.DataFrame, ranks: int) -> str:
+    others = next(rank for rank in sorted(needs["rank"].unique()) if rank != one.rank)
+    beside = f"rank {others}" if ranks == 2 else "the others"
+    own, peers = milliseconds(one.own_ns), milliseconds(one.peers_ns)
+    if one.part == "host":
+        theirs = f"{beside}'s" if ranks == 2 else "the others'"
+        return f"Rank {one.rank}'s host needs {own} a step, {theirs} {peers}"
+    name = _named(needs, work, one.rank)["name"]
+    called = f", most of it {name}" if isinstance(name, str) else ""
+    if not called and _has_more_work(needs, work, one.rank):
+        called = " (more or larger operators)"
+    return f"Rank {one.rank} computes {own} a step, {beside} {peers}{called}"

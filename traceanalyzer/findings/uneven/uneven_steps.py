@@ -1,0 +1,177 @@
+"""Compute that differs between ranks from step to step: no rank is late, but each step lasts as long as its longest."""
+
+from collections.abc import Collection
+
+import pandas as pd
+
+from traceanalyzer.analyses.blame.amounts import more_work_ns
+from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.step_needs import StepNeeds
+from traceanalyzer.analyses.blame.what_ran import WhatRan
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.analyses.replay.change import EVEN, Change
+from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.late.lateness import is_said
+
+UNEVEN_PCT = 5.0
+"""Of a step, by which the longest compute of a step exceeds the mean, on average over steps."""
+
+LEAST_GAIN_PCT = 3.0
+"""Of a step."""
+
+IMBALANCE_PCT = 10.0
+"""A rank that computes longer than the mean by this share of a step is worth a finding."""
+
+_LASTING = 0.75
+_HALF = 0.5
+_SIGMAS = 3.0
+
+
+LEAST_OF_WORK_PCT = 1.0
+"""Of a step: both of these where the ranks run more or larger kernels by fact."""
+
+
+def uneven_steps(
+    headline: Headline,
+    steps: Steps,
+    step_needs: StepNeeds,
+    what_ran: WhatRan,
+    episodes: Episodes,
+    pipeline: Pipeline,
+    replay: Replay,
+) -> list[Finding]:
+    """Ranks compute unevenly, each longest in other steps, and even compute gains over 3 % of a step.
+
+    Where they run more or larger kernels by fact, 1 % of a step is enough.
+
+    A rank that is longest throughout, ranks late by compute in some steps, and stages of a pipeline are told otherwise.
+    """
+    if not len(headline) or len(pipeline) or any(row["cause"] == "compute" and is_said(row) for row in episodes.rows()):
+        return []
+    basis = Basis.of(headline, steps)
+    wide = compute_by_step(step_needs)
+    if wide.shape[0] < 2 or wide.shape[1] < 2:
+        return []
+    longest = wide.max(axis=1)
+    beyond_ns = float((longest - wide.mean(axis=1)).mean())
+    step_ns = float(basis.window_ns.mean()) / basis.per
+    beyond_pct = 100 * beyond_ns / max(step_ns, 1)
+    if beyond_pct < LEAST_OF_WORK_PCT or _is_one_ranks(wide, step_ns):
+        return []
+    gain = gain_of(replay, Change("compute", EVEN))
+    gain_pct = 100 * gain.gain_ns / max(gain.before_ns, 1) if gain else 0.0
+    if gain is None or gain_pct < LEAST_OF_WORK_PCT:
+        return []
+    is_work = _is_other_work(wide, what_ran)
+    if not is_work and (beyond_pct < UNEVEN_PCT or gain_pct < LEAST_GAIN_PCT):
+        return []
+    spread = (longest - wide.min(axis=1)).mean()
+    most = "at most " if gain.is_bound else ""
+    return [
+        Finding(
+            rule="uneven_steps",
+            severity=severity(100 * gain.gain_ns / gain.before_ns),
+            title=f"Ranks compute unevenly, {_how(wide)}: in the same step "
+            f"{milliseconds(spread)} lie between the shortest and the longest ({milliseconds(float(longest.mean()))}), "
+            f"for which the others wait. Evened, a mean step is {most}{milliseconds(gain.gain_ns)} shorter.",
+            evidence=plain(_by_step(wide)),
+            recommendation="Give all ranks as much in each step: batches of like lengths, packed sequences, "
+            "as many tokens a batch, balanced experts.",
+            caveat=None
+            if is_work
+            else "Work of equal size that takes unequal time, such as kernels beside communication, looks the same.",
+            gain_ns=gain.gain_ns,
+            gain_error_ns=gain.error_ns,
+            gain_is_bound=gain.is_bound,
+            table="step_needs",
+        )
+    ]
+
+
+def _by_step(wide: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "step": wide.index,
+            "shortest_ns": wide.min(axis=1),
+            "mean_ns": wide.mean(axis=1).round(),
+            "longest_ns": wide.max(axis=1),
+            "longest_rank": wide.idxmax(axis=1),
+        }
+    )
+
+
+def _how(wide: pd.DataFrame) -> str:
+    if len(wide.idxmax(axis=1).unique()) > 1:
+        return "another one longest from step to step"
+    return f"rank {wide.idxmax(axis=1).iloc[0]} longest by another amount from step to step"
+
+
+def _is_other_work(wide: pd.DataFrame, what_ran: WhatRan) -> bool:
+    """Whether more or larger kernels make half of what the longest rank of each step has beyond the others."""
+    ranks, longest = list(wide.columns), wide.idxmax(axis=1)
+    work, beyond, more = what_ran.table, 0.0, 0.0
+    of_step = {int(step): own for step, own in work.groupby("step")}
+    for step, rank in longest.items():
+        others = [other for other in ranks if other != rank]
+        beyond += float(wide.loc[step, rank] - wide.loc[step, others].median())
+        if int(step) in of_step:
+            more += float(more_work_ns(of_step[int(step)], int(rank), others, [int(step)]).sum())
+    return more >= _HALF * beyond > 0
+
+
+def _is_one_ranks(wide: pd.DataFrame, step_ns: float) -> bool:
+    """Whether one rank is longest throughout, by so much that it is said of it, or in all steps."""
+    rank = int(wide.mean().idxmax())
+    beyond = wide[rank].mean() - wide.mean(axis=1).mean()
+    is_longest = bool((wide.idxmax(axis=1) == rank).all())
+    return is_lasting(wide, rank) and (is_longest or 100 * beyond >= IMBALANCE_PCT * step_ns)
+
+
+def compute_by_step(step_needs: StepNeeds) -> pd.DataFrame:
+    """Compute of the steps that were recorded whole, the last one too: a row for each step, a column for each rank."""
+    held = step_needs.table
+    held = held[held["step"].notna() & ~held["is_partial"].fillna(value=False).astype(bool)] if len(held) else held
+    if held.empty:
+        return pd.DataFrame()
+    wide = held.astype({"step": "int64"}).pivot_table(index="step", columns="rank", values="compute_ns")
+    return wide.dropna().astype("float64")
+
+
+def is_lasting(wide: pd.DataFrame, rank: int) -> bool:
+    """Whether the rank computes longer than the mean in most steps, by half of its mean excess or more.
+
+    And that is at least half of what the longest of each step has beyond the mean: else the others' turns cost more.
+    And it is more than chance deals out in so few steps.
+    """
+    if rank not in wide or wide.empty:
+        return True
+    if not is_beyond_chance(wide, [rank]):
+        return False
+    mean = wide.mean(axis=1)
+    excess = wide[rank] - mean
+    is_steady = (excess >= _HALF * excess.mean()).mean() >= _LASTING
+    return bool(is_steady and excess.mean() >= _HALF * (wide.max(axis=1) - mean).mean())
+
+
+def is_beyond_chance(wide: pd.DataFrame, ranks: Collection[int]) -> bool:
+    """Whether these ranks' mean is further from the others' than means of so few steps are by chance: three deviations.
+
+    Of one rank its mean is held against the others' together, of a set its least against the others' most. How far a
+    rank's steps lie apart is what is left of them without each rank's and each step's mean; one step tells nothing.
+    """
+    steps, count = wide.shape
+    if steps < 2 or count < 2:
+        return True
+    mean = wide.mean()
+    left = wide.sub(mean).sub(wide.mean(axis=1), axis=0) + mean.mean()
+    variance = float((left**2).sum().sum()) / ((count - 1) * (steps - 1))
+    own, others = mean[list(ranks)], mean.drop(list(ranks))
+    if len(own) == 1:
+        gap, error = float(own.iloc[0] - others.mean()), variance / steps * (1 + 1 / len(others))
+    else:
+        gap, error = float(own.min() - others.max()), 2 * variance / steps
+    return gap >= _SIGMAS * error**0.5
