@@ -11,12 +11,9 @@ from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.pipelines.pipelines import Pipelines
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
-from traceanalyzer.findings.basis import milliseconds, per_step, plain, severity
+from traceanalyzer.findings.basis import LEAST_GAIN_PCT, milliseconds, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import UNEVEN_STAGES, pipeline_name
-
-LEAST_GAIN_PCT = 1.0
-"""Of a step; evening out what gains less is not advised."""
 
 _ALIKE: tuple[PipelinesColumn, ...] = ("schedule", "stages", "stages_per_rank", "microbatches", "bottleneck_stage")
 
