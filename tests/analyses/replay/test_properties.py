@@ -14,7 +14,6 @@ from tests.simulator.program import Group, Job, Program
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.critical_path import critical_path
 from traceanalyzer.analyses.replay.order import order_of
-from traceanalyzer.analyses.replay.slack import slack_of_ops
 from traceanalyzer.analyses.replay.slowdown import ideal_but
 
 JOBS = {
@@ -126,7 +125,7 @@ def test_an_operation_may_last_its_slack_longer_and_not_more(results):
     job = engine.job
     end_ns = engine.unchanged[engine.windows.ends, 0].max()
     until_end = engine.unchanged[:, 0] <= end_ns
-    for rank, slack in slack_of_ops(engine).items():
+    for rank, slack in engine.slack_of_ops.items():
         timing = job.recorded.timing[rank]
         held = np.flatnonzero((slack != -1) & ~job.nodes[rank].is_comm)
         ops = job.nodes[rank].piece.ops

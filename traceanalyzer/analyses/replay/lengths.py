@@ -16,7 +16,6 @@ from traceanalyzer.analyses.replay.peers import Peers
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.analyses.replay.recording import COST_NS
 from traceanalyzer.meaning.vocabulary import DATA
-from traceanalyzer.model.schema import NONE
 
 
 def changed(job: Job, peers: Peers, changes: Sequence[Change]) -> Lengths:
@@ -152,20 +151,18 @@ def _timing(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -
 
 def _calls_of_its_own(job: Job, peers: Peers, rank: int, change: Change) -> np.ndarray:
     """Mask of the segments that begin with a blocking call which none of the peers makes in that step."""
-    segments = job.nodes[rank].piece.segments
-    others = [peers.ranks[column] for column in peers.of(rank, _changed_ranks(job, change) or frozenset())]
-    theirs = {pair for other in others for pair in _calls(job.nodes[other].piece)}
-    own = _calls(job.nodes[rank].piece) - theirs if others else set()
+    nodes = job.nodes[rank]
+    segments = nodes.piece.segments
+    columns = peers.of(rank, _changed_ranks(job, change) or frozenset())
+    left = nodes.blocking_calls if len(columns) else frozenset()
+    for column in columns.tolist():
+        if not left:
+            break
+        left -= job.nodes[peers.ranks[column]].blocking_calls
     is_own = np.zeros(len(segments), dtype=bool)
-    for step, call in own:
+    for step, call in left:
         is_own |= ((segments["step"] == step) & (segments["call"] == call)).to_numpy(dtype=bool)
     return is_own & _in_steps(segments["step"].to_numpy(), change)
-
-
-def _calls(piece: Piece) -> set[tuple[int, str]]:
-    """Steps and names of the host's blocking calls."""
-    held = piece.segments[piece.segments["before"] != NONE]
-    return set(held[["step", "call"]].drop_duplicates().itertuples(index=False, name=None))
 
 
 def _chosen_calls(piece: Piece, change: Change) -> np.ndarray:

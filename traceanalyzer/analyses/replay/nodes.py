@@ -111,6 +111,13 @@ class Nodes:
         return self._is_of[kind]
 
     @cached_property
+    def blocking_calls(self) -> frozenset[tuple[int, str]]:
+        """Steps and names of the host's blocking calls."""
+        held = self.column("segments", "before") != NONE
+        steps, calls = (self.column("segments", name)[held].tolist() for name in ("step", "call"))
+        return frozenset(zip(steps, calls, strict=True))
+
+    @cached_property
     def main_stream(self) -> int:
         """The stream that computes most."""
         ops = self.piece.ops

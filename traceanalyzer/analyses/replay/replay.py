@@ -1,6 +1,6 @@
 """The job run again as its graph says, without a change: how far the model explains each step."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -26,6 +26,7 @@ from traceanalyzer.analyses.replay.windows import windows_of
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import table_of
 
 MOST_OPERATIONS = 8_000_000
@@ -61,6 +62,19 @@ class Replay(Result[ReplayColumn]):
         "error_ns": Column.time("Recorded − replayed: what no dependency of the graph explains."),
         "error_pct": Column.share("100 · error / recorded."),
     }
+
+    def slacks(self, ranks: Collection[int]) -> dict[int, pd.Series]:
+        """Of these ranks each operation's slack in ns, by its position in `gpu_ops`; absent outside the window.
+
+        Empty where the job was not replayed.
+        """
+        if self.engine is None:
+            return {}
+        found = {}
+        for rank in filter(self.engine.job.nodes.__contains__, ranks):
+            slack, row = self.engine.slack_of_ops[rank], self.engine.job.nodes[rank].column("ops", "row")
+            found[rank] = pd.Series(pd.arrays.IntegerArray(slack, slack == NONE), index=row)
+        return found
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         error = table["recorded_ns"] - table["replayed_ns"]

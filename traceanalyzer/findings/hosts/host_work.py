@@ -14,10 +14,10 @@ from traceanalyzer.analyses.replay.replay import Replay, gains_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.alike import named
-from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
+from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import HOSTS
-from traceanalyzer.findings.late.lateness import LEAST_GAIN_PCT, late_by
+from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.vocabulary import HOST
 
