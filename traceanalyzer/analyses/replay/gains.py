@@ -8,7 +8,14 @@ import numpy as np
 
 from traceanalyzer.analyses.replay.change import EVEN, IDEAL, UNRECORDED, Change
 from traceanalyzer.analyses.replay.job import Job, Lengths
-from traceanalyzer.analyses.replay.lengths import changed, concerning, keeps_waits, timing_after, transfers_after
+from traceanalyzer.analyses.replay.lengths import (
+    changed,
+    concerning,
+    keeps_waits,
+    met_after,
+    timing_after,
+    transfers_after,
+)
 from traceanalyzer.analyses.replay.op_slack import slack_of_ops
 from traceanalyzer.analyses.replay.peers import Peers
 from traceanalyzer.analyses.replay.recording import COST_NS
@@ -132,6 +139,9 @@ class Engine:
             open_ns[own["op"]] = np.where(own["is_whole"], 0, own["own_ns"])
             counted = np.isin(ops["step"].to_numpy(), steps) if len(steps) else np.ones(len(ops), dtype=bool)
             total += int(open_ns[counted].sum())
+        met = self.job.meetings
+        is_open = met.is_alone & (np.isin(met.step, steps) if len(steps) else True)
+        total += int(met.after_ns[is_open].sum())
         return round(total / max(len(self.windows.table), 1))
 
     def of_ranks(self, changes: Sequence[Change]) -> tuple[Change, ...]:
@@ -206,7 +216,8 @@ class Engine:
         for rank in self.job.nodes:
             key = (rank, concerning(rank, changes))
             own.append(self._known[key] if key in self._known else self._own_weights(*key))
-        return self.job.joined(own, transfers_after(self.job, changes), has_waits=keeps_waits(changes))
+        between = transfers_after(self.job, changes), met_after(self.job, changes)
+        return self.job.joined(own, *between, has_waits=keeps_waits(changes))
 
     def _own_weights(self, rank: int, changes: tuple[Change, ...]) -> np.ndarray:
         """Length of the rank's own edges after changes that concern it; of a large job the oldest answers go."""

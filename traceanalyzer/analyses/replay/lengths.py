@@ -21,7 +21,7 @@ from traceanalyzer.meaning.vocabulary import DATA
 def changed(job: Job, peers: Peers, changes: Sequence[Change]) -> Lengths:
     """The recorded lengths with all these changes."""
     timing = {rank: timing_after(job, peers, rank, concerning(rank, changes)) for rank in job.nodes}
-    return Lengths(timing, transfers_after(job, changes), keeps_waits(changes))
+    return Lengths(timing, transfers_after(job, changes), keeps_waits(changes), met_after(job, changes))
 
 
 def concerning(rank: int, changes: Sequence[Change]) -> tuple[Change, ...]:
@@ -52,6 +52,21 @@ def transfers_after(job: Job, changes: Sequence[Change]) -> np.ndarray:
             del known[oldest]
         known[asked] = _transfers_after(job, asked)
     return known[asked]
+
+
+def met_after(job: Job, changes: Sequence[Change]) -> np.ndarray:
+    """What follows once each host's partners in a collective of the CPU are there."""
+    meetings = job.meetings
+    met = meetings.after_ns
+    for change in changes:
+        if change.part in ("comm", "collective") and not isinstance(change.to, str):
+            chosen = _in_steps(meetings.step, change)
+            if change.name:
+                chosen = chosen & (meetings.name == change.name)
+            if change.ranks is not None:
+                chosen = chosen & np.isin(meetings.rank, list(change.ranks))
+            met = np.where(chosen, np.round(met * change.to).astype(np.int64), met)
+    return met
 
 
 _MOST_KNOWN = 8
