@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from traceanalyzer.loading.cache import UNREADABLE, Draft, code_of, key_of, prune
+from traceanalyzer.loading.cache import UNREADABLE, Draft, code_of, key_of, prune_at_times
 from traceanalyzer.model import RankMeta, RankTrace, whole_capture
 from traceanalyzer.model.schema import NONE, STEPS, TABLES, conform
 
@@ -61,7 +61,7 @@ def through(
             yield trace
         if draft is not None and _key(path, options) == key:
             draft.settle(folder / key)
-            prune(folder)
+            prune_at_times(folder / key)
     finally:
         if draft is not None:
             draft.drop()
