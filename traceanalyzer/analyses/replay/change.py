@@ -110,6 +110,13 @@ class Change:
         if self.ranks is not None or self.steps is not None:
             raise UsageError("schedule: all ranks and steps take it; write schedule 1f1b, without ranks or --in-steps")
 
+    @property
+    def only_shortens(self) -> bool:
+        """Whether nothing takes longer after it; what peers take, or the mean of all, may be more than a rank's own."""
+        if isinstance(self.to, str):
+            return self.to not in (PEERS, EVEN, IDEAL) and self.part != "schedule"
+        return self.part == "links" or self.to <= 1
+
     def __str__(self) -> str:
         if self.part == "schedule":
             return f"schedule {self.to}"

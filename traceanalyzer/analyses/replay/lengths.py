@@ -36,9 +36,15 @@ def _of_all(change: Change) -> Change:
 
 
 def timing_after(job: Job, peers: Peers, rank: int, changes: Sequence[Change]) -> Timing:
-    """What the rank's operations and host take after changes that concern it."""
+    """What the rank's operations and host take after changes that concern it.
+
+    What recording takes goes first: a host twice as fast takes half of what is left, and one like its peers what they
+    take without it.
+    """
     timing = job.recorded.timing[rank]
-    for change in changes:
+    for change in sorted(changes, key=lambda change: change.part != "profiler"):
+        if change.part == "profiler" and change.steps is None:
+            peers = peers.unrecorded(COST_NS[str(change.to)])
         timing = _timing(job, peers, timing, rank, change)
     return timing
 
