@@ -29,6 +29,7 @@ from traceanalyzer.analyses.communication import (
     matches,
     members,
     nccl,
+    slower_calls,
     waits,
 )
 from traceanalyzer.analyses.experts import exchange_sends, exchanges, expert_layers, split_sizes
@@ -211,6 +212,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "instances": Analysis(instances.across),
         "members": Analysis(members.across, members.per_rank, _GPU, sees_all=_MATCHED),
         "call_waits": Analysis(call_waits.across),
+        "slower_calls": Analysis(slower_calls.across),
         "waits": Analysis(waits.across, waits.per_rank, _GPU, sees_all=_MATCHED),
     }
 )

@@ -20,6 +20,7 @@ from traceanalyzer.analyses.blame.transfers import TRANSFER, collective_of, tran
 from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.members import Members
+from traceanalyzer.analyses.communication.slower_calls import SlowerCalls
 from traceanalyzer.analyses.names import EpisodesColumn
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.replay.replay import Replay
@@ -156,6 +157,7 @@ def across(
     what_ran: WhatRan,
     step_needs: StepNeeds,
     members: Members,
+    slower_calls: SlowerCalls,
     places: Places,
     call_waits: CallWaits,
     exposed_calls: ExposedCalls,
@@ -166,7 +168,7 @@ def across(
     empty = Episodes(pd.DataFrame(columns=[*Episodes.columns]))
     if step_needs.table.empty or step_needs.table["rank"].nunique() < 2:
         return empty
-    work = under_each_other([what_ran.table, transfers(members.table)])
+    work = under_each_other([what_ran.table, transfers(slower_calls.table)])
     job = step_needs.table["rank"].map(jobs_of(members.table, step_needs.table["rank"].unique()))
     calls = call_waits.table[["rank", "call", "collective"]].merge(exposed_calls.table, on=["rank", "call"])
     tables = [_of_job(needs, work, calls, steps.table, places, replay) for _, needs in step_needs.table.groupby(job)]
