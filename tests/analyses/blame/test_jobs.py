@@ -6,8 +6,8 @@ import pytest
 from tests.builders import rank_trace
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.blame import episodes
-from traceanalyzer.analyses.blame.jobs import jobs_of
 from traceanalyzer.analyses.blame.transfers import transfers
+from traceanalyzer.analyses.communication.jobs import jobs_of
 
 
 def members(*calls):

@@ -5,16 +5,18 @@ import pytest
 
 from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.communication.slower_calls import across
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.trace.ranks import Ranks
 
+WORLD = ",".join(map(str, range(8)))
 COLUMNS = ["rank", "call", "instance", "step", "end_ns", "collective", "size_bytes", "transfer_ns", "is_only_wait",
-           "moves_only"]  # fmt: skip
+           "moves_only", "group_ranks"]  # fmt: skip
 
 
-def slower(groups, hosts=None):
+def slower(groups, hosts=None, *, staged=True):
     """What calls take longer, by the ranks of their group: `groups` are (ranks, collective, bytes, ns, step)."""
     rows = [
-        (rank, instance, instance, step, 1_000, collective, size, ns, False, False)
+        (rank, instance, instance, step, 1_000, collective, size, ns, False, False, WORLD)
         for instance, (ranks, collective, size, ns, step) in enumerate(groups)
         for rank in ranks
     ]
@@ -22,7 +24,8 @@ def slower(groups, hosts=None):
     members = Members(pd.DataFrame(rows, columns=COLUMNS).astype(types))
     every = sorted({row[0] for row in rows})
     ranks = Ranks(pd.DataFrame({"rank": every, "host": [(hosts or {}).get(rank) for rank in every]}))
-    table = across({}, members, ranks).table
+    stages = Pipeline(pd.DataFrame({"rank": every if staged else []}))
+    table = across({}, members, ranks, stages).table
     return {
         (each, int(step)): int(ns)
         for each, step, ns in table[["among", "step", "longer_ns"]].drop_duplicates().itertuples(index=False)
@@ -71,3 +74,13 @@ def test_groups_across_hosts_are_no_sisters_of_those_within_one():
     hosts = dict.fromkeys(range(6), "a") | dict.fromkeys((3, 5, 7), "b") | {6: "a"}
     assert slower(reduces(40, 400, 400, 400), {**hosts, 2: "a", 4: "a"}) == {}
     assert slower(reduces(40, 400, 400, 900), {**hosts, 2: "a", 4: "a"}) == {("6,7", 0): 500}
+
+
+@pytest.mark.parametrize("others_run", [False, True])
+def test_what_one_group_alone_runs_is_extra(others_run):
+    """Not in a pipeline, whose stages differ, nor where another rank runs it too, though that call is not matched."""
+    extra = ((1, 2), "all_gather", 500, 300, 0)
+    calls = [((0, 1, 2, 3), "all_reduce", 100, 40, 0), extra]
+    calls += [((3,), "all_gather", 500, 300, 0)] if others_run else []
+    assert slower(calls, staged=False) == ({} if others_run else {("1,2", 0): 300})
+    assert slower(calls) == {}

@@ -8,7 +8,6 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.blame.episode_gains import at_least_its_gain, bounds, gains
 from traceanalyzer.analyses.blame.episode_rows import row_of
-from traceanalyzer.analyses.blame.jobs import jobs_of
 from traceanalyzer.analyses.blame.lateness import cells, with_excess
 from traceanalyzer.analyses.blame.naming import named
 from traceanalyzer.analyses.blame.places import Places
@@ -19,6 +18,7 @@ from traceanalyzer.analyses.blame.together import together
 from traceanalyzer.analyses.blame.transfers import TRANSFER, collective_of, transfers
 from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.communication.jobs import jobs_of
 from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.communication.slower_calls import SlowerCalls
 from traceanalyzer.analyses.names import EpisodesColumn

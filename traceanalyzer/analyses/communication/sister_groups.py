@@ -1,10 +1,11 @@
 """What the same transfer takes in sister groups: as many ranks on as many hosts that run the same collective."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.communication.jobs import jobs_of
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.model.schema import NONE
@@ -16,7 +17,7 @@ BLOCK = 8
 _MESSAGE = "message"
 """What a send is to one rank and a receive to the other."""
 
-_ALIKE = ("kind", "ranks", "hosts", "step")
+_ALIKE = ("job", "kind", "ranks", "hosts", "step")
 
 
 def hosts_of(ranks: pd.DataFrame) -> Mapping[int, str]:
@@ -29,7 +30,7 @@ def hosts_of(ranks: pd.DataFrame) -> Mapping[int, str]:
 def instances_of(members: pd.DataFrame, ranks: pd.DataFrame) -> pd.DataFrame:
     """A row for each instance of `Members` of which transfer and size are known.
 
-    Columns `instance`, `kind` (the collective), `ranks` and `hosts` (how many), `among` (the ranks), `step` (-1
+    Columns `instance`, `job`, `kind` (the collective), `ranks` and `hosts` (how many), `among` (the ranks), `step` (-1
     without), `size_bytes`, `transfer_ns`.
     """
     if members.empty:
@@ -47,6 +48,7 @@ def instances_of(members: pd.DataFrame, ranks: pd.DataFrame) -> pd.DataFrame:
     table = table_of(
         {
             "instance": first["instance"].to_numpy(dtype=np.int64),
+            "job": first["rank"].map(jobs_of(members, ranks["rank"])).to_numpy(dtype=np.int64),
             "kind": kind.where(~is_message, _MESSAGE).to_numpy(dtype=object),
             "ranks": own.counts(),
             "hosts": own.distinct(host),
@@ -82,6 +84,24 @@ def usual_ns(instances: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     if lone.any():
         beside_ns[lone] = _of_other_sizes(cells.keys, own_ns, np.flatnonzero(lone))
     return own_ns[cells.of_row], beside_ns[cells.of_row]
+
+
+def is_extra(instances: pd.DataFrame, members: pd.DataFrame, staged: Collection[int]) -> np.ndarray:
+    """Which instances only their group's ranks run, though all ranks of the job should do the same.
+
+    No other rank of the job runs the collective with as many bytes, matched or not. Messages are no such thing, and
+    stages of pipelines, the ranks `staged`, differ by design.
+    """
+    job = members["rank"].map(jobs_of(members, members["rank"].unique()))
+    ranks_of_job = members["rank"].groupby(job).nunique()
+    staged_jobs = {*job[members["rank"].isin(staged)]}
+    calls = members.assign(job=job, kind=members["collective"].astype("object"))
+    run_by = calls.dropna(subset=["kind", "size_bytes"]).groupby(["job", "kind", "size_bytes"])["rank"].nunique()
+    keys = pd.MultiIndex.from_frame(instances[["job", "kind", "size_bytes"]])
+    own = instances["ranks"].to_numpy()
+    is_alone = run_by.reindex(keys).to_numpy() == own
+    found: np.ndarray = is_alone & (own < ranks_of_job.reindex(instances["job"]).to_numpy())
+    return found & ~instances["job"].isin(staged_jobs).to_numpy() & (instances["kind"] != _MESSAGE).to_numpy()
 
 
 def _median_of_others(group: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -8,8 +8,9 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.communication.members import Members
-from traceanalyzer.analyses.communication.sister_groups import instances_of, usual_ns
+from traceanalyzer.analyses.communication.sister_groups import instances_of, is_extra, usual_ns
 from traceanalyzer.analyses.names import SlowerCallsColumn
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Better, Column, Written
 
@@ -20,8 +21,9 @@ LEAST_TIMES = 1.25
 class SlowerCalls(Result[SlowerCallsColumn]):
     """One row for each call of a group that moves data for 1.25 times as long as its sister groups in that step.
 
-    Sister groups run the same collective with as many ranks on as many hosts; bytes are the same too, else what they
-    take at most for so many.
+    Sister groups run the same collective with as many ranks on as many hosts; with as many bytes, else what they take
+    at most for so many. A collective that one group alone runs, of ranks that should do the same, takes longer than on
+    the others by all of its time.
     """
 
     title: ClassVar[str] = "Calls that move data for longer than those of sister groups"
@@ -36,7 +38,9 @@ class SlowerCalls(Result[SlowerCallsColumn]):
         "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
         "among": Column.text("Global ranks that it moves data between."),
         "transfer_ns": Column.time("What it takes once the last rank is there."),
-        "usual_ns": Column.time("What such calls of the sister groups take in that step: the usual one of them."),
+        "usual_ns": Column.time(
+            "What such calls of the sister groups take in that step: the usual one of them; 0 of what no others run."
+        ),
         "longer_ns": Column.time(
             "Its part of what its group's calls of that kind take longer in the step.", better=Better.LESS
         ),
@@ -44,13 +48,21 @@ class SlowerCalls(Result[SlowerCallsColumn]):
 
 
 def across(
-    _parts: Mapping[int, pd.DataFrame], members: Members, ranks: Ranks, least_times: float = LEAST_TIMES
+    _parts: Mapping[int, pd.DataFrame],
+    members: Members,
+    ranks: Ranks,
+    pipeline: Pipeline,
+    least_times: float = LEAST_TIMES,
 ) -> SlowerCalls:
     """Hold each group's mean transfer of a kind in a step against the sister groups'."""
     held = instances_of(members.table, ranks.table)
     if held.empty:
         return SlowerCalls(pd.DataFrame(columns=list(SlowerCalls.columns)))
     own_ns, beside_ns = usual_ns(held)
+    lone = np.isnan(beside_ns)
+    if lone.any():
+        staged = pipeline.table["rank"].tolist() if len(pipeline) else []
+        beside_ns[lone] = np.where(is_extra(held[lone], members.table, staged), 0.0, np.nan)
     is_slower = own_ns >= least_times * beside_ns
     share = np.where(is_slower, 1 - np.divide(beside_ns, own_ns, where=own_ns > 0, out=np.ones_like(own_ns)), 0.0)
     longer = held.assign(
