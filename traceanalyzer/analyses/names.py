@@ -941,6 +941,8 @@ StepNeedsColumn = Literal[
     "between_kernels_ns",
     "transfer_ns",
     "exposed_wait_ns",
+    "met_ns",
+    "met_in",
     "copy_beside_wait_ns",
     "exposed_transfer_ns",
     "slower_transfer_ns",

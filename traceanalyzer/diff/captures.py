@@ -10,6 +10,7 @@ import pandas as pd
 
 from traceanalyzer.analyses import ANALYSES, Result, Results
 from traceanalyzer.analyses.base import plain_values
+from traceanalyzer.analyses.time import headline
 from traceanalyzer.diff import splits, stored
 from traceanalyzer.errors import InputError
 from traceanalyzer.job.run_info import RunInfo
@@ -89,8 +90,7 @@ def shared_steps(steps: pd.DataFrame | None, ranks: pd.DataFrame | None) -> tupl
     if steps is None or steps.empty or ranks is None:
         return ()
     complete = steps[steps["is_complete"].fillna(value=False).astype(bool)]
-    holders = complete.groupby("step")["rank"].nunique()
-    return tuple(sorted(int(step) for step in holders.index[holders == ranks["rank"].nunique()]))
+    return tuple(headline.shared_steps(complete, set(ranks["rank"])))
 
 
 def is_of_steps(steps: pd.DataFrame | None, ranks: pd.DataFrame | None, wanted: tuple[int, ...]) -> bool:

@@ -28,6 +28,8 @@ from traceanalyzer.diff.facts import of as facts_of
 from traceanalyzer.diff.scales import CAPTURE, STEP, TOKEN, Scale, tokens_per_step, world_size
 from traceanalyzer.diff.surroundings import parallel_sizes
 
+__all__ = ["DIFFERS", "REFUSE", "SAME", "UNKNOWN", "WORK", "Fact", "Fairness", "as_frame", "judge"]
+
 _WORK_IS_KNOWN_BY = ("model", "dtype", "tokens a step")
 
 
@@ -216,9 +218,6 @@ def _repeats(sides: Sequence[Side]) -> list[str]:
                 differing = " | ".join(sorted(told))
                 made.append(f"The captures of {side.label} are no repeats: {name} differs between them ({differing}).")
     return made
-
-
-__all__ = ["DIFFERS", "REFUSE", "SAME", "UNKNOWN", "WORK", "Fact", "Fairness", "judge"]
 
 
 def as_frame(facts: Sequence[Fact], runs: Sequence[str]) -> pd.DataFrame:

@@ -13,6 +13,12 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.quantities import in_a_line
 
+LEAST_GAIN_PCT = 1.0
+"""Of a step: what mending gains by the replay. Less is not said."""
+
+CLEAR_GAIN_PCT = 3.0
+"""The same for what chance or a profiler makes too: steps that differ, kernels beside others, second causes."""
+
 _A_SECOND = 999_500_000
 """From here on three digits of milliseconds would be written as 1.29e+04."""
 

@@ -47,8 +47,13 @@ class StepNeeds(Result[StepNeedsColumn]):
         **{cause.column: Column.time(f"Idle: {cause.label}. {cause.definition}") for cause in IDLE_CAUSES},
         "transfer_ns": Column.time("Time in which a call moves data, hidden by compute or not; it is nobody's own."),
         "exposed_wait_ns": Column.time(
-            "Time in which a call waits for another rank and no compute runs, beside a transfer or not."
+            "Time in which a call waits for another rank and no compute runs, beside a transfer or not; and idle time "
+            "in which the host waits for others in a collective of the CPU."
         ),
+        "met_ns": Column.time(
+            "Idle time in which the host waits in a collective of the CPU, for others or its transfer."
+        ),
+        "met_in": Column.text("The one in which it waits longest; absent without one."),
         "copy_beside_wait_ns": Column.time(
             "Time of that in which a copy runs and no data moves: the rank's own work, though somebody is late, too."
         ),
@@ -110,13 +115,29 @@ def across(
     table = side_by_side(_split, steps, exposed, copied, call_waits.table, _late_ends(slower_calls.table))
     table = table.rename(columns={"start_ns": "begin_ns"})
     step = table["step"].astype("Int64")
-    table = table.assign(step=step.where(step != NONE), peers=_peers(table["rank"], pipeline))
+    table = _with_meetings(table).assign(step=step.where(step != NONE), peers=_peers(table["rank"], pipeline))
     return StepNeeds(table.assign(clock_jump_ns=clock_jumps_ns(table, call_waits.table["rank"])))
 
 
 def _late_ends(slower: pd.DataFrame) -> pd.DataFrame:
     """Of each slower call what it takes longer, at its end."""
     return slower.assign(start_ns=slower["end_ns"] - slower["longer_ns"])[["rank", "start_ns", "end_ns"]]
+
+
+def _with_meetings(table: pd.DataFrame) -> pd.DataFrame:
+    """Idle time in collectives of the CPU as waits and transfers: the least of the ranks is what data takes.
+
+    Of a rank that is alone in them it may be either.
+    """
+    met = table["met_ns"].where(table["met_ns"] > 0).groupby(table["step"])
+    least = met.transform("min").fillna(0).astype("int64")
+    is_alone = met.transform("count") < 2
+    waited = (table["met_ns"] - least).clip(lower=0)
+    return table.assign(
+        exposed_wait_ns=table["exposed_wait_ns"] + waited,
+        exposed_transfer_ns=table["exposed_transfer_ns"] + (table["met_ns"] - waited).mask(is_alone, 0),
+        exposed_unmatched_ns=table["exposed_unmatched_ns"] + table["met_ns"].where(is_alone, 0),
+    )
 
 
 def _split(
@@ -146,7 +167,7 @@ def _split(
 
 
 _TYPES = {
-    **dict.fromkeys(("step", "begin_ns", "end_ns", *OWN_PARTS), "int64"),
+    **dict.fromkeys(("step", "begin_ns", "end_ns", *OWN_PARTS, "met_ns"), "int64"),
     **dict.fromkeys(("needed_host_ns", "longest_call_ns"), "Int64"),
     **dict.fromkeys(("is_partial", "is_open"), "bool"),
 }

@@ -18,13 +18,12 @@ from traceanalyzer.analyses.replay.peers import Peers
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.analyses.replay.recording import COST_NS
 from traceanalyzer.meaning.vocabulary import DATA
-from traceanalyzer.model.schema import NONE
 
 
 def changed(job: Job, peers: Peers, changes: Sequence[Change]) -> Lengths:
     """The recorded lengths with all these changes."""
     timing = {rank: timing_after(job, peers, rank, concerning(rank, changes)) for rank in job.nodes}
-    return Lengths(timing, transfers_after(job, changes), keeps_waits(changes))
+    return Lengths(timing, transfers_after(job, changes), keeps_waits(changes), met_after(job, changes))
 
 
 def concerning(rank: int, changes: Sequence[Change]) -> tuple[Change, ...]:
@@ -55,6 +54,21 @@ def transfers_after(job: Job, changes: Sequence[Change]) -> np.ndarray:
             del known[oldest]
         known[asked] = _transfers_after(job, asked)
     return known[asked]
+
+
+def met_after(job: Job, changes: Sequence[Change]) -> np.ndarray:
+    """What follows once each host's partners in a collective of the CPU are there."""
+    meetings = job.meetings
+    met = meetings.after_ns
+    for change in changes:
+        if change.part in ("comm", "collective") and not isinstance(change.to, str):
+            chosen = _in_steps(meetings.step, change)
+            if change.name:
+                chosen = chosen & (meetings.name == change.name)
+            if change.ranks is not None:
+                chosen = chosen & np.isin(meetings.rank, list(change.ranks))
+            met = np.where(chosen, np.round(met * change.to).astype(np.int64), met)
+    return met
 
 
 _MOST_KNOWN = 8
@@ -139,20 +153,18 @@ def _timing(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -
 
 def _calls_of_its_own(job: Job, peers: Peers, rank: int, change: Change) -> np.ndarray:
     """Mask of the segments that begin with a blocking call which none of the peers makes in that step."""
-    segments = job.nodes[rank].piece.segments
-    others = [peers.ranks[column] for column in peers.of(rank, _changed_ranks(job, change) or frozenset())]
-    theirs = {pair for other in others for pair in _calls(job.nodes[other].piece)}
-    own = _calls(job.nodes[rank].piece) - theirs if others else set()
+    nodes = job.nodes[rank]
+    segments = nodes.piece.segments
+    columns = peers.of(rank, _changed_ranks(job, change) or frozenset())
+    left = nodes.blocking_calls if len(columns) else frozenset()
+    for column in columns.tolist():
+        if not left:
+            break
+        left -= job.nodes[peers.ranks[column]].blocking_calls
     is_own = np.zeros(len(segments), dtype=bool)
-    for step, call in own:
+    for step, call in left:
         is_own |= ((segments["step"] == step) & (segments["call"] == call)).to_numpy(dtype=bool)
     return is_own & _in_steps(segments["step"].to_numpy(), change)
-
-
-def _calls(piece: Piece) -> set[tuple[int, str]]:
-    """Steps and names of the host's blocking calls."""
-    held = piece.segments[piece.segments["before"] != NONE]
-    return set(held[["step", "call"]].drop_duplicates().itertuples(index=False, name=None))
 
 
 def _chosen_calls(piece: Piece, change: Change) -> np.ndarray:

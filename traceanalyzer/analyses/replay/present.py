@@ -58,6 +58,8 @@ def _check_peers(engine: Engine, change: Change) -> None:
 
 def _check_name(engine: Engine, change: Change, name: str) -> None:
     known = _names(engine, *_COLUMNS[change.part])
+    if change.part == "collective":
+        known += _names(engine, "meetings", "name")
     wanted = name.partition("@")[0] if change.part == "sync" else name
     if wanted in known or (change.part == "kernel" and any(wanted in own for own in known)):
         _check_phase(engine, change, name)

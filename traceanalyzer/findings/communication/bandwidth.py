@@ -12,7 +12,7 @@ from traceanalyzer.analyses.communication.group_members import parsed
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.alike import alike
-from traceanalyzer.findings.basis import milliseconds, severity
+from traceanalyzer.findings.basis import LEAST_GAIN_PCT, milliseconds, severity
 from traceanalyzer.findings.communication.wiring import taken
 from traceanalyzer.findings.finding import Finding
 
@@ -21,9 +21,6 @@ LOW_PEAK_PCT = 30.0
 
 HEALTHY_PEAK = 0.4
 """Part of the links' peak that healthy captures reach."""
-
-LEAST_GAIN_PCT = 1.0
-"""Of a step; what gains less is not said."""
 
 FEW_CHANNELS = 4
 """NCCL gives a large collective a block of threads for each channel: 16 and more of them between GPUs with NVLink."""

@@ -9,7 +9,7 @@ from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import Basis, milliseconds, severity
+from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, milliseconds, severity
 from traceanalyzer.findings.communication.exposed_collective import EXPOSED
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.unprofiled import otherwise
@@ -18,9 +18,6 @@ LEAST_TRANSFER_PCT = 5.0
 """Exposed transfer below this share of a step is not worth hiding."""
 
 LITTLE_OVERLAP_PCT = 10.0
-
-LEAST_GAIN_PCT = 1.0
-"""Of a step; what gains less is not said."""
 
 SMALL_BYTES = 1 << 20
 MANY_CALLS = 50

@@ -4,11 +4,8 @@ from traceanalyzer.analyses.replay.change import ALONE, Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import Basis, milliseconds, severity
+from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, milliseconds, severity
 from traceanalyzer.findings.finding import Finding
-
-LEAST_GAIN_PCT = 3.0
-"""Of a step."""
 
 _SURE = 2
 """Times the replay's error."""
@@ -22,7 +19,7 @@ def contention(headline: Headline, steps: Steps, replay: Replay) -> list[Finding
     if gain is None or not gain.before_ns:
         return []
     share = 100 * gain.gain_ns / gain.before_ns
-    if share < LEAST_GAIN_PCT or gain.gain_ns < _SURE * gain.error_ns:
+    if share < CLEAR_GAIN_PCT or gain.gain_ns < _SURE * gain.error_ns:
         return []
     of = "the capture" if Basis.of(headline, steps).steps is None else "a mean step"
     return [

@@ -16,16 +16,13 @@ from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import EVEN, Change
 from traceanalyzer.analyses.replay.even_experts import EvenExperts
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
-from traceanalyzer.findings.basis import lower, milliseconds, plain, severity
+from traceanalyzer.findings.basis import LEAST_GAIN_PCT, lower, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.evened import Evened, evened
 from traceanalyzer.findings.late.late_hosts import with_advice
 from traceanalyzer.findings.late.late_sets import joint_ns, set_of, told
 from traceanalyzer.findings.late.late_words import advice, caveat, is_of_hosts, numbers, title
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
-
-LEAST_GAIN_PCT = 1.0
-"""Of a step; mending what gains less is not advised."""
 
 _MOST_FINDINGS = 5
 

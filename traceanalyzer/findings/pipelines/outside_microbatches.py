@@ -11,7 +11,7 @@ from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay
-from traceanalyzer.findings.basis import milliseconds, plain, severity
+from traceanalyzer.findings.basis import LEAST_GAIN_PCT, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import pipeline_name
 from traceanalyzer.kinds import POINT_TO_POINT
@@ -20,8 +20,6 @@ from traceanalyzer.model.schema import NONE
 
 LEAST_PCT = 3.0
 """Of a step."""
-
-LEAST_GAIN_PCT = 1.0
 
 _OF_ONE = 2
 """Messages of an end stage that one microbatch takes: it is sent on, its gradient comes back."""

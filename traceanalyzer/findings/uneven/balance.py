@@ -17,7 +17,7 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.alike import Alike, alike
-from traceanalyzer.findings.basis import Basis, about, around, milliseconds, per_step, plain, severity
+from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, about, around, milliseconds, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.beside import named, own_work
 from traceanalyzer.findings.late.late_words import numbers
@@ -31,9 +31,6 @@ _EXPERTS = (
 _BATCHES = "Even out the work: lengths of sequences, samples of a batch, uneven shards."
 
 _MOST_ROWS = 2
-
-LEAST_GAIN_PCT = 1.0
-"""Of a step; evening out what gains less is not advised."""
 
 
 def uneven_compute(

@@ -19,7 +19,7 @@ from traceanalyzer.analyses.replay.written import read_change
 from traceanalyzer.analyses.spread import median_of_others
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
+from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.hosts import HOST_PCT
 from traceanalyzer.findings.hosts.idle import DATA_PCT, LOADER
@@ -28,9 +28,6 @@ from traceanalyzer.findings.late.late_words import numbers, whose
 from traceanalyzer.findings.late.lateness import is_said, of_lead
 from traceanalyzer.findings.worst import worst_rank
 from traceanalyzer.meaning.vocabulary import DATA, HOST
-
-LEAST_GAIN_PCT = 3.0
-"""Of a step, that mending the second gains once the first is mended."""
 
 LEAST_ALONE_PCT = 1.0
 """Of a step without the profiler: what gains less there hides nothing, what gains more is not hidden."""
@@ -109,7 +106,7 @@ def hidden_late(
     slower = _slower(needs, gain.before_ns, what_ran.table, said)
     both = gains_of(replay, [(*first.changes, _as_peers(one)) for one in slower]) or []
     more = [gain.after_ns - each.after_ns for each in both]
-    if not more or 100 * max(more) < LEAST_GAIN_PCT * gain.before_ns:
+    if not more or 100 * max(more) < CLEAR_GAIN_PCT * gain.before_ns:
         return []
     most, one = max(zip(more, slower, strict=True), key=lambda pair: pair[0])
     alone = gain_of(replay, _as_peers(one))

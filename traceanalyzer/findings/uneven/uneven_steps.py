@@ -13,15 +13,12 @@ from traceanalyzer.analyses.replay.change import EVEN, Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
+from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import is_said
 
 UNEVEN_PCT = 5.0
 """Of a step, by which the longest compute of a step exceeds the mean, on average over steps."""
-
-LEAST_GAIN_PCT = 3.0
-"""Of a step."""
 
 IMBALANCE_PCT = 10.0
 """A rank that computes longer than the mean by this share of a step is worth a finding."""
@@ -67,7 +64,7 @@ def uneven_steps(
     if gain is None or gain_pct < LEAST_OF_WORK_PCT:
         return []
     is_work = _is_other_work(wide, what_ran)
-    if not is_work and (beyond_pct < UNEVEN_PCT or gain_pct < LEAST_GAIN_PCT):
+    if not is_work and (beyond_pct < UNEVEN_PCT or gain_pct < CLEAR_GAIN_PCT):
         return []
     spread = (longest - wide.min(axis=1)).mean()
     most = "at most " if gain.is_bound else ""

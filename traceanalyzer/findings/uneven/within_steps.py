@@ -8,16 +8,13 @@ from traceanalyzer.analyses.replay.change import EVEN, Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, plain, severity, span
+from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, mean_steps, milliseconds, plain, severity, span
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import said_with_gain
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 
 WAITING_PCT = 5.0
 """Of a step: the mean rank waits longer."""
-
-LEAST_GAIN_PCT = 3.0
-"""Of a step."""
 
 _MOST_OF_ONE = 0.6
 """Of all waits: if more are for one rank, it is late, not each in turn."""
@@ -57,7 +54,7 @@ def waits_within_steps(
     ):
         return []
     gain = gain_of(replay, Change("waits", 0.0))
-    if gain is None or 100 * gain.gain_ns < LEAST_GAIN_PCT * gain.before_ns or _is_said(gain.gain_ns, episodes, replay):
+    if gain is None or 100 * gain.gain_ns < CLEAR_GAIN_PCT * gain.before_ns or _is_said(gain.gain_ns, episodes, replay):
         return []
     where = str(stragglers.table["collective"].iloc[0]).replace("_", "-")
     most = "at most " if gain.is_bound else ""

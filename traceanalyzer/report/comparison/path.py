@@ -7,7 +7,7 @@ from types import MappingProxyType
 import pandas as pd
 
 from traceanalyzer.diff.captures import Capture
-from traceanalyzer.findings.late.lateness import LEAST_GAIN_PCT
+from traceanalyzer.findings.basis import LEAST_GAIN_PCT
 from traceanalyzer.findings.unprofiled import BINDS_PCT
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import digits
