@@ -4,6 +4,7 @@ from typing import Any
 from traceanalyzer.analyses import Result as Result
 from traceanalyzer.analyses.blame.episodes import Episodes as _Episodes
 from traceanalyzer.analyses.blame.places import Places as _Places
+from traceanalyzer.analyses.blame.slower_calls import SlowerCalls as _SlowerCalls
 from traceanalyzer.analyses.blame.step_needs import StepNeeds as _StepNeeds
 from traceanalyzer.analyses.blame.stragglers import Stragglers as _Stragglers
 from traceanalyzer.analyses.blame.what_ran import WhatRan as _WhatRan
@@ -18,7 +19,6 @@ from traceanalyzer.analyses.communication.instances import Instances as _Instanc
 from traceanalyzer.analyses.communication.matches import Matches as _Matches
 from traceanalyzer.analyses.communication.members import Members as _Members
 from traceanalyzer.analyses.communication.nccl import Nccl as _Nccl
-from traceanalyzer.analyses.communication.slower_calls import SlowerCalls as _SlowerCalls
 from traceanalyzer.analyses.communication.waits import Waits as _Waits
 from traceanalyzer.analyses.experts.exchange_sends import ExchangeSends as _ExchangeSends
 from traceanalyzer.analyses.experts.exchanges import Exchanges as _Exchanges

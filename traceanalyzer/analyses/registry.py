@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.blame import episodes, places, step_needs, step_parts, stragglers, what_ran
+from traceanalyzer.analyses.blame import episodes, places, slower_calls, step_needs, step_parts, stragglers, what_ran
 from traceanalyzer.analyses.communication import (
     call_waits,
     calls,
@@ -29,7 +29,6 @@ from traceanalyzer.analyses.communication import (
     matches,
     members,
     nccl,
-    slower_calls,
     waits,
 )
 from traceanalyzer.analyses.experts import exchange_sends, exchanges, expert_layers, split_sizes

@@ -5,6 +5,7 @@ from typing import Any, Literal, Protocol, overload
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
+from traceanalyzer.analyses.blame.slower_calls import SlowerCalls
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.stragglers import Stragglers
 from traceanalyzer.analyses.blame.what_ran import WhatRan
@@ -19,7 +20,6 @@ from traceanalyzer.analyses.communication.instances import Instances
 from traceanalyzer.analyses.communication.matches import Matches
 from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.communication.nccl import Nccl
-from traceanalyzer.analyses.communication.slower_calls import SlowerCalls
 from traceanalyzer.analyses.communication.waits import Waits
 from traceanalyzer.analyses.experts.exchange_sends import ExchangeSends
 from traceanalyzer.analyses.experts.exchanges import Exchanges

@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
+from traceanalyzer.analyses.blame.slower_calls import across
 from traceanalyzer.analyses.communication.members import Members
-from traceanalyzer.analyses.communication.slower_calls import across
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.trace.ranks import Ranks
 

@@ -12,6 +12,7 @@ from traceanalyzer.analyses.blame.lateness import cells, with_excess
 from traceanalyzer.analyses.blame.naming import named
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.rank_sets import set_of
+from traceanalyzer.analyses.blame.slower_calls import SlowerCalls
 from traceanalyzer.analyses.blame.slower_gpus import told_apart
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.together import together
@@ -20,7 +21,6 @@ from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.jobs import jobs_of
 from traceanalyzer.analyses.communication.members import Members
-from traceanalyzer.analyses.communication.slower_calls import SlowerCalls
 from traceanalyzer.analyses.names import EpisodesColumn
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.replay.replay import Replay

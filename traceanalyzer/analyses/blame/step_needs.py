@@ -8,10 +8,10 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.blame.clock_jumps import clock_jumps_ns
+from traceanalyzer.analyses.blame.slower_calls import SlowerCalls
 from traceanalyzer.analyses.blame.step_parts import COLUMNS, OWN_PARTS
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.exposed_comm import exposed_of, moves_and_waits
-from traceanalyzer.analyses.communication.slower_calls import SlowerCalls
 from traceanalyzer.analyses.names import StepNeedsColumn
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.time.intervals import Intervals, unions
