@@ -68,7 +68,8 @@ class Change:
         part: of `PARTS`.
         to: what its recorded lengths are multiplied with (0.5: twice as fast; 0: gone), or `peers`: the median of the
             same work of the ranks that do the same and are not changed themselves (of transfers between changed ranks
-            that of others of the same collective and size; none where the others have no such); `even`: its mean over
+            that of others of the same collective and size, or what others take at most for so many bytes; none where
+            they have no such); `even`: its mean over
             all ranks that do the same, of a pipeline's stages all of their work put together (of a transfer the median
             of those of the same collective and size); `ideal` (stages): even, and neither hosts nor messages take time:
             what is left of the bubble is the schedule's own; `fastest` (hosts): the rank that needs least in a step;
