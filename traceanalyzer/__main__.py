@@ -14,7 +14,7 @@ def main() -> None:
         from traceanalyzer.cli import main as command  # noqa: PLC0415 - not before Ctrl-C is answered
         from traceanalyzer.forks import IS_PROGRAM  # noqa: PLC0415 - as above
 
-        IS_PROGRAM.set(True)  # noqa: FBT003 - a ContextVar's way
+        IS_PROGRAM.set(True)
         command()
     except KeyboardInterrupt:
         sys.stderr.write("Interrupted.\n")

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -91,31 +91,32 @@ def _held(work: Callable[[], T]) -> Callable[[], T]:
     return lambda: made
 
 
-class _Begun:
+class _Begun(Generic[T]):
     """A fork at work; called, it gives what came of it."""
 
     def __init__(self, work: Callable[[], T], process: int, answer: BinaryIO) -> None:
         self._work, self._process, self._answer = work, process, answer
-        self._made: list[object] = []
+        self._made: list[T] = []
 
-    def __call__(self) -> object:
+    def __call__(self) -> T:
         if not self._made:
             self._made.append(self._received(self._work))
             del self._work  # and what it held
         return self._made[0]
 
-    def _received(self, work: Callable[[], object]) -> object:
+    def _received(self, work: Callable[[], T]) -> T:
         try:
             with self._answer as answer:
-                is_error, made = pickle.load(answer)  # noqa: S301 - from a fork of this process
-        except (EOFError, pickle.UnpicklingError, OSError):  # the system ended it, or it cannot be sent
+                error, made = pickle.load(answer)  # noqa: S301 - from a fork of this process
+        except Exception:  # noqa: BLE001 - the system ended it, or its answer cannot be sent
             return work()
         finally:
             with suppress(ChildProcessError):
                 os.waitpid(self._process, 0)
-        if is_error:
-            raise made
-        return made
+        if error is not None:
+            raise error
+        result: T = made
+        return result
 
 
 def _work(work: Callable[[], object], outgoing: int) -> None:
@@ -126,12 +127,13 @@ def _work(work: Callable[[], object], outgoing: int) -> None:
         for name in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(name, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-        IS_PROGRAM.set(False)  # noqa: FBT003 - a ContextVar's way
+        IS_PROGRAM.set(False)
         gc.freeze()  # looking for garbage would copy what is shared
+        answer: tuple[Exception | None, object]
         try:
-            answer = (False, work())
+            answer = (None, work())
         except Exception as error:  # noqa: BLE001 - raised where it is waited for
-            answer = (True, error)
+            answer = (error, None)
         with os.fdopen(outgoing, "wb") as pipe:
             pickle.dump(answer, pipe, pickle.HIGHEST_PROTOCOL)
         os._exit(0)

@@ -114,7 +114,7 @@ def _begin(set_up: Callable[[], None] | None, files_at_once: int, temporary: str
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     Thread(target=_end_with_parent, daemon=True).start()
-    IS_PROGRAM.set(False)  # noqa: FBT003 - a ContextVar's way
+    IS_PROGRAM.set(False)
     CORES_A_FILE.set(cores_for_a_file(files_at_once, None) if files_at_once else 1)
     if set_up:
         set_up()
