@@ -58,7 +58,26 @@ def test_the_same_report_from_what_is_kept(job, summaries):
     first = reported(job)
     assert len(entries(job)) == len(summaries) == 1
     assert reported(job) == first
-    assert len(summaries) == 2  # the page draws the slack of operations, for which the graph is joined again
+    assert len(summaries) == 1, "what the page draws of the graph is kept: the ranks are not joined again"
+
+
+def test_the_graph_of_a_kept_run_is_joined_when_it_is_asked_for(job, tmp_path):
+    found = discover(job)
+    options = LoadOptions(cache=tmp_path / "kept")
+    place = kept_report.place_of(found, found.runs[-1], options, {})
+    summary = scale.summarise(found, found.runs[-1], options, jobs=1)
+    kept_report.keep(place, place, summary, ())
+    asked = []
+    back, _ = kept_report.kept(place, lambda: asked.append(1) or summary)
+    replay = back.results["replay"]
+    (rank,) = summary.results["timeline"].table["rank"].unique()
+    slack, expected = replay.slacks([rank, 99])[rank], summary.results["replay"].slacks([rank])[rank]
+    assert not asked
+    assert expected.notna().any()
+    assert slack.to_dict() == expected.to_dict()
+    assert replay.engine is summary.results["replay"].engine
+    assert replay.engine is summary.results["replay"].engine
+    assert len(asked) == 1
 
 
 def test_the_terminal_and_tables_need_no_ranks(job, summaries, capsys):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.simulator import Capture, capture, kineto, run, scenarios
 from traceanalyzer import processes as deciding
+from traceanalyzer.analyses.timeline.host_events import MOST_RANKS
 from traceanalyzer.discovery import discover
 from traceanalyzer.errors import UsageError
 from traceanalyzer.loading import LoadOptions
@@ -152,8 +153,8 @@ def done_of(sizes):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.tuples(st.integers(0, 6), st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=12),
-    st.integers(0, 12),
+    st.lists(st.tuples(st.integers(0, 6), st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=14),
+    st.integers(0, 24),
     st.integers(0, 30),
 )
 def test_what_is_let_go_as_files_come_is_what_all_files_decide(sizes, drawn, replayed):
@@ -164,7 +165,9 @@ def test_what_is_let_go_as_files_come_is_what_all_files_decide(sizes, drawn, rep
     assert [bool(len(tables["timeline"])) for tables in left] == [
         (number, 0) in kept.drawn for number in range(len(left))
     ]
-    assert all(len(tables["host_events"]) == 3 * ((number, 0) in kept.drawn) for number, tables in enumerate(left))
+    assert all(len(tables["host_events"]) == 3 * ((number, 0) in kept.hosts) for number, tables in enumerate(left))
+    assert kept.hosts <= kept.drawn
+    assert len(kept.hosts) == min(len(kept.drawn), MOST_RANKS)
     assert {tables["replay"]["piece"].iloc[0] is not None for tables in left} == {kept.has_graphs}
     total = sum(size[1] for number, size in enumerate(sizes) if (number, 0) in kept.drawn)
     assert total <= drawn or len(kept.drawn) == 1

@@ -2,7 +2,9 @@
 
 import json
 import re
+import time
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +42,7 @@ def captures_beside(path: Path) -> list[Path]:
     """Files beside a trace, or in a folder beside it, that are called traces of captures; none of such a one itself."""
     if is_capture(path) or not path.is_file():
         return []
-    near = [place for place in path.parent.iterdir() if _CAPTURE.search(place.name)]
+    near = _called(path.parent, _CAPTURE)
     files = [file for place in near for file in (place.iterdir() if place.is_dir() else [place])]
     return sorted(file for file in files if file.is_file() and is_json(file.name))
 
@@ -93,11 +95,27 @@ def with_notes_beside(trace: RankTrace, path: Path) -> RankTrace:
 
 def notes_beside(path: Path) -> list[Path]:
     """Files of the names of graphs' nodes beside a trace, then those in the folder above."""
-    return [
-        file
-        for folder in (path.parent, path.parent.parent)
-        for file in sorted(folder.glob("kernel_annotations_rank*.json"))
-    ]
+    return [file for folder in (path.parent, path.parent.parent) for file in sorted(_called(folder, _NOTES))]
+
+
+def _called(folder: Path, name: re.Pattern[str]) -> list[Path]:
+    """What lies in a folder under such a name."""
+    try:
+        changed_ns = folder.stat().st_mtime_ns
+        is_settled = time.time_ns() - changed_ns > _UNSETTLED_NS
+        return (_listed if is_settled else _listed.__wrapped__)(folder, name, changed_ns)
+    except OSError:  # another's, or gone
+        return []
+
+
+_UNSETTLED_NS = 2 * 10**9
+"""A folder that changed so shortly ago may change again within one tick of its clock."""
+
+
+@lru_cache(16)
+def _listed(folder: Path, name: re.Pattern[str], _changed_ns: int) -> list[Path]:
+    """Listed once for all the files of a folder: of a thousand files each would list the others again."""
+    return [place for place in folder.iterdir() if name.search(place.name)]
 
 
 def _notes(file: Path) -> pd.DataFrame:

@@ -6,7 +6,7 @@ of which every file is kept has one. It holds tables as Arrow and the rest as JS
 
 import hashlib
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import partial
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import ANALYSES, Results
@@ -27,9 +28,10 @@ from traceanalyzer.loading import LoadOptions, kept_ranks
 from traceanalyzer.loading.cache import UNREADABLE, Draft, prune
 from traceanalyzer.loading.kept_tables import read_tables, write_tables
 from traceanalyzer.model import Skipped
+from traceanalyzer.model.tables import table_of
 from traceanalyzer.scale import Summary
 
-FORMAT = 1
+FORMAT = 2
 
 ENDING = "-report"
 """Of an entry's name, which else is that of its files' ranks together."""
@@ -50,19 +52,23 @@ class _Facts:
 
 class KeptReplay(Replay):  # noqa: D101 - its docstring says what a row is: that of a Replay
     __doc__ = Replay.__doc__
-    # Its graph is joined when it is asked for: the page needs it, the terminal does not.
+    # Its graph is joined when it is asked for: what pages draw of it is kept.
 
-    __slots__ = ("_engines", "_joined")
+    __slots__ = ("_engines", "_joined", "_slacks")
     _engines: list[Engine | None]
     _joined: Callable[[], Engine | None]
+    _slacks: pd.DataFrame
 
-    def __init__(self, table: pd.DataFrame, why_not: str, joined: Callable[[], Engine | None]) -> None:
+    def __init__(
+        self, table: pd.DataFrame, why_not: str, joined: Callable[[], Engine | None], slacks: pd.DataFrame
+    ) -> None:
         for name, value in {
             "table": table,
             "_shown": [],
             "why_not": why_not,
             "_joined": joined,
             "_engines": [],
+            "_slacks": slacks,
         }.items():
             object.__setattr__(self, name, value)
 
@@ -72,6 +78,11 @@ class KeptReplay(Replay):  # noqa: D101 - its docstring says what a row is: that
         if not self._engines:
             self._engines.append(self._joined())
         return self._engines[0]
+
+    def slacks(self, ranks: Collection[int]) -> dict[int, pd.Series]:
+        """As of any replay, of the ranks that are drawn."""
+        held = self._slacks[self._slacks["rank"].isin(list(ranks))]
+        return {int(rank): own.set_index("row")["slack_ns"] for rank, own in held.groupby("rank")}
 
 
 def place_of(found: Found, run: Run, options: LoadOptions, thresholds: Mapping[str, Any]) -> Path | None:
@@ -93,10 +104,8 @@ def kept(place: Path | None, again: Callable[[], Summary]) -> Answer | None:
     with suppress(*UNREADABLE):
         place.touch()
         facts = msgspec.json.decode((place / "0" / "facts.json").read_bytes(), type=_Facts)
-        results = {
-            name: _result(name, table, said, again)
-            for name, table, said in read_tables(place / "0" / "tables.arrow", facts.tables)
-        }
+        *told, (_, slacks, _) = read_tables(place / "0" / "tables.arrow", facts.tables)
+        results = {name: _result(name, table, said, again, slacks) for name, table, said in told}
         claims = {(Path(path), own): rank for path, own, rank in facts.claims}
         return Summary(_typed(results), facts.skipped, facts.notes, claims), facts.findings
     shutil.rmtree(place, ignore_errors=True)
@@ -120,7 +129,7 @@ def keep(place: Path | None, again: Path | None, summary: Summary, findings: tup
 
 def _write(place: Path, summary: Summary, findings: tuple[Finding, ...]) -> None:
     held = [(name, result.table, _said(result)) for name, result in summary.results.items()]
-    written = write_tables(place / "tables.arrow", held)
+    written = write_tables(place / "tables.arrow", [*held, (_SLACKS, _slacks_of(summary.results), "")])
     claims = tuple((str(path), own, rank) for (path, own), rank in summary.claims.items())
     facts = _Facts(written, findings, summary.skipped, summary.notes, claims)
     text = msgspec.json.encode(facts)
@@ -129,17 +138,37 @@ def _write(place: Path, summary: Summary, findings: tuple[Finding, ...]) -> None
     (place / "facts.json").write_bytes(text)
 
 
+_SLACKS = "slack of operations"
+
+
+def _slacks_of(results: Results) -> pd.DataFrame:
+    """Of the ranks that are drawn: `rank`, `row` (position in `gpu_ops`), `slack_ns`."""
+    drawn = results["timeline"].table["rank"].unique().tolist() if {"timeline", "replay"} <= results.keys() else []
+    held = results["replay"].slacks(drawn) if drawn else {}
+    return table_of(
+        {
+            "rank": np.repeat(np.array([*held], dtype=np.int64), [len(slack) for slack in held.values()]),
+            "row": np.concatenate([_NO_ROW, *(slack.index.to_numpy() for slack in held.values())]),
+            "slack_ns": pd.concat([pd.Series([], dtype="Int64"), *held.values()], ignore_index=True),
+        }
+    )
+
+
+_NO_ROW = np.empty(0, dtype=np.int64)
+
+
 def _said(result: Result) -> str:
     """What a Result says besides its table and its graph."""
     own = [field.name for field in fields(result) if field.init and field.name not in ("table", "engine")]
     return msgspec.json.encode({name: getattr(result, name) for name in own}).decode()
 
 
-def _result(name: str, table: pd.DataFrame, said: str, again: Callable[[], Summary]) -> Result:
+def _result(name: str, table: pd.DataFrame, said: str, again: Callable[[], Summary], slacks: pd.DataFrame) -> Result:
     type_, facts = ANALYSES[name].result, msgspec.json.decode(said)
     if type_ is Replay:
         has_graph = len(table) > 0
-        return KeptReplay(table, **facts, joined=(lambda: again().results["replay"].engine) if has_graph else _none)
+        joined = (lambda: again().results["replay"].engine) if has_graph else _none
+        return KeptReplay(table, **facts, joined=joined, slacks=slacks)
     return type_(table, **facts)
 
 

@@ -1,6 +1,6 @@
 """The per-rank work of a run, and how its small tables come together as Results."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -10,6 +10,7 @@ import pandas as pd
 
 from traceanalyzer.analyses import ANALYSES, Results, combine_tables, reduce_rank
 from traceanalyzer.analyses.replay.replay import MOST_OPERATIONS as MOST_REPLAYED
+from traceanalyzer.analyses.timeline.host_events import MOST_RANKS
 from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
 from traceanalyzer.discovery import Found
 from traceanalyzer.discovery.clustering import Capture, Run
@@ -116,12 +117,18 @@ def visit(run: Run, options: LoadOptions, claims: Claims, visitor: Visitor, *, j
         pass
 
 
+MOST_READ_AGAIN = 16
+"""Ranks whose files are read again for what they draw: of half a large job, some show how it is."""
+
+
 def with_timelines(
-    summary: Summary, run: Run, options: LoadOptions, ranks: Collection[int], *, jobs: Jobs = None
+    summary: Summary, run: Run, options: LoadOptions, ranks: Sequence[int], *, jobs: Jobs = None
 ) -> Summary:
-    """The summary with what these ranks draw on a timeline: their files are read again where it let that go."""
-    timeline = summary.results["timeline"].table
-    own = {claim: rank for claim, rank in summary.claims.items() if rank in set(ranks) - set(timeline["rank"])}
+    """The summary with what the first of these ranks draw: their files are read again where it let that go."""
+    timeline, hosts = (summary.results[name].table for name in DRAWN)
+    missing = set(ranks[:MOST_READ_AGAIN]) - set(timeline["rank"].unique())
+    missing |= set(ranks[:MOST_RANKS]) - set(hosts["rank"].unique()) if len(hosts) else set()
+    own = {claim: rank for claim, rank in summary.claims.items() if rank in missing}
     if not own or timeline.empty:
         return summary
     names = [name for name in DRAWN if name in summary.results]

@@ -14,7 +14,7 @@ from traceanalyzer.model import RankMeta, Skipped
 from traceanalyzer.scale.reduced import Done, reduce_capture, without_ranks
 
 DRAWN = ("timeline", "host_events")
-"""Tables with a row for each event that a page draws: without the first the other is not shown."""
+"""Tables with a row for each event that a page draws, of the GPU and of the host."""
 
 APART = (*DRAWN, "counter_series", "replay")
 """Tables that stay one a rank: they are let go rank by rank, or put together in a way of their own."""

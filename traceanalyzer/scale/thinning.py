@@ -5,12 +5,14 @@ that is known: only what is kept travels.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate, takewhile
+from dataclasses import dataclass
+from itertools import accumulate, groupby, takewhile
+from operator import itemgetter
 
 import pandas as pd
 
 from traceanalyzer.analyses.replay.replay import let_go
+from traceanalyzer.analyses.timeline.host_events import MOST_RANKS
 from traceanalyzer.analyses.timeline.thinning import most_unlike_first
 from traceanalyzer.scale.dask_cluster import Thinning
 from traceanalyzer.scale.gathered import DRAWN, Gathered, RankSize
@@ -29,9 +31,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Ranks that keep what they draw; and whether all keep their graphs."""
+    """Ranks that keep what their GPUs did, those that keep what their hosts did; and whether all keep their graphs."""
 
     drawn: frozenset[Place]
+    hosts: frozenset[Place]
     has_graphs: bool
 
 
@@ -43,20 +46,26 @@ def sizes_of(piece: Gathered) -> tuple[RankSize, ...]:
 def kept_of(sizes: Mapping[int, Sequence[RankSize]], limits: Limits) -> Kept:
     """What a job keeps, by the sizes of each piece's ranks: the timelines of the ranks that are most unlike the others.
 
-    One timeline at least; and all graphs or, where they are more than are replayed, none.
+    One timeline at least, and the hosts of the first of them; and all graphs or, where they are more than are replayed,
+    none.
     """
     every = _by_place(sizes)
     drawn = [place for place, size in every.items() if size.drawn]
     order = most_unlike_first({number: every[place].lost_ns for number, place in enumerate(drawn)})
     kept = _first_within([drawn[number] for number in order], every, limits.drawn)
-    return Kept(frozenset(kept), _has_graphs(every, limits))
+    return Kept(frozenset(kept), frozenset(kept[:MOST_RANKS]), _has_graphs(every, limits))
 
 
 def shortened(piece: Gathered, number: int, kept: Kept) -> Gathered:
     """The piece without what its ranks do not keep."""
     return piece.with_apart(
         [
-            _without(rank.apart, is_drawn=(number, place) in kept.drawn, has_graph=kept.has_graphs)
+            _without(
+                rank.apart,
+                is_drawn=(number, place) in kept.drawn,
+                has_host=(number, place) in kept.hosts,
+                has_graph=kept.has_graphs,
+            )
             for place, rank in enumerate(piece.ranks)
         ]
     )
@@ -67,12 +76,17 @@ def thinning(limits: Limits) -> Thinning[Gathered]:
 
     def shares(sizes: Mapping[int, tuple[RankSize, ...]]) -> dict[int, Kept]:
         kept = kept_of(sizes, limits)
-        of_file: dict[int, set[Place]] = {number: set() for number in sizes}
-        for place in kept.drawn:
-            of_file[place[0]].add(place)
-        return {number: replace(kept, drawn=frozenset(places)) for number, places in of_file.items()}
+        drawn, hosts = _by_piece(kept.drawn), _by_piece(kept.hosts)
+        return {number: Kept(drawn.get(number, _NONE), hosts.get(number, _NONE), kept.has_graphs) for number in sizes}
 
     return Thinning(sizes_of, shares, shortened)
+
+
+_NONE: frozenset[Place] = frozenset()
+
+
+def _by_piece(places: Iterable[Place]) -> dict[int, frozenset[Place]]:
+    return {number: frozenset(own) for number, own in groupby(sorted(places), key=itemgetter(0))}
 
 
 def thinned(pieces: Iterable[Gathered], limits: Limits) -> list[Gathered]:
@@ -106,8 +120,9 @@ def _possible(sizes: Mapping[int, Sequence[RankSize]], limits: Limits) -> Kept:
     every = _by_place(sizes)
     most_first = sorted(every, key=lambda place: (-every[place].lost_ns, place))
     least_first = sorted(every, key=lambda place: (every[place].lost_ns, place))
-    ends = {*_first_within(most_first, every, limits.drawn), *_first_within(least_first, every, limits.drawn)}
-    return Kept(frozenset(ends), _has_graphs(every, limits))
+    ends = [_first_within(order, every, limits.drawn) for order in (most_first, least_first)]
+    drawn, hosts = (frozenset(place for end in ends for place in end[:most]) for most in (None, MOST_RANKS))
+    return Kept(drawn, hosts, _has_graphs(every, limits))
 
 
 def _by_place(sizes: Mapping[int, Sequence[RankSize]]) -> dict[Place, RankSize]:
@@ -132,8 +147,11 @@ def _has_graphs(sizes: Mapping[Place, RankSize], limits: Limits) -> bool:
     return sum(size.replayed for size in sizes.values()) <= limits.replayed
 
 
-def _without(tables: Mapping[str, pd.DataFrame], *, is_drawn: bool, has_graph: bool) -> dict[str, pd.DataFrame]:
-    gone = {} if is_drawn else {name: pd.DataFrame() for name in DRAWN if name in tables}
+def _without(
+    tables: Mapping[str, pd.DataFrame], *, is_drawn: bool, has_host: bool, has_graph: bool
+) -> dict[str, pd.DataFrame]:
+    lost = [name for name, is_kept in zip(DRAWN, (is_drawn, has_host), strict=True) if not is_kept and name in tables]
+    gone = {name: pd.DataFrame() for name in lost}
     if not has_graph and len(tables.get("replay", ())):
         gone["replay"] = let_go(tables["replay"])
     return {**tables, **gone}

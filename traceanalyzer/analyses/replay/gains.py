@@ -8,7 +8,15 @@ import numpy as np
 
 from traceanalyzer.analyses.replay.change import EVEN, IDEAL, UNRECORDED, Change
 from traceanalyzer.analyses.replay.job import Job, Lengths
-from traceanalyzer.analyses.replay.lengths import changed, concerning, keeps_waits, timing_after, transfers_after
+from traceanalyzer.analyses.replay.lengths import (
+    changed,
+    concerning,
+    keeps_waits,
+    met_after,
+    timing_after,
+    transfers_after,
+)
+from traceanalyzer.analyses.replay.op_slack import slack_of_ops
 from traceanalyzer.analyses.replay.peers import Peers
 from traceanalyzer.analyses.replay.recording import COST_NS
 from traceanalyzer.analyses.replay.relief import Relief
@@ -21,6 +29,9 @@ BOUND_PCT = 3.0
 
 AT_ONCE = 16
 """Replays that are computed together."""
+
+MOST_EDGES = 12_000_000
+"""Of all of those together, and of ranks' own lengths that are kept for the next ones: 0.1 GB each."""
 
 LEAST_RELIEF = 0.01
 """Of the window: where compute is slower beside waits by less, replays are not run a second time for it."""
@@ -75,6 +86,8 @@ class Engine:
         self.relief = Relief(job)
         self.peers = Peers(job, self.relief)
         self._known: dict[tuple[int, tuple[Change, ...]], np.ndarray] = {}
+        self._held = 0
+        self._means: dict[tuple[Change, ...], int] = {}
 
     @cached_property
     def unchanged(self) -> np.ndarray:
@@ -84,6 +97,11 @@ class Engine:
     @cached_property
     def _steps(self) -> np.ndarray:
         return self.windows.of_job(self.unchanged)
+
+    @cached_property
+    def slack_of_ops(self) -> dict[int, np.ndarray]:
+        """For each rank the slack of its operations, in the order of its piece; -1 for those outside the window."""
+        return slack_of_ops(self.job, self.windows, self.unchanged[:, 0])
 
     @property
     def before_ns(self) -> int:
@@ -121,6 +139,9 @@ class Engine:
             open_ns[own["op"]] = np.where(own["is_whole"], 0, own["own_ns"])
             counted = np.isin(ops["step"].to_numpy(), steps) if len(steps) else np.ones(len(ops), dtype=bool)
             total += int(open_ns[counted].sum())
+        met = self.job.meetings
+        is_open = met.is_alone & (np.isin(met.step, steps) if len(steps) else True)
+        total += int(met.after_ns[is_open].sum())
         return round(total / max(len(self.windows.table), 1))
 
     def of_ranks(self, changes: Sequence[Change]) -> tuple[Change, ...]:
@@ -171,8 +192,9 @@ class Engine:
         Compute beside waits that a change takes away becomes shorter, too, unless it is to stay as it is.
         """
         found = []
-        for begin in range(0, len(scenarios), AT_ONCE):
-            some = [self.of_ranks(changes) for changes in scenarios[begin : begin + AT_ONCE]]
+        at_once = max(1, min(AT_ONCE, MOST_EDGES // max(1, len(self.job.source))))
+        for begin in range(0, len(scenarios), at_once):
+            some = [self.of_ranks(changes) for changes in scenarios[begin : begin + at_once]]
             times = self.job.order.latest(np.stack([self._weights(changes) for changes in some], axis=1))
             if is_relieved and self._can_relieve:
                 times = self._again(some, times)
@@ -193,11 +215,18 @@ class Engine:
         own = []
         for rank in self.job.nodes:
             key = (rank, concerning(rank, changes))
-            if key not in self._known:
-                timing = timing_after(self.job, self.peers, *key)
-                self._known[key] = self.job.own_weights(rank, timing)
-            own.append(self._known[key])
-        return self.job.joined(own, transfers_after(self.job, changes), has_waits=keeps_waits(changes))
+            own.append(self._known[key] if key in self._known else self._own_weights(*key))
+        between = transfers_after(self.job, changes), met_after(self.job, changes)
+        return self.job.joined(own, *between, has_waits=keeps_waits(changes))
+
+    def _own_weights(self, rank: int, changes: tuple[Change, ...]) -> np.ndarray:
+        """Length of the rank's own edges after changes that concern it; of a large job the oldest answers go."""
+        found = self.job.own_weights(rank, timing_after(self.job, self.peers, rank, changes))
+        self._known[rank, changes] = found
+        self._held += len(found)
+        while self._held > MOST_EDGES and len(self._known) > 1:
+            self._held -= len(self._known.pop(next(iter(self._known))))
+        return found
 
     def gain_of(self, lengths: Lengths) -> Gain:
         """What the graph gains with these lengths."""
@@ -206,12 +235,11 @@ class Engine:
 
     def gains(self, scenarios: Sequence[tuple[Change, ...]]) -> list[Gain]:
         """What each set of changes, made together, gains."""
-        after = self._mean_steps(scenarios)
+        after = _held(self.before_ns, self._mean_steps(scenarios), scenarios)
         without: list[tuple[int, int]] | list[None] = [None] * len(scenarios)
         if self.has_cost_of_recording:
-            # Last, so that what becomes as long as on peers loses the cost of its own calls.
-            each = self._mean_steps([(UNRECORDED,), *(_unrecorded(changes) for changes in scenarios)])
-            without = [(each[0], one) for one in each[1:]]
+            before, *each = self._mean_steps([(UNRECORDED,), *(_unrecorded(changes) for changes in scenarios)])
+            without = [(before, one) for one in _held(before, each, scenarios)]
         return [
             Gain(self.before_ns, each, self.error_ns, self.unmatched_ns, pair)
             for each, pair in zip(after, without, strict=True)
@@ -226,10 +254,24 @@ class Engine:
             return {}
         costs = [Change("profiler", cost) for cost in COST_NS]
         steps = self._mean_steps([*((cost,) for cost in costs), *((*changes, cost) for cost in costs)])
-        return dict(zip(COST_NS, zip(steps, steps[len(costs) :], strict=False), strict=True))
+        afters = [
+            _held(before, [after], [changes])[0] for before, after in zip(steps, steps[len(costs) :], strict=False)
+        ]
+        return dict(zip(COST_NS, zip(steps, afters, strict=False), strict=True))
 
     def _mean_steps(self, scenarios: Sequence[tuple[Change, ...]]) -> list[int]:
-        return [round(float(each)) for each in self.steps_after(scenarios).mean(axis=0)]
+        missing = [changes for changes in dict.fromkeys(scenarios) if changes not in self._means]
+        steps = self.steps_after(missing).mean(axis=0).tolist()
+        self._means |= zip(missing, map(round, steps), strict=True)
+        return [self._means[changes] for changes in scenarios]
+
+
+def _held(before_ns: int, afters_ns: Sequence[int], scenarios: Sequence[Sequence[Change]]) -> list[int]:
+    """Steps after changes: where all only shorten, one that begins earlier and ends as before is no longer one."""
+    return [
+        min(after, before_ns) if all(change.only_shortens for change in changes) else after
+        for after, changes in zip(afters_ns, scenarios, strict=True)
+    ]
 
 
 def _unrecorded(changes: tuple[Change, ...]) -> tuple[Change, ...]:

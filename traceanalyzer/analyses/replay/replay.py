@@ -1,6 +1,6 @@
 """The job run again as its graph says, without a change: how far the model explains each step."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -17,6 +17,7 @@ from traceanalyzer.analyses.replay.build import piece_of
 from traceanalyzer.analyses.replay.change import OF_HOSTS, Change
 from traceanalyzer.analyses.replay.gains import Engine, Gain
 from traceanalyzer.analyses.replay.job import Job
+from traceanalyzer.analyses.replay.meetings import with_meetings
 from traceanalyzer.analyses.replay.order import CircleError
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.analyses.replay.recording import LEAST, MOST
@@ -25,6 +26,7 @@ from traceanalyzer.analyses.replay.windows import windows_of
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import table_of
 
 MOST_OPERATIONS = 8_000_000
@@ -60,6 +62,19 @@ class Replay(Result[ReplayColumn]):
         "error_ns": Column.time("Recorded − replayed: what no dependency of the graph explains."),
         "error_pct": Column.share("100 · error / recorded."),
     }
+
+    def slacks(self, ranks: Collection[int]) -> dict[int, pd.Series]:
+        """Of these ranks each operation's slack in ns, by its position in `gpu_ops`; absent outside the window.
+
+        Empty where the job was not replayed.
+        """
+        if self.engine is None:
+            return {}
+        found = {}
+        for rank in filter(self.engine.job.nodes.__contains__, ranks):
+            slack, row = self.engine.slack_of_ops[rank], self.engine.job.nodes[rank].column("ops", "row")
+            found[rank] = pd.Series(pd.arrays.IntegerArray(slack, slack == NONE), index=row)
+        return found
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         error = table["recorded_ns"] - table["replayed_ns"]
@@ -100,15 +115,16 @@ def across(
     if not held or is_large:
         return Replay(empty, why_not=TOO_LARGE if held else "no GPU operations")
     pieces = with_waits_alike({rank: part["piece"].iloc[0] for rank, part in held.items()})
+    known = clocks.table[clocks.table["offset_ns"].notna()]
+    offset_ns = dict(zip(known["rank"].astype(int), known["offset_ns"].astype(int), strict=True))
     try:
-        return _replayed(pieces, members, clocks, steps)
+        return _replayed(with_meetings(pieces, offset_ns), members, offset_ns, steps)
     except CircleError:
         return Replay(empty, why_not=CIRCULAR)
 
 
-def _replayed(pieces: dict[int, Piece], members: Members, clocks: Clocks, steps: Steps) -> Replay:
-    known = clocks.table[clocks.table["offset_ns"].notna()]
-    job = Job(pieces, members.table, dict(zip(known["rank"].astype(int), known["offset_ns"].astype(int), strict=True)))
+def _replayed(pieces: dict[int, Piece], members: Members, offset_ns: Mapping[int, int], steps: Steps) -> Replay:
+    job = Job(pieces, members.table, offset_ns)
     windows = windows_of(job, steps)
     engine = Engine(job, windows)
     lengths = windows.lengths(engine.unchanged)

@@ -9,14 +9,11 @@ from pandas.api.types import union_categoricals
 
 from traceanalyzer.analyses.base import Result, typed
 from traceanalyzer.analyses.names import SlackColumn
-from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import table_of
-
-_NEVER = 1 << 60
 
 
 class Slack(Result[SlackColumn]):
@@ -43,8 +40,7 @@ def across(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> Slack:
     """Group the operations of all ranks by name."""
     if replay.engine is None:
         return Slack(pd.DataFrame(columns=list(Slack.columns)))
-    slacks = slack_of_ops(replay.engine)
-    table = _of_all(replay.engine.job, slacks)
+    table = _of_all(replay.engine.job, replay.engine.slack_of_ops)
     table["urgent_ns"] = table["duration_ns"].where(table["slack_ns"] == 0, 0)
     table["is_urgent"] = table["slack_ns"] == 0
     groups = table.groupby(["kind", "name"], observed=True)
@@ -77,26 +73,3 @@ def _of_all(job: Job, slacks: Mapping[int, np.ndarray]) -> pd.DataFrame:
             "slack_ns": np.concatenate([slacks[rank][slacks[rank] != NONE] for rank in job.nodes]),
         }
     )
-
-
-def slack_of_ops(engine: Engine) -> dict[int, np.ndarray]:
-    """For each rank the slack of its operations, in the order of its piece; -1 for those outside the window."""
-    job, windows = engine.job, engine.windows
-    times = engine.unchanged[:, 0]
-    end_ns = int(times[windows.ends].max())
-    begin_ns = int(times[windows.begin].min())
-    # What comes after the window may come as late as it likes.
-    latest = np.where(times <= end_ns, end_ns, _NEVER)
-    deadlines = job.order.deadlines(job.weights(job.recorded), latest)
-    found = {}
-    for rank, nodes in job.nodes.items():
-        timing = job.recorded.timing[rank]
-        sums = nodes.sums(timing)
-        ops = nodes.piece.ops
-        ends = (ops["start_ns"] + ops["duration_ns"]).to_numpy() - job.origin_ns - job.offset_ns[rank]
-        remaining = np.where(nodes.is_single, 0, sums.until_ns - sums.lag_ns - timing.duration_ns)
-        latest_end = np.minimum(deadlines[job.node(rank, nodes.end_node)] - remaining, end_ns)
-        slack = np.maximum(latest_end - ends, 0)
-        inside = (ends <= end_ns) & (ends > begin_ns)
-        found[rank] = np.where(inside, slack, NONE)
-    return found

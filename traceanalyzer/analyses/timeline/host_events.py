@@ -15,6 +15,9 @@ from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.tables import table_of, under_each_other
 
+MOST_RANKS = 8
+"""Ranks whose threads a page draws."""
+
 MOST_EVENTS = 16_000
 """Events of a rank that are kept, the longest: a page draws fewer."""
 

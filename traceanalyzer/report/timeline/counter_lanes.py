@@ -15,8 +15,8 @@ from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.communication.common_clock import Clock
 from traceanalyzer.analyses.memory.memory_levels import COLUMN
 from traceanalyzer.analyses.timeline.counter_series import LEVELS
+from traceanalyzer.analyses.timeline.host_events import MOST_RANKS
 from traceanalyzer.report.timeline.columns import steps_of, varints
-from traceanalyzer.report.timeline.host_lanes import MOST_RANKS
 
 QUEUE = "launch queue"
 

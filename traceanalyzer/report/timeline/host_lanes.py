@@ -14,11 +14,9 @@ from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.communication.common_clock import Clock
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_activity import API_CALL, FRAME, OPERATOR, RANGE
+from traceanalyzer.analyses.timeline.host_events import MOST_RANKS
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.report.timeline.columns import steps_of, varints
-
-MOST_RANKS = 8
-"""Ranks whose host is carried."""
 
 MOST_EVENTS = 64_000
 """Events of all of them together, the longest: about 4 bytes each."""

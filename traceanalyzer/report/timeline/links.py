@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import Results
-from traceanalyzer.analyses.replay.slack import slack_of_ops
 from traceanalyzer.report.timeline.columns import or_zero, rows_of_ranks, varints
 
 
@@ -23,7 +22,7 @@ def links(table: pd.DataFrame, kept: list[int], results: Results) -> tuple[dict[
     of_calls = _of_calls(table.loc[is_comm, ["rank", "call"]], by_call)
     calls, rows = rows_of_ranks(table.loc[is_comm, "rank"]), rows_of_ranks(table["rank"])
     thread_of_row, operations = table["launch_thread"], table["operation"].to_numpy(dtype=np.int64)
-    slacks = _slacks(results)
+    slacks = results["replay"].slacks(kept) if "replay" in results else {}
     threads: dict[int, list[int]] = {}
     columns: list[np.ndarray] = []
     for rank in kept:
@@ -44,19 +43,6 @@ def _of_calls(calls: pd.DataFrame, waits: pd.DataFrame | None) -> list[np.ndarra
         return [np.zeros(len(calls), dtype=np.int64)] * 2
     rows = waits.reindex(pd.MultiIndex.from_arrays([calls["rank"], calls["call"].astype("int64")]))
     return [or_zero(rows["instance"]), or_zero(rows["waits_for"])]
-
-
-def _slacks(results: Results) -> dict[int, pd.Series]:
-    """By rank each operation's slack in ns, by its position; none where the job was not replayed."""
-    replay = results.get("replay")
-    engine = None if replay is None else replay.engine
-    if engine is None:
-        return {}
-    found = {}
-    for rank, slack in slack_of_ops(engine).items():
-        series = pd.Series(slack, index=engine.job.nodes[rank].piece.ops["row"].to_numpy(), dtype="Int64")
-        found[rank] = series.where(series >= 0)
-    return found
 
 
 def _rounded(slack_ns: pd.Series) -> pd.Series:
