@@ -39,7 +39,7 @@ def main() -> None:
     rows = held(options.output)
     for ranks in options.ranks:
         for fault in options.faults:
-            row = measured(ranks, fault, options.jobs)
+            row = measured(ranks, fault, options.jobs, options.keep and options.keep / f"{ranks}_{fault}")
             print(row, flush=True)
             rows[_job_of(row)] = row
             date, cores = f"{datetime.now(UTC):%Y-%m-%d}", len(os.sched_getaffinity(0))
@@ -59,10 +59,10 @@ def _job_of(row: str) -> tuple[int, str]:
     return int(ranks.replace(",", "")), fault
 
 
-def measured(ranks: int, fault: str, jobs: int | None) -> str:
-    """A row of the table."""
+def measured(ranks: int, fault: str, jobs: int | None, kept: Path | None = None) -> str:
+    """A row of the table; the report stays at `kept`."""
     with tempfile.TemporaryDirectory() as folder:
-        traces, report = Path(folder, "traces"), Path(folder, "report")
+        traces, report = Path(folder, "traces"), kept or Path(folder, "report")
         truth = fleet.write(traces, ranks, fault)
         command = [sys.executable, "-m", "traceanalyzer", "report", str(traces), "--hosts", str(traces / "hosts.csv")]
         command += ["--output", str(report), "--quiet", "--no-cache", *([] if jobs is None else ["--jobs", str(jobs)])]
@@ -91,6 +91,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--ranks", type=int, nargs="+", default=[256, 1024])
     parser.add_argument("--faults", nargs="+", default=list(fleet.FAULTS))
     parser.add_argument("--jobs", type=int, help="as of the command")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where reports stay, a folder a job")
     parser.add_argument("--output", type=Path, default=Path("docs/results/fleet.md"))
     return parser.parse_args()
 

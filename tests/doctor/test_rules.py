@@ -71,6 +71,19 @@ def test_rules_speak_and_are_silent(rule, topo, sick, well):
     assert rule not in said(topo, log(**well))
 
 
+def test_dumps_of_different_versions(tmp_path):
+    calls = [entry(1)]
+    dumps = {
+        rank: {**dump(calls, range(3)), "comm_lib_version": "2.21.5" if rank == 2 else "2.28.9"} for rank in range(3)
+    }
+    found = {one.rule: one for one in examine(flight_recorder=write_dumps(tmp_path / "dumps", dumps)).diagnoses}
+    assert found["mixed_versions"].ranks == (2,)
+    assert found["mixed_versions"].signal == "2.28.9 on ranks 0-1; 2.21.5 on rank 2."
+    alike = {rank: dump(calls, range(3)) for rank in range(3)}
+    told = examine(flight_recorder=write_dumps(tmp_path / "alike", alike)).diagnoses
+    assert "mixed_versions" not in {one.rule for one in told}
+
+
 def test_init_names_the_ranks_that_never_began():
     one = said(None, log(ranks=4, incomplete=(0, 1, 3), absent=(2,)))["init_incomplete"]
     assert one.ranks == (2,)

@@ -66,6 +66,7 @@ class _Host:
     program: Program
     time_ns: int
     place: int = 0
+    met: int | None = None
     open_ranges: list[tuple[str, int]] = field(default_factory=list)
 
     @property
@@ -91,6 +92,7 @@ class _Engine:
         self.streams: dict[tuple[int, int], list[GpuOp]] = defaultdict(list)
         self.heads: dict[tuple[int, int], int] = defaultdict(int)
         self.arrivals: dict[Hashable, dict[int, GpuOp]] = defaultdict(dict)
+        self.meetings: dict[Hashable, dict[int, int]] = defaultdict(dict)
         self.counts: dict[Hashable, int] = defaultdict(int)
         self.keys: dict[int, list[Hashable]] = {}
         self.open_keys: dict[int, tuple[GpuOp, list[Hashable]]] = {}
@@ -132,6 +134,8 @@ class _Engine:
         elif instruction.what == "host":
             host.time_ns += self._varied(instruction.ns)
             self.run.host[rank].append(HostEvent(instruction.event, instruction.name, begin, host.time_ns))
+        elif instruction.what == "meet":
+            return self._meet(host, instruction)
         elif instruction.what == "aside":
             event = HostEvent(instruction.event, instruction.name, begin, begin + instruction.ns, is_aside=True)
             self.run.host[rank].append(event)
@@ -143,6 +147,26 @@ class _Engine:
         else:
             host.time_ns += self._varied(self.job.launch_ns)
             self._launch(rank, instruction, begin, host.time_ns)
+        return True
+
+    def _meet(self, host: _Host, instruction: Instruction) -> bool:
+        """Hand a collective to another thread, and wait until all hosts of the group have; false until then."""
+        rank, begin, comm = host.program.rank, host.time_ns, instruction.comm
+        assert comm is not None
+        if host.met is None:
+            self.counts[rank, "meet", comm.group.name] += 1
+            host.met = self.counts[rank, "meet", comm.group.name]
+            self.meetings[comm.group.name, host.met][rank] = begin + 20_000
+        arrived = self.meetings[comm.group.name, host.met]
+        if len(arrived) < len(comm.group.ranks):
+            return False
+        done = max(arrived.values()) + instruction.ns
+        events = self.run.host[rank]
+        events.append(HostEvent("operator", f"c10d::{comm.collective}", begin, begin + 15_000))
+        events.append(HostEvent("gloo", instruction.name, begin + 20_000, done))
+        if instruction.handed:
+            events.append(HostEvent("operator", "aten::something", begin + 25_000, begin + 25_000 + instruction.handed))
+        host.time_ns, host.met = max(done, begin + 25_000 + instruction.handed) + 10_000, None
         return True
 
     def _launch(self, rank: int, instruction: Instruction, start_ns: int, end_ns: int) -> None:

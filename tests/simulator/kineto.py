@@ -22,9 +22,10 @@ KERNELS = {
 _NAMES = {"all_reduce": "allreduce", "all_gather": "_allgather_base", "reduce_scatter": "_reduce_scatter_base",
           "all_to_all": "all_to_all", "broadcast": "broadcast"}  # fmt: skip
 
-_CATEGORIES = {"range": "user_annotation", "operator": "cpu_op", "call": "cuda_runtime", "frame": "python_function"}
+_CATEGORIES = {"range": "user_annotation", "operator": "cpu_op", "call": "cuda_runtime", "frame": "python_function",
+               "gloo": "user_annotation"}  # fmt: skip
 
-_HOST_THREAD = 100
+_HOST_THREAD, _GLOO_THREAD = 100, 150
 
 _MOST_LISTED = 30
 
@@ -77,7 +78,7 @@ def _event(recorded: Recorded, category: str, name: str, start_ns: int, end_ns: 
 def _host_event(recorded: Recorded, event: Any) -> dict[str, Any]:
     shapes = json.loads(event.shapes) if event.shapes else []
     args = {"Input Dims": shapes, "Input type": ["c10::BFloat16"] * len(shapes)} if shapes else {}
-    thread = _HOST_THREAD + event.is_aside
+    thread = _GLOO_THREAD if event.what == "gloo" else _HOST_THREAD + event.is_aside
     return _event(recorded, _CATEGORIES[event.what], event.name, event.start_ns, event.end_ns, thread, **args)
 
 

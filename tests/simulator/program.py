@@ -37,7 +37,8 @@ class Instruction:
     """One thing that the host does.
 
     `what` is `host` (work for `ns`), `aside` (the same in another thread), `launch` (of a GPU operation that runs for `ns`), `sync` (with the operations
-    `after`, or all), `begin` or `end`. `event` is what the profiler records of host work: `operator`, `range`, `frame`
+    `after`, or all), `meet` (in a collective of the CPU that takes `ns` once all hosts of the group have come; `handed` is
+    the host's own work before it waits), `begin` or `end`. `event` is what the profiler records of host work: `operator`, `range`, `frame`
     (of Python) or `call` (of the CUDA API).
     """
 
@@ -52,6 +53,7 @@ class Instruction:
     event: str = "operator"
     shapes: str = ""
     blocks: int = 24
+    handed: int = 0
 
 
 @dataclass
@@ -98,6 +100,11 @@ class Program:
     def sync(self, name: str = "cudaDeviceSynchronize", after: tuple[int, ...] = ()) -> None:
         """The host waits for some of its GPU operations, or for all."""
         self.instructions.append(Instruction("sync", name=name, after=after))
+
+    def meet(self, group: Group, name: str = "barrier", ns: int = 300_000, handed: int = 0) -> None:
+        """The host calls a collective of the CPU, works on for `handed`, and waits until it is done on all of the group."""
+        comm = Comm(name, group, 1)
+        self.instructions.append(Instruction("meet", ns, f"gloo:{name}", comm=comm, handed=handed))
 
     @contextmanager
     def range(self, name: str, event: str = "range", shapes: str = "") -> Iterator[None]:

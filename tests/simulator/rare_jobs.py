@@ -126,3 +126,24 @@ def short_batches(ranks: int = 4, steps: int = 5, faults: Faults = (), *, short:
         optimizer(program, (reduced,))
 
     return job_of(ranks, steps, step, (world,), faults)
+
+
+def meeting_hosts(
+    ranks: int = 4, steps: int = 6, faults: Faults = (), *, name: str = "barrier", groups: int = 1, handed: int = 0
+) -> Job:
+    """Hosts that meet in a collective of the CPU, all or some of them, before they launch each step."""
+    world = Group("0", tuple(range(ranks)))
+    each = ranks // groups
+    of_cpu = [Group(f"gloo{one}", tuple(range(one * each, (one + 1) * each)), "gloo") for one in range(groups)]
+
+    def step(program: Program, number: int) -> None:
+        load(program, faults, number)
+        strike(program, faults, number)
+        program.meet(of_cpu[program.rank // each], name, handed=handed)
+        for _ in range(8):
+            made = layer_of(program, "aten::linear", "gemm", 250_000, 30_000, _SHAPES)
+            reduced = program.collective("all_reduce", world, 4_000_000, 100_000, after=(made,))
+        optimizer(program, (reduced,))
+        program.sync("cudaStreamSynchronize")
+
+    return job_of(ranks, steps, step, (world, *of_cpu), faults)

@@ -32,8 +32,7 @@ class FlightRecorder:
             (position in the rank's dump).
         groups: key → its name, description and ranks.
         dumps: rank → the dump's file.
-        versions: versions of the dumps' format.
-        library_versions: versions of NCCL that the dumps name.
+        library_versions: rank → the version of NCCL that its dump names; absent where it names none.
         frames: (rank, entry) → Python frames of the call, innermost first; read when asked for.
         notes: files that could not be read, and why.
     """
@@ -41,8 +40,7 @@ class FlightRecorder:
     entries: pd.DataFrame
     groups: Mapping[str, "Group"]
     dumps: Mapping[int, str]
-    versions: tuple[str, ...]
-    library_versions: tuple[str, ...]
+    library_versions: Mapping[int, str]
     frames: Mapping[int, Sequence[Sequence[Mapping[str, Any]]]]
     notes: tuple[str, ...] = ()
 
@@ -156,15 +154,14 @@ def _recorder(found: Mapping[int, tuple[str, dict[str, Any]]], notes: tuple[str,
         frames[rank] = [told if isinstance(told := entry.get("frames"), list | tuple) else () for entry in entries]
         for name, values in _entries(rank, entries, _groups(dump, rank, groups), groups).items():
             columns[name].extend(values)
-    versions = {str(dump["version"]) for _, dump in found.values() if "version" in dump}
-    libraries = {str(dump[key]) for _, dump in found.values() for key in ("comm_lib_version", "nccl_version")
-                 if dump.get(key)}  # fmt: skip
+    libraries = {rank: str(told) for rank, (_, dump) in found.items()
+                 if (told := dump.get("comm_lib_version") or dump.get("nccl_version"))}  # fmt: skip
     table = pd.DataFrame(
         {name: pd.array(columns[name], dtype=kind) if kind == "Int64" else pd.Series(columns[name], dtype=kind)
          for name, kind in _COLUMNS.items()}
     )  # fmt: skip
     files = {rank: path for rank, (path, _) in found.items()}
-    return FlightRecorder(table, groups, files, tuple(sorted(versions)), tuple(sorted(libraries)), frames, notes)
+    return FlightRecorder(table, groups, files, libraries, frames, notes)
 
 
 _COLUMNS = {

@@ -71,6 +71,8 @@ def _members(log: NcclLog) -> Rows:
             "init_s": member.init_s,
             "transports": ", ".join(f"{count} × {name}" for name, count in _of(found, member).most_common()) or None,
             "channels": log.channels.get(member.process, {}).get("coll"),
+            "trees": log.trees.get(member.process),
+            "nvls": log.nvls.get(member.process),
             "nvls_channels": log.channels.get(member.process, {}).get("nvls"),
             "network": log.networks.get(member.process),
             "last_operation": log.operations.get(member.process),

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.simulator import scenarios
+from tests.simulator import rare_jobs, scenarios
 from tests.simulator.analysed import analysed
+from tests.simulator.faults import Fault
 from tests.simulator.program import Group, Job, Program
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.critical_path import critical_path
@@ -19,6 +20,7 @@ JOBS = {
     "data parallel": scenarios.ddp(3, steps=3, slow_host_ns={1: 300_000}, seed=1),
     "fed by a loader": scenarios.fed(2, steps=3, slow_data_ns={0: 900_000}),
     "hybrid sharding": scenarios.hsdp(2, 2, steps=3, slow_compute_ns={3: 50_000}, seed=2),
+    "hosts that meet": rare_jobs.meeting_hosts(4, 3, (Fault("host", 2_000_000, (1,)),), groups=2),
     "pipeline": scenarios.pipeline(3, 3, steps=3, slow_compute_ns={2: 200_000}, seed=3),
 }
 
@@ -87,9 +89,11 @@ def test_more_is_never_faster(results):
     engine = results["replay"].engine
     longer = [(Change(part, 1.5),) for part in ("compute", "copy", "host", "comm")]
     shorter = [(Change(part, 0.5),) for part in ("compute", "copy", "host", "comm")]
+    shorter += [(Change("rank", 0.5, frozenset({rank})),) for rank in engine.job.nodes] + [(Change("waits", 0.0),)]
     before = engine.before_ns
     assert all(gain.after_ns >= before - 1 for gain in engine.gains(longer))
-    assert all(gain.after_ns <= before + 1 for gain in engine.gains(shorter))
+    assert all(gain.after_ns <= before for gain in engine.gains(shorter))
+    assert all(gain.unprofiled_ns[1] <= gain.unprofiled_ns[0] for gain in engine.gains(shorter))
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

@@ -56,6 +56,29 @@ def test_each_gain_stands_beside_that_of_the_job_without_the_profiler():
     assert after == gain.after_ns, "hosts that take no time are not shorter without the profiler"
 
 
+@pytest.mark.parametrize("times", [0.5, 2.0])
+def test_a_host_of_another_speed_is_that_much_of_what_is_left_without_the_profiler(times):
+    gain = gain_of(replay_of(launching(50 * US)), Change("host", times))
+    before, after = gain.unprofiled_ns
+    assert after == pytest.approx(times * before, rel=0.05)
+
+
+def test_a_host_like_its_peers_takes_what_they_take_without_the_profiler():
+    """Both launch alike, in as long; of one's time half is recording, of the other's nothing."""
+    begins = [number * MS for number in range(6)]
+    traces = []
+    for rank in (0, 1):
+        ops = [("gemm", begin + 10 * US, begin + 60 * US, number) for number, begin in enumerate(begins, 1)]
+        calls = [("cudaLaunchKernel", begin, begin + 5 * US) for begin in begins]
+        written = [("aten::view", begin + (20 + 3 * place) * US, begin + (21 + 3 * place) * US)
+                   for begin in begins for place in range(150 * rank)]  # fmt: skip
+        traces.append(host_trace(ops, calls, host_ops=written, rank=rank))
+    gain = gain_of(run(traces, ["replay"])["replay"], Change("host", "peers", frozenset({0})))
+    before, after = gain.unprofiled_ns
+    assert before > 0.99 * gain.before_ns, "rank 0 has nothing recorded but its launches"
+    assert after == pytest.approx(before - 5 * 150 * COST_NS["none"], rel=0.02)
+
+
 def test_of_other_profilers_nothing_is_known():
     trace = launching(50 * US)
     replay = replay_of(dataclasses.replace(trace, meta=dataclasses.replace(trace.meta, format="nsys")))

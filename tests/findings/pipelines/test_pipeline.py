@@ -7,6 +7,7 @@ from tests import once
 from tests.simulator import run
 from tests.simulator.analysed import analysed
 from tests.simulator.drawn_jobs import interleaved
+from traceanalyzer.analyses.operators.mfu import Mfu
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.pipelines.pipelines import Pipelines
 from traceanalyzer.analyses.replay.gains import Gain
@@ -40,11 +41,30 @@ def test_pipelines_that_wait_alike_are_one_finding(monkeypatch, is_uneven):
 
 
 def test_the_same_stage_of_two_pipelines_is_one_finding():
-    results = once.results("pp", ["pipelines", "pipeline", "replay"])
+    results = once.results("pp", ["pipelines", "pipeline", "mfu", "replay"])
     pipelines, stages = beside(results)
-    (found,) = pipeline_imbalance(pipelines, stages, results["replay"])
+    (found,) = pipeline_imbalance(pipelines, stages, results["mfu"], results["replay"])
     assert found.title.startswith("Stage 1 (ranks 1 and 3) computes up to 107 ms a step, 24 % more than the mean rank")
     assert len(found.evidence) == 4
+
+
+@pytest.mark.parametrize(
+    ("of_stage", "is_said"), [((0, 30), True), ((30, 30), False), ((0, 3), False), ((30, 0), False)]
+)
+def test_a_stage_that_alone_recomputes_is_told_so(of_stage, is_said):
+    """In TFLOP beside a model's 100 of each stage; without the other stage's figures nothing is said."""
+    results = once.results("pp", ["pipelines", "pipeline", "mfu", "replay"])
+    steps = results["mfu"].table
+    recomputed = steps["rank"].map(dict(enumerate(of_stage))) * 10**12
+    steps = steps.assign(model_flops=10**14, recompute_flops=recomputed, is_complete=True)
+    both = (results["pipelines"], results["pipeline"])
+    (found,) = pipeline_imbalance(*both, Mfu(steps), results["replay"])
+    assert ("It recomputes 30 TFLOP a step beside the model's 100 TFLOP, rank 0 none." in found.title) is is_said
+    assert found.recommendation.startswith(
+        "Recompute activations" if is_said else "Move layers from stage 1 to stage 0"
+    )
+    (other,) = pipeline_imbalance(*both, Mfu(steps[steps["rank"] == 1]), results["replay"])
+    assert "recomputes" not in other.title
 
 
 def test_a_bubble_that_the_schedule_explains_says_what_twice_the_microbatches_gain():

@@ -27,8 +27,18 @@ def test_the_slow_host_is_dark_in_the_step_in_which_it_is_slow():
     assert made.hosts == ("b0", "b1", "b2")
     assert [len(row.cells) for row in made.rows] == [0, 0, 1]
     (cell,) = made.rows[2].cells
-    assert (cell.label, cell.opacity, round(cell.place)) == ("b1, step 2: +24.0 %", 1.0, 33)
+    assert (cell.label, cell.opacity, round(cell.place)) == ("b1, step 2: +24.0 %, slowest rank 2", 1.0, 33)
     assert (made.rows[2].worst, round(made.rows[2].worst_pct)) == ("b1", 24)
+
+
+def test_one_slow_rank_makes_its_host_dark_and_is_named_with_its_rack():
+    made = results(HOSTS, lambda *_: 100)
+    needs, ranks = made["step_needs"].table, made["ranks"].table
+    slow = needs.assign(compute_ns=needs["compute_ns"].where(needs["rank"] != 5, 150))
+    made = host_heat({"ranks": Ranks(ranks.assign(rack=list("aabbcc"))), "step_needs": StepNeeds(slow)})
+    assert [cell.label for row in made.rows for cell in row.cells] == [
+        f"b2 (rack c), step {step}: +50.0 %, slowest rank 5" for step in range(3)
+    ]
 
 
 def test_of_many_steps_those_are_drawn_in_which_a_host_is_unlike():

@@ -73,7 +73,7 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "cost_ns": cost_ns,
         "waiting_ranks": others["rank"].nunique(),
         "most_waiting_rank": int(waited.groupby(others["rank"]).sum().idxmax()),
-        "collective": _collective(calls, sorted({*seen.values()}), set(others["rank"])),
+        "collective": _met_in(others, waited) or _collective(calls, sorted({*seen.values()}), set(others["rank"])),
         "step_ns": int((late["end_ns"] - late["begin_ns"]).mean()),
         "own_host_ns": _of_hosts(own, "min"),
         "peers_host_ns": _of_hosts(others, "max"),
@@ -132,6 +132,12 @@ def _of_hosts(rows: pd.DataFrame, which: "str | Callable[[pd.Series], float]") -
     if known.empty:
         return pd.NA
     return round(float(known["needed_host_ns"].astype("float64").groupby(known["rank"]).median().agg(which)))
+
+
+def _met_in(others: pd.DataFrame, waited: pd.Series) -> str | None:
+    """The collective of the CPU in which most of these waits lie."""
+    met = others.groupby("met_in")["met_ns"].sum()
+    return str(met.idxmax()) if len(met) and 2 * met.max() > waited.sum() else None
 
 
 def _collective(calls: pd.DataFrame, numbers: Sequence[int], ranks: set[int]) -> str | None:

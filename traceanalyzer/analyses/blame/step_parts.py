@@ -5,10 +5,12 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import all_known
 from traceanalyzer.analyses.grouping import extreme_at, sums_at
-from traceanalyzer.analyses.host import host_names, idle_causes
+from traceanalyzer.analyses.host import idle_causes
+from traceanalyzer.analyses.host.cpu_collectives import cpu_collectives, waiting
 from traceanalyzer.analyses.host.full_queue import into_full_queue
 from traceanalyzer.analyses.host.idle_causes import Gaps
-from traceanalyzer.analyses.time.intervals import Intervals, of_rows, unions
+from traceanalyzer.analyses.time.intervals import Intervals, unions
+from traceanalyzer.meaning.vocabulary import HOST
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import columns_of, table_of
@@ -17,7 +19,18 @@ from traceanalyzer.selection import step_at
 OWN_PARTS = ("compute_ns", "exposed_copy_ns", *idle_causes.PARTS)
 """Time that is a rank's own doing; the rest of its time is communication that no compute hides."""
 
-COLUMNS = ("step", "begin_ns", "end_ns", "is_partial", "is_open", *OWN_PARTS, "needed_host_ns", "longest_call_ns")
+COLUMNS = (
+    "step",
+    "begin_ns",
+    "end_ns",
+    "is_partial",
+    "is_open",
+    *OWN_PARTS,
+    "met_ns",
+    "met_in",
+    "needed_host_ns",
+    "longest_call_ns",
+)
 
 
 def step_parts(trace: RankTrace) -> pd.DataFrame:
@@ -27,6 +40,8 @@ def step_parts(trace: RankTrace) -> pd.DataFrame:
     until the host begins the next step: time in which nothing runs belongs to the step that the host is in, and the
     last step before recording ends or pauses is as whole as the others. The first begins where its range begins on the
     host, or where the GPU has done what was queued before.
+    `met_ns` is the idle time in which the host waits for peers in a collective of the CPU: no work of its own, so it is
+    no part of `host_ns` here; `met_in` is the collective in which most of it lies.
     `needed_host_ns` is the time of its range on the host less that in blocking calls: what launching it takes.
     """
     windows = _windows(trace)
@@ -35,16 +50,36 @@ def step_parts(trace: RankTrace) -> pd.DataFrame:
     begins, ends = windows["begin_ns"].to_numpy(), windows["end_ns"].to_numpy()
     compute, comm, copy = (unions(trace)[kind] for kind in ("compute", "comm", "copy"))
     gaps, of_gap = step_gaps(trace, windows)
-    causes = idle_causes.parts(trace, gaps, begins[of_gap], ends[of_gap])
+    causes = _causes(trace, gaps, begins[of_gap], ends[of_gap])
     columns = {
         **columns_of(windows),
         "compute_ns": compute.covered_ns(begins, ends),
         "exposed_copy_ns": (copy - (compute | comm)).covered_ns(begins, ends),
-        **{part: sums_at(of_gap, causes[part].to_numpy(), len(windows)) for part in idle_causes.PARTS},
+        **{part: sums_at(of_gap, causes[part].to_numpy(), len(windows)) for part in (*idle_causes.PARTS, "met_ns")},
+        "met_in": _met_in(trace, begins, ends),
         "needed_host_ns": _host_needed(trace, windows),
         "longest_call_ns": _longest_call(trace, windows),
     }
     return table_of({name: columns[name] for name in COLUMNS})
+
+
+def _causes(trace: RankTrace, gaps: Gaps, begins: np.ndarray, ends: np.ndarray) -> pd.DataFrame:
+    """Each gap's part in [begin, end) by cause, `met_ns` taken from the host's."""
+    causes = idle_causes.parts(trace, gaps, begins, ends)
+    starts, launched = (np.clip(times, begins, ends) for times in (gaps.starts, gaps.launched))
+    met = np.minimum(waiting(trace).covered_ns(starts, launched), causes[HOST.column].to_numpy())
+    return causes.assign(**{HOST.column: causes[HOST.column] - met, "met_ns": met})
+
+
+def _met_in(trace: RankTrace, begins: np.ndarray, ends: np.ndarray) -> pd.Series:
+    """The collective of the CPU in which the host waits longest in each window; absent without one."""
+    longest = np.zeros(len(begins), dtype=np.int64)
+    named = np.full(len(begins), None, dtype=object)
+    for name, own in cpu_collectives(trace).groupby("name"):
+        waited = Intervals.of(own["since_ns"].to_numpy(), own["end_ns"].to_numpy()).covered_ns(begins, ends)
+        named[waited > longest] = name
+        longest = np.maximum(longest, waited)
+    return pd.Series(named, dtype="str")
 
 
 def step_gaps(trace: RankTrace, windows: pd.DataFrame) -> tuple[Gaps, np.ndarray]:
@@ -140,20 +175,7 @@ def _host_needed(trace: RankTrace, windows: pd.DataFrame) -> pd.api.extensions.E
     queued = into_full_queue(trace)
     called, returned = (trace.api_calls[name].to_numpy() for name in ("start_ns", "end_ns"))
     blocked = Intervals.of(np.append(since, called[queued]), np.append(returned[rows], returned[queued]))
-    return all_known(ends - starts - (blocked | _in_exchange(trace)).covered_ns(starts, ends))
-
-
-def _in_exchange(trace: RankTrace) -> Intervals:
-    """Time in collectives of the CPU in which no thread that launches work does anything else: it waits for peers."""
-    ranges = trace.ranges
-    is_exchange = host_names.matches(ranges["name"], host_names.is_cpu_collective)
-    found = of_rows(ranges, is_exchange)
-    if not is_exchange.any():
-        return found
-    of_exchange = ranges["thread"].to_numpy()[is_exchange]
-    for table in (trace.api_calls, trace.host_ops):
-        found -= of_rows(table, ~np.isin(table["thread"].to_numpy(), of_exchange))
-    return found
+    return all_known(ends - starts - (blocked | waiting(trace)).covered_ns(starts, ends))
 
 
 def _host_times(trace: RankTrace, windows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:

@@ -32,7 +32,7 @@ def piece_of(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, phases: 
     launch = chain.launch_row[ops["api_call"].to_numpy()]
     host = _named(chain.host, ops, launch)
     piece = Piece(ops.drop(columns="api_call").assign(launch=launch), host, chain.segments, waits, chain.blocks,
-                  why)  # fmt: skip
+                  chain.meetings, why)  # fmt: skip
     lag_ns = explained(piece).lag_ns - 3_000
     more = without_room(piece.ops, lag_ns)
     if not len(waits) or not waits["is_recorded"].all():
@@ -40,8 +40,7 @@ def piece_of(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, phases: 
         more = under_each_other([touched, more[~more["target"].isin(touched["target"])]])
     if more.empty:
         return piece
-    return Piece(piece.ops, piece.host, piece.segments, under_each_other([waits, more]), piece.blocks,
-                 piece.why_no_host)  # fmt: skip
+    return replace(piece, waits=under_each_other([waits, more]))
 
 
 def _operations(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, phases: np.ndarray) -> pd.DataFrame:

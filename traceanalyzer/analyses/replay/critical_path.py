@@ -107,9 +107,21 @@ class _Stretches:
         joins = self.job.joins
         if row < len(joins):
             return int(joins["rank"].iloc[row]), *_columns([])
-        row = int(self.job.waiting[row - len(joins)])
+        row -= len(joins)
+        if row >= len(self.job.waiting):
+            return self._meeting(row - len(self.job.waiting))
+        row = int(self.job.waiting[row])
         length, op = int(self.lengths.transfer_ns[row]), int(joins["op"].iloc[row])
         return int(joins["rank"].iloc[row]), *_columns([(length, COMM.kind, op, NONE)])
+
+    def _meeting(self, row: int) -> Stretch:
+        """Into a collective of the CPU: nothing; from it on: what it takes once all hosts have come."""
+        meetings = self.job.meetings
+        row -= len(meetings.begins)
+        if row < 0:
+            return next(iter(self.job.nodes)), *_columns([])
+        length = (meetings.after_ns if self.lengths.met_ns is None else self.lengths.met_ns)[row]
+        return int(meetings.rank[row]), *_columns([(int(length), COMM.kind, NONE, NONE)])
 
 
 def _of_rank(nodes: Nodes, timing: Timing, sums: Sums, edge: int, since_ns: int) -> "Columns":

@@ -8,7 +8,14 @@ import numpy as np
 
 from traceanalyzer.analyses.replay.change import EVEN, IDEAL, UNRECORDED, Change
 from traceanalyzer.analyses.replay.job import Job, Lengths
-from traceanalyzer.analyses.replay.lengths import changed, concerning, keeps_waits, timing_after, transfers_after
+from traceanalyzer.analyses.replay.lengths import (
+    changed,
+    concerning,
+    keeps_waits,
+    met_after,
+    timing_after,
+    transfers_after,
+)
 from traceanalyzer.analyses.replay.op_slack import slack_of_ops
 from traceanalyzer.analyses.replay.peers import Peers
 from traceanalyzer.analyses.replay.recording import COST_NS
@@ -132,6 +139,9 @@ class Engine:
             open_ns[own["op"]] = np.where(own["is_whole"], 0, own["own_ns"])
             counted = np.isin(ops["step"].to_numpy(), steps) if len(steps) else np.ones(len(ops), dtype=bool)
             total += int(open_ns[counted].sum())
+        met = self.job.meetings
+        is_open = met.is_alone & (np.isin(met.step, steps) if len(steps) else True)
+        total += int(met.after_ns[is_open].sum())
         return round(total / max(len(self.windows.table), 1))
 
     def of_ranks(self, changes: Sequence[Change]) -> tuple[Change, ...]:
@@ -206,7 +216,8 @@ class Engine:
         for rank in self.job.nodes:
             key = (rank, concerning(rank, changes))
             own.append(self._known[key] if key in self._known else self._own_weights(*key))
-        return self.job.joined(own, transfers_after(self.job, changes), has_waits=keeps_waits(changes))
+        between = transfers_after(self.job, changes), met_after(self.job, changes)
+        return self.job.joined(own, *between, has_waits=keeps_waits(changes))
 
     def _own_weights(self, rank: int, changes: tuple[Change, ...]) -> np.ndarray:
         """Length of the rank's own edges after changes that concern it; of a large job the oldest answers go."""
@@ -224,12 +235,11 @@ class Engine:
 
     def gains(self, scenarios: Sequence[tuple[Change, ...]]) -> list[Gain]:
         """What each set of changes, made together, gains."""
-        after = self._mean_steps(scenarios)
+        after = _held(self.before_ns, self._mean_steps(scenarios), scenarios)
         without: list[tuple[int, int]] | list[None] = [None] * len(scenarios)
         if self.has_cost_of_recording:
-            # Last, so that what becomes as long as on peers loses the cost of its own calls.
-            each = self._mean_steps([(UNRECORDED,), *(_unrecorded(changes) for changes in scenarios)])
-            without = [(each[0], one) for one in each[1:]]
+            before, *each = self._mean_steps([(UNRECORDED,), *(_unrecorded(changes) for changes in scenarios)])
+            without = [(before, one) for one in _held(before, each, scenarios)]
         return [
             Gain(self.before_ns, each, self.error_ns, self.unmatched_ns, pair)
             for each, pair in zip(after, without, strict=True)
@@ -244,13 +254,24 @@ class Engine:
             return {}
         costs = [Change("profiler", cost) for cost in COST_NS]
         steps = self._mean_steps([*((cost,) for cost in costs), *((*changes, cost) for cost in costs)])
-        return dict(zip(COST_NS, zip(steps, steps[len(costs) :], strict=False), strict=True))
+        afters = [
+            _held(before, [after], [changes])[0] for before, after in zip(steps, steps[len(costs) :], strict=False)
+        ]
+        return dict(zip(COST_NS, zip(steps, afters, strict=False), strict=True))
 
     def _mean_steps(self, scenarios: Sequence[tuple[Change, ...]]) -> list[int]:
         missing = [changes for changes in dict.fromkeys(scenarios) if changes not in self._means]
         steps = self.steps_after(missing).mean(axis=0).tolist()
         self._means |= zip(missing, map(round, steps), strict=True)
         return [self._means[changes] for changes in scenarios]
+
+
+def _held(before_ns: int, afters_ns: Sequence[int], scenarios: Sequence[Sequence[Change]]) -> list[int]:
+    """Steps after changes: where all only shorten, one that begins earlier and ends as before is no longer one."""
+    return [
+        min(after, before_ns) if all(change.only_shortens for change in changes) else after
+        for after, changes in zip(afters_ns, scenarios, strict=True)
+    ]
 
 
 def _unrecorded(changes: tuple[Change, ...]) -> tuple[Change, ...]:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import typed
 from traceanalyzer.analyses.grouping import rows_of_each
+from traceanalyzer.analyses.replay.meetings import edges_of
 from traceanalyzer.analyses.replay.nodes import NEVER, Nodes, Timing
 from traceanalyzer.analyses.replay.order import Order, order_of
 from traceanalyzer.analyses.replay.piece import SOURCE, Piece
@@ -25,18 +26,21 @@ class Lengths:
         timing: of each rank's piece.
         transfer_ns: of each row of `Job.joins`: from when the last partner is ready to the call's end.
         has_waits: calls wait for their partners.
+        met_ns: of each wait of `Job.meetings`: from when the last host has come to its going on; `None` as recorded.
     """
 
     timing: Mapping[int, Timing]
     transfer_ns: np.ndarray
     has_waits: bool = True
+    met_ns: np.ndarray | None = None
 
 
 class Job:
     """Pieces of all ranks in one graph, on the common clock as far as it is known.
 
     `joins` has a row for each call in each of its instances: `rank`, `op` (row in the rank's piece), `instance`
-    (numbered from 0), `transfer_ns`. An instance is ready when its last call has started.
+    (numbered from 0), `transfer_ns`. An instance is ready when its last call has started. Hosts meet in the CPU's
+    collectives (`meetings`), whose instances are nodes behind those.
     """
 
     def __init__(self, pieces: Mapping[int, Piece], members: pd.DataFrame, offset_ns: Mapping[int, int]) -> None:
@@ -50,7 +54,9 @@ class Job:
         self.base = dict(zip(self.nodes, np.append(0, np.cumsum(counts)).tolist(), strict=False))
         self.first_instance = 1 + sum(counts)
         self.joins = _joins(self, members)
-        self.count = self.first_instance + int(self.joins["instance"].max() + 1 if len(self.joins) else 0)
+        self.first_meeting = self.first_instance + int(self.joins["instance"].max() + 1 if len(self.joins) else 0)
+        self.meetings = edges_of(self.nodes, self.base, self.offset_ns)
+        self.count = self.first_meeting + self.meetings.count
         self._link()
 
     def joins_of(self, rank: int) -> np.ndarray:
@@ -75,10 +81,14 @@ class Job:
         """Node of each matched call's start."""
         own = [(self.node(rank, nodes.source), self.node(rank, nodes.target)) for rank, nodes in self.nodes.items()]
         self.waiting = np.flatnonzero(waits)
-        pairs = [*own, (start, instance), (instance[waits], end[waits])]
+        met = self.first_meeting + self.meetings.instance
+        of_hosts = [(self.meetings.begins, met), (met[self.meetings.waits], self.meetings.goes_on)]
+        pairs = [*own, (start, instance), (instance[waits], end[waits]), *of_hosts]
         self.source = np.concatenate([pair[0] for pair in pairs])
         self.target = np.concatenate([pair[1] for pair in pairs])
-        self._is_join = np.arange(len(self.source)) >= len(self.source) - len(self.waiting)
+        kinds = [np.full(len(pair[0]), place) for place, pair in enumerate(pairs[len(own) :])]
+        of_edge = np.concatenate([np.full(sum(len(pair[0]) for pair in own), NONE), *kinds])
+        self._is_join, self._is_meeting = of_edge == 1, of_edge == 3
 
     def _nodes_of_joins(self) -> tuple[np.ndarray, np.ndarray]:
         start, end = np.zeros(len(self.joins), dtype=np.int64), np.zeros(len(self.joins), dtype=np.int64)
@@ -94,7 +104,8 @@ class Job:
         """The order of all nodes."""
         when = np.zeros(len(self.source), dtype=np.int64)
         when[self._is_join] = self.joins["ready_ns"].to_numpy()[self.waiting]
-        return order_of(self.count, self.source, self.target, self._is_join, when)
+        when[self._is_meeting] = self.meetings.ready_ns - self.origin_ns
+        return order_of(self.count, self.source, self.target, self._is_join | self._is_meeting, when)
 
     @cached_property
     def recorded(self) -> Lengths:
@@ -132,12 +143,18 @@ class Job:
             self._recorded_weights[rank] if timing is known[rank] else self.own_weights(rank, timing)
             for rank, timing in lengths.timing.items()
         ]
-        return self.joined(own, lengths.transfer_ns, has_waits=lengths.has_waits)
+        met_ns = self.meetings.after_ns if lengths.met_ns is None else lengths.met_ns
+        return self.joined(own, lengths.transfer_ns, met_ns, has_waits=lengths.has_waits)
 
-    def joined(self, own: list[np.ndarray], transfer_ns: np.ndarray, *, has_waits: bool) -> np.ndarray:
+    def joined(
+        self, own: list[np.ndarray], transfer_ns: np.ndarray, met_ns: np.ndarray, *, has_waits: bool
+    ) -> np.ndarray:
         """Lengths of the ranks' own edges, and of those between them."""
-        transfer = transfer_ns[self.waiting] if has_waits else np.full(len(self.waiting), NEVER)
-        return np.concatenate([*own, np.zeros(len(self.joins), dtype=np.int64), transfer])
+        begun, met = (np.zeros(len(rows), dtype=np.int64) for rows in (self.joins, self.meetings.begins))
+        transfer, after = transfer_ns[self.waiting], met_ns
+        if not has_waits:
+            transfer, after = (np.full(len(lengths), NEVER) for lengths in (transfer, after))
+        return np.concatenate([*own, begun, transfer, met, after])
 
     def replay(self, *lengths: Lengths) -> np.ndarray:
         """When each node is reached, a column for each of them, since the job's first operation started."""

@@ -13,6 +13,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.replay.alone import Alone
 from traceanalyzer.analyses.replay.explained import Explained, explained, offsets
+from traceanalyzer.analyses.replay.host_cuts import LATE_NS
 from traceanalyzer.analyses.replay.piece import SOURCE, Piece
 from traceanalyzer.model.schema import NONE
 
@@ -228,8 +229,6 @@ class Nodes:
     @cached_property
     def returns(self) -> tuple[np.ndarray, np.ndarray]:
         """Of each row of `blocks` the time to the call's return; of each segment what that leaves unexplained."""
-        from traceanalyzer.analyses.replay.host_chain import LATE_NS  # noqa: PLC0415
-
         piece = self.piece
         begin = piece.segments["begin_ns"].to_numpy()
         ends = (piece.ops["start_ns"] + piece.ops["duration_ns"]).to_numpy()
@@ -244,4 +243,7 @@ class Nodes:
         reached[chained] = np.maximum(
             reached[chained], begin[before] + tail + piece.segments["own_ns"].to_numpy()[chained]
         )
+        met = piece.meetings["segment"].to_numpy()
+        met = met[met != NONE]  # there the hosts that meet decide
+        reached[met] = begin[met]
         return after, np.where(reached == NEVER, 0, begin - reached)

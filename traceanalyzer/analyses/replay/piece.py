@@ -29,6 +29,9 @@ class Piece:
         waits: an operation waits for one of another stream: `source`, `target` (rows of `ops`), `is_recorded`,
             `is_touching` (inferred from one's end and the other's start).
         blocks: a segment begins when an operation has ended: `op`, `segment`, `is_own` (the copy that the call made).
+        meetings: collectives of the CPU that the host takes part in: `step`, `name`, `start_ns`, `end_ns`, `begins`
+            (the segment that begins where it does), `segment` (the one that begins when the host has waited for it, -1:
+            it did not), `instance` (the same number on all ranks that meet, once pieces are joined).
         why_no_host: why there is no host side; empty when there is one.
     """
 
@@ -37,6 +40,7 @@ class Piece:
     segments: pd.DataFrame
     waits: pd.DataFrame
     blocks: pd.DataFrame
+    meetings: pd.DataFrame
     why_no_host: str = ""
 
     def __len__(self) -> int:

@@ -17,6 +17,7 @@ from traceanalyzer.analyses.replay.build import piece_of
 from traceanalyzer.analyses.replay.change import OF_HOSTS, Change
 from traceanalyzer.analyses.replay.gains import Engine, Gain
 from traceanalyzer.analyses.replay.job import Job
+from traceanalyzer.analyses.replay.meetings import with_meetings
 from traceanalyzer.analyses.replay.order import CircleError
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.analyses.replay.recording import LEAST, MOST
@@ -114,15 +115,16 @@ def across(
     if not held or is_large:
         return Replay(empty, why_not=TOO_LARGE if held else "no GPU operations")
     pieces = with_waits_alike({rank: part["piece"].iloc[0] for rank, part in held.items()})
+    known = clocks.table[clocks.table["offset_ns"].notna()]
+    offset_ns = dict(zip(known["rank"].astype(int), known["offset_ns"].astype(int), strict=True))
     try:
-        return _replayed(pieces, members, clocks, steps)
+        return _replayed(with_meetings(pieces, offset_ns), members, offset_ns, steps)
     except CircleError:
         return Replay(empty, why_not=CIRCULAR)
 
 
-def _replayed(pieces: dict[int, Piece], members: Members, clocks: Clocks, steps: Steps) -> Replay:
-    known = clocks.table[clocks.table["offset_ns"].notna()]
-    job = Job(pieces, members.table, dict(zip(known["rank"].astype(int), known["offset_ns"].astype(int), strict=True)))
+def _replayed(pieces: dict[int, Piece], members: Members, offset_ns: Mapping[int, int], steps: Steps) -> Replay:
+    job = Job(pieces, members.table, offset_ns)
     windows = windows_of(job, steps)
     engine = Engine(job, windows)
     lengths = windows.lengths(engine.unchanged)

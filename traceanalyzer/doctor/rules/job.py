@@ -1,10 +1,14 @@
 """Rules about the job as a whole: versions, init, warnings, settings."""
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from traceanalyzer.doctor.case import Case, of
 from traceanalyzer.doctor.diagnosis import Diagnosis, ranks_in_words
 from traceanalyzer.doctor.nccl_log import Member, NcclLog
+
+T = TypeVar("T")
 
 SETTINGS = {
     "NCCL_P2P_DISABLE": "no direct access between GPUs",
@@ -38,30 +42,40 @@ SETTINGS = {
 
 
 def mixed_versions(case: Case) -> list[Diagnosis]:
-    """Ranks of one job with different versions of NCCL."""
+    """Ranks of one job with different versions of NCCL, by its log, else by the flight recorder's dumps."""
     made = []
     for log in case.logs:
-        by_version = defaultdict(list)
-        for process, version in log.versions.items():
-            by_version[version].append(process)
-        if len(by_version) < 2:
-            continue
-        rarest = min(by_version, key=lambda version: len(by_version[version]))
-        ranks = log.ranks_of(by_version[rarest])
-        hosts = sorted({host for host, _ in by_version[rarest]})
-        made.append(
-            Diagnosis(
-                rule="mixed_versions",
-                severity="high",
-                diagnosis=f"Ranks run different versions of NCCL{of(log, case)}: {', '.join(sorted(by_version))}. "
-                f"They may hang, crash or silently disagree.",
-                signal="; ".join(f"{version}: {len(who)} processes" for version, who in by_version.items())
-                + f"; {rarest} on {', '.join(hosts[:4])}{' and more' if len(hosts) > 4 else ''}.",
-                recommendation="Use one image on all nodes; torch.cuda.nccl.version() tells what a process loads.",
-                ranks=tuple(ranks),
-            )
-        )
+        by_version = _by_version(log.versions)
+        if len(by_version) > 1:
+            rarest = min(by_version, key=lambda version: len(by_version[version]))
+            hosts = sorted({host for host, _ in by_version[rarest]})
+            counts = "; ".join(f"{version}: {len(who)} processes" for version, who in by_version.items())
+            signal = f"{counts}; {rarest} on {', '.join(hosts[:4])}{' and more' if len(hosts) > 4 else ''}."
+            made.append(_mixed(by_version, signal, log.ranks_of(by_version[rarest]), of(log, case)))
+    by_rank = _by_version(case.recorder.library_versions) if case.recorder and not made else {}
+    if len(by_rank) > 1:
+        signal = "; ".join(f"{version} on {ranks_in_words(ranks)}" for version, ranks in by_rank.items())
+        made.append(_mixed(by_rank, f"{signal}.", min(by_rank.values(), key=len), " by their dumps"))
     return made
+
+
+def _by_version(versions: Mapping[T, str]) -> dict[str, list[T]]:
+    found: dict[str, list[T]] = defaultdict(list)
+    for who, version in versions.items():
+        found[version].append(who)
+    return found
+
+
+def _mixed(versions: Iterable[str], signal: str, ranks: Sequence[int], whose: str) -> Diagnosis:
+    return Diagnosis(
+        rule="mixed_versions",
+        severity="high",
+        diagnosis=f"Ranks run different versions of NCCL{whose}: {', '.join(sorted(versions))}. "
+        "They may hang, crash or silently disagree.",
+        signal=signal,
+        recommendation="Use one image on all nodes; torch.cuda.nccl.version() tells what a process loads.",
+        ranks=tuple(ranks),
+    )
 
 
 def init_incomplete(case: Case) -> list[Diagnosis]:

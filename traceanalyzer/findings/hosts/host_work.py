@@ -9,6 +9,7 @@ from traceanalyzer.analyses.host.host_work import HostWork
 from traceanalyzer.analyses.host.thread_roles import COLLECTIVES, MAIN
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.meetings import awaited
 from traceanalyzer.analyses.replay.replay import Replay, gains_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
@@ -24,7 +25,7 @@ CPU_WORK_PCT = 10.0
 """Of a step, for which one range or operator keeps the GPU idle without starting any work on it."""
 
 LAST_SHARE = 0.5
-"""A rank that is in a collective for less than this of the time of any other is the one that the others wait for."""
+"""A rank for which another one waits in a collective is said if it is in it for less than this of the other's time."""
 
 _OPTIMIZER = (
     "Keep the optimizer's state on the GPU, or use one that is fast on the CPU (foreach or fused=True); with "
@@ -73,34 +74,50 @@ def cpu_work(
     named_alike = [own for _, own in held.groupby("name", sort=False)]
     # All ranks of a collective are in it, those whose GPUs idle less while it runs, too.
     sharing = [table[table["name"] == own["name"].iloc[0]] if _is_collective(own) else own for own in named_alike]
-    changes = [(Change("host", 0.0, frozenset(map(int, own["rank"]))),) for own in sharing]
+    changes = [_gone(own) for own in sharing]
     gains = gains_of(replay, changes) if changes else None
     of_each: list[Gain | None] = [*gains] if gains else [None] * len(changes)
     found = [
-        _finding(own, _last(everyone) if _is_collective(own) else "", gain, basis, episodes, places)
+        _finding(own, _last(own, everyone, replay), gain, basis, episodes, places)
         for own, everyone, gain in zip(named_alike, sharing, of_each, strict=True)
     ]
     return [each for each in found if each is not None]
+
+
+def _gone(own: pd.DataFrame) -> tuple[Change, ...]:
+    """The job without these hosts' time; without what a collective takes once its last host has come."""
+    hosts = Change("host", 0.0, frozenset(map(int, own["rank"])))
+    return (hosts, Change("collective", 0.0, name=str(own["name"].iloc[0]))) if _is_collective(own) else (hosts,)
 
 
 def _is_collective(own: pd.DataFrame) -> bool:
     return bool((own["role"] == COLLECTIVES).all())
 
 
-def _last(own: pd.DataFrame) -> str:
-    """Which rank comes last to a collective, where all call it as often and one is in it for far less than the rest."""
-    if len(own) < 2 or (own["calls"] != own["calls"].iloc[0]).any():  # of one rank nobody is the last
-        return ""
-    first, second = own.nsmallest(2, "host_per_step_ns").itertuples()
-    if first.host_per_step_ns > LAST_SHARE * second.host_per_step_ns:
-        return ""
-    return f"; rank {first.rank} comes last ({milliseconds(float(first.host_per_step_ns))} in it)"
+def _last(own: pd.DataFrame, everyone: pd.DataFrame, replay: Replay) -> tuple[int, float] | None:
+    """For whom the rank that a collective costs most waits in it, and that one's time in it, if it is far less."""
+    if replay.engine is None or not _is_collective(own):
+        return None
+    first = own.iloc[0]
+    rank = awaited(replay.engine.job.meetings, str(first["name"])).get(int(first["rank"]))
+    last_ns = everyone.loc[everyone["rank"] == rank, "host_per_step_ns"].sum()
+    if rank is None or last_ns > LAST_SHARE * first["host_per_step_ns"]:
+        return None
+    return rank, float(last_ns)
 
 
 def _finding(
-    own: pd.DataFrame, last: str, gain: Gain | None, basis: Basis, episodes: Episodes, places: Places
+    own: pd.DataFrame,
+    last: tuple[int, float] | None,
+    gain: Gain | None,
+    basis: Basis,
+    episodes: Episodes,
+    places: Places,
 ) -> Finding | None:
-    """One name, on the rank where it costs most; on how many others it does too is said."""
+    """One name, on the rank where it costs most; on how many others it does too is said.
+
+    Of a collective to which one rank comes last, that one's lateness is the cause.
+    """
     row = own.iloc[0]
     name, rank, idle_ns = str(row["name"]), int(row["rank"]), float(row["idle_per_step_ns"])
     most_ns = min(idle_ns, gain.gain_ns + gain.error_ns) if gain else idle_ns
@@ -108,12 +125,13 @@ def _finding(
         return None
     alike = own["rank"].unique()
     also = f"; the same on {named(alike, basis.window_ns.index, places)}" if len(alike) > 1 else ""
+    comes_last = f"; rank {last[0]} comes last ({milliseconds(last[1])} in it)" if last else ""
     return Finding(
         rule="cpu_work",
         severity=severity(float(row["share_pct"])),
         title=f"Rank {rank}'s CPU is in {short_name(name)} for {milliseconds(float(row['host_per_step_ns']))} a step "
         f"and starts no GPU work there: the GPU idles {milliseconds(idle_ns)} of it, {row['share_pct']:.0f} % "
-        f"{basis.of_a_step}{also}{last}.",
+        f"{basis.of_a_step}{also}{comes_last}.",
         evidence=plain(own[["rank", "role", "what", "name", "calls", "host_per_step_ns", "idle_per_step_ns"]]),
         recommendation=(_WHO_IS_LAST if last else "") + _advice(name, str(row["role"])),
         caveat="A profiler slows the host; what GPU work could run meanwhile, the trace does not tell.",
@@ -121,7 +139,7 @@ def _finding(
         is_of_hosts=True,
         table="host_work",
         is_to_do_first=True,
-        part_of=late_by(episodes, rank, HOST.key) or HOSTS,
+        part_of=late_by(episodes, last[0] if last else rank, HOST.key) or HOSTS,
     )
 
 

@@ -7,6 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.names import PipelinesColumn
+from traceanalyzer.analyses.operators.mfu import Mfu
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.pipelines.pipelines import Pipelines
 from traceanalyzer.analyses.replay.change import Change
@@ -14,18 +15,24 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, milliseconds, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import UNEVEN_STAGES, pipeline_name
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.quantities import in_a_line
+
+_MAKES = 0.5
+"""Recomputation is why a stage computes longer where it makes this part of the FLOPs that it has more."""
 
 _ALIKE: tuple[PipelinesColumn, ...] = ("schedule", "stages", "stages_per_rank", "microbatches", "bottleneck_stage")
 
 
-def pipeline_imbalance(pipelines: Pipelines, pipeline: Pipeline, replay: Replay) -> list[Finding]:
+def pipeline_imbalance(pipelines: Pipelines, pipeline: Pipeline, mfu: Mfu, replay: Replay) -> list[Finding]:
     """A stage that computes over 10 % more than the mean stage: all others wait for it.
 
-    The same stage of several pipelines (data parallel replicas) is one finding: layers move in all of them.
+    The same stage of several pipelines (data parallel replicas) is one finding: layers move in all of them. A stage
+    that alone recomputes its activations is told so: its layers are not too many.
     """
     frame = pipeline.to_frame()
     return [
-        _uneven(rows, frame[frame["pipeline"].isin([row["pipeline"] for row in rows])], replay)
+        _uneven(rows, frame[frame["pipeline"].isin([row["pipeline"] for row in rows])], mfu, replay)
         for rows in uneven_alike(pipelines)
     ]
 
@@ -39,7 +46,7 @@ def uneven_alike(pipelines: Pipelines) -> list[list[Mapping[str, Any]]]:
     return list(alike.values())
 
 
-def _uneven(rows: Sequence[Mapping[str, Any]], stages: pd.DataFrame, replay: Replay) -> Finding:
+def _uneven(rows: Sequence[Mapping[str, Any]], stages: pd.DataFrame, mfu: Mfu, replay: Replay) -> Finding:
     row = max(rows, key=lambda row: row["compute_max_over_mean"])
     steps = count_of_steps(stages)
     compute = stages["compute_ns"].astype("int64")
@@ -53,14 +60,18 @@ def _uneven(rows: Sequence[Mapping[str, Any]], stages: pd.DataFrame, replay: Rep
     gain = gain_of(replay, *evened)
     gain_ns = round(longest_ns - mean.max() / (steps or 1)) if gain is None else gain.gain_ns
     hidden = _behind_hosts(replay, evened) if gain is not None and 100 * gain_ns < LEAST_GAIN_PCT * step_ns else ""
+    more = recomputed_more(mfu, stages, row)
+    move = f"{'m' if more else 'M'}ove layers from {its_stages(row)} to {the_others(row)}"
     return Finding(
         rule="pipeline_imbalance",
         severity=severity(100 * gain_ns / step_ns),
         title=f"{_who(row, rows)} {milliseconds(longest_ns)} "
-        f"{per}, {_beside_others(stages, row['bottleneck_stage'], excess, hidden, many=len(rows) > 1)}.",
+        f"{per}, {_beside_others(stages, row['bottleneck_stage'], excess, hidden, many=len(rows) > 1)}."
+        + (f" {more}" if more else ""),
         evidence=evidence_of(stages, ["compute_ns", "idle_ns"]),
-        recommendation=f"Move layers from {its_stages(row)} to {the_others(row)}; the first and last stages also carry "
-        "embedding, head and loss.",
+        recommendation=f"Recompute activations (checkpointing) in all stages or in none, or {move}."
+        if more
+        else f"{move}; the first and last stages also carry embedding, head and loss.",
         caveat="The gain supposes that layers take their hosts' work along. Coefficient of variation of compute "
         f"{row['compute_cv']:.3f} (population, ddof = 0); a stage "
         "may be limited by memory instead.",
@@ -70,6 +81,27 @@ def _uneven(rows: Sequence[Mapping[str, Any]], stages: pd.DataFrame, replay: Rep
         table="pipeline",
         about=pipeline_name(rows[0]["pipeline"]),
     )
+
+
+def recomputed_more(mfu: Mfu, stages: pd.DataFrame, row: Mapping[str, Any]) -> str:
+    """What is said where recomputation makes half of what the rank's operators do more, or more; else nothing."""
+    table = mfu.to_frame()
+    own = table[table["rank"].isin(stages["rank"]) & table["is_complete"].fillna(value=False).astype(bool)]
+    done = own.groupby("rank")[["model_flops", "recompute_flops"]].mean().astype("float64")
+    rank, others = row["bottleneck_rank"], stages.loc[stages["stage"] != row["bottleneck_stage"], "rank"].tolist()
+    if not {rank, *others} <= {*done.index}:
+        return ""
+    mean, of_rank = done.loc[others].mean(), done.loc[rank]
+    more = of_rank["recompute_flops"] - mean["recompute_flops"]
+    if more < max(_MAKES * (of_rank - mean).sum(), (UNEVEN_STAGES - 1) * mean.sum()):
+        return ""
+    model, most, least = (
+        in_a_line(flops, Unit.FLOPS)
+        for flops in (of_rank["model_flops"], of_rank["recompute_flops"], mean["recompute_flops"])
+    )
+    whose = f"rank {others[0]}" if len(others) == 1 else "ranks of other stages on average"
+    beside = least if mean["recompute_flops"] else "none"
+    return f"It recomputes {most} a step beside the model's {model}, {whose} {beside}."
 
 
 def the_others(row: Mapping[str, Any]) -> str:

@@ -61,10 +61,9 @@ class Outlier:
 
 
 @dataclass(frozen=True, slots=True)
-class Unlike:
-    """Ranks that differ from the median in the same part and direction, in words; `ns` is their median."""
+class Difference:
+    """One part of a set's time, and the median rank's."""
 
-    who: str
     part: Part
     ns: float
     median_ns: float
@@ -73,6 +72,19 @@ class Unlike:
     def times(self) -> tuple[str, str]:
         """Its time, and the median rank's, with their units."""
         return text(self.ns, Unit.NS), text(self.median_ns, Unit.NS)
+
+    @property
+    def away_ns(self) -> float:
+        """How much longer, or shorter, it is."""
+        return abs(self.ns - self.median_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Unlike:
+    """Ranks that differ from the median by about as much as each other, in words, and by what: the largest first."""
+
+    who: str
+    differences: tuple[Difference, ...]
 
 
 def shares(split: Split) -> pd.DataFrame:
@@ -102,7 +114,7 @@ def outliers(split: Split) -> list[Outlier]:
 
 
 def unlike(split: Split, places: Places | None) -> list[Unlike]:
-    """The outliers, those of one part that differ by about as much as a set: what differs by most time first."""
+    """The outliers, those that differ by about as much as a set: what differs by most time first."""
     sets: list[list[Outlier]] = []
     last: dict[tuple[str, bool], list[Outlier]] = {}
     for item in outliers(split):
@@ -111,14 +123,17 @@ def unlike(split: Split, places: Places | None) -> list[Unlike]:
             last[key] = []
             sets.append(last[key])
         last[key].append(item)
+    by_ranks: dict[tuple[int, ...], list[Difference]] = {}
+    for items in sets:
+        ns = float(np.median([item.ns for item in items]))
+        own = by_ranks.setdefault(tuple(sorted(item.rank for item in items)), [])
+        own.append(Difference(items[0].part, ns, items[0].median_ns))
     every = split.table["rank"].tolist()
     found = []
-    for items in sets:
-        ranks = sorted(item.rank for item in items)
+    for ranks, own in by_ranks.items():
         who = f"rank{'s' if len(ranks) > 1 else ''} {listed(ranks)}" if places is None else named(ranks, every, places)
-        ns = float(np.median([item.ns for item in items]))
-        found.append(Unlike(who, items[0].part, ns, items[0].median_ns))
-    return sorted(found, key=lambda item: -abs(item.ns - item.median_ns))
+        found.append(Unlike(who, tuple(sorted(own, key=lambda one: -one.away_ns))))
+    return sorted(found, key=lambda item: -item.differences[0].away_ns)
 
 
 def shown(split: Split) -> pd.DataFrame:
