@@ -54,8 +54,10 @@ CHANGES: dict[str, tuple[str, ...]] = {
     "clip_norm_item": ("sync none",),
     "cpu_affinity1": ("host 1=peers",),
     "cpu_sort1": ("host 1=peers",),
+    "cudnn_bench1": ("rank 1=peers",),
     "dlrm_tables1": ("rank 0,1=even",),
     "eager_small": ("host none",),
+    "fsdp_fp32": ("comm 2x",),
     "fsdp_prefetch_off": ("sync none",),
     "gloo_barrier1": ("host 1=peers",),
     "halo1": ("rank 0,1=even",),
@@ -63,6 +65,20 @@ CHANGES: dict[str, tuple[str, ...]] = {
     "lock_wait1": ("host 1=peers",),
     "muon0": ("rank 0,1=even",),
     "opt_item": ("sync none",),
+    "ramp1": ("rank 1=peers",),
+    # Their changes were chosen before any of these forecasts was seen:
+    "broadcast_batch0": ("host 0=peers",),
+    "ckpt_one_stage": ("stage 1=peers",),
+    "clip_twice_gather": ("collective all_gather=free",),
+    "cpu_loss1": ("rank 1=peers",),
+    "event_sync1": ("sync 1=none",),
+    "fp8_amax": ("collective all_reduce=free",),
+    "gpu_augment1": ("rank 1=peers",),
+    "grad_hist0": ("rank 0=peers",),
+    "host_sampling0": ("rank 0=peers",),
+    "nested_groups": ("rank 1=peers",),
+    "one_step": ("host 0=peers",),
+    "wait_too_early": ("comm hidden",),
 }
 """What the second job did differently, as a change to the first; more microbatches are another schedule: no change."""
 

@@ -4,6 +4,7 @@ from typing import Any
 from traceanalyzer.analyses import Result as Result
 from traceanalyzer.analyses.blame.episodes import Episodes as _Episodes
 from traceanalyzer.analyses.blame.places import Places as _Places
+from traceanalyzer.analyses.blame.slower_calls import SlowerCalls as _SlowerCalls
 from traceanalyzer.analyses.blame.step_needs import StepNeeds as _StepNeeds
 from traceanalyzer.analyses.blame.stragglers import Stragglers as _Stragglers
 from traceanalyzer.analyses.blame.what_ran import WhatRan as _WhatRan
@@ -207,16 +208,25 @@ def counter_series(traces: TraceSet, *, counter_bins: int = 300) -> _CounterSeri
 def exposed_comm(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None) -> _ExposedComm: ...
 def places(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None, wiring: Any = None) -> _Places: ...
 def episodes(
-    traces: TraceSet, *, most_replayed: int = 8000000, hosts: Any = None, run_hosts: Any = None, wiring: Any = None
+    traces: TraceSet,
+    *,
+    least_times: float = 1.25,
+    most_replayed: int = 8000000,
+    hosts: Any = None,
+    run_hosts: Any = None,
+    wiring: Any = None,
 ) -> _Episodes: ...
 def what_ran(traces: TraceSet) -> _WhatRan: ...
-def step_needs(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None, wiring: Any = None) -> _StepNeeds: ...
+def step_needs(
+    traces: TraceSet, *, least_times: float = 1.25, hosts: Any = None, run_hosts: Any = None, wiring: Any = None
+) -> _StepNeeds: ...
 def stragglers(
     traces: TraceSet,
     *,
     straggler_step_pct: float = 1.0,
     hosts: Any = None,
     run_hosts: Any = None,
+    least_times: float = 1.25,
     most_replayed: int = 8000000,
     wiring: Any = None,
 ) -> _Stragglers: ...
@@ -250,4 +260,7 @@ def clocks(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None) -> _Cl
 def instances(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None) -> _Instances: ...
 def members(traces: TraceSet) -> _Members: ...
 def call_waits(traces: TraceSet) -> _CallWaits: ...
+def slower_calls(
+    traces: TraceSet, *, least_times: float = 1.25, hosts: Any = None, run_hosts: Any = None, wiring: Any = None
+) -> _SlowerCalls: ...
 def waits(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None) -> _Waits: ...

@@ -14,6 +14,8 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, TypeVar
 
+from traceanalyzer.forks import IS_PROGRAM, can_fork, quiet_fork, signals_wait
+
 T = TypeVar("T")
 
 CORES_A_FILE: ContextVar[int] = ContextVar("cores a file", default=1)
@@ -28,8 +30,8 @@ SECONDS_A_MB = 0.45
 
 SECONDS_A_PLAIN_MB = 0.04
 
-START_SECONDS = 1.5
-"""What it takes to start processes; those that save less are not started."""
+START_SECONDS, FORK_SECONDS = 1.5, 0.3
+"""What it takes to start processes, and to fork this one; those that save less are not started."""
 
 
 def processes_for(files: Sequence[Path], jobs: int | None) -> int:
@@ -38,7 +40,7 @@ def processes_for(files: Sequence[Path], jobs: int | None) -> int:
         return max(1, min(jobs, len(files)))
     processes = max(1, min(len(files), _cores()))
     saved_s = sum(_work_s(file) for file in files) * (1 - 1 / processes)
-    return processes if saved_s > START_SECONDS else 1
+    return processes if saved_s > (FORK_SECONDS if can_fork() else START_SECONDS) else 1
 
 
 def cores_for_a_file(files: int, jobs: int | None) -> int:
@@ -74,10 +76,13 @@ def quiet_pool(processes: int, set_up: Callable[[], None] | None = None, files_a
         files_at_once: how many of them read files at once, each with its share of the cores; 0 for other work.
     """
     with _temporary_folder() as place:
-        # Spawned, not forked: a fork would copy the threads' locks of numpy and pyarrow, but not their threads.
-        context, told = get_context("spawn"), (set_up, files_at_once, place)
+        is_forked, told = can_fork(), (set_up, files_at_once, place)
+        context = get_context("fork" if is_forked else "spawn")
         pool = Pool(processes, mp_context=context, initializer=_begin, initargs=told)
         try:
+            if is_forked:  # all at once, before there is a thread
+                with quiet_fork():
+                    pool.submit(int)
             yield pool
         except BaseException:
             pool.end()
@@ -109,8 +114,8 @@ def _begin(set_up: Callable[[], None] | None, files_at_once: int, temporary: str
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     Thread(target=_end_with_parent, daemon=True).start()
-    if files_at_once:
-        CORES_A_FILE.set(cores_for_a_file(files_at_once, None))
+    IS_PROGRAM.set(False)
+    CORES_A_FILE.set(cores_for_a_file(files_at_once, None) if files_at_once else 1)
     if set_up:
         set_up()
 
@@ -121,19 +126,6 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
-
-
-@contextmanager
-def signals_wait() -> Iterator[None]:
-    """Ctrl-C and the signals that end a process come when this is over."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def give_back_memory() -> None:

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 
+from traceanalyzer.analyses.at_once import made_at_once
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.dependencies import parameters_of, with_needed
 from traceanalyzer.analyses.registry import ANALYSES, SHARED
 from traceanalyzer.errors import UsageError
 from traceanalyzer.failures import Failure
+from traceanalyzer.forks import can_fork
 from traceanalyzer.model import RankTrace
 
 if TYPE_CHECKING:
@@ -69,9 +71,17 @@ def thresholds_of(names: Iterable[str]) -> dict[str, Any]:
 
 
 def reduce_rank(
-    trace: RankTrace, names: Iterable[str] = ANALYSES, failures: list[Failure] | None = None, **options: Any
+    trace: RankTrace,
+    names: Iterable[str] = ANALYSES,
+    failures: list[Failure] | None = None,
+    *,
+    processes: int = 1,
+    **options: Any,
 ) -> dict[str, pd.DataFrame]:
-    """One rank's small tables: all that analyses need of its events; without those that failed."""
+    """One rank's small tables: all that analyses need of its events; without those that failed.
+
+    With `processes` forks of this one make a share of them, where it can be forked.
+    """
     done: dict[str, Any] = {}
     care = _Care(failures, trace.rank)
 
@@ -83,12 +93,14 @@ def reduce_rank(
             done[name] = care.made(name, lambda: make(trace, **_needed(make, table, options)))
         return done[name]
 
-    for name in with_needed(names):
-        if ANALYSES[name].per_rank is not None:
-            with suppress(_LeftOutError):
-                table(name)
+    wanted = [name for name in with_needed(names) if ANALYSES[name].per_rank is not None]
+    if processes > 1 and can_fork():
+        done |= made_at_once(wanted, table, done.get, processes)
+    for name in wanted:
+        with suppress(_LeftOutError):
+            table(name)
     care.settle()
-    return {name: made for name, made in done.items() if name not in SHARED}
+    return {name: done[name] for name in wanted if name in done}
 
 
 _NOTHING = pd.DataFrame()

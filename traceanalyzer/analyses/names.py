@@ -921,6 +921,9 @@ SlackColumn = Literal[
     "kind", "name", "calls", "total_ns", "least_slack_ns", "median_slack_ns", "urgent_calls", "urgent_ns"
 ]
 SlowdownColumn = Literal["of", "type", "rank", "stage", "step", "step_ns", "ideal_ns", "slowdown_ratio", "error_ns"]
+SlowerCallsColumn = Literal[
+    "rank", "call", "instance", "step", "end_ns", "collective", "among", "transfer_ns", "usual_ns", "longer_ns"
+]
 StepNeedsColumn = Literal[
     "rank",
     "step",
@@ -942,6 +945,7 @@ StepNeedsColumn = Literal[
     "met_in",
     "copy_beside_wait_ns",
     "exposed_transfer_ns",
+    "slower_transfer_ns",
     "exposed_unmatched_ns",
     "needed_host_ns",
     "longest_call_ns",
@@ -1152,6 +1156,7 @@ SourceName = Literal[
     "instances",
     "members",
     "call_waits",
+    "slower_calls",
     "waits",
     "tree",
     "work",

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.blame import episodes, places, step_needs, step_parts, stragglers, what_ran
+from traceanalyzer.analyses.blame import episodes, places, slower_calls, step_needs, step_parts, stragglers, what_ran
 from traceanalyzer.analyses.communication import (
     call_waits,
     calls,
@@ -211,6 +211,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "instances": Analysis(instances.across),
         "members": Analysis(members.across, members.per_rank, _GPU, sees_all=_MATCHED),
         "call_waits": Analysis(call_waits.across),
+        "slower_calls": Analysis(slower_calls.across),
         "waits": Analysis(waits.across, waits.per_rank, _GPU, sees_all=_MATCHED),
     }
 )

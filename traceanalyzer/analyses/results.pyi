@@ -5,6 +5,7 @@ from typing import Any, Literal, Protocol, overload
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
+from traceanalyzer.analyses.blame.slower_calls import SlowerCalls
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.stragglers import Stragglers
 from traceanalyzer.analyses.blame.what_ran import WhatRan
@@ -123,6 +124,7 @@ from traceanalyzer.analyses.names import (
     ReplayColumn,
     SlackColumn,
     SlowdownColumn,
+    SlowerCallsColumn,
     StepNeedsColumn,
     StepsColumn,
     StragglersColumn,
@@ -358,6 +360,8 @@ class Results(dict[str, Result[Any]]):
     @overload
     def __getitem__(self, name: Literal["call_waits"]) -> CallWaits: ...
     @overload
+    def __getitem__(self, name: Literal["slower_calls"]) -> SlowerCalls: ...
+    @overload
     def __getitem__(self, name: Literal["waits"]) -> Waits: ...
     @overload
     def __getitem__(self, name: str) -> Result[Any]: ...
@@ -536,6 +540,8 @@ class Results(dict[str, Result[Any]]):
     def get(self, name: Literal["members"]) -> Members | None: ...
     @overload
     def get(self, name: Literal["call_waits"]) -> CallWaits | None: ...
+    @overload
+    def get(self, name: Literal["slower_calls"]) -> SlowerCalls | None: ...
     @overload
     def get(self, name: Literal["waits"]) -> Waits | None: ...
     @overload
@@ -716,6 +722,8 @@ class Tables(Protocol):
     def __call__(self, name: Literal["members"]) -> Frame[MembersColumn] | None: ...
     @overload
     def __call__(self, name: Literal["call_waits"]) -> Frame[CallWaitsColumn] | None: ...
+    @overload
+    def __call__(self, name: Literal["slower_calls"]) -> Frame[SlowerCallsColumn] | None: ...
     @overload
     def __call__(self, name: Literal["waits"]) -> Frame[WaitsColumn] | None: ...
     @overload

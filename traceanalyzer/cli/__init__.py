@@ -37,6 +37,7 @@ from traceanalyzer.cli.tree_diff import tree_diff
 from traceanalyzer.cli.what_if import what_if
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.failures import PartFailedWarning
+from traceanalyzer.forks import finish
 
 _QUICK = frozenset({"--help", "-h", "--version"})
 """Answered without pandas."""
@@ -164,6 +165,7 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911 - a way of ending, a code
     warnings.simplefilter("ignore", PartFailedWarning, append=True)
     try:
         result: Any = cli.main(args=arguments, prog_name="analyze-traces", standalone_mode=False)
+        finish()
     except click.ClickException as error:
         error.show()
         return USAGE_OR_INPUT

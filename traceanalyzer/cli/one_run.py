@@ -16,6 +16,7 @@ from traceanalyzer.cli.codes import DONE, GATE_FAILED, PARTIAL
 from traceanalyzer.cli.progress import progress
 from traceanalyzer.cli.snapshots import memory_beside, say
 from traceanalyzer.cli.snapshots import write as write_memory
+from traceanalyzer.forks import later
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,7 +128,8 @@ def _write(command: Command, run: "Run", label: str, folder: Path, beside: Path)
     clock.mark("findings and gates")
     # Before the page is drawn, which takes as long as the analyses of a small trace.
     failures = [*made.failures, *_shown(command, made, outcomes)]
-    files = write(made, folder, formats, plotlyjs=options["plotlyjs"], failures=failures, beside=beside)
+    how = {"plotlyjs": options["plotlyjs"], "processes": _processes(options)}
+    files = write(made, folder, formats, failures=failures, beside=beside, **how)
     clock.mark("write")
     warn(failures[len(made.failures) :])
     if outcomes:
@@ -176,8 +178,14 @@ def _analysed(
     whole = with_timelines(summary, run, load, named_ranks(made.findings), jobs=options["jobs"])
     drawn = {name: whole.results[name] for name in ("timeline", "host_events")}
     if not held:
-        kept_report.keep(entry, kept_report.place_of(found, run, load, known), whole, made.findings)
+        again = kept_report.place_of(found, run, load, known)
+        later(partial(kept_report.keep, entry, again, whole, made.findings), processes=_processes(options))
     return summary, replace(made, results=made.results | drawn, snapshots=told), examination, (memory, told)
+
+
+def _processes(options: dict[str, Any]) -> int:
+    """How many may work at once after the files are read."""
+    return 1 if options["jobs"] == 1 else 2
 
 
 def _judged(command: Command, made: "Report", label: str) -> "list[Outcome]":

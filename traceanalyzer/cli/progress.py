@@ -13,6 +13,8 @@ def progress(console: "Console", files: int) -> Iterator[Callable[[int, int], No
     """A function to call as files are done; a bar only on a terminal, for several files."""
     from rich.progress import Progress
 
-    with Progress(console=console, transient=True, disable=not console.is_terminal or files < 2) as bar:
+    is_shown = console.is_terminal and files > 1
+    # Drawn as files are done, without a thread of its own: a process with threads cannot be forked.
+    with Progress(console=console, transient=True, disable=not is_shown, auto_refresh=False) as bar:
         task = bar.add_task("Reading traces", total=files)
-        yield lambda done, _all: bar.update(task, completed=done)
+        yield lambda done, _all: bar.update(task, completed=done, refresh=is_shown)

@@ -42,7 +42,7 @@ def decode_all(chunks: Iterable[Chunk], decoder: EventDecoder, builder: TableBui
         for chunk in chunks:
             builder.add(decoder.decode(text_of(chunk)))
         return
-    with _read_ahead(chunks) as ahead, quiet_pool(processes - 1) as pool:
+    with quiet_pool(processes - 1) as pool, _read_ahead(chunks) as ahead:
         # The first chunk with events tells for the whole file how its times are written.
         for chunk in ahead:
             builder.add(decoder.decode(text_of(chunk)))

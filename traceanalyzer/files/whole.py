@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from traceanalyzer.errors import UsageError
-from traceanalyzer.processes import signals_wait
+from traceanalyzer.forks import signals_wait
 
 DRAFT = ".writing-"
 """How the names of folders begin in which drafts lie."""

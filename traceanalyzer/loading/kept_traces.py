@@ -19,9 +19,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from traceanalyzer.loading.cache import UNREADABLE, Draft, code_of, key_of, prune
+from traceanalyzer.forks import aside
+from traceanalyzer.loading.cache import UNREADABLE, Draft, code_of, key_of, prune_at_times
 from traceanalyzer.model import RankMeta, RankTrace, whole_capture
 from traceanalyzer.model.schema import NONE, STEPS, TABLES, conform
+from traceanalyzer.processes import CORES_A_FILE
 
 FORMAT = 1
 """Of the entries: another number finds none of these."""
@@ -56,15 +58,24 @@ def through(
     draft = Draft.begun(folder) if not given else None
     try:
         for trace in islice(read, given, None):
-            if draft is not None:
-                draft.add(partial(_write, trace))
-            yield trace
+            written = aside(partial(_with, draft, trace), processes=CORES_A_FILE.get()) if draft else None
+            try:
+                yield trace
+            finally:
+                del trace
+                draft = written() if written else None
         if draft is not None and _key(path, options) == key:
             draft.settle(folder / key)
-            prune(folder)
+            prune_at_times(folder / key)
     finally:
         if draft is not None:
             draft.drop()
+
+
+def _with(draft: Draft, trace: RankTrace) -> Draft:
+    """The draft with one rank more."""
+    draft.add(partial(_write, trace))
+    return draft
 
 
 def _key(path: Path, options: tuple[object, ...]) -> str | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -10,11 +11,12 @@ from traceanalyzer.analyses import reduce_rank
 from traceanalyzer.discovery.clustering import Capture
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.failures import Failure
+from traceanalyzer.forks import later
 from traceanalyzer.loading import LoadOptions, kept_ranks
 from traceanalyzer.loading.capture import read_capture
 from traceanalyzer.model import RankMeta, Skipped
 from traceanalyzer.model.schema import printable
-from traceanalyzer.processes import give_back_memory
+from traceanalyzer.processes import CORES_A_FILE, give_back_memory
 from traceanalyzer.scale.work import NO_MEMORY
 
 ESSENTIAL = frozenset({"ranks", "breakdown", "steps"})
@@ -56,13 +58,15 @@ def reduce_capture(
             is_large = len(trace.host_ops) + len(trace.gpu_ops) > _LARGE
             if is_large:
                 give_back_memory()
-            tables = reduce_rank(trace, names, failures if is_guarded else None, **thresholds)
+            processes = CORES_A_FILE.get() if is_large else 1
+            tables = reduce_rank(trace, names, failures if is_guarded else None, processes=processes, **thresholds)
             ranks += [(trace.meta, tables)]
             del trace
             if is_large:
                 give_back_memory()
         if not skipped and not failures:
-            kept_ranks.keep(place, kept_ranks.place_of(capture, options, names, thresholds), ranks)
+            again = kept_ranks.place_of(capture, options, names, thresholds)
+            later(partial(kept_ranks.keep, place, again, ranks), processes=CORES_A_FILE.get())
     except MemoryError:
         skipped.append(Skipped(name, NO_MEMORY))
     except TraceAnalyzerError:

@@ -6,8 +6,8 @@ import pytest
 from tests.builders import rank_trace
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.blame import episodes
-from traceanalyzer.analyses.blame.jobs import jobs_of
 from traceanalyzer.analyses.blame.transfers import transfers
+from traceanalyzer.analyses.communication.jobs import jobs_of
 
 
 def members(*calls):
@@ -38,12 +38,11 @@ def test_ranks_that_communicate_are_one_job(calls, jobs):
 
 
 def test_transfers_are_called_by_collective_and_ranks():
-    made = transfers(
-        members((4, "4,5,6,7", 0), (4, "4,5,6,7", 1), (5, None, None), (6, ",".join(map(str, range(0, 64, 2))), 2))
-    )
+    rows = [(4, 0, "4,5,6,7", 100), (4, 1, "4,5,6,7", 50), (6, 2, ",".join(map(str, range(0, 64, 2))), 100)]
+    slower = pd.DataFrame(rows, columns=["rank", "call", "among", "longer_ns"]).assign(step=1, collective="all_gather")
+    made = transfers(slower)
     assert dict(zip(made["name"], made["total_ns"], strict=True)) == {
-        "all-gather among ranks 4 to 7": 200,
-        "all-gather": 100,
+        "all-gather among ranks 4 to 7": 150,
         "all-gather among ranks 0, 2, 4 … 62": 100,
     }
 

@@ -18,7 +18,7 @@ def needs(host_ns, needed_ns, wait_ns=0):
         for rank in range(len(host_ns))
         for step in range(len(host_ns[rank]))
     ]
-    table = pd.DataFrame(rows).assign(peers="all", is_partial=False, exposed_transfer_ns=0, exposed_unmatched_ns=0,
+    table = pd.DataFrame(rows).assign(peers="all", is_partial=False, slower_transfer_ns=0, exposed_unmatched_ns=0,
                                       clock_jump_ns=pd.NA, copy_beside_wait_ns=0)  # fmt: skip
     table = table.assign(begin_ns=table["step"] * 100, end_ns=table["step"] * 100 + 100)
     table = table.assign(exposed_wait_ns=wait_ns)

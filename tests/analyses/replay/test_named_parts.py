@@ -2,9 +2,10 @@
 
 import pytest
 
-from tests.simulator import Group, Job, Program
+from tests.simulator import Group, Job, Program, scenarios
 from tests.simulator.analysed import analysed
 from tests.simulator.workloads import job_of, pipelined
+from traceanalyzer.analyses.replay.answer import answer
 from traceanalyzer.analyses.replay.replay import gain_of
 from traceanalyzer.analyses.replay.written import read_change
 from traceanalyzer.errors import UsageError
@@ -30,6 +31,13 @@ def test_what_is_written_is_what_is_read(text):
 def test_what_makes_no_sense_is_refused(text):
     with pytest.raises(UsageError):
         read_change(text)
+
+
+@pytest.mark.parametrize("text", ["rank 0=peers", "host fastest", "compute even"])
+def test_one_rank_has_nobody_to_be_compared_with(text):
+    results = analysed(scenarios.ddp(1, steps=2), "replay")[1]
+    with pytest.raises(UsageError, match="one rank only"):
+        answer(results, [read_change(text)])
 
 
 @pytest.fixture(scope="module")

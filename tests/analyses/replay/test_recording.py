@@ -56,6 +56,49 @@ def test_each_gain_stands_beside_that_of_the_job_without_the_profiler():
     assert after == gain.after_ns, "hosts that take no time are not shorter without the profiler"
 
 
+@pytest.mark.parametrize("times", [0.5, 2.0])
+def test_a_host_of_another_speed_is_that_much_of_what_is_left_without_the_profiler(times):
+    gain = gain_of(replay_of(launching(50 * US)), Change("host", times))
+    before, after = gain.unprofiled_ns
+    assert after == pytest.approx(times * before, rel=0.05)
+
+
+def test_a_host_like_its_peers_takes_what_they_take_without_the_profiler():
+    """Both launch alike, in as long; of one's time half is recording, of the other's nothing."""
+    begins = [number * MS for number in range(6)]
+    traces = []
+    for rank in (0, 1):
+        ops = [("gemm", begin + 10 * US, begin + 60 * US, number) for number, begin in enumerate(begins, 1)]
+        calls = [("cudaLaunchKernel", begin, begin + 5 * US) for begin in begins]
+        written = [("aten::view", begin + (20 + 3 * place) * US, begin + (21 + 3 * place) * US)
+                   for begin in begins for place in range(150 * rank)]  # fmt: skip
+        traces.append(host_trace(ops, calls, host_ops=written, rank=rank))
+    gain = gain_of(run(traces, ["replay"])["replay"], Change("host", "peers", frozenset({0})))
+    before, after = gain.unprofiled_ns
+    assert before > 0.99 * gain.before_ns, "rank 0 has nothing recorded but its launches"
+    assert after == pytest.approx(before - 5 * 150 * COST_NS["none"], rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "call_us", "counted"),
+    [
+        pytest.param(8, 100, 8, id="each of its operations"),
+        pytest.param(40, 100, 15, id="no more than fit in the call"),
+        pytest.param(40, 9, 0, id="a launch as quick as without"),
+    ],
+)
+def test_what_a_graph_launches_is_written_down_in_its_launch(nodes, call_us, counted):
+    begins = [number * 2 * MS for number in range(LAUNCHES)]
+    calls = [("cudaGraphLaunch", begin, begin + call_us * US) for begin in begins]
+    ops = [
+        ("gemm", begin + (110 + 5 * place) * US, begin + (114 + 5 * place) * US, number)
+        for number, begin in enumerate(begins, 1)
+        for place in range(nodes)
+    ]
+    gain = gain_of(replay_of(host_trace(ops, calls)), Change("profiler", "none"))
+    assert gain.gain_ns == (LAUNCHES - 1) * (1 + counted) * COST_NS["none"]
+
+
 def test_of_other_profilers_nothing_is_known():
     trace = launching(50 * US)
     replay = replay_of(dataclasses.replace(trace, meta=dataclasses.replace(trace.meta, format="nsys")))

@@ -8,17 +8,18 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.blame.episode_gains import at_least_its_gain, bounds, gains
 from traceanalyzer.analyses.blame.episode_rows import row_of
-from traceanalyzer.analyses.blame.jobs import jobs_of
 from traceanalyzer.analyses.blame.lateness import cells, with_excess
 from traceanalyzer.analyses.blame.naming import named
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.rank_sets import set_of
+from traceanalyzer.analyses.blame.slower_calls import SlowerCalls
 from traceanalyzer.analyses.blame.slower_gpus import told_apart
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.together import together
 from traceanalyzer.analyses.blame.transfers import TRANSFER, collective_of, transfers
 from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.communication.jobs import jobs_of
 from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.names import EpisodesColumn
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
@@ -156,6 +157,7 @@ def across(
     what_ran: WhatRan,
     step_needs: StepNeeds,
     members: Members,
+    slower_calls: SlowerCalls,
     places: Places,
     call_waits: CallWaits,
     exposed_calls: ExposedCalls,
@@ -166,7 +168,7 @@ def across(
     empty = Episodes(pd.DataFrame(columns=[*Episodes.columns]))
     if step_needs.table.empty or step_needs.table["rank"].nunique() < 2:
         return empty
-    work = under_each_other([what_ran.table, transfers(members.table)])
+    work = under_each_other([what_ran.table, transfers(slower_calls.table)])
     job = step_needs.table["rank"].map(jobs_of(members.table, step_needs.table["rank"].unique()))
     calls = call_waits.table[["rank", "call", "collective"]].merge(exposed_calls.table, on=["rank", "call"])
     tables = [_of_job(needs, work, calls, steps.table, places, replay) for _, needs in step_needs.table.groupby(job)]

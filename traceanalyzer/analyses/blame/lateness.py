@@ -68,7 +68,7 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
     is_told = (
         table["step"] < table.loc[is_jump, "step"].min() if is_jump.any() else pd.Series(data=True, index=table.index)
     )
-    columns = ["transfer_ns", "exposed_transfer_ns"]
+    columns = ["transfer_ns", "slower_transfer_ns"]
     table = table.assign(
         **{name: table[name].where(is_told, 0) for name in columns},
         # A message that was asked for early waits beside the copy that holds up the rank.
@@ -78,7 +78,7 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
     alone = table.groupby(["peers", "step"])["rank"].transform("nunique") < 2
     keys = [table["peers"].mask(alone, "all"), table["step"]]
     is_stage = (table["peers"] != "all") & alone
-    values = table[[*PARTS, "exposed_transfer_ns", "needed_host_ns"]].astype("float64")
+    values = table[[*PARTS, "needed_host_ns"]].astype("float64")
     beside = _median_of_others(values, keys)
     first = _beyond(table, values - beside, is_stage)
     beside["compute_ns"] = beside["compute_ns"].mask(is_stage, _usual_ns(table, is_stage))
@@ -91,9 +91,8 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
 
 def _beyond(table: pd.DataFrame, excess: pd.DataFrame, is_stage: pd.Series) -> pd.DataFrame:
     """The rows with each part's excess, where it is a reason to be late, and their sum."""
-    # A late rank's transfers are hidden by its work where its peers' are not, or the other way round: only calls that
-    # move data for longer are a reason.
-    transfer = excess[["transfer_ns", "exposed_transfer_ns"]].min(axis=1).clip(lower=0)
+    # Ranks that move the same data do it in as long: groups are held against each other, and no rank against its peers.
+    transfer = table["slower_transfer_ns"].astype("float64")
     # What launching takes holds the loading of data, which is a part by itself.
     more = excess["needed_host_ns"] - excess[DATA.column].clip(lower=0)
     host, launch = excess[HOST.column], excess[LAUNCH.column]
@@ -101,7 +100,7 @@ def _beyond(table: pd.DataFrame, excess: pd.DataFrame, is_stage: pd.Series) -> p
     is_of_host = (launch > 0) & (host >= launch) & ~is_stage
     host = host.clip(upper=_more_by_host(more, table["rank"])) + launch.where(is_of_host, 0.0)
     excess = excess.assign(**{"transfer_ns": transfer, HOST.column: host, LAUNCH.column: launch.mask(is_of_host, 0.0)})
-    by_design = [part for part in PARTS if part not in (*_HOST_PARTS, "compute_ns")]
+    by_design = [part for part in PARTS if part not in (*_HOST_PARTS, "compute_ns", "transfer_ns")]
     excess[by_design] = excess[by_design].mask(is_stage, 0.0)
     net = excess[list(PARTS)].sum(axis=1).clip(upper=(table["end_ns"] - table["begin_ns"]).astype("float64"))
     return table.assign(**{f"{part}_excess": excess[part] for part in PARTS}, excess_ns=net)

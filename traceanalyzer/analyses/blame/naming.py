@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.blame.transfers import COLLECTIVE
+from traceanalyzer.analyses.blame.transfers import COLLECTIVE, TRANSFER
 from traceanalyzer.analyses.blame.what_ran import DOING, KERNEL, OPERATOR, RANGE
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_activity import NOTHING
@@ -76,12 +76,13 @@ def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Dat
     ranks = late.groupby("step")["rank"].unique()
     late_ranks = cells.groupby("step")["rank"].unique()
     peers = late.drop_duplicates("rank").set_index("rank")["peers"]
+    every_peer = peers.map(lambda _: "all")  # a transfer is named by its group, of which peers may be members
     every, rows = _Names.of(held), held.groupby(["step", "part", "rank"]).indices
     in_part = held.groupby(["step", "part"]).indices
     beside: dict[tuple[object, ...], _Beside] = {}  # late ranks of a step are mostly held against the same others
     found = []
     for rank, step, part, excess_ns in cells[["rank", "step", "part", "excess_ns"]].itertuples(index=False):
-        others = _others(ranks[step], rank, peers, late_ranks[step])
+        others = _others(ranks[step], rank, every_peer if part == TRANSFER else peers, late_ranks[step])
         key = (step, part, others.tobytes())
         if key not in beside:
             of_all = in_part.get((step, part), _NO_ROWS)

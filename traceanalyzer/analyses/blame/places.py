@@ -10,13 +10,11 @@ from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.blame.rank_sets import JOB, Place
 from traceanalyzer.analyses.communication.group_members import parsed
 from traceanalyzer.analyses.communication.groups import Groups
+from traceanalyzer.analyses.communication.sister_groups import BLOCK
 from traceanalyzer.analyses.names import PlacesColumn
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Column
-
-BLOCK = 8
-"""GPUs of a host, where the trace does not say which rank is where."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

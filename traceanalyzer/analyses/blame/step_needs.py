@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.blame.clock_jumps import clock_jumps_ns
+from traceanalyzer.analyses.blame.slower_calls import SlowerCalls
 from traceanalyzer.analyses.blame.step_parts import COLUMNS, OWN_PARTS
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.exposed_comm import exposed_of, moves_and_waits
@@ -57,6 +58,10 @@ class StepNeeds(Result[StepNeedsColumn]):
             "Time of that in which a copy runs and no data moves: the rank's own work, though somebody is late, too."
         ),
         "exposed_transfer_ns": Column.time("Rest of the exposed communication in which data moves."),
+        "slower_transfer_ns": Column.time(
+            "Time in which a call still moves data that the same call of a sister group (see slower_calls) would have "
+            "moved, and no compute runs, beside a wait or not."
+        ),
         "exposed_unmatched_ns": Column.time("Rest of the exposed communication: may be either."),
         "needed_host_ns": Column.time(
             "Time of the step's range on the host less that in calls that block it or find the queue full, and in "
@@ -94,7 +99,9 @@ def _stretches(parts_of_steps: pd.DataFrame, own: Intervals, *, is_copy: bool) -
     return table_of({**columns, "is_step": False, "is_copy": is_copy})
 
 
-def across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, pipeline: Pipeline) -> StepNeeds:
+def across(
+    parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, slower_calls: SlowerCalls, pipeline: Pipeline
+) -> StepNeeds:
     """Split each step's exposed communication, waits first: a wait under a transfer on another stream is one."""
     every = stack(parts, ("rank", *COLUMNS, "is_step", "is_copy"))
     if every.empty:
@@ -105,10 +112,16 @@ def across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, pipeline: P
         picked(every, mask, ("rank", "begin_ns", "end_ns")).rename(columns={"begin_ns": "start_ns"})
         for mask in (~is_step & ~is_copy, is_copy)
     )
-    table = side_by_side(_split, steps, exposed, copied, call_waits.table).rename(columns={"start_ns": "begin_ns"})
+    table = side_by_side(_split, steps, exposed, copied, call_waits.table, _late_ends(slower_calls.table))
+    table = table.rename(columns={"start_ns": "begin_ns"})
     step = table["step"].astype("Int64")
     table = _with_meetings(table).assign(step=step.where(step != NONE), peers=_peers(table["rank"], pipeline))
     return StepNeeds(table.assign(clock_jump_ns=clock_jumps_ns(table, call_waits.table["rank"])))
+
+
+def _late_ends(slower: pd.DataFrame) -> pd.DataFrame:
+    """Of each slower call what it takes longer, at its end."""
+    return slower.assign(start_ns=slower["end_ns"] - slower["longer_ns"])[["rank", "start_ns", "end_ns"]]
 
 
 def _with_meetings(table: pd.DataFrame) -> pd.DataFrame:
@@ -127,13 +140,16 @@ def _with_meetings(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _split(steps: pd.DataFrame, stretches: pd.DataFrame, copied: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
+def _split(
+    steps: pd.DataFrame, stretches: pd.DataFrame, copied: pd.DataFrame, calls: pd.DataFrame, late: pd.DataFrame
+) -> pd.DataFrame:
     exposed = exposed_of(stretches)
     begins, ends = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
     transfer, wait = moves_and_waits(calls)
     own_wait = wait & exposed
     own_transfer = (transfer & exposed) - own_wait
     rest = exposed - own_wait - own_transfer
+    longer = Intervals.of(*(late[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns")))
     return with_columns(
         steps,
         transfer_ns=transfer.covered_ns(begins, ends),
@@ -143,6 +159,7 @@ def _split(steps: pd.DataFrame, stretches: pd.DataFrame, copied: pd.DataFrame, c
                 ("exposed_wait_ns", own_wait),
                 ("copy_beside_wait_ns", (exposed_of(copied) & own_wait) - transfer),
                 ("exposed_transfer_ns", own_transfer),
+                ("slower_transfer_ns", longer & exposed),
                 ("exposed_unmatched_ns", rest),
             )
         },

@@ -68,7 +68,8 @@ class Change:
         part: of `PARTS`.
         to: what its recorded lengths are multiplied with (0.5: twice as fast; 0: gone), or `peers`: the median of the
             same work of the ranks that do the same and are not changed themselves (of transfers between changed ranks
-            that of others of the same collective and size; none where the others have no such); `even`: its mean over
+            that of others of the same collective and size, or what others take at most for so many bytes; none where
+            they have no such); `even`: its mean over
             all ranks that do the same, of a pipeline's stages all of their work put together (of a transfer the median
             of those of the same collective and size); `ideal` (stages): even, and neither hosts nor messages take time:
             what is left of the bubble is the schedule's own; `fastest` (hosts): the rank that needs least in a step;
@@ -109,6 +110,13 @@ class Change:
         read_schedule(str(self.to))
         if self.ranks is not None or self.steps is not None:
             raise UsageError("schedule: all ranks and steps take it; write schedule 1f1b, without ranks or --in-steps")
+
+    @property
+    def only_shortens(self) -> bool:
+        """Whether nothing takes longer after it; what peers take, or the mean of all, may be more than a rank's own."""
+        if isinstance(self.to, str):
+            return self.to not in (PEERS, EVEN, IDEAL) and self.part != "schedule"
+        return self.part == "links" or self.to <= 1
 
     def __str__(self) -> str:
         if self.part == "schedule":

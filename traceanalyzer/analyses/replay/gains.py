@@ -235,12 +235,11 @@ class Engine:
 
     def gains(self, scenarios: Sequence[tuple[Change, ...]]) -> list[Gain]:
         """What each set of changes, made together, gains."""
-        after = self._mean_steps(scenarios)
+        after = _held(self.before_ns, self._mean_steps(scenarios), scenarios)
         without: list[tuple[int, int]] | list[None] = [None] * len(scenarios)
         if self.has_cost_of_recording:
-            # Last, so that what becomes as long as on peers loses the cost of its own calls.
-            each = self._mean_steps([(UNRECORDED,), *(_unrecorded(changes) for changes in scenarios)])
-            without = [(each[0], one) for one in each[1:]]
+            before, *each = self._mean_steps([(UNRECORDED,), *(_unrecorded(changes) for changes in scenarios)])
+            without = [(before, one) for one in _held(before, each, scenarios)]
         return [
             Gain(self.before_ns, each, self.error_ns, self.unmatched_ns, pair)
             for each, pair in zip(after, without, strict=True)
@@ -255,13 +254,24 @@ class Engine:
             return {}
         costs = [Change("profiler", cost) for cost in COST_NS]
         steps = self._mean_steps([*((cost,) for cost in costs), *((*changes, cost) for cost in costs)])
-        return dict(zip(COST_NS, zip(steps, steps[len(costs) :], strict=False), strict=True))
+        afters = [
+            _held(before, [after], [changes])[0] for before, after in zip(steps, steps[len(costs) :], strict=False)
+        ]
+        return dict(zip(COST_NS, zip(steps, afters, strict=False), strict=True))
 
     def _mean_steps(self, scenarios: Sequence[tuple[Change, ...]]) -> list[int]:
         missing = [changes for changes in dict.fromkeys(scenarios) if changes not in self._means]
         steps = self.steps_after(missing).mean(axis=0).tolist()
         self._means |= zip(missing, map(round, steps), strict=True)
         return [self._means[changes] for changes in scenarios]
+
+
+def _held(before_ns: int, afters_ns: Sequence[int], scenarios: Sequence[Sequence[Change]]) -> list[int]:
+    """Steps after changes: where all only shorten, one that begins earlier and ends as before is no longer one."""
+    return [
+        min(after, before_ns) if all(change.only_shortens for change in changes) else after
+        for after, changes in zip(afters_ns, scenarios, strict=True)
+    ]
 
 
 def _unrecorded(changes: tuple[Change, ...]) -> tuple[Change, ...]:

@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.communication.collectives import bus_factors
+from traceanalyzer.analyses.communication.sister_groups import at_most_ns
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.replay.change import ALONE, EVEN, FASTEST, HIDDEN, PEERS, Change
 from traceanalyzer.analyses.replay.job import Job, Lengths
@@ -36,9 +38,15 @@ def _of_all(change: Change) -> Change:
 
 
 def timing_after(job: Job, peers: Peers, rank: int, changes: Sequence[Change]) -> Timing:
-    """What the rank's operations and host take after changes that concern it."""
+    """What the rank's operations and host take after changes that concern it.
+
+    What recording takes goes first: a host twice as fast takes half of what is left, and one like its peers what they
+    take without it.
+    """
     timing = job.recorded.timing[rank]
-    for change in changes:
+    for change in sorted(changes, key=lambda change: change.part != "profiler"):
+        if change.part == "profiler" and change.steps is None:
+            peers = peers.unrecorded(COST_NS[str(change.to)])
         timing = _timing(job, peers, timing, rank, change)
     return timing
 
@@ -244,15 +252,31 @@ def _even_transfers(job: Job, transfer_ns: np.ndarray) -> np.ndarray:
 def _peers_transfers(job: Job, transfer_ns: np.ndarray, change: Change) -> np.ndarray:
     """Transfers between the changed ranks alone as long as the median of the others' of the same collective and size.
 
-    What the others have none of takes no time. Transfers that others take part in stay.
+    Where the others move other numbers of bytes, what so many take them at most. What they have none of takes no time.
+    Transfers that others take part in stay.
     """
     joins = job.joins
     table = joins.assign(ns=transfer_ns, is_own=joins["rank"].isin(change.ranks or job.nodes)).groupby("instance")
-    own, is_own = table["ns"].min(), table["is_own"].all()
-    kind = [values.to_numpy() for values in (table["collective"].min(), table["size_bytes"].max(), table.size())]
-    others = own.where(~is_own).groupby(kind, dropna=False).transform("median").fillna(0)
+    own, is_own, size = table["ns"].min(), table["is_own"].all(), table["size_bytes"].max()
+    kind = Groups.of({"collective": table["collective"].min().to_numpy(), "ranks": table.size().to_numpy()},
+                     ["collective", "ranks"], with_absent=True).of_row  # fmt: skip
+    others = own.where(~is_own).groupby([kind, size.to_numpy()], dropna=False).transform("median")
+    others = others.where(others.notna() | ~is_own, _of_other_sizes(kind, size, own, is_own)).fillna(0)
     factor = pd.Series(np.minimum(others, own) / own.where(own > 0)).fillna(1.0).where(is_own, 1.0)
     return _scaled(joins, transfer_ns, factor)
+
+
+def _of_other_sizes(kind: np.ndarray, size: pd.Series, own: pd.Series, is_own: pd.Series) -> pd.Series:
+    """Of each kind and size what so many bytes take the others at most; absent where they have none of the kind."""
+    table = pd.DataFrame({"kind": kind, "size": size.astype("float64"), "ns": own.astype("float64"), "is_own": is_own})
+    beside = table[~table["is_own"]].groupby(["kind", "size"])["ns"].median().reset_index()
+    asked = table[table["is_own"]].drop_duplicates(["kind", "size"])
+    known = {}
+    for each, size_bytes in asked[["kind", "size"]].dropna().itertuples(index=False):
+        rows = beside[beside["kind"] == each]
+        if len(rows):
+            known[each, size_bytes] = at_most_ns(size_bytes, rows["size"].to_numpy(), rows["ns"].to_numpy()).min()
+    return pd.Series([known.get(pair, np.nan) for pair in zip(kind, table["size"], strict=True)], table.index)
 
 
 def _no_longer_than_transfers(job: Job, timing: Timing, rank: int, change: Change) -> np.ndarray:

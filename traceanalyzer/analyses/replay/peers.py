@@ -1,6 +1,7 @@
 """What the same work takes on the ranks that do the same: the floor that a change to `peers` stands on."""
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from functools import cached_property
 
 import numpy as np
@@ -9,8 +10,8 @@ import pandas as pd
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.replay.capped import capped
 from traceanalyzer.analyses.replay.job import Job
+from traceanalyzer.analyses.replay.linked import linked_ranks
 from traceanalyzer.analyses.replay.relief import Relief
-from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.model.schema import NONE
 
 ALIKE = 0.5
@@ -23,6 +24,10 @@ SLOWER = 0.1
 """A host whose median stretch of work is longer than its peers' by this part is slower throughout."""
 
 
+_OF_HOSTS = ("_spans_and_steps", "_middle_table", "_host_ns")
+"""What `Peers` keeps of the hosts' lengths."""
+
+
 class Peers:
     """Work of all ranks side by side: an operation is the same as the one of that name, at that place in that step.
 
@@ -30,10 +35,27 @@ class Peers:
     """
 
     def __init__(self, job: Job, relief: Relief) -> None:
-        self.job, self.relief = job, relief
+        self.job, self.relief, self.cost_ns = job, relief, 0
         self.ranks = list(job.nodes)
         self.place = {rank: column for column, rank in enumerate(self.ranks)}
         self._known: dict[tuple[int, str, bytes], np.ndarray] = {}
+        self._unrecorded: dict[int, Peers] = {0: self}
+
+    def unrecorded(self, cost_ns: int) -> "Peers":
+        """The same where hosts do not have to write down what they do, at so much for each operator and call."""
+        if cost_ns not in self._unrecorded:
+            made = copy(self)
+            made.cost_ns, made._known = cost_ns, {}  # noqa: SLF001 - its own
+            for name in _OF_HOSTS:
+                made.__dict__.pop(name, None)
+            self._unrecorded[cost_ns] = made
+        return self._unrecorded[cost_ns]
+
+    def _own_host(self, rank: int) -> np.ndarray:
+        """Lengths of the rank's stretches of host work."""
+        nodes = self.job.nodes[rank]
+        own = nodes.column("host", "ns")
+        return np.maximum(own - self.cost_ns * nodes.column("host", "recorded"), 0) if self.cost_ns else np.asarray(own)
 
     def of(self, rank: int, changed: frozenset[int]) -> np.ndarray:
         """Columns of the ranks that do the same as `rank` and are not changed; of all that do when none is left.
@@ -70,12 +92,12 @@ class Peers:
         What a span has beyond its peers' is taken from its longest stretches: an extra piece of work lies in one place.
         Where the host is slower throughout, as a whole, all its stretches are scaled.
         """
-        own = self.job.nodes[rank].column("host", "ns")
+        own = self._own_host(rank)
         if changed is None and self._is_stage(rank):
             return np.asarray(np.round(own * self._evened(rank, self._host_ns)), dtype=np.int64)
         columns, put_together = self._compared(rank, changed)
         if not len(columns):
-            return np.asarray(own)
+            return own
         key, held = self._host_keys[rank], self._host_table[:, self.place[rank]]
         wanted = self._together(self._host_table, columns, put_together)
         scaled = self._scaled(own, rank, self._host_keys, self._host_table, columns, put_together)
@@ -105,7 +127,7 @@ class Peers:
     @cached_property
     def _host_ns(self) -> np.ndarray:
         """Of each rank its host's work."""
-        return np.array([nodes.piece.host["ns"].sum() for nodes in self.job.nodes.values()], dtype=np.int64)
+        return np.array([self._own_host(rank).sum() for rank in self.job.nodes], dtype=np.int64)
 
     def _compared(self, rank: int, changed: frozenset[int] | None) -> tuple[np.ndarray, Callable[..., np.ndarray]]:
         """Columns of the ranks to compare with, and how they are put together."""
@@ -115,7 +137,7 @@ class Peers:
 
     def fastest_host(self, rank: int) -> np.ndarray:
         """The same when each step takes what it takes on the fastest rank that does the same."""
-        own = self.job.nodes[rank].column("host", "ns")
+        own = self._own_host(rank)
         columns = np.flatnonzero(self.alike[self.place[rank]])
         return self._scaled(own, rank, self._step_keys, self._step_table, columns, np.min)
 
@@ -158,29 +180,7 @@ class Peers:
     @cached_property
     def linked(self) -> np.ndarray:
         """Which ranks exchange messages, directly or not, but for those that go round between attention kernels."""
-        joins = self.job.joins
-        of_message = joins[joins["collective"].isin((*POINT_TO_POINT, "send_recv")) & ~self._is_ring]
-        pairs = of_message.groupby("instance")["rank"].agg(["min", "max"]).drop_duplicates()
-        job, before = np.arange(len(self.ranks)), None
-        one, other = (pairs[end].map(self.place).to_numpy(dtype=np.int64) for end in ("min", "max"))
-        while before is None or (job != before).any():
-            before = job.copy()
-            lowest = np.minimum(job[one], job[other])
-            np.minimum.at(job, one, lowest)
-            np.minimum.at(job, other, lowest)
-            job = job[job]
-        linked: np.ndarray = job[:, None] == job
-        return linked
-
-    @property
-    def _is_ring(self) -> np.ndarray:
-        """Rows of `Job.joins` of messages that go round."""
-        op = self.job.joins["op"].to_numpy()
-        found = np.zeros(len(op), dtype=bool)
-        for rank, nodes in self.job.nodes.items():
-            rows = self.job.joins_of(rank)
-            found[rows] = nodes.piece.ops["is_ring"].to_numpy()[op[rows]]
-        return found
+        return linked_ranks(self.job)
 
     @cached_property
     def _name_codes(self) -> dict[int, np.ndarray]:
@@ -235,7 +235,7 @@ class Peers:
         spans, steps = {}, {}
         for rank, nodes in self.job.nodes.items():
             host, ops = nodes.piece.host, nodes.piece.ops
-            step, ns = host["step"].to_numpy(), host["ns"].to_numpy()
+            step, ns = host["step"].to_numpy(), self._own_host(rank)
             begins = np.zeros(len(host), dtype=np.int64)
             launch = ops["launch"].to_numpy()
             begins[launch[((ops["call"] != NONE) & (launch != NONE)).to_numpy()]] = 1
@@ -268,7 +268,7 @@ class Peers:
         """The median stretch of host work by span and rank."""
         table = np.zeros_like(self._host_table)
         for rank, key in self._host_keys.items():
-            own = pd.Series(self.job.nodes[rank].column("host", "ns"))[key != NONE]
+            own = pd.Series(self._own_host(rank))[key != NONE]
             middle = own.groupby(key[key != NONE]).median()
             table[middle.index, self.place[rank]] = middle
         return table

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 import pandas as pd
 
-from traceanalyzer.analyses.replay.change import OF_HOSTS, PEERS, Change
+from traceanalyzer.analyses.replay.change import EVEN, FASTEST, OF_HOSTS, PEERS, Change
 from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.errors import InputError, UsageError
 
@@ -40,6 +40,8 @@ def check(engine: Engine, change: Change) -> None:
         raise UsageError(f"{change}: there is no step {steps[0]}" + (f"; there are {_listed(known)}" if known else ""))
     if change.name and change.part in _COLUMNS:
         _check_name(engine, change, change.name)
+    if len(ranks) < 2 and change.to in (PEERS, EVEN, FASTEST):
+        raise UsageError(f"{change}: there is one rank only, and nothing to compare it with")
     if change.to == PEERS:
         _check_peers(engine, change)
 

@@ -1,11 +1,14 @@
 """The collective that ranks do nothing beside: which, where in the step, and what the step would take without it."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.rank_sets import listed
+from traceanalyzer.analyses.blame.transfers import collective_of
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.collectives import Collectives
@@ -19,7 +22,7 @@ from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity, span
 from traceanalyzer.findings.communication.bandwidth import healthy_rate, slow_links
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.late.lateness import is_said, of_ranks
+from traceanalyzer.findings.late.lateness import is_said, of_lead
 from traceanalyzer.findings.tools import Tools, tools_of
 from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.kinds import POINT_TO_POINT, dtype_bytes
@@ -57,9 +60,10 @@ def exposed_collective(
     """The collective without whose transfers a step would be shorter by most, from 10 % of the steps with it on.
 
     Waits for other ranks are not in it, but for broadcasts and the like, of which they cannot be told apart: where that
-    is most of it and a late rank is waited for in this collective, it is part of what is said of that rank. Where the
-    collective is slow and would gain most of that at a healthy rate, it is part of that. Messages between stages of
-    pipelines are told with their bubble.
+    is most of it and a late rank is waited for in this collective, it is part of what is said of that rank. So it is
+    where a group that moves data for longer than its sister groups gains most of it. Where the collective is slow and
+    would gain most of that at a healthy rate, it is part of that. Messages between stages of pipelines are told with
+    their bubble.
     """
     if replay.engine is None or not len(headline) or not len(exposed_calls):
         return []
@@ -87,13 +91,21 @@ def exposed_collective(
     advice = _advice(_phase(own), basis.within(calls.table), str(name), tools_of(ranks))
     found = _found(str(name), own, gain, basis, few, at_times_ns, _AT_TIMES if at_times_ns is not None else advice)
     is_unclear = own["unmatched_ns"].sum() > own["transfer_ns"].sum()
-    late = [row for row in episodes.rows() if is_unclear and is_said(row) and row["collective"] == name]
+    said = [row for row in episodes.rows() if is_said(row)]
+    late = [row for row in said if is_unclear and row["collective"] == name]
+    late += [row for row in said if _is_of_slow_links(row, str(name), gain)]
     if late:
-        return [replace(found, part_of=of_ranks(late[0]))]
+        return [replace(found, part_of=of_lead(episodes, late[0]))]
     faster = healthy_rate(collectives, str(name))
     at_rate = gain_of(replay, faster) if faster else None
     is_slow = at_rate is not None and at_rate.gain_ns >= _MOSTLY * gain.gain_ns > 0
     return [replace(found, part_of=slow_links(str(name))) if is_slow else found]
+
+
+def _is_of_slow_links(row: Mapping[str, Any], collective: str, gain: Gain) -> bool:
+    """Whether the lateness is a group's slow transfers in this collective, and most of what it would gain."""
+    is_slow = row["cause"] == "transfer" and collective_of(row["name"] or "") == collective.replace("_", "-")
+    return is_slow and (row["gain_ns"] or 0) >= _MOSTLY * gain.gain_ns
 
 
 def _share_pct(gain: Gain) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.files.whole import DRAFT, remove_old_drafts
-from traceanalyzer.processes import signals_wait
+from traceanalyzer.forks import signals_wait
 
 RECORD = ".traceanalyzer.json"
 """In every folder that was filled: what the report is of, and which files are its."""

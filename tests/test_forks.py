@@ -1,0 +1,69 @@
+"""Work in forks of the program: the same comes of it, and whatever becomes of them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from traceanalyzer.forks import aside, can_fork
+
+CAPTURE = Path(__file__).parent / "captures" / "ddp" / "rank0.json.gz"
+
+_IN_A_PROGRAM = """
+import os, signal, sys
+from functools import partial
+from pathlib import Path
+from pandas.testing import assert_frame_equal
+from traceanalyzer.analyses import reduce_rank, at_once
+from traceanalyzer.forks import IS_PROGRAM, aside, can_fork
+from traceanalyzer.kinds import KindRules
+from traceanalyzer.readers.base import FILE_ORDER, RankHint
+from traceanalyzer.readers.kineto import read
+
+IS_PROGRAM.set(True)
+own = os.getpid()
+assert can_fork()
+assert aside(os.getpid)() != own
+assert aside(os.getpid, processes=1)() == own
+
+def fail():
+    raise OSError(28, "disk full")
+
+try:
+    aside(fail)()
+    sys.exit("no error came back")
+except OSError as error:
+    assert error.errno == 28
+
+def killed():
+    return own if os.getpid() == own else os.kill(os.getpid(), signal.SIGKILL)
+
+assert aside(killed)() == own
+assert aside(lambda: (lambda: own))()() == own  # what cannot be sent is made here
+
+trace = next(read(Path(sys.argv[1]), RankHint(0, FILE_ORDER), KindRules()))
+alone = reduce_rank(trace)
+forks = []
+at_once.aside = lambda work, **how: forks.append(how) or aside(work, **how)
+for processes in (2, 5):
+    shared = reduce_rank(trace, processes=processes)
+    assert [*shared] == [*alone]
+    for name, table in alone.items():
+        same = [column for column in table if column != "piece"]
+        assert_frame_equal(shared[name][same], table[same], obj=name)
+assert len(forks) == 5
+print("the same")
+"""
+
+
+def test_forks_of_the_program():
+    done = subprocess.run(
+        [sys.executable, "-c", _IN_A_PROGRAM, str(CAPTURE)], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("the same\n", "", 0)
+
+
+def test_a_users_process_is_not_forked():
+    assert not can_fork()
+    begun = []
+    assert aside(lambda: begun.append(1))() is None
+    assert begun == [1]

@@ -1,0 +1,74 @@
+"""Calls that move data for longer than the same calls of sister groups: how links of one group are known to be slow."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.communication.members import Members
+from traceanalyzer.analyses.communication.sister_groups import instances_of, is_extra, usual_ns
+from traceanalyzer.analyses.names import SlowerCallsColumn
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.meaning.columns import Better, Column, Written
+
+LEAST_TIMES = 1.25
+"""Times what the sister groups take: links of one kind differ by less."""
+
+
+class SlowerCalls(Result[SlowerCallsColumn]):
+    """One row for each call of a group that moves data for 1.25 times as long as its sister groups in that step.
+
+    Sister groups run the same collective with as many ranks on as many hosts; with as many bytes, else what they take
+    at most for so many. A collective that one group alone runs, of ranks that should do the same, takes longer than on
+    the others by all of its time.
+    """
+
+    title: ClassVar[str] = "Calls that move data for longer than those of sister groups"
+    is_detail: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("rank", "call", "instance")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "call": Column.ident("Position among the rank's communication operations."),
+        "instance": Column.ident("The same collective on all ranks of its group, or one exchange of two ranks."),
+        "step": Column.ident("Step that launched it; absent for none."),
+        "end_ns": Column.moment("End on the GPU."),
+        "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
+        "among": Column.text("Global ranks that it moves data between."),
+        "transfer_ns": Column.time("What it takes once the last rank is there."),
+        "usual_ns": Column.time(
+            "What such calls of the sister groups take in that step: the usual one of them; 0 of what no others run."
+        ),
+        "longer_ns": Column.time(
+            "Its part of what its group's calls of that kind take longer in the step.", better=Better.LESS
+        ),
+    }
+
+
+def across(
+    _parts: Mapping[int, pd.DataFrame],
+    members: Members,
+    ranks: Ranks,
+    pipeline: Pipeline,
+    least_times: float = LEAST_TIMES,
+) -> SlowerCalls:
+    """Hold each group's mean transfer of a kind in a step against the sister groups'."""
+    held = instances_of(members.table, ranks.table)
+    if held.empty:
+        return SlowerCalls(pd.DataFrame(columns=list(SlowerCalls.columns)))
+    own_ns, beside_ns = usual_ns(held)
+    lone = np.isnan(beside_ns)
+    if lone.any():
+        staged = pipeline.table["rank"].tolist() if len(pipeline) else []
+        beside_ns[lone] = np.where(is_extra(held[lone], members.table, staged), 0.0, np.nan)
+    is_slower = own_ns >= least_times * beside_ns
+    share = np.where(is_slower, 1 - np.divide(beside_ns, own_ns, where=own_ns > 0, out=np.ones_like(own_ns)), 0.0)
+    longer = held.assign(
+        usual_ns=np.where(is_slower, beside_ns, 0).round().astype(np.int64),
+        longer_ns=np.round(held["transfer_ns"] * share).astype(np.int64),
+    )
+    longer = longer.loc[is_slower, ["instance", "among", "usual_ns", "longer_ns"]]
+    table = members.table.merge(longer, on="instance")
+    return SlowerCalls(table.sort_values(["rank", "call", "instance"], ignore_index=True)[list(SlowerCalls.columns)])

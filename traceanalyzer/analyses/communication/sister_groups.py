@@ -1,0 +1,145 @@
+"""What the same transfer takes in sister groups: as many ranks on as many hosts that run the same collective."""
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.communication.jobs import jobs_of
+from traceanalyzer.analyses.grouping import Groups, rows_of_each
+from traceanalyzer.kinds import POINT_TO_POINT
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import table_of
+
+BLOCK = 8
+"""GPUs of a host, where the trace does not say which rank is where."""
+
+_MESSAGE = "message"
+"""What a send is to one rank and a receive to the other."""
+
+_ALIKE = ("job", "kind", "ranks", "hosts", "step")
+
+
+def hosts_of(ranks: pd.DataFrame) -> Mapping[int, str]:
+    """The host of each rank of `Ranks`; blocks of 8 neighbours where any is not known."""
+    if ranks["host"].isna().any():
+        return {int(rank): str(rank // BLOCK) for rank in ranks["rank"]}
+    return dict(zip(ranks["rank"].astype(int), ranks["host"].astype(str), strict=True))
+
+
+def instances_of(members: pd.DataFrame, ranks: pd.DataFrame) -> pd.DataFrame:
+    """A row for each instance of `Members` of which transfer and size are known.
+
+    Columns `instance`, `job`, `kind` (the collective), `ranks` and `hosts` (how many), `among` (the ranks), `step` (-1
+    without), `size_bytes`, `transfer_ns`.
+    """
+    if members.empty:
+        return pd.DataFrame()
+    is_held = members["instance"].notna() & members["transfer_ns"].notna() & members["size_bytes"].notna()
+    held = members[is_held & ~(members["is_only_wait"] | members["moves_only"]).astype(bool)]
+    if held.empty:
+        return pd.DataFrame()
+    own = Groups.of(held, ["instance"])
+    rank, at = held["rank"].to_numpy(dtype=np.int64), own.of_row
+    host = pd.factorize(pd.Series(rank).map(hosts_of(ranks)))[0]
+    first = held.take(own.first)
+    kind = first["collective"].astype("object")
+    is_message = kind.isin(POINT_TO_POINT).to_numpy()
+    table = table_of(
+        {
+            "instance": first["instance"].to_numpy(dtype=np.int64),
+            "job": first["rank"].map(jobs_of(members, ranks["rank"])).to_numpy(dtype=np.int64),
+            "kind": kind.where(~is_message, _MESSAGE).to_numpy(dtype=object),
+            "ranks": own.counts(),
+            "hosts": own.distinct(host),
+            "step": first["step"].to_numpy(dtype=np.int64, na_value=NONE),
+            "size_bytes": own.largest(held["size_bytes"].to_numpy(dtype=np.int64)),
+            "transfer_ns": own.smallest(held["transfer_ns"].to_numpy(dtype=np.int64)),
+        }
+    )
+    return table.assign(among=_among(rank, at, len(own)))[table["ranks"].to_numpy() > 1]
+
+
+def _among(rank: np.ndarray, at: np.ndarray, count: int) -> np.ndarray:
+    """The ranks of each instance as text; there are few sets of them."""
+    order = np.lexsort((rank, at))
+    pieces = np.split(rank[order], np.cumsum(np.bincount(at, minlength=count))[:-1])
+    known: dict[bytes, str] = {}
+    texts = [known.setdefault(own.tobytes(), ",".join(map(str, own))) for own in pieces]
+    return np.array(texts, dtype=object)
+
+
+def usual_ns(instances: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """For each instance the mean transfer of its group's calls of that kind, size and step; and the sister groups'.
+
+    Of these the median, of two in the middle the shorter: links are never too fast. Of groups none of which moves as
+    many bytes what each takes for more of them, or for fewer at the same rate; NaN without sister groups.
+    """
+    cells = Groups.of(instances, [*_ALIKE, "size_bytes", "among"])
+    count = cells.counts()
+    own_ns = cells.sums(instances["transfer_ns"].to_numpy()) / np.maximum(count, 1)
+    alike = Groups.of({name: np.asarray(cells.keys[name]) for name in (*_ALIKE, "size_bytes")}, [*_ALIKE, "size_bytes"])
+    beside_ns = _median_of_others(alike.of_row, own_ns)
+    lone = np.isnan(beside_ns)
+    if lone.any():
+        beside_ns[lone] = _of_other_sizes(cells.keys, own_ns, np.flatnonzero(lone))
+    return own_ns[cells.of_row], beside_ns[cells.of_row]
+
+
+def is_extra(instances: pd.DataFrame, members: pd.DataFrame, staged: Collection[int]) -> np.ndarray:
+    """Which instances only their group's ranks run, though all ranks of the job should do the same.
+
+    No other rank of the job runs the collective with as many bytes, matched or not. Messages are no such thing, and
+    stages of pipelines, the ranks `staged`, differ by design.
+    """
+    job = members["rank"].map(jobs_of(members, members["rank"].unique()))
+    ranks_of_job = members["rank"].groupby(job).nunique()
+    staged_jobs = {*job[members["rank"].isin(staged)]}
+    calls = members.assign(job=job, kind=members["collective"].astype("object"))
+    run_by = calls.dropna(subset=["kind", "size_bytes"]).groupby(["job", "kind", "size_bytes"])["rank"].nunique()
+    keys = pd.MultiIndex.from_frame(instances[["job", "kind", "size_bytes"]])
+    own = instances["ranks"].to_numpy()
+    is_alone = run_by.reindex(keys).to_numpy() == own
+    found: np.ndarray = is_alone & (own < ranks_of_job.reindex(instances["job"]).to_numpy())
+    return found & ~instances["job"].isin(staged_jobs).to_numpy() & (instances["kind"] != _MESSAGE).to_numpy()
+
+
+def _median_of_others(group: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """For each value the median of the others of its group, of two the lesser; NaN for one alone."""
+    order = np.lexsort((values, group))
+    sizes = np.bincount(group)
+    start = (np.cumsum(sizes) - sizes)[group[order]]
+    size, place = sizes[group[order]], np.arange(len(values)) - start
+    middle = np.maximum(size - 2, 0) // 2
+    taken = np.minimum(start + np.where(place > middle, middle, middle + 1), len(values) - 1)
+    found = np.empty(len(values))
+    found[order] = np.where(size > 1, values[order][taken], np.nan)
+    return found
+
+
+def _of_other_sizes(keys: Mapping[str, np.ndarray], own_ns: np.ndarray, lone: np.ndarray) -> np.ndarray:
+    """What sister groups take at most for as many bytes as each of these cells moves; messages are not scaled."""
+    columns = {name: np.asarray(keys[name]) for name in (*_ALIKE, "size_bytes", "among")}
+    alike = Groups.of(columns, list(_ALIKE)).of_row
+    rows_of = {int(alike[rows[0]]): rows for rows in rows_of_each(alike)}
+    size, among = columns["size_bytes"].astype(float), pd.factorize(columns["among"])[0]
+    found = np.full(len(lone), np.nan)
+    for place, cell in enumerate(lone):
+        if columns["kind"][cell] == _MESSAGE:
+            continue
+        rows = rows_of[int(alike[cell])]
+        rows = rows[among[rows] != among[cell]]
+        if len(rows):
+            most_ns = at_most_ns(size[cell], size[rows], own_ns[rows])
+            each = np.sort(pd.Series(most_ns).groupby(among[rows]).min().to_numpy())
+            found[place] = each[(len(each) - 1) // 2]
+    return found
+
+
+def at_most_ns(size_bytes: float, sizes: np.ndarray, times_ns: np.ndarray) -> np.ndarray:
+    """What so many bytes take at most over links that move each of these sizes in that time.
+
+    Fewer take no longer, more no longer than at the same rate.
+    """
+    most_ns: np.ndarray = times_ns * np.maximum(1.0, size_bytes / np.maximum(sizes, 1))
+    return most_ns

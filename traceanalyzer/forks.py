@@ -1,0 +1,141 @@
+"""Work in a fork of this process: it has in memory all that this one has, and sends back what comes of it.
+
+A fork takes some milliseconds, and nothing is copied until somebody changes it. A thread that holds a lock while its
+process is forked never lets go of it in the fork, so that only the program itself forks, where Python has no other
+thread; libraries' own threads rest then (Arrow's and OpenBLAS' know of forks). Elsewhere the work is done here.
+"""
+
+import gc
+import os
+import pickle
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from typing import BinaryIO, Generic, TypeVar
+
+T = TypeVar("T")
+
+IS_PROGRAM: ContextVar[bool] = ContextVar("is the program", default=False)
+"""Whether this process is the program's own: in a user's, others may have reasons against forks."""
+
+
+def can_fork() -> bool:
+    """Whether this process may be forked now."""
+    # On a Mac system libraries do not outlive a fork; Windows has none.
+    return IS_PROGRAM.get() and sys.platform == "linux" and threading.active_count() == 1
+
+
+def aside(work: Callable[[], T], *, processes: int = 2) -> Callable[[], T]:
+    """Begin the work in a fork of this process; what is returned waits for it, and gives or raises what came of it.
+
+    Without a second process, where this one cannot be forked, and where the system ends the fork, it is done here.
+    What is returned is called at least once: nobody else waits for the fork.
+    """
+    if processes < 2 or not can_fork():
+        return _held(work)
+    incoming, outgoing = os.pipe()
+    with signals_wait(), quiet_fork():
+        try:
+            process = os.fork()
+        except OSError:  # no memory, or no more processes
+            os.close(incoming)
+            os.close(outgoing)
+            return _held(work)
+        if process == 0:
+            _work(work, outgoing)
+    os.close(outgoing)
+    return _Begun(work, process, os.fdopen(incoming, "rb"))
+
+
+_LATER: list[Callable[[], object]] = []
+
+
+def later(work: Callable[[], object], *, processes: int = 2) -> None:
+    """Begin work of which nothing comes back, as `aside` does; it is done when `finish` returns."""
+    _LATER.append(aside(work, processes=processes))
+
+
+def finish() -> None:
+    """Wait for all that was begun to be done later, and raise what it raised."""
+    while _LATER:
+        _LATER.pop()()
+
+
+@contextmanager
+def quiet_fork() -> Iterator[None]:
+    """Without Python's warning of threads, which counts libraries' own."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
+
+
+@contextmanager
+def signals_wait() -> Iterator[None]:
+    """Ctrl-C and the signals that end a process come when this is over."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _held(work: Callable[[], T]) -> Callable[[], T]:
+    made = work()
+    return lambda: made
+
+
+class _Begun(Generic[T]):
+    """A fork at work; called, it gives what came of it."""
+
+    def __init__(self, work: Callable[[], T], process: int, answer: BinaryIO) -> None:
+        self._work, self._process, self._answer = work, process, answer
+        self._made: list[T] = []
+
+    def __call__(self) -> T:
+        if not self._made:
+            self._made.append(self._received(self._work))
+            del self._work  # and what it held
+        return self._made[0]
+
+    def _received(self, work: Callable[[], T]) -> T:
+        try:
+            with self._answer as answer:
+                error, made = pickle.load(answer)  # noqa: S301 - from a fork of this process
+        except Exception:  # noqa: BLE001 - the system ended it, or its answer cannot be sent
+            return work()
+        finally:
+            with suppress(ChildProcessError):
+                os.waitpid(self._process, 0)
+        if error is not None:
+            raise error
+        result: T = made
+        return result
+
+
+def _work(work: Callable[[], object], outgoing: int) -> None:
+    """In the fork: do it, send what came of it, and end without a word to whoever waits for this process' end."""
+    try:
+        # Ctrl-C reaches every process of the terminal; the one that forked alone answers it.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for name in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(name, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+        IS_PROGRAM.set(False)
+        gc.freeze()  # looking for garbage would copy what is shared
+        answer: tuple[Exception | None, object]
+        try:
+            answer = (None, work())
+        except Exception as error:  # noqa: BLE001 - raised where it is waited for
+            answer = (error, None)
+        with os.fdopen(outgoing, "wb") as pipe:
+            pickle.dump(answer, pipe, pickle.HIGHEST_PROTOCOL)
+        os._exit(0)
+    finally:
+        os._exit(1)
