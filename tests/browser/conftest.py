@@ -2,6 +2,8 @@
 
 import shutil
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -96,47 +98,66 @@ def trend_page(tmp_path_factory):
     return trend.write(table, ["main and last differ in batch size"], tmp_path_factory.mktemp("trend"))[0]
 
 
+@dataclass
+class _Tab:
+    """A page that is kept, and what happened in it since a test took it."""
+
+    page: Any
+    wrong: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
+
+    def __post_init__(self):
+        heard = self.page.on
+        heard("console", lambda message: self.wrong.append(message.text) if message.type != "log" else None)
+        heard("pageerror", lambda error: self.wrong.append(str(error)))
+        heard("request", lambda request: self.requested.append(request.url))
+        self.page.add_init_script(
+            "window.violations = []; document.addEventListener('securitypolicyviolation', "
+            "e => window.violations.push(e.violatedDirective + ' ' + e.blockedURI))"
+        )
+
+
 @pytest.fixture(scope="session")
-def contexts(browser):
-    """One context for each set of options: to make one costs more than to open a page in it."""
+def tabs(browser):
+    """One context and one page in it for each set of options: to make them costs more than to load a report."""
     made = {}
 
+    @contextmanager
     def of(**options):
         key = repr(sorted(options.items()))
-        if key not in made:
-            made[key] = browser.new_context(**options)
-        return made[key]
+        tab = made.pop(key, None) or _Tab(browser.new_context(**options).new_page())
+        yield tab
+        # Not after a failure: its page is not used again.
+        tab.page.evaluate(
+            "localStorage.clear(), sessionStorage.clear()"
+        )  # no later test begins with what this one chose
+        tab.page.emulate_media(media="null")
+        tab.page.mouse.move(0, 0)
+        tab.page.goto("about:blank")
+        tab.wrong.clear()
+        tab.requested.clear()
+        made[key] = tab
 
     yield of
     for each in made.values():
-        each.close()
+        each.page.context.close()
 
 
 @pytest.fixture
-def opened(contexts):
+def opened(tabs):
     """A page that has painted its timeline; at the end nothing may have gone wrong in it."""
 
     @contextmanager
-    def of(path, *, timeline=True, **options):
-        wrong, requested = [], []
-        with contexts(**options).new_page() as page:
-            page.set_viewport_size({"width": 1366, "height": 768})
-            page.on("console", lambda message: wrong.append(message.text) if message.type != "log" else None)
-            page.on("pageerror", lambda error: wrong.append(str(error)))
-            page.on("request", lambda request: requested.append(request.url))
-            page.add_init_script(
-                "window.violations = []; document.addEventListener('securitypolicyviolation', "
-                "e => window.violations.push(e.violatedDirective + ' ' + e.blockedURI))"
-            )
+    def of(path, *, timeline=True, width=1366, height=768, **options):
+        with tabs(**options) as tab:
+            page = tab.page
+            page.set_viewport_size({"width": width, "height": height})
             page.goto(path.as_uri())
             if timeline:
                 page.wait_for_selector("html[data-timeline=ready]", state="attached")
-            try:
-                yield page
-            finally:
-                page.evaluate("localStorage.clear()")  # no later test begins with what this one chose
-            assert wrong == []
+            yield page
+            assert tab.wrong == []
             assert page.evaluate("window.violations") == []
-            assert [url for url in requested if not url.startswith(("file:", "blob:", "data:"))] == []
+            assert [url for url in tab.requested if not url.startswith(("file:", "blob:", "data:"))] == []
 
     return of

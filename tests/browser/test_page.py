@@ -330,12 +330,9 @@ BESIDE_NAMES = {
 
 
 @pytest.mark.parametrize("width", BESIDE_NAMES)
-def test_on_a_phone_the_times_stand_beside_the_names(width, written, browser):
+def test_on_a_phone_the_times_stand_beside_the_names(width, written, opened):
     _, path = written("ddp")
-    with browser.new_context(viewport={"width": width, "height": 844}) as tab:
-        page = tab.new_page()
-        page.goto(path.as_uri())
-        page.wait_for_selector("html[data-timeline=ready]", state="attached")
+    with opened(path, width=width, height=844) as page:
         for table, seen in BESIDE_NAMES[width].items():
             heads = page.evaluate(
                 "name => [...document.querySelectorAll(`.table[data-name='${name}'] thead th`)]"
