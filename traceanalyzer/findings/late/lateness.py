@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.blame.episode_rows import is_of_every_host
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
+from traceanalyzer.analyses.blame.transfers import collective_of
 from traceanalyzer.analyses.experts.expert_layers import ExpertLayers
 from traceanalyzer.analyses.host.host_work import HostWork
 from traceanalyzer.analyses.operators.operators import Operators
@@ -26,6 +27,8 @@ from traceanalyzer.findings.late.late_words import advice, caveat, is_of_hosts, 
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 
 _MOST_FINDINGS = 5
+
+_MOSTLY = 0.6
 
 
 def late_ranks(
@@ -126,6 +129,19 @@ def said_with_gain(episodes: Episodes) -> list[Mapping[str, Any]]:
 def of_lead(episodes: Episodes, row: Mapping[str, Any]) -> str:
     """How findings call what leads the episodes that hide each other, this one among them; itself without such."""
     return of_ranks(set_of(row, [each for each in episodes.rows() if is_said(each)] or [row])[0])
+
+
+def of_slow_links(episodes: Episodes, collective: str, gain_ns: int) -> str | None:
+    """What is said of groups whose calls of a collective take longer than their sister groups', as findings call it.
+
+    `None` where there are none, or mending them gains less than most of what the collective would gain altogether.
+    """
+    called = collective.replace("_", "-")
+    for row in said_with_gain(episodes):
+        is_slow = row["cause"] == "transfer" and collective_of(row["name"] or "") == called
+        if is_slow and max(row["gain_ns"], row["joint_gain_ns"] or 0) >= _MOSTLY * gain_ns:
+            return of_lead(episodes, row)
+    return None
 
 
 def all_late_by(episodes: Episodes, ranks: Iterable[int], *causes: str) -> str | None:
