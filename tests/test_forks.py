@@ -13,7 +13,7 @@ import os, signal, sys
 from functools import partial
 from pathlib import Path
 from pandas.testing import assert_frame_equal
-from traceanalyzer.analyses import reduce_rank, at_once
+from traceanalyzer.analyses import at_once, engine, reduce_rank
 from traceanalyzer.forks import IS_PROGRAM, aside, can_fork
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.readers.base import FILE_ORDER, RankHint
@@ -51,6 +51,18 @@ for processes in (2, 5):
         same = [column for column in table if column != "piece"]
         assert_frame_equal(shared[name][same], table[same], obj=name)
 assert len(forks) == 5
+
+results = engine.combine({0: alone})
+sent = []
+engine.joined_at_once = lambda *given: sent.append(at_once.joined_at_once(*given)) or sent[0]
+tables = {name: {0: table} for name, table in alone.items()}
+shared = engine.combine_tables(tables, 1, processes=2)
+assert [*shared] == [*results]
+assert len(sent[0]) > len(results) / 2
+for name, result in results.items():
+    assert type(shared[name]) is type(result)
+    if not result.is_event_copy:
+        assert_frame_equal(shared[name].to_frame(), result.to_frame(), obj=name)
 print("the same")
 """
 

@@ -183,6 +183,20 @@ def test_the_longest_unused_goes_when_it_is_full(tmp_path, monkeypatch):
     assert asked == [files[1]]
 
 
+def test_small_entries_are_not_all_looked_at_for_each_other(tmp_path, monkeypatch):
+    """Of two entries in a cache that holds many more, neither is a reason to measure the others."""
+    looked = []
+    monkeypatch.setattr(cache, "prune", looked.append)
+    monkeypatch.setattr(cache._Unpruned, "size_bytes", 0)
+    for number in range(2):
+        ranks(tmp_path / "kept", Path(shutil.copy(SAMPLE, tmp_path / f"{number}.json.gz")))
+    assert cache.contents(tmp_path / "kept").entries == 2
+    assert looked == []
+    monkeypatch.setattr(cache, "MOST_BYTES", 1)
+    ranks(tmp_path / "kept", Path(shutil.copy(SAMPLE, tmp_path / "2.json.gz")))
+    assert looked == [tmp_path / "kept"]
+
+
 def test_two_runs_at_once_keep_one_whole_entry(tmp_path, trace_file):
     kept = tmp_path / "kept"
     first, second = (

@@ -11,6 +11,7 @@ from traceanalyzer.analyses import registry
 from traceanalyzer.discovery import discover
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.loading import LoadOptions, cache, kept_ranks, kept_tables
+from traceanalyzer.model.tables import columns_of
 from traceanalyzer.scale import summarise, work
 from traceanalyzer.scale.reduced import reduce_capture
 from traceanalyzer.selection import Selection
@@ -95,7 +96,7 @@ def test_kept_ranks_start_no_processes(trace_file, tmp_path, never_read, monkeyp
 def test_columns(column):
     frame = pd.DataFrame({"x": column})
     for each in (frame, frame.iloc[:0]):
-        array, dtype = kept_tables._arrow(each["x"])
+        array, dtype = kept_tables._arrow(columns_of(each)["x"])
         back = pd.DataFrame({"x": kept_tables._pandas(kept_tables.pa.chunked_array([array]), dtype)})
         pd.testing.assert_frame_equal(back, each, check_exact=True, check_categorical=True)
         assert [type(value) for value in back["x"]] == [type(value) for value in each["x"]]

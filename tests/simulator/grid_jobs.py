@@ -53,7 +53,7 @@ def _without_steps(program: Program) -> Program:
     return Program(program.rank, kept, program.launched)
 
 
-def _slowed(job: Job, description: str, collective: str, faults: Faults) -> Job:
+def slowed(job: Job, description: str, collective: str, faults: Faults) -> Job:
     """The job with transfers of some groups' collective that are longer by `link`, shared out over a step's calls."""
     return replace(job, programs=tuple(_slow(program, description, collective, faults) for program in job.programs))
 
@@ -102,15 +102,15 @@ def _rows(size: int) -> tuple[tuple[int, ...], ...]:
 
 
 def _hsdp(steps: int, faults: Faults) -> Job:
-    return _slowed(usual.hsdp(2, 3, steps, faults, layers=3), "shard", "all_gather", faults)
+    return slowed(usual.hsdp(2, 3, steps, faults, layers=3), "shard", "all_gather", faults)
 
 
 def _tensor(steps: int, faults: Faults) -> Job:
-    return _slowed(usual.tp_dp(2, 3, steps, faults, layers=3), "tp", "all_reduce", faults)
+    return slowed(usual.tp_dp(2, 3, steps, faults, layers=3), "tp", "all_reduce", faults)
 
 
 def _experts(steps: int, faults: Faults) -> Job:
-    return _slowed(usual.ep_dp(2, 3, steps, faults, layers=2), "ep", "all_to_all", faults)
+    return slowed(usual.ep_dp(2, 3, steps, faults, layers=2), "ep", "all_to_all", faults)
 
 
 _STAGES = ((0, 3), (1, 4), (2, 5))

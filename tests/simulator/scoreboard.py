@@ -16,6 +16,7 @@ from tests.simulator.cases import CASES
 from tests.simulator.drawn_cases import DRAWN_CASES
 from tests.simulator.engine import run
 from tests.simulator.library_cases import LIBRARY_CASES
+from tests.simulator.linked_cases import LINKED_CASES
 from tests.simulator.more_cases import MORE_CASES
 from tests.simulator.odd_cases import ODD_CASES
 from tests.simulator.rare_cases import RARE_CASES
@@ -27,7 +28,7 @@ from traceanalyzer.report.build import findings_of
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import parts, verdict
 
-EVERY_CASE = (*CASES, *ODD_CASES, *MORE_CASES, *RARE_CASES, *DRAWN_CASES, *LIBRARY_CASES, *STRANGE_CASES)
+EVERY_CASE = (*CASES, *ODD_CASES, *MORE_CASES, *RARE_CASES, *DRAWN_CASES, *LIBRARY_CASES, *STRANGE_CASES, *LINKED_CASES)
 
 GAIN_TOLERANCE = 0.05
 _LEAST_GAIN_NS = 100_000

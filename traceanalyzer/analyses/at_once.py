@@ -1,4 +1,4 @@
-"""One large rank's analyses on several cores: forks of this process make some of its tables, and send them back.
+"""Analyses on several cores: forks of this process make some of a large rank's tables, and some of a run's Results.
 
 What is made is the same whoever makes it. A fork leaves out what fails: it fails again in this process, which notes it.
 """
@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from traceanalyzer.analyses.dependencies import parameters_of
+from traceanalyzer.analyses.dependencies import parameters_of, reached_by
 from traceanalyzer.analyses.registry import ANALYSES, SHARED
 from traceanalyzer.forks import aside
 
@@ -44,6 +44,22 @@ def made_at_once(
     return {name: made for wait in begun for name, made in wait().items()}
 
 
+def joined_at_once(names: Iterable[str], result: Callable[[str], Any], held: Callable[[str], Any]) -> dict[str, Any]:
+    """Results that a fork made while this process replayed the job, which takes about as long as all others.
+
+    Args:
+        names: analyses.
+        result: makes an analysis' Result, and keeps it in its process.
+        held: what of an analysis this process has by now; `None` for nothing.
+    """
+    replayed = {"replay", *reached_by(["replay"])}
+    # What copies events is made in a moment, and long to send.
+    others = [name for name in names if name not in replayed and not ANALYSES[name].result.is_event_copy]
+    begun = aside(partial(_made, others, result, held))
+    _made([name for name in names if name in replayed], result, held)
+    return {name: made for name, made in begun().items() if held(name) is None}
+
+
 def _needs_of(name: str) -> set[str]:
     """What of one rank it needs, directly or not, besides the events."""
     found: set[str] = set()
@@ -64,12 +80,17 @@ def _longest_first(names: Iterable[str]) -> list[str]:
 
 def _taken(queue: "_Queue", table: Callable[[str], Any], held: Callable[[str], Any]) -> dict[str, Any]:
     """Make what nobody else has taken."""
-    taken = []
-    for name in queue.rest():
-        taken.append(name)
+    return _made(queue.rest(), table, held)
+
+
+def _made(names: Iterable[str], make: Callable[[str], Any], held: Callable[[str], Any]) -> dict[str, Any]:
+    """Those of the names that can be made."""
+    tried = []
+    for name in names:
+        tried.append(name)
         with suppress(Exception):
-            table(name)
-    return {name: made for name in taken if (made := held(name)) is not None}
+            make(name)
+    return {name: made for name in tried if (made := held(name)) is not None}
 
 
 class _Queue:

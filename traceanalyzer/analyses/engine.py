@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 
-from traceanalyzer.analyses.at_once import made_at_once
+from traceanalyzer.analyses.at_once import joined_at_once, made_at_once
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.dependencies import parameters_of, with_needed
 from traceanalyzer.analyses.registry import ANALYSES, SHARED
@@ -129,12 +129,14 @@ def combine_tables(
     ranks: int,
     names: Iterable[str] = ANALYSES,
     failures: list[Failure] | None = None,
+    *,
+    processes: int = 1,
     **options: Any,
 ) -> "Results":
     """The same from each analysis' tables, by rank, of so many ranks.
 
     With a list for failures (which holds those of the ranks) a Result that could not be made is empty, and so is one
-    that lacks a rank's part.
+    that lacks a rank's part. With a second process a fork of this one makes a share, where it can be forked.
     """
     done: dict[str, Result] = {}
     care = _Care(failures)
@@ -153,6 +155,9 @@ def combine_tables(
         return done[name]
 
     made: dict[str, Result] = {}
+    names = tuple(names)
+    if processes > 1 and can_fork():
+        done |= joined_at_once(names, result, done.get)
     for name in names:
         try:
             made[name] = result(name)

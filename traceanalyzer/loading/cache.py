@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 import pyarrow as pa
@@ -31,6 +32,9 @@ _FORGOTTEN_S = 86_400
 """Age of drafts whose process must have been ended."""
 
 _DRAFT = ".draft-"
+
+_AT_TIMES = 64
+"""A process looks at all entries once it has kept this part of the limit: there may be hundreds."""
 
 UNREADABLE = (OSError, ValueError, TypeError, KeyError, pa.ArrowException, msgspec.MsgspecError)
 
@@ -161,3 +165,17 @@ def prune(folder: Path) -> None:
         for draft in folder.glob(f"{_DRAFT}*"):
             if time.time() - draft.stat().st_mtime > _FORGOTTEN_S:
                 shutil.rmtree(draft, ignore_errors=True)
+
+
+class _Unpruned:
+    """What this process has kept since it looked at all entries."""
+
+    size_bytes: ClassVar[int] = 0
+
+
+def prune_at_times(entry: Path) -> None:
+    """`prune`, but not for each of the many small entries that one run keeps."""
+    _Unpruned.size_bytes += _size_of(entry)
+    if _AT_TIMES * _Unpruned.size_bytes >= MOST_BYTES:
+        _Unpruned.size_bytes = 0
+        prune(entry.parent)

@@ -21,7 +21,7 @@ from traceanalyzer.cuda_graphs.captures import captures_beside, notes_beside
 from traceanalyzer.discovery.clustering import Capture
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.loading import LoadOptions
-from traceanalyzer.loading.cache import UNREADABLE, Draft, code_of, key_of, prune
+from traceanalyzer.loading.cache import UNREADABLE, Draft, code_of, key_of, prune_at_times
 from traceanalyzer.loading.kept_tables import Told, read_tables, write_tables
 from traceanalyzer.loading.kept_traces import facts_of
 from traceanalyzer.model import RankMeta
@@ -92,7 +92,7 @@ def keep(place: Path | None, again: Path | None, ranks: Sequence[tuple[RankMeta,
         for meta, tables in ranks:
             draft.add(partial(_write, meta=meta, tables=tables))
         draft.settle(place)
-        prune(place.parent)
+        prune_at_times(place)
     finally:
         draft.drop()
 

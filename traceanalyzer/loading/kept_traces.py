@@ -20,7 +20,7 @@ import pandas as pd
 import pyarrow as pa
 
 from traceanalyzer.forks import aside
-from traceanalyzer.loading.cache import UNREADABLE, Draft, code_of, key_of, prune
+from traceanalyzer.loading.cache import UNREADABLE, Draft, code_of, key_of, prune_at_times
 from traceanalyzer.model import RankMeta, RankTrace, whole_capture
 from traceanalyzer.model.schema import NONE, STEPS, TABLES, conform
 from traceanalyzer.processes import CORES_A_FILE
@@ -66,7 +66,7 @@ def through(
                 draft = written() if written else None
         if draft is not None and _key(path, options) == key:
             draft.settle(folder / key)
-            prune(folder)
+            prune_at_times(folder / key)
     finally:
         if draft is not None:
             draft.drop()

@@ -100,7 +100,8 @@ def summarise(
     notes = notes_of(metas, options.ranks, names_missing="integrity" not in wanted)
     asked = {} if options.ranks is None else {"wanted_ranks": options.ranks}
     tables = gathered.by_analysis(ranks)
-    results = combine_tables(tables, len(ranks), wanted, failures if is_guarded else None, **thresholds, **asked)
+    noted, processes = failures if is_guarded else None, 1 if jobs == 1 else 2
+    results = combine_tables(tables, len(ranks), wanted, noted, processes=processes, **thresholds, **asked)
     warn(failures)
     return Summary(results, tuple(skipped), notes, claims, tuple(failures))
 

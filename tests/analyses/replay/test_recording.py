@@ -79,6 +79,26 @@ def test_a_host_like_its_peers_takes_what_they_take_without_the_profiler():
     assert after == pytest.approx(before - 5 * 150 * COST_NS["none"], rel=0.02)
 
 
+@pytest.mark.parametrize(
+    ("nodes", "call_us", "counted"),
+    [
+        pytest.param(8, 100, 8, id="each of its operations"),
+        pytest.param(40, 100, 15, id="no more than fit in the call"),
+        pytest.param(40, 9, 0, id="a launch as quick as without"),
+    ],
+)
+def test_what_a_graph_launches_is_written_down_in_its_launch(nodes, call_us, counted):
+    begins = [number * 2 * MS for number in range(LAUNCHES)]
+    calls = [("cudaGraphLaunch", begin, begin + call_us * US) for begin in begins]
+    ops = [
+        ("gemm", begin + (110 + 5 * place) * US, begin + (114 + 5 * place) * US, number)
+        for number, begin in enumerate(begins, 1)
+        for place in range(nodes)
+    ]
+    gain = gain_of(replay_of(host_trace(ops, calls)), Change("profiler", "none"))
+    assert gain.gain_ns == (LAUNCHES - 1) * (1 + counted) * COST_NS["none"]
+
+
 def test_of_other_profilers_nothing_is_known():
     trace = launching(50 * US)
     replay = replay_of(dataclasses.replace(trace, meta=dataclasses.replace(trace.meta, format="nsys")))

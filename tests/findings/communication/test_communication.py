@@ -65,12 +65,12 @@ def test_overlap_that_hosts_hide_is_worth_what_it_gains_without_them():
 
 
 def test_waits_are_not_low_bandwidth():
-    assert low_bandwidth(**of_sample("ddp", "collectives", "calls", "replay", "places")) == []
+    assert low_bandwidth(**of_sample("ddp", "collectives", "calls", "replay", "places", "episodes")) == []
 
 
 def test_slow_links_are():
     # 18 MB in 150 µs are 120 GB/s of an H200's 450.
-    _, results = analysed(scenarios.ddp(2, elements=9_000_000), "collectives", "calls", "replay", "places")
+    _, results = analysed(scenarios.ddp(2, elements=9_000_000), "collectives", "calls", "replay", "places", "episodes")
     (found,) = low_bandwidth(**results)
     assert found.title.startswith("Large all-reduces, data parallel (ranks 0, 1), reach ")
     assert found.severity == "low"
@@ -85,7 +85,9 @@ def test_what_links_of_healthy_speed_would_win_is_replayed():
         sent = program.collective("all_reduce", world, 10_000_000, 2 * MS, after=(made,))
         program.kernel("adam", MS, after=(sent,))
 
-    _, results = analysed(job_of(2, 4, step, (world,), jitter=0), "collectives", "calls", "replay", "places")
+    _, results = analysed(
+        job_of(2, 4, step, (world,), jitter=0), "collectives", "calls", "replay", "places", "episodes"
+    )
     (found,) = low_bandwidth(**results)
     # 20 MB at 40 % of 450 GB/s take 0.11 ms.
     assert found.gain_ns == pytest.approx(1.89 * MS, rel=0.03)
@@ -96,13 +98,17 @@ def test_what_links_of_healthy_speed_would_win_is_replayed():
 
 
 def test_groups_that_are_slow_alike_are_one_finding():
-    _, results = analysed(scenarios.ddp(2, elements=9_000_000), "collectives", "calls", "replay", "places")
+    _, results = analysed(scenarios.ddp(2, elements=9_000_000), "collectives", "calls", "replay", "places", "episodes")
     table = results["collectives"].table.astype({"group": "object", "group_ranks": "object"})
     slower = table.assign(
         group="b", group_ranks="2,3", group_label="data parallel (ranks 2, 3)", transfer_ns=table["transfer_ns"] * 2
     )
     (found,) = low_bandwidth(
-        Collectives(pd.concat([table, slower])), results["calls"], results["replay"], results["places"]
+        Collectives(pd.concat([table, slower])),
+        results["calls"],
+        results["replay"],
+        results["places"],
+        results["episodes"],
     )
     assert "all-reduces of 2 groups, slowest data parallel (ranks 2, 3), reach " in found.title
     assert {row["group"] for row in found.evidence} == {"0", "b"}
@@ -112,7 +118,7 @@ def test_groups_that_are_slow_alike_are_one_finding():
     ("times", "said"), [(2, "Ranks 10 and 11 (host b05) reach 60 GB/s, the others 119"), (1.05, "")]
 )
 def test_ranks_whose_links_are_slower_than_the_others_are_named_as_the_host_that_they_are(times, said):
-    _, results = analysed(scenarios.ddp(2, elements=9_000_000), "collectives", "calls", "replay")
+    _, results = analysed(scenarios.ddp(2, elements=9_000_000), "collectives", "calls", "replay", "episodes")
     table = results["collectives"].table.astype({"group": "object", "group_ranks": "object"})
     hosts = [(2 * host, 2 * host + 1) for host in range(8)]
     groups = [
@@ -124,7 +130,9 @@ def test_ranks_whose_links_are_slower_than_the_others_are_named_as_the_host_that
     ]  # fmt: skip
     rows = [(number, "host", f"host b0{number}", f"{low},{high}", 2) for number, (low, high) in enumerate(hosts)]
     places = Places(pd.DataFrame(rows, columns=list(Places.columns)))
-    (found,) = low_bandwidth(Collectives(pd.concat(groups)), results["calls"], results["replay"], places)
+    (found,) = low_bandwidth(
+        Collectives(pd.concat(groups)), results["calls"], results["replay"], places, results["episodes"]
+    )
     assert ("look at their links first." in found.title) == bool(said)
     assert said in found.title
 

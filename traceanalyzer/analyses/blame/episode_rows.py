@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from traceanalyzer.analyses.blame.transfers import TRANSFER
 from traceanalyzer.meaning.vocabulary import COPY, HOST
 
 CAUSES: Mapping[str, str] = {COPY.column: "copies"}
@@ -56,6 +57,9 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
     waited = _waits(late).reindex(pd.MultiIndex.from_arrays([others["rank"], others["step"].map(seen)]))
     waited = pd.Series(waited.to_numpy(), index=others.index)
     cost_ns = min(excess_ns, _mean_step(waited, others["step"], complete))
+    own_ns = _mean_step(own[part], own["step"], complete)
+    # Of transfers the measure are sister groups, some of which may be as late.
+    peers_ns = max(own_ns - excess_ns, 0) if part == TRANSFER else _peers_ns(peers, part, complete)
     return {
         "ranks": tuple(map(int, ranks)),
         "is_in_turn": bool(group["is_in_turn"].iloc[0]),
@@ -68,8 +72,8 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "name": _known(group["name"].iloc[0]),
         "same_work_ratio": _times(group),
         "excess_ns": excess_ns,
-        "own_ns": _mean_step(own[part], own["step"], complete),
-        "peers_ns": _mean_step(peers[part], peers["step"], complete) if len(peers) else pd.NA,
+        "own_ns": own_ns,
+        "peers_ns": peers_ns,
         "cost_ns": cost_ns,
         "waiting_ranks": others["rank"].nunique(),
         "most_waiting_rank": int(waited.groupby(others["rank"]).sum().idxmax()),
@@ -81,6 +85,10 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "total_ns": cost_ns * len(numbers),
         **_worst(own, group, part),
     }
+
+
+def _peers_ns(peers: pd.DataFrame, part: str, complete: Sequence[int]) -> object:
+    return _mean_step(peers[part], peers["step"], complete) if len(peers) else pd.NA
 
 
 def _is_of_every(numbers: Sequence[int], complete: Sequence[int], compared: int) -> bool:

@@ -151,8 +151,8 @@ def _one_chain(trace: RankTrace, ops: pd.DataFrame, threads: np.ndarray) -> tupl
 
 
 def _begin(trace: RankTrace, threads: np.ndarray) -> int:
-    """When the first thing is recorded of the threads."""
-    frames = (trace.api_calls, trace.host_ops)
+    """When the first thing is recorded of the threads; a range, as of a step, may begin before any call in it."""
+    frames = (trace.api_calls, trace.host_ops, trace.ranges)
     starts = [frame["start_ns"].to_numpy()[np.isin(frame["thread"].to_numpy(), threads)] for frame in frames]
     return int(min(own.min() for own in starts if len(own)))
 

@@ -5,11 +5,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
-import pandas as pd
 
-from traceanalyzer.analyses.communication.collectives import bus_factors
-from traceanalyzer.analyses.communication.sister_groups import at_most_ns
-from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.replay.change import ALONE, EVEN, FASTEST, HIDDEN, PEERS, Change
 from traceanalyzer.analyses.replay.job import Job, Lengths
@@ -17,6 +13,7 @@ from traceanalyzer.analyses.replay.nodes import Timing
 from traceanalyzer.analyses.replay.peers import Peers
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.analyses.replay.recording import COST_NS
+from traceanalyzer.analyses.replay.transfer_lengths import as_on_peers, at_rate, even
 from traceanalyzer.meaning.vocabulary import DATA
 
 
@@ -85,13 +82,13 @@ def _transfers_after(job: Job, changes: Sequence[Change]) -> np.ndarray:
     transfer = job.recorded.transfer_ns
     for change in changes:
         if change.part == "comm" and change.to == EVEN:
-            transfer = _even_transfers(job, transfer)
+            transfer = even(job, transfer)
         elif change.part == "links":
             transfer = np.where(
-                _chosen_joins(job, change), np.minimum(transfer, _at_rate(job, float(change.to))), transfer
+                _chosen_joins(job, change), np.minimum(transfer, at_rate(job, float(change.to))), transfer
             )
         elif change.part == "comm" and change.to == PEERS:
-            transfer = np.where(_chosen_joins(job, change), _peers_transfers(job, transfer, change), transfer)
+            transfer = np.where(_chosen_joins(job, change), as_on_peers(job, transfer, change.ranks), transfer)
         elif change.part in ("comm", "collective") and not isinstance(change.to, str):
             transfer = np.where(_chosen_joins(job, change), np.round(transfer * change.to).astype(np.int64), transfer)
     return transfer
@@ -229,56 +226,6 @@ def _changed_ranks(job: Job, change: Change) -> frozenset[int] | None:
     return frozenset(job.nodes) if change.ranks is None else change.ranks
 
 
-def _at_rate(job: Job, gb_per_s: float) -> np.ndarray:
-    """What each matched call's transfer takes at a bus bandwidth; its own where its size is not known."""
-    joins = job.joins
-    ranks = joins.groupby("instance")["rank"].transform("nunique")
-    factor = bus_factors(joins["collective"], ranks.astype("Int64")).astype("Float64")
-    taken = (joins["size_bytes"] * factor / gb_per_s).astype("Float64")
-    held: np.ndarray = taken.fillna(np.iinfo(np.int64).max // 2).to_numpy(dtype=np.float64)
-    return np.round(held).astype(np.int64)
-
-
-def _even_transfers(job: Job, transfer_ns: np.ndarray) -> np.ndarray:
-    """Transfers scaled to the median of the instances of the same collective, size and number of ranks."""
-    joins = job.joins
-    table = joins.assign(ns=transfer_ns).groupby("instance")
-    own = table["ns"].min()
-    kind = [table["collective"].min(), table["size_bytes"].max(), table.size()]
-    median = own.groupby([values.to_numpy() for values in kind], dropna=False).transform("median")
-    return _scaled(joins, transfer_ns, (median / own.where(own > 0)).fillna(1.0))
-
-
-def _peers_transfers(job: Job, transfer_ns: np.ndarray, change: Change) -> np.ndarray:
-    """Transfers between the changed ranks alone as long as the median of the others' of the same collective and size.
-
-    Where the others move other numbers of bytes, what so many take them at most. What they have none of takes no time.
-    Transfers that others take part in stay.
-    """
-    joins = job.joins
-    table = joins.assign(ns=transfer_ns, is_own=joins["rank"].isin(change.ranks or job.nodes)).groupby("instance")
-    own, is_own, size = table["ns"].min(), table["is_own"].all(), table["size_bytes"].max()
-    kind = Groups.of({"collective": table["collective"].min().to_numpy(), "ranks": table.size().to_numpy()},
-                     ["collective", "ranks"], with_absent=True).of_row  # fmt: skip
-    others = own.where(~is_own).groupby([kind, size.to_numpy()], dropna=False).transform("median")
-    others = others.where(others.notna() | ~is_own, _of_other_sizes(kind, size, own, is_own)).fillna(0)
-    factor = pd.Series(np.minimum(others, own) / own.where(own > 0)).fillna(1.0).where(is_own, 1.0)
-    return _scaled(joins, transfer_ns, factor)
-
-
-def _of_other_sizes(kind: np.ndarray, size: pd.Series, own: pd.Series, is_own: pd.Series) -> pd.Series:
-    """Of each kind and size what so many bytes take the others at most; absent where they have none of the kind."""
-    table = pd.DataFrame({"kind": kind, "size": size.astype("float64"), "ns": own.astype("float64"), "is_own": is_own})
-    beside = table[~table["is_own"]].groupby(["kind", "size"])["ns"].median().reset_index()
-    asked = table[table["is_own"]].drop_duplicates(["kind", "size"])
-    known = {}
-    for each, size_bytes in asked[["kind", "size"]].dropna().itertuples(index=False):
-        rows = beside[beside["kind"] == each]
-        if len(rows):
-            known[each, size_bytes] = at_most_ns(size_bytes, rows["size"].to_numpy(), rows["ns"].to_numpy()).min()
-    return pd.Series([known.get(pair, np.nan) for pair in zip(kind, table["size"], strict=True)], table.index)
-
-
 def _no_longer_than_transfers(job: Job, timing: Timing, rank: int, change: Change) -> np.ndarray:
     """The rank's durations, where calls that wait for partners last as long as their changed transfers."""
     after = transfers_after(job, (change,))
@@ -290,8 +237,3 @@ def _no_longer_than_transfers(job: Job, timing: Timing, rank: int, change: Chang
     np.maximum.at(longest, op, after[rows])
     durations[op] = np.minimum(durations[op], longest[op])
     return durations
-
-
-def _scaled(joins: pd.DataFrame, transfer_ns: np.ndarray, factor: pd.Series) -> np.ndarray:
-    scaled: np.ndarray = np.round(transfer_ns * factor.reindex(joins["instance"]).to_numpy()).astype(np.int64)
-    return scaled

@@ -5,7 +5,9 @@ from types import MappingProxyType
 
 import numpy as np
 
+from traceanalyzer.analyses.host import host_names
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.schema import NONE
 
 TYPICAL, LEAST, MOST = "none", "least", "most"
 
@@ -20,18 +22,38 @@ docs/results/recording.md.
 RUN_TO_RUN = 0.05
 """Steps of one job without a profiler differ by up to so much from one run to the next: docs/results/recording.md."""
 
+PLAIN_LAUNCH_NS = 10_000
+"""What launching a CUDA graph takes without a profiler, whatever it holds."""
+
 _PROFILER = "kineto"
 
 
 def recorded_calls(trace: RankTrace, threads: np.ndarray, since: np.ndarray, until: np.ndarray) -> np.ndarray:
     """How many operators and calls the PyTorch profiler wrote down of the threads from each time until another.
 
-    0 for other profilers: what theirs cost has not been measured.
+    The launch of a CUDA graph counts for what it launches, too. 0 for other profilers: what theirs cost has not been
+    measured.
     """
     if trace.meta.format != _PROFILER:
         return np.zeros(len(since), dtype=np.int64)
     frames = (trace.api_calls, trace.host_ops)
     starts = [frame["start_ns"].to_numpy()[np.isin(frame["thread"].to_numpy(), threads)] for frame in frames]
-    begun = np.sort(np.concatenate(starts))
+    begun = np.sort(np.concatenate([*starts, _of_graphs(trace, threads)]))
     count: np.ndarray = np.searchsorted(begun, until) - np.searchsorted(begun, since)
     return count
+
+
+def _of_graphs(trace: RankTrace, threads: np.ndarray) -> np.ndarray:
+    """Start of the call that launches a graph for each of the graph's operations that is written down in it.
+
+    Such a call takes some 2 µs longer for each; of no more than fit in it at the most that each may cost.
+    """
+    calls = trace.api_calls
+    rows = np.flatnonzero(
+        host_names.matches(calls["name"], host_names.is_graph_launch) & np.isin(calls["thread"], threads)
+    )
+    launch = trace.gpu_ops["launch"].to_numpy()
+    launched = np.bincount(launch[launch != NONE], minlength=len(calls))[rows]
+    starts = calls["start_ns"].to_numpy()[rows]
+    spare_ns = calls["end_ns"].to_numpy()[rows] - starts - PLAIN_LAUNCH_NS
+    return np.repeat(starts, np.clip(launched, 0, np.maximum(spare_ns, 0) // COST_NS[MOST]))

@@ -1,10 +1,12 @@
 """Collectives that move data far more slowly than the links can: which, on which ranks, and what it costs."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
+from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.collectives import SIZE_CLASSES, Collectives
@@ -15,6 +17,7 @@ from traceanalyzer.findings.alike import alike
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, milliseconds, severity
 from traceanalyzer.findings.communication.wiring import taken
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.late.lateness import of_slow_links
 
 LOW_PEAK_PCT = 30.0
 """Of the links' peak. Healthy captures of two GPUs, with compute beside the communication, reach 39 to 55 %."""
@@ -38,16 +41,24 @@ def slow_links(collective: str) -> str:
     return f"rate of {collective}"
 
 
-def low_bandwidth(collectives: Collectives, calls: Calls, replay: Replay, places: Places) -> list[Finding]:
+def low_bandwidth(
+    collectives: Collectives, calls: Calls, replay: Replay, places: Places, episodes: Episodes
+) -> list[Finding]:
     """Collectives of over 16 MiB whose transfer, waits aside, is below 30 % of what the links carry.
 
     The gain is that of the replay with all calls of the collective as much faster as takes these to 40 %. Ranks whose
-    groups are slower than the others' are named, as a host or rack where they are one.
+    groups are slower than the others' of as many hosts are named, as a host or rack where they are one. Where most of
+    the gain is that of groups slower than their sister groups, it is part of what is said of these.
     """
     return [
-        _slow(groups, collectives, calls, replay, places)
-        for _, groups in _slow_groups(collectives).groupby("collective", observed=True)
+        _of_late(_slow(groups, collectives, calls, replay, places), str(name), episodes)
+        for name, groups in _slow_groups(collectives).groupby("collective", observed=True)
     ]
+
+
+def _of_late(finding: Finding, collective: str, episodes: Episodes) -> Finding:
+    late = of_slow_links(episodes, collective, finding.gain_ns) if finding.gain_ns else None
+    return replace(finding, part_of=late) if late else finding
 
 
 def healthy_rate(collectives: Collectives, collective: str) -> Change | None:
@@ -127,6 +138,9 @@ def _slower_ranks(groups: pd.DataFrame, collectives: Collectives, places: Places
     known = frame.loc[is_like, ["group_label", "group_ranks", "busbw_gbps"]].dropna()
     rows = [(_role(label), parsed(ranks) or (), rate) for label, ranks, rate in known.itertuples(index=False)]
     role, members = _role(slowest["group_label"]), len(parsed(slowest["group_ranks"]) or ())
+    hosts = {rank: place.name for place in places.places() if place.kind == "host" for rank in place.ranks}
+    spanned = len({hosts.get(rank) for rank in parsed(slowest["group_ranks"]) or ()})
+    rows = [row for row in rows if len({hosts.get(rank) for rank in row[1]}) == spanned]
     own = [(one, 1 / rate) for like, ranks, rate in rows if (like, len(ranks)) == (role, members) for one in ranks]
     if not own:
         return ""

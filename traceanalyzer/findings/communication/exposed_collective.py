@@ -1,14 +1,11 @@
 """The collective that ranks do nothing beside: which, where in the step, and what the step would take without it."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.rank_sets import listed
-from traceanalyzer.analyses.blame.transfers import collective_of
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.collectives import Collectives
@@ -22,7 +19,7 @@ from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity, span
 from traceanalyzer.findings.communication.bandwidth import healthy_rate, slow_links
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.late.lateness import is_said, of_lead
+from traceanalyzer.findings.late.lateness import is_said, of_lead, of_slow_links
 from traceanalyzer.findings.tools import Tools, tools_of
 from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.kinds import POINT_TO_POINT, dtype_bytes
@@ -91,21 +88,14 @@ def exposed_collective(
     advice = _advice(_phase(own), basis.within(calls.table), str(name), tools_of(ranks))
     found = _found(str(name), own, gain, basis, few, at_times_ns, _AT_TIMES if at_times_ns is not None else advice)
     is_unclear = own["unmatched_ns"].sum() > own["transfer_ns"].sum()
-    said = [row for row in episodes.rows() if is_said(row)]
-    late = [row for row in said if is_unclear and row["collective"] == name]
-    late += [row for row in said if _is_of_slow_links(row, str(name), gain)]
-    if late:
-        return [replace(found, part_of=of_lead(episodes, late[0]))]
+    late = [row for row in episodes.rows() if is_unclear and is_said(row) and row["collective"] == name]
+    of_late = of_lead(episodes, late[0]) if late else of_slow_links(episodes, str(name), gain.gain_ns)
+    if of_late:
+        return [replace(found, part_of=of_late)]
     faster = healthy_rate(collectives, str(name))
     at_rate = gain_of(replay, faster) if faster else None
     is_slow = at_rate is not None and at_rate.gain_ns >= _MOSTLY * gain.gain_ns > 0
     return [replace(found, part_of=slow_links(str(name))) if is_slow else found]
-
-
-def _is_of_slow_links(row: Mapping[str, Any], collective: str, gain: Gain) -> bool:
-    """Whether the lateness is a group's slow transfers in this collective, and most of what it would gain."""
-    is_slow = row["cause"] == "transfer" and collective_of(row["name"] or "") == collective.replace("_", "-")
-    return is_slow and (row["gain_ns"] or 0) >= _MOSTLY * gain.gain_ns
 
 
 def _share_pct(gain: Gain) -> float:

@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.blame.episode_rows import is_of_every_host
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
+from traceanalyzer.analyses.blame.transfers import collective_of
 from traceanalyzer.analyses.experts.expert_layers import ExpertLayers
 from traceanalyzer.analyses.host.host_work import HostWork
 from traceanalyzer.analyses.operators.operators import Operators
@@ -19,12 +20,15 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, lower, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.evened import Evened, evened
+from traceanalyzer.findings.late.gain_range import how_far
 from traceanalyzer.findings.late.late_hosts import with_advice
 from traceanalyzer.findings.late.late_sets import joint_ns, set_of, told
 from traceanalyzer.findings.late.late_words import advice, caveat, is_of_hosts, numbers, title
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 
 _MOST_FINDINGS = 5
+
+_MOSTLY = 0.6
 
 
 def late_ranks(
@@ -50,8 +54,16 @@ def late_ranks(
     saved = {each.hot_rank: each for each in evened(expert_layers.to_frame(), even_experts.to_frame()).values()}
     rows = [with_advice(_evened(row, saved), operators, host_work) for row in episodes.rows() if is_said(row)]
     rows.sort(key=lambda row: (-max(_expected_ns(row) or 0, joint_ns(row)), row["place_in_set"] or 0))
-    found = [told(_finding(row, rows, step_needs.to_frame(), last), row, rows, last) for row in rows[:_MOST_FINDINGS]]
+    found = [
+        told(_with(_finding(row, rows, step_needs.to_frame(), last), how_far(row, replay)), row, rows, last)
+        for row in rows[:_MOST_FINDINGS]
+    ]
     return [_dealt_out(item, replay) if _is_graded(item) else item for item in found]
+
+
+def _with(finding: Finding, said: str) -> Finding:
+    """With a sentence more among its caveats."""
+    return replace(finding, caveat=" ".join(filter(None, (finding.caveat, said))) or None)
 
 
 def _is_graded(finding: Finding) -> bool:
@@ -117,6 +129,19 @@ def said_with_gain(episodes: Episodes) -> list[Mapping[str, Any]]:
 def of_lead(episodes: Episodes, row: Mapping[str, Any]) -> str:
     """How findings call what leads the episodes that hide each other, this one among them; itself without such."""
     return of_ranks(set_of(row, [each for each in episodes.rows() if is_said(each)] or [row])[0])
+
+
+def of_slow_links(episodes: Episodes, collective: str, gain_ns: int) -> str | None:
+    """What is said of groups whose calls of a collective take longer than their sister groups', as findings call it.
+
+    `None` where there are none, or mending them gains less than most of what the collective would gain altogether.
+    """
+    called = collective.replace("_", "-")
+    for row in said_with_gain(episodes):
+        is_slow = row["cause"] == "transfer" and collective_of(row["name"] or "") == called
+        if is_slow and max(row["gain_ns"], row["joint_gain_ns"] or 0) >= _MOSTLY * gain_ns:
+            return of_lead(episodes, row)
+    return None
 
 
 def all_late_by(episodes: Episodes, ranks: Iterable[int], *causes: str) -> str | None:

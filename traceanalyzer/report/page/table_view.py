@@ -1,10 +1,10 @@
 """Any Result as a table for a page: one unit a column, short names, figures to three digits."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import pandas as pd
 
 from traceanalyzer.analyses import Result, column_named
@@ -67,7 +67,7 @@ class TableView:
             [[cell.text, cell.full] if cell.full else cell.text for cell in column]
             for column in zip(*later, strict=True)
         ]
-        return packed(json.dumps(columns, separators=(",", ":")).encode())
+        return packed(msgspec.json.encode(columns))
 
 
 def view(result: Result, columns: tuple[str, ...] = (), zero_ns: int = 0) -> TableView:

@@ -1,0 +1,69 @@
+"""What transfers take at a given rate, as others of their kind, or as those of groups that are not changed."""
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.communication.collectives import bus_factors
+from traceanalyzer.analyses.communication.sister_groups import at_most_ns
+from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.replay.job import Job
+
+
+def at_rate(job: Job, gb_per_s: float) -> np.ndarray:
+    """What each matched call's transfer takes at a bus bandwidth; its own where its size is not known."""
+    joins = job.joins
+    ranks = joins.groupby("instance")["rank"].transform("nunique")
+    factor = bus_factors(joins["collective"], ranks.astype("Int64")).astype("Float64")
+    taken = (joins["size_bytes"] * factor / gb_per_s).astype("Float64")
+    held: np.ndarray = taken.fillna(np.iinfo(np.int64).max // 2).to_numpy(dtype=np.float64)
+    return np.round(held).astype(np.int64)
+
+
+def even(job: Job, transfer_ns: np.ndarray) -> np.ndarray:
+    """Transfers scaled to the median of the instances of the same collective, size and number of ranks."""
+    joins = job.joins
+    table = joins.assign(ns=transfer_ns).groupby("instance")
+    own = table["ns"].min()
+    kind = [table["collective"].min(), table["size_bytes"].max(), table.size()]
+    median = own.groupby([values.to_numpy() for values in kind], dropna=False).transform("median")
+    return _scaled(joins, transfer_ns, (median / own.where(own > 0)).fillna(1.0))
+
+
+def as_on_peers(job: Job, transfer_ns: np.ndarray, ranks: frozenset[int] | None) -> np.ndarray:
+    """Transfers between the changed ranks alone as long as the median of the others' of the same collective and size.
+
+    Each group counts once, and of two in the middle the shorter: slow links of other ranks are no measure.
+    Where the others move other numbers of bytes, what so many take them at most. What they have none of takes no time.
+    Transfers that others take part in stay.
+    """
+    joins = job.joins
+    table = joins.assign(ns=transfer_ns, is_own=joins["rank"].isin(ranks or job.nodes)).groupby("instance")
+    own, is_own, size = table["ns"].min(), table["is_own"].all(), table["size_bytes"].max()
+    kind = Groups.of({"collective": table["collective"].min().to_numpy(), "ranks": table.size().to_numpy()},
+                     ["collective", "ranks"], with_absent=True).of_row  # fmt: skip
+    keys = [pd.Series(kind, own.index, name="kind"), size.rename("size")]
+    each = own.where(~is_own).groupby([*keys, table["rank"].min().rename("low"), table["rank"].max().rename("high")],
+                                      dropna=False).median()  # fmt: skip
+    usual = each.groupby(level=["kind", "size"], dropna=False).quantile(0.5, interpolation="lower")
+    others = pd.Series(usual.reindex(pd.MultiIndex.from_arrays(keys)).to_numpy(), own.index)
+    others = others.where(others.notna() | ~is_own, _of_other_sizes(kind, size, own, is_own)).fillna(0)
+    factor = pd.Series(np.minimum(others, own) / own.where(own > 0)).fillna(1.0).where(is_own, 1.0)
+    return _scaled(joins, transfer_ns, factor)
+
+
+def _of_other_sizes(kind: np.ndarray, size: pd.Series, own: pd.Series, is_own: pd.Series) -> pd.Series:
+    """Of each kind and size what so many bytes take the others at most; absent where they have none of the kind."""
+    table = pd.DataFrame({"kind": kind, "size": size.astype("float64"), "ns": own.astype("float64"), "is_own": is_own})
+    beside = table[~table["is_own"]].groupby(["kind", "size"])["ns"].median().reset_index()
+    asked = table[table["is_own"]].drop_duplicates(["kind", "size"])
+    known = {}
+    for each, size_bytes in asked[["kind", "size"]].dropna().itertuples(index=False):
+        rows = beside[beside["kind"] == each]
+        if len(rows):
+            known[each, size_bytes] = at_most_ns(size_bytes, rows["size"].to_numpy(), rows["ns"].to_numpy()).min()
+    return pd.Series([known.get(pair, np.nan) for pair in zip(kind, table["size"], strict=True)], table.index)
+
+
+def _scaled(joins: pd.DataFrame, transfer_ns: np.ndarray, factor: pd.Series) -> np.ndarray:
+    scaled: np.ndarray = np.round(transfer_ns * factor.reindex(joins["instance"]).to_numpy()).astype(np.int64)
+    return scaled
