@@ -1,12 +1,14 @@
 """Who is late, when, by what, and what mending it gains: the sentences."""
 
+import pandas as pd
 import pytest
 
 from tests import once
 from tests.simulator import scenarios, workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
-from traceanalyzer.findings.late import late_words
+from traceanalyzer.analyses.host.host_work import HostWork
+from traceanalyzer.findings.late import late_hosts, late_words
 from traceanalyzer.findings.late.lateness import is_said, late_ranks
 
 MS = 1_000_000
@@ -24,8 +26,8 @@ def said(job):
         (
             "ddp",
             (
-                "Rank 0's host is late: it needs 65.1 ms to launch a step, rank 1's 42.7 ms; rank 1 waits 24.7 ms a step for "
-                "it inside all-reduce. Mended, a mean step is 24.7 ms shorter."
+                "Rank 0's host is late: it needs 65.1 ms to launch a step, rank 1's 42.7 ms; rank 1 waits 24.6 ms a step for "
+                "it inside all-reduce. Mended, a mean step is 24.6 ms shorter."
             ),
         ),
         (
@@ -51,6 +53,38 @@ def test_who_is_late_and_what_mending_it_gains(name, title):
     assert found.recommendation
     assert not found.gain_is_bound
     assert {row["rank"] for row in found.evidence} == {0, 1}
+
+
+LATE_HOST = {"cause": "host", "name": None, "ranks": "1", "is_in_every_step": True, "own_host_ns": 50 * MS,
+             "peers_host_ns": 10 * MS}  # fmt: skip
+
+
+def work(rank, name, host_ns, launches=0, what="operator"):
+    return {"rank": rank, "role": "main", "what": what, "name": name, "threads": 1, "calls": 4, "launches": launches,
+            "host_ns": 2 * host_ns, "idle_ns": 0, "seen_ns": host_ns, "steps": 2, "input_bytes": None}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rows", "row", "named"),
+    [
+        ([work(1, "aten::sort", 15 * MS), work(1, "autograd::engine::evaluate_function: NllLossBackward0", 9 * MS)], {},
+         {"aten::sort": 15 * MS, "NllLossBackward0": 9 * MS}),
+        ([work(1, "aten::sort", 24 * MS), work(1, "aten::cat", MS)], {}, {"aten::sort": 24 * MS}),
+        ([work(1, "aten::sort", 15 * MS)], {}, {}),
+        ([work(1, "aten::sort", 24 * MS, launches=4)], {}, {}),
+        ([work(1, "data", 24 * MS, what="range")], {}, {}),
+        ([work(1, "aten::sort", 24 * MS), work(0, "aten::sort", 20 * MS)], {}, {}),
+        ([work(1, "aten::sort", 24 * MS), work(0, "aten::sort", MS)], {}, {"aten::sort": 24 * MS}),
+        ([work(1, "aten::sort", 24 * MS)], {"is_in_every_step": False}, {}),
+        ([work(1, "aten::sort", 24 * MS)], {"name": "logging"}, {}),
+        ([work(1, "aten::sort", 24 * MS)], {"ranks": "1,2"}, {}),
+    ],
+    ids=["two", "small", "less than half", "of the GPU", "range", "all ranks", "less of others", "some steps", "named",
+         "two ranks"],
+)  # fmt: skip
+def test_operators_that_one_cpu_alone_runs_are_why_its_host_is_late(rows, row, named):
+    table = pd.DataFrame(rows).astype({"input_bytes": "Int64", "steps": "Int64"})
+    assert late_hosts.computed({**LATE_HOST, **row}, HostWork(table)) == named
 
 
 def test_uneven_stages_are_not_late():

@@ -66,22 +66,14 @@ def test_findings_speak_first():
     assert "sits in all-reduce" in said, "the picture of the bars comes first"
 
 
-def test_findings_of_one_subject_are_one_sentence():
-    findings = (
-        Finding("a", "high", "Rank 0 is late: it idles."),
-        Finding("b", "high", "Rank 0 is late: rank 1 waits."),
-    )
-    assert "Rank 0 is late: it idles; rank 1 waits." in verdict(LATE, WAITING, findings=findings)
-
-
 def test_what_a_finding_has_taken_in_is_said_once_with_it():
     inner = (
-        Finding("b", "high", "Rank 0 is late: rank 1 waits."),
+        Finding("b", "high", "Rank 1 waits."),
         Finding("c", "high", "Rank 2 waits too."),
         Finding("d", "high", "A third is in the card alone."),
     )
     said = verdict(LATE, WAITING, findings=(Finding("a", "high", "Rank 0 is late: it idles.", also=inner),))
-    assert "Rank 0 is late: it idles; rank 1 waits." in said
+    assert "Rank 0 is late: it idles. Rank 1 waits." in said
     assert said.endswith("Rank 2 waits too.")
 
 

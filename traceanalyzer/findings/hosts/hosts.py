@@ -95,8 +95,10 @@ def host_bound(
     # What the hosts need is said of the late rank; here it would be of other steps.
     is_of_late = part_of is not None and part_of == late_by(episodes, rank, HOST.key)
     needs = needed.iloc[:0] if is_of_late else needed
-    said = _title(rank, own_set, cost_ns, share, basis, means, needs, name, few, is_one=ranks.is_one_process)
-    is_of_all = not few and said.startswith(_OF_ALL)
+    said, is_of_all = _said(
+        rank, own_set, cost_ns, share, basis, means, needs, name, few,
+        is_one=ranks.is_one_process, is_late=is_of_late,
+    )  # fmt: skip
     said += _waiting(rank, stragglers, basis) if is_of_all else ""
     return [
         Finding(
@@ -153,11 +155,7 @@ def _replayed(replay: Replay, *, is_of_steps: bool) -> _Replayed:
     return _Replayed(gain, without, binds_too, is_drained)
 
 
-_OF_ALL = ("Both hosts need", "No one rank is late:")
-"""How sentences begin where no late rank is told apart: then nothing else says who waits."""
-
-
-def _title(
+def _said(
     rank: int,
     own_set: Alike,
     cost_ns: float,
@@ -169,14 +167,19 @@ def _title(
     few: Few | None,
     *,
     is_one: bool,
-) -> str:
+    is_late: bool,
+) -> tuple[str, bool]:
+    """What is said of the hosts, and whether it is of all alike: then nothing else says who waits.
+
+    Of a rank whose lateness is said already (`is_late`) it is what its GPU does meanwhile.
+    """
+    late = "" if is_late else f"{_late(own_set, idle, is_one=is_one)}: "
     if few:
-        late = _late(own_set, idle, is_one=is_one)
         most = f", most of it while its host is in {name}" if name else ""
         return (
-            f"{few.words} {late[0].lower()}{late[1:]}: rank {rank}'s GPU idles {few.cost} "
+            f"{few.words} {late[:1].lower()}{late[1:]}rank {rank}'s GPU idles {few.cost} "
             f"before work that has not been launched yet{most}; {few.share_pct(basis, rank):.0f} % {OF_ALL_STEPS}."
-        )
+        ), False
     if is_one and _are_late_alike(idle):
         idle_for = span(idle[HOST.column].min(), cost_ns)
         idles = f"its GPUs idle {idle_for},{' up to' if ' to ' in idle_for else ''}"
@@ -191,17 +194,17 @@ def _title(
         return (
             f"Rank {int(needed.idxmax())}'s host needs {milliseconds(needed.max())} to launch a step of "
             f"{milliseconds(window)}, rank {rank}'s {milliseconds(needed[rank])}: {gpu}{most}."
-        )
+        ), False
     if not is_floor:
-        return f"{_late(own_set, idle, is_one=is_one)}: {gpu}{most}."
+        words = f"{late}{gpu}{most}."
+        return f"{words[0].upper()}{words[1:]}", False
     if len(needed) == 1:
-        return f"Rank {rank}'s host needs {milliseconds(needed.iloc[0])} to launch a step: {gpu}{most}."
-    each = _OF_ALL[0] if len(needed) == 2 else f"{_OF_ALL[1]} all {len(needed)} hosts need"
+        return f"Rank {rank}'s host needs {milliseconds(needed.iloc[0])} to launch a step: {gpu}{most}.", False
+    each = "Both hosts need" if len(needed) == 2 else f"No one rank is late: all {len(needed)} hosts need"
     each = f"{_one_host(len(needed))} needs" if is_one else each
     between = span(needed.min(), needed.max())
-    if name:
-        return f"{each} {between} for a step: {gpu}{most}."
-    return f"{each} {between} to launch a step: {gpu}."
+    words = f"for a step: {gpu}{most}" if name else f"to launch a step: {gpu}"
+    return f"{each} {between} {words}.", not is_one
 
 
 def _is_floor(needed: pd.Series, window_ns: float) -> bool:
@@ -240,7 +243,7 @@ def _late(own_set: Alike, idle: pd.DataFrame, *, is_one: bool) -> str:
     if _are_late_alike(idle):
         if is_one:
             return f"{_one_host(len(idle))} is late"
-        return f"{'Both' if len(idle) == 2 else f'All {len(idle)}'} hosts are late"
+        return f"{'Both' if len(idle) == 2 else f'All {len(idle)}'} GPUs wait for their hosts"
     if own_set.is_one:
         return f"Rank {own_set.ranks[0]}'s host is late"
     return f"The hosts of {own_set.who} are late"

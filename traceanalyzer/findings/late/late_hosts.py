@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from traceanalyzer.analyses.host.host_names import is_autograd_node, is_framework_range
-from traceanalyzer.analyses.host.host_work import HostWork
-from traceanalyzer.analyses.host.thread_roles import MAIN
+from traceanalyzer.analyses.host.host_names import AUTOGRAD_NODE, is_autograd_node, is_framework_range
+from traceanalyzer.analyses.host.host_work import OPERATOR, HostWork
+from traceanalyzer.analyses.host.thread_roles import COLLECTIVES, MAIN
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.findings.late.beside import MoreCalls, more_calls, slow_host
-from traceanalyzer.findings.late.late_words import ADVICE, CPU, OF_HOST, numbers, who
+from traceanalyzer.findings.late.late_words import ADVICE, COMPUTED, CPU, OF_HOST, numbers, who
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import digits
 from traceanalyzer.meaning.vocabulary import HOST
@@ -24,14 +24,56 @@ _LONGER = (
 _BUSY = "Find why {who} launch{es} more ({calls}): give the ranks equal work, or launch less there."
 _SLOW = f"{{Who}} make{{s}} the same calls as the others, so look at {{its}} CPU: {CPU}."
 
+_ON_CPU = (
+    "Let the GPU do what {who}'s CPU alone computes ({names}): move its tensors there, as on the other ranks; or take "
+    "it out of the step."
+)
+
+_MOST_NAMED = 3
+
+_WORTH_NAMING = 0.1
+"""Of these operators' time: what takes less is not named."""
+
+_MOST_OF_IT = 0.5
+"""Of what a late host needs more: operators that take this part are why it is late."""
+
 _SHARED = 0.25
 """Of the late rank's time in a range: others that spend this part of it there run the same, and less of it."""
 
 
 def with_advice(row: Mapping[str, Any], operators: Operators, host_work: HostWork) -> Mapping[str, Any]:
     """An episode of late hosts, with what to do where what hosts did tells why they are late."""
-    told = _told(row, operators, host_work) if row["cause"] == HOST.key else None
+    if row["cause"] != HOST.key:
+        return row
+    alone = computed(row, host_work)
+    if alone:
+        names = ", ".join(alone)
+        return {**row, COMPUTED: alone, OF_HOST: _ON_CPU.format(who=who(row), names=names)}
+    told = _told(row, operators, host_work)
     return row if told is None else {**row, OF_HOST: told}
+
+
+def computed(row: Mapping[str, Any], host_work: HostWork) -> Mapping[str, int]:
+    """Operators that start no GPU work and that only the one late rank runs: name and time in a mean step.
+
+    None where they take less than half of what its host needs more, where one span of the host is named already, and
+    of a host that is late in some steps: the times are of all.
+    """
+    late, own_ns, peers_ns = numbers(row["ranks"]), row["own_host_ns"], row["peers_host_ns"]
+    if row["name"] is not None or len(late) != 1 or not row["is_in_every_step"] or not len(host_work):
+        return {}
+    if own_ns is None or peers_ns is None:
+        return {}
+    table = host_work.to_frame()
+    table = table[(table["what"] == OPERATOR) & (table["role"] != COLLECTIVES) & table["host_per_step_ns"].notna()]
+    is_own = table["rank"] == late[0]
+    others = table[~is_own].groupby("name")["host_per_step_ns"].max()
+    times = table[is_own & (table["launches"] == 0)].set_index("name")["host_per_step_ns"].astype("int64")
+    alone = times[times * _SHARED > others.reindex(times.index, fill_value=0)].nlargest(_MOST_NAMED)
+    if alone.sum() < _MOST_OF_IT * (own_ns - peers_ns):
+        return {}
+    told = alone[alone >= _WORTH_NAMING * alone.sum()].items()
+    return {short_name(str(name).removeprefix(f"{AUTOGRAD_NODE}: ")): int(time_ns) for name, time_ns in told}
 
 
 def _told(row: Mapping[str, Any], operators: Operators, host_work: HostWork) -> str | None:

@@ -23,6 +23,9 @@ _SURE = 0.01
 OF_HOST = "advice_of_host"
 """What is added to an episode whose late host operators tell about: what to do then."""
 
+COMPUTED = "computed_by_host"
+"""What is added to an episode whose late host computes what the others' do not: operators, and their times a step."""
+
 CPU = (
     "its cores' clock, other processes on them, other threads of the process (one at a time runs Python), binding to "
     "cores and to the GPU's NUMA node"
@@ -217,7 +220,9 @@ def _late_hosts(row: Mapping[str, Any]) -> str:
     if own is None or others is None or own < others:
         return f"{late}, by {_ms(row['excess_ns'])}{_each(row)}:"
     beside = f"{_peers(row)}'s" if _all(row) == 2 else "the others' at most"
-    return f"{late}: {'they need' if many else 'it needs'} {_ms(own)} to launch a step, {beside} {_ms(others)};"
+    computed = [f"{operator} {_ms(time_ns)}" for operator, time_ns in row.get(COMPUTED, {}).items()]
+    more = f", most of the difference in operators that its CPU alone runs ({', '.join(computed)})" if computed else ""
+    return f"{late}: {'they need' if many else 'it needs'} {_ms(own)} to launch a step, {beside} {_ms(others)}{more};"
 
 
 _VERBS: Mapping[str, Sequence[str]] = {

@@ -41,7 +41,7 @@ def sentences(report: Report, split: Split | None) -> list[str]:
     if split.opaque_pct and not found:
         return _of_unknown(split, shares)
     if any(finding.rule == "cut_files" for finding in report.findings):
-        return _joined(found)  # what the bars show of a rank whose file is cut off is not the job's
+        return found  # what the bars show of a rank whose file is cut off is not the job's
     length = [_length(split, shares), *_fused(report)]
     is_of_capture = not split.opaque_pct and all(_is_of_capture_alone(finding) for finding in report.findings)
     if not found or is_of_capture:
@@ -49,7 +49,7 @@ def sentences(report: Report, split: Split | None) -> list[str]:
     pair = _one_waits_for_another(report, split, shares)[:1]
     # The picture that the bars show comes first, unless a finding says the same.
     is_said = any(all(f"ank {rank}" in title for rank in _late_and_waiting(shares)) for title in found)
-    return [*length, *([] if is_said else pair), *_joined(found), *_of_profiled_hosts(report)]
+    return [*length, *([] if is_said else pair), *found, *_of_profiled_hosts(report)]
 
 
 def _of_unknown(split: Split, shares: pd.DataFrame) -> list[str]:
@@ -85,18 +85,6 @@ def _of_profiled_hosts(report: Report) -> list[str]:
 def _is_of_capture_alone(finding: Finding) -> bool:
     """It says what cannot be told, and the figures hold nevertheless."""
     return finding.is_about_capture and finding.severity != "high"
-
-
-def _joined(titles: list[str]) -> list[str]:
-    """Titles that begin alike become one sentence: `Rank 0's host is late: its GPU idles …; rank 1 waits …`."""
-    made: dict[str, str] = {}
-    for title in titles:
-        subject, colon, rest = title.partition(": ")
-        if colon and subject in made:
-            made[subject] = f"{made[subject].removesuffix('.')}; {rest}"
-        else:
-            made[subject if colon else title] = title
-    return list(made.values())
 
 
 def _shares(split: Split) -> pd.DataFrame:
