@@ -142,9 +142,7 @@ def _captured(place: Place, ranks: tuple[int, ...]) -> Capture:
 def _said(place: Place, truth: Truth) -> Truth:
     """What else is to be said first, where the late rank is not."""
     if place.when == "its own file missing":
-        # What a missing stage is waited for is not told from the bubble.
-        bubble = "|ipeline|ranks are here" if place.strategy.is_pipeline else ""
-        return Truth(says=f"that is not here|has no file{bubble}", others=truth.others)
+        return Truth(says="that is not here|has no file", others=truth.others)
     if place.when == "clock step":
         return Truth(says="clock", others=(*truth.ranks, *truth.others))
     return truth

@@ -838,6 +838,8 @@ PipelineColumn = Literal[
     "rank",
     "pipeline",
     "stage",
+    "ranks",
+    "absent_ranks",
     "basis",
     "steps",
     "window_ns",
@@ -875,6 +877,7 @@ PipelineScheduleColumn = Literal[
 PipelinesColumn = Literal[
     "pipeline",
     "ranks",
+    "absent_ranks",
     "schedule",
     "stages",
     "stages_per_rank",

@@ -8,7 +8,7 @@ from dataclasses import replace
 from traceanalyzer.analyses import Result, Results
 from traceanalyzer.analyses.integrity.integrity_checks import TRUNCATED
 from traceanalyzer.failures import Failure
-from traceanalyzer.findings.capture import fitness, unmatched, warm_up
+from traceanalyzer.findings.capture import absent_stages, fitness, unmatched, warm_up
 from traceanalyzer.findings.communication import (
     bandwidth,
     communication,
@@ -36,6 +36,7 @@ Rule = Callable[..., list[Finding]]
 RULES: tuple[Rule, ...] = (
     fitness.recorded_apart,
     fitness.missing_straggler,
+    absent_stages.absent_stage,
     unmatched.unmatched_calls,
     fitness.clock_step,
     warm_up.warm_up,
@@ -129,6 +130,7 @@ _SPOILING = tuple(
         warm_up.warm_up,
         fitness.clock_step,
         fitness.missing_straggler,
+        absent_stages.absent_stage,
         fitness.silent_rank,
         fitness.lost_operations,
     )

@@ -10,7 +10,7 @@ from tests.host_builders import host_trace
 from tests.samples import sample
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
-from traceanalyzer.analyses.pipelines.pipeline_shape import stages, transfers
+from traceanalyzer.analyses.pipelines.pipeline_shape import stages, transfers, with_absent
 from traceanalyzer.analyses.pipelines.pipelines import across as summarise
 from traceanalyzer.model.schema import COUNTERS, conform
 
@@ -31,14 +31,15 @@ CASES = {
         [(0, 1, 0, SEND, 2), (2, 1, 0, RECEIVE, 0), (1, 1, 0, SEND, 3), (3, 1, 0, RECEIVE, 1)],
         [0, 1, 2, 3], [[0, 2], [1, 3]]),
     "a rank between two was not captured": (
-        [(0, 1, 0, SEND, 1), (2, 1, 0, RECEIVE, 1)], [0, 2], [[0], [2]]),
+        [(0, 1, 0, SEND, 1), (2, 1, 0, RECEIVE, 1)], [0, 2], [[0, 1, 2]]),
+    "the first rank of two was not captured": ([(1, 1, 0, RECEIVE, 0), (1, 1, 1, SEND, 0)], [1], [[0, 1]]),
     "nobody sends": ([], [0, 1], []),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("rows", "ranks", "expected"), CASES.values(), ids=CASES)
 def test_order_of_stages(rows, ranks, expected):
-    table = stages(moves(*rows), ranks)
+    table = stages(with_absent(moves(*rows), ranks))
     found = [own.sort_values("stage")["rank"].tolist() for _, own in table.groupby("pipeline")]
     assert found == expected
 
@@ -65,7 +66,7 @@ def test_transfers(columns, expected):
 
 
 def stage(rank, compute, idle, wait):
-    return {"rank": rank, "pipeline": 0, "stage": rank, "basis": "steps 1, 2", "steps": 2, "window_ns": 1_000,
+    return {"rank": rank, "pipeline": 0, "stage": rank, "ranks": 4, "absent_ranks": None, "basis": "steps 1, 2", "steps": 2, "window_ns": 1_000,
             "compute_ns": compute, "idle_ns": idle, "p2p_calls": 4, "p2p_ns": 300, "p2p_exposed_ns": 300,
             "p2p_wait_ns": wait, "collective_wait_ns": 10, "schedule": "1F1B", "stages_per_rank": 1, "microbatches": 4,
             "expected_bubble_pct": 300 / 7, "why_unknown": None}  # fmt: skip

@@ -12,7 +12,7 @@ from tests.simulator import schedules as made
 from tests.simulator.analysed import analysed
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.pipelines import schedules, stage_ranges
-from traceanalyzer.analyses.pipelines.pipeline_shape import stages
+from traceanalyzer.analyses.pipelines.pipeline_shape import stages, with_absent
 from traceanalyzer.analyses.pipelines.played import played_pct
 from traceanalyzer.analyses.pipelines.schedules import Schedule, expected_pct, schedule_of
 
@@ -151,7 +151,7 @@ def test_an_order_that_is_no_schedules_has_no_formula():
 def test_stages_follow_the_activations(order):
     messages, _ = made.tables(made.one_f_one_b(4, 8), round_robin(4), 3)
     placed = messages.assign(**{name: messages[name].map(dict(enumerate(order))) for name in ("rank", "peer")})
-    assert stages(placed, [0, 1, 2, 3]).sort_values("stage")["rank"].tolist() == order
+    assert stages(placed).sort_values("stage")["rank"].tolist() == order
 
 
 def test_a_capture_with_two_stages_a_rank():
@@ -229,3 +229,21 @@ def true_idle_pct(truth):
     first = [op for own in passes for op in own[: len(own) // 3]]
     window_ns = max(op.end_ns for op in first) - min(op.start_ns for op in first)
     return 100 * (1 - sum(op.end_ns - op.start_ns for op in first) / (len(passes) * window_ns))
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3], [2, 0, 3, 1]])
+@pytest.mark.parametrize("absent", [0, 1, 3])
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_a_rank_without_a_trace_keeps_its_stage(order, absent, chunks):
+    messages, stretches = made.tables(made.one_f_one_b(4, 8, chunks), round_robin(4), 4 * chunks - 1)
+    names = dict(enumerate(order))
+    placed = messages.assign(**{name: messages[name].map(names) for name in ("rank", "peer")})
+    placed = with_absent(placed[placed["rank"] != order[absent]], [rank for rank in order if rank != order[absent]])
+    assert stages(placed).sort_values("stage")["rank"].tolist() == order
+    own = stretches.assign(rank=stretches["rank"].map(names))
+    found = schedule_of(placed, own[own["rank"] != order[absent]], order, [0, 1], [order[absent]])
+    assert (found.name, found.stages_per_rank, found.microbatches) == (
+        "interleaved 1F1B" if chunks > 1 else "1F1B",
+        chunks,
+        8,
+    )

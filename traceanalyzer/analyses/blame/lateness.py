@@ -1,6 +1,6 @@
 """By how much each rank's step needs more of its own than its peers', part by part, and what ran then."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -76,15 +76,14 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
     )
     table = table[~table["is_partial"].astype(bool) & ~is_jump].reset_index(drop=True)
     alone = table.groupby(["peers", "step"])["rank"].transform("nunique") < 2
-    keys = [table["peers"].mask(alone, "all"), table["step"]]
     is_stage = (table["peers"] != "all") & alone
     values = table[[*PARTS, "needed_host_ns"]].astype("float64")
-    beside = _median_of_others(values, keys)
+    beside = _of_peers(values, table, is_stage, _median_of_others)
     first = _beyond(table, values - beside, is_stage)
     beside["compute_ns"] = beside["compute_ns"].mask(is_stage, _usual_ns(table, is_stage))
     # Where about half of the ranks are late, the others' median lies between the late and the rest.
     is_late = _is_late(first).to_numpy()[:, None] & np.ones(len(values.columns), dtype=bool)
-    in_time = values.mask(is_late).groupby(keys).transform("median")
+    in_time = _of_peers(values.mask(is_late), table, is_stage, _median)
     in_time["compute_ns"] = in_time["compute_ns"].mask(is_stage, beside["compute_ns"])
     return _beyond(table, values - in_time.where(is_late, beside).fillna(beside), is_stage)
 
@@ -122,6 +121,21 @@ def _more_by_host(more: pd.Series, rank: pd.Series) -> pd.Series:
     """What launching takes a rank more in the step or the one before; without limit where it is not known."""
     more = more.clip(lower=0).fillna(np.inf)
     return pd.Series(np.maximum(more, more.groupby(rank).shift().fillna(0)))
+
+
+def _of_peers(
+    values: pd.DataFrame,
+    table: pd.DataFrame,
+    is_stage: pd.Series,
+    figure: Callable[[pd.DataFrame, list[pd.Series]], pd.DataFrame],
+) -> pd.DataFrame:
+    """A figure of the peers' same step; of stages that no other rank has, of all ranks'."""
+    of_peers = figure(values, [table["peers"], table["step"]])
+    return of_peers.mask(is_stage, figure(values, [table["step"]])) if is_stage.any() else of_peers
+
+
+def _median(values: pd.DataFrame, keys: list[pd.Series]) -> pd.DataFrame:
+    return values.groupby(keys).transform("median")
 
 
 def _median_of_others(values: pd.DataFrame, keys: list[pd.Series]) -> pd.DataFrame:

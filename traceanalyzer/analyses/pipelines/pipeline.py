@@ -33,6 +33,10 @@ class Pipeline(Result[PipelineColumn]):
         "stage": Column.ident(
             "Position in it, in the order in which activations go; with several stages a rank, of its first one."
         ),
+        "ranks": Column.count("Ranks of the pipeline.", adds=Adds.NONE, is_secondary=True),
+        "absent_ranks": Column.text(
+            "Those of them that have no trace, by what the others send and receive; absent where all have one."
+        ),
         "basis": Column.text(
             "What the row is of: complete steps that all ranks share, or the whole capture.", is_secondary=True
         ),
@@ -83,8 +87,10 @@ def across(
     calls: Calls,
 ) -> Pipeline:
     """Order the stages, and measure each over the complete steps that they share (else the whole window)."""
-    moves = pipeline_messages.table
-    table = pipeline_shape.stages(moves, sorted(breakdown.table["rank"]))
+    here = sorted(breakdown.table["rank"])
+    moves = pipeline_shape.with_absent(pipeline_messages.table, here)
+    every = pipeline_shape.stages(moves)
+    table = every[every["rank"].isin(here)]
     if table.empty:
         return Pipeline(_EMPTY)
     complete = steps.table[steps.table["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps.table
@@ -95,7 +101,7 @@ def across(
     table = table.merge(_p2p(moves, exposed_calls.table, shared), on="rank", how="left")
     table["collective_wait_ns"] = _collective_waits(table, calls.table, exposed_calls.table, shared)
     table = table.sort_values(["pipeline", "stage"], ignore_index=True)
-    return Pipeline(table.join(_schedules(table, moves, pipeline_schedule.table, shared), on="pipeline"))
+    return Pipeline(table.join(_schedules(every, here, moves, pipeline_schedule.table, shared), on="pipeline"))
 
 
 _EMPTY = table_of({name: pd.Series(dtype="Int64") for name in Pipeline.columns})
@@ -146,20 +152,26 @@ def _holds_several(ranks: Iterable[int], pipeline_of: pd.Series) -> bool:
     return bool(pipeline_of.reindex(list(ranks)).dropna().duplicated().any())
 
 
-def _schedules(table: pd.DataFrame, moves: pd.DataFrame, stretches: pd.DataFrame, shared: list[int]) -> pd.DataFrame:
+def _schedules(
+    every: pd.DataFrame, here: list[int], moves: pd.DataFrame, stretches: pd.DataFrame, shared: list[int]
+) -> pd.DataFrame:
     """What is known of each pipeline's schedule, by pipeline."""
-    orders = {number: own["rank"].tolist() for number, own in table.groupby("pipeline")}
-    found = {number: schedule_of(moves, stretches, order, shared) for number, order in orders.items()}
-    rows = {number: _row(schedule, len(orders[number])) for number, schedule in found.items()}
+    orders = {number: own.sort_values("stage")["rank"].tolist() for number, own in every.groupby("pipeline")}
+    absent = {number: [rank for rank in order if rank not in here] for number, order in orders.items()}
+    found = {number: schedule_of(moves, stretches, order, shared, absent[number]) for number, order in orders.items()}
+    rows = {number: _row(schedule, orders[number], absent[number]) for number, schedule in found.items()}
     made = pd.DataFrame.from_dict(rows, orient="index")
-    return typed(made, {"stages_per_rank": "Int64", "microbatches": "Int64", "expected_bubble_pct": "Float64"})
+    types = {"ranks": "Int64", "stages_per_rank": "Int64", "microbatches": "Int64", "expected_bubble_pct": "Float64"}
+    return typed(made, types)
 
 
-def _row(schedule: Schedule, ranks: int) -> dict[str, object]:
+def _row(schedule: Schedule, order: list[int], absent: list[int]) -> dict[str, object]:
     return {
+        "ranks": len(order),
+        "absent_ranks": ",".join(map(str, absent)) or None,
         "schedule": schedule.name,
         "stages_per_rank": schedule.stages_per_rank,
         "microbatches": schedule.microbatches,
-        "expected_bubble_pct": expected_pct(schedule, ranks),
+        "expected_bubble_pct": expected_pct(schedule, len(order)),
         "why_unknown": schedule.why_unknown,
     }

@@ -3,8 +3,10 @@
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.pipelines.stage_ranges import FORWARD
+from traceanalyzer.analyses.pipelines.stage_ranges import BACKWARD, FORWARD
 from traceanalyzer.kinds import POINT_TO_POINT
+
+_BACK = {FORWARD: BACKWARD, BACKWARD: FORWARD}
 
 
 def point_to_point(calls: pd.DataFrame) -> pd.DataFrame:
@@ -40,14 +42,35 @@ def transfers(calls: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def stages(moves: pd.DataFrame, ranks: list[int]) -> pd.DataFrame:
+def with_absent(moves: pd.DataFrame, ranks: list[int]) -> pd.DataFrame:
+    """The messages, and those of ranks without a trace as far as the ranks at their other ends tell.
+
+    What comes from a rank goes the other way than all that is sent to it: a gradient for each activation. To whom ranks
+    without a trace send beside is not known.
+    """
+    held = moves[~moves["peer"].isin(ranks)]
+    if held.empty:
+        return moves
+    other = held.assign(rank=held["peer"], peer=held["rank"], is_send=~held["is_send"].astype(bool))
+    if "direction" in moves:
+        sent = held[held["is_send"].astype(bool)].groupby(["rank", "peer"])["direction"].agg(set)
+        one_way = sent.map(lambda ways: _BACK.get(next(iter(ways))) if len(ways) == 1 else None)
+        pairs = pd.MultiIndex.from_frame(held[["rank", "peer"]])
+        told = pd.Series(one_way.reindex(pairs).to_numpy(), index=held.index, dtype="object")
+        other["direction"] = told.where(other["is_send"], None)
+    return pd.concat([moves, other], ignore_index=True)
+
+
+def stages(moves: pd.DataFrame) -> pd.DataFrame:
     """`rank`, `pipeline` and `stage` of every rank that takes part, pipelines being the connected groups.
+
+    Ranks that have no trace, but messages (see `with_absent`), are stages as the others are.
 
     Stages follow the activations, where the directions of messages are known. Else they follow the ranks' order;
     reversed when only the highest rank's first transfer of a step is a send (the first stage sends before it receives).
     """
     rows: list[tuple[int, int, int]] = []
-    for number, members in enumerate(_connected(moves, ranks)):
+    for number, members in enumerate(_connected(moves)):
         order = _along(moves, members) or (members[::-1] if _is_reversed(moves, members) else members)
         rows += [(rank, number, stage) for stage, rank in enumerate(order)]
     return pd.DataFrame(rows, columns=["rank", "pipeline", "stage"])
@@ -69,9 +92,9 @@ def _global(group_ranks: object, peer: int) -> int:
     return int(ranks[peer]) if peer < len(ranks) and ranks[peer].isdigit() else peer
 
 
-def _connected(moves: pd.DataFrame, ranks: list[int]) -> list[list[int]]:
-    """Groups of ranks that transfer to each other, directly or not; only ranks that were captured."""
-    group = {rank: rank for rank in ranks if rank in set(moves["rank"])}
+def _connected(moves: pd.DataFrame) -> list[list[int]]:
+    """Groups of ranks that transfer to each other, directly or not."""
+    group = {int(rank): int(rank) for rank in sorted(moves["rank"].unique())}
     pairs = moves[["rank", "peer"]].drop_duplicates()
     for _ in group:  # a pipeline's length bounds the number of passes
         before = dict(group)

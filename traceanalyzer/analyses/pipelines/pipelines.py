@@ -18,13 +18,15 @@ class Pipelines(Result[PipelinesColumn]):
     keys: ClassVar[tuple[str, ...]] = ("pipeline",)
     columns: ClassVar[Mapping[str, Column]] = {
         "pipeline": Column.ident("Number."),
-        "ranks": Column.text("Its ranks in order of stage."),
+        "ranks": Column.text("Its ranks in order of stage, as far as they have a trace."),
+        "absent_ranks": Column.text(
+            "Its ranks that have no trace, by what the others send and receive; absent where all have one."
+        ),
         "schedule": Column.text(
             "Its schedule, as the order of its passes and messages shows; absent where they fit none."
         ),
         "stages": Column.count(
-            "Stages of the model on the ranks whose traces there are: ranks × stages a rank; ranks, where those "
-            "are not known.",
+            "Stages of the model: ranks, with a trace or without, × stages a rank; ranks, where those are not known.",
             adds=Adds.NONE,
         ),
         "stages_per_rank": Column.count("Stages of the model on each rank.", adds=Adds.NONE),
@@ -78,8 +80,11 @@ def _row(number: int, stages: pd.DataFrame) -> dict[str, object]:
     return {
         "pipeline": number,
         "ranks": ",".join(map(str, stages["rank"])),
-        "stages": len(stages) * (1 if pd.isna(per_rank) else int(per_rank)),
-        **{name: stages[name].iloc[0] for name in ("schedule", "stages_per_rank", "microbatches", "why_unknown")},
+        "stages": int(stages["ranks"].iloc[0]) * (1 if pd.isna(per_rank) else int(per_rank)),
+        **{
+            name: stages[name].iloc[0]
+            for name in ("absent_ranks", "schedule", "stages_per_rank", "microbatches", "why_unknown")
+        },
         "basis": stages["basis"].iloc[0],
         "expected_bubble_pct": stages["expected_bubble_pct"].iloc[0],
         "bottleneck_stage": int(slowest["stage"]),

@@ -1,6 +1,6 @@
 """Which schedule each pipeline follows: stages a rank, microbatches a step, and the order of its work."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import pandas as pd
@@ -23,6 +23,7 @@ LEAST_TWO_WAYS = 4
 NO_DIRECTION = "the trace does not tell forward from backward"
 NO_STEPS = "no complete step that all its ranks share"
 UNEVEN = "its steps do not send alike"
+NOT_ALL = "not all of its ranks have a trace"
 NO_PATTERN = "its messages fit no schedule that is known"
 NO_ORDER = "its order of forward and backward passes fits no schedule that is known"
 
@@ -43,8 +44,17 @@ class Schedule:
     played_pct: float | None = None
 
 
-def schedule_of(messages: pd.DataFrame, stretches: pd.DataFrame, order: list[int], steps: Iterable[int]) -> Schedule:
+def schedule_of(
+    messages: pd.DataFrame,
+    stretches: pd.DataFrame,
+    order: list[int],
+    steps: Iterable[int],
+    absent: Collection[int] = (),
+) -> Schedule:
     """The schedule of one pipeline, `order` being its ranks by stage, from the messages and compute of some steps.
+
+    Of `absent` ones, which have no trace, there are the messages that others send them or receive; what is told by the
+    order of what a rank does is told by the others alone.
 
     Activations that a rank sends beyond those that it receives are those of a step's microbatches: M on the rank of
     the first stage. It sends v · M of them when each rank has v stages.
@@ -53,15 +63,23 @@ def schedule_of(messages: pd.DataFrame, stretches: pd.DataFrame, order: list[int
     if not wanted:
         return Schedule(why_unknown=NO_STEPS)
     own = stretches[stretches["rank"].isin(order) & stretches["step"].isin(wanted)]
-    named = _of_ranges(own, order)
+    named = _of_ranges(own, order, absent)
     if named:
-        return named
+        return replace(named, played_pct=None) if absent else named
     held = messages[messages["rank"].isin(order) & messages["step"].isin(wanted) & messages["is_send"]]
-    return _with_two_ways_bubble(_of_messages(held, messages, own, order, len(wanted)), own, order)
+    found = _of_messages(held, messages, own, order, absent, len(wanted))
+    if absent and found.name not in OF_KNOWN_BUBBLE:
+        return Schedule(why_unknown=NOT_ALL)
+    return _with_two_ways_bubble(found, own, order)
 
 
 def _of_messages(
-    held: pd.DataFrame, messages: pd.DataFrame, own: pd.DataFrame, order: list[int], steps: int
+    held: pd.DataFrame,
+    messages: pd.DataFrame,
+    own: pd.DataFrame,
+    order: list[int],
+    absent: Collection[int],
+    steps: int,
 ) -> Schedule:
     """From what the ranks send to each other in the wanted steps."""
     if held.empty or held["direction"].isna().any():
@@ -70,7 +88,7 @@ def _of_messages(
     edges = counts.groupby(["rank", "peer"])
     if counts.empty or (edges.size() != steps).any() or (edges.min() != edges.max()).any():
         return _two_ways(held, messages, order) or Schedule(why_unknown=UNEVEN)
-    found = _of_edges(edges.first(), own, messages, order)
+    found = _of_edges(edges.first(), own, messages, order, absent)
     return found if found.microbatches else _two_ways(held, messages, order) or found
 
 
@@ -86,18 +104,19 @@ def expected_pct(schedule: Schedule, ranks: int) -> float | None:
     return 100.0 * (ranks - 1) / (schedule.stages_per_rank * schedule.microbatches + ranks - 1)
 
 
-def _of_ranges(own: pd.DataFrame, order: list[int]) -> Schedule | None:
+def _of_ranges(own: pd.DataFrame, order: list[int], absent: Collection[int]) -> Schedule | None:
     """From stretches that the schedule itself numbers by stage and microbatch."""
     if own.empty or own["virtual_stage"].isna().any():
         return None
-    stages = own.groupby("rank")["virtual_stage"].nunique().reindex(order, fill_value=0)
+    stages = own.groupby("rank")["virtual_stage"].nunique()
+    stages = stages.reindex([rank for rank in order if rank not in absent], fill_value=0)
     folding = _folding(own, order)
     own = _numbered_by_way(own, order) if folding == BOTH_WAYS else own
     by_step = own.groupby("step")["microbatch"].nunique()
     if stages.min() != stages.max() or by_step.min() != by_step.max():
         return Schedule(why_unknown=UNEVEN)
     per_rank, microbatches = int(stages.iloc[0]), int(by_step.iloc[0])
-    return replace(_ordered(own, order, per_rank, microbatches, folding), played_pct=played_pct(own))
+    return replace(_ordered(own, order, absent, per_rank, microbatches, folding), played_pct=played_pct(own))
 
 
 def _numbered_by_way(own: pd.DataFrame, order: list[int]) -> pd.DataFrame:
@@ -134,7 +153,9 @@ def _ends(numbers: pd.Series) -> tuple[int, int]:
     return int(numbers.min()), int(numbers.max())
 
 
-def _of_edges(edges: pd.Series, own: pd.DataFrame, messages: pd.DataFrame, order: list[int]) -> Schedule:
+def _of_edges(
+    edges: pd.Series, own: pd.DataFrame, messages: pd.DataFrame, order: list[int], absent: Collection[int]
+) -> Schedule:
     """From the number of activations that each rank sends to each other one in a step."""
     sent = edges.groupby("rank").sum().reindex(order, fill_value=0)
     received = edges.groupby("peer").sum().reindex(order, fill_value=0)
@@ -146,7 +167,7 @@ def _of_edges(edges: pd.Series, own: pd.DataFrame, messages: pd.DataFrame, order
     per_rank, rest = divmod(int(sent.iloc[0]), microbatches) if is_path else (0, 1)
     if rest:
         return Schedule(why_unknown=NO_PATTERN)
-    return _ordered(own, order, per_rank, microbatches, None)
+    return _ordered(own, order, absent, per_rank, microbatches, None)
 
 
 def _both_ends(sent: pd.Series, messages: pd.DataFrame, order: list[int]) -> Schedule:
@@ -183,12 +204,19 @@ def _two_ways(held: pd.DataFrame, messages: pd.DataFrame, order: list[int]) -> S
     return Schedule(BOTH_WAYS, 2, int(counts.iloc[0])) if begins == [order[0], order[-1]] else None
 
 
-def _ordered(own: pd.DataFrame, order: list[int], per_rank: int, microbatches: int, folding: str | None) -> Schedule:
+def _ordered(
+    own: pd.DataFrame,
+    order: list[int],
+    absent: Collection[int],
+    per_rank: int,
+    microbatches: int,
+    folding: str | None,
+) -> Schedule:
     """Name the schedule by the order of its passes."""
     passes = {
         rank: [each["phase"].tolist() for _, each in steps.groupby("step")] for rank, steps in own.groupby("rank")
     }
-    complete = set(passes) == set(order) and len(own) > 0
+    complete = set(passes) == set(order) - set(absent) and len(own) > 0
     name = _name(passes, order, per_rank, microbatches) if complete else None
     name = name if folding is None or (name == ZERO_BUBBLE and folding == V_SHAPED) else folding
     if folding == V_SHAPED and own["is_beside"].any():
@@ -211,7 +239,7 @@ def _name(passes: Mapping[int, list[list[str]]], order: list[int], per_rank: int
     if is_all_first and microbatches > len(order):
         return GPIPE
     warm = [min(len(order) - stage, microbatches) for stage in range(len(order))]
-    if all(_warm(step) == warm[stage] for stage, rank in enumerate(order) for step in passes[rank]):
+    if all(_warm(step) == warm[stage] for stage, rank in enumerate(order) for step in passes.get(rank, ())):
         return ONE_F_ONE_B
     return GPIPE if is_all_first else None
 
