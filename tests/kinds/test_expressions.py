@@ -9,9 +9,9 @@ from traceanalyzer.kinds import KindRules
 
 
 def test_no_expression_hangs():
-    began = time.monotonic()
+    began = time.process_time()
     assert KindRules.parse(("comm=(a+)+$",)).kind("a" * 5000 + "b", "kernel") == "compute"
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5  # what goes back over the text takes longer than a life
 
 
 @pytest.mark.parametrize("expression", ["(", "a(?=b)", r"(a)\1", "[", "a{99999}"])

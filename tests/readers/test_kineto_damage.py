@@ -116,8 +116,9 @@ def test_a_damaged_file_is_not_read_in_quadratic_time(tmp_path, damage):
             read(path)
         return time.process_time() - started
 
-    few, many = seconds(2_000), seconds(16_000)
-    assert many < 24 * few + 0.2
+    few = seconds(2_000)
+    # Of a busy machine one time in three is near the truth; what is quadratic takes 64 times as long each time.
+    assert any(seconds(16_000) < 24 * few + 0.2 for _ in range(3))
 
 
 def flipped(data, place):

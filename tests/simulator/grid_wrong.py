@@ -2,8 +2,6 @@
 
 STILL_WRONG = frozenset(
     {
-        "1f1b, other group's communication, one complete step",
-        "interleaved, other group's communication, one complete step",
         "interleaved, chain, a node",
         "interleaved, chain, half of the ranks",
     }

@@ -20,6 +20,7 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, lower, milliseconds, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.evened import Evened, evened
+from traceanalyzer.findings.late.gain_range import how_far
 from traceanalyzer.findings.late.late_hosts import with_advice
 from traceanalyzer.findings.late.late_sets import joint_ns, set_of, told
 from traceanalyzer.findings.late.late_words import advice, caveat, is_of_hosts, numbers, title
@@ -53,8 +54,16 @@ def late_ranks(
     saved = {each.hot_rank: each for each in evened(expert_layers.to_frame(), even_experts.to_frame()).values()}
     rows = [with_advice(_evened(row, saved), operators, host_work) for row in episodes.rows() if is_said(row)]
     rows.sort(key=lambda row: (-max(_expected_ns(row) or 0, joint_ns(row)), row["place_in_set"] or 0))
-    found = [told(_finding(row, rows, step_needs.to_frame(), last), row, rows, last) for row in rows[:_MOST_FINDINGS]]
+    found = [
+        told(_with(_finding(row, rows, step_needs.to_frame(), last), how_far(row, replay)), row, rows, last)
+        for row in rows[:_MOST_FINDINGS]
+    ]
     return [_dealt_out(item, replay) if _is_graded(item) else item for item in found]
+
+
+def _with(finding: Finding, said: str) -> Finding:
+    """With a sentence more among its caveats."""
+    return replace(finding, caveat=" ".join(filter(None, (finding.caveat, said))) or None)
 
 
 def _is_graded(finding: Finding) -> bool:
