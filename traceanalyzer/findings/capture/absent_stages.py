@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.integrity.integrity import LEFT_OUT, Integrity
 from traceanalyzer.analyses.phases.exposed_calls import PARTS, ExposedCalls
-from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline, has_known_stages
 from traceanalyzer.analyses.pipelines.pipeline_messages import PipelineMessages
 from traceanalyzer.analyses.spread import median_of_others
 from traceanalyzer.analyses.time.headline import Headline
@@ -19,6 +20,8 @@ from traceanalyzer.findings.basis import Basis, milliseconds, plain
 from traceanalyzer.findings.capture.fitness import LEAST_WAIT_PCT
 from traceanalyzer.findings.capture.unmatched import PARTNERS
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.late.late_words import numbers
+from traceanalyzer.findings.late.lateness import is_said
 
 _STEADY = 0.5
 """Of its mean: what a stage is waited for longer in every step."""
@@ -52,6 +55,7 @@ def absent_stage(
     exposed_calls: ExposedCalls,
     ranks: Ranks,
     integrity: Integrity,
+    episodes: Episodes,
 ) -> list[Finding]:
     """A stage without a whole trace is waited for over 5 % of a step longer than the same stage of other pipelines.
 
@@ -62,11 +66,14 @@ def absent_stage(
     if not len(headline) or not len(pipeline):
         return []
     cut = {int(rank) for rank in ranks.table.loc[ranks.table["truncated"].fillna(value=False).astype(bool), "rank"]}
-    stages = _stages(pipeline.table)
+    stages = _stages(pipeline.table[has_known_stages(pipeline.table)])
     stages["is_here"] &= ~stages.index.isin(cut)
     basis = Basis.of(headline, steps)
     least_ns = LEAST_WAIT_PCT / 100 * float(basis.window_ns.mean()) / basis.per
     exchanged = _exchanged(pipeline_messages.table, exposed_calls.table, basis, stages)
+    # Who is late spends less on messages: beside it anybody would seem to wait.
+    late = {rank for row in episodes.rows() if is_said(row) for rank in numbers(row["ranks"])}
+    exchanged = exchanged[~exchanged.index.get_level_values("rank").isin(late)]
     longer = exchanged.groupby("rank").sum().mean(axis=1)
     stage = stages["stage"].reindex(longer.index)
     longer = pd.concat([_beyond_replicas(own) for _, own in longer.groupby(stage)]) if len(longer) else longer
