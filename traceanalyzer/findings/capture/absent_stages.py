@@ -60,14 +60,16 @@ def absent_stage(
     """A stage without a whole trace is waited for over 5 % of a step longer than the same stage of other pipelines.
 
     That is what a rank next to it spends on messages with it, beside the median of the ranks at the same stage; what a
-    bubble takes, it takes there as well. All ranks of the pipeline that are here spend longer on messages, or the late
-    one may be among them. Without another pipeline a wait is not told from the bubble.
+    bubble takes, it takes there as well. All ranks of the pipeline that are here spend longer on messages, and none of
+    them is late itself, or the late one may be among them. Without another pipeline a wait is not told from the bubble.
     """
     if not len(headline) or not len(pipeline):
         return []
     cut = {int(rank) for rank in ranks.table.loc[ranks.table["truncated"].fillna(value=False).astype(bool), "rank"]}
     stages = _stages(pipeline.table[has_known_stages(pipeline.table)])
     stages["is_here"] &= ~stages.index.isin(cut)
+    if stages["is_here"].all():
+        return []
     basis = Basis.of(headline, steps)
     least_ns = LEAST_WAIT_PCT / 100 * float(basis.window_ns.mean()) / basis.per
     exchanged = _exchanged(pipeline_messages.table, exposed_calls.table, basis, stages)
@@ -80,7 +82,7 @@ def absent_stage(
     are_left_out = len(integrity) > 0 and bool((integrity.table["check"] == LEFT_OUT).any())
     found = []
     for _, own in stages.groupby("pipeline"):
-        if not _MOST * longer.reindex(own.index[own["is_here"]]).min() >= least_ns:
+        if late & {*own.index} or not _MOST * longer.reindex(own.index[own["is_here"]]).min() >= least_ns:
             continue
         absent = own.index[~own["is_here"]]
         waited = [each for rank in absent for each in _waited(rank, stages, exchanged)]
