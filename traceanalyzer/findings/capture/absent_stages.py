@@ -20,8 +20,6 @@ from traceanalyzer.findings.basis import Basis, milliseconds, plain
 from traceanalyzer.findings.capture.fitness import LEAST_WAIT_PCT
 from traceanalyzer.findings.capture.unmatched import PARTNERS
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.late.late_words import numbers
-from traceanalyzer.findings.late.lateness import is_said
 
 _STEADY = 0.5
 """Of its mean: what a stage is waited for longer in every step."""
@@ -74,7 +72,7 @@ def absent_stage(
     least_ns = LEAST_WAIT_PCT / 100 * float(basis.window_ns.mean()) / basis.per
     exchanged = _exchanged(pipeline_messages.table, exposed_calls.table, basis, stages)
     # Who is late spends less on messages: beside it anybody would seem to wait.
-    late = {rank for row in episodes.rows() if is_said(row) for rank in numbers(row["ranks"])}
+    late = {int(rank) for text in episodes.table["ranks"] for rank in text.split(",")}
     exchanged = exchanged[~exchanged.index.get_level_values("rank").isin(late)]
     longer = exchanged.groupby("rank").sum().mean(axis=1)
     stage = stages["stage"].reindex(longer.index)
