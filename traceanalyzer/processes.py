@@ -30,8 +30,11 @@ SECONDS_A_MB = 0.45
 
 SECONDS_A_PLAIN_MB = 0.04
 
-START_SECONDS, FORK_SECONDS = 1.5, 0.3
+START_SECONDS, FORK_SECONDS = 1.5, 0.6
 """What it takes to start processes, and to fork this one; those that save less are not started."""
+
+WORTH_A_FORK_S = 2.5
+"""Of files that take longer there is enough to join, draw and write: what a fork changes in memory is copied first."""
 
 
 def processes_for(files: Sequence[Path], jobs: int | None) -> int:
@@ -41,6 +44,13 @@ def processes_for(files: Sequence[Path], jobs: int | None) -> int:
     processes = max(1, min(len(files), _cores()))
     saved_s = sum(_work_s(file) for file in files) * (1 - 1 / processes)
     return processes if saved_s > (FORK_SECONDS if can_fork() else START_SECONDS) else 1
+
+
+def processes_beside(files: Sequence[Path], jobs: object) -> int:
+    """How many may do what follows the reading: two where a fork saves more than it costs, unless `jobs` are 1."""
+    if jobs == 1 or not can_fork() or _cores() == 1:
+        return 1
+    return 2 if sum(_work_s(file) for file in files) > WORTH_A_FORK_S else 1
 
 
 def cores_for_a_file(files: int, jobs: int | None) -> int:

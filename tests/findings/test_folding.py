@@ -75,7 +75,14 @@ def test_what_can_be_mended_is_to_be_done_before_coming_nearer_to_an_ideal(is_of
 
 @pytest.mark.parametrize(
     ("of_all_ns", "replay_ns", "steps_ns", "first"),
-    [(101, 0, 0, "all"), (109, 0, 10, "late"), (111, 0, 10, "all"), (109, 10, 0, "late"), (111, 10, 0, "all")],
+    [
+        (104, 0, 0, "late"),
+        (107, 0, 0, "all"),
+        (109, 0, 10, "late"),
+        (111, 0, 10, "all"),
+        (109, 10, 0, "late"),
+        (111, 10, 0, "all"),
+    ],
 )
 def test_a_fault_of_some_ranks_goes_before_what_gains_no_more_for_sure(of_all_ns, replay_ns, steps_ns, first):
     alike = Finding("all", "medium", "all", gain_ns=of_all_ns, gain_error_ns=replay_ns)

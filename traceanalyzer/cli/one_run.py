@@ -128,7 +128,7 @@ def _write(command: Command, run: "Run", label: str, folder: Path, beside: Path)
     clock.mark("findings and gates")
     # Before the page is drawn, which takes as long as the analyses of a small trace.
     failures = [*made.failures, *_shown(command, made, outcomes)]
-    how = {"plotlyjs": options["plotlyjs"], "processes": _processes(options)}
+    how = {"plotlyjs": options["plotlyjs"], "processes": _beside(run, options)}
     files = write(made, folder, formats, failures=failures, beside=beside, **how)
     clock.mark("write")
     warn(failures[len(made.failures) :])
@@ -179,13 +179,14 @@ def _analysed(
     drawn = {name: whole.results[name] for name in ("timeline", "host_events")}
     if not held:
         again = kept_report.place_of(found, run, load, known)
-        later(partial(kept_report.keep, entry, again, whole, made.findings), processes=_processes(options))
+        later(partial(kept_report.keep, entry, again, whole, made.findings), processes=_beside(run, options))
     return summary, replace(made, results=made.results | drawn, snapshots=told), examination, (memory, told)
 
 
-def _processes(options: dict[str, Any]) -> int:
-    """How many may work at once after the files are read."""
-    return 1 if options["jobs"] == 1 else 2
+def _beside(run: "Run", options: dict[str, Any]) -> int:
+    from traceanalyzer.processes import processes_beside
+
+    return processes_beside([capture.path for capture in run.captures], options["jobs"])
 
 
 def _judged(command: Command, made: "Report", label: str) -> "list[Outcome]":

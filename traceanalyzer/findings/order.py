@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import groupby
 
+from traceanalyzer.analyses.replay.recording import RUN_TO_RUN
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.findings.finding import SEVERITIES, Finding
 
@@ -14,8 +15,9 @@ def ordered(findings: Sequence[Finding], error_ns: float = 0.0) -> list[Finding]
     gain that holds without it: they come after. Distances from an ideal come after causes of the same severity that
     can be mended, and so does what gains nothing; an unknown gain outranks none.
 
-    Gains that differ by less than the error of either, or than mean steps do by chance, are alike: of these what is
-    said of ranks unlike the others is first, for that is a fault, not how the job is.
+    Gains that differ by less than the error of either, than mean steps do by chance, or by a twentieth, as runs of one
+    job do, are alike: of these what is said of ranks unlike the others is first, for that is a fault, not how the job
+    is.
     """
     found: list[Finding] = []
     for _, alike in groupby(sorted(findings, key=lambda item: (*_class(item), -_gain_ns(item))), key=_class):
@@ -55,4 +57,5 @@ def _gain_ns(finding: Finding) -> int:
 
 
 def _error_ns(one: Finding, other: Finding, error_ns: float) -> float:
-    return max(error_ns, one.gain_error_ns or 0, other.gain_error_ns or 0)
+    from_run_to_run = RUN_TO_RUN * max(_gain_ns(one), _gain_ns(other))
+    return max(error_ns, from_run_to_run, one.gain_error_ns or 0, other.gain_error_ns or 0)

@@ -20,6 +20,7 @@ from traceanalyzer.loading.capture import read_capture
 from traceanalyzer.loading.claims import claimed_rank, require_ranks, with_gpu_work
 from traceanalyzer.loading.notes import notes_of
 from traceanalyzer.model import RankMeta, RankTrace, Skipped
+from traceanalyzer.processes import processes_beside
 from traceanalyzer.scale.dask_cluster import Gathering
 from traceanalyzer.scale.gathered import DRAWN, Gathered, gather_capture, nothing_of
 from traceanalyzer.scale.reduced import is_kept
@@ -100,7 +101,8 @@ def summarise(
     notes = notes_of(metas, options.ranks, names_missing="integrity" not in wanted)
     asked = {} if options.ranks is None else {"wanted_ranks": options.ranks}
     tables = gathered.by_analysis(ranks)
-    noted, processes = failures if is_guarded else None, 1 if jobs == 1 else 2
+    noted = failures if is_guarded else None
+    processes = processes_beside([capture.path for capture in run.captures], jobs)
     results = combine_tables(tables, len(ranks), wanted, noted, processes=processes, **thresholds, **asked)
     warn(failures)
     return Summary(results, tuple(skipped), notes, claims, tuple(failures))
