@@ -24,6 +24,7 @@ def _across(faults: Faults) -> Job:
 
 
 LINKED_CASES: tuple[Case, ...] = (
+    _slow("a stage's links, two steps recorded", (2, 6), "all-reduce among ranks 2 and 6", first=2),
     _slow("one of four stages' links", (2, 6), "all-reduce among ranks 2 and 6"),
     _slow("the first of four stages' links", (0, 4), "all-reduce among ranks 0 and 4"),
     _slow("two of three stages' links", (0, 2, 3, 5), "all-reduce among ranks", stages=3),
@@ -71,7 +72,6 @@ LINKED_CASES: tuple[Case, ...] = (
         elements=(120_000_000, 40_000_000, 20_000_000, 80_000_000),
     ),
     _slow("a stage's links stall now and then", (3, 7), "all-reduce among ranks 3 and 7", 12 * MS, only=(1, 3)),
-    _slow("a stage's links, two steps recorded", (2, 6), "all-reduce among ranks 2 and 6", first=2),
     _slow("a stage's links, interleaved", (1, 5), "all-reduce among ranks 1 and 5", chunks=2, microbatches=8),
     case_of("a tensor group's links in a cube", cubed, Fault("link", 4 * MS, (4, 5)), "all-reduce among ranks 4 and 5"),
     case_of(

@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
+from traceanalyzer.analyses.replay.begun import begun_as_ended
 from traceanalyzer.analyses.replay.change import EVEN, IDEAL, UNRECORDED, Change
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.lengths import (
@@ -189,26 +190,32 @@ class Engine:
     def steps_after(self, scenarios: Sequence[tuple[Change, ...]], *, is_relieved: bool = True) -> np.ndarray:
         """Length of every step of the job (rows) after each set of changes (columns).
 
-        Compute beside waits that a change takes away becomes shorter, too, unless it is to stay as it is.
+        Compute beside waits that a change takes away becomes shorter, too, unless it is to stay as it is. Stages of a
+        pipeline begin the first step as they would have ended the one before (`begun_as_ended`).
         """
         found = []
         at_once = max(1, min(AT_ONCE, MOST_EDGES // max(1, len(self.job.source))))
         for begin in range(0, len(scenarios), at_once):
             some = [self.of_ranks(changes) for changes in scenarios[begin : begin + at_once]]
-            times = self.job.order.latest(np.stack([self._weights(changes) for changes in some], axis=1))
+            weights = np.stack([self._weights(changes) for changes in some], axis=1)
+            times = self.job.order.latest(weights)
             if is_relieved and self._can_relieve:
-                times = self._again(some, times)
+                weights = self._relieved(some, times)
+                times = self.job.order.latest(weights)
+            if self.ranks_of_stages:
+                begun = begun_as_ended(self.job, self.windows, some, weights, self.unchanged, times)
+                times = times if begun is None else self.job.order.latest(begun)
             waits = np.array([keeps_waits(changes) for changes in some])
             found.append(np.where(waits, self.windows.of_job(times), self.windows.of_slowest(times)))
         return np.concatenate(found, axis=1) if found else np.empty((len(self._steps), 0), dtype=np.int64)
 
-    def _again(self, scenarios: Sequence[tuple[Change, ...]], times: np.ndarray) -> np.ndarray:
-        """When each node is reached with compute as long as the waits that are left make it."""
+    def _relieved(self, scenarios: Sequence[tuple[Change, ...]], times: np.ndarray) -> np.ndarray:
+        """Length of every edge with compute as long as the waits that are left make it."""
         lengths = [
             self.relief.relieved(changed(self.job, self.peers, changes), times[:, column])
             for column, changes in enumerate(scenarios)
         ]
-        return self.job.replay(*lengths)
+        return np.stack([self.job.weights(each) for each in lengths], axis=1)
 
     def _weights(self, changes: Sequence[Change]) -> np.ndarray:
         """Length of every edge after the changes; what many sets do to a rank alike is computed once."""

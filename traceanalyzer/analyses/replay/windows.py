@@ -59,6 +59,15 @@ class Windows:
         length: np.ndarray = last - first
         return length
 
+    def of_ranks(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """When each rank, in order, begins its first window and ends its last one; a column for each replay."""
+        begins, ends = times[self.begin], self.lengths(times) + times[self.begin]
+        ranks, codes = np.unique(self.table["rank"].to_numpy(), return_inverse=True)
+        first, last = (np.full((len(ranks), times.shape[1]), limit) for limit in (_LAST, _FIRST))
+        np.minimum.at(first, codes, begins)
+        np.maximum.at(last, codes, ends)
+        return first, last
+
     def of_slowest(self, times: np.ndarray) -> np.ndarray:
         """The same of the rank that takes longest for all of them, by itself: of ranks that wait for nobody."""
         lengths = self.lengths(times)
