@@ -109,8 +109,9 @@ def _of_ranges(own: pd.DataFrame, order: list[int], absent: Collection[int]) -> 
     if own.empty or own["virtual_stage"].isna().any():
         return None
     stages = own.groupby("rank")["virtual_stage"].nunique()
-    stages = stages.reindex([rank for rank in order if rank not in absent], fill_value=0)
-    folding = _folding(own, order)
+    here = [rank for rank in order if rank not in absent]
+    stages = stages.reindex(here, fill_value=0)
+    folding = _folding(own, here)
     own = _numbered_by_way(own, order) if folding == BOTH_WAYS else own
     by_step = own.groupby("step")["microbatch"].nunique()
     if stages.min() != stages.max() or by_step.min() != by_step.max():
