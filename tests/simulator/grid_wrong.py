@@ -2,11 +2,7 @@
 
 STILL_WRONG = frozenset(
     {
-        "1f1b, host, half of the ranks",
-        "1f1b, chain, no steps",
-        "interleaved, host, half of the ranks",
         "interleaved, chain, a node",
         "interleaved, chain, half of the ranks",
-        "interleaved, chain, no steps",
     }
 )

@@ -90,7 +90,7 @@ def reduce_rank(
         if name not in SHARED and _has_none_of(trace, ANALYSES[name].of):
             return done.setdefault(name, _NOTHING)
         if name not in done and make is not None:
-            done[name] = care.made(name, lambda: make(trace, **_needed(make, table, options)))
+            done[name] = care.made(name, lambda: make(trace, **_needed(make, table, options)))  # noqa: F821 - until the end
         return done[name]
 
     wanted = [name for name in with_needed(names) if ANALYSES[name].per_rank is not None]
@@ -100,6 +100,7 @@ def reduce_rank(
         with suppress(_LeftOutError):
             table(name)
     care.settle()
+    del table  # it holds itself, and with it all events
     return {name: done[name] for name in wanted if name in done}
 
 
@@ -150,7 +151,8 @@ def combine_tables(
     def result(name: str) -> Result:
         if name not in done:
             done[name] = care.made(
-                name, lambda: _across(name, own(name), result, options, is_guarded=failures is not None)
+                name,
+                lambda: _across(name, own(name), result, options, is_guarded=failures is not None),  # noqa: F821 - until the end
             )
         return done[name]
 
@@ -164,6 +166,7 @@ def combine_tables(
         except _LeftOutError:
             made[name] = _without_rows(name)
     care.settle()
+    del result  # it holds itself, and with it all ranks' tables
     return cast("Results", made)
 
 

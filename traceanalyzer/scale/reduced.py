@@ -53,6 +53,7 @@ def reduce_capture(
     if ranks:
         return Done(capture, tuple(ranks), (), ())
     name = printable(str(capture.place))
+    any_large = False
     try:
         for trace in read_capture(capture, options, skipped):
             is_large = len(trace.host_ops) + len(trace.gpu_ops) > _LARGE
@@ -62,8 +63,9 @@ def reduce_capture(
             tables = reduce_rank(trace, names, failures if is_guarded else None, processes=processes, **thresholds)
             ranks += [(trace.meta, tables)]
             del trace
-            if is_large:
-                give_back_memory()
+            any_large |= is_large
+        if any_large:  # only now has the reader let go of the last one
+            give_back_memory()
         if not skipped and not failures:
             again = kept_ranks.place_of(capture, options, names, thresholds)
             later(partial(kept_ranks.keep, place, again, ranks), processes=CORES_A_FILE.get())

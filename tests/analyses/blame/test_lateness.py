@@ -109,3 +109,16 @@ def test_what_is_longer_now_and_shorter_then_is_not_mended_with_the_rest(beside_
     found = cells(late)
     assert list(found["part"]) == ["data_ns"] * 4
     assert any("compute_ns" in beside for beside in found["beside"]) is is_mended_with_it
+
+
+@pytest.mark.parametrize(
+    ("host_ms", "late"),
+    [([25, 0, 0, 0, 0, 60], [0, 5]), ([25, 14, 3, 0, 0, 60], []), ([0, 0, 0, 0, 0, 0.5], [])],
+    ids=["two of three stages", "every stage differs", "too little"],
+)
+def test_one_step_of_stages_that_two_ranks_share_tells_jitter_once_a_pair(host_ms, late):
+    host_ns = [[round(own * MS)] for own in host_ms]
+    table = needs(host_ns, host_ns, wait_ns=60 * MS).assign(end_ns=100 * MS)
+    table = table.assign(peers="stage " + (table["rank"] % 3).astype("str"))
+    held = with_excess(table)
+    assert held.loc[_is_late(held), "rank"].tolist() == late

@@ -45,6 +45,13 @@ def test_only_hosts_of_one_group_meet():
     assert not met[0] & met[2]
 
 
+def test_of_messages_nobody_knows_the_partner():
+    late = _replay(name="recv")
+    assert late.engine is not None
+    met = [number for nodes in late.engine.job.nodes.values() for number in nodes.piece.meetings["instance"]]
+    assert len(set(met)) == len(met)
+
+
 def test_hosts_that_wait_for_one_without_a_file_wait_as_long_as_recorded():
     late = _replay(groups=2, how=Capture(missing=(1,)))
     gain = gain_of(late, Change("host", 0.0))

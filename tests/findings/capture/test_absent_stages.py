@@ -9,7 +9,7 @@ from tests.simulator.faults import Fault
 from tests.simulator.grid_jobs import replicated_pipeline
 from traceanalyzer.findings.capture.absent_stages import absent_stage
 
-_NEEDED = ("headline", "steps", "pipeline", "pipeline_messages", "exposed_calls", "ranks", "integrity")
+_NEEDED = ("headline", "steps", "pipeline", "pipeline_messages", "exposed_calls", "ranks", "integrity", "episodes")
 
 
 def said(how, *faults, chunks=1, stages=3):
@@ -41,13 +41,26 @@ def test_a_late_stage_without_a_file_is_named(missing, faults, stages, expected)
         pytest.param((0,), (), marks=pytest.mark.thorough),
         pytest.param((1,), (late(0),), marks=pytest.mark.thorough),
         pytest.param((1,), (late(5),), marks=pytest.mark.thorough),
+        pytest.param((0, 2, 5), (late(4),), marks=pytest.mark.thorough),
         pytest.param((1,), (late(2, "host"),), marks=pytest.mark.thorough),
     ],
-    ids=["nobody is late", "nor without the first stage", "the one before is", "another pipeline's is", "the last is"],
+    ids=[
+        "nobody is late",
+        "nor without the first stage",
+        "the one before is",
+        "another pipeline's is",
+        "its only replica is",
+        "the last is",
+    ],
 )
 @pytest.mark.parametrize("chunks", [1, pytest.param(2, marks=pytest.mark.thorough)])
 def test_a_stage_without_a_file_that_nobody_waits_for_is_not(missing, faults, chunks):
     assert not said(Capture(missing=missing), *faults, chunks=chunks)
+
+
+@pytest.mark.thorough
+def test_of_a_pipeline_that_falls_in_two_nothing_is_concluded():
+    assert not said(Capture(missing=(1, 2)), stages=4)
 
 
 @pytest.mark.thorough

@@ -203,3 +203,12 @@ def test_of_graded_loads_the_rank_that_has_most_is_named_and_what_even_ones_gain
     assert found.worst_rank == 3
     assert "; rank 3 most, " in found.title
     assert "Dealt out evenly over all ranks, a mean step is about 2." in found.recommendation
+
+
+@pytest.mark.parametrize(("is_of_capture", "waits"), [(False, "17 ms a step for it"), (True, "17 ms for it")])
+def test_what_is_of_the_capture_is_of_no_step(is_of_capture, waits):
+    row = {
+        "ranks": "0", "numbers": "0", "is_in_every_step": True, "gain_is_of_capture": is_of_capture, "cost_ns": 17 * MS,
+        "collective": "all_reduce", "is_in_turn": False, "waiting_ranks": 1, "most_waiting_rank": 1,
+    }  # fmt: skip
+    assert late_words.waited(row) == f"rank 1 waits {waits} inside all-reduce"

@@ -8,6 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.blame.episode_gains import at_least_its_gain, bounds, gains
 from traceanalyzer.analyses.blame.episode_rows import row_of
+from traceanalyzer.analyses.blame.hidden_hosts import with_hidden_hosts
 from traceanalyzer.analyses.blame.lateness import cells, with_excess
 from traceanalyzer.analyses.blame.naming import named
 from traceanalyzer.analyses.blame.places import Places
@@ -196,7 +197,8 @@ def _of_job(
     if needs["rank"].nunique() < 2:
         return pd.DataFrame()
     late = with_excess(needs)
-    found = _of_all_groups(told_apart(named(cells(late), late, work), late, work))
+    found = with_hidden_hosts(told_apart(named(cells(late), late, work), late, work), late, replay)
+    found = _of_all_groups(found)
     complete = _complete(late, steps, replay)
     rows = [row_of(group, late, calls, complete) for group in _groups(found)]
     if not rows:

@@ -207,8 +207,9 @@ def _jitter(late: pd.DataFrame) -> float:
     """
     wide = late.pivot_table(index="step", columns="rank", values="excess_ns")
     if len(wide) < 2:
-        ordered = np.sort(wide.to_numpy().ravel())
-        ordered = ordered[~np.isnan(ordered)]
+        # Of two peers one needs as much less as the other needs more: that is told once.
+        is_of_pair = late.groupby("peers")["rank"].transform("size") == 2
+        ordered = np.sort(late["excess_ns"].clip(lower=0).where(is_of_pair, late["excess_ns"]).dropna().to_numpy())
         if len(ordered) < _LEAST_RANKS:
             return 0.0
         return float(np.median(np.diff(ordered))) * len(ordered) / _DISTANCES_IN_A_DEVIATION

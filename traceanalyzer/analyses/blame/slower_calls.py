@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.communication.jobs import jobs_of
 from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.communication.sister_groups import instances_of, is_extra, usual_ns
 from traceanalyzer.analyses.names import SlowerCallsColumn
@@ -55,14 +56,15 @@ def across(
     least_times: float = LEAST_TIMES,
 ) -> SlowerCalls:
     """Hold each group's mean transfer of a kind in a step against the sister groups'."""
-    held = instances_of(members.table, ranks.table)
+    jobs = jobs_of(members.table, ranks.table["rank"])
+    held = instances_of(members.table, ranks.table, jobs)
     if held.empty:
         return SlowerCalls(pd.DataFrame(columns=list(SlowerCalls.columns)))
     own_ns, beside_ns = usual_ns(held)
     lone = np.isnan(beside_ns)
     if lone.any():
         staged = pipeline.table["rank"].tolist() if len(pipeline) else []
-        beside_ns[lone] = np.where(is_extra(held[lone], members.table, staged), 0.0, np.nan)
+        beside_ns[lone] = np.where(is_extra(held[lone], members.table, staged, jobs), 0.0, np.nan)
     is_slower = own_ns >= least_times * beside_ns
     share = np.where(is_slower, 1 - np.divide(beside_ns, own_ns, where=own_ns > 0, out=np.ones_like(own_ns)), 0.0)
     longer = held.assign(

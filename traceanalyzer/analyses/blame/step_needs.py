@@ -13,7 +13,7 @@ from traceanalyzer.analyses.blame.step_parts import COLUMNS, OWN_PARTS
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.exposed_comm import exposed_of, moves_and_waits
 from traceanalyzer.analyses.names import StepNeedsColumn
-from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline, has_known_stages
 from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.analyses.time.side_by_side import side_by_side
 from traceanalyzer.meaning.columns import Column
@@ -174,5 +174,8 @@ _TYPES = {
 
 
 def _peers(rank: pd.Series, pipeline: Pipeline) -> pd.Series:
-    stages = dict(pipeline.table[["rank", "stage"]].itertuples(index=False)) if len(pipeline) else {}
-    return rank.map(lambda each: f"stage {stages[each]}" if each in stages else "all")
+    if not len(pipeline):
+        return pd.Series("all", index=rank.index)
+    names = "stage " + pipeline.table["stage"].astype("str")
+    names = names.where(has_known_stages(pipeline.table), "a stage, rank " + pipeline.table["rank"].astype("str"))
+    return rank.map(dict(zip(pipeline.table["rank"], names, strict=True))).fillna("all")

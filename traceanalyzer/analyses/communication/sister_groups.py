@@ -5,7 +5,6 @@ from collections.abc import Collection, Mapping
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.communication.jobs import jobs_of
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.model.schema import NONE
@@ -27,8 +26,8 @@ def hosts_of(ranks: pd.DataFrame) -> Mapping[int, str]:
     return dict(zip(ranks["rank"].astype(int), ranks["host"].astype(str), strict=True))
 
 
-def instances_of(members: pd.DataFrame, ranks: pd.DataFrame) -> pd.DataFrame:
-    """A row for each instance of `Members` of which transfer and size are known.
+def instances_of(members: pd.DataFrame, ranks: pd.DataFrame, jobs: Mapping[int, int]) -> pd.DataFrame:
+    """A row for each instance of `Members` of which transfer and size are known; `jobs` are the ranks' (`jobs_of`).
 
     Columns `instance`, `job`, `kind` (the collective), `ranks` and `hosts` (how many), `among` (the ranks), `step` (-1
     without), `size_bytes`, `transfer_ns`.
@@ -48,7 +47,7 @@ def instances_of(members: pd.DataFrame, ranks: pd.DataFrame) -> pd.DataFrame:
     table = table_of(
         {
             "instance": first["instance"].to_numpy(dtype=np.int64),
-            "job": first["rank"].map(jobs_of(members, ranks["rank"])).to_numpy(dtype=np.int64),
+            "job": first["rank"].map(jobs).to_numpy(dtype=np.int64),
             "kind": kind.where(~is_message, _MESSAGE).to_numpy(dtype=object),
             "ranks": own.counts(),
             "hosts": own.distinct(host),
@@ -86,17 +85,19 @@ def usual_ns(instances: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     return own_ns[cells.of_row], beside_ns[cells.of_row]
 
 
-def is_extra(instances: pd.DataFrame, members: pd.DataFrame, staged: Collection[int]) -> np.ndarray:
+def is_extra(
+    instances: pd.DataFrame, members: pd.DataFrame, staged: Collection[int], jobs: Mapping[int, int]
+) -> np.ndarray:
     """Which instances only their group's ranks run, though all ranks of the job should do the same.
 
     No other rank of the job runs the collective with as many bytes, matched or not. Messages are no such thing, and
     stages of pipelines, the ranks `staged`, differ by design.
     """
-    job = members["rank"].map(jobs_of(members, members["rank"].unique()))
-    ranks_of_job = members["rank"].groupby(job).nunique()
-    staged_jobs = {*job[members["rank"].isin(staged)]}
-    calls = members.assign(job=job, kind=members["collective"].astype("object"))
-    run_by = calls.dropna(subset=["kind", "size_bytes"]).groupby(["job", "kind", "size_bytes"])["rank"].nunique()
+    ranks_of_job = pd.Series(jobs).value_counts()
+    staged_jobs = {jobs[rank] for rank in staged if rank in jobs}
+    calls = members[["rank", "size_bytes"]].assign(kind=members["collective"].astype("object")).drop_duplicates()
+    calls = calls.dropna().assign(job=calls["rank"].map(jobs))
+    run_by = calls.groupby(["job", "kind", "size_bytes"])["rank"].nunique()
     keys = pd.MultiIndex.from_frame(instances[["job", "kind", "size_bytes"]])
     own = instances["ranks"].to_numpy()
     is_alone = run_by.reindex(keys).to_numpy() == own

@@ -10,10 +10,12 @@ from traceanalyzer.analyses.host.idle_causes import launching_threads
 from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import table_of, under_each_other
 
 _CALLS = "c10d::"
 """Operators that hand a collective to the thread that carries it out."""
+
+_MONITORED, _BARRIER = "c10d::monitored_barrier_", "gloo:monitored_barrier"
 
 _EMPTY = table_of(
     {"name": np.empty(0, dtype=object), **dict.fromkeys(("thread", "start_ns", "since_ns", "end_ns"), np.empty(0, int))}
@@ -31,15 +33,16 @@ def cpu_collectives(trace: RankTrace) -> pd.DataFrame:
         that other threads call (an asynchronous checkpoint's) hold up nobody, and are left out.
     """
     ranges = trace.ranges
-    held = ranges[host_names.matches(ranges["name"], host_names.is_cpu_collective)].sort_values("start_ns")
+    held = ranges[host_names.matches(ranges["name"], host_names.is_cpu_collective)]
     if held.empty:
         return _EMPTY
+    held = _with_monitored(trace, held)
     starts, ends = (held[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns"))
     threads = launching_threads(trace)
     caller = _callers(trace, starts)
     table = table_of(
         {
-            "name": held["name"].astype(str).to_numpy(dtype=object),
+            "name": held["name"].to_numpy(dtype=object),
             "thread": caller,
             "start_ns": starts,
             "since_ns": _idle_since(trace, threads, starts, ends),
@@ -55,6 +58,18 @@ def waiting(trace: RankTrace) -> Intervals:
     return Intervals.of(table["since_ns"].to_numpy(), table["end_ns"].to_numpy())
 
 
+def _with_monitored(trace: RankTrace, held: pd.DataFrame) -> pd.DataFrame:
+    """In order of start, monitored barriers as one each: they are messages that the calling thread sends itself."""
+    operators = trace.host_ops
+    whole = operators[host_names.matches(operators["name"], _MONITORED.__eq__)]
+    within = Intervals.of(whole["start_ns"].to_numpy(), whole["end_ns"].to_numpy())
+    starts, ends = (held[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns"))
+    apart = held[within.covered_ns(starts, ends) == 0][["name", "start_ns", "end_ns"]]
+    barriers = whole[["start_ns", "end_ns"]].assign(name=_BARRIER)
+    every = under_each_other([apart.assign(name=apart["name"].astype(str)), barriers])
+    return every.sort_values("start_ns", kind="stable")
+
+
 def _callers(trace: RankTrace, starts: np.ndarray) -> np.ndarray:
     """Thread of the last operator that hands over a collective before each start; of none the busiest that launches."""
     operators = trace.host_ops
@@ -65,7 +80,7 @@ def _callers(trace: RankTrace, starts: np.ndarray) -> np.ndarray:
     launching = trace.api_calls["thread"].to_numpy()[launch[launch >= 0]]
     default = np.bincount(launching).argmax() if len(launching) else -1
     threads = np.append(default, calls["thread"].to_numpy()[order])
-    found: np.ndarray = threads[np.searchsorted(begun[order], starts)]
+    found: np.ndarray = threads[np.searchsorted(begun[order], starts, side="right")]
     return found
 
 

@@ -104,6 +104,14 @@ def across(
     return Pipeline(table.join(_schedules(every, here, moves, pipeline_schedule.table, shared), on="pipeline"))
 
 
+def has_known_stages(table: pd.DataFrame) -> pd.Series:
+    """Rows of `Pipeline` whose stage is known: no rank lacks a trace, or there are as many as in the longest pipeline.
+
+    Of neighbours that both have no trace nobody tells that they send to each other: a pipeline falls in two there.
+    """
+    return table["absent_ranks"].isna() | (table["ranks"] == table["ranks"].max())
+
+
 _EMPTY = table_of({name: pd.Series(dtype="Int64") for name in Pipeline.columns})
 
 

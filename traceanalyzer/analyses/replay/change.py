@@ -16,7 +16,7 @@ PARTS: Mapping[str, str] = MappingProxyType(
         "stage": "the same of all ranks of a pipeline's stage, which is counted by ranks from 0",
         "host": "the hosts' work: all time in which they are not blocked by the GPU",
         "data": "the part of the hosts' work that is in the data loader",
-        "profiler": "what recording takes the hosts: an estimated 3.2 µs (least 1, most 4) for every operator and call",
+        "profiler": "what recording takes the hosts: an estimated 3.2 µs (least 1, most 6) for every operator and call",
         "compute": "compute kernels",
         "copy": "copies",
         "comm": "transfers: what is left of communication once the last partner is there",

@@ -11,6 +11,8 @@ from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import table_of, under_each_other
 
+_MESSAGES = ("gloo:send", "gloo:recv")
+
 WITHIN_NS = 100_000
 """By so much clocks may differ where one host is seen to leave before the last one has come."""
 
@@ -130,7 +132,9 @@ def _instances(every: pd.DataFrame) -> np.ndarray:
     found = np.full(len(every), NONE, dtype=np.int64)
     starts, ends = every["start_ns"].to_numpy(), every["end_ns"].to_numpy()
     number = 0
-    for rows in every.groupby(["step", "name", "place"]).indices.values():
+    # Of messages the trace does not say whose they are.
+    place = every["place"].where(~every["name"].isin(_MESSAGES), every.index.to_series())
+    for rows in every.assign(place=place).groupby(["step", "name", "place"]).indices.values():
         for members in _parted(rows[np.argsort(ends[rows], kind="stable")].tolist(), starts, ends):
             found[members] = number
             number += 1

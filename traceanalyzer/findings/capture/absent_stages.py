@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.integrity.integrity import LEFT_OUT, Integrity
 from traceanalyzer.analyses.phases.exposed_calls import PARTS, ExposedCalls
-from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline, has_known_stages
 from traceanalyzer.analyses.pipelines.pipeline_messages import PipelineMessages
 from traceanalyzer.analyses.spread import median_of_others
 from traceanalyzer.analyses.time.headline import Headline
@@ -52,28 +53,34 @@ def absent_stage(
     exposed_calls: ExposedCalls,
     ranks: Ranks,
     integrity: Integrity,
+    episodes: Episodes,
 ) -> list[Finding]:
     """A stage without a whole trace is waited for over 5 % of a step longer than the same stage of other pipelines.
 
     That is what a rank next to it spends on messages with it, beside the median of the ranks at the same stage; what a
-    bubble takes, it takes there as well. All ranks of the pipeline that are here spend longer on messages, or the late
-    one may be among them. Without another pipeline a wait is not told from the bubble.
+    bubble takes, it takes there as well. All ranks of the pipeline that are here spend longer on messages, and none of
+    them is late itself, or the late one may be among them. Without another pipeline a wait is not told from the bubble.
     """
     if not len(headline) or not len(pipeline):
         return []
     cut = {int(rank) for rank in ranks.table.loc[ranks.table["truncated"].fillna(value=False).astype(bool), "rank"]}
-    stages = _stages(pipeline.table)
+    stages = _stages(pipeline.table[has_known_stages(pipeline.table)])
     stages["is_here"] &= ~stages.index.isin(cut)
+    if stages["is_here"].all():
+        return []
     basis = Basis.of(headline, steps)
     least_ns = LEAST_WAIT_PCT / 100 * float(basis.window_ns.mean()) / basis.per
     exchanged = _exchanged(pipeline_messages.table, exposed_calls.table, basis, stages)
+    # Who is late spends less on messages: beside it anybody would seem to wait.
+    late = {int(rank) for text in episodes.table["ranks"] for rank in text.split(",")}
+    exchanged = exchanged[~exchanged.index.get_level_values("rank").isin(late)]
     longer = exchanged.groupby("rank").sum().mean(axis=1)
     stage = stages["stage"].reindex(longer.index)
     longer = pd.concat([_beyond_replicas(own) for _, own in longer.groupby(stage)]) if len(longer) else longer
     are_left_out = len(integrity) > 0 and bool((integrity.table["check"] == LEFT_OUT).any())
     found = []
     for _, own in stages.groupby("pipeline"):
-        if not _MOST * longer.reindex(own.index[own["is_here"]]).min() >= least_ns:
+        if late & {*own.index} or not _MOST * longer.reindex(own.index[own["is_here"]]).min() >= least_ns:
             continue
         absent = own.index[~own["is_here"]]
         waited = [each for rank in absent for each in _waited(rank, stages, exchanged)]

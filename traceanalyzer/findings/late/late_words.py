@@ -256,8 +256,10 @@ def _all(row: Mapping[str, Any]) -> int:
 
 
 def _each(row: Mapping[str, Any]) -> str:
+    """Of one step that is not complete nothing is a mean: the gain beside it is of the capture."""
     steps = numbers(row["numbers"])
-    return " a step" if len(steps) > 1 or (steps and row["is_in_every_step"]) else ""
+    is_mean = bool(steps) and row["is_in_every_step"] and not row["gain_is_of_capture"]
+    return " a step" if len(steps) > 1 or is_mean else ""
 
 
 def _peers(row: Mapping[str, Any]) -> str:

@@ -52,7 +52,8 @@ def read_nccl(source: Source, ranges: pd.DataFrame) -> Nccl:
     """Calls among the NVTX ranges of NCCL's domain, with what their payloads say."""
     own = ranges[(ranges["domain"] == NCCL_DOMAIN).to_numpy()].reset_index(drop=True)
     fields = _fields(decode(source, own["payload"].tolist()))
-    fields["communicator"] = fields["communicator"].map(communicator_name, na_action="ignore").astype("object")
+    numbers = fields["communicator"].astype("object")  # pandas 3.0 maps whole numbers as floats where some are absent
+    fields["communicator"] = numbers.map(communicator_name, na_action="ignore").astype("object")
     told = introduced(ranges, own[["process", "thread", "start_ns"]].assign(communicator=fields["communicator"]))
     members = pd.concat([_members(own, fields), told], ignore_index=True)
     fields["communicator"] = fields["communicator"].fillna(own["process"].map(_only_group(told)))
