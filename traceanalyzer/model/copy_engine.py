@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import picked
 
 HOST_CALL = "record_param_comms"
 """The operator around each call into the communication library; its arguments are those of the collective."""
@@ -25,10 +26,13 @@ def with_copied_collectives(
     is_comm = (gpu_ops["kind"] == "comm").to_numpy() & (gpu_ops["launch"] != NONE).to_numpy()
     rows = np.flatnonzero(is_copy | is_comm)
     around = _around(gpu_ops, api_calls, calls, rows)
-    inner = _around(gpu_ops, api_calls, host_ops[(host_ops["name"] != HOST_CALL).to_numpy()], rows)
     busy = np.unique(around[is_comm[rows]])
-    is_direct = inner < around  # no operator began, and is still open, within the host call
-    found = rows[is_copy[rows] & (around != NONE) & is_direct & ~np.isin(around, busy)]
+    may_be = is_copy[rows] & (around != NONE) & ~np.isin(around, busy)
+    if not may_be.any():  # almost always: the operators, which are many, need not be looked at
+        return gpu_ops
+    operators = picked(host_ops, (host_ops["name"] != HOST_CALL).to_numpy(), ("start_ns", "end_ns", "thread"))
+    inner = _around(gpu_ops, api_calls, operators, rows)
+    found = rows[may_be & (inner < around)]  # no operator began, and is still open, within the host call
     if not len(found):
         return gpu_ops
     kind = gpu_ops["kind"].copy()

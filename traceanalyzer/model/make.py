@@ -8,6 +8,7 @@ import pandas as pd
 from traceanalyzer.model.copy_engine import with_copied_collectives
 from traceanalyzer.model.event_times import possible
 from traceanalyzer.model.schema import NONE, STEPS, TABLES, conform, legible, named, printable
+from traceanalyzer.model.tables import picked
 from traceanalyzer.model.trace import ProcessGroup, RankMeta, RankTrace
 from traceanalyzer.model.window import whole_capture
 
@@ -95,7 +96,7 @@ def _has_gpu_op(call_correlation: pd.Series, correlation: pd.Series) -> np.ndarr
 def _by_time(frame: pd.DataFrame) -> pd.DataFrame:
     # At equal starts the longer comes first, so that a parent precedes its children.
     order = np.lexsort((-frame["end_ns"].to_numpy(), frame["start_ns"].to_numpy()))
-    return frame.take(order).reset_index(drop=True)
+    return picked(frame, order)
 
 
 def _sorted_ops(gpu_ops: pd.DataFrame, comm_args: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -104,6 +105,6 @@ def _sorted_ops(gpu_ops: pd.DataFrame, comm_args: pd.DataFrame) -> tuple[pd.Data
     new_row[order] = np.arange(len(order))
     new_row[NONE] = NONE  # -1 indexes the extra last element
     return (
-        gpu_ops.take(order).reset_index(drop=True),
+        picked(gpu_ops, order),
         comm_args.assign(gpu_op=new_row[comm_args["gpu_op"].to_numpy()]),
     )

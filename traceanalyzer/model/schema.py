@@ -6,6 +6,7 @@ where there is none; a *quantity* that is not known is `NA`, never 0 or -1. Name
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -252,11 +253,16 @@ def _column(frame: pd.DataFrame, name: str, dtype: str) -> pd.Series:
     return column if has_names else _absent(len(column), name, dtype)
 
 
+def _no_names(length: int, categories: Any) -> pd.Categorical:
+    # Not from a list of absent values, each of which pandas would look at.
+    return pd.Categorical.from_codes(np.full(length, NONE, dtype=np.int8), categories=categories)
+
+
 def _absent(length: int, name: str, dtype: str) -> pd.Series:
     if name in _FIXED_CATEGORIES:
-        return pd.Series(pd.Categorical([None] * length, categories=list(_FIXED_CATEGORIES[name])))
+        return pd.Series(_no_names(length, list(_FIXED_CATEGORIES[name])))
     if dtype == _CATEGORY:
-        return pd.Series(pd.Categorical([None] * length, categories=pd.Index([], dtype="str")))
+        return pd.Series(_no_names(length, pd.Index([], dtype="str")))
     if dtype == _MAYBE_INT:
-        return pd.Series(pd.array([pd.NA] * length, dtype=_MAYBE_INT))
+        return pd.Series(pd.arrays.IntegerArray(np.ones(length, dtype=np.int64), np.ones(length, dtype=bool)))
     return pd.Series(np.full(length, NONE if dtype == _INT else 0), dtype=dtype)

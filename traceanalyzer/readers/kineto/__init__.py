@@ -250,7 +250,7 @@ def _on_device(meta: RankMeta, held: Mapping[str, pd.DataFrame], device: int | N
     """The rank of one GPU of the process: its operations, and what the host did."""
     ops, on_device = held["gpu_ops"], _rows_of(held["gpu_ops"], device)
     own = {
-        "gpu_ops": ops[on_device],
+        "gpu_ops": ops if on_device.all() else ops[on_device],
         "comm_args": _kept_args(held["comm_args"], on_device),
         **{name: held[name][_rows_of(held[name], device)] for name in ("stream_waits", "counters")},
     }
