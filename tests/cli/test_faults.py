@@ -136,7 +136,8 @@ def check_permissions(tmp_path):
 
 
 SIGNALLED = """
-import importlib, os, sys
+import importlib, os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins with Ctrl-C ignored
 from traceanalyzer.__main__ import main
 _, module, name, number, *sys.argv[1:] = sys.argv
 program, place = os.getpid(), importlib.import_module(module)
@@ -188,7 +189,8 @@ class Ends:
 )
 def test_a_signal_inside_what_swallows_errors_is_not_lost(monkeypatch, number, error):
     monkeypatch.setattr(sys, "unraisablehook", None)  # put back afterwards
-    before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)}
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins with Ctrl-C ignored
     cli._answer_signals()
 
     def work():

@@ -35,7 +35,10 @@ def instances_of(members: pd.DataFrame, ranks: pd.DataFrame, jobs: Mapping[int, 
     if members.empty:
         return pd.DataFrame()
     is_held = members["instance"].notna() & members["transfer_ns"].notna() & members["size_bytes"].notna()
-    held = members[is_held & ~(members["is_only_wait"] | members["moves_only"]).astype(bool)]
+    is_held &= ~(members["is_only_wait"] | members["moves_only"]).astype(bool)
+    # Of messages that one call holds together each lasts as long as the call, which waits for the last of them.
+    is_joined = members.duplicated(["rank", "call"], keep=False)
+    held = members[is_held & ~members["instance"].isin(members.loc[is_joined, "instance"])]
     if held.empty:
         return pd.DataFrame()
     own = Groups.of(held, ["instance"])

@@ -59,10 +59,10 @@ def computed(row: Mapping[str, Any], host_work: HostWork) -> Mapping[str, int]:
     None where they take less than half of what its host needs more, where one span of the host is named already, and
     of a host that is late in some steps: the times are of all.
     """
-    late, own_ns, peers_ns = numbers(row["ranks"]), row["own_host_ns"], row["peers_host_ns"]
-    if row["name"] is not None or len(late) != 1 or not row["is_in_every_step"] or not len(host_work):
+    late, own_ns, peers_ns = numbers(row["ranks"]), row.get("own_host_ns"), row.get("peers_host_ns")
+    if row["name"] is not None or len(late) != 1 or not row["is_in_every_step"]:
         return {}
-    if own_ns is None or peers_ns is None:
+    if own_ns is None or peers_ns is None or not len(host_work):
         return {}
     table = host_work.to_frame()
     table = table[(table["what"] == OPERATOR) & (table["role"] != COLLECTIVES) & table["host_per_step_ns"].notna()]
