@@ -108,7 +108,7 @@ def _rank(run: Run, how: Capture, rank: int) -> Recorded:
         launches=launches,
         host=tuple(event for event in run.host[rank] if start <= event.start_ns and event.end_ns < end),
         sequences=_sequences(run.ops[rank]),
-        waits=_stream_waits(run, launches) if how.has_stream_waits else (),
+        waits=_stream_waits(run, launches),
     )
 
 

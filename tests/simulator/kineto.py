@@ -54,7 +54,7 @@ def _document(captured: Captured, recorded: Recorded) -> dict[str, Any]:
         *(_host_event(recorded, event) for event in recorded.host),
         *(event for op in recorded.launches for event in _launch(captured, recorded, op)),
         *(_gpu_op(captured, recorded, op) for op in recorded.ops),
-        *(event for wait in recorded.waits for event in _stream_wait(recorded, wait)),
+        *(event for wait in recorded.waits for event in _stream_wait(captured, recorded, wait)),
     ]
     return {
         "schemaVersion": 1,
@@ -98,10 +98,30 @@ def _launch(captured: Captured, recorded: Recorded, op: GpuOp) -> list[dict[str,
     return events
 
 
-def _stream_wait(recorded: Recorded, wait: StreamWait) -> list[dict[str, Any]]:
-    return [
-        _event(recorded, "cuda_runtime", "cudaEventRecord", wait.record_ns, wait.record_ns + 20, _HOST_THREAD,
-               correlation=wait.record_correlation),
+def _stream_wait(captured: Captured, recorded: Recorded, wait: StreamWait) -> list[dict[str, Any]]:
+    """The calls, which PyTorch's profiler always has; and what it tells of them where it is asked to."""
+    calls = [
+        _event(
+            recorded,
+            "cuda_runtime",
+            "cudaEventRecord",
+            wait.record_ns,
+            wait.record_ns + 20,
+            _HOST_THREAD,
+            correlation=wait.record_correlation,
+        ),
+        _event(
+            recorded,
+            "cuda_runtime",
+            "cudaStreamWaitEvent",
+            wait.wait_ns,
+            wait.wait_ns + 20,
+            _HOST_THREAD,
+            correlation=wait.correlation,
+        ),
+    ]
+    return calls if not captured.how.has_stream_waits else [
+        *calls[:1],
         _event(recorded, "cuda_sync", "Stream Wait Event", wait.wait_ns, wait.wait_ns + 20, wait.stream,
                device=0, stream=wait.stream, correlation=wait.correlation, wait_on_stream=wait.source_stream,
                wait_on_cuda_event_record_corr_id=wait.record_correlation, wait_on_cuda_event_id=7),

@@ -126,7 +126,7 @@ def _rows(captured: Captured, recorded: Recorded, strings: _Strings) -> Iterator
         yield from _launch(captured, recorded, op, thread, strings)
     for op in recorded.ops:
         yield _gpu_op(recorded, op, process, strings)
-    for wait in recorded.waits:
+    for wait in recorded.waits if captured.how.has_stream_waits else ():
         yield from _stream_wait(recorded, wait, process, thread, strings)
 
 
