@@ -120,12 +120,12 @@ def _stream_wait(captured: Captured, recorded: Recorded, wait: StreamWait) -> li
             correlation=wait.correlation,
         ),
     ]
-    return calls if not captured.how.has_stream_waits else [
-        *calls[:1],
-        _event(recorded, "cuda_sync", "Stream Wait Event", wait.wait_ns, wait.wait_ns + 20, wait.stream,
-               device=0, stream=wait.stream, correlation=wait.correlation, wait_on_stream=wait.source_stream,
-               wait_on_cuda_event_record_corr_id=wait.record_correlation, wait_on_cuda_event_id=7),
-    ]  # fmt: skip
+    if not captured.how.has_stream_waits:
+        return calls
+    told = _event(recorded, "cuda_sync", "Stream Wait Event", wait.wait_ns, wait.wait_ns + 20, wait.stream,
+                  device=0, stream=wait.stream, correlation=wait.correlation, wait_on_stream=wait.source_stream,
+                  wait_on_cuda_event_record_corr_id=wait.record_correlation, wait_on_cuda_event_id=7)  # fmt: skip
+    return [*calls, told]
 
 
 def _gpu_op(captured: Captured, recorded: Recorded, op: GpuOp) -> dict[str, Any]:

@@ -126,7 +126,7 @@ def _rows(captured: Captured, recorded: Recorded, strings: _Strings) -> Iterator
         yield from _launch(captured, recorded, op, thread, strings)
     for op in recorded.ops:
         yield _gpu_op(recorded, op, process, strings)
-    for wait in recorded.waits if captured.how.has_stream_waits else ():
+    for wait in recorded.waits:
         yield from _stream_wait(recorded, wait, process, thread, strings)
 
 
@@ -197,6 +197,11 @@ def _stream_wait(
     yield "CUPTI_ACTIVITY_KIND_RUNTIME", (
         record, record + 20, 0, thread, wait.record_correlation, strings["cudaEventRecord"], 0, None,
     )  # fmt: skip
+    yield "CUPTI_ACTIVITY_KIND_RUNTIME", (
+        told, told + 20, 0, thread, wait.correlation, strings["cudaStreamWaitEvent"], 0, None,
+    )  # fmt: skip
+    if not recorded.how.has_stream_waits:
+        return
     yield "CUPTI_ACTIVITY_KIND_CUDA_EVENT", (
         recorded.rank, 1, wait.source_stream, wait.record_correlation, process, *event,
     )  # fmt: skip
