@@ -6,7 +6,6 @@ from tests.conftest import sampled
 from tests.simulator.cases import CASES
 from tests.simulator.drawn_cases import DRAWN_CASES
 from tests.simulator.grid import GRID
-from tests.simulator.grid_wrong import STILL_WRONG
 from tests.simulator.library_cases import LIBRARY_CASES
 from tests.simulator.linked_cases import LINKED_CASES
 from tests.simulator.more_cases import MORE_CASES
@@ -35,7 +34,7 @@ _OF_ONE_RULE = {
         *sampled(DRAWN_CASES, every=17),
         *sampled(LIBRARY_CASES, every=7),
         *sampled(LINKED_CASES, every=18),
-        *sampled([case for case in GRID if case.name not in STILL_WRONG], every=230),
+        *sampled(GRID, every=230),
         *(
             case if case.name in _OF_ONE_RULE else pytest.param(case, marks=pytest.mark.thorough)
             for case in STRANGE_CASES
