@@ -56,7 +56,7 @@ def select(trace: RankTrace, selection: Selection) -> RankTrace:
     its own has begun, or before the stream that computes most has come to the last operation of that step (copies and
     parameters that are prefetched while the host runs ahead). Steps begin in order, and their windows lie end to end.
     A step that has no other operations has no window. A step is partial when a kernel launch of it has no GPU operation
-    in the capture, when the file is cut off, or when it is the first one and Nsight Systems was started right before it.
+    in the capture, when the file is cut off, or when it is the first one and Nsight Systems was started just before it.
 
     Raises:
         UsageError: the selection asks for steps that this capture does not have.

@@ -16,10 +16,11 @@ from traceanalyzer.analyses.phases.iterations import Iterations
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings.basis import Basis, milliseconds
+from traceanalyzer.findings.basis import Basis
 from traceanalyzer.findings.capture.unmatched import PARTNERS
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.kinds import POINT_TO_POINT
+from traceanalyzer.meaning.quantities import time_span, time_text
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.names import CallsColumn
@@ -61,7 +62,6 @@ def missing_straggler(
     if len(beyond) < 2 or 100 * beyond.min() < LEAST_WAIT_PCT * step_ns or beyond.min() < _ALIKE * beyond.max():
         return []
     missing = sorted(set().union(*lacking.values()))
-    low, high = milliseconds(beyond.min()), milliseconds(beyond.max())
     name = str(held["collective"].mode().iloc[0]).replace("_", "-")
     are_left_out = len(integrity) and (integrity.table["check"] == LEFT_OUT).any()
     many = len(missing) > 1
@@ -77,7 +77,7 @@ def missing_straggler(
             rule="missing_straggler",
             severity="high",
             title=f"The {len(beyond)} ranks here wait alike for a rank that is not here ({who}): their {name}s take "
-            f"{low if low == high else f'{low} to {high}'} longer than the shortest of their kind "
+            f"{time_span(beyond.min(), beyond.max())} longer than the shortest of their kind "
             f"{'in the capture' if basis.steps is None else 'in a step'}.",
             evidence=tuple({"rank": int(rank), "beyond_shortest_ns": round(ns)} for rank, ns in beyond.items()),
             recommendation=f"{add}: the late one is among them ({listed(missing)}).",
@@ -118,7 +118,7 @@ def _clock_step(rank: int, step: int, jump: float) -> Finding:
     return Finding(
         rule="clock_step",
         severity="high",
-        title=f"Rank {rank}'s clock is set {'forward' if jump > 0 else 'back'} by {milliseconds(abs(jump))} in step "
+        title=f"Rank {rank}'s clock is set {'forward' if jump > 0 else 'back'} by {time_text(abs(jump))} in step "
         f"{step}: no other rank's step is as long, and nobody waits.",
         recommendation="Record again without a time service that sets clocks; leave that step out (--steps) till then.",
         caveat="Lengths across that moment on this rank are wrong, and calls around it may stay unmatched.",

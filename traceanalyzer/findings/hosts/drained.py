@@ -14,13 +14,13 @@ from traceanalyzer.analyses.streams.sync_copies import SyncCopies
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.alike import AS_LONG, alike, named
-from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, plain, severity
+from traceanalyzer.findings.basis import Basis, mean_steps, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.hosts import DRAINED, longest_name
 from traceanalyzer.findings.late.host_story import HOSTS
 from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.meaning.names import short_name
-from traceanalyzer.meaning.quantities import digits
+from traceanalyzer.meaning.quantities import digits, time_text
 from traceanalyzer.meaning.vocabulary import DATA, HOST, SYNC
 
 LEAST_PCT = 2.0
@@ -80,7 +80,7 @@ def drained_queues(
             severity=severity(share),
             title=f"{_who(idles, basis, places)} {_how_often(own, basis)} ({_where(own)})"
             f"{_then(idles, gain.gain_ns, basis, places)} Without these waits the hosts run ahead, and {of} is "
-            f"{milliseconds(gain.gain_ns)} shorter.",
+            f"{time_text(gain.gain_ns)} shorter.",
             evidence=plain(_by_place(own)),
             recommendation=_PIN
             if of_copies
@@ -145,7 +145,7 @@ def _then(idle: pd.Series, gain_ns: int, basis: Basis, places: Places) -> str:
     """How long a GPU idles after them, where that is most of what they cost: else they cost the hosts' lead."""
     if 2 * idle.max() < gain_ns:
         return "."
-    whose = f"{_whose(idle, places)} {milliseconds(idle.max())} {basis.of_a_step}"
+    whose = f"{_whose(idle, places)} {time_text(idle.max())} {basis.of_a_step}"
     return f", and then the GPU idles until its host has launched again, {whose}."
 
 

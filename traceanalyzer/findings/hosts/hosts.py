@@ -22,13 +22,14 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.alike import Alike, alike
-from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, severity, span
+from traceanalyzer.findings.basis import Basis, mean_steps, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import HOSTS, story_of_host
 from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.findings.tools import data_parallel_advice, tools_of
 from traceanalyzer.findings.unprofiled import of_hosts
 from traceanalyzer.findings.worst import OF_ALL_STEPS, Few, by_activity, few_steps, longest, worst_rank
+from traceanalyzer.meaning.quantities import time_span, time_text
 from traceanalyzer.meaning.vocabulary import HOST
 
 HOST_PCT = 10.0
@@ -85,7 +86,7 @@ def host_bound(
     own = own[(own["rank"] == rank) & (own["cause"] == HOST.key)]
     few = few_steps(step_needs, basis, rank, HOST.column)
     known = longest_name(what_ran.table, rank, cost_ns, basis)
-    name = known and f"{known[0]} ({milliseconds(known[1] * basis.per / (len(few.steps) if few else basis.per))})"
+    name = known and f"{known[0]} ({time_text(known[1] * basis.per / (len(few.steps) if few else basis.per))})"
     replayed = _replayed(replay, is_of_steps=basis.steps is not None)
     gain = replayed.gain
     means = mean_steps(idle, basis, [HOST.column, "window_ns"])
@@ -181,10 +182,10 @@ def _said(
             f"before work that has not been launched yet{most}; {few.share_pct(basis, rank):.0f} % {OF_ALL_STEPS}."
         ), False
     if is_one and _are_late_alike(idle):
-        idle_for = span(idle[HOST.column].min(), cost_ns)
+        idle_for = time_span(idle[HOST.column].min(), cost_ns)
         idles = f"its GPUs idle {idle_for},{' up to' if ' to ' in idle_for else ''}"
     else:
-        idles = f"{own_set.whose_gpus} idle{'s' if own_set.is_one else ' up to'} {milliseconds(cost_ns)},"
+        idles = f"{own_set.whose_gpus} idle{'s' if own_set.is_one else ' up to'} {time_text(cost_ns)},"
     gpu = f"{idles} {share:.0f} % {basis.of_a_step}, before work that has not been launched yet"
     most = f", most of that while its host is in {name}" if name else ""
     window = idle["window_ns"].mean()
@@ -192,17 +193,17 @@ def _said(
     is_floor = is_known and _is_floor(needed, window)
     if is_known and not is_floor and int(needed.idxmax()) != rank and needed.max() >= _BINDS * window:
         return (
-            f"Rank {int(needed.idxmax())}'s host needs {milliseconds(needed.max())} to launch a step of "
-            f"{milliseconds(window)}, rank {rank}'s {milliseconds(needed[rank])}: {gpu}{most}."
+            f"Rank {int(needed.idxmax())}'s host needs {time_text(needed.max())} to launch a step of "
+            f"{time_text(window)}, rank {rank}'s {time_text(needed[rank])}: {gpu}{most}."
         ), False
     if not is_floor:
         words = f"{late}{gpu}{most}."
         return f"{words[0].upper()}{words[1:]}", False
     if len(needed) == 1:
-        return f"Rank {rank}'s host needs {milliseconds(needed.iloc[0])} to launch a step: {gpu}{most}.", False
+        return f"Rank {rank}'s host needs {time_text(needed.iloc[0])} to launch a step: {gpu}{most}.", False
     each = "Both hosts need" if len(needed) == 2 else f"No one rank is late: all {len(needed)} hosts need"
     each = f"{_one_host(len(needed))} needs" if is_one else each
-    between = span(needed.min(), needed.max())
+    between = time_span(needed.min(), needed.max())
     words = f"for a step: {gpu}{most}" if name else f"to launch a step: {gpu}"
     return f"{each} {between} {words}.", not is_one
 
@@ -223,7 +224,7 @@ def _waiting(rank: int, stragglers: Stragglers, basis: Basis) -> str:
         return ""
     row = own.iloc[0]
     where = f", most of it in {str(row['collective']).replace('_', '-')}" if pd.notna(row["collective"]) else ""
-    return f" Rank {row['cost_max_rank']}'s waits {milliseconds(row['cost_max_ns'])} {basis.of_a_step} for it{where}."
+    return f" Rank {row['cost_max_rank']}'s waits {time_text(row['cost_max_ns'])} {basis.of_a_step} for it{where}."
 
 
 def _one_host(gpus: int) -> str:

@@ -17,12 +17,13 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.alike import Alike, alike
-from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, about, around, milliseconds, per_step, plain, severity
+from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, about, around, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.beside import named, own_work
 from traceanalyzer.findings.late.late_words import numbers
 from traceanalyzer.findings.uneven.uneven_steps import IMBALANCE_PCT, compute_by_step, is_beyond_chance, is_lasting
 from traceanalyzer.findings.unprofiled import otherwise
+from traceanalyzer.meaning.quantities import time_text
 
 _EXPERTS = (
     "Balance the tokens over the ranks of the experts: capacity factor, balancing loss, placement of the experts. "
@@ -81,8 +82,8 @@ def uneven_compute(
         Finding(
             rule="uneven_compute",
             severity=severity(share),
-            title=f"{own.opening} {'computes' if own.is_one else 'compute up to'} {milliseconds(compute[rank])}{per}, "
-            f"rank {least} only {milliseconds(compute[least])}{where}.{_shorter(even, own)}",
+            title=f"{own.opening} {'computes' if own.is_one else 'compute up to'} {time_text(compute[rank])}{per}, "
+            f"rank {least} only {time_text(compute[least])}{where}.{_shorter(even, own)}",
             evidence=plain(per_step(rows, ["compute_ns", "exposed_comm_ns", "idle_ns"], basis.steps)),
             recommendation=_EXPERTS if calls["collective"].eq("all_to_all").any() else _BATCHES,
             caveat=f"The gain is what {_beyond(own)}.",
@@ -128,7 +129,7 @@ def _shorter(even: Gain | None, own: Alike) -> str:
     if even is None:
         return ""
     without = otherwise(even.gain_ns, even.unprofiled_gain_ns, even.before_ns)
-    shorter = f"{milliseconds(even.gain_ns)} shorter" if even.gain_ns else "no shorter"
+    shorter = f"{time_text(even.gain_ns)} shorter" if even.gain_ns else "no shorter"
     whose = f"rank {own.ranks[0]}'s compute as the mean rank's" if own.is_one else "their compute as the others'"
     return f" With {whose} a mean step is {shorter}{without}."
 
@@ -149,7 +150,7 @@ def _other_products(work: Sequence[pd.DataFrame], rank: int, least: int) -> list
             Finding(
                 rule="uneven_compute",
                 severity="info",
-                title=f"Only rank {rank} runs {most}: {milliseconds(work[0]['gpu_ns'].iloc[0])} in the capture.",
+                title=f"Only rank {rank} runs {most}: {time_text(work[0]['gpu_ns'].iloc[0])} in the capture.",
                 evidence=plain(work[0].head(_MOST_ROWS)),
                 recommendation=f"Find what makes rank {rank} run it: another stream's work counts too.",
                 caveat="Of the whole capture.",
@@ -175,8 +176,8 @@ def apart(instances: Instances, basis: Basis) -> str:
     own = frame[frame["transfer_ns"].isna() & frame["skew_ns"].notna()]
     if own.empty:
         return ""
-    total = f"{milliseconds(own['skew_ns'].sum() / basis.per)}{'' if basis.steps is None else ' a step'}"
-    each = milliseconds(own["skew_uncertainty_ns"].max())
+    total = f"{time_text(own['skew_ns'].sum() / basis.per)}{'' if basis.steps is None else ' a step'}"
+    each = time_text(own["skew_uncertainty_ns"].max())
     return f" By the clocks the last rank enters {len(own)} of them {total} after the first, summed, each ± {each}."
 
 
@@ -194,12 +195,12 @@ def _sits_in(calls: pd.DataFrame, missing_ns: float, instances: Instances, basis
     waits = ""
     if len(before):
         early, sure = (
-            milliseconds(before["skew_ns"].sum() / basis.per),
-            milliseconds(before["skew_uncertainty_ns"].max()),
+            time_text(before["skew_ns"].sum() / basis.per),
+            time_text(before["skew_uncertainty_ns"].max()),
         )
         waits = f", {early} of it (± {sure} a call) before the last rank arrives"
     name = str(lengths.idxmax()).replace("_", "-")
-    return f" and sits in {name} for {milliseconds(lengths.max())}, {share:.0f} % {basis.of_a_step}{waits}"
+    return f" and sits in {name} for {time_text(lengths.max())}, {share:.0f} % {basis.of_a_step}{waits}"
 
 
 def _longest_step(calls: pd.DataFrame, steps: Steps, rank: int) -> tuple[int, int] | None:

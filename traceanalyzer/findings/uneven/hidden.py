@@ -19,7 +19,7 @@ from traceanalyzer.analyses.replay.written import read_change
 from traceanalyzer.analyses.spread import median_of_others
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, milliseconds, plain, severity
+from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.hosts import HOST_PCT
 from traceanalyzer.findings.hosts.idle import DATA_PCT, LOADER
@@ -27,6 +27,7 @@ from traceanalyzer.findings.late.host_story import HOSTS
 from traceanalyzer.findings.late.late_words import numbers, whose
 from traceanalyzer.findings.late.lateness import is_said, of_lead
 from traceanalyzer.findings.worst import worst_rank
+from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import DATA, HOST
 
 LEAST_ALONE_PCT = 1.0
@@ -115,7 +116,7 @@ def hidden_late(
     found = Finding(
         rule="hidden_late",
         severity="medium",
-        title=f"{who}: hidden behind {first.words} now; with that mended, it costs {milliseconds(most)} a step.",
+        title=f"{who}: hidden behind {first.words} now; with that mended, it costs {time_text(most)} a step.",
         evidence=plain(needs[needs["rank"] == one.rank][["rank", "step", "compute_ns", "needed_host_ns"]]),
         recommendation=f"Mend {first.words} first, then this.",
         caveat="Two changes of one replay: its error holds for both.",
@@ -136,7 +137,7 @@ def _by_itself(found: Finding, who: str, one: Slower, first: First, alone: Gain)
         found,
         severity=severity(_pct_without_profiler(alone)),
         title=f"{who}: hidden behind {first.words} while they are recorded; without the profiler a mean step is an "
-        f"estimated {milliseconds(alone.unprofiled_gain_ns or 0)} shorter with that mended.",
+        f"estimated {time_text(alone.unprofiled_gain_ns or 0)} shorter with that mended.",
         recommendation=_ALONE[one.part].format(one.rank),
         unprofiled_gain_ns=alone.unprofiled_gain_ns,
         ranks=(one.rank,),
@@ -223,7 +224,7 @@ def _named(needs: pd.DataFrame, work: pd.DataFrame, rank: int) -> pd.Series:
 def _title(one: Slower, work: pd.DataFrame, needs: pd.DataFrame, ranks: int) -> str:
     others = next(rank for rank in sorted(needs["rank"].unique()) if rank != one.rank)
     beside = f"rank {others}" if ranks == 2 else "the others"
-    own, peers = milliseconds(one.own_ns), milliseconds(one.peers_ns)
+    own, peers = time_text(one.own_ns), time_text(one.peers_ns)
     if one.part == "host":
         theirs = f"{beside}'s" if ranks == 2 else "the others'"
         return f"Rank {one.rank}'s host needs {own} a step, {theirs} {peers}"

@@ -13,9 +13,10 @@ from traceanalyzer.analyses.replay.change import EVEN, Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, milliseconds, plain, severity
+from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import is_said
+from traceanalyzer.meaning.quantities import time_text
 
 UNEVEN_PCT = 5.0
 """Of a step, by which the longest compute of a step exceeds the mean, on average over steps."""
@@ -73,8 +74,8 @@ def uneven_steps(
             rule="uneven_steps",
             severity=severity(100 * gain.gain_ns / gain.before_ns),
             title=f"Ranks compute unevenly, {_how(wide)}: in the same step "
-            f"{milliseconds(spread)} lie between the shortest and the longest ({milliseconds(float(longest.mean()))}), "
-            f"for which the others wait. Evened, a mean step is {most}{milliseconds(gain.gain_ns)} shorter.",
+            f"{time_text(spread)} lie between the shortest and the longest ({time_text(float(longest.mean()))}), "
+            f"for which the others wait. Evened, a mean step is {most}{time_text(gain.gain_ns)} shorter.",
             evidence=plain(_by_step(wide)),
             recommendation="Give all ranks as much in each step: batches of like lengths, packed sequences, "
             "as many tokens a batch, balanced experts.",
