@@ -29,6 +29,8 @@ MORE_CASES: tuple[Case, ...] = (
     case_of("heat grows", more.heating, Fault("throttle", 0, (2,), (1, 2, 3, 4, 5, 6, 7)), "the same kernels take",
             has_gain=True),
     case_of("ring, one rank's compute", more.ring, Fault("compute", 3 * MS, (1,)), "mm"),
+    Case("ring, one rank's blocks are longer", lambda faults: more.ring(faults=faults, in_lockstep=True),
+         (Fault("block", MS, (1,)),), Truth((1,), "compute", "scaled_dot_product_attention")),
     _nobody("ring, even", _HEALTHY, lambda faults: more.ring(faults=faults)),
     case_of("tensor pair with a slow GPU", usual.tp_dp, Fault("throttle", 0, (5,), None, 1.3), "the same kernels take 1.3",
             tensor=2, data=4),
