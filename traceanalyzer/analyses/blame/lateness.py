@@ -225,6 +225,17 @@ def _jitter(late: pd.DataFrame) -> float:
     return float(np.nanquantile(left.abs().to_numpy(), _WITHIN_A_DEVIATION) * free)
 
 
+def _of_others(late: pd.DataFrame, jitter: float) -> pd.Series:
+    """For each row the jitter that its step is held against: of three steps that of the other two, as one is a third.
+
+    Of more steps a single one does not move it; of two the other one alone tells no jitter.
+    """
+    steps = late["step"].unique()
+    if len(steps) != _LEAST_STEPS:
+        return pd.Series(jitter, index=late.index)
+    return late["step"].map({step: min(jitter, _jitter(late[late["step"] != step])) for step in steps})
+
+
 def _is_of_pair(late: pd.DataFrame) -> pd.Series:
     """Rows of a step in which two ranks are held against each other."""
     return late.groupby(["peers", "step"])["rank"].transform("size") == 2
@@ -280,6 +291,6 @@ def _is_late(late: pd.DataFrame) -> pd.Series:
     least = np.maximum(LEAST_PCT / 100 * length, _LEAST_NS)
     # What is always there is held against the limit as a whole: of steps near the limit some alone would seem late.
     is_steady = _is_steady(late, jitter) & (late.groupby("rank")["excess_ns"].transform("median") >= least)
-    least = np.where(is_steady, least / 2, np.maximum(least, _SIGMAS * jitter))
+    least = np.where(is_steady, least / 2, np.maximum(least, _SIGMAS * _of_others(late, jitter)))
     is_late: pd.Series = (late["excess_ns"] >= least) & (_waited(late) >= least / 2)
     return is_late
