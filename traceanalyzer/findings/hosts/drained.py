@@ -14,7 +14,7 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.streams.sync_copies import SyncCopies
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.alike import alike, named
+from traceanalyzer.findings.alike import AS_LONG, alike, named
 from traceanalyzer.findings.basis import Basis, mean_steps, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.hosts import DRAINED, longest_name
@@ -68,6 +68,7 @@ def drained_queues(
     if calls.empty:
         return []
     idles = calls.groupby("rank")["idle_ns"].sum() / basis.per
+    idles = idles[idles >= AS_LONG * idles.max()]
     worst = int(idles.idxmax())
     if _does_something_else(idle, what_ran, worst, basis, float(idles[worst])):
         return []

@@ -15,7 +15,7 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings.alike import Alike, alike, named
+from traceanalyzer.findings.alike import AS_LONG, Alike, alike, named
 from traceanalyzer.findings.basis import Basis, mean_steps, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
@@ -34,9 +34,6 @@ LOADER = "loading of data"
 """How findings about data that all ranks wait for are called by what is part of them."""
 
 SHORT_KERNELS_PCT = 50.0
-
-_ALIKE = 0.5
-"""Of the longest wait for data: a rank that waits this part of it waits like that one."""
 
 _MOST_ROWS = 8
 """Of evidence."""
@@ -164,7 +161,7 @@ def data_loader(
 def _who_waits(longest_waiting: Alike, waits: pd.Series, longest_wait: str) -> str:
     """All GPUs where each waits at least half as long as the one that waits longest."""
     gpus = longest_waiting.whose_gpus
-    if len(waits) < 2 or not waits.min() >= _ALIKE * waits.max():
+    if len(waits) < 2 or not waits.min() >= AS_LONG * waits.max():
         waiting = f"waits {longest_wait}" if longest_waiting.is_one else f"wait up to {longest_wait}"
         return f"{gpus[0].upper()}{gpus[1:]} {waiting} for data"
     each = "Both" if len(waits) == 2 else f"All {len(waits)}"
