@@ -87,7 +87,11 @@ def slow_host(operators: Operators, rank: int, among: Collection[int] | None = N
     if not median or own.sum() < _COVERED * wide["host_self_ns"][rank].sum() or own.sum() < SLOWER * median:
         return None
     rows = pd.DataFrame(
-        {"calls": alike["calls"][rank][is_work], "host_self_ns": own, "others_host_self_ns": others.median(axis=1).round()}
+        {
+            "calls": alike["calls"][rank][is_work],
+            "host_self_ns": own,
+            "others_host_self_ns": others.median(axis=1).round(),
+        }
     )
     beyond = (rows["host_self_ns"] - rows["others_host_self_ns"]).sort_values(ascending=False, kind="stable")
     more_ns = float(own.sum()) - median
