@@ -111,7 +111,7 @@ def _up_to(host: pd.Series, more: pd.Series, rank: pd.Series) -> pd.Series:
     A GPU that has work ahead idles for it a step later. Without limit where what launching takes is not known.
     """
     more = more.clip(lower=0).fillna(np.inf)
-    now = np.minimum(host, more)
+    now = host.clip(upper=more)
     left = (more - now.clip(lower=0)).where(np.isfinite(more), 0.0).groupby(rank).shift().fillna(0.0)
     return pd.Series(now + np.minimum(host - now, left))
 
