@@ -11,7 +11,6 @@ from traceanalyzer.analyses import registry
 from traceanalyzer.discovery import discover
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.loading import LoadOptions, cache, kept_ranks, kept_tables
-from traceanalyzer.model.tables import columns_of
 from traceanalyzer.scale import summarise, work
 from traceanalyzer.scale.reduced import reduce_capture
 from traceanalyzer.selection import Selection
