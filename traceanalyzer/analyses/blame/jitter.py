@@ -38,8 +38,10 @@ def jitter_of(late: pd.DataFrame) -> float:
         return float(np.median(np.diff(ordered))) * len(ordered) / _DISTANCES_IN_A_DEVIATION
     left = wide.apply(_from_usual, raw=True)
     left = left.sub(left.median(axis=1), axis=0)
-    # Few ranks and steps are near their own medians.
-    free = np.sqrt(left.size / max((left.shape[0] - 1) * (left.shape[1] - 1), 1))
+    # Few ranks and steps are near their own medians. Two ranks tell one difference a step, twice.
+    steps, ranks = left.shape
+    is_one_pair = ranks == 2 and steps >= _FEW
+    free = np.sqrt(steps / (steps - 1) if is_one_pair else left.size / max((steps - 1) * (ranks - 1), 1))
     return float(np.nanquantile(left.abs().to_numpy(), _WITHIN_A_DEVIATION) * free)
 
 
