@@ -91,7 +91,10 @@ def _finding(micro: int, calls: float, size: float, gain: Gain | None, collectiv
         most = "at most " if gain.is_bound else ""
         gains = f" Without them, a mean step is {most}{time_text(gain.gain_ns)} shorter."
         if 100 * gain.gain_ns < gain.before_ns:
-            gains = " As recorded nothing is gained without them: something else binds the step."
+            gains = (
+                " Without their transfers alone a step is no shorter as recorded, as something else binds it: "
+                "what launching them takes the hosts comes on top, and is not told apart."
+            )
     every, are = ("Both", "is") if micro == 2 else (f"All {micro}", "are")
     each = f"{calls:.0f} {collective.replace('_', '-')}s and {moved} a step on each rank"
     return Finding(
