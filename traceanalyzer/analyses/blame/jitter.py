@@ -18,6 +18,8 @@ _LEVELS_APART = 12.0
 """Times the spread of the usual steps that lies between them and the others; four normal values do once in twenty."""
 
 _FEW = 3
+_A_LOT = 0.5
+"""Of a step: what differs by chance between a few steps is shorter."""
 
 
 def jitter_of(late: pd.DataFrame) -> float:
@@ -38,10 +40,8 @@ def jitter_of(late: pd.DataFrame) -> float:
         return float(np.median(np.diff(ordered))) * len(ordered) / _DISTANCES_IN_A_DEVIATION
     left = wide.apply(_from_usual, raw=True)
     left = left.sub(left.median(axis=1), axis=0)
-    # Few ranks and steps are near their own medians. Two ranks tell one difference a step, twice.
-    steps, ranks = left.shape
-    is_one_pair = ranks == 2 and steps >= _FEW
-    free = np.sqrt(steps / (steps - 1) if is_one_pair else left.size / max((steps - 1) * (ranks - 1), 1))
+    # Few ranks and steps are near their own medians.
+    free = np.sqrt(left.size / max((left.shape[0] - 1) * (left.shape[1] - 1), 1))
     return float(np.nanquantile(left.abs().to_numpy(), _WITHIN_A_DEVIATION) * free)
 
 
@@ -49,7 +49,8 @@ def of_others(late: pd.DataFrame, jitter: float) -> pd.Series:
     """For each row the jitter that its step is held against: `jitter` of all, of two or three steps that of the others.
 
     One of so few is too large a part to be left out by a quantile; of more a single one does not move it. One step's
-    jitter is what its ranks have beyond their peers.
+    jitter is what its ranks have beyond their peers. So few steps tell little of it: only what takes half of a step,
+    or more, is held against them.
     """
     steps = late["step"].unique()
     if len(steps) not in (_FEW - 1, _FEW):
@@ -58,7 +59,9 @@ def of_others(late: pd.DataFrame, jitter: float) -> pd.Series:
     others = {
         step: jitter_of(late[late["step"] != step]) if len(steps) == _FEW else own.drop(step).max() for step in steps
     }
-    return late["step"].map({step: min(jitter, float(of_others)) for step, of_others in others.items()})
+    of_step = late["step"].map({step: min(jitter, float(of_others)) for step, of_others in others.items()})
+    usual_ns = (late["end_ns"] - late["begin_ns"]).median()
+    return of_step.where(late["excess_ns"] >= _A_LOT * usual_ns, jitter)
 
 
 def _is_of_pair(late: pd.DataFrame) -> pd.Series:

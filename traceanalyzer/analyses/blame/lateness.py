@@ -18,6 +18,10 @@ _LEAST_NS = 20_000
 _SIGMAS = 4.0
 
 _STEADY_SIGMAS = 3.0
+_LARGE_SIGMAS = 2.0
+_LARGE = 0.1
+"""Of a step."""
+
 _LEAST_STEPS = 3
 _MEDIAN_TO_MEAN = 1.25
 """How much less surely a median is known than a mean, of normal errors."""
@@ -194,11 +198,14 @@ def _waited(late: pd.DataFrame, of: Sequence[str] = _WAITING) -> pd.Series:
 def _is_steady(late: pd.DataFrame, jitter: float) -> pd.Series:
     """Rows of ranks that need more in most steps: the median of three steps or more is far beyond its own error.
 
-    What a fault costs may differ from step to step by more than one step could tell from jitter.
+    What a fault costs may differ from step to step by more than one step could tell from jitter. A large part of a step
+    needs less to be believed.
     """
     excess = late.groupby("rank")["excess_ns"]
-    count = excess.transform("size")
-    is_beyond: pd.Series = excess.transform("median") >= _STEADY_SIGMAS * _MEDIAN_TO_MEAN * jitter / np.sqrt(count)
+    count, median = excess.transform("size"), excess.transform("median")
+    is_large = median >= _LARGE * (late["end_ns"] - late["begin_ns"]).median()
+    sigmas = np.where(is_large, _LARGE_SIGMAS, _STEADY_SIGMAS)
+    is_beyond: pd.Series = median >= sigmas * _MEDIAN_TO_MEAN * jitter / np.sqrt(count)
     return is_beyond & (count >= _LEAST_STEPS)
 
 
