@@ -41,3 +41,16 @@ def told(times_of_rank_1, operators=None):
 )
 def test_a_gpu_is_slower_only_where_the_same_work_is(kernels, operators, name, ratio):
     assert told(kernels, operators) == (name, pytest.approx(ratio, nan_ok=True))
+
+
+@pytest.mark.parametrize("what", ["doing", "range"])
+@pytest.mark.parametrize(
+    ("name", "is_named"), [("## Call CompiledFxGraph fcdwcoymvvni ##", False), ("checkpoint", True), ("forward", False)]
+)
+def test_what_a_host_does_all_the_time_is_no_name_for_its_lateness(what, name, is_named):
+    """Rank 0's GPU waits inside a collective meanwhile, and idles for nothing that its host does."""
+    work = pd.DataFrame([(1, 0, "host_ns", what, name, 8_000_000, 0, 0)],
+                        columns=["rank", "step", "part", "what", "name", "total_ns", "calls", "blocks"])  # fmt: skip
+    late = pd.DataFrame({"rank": [0, 1], "step": [0, 0], "peers": [0, 0]})
+    cells = pd.DataFrame({"rank": [1], "step": [0], "part": ["host_ns"], "excess_ns": [10_000_000]})
+    assert named(cells, late, work)["name"].tolist() == [name if is_named else None]

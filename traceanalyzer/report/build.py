@@ -54,4 +54,4 @@ def findings_of(results: Results, failures: list[Failure] | None = None) -> tupl
 
     With a list for failures the rules that need what failed are left out, and those that fail are added to it.
     """
-    return care.with_caveats(find(results, failures), care.doubted(results))
+    return care.with_caveats(find(results, failures), care.reasons(results))

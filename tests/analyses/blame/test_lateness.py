@@ -36,8 +36,20 @@ def needs(host_ns, needed_ns, wait_ns=0):
         ([[50], [0]], [[None], [None]], [50, -50]),
         # the GPU idles a step later
         ([[0, 50], [0, 0]], [[90, 30], [30, 30]], [0, 50, 0, -50]),
+        # of what the host took more in the step before only what no GPU has idled for
+        ([[50, 50], [0, 0]], [[90, 30], [30, 30]], [50, 10, -50, -50]),
+        ([[50, 50], [0, 0]], [[80, 30], [30, 70]], [50, 0, -50, -50]),
     ],
-    ids=["partly", "as slow behind a wait", "slower behind a wait", "wholly", "not known", "the step before"],
+    ids=[
+        "partly",
+        "as slow behind a wait",
+        "slower behind a wait",
+        "wholly",
+        "not known",
+        "the step before",
+        "the rest of the step before",
+        "nothing of the step before",
+    ],
 )
 def test_a_host_is_late_by_what_launching_takes_it_more(host_ns, needed_ns, excess_ns):
     assert with_excess(needs(host_ns, needed_ns))["excess_ns"].tolist() == excess_ns
@@ -77,6 +89,14 @@ def test_a_rank_that_is_late_in_most_steps_is_late_in_each(late_ms, other_ms, la
     assert found[_is_late(found)].groupby("rank").size().to_dict() == late_steps
 
 
+def test_what_a_gpu_idles_for_its_host_while_the_other_waits_is_no_jitter():
+    """Two steps in which one host takes 22 and 27 ms more, while the other GPU waits and does not idle."""
+    host_ms, needed_ms = [[62, 67], [12, 0]], [[86, 85], [64, 58]]
+    host, needed = ([[own * MS for own in rank] for rank in ms] for ms in (host_ms, needed_ms))
+    found = with_excess(needs(host, needed, 50 * MS).assign(begin_ns=0, end_ns=86 * MS))
+    assert found[_is_late(found)].groupby("rank").size().to_dict() == {0: 2}
+
+
 @pytest.mark.parametrize(
     ("name", "shapes", "expected"),
     [
@@ -101,7 +121,9 @@ def test_an_operator_of_other_sizes_in_each_step_is_one_name():
 
 @pytest.mark.parametrize(("beside_ms", "is_mended_with_it"), [((2, 2, 2, 2), True), ((2, -2, 2, -2), False)])
 def test_what_is_longer_now_and_shorter_then_is_not_mended_with_the_rest(beside_ms, is_mended_with_it):
-    late = pd.DataFrame({"rank": [0, 1] * 4, "step": [0, 0, 1, 1, 2, 2, 3, 3], "begin_ns": 0, "end_ns": 100 * MS})
+    late = pd.DataFrame(
+        {"rank": [0, 1] * 4, "step": [0, 0, 1, 1, 2, 2, 3, 3], "peers": "all", "begin_ns": 0, "end_ns": 100 * MS}
+    )
     late[["excess_ns", "exposed_wait_ns", "exposed_unmatched_ns"]] = [[30 * MS, 0, 0], [0, 30 * MS, 0]] * 4
     late[[f"{part}_excess" for part in PARTS]] = 0.0
     late["data_ns_excess"] = [30.0 * MS, 0.0] * 4

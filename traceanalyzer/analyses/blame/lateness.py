@@ -97,7 +97,7 @@ def _beyond(table: pd.DataFrame, excess: pd.DataFrame, is_stage: pd.Series) -> p
     host, launch = excess[HOST.column], excess[LAUNCH.column]
     # A queue that runs dry shows every launch's latency, too: that is the host's, where it is the smaller part.
     is_of_host = (launch > 0) & (host >= launch) & ~is_stage
-    host = host.clip(upper=_more_by_host(more, table["rank"])) + launch.where(is_of_host, 0.0)
+    host = _up_to(host, more, table["rank"]) + launch.where(is_of_host, 0.0)
     excess = excess.assign(**{"transfer_ns": transfer, HOST.column: host, LAUNCH.column: launch.mask(is_of_host, 0.0)})
     by_design = [part for part in PARTS if part not in (*_HOST_PARTS, "compute_ns", "transfer_ns")]
     excess[by_design] = excess[by_design].mask(is_stage, 0.0)
@@ -117,10 +117,15 @@ def _usual_ns(table: pd.DataFrame, is_stage: pd.Series) -> pd.Series:
     return (usual * times.groupby(table["step"]).transform("median")).where(known).fillna(own)
 
 
-def _more_by_host(more: pd.Series, rank: pd.Series) -> pd.Series:
-    """What launching takes a rank more in the step or the one before; without limit where it is not known."""
+def _up_to(host: pd.Series, more: pd.Series, rank: pd.Series) -> pd.Series:
+    """The host's excess, no longer than what launching the step takes it more, and what is left of the step before.
+
+    A GPU that has work ahead idles for it a step later. Without limit where what launching takes is not known.
+    """
     more = more.clip(lower=0).fillna(np.inf)
-    return pd.Series(np.maximum(more, more.groupby(rank).shift().fillna(0)))
+    now = np.minimum(host, more)
+    left = (more - now.clip(lower=0)).where(np.isfinite(more), 0.0).groupby(rank).shift().fillna(0.0)
+    return pd.Series(now + np.minimum(host - now, left))
 
 
 def _of_peers(
@@ -205,10 +210,10 @@ def _jitter(late: pd.DataFrame) -> float:
     slow now and then, in less than a third of the cells, the quantile knows nothing. One step alone tells it by the
     median distance from one rank to the next, from four ranks on.
     """
-    wide = late.pivot_table(index="step", columns="rank", values="excess_ns")
+    wide = late.assign(excess_ns=_mirrored(late)).pivot_table(index="step", columns="rank", values="excess_ns")
     if len(wide) < 2:
         # Of two peers one needs as much less as the other needs more: that is told once.
-        is_of_pair = late.groupby("peers")["rank"].transform("size") == 2
+        is_of_pair = _is_of_pair(late)
         ordered = np.sort(late["excess_ns"].clip(lower=0).where(is_of_pair, late["excess_ns"]).dropna().to_numpy())
         if len(ordered) < _LEAST_RANKS:
             return 0.0
@@ -218,6 +223,21 @@ def _jitter(late: pd.DataFrame) -> float:
     # Few ranks and steps are near their own medians.
     free = np.sqrt(left.size / max((left.shape[0] - 1) * (left.shape[1] - 1), 1))
     return float(np.nanquantile(left.abs().to_numpy(), _WITHIN_A_DEVIATION) * free)
+
+
+def _is_of_pair(late: pd.DataFrame) -> pd.Series:
+    """Rows of a step in which two ranks are held against each other."""
+    return late.groupby(["peers", "step"])["rank"].transform("size") == 2
+
+
+def _mirrored(late: pd.DataFrame) -> pd.Series:
+    """The excess; of two peers the one needs as much less as the other needs more.
+
+    What a rank's GPU idles less for its host than the other's is no measure of that: it may wait for the other.
+    """
+    more = late["excess_ns"].clip(lower=0)
+    others = more.groupby([late["peers"], late["step"]]).transform("sum") - more
+    return (more - others).where(_is_of_pair(late), late["excess_ns"])
 
 
 def _from_usual(values: np.ndarray) -> np.ndarray:

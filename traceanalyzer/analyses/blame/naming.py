@@ -53,8 +53,6 @@ _SIZES = " of ["
 
 Named = tuple[str | None, str | None]
 
-_WHOLE_PHASES = ("forward", "backward")
-
 _KINDS = (OPERATOR, DOING, RANGE, KERNEL, "copy", COLLECTIVE)
 """The most telling first."""
 
@@ -196,10 +194,9 @@ def _longest(own: _Names, beside: _Beside, excess_ns: int) -> dict[Named, float]
     for what in _KINDS:
         named = own.of_kind(what)
         if what == RANGE:  # a phase holds all that a host does
-            named = named.at(np.flatnonzero([host_names.phase(name) not in _WHOLE_PHASES for name in named.name]))
+            named = named.at(np.flatnonzero([not host_names.holds_whole_pass(name) for name in named.name]))
         if what == DOING:  # neither is what a host is to do less of
-            is_work = [not host_names.is_launch(name) and name != NOTHING for name in named.name]
-            named = named.at(np.flatnonzero(is_work))
+            named = named.at(np.flatnonzero([_is_work(name) for name in named.name]))
         if not len(named.name):
             continue
         held = named.sums[:, 0]
@@ -210,6 +207,10 @@ def _longest(own: _Names, beside: _Beside, excess_ns: int) -> dict[Named, float]
         if extra[is_long].max(initial=0) >= _NAMED * excess_ns:
             return {(what, str(named.name[row])): float(extra[row]) for row in np.flatnonzero(is_long)}
     return _unrecorded(own, beside, excess_ns)
+
+
+def _is_work(doing: str) -> bool:
+    return doing != NOTHING and not host_names.is_launch(doing) and not host_names.holds_whole_pass(doing)
 
 
 def _unrecorded(own: _Names, beside: _Beside, excess_ns: int) -> dict[Named, float]:

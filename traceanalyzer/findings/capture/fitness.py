@@ -148,13 +148,14 @@ def no_complete_step(headline: Headline, steps: Steps, iterations: Iterations) -
 
 
 def silent_rank(calls: Calls, ranks: Ranks) -> list[Finding]:
-    """A rank of a group launches no collective while the group's others do."""
+    """A rank of a group launches no collective while the group's others do; of a file that is cut off nobody knows."""
     frame = calls.to_frame()
     frame = frame[frame["group_ranks"].notna()] if len(frame) else frame
     if frame.empty:
         return []
     expected = set().union(*(_numbers(text) for text in frame["group_ranks"].astype("str").unique()))
-    silent = sorted((expected & set(ranks.table["rank"])) - set(calls.table["rank"]))
+    whole = ranks.table[~ranks.table["truncated"].fillna(value=False).astype(bool)]
+    silent = sorted((expected & set(whole["rank"])) - set(calls.table["rank"]))
     if not silent:
         return []
     one = len(silent) == 1

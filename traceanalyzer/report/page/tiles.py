@@ -51,7 +51,7 @@ def tiles(report: Report, split: Split | None) -> list[Tile]:
     if split is None:
         return []
     frame = report.results["headline"].to_frame().set_index("rank")
-    doubts = care.doubted(report.results)
+    doubts = care.reasons(report.results)
     return [replace(tile, doubt=care.doubt_of(tile.sources, doubts)) for tile in _made(report, frame, split)]
 
 
