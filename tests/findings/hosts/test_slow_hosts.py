@@ -8,8 +8,8 @@ import pytest
 from tests import once
 from traceanalyzer.findings.hosts.slow_hosts import slow_hosts
 from traceanalyzer.findings.late.beside import more_calls, named, own_work, slow_host
+from traceanalyzer.findings.late.late_advice import advice
 from traceanalyzer.findings.late.late_hosts import with_advice
-from traceanalyzer.findings.late.late_words import advice
 
 
 def result(columns, rows):

@@ -7,7 +7,8 @@ from typing import Any
 
 from traceanalyzer.findings.basis import severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.late.late_words import advice, late, numbers, waited, whose
+from traceanalyzer.findings.late.late_advice import advice
+from traceanalyzer.findings.late.late_words import late, numbers, waited, whose
 from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.meaning.quantities import time_text
 
