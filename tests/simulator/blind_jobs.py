@@ -267,8 +267,8 @@ def _passed(program: Program, line: Group, stage: int, *, is_forward: bool, reco
         needed = (program.exchange(line, 1_000_000, 30_000, receives=(ranks[source],), stream=stream),)
     if not is_forward and recomputes:
         with (
-            program.range("CheckpointFunctionBackward", "operator"),
-            program.range("aten::linear", "operator", _SHAPES),
+            program.range("autograd::engine::evaluate_function: CheckpointFunctionBackward", "operator"),
+            program.range("aten::linear", "operator", _SHAPES, sequence=1),
         ):
             program.host(15_000)
             needed = (program.kernel("forward_gemm", 500_000, after=needed),)

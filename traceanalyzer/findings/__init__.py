@@ -26,7 +26,7 @@ from traceanalyzer.findings.hosts import blocking_launches, drained, host_work, 
 from traceanalyzer.findings.late import lateness
 from traceanalyzer.findings.order import error_of_mean_step_ns, ordered
 from traceanalyzer.findings.pipelines import outside_microbatches, pipeline, uneven_stages
-from traceanalyzer.findings.uneven import balance, hidden, other_gpus, uneven_steps, within_steps
+from traceanalyzer.findings.uneven import balance, hidden, other_gpus, uneven_steps, within_steps, without_work
 
 __all__ = ["RULES", "Finding", "Findings", "Rule", "find", "named_ranks"]
 
@@ -56,6 +56,7 @@ RULES: tuple[Rule, ...] = (
     balance.uneven_compute,
     uneven_steps.uneven_steps,
     within_steps.waits_within_steps,
+    without_work.ranks_without_work,
     experts.uneven_experts,
     redundant_exchanges.redundant_exchanges,
     communication.little_overlap,
