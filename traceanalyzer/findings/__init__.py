@@ -47,6 +47,7 @@ RULES: tuple[Rule, ...] = (
     fitness.cut_files,
     blocking_launches.blocking_launches,
     slow_hosts.slow_hosts,
+    slow_hosts.eager_hosts,
     slow_hosts.busy_hosts,
     other_gpus.other_gpus,
     outside_microbatches.outside_microbatches,
