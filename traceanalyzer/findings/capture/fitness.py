@@ -54,24 +54,14 @@ def missing_straggler(
     held = basis.within(frame)
     if held.empty:
         return []
-    keys: list[CallsColumn] = ["collective", "size_bytes", "group_ranks"]
-    duration = (frame["end_ns"] - frame["start_ns"]).astype("int64")
-    shortest = duration.groupby([frame[key] for key in keys], dropna=False, observed=True).transform("min")
-    beyond = (duration - shortest).reindex(held.index).groupby(held["rank"]).sum() / basis.per
+    beyond = _beyond_shortest_ns(frame).reindex(held.index).groupby(held["rank"]).sum() / basis.per
     step_ns = float(basis.window_ns.mean()) / basis.per
     if len(beyond) < 2 or 100 * beyond.min() < LEAST_WAIT_PCT * step_ns or beyond.min() < _ALIKE * beyond.max():
         return []
     missing = sorted(set().union(*lacking.values()))
     name = str(held["collective"].mode().iloc[0]).replace("_", "-")
-    are_left_out = len(integrity) and (integrity.table["check"] == LEFT_OUT).any()
-    many = len(missing) > 1
-    who = f"{f'{len(missing)} ranks' if many else f'rank {missing[0]}'} {'have' if many else 'has'} no trace"
-    if cut >= {*missing}:
-        who = "their files are cut off" if many else f"rank {missing[0]}'s file is cut off"
-    add = "Add the traces of the missing ranks, or record all ranks again"
-    if are_left_out:
-        who = f"--ranks leaves out {f'{len(missing)} of their groups' if many else f'rank {missing[0]}'}"
-        add = "Look at all ranks, or at these too"
+    are_left_out = len(integrity) > 0 and bool((integrity.table["check"] == LEFT_OUT).any())
+    who, add = _why_not_here(missing, are_cut=cut >= {*missing}, are_left_out=are_left_out)
     return [
         Finding(
             rule="missing_straggler",
@@ -86,6 +76,25 @@ def missing_straggler(
             about=PARTNERS,
         )
     ]
+
+
+def _beyond_shortest_ns(calls: pd.DataFrame) -> pd.Series:
+    """How much longer each call takes than the shortest of its collective, size and group."""
+    keys: list[CallsColumn] = ["collective", "size_bytes", "group_ranks"]
+    duration = (calls["end_ns"] - calls["start_ns"]).astype("int64")
+    return duration - duration.groupby([calls[key] for key in keys], dropna=False, observed=True).transform("min")
+
+
+def _why_not_here(missing: list[int], *, are_cut: bool, are_left_out: bool) -> tuple[str, str]:
+    """Why these ranks are not here, and what to do about it."""
+    many = len(missing) > 1
+    if are_left_out:
+        whom = f"{len(missing)} of their groups" if many else f"rank {missing[0]}"
+        return f"--ranks leaves out {whom}", "Look at all ranks, or at these too"
+    add = "Add the traces of the missing ranks, or record all ranks again"
+    if are_cut:
+        return "their files are cut off" if many else f"rank {missing[0]}'s file is cut off", add
+    return f"{len(missing)} ranks have no trace" if many else f"rank {missing[0]} has no trace", add
 
 
 def recorded_apart(integrity: Integrity) -> list[Finding]:

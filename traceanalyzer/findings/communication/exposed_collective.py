@@ -68,10 +68,7 @@ def exposed_collective(
     basis = Basis.of(headline, steps)
     if basis.steps is None:
         return []
-    names = call_waits.table[["rank", "call", "collective"]]
-    held = basis.within(exposed_calls.table).merge(names, on=["rank", "call"])
-    held = held[held["collective"].notna() & ~held["collective"].isin((*POINT_TO_POINT, "send_recv"))]
-    held = held.assign(ns=held[["transfer_ns", "unmatched_ns"]].fillna(0).sum(axis=1).astype("float64") / basis.per)
+    held = _exposed(exposed_calls, call_waits, basis)
     by_rank = held.groupby(["collective", "rank"], observed=True)["ns"].sum()
     worst = by_rank.groupby("collective", observed=True).max()
     worst = worst[100 * worst >= LEAST_MEAN_PCT * replay.engine.before_ns]
@@ -97,6 +94,14 @@ def exposed_collective(
     at_rate = gain_of(replay, faster) if faster else None
     is_slow = at_rate is not None and at_rate.gain_ns >= _MOSTLY * gain.gain_ns > 0
     return [replace(found, part_of=slow_links(str(name))) if is_slow else found]
+
+
+def _exposed(exposed_calls: ExposedCalls, call_waits: CallWaits, basis: Basis) -> pd.DataFrame:
+    """The basis' collective calls with what each is exposed for but for known waits, as part of a mean step (`ns`)."""
+    names = call_waits.table[["rank", "call", "collective"]]
+    held = basis.within(exposed_calls.table).merge(names, on=["rank", "call"])
+    held = held[held["collective"].notna() & ~held["collective"].isin((*POINT_TO_POINT, "send_recv"))]
+    return held.assign(ns=held[["transfer_ns", "unmatched_ns"]].fillna(0).sum(axis=1).astype("float64") / basis.per)
 
 
 def _share_pct(gain: Gain) -> float:

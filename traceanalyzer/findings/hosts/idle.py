@@ -18,7 +18,7 @@ from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.alike import AS_LONG, Alike, alike, named
 from traceanalyzer.findings.basis import Basis, mean_steps, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.hosts.hosts import HOST_PCT
+from traceanalyzer.findings.hosts.host_words import HOST_PCT
 from traceanalyzer.findings.late.host_story import HOSTS
 from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.findings.tools import tools_of

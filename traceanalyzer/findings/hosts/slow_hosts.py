@@ -12,7 +12,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import plain
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.hosts.hosts import HOST_PCT
+from traceanalyzer.findings.hosts.host_words import HOST_PCT
 from traceanalyzer.findings.late.beside import MoreCalls, SlowHost, more_calls, slow_host
 from traceanalyzer.findings.late.host_story import story_of_host
 from traceanalyzer.findings.late.late_words import numbers

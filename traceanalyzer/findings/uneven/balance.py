@@ -1,6 +1,7 @@
 """Rules about ranks that do not get equal work."""
 
-from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 
@@ -66,35 +67,24 @@ def uneven_compute(
     if _has_longer_window(window, rank, excess_ns) or share < imbalance_pct or _is_said(rank, episodes):
         return []
     own = _longest(compute, compute_by_step(step_needs), places)
-    if own is None:
-        return []
-    even = _evened(compute, own, replay)
-    if even and 100 * max(even.gain_ns, even.unprofiled_gain_ns or 0) < LEAST_GAIN_PCT * basis.mean_ns(rank):
+    even = _evened(compute, own, replay) if own else None
+    if own is None or (even and _gains_nothing(even, basis.mean_ns(rank))):
         return []
     least = int(compute.idxmin())
-    per = "" if basis.steps is None else " a step"
-    calls = basis.within(call_waits.to_frame())
-    calls = calls[(calls["rank"] == least) & calls["transfer_ns"].isna()]
-    rows = frame.reset_index()[["rank", "compute_ns", "exposed_comm_ns", "idle_ns"]]
+    calls = _unsplit(call_waits, basis, least)
     where = _sits_in(calls, compute[rank] - compute[least], instances, basis, least)
-    work = [own_work(efficiency, one, [other]) for one, other in ((rank, least), (least, rank))]
-    return [
-        Finding(
-            rule="uneven_compute",
-            severity=severity(share),
-            title=f"{own.opening} {'computes' if own.is_one else 'compute up to'} {time_text(compute[rank])}{per}, "
-            f"rank {least} only {time_text(compute[least])}{where}.{_shorter(even, own)}",
-            evidence=plain(per_step(rows, ["compute_ns", "exposed_comm_ns", "idle_ns"], basis.steps)),
-            recommendation=_EXPERTS if calls["collective"].eq("all_to_all").any() else _BATCHES,
-            caveat=f"The gain is what {_beyond(own)}.",
-            gain_ns=even.gain_ns if even else round(excess_ns),
-            unprofiled_gain_ns=even.unprofiled_gain_ns if even else None,
-            interval_ns=_longest_step(calls, steps, least),
-            table="efficiency",
-            about=about("uneven compute", rank),
-        ),
-        *_other_products(work, rank, least),
-    ]
+    found = Finding(
+        rule="uneven_compute",
+        severity=severity(share),
+        title=f"{_computes(own, compute, basis)}{where}.{_shorter(even, own)}",
+        evidence=_shares(frame, basis),
+        recommendation=_EXPERTS if calls["collective"].eq("all_to_all").any() else _BATCHES,
+        caveat=f"The gain is what {_beyond(own)}.",
+        interval_ns=_longest_step(calls, steps, least),
+        table="efficiency",
+        about=about("uneven compute", rank),
+    )
+    return [_with_gain(found, even, excess_ns), *_other_products(efficiency, rank, least)]
 
 
 def _has_longer_window(window: pd.Series, rank: int, excess_ns: float) -> bool:
@@ -124,6 +114,36 @@ def _evened(compute: pd.Series, own: Alike, replay: Replay) -> Gain | None:
     return None if even is None or even.is_bound else even
 
 
+def _with_gain(found: Finding, even: Gain | None, excess_ns: float) -> Finding:
+    """What the job gains by even compute; where no replay tells, all that is beyond the mean."""
+    if even is None:
+        return replace(found, gain_ns=round(excess_ns))
+    return replace(found, gain_ns=even.gain_ns, unprofiled_gain_ns=even.unprofiled_gain_ns)
+
+
+def _unsplit(call_waits: CallWaits, basis: Basis, rank: int) -> pd.DataFrame:
+    """The rank's calls of which nobody knows how long they wait."""
+    calls = basis.within(call_waits.to_frame())
+    return calls[(calls["rank"] == rank) & calls["transfer_ns"].isna()]
+
+
+def _gains_nothing(even: Gain, step_ns: float) -> bool:
+    """Whether nobody waits for it, with the profiler or without."""
+    return 100 * max(even.gain_ns, even.unprofiled_gain_ns or 0) < LEAST_GAIN_PCT * step_ns
+
+
+def _computes(own: Alike, compute: pd.Series, basis: Basis) -> str:
+    """How long those that compute longest do, beside the rank that computes least."""
+    most = f"{'computes' if own.is_one else 'compute up to'} {time_text(compute.max())}"
+    per = "" if basis.steps is None else " a step"
+    return f"{own.opening} {most}{per}, rank {int(compute.idxmin())} only {time_text(compute.min())}"
+
+
+def _shares(frame: pd.DataFrame, basis: Basis) -> tuple[dict[str, Any], ...]:
+    columns = ["compute_ns", "exposed_comm_ns", "idle_ns"]
+    return plain(per_step(frame.reset_index()[["rank", *columns]], columns, basis.steps))
+
+
 def _shorter(even: Gain | None, own: Alike) -> str:
     """What the step gains, where a replay tells."""
     if even is None:
@@ -140,8 +160,9 @@ def _beyond(own: Alike) -> str:
     )
 
 
-def _other_products(work: Sequence[pd.DataFrame], rank: int, least: int) -> list[Finding]:
+def _other_products(efficiency: Efficiency, rank: int, least: int) -> list[Finding]:
     """What the two ranks compute that the other does not: the sizes of uneven work, where shapes were recorded."""
+    work = [own_work(efficiency, one, [other]) for one, other in ((rank, least), (least, rank))]
     if work[0].empty:
         return []
     most = named(work[0].iloc[0])
