@@ -39,8 +39,8 @@ class Instruction:
     `what` is `host` (work for `ns`), `aside` (the same in another thread), `launch` (of a GPU operation that runs for `ns`), `sync` (with the operations
     `after`, or all), `meet` (in a collective of the CPU that takes `ns` once all hosts of the group have come; `handed` is
     the host's own work before it waits), `begin` or `end`. `event` is what the profiler records of host work: `operator`, `range`, `frame`
-    (of Python) or `call` (of the CUDA API). `graph` is the first operation of the CUDA graph that a launch belongs to, `sequence`
-    the number that autograd gave an operator.
+    (of Python) or `call` (of the CUDA API). `graph` is the first operation of the CUDA graph that a launch belongs to,
+    `sequence` the number that autograd gave an operator.
     """
 
     what: str
