@@ -23,7 +23,7 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.findings import Findings
 from traceanalyzer.findings.folding import folded
 from traceanalyzer.findings.hosts import blocking_launches, drained, host_work, hosts, idle, inference, slow_hosts
-from traceanalyzer.findings.late import lateness
+from traceanalyzer.findings.late import lateness, other_work
 from traceanalyzer.findings.order import error_of_mean_step_ns, ordered
 from traceanalyzer.findings.pipelines import outside_microbatches, pipeline, uneven_stages
 from traceanalyzer.findings.uneven import balance, hidden, other_gpus, uneven_steps, within_steps, without_work
@@ -59,6 +59,7 @@ RULES: tuple[Rule, ...] = (
     within_steps.waits_within_steps,
     without_work.ranks_without_work,
     experts.uneven_experts,
+    other_work.other_work,
     redundant_exchanges.redundant_exchanges,
     communication.little_overlap,
     exposed_collective.exposed_collective,
