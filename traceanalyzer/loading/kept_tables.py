@@ -4,7 +4,7 @@ Tables of one file follow each other. Nothing in it runs when it is read; a tabl
 refused when it is written.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,8 @@ def _arrow(values: Any) -> tuple[Any, str]:
         plain = values.to_numpy(dtype=values.dtype.numpy_dtype, na_value=0)
         return pa.array(plain, mask=np.asarray(values.isna())), dtype
     if dtype == "str":
-        return pa.array(values.to_numpy(dtype=object, na_value=None), type=pa.large_string()), dtype
+        texts = pa.array(values.to_numpy(dtype=object, na_value=None), type=pa.large_string())
+        return texts.dictionary_encode(), dtype  # each text is made once when it is read
     if dtype == "object":
         return _dictionary(values.tolist()), dtype
     raise ValueError(f"a column of {dtype}")
@@ -120,13 +121,18 @@ def _pandas(column: Any, dtype: str) -> Any:
         fill = pa.scalar(value=True if dtype == "boolean" else 1, type=array.type)
         return _MASKED[dtype](array.fill_null(fill).to_numpy(zero_copy_only=False).copy(), absent)
     if dtype == "str":
-        return pd.array(array.to_pylist(), dtype="str")
+        return pd.array(_by_row(array, [*array.dictionary.to_pylist(), np.nan]), dtype="str")
     if dtype == "object":
-        values = [_value(text) for text in array.dictionary.to_pylist()]
-        rows = array.indices.to_numpy(zero_copy_only=False)
-        return pd.Series([values[row] for row in rows.tolist()], dtype="object")
+        return pd.Series(_by_row(array, [_value(text) for text in array.dictionary.to_pylist()]), dtype="object")
     plain = array.to_numpy(zero_copy_only=False)
     return plain if plain.flags.writeable else plain.copy()
+
+
+def _by_row(array: Any, values: Sequence[object]) -> np.ndarray:
+    """The value of each row of a dictionary's; of a row without one the last."""
+    own = np.fromiter(values, dtype=object, count=len(values))  # some are tuples
+    found: np.ndarray = own[array.indices.fill_null(NONE).to_numpy(zero_copy_only=False)]
+    return found
 
 
 def _text(value: object) -> str:
