@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tests.simulator.capture import Capture
 from tests.simulator.engine import Run, run
@@ -44,6 +45,7 @@ class Truth:
 class Case:
     """A job that can be run with its fault and without; `first` is the first step that is recorded.
 
+    `spoil` does to the files what happens to files: they are renamed, copied, edited, packed.
     `left` are the faults that stay when what the truth says first is mended; `is_of_capture` where what is gained is a
     part of all that was recorded and of no mean step.
     """
@@ -56,6 +58,7 @@ class Case:
     first: int = 0
     left: Faults = ()
     is_of_capture: bool = False
+    spoil: Callable[[Path], None] | None = None
 
     def gain_ns(self) -> int:
         """By how much a mean recorded complete step is longer than without the first fault: both are run."""
