@@ -4,6 +4,7 @@ import gzip
 import json
 import shutil
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +147,7 @@ def in_windows(ranks: int, begins: tuple[int, ...]) -> Spoil:
             marks = {int(each["name"].removeprefix("ProfilerStep#")): each["ts"] for each in document["traceEvents"]
                      if each["name"].startswith("ProfilerStep#")}  # fmt: skip
             edges = [0, *begins, max(marks) + 2]
-            for window, (first, next_first) in enumerate(zip(edges, edges[1:], strict=False)):
+            for window, (first, next_first) in enumerate(pairwise(edges)):
                 begin, end = marks[first], marks.get(next_first - 1, 1e18)
                 kept = [
                     each for each in document["traceEvents"] if begin <= each["ts"] and each["ts"] + each["dur"] <= end
@@ -157,14 +158,17 @@ def in_windows(ranks: int, begins: tuple[int, ...]) -> Spoil:
     return spoil
 
 
-def restarted(first: Callable[[Path], None]) -> Spoil:
-    """Files of a run before, written by `first` into a folder of its own, lie beside under the handler's other names."""
+def restarted(first: Callable[[Path], None], earlier_us: float = 0) -> Spoil:
+    """Files of a run before, written by `first` so much earlier, lie beside under other names."""
 
     def spoil(folder: Path) -> None:
         before = folder / "before"
         first(before)
         for path in sorted(before.iterdir()):
-            path.rename(folder / f"old_{path.name}")
+            document = read(path)
+            document["traceEvents"] = [each | {"ts": each["ts"] - earlier_us} for each in document["traceEvents"]]
+            write(folder / f"old_{path.name}", document)
+            path.unlink()
         before.rmdir()
 
     return spoil

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from traceanalyzer.analyses.blame.lateness import _is_late, cells, with_excess
-from traceanalyzer.analyses.blame.naming import _of_all_sizes
+from traceanalyzer.analyses.blame.sizes import of_all_sizes
 from traceanalyzer.analyses.blame.step_needs import PARTS
 from traceanalyzer.analyses.blame.what_ran import OPERATOR, with_shapes
 
@@ -95,8 +95,8 @@ def test_only_products_multiply_their_inputs_sizes(name, shapes, expected):
 def test_an_operator_of_other_sizes_in_each_step_is_one_name():
     mm, add = ((OPERATOR, f"aten::{name} of [{size}, 8]") for name, size in (("mm", 4), ("add", 4)))
     other = (OPERATOR, "aten::mm of [6, 8]")
-    assert _of_all_sizes({0: mm, 3: other, 5: add}) == {0: (OPERATOR, "aten::mm"), 3: (OPERATOR, "aten::mm")}
-    assert _of_all_sizes({0: mm, 1: mm, 2: (None, None)}) == {}
+    assert of_all_sizes({0: mm, 3: other, 5: add}) == {0: (OPERATOR, "aten::mm"), 3: (OPERATOR, "aten::mm")}
+    assert of_all_sizes({0: mm, 1: mm, 2: (None, None)}) == {}
 
 
 @pytest.mark.parametrize(("beside_ms", "is_mended_with_it"), [((2, 2, 2, 2), True), ((2, -2, 2, -2), False)])
