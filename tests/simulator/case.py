@@ -102,12 +102,12 @@ def _begins(truth: Run, rank: int) -> list[int]:
 def case_of(name: str, job: Callable[..., Job], fault: Fault, what: str, *, first: int = 0,
           how: Capture | None = None, says_ranks: tuple[int, ...] | None = None, cause: str | None = None,
           has_gain: bool = True, is_small: bool = False, others: tuple[int, ...] = (),
-          left: Faults = (), **options: object) -> Case:  # fmt: skip
+          left: Faults = (), is_behind: bool = False, **options: object) -> Case:  # fmt: skip
     """A case of one fault, and others that are `left` when it is mended; `options` are the job's."""
     known = {"eval": "compute", "throttle": "compute", "copy": "copies", "link": "transfer",
              **dict.fromkeys(("gc", "free", "malloc", "save", "item"), "host")}  # fmt: skip
     truth = Truth(says_ranks or fault.ranks, cause or known.get(fault.what, fault.what), what, fault.steps,
-                  has_gain=has_gain, is_small=is_small, others=others)  # fmt: skip
+                  has_gain=has_gain, is_small=is_small, others=others, is_behind=is_behind)  # fmt: skip
     return Case(
         name, lambda faults: job(faults=faults, **options), (fault, *left), truth, how or Capture(), first, left
     )

@@ -158,17 +158,18 @@ def in_windows(ranks: int, begins: tuple[int, ...]) -> Spoil:
     return spoil
 
 
-def restarted(first: Callable[[Path], None], earlier_us: float = 0) -> Spoil:
-    """Files of a run before, written by `first` so much earlier, lie beside under other names."""
+def restarted(first: Callable[[Path], None], later_us: float = 0) -> Spoil:
+    """Files of a run before, written by `first` into a folder of its own, lie beside; this one begins so much later."""
 
     def spoil(folder: Path) -> None:
+        for path in folder.iterdir():
+            document = read(path)
+            document["traceEvents"] = [each | {"ts": each["ts"] + later_us} for each in document["traceEvents"]]
+            write(path, document)
         before = folder / "before"
         first(before)
-        for path in sorted(before.iterdir()):
-            document = read(path)
-            document["traceEvents"] = [each | {"ts": each["ts"] - earlier_us} for each in document["traceEvents"]]
-            write(folder / f"old_{path.name}", document)
-            path.unlink()
+        for path in before.iterdir():
+            path.rename(folder / f"old_{path.name}")
         before.rmdir()
 
     return spoil

@@ -45,15 +45,15 @@ _LINKS: tuple[Case, ...] = (
     case_of("one data group's cards at half rate", wire.mesh, Fault("link", 1_500_000, (1, 5, 9, 13)),
             "all-reduce among ranks 1, 5, 9 and 13"),
     case_of("one tensor group's links at half rate", wire.mesh, Fault("link", 800_000, (8, 9, 10, 11)),
-            "all-reduce among ranks 8 to 11", of="tp"),
+            "all-reduce among ranks 8 to 11", of="tp", is_behind=True),
     case_of("one pipeline edge at half rate", wire.edged, Fault("link", 3_200_000, (1, 2)), "ranks 1 and 2", cause="transfer"),
     case_of("all tensor groups of a node at half rate", wire.mesh, Fault("link", 800_000, (4, 5, 6, 7)), "all-reduce among ranks",
-            of="tp", tensor=2, data=4),
+            of="tp", tensor=2, data=4, is_behind=True),
     _nobody("an all-reduce is sent again once", "step 3", wire.retried, Fault("link", 25 * MS, _WORLD, (3,))),
     case_of("a tensor group's all-reduces stall once", wire.mesh, Fault("link", 9 * MS, (4, 5, 6, 7), (2,)), "all-reduce among ranks 4 to 7",
             of="tp"),
-    case_of("a ring in data parallelism, one edge is slow", wire.rings, Fault("link", 4 * MS, (2, 3)), "ranks 2 and 3",
-            cause="transfer"),
+    case_of("a ring in data parallelism, one edge is slow", wire.rings, Fault("link", 4 * MS, (2,)), "ranks 2 and 3",
+            says_ranks=(2, 3), cause="transfer"),
     case_of("a ring in data parallelism, a GPU is throttled", wire.rings, Fault("throttle", 0, (6,), None, 1.4),
             "the same kernels take 1.4"),
 )  # fmt: skip
@@ -78,7 +78,7 @@ _SHAPES: tuple[Case, ...] = (
     case_of("gradients late by a hook", wire.hooked, Fault("hook", 12 * MS, (2,)), "compress_hook", cause="host"),
     _nobody("every host's hook is long", "host|compress_hook", wire.hooked, Fault("hook", 12 * MS, _EVERY)),
     case_of("a server of parameters", wire.served, Fault("adam", 4 * MS, (0,)), "adamw", cause="compute"),
-    case_of("a server of parameters, a worker's GPU", wire.served, Fault("compute", 4 * MS, (3,)), "mm"),
+    case_of("a server of parameters, a worker's GPU", wire.served, Fault("compute", 4 * MS, (3,)), "mm", others=(0,)),
 )  # fmt: skip
 
 _FILES: tuple[Case, ...] = (
@@ -119,8 +119,8 @@ _FILES: tuple[Case, ...] = (
     _spoiled("two windows of each rank", spoiled.in_windows(4, (5,)), usual.ddp, Fault("host", 5 * MS, (2,)), "log_metrics",
              ranks=4, steps=9, has_gain=False),
     _nobody("two windows of each rank, even", _HEALTHY, usual.ddp, ranks=4, steps=9, spoil=spoiled.in_windows(4, (5,))),
-    _nobody("a job that was restarted", "two|twice|more than one|several|jobs|worlds", usual.ddp, Fault("compute", 3 * MS, (5,)),
-            others=(5,), spoil=spoiled.restarted(_of_six)),
+    _spoiled("a job that was restarted", spoiled.restarted(_of_six, 300e6), usual.ddp, Fault("compute", 3 * MS, (5,)), "mm"),
+    _spoiled("another job's files beside", spoiled.restarted(_of_six, 1_000), usual.ddp, Fault("compute", 3 * MS, (5,)), "mm"),
 )  # fmt: skip
 
 WIRE_CASES: tuple[Case, ...] = (*_LINKS, *_SHAPES, *_FILES)

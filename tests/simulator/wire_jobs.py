@@ -218,7 +218,10 @@ def blocking(ranks: int = 4, steps: int = 5, faults: Faults = ()) -> Job:
 
 
 def rings(parts: int = 4, data: int = 2, steps: int = 5, faults: Faults = (), *, layers: int = 3) -> Job:
-    """Rings of attention in data parallelism: keys go round while blocks are computed; `link` slows what a rank sends."""
+    """Rings of attention in data parallelism: keys go round while blocks are computed; `link` slows what a rank sends.
+
+    As in PyTorch, what is sent waits for what was launched before.
+    """
     lines = [Group(f"cp{n}", tuple(range(n * parts, (n + 1) * parts)), "cp") for n in range(data)]
     world = Group("world", tuple(range(parts * data)))
 
@@ -233,15 +236,15 @@ def rings(parts: int = 4, data: int = 2, steps: int = 5, faults: Faults = (), *,
             held = layer_of(program, "aten::linear", "qkv_gemm", 300_000, 12_000, _SHAPES)
             if layer == 1:
                 strike(program, faults, number)
-            sent = held
+            computed, sent = max(held, program.launched - 1), -1
             for part in range(parts):
-                needed, last = (sent,), part == parts - 1
+                needed, last = (sent,) * (part > 0), part == parts - 1
                 if not last:
                     sent = program.exchange(line, 8_000_000, 150_000 + slow_ns, sends=(following,), receives=(before,),
-                                            after=needed)  # fmt: skip
+                                            after=(computed,))  # fmt: skip
                 with program.range("aten::scaled_dot_product_attention", "operator", _SHAPES):
                     program.host(12_000)
-                    program.kernel("flash_fwd", 350_000, after=needed)
+                    computed = program.kernel("flash_fwd", 350_000, after=needed)
         reduced = program.collective("all_reduce", world, 8_000_000, 300_000, stream=COMM_STREAM + 1,
                                      after=(program.launched - 1,))  # fmt: skip
         optimizer(program, (reduced,))
@@ -306,10 +309,10 @@ def served(ranks: int = 5, steps: int = 5, faults: Faults = ()) -> Job:
                 came = program.exchange(world, 10_000_000, 200_000, receives=(peer,), after=(made,))
                 with program.range("aten::add_", "operator", "[[10000000], [10000000]]"):
                     made = program.kernel("vectorized_add", 30_000, after=(came,))
-        if not program.rank:
+        if adam_ns:
             with program.range("Optimizer.step#AdamW.step"), program.range("aten::_fused_adamw_", "operator"):
                 program.host(10_000)
-                made = program.kernel("adam", 100_000 + adam_ns, after=(made,), stream=COMPUTE_STREAM)
+                made = program.kernel("adam", adam_ns, after=(made,), stream=COMPUTE_STREAM)
         program.collective("broadcast", world, 10_000_000, 150_000, after=(made,))
 
     return job_of(ranks, steps, step, (world,), faults)

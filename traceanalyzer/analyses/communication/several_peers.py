@@ -7,17 +7,19 @@ from traceanalyzer.analyses.communication.clock_offsets import chained_offsets
 
 
 def with_several_peers(members: pd.DataFrame) -> pd.DataFrame:
-    """The table with `ends_together`, and instances of calls that have several peers split by who started last.
+    """The table with `ends_together` and `is_timed`; instances of calls with several peers are split by the last start.
 
     Such a call ends with the last of its messages, so that its duration bounds nothing for the peers of the others: in
-    each of its instances transfer is what follows the last start. That needs the ranks' clocks, which other instances
-    tell; where none does, the shortest duration stays.
+    all of its instances transfer is what follows the last start of any of its peers, for what it waited for one of them
+    is no other one's transfer. That needs the ranks' clocks, which other instances
+    tell; where none does, the shortest duration stays, which may be a wait for another peer (not `is_timed`).
     """
     matched = members["instance"].notna()
     is_several = members["instance"].groupby([members["rank"], members["call"]]).transform("nunique") > 1
     is_joint = is_several.groupby(members["instance"]).transform("any").where(matched, other=False).astype(bool)
     synchronises = members["is_synchronising"].fillna(value=False).astype(bool)
-    members = members.assign(ends_together=(synchronises & matched & ~is_joint).astype("boolean"))
+    ends_together = (synchronises & matched & ~is_joint).astype("boolean")
+    members = members.assign(ends_together=ends_together, is_timed=~is_joint)
     is_split = is_joint & members["transfer_ns"].notna()
     if not is_split.any():
         return members
@@ -25,7 +27,7 @@ def with_several_peers(members: pd.DataFrame) -> pd.DataFrame:
         chained_offsets(members[members["ends_together"].to_numpy(dtype=bool)]),
         orient="index", columns=["reference", "offset_ns", "spread_ns", "instances"], dtype="int64",
     )  # fmt: skip
-    held = members.loc[is_split, ["rank", "instance", "start_ns", "end_ns"]]
+    held = members.loc[is_split, ["rank", "call", "instance", "start_ns", "end_ns"]]
     held = held.assign(reference=held["rank"].map(clocks["reference"]), offset=held["rank"].map(clocks["offset_ns"]))
     clock = held.groupby("instance")["reference"]
     is_one = (clock.transform("count") == clock.transform("size")) & (clock.transform("min") == clock.transform("max"))
@@ -33,15 +35,16 @@ def with_several_peers(members: pd.DataFrame) -> pd.DataFrame:
 
 
 def _by_last_start(members: pd.DataFrame, held: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `held` split where the last call of the instance has started."""
+    """The rows of `held` split where the last peer of the row's call has started."""
     offset = held["offset"].astype("int64")
     start, duration = held["start_ns"] - offset, held["end_ns"] - held["start_ns"]
     instances = start.groupby(held["instance"])
     last = held.loc[instances.idxmax(), ["instance", "rank"]].set_index("instance")["rank"]
     after = (held["end_ns"] - offset - instances.transform("max")).clip(lower=0)
-    transfer = np.minimum(after, duration)
+    transfer = np.minimum(after, duration).groupby([held["rank"], held["call"]]).transform("min")
     awaited = held["instance"].map(last).astype("Int64")
     made = members.copy()
+    made.loc[held.index, "is_timed"] = True
     made.loc[held.index, "transfer_ns"] = transfer.astype("Int64")
     made.loc[held.index, "wait_ns"] = (duration - transfer).astype("Int64")
     made.loc[held.index, "waits_for"] = awaited.where(awaited != held["rank"])

@@ -36,9 +36,8 @@ def instances_of(members: pd.DataFrame, ranks: pd.DataFrame, jobs: Mapping[int, 
         return pd.DataFrame()
     is_held = members["instance"].notna() & members["transfer_ns"].notna() & members["size_bytes"].notna()
     is_held &= ~(members["is_only_wait"] | members["moves_only"]).astype(bool)
-    # Of messages that one call holds together each lasts as long as the call, which waits for the last of them.
-    is_joined = members.duplicated(["rank", "call"], keep=False)
-    held = members[is_held & ~members["instance"].isin(members.loc[is_joined, "instance"])]
+    # A call with several peers ends with the last of its messages; at each one's other end stands another call.
+    held = members[is_held & members["is_timed"].astype(bool)]
     if held.empty:
         return pd.DataFrame()
     own = Groups.of(held, ["instance"])
