@@ -13,6 +13,7 @@ from tests.simulator.odd_cases import ODD_CASES
 from tests.simulator.rare_cases import RARE_CASES
 from tests.simulator.scoreboard import judged
 from tests.simulator.strange_cases import STRANGE_CASES
+from tests.simulator.wire_cases import WIRE_CASES
 
 _OF_ONE_RULE = {
     "a GPU of another model",
@@ -34,6 +35,7 @@ _OF_ONE_RULE = {
         *sampled(DRAWN_CASES, every=17),
         *sampled(LIBRARY_CASES, every=7),
         *sampled(LINKED_CASES, every=18),
+        *sampled(WIRE_CASES, every=16),
         *sampled(GRID, every=230),
         *(
             case if case.name in _OF_ONE_RULE else pytest.param(case, marks=pytest.mark.thorough)

@@ -64,7 +64,7 @@ class Members(Result[MembersColumn]):
         "transfer_ns": Column.time(
             "Shortest duration over the instance's ranks; absent unless it is whole, synchronises and is not "
             "ambiguous. Where one of them exchanges messages with other peers in the same call, the time from the last "
-            "start of its peers, on the clock that other instances tell, to each call's end. Whether matched or not, 0 of "
+            "start, on the clock that other instances tell, to each call's end. Whether matched or not, 0 of "
             "kernels that only wait (barrier, notify, wait for a signal), and all of copies between GPUs and of "
             "kernels that never wait.",
             is_news_when_zero=True,

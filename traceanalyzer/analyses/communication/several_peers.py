@@ -10,8 +10,7 @@ def with_several_peers(members: pd.DataFrame) -> pd.DataFrame:
     """The table with `ends_together` and `is_timed`; instances of calls with several peers are split by the last start.
 
     Such a call ends with the last of its messages, so that its duration bounds nothing for the peers of the others: in
-    all of its instances transfer is what follows the last start of any of its peers, for what it waited for one of them
-    is no other one's transfer. That needs the ranks' clocks, which other instances
+    each of its instances transfer is what follows the last start. That needs the ranks' clocks, which other instances
     tell; where none does, the shortest duration stays, which may be a wait for another peer (not `is_timed`).
     """
     matched = members["instance"].notna()
@@ -27,7 +26,7 @@ def with_several_peers(members: pd.DataFrame) -> pd.DataFrame:
         chained_offsets(members[members["ends_together"].to_numpy(dtype=bool)]),
         orient="index", columns=["reference", "offset_ns", "spread_ns", "instances"], dtype="int64",
     )  # fmt: skip
-    held = members.loc[is_split, ["rank", "call", "instance", "start_ns", "end_ns"]]
+    held = members.loc[is_split, ["rank", "instance", "start_ns", "end_ns"]]
     held = held.assign(reference=held["rank"].map(clocks["reference"]), offset=held["rank"].map(clocks["offset_ns"]))
     clock = held.groupby("instance")["reference"]
     is_one = (clock.transform("count") == clock.transform("size")) & (clock.transform("min") == clock.transform("max"))
@@ -35,13 +34,13 @@ def with_several_peers(members: pd.DataFrame) -> pd.DataFrame:
 
 
 def _by_last_start(members: pd.DataFrame, held: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `held` split where the last peer of the row's call has started."""
+    """The rows of `held` split where the last call of the instance has started."""
     offset = held["offset"].astype("int64")
     start, duration = held["start_ns"] - offset, held["end_ns"] - held["start_ns"]
     instances = start.groupby(held["instance"])
     last = held.loc[instances.idxmax(), ["instance", "rank"]].set_index("instance")["rank"]
     after = (held["end_ns"] - offset - instances.transform("max")).clip(lower=0)
-    transfer = np.minimum(after, duration).groupby([held["rank"], held["call"]]).transform("min")
+    transfer = np.minimum(after, duration)
     awaited = held["instance"].map(last).astype("Int64")
     made = members.copy()
     made.loc[held.index, "is_timed"] = True
