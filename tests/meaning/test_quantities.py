@@ -2,7 +2,7 @@ import pandas as pd
 import pytest
 
 from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.quantities import digits, scale, text
+from traceanalyzer.meaning.quantities import digits, scale, text, time_span, time_text
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,21 @@ def test_a_value_has_its_unit_and_absent_is_not_zero(value, unit, expected):
 )  # fmt: skip
 def test_one_unit_for_a_column(unit, values, symbol):
     assert scale(unit, values).symbol == symbol
+
+
+@pytest.mark.parametrize(
+    ("time_ns", "expected"),
+    [(0, "0 ns"), (830, "830 ns"), (1_000, "1 µs"), (450_300, "450 µs"), (45_040_000, "45.0 ms"),
+     (999_400_000, "999 ms"), (999_600_000, "1,000 ms"), (1_070_000_000, "1.07 s"), (1_234_000_000_000, "1,234 s")],
+)  # fmt: skip
+def test_times_of_sentences_read_as_those_of_tables_with_a_plain_blank(time_ns, expected):
+    assert time_text(time_ns) == expected == text(float(time_ns), Unit.NS).replace("\u202f", " ")
+
+
+@pytest.mark.parametrize(
+    ("least_ns", "most_ns", "expected"),
+    [(53_100_000, 62_500_000, "53.1 to 62.5 ms"), (900_000, 1_200_000, "900 µs to 1.20 ms"),
+     (53_100_000, 53_101_000, "53.1 ms")],
+)  # fmt: skip
+def test_the_unit_of_a_span_stands_once_where_it_is_one(least_ns, most_ns, expected):
+    assert time_span(least_ns, most_ns) == expected

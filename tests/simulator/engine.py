@@ -145,7 +145,9 @@ class _Engine:
             name, start = host.open_ranges.pop()
             self.run.host[rank].append(HostEvent(instruction.event, name, start, begin, instruction.shapes))
         else:
-            host.time_ns += self._varied(self.job.launch_ns)
+            # The graph's first operation is its launch; the others come with it.
+            is_launched = instruction.graph in (-1, len(self.run.ops[rank]))
+            host.time_ns += self._varied(self.job.launch_ns) if is_launched else 0
             self._launch(rank, instruction, begin, host.time_ns)
         return True
 

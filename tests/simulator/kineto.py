@@ -83,7 +83,11 @@ def _host_event(recorded: Recorded, event: Any) -> dict[str, Any]:
 
 
 def _launch(captured: Captured, recorded: Recorded, op: GpuOp) -> list[dict[str, Any]]:
-    name = "cudaMemcpyAsync" if op.instruction.kind == "copy" else "cudaLaunchKernel"
+    graph = op.instruction.graph
+    if graph not in (-1, op.number):
+        return []
+    usual = "cudaLaunchKernel" if graph < 0 else "cudaGraphLaunch"
+    name = "cudaMemcpyAsync" if op.instruction.kind == "copy" else usual
     start, end = op.launch_start_ns, op.launch_end_ns
     events = [_event(recorded, "cuda_runtime", name, start + 100, end - 100, _HOST_THREAD, correlation=op.number + 1)]
     comm = op.instruction.comm
@@ -132,7 +136,10 @@ def _gpu_op(captured: Captured, recorded: Recorded, op: GpuOp) -> dict[str, Any]
     comm = op.instruction.comm
     name = (comm.kernel or KERNELS[comm.collective]) if comm else op.instruction.name
     category = "gpu_memcpy" if op.instruction.kind == "copy" else "kernel"
-    args: dict[str, Any] = {"device": 0, "stream": op.instruction.stream, "correlation": op.number + 1}
+    graph = op.instruction.graph
+    launch = op.number if graph < 0 else graph
+    args: dict[str, Any] = {"device": 0, "stream": op.instruction.stream, "correlation": launch + 1}
+    args |= {"graph node id": (1 << 32) + op.number - graph} if graph >= 0 else {}
     args |= (
         {"bytes": op.instruction.size_bytes} if category == "gpu_memcpy" else {"grid": [op.instruction.blocks, 1, 1]}
     )

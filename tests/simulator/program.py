@@ -1,6 +1,6 @@
 """What each rank of a simulated job does: its host's instructions in order."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -41,7 +41,7 @@ class Instruction:
     `what` is `host` (work for `ns`), `aside` (the same in another thread), `launch` (of a GPU operation that runs for `ns`), `sync` (with the operations
     `after`, or all), `meet` (in a collective of the CPU that takes `ns` once all hosts of the group have come; `handed` is
     the host's own work before it waits), `begin` or `end`. `event` is what the profiler records of host work: `operator`, `range`, `frame`
-    (of Python) or `call` (of the CUDA API).
+    (of Python) or `call` (of the CUDA API). `graph` is the first operation of the CUDA graph that a launch belongs to.
     """
 
     what: str
@@ -56,6 +56,7 @@ class Instruction:
     shapes: str = ""
     blocks: int = 24
     handed: int = 0
+    graph: int = -1
 
 
 @dataclass
@@ -78,6 +79,13 @@ class Program:
                blocks: int = 24) -> int:  # fmt: skip
         """A compute kernel of so many blocks."""
         return self._launch(Instruction("launch", ns, name, "compute", stream, after, blocks=blocks))
+
+    def graph(self, kernels: Sequence[tuple[str, int]], *, stream: int = COMPUTE_STREAM) -> int:
+        """One launch of a CUDA graph of such kernels, by name and length; the number of the last one."""
+        first = self.launched
+        for name, ns in kernels:
+            self._launch(Instruction("launch", ns, name, "compute", stream, graph=first))
+        return self.launched - 1
 
     def copy(self, direction: str, size_bytes: int, ns: int, *, stream: int = COPY_STREAM,
              after: tuple[int, ...] = (), memory: str = "Pinned") -> int:  # fmt: skip

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import traceanalyzer as ta
 from tests.simulator import kineto
+from tests.simulator.blind_cases import BLIND_CASES
 from tests.simulator.capture import capture
 from tests.simulator.case import Case, recorded
 from tests.simulator.cases import CASES
@@ -30,7 +31,7 @@ from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import parts, verdict
 
 EVERY_CASE = (*CASES, *ODD_CASES, *MORE_CASES, *RARE_CASES, *DRAWN_CASES, *LIBRARY_CASES, *STRANGE_CASES, *LINKED_CASES,
-              *WIRE_CASES)  # fmt: skip
+              *BLIND_CASES, *WIRE_CASES)  # fmt: skip
 
 GAIN_TOLERANCE = 0.05
 _LEAST_GAIN_NS = 100_000

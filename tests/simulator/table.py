@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from tests.simulator.case import Case
 from tests.simulator.scoreboard import EVERY_CASE, Judged, judged
-from traceanalyzer.findings.basis import milliseconds
+from traceanalyzer.meaning.quantities import time_text
 
 HEAD = """\
 # Simulated jobs whose fault is known
@@ -42,8 +42,8 @@ def cells(one: Judged) -> list[str]:
         one.case.name,
         f"{_ranks(truth.ranks)}: {truth.cause}{_steps(truth.steps)}" if truth.ranks else "nobody",
         blamed,
-        "" if said is None else f"{bound}{milliseconds(said)}",
-        milliseconds(max(one.case.gain_ns(), 0)) if truth.ranks and truth.has_gain else "",
+        "" if said is None else f"{bound}{time_text(said)}",
+        time_text(max(one.case.gain_ns(), 0)) if truth.ranks and truth.has_gain else "",
         "yes" if not one.wrong else "**no**",
         one.line if len(one.line) <= _LONGEST else f"{one.line[:_LONGEST]}…",
     ]

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from traceanalyzer.diff.sources import SourceOptions
     from traceanalyzer.gate import Outcome
     from traceanalyzer.report.comparison import DiffReport
+    from traceanalyzer.snapshots import MemoryChange
 
 FORMATS = ("html", "csv", "json", "md")
 
@@ -97,20 +98,26 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
         return gate_code(compare_alone(memory, named, asked, console), options["inconclusive"])
     comparison = compare(sides, force=options["force"])
     outcomes = gate.check_comparison(wanted, comparison, sources.load.ranks)
-    try:
-        changed = memory_changes(memory, named) if memory else {}
-    except InputError as error:
-        changed = {}
-        console.print(f"Skipped: {error}", highlight=False, markup=False)
     report = DiffReport(
         comparison, outcomes, shlex.join(["analyze-traces", *sys.argv[1:]]),
-        datetime.now(UTC).isoformat(timespec="seconds"), __version__,
-        {sides[place].label: one for place, one in changed.items()},
+        datetime.now(UTC).isoformat(timespec="seconds"), __version__, _of_memory(memory, named, sides, console),
     )  # fmt: skip
     target = options["output"] or Path("reports", _folder(sides))
     written, notes = _written(report, target, " and ".join(named), options)
     _show(report, written, notes, target, console, options)
     return gate_code(outcomes, options["inconclusive"])
+
+
+def _of_memory(
+    memory: dict[str, list[Path]], named: "Sequence[str]", sides: "Sequence[Side]", console: Any
+) -> "dict[str, MemoryChange]":
+    """By label of a side what its memory snapshots have beyond the first side's; unfit ones are said and skipped."""
+    try:
+        changed = memory_changes(memory, named) if memory else {}
+    except InputError as error:
+        console.print(f"Skipped: {error}", highlight=False, markup=False)
+        return {}
+    return {sides[place].label: one for place, one in changed.items()}
 
 
 def _show(

@@ -9,6 +9,9 @@ import pandas as pd
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.rank_sets import listed, set_of
 
+AS_LONG = 0.5
+"""Of the longest time of a rank: what is said of that one holds of those that need so much of it."""
+
 _APART = 0.25
 """Between the ranks that are alike and the rest lies at least this part of what the worst has beyond the middle."""
 

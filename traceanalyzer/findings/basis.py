@@ -10,17 +10,12 @@ import pandas as pd
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.time.headline import Headline, shared_steps
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.quantities import in_a_line
 
 LEAST_GAIN_PCT = 1.0
 """Of a step: what mending gains by the replay. Less is not said."""
 
 CLEAR_GAIN_PCT = 3.0
 """The same for what chance or a profiler makes too: steps that differ, kernels beside others, second causes."""
-
-_A_SECOND = 999_500_000
-"""From here on three digits of milliseconds would be written as 1.29e+04."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,20 +85,6 @@ def per_step(table: pd.DataFrame, columns: Sequence[str], steps: int | None) -> 
 def _of_a_step(column: str) -> str:
     stem, _, unit = column.rpartition("_")
     return f"{stem}_per_step_{unit}" if stem else f"{column}_per_step"
-
-
-def milliseconds(time_ns: float) -> str:
-    """`45.9 ms`, three significant digits; `0.83 µs` below a thousandth of one, `12.9 s` from a second on."""
-    if time_ns >= _A_SECOND:
-        return in_a_line(float(time_ns), Unit.NS)
-    return f"{time_ns / 1e6:.3g} ms" if time_ns >= 1e3 else f"{time_ns / 1e3:.2g} µs"
-
-
-def span(least_ns: float, most_ns: float) -> str:
-    """`53.1 to 62.5 ms`, `0.9 ms to 1.2 s`, or one of them where they read alike."""
-    low, high = milliseconds(least_ns), milliseconds(most_ns)
-    unit = high.rpartition(" ")[2]
-    return high if low == high else f"{low.removesuffix(f' {unit}')} to {high}"
 
 
 def around(start_ns: int, end_ns: int, steps: pd.DataFrame, rank: int) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """What recording itself does to the figures: hosts that stop for every call that is written down."""
 
-from traceanalyzer.findings.basis import milliseconds, span
+from traceanalyzer.meaning.quantities import time_span, time_text
 
 _OTHER = 0.2
 """A gain that differs by more than this part of the larger one is another gain without the profiler."""
@@ -20,7 +20,7 @@ def otherwise(gain_ns: int, unprofiled_ns: int | None, step_ns: int) -> str:
     if apart <= _OTHER * max(gain_ns, unprofiled_ns) or 100 * apart < _WORTH_PCT * step_ns:
         return ""
     shorter = "" if gain_ns else " shorter"
-    return f" (an estimated {milliseconds(unprofiled_ns)}{shorter} without the profiler)"
+    return f" (an estimated {time_text(unprofiled_ns)}{shorter} without the profiler)"
 
 
 def of_hosts(
@@ -37,7 +37,7 @@ def of_hosts(
         return "", True
     shortest, longest = steps_ns
     what = "a step" if is_of_steps else "the capture"
-    takes = f"Without the time that recording costs the hosts, {what} is an estimated {span(shortest, longest)}"
+    takes = f"Without the time that recording costs the hosts, {what} is an estimated {time_span(shortest, longest)}"
     most, least = (100 * (step - ideal_ns) / step if step else 0.0 for step in (longest, shortest))
     if most < BINDS_PCT:
         return f"{takes}: then the GPUs decide its length.", False

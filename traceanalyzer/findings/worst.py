@@ -10,7 +10,8 @@ from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, per_step, plain
+from traceanalyzer.findings.basis import Basis, mean_steps, per_step, plain
+from traceanalyzer.meaning.quantities import time_text
 
 _LARGE = 0.5
 """Of the step with most."""
@@ -53,7 +54,7 @@ class Few:
     @property
     def cost(self) -> str:
         """`25.1 ms a step`: in each of them; `25.1 ms` where it is one."""
-        return f"{milliseconds(self.mean_ns)}{' a step' if len(self.steps) > 1 else ''}"
+        return f"{time_text(self.mean_ns)}{' a step' if len(self.steps) > 1 else ''}"
 
     def share_pct(self, basis: Basis, rank: int) -> float:
         """Of the rank's time in all compared steps."""

@@ -59,6 +59,18 @@ def in_a_line(value: Any, unit: Unit) -> str:
     return text(value, unit).replace("\u202f", " ")
 
 
+def time_text(time_ns: float) -> str:
+    """A time for sentences, in the unit that makes it at least 1: `830 ns`, `450 µs`, `45.9 ms`, `12.9 s`."""
+    return in_a_line(float(time_ns), Unit.NS)
+
+
+def time_span(least_ns: float, most_ns: float) -> str:
+    """`53.1 to 62.5 ms`, `900 µs to 1.20 ms`, or one of them where they read alike."""
+    low, high = time_text(least_ns), time_text(most_ns)
+    unit = high.rpartition(" ")[2]
+    return high if low == high else f"{low.removesuffix(f' {unit}')} to {high}"
+
+
 def digits(value: float) -> str:
     """Three significant digits; whole numbers and what is at least 100 in full, with separators."""
     if not is_known(value):

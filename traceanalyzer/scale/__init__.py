@@ -79,8 +79,6 @@ def summarise(
     """
     wanted = tuple(names)
     work = partial(gather_capture, options=options, names=wanted, thresholds=thresholds, is_guarded=is_guarded)
-    metas: dict[int, RankMeta] = {}
-    claims: dict[tuple[Path, int], int] = {}
     skipped, failures = list(found.skipped), list[Failure]()
     at_hand = {one.path for one in run.captures if is_kept(one, options, wanted, thresholds)}
     limits = Limits(most_operations, thresholds.get("most_replayed", MOST_REPLAYED))
@@ -89,12 +87,7 @@ def summarise(
     gathered = Gathered.joined(thinned(pieces, limits))
     skipped += gathered.skipped
     failures += gathered.failures
-    ranks: dict[int, int] = {}
-    for place, own in with_gpu_work([*enumerate(gathered.ranks)], lambda one: one[1].meta, skipped):
-        rank = claimed_rank(own.meta, metas, own.capture, skipped)
-        if rank is not None:
-            ranks[place], metas[rank] = rank, own.meta
-            claims[own.capture.path, own.meta.rank] = rank
+    ranks, metas, claims = _claimed(gathered, skipped)
     if not ranks and failures:
         raise RuntimeError(failures[0].sentence)
     require_ranks(metas, found, skipped)
@@ -106,6 +99,22 @@ def summarise(
     results = combine_tables(tables, len(ranks), wanted, noted, processes=processes, **thresholds, **asked)
     warn(failures)
     return Summary(results, tuple(skipped), notes, claims, tuple(failures))
+
+
+def _claimed(gathered: Gathered, skipped: list[Skipped]) -> tuple[dict[int, int], dict[int, RankMeta], Claims]:
+    """By place among what was gathered its rank in the run, by rank what is said of it, and where files have it.
+
+    Ranks without GPU work, and those whose number another file has, are left out: `skipped` says so.
+    """
+    ranks: dict[int, int] = {}
+    metas: dict[int, RankMeta] = {}
+    claims: dict[tuple[Path, int], int] = {}
+    for place, own in with_gpu_work([*enumerate(gathered.ranks)], lambda one: one[1].meta, skipped):
+        rank = claimed_rank(own.meta, metas, own.capture, skipped)
+        if rank is not None:
+            ranks[place], metas[rank] = rank, own.meta
+            claims[own.capture.path, own.meta.rank] = rank
+    return ranks, metas, claims
 
 
 def each_file(run: Run, work: Callable[[Capture], T], *, jobs: Jobs = None) -> list[T]:

@@ -18,6 +18,8 @@ _LAUNCH = re.compile(r"Launch(?!HostFunc)")
 _LEAST_STEPS = 2
 """So many are too few to leave one out: the last one is open."""
 
+_NEVER = np.iinfo(np.int64).min
+
 _BEGIN_CAPTURE, _END_CAPTURE = re.compile(r"StreamBeginCapture"), re.compile(r"StreamEndCapture")
 
 
@@ -50,10 +52,11 @@ def select(trace: RankTrace, selection: Selection) -> RankTrace:
 
     A GPU operation belongs to the step in which the host launched it. Step n's window runs from its first
     operation's start to the next step's first operation's start; the last one is open and ends with its last
-    operation. An operation that runs before the step before its own has begun (the next step's prefetched copy, when
-    the host runs ahead) is no step's first one: steps begin in order, and their windows lie end to end. A step that
-    has no other operations has no window. A step is partial when a kernel launch of it has no GPU operation in the
-    capture, when the file is cut off, or when it is the first one and Nsight Systems was started right before it.
+    operation. An operation that runs ahead of its step is no step's first one: one that starts before the step before
+    its own has begun, or before the stream that computes most has come to the last operation of that step (copies and
+    parameters that are prefetched while the host runs ahead). Steps begin in order, and their windows lie end to end.
+    A step that has no other operations has no window. A step is partial when a kernel launch of it has no GPU operation
+    in the capture, when the file is cut off, or when it is the first one and Nsight Systems was started just before it.
 
     Raises:
         UsageError: the selection asks for steps that this capture does not have.
@@ -129,7 +132,8 @@ def _with_windows(trace: RankTrace, found: pd.DataFrame, op_step: np.ndarray) ->
     starts, ends = trace.gpu_ops["start_ns"], trace.gpu_ops["end_ns"]
     held = op_step != NONE
     # Int64 before a step without operations makes a float of it: nanoseconds since 1970 need more than 53 bits.
-    first = _first_starts(starts.to_numpy()[held], op_step[held], len(found))
+    is_main = held & _is_main_stream(trace.gpu_ops)
+    first = _first_starts(starts.to_numpy(), op_step, held, is_main, len(found))
     last = ends[held].groupby(op_step[held]).max().astype("Int64").reindex(range(len(found)))
     # A step that launched nothing has no window, and the one before it ends where a later one begins.
     names = found["name"].astype(str)
@@ -156,17 +160,30 @@ def _ends_recording(names: pd.Series) -> np.ndarray:
     return pauses
 
 
-def _first_starts(starts: np.ndarray, step: np.ndarray, steps: int) -> pd.Series:
-    """For each step the start of its first operation that no earlier step begins after; absent without one."""
-    order = np.lexsort((starts, step))
-    starts, ends = starts[order], np.searchsorted(step[order], np.arange(steps), side="right")
+def _is_main_stream(gpu_ops: pd.DataFrame) -> np.ndarray:
+    """Mask of the operations on the stream that computes most; of none where nothing computes."""
+    compute = np.where(gpu_ops["kind"] == "compute", gpu_ops["end_ns"] - gpu_ops["start_ns"], 0)
+    codes, streams = pd.factorize(gpu_ops["stream"])
+    times = np.bincount(codes, compute, minlength=len(streams))
+    if not times.any():
+        return np.zeros(len(codes), dtype=bool)
+    is_main: np.ndarray = codes == times.argmax()
+    return is_main
+
+
+def _first_starts(starts: np.ndarray, step: np.ndarray, held: np.ndarray, is_main: np.ndarray, steps: int) -> pd.Series:
+    """For each step the start of its first operation that does not run ahead of it; absent without one."""
+    last_main = np.full(steps, _NEVER)
+    np.maximum.at(last_main, step[is_main], starts[is_main])
+    order = np.flatnonzero(held)[np.lexsort((starts[held], step[held]))]
+    ends = np.searchsorted(step[order], np.arange(steps), side="right")
     first: list[int | None] = []
-    begun, past = np.iinfo(np.int64).min, 0
-    for end in ends.tolist():
-        own = starts[past:end]
-        place = np.searchsorted(own, begun)
-        first.append(int(own[place]) if place < len(own) else None)
-        begun, past = first[-1] if first[-1] is not None else begun, end
+    begun, main, past = _NEVER, _NEVER, 0
+    for end, own_main in zip(ends.tolist(), last_main.tolist(), strict=True):
+        own = starts[order[past:end]]
+        reached = [at for at in (np.searchsorted(own, max(begun, main)), np.searchsorted(own, begun)) if at < len(own)]
+        first.append(int(own[reached[0]]) if reached else None)
+        begun, main, past = first[-1] if first[-1] is not None else begun, max(main, own_main), end
     return pd.Series(pd.array(first, dtype="Int64"), index=range(steps))
 
 

@@ -55,6 +55,16 @@ def test_a_window_runs_to_the_next_steps_first_operation_and_the_last_one_is_ope
     [
         # The copy of step 1 runs before step 0's first kernel: it begins neither.
         ([("copy", 0, 5, 15), ("compute", 10, 20, 5), ("compute", 30, 40, 16)], [(10, 30), (30, 40)]),
+        # That of step 1 runs while step 0 has not come to its last kernel.
+        (
+            [("compute", 10, 20, 5), ("comm", 21, 22, 15), ("compute", 25, 28, 6), ("compute", 30, 40, 16)],
+            [(10, 30), (30, 40)],
+        ),
+        # Once the last one runs, what belongs to the next step is that step's begin.
+        (
+            [("compute", 10, 20, 5), ("compute", 25, 28, 6), ("comm", 26, 27, 15), ("compute", 30, 40, 16)],
+            [(10, 26), (26, 40)],
+        ),
         # The copies of steps 1 and 2 both run ahead of step 0.
         (
             [("copy", 0, 1, 15), ("copy", 2, 3, 25), ("compute", 10, 20, 5), ("compute", 30, 40, 16),

@@ -32,7 +32,7 @@ def test_all_wait_for_a_rank_that_is_not_here(missing, late_ns, is_said):
     assert all("for a rank that is not here (rank 3 has no trace)" in item.title for item in found)
 
 
-@pytest.mark.parametrize(("by_ns", "says"), [(40 * MS, "set forward by 40 ms"), (0, "")])
+@pytest.mark.parametrize(("by_ns", "says"), [(40 * MS, "set forward by 40.0 ms"), (0, "")])
 def test_a_clock_that_is_set(by_ns, says):
     found = told(rules.clock_step, Capture(clock_step={2: (14 * MS, by_ns)}), needed=("step_needs",))
     assert [item.title for item in found if says in item.title] == [item.title for item in found]

@@ -16,6 +16,7 @@ from traceanalyzer.findings.communication.bandwidth import few_channels, low_ban
 from traceanalyzer.findings.communication.communication import little_overlap, many_small_collectives
 from traceanalyzer.findings.communication.exposed_collective import _advice, exposed_collective
 from traceanalyzer.findings.tools import TORCH, XLA
+from traceanalyzer.meaning.quantities import time_text
 
 MS = 1_000_000
 
@@ -50,7 +51,7 @@ def hidden_behind(host_ns, moved_ns=2 * MS):
 def test_overlap_is_worth_what_the_replay_says():
     (found,) = hidden_behind(0)  # three of five milliseconds compute
     assert found.gain_ns == pytest.approx(2 * MS, rel=0.1)
-    assert f"With all of it hidden a mean step is at most {found.gain_ns / MS:.3g} ms shorter" in found.title
+    assert f"With all of it hidden a mean step is at most {time_text(found.gain_ns)} shorter" in found.title
 
 
 def test_a_step_is_as_long_as_what_it_moves():
@@ -63,7 +64,7 @@ def test_overlap_that_hosts_hide_is_worth_what_it_gains_without_them():
     assert (found.gain_ns, found.severity) == (0, "low")
     assert found.title.endswith(
         "a mean step is no shorter. Hosts decide a step's length: if they took no time, hiding it would make one of "
-        "5 ms at most 2 ms shorter."
+        "5.00 ms at most 2.00 ms shorter."
     )
     assert found.recommendation.startswith("Once hosts launch sooner, start communication")
     assert hidden_behind(20 * MS, moved_ns=MS // 2) == [], "2 % of a step"

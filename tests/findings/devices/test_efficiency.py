@@ -41,7 +41,7 @@ def test_tensor_cores_unused_shows_the_products_and_the_peaks():
         **{name: run([trace])[name] for name in ("categories", "efficiency", "headline", "ranks")}
     )
     assert found.severity == "high"
-    assert found.title == "Matrix work runs without tensor cores: 0.1 µs on rank 0 (100 % of its compute)."
+    assert found.title == "Matrix work runs without tensor cores: 100 ns on rank 0 (100 % of its compute)."
     assert found.evidence == ({"rank": 0, "share_of_compute_pct": 100.0, "off_tensor_cores_ns": 100.0},)
     assert "67 in FP32, 495 in TF32, 989 in BF16" in found.recommendation
     assert found.gain_ns == round(100 * (1 - 66.9 / 494.7))

@@ -105,7 +105,7 @@ def test_what_another_rank_hides_is_not_advised():
     results = report_of(case).results
     titles = [finding.title for finding in cpu_work(*(results[name] for name in NAMES))]
     assert len(titles) == 1
-    assert titles[0].startswith("Rank 1's CPU is in augment for 12 ms a step")
+    assert titles[0].startswith("Rank 1's CPU is in augment for 12.0 ms a step")
 
 
 def test_work_before_the_first_operation_of_the_gpu_counts_like_that_of_later_steps():

@@ -31,7 +31,7 @@ def row_of(replay, **more):
 def test_a_gain_that_recording_changes_has_its_range(replay):
     said = how_far(row_of(replay), replay)
     # 903 operators and calls between the first launch and the last, of 1 and 6 µs.
-    assert said == "Without the profiler the gain is 0.427 to 4.94 ms, by what recording may take the hosts."
+    assert said == "Without the profiler the gain is 428 µs to 4.94 ms, by what recording may take the hosts."
 
 
 def test_of_one_that_other_changes_gave_nothing_is_said(replay):

@@ -73,7 +73,7 @@ def test_a_bubble_that_the_schedule_explains_says_what_twice_the_microbatches_ga
            "collective_wait_pct": None}  # fmt: skip
     ideal = Gain(before_ns=72_000_000, after_ns=70_000_000, error_ns=0)
     assert rules._advice(row, ideal, is_uneven=False).endswith(
-        "shrink it: twice the microbatches, or stages a rank, at best by 15 ms a step."
+        "shrink it: twice the microbatches, or stages a rank, at best by 15.0 ms a step."
     )
     assert rules._severity(row, ideal) == "high"
 

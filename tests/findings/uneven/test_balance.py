@@ -36,7 +36,7 @@ def test_uneven_compute(name, rank, gain_ms):
         finding, products = found
         assert finding.title == (
             "Rank 0 computes 6.38 ms a step, rank 1 only 2.84 ms and sits in all-to-all for 4.58 ms, 60 % of a step, "
-            "3.61 ms of it (± 0.03 ms a call) before the last rank arrives. With rank 0's compute as the mean rank's a mean "
+            "3.61 ms of it (± 30 µs a call) before the last rank arrives. With rank 0's compute as the mean rank's a mean "
             "step is 1.77 ms shorter."
         )
         assert [row["shapes"] for row in products.evidence[::2]] == [

@@ -1,7 +1,6 @@
 import pytest
 
 from tests import once
-from traceanalyzer.findings.basis import milliseconds
 from traceanalyzer.report.page import step_chart as module
 from traceanalyzer.report.page.floors import floors
 from traceanalyzer.report.page.step_chart import step_chart
@@ -39,17 +38,3 @@ def test_a_gpu_needs_its_step_without_waits_and_idling(results):
         (row["compute_ns"] + row["exposed_transfer_ns"] + row["exposed_copy_ns"]) / parts.per
     )
     assert needs[0].host_ns > needs[0].gpu_ns
-
-
-@pytest.mark.parametrize(
-    ("ns", "text"),
-    [
-        (12_900_000_000, "12.9 s"),
-        (999_900_000, "1,000 ms"),
-        (45_900_000, "45.9 ms"),
-        (999_000_000, "999 ms"),
-        (830, "0.83 µs"),
-    ],
-)
-def test_times_are_written_as_a_person_would(ns, text):
-    assert milliseconds(ns) == text

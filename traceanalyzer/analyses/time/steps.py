@@ -40,8 +40,9 @@ class Steps(Result[StepsColumn]):
         "start_ns": Column.moment("Start of the step's first GPU operation."),
         **breakdown.DEFINITIONS,
         "window_ns": Column.time(
-            "The step's first GPU operation's start to the next step's first one's start. What runs before the step "
-            "before its own has begun (a copy that is prefetched far ahead) is not counted as a step's first one.",
+            "The step's first GPU operation's start to the next step's first one's start. What runs ahead of its step, "
+            "while the stream that computes most has not come to the end of the step before (prefetched copies and "
+            "parameters), is not counted as a step's first one.",
             better=Better.LESS,
         ),
         "operations": Column.count("GPU operations that the host launched in the step."),

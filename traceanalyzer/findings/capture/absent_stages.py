@@ -16,10 +16,11 @@ from traceanalyzer.analyses.spread import median_of_others
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings.basis import Basis, milliseconds, plain
+from traceanalyzer.findings.basis import Basis, plain
 from traceanalyzer.findings.capture.fitness import LEAST_WAIT_PCT
 from traceanalyzer.findings.capture.unmatched import PARTNERS
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.meaning.quantities import time_text
 
 _STEADY = 0.5
 """Of its mean: what a stage is waited for longer in every step."""
@@ -162,8 +163,8 @@ def _finding(
         rule="absent_stage",
         severity="high",
         title=f"The others wait for rank {rank}, stage {stages.loc[rank, 'stage']} of its pipeline, that is not here "
-        f"({why}): rank {most.rank} spends {milliseconds(most.waited_ns)} {_when(most.longer_ns, basis)} on messages "
-        f"with it, rank {most.beside} at the same stage {milliseconds(most.beside_ns)} on those with rank "
+        f"({why}): rank {most.rank} spends {time_text(most.waited_ns)} {_when(most.longer_ns, basis)} on messages "
+        f"with it, rank {most.beside} at the same stage {time_text(most.beside_ns)} on those with rank "
         f"{most.its_peer}.{behind}",
         evidence=plain(pd.DataFrame([_row(own) for own in waited])),
         recommendation=f"{add}: what makes {'them' if others else 'it'} late is told there alone.",

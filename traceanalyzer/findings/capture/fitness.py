@@ -16,10 +16,11 @@ from traceanalyzer.analyses.phases.iterations import Iterations
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings.basis import Basis, milliseconds
+from traceanalyzer.findings.basis import Basis
 from traceanalyzer.findings.capture.unmatched import PARTNERS
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.kinds import POINT_TO_POINT
+from traceanalyzer.meaning.quantities import time_span, time_text
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.names import CallsColumn
@@ -53,31 +54,20 @@ def missing_straggler(
     held = basis.within(frame)
     if held.empty:
         return []
-    keys: list[CallsColumn] = ["collective", "size_bytes", "group_ranks"]
-    duration = (frame["end_ns"] - frame["start_ns"]).astype("int64")
-    shortest = duration.groupby([frame[key] for key in keys], dropna=False, observed=True).transform("min")
-    beyond = (duration - shortest).reindex(held.index).groupby(held["rank"]).sum() / basis.per
+    beyond = _beyond_shortest_ns(frame).reindex(held.index).groupby(held["rank"]).sum() / basis.per
     step_ns = float(basis.window_ns.mean()) / basis.per
     if len(beyond) < 2 or 100 * beyond.min() < LEAST_WAIT_PCT * step_ns or beyond.min() < _ALIKE * beyond.max():
         return []
     missing = sorted(set().union(*lacking.values()))
-    low, high = milliseconds(beyond.min()), milliseconds(beyond.max())
     name = str(held["collective"].mode().iloc[0]).replace("_", "-")
-    are_left_out = len(integrity) and (integrity.table["check"] == LEFT_OUT).any()
-    many = len(missing) > 1
-    who = f"{f'{len(missing)} ranks' if many else f'rank {missing[0]}'} {'have' if many else 'has'} no trace"
-    if cut >= {*missing}:
-        who = "their files are cut off" if many else f"rank {missing[0]}'s file is cut off"
-    add = "Add the traces of the missing ranks, or record all ranks again"
-    if are_left_out:
-        who = f"--ranks leaves out {f'{len(missing)} of their groups' if many else f'rank {missing[0]}'}"
-        add = "Look at all ranks, or at these too"
+    are_left_out = len(integrity) > 0 and bool((integrity.table["check"] == LEFT_OUT).any())
+    who, add = _why_not_here(missing, are_cut=cut >= {*missing}, are_left_out=are_left_out)
     return [
         Finding(
             rule="missing_straggler",
             severity="high",
             title=f"The {len(beyond)} ranks here wait alike for a rank that is not here ({who}): their {name}s take "
-            f"{low if low == high else f'{low} to {high}'} longer than the shortest of their kind "
+            f"{time_span(beyond.min(), beyond.max())} longer than the shortest of their kind "
             f"{'in the capture' if basis.steps is None else 'in a step'}.",
             evidence=tuple({"rank": int(rank), "beyond_shortest_ns": round(ns)} for rank, ns in beyond.items()),
             recommendation=f"{add}: the late one is among them ({listed(missing)}).",
@@ -86,6 +76,25 @@ def missing_straggler(
             about=PARTNERS,
         )
     ]
+
+
+def _beyond_shortest_ns(calls: pd.DataFrame) -> pd.Series:
+    """How much longer each call takes than the shortest of its collective, size and group."""
+    keys: list[CallsColumn] = ["collective", "size_bytes", "group_ranks"]
+    duration = (calls["end_ns"] - calls["start_ns"]).astype("int64")
+    return duration - duration.groupby([calls[key] for key in keys], dropna=False, observed=True).transform("min")
+
+
+def _why_not_here(missing: list[int], *, are_cut: bool, are_left_out: bool) -> tuple[str, str]:
+    """Why these ranks are not here, and what to do about it."""
+    many = len(missing) > 1
+    if are_left_out:
+        whom = f"{len(missing)} of their groups" if many else f"rank {missing[0]}"
+        return f"--ranks leaves out {whom}", "Look at all ranks, or at these too"
+    add = "Add the traces of the missing ranks, or record all ranks again"
+    if are_cut:
+        return "their files are cut off" if many else f"rank {missing[0]}'s file is cut off", add
+    return f"{len(missing)} ranks have no trace" if many else f"rank {missing[0]} has no trace", add
 
 
 def recorded_apart(integrity: Integrity) -> list[Finding]:
@@ -118,7 +127,7 @@ def _clock_step(rank: int, step: int, jump: float) -> Finding:
     return Finding(
         rule="clock_step",
         severity="high",
-        title=f"Rank {rank}'s clock is set {'forward' if jump > 0 else 'back'} by {milliseconds(abs(jump))} in step "
+        title=f"Rank {rank}'s clock is set {'forward' if jump > 0 else 'back'} by {time_text(abs(jump))} in step "
         f"{step}: no other rank's step is as long, and nobody waits.",
         recommendation="Record again without a time service that sets clocks; leave that step out (--steps) till then.",
         caveat="Lengths across that moment on this rank are wrong, and calls around it may stay unmatched.",

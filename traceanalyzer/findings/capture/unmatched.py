@@ -9,8 +9,9 @@ from traceanalyzer.analyses.communication.group_members import parsed
 from traceanalyzer.analyses.integrity.integrity import LEFT_OUT, Integrity
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import Basis, milliseconds, plain
+from traceanalyzer.findings.basis import Basis, plain
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.meaning.quantities import time_text
 
 LEAST_PCT = 10.0
 """Of a step in exposed communication of unknown partners, from which on nobody can be acquitted."""
@@ -51,7 +52,7 @@ def unmatched_calls(
     are_left_out = len(integrity) > 0 and bool((integrity.table["check"] == LEFT_OUT).any())
     is_of_some = 2 * lengths[held["instance"].notna()].sum() > lengths.sum()
     who, what, advice = _said(ranks, calls, call_waits.table, are_left_out=are_left_out, is_of_some=is_of_some)
-    is_open_for = f"{milliseconds(float(each.mean()))} {basis.of_a_step}, {share:.0f} % of it"
+    is_open_for = f"{time_text(float(each.mean()))} {basis.of_a_step}, {share:.0f} % of it"
     on_average = " on average" if len(ranks) > 1 else ""
     return [
         Finding(

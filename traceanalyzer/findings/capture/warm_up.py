@@ -2,8 +2,8 @@
 
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import milliseconds
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.meaning.quantities import time_text
 
 WARM_UP = 3.0
 """A first step of this many times the later ones is a warm-up; so is one of which one API call takes this share."""
@@ -44,13 +44,13 @@ def warm_up(step_needs: StepNeeds, steps: Steps) -> list[Finding]:
     is_one_call = is_beyond_any and call_ns >= max(_LEAST_CALL_NS, _ONE_CALL * lengths.iloc[0])
     if not (is_long or is_one_call):
         return []
-    beside = f", the later ones {milliseconds(later.median())}" if len(later) else " and is the only complete one"
-    call = f"; one API call in it takes {milliseconds(call_ns)}" if is_one_call else ""
+    beside = f", the later ones {time_text(later.median())}" if len(later) else " and is the only complete one"
+    call = f"; one API call in it takes {time_text(call_ns)}" if is_one_call else ""
     return [
         Finding(
             rule="warm_up",
             severity="high",
-            title=f"Step {first} is a warm-up: it takes {milliseconds(lengths.iloc[0])}{beside}{call}.",
+            title=f"Step {first} is a warm-up: it takes {time_text(lengths.iloc[0])}{beside}{call}.",
             recommendation=_AGAIN if not len(later) else f"{_AGAIN} Till then leave it out: --steps {first + 1}:.",
             caveat="Means over steps hold it too.",
             is_about_capture=True,

@@ -11,10 +11,11 @@ from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, milliseconds, severity
+from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, severity
 from traceanalyzer.findings.communication.exposed_collective import EXPOSED
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.unprofiled import otherwise
+from traceanalyzer.meaning.quantities import time_text
 
 LEAST_TRANSFER_PCT = 5.0
 """Exposed transfer below this share of a step is not worth hiding."""
@@ -57,8 +58,8 @@ def little_overlap(headline: Headline, exposed_comm: ExposedComm, replay: Replay
         Finding(
             rule="little_overlap",
             severity=severity(share),
-            title=f"Next to nothing overlaps: rank {worst['rank']:.0f} moves data for {milliseconds(worst['ns'])} of a "
-            f"{milliseconds(worst['window_ns'])} step while no compute runs{_open(worst)} "
+            title=f"Next to nothing overlaps: rank {worst['rank']:.0f} moves data for {time_text(worst['ns'])} of a "
+            f"{time_text(worst['window_ns'])} step while no compute runs{_open(worst)} "
             f"({overlap:.0f} % of communication is hidden).{_hidden(gain)}{behind}",
             evidence=tuple(rows),
             recommendation=f"{'Once hosts launch sooner, start' if behind else 'Start'} communication as soon as its "
@@ -86,7 +87,7 @@ def _open(worst: pd.Series) -> str:
     """What is not in the figure but in the gain: tokens to and from experts, collectives of one root."""
     if not worst["open_ns"] > worst["ns"]:
         return ""
-    return f", and communicates for {milliseconds(worst['open_ns'])} more that may be data or waiting"
+    return f", and communicates for {time_text(worst['open_ns'])} more that may be data or waiting"
 
 
 def _behind_hosts(replay: Replay, moved_ns: float) -> str:
@@ -100,14 +101,14 @@ def _behind_hosts(replay: Replay, moved_ns: float) -> str:
         return ""
     return (
         f" Hosts decide a step's length: if they took no time, hiding it would make one of "
-        f"{milliseconds(before.after_ns)} at most {milliseconds(won)} shorter."
+        f"{time_text(before.after_ns)} at most {time_text(won)} shorter."
     )
 
 
 def _hidden(gain: Gain | None) -> str:
     if gain is None:
         return ""
-    shorter = f"at most {milliseconds(gain.gain_ns)} shorter" if gain.gain_ns else "no shorter"
+    shorter = f"at most {time_text(gain.gain_ns)} shorter" if gain.gain_ns else "no shorter"
     without = otherwise(gain.gain_ns, gain.unprofiled_gain_ns, gain.before_ns)
     return f" With all of it hidden a mean step is {shorter}{without}."
 
@@ -146,7 +147,7 @@ def _many_small(row: dict[str, float], share_pct: float, basis: Basis) -> Findin
         rule="many_small_collectives",
         severity=severity(share_pct),
         title=f"Rank {row['rank']} runs {row['size']:.0f} {name}s of at most 1 MiB {when}, "
-        f"{milliseconds(round(row['sum']))} {mean}.",
+        f"{time_text(round(row['sum']))} {mean}.",
         evidence=(
             {"collective": row["collective"], "rank": int(row["rank"]), "calls_per_step": row["size"],
              "time_per_step_ns": round(row["sum"])},

@@ -4,8 +4,9 @@ from traceanalyzer.analyses.replay.change import ALONE, Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, milliseconds, severity
+from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, severity
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.meaning.quantities import time_text
 
 _SURE = 2
 """Times the replay's error."""
@@ -27,7 +28,7 @@ def contention(headline: Headline, steps: Steps, replay: Replay) -> list[Finding
             rule="contention",
             severity=severity(share),
             title=f"Compute is slower beside communication: with the same kernels as fast as alone, {of} would be "
-            f"{milliseconds(gain.gain_ns)} shorter ({share:.0f} %).",
+            f"{time_text(gain.gain_ns)} shorter ({share:.0f} %).",
             recommendation="Give communication fewer multiprocessors of the GPU (NCCL_MAX_CTAS, collectives by copy "
             "engines), or move it beside kernels that leave some free; compare a step with less overlap.",
             caveat="The same kernel of the same grid, its median without communication beside it. Not both can be had: "

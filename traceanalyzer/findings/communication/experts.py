@@ -14,10 +14,11 @@ from traceanalyzer.analyses.experts.split_sizes import DISPATCH
 from traceanalyzer.analyses.replay.even_experts import EvenExperts
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import Basis, about, milliseconds, plain, severity
+from traceanalyzer.findings.basis import Basis, about, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.evened import Evened, evened, uneven_dispatches
 from traceanalyzer.findings.late.lateness import late_by
+from traceanalyzer.meaning.quantities import time_text
 
 LEAST_SAVED_PCT = 2.0
 
@@ -97,7 +98,7 @@ def _of_rank(dispatches: pd.DataFrame, hot: int) -> pd.DataFrame:
 
 def _gain(own: pd.DataFrame, evened: Evened) -> str:
     if evened.is_replayed and not evened.is_bound:
-        return f"with even ones a step is {milliseconds(evened.gain_ns)} shorter"
+        return f"with even ones a step is {time_text(evened.gain_ns)} shorter"
     compute_ns = int(own["saved_compute_ns"].fillna(0).sum())
     part = "" if evened.is_replayed or compute_ns < evened.gain_ns else ", all of it experts' compute"
-    return f"even ones would save at most {milliseconds(evened.gain_ns)}{part}"
+    return f"even ones would save at most {time_text(evened.gain_ns)}{part}"

@@ -16,13 +16,14 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity, span
+from traceanalyzer.findings.basis import Basis, plain, severity
 from traceanalyzer.findings.communication.bandwidth import healthy_rate, slow_links
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import is_said, of_lead, of_slow_links
 from traceanalyzer.findings.tools import Tools, tools_of
 from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.kinds import POINT_TO_POINT, dtype_bytes
+from traceanalyzer.meaning.quantities import time_span, time_text
 
 LEAST_PCT = 10.0
 """Of the steps that it is in: what the collective gains when it takes no time. The last bucket's tail is less."""
@@ -67,10 +68,7 @@ def exposed_collective(
     basis = Basis.of(headline, steps)
     if basis.steps is None:
         return []
-    names = call_waits.table[["rank", "call", "collective"]]
-    held = basis.within(exposed_calls.table).merge(names, on=["rank", "call"])
-    held = held[held["collective"].notna() & ~held["collective"].isin((*POINT_TO_POINT, "send_recv"))]
-    held = held.assign(ns=held[["transfer_ns", "unmatched_ns"]].fillna(0).sum(axis=1).astype("float64") / basis.per)
+    held = _exposed(exposed_calls, call_waits, basis)
     by_rank = held.groupby(["collective", "rank"], observed=True)["ns"].sum()
     worst = by_rank.groupby("collective", observed=True).max()
     worst = worst[100 * worst >= LEAST_MEAN_PCT * replay.engine.before_ns]
@@ -96,6 +94,14 @@ def exposed_collective(
     at_rate = gain_of(replay, faster) if faster else None
     is_slow = at_rate is not None and at_rate.gain_ns >= _MOSTLY * gain.gain_ns > 0
     return [replace(found, part_of=slow_links(str(name))) if is_slow else found]
+
+
+def _exposed(exposed_calls: ExposedCalls, call_waits: CallWaits, basis: Basis) -> pd.DataFrame:
+    """The basis' collective calls with what each is exposed for but for known waits, as part of a mean step (`ns`)."""
+    names = call_waits.table[["rank", "call", "collective"]]
+    held = basis.within(exposed_calls.table).merge(names, on=["rank", "call"])
+    held = held[held["collective"].notna() & ~held["collective"].isin((*POINT_TO_POINT, "send_recv"))]
+    return held.assign(ns=held[["transfer_ns", "unmatched_ns"]].fillna(0).sum(axis=1).astype("float64") / basis.per)
 
 
 def _share_pct(gain: Gain) -> float:
@@ -142,15 +148,15 @@ def _found(
     where = f", most of it in the {phase}" if phase else ""
     of = f"each of steps {listed(few)}" if len(few) > 1 else f"step {few[0]}" if few else "a step"
     each = "in each" if len(few) > 1 else "in it" if few else "a step"
-    seldom = "hardly in others" if at_other_times_ns is None else f"for {milliseconds(at_other_times_ns)} of another"
-    step = f"{of}, and {seldom}" if few else f"a {milliseconds(gain.before_ns)} step"
-    shorter = f"at most {milliseconds(gain.gain_ns)} shorter" if gain.gain_ns else "no shorter"
+    seldom = "hardly in others" if at_other_times_ns is None else f"for {time_text(at_other_times_ns)} of another"
+    step = f"{of}, and {seldom}" if few else f"a {time_text(gain.before_ns)} step"
+    shorter = f"at most {time_text(gain.gain_ns)} shorter" if gain.gain_ns else "no shorter"
     without = otherwise(gain.gain_ns, gain.unprofiled_gain_ns, gain.before_ns)
     return Finding(
         rule="exposed_collective",
         severity=severity(_share_pct(gain)),
         title=f"{name[0].upper()}{name[1:].replace('_', '-')}s ({calls:.3g} {each}) run while nothing computes for "
-        f"{span(by_rank.min(), by_rank.max())} of {step}{where}. Without them in the way a mean step is "
+        f"{time_span(by_rank.min(), by_rank.max())} of {step}{where}. Without them in the way a mean step is "
         f"{shorter}{without}.",
         evidence=plain(own.groupby(["rank", "phase", "step"], observed=True)["ns"].sum().reset_index().head(12)),
         recommendation=advice,

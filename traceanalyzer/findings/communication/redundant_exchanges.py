@@ -11,10 +11,10 @@ from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import Basis, milliseconds, severity
+from traceanalyzer.findings.basis import Basis, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.quantities import text
+from traceanalyzer.meaning.quantities import text, time_text
 
 LEAST_CALLS = 3
 """Of a step: two alike may be of two models that are trained in turn."""
@@ -89,7 +89,7 @@ def _finding(micro: int, calls: float, size: float, gain: Gain | None, collectiv
     gains = ""
     if gain is not None:
         most = "at most " if gain.is_bound else ""
-        gains = f" Without them, a mean step is {most}{milliseconds(gain.gain_ns)} shorter."
+        gains = f" Without them, a mean step is {most}{time_text(gain.gain_ns)} shorter."
         if 100 * gain.gain_ns < gain.before_ns:
             gains = " As recorded nothing is gained without them: something else binds the step."
     every, are = ("Both", "is") if micro == 2 else (f"All {micro}", "are")

@@ -13,12 +13,12 @@ from traceanalyzer.analyses.streams.block_bounds import BlockBounds
 from traceanalyzer.analyses.streams.copies import Copies
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import Basis, milliseconds, plain, severity
+from traceanalyzer.findings.basis import Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import all_late_by, late_by
 from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.quantities import text
+from traceanalyzer.meaning.quantities import text, time_text
 
 PAGEABLE_PCT = 0.5
 SERIAL_PCT = 10.0
@@ -93,7 +93,7 @@ def _pageable(held: pd.DataFrame, basis: Basis, ranks: int, replay: Replay) -> F
     return Finding(
         rule="pageable_copies",
         severity=severity(row["share_pct"]),
-        title=f"{_who(held, ranks)}{what}{rate}, {milliseconds(exposed_ns or 0)} of it beside no other work, "
+        title=f"{_who(held, ranks)}{what}{rate}, {time_text(exposed_ns or 0)} of it beside no other work, "
         f"{row['share_pct']:.1f} % {basis.of_a_step}.{_hidden(gain_ns, gain, basis)}",
         evidence=plain(held[["copies", "size_bytes", "total_ns", "exposed_ns"]].reset_index()),
         recommendation="Pin the host memory (DataLoader(pin_memory=True), tensor.pin_memory()) and copy with "
@@ -123,7 +123,7 @@ def _hidden(gain_ns: int, gain: Gain | None, basis: Basis) -> str:
         return f" Pinned and behind compute, {of} as recorded is no shorter{without}."
     if not gain_ns:
         return f" As recorded, {of} gains nothing by pinning: something else binds it."
-    return f" Pinned and behind compute, {of} is at most {milliseconds(gain_ns)} shorter{without}."
+    return f" Pinned and behind compute, {of} is at most {time_text(gain_ns)} shorter{without}."
 
 
 def _serial(row: pd.Series, basis: Basis, window_ns: int) -> Finding:
@@ -133,7 +133,7 @@ def _serial(row: pd.Series, basis: Basis, window_ns: int) -> Finding:
         rule="serial_blocks",
         severity=severity(share),
         title=f"Rank {rank}'s {blocks} blocks upload, compute and offload one after another: no compute runs in "
-        f"{milliseconds(row['exposed_ns'])} of each block's {milliseconds(row['pitch_ns'])}.",
+        f"{time_text(row['exposed_ns'])} of each block's {time_text(row['pitch_ns'])}.",
         evidence=({key: None if pd.isna(value) else value for key, value in row.items()},),
         recommendation="Give uploads and offloads streams of their own, upload block k+1 and offload block k−1 while "
         "block k computes, and tie them by events.",

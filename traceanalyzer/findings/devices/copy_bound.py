@@ -13,11 +13,11 @@ from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings.basis import Basis, milliseconds, plain
+from traceanalyzer.findings.basis import Basis, plain
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import all_late_by
 from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.quantities import digits, text
+from traceanalyzer.meaning.quantities import digits, text, time_text
 
 COPY_BOUND_PCT = 50.0
 
@@ -59,7 +59,7 @@ def copy_bound(
     if gain is None:
         return [replace(found, gain_ns=gain_ns, part_of=part_of)]
     of = "a mean step" if Basis.of(headline, steps).steps else "the capture"
-    hidden = f" Hidden, {of} is at most {milliseconds(gain.gain_ns)} shorter." if gain.gain_ns else ""
+    hidden = f" Hidden, {of} is at most {time_text(gain.gain_ns)} shorter." if gain.gain_ns else ""
     return [replace(found, title=f"{found.title}{hidden}", gain_ns=gain.gain_ns, part_of=part_of)]
 
 

@@ -12,11 +12,12 @@ from traceanalyzer.analyses.operators.efficiency import Efficiency
 from traceanalyzer.analyses.operators.mfu import Mfu
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings.basis import milliseconds, plain
+from traceanalyzer.findings.basis import plain
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.late_words import numbers
 from traceanalyzer.findings.late.lateness import said_with_gain
 from traceanalyzer.findings.tools import tools_of
+from traceanalyzer.meaning.quantities import time_text
 
 MATRIX_PCT = 20.0
 """Matrix work off tensor cores in this share of a rank's compute kernels is worth a finding."""
@@ -83,7 +84,7 @@ def _off_tensor_cores(share: pd.Series, headline: Headline) -> pd.DataFrame:
 
 def _by_rank(table: pd.DataFrame, per: str) -> str:
     """`87.4 ms a step on rank 1 (82 % of its compute), 51.1 ms on rank 0`; only both ends of many ranks."""
-    times = [milliseconds(time_ns) for time_ns in table["off_tensor_cores_ns"]]
+    times = [time_text(time_ns) for time_ns in table["off_tensor_cores_ns"]]
     first, share = table.index[0], table["share_of_compute_pct"].iloc[0]
     said = f"{times[0]}{per} on rank {first} ({share:.0f} % of its compute)"
     if len(table) == 1:

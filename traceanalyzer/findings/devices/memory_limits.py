@@ -8,9 +8,10 @@ from traceanalyzer.analyses.memory.memory_calls import MemoryCalls
 from traceanalyzer.analyses.memory.memory_fit import YES, MemoryFit
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import Basis, milliseconds, plain
+from traceanalyzer.findings.basis import Basis, plain
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import late_by
+from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import HOST
 
 LEAST_HEADROOM_PCT = 10.0
@@ -103,7 +104,7 @@ def allocator_retries(memory_calls: MemoryCalls, headline: Headline, steps: Step
         Finding(
             rule="allocator_retries",
             severity="medium" if share.max() >= 5 * LEAST_COST_PCT else "low",
-            title=f"Rank {rank}'s host spends {milliseconds(cost[rank])} {basis.of_a_step} in calls for GPU memory: "
+            title=f"Rank {rank}'s host spends {time_text(cost[rank])} {basis.of_a_step} in calls for GPU memory: "
             f"{named}{f' in {basis.steps} steps' if basis.steps else ''}.",
             evidence=plain(own),
             recommendation=why,

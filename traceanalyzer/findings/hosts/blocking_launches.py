@@ -4,9 +4,9 @@ from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.replay.change import PEERS, Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
-from traceanalyzer.findings.basis import milliseconds
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import of_ranks
+from traceanalyzer.meaning.quantities import time_text
 
 LEAST_AWAITED_PCT = 90.0
 """Of a rank's kernels of over 20 µs."""
@@ -30,7 +30,7 @@ def blocking_launches(launches: Result, replay: Replay) -> list[Finding]:
     who = "every rank" if is_all and not one else f"rank{'' if one else 's'} {listed(ranks)}"
     awaited, kernels = int(rows["awaited_kernels"].sum()), int(rows["awaitable_kernels"].sum())
     as_others = f" With {'its host' if one else 'their hosts'} as fast as the others', a mean step is "
-    won = f"{as_others}{milliseconds(gain.gain_ns)} shorter." if gain and gain.gain_ns > 0 else ""
+    won = f"{as_others}{time_text(gain.gain_ns)} shorter." if gain and gain.gain_ns > 0 else ""
     return [
         Finding(
             rule="blocking_launches",

@@ -9,18 +9,19 @@ from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.host.sync_calls import SyncCalls
 from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.streams.sync_copies import SyncCopies
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.alike import alike, named
-from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, plain, severity
+from traceanalyzer.findings.alike import AS_LONG, alike, named
+from traceanalyzer.findings.basis import Basis, mean_steps, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.hosts import DRAINED, longest_name
 from traceanalyzer.findings.late.host_story import HOSTS
 from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.meaning.names import short_name
-from traceanalyzer.meaning.quantities import digits
+from traceanalyzer.meaning.quantities import digits, time_text
 from traceanalyzer.meaning.vocabulary import DATA, HOST, SYNC
 
 LEAST_PCT = 2.0
@@ -67,32 +68,45 @@ def drained_queues(
     if calls.empty:
         return []
     idles = calls.groupby("rank")["idle_ns"].sum() / basis.per
+    idles = idles[idles >= AS_LONG * idles.max()]
     worst = int(idles.idxmax())
     if _does_something_else(idle, what_ran, worst, basis, float(idles[worst])):
         return []
+    return [_found(gain, idles, calls, basis, places, sync_copies, episodes)]
+
+
+def _found(
+    gain: Gain,
+    idles: pd.Series,
+    calls: pd.DataFrame,
+    basis: Basis,
+    places: Places,
+    sync_copies: SyncCopies,
+    episodes: Episodes,
+) -> Finding:
+    """What is said of the rank that idles longest for these calls, and of those like it."""
+    worst = int(idles.idxmax())
     own = calls[calls["rank"] == worst].sort_values("idle_ns", ascending=False, kind="stable")
     of_copies = _are_of_pageable_copies(own, sync_copies)
     of = "the capture" if basis.steps is None else "a mean step"
-    return [
-        Finding(
-            rule="drained_queues",
-            severity=severity(share),
-            title=f"{_who(idles, basis, places)} {_how_often(own, basis)} ({_where(own)})"
-            f"{_then(idles, gain.gain_ns, basis, places)} Without these waits the hosts run ahead, and {of} is "
-            f"{milliseconds(gain.gain_ns)} shorter.",
-            evidence=plain(_by_place(own)),
-            recommendation=_PIN
-            if of_copies
-            else f"Take {_where(own)} out of the step: keep values on the GPU, read them every N steps or "
-            "from a copy that is waited for later; time with events instead of synchronising.",
-            caveat=None if of_copies else "The gain supposes that nothing in the step needs the values waited for.",
-            gain_ns=gain.gain_ns,
-            gain_error_ns=gain.error_ns,
-            table="sync_calls",
-            about=HOSTS,
-            part_of=late_by(episodes, worst, HOST.key, DATA.key, SYNC.key, *(["copies"] if of_copies else [])),
-        )
-    ]
+    return Finding(
+        rule="drained_queues",
+        severity=severity(100.0 * gain.gain_ns / gain.before_ns),
+        title=f"{_who(idles, basis, places)} {_how_often(own, basis)} ({_where(own)})"
+        f"{_then(idles, gain.gain_ns, basis, places)} Without these waits the hosts run ahead, and {of} is "
+        f"{time_text(gain.gain_ns)} shorter.",
+        evidence=plain(_by_place(own)),
+        recommendation=_PIN
+        if of_copies
+        else f"Take {_where(own)} out of the step: keep values on the GPU, read them every N steps or "
+        "from a copy that is waited for later; time with events instead of synchronising.",
+        caveat=None if of_copies else "The gain supposes that nothing in the step needs the values waited for.",
+        gain_ns=gain.gain_ns,
+        gain_error_ns=gain.error_ns,
+        table="sync_calls",
+        about=HOSTS,
+        part_of=late_by(episodes, worst, HOST.key, DATA.key, SYNC.key, *(["copies"] if of_copies else [])),
+    )
 
 
 def _that_idle(calls: pd.DataFrame) -> pd.DataFrame:
@@ -144,7 +158,7 @@ def _then(idle: pd.Series, gain_ns: int, basis: Basis, places: Places) -> str:
     """How long a GPU idles after them, where that is most of what they cost: else they cost the hosts' lead."""
     if 2 * idle.max() < gain_ns:
         return "."
-    whose = f"{_whose(idle, places)} {milliseconds(idle.max())} {basis.of_a_step}"
+    whose = f"{_whose(idle, places)} {time_text(idle.max())} {basis.of_a_step}"
     return f", and then the GPU idles until its host has launched again, {whose}."
 
 

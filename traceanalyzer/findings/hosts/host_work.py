@@ -14,11 +14,12 @@ from traceanalyzer.analyses.replay.replay import Replay, gains_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.alike import named
-from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, milliseconds, plain, severity
+from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import HOSTS
 from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import HOST
 
 CPU_WORK_PCT = 10.0
@@ -125,12 +126,12 @@ def _finding(
         return None
     alike = own["rank"].unique()
     also = f"; the same on {named(alike, basis.window_ns.index, places)}" if len(alike) > 1 else ""
-    comes_last = f"; rank {last[0]} comes last ({milliseconds(last[1])} in it)" if last else ""
+    comes_last = f"; rank {last[0]} comes last ({time_text(last[1])} in it)" if last else ""
     return Finding(
         rule="cpu_work",
         severity=severity(float(row["share_pct"])),
-        title=f"Rank {rank}'s CPU is in {short_name(name)} for {milliseconds(float(row['host_per_step_ns']))} a step "
-        f"and starts no GPU work there: the GPU idles {milliseconds(idle_ns)} of it, {row['share_pct']:.0f} % "
+        title=f"Rank {rank}'s CPU is in {short_name(name)} for {time_text(float(row['host_per_step_ns']))} a step "
+        f"and starts no GPU work there: the GPU idles {time_text(idle_ns)} of it, {row['share_pct']:.0f} % "
         f"{basis.of_a_step}{also}{comes_last}.",
         evidence=plain(own[["rank", "role", "what", "name", "calls", "host_per_step_ns", "idle_per_step_ns"]]),
         recommendation=(_WHO_IS_LAST if last else "") + _advice(name, str(row["role"])),

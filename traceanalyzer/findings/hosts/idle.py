@@ -15,16 +15,16 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings.alike import Alike, alike, named
-from traceanalyzer.findings.basis import Basis, mean_steps, milliseconds, per_step, plain, severity
+from traceanalyzer.findings.alike import AS_LONG, Alike, alike, named
+from traceanalyzer.findings.basis import Basis, mean_steps, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.hosts.hosts import HOST_PCT
+from traceanalyzer.findings.hosts.host_words import HOST_PCT
 from traceanalyzer.findings.late.host_story import HOSTS
 from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.findings.tools import tools_of
 from traceanalyzer.findings.worst import OF_ALL_STEPS, by_activity, few_steps, longest, worst_rank
 from traceanalyzer.meaning.names import short_name
-from traceanalyzer.meaning.quantities import digits
+from traceanalyzer.meaning.quantities import digits, time_text
 from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
 
 SYNC_PCT = 1.0
@@ -34,9 +34,6 @@ LOADER = "loading of data"
 """How findings about data that all ranks wait for are called by what is part of them."""
 
 SHORT_KERNELS_PCT = 50.0
-
-_ALIKE = 0.5
-"""Of the longest wait for data: a rank that waits this part of it waits like that one."""
 
 _MOST_ROWS = 8
 """Of evidence."""
@@ -136,7 +133,7 @@ def data_loader(
     waits = mean_steps(idle, basis, [DATA.column])[DATA.column]
     gain = gain_of(replay, Change("data", 0.0))
     few = few_steps(step_needs, basis, rank, DATA.column)
-    cost = few.cost if few else milliseconds(cost_ns)
+    cost = few.cost if few else time_text(cost_ns)
     share = few.share_pct(basis, rank) if few else share
     who = _who_waits(alike(waits, places), waits, cost)
     return [
@@ -164,7 +161,7 @@ def data_loader(
 def _who_waits(longest_waiting: Alike, waits: pd.Series, longest_wait: str) -> str:
     """All GPUs where each waits at least half as long as the one that waits longest."""
     gpus = longest_waiting.whose_gpus
-    if len(waits) < 2 or not waits.min() >= _ALIKE * waits.max():
+    if len(waits) < 2 or not waits.min() >= AS_LONG * waits.max():
         waiting = f"waits {longest_wait}" if longest_waiting.is_one else f"wait up to {longest_wait}"
         return f"{gpus[0].upper()}{gpus[1:]} {waiting} for data"
     each = "Both" if len(waits) == 2 else f"All {len(waits)}"
@@ -177,7 +174,7 @@ def _with_data_ready(gain: Gain | None, basis: Basis) -> str:
     if gain is None or not gain.gain_ns:
         return ""
     of = "the capture" if basis.steps is None else "a mean step"
-    return f" With data ready {of} is {'at most ' if gain.is_bound else ''}{milliseconds(gain.gain_ns)} shorter."
+    return f" With data ready {of} is {'at most ' if gain.is_bound else ''}{time_text(gain.gain_ns)} shorter."
 
 
 def _synchronising_call(own: pd.DataFrame, who: str, basis: Basis, episodes: Episodes) -> Finding:
@@ -195,7 +192,7 @@ def _synchronising_call(own: pd.DataFrame, who: str, basis: Basis, episodes: Epi
         rule="synchronising_calls",
         severity=severity(row["share_pct"]),
         title=f"{row['name']}{f' ({place})' if place else ''} blocks {blocked} "
-        f"{milliseconds(cost_ns)}, {row['share_pct']:.1f} % {basis.of_a_step} "
+        f"{time_text(cost_ns)}, {row['share_pct']:.1f} % {basis.of_a_step} "
         f"({_times(row['calls'] / basis.per, basis)}){_after(row['idle_after_ns'] / basis.per, cost_ns)}.",
         evidence=plain(per_step(own.head(_MOST_ROWS), _SYNC_FIGURES, basis.steps)),
         recommendation="Do not read GPU values on the host within a step (.item(), .cpu(), print, NaN checks): keep "
@@ -218,9 +215,7 @@ def _times(calls: float, basis: Basis) -> str:
 def _after(after_ns: float, cost_ns: float) -> str:
     """How long it idles after the calls, where that is longer than within them."""
     return (
-        f"; after them it idles {milliseconds(after_ns)} until its host has launched again"
-        if after_ns > cost_ns
-        else ""
+        f"; after them it idles {time_text(after_ns)} until its host has launched again" if after_ns > cost_ns else ""
     )
 
 

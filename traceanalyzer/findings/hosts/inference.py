@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from traceanalyzer.analyses.phases.iterations import Iterations
-from traceanalyzer.findings.basis import milliseconds, plain, severity
+from traceanalyzer.findings.basis import plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import HOSTS
+from traceanalyzer.meaning.quantities import time_text
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.names import IterationsColumn
@@ -45,7 +46,7 @@ def _finding(row: pd.Series) -> Finding:
     return Finding(
         rule="launch_bound_iterations",
         severity=severity(float(row["idle_pct"])),
-        title=f"{phase} is bound by launches: rank {rank}'s GPU idles {milliseconds(idle_ns)}, "
+        title=f"{phase} is bound by launches: rank {rank}'s GPU idles {time_text(idle_ns)}, "
         f"{row['idle_pct']:.0f} % of an iteration ({what}).",
         evidence=plain(row.to_frame().T),
         recommendation="Capture iterations as CUDA graphs (vLLM: leave --enforce-eager off; SGLang: leave "

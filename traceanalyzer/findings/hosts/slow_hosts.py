@@ -7,15 +7,15 @@ from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import milliseconds, plain
+from traceanalyzer.findings.basis import plain
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.hosts.hosts import HOST_PCT
+from traceanalyzer.findings.hosts.host_words import HOST_PCT
 from traceanalyzer.findings.late.beside import MoreCalls, SlowHost, more_calls, slow_host
 from traceanalyzer.findings.late.host_story import story_of_host
 from traceanalyzer.findings.late.late_words import numbers
 from traceanalyzer.findings.late.lateness import is_said, of_lead
 from traceanalyzer.findings.worst import worst_rank
-from traceanalyzer.meaning.quantities import digits
+from traceanalyzer.meaning.quantities import digits, time_text
 from traceanalyzer.meaning.vocabulary import HOST
 
 
@@ -53,8 +53,8 @@ def _slow(rank: int, slow: SlowHost, operators: Operators, part_of: str) -> Find
 
 def _most(slow: SlowHost) -> str:
     """`: of 131 ms more 73.3 ms are in aten::_cudnn_attention_backward`; nothing where it is spread over many."""
-    parts = [f"{milliseconds(ns)} in {name}" for name, ns in slow.most.items()]
-    return f": of {milliseconds(slow.more_ns)} more, {' and '.join(parts)}" if parts else ""
+    parts = [f"{time_text(ns)} in {name}" for name, ns in slow.most.items()]
+    return f": of {time_text(slow.more_ns)} more, {' and '.join(parts)}" if parts else ""
 
 
 def busy_hosts(

@@ -8,8 +8,8 @@ from traceanalyzer.analyses.replay.recording import TYPICAL
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.replay.what_ifs import MOST_RANKS
 from traceanalyzer.analyses.replay.written import read_change
-from traceanalyzer.findings.basis import milliseconds, span
 from traceanalyzer.findings.unprofiled import otherwise
+from traceanalyzer.meaning.quantities import time_span, time_text
 
 _SAME = 0.02
 """A gain that the changes alone give to within this part is the one that is said."""
@@ -33,9 +33,9 @@ def _why_bound(engine: Engine | None, why_not: str) -> str:
     least_ns = BOUND_PCT / 100 * engine.before_ns
     why = []
     if engine.error_ns > least_ns:
-        why.append(f"{milliseconds(engine.error_ns)} of a step are not explained by the graph")
+        why.append(f"{time_text(engine.error_ns)} of a step are not explained by the graph")
     if engine.unmatched_ns > least_ns:
-        why.append(f"of {milliseconds(engine.unmatched_ns)} of communication a rank the partners are not known")
+        why.append(f"of {time_text(engine.unmatched_ns)} of communication a rank the partners are not known")
     return f"It is a bound because {', and '.join(why)}." if why else ""
 
 
@@ -47,5 +47,5 @@ def _range(engine: Engine, row: Mapping[str, Any]) -> str:
     gains = {cost: max(0, before - after) for cost, (before, after) in engine.unprofiled_ns(changes).items()}
     if not gains or abs(gains[TYPICAL] - row["unprofiled_gain_ns"]) > _SAME * engine.before_ns:
         return ""
-    between = span(min(gains.values()), max(gains.values()))
+    between = time_span(min(gains.values()), max(gains.values()))
     return f"Without the profiler the gain is {between}, by what recording may take the hosts."

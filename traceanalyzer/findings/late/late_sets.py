@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from traceanalyzer.findings.basis import milliseconds, severity
+from traceanalyzer.findings.basis import severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.late_words import advice, late, numbers, waited, whose
 from traceanalyzer.findings.unprofiled import otherwise
+from traceanalyzer.meaning.quantities import time_text
 
 Row = Mapping[str, Any]
 
@@ -47,7 +48,7 @@ def told(finding: Finding, row: Row, rows: Sequence[Row], last_step: int | None)
         title = (
             f"{_first_upper(late(row, last_step))} {waited(row)}. Hidden behind {_and([whose(it) for it in before])}"
         )
-        costs = f"with that mended, it costs {milliseconds(row['then_gain_ns'])} a step"
+        costs = f"with that mended, it costs {time_text(row['then_gain_ns'])} a step"
         return replace(finding, title=f"{title} now; {costs}.")
     alone = row["gain_ns"] if row["unprofiled_gain_ns"] is None else row["unprofiled_gain_ns"]
     is_main = alone is not None and alone >= _MAIN * joint_ns(row)
@@ -64,8 +65,8 @@ def _of_all(finding: Finding, rows: Sequence[Row], last_step: int | None) -> Fin
     without = otherwise(lead["joint_gain_ns"], lead["joint_unprofiled_gain_ns"], lead["step_ns"])
     alone = max(row["gain_ns"] or 0 for row in rows)
     gain = (
-        f"Mended together, a mean step is {most}{milliseconds(lead['joint_gain_ns'])} shorter{without}, "
-        f"{'no shorter' if not alone else f'at most {milliseconds(alone)}'} by one alone."
+        f"Mended together, a mean step is {most}{time_text(lead['joint_gain_ns'])} shorter{without}, "
+        f"{'no shorter' if not alone else f'at most {time_text(alone)}'} by one alone."
     )
     whole_ns = lead["step_ns"] * (lead["steps"] if lead["gain_is_of_capture"] else 1)
     steps = [None if row["is_in_every_step"] else numbers(row["numbers"]) or None for row in rows]

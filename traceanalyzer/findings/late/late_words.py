@@ -6,9 +6,9 @@ from typing import Any
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.what_ran import MEMORY_CALLS
 from traceanalyzer.analyses.host.host_activity import NOTHING
-from traceanalyzer.findings.basis import milliseconds
 from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC, UNKNOWN
 
 _MOST_LISTED = 8
@@ -283,7 +283,7 @@ def _gains(row: Mapping[str, Any]) -> str:
         return ""
     most = "at most " if row["gain_is_bound"] else ""
     off_ns = 0 if row["gain_is_bound"] else row["gain_error_ns"] or 0
-    error = f" (± {milliseconds(off_ns)})" if off_ns >= _SURE * row["gain_ns"] and off_ns else ""
+    error = f" (± {time_text(off_ns)})" if off_ns >= _SURE * row["gain_ns"] and off_ns else ""
     of = "the capture" if row["gain_is_of_capture"] else "a mean step"
     without = otherwise(row["gain_ns"], row["unprofiled_gain_ns"], row["step_ns"])
     if without and not row["gain_is_bound"] and row["gain_ns"] <= off_ns:
@@ -293,4 +293,4 @@ def _gains(row: Mapping[str, Any]) -> str:
 
 
 def _ms(time_ns: int | None) -> str:
-    return "n/a" if time_ns is None else milliseconds(time_ns)
+    return "n/a" if time_ns is None else time_text(time_ns)

@@ -17,13 +17,14 @@ from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import EVEN, Change
 from traceanalyzer.analyses.replay.even_experts import EvenExperts
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
-from traceanalyzer.findings.basis import LEAST_GAIN_PCT, lower, milliseconds, plain, severity
+from traceanalyzer.findings.basis import LEAST_GAIN_PCT, lower, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.evened import Evened, evened
 from traceanalyzer.findings.late.gain_range import how_far
 from traceanalyzer.findings.late.late_hosts import with_advice
 from traceanalyzer.findings.late.late_sets import joint_ns, set_of, told
 from traceanalyzer.findings.late.late_words import advice, caveat, is_of_hosts, numbers, title
+from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 
 _MOST_FINDINGS = 5
@@ -75,7 +76,7 @@ def _dealt_out(finding: Finding, replay: Replay) -> Finding:
     gain = gain_of(replay, Change("compute", EVEN))
     if gain is None or not gain.gain_ns:
         return finding
-    even = f"Dealt out evenly over all ranks, a mean step is about {milliseconds(gain.gain_ns)} shorter."
+    even = f"Dealt out evenly over all ranks, a mean step is about {time_text(gain.gain_ns)} shorter."
     return replace(finding, recommendation=f"{finding.recommendation} {even}")
 
 

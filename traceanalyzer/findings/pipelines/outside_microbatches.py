@@ -11,11 +11,12 @@ from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay
-from traceanalyzer.findings.basis import LEAST_GAIN_PCT, milliseconds, plain, severity
+from traceanalyzer.findings.basis import LEAST_GAIN_PCT, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import pipeline_name
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.model.schema import NONE
 
 LEAST_PCT = 3.0
@@ -68,14 +69,14 @@ def _has_several(stages: pd.DataFrame) -> pd.Series:
 def _finding(costly: "Costly", work: pd.DataFrame, rank: int, number: int) -> Finding:
     own, gain = costly.own, costly.gain
     without = (
-        f"hidden behind the hosts now, it costs {milliseconds(costly.behind_hosts_ns)} a step without these"
+        f"hidden behind the hosts now, it costs {time_text(costly.behind_hosts_ns)} a step without these"
         if costly.is_hidden
-        else f"without it, a mean step is {'at most ' if gain.is_bound else ''}{milliseconds(gain.gain_ns)} shorter"
+        else f"without it, a mean step is {'at most ' if gain.is_bound else ''}{time_text(gain.gain_ns)} shorter"
     )
     return Finding(
         rule="outside_microbatches",
         severity="low" if costly.is_hidden else severity(100 * gain.gain_ns / gain.before_ns),
-        title=f"Rank {rank} computes {milliseconds(own.ns)} a step before its first microbatch's exchange that no "
+        title=f"Rank {rank} computes {time_text(own.ns)} a step before its first microbatch's exchange that no "
         f"microbatch repeats, most of it {_called(own, work, rank)}: the others stand still meanwhile; {without}.",
         evidence=plain(pd.DataFrame({"step": list(own.by_step), "outside_ns": list(own.by_step.values())})),
         recommendation=f"Take it out of the step on rank {rank}, do it while the stage waits, or move layers from this "

@@ -12,7 +12,7 @@ from traceanalyzer.analyses.pipelines.schedules import OF_KNOWN_BUBBLE
 from traceanalyzer.analyses.replay.change import IDEAL, Change
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
-from traceanalyzer.findings.basis import milliseconds, severity
+from traceanalyzer.findings.basis import severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import HOSTS, pipeline_name
 from traceanalyzer.findings.late.late_words import numbers
@@ -26,6 +26,7 @@ from traceanalyzer.findings.pipelines.uneven_stages import (
     the_others,
     uneven_alike,
 )
+from traceanalyzer.meaning.quantities import time_text
 
 BUBBLE_PCT = 10.0
 BEYOND_EXPECTED_PCT = 5.0
@@ -187,7 +188,7 @@ def _of_stream(held_ns: int) -> str:
         return ""
     return (
         " All messages of a rank follow each other on one stream, so that a receive that waits holds up the sends "
-        f"behind it: that alone costs about {milliseconds(held_ns)} a step."
+        f"behind it: that alone costs about {time_text(held_ns)} a step."
     )
 
 
@@ -246,4 +247,4 @@ def _of_twice(row: Mapping[str, Any], ideal: Gain | None) -> str:
     saved_ns = _saved_by_twice_ns(row, ideal)
     if saved_ns is None:
         return ""
-    return f": twice the microbatches, or stages a rank, at best by {milliseconds(saved_ns)} a step"
+    return f": twice the microbatches, or stages a rank, at best by {time_text(saved_ns)} a step"

@@ -12,11 +12,11 @@ from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.pipelines.pipelines import Pipelines
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
-from traceanalyzer.findings.basis import LEAST_GAIN_PCT, milliseconds, per_step, plain, severity
+from traceanalyzer.findings.basis import LEAST_GAIN_PCT, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import UNEVEN_STAGES, pipeline_name
 from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.quantities import in_a_line
+from traceanalyzer.meaning.quantities import in_a_line, time_text
 
 _MAKES = 0.5
 """Recomputation is why a stage computes longer where it makes this part of the FLOPs that it has more."""
@@ -65,7 +65,7 @@ def _uneven(rows: Sequence[Mapping[str, Any]], stages: pd.DataFrame, mfu: Mfu, r
     return Finding(
         rule="pipeline_imbalance",
         severity=severity(100 * gain_ns / step_ns),
-        title=f"{_who(row, rows)} {milliseconds(longest_ns)} "
+        title=f"{_who(row, rows)} {time_text(longest_ns)} "
         f"{per}, {_beside_others(stages, row['bottleneck_stage'], excess, hidden, many=len(rows) > 1)}."
         + (f" {more}" if more else ""),
         evidence=evidence_of(stages, ["compute_ns", "idle_ns"]),
@@ -135,7 +135,7 @@ def _behind_hosts(replay: Replay, evened: Sequence[Change]) -> str:
     more_ns = hosts.after_ns - both.after_ns
     if 100 * more_ns < LEAST_GAIN_PCT * hosts.before_ns:
         return "even stages gain nothing"
-    return f"hidden behind the hosts now; without these, even stages gain {milliseconds(more_ns)} a step"
+    return f"hidden behind the hosts now; without these, even stages gain {time_text(more_ns)} a step"
 
 
 def _beside_others(stages: pd.DataFrame, stage: int, excess_pct: float, hidden: str, *, many: bool) -> str:
@@ -148,7 +148,7 @@ def _beside_others(stages: pd.DataFrame, stage: int, excess_pct: float, hidden: 
     name = f"rank {other['rank']}" if pd.notna(other["stages_per_rank"]) and other["stages_per_rank"] > 1 else (
         f"stage {other['stage']}"
     )  # fmt: skip
-    compute = milliseconds(other["compute_ns"] / (count_of_steps(stages) or 1))
+    compute = time_text(other["compute_ns"] / (count_of_steps(stages) or 1))
     return f"{name} {compute}: {hidden}" if hidden else f"{name} {compute} and waits for it"
 
 

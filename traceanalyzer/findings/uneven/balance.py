@@ -1,6 +1,7 @@
 """Rules about ranks that do not get equal work."""
 
-from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 
@@ -17,12 +18,13 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.alike import Alike, alike
-from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, about, around, milliseconds, per_step, plain, severity
+from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, about, around, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.beside import named, own_work
 from traceanalyzer.findings.late.late_words import numbers
 from traceanalyzer.findings.uneven.uneven_steps import IMBALANCE_PCT, compute_by_step, is_beyond_chance, is_lasting
 from traceanalyzer.findings.unprofiled import otherwise
+from traceanalyzer.meaning.quantities import time_text
 
 _EXPERTS = (
     "Balance the tokens over the ranks of the experts: capacity factor, balancing loss, placement of the experts. "
@@ -65,35 +67,24 @@ def uneven_compute(
     if _has_longer_window(window, rank, excess_ns) or share < imbalance_pct or _is_said(rank, episodes):
         return []
     own = _longest(compute, compute_by_step(step_needs), places)
-    if own is None:
-        return []
-    even = _evened(compute, own, replay)
-    if even and 100 * max(even.gain_ns, even.unprofiled_gain_ns or 0) < LEAST_GAIN_PCT * basis.mean_ns(rank):
+    even = _evened(compute, own, replay) if own else None
+    if own is None or (even and _gains_nothing(even, basis.mean_ns(rank))):
         return []
     least = int(compute.idxmin())
-    per = "" if basis.steps is None else " a step"
-    calls = basis.within(call_waits.to_frame())
-    calls = calls[(calls["rank"] == least) & calls["transfer_ns"].isna()]
-    rows = frame.reset_index()[["rank", "compute_ns", "exposed_comm_ns", "idle_ns"]]
+    calls = _unsplit(call_waits, basis, least)
     where = _sits_in(calls, compute[rank] - compute[least], instances, basis, least)
-    work = [own_work(efficiency, one, [other]) for one, other in ((rank, least), (least, rank))]
-    return [
-        Finding(
-            rule="uneven_compute",
-            severity=severity(share),
-            title=f"{own.opening} {'computes' if own.is_one else 'compute up to'} {milliseconds(compute[rank])}{per}, "
-            f"rank {least} only {milliseconds(compute[least])}{where}.{_shorter(even, own)}",
-            evidence=plain(per_step(rows, ["compute_ns", "exposed_comm_ns", "idle_ns"], basis.steps)),
-            recommendation=_EXPERTS if calls["collective"].eq("all_to_all").any() else _BATCHES,
-            caveat=f"The gain is what {_beyond(own)}.",
-            gain_ns=even.gain_ns if even else round(excess_ns),
-            unprofiled_gain_ns=even.unprofiled_gain_ns if even else None,
-            interval_ns=_longest_step(calls, steps, least),
-            table="efficiency",
-            about=about("uneven compute", rank),
-        ),
-        *_other_products(work, rank, least),
-    ]
+    found = Finding(
+        rule="uneven_compute",
+        severity=severity(share),
+        title=f"{_computes(own, compute, basis)}{where}.{_shorter(even, own)}",
+        evidence=_shares(frame, basis),
+        recommendation=_EXPERTS if calls["collective"].eq("all_to_all").any() else _BATCHES,
+        caveat=f"The gain is what {_beyond(own)}.",
+        interval_ns=_longest_step(calls, steps, least),
+        table="efficiency",
+        about=about("uneven compute", rank),
+    )
+    return [_with_gain(found, even, excess_ns), *_other_products(efficiency, rank, least)]
 
 
 def _has_longer_window(window: pd.Series, rank: int, excess_ns: float) -> bool:
@@ -123,12 +114,42 @@ def _evened(compute: pd.Series, own: Alike, replay: Replay) -> Gain | None:
     return None if even is None or even.is_bound else even
 
 
+def _with_gain(found: Finding, even: Gain | None, excess_ns: float) -> Finding:
+    """What the job gains by even compute; where no replay tells, all that is beyond the mean."""
+    if even is None:
+        return replace(found, gain_ns=round(excess_ns))
+    return replace(found, gain_ns=even.gain_ns, unprofiled_gain_ns=even.unprofiled_gain_ns)
+
+
+def _unsplit(call_waits: CallWaits, basis: Basis, rank: int) -> pd.DataFrame:
+    """The rank's calls of which nobody knows how long they wait."""
+    calls = basis.within(call_waits.to_frame())
+    return calls[(calls["rank"] == rank) & calls["transfer_ns"].isna()]
+
+
+def _gains_nothing(even: Gain, step_ns: float) -> bool:
+    """Whether nobody waits for it, with the profiler or without."""
+    return 100 * max(even.gain_ns, even.unprofiled_gain_ns or 0) < LEAST_GAIN_PCT * step_ns
+
+
+def _computes(own: Alike, compute: pd.Series, basis: Basis) -> str:
+    """How long those that compute longest do, beside the rank that computes least."""
+    most = f"{'computes' if own.is_one else 'compute up to'} {time_text(compute.max())}"
+    per = "" if basis.steps is None else " a step"
+    return f"{own.opening} {most}{per}, rank {int(compute.idxmin())} only {time_text(compute.min())}"
+
+
+def _shares(frame: pd.DataFrame, basis: Basis) -> tuple[dict[str, Any], ...]:
+    columns = ["compute_ns", "exposed_comm_ns", "idle_ns"]
+    return plain(per_step(frame.reset_index()[["rank", *columns]], columns, basis.steps))
+
+
 def _shorter(even: Gain | None, own: Alike) -> str:
     """What the step gains, where a replay tells."""
     if even is None:
         return ""
     without = otherwise(even.gain_ns, even.unprofiled_gain_ns, even.before_ns)
-    shorter = f"{milliseconds(even.gain_ns)} shorter" if even.gain_ns else "no shorter"
+    shorter = f"{time_text(even.gain_ns)} shorter" if even.gain_ns else "no shorter"
     whose = f"rank {own.ranks[0]}'s compute as the mean rank's" if own.is_one else "their compute as the others'"
     return f" With {whose} a mean step is {shorter}{without}."
 
@@ -139,8 +160,9 @@ def _beyond(own: Alike) -> str:
     )
 
 
-def _other_products(work: Sequence[pd.DataFrame], rank: int, least: int) -> list[Finding]:
+def _other_products(efficiency: Efficiency, rank: int, least: int) -> list[Finding]:
     """What the two ranks compute that the other does not: the sizes of uneven work, where shapes were recorded."""
+    work = [own_work(efficiency, one, [other]) for one, other in ((rank, least), (least, rank))]
     if work[0].empty:
         return []
     most = named(work[0].iloc[0])
@@ -149,7 +171,7 @@ def _other_products(work: Sequence[pd.DataFrame], rank: int, least: int) -> list
             Finding(
                 rule="uneven_compute",
                 severity="info",
-                title=f"Only rank {rank} runs {most}: {milliseconds(work[0]['gpu_ns'].iloc[0])} in the capture.",
+                title=f"Only rank {rank} runs {most}: {time_text(work[0]['gpu_ns'].iloc[0])} in the capture.",
                 evidence=plain(work[0].head(_MOST_ROWS)),
                 recommendation=f"Find what makes rank {rank} run it: another stream's work counts too.",
                 caveat="Of the whole capture.",
@@ -175,8 +197,8 @@ def apart(instances: Instances, basis: Basis) -> str:
     own = frame[frame["transfer_ns"].isna() & frame["skew_ns"].notna()]
     if own.empty:
         return ""
-    total = f"{milliseconds(own['skew_ns'].sum() / basis.per)}{'' if basis.steps is None else ' a step'}"
-    each = milliseconds(own["skew_uncertainty_ns"].max())
+    total = f"{time_text(own['skew_ns'].sum() / basis.per)}{'' if basis.steps is None else ' a step'}"
+    each = time_text(own["skew_uncertainty_ns"].max())
     return f" By the clocks the last rank enters {len(own)} of them {total} after the first, summed, each ± {each}."
 
 
@@ -194,12 +216,12 @@ def _sits_in(calls: pd.DataFrame, missing_ns: float, instances: Instances, basis
     waits = ""
     if len(before):
         early, sure = (
-            milliseconds(before["skew_ns"].sum() / basis.per),
-            milliseconds(before["skew_uncertainty_ns"].max()),
+            time_text(before["skew_ns"].sum() / basis.per),
+            time_text(before["skew_uncertainty_ns"].max()),
         )
         waits = f", {early} of it (± {sure} a call) before the last rank arrives"
     name = str(lengths.idxmax()).replace("_", "-")
-    return f" and sits in {name} for {milliseconds(lengths.max())}, {share:.0f} % {basis.of_a_step}{waits}"
+    return f" and sits in {name} for {time_text(lengths.max())}, {share:.0f} % {basis.of_a_step}{waits}"
 
 
 def _longest_step(calls: pd.DataFrame, steps: Steps, rank: int) -> tuple[int, int] | None:

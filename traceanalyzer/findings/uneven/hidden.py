@@ -1,6 +1,6 @@
 """What binds the step next: a rank that is slower behind what is said first, told by the job replayed without that."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -19,14 +19,15 @@ from traceanalyzer.analyses.replay.written import read_change
 from traceanalyzer.analyses.spread import median_of_others
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, milliseconds, plain, severity
+from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.hosts.hosts import HOST_PCT
+from traceanalyzer.findings.hosts.host_words import HOST_PCT
 from traceanalyzer.findings.hosts.idle import DATA_PCT, LOADER
 from traceanalyzer.findings.late.host_story import HOSTS
 from traceanalyzer.findings.late.late_words import numbers, whose
 from traceanalyzer.findings.late.lateness import is_said, of_lead
 from traceanalyzer.findings.worst import worst_rank
+from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import DATA, HOST
 
 LEAST_ALONE_PCT = 1.0
@@ -98,24 +99,19 @@ def hidden_late(
     gains = gains_of(replay, [first.changes for first in firsts]) or []
     if not gains:
         return []
-    most_ns = max(gain.gain_ns for gain in gains)
-    # Late ranks before all loaders or hosts, where both gain about as much.
-    pairs = zip(gains, firsts, strict=True)
-    gain, first = next(pair for pair in pairs if pair[0].gain_ns >= _ABOUT_AS_MUCH * most_ns)
+    gain, first = _most_gained(gains, firsts)
     said = {(rank, row["cause"]) for row in episodes.rows() if is_said(row) for rank in numbers(row["ranks"])}
     slower = _slower(needs, gain.before_ns, what_ran.table, said)
-    both = gains_of(replay, [(*first.changes, _as_peers(one)) for one in slower]) or []
-    more = [gain.after_ns - each.after_ns for each in both]
-    if not more or 100 * max(more) < CLEAR_GAIN_PCT * gain.before_ns:
+    most_ns, one = _costliest(replay, first, gain, slower)
+    if one is None or 100 * most_ns < CLEAR_GAIN_PCT * gain.before_ns:
         return []
-    most, one = max(zip(more, slower, strict=True), key=lambda pair: pair[0])
     alone = gain_of(replay, _as_peers(one))
     assert alone is not None
     who = _title(one, what_ran.table, needs, len(headline))
     found = Finding(
         rule="hidden_late",
         severity="medium",
-        title=f"{who}: hidden behind {first.words} now; with that mended, it costs {milliseconds(most)} a step.",
+        title=f"{who}: hidden behind {first.words} now; with that mended, it costs {time_text(most_ns)} a step.",
         evidence=plain(needs[needs["rank"] == one.rank][["rank", "step", "compute_ns", "needed_host_ns"]]),
         recommendation=f"Mend {first.words} first, then this.",
         caveat="Two changes of one replay: its error holds for both.",
@@ -130,13 +126,26 @@ def hidden_late(
     return [_by_itself(found, who, one, first, alone) if is_recorded_so else found]
 
 
+def _most_gained(gains: Sequence[Gain], firsts: Sequence[First]) -> tuple[Gain, First]:
+    """What gains most; late ranks before all loaders or hosts, where both gain about as much."""
+    most_ns = max(gain.gain_ns for gain in gains)
+    return next(pair for pair in zip(gains, firsts, strict=True) if pair[0].gain_ns >= _ABOUT_AS_MUCH * most_ns)
+
+
+def _costliest(replay: Replay, first: First, gain: Gain, slower: Sequence[Slower]) -> tuple[int, Slower | None]:
+    """What the one of these costs that costs most once the first cause, which gains this, is mended."""
+    both = gains_of(replay, [(*first.changes, _as_peers(one)) for one in slower]) or []
+    costs = [(gain.after_ns - each.after_ns, one) for each, one in zip(both, slower, strict=True)]
+    return max(costs, key=lambda pair: pair[0], default=(0, None))
+
+
 def _by_itself(found: Finding, who: str, one: Slower, first: First, alone: Gain) -> Finding:
     """The finding of a rank that only the profiler hides."""
     return replace(
         found,
         severity=severity(_pct_without_profiler(alone)),
         title=f"{who}: hidden behind {first.words} while they are recorded; without the profiler a mean step is an "
-        f"estimated {milliseconds(alone.unprofiled_gain_ns or 0)} shorter with that mended.",
+        f"estimated {time_text(alone.unprofiled_gain_ns or 0)} shorter with that mended.",
         recommendation=_ALONE[one.part].format(one.rank),
         unprofiled_gain_ns=alone.unprofiled_gain_ns,
         ranks=(one.rank,),
@@ -223,7 +232,7 @@ def _named(needs: pd.DataFrame, work: pd.DataFrame, rank: int) -> pd.Series:
 def _title(one: Slower, work: pd.DataFrame, needs: pd.DataFrame, ranks: int) -> str:
     others = next(rank for rank in sorted(needs["rank"].unique()) if rank != one.rank)
     beside = f"rank {others}" if ranks == 2 else "the others"
-    own, peers = milliseconds(one.own_ns), milliseconds(one.peers_ns)
+    own, peers = time_text(one.own_ns), time_text(one.peers_ns)
     if one.part == "host":
         theirs = f"{beside}'s" if ranks == 2 else "the others'"
         return f"Rank {one.rank}'s host needs {own} a step, {theirs} {peers}"

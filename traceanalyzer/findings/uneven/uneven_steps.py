@@ -10,12 +10,14 @@ from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import EVEN, Change
+from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, milliseconds, plain, severity
+from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import is_said
+from traceanalyzer.meaning.quantities import time_text
 
 UNEVEN_PCT = 5.0
 """Of a step, by which the longest compute of a step exceeds the mean, on average over steps."""
@@ -53,8 +55,7 @@ def uneven_steps(
     wide = compute_by_step(step_needs)
     if wide.shape[0] < 2 or wide.shape[1] < 2:
         return []
-    longest = wide.max(axis=1)
-    beyond_ns = float((longest - wide.mean(axis=1)).mean())
+    beyond_ns = float((wide.max(axis=1) - wide.mean(axis=1)).mean())
     step_ns = float(basis.window_ns.mean()) / basis.per
     beyond_pct = 100 * beyond_ns / max(step_ns, 1)
     if beyond_pct < LEAST_OF_WORK_PCT or _is_one_ranks(wide, step_ns):
@@ -66,27 +67,30 @@ def uneven_steps(
     is_work = _is_other_work(wide, what_ran)
     if not is_work and (beyond_pct < UNEVEN_PCT or gain_pct < CLEAR_GAIN_PCT):
         return []
+    return [_found(wide, gain, is_work=is_work)]
+
+
+def _found(wide: pd.DataFrame, gain: Gain, *, is_work: bool) -> Finding:
+    """What is said of compute by step and rank, that gains so much when it is evened."""
+    longest = wide.max(axis=1)
     spread = (longest - wide.min(axis=1)).mean()
     most = "at most " if gain.is_bound else ""
-    return [
-        Finding(
-            rule="uneven_steps",
-            severity=severity(100 * gain.gain_ns / gain.before_ns),
-            title=f"Ranks compute unevenly, {_how(wide)}: in the same step "
-            f"{milliseconds(spread)} lie between the shortest and the longest ({milliseconds(float(longest.mean()))}), "
-            f"for which the others wait. Evened, a mean step is {most}{milliseconds(gain.gain_ns)} shorter.",
-            evidence=plain(_by_step(wide)),
-            recommendation="Give all ranks as much in each step: batches of like lengths, packed sequences, "
-            "as many tokens a batch, balanced experts.",
-            caveat=None
-            if is_work
-            else "Work of equal size that takes unequal time, such as kernels beside communication, looks the same.",
-            gain_ns=gain.gain_ns,
-            gain_error_ns=gain.error_ns,
-            gain_is_bound=gain.is_bound,
-            table="step_needs",
-        )
-    ]
+    same = "Work of equal size that takes unequal time, such as kernels beside communication, looks the same."
+    return Finding(
+        rule="uneven_steps",
+        severity=severity(100 * gain.gain_ns / gain.before_ns),
+        title=f"Ranks compute unevenly, {_how(wide)}: in the same step "
+        f"{time_text(spread)} lie between the shortest and the longest ({time_text(float(longest.mean()))}), "
+        f"for which the others wait. Evened, a mean step is {most}{time_text(gain.gain_ns)} shorter.",
+        evidence=plain(_by_step(wide)),
+        recommendation="Give all ranks as much in each step: batches of like lengths, packed sequences, "
+        "as many tokens a batch, balanced experts.",
+        caveat=None if is_work else same,
+        gain_ns=gain.gain_ns,
+        gain_error_ns=gain.error_ns,
+        gain_is_bound=gain.is_bound,
+        table="step_needs",
+    )
 
 
 def _by_step(wide: pd.DataFrame) -> pd.DataFrame:

@@ -8,9 +8,10 @@ from traceanalyzer.analyses.replay.change import EVEN, Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, mean_steps, milliseconds, plain, severity, span
+from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, mean_steps, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import said_with_gain
+from traceanalyzer.meaning.quantities import time_span, time_text
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 
 WAITING_PCT = 5.0
@@ -62,10 +63,10 @@ def waits_within_steps(
         Finding(
             rule="waits_within_steps",
             severity=severity(100 * gain.gain_ns / gain.before_ns),
-            title=f"Ranks wait for each other {span(waits.min(), waits.max())} of a {milliseconds(step_ns)} step, most "
-            f"of it in {where}: within a step now one comes last, now another; over a step they compute "
-            f"{span(needs['compute_ns'].min(), needs['compute_ns'].max())}. If all came together, a mean step would be "
-            f"{most}{milliseconds(gain.gain_ns)} shorter.",
+            title=f"Ranks wait for each other {time_span(waits.min(), waits.max())} of a {time_text(step_ns)} step, "
+            f"most of it in {where}: within a step now one comes last, now another; over a step they compute "
+            f"{time_span(needs['compute_ns'].min(), needs['compute_ns'].max())}. If all came together, a mean step "
+            f"would be {most}{time_text(gain.gain_ns)} shorter.",
             evidence=plain(needs[["compute_ns", _WAIT]].round().reset_index()),
             recommendation="Give all ranks as much between one exchange and the next: microbatches of like lengths on "
             "all ranks, each layer's experts evenly loaded; or exchange less often: no_sync until the last microbatch.",

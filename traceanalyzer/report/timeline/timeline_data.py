@@ -83,7 +83,7 @@ def timeline_data(
     table, operators, paths = _with_origins(table)
     calls, labels, whys = _calls(results)
     gaps, causes, doings = _gaps(results.get("gaps"))
-    ranks, columns = _of_ranks(Operations.of(table, name_ids, calls), gaps, clock, kept)
+    entries, columns = _of_ranks(Operations.of(table, name_ids, calls), gaps, clock, kept)
     meta = {
         "zero": str(clock.zero_ns),
         "names": names,
@@ -96,7 +96,7 @@ def timeline_data(
         "causes": causes,
         "knows_causes": "gaps" in results,
         "doings": doings,
-        "ranks": ranks,
+        "ranks": entries,
         "steps": _bands(results.get("steps"), clock, kept),
         "bands": _ranges(results.get("gpu_ranges"), clock, kept),
         "pins": pinned,
@@ -106,22 +106,23 @@ def timeline_data(
         "opening": opening(results, clock, kept),
     }
     first = list(dict.fromkeys((*(pin["rank"] for pin in pinned), *(rank for rank in named if rank in kept), *kept)))
+    more = _read_later(results, table, kept, first, clock)
+    ran = results["ranks"].table.query("operations > 0")["rank"] if "ranks" in results else counts.index
+    left_out = sorted(set(map(int, ran)) - set(kept))
+    return TimelineData(_packed(meta), packed(columns), more, len(table), kept, left_out, clock)
+
+
+def _read_later(
+    results: Results, table: pd.DataFrame, kept: list[int], first: list[int], clock: Clock
+) -> dict[str, tuple[str, str]]:
+    """What is read after the first picture; `first` are the ranks in the order in which their lanes are kept."""
     more = {
         "links": links(table, kept, results),
         "path": path_line(results, kept, clock),
         "host": host_lanes(results, first, clock),
         "counters": counter_lanes(results, first, clock),
     }
-    ran = results["ranks"].table.query("operations > 0")["rank"] if "ranks" in results else counts.index
-    return TimelineData(
-        _packed(meta),
-        packed(columns),
-        {name: (_packed(about), packed(content)) for name, (about, content) in more.items()},
-        len(table),
-        kept,
-        sorted(set(map(int, ran)) - set(kept)),
-        clock,
-    )
+    return {name: (_packed(about), packed(content)) for name, (about, content) in more.items()}
 
 
 def _of_ranks(

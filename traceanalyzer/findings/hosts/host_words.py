@@ -1,0 +1,179 @@
+"""What is said of hosts that launch too late: whose GPUs idle for them, for how long, and what launching takes."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from traceanalyzer.analyses.blame.episode_rows import apart_ns
+from traceanalyzer.analyses.blame.stragglers import Stragglers
+from traceanalyzer.analyses.host.host_names import is_framework_range
+from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.findings.alike import Alike
+from traceanalyzer.findings.basis import Basis
+from traceanalyzer.findings.tools import tools_of
+from traceanalyzer.findings.worst import OF_ALL_STEPS, Few
+from traceanalyzer.meaning.quantities import time_span, time_text
+from traceanalyzer.meaning.vocabulary import HOST
+
+HOST_PCT = 10.0
+"""Idle time by the host in this share of a step is worth a finding."""
+
+_SHORT = 0.75
+"""Hosts that need less than this part of a step do not bind it by launching: they are late at times."""
+
+_BINDS = 0.9
+"""A host that needs this part of a step to launch it binds it, whose GPU idles or not."""
+
+_ALIKE = 0.5
+"""Of the longest idle time: hosts that cost this part of it are late alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdleForHosts:
+    """The GPU that idles longest for its host, beside the others.
+
+    Attributes:
+        rank: whose it is.
+        cost_ns: how long it does, in a mean step.
+        share_pct: of the rank's step.
+        basis: what a mean step is of.
+        own_set: the rank with those that idle as long.
+        means: of every rank the idle time by the host and the window, in a mean step.
+        needed_ns: of each rank, what its host needs to launch a step; empty where that is said of a late
+            rank: here it would be of other steps.
+        doing: in what its host is for most of that time, and how long; `None` for nothing in particular.
+        few: the steps that hold most of it; `None` for no few.
+        is_one_process: whether one process drives all GPUs.
+        is_of_late: whether the rank's lateness is said already: this is what its GPU does meanwhile.
+    """
+
+    rank: int
+    cost_ns: float
+    share_pct: float
+    basis: Basis
+    own_set: Alike
+    means: pd.DataFrame
+    needed_ns: pd.Series
+    doing: str | None
+    few: Few | None
+    is_one_process: bool
+    is_of_late: bool
+
+    @property
+    def are_late_alike(self) -> bool:
+        """Whether every GPU idles at least half as long for its host as the one that idles longest."""
+        own = self.means[HOST.column]
+        return len(own) > 1 and bool(own.min() >= _ALIKE * own.max())
+
+    @property
+    def is_needed_known(self) -> bool:
+        """Whether what launching a step takes is known of every host."""
+        return len(self.needed_ns) == len(self.means) and len(self.needed_ns) > 0 and self.basis.steps is not None
+
+    @property
+    def is_floor(self) -> bool:
+        """Whether all hosts need most of a step to launch it; or most do, and the slowest is not apart from them."""
+        if not self.is_needed_known:
+            return False
+        needed, window_ns = self.needed_ns, self.means["window_ns"].mean()
+        if needed.min() >= _SHORT * window_ns:
+            return True
+        others = needed.drop(needed.idxmax())
+        return bool(len(others) and others.median() >= _SHORT * window_ns and needed.max() < apart_ns(others))
+
+
+def said_of(hosts: IdleForHosts) -> tuple[str, bool]:
+    """What is said of the hosts, and whether it is of all alike: then nothing else says who waits."""
+    if hosts.few:
+        return _of_few_steps(hosts, hosts.few), False
+    if hosts.is_floor:
+        return _of_floor(hosts), len(hosts.needed_ns) > 1 and not hosts.is_one_process
+    gpu, most = _gpu_idles(hosts), _most_in(hosts, "that")
+    needed, window = hosts.needed_ns, hosts.means["window_ns"].mean()
+    if hosts.is_needed_known and int(needed.idxmax()) != hosts.rank and needed.max() >= _BINDS * window:
+        return (
+            f"Rank {int(needed.idxmax())}'s host needs {time_text(needed.max())} to launch a step of "
+            f"{time_text(window)}, rank {hosts.rank}'s {time_text(needed[hosts.rank])}: {gpu}{most}."
+        ), False
+    words = f"{_who_is_late(hosts)}{gpu}{most}."
+    return f"{words[0].upper()}{words[1:]}", False
+
+
+def _of_few_steps(hosts: IdleForHosts, few: Few) -> str:
+    late = _who_is_late(hosts)
+    return (
+        f"{few.words} {late[:1].lower()}{late[1:]}rank {hosts.rank}'s GPU idles {few.cost} "
+        f"before work that has not been launched yet{_most_in(hosts, 'it')}; "
+        f"{few.share_pct(hosts.basis, hosts.rank):.0f} % {OF_ALL_STEPS}."
+    )
+
+
+def _of_floor(hosts: IdleForHosts) -> str:
+    """Launching takes every host most of a step."""
+    needed, gpu, most = hosts.needed_ns, _gpu_idles(hosts), _most_in(hosts, "that")
+    if len(needed) == 1:
+        return f"Rank {hosts.rank}'s host needs {time_text(needed.iloc[0])} to launch a step: {gpu}{most}."
+    each = "Both hosts need" if len(needed) == 2 else f"No one rank is late: all {len(needed)} hosts need"
+    each = f"{_one_host(len(needed))} needs" if hosts.is_one_process else each
+    words = f"for a step: {gpu}{most}" if hosts.doing else f"to launch a step: {gpu}"
+    return f"{each} {time_span(needed.min(), needed.max())} {words}."
+
+
+def _gpu_idles(hosts: IdleForHosts) -> str:
+    if hosts.is_one_process and hosts.are_late_alike:
+        idle_for = time_span(hosts.means[HOST.column].min(), hosts.cost_ns)
+        idles = f"its GPUs idle {idle_for},{' up to' if ' to ' in idle_for else ''}"
+    else:
+        own = hosts.own_set
+        idles = f"{own.whose_gpus} idle{'s' if own.is_one else ' up to'} {time_text(hosts.cost_ns)},"
+    return f"{idles} {hosts.share_pct:.0f} % {hosts.basis.of_a_step}, before work that has not been launched yet"
+
+
+def _most_in(hosts: IdleForHosts, of: str) -> str:
+    return f", most of {of} while its host is in {hosts.doing}" if hosts.doing else ""
+
+
+def _who_is_late(hosts: IdleForHosts) -> str:
+    """Of a rank whose lateness is said already nothing; of hosts that are late alike, that no one is."""
+    if hosts.is_of_late:
+        return ""
+    count = len(hosts.means)
+    if hosts.are_late_alike and hosts.is_one_process:
+        return f"{_one_host(count)} is late: "
+    if hosts.are_late_alike:
+        return f"{'Both' if count == 2 else f'All {count}'} GPUs wait for their hosts: "
+    if hosts.own_set.is_one:
+        return f"Rank {hosts.own_set.ranks[0]}'s host is late: "
+    return f"The hosts of {hosts.own_set.who} are late: "
+
+
+def _one_host(gpus: int) -> str:
+    """One process drives them all."""
+    return f"The one host process of {'both' if gpus == 2 else f'all {gpus}'} GPUs"
+
+
+def who_waits(rank: int, stragglers: Stragglers, basis: Basis) -> str:
+    """Which rank's GPU waits for this one meanwhile, where it does for a tenth of a step."""
+    table = stragglers.to_frame()
+    own = table[(table["rank"] == rank) & (table["cost_pct"] >= HOST_PCT)] if len(table) else table
+    if own.empty:
+        return ""
+    row = own.iloc[0]
+    where = f", most of it in {str(row['collective']).replace('_', '-')}" if pd.notna(row["collective"]) else ""
+    return f" Rank {row['cost_max_rank']}'s waits {time_text(row['cost_max_ns'])} {basis.of_a_step} for it{where}."
+
+
+def advice(name: str | None, ranks: Ranks, *, is_sure: bool) -> str:
+    """What to do about the host; first whether there is anything to do, where the capture cannot tell."""
+    launching = f"{tools_of(ranks).launch_less}; move Python work and logging out of the step"
+    if name is not None and is_framework_range(name):
+        name = None
+    if name is None and not is_sure:
+        return (
+            "Time some steps without the profiler first. If they are hardly shorter than these, launch less or "
+            f"sooner: {launching}."
+        )
+    if name is None:
+        return f"Launch less or sooner: {launching}."
+    first = f"Shorten {name.rsplit(' (', 1)[0]}, or let the GPU have work meanwhile."
+    return f"{first} Else launch less or sooner: {launching}."
