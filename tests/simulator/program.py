@@ -41,7 +41,8 @@ class Instruction:
     `what` is `host` (work for `ns`), `aside` (the same in another thread), `launch` (of a GPU operation that runs for `ns`), `sync` (with the operations
     `after`, or all), `meet` (in a collective of the CPU that takes `ns` once all hosts of the group have come; `handed` is
     the host's own work before it waits), `begin` or `end`. `event` is what the profiler records of host work: `operator`, `range`, `frame`
-    (of Python) or `call` (of the CUDA API). `graph` is the first operation of the CUDA graph that a launch belongs to.
+    (of Python) or `call` (of the CUDA API). `graph` is the first operation of the CUDA graph that a launch belongs to,
+    `sequence` the number that autograd gave an operator.
     """
 
     what: str
@@ -57,6 +58,7 @@ class Instruction:
     blocks: int = 24
     handed: int = 0
     graph: int = -1
+    sequence: int = -1
 
 
 @dataclass
@@ -123,11 +125,11 @@ class Program:
         self.instructions.append(Instruction("meet", ns, f"gloo:{name}", comm=comm, handed=handed))
 
     @contextmanager
-    def range(self, name: str, event: str = "range", shapes: str = "") -> Iterator[None]:
-        """A user's range around instructions; or an operator, with its `shapes`, or a Python frame."""
+    def range(self, name: str, event: str = "range", shapes: str = "", sequence: int = -1) -> Iterator[None]:
+        """A user's range around instructions; or an operator, with its `shapes` and `sequence`, or a Python frame."""
         self.instructions.append(Instruction("begin", name=name))
         yield
-        self.instructions.append(Instruction("end", name=name, event=event, shapes=shapes))
+        self.instructions.append(Instruction("end", name=name, event=event, shapes=shapes, sequence=sequence))
 
     def _launch(self, instruction: Instruction) -> int:
         self.instructions.append(instruction)

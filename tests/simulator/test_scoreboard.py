@@ -3,6 +3,7 @@
 import pytest
 
 from tests.conftest import sampled
+from tests.simulator.blind_cases import BLIND_CASES
 from tests.simulator.cases import CASES
 from tests.simulator.drawn_cases import DRAWN_CASES
 from tests.simulator.grid import GRID
@@ -36,6 +37,7 @@ _OF_ONE_RULE = {
         *sampled(LIBRARY_CASES, every=7),
         *sampled(LINKED_CASES, every=18),
         *sampled(WIRE_CASES, every=16),
+        *sampled(BLIND_CASES, every=10),
         *sampled(GRID, every=230),
         *(
             case if case.name in _OF_ONE_RULE else pytest.param(case, marks=pytest.mark.thorough)

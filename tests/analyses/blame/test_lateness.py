@@ -102,7 +102,9 @@ def test_an_operator_of_other_sizes_in_each_step_is_one_name():
 
 @pytest.mark.parametrize(("beside_ms", "is_mended_with_it"), [((2, 2, 2, 2), True), ((2, -2, 2, -2), False)])
 def test_what_is_longer_now_and_shorter_then_is_not_mended_with_the_rest(beside_ms, is_mended_with_it):
-    late = pd.DataFrame({"rank": [0, 1] * 4, "step": [0, 0, 1, 1, 2, 2, 3, 3], "begin_ns": 0, "end_ns": 100 * MS})
+    late = pd.DataFrame(
+        {"peers": "all", "rank": [0, 1] * 4, "step": [0, 0, 1, 1, 2, 2, 3, 3], "begin_ns": 0, "end_ns": 100 * MS}
+    )
     late[["excess_ns", "exposed_wait_ns", "exposed_unmatched_ns"]] = [[30 * MS, 0, 0], [0, 30 * MS, 0]] * 4
     late[[f"{part}_excess" for part in PARTS]] = 0.0
     late["data_ns_excess"] = [30.0 * MS, 0.0] * 4

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from tests import once
-from tests.simulator import Group, Program, odd_jobs, scenarios
+from tests.simulator import Group, Program, blind_jobs, odd_jobs, scenarios
 from tests.simulator.analysed import analysed
 from tests.simulator.workloads import job_of
 from traceanalyzer.analyses import ANALYSES
@@ -143,19 +143,20 @@ def test_ranks_whose_links_are_slower_than_the_others_are_named_as_the_host_that
     assert said in found.title
 
 
-def test_many_small_collectives():
-    _, results = analysed(scenarios.ddp(2, buckets=60, elements=1_000), "call_waits", "headline", "steps")
+_OF_SMALL = ("call_waits", "headline", "steps", "replay")
+
+
+def test_small_collectives_that_a_step_waits_for_are_told_however_few():
+    """48 of 8 elements stand in the way; of the 24 larger ones none is told."""
+    _, results = analysed(blind_jobs.many_scales(), *_OF_SMALL)
     (found,) = many_small_collectives(**results)
-    assert "runs 60 all-reduces of at most 1 MiB a step" in found.title
-    _, results = analysed(scenarios.ddp(2, buckets=60), "call_waits", "headline", "steps")
-    assert many_small_collectives(**results) == []
+    assert "runs 48 all-reduces of at most 1 MiB a step" in found.title
+    assert found.gain_ns == pytest.approx(48 * 16_000, rel=0.15)  # and what their ends differ by
 
 
-def test_small_collectives_that_take_next_to_nothing_of_a_step_are_no_news():
-    _, results = analysed(
-        scenarios.ddp(2, buckets=60, elements=1_000, slow_compute_ns={0: 20_000_000, 1: 20_000_000}),
-        "call_waits", "headline", "steps",
-    )  # fmt: skip
+@pytest.mark.parametrize("made", [{"elements": 1_000}, {"elements": 4_000_000}], ids=["beside compute", "large"])
+def test_collectives_that_gain_nothing_or_are_large_are_no_news_however_many(made):
+    _, results = analysed(scenarios.ddp(2, buckets=60, **made), *_OF_SMALL)
     assert many_small_collectives(**results) == []
 
 
@@ -245,8 +246,8 @@ def test_small_collectives_of_few_steps_are_counted_there_and_timed_in_a_mean_st
             program.collective("all_reduce", world, 1000, 50_000)
 
     world = Group("0", (0, 1))
-    _, results = analysed(job_of(2, 7, step, (world,), jitter=0), "call_waits", "headline", "steps")
+    _, results = analysed(job_of(2, 7, step, (world,), jitter=0), *_OF_SMALL)
     (found,) = many_small_collectives(**results)
     assert "runs 60 all-reduces of at most 1 MiB in each of " in found.title
-    assert found.title.endswith(" of a mean step.")
+    assert " of a mean step. If small collectives" in found.title
     assert found.gain_ns < 60 * 50_000 / 2

@@ -36,6 +36,9 @@ _THROUGHOUT = 0.7
 _SLOWER = 0.2
 """How much slower, of what all together are: a GPU that is shared slows this kernel or that one more, step by step."""
 
+_A_PART = 0.2
+"""Of an excess: operators that hold less of it are not named among those that are slower."""
+
 _OF_DATA = re.compile(
     r"group(ed)?_?(gemm|mm|matmul)|gemm_?grouped|GroupProblemShape|experts?(?![a-z])|moe|varlen|ragged|paged|decode",
     re.IGNORECASE,
@@ -62,7 +65,7 @@ def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Dat
     """The cells with the name that is longer than on the peers by at least half of the excess: `what`, `name`.
 
     `same_ns` and `peers_same_ns`: what the rank and its peers take for the kernels that all of them run, where these
-    make at least half of the excess; NaN elsewhere.
+    make at least half of the excess; NaN elsewhere. Where only some are slower, of these, which are then the name.
     """
     columns = ["what", "name", "same_ns", "peers_same_ns"]
     if cells.empty or work.empty:
@@ -177,9 +180,13 @@ class _Beside:
 
 def _told(own: _Names, excess_ns: int, beside: _Beside) -> tuple[Any, ...]:
     same = _same_work(own, beside, excess_ns)
-    if not np.isnan(same[0]):  # no one of them is to be named
-        return {}, *same
-    return _longest(own, beside, excess_ns), *same
+    if same is None:
+        return _longest(own, beside, excess_ns), np.nan, np.nan
+    slower = same if same.are_slower_throughout() else _slower_part(own, beside, excess_ns)
+    if slower is None or slower is same:  # no one of them is to be named
+        return {}, *same.sums
+    named = " and ".join(sorted({name.partition(_SIZES)[0] for name in slower.name}))
+    return {(OPERATOR, named): slower.excess_ns}, *slower.sums
 
 
 def _longest(own: _Names, beside: _Beside, excess_ns: int) -> dict[Named, float]:
@@ -215,21 +222,28 @@ def _unrecorded(own: _Names, beside: _Beside, excess_ns: int) -> dict[Named, flo
     return {(DOING, NOTHING): float(extra)} if is_one else {}
 
 
-def _same_work(own: _Names, beside: _Beside, excess_ns: int) -> tuple[float, float]:
-    """Time of the rank and of its peers in the kernels of which both run as many, of as many blocks and shapes.
+def _same_work(own: _Names, beside: _Beside, excess_ns: int) -> "_Alike | None":
+    """The kernels of which the rank and its peers run as many, of as many blocks and shapes; the most of the excess.
 
-    Unknown where these do not hold most of the excess; and where neither shapes nor the many kernels that are slower
-    tell that the work is the same: one kernel that alone takes longer may have more to do in as many blocks.
+    None where neither shapes nor the many kernels that are slower tell that the work is the same: one kernel that alone
+    takes longer may have more to do in as many blocks.
     """
     kernels = _alike(own, beside, KERNEL)
     if kernels.excess_ns < _NAMED * excess_ns:
-        return np.nan, np.nan
-    has_shapes = any(" of [" in name for name in own.of_kind(OPERATOR).name)
+        return None
+    has_shapes = any(_SIZES in name for name in own.of_kind(OPERATOR).name)
     by_shape = _alike(own, beside, OPERATOR)
     if has_shapes and by_shape.excess_ns < _NAMED * excess_ns:
-        return np.nan, np.nan
+        return None
     is_told = has_shapes and by_shape.of(_HAS_KNOWN_WORK).excess_ns >= _NAMED * excess_ns
-    return kernels.sums if is_told or kernels.are_slower_throughout() else (np.nan, np.nan)
+    return kernels if is_told or kernels.are_slower_throughout() else None
+
+
+def _slower_part(own: _Names, beside: _Beside, excess_ns: int) -> "_Alike | None":
+    """Of the operators that do the same work those few that are slower, where they hold most of the excess."""
+    alike = _alike(own, beside, OPERATOR)
+    alike = alike.at(alike.are_slower() & (alike.own_ns - alike.peers_ns >= _A_PART * excess_ns))
+    return alike if alike.excess_ns >= _NAMED * excess_ns else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,14 +265,21 @@ class _Alike:
 
     def of(self, pattern: re.Pattern[str]) -> "_Alike":
         """Those whose name begins with the pattern."""
-        fits = np.array([pattern.match(name) is not None for name in self.name], dtype=bool)
-        return _Alike(self.name[fits], self.own_ns[fits], self.peers_ns[fits])
+        return self.at(np.array([pattern.match(name) is not None for name in self.name], dtype=bool))
+
+    def at(self, held: np.ndarray) -> "_Alike":
+        """Those of a mask."""
+        return _Alike(self.name[held], self.own_ns[held], self.peers_ns[held])
+
+    def are_slower(self) -> np.ndarray:
+        """Mask of those that are slower, by a fifth of what all together are."""
+        own_ns, peers_ns = self.sums
+        mask: np.ndarray = (self.own_ns - self.peers_ns) * peers_ns >= _SLOWER * (own_ns - peers_ns) * self.peers_ns
+        return mask
 
     def are_slower_throughout(self) -> bool:
         """Whether most of the time is in those that are slower."""
-        own_ns, peers_ns = self.sums
-        is_slower = (self.own_ns - self.peers_ns) * peers_ns >= _SLOWER * (own_ns - peers_ns) * self.peers_ns
-        return bool(self.peers_ns[is_slower].sum() >= _THROUGHOUT * peers_ns)
+        return bool(self.peers_ns[self.are_slower()].sum() >= _THROUGHOUT * self.peers_ns.sum())
 
 
 def _alike(own: _Names, beside: _Beside, what: str) -> _Alike:

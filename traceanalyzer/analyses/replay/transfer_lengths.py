@@ -8,6 +8,17 @@ from traceanalyzer.analyses.communication.sister_groups import at_most_ns
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.replay.job import Job
 
+SMALL_BYTES = 1 << 20
+BUCKETED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
+"""Collectives of which several can be one: those of at most so many bytes cost their latency."""
+
+
+def are_small(calls: pd.DataFrame) -> np.ndarray:
+    """Mask of the calls that buckets can hold, of at most 1 MiB each; those of unknown size are none."""
+    is_small = (calls["size_bytes"] <= SMALL_BYTES).fillna(value=False).astype(bool)
+    mask: np.ndarray = (is_small & calls["collective"].isin(BUCKETED)).to_numpy(dtype=bool)
+    return mask
+
 
 def at_rate(job: Job, gb_per_s: float) -> np.ndarray:
     """What each matched call's transfer takes at a bus bandwidth; its own where its size is not known."""
