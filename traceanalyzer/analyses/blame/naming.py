@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.blame.sizes import Named, of_all_sizes, ranks_with_sizes, recorded_alike, without_operators
+from traceanalyzer.analyses.blame.sizes import (
+    SIZES,
+    Named,
+    of_all_sizes,
+    ranks_with_sizes,
+    recorded_alike,
+    without_operators,
+)
 from traceanalyzer.analyses.blame.transfers import COLLECTIVE, TRANSFER
 from traceanalyzer.analyses.blame.what_ran import DOING, KERNEL, OPERATOR, RANGE
 from traceanalyzer.analyses.host import host_names
@@ -185,7 +192,7 @@ def _told(own: _Names, excess_ns: int, beside: _Beside) -> tuple[Any, ...]:
     slower = same if same.are_slower_throughout() else _slower_part(own, beside, excess_ns)
     if slower is None or slower is same:  # no one of them is to be named
         return {}, *same.sums
-    named = " and ".join(sorted({name.partition(_SIZES)[0] for name in slower.name}))
+    named = " and ".join(sorted({name.partition(SIZES)[0] for name in slower.name}))
     return {(OPERATOR, named): slower.excess_ns}, *slower.sums
 
 
@@ -231,7 +238,7 @@ def _same_work(own: _Names, beside: _Beside, excess_ns: int) -> "_Alike | None":
     kernels = _alike(own, beside, KERNEL)
     if kernels.excess_ns < _NAMED * excess_ns:
         return None
-    has_shapes = any(_SIZES in name for name in own.of_kind(OPERATOR).name)
+    has_shapes = any(SIZES in name for name in own.of_kind(OPERATOR).name)
     by_shape = _alike(own, beside, OPERATOR)
     if has_shapes and by_shape.excess_ns < _NAMED * excess_ns:
         return None

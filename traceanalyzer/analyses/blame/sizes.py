@@ -9,13 +9,13 @@ from traceanalyzer.analyses.blame.what_ran import OPERATOR
 
 Named = tuple[str | None, str | None]
 
-_SIZES = " of ["
+SIZES = " of ["
 """What stands between an operator's name and the sizes of its inputs."""
 
 
 def ranks_with_sizes(work: pd.DataFrame) -> frozenset[int]:
     """The ranks any of whose operators have sizes."""
-    own = work[(work["what"] == OPERATOR) & work["name"].astype("str").str.contains(_SIZES, regex=False)]
+    own = work[(work["what"] == OPERATOR) & work["name"].astype("str").str.contains(SIZES, regex=False)]
     return frozenset(int(rank) for rank in own["rank"].unique())
 
 
@@ -35,6 +35,6 @@ def without_operators(work: pd.DataFrame) -> pd.DataFrame:
 
 def of_all_sizes(chosen: Mapping[int, Named]) -> dict[int, Named]:
     """The operator without its sizes where cells name it with different ones: lengths differ from step to step."""
-    stems = {row: name.partition(_SIZES)[0] for row, (what, name) in chosen.items() if what == OPERATOR and name}
+    stems = {row: name.partition(SIZES)[0] for row, (what, name) in chosen.items() if what == OPERATOR and name}
     sizes = {stem: {chosen[row][1] for row, own in stems.items() if own == stem} for stem in stems.values()}
     return {row: (OPERATOR, stem) for row, stem in stems.items() if len(sizes[stem]) > 1}
