@@ -1,10 +1,12 @@
 """Communication that could be hidden, faster, or fewer."""
 
+from dataclasses import replace
+
 import pandas as pd
 
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.exposed_comm import ExposedComm
-from traceanalyzer.analyses.replay.change import HIDDEN, Change
+from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.replay.transfer_lengths import are_small
@@ -24,12 +26,15 @@ LITTLE_OVERLAP_PCT = 10.0
 _SEVERAL = 2
 """Of so many one can be made."""
 
+_FREE = Change("comm", 0.0)
+
 
 def little_overlap(headline: Headline, exposed_comm: ExposedComm, replay: Replay) -> list[Finding]:
     """Data moves in over 5 % of a step while no compute runs, and no rank overlaps a tenth of its communication.
 
-    The gain is that of the replay in which no other stream waits for transfers: hosts that bind leave little of it.
-    What it would gain of a job whose hosts take no time is said then, where that is a part of a step worth saying.
+    The gain is at most that of the replay in which transfers take no time (hosts that bind leave little of it), and no
+    step is shorter than what it moves. What it would gain of a job whose hosts take no time is said then, where that is
+    a part of a step worth saying.
     """
     rows = [row for row in headline.rows() if row["overlap_pct"] is not None]
     if not rows or max(row["overlap_pct"] for row in rows) >= LITTLE_OVERLAP_PCT:
@@ -38,10 +43,10 @@ def little_overlap(headline: Headline, exposed_comm: ExposedComm, replay: Replay
     if worst is None or worst["pct"] < LEAST_TRANSFER_PCT:
         return []
     overlap = max(row["overlap_pct"] for row in rows)
-    gain = gain_of(replay, Change("comm", HIDDEN))
+    gain = _no_shorter_than(worst["ns"], gain_of(replay, _FREE))
     won = max(gain.gain_ns, gain.unprofiled_gain_ns or 0) if gain else round(worst["ns"])
     share = 100 * won / (gain.before_ns if gain else worst["window_ns"])
-    behind = "" if share >= LEAST_GAIN_PCT else _behind_hosts(replay)
+    behind = "" if share >= LEAST_GAIN_PCT else _behind_hosts(replay, worst["ns"])
     if share < LEAST_GAIN_PCT and not behind:
         return []
     return [
@@ -59,9 +64,18 @@ def little_overlap(headline: Headline, exposed_comm: ExposedComm, replay: Replay
             gain_ns=gain.gain_ns if gain else round(worst["ns"]),
             gain_error_ns=gain.error_ns if gain else None,
             unprofiled_gain_ns=gain.unprofiled_gain_ns if gain else None,
+            is_of_ideal=True,
             about=EXPOSED,
         )
     ]
+
+
+def _no_shorter_than(moved_ns: float, gain: Gain | None) -> Gain | None:
+    """The gain where what moves data goes on beside the compute: a step is as long as that at least."""
+    if gain is None:
+        return None
+    of_unprofiled = gain.unprofiled_ns and (gain.unprofiled_ns[0], max(gain.unprofiled_ns[1], round(moved_ns)))
+    return replace(gain, after_ns=max(gain.after_ns, round(moved_ns)), unprofiled_ns=of_unprofiled)
 
 
 def _open(worst: pd.Series) -> str:
@@ -71,10 +85,10 @@ def _open(worst: pd.Series) -> str:
     return f", and communicates for {time_text(worst['open_ns'])} more that may be data or waiting"
 
 
-def _behind_hosts(replay: Replay) -> str:
+def _behind_hosts(replay: Replay, moved_ns: float) -> str:
     """What hiding gains where hosts take no time; empty where that is no part of such a step worth saying."""
     hosts = Change("host", 0.0)
-    before, after = gain_of(replay, hosts), gain_of(replay, hosts, Change("comm", HIDDEN))
+    before, after = gain_of(replay, hosts), _no_shorter_than(moved_ns, gain_of(replay, hosts, _FREE))
     if before is None or after is None:
         return ""
     won = before.after_ns - after.after_ns
