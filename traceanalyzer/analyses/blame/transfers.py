@@ -3,6 +3,8 @@
 import pandas as pd
 
 from traceanalyzer.analyses.blame.rank_sets import listed
+from traceanalyzer.meaning.names import collective_words
+from traceanalyzer.meaning.number_lists import numbers
 
 COLLECTIVE = "collective"
 
@@ -26,7 +28,7 @@ def transfers(slower: pd.DataFrame) -> pd.DataFrame:
 
 def _name(collective: str, ranks: str) -> str:
     """`all-gather among ranks 4 to 7`."""
-    return f"{collective.replace('_', '-')}{_AMONG}{listed([int(number) for number in ranks.split(',')])}"
+    return f"{collective_words(collective)}{_AMONG}{listed(numbers(ranks))}"
 
 
 def collective_of(name: str) -> str:

@@ -7,8 +7,9 @@ from typing import Any
 
 from traceanalyzer.findings.basis import severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.late.late_words import advice, late, numbers, waited, whose
+from traceanalyzer.findings.late.late_words import advice, late, waited, whose
 from traceanalyzer.findings.unprofiled import otherwise
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 
 Row = Mapping[str, Any]
