@@ -47,10 +47,10 @@ def processes_for(files: Sequence[Path], jobs: int | None) -> int:
 
 
 def processes_beside(files: Sequence[Path], jobs: object) -> int:
-    """How many may do what follows the reading: two where a fork saves more than it costs, unless `jobs` are 1."""
-    if jobs == 1 or not can_fork() or _cores() == 1:
+    """How many may do what follows the reading: one for each core where a fork saves more than it costs."""
+    if not can_fork() or sum(_work_s(file) for file in files) <= WORTH_A_FORK_S:
         return 1
-    return 2 if sum(_work_s(file) for file in files) > WORTH_A_FORK_S else 1
+    return min(jobs, _cores()) if isinstance(jobs, int) else _cores()
 
 
 def cores_for_a_file(files: int, jobs: int | None) -> int:
