@@ -144,6 +144,21 @@ def give_back_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
+def hold_memory() -> None:
+    """Have glibc keep what is freed for the next table: given back each time, it comes page by page, and zeroed."""
+    with suppress(AttributeError, OSError, TypeError):  # another C library
+        of_c = ctypes.CDLL(None)
+        for parameter, size in ((_MMAP_THRESHOLD, _OWN_PIECE_BYTES), (_TRIM_THRESHOLD, _HELD_BYTES)):
+            of_c.mallopt(parameter, size)
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""As <malloc.h> numbers them."""
+
+_OWN_PIECE_BYTES, _HELD_BYTES = 8 << 20, 64 << 20
+"""Larger pieces go back to the system on their own, and so does what is free at the end beyond so much."""
+
+
 def _work_s(path: Path) -> float:
     """About how long one file takes: enough to tell a moment from many."""
     files = path.iterdir() if path.is_dir() else (path,)

@@ -23,6 +23,7 @@ _PARTS: Mapping[str, str] = {
     "comm": "Transfers: free, hidden, or 2x.",
     "waits": "Waiting for other ranks: none.",
     "links": "Transfers at a bus bandwidth in GB/s, such as 400.",
+    "small": "Transfers of at most 1 MiB of collectives that buckets can hold: free, or 2x.",
     "stage": "A pipeline's stage, counted from 0: 2=peers; all stages: even, or ideal (only the schedule's bubble).",
     "schedule": "Another order of a pipeline's passes: gpipe, 1f1b, interleaved, zero-bubble; with stages a rank "
     "interleaved:2.",

@@ -21,12 +21,12 @@ from traceanalyzer.processes import Pool, quiet_pool
 
 Chunk = bytes | Stretch
 
-CHUNKS_A_BATCH = 4
+CHUNKS_A_BATCH = 16
 
 WORTH_BYTES = 160 << 20
 """Text from which on workers save more than their start takes."""
 
-_AHEAD = 8
+_AHEAD = 32
 """Chunks that are read before they are asked for."""
 
 _QUEUED_A_WORKER = 2

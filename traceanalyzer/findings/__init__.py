@@ -23,10 +23,10 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.findings import Findings
 from traceanalyzer.findings.folding import folded
 from traceanalyzer.findings.hosts import blocking_launches, drained, host_work, hosts, idle, inference, slow_hosts
-from traceanalyzer.findings.late import lateness
+from traceanalyzer.findings.late import lateness, other_work
 from traceanalyzer.findings.order import error_of_mean_step_ns, ordered
 from traceanalyzer.findings.pipelines import outside_microbatches, pipeline, uneven_stages
-from traceanalyzer.findings.uneven import balance, hidden, other_gpus, uneven_steps, within_steps
+from traceanalyzer.findings.uneven import balance, hidden, other_gpus, uneven_steps, within_steps, without_work
 
 __all__ = ["RULES", "Finding", "Findings", "Rule", "find", "named_ranks"]
 
@@ -47,6 +47,7 @@ RULES: tuple[Rule, ...] = (
     fitness.cut_files,
     blocking_launches.blocking_launches,
     slow_hosts.slow_hosts,
+    slow_hosts.eager_hosts,
     slow_hosts.busy_hosts,
     other_gpus.other_gpus,
     outside_microbatches.outside_microbatches,
@@ -56,7 +57,9 @@ RULES: tuple[Rule, ...] = (
     balance.uneven_compute,
     uneven_steps.uneven_steps,
     within_steps.waits_within_steps,
+    without_work.ranks_without_work,
     experts.uneven_experts,
+    other_work.other_work,
     redundant_exchanges.redundant_exchanges,
     communication.little_overlap,
     exposed_collective.exposed_collective,

@@ -54,7 +54,7 @@ HASH = "3f786850e387550fdab836ed7e6dc881de23001b"
 
 USE = {"group": HASH, "group_ranks": "0,1,2,3", "collective": "all_reduce", "phase": "forward", "group_description": None,
        "group_size": 4, "world_size": 8, "calls": 40, "size_bytes": 40 << 20, "unknown_sizes": 0, "steps": 2, "step_calls": 40,
-       "step_bytes": 40 << 20, "uneven_calls": 0, "by_attention": 0, "both_ways": 0, "in_fsdp": 0, "in_experts": 0,
+       "step_bytes": 40 << 20, "uneven_calls": 0, "by_attention": 0, "both_ways": 0, "peers": 2, "in_fsdp": 0, "in_experts": 0,
        "of_tables": 0}  # fmt: skip
 
 
@@ -93,6 +93,7 @@ SMALL = {"size_bytes": 400, "step_bytes": 400}
         ([MESSAGES | {"by_attention": 30}], "context parallel (ranks 0–3)"),
         ([MESSAGES | {"both_ways": 40}], "exchange between neighbours (ranks 0–3)"),
         ([MESSAGES | {"both_ways": 39}], "pipeline (ranks 0–3)"),
+        ([MESSAGES, MESSAGES | {"peers": 3}], "group of 4 ranks (0–3)"),
         ([{"collective": "all_to_all", "uneven_calls": 3}], "expert parallel (ranks 0–3)"),
         ([{"collective": "all_to_all", "uneven_calls": 3, "of_tables": 40}], "embedding tables (ranks 0–3)"),
         ([{"group_description": "mesh_dp_shard"}], "sharded data parallel (ranks 0–3)"),

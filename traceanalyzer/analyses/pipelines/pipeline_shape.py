@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.communication.messages import global_rank
+from traceanalyzer.analyses.pipelines.hubs import is_of_hub
 from traceanalyzer.analyses.pipelines.stage_ranges import BACKWARD, FORWARD
 from traceanalyzer.kinds import POINT_TO_POINT
 
@@ -65,12 +66,14 @@ def with_absent(moves: pd.DataFrame, ranks: list[int]) -> pd.DataFrame:
 def stages(moves: pd.DataFrame) -> pd.DataFrame:
     """`rank`, `pipeline` and `stage` of every rank that takes part, pipelines being the connected groups.
 
-    Ranks that have no trace, but messages (see `with_absent`), are stages as the others are.
+    Ranks that have no trace, but messages (see `with_absent`), are stages as the others are. Those that exchange
+    with one rank only, as several others do, are none (`hubs`).
 
     Stages follow the activations, where the directions of messages are known. Else they follow the ranks' order;
     reversed when only the highest rank's first transfer of a step is a send (the first stage sends before it receives).
     """
     rows: list[tuple[int, int, int]] = []
+    moves = moves[~is_of_hub(moves[["rank", "peer"]].set_axis(["one", "other"], axis=1))]
     for number, members in enumerate(_connected(moves)):
         order = _along(moves, members) or (members[::-1] if _is_reversed(moves, members) else members)
         rows += [(rank, number, stage) for stage, rank in enumerate(order)]

@@ -21,9 +21,10 @@ from traceanalyzer.findings.basis import LEAST_GAIN_PCT, lower, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.evened import Evened, evened
 from traceanalyzer.findings.late.gain_range import how_far
+from traceanalyzer.findings.late.late_advice import advice, caveat
 from traceanalyzer.findings.late.late_hosts import with_advice
-from traceanalyzer.findings.late.late_sets import joint_ns, set_of, told
-from traceanalyzer.findings.late.late_words import advice, caveat, is_of_hosts, title
+from traceanalyzer.findings.late.late_sets import joint_ns, set_of, told, with_other_causes
+from traceanalyzer.findings.late.late_words import is_of_hosts, title
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
@@ -61,7 +62,10 @@ def late_ranks(
         told(_with(_finding(row, rows, step_needs.to_frame(), last), how_far(row, replay)), row, rows, last)
         for row in rows[:_MOST_FINDINGS]
     ]
-    return [_dealt_out(item, replay) if _is_graded(item) else item for item in found]
+    return [
+        with_other_causes(_dealt_out(item, replay) if _is_graded(item) else item, row, rows, replay)
+        for item, row in zip(found, rows, strict=False)
+    ]
 
 
 def _with(finding: Finding, said: str) -> Finding:
