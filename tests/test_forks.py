@@ -13,11 +13,15 @@ import os, signal, sys
 from functools import partial
 from pathlib import Path
 from pandas.testing import assert_frame_equal
+from traceanalyzer import findings
 from traceanalyzer.analyses import at_once, engine, reduce_rank
 from traceanalyzer.forks import IS_PROGRAM, aside, can_fork
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.readers.base import FILE_ORDER, RankHint
 from traceanalyzer.readers.kineto import read
+from traceanalyzer.report.contents import Report
+from traceanalyzer.report.page import ahead
+from traceanalyzer.report.writers import html
 
 IS_PROGRAM.set(True)
 own = os.getpid()
@@ -44,25 +48,43 @@ trace = next(read(Path(sys.argv[1]), RankHint(0, FILE_ORDER), KindRules()))
 alone = reduce_rank(trace)
 forks = []
 at_once.aside = lambda work, **how: forks.append(how) or aside(work, **how)
-for processes in (2, 5):
+for processes in (2, 4, 9):
     shared = reduce_rank(trace, processes=processes)
     assert [*shared] == [*alone]
     for name, table in alone.items():
         same = [column for column in table if column != "piece"]
         assert_frame_equal(shared[name][same], table[same], obj=name)
-assert len(forks) == 5
+assert len(forks) == 1 + 3 + 8
 
 results = engine.combine({0: alone})
 sent = []
-engine.joined_at_once = lambda *given: sent.append(at_once.joined_at_once(*given)) or sent[0]
+engine.joined_at_once = lambda *given: sent.append(at_once.joined_at_once(*given)) or sent[-1]
 tables = {name: {0: table} for name, table in alone.items()}
-shared = engine.combine_tables(tables, 1, processes=2)
-assert [*shared] == [*results]
-assert len(sent[0]) > len(results) / 2
-for name, result in results.items():
-    assert type(shared[name]) is type(result)
-    if not result.is_event_copy:
-        assert_frame_equal(shared[name].to_frame(), result.to_frame(), obj=name)
+for processes in (2, 6):
+    shared = engine.combine_tables(tables, 1, processes=processes)
+    assert [*shared] == [*results]
+    assert sent.pop()
+    for name, result in results.items():
+        assert type(shared[name]) is type(result)
+        if not result.is_event_copy:
+            assert_frame_equal(shared[name].to_frame(), result.to_frame(), obj=name)
+
+found = findings.find(shared)
+findings.aside = at_once.aside
+forks.clear()
+assert found and findings.find(shared, processes=3) == found
+assert len(forks) == 2
+findings.RULES = (*findings.RULES[:1], lambda steps: 1 / 0, *findings.RULES[2:])
+failures = []
+findings.find(shared, failures, processes=3)
+assert [failure.why for failure in failures] == ["ZeroDivisionError: division by zero"]
+
+report = Report("x", shared)
+drawn = html.page(report)
+forks.clear()
+ahead.aside = html.aside = at_once.aside
+assert html.page(report, processes=4) == drawn
+assert len(forks) == 3
 print("the same")
 """
 

@@ -47,10 +47,10 @@ def processes_for(files: Sequence[Path], jobs: int | None) -> int:
 
 
 def processes_beside(files: Sequence[Path], jobs: object) -> int:
-    """How many may do what follows the reading: two where a fork saves more than it costs, unless `jobs` are 1."""
-    if jobs == 1 or not can_fork() or _cores() == 1:
+    """How many may do what follows the reading: one for each core where a fork saves more than it costs."""
+    if not can_fork() or sum(_work_s(file) for file in files) <= WORTH_A_FORK_S:
         return 1
-    return 2 if sum(_work_s(file) for file in files) > WORTH_A_FORK_S else 1
+    return min(jobs, _cores()) if isinstance(jobs, int) else _cores()
 
 
 def cores_for_a_file(files: int, jobs: int | None) -> int:
@@ -142,6 +142,21 @@ def give_back_memory() -> None:
     """Give the system what was freed in between what is used: glibc keeps it, a third of what a large trace takes."""
     with suppress(AttributeError, OSError, TypeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def hold_memory() -> None:
+    """Have glibc keep what is freed for the next table: given back each time, it comes page by page, and zeroed."""
+    with suppress(AttributeError, OSError, TypeError):  # another C library
+        of_c = ctypes.CDLL(None)
+        for parameter, size in ((_MMAP_THRESHOLD, _OWN_PIECE_BYTES), (_TRIM_THRESHOLD, _HELD_BYTES)):
+            of_c.mallopt(parameter, size)
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""As <malloc.h> numbers them."""
+
+_OWN_PIECE_BYTES, _HELD_BYTES = 8 << 20, 64 << 20
+"""Larger pieces go back to the system on their own, and so does what is free at the end beyond so much."""
 
 
 def _work_s(path: Path) -> float:

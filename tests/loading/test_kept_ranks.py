@@ -11,7 +11,6 @@ from traceanalyzer.analyses import registry
 from traceanalyzer.discovery import discover
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.loading import LoadOptions, cache, kept_ranks, kept_tables
-from traceanalyzer.model.tables import columns_of
 from traceanalyzer.scale import summarise, work
 from traceanalyzer.scale.reduced import reduce_capture
 from traceanalyzer.selection import Selection
@@ -93,11 +92,12 @@ def test_kept_ranks_start_no_processes(trace_file, tmp_path, never_read, monkeyp
     ],
     ids=str,
 )
-def test_columns(column):
+def test_columns(column, tmp_path):
     frame = pd.DataFrame({"x": column})
     for each in (frame, frame.iloc[:0]):
-        array, dtype = kept_tables._arrow(columns_of(each)["x"])
-        back = pd.DataFrame({"x": kept_tables._pandas(kept_tables.pa.chunked_array([array]), dtype)})
+        kept_tables.write_tables(tmp_path / "table", [("name", each, "said")])
+        ((name, back, said),) = kept_tables.read_tables(tmp_path / "table", 1)
+        assert (name, said) == ("name", "said")
         pd.testing.assert_frame_equal(back, each, check_exact=True, check_categorical=True)
         assert [type(value) for value in back["x"]] == [type(value) for value in each["x"]]
 
@@ -130,11 +130,22 @@ def test_other_code_and_other_analyses_find_nothing(trace_file, tmp_path, monkey
     assert len(entries(tmp_path / "kept")) == 2
 
 
-@pytest.mark.parametrize("harm", [b"", b"no Arrow"])
+@pytest.mark.parametrize("harm", [b"", b"no table", b"\x02\0\0\0\0\0\0\0[]"])
 def test_a_damaged_entry_is_made_again(harm, trace_file, tmp_path):
     made = reduced(trace_file, tmp_path / "kept", names=("breakdown",))
     (entry,) = entries(tmp_path / "kept")
-    (entry / "0" / "tables.arrow").write_bytes(harm)
+    (entry / "0" / "tables.columns").write_bytes(harm)
+    again = reduced(trace_file, tmp_path / "kept", names=("breakdown",))
+    pd.testing.assert_frame_equal(again.ranks[0][1]["breakdown"], made.ranks[0][1]["breakdown"])
+
+
+def test_a_changed_byte_is_noticed(trace_file, tmp_path):
+    made = reduced(trace_file, tmp_path / "kept", names=("breakdown",))
+    (entry,) = entries(tmp_path / "kept")
+    file = entry / "0" / "tables.columns"
+    held = bytearray(file.read_bytes())
+    held[-3] ^= 1
+    file.write_bytes(held)
     again = reduced(trace_file, tmp_path / "kept", names=("breakdown",))
     pd.testing.assert_frame_equal(again.ranks[0][1]["breakdown"], made.ranks[0][1]["breakdown"])
 

@@ -96,7 +96,7 @@ def test_what_is_damaged_is_made_again(job, tmp_path):
     run_, options = found.runs[-1], LoadOptions(cache=tmp_path / "kept")
     place = kept_report.place_of(found, run_, options, {})
     summary = scale.summarise(found, run_, options, names=("ranks", "steps"), jobs=1)
-    for damaged in ("tables.arrow", "facts.json"):
+    for damaged in ("tables.columns", "facts.json"):
         kept_report.keep(place, place, summary, ())
         back, findings = kept_report.kept(place, pytest.fail)
         assert (list(back.results), back.claims, findings) == (list(summary.results), summary.claims, ())

@@ -137,7 +137,7 @@ def combine_tables(
     """The same from each analysis' tables, by rank, of so many ranks.
 
     With a list for failures (which holds those of the ranks) a Result that could not be made is empty, and so is one
-    that lacks a rank's part. With a second process a fork of this one makes a share, where it can be forked.
+    that lacks a rank's part. With `processes` forks of this one make a share, where it can be forked.
     """
     done: dict[str, Result] = {}
     care = _Care(failures)
@@ -159,7 +159,7 @@ def combine_tables(
     made: dict[str, Result] = {}
     names = tuple(names)
     if processes > 1 and can_fork():
-        done |= joined_at_once(names, result, done.get)
+        done |= joined_at_once(names, result, done.get, processes)
     for name in names:
         try:
             made[name] = result(name)

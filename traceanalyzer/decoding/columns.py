@@ -108,11 +108,14 @@ class Columns:
         self._texts.setdefault(column, Names()).extend_some(count, values)
 
     def integers(self, column: str, values: list[Any]) -> None:
-        """A column of integers; `None` is NA."""
+        """A column of integers; `None` and `ABSENT` are NA."""
         try:
             numbers = np.array(values, dtype=np.int64)
         except TypeError:
-            numbers = np.array([ABSENT if value is None else value for value in values], dtype=np.int64)
+            if values.count(None) == len(values):
+                numbers = np.full(len(values), ABSENT)
+            else:
+                numbers = np.array([ABSENT if value is None else value for value in values], dtype=np.int64)
         self._numbers.setdefault(column, []).append(numbers)
 
     def floats(self, column: str, values: list[Any]) -> None:

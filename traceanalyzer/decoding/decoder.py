@@ -50,7 +50,8 @@ class EventDecoder:
     def _decoded(self, text: bytes) -> list[Any]:
         """All events; text that does not decode is halved until only what is bad is left."""
         try:
-            events: list[Any] = _decoder(is_exact=bool(self.needs_exact), strict=True).decode(b"[" + text + b"]")
+            whole = b"".join((b"[", text, b"]"))  # `+` would copy twice
+            events: list[Any] = _decoder(is_exact=bool(self.needs_exact), strict=True).decode(whole)
         except _UNREADABLE:
             cut = cut_near(text, len(text) // 2)
             if cut is None:

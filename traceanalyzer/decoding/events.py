@@ -5,6 +5,8 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
+from traceanalyzer.decoding.columns import ABSENT
+
 _TIME_US = 4 * 10**15
 """The year 2096; with a time base of at most as much, all sums stay within int64 nanoseconds."""
 
@@ -22,8 +24,8 @@ class Args(msgspec.Struct, gc=False):
     """`args` of a complete event, in the profiler's own order: a key out of order has to be searched for."""
 
     external_id: Int = msgspec.field(default=-1, name="External id")
-    op_sequence: Int | None = msgspec.field(default=None, name="Sequence number")
-    forward_thread: Int | None = msgspec.field(default=None, name="Fwd thread id")
+    op_sequence: Int | None = msgspec.field(default=ABSENT, name="Sequence number")
+    forward_thread: Int | None = msgspec.field(default=ABSENT, name="Fwd thread id")
     arguments: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Concrete Inputs")
     dtypes: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Input type")
     strides: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Input Strides")

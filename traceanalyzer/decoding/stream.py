@@ -15,7 +15,7 @@ from traceanalyzer.decoding.boundaries import end_of_object, last_cut
 from traceanalyzer.decoding.packed import PackedFile, up_to_the_error
 from traceanalyzer.errors import NotATraceError
 
-CHUNK_BYTES = 2 << 20
+CHUNK_BYTES = 512 << 10
 """Small enough that a chunk's text and events stay in the processor's cache."""
 
 _CUT_REACH = 1 << 13
@@ -121,7 +121,8 @@ class EventText:
                     block, self._rest = self._rest + block, b""
                     cut = last_cut(block)
                 if cut:
-                    chunk, self._rest = self._rest + block[: cut[0]], block[cut[1] :]
+                    chunk = b"".join((self._rest, memoryview(block)[: cut[0]]))  # copied once
+                    self._rest = block[cut[1] :]
                     yield chunk
                 elif len(block) > EVENT_BYTES_MOST:
                     self.oversized += 1

@@ -142,14 +142,15 @@ def _add_api_calls(builder: TableBuilder, _category: str, events: list[Any]) -> 
 
 
 def _add_host_ops(builder: TableBuilder, category: str, events: list[Any]) -> None:
-    steps = [event for event in events if event.name.startswith(_STEP)]
-    if steps:  # old profilers wrote steps among the operators
+    names = [event.name for event in events]
+    if any(name.startswith(_STEP) for name in set(names)):  # old profilers wrote steps among the operators
+        steps = [event for event in events if event.name.startswith(_STEP)]
         events = [event for event in events if not event.name.startswith(_STEP)]
+        names = [event.name for event in events]
         _add_ranges(builder, category, steps)
     args = [event.args or _NO_ARGS for event in events]
     table = builder.table("host_ops")
     table.times(events)
-    names = [event.name for event in events]
     table.texts("name", names)
     table.integers("thread", _threads(events))
     table.integers("external_id", [arg.external_id for arg in args])
@@ -159,7 +160,7 @@ def _add_host_ops(builder: TableBuilder, category: str, events: list[Any]) -> No
     table.joined_texts(("shapes", "strides", "dtypes"), signatures)
     table.some_texts("arguments", len(events), _arguments(names, args))
     # "wait" and other bookkeeping are recorded under the same name, but move no data.
-    comms = [events[row] for row, name in enumerate(names) if name == _COMM_HOST_OP and _moves_data(args[row])]
+    comms = [event for event, arg in zip(events, args, strict=True) if event.name == _COMM_HOST_OP and _moves_data(arg)]
     if comms:
         _add_comm_args(builder, comms, [-1] * len(comms))
 

@@ -105,13 +105,13 @@ def _code() -> tuple[object, ...]:
 
 
 def _write(place: Path, meta: RankMeta, tables: Tables) -> None:
-    written = write_tables(place / "tables.arrow", _flat(tables))
+    written = write_tables(place / "tables.columns", _flat(tables))
     (place / "rank.json").write_bytes(msgspec.json.encode({"meta": facts_of(meta), "tables": written}))
 
 
 def _read(place: Path) -> tuple[RankMeta, Tables]:
     facts = msgspec.json.decode((place / "rank.json").read_bytes(), type=_Facts)
-    return facts.meta, _whole(read_tables(place / "tables.arrow", facts.tables))
+    return facts.meta, _whole(read_tables(place / "tables.columns", facts.tables))
 
 
 def _flat(tables: Tables) -> Iterator[Told]:

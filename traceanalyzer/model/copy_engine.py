@@ -1,5 +1,7 @@
 """Collectives that copies carry out: NCCL's copy engine moves data by copies that look as if they stayed on one GPU."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -19,18 +21,21 @@ def with_copied_collectives(
     stands between it and the host call of a group of several ranks, and that call launches no kernel that
     communicates: then the copies are all that can move its data.
     """
-    is_copy = (gpu_ops["direction"] == "DtoD").to_numpy() & (gpu_ops["launch"] != NONE).to_numpy()
-    calls = comm_args[(comm_args["gpu_op"] == NONE) & (comm_args["group_size"].fillna(0) > 1)]
-    if not is_copy.any() or calls.empty:
+    has_launch = gpu_ops["launch"].to_numpy() != NONE
+    is_copy = _named(gpu_ops["direction"], "DtoD") & has_launch
+    if not is_copy.any():
         return gpu_ops
-    is_comm = (gpu_ops["kind"] == "comm").to_numpy() & (gpu_ops["launch"] != NONE).to_numpy()
+    calls = comm_args[(comm_args["gpu_op"] == NONE) & (comm_args["group_size"].fillna(0) > 1)]
+    if calls.empty:
+        return gpu_ops
+    is_comm = _named(gpu_ops["kind"], "comm") & has_launch
     rows = np.flatnonzero(is_copy | is_comm)
     around = _around(gpu_ops, api_calls, calls, rows)
     busy = np.unique(around[is_comm[rows]])
     may_be = is_copy[rows] & (around != NONE) & ~np.isin(around, busy)
     if not may_be.any():  # almost always: the operators, which are many, need not be looked at
         return gpu_ops
-    operators = picked(host_ops, (host_ops["name"] != HOST_CALL).to_numpy(), ("start_ns", "end_ns", "thread"))
+    operators = picked(host_ops, ~_named(host_ops["name"], HOST_CALL), ("start_ns", "end_ns", "thread"))
     inner = _around(gpu_ops, api_calls, operators, rows)
     found = rows[may_be & (inner < around)]  # no operator began, and is still open, within the host call
     if not len(found):
@@ -44,11 +49,24 @@ def _around(gpu_ops: pd.DataFrame, api_calls: pd.DataFrame, spans: pd.DataFrame,
     """Start of the latest span around each operation's launch on its thread, -1 without one."""
     if spans.empty:
         return np.full(len(rows), NONE)
-    calls = api_calls.iloc[gpu_ops["launch"].to_numpy()[rows]][["start_ns", "thread"]].assign(
-        place=np.arange(len(rows))
-    )
-    opened = spans[["start_ns", "thread"]].assign(row=np.arange(len(spans))).sort_values("start_ns", kind="stable")
-    merged = pd.merge_asof(calls.sort_values("start_ns"), opened, on="start_ns", by="thread").sort_values("place")
-    row = merged["row"].fillna(NONE).to_numpy(dtype=np.int64)
-    is_open = (row != NONE) & (spans["end_ns"].to_numpy()[row] > calls["start_ns"].to_numpy())
-    return np.where(is_open, spans["start_ns"].to_numpy()[row], NONE)
+    launch = gpu_ops["launch"].to_numpy()[rows]
+    times, threads = api_calls["start_ns"].to_numpy()[launch], api_calls["thread"].to_numpy()[launch]
+    starts, ends, on = (spans[name].to_numpy() for name in ("start_ns", "end_ns", "thread"))
+    found = np.full(len(rows), NONE)
+    for thread in np.unique(threads).tolist():
+        own = np.flatnonzero(on == thread)
+        if not len(own):
+            continue
+        own = own[np.argsort(starts[own], kind="stable")]
+        asked = np.flatnonzero(threads == thread)
+        latest = np.searchsorted(starts[own], times[asked], side="right") - 1
+        row = own[latest]
+        found[asked] = np.where((latest >= 0) & (ends[row] > times[asked]), starts[row], NONE)
+    return found
+
+
+def _named(column: pd.Series, name: str) -> np.ndarray:
+    """Mask of the rows of a column of names that have this one."""
+    held: Any = column.array
+    mask: np.ndarray = np.array([*(own == name for own in held.categories.tolist()), False])[held.codes]
+    return mask

@@ -8,7 +8,7 @@ import pandas as pd
 from traceanalyzer.model.copy_engine import with_copied_collectives
 from traceanalyzer.model.event_times import possible
 from traceanalyzer.model.schema import NONE, STEPS, TABLES, conform, legible, named, printable
-from traceanalyzer.model.tables import picked
+from traceanalyzer.model.tables import picked, with_columns
 from traceanalyzer.model.trace import ProcessGroup, RankMeta, RankTrace
 from traceanalyzer.model.window import whole_capture
 
@@ -33,22 +33,20 @@ def make_trace(meta: RankMeta, *, process_ops: pd.Series | None = None, **tables
         meta = replace(meta, events_skipped=skipped, events_backwards=backwards)
     answering = frames["gpu_ops"]["correlation"] if process_ops is None else process_ops
     has_gpu_op = _has_gpu_op(frames["api_calls"]["correlation"], answering)
-    frames["api_calls"] = frames["api_calls"].assign(has_gpu_op=has_gpu_op)
-    frames["api_calls"] = _by_time(frames["api_calls"])
+    frames["api_calls"] = _by_time(with_columns(frames["api_calls"], has_gpu_op=has_gpu_op))
     frames["host_ops"] = _by_time(frames["host_ops"])
     frames["ranges"] = _by_time(frames["ranges"])
     frames["frames"] = _by_time(frames["frames"])
     frames["counters"] = frames["counters"].sort_values("time_ns", kind="stable", ignore_index=True)
     frames["gpu_ops"], frames["comm_args"] = _sorted_ops(frames["gpu_ops"], frames["comm_args"])
-    frames["gpu_ops"] = frames["gpu_ops"].assign(
-        launch=launch_rows(frames["gpu_ops"]["correlation"], frames["api_calls"]["correlation"])
+    frames["gpu_ops"] = with_columns(
+        frames["gpu_ops"], launch=launch_rows(frames["gpu_ops"]["correlation"], frames["api_calls"]["correlation"])
     )
     parts = (frames[name] for name in ("gpu_ops", "api_calls", "host_ops", "comm_args"))
     frames["gpu_ops"] = with_copied_collectives(*parts)
     frames["stream_waits"] = _by_time(frames["stream_waits"])
-    frames["stream_waits"] = frames["stream_waits"].assign(
-        record=launch_rows(frames["stream_waits"]["record_correlation"], frames["api_calls"]["correlation"])
-    )
+    recorded = launch_rows(frames["stream_waits"]["record_correlation"], frames["api_calls"]["correlation"])
+    frames["stream_waits"] = with_columns(frames["stream_waits"], record=recorded)
     return RankTrace(
         meta=meta,
         steps=conform(None, STEPS),
@@ -106,5 +104,5 @@ def _sorted_ops(gpu_ops: pd.DataFrame, comm_args: pd.DataFrame) -> tuple[pd.Data
     new_row[NONE] = NONE  # -1 indexes the extra last element
     return (
         picked(gpu_ops, order),
-        comm_args.assign(gpu_op=new_row[comm_args["gpu_op"].to_numpy()]),
+        with_columns(comm_args, gpu_op=new_row[comm_args["gpu_op"].to_numpy()]),
     )

@@ -4,7 +4,7 @@ All times are int64 nanoseconds. A column that points at a row of another table 
 where there is none; a *quantity* that is not known is `NA`, never 0 or -1. Names are categoricals.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -13,6 +13,7 @@ import pandas as pd
 
 from traceanalyzer.kinds import ACTIVITIES, KINDS
 from traceanalyzer.meaning.rows import NONE as NONE  # noqa: PLC0414 - so others import it from here
+from traceanalyzer.model.tables import columns_of, table_of
 
 _CATEGORY, _NS, _INT, _MAYBE_INT = "category", "int64", "int64", "Int64"
 
@@ -200,20 +201,20 @@ def _kept(name: str) -> str:
 def legible(frame: pd.DataFrame) -> pd.DataFrame:
     """The table with printable texts, and names that are not too long; almost always the table itself."""
     found = {}
-    for name, column in frame.items():
-        if isinstance(column.dtype, pd.CategoricalDtype):
-            texts = column.cat.categories
+    for name, column in columns_of(frame).items():
+        if isinstance(column, pd.Categorical):
+            texts = column.categories.tolist()
             is_cut = name == "name" and max(map(len, texts), default=0) > LONGEST_NAME
             if is_cut or not all(map(str.isprintable, texts)):
                 plain = {text: printable(_kept(text) if is_cut else text) for text in texts}
-                found[name] = column.astype("object").map(plain).astype("category")
+                found[name] = pd.Series(column).astype("object").map(plain).astype("category")
     return frame.assign(**found) if found else frame
 
 
 def named(frame: pd.DataFrame) -> pd.DataFrame:
     """The table with `UNNAMED` where it has no name."""
     names = frame["name"]
-    if not names.isna().any():
+    if not (names.array.codes == NONE).any():
         return frame
     known = names if UNNAMED in names.cat.categories else names.cat.add_categories([UNNAMED])
     return frame.assign(name=known.fillna(UNNAMED))
@@ -231,26 +232,43 @@ def conform(frame: pd.DataFrame | None, schema: Mapping[str, str]) -> pd.DataFra
 
     Quantities that cannot be (bytes or elements below 0 or beyond 2⁴⁸, groups of no rank) are NA: they are not known.
     """
-    if frame is None:
-        frame = pd.DataFrame(index=pd.RangeIndex(0))
+    # On arrays: a trace has eight such tables, and pandas' own way takes as long as reading a megabyte of text.
+    count, held = (0, {}) if frame is None else (len(frame), columns_of(frame))
     columns = {
-        name: _column(frame, name, dtype) if name in frame else _absent(len(frame), name, dtype)
+        name: _column(held[name], name, dtype) if name in held else _absent(count, name, dtype)
         for name, dtype in schema.items()
     }
-    return pd.DataFrame(columns, index=pd.RangeIndex(len(frame)), copy=False)
+    return table_of(columns, pd.RangeIndex(count))
 
 
-def _column(frame: pd.DataFrame, name: str, dtype: str) -> pd.Series:
-    column = frame[name].reset_index(drop=True)
+def _column(values: Any, name: str, dtype: str) -> Any:
+    if name in _FIXED_CATEGORIES and isinstance(values, pd.Categorical):
+        return _of_categories(values, _FIXED_CATEGORIES[name])
     if name in _FIXED_CATEGORIES:
-        return column.astype(pd.CategoricalDtype(list(_FIXED_CATEGORIES[name])))
-    column = column if str(column.dtype) == dtype else column.astype(dtype)
+        return pd.Series(values).astype(pd.CategoricalDtype(list(_FIXED_CATEGORIES[name]))).array
+    if str(values.dtype) != dtype:
+        values = _as(values, dtype)
     if name in _LEAST_QUANTITY:
+        column = pd.Series(values, copy=False)
         can_be = column.between(_LEAST_QUANTITY[name], _MOST_QUANTITY).fillna(value=True)
-        return column if can_be.all() else column.where(can_be)
-    has_names = dtype != _CATEGORY or len(column.cat.categories) > 0
+        return values if can_be.all() else column.where(can_be).array
+    has_names = dtype != _CATEGORY or len(values.categories) > 0
     # Where no row has a name, the categories would be of whatever type the absent values had.
-    return column if has_names else _absent(len(column), name, dtype)
+    return values if has_names else _absent(len(values), name, dtype)
+
+
+def _of_categories(values: pd.Categorical, names: Sequence[str]) -> pd.Categorical:
+    """The same names by these categories; others are absent."""
+    place = {name: code for code, name in enumerate(names)}
+    codes = np.array([*(place.get(name, NONE) for name in values.categories.tolist()), NONE], dtype=np.int8)
+    return pd.Categorical.from_codes(codes[values.codes], categories=list(names))
+
+
+def _as(values: Any, dtype: str) -> Any:
+    if dtype == _MAYBE_INT and values.dtype == np.int64:  # pandas asks of each value whether it is whole
+        return pd.arrays.IntegerArray(values.copy(), np.zeros(len(values), dtype=bool))
+    column = pd.Series(values, copy=False).astype(dtype)
+    return column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
 
 
 def _no_names(length: int, categories: Any) -> pd.Categorical:
@@ -258,11 +276,11 @@ def _no_names(length: int, categories: Any) -> pd.Categorical:
     return pd.Categorical.from_codes(np.full(length, NONE, dtype=np.int8), categories=categories)
 
 
-def _absent(length: int, name: str, dtype: str) -> pd.Series:
+def _absent(length: int, name: str, dtype: str) -> Any:
     if name in _FIXED_CATEGORIES:
-        return pd.Series(_no_names(length, list(_FIXED_CATEGORIES[name])))
+        return _no_names(length, list(_FIXED_CATEGORIES[name]))
     if dtype == _CATEGORY:
-        return pd.Series(_no_names(length, pd.Index([], dtype="str")))
+        return _no_names(length, pd.Index([], dtype="str"))
     if dtype == _MAYBE_INT:
-        return pd.Series(pd.arrays.IntegerArray(np.ones(length, dtype=np.int64), np.ones(length, dtype=bool)))
-    return pd.Series(np.full(length, NONE if dtype == _INT else 0), dtype=dtype)
+        return pd.arrays.IntegerArray(np.ones(length, dtype=np.int64), np.ones(length, dtype=bool))
+    return np.full(length, NONE if dtype == _INT else 0, dtype=dtype)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.internals import create_dataframe_from_blocks
 
-from traceanalyzer.model.schema import NONE
+from traceanalyzer.meaning.rows import NONE
 
 _PLAIN = "iufb"
 """Kinds of numpy's types that a table holds as they are."""

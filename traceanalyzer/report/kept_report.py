@@ -104,7 +104,7 @@ def kept(place: Path | None, again: Callable[[], Summary]) -> Answer | None:
     with suppress(*UNREADABLE):
         place.touch()
         facts = msgspec.json.decode((place / "0" / "facts.json").read_bytes(), type=_Facts)
-        *told, (_, slacks, _) = read_tables(place / "0" / "tables.arrow", facts.tables)
+        *told, (_, slacks, _) = read_tables(place / "0" / "tables.columns", facts.tables)
         results = {name: _result(name, table, said, again, slacks) for name, table, said in told}
         claims = {(Path(path), own): rank for path, own, rank in facts.claims}
         return Summary(_typed(results), facts.skipped, facts.notes, claims), facts.findings
@@ -129,7 +129,7 @@ def keep(place: Path | None, again: Path | None, summary: Summary, findings: tup
 
 def _write(place: Path, summary: Summary, findings: tuple[Finding, ...]) -> None:
     held = [(name, result.table, _said(result)) for name, result in summary.results.items()]
-    written = write_tables(place / "tables.arrow", [*held, (_SLACKS, _slacks_of(summary.results), "")])
+    written = write_tables(place / "tables.columns", [*held, (_SLACKS, _slacks_of(summary.results), "")])
     claims = tuple((str(path), own, rank) for (path, own), rank in summary.claims.items())
     facts = _Facts(written, findings, summary.skipped, summary.notes, claims)
     text = msgspec.json.encode(facts)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from traceanalyzer.discovery.clustering import Capture
 from traceanalyzer.errors import InputError
-from traceanalyzer.processes import CORES_A_FILE, Pool, cores_for_a_file, processes_for, quiet_pool
+from traceanalyzer.processes import CORES_A_FILE, Pool, cores_for_a_file, hold_memory, processes_for, quiet_pool
 from traceanalyzer.scale.dask_cluster import Cluster, Gathering
 
 T = TypeVar("T")
@@ -153,6 +153,7 @@ def _refused(capture: Capture, why: str) -> Any:
 
 def set_up_process() -> None:
     """Suit a process that does nothing else to many small tables; of no effect on any figure."""
+    hold_memory()
     # Many small objects and no cycles: the collector at its usual pace takes a twentieth of the time.
     gc.set_threshold(100_000, 50, 50)
     # Column names are texts too: each look-up of one in Arrow's storage converts it, a third of a small rank's time.

@@ -19,7 +19,8 @@ KEYS = ("group", "group_ranks", "collective", "phase")
 
 COLUMNS = (
     *KEYS, "group_description", "group_size", "world_size", "calls", "size_bytes", "unknown_sizes", "steps",
-    "step_calls", "step_bytes", "uneven_calls", "by_attention", "both_ways", "in_fsdp", "in_experts", "of_tables",
+    "step_calls", "step_bytes", "uneven_calls", "by_attention", "both_ways", "peers", "in_fsdp", "in_experts",
+    "of_tables",
 )  # fmt: skip
 
 _PHASES = np.array([*PHASES, UNATTRIBUTED], dtype=object)
@@ -41,7 +42,8 @@ def uses(
     `step_calls` and `step_bytes` are those of the whole steps, of which there are `steps`; `by_attention` counts calls
     launched next to an attention kernel: of the matrix products, convolutions and attention kernels launched before
     and after the call, the nearest one or the other is attention; `both_ways` those that
-    send to the very peers that they receive from. `of_tables` counts those of a recommender's tables.
+    send to the very peers that they receive from. `of_tables` counts those of a recommender's tables; `peers` are the
+    ranks that messages go to or come from.
     """
     held = calls[calls["group"].notna()] if len(calls) else calls
     if not len(held):
@@ -80,6 +82,7 @@ def uses(
         "steps": len(whole),
         "step_calls": groups.sums(is_of_step.astype(np.int64)),
         **{name: groups.sums(mask.astype(np.int64)) for name, mask in counted.items()},
+        "peers": _count_of_peers(groups, held["peers"]),
     }
     return table_of({name: columns[name] for name in COLUMNS})
 
@@ -103,6 +106,15 @@ def _by_attention(trace: RankTrace, rows: np.ndarray, category_of_op: pd.Categor
     is_attention = np.concatenate([[False], category_of_op[heavy] == "attention", [False]])
     place = np.searchsorted(launch[heavy], launch[rows])
     found: np.ndarray = (is_attention[place] | is_attention[place + 1]) & (launch[rows] != NONE)
+    return found
+
+
+def _count_of_peers(groups: Groups, peers: pd.Series) -> np.ndarray:
+    """How many ranks the messages of each group's rows name: of `send 1, recv 1, recv 2` two."""
+    texts = table_of({"row": groups.of_row, "text": peers.to_numpy(dtype=object)}).dropna().drop_duplicates()
+    named = texts["text"].astype("str").str.extractall(r"(?:send|recv) (\d+)")[0]
+    count = named.groupby(texts["row"].reindex(named.index.get_level_values(0)).to_numpy()).nunique()
+    found: np.ndarray = count.reindex(range(len(groups)), fill_value=0).to_numpy(dtype=np.int64)
     return found
 
 

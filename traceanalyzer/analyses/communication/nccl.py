@@ -1,21 +1,24 @@
 """Communication of each rank by process group, collective and dtype: calls, bytes, time, how much is exposed."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
+from traceanalyzer.analyses import grouping
+from traceanalyzer.analyses.base import Result, percent, plain_values, ratio, stack
 from traceanalyzer.analyses.communication.call_lists import SIZES_FROM, sizes_from
 from traceanalyzer.analyses.communication.call_waits import CallWaits, looked_at
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import Groups, labels
-from traceanalyzer.analyses.grouping import told_of_each
+from traceanalyzer.analyses.grouping import rows_of_each, told_of_each
 from traceanalyzer.analyses.names import NcclColumn
+from traceanalyzer.analyses.time.breakdown import OVERLAP
 from traceanalyzer.analyses.time.intervals import Intervals, union
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace, whole_capture
-from traceanalyzer.model.tables import sorted_by
+from traceanalyzer.model.tables import columns_of, sorted_by, table_of
 
 KEYS = ("group", "collective", "dtype")
 
@@ -55,7 +58,7 @@ class Nccl(Result[NcclColumn]):
         "max_ns": Column.time("Longest.", adds=Adds.EXTREME),
         "comm_ns": Column.time("Time in which at least one of the calls runs.", is_secondary=True, better=Better.LESS),
         "exposed_comm_ns": Column.time("Part of it in which no compute runs.", better=Better.LESS),
-        "overlap_pct": Column.share("100 · (comm − exposed) / comm.", better=Better.MORE),
+        "overlap_pct": OVERLAP,
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -71,8 +74,30 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     if calls.empty:
         return pd.DataFrame()
     compute = union(trace, "compute", whole_capture(trace.gpu_ops))
-    rows = [_row(key, group, compute) for key, group in calls.groupby(list(KEYS), dropna=False, observed=True)]
-    table = typed(pd.DataFrame(rows), {"known_size_bytes": "Int64"})
+    columns = columns_of(calls)
+    starts, ends, sizes = (columns[name] for name in ("start_ns", "end_ns", "size_bytes"))
+    groups = grouping.Groups.of(columns, KEYS, with_absent=True)
+    of_each = rows_of_each(groups.of_row)
+    busy = [Intervals.of(starts[rows], ends[rows]) for rows in of_each]
+    description, reduction, arguments = (
+        [_known(columns[name][rows]) for rows in of_each] for name in ("group_description", "reduction", "arguments")
+    )
+    table = table_of(
+        {
+            **{name: plain_values(pd.Series(own)) for name, own in groups.keys.items()},
+            "group_description": [_one(own) for own in description],
+            "reduction": [", ".join(sorted(own)) or None for own in reduction],
+            "calls": groups.counts(),
+            "sizes_from": [sizes_from(own) for own in arguments],
+            "calls_of_unknown_size": groups.sums(sizes.isna().astype(np.int64)),
+            "known_size_bytes": groups.total(sizes),
+            "total_ns": groups.sums(ends - starts),
+            "min_ns": groups.smallest(ends - starts),
+            "max_ns": groups.largest(ends - starts),
+            "comm_ns": np.array([own.total_ns for own in busy]),
+            "exposed_comm_ns": np.array([(own - compute).total_ns for own in busy]),
+        }
+    )
     return sorted_by(table, "total_ns")
 
 
@@ -80,25 +105,6 @@ def across(parts: Mapping[int, pd.DataFrame], groups: Groups, call_waits: CallWa
     """The ranks' rows under each other, with the groups' sizes as matching found them."""
     table = stack(parts, tuple(Nccl.columns))
     return Nccl(table.assign(group_label=labels(groups, table), group_size=_sizes(table, looked_at(call_waits, calls))))
-
-
-def _row(key: tuple[object, ...], calls: pd.DataFrame, compute: Intervals) -> dict[str, object]:
-    durations = calls["end_ns"] - calls["start_ns"]
-    busy = Intervals.of(calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy())
-    return {
-        **{name: None if pd.isna(value) else value for name, value in zip(KEYS, key, strict=True)},
-        "group_description": _only(calls["group_description"]),
-        "reduction": ", ".join(sorted(set(calls["reduction"].dropna()))) or None,
-        "calls": len(calls),
-        "sizes_from": sizes_from(calls["arguments"].dropna()),
-        "calls_of_unknown_size": int(calls["size_bytes"].isna().sum()),
-        "known_size_bytes": calls["size_bytes"].sum(min_count=1),
-        "total_ns": int(durations.sum()),
-        "min_ns": int(durations.min()),
-        "max_ns": int(durations.max()),
-        "comm_ns": busy.total_ns,
-        "exposed_comm_ns": (busy - compute).total_ns,
-    }
 
 
 def _sizes(table: pd.DataFrame, calls: pd.DataFrame) -> pd.Series:
@@ -118,6 +124,6 @@ def _one(values: list[object]) -> object:
     return values[0] if len(values) == 1 else None
 
 
-def _only(values: pd.Series) -> object:
-    """The one value of the column; `None` when there is none, or several."""
-    return _one(list(values.dropna().unique()))
+def _known(values: Any) -> list[Any]:
+    """The distinct values that are not absent."""
+    return [value for value in dict.fromkeys(values.tolist()) if not pd.isna(value)]

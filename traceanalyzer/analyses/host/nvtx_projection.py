@@ -14,7 +14,7 @@ from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked, sorted_by, table_of
+from traceanalyzer.model.tables import columns_as_they_are, picked, sorted_by, table_of
 
 
 class NvtxProjection(Result[NvtxProjectionColumn]):
@@ -105,12 +105,12 @@ def _by_name(trace: RankTrace, operations: np.ndarray, first_ns: np.ndarray, las
     if not held.any():
         return pd.DataFrame()
     names = {name: by_letters(trace.ranges[name].array) for name in ("domain", "name")}
-    groups = Groups.of(pd.DataFrame(names, copy=False), ["domain", "name"], with_absent=True)
+    groups = Groups.of(names, ["domain", "name"], with_absent=True)
     lengths = pd.Series((last_ns - first_ns)[held])
     table = spread(lengths, table_of({"group": groups.of_row[held]}), "ns")
-    group = table.pop("group").to_numpy()
+    group = table["group"].to_numpy()
     host_ns = groups.sums((trace.ranges["end_ns"] - trace.ranges["start_ns"]).to_numpy())
     sums = {"operations": groups.sums(operations), "host_ns": host_ns, "ranges": groups.counts()}
-    keys = {name: values[group].astype(object) for name, values in groups.keys.items()}
-    table = pd.concat([pd.DataFrame(keys), table, table_of({name: own[group] for name, own in sums.items()})], axis=1)
-    return sorted_by(table, "total_ns")
+    columns = {name: values[group].astype(object) for name, values in groups.keys.items()}
+    columns |= {name: own for name, own in columns_as_they_are(table).items() if name != "group"}
+    return sorted_by(table_of(columns | {name: own[group] for name, own in sums.items()}), "total_ns")

@@ -1,12 +1,12 @@
 """How well each operator uses its GPU: achieved TFLOP/s and GB/s beside what the device can do."""
 
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
+from traceanalyzer.analyses.base import Result, percent, ratio, stack
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.kernels.peaks import element_type, peak_of
 from traceanalyzer.analyses.names import EfficiencyColumn
@@ -16,7 +16,10 @@ from traceanalyzer.analyses.operators.operator_work import OperatorWork
 from traceanalyzer.analyses.operators.work import MODEL_FAMILIES
 from traceanalyzer.meaning.columns import Better, Column, Unit
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import under_each_other
+from traceanalyzer.model.tables import columns_of, picked, sorted_by, table_of
+
+_TEXTS = ("operator", "autograd", "shapes", "dtypes", "family", "dtype")
+"""What tells calls apart; the last one, what they compute in, only decides on the peak."""
 
 _SUMMED = ("flops", "masked_flops", "bytes", "gpu_ops", "gpu_ns")
 
@@ -91,13 +94,21 @@ class Efficiency(Result[EfficiencyColumn]):
 
 def per_rank(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, work: OperatorWork) -> pd.DataFrame:
     """Add up the work of equal calls, and of communication by collective, dtype and size."""
-    found = work.calls[work.calls["gpu_ops"] > 0]
+    found = picked(work.calls, (work.calls["gpu_ops"] > 0).to_numpy(dtype=bool, na_value=False))
     if found.empty and calls.empty:
         return pd.DataFrame()
-    table = under_each_other([_operators(trace, tree, found), _communication(calls)])
-    texts = {"autograd": "str", "family": "str"}
-    table = typed(table, texts | dict.fromkeys(("calls", *_SUMMED), "Int64") | {"on_tensor_cores": "boolean"})
-    return _with_peaks(table, trace.meta.device_name).sort_values("gpu_ns", ascending=False, ignore_index=True)
+    parts = [_operators(trace, tree, found), *([_communication(calls)] if len(calls) else [])]
+    held = {name: [part[name] for part in parts] for name in parts[0]}
+    texts = {name: np.concatenate(held[name]) for name in _TEXTS}
+    numbers = {name: _as_one(held[name]) for name in (*_SUMMED, "calls")}
+    says = np.concatenate(held["on_tensor_cores"])
+    columns = {
+        **{name: pd.array(texts[name], dtype="str") for name in _TEXTS if name != "dtype"},
+        **numbers,
+        "on_tensor_cores": pd.array(says, dtype="boolean"),
+        **_peaks(texts["dtype"], texts["family"], says, trace.meta.device_name),
+    }
+    return sorted_by(table_of(columns), "gpu_ns", kind="quicksort")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Efficiency:
@@ -105,56 +116,84 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Efficiency:
     return Efficiency(stack(parts, tuple(Efficiency.columns)))
 
 
-def _operators(trace: RankTrace, tree: OperatorTree, found: pd.DataFrame) -> pd.DataFrame:
-    rows = found["row"].to_numpy()
-    ops = trace.host_ops.iloc[rows][["name", "shapes", "dtypes"]].reset_index(drop=True)
-    autograd = pd.Categorical.from_codes(tree.autograd[rows], categories=list(PASSES))
-    table = pd.concat([ops.rename(columns={"name": "operator"}), found.reset_index(drop=True)], axis=1)
-    keys = ["operator", "autograd", "shapes", "dtypes", "family", "dtype"]
-    table = table.assign(autograd=autograd)
-    groups = Groups.of(table, keys, by_appearance=True, with_absent=True)
-    says = table["on_tensor_cores"]
-    used = groups.any(says.fillna(value=False).to_numpy(dtype=bool))
-    is_told = groups.any(says.notna().to_numpy())
-    summed = groups.totals(table, list(_SUMMED))
-    return summed.assign(calls=groups.counts(), on_tensor_cores=pd.arrays.BooleanArray(used, ~is_told))
+def _operators(trace: RankTrace, tree: OperatorTree, found: pd.DataFrame) -> dict[str, Any]:
+    """Equal calls of operators; texts are plain objects."""
+    columns = columns_of(found)
+    rows = columns["row"]
+    names = {"operator": "name", "shapes": "shapes", "dtypes": "dtypes"}
+    columns |= {name: trace.host_ops[own].array.take(rows) for name, own in names.items()}
+    columns["autograd"] = pd.Categorical.from_codes(tree.autograd[rows], categories=list(PASSES))
+    groups = Groups.of(columns, list(_TEXTS), by_appearance=True, with_absent=True)
+    used = groups.any(columns["on_tensor_cores"].to_numpy(dtype=bool, na_value=False))
+    is_told = groups.any(~columns["on_tensor_cores"].isna())
+    return {
+        **{name: _plain(own) for name, own in groups.keys.items()},
+        **{name: groups.total(columns[name]) for name in _SUMMED},
+        "calls": groups.counts(),
+        "on_tensor_cores": np.array(
+            [said if is_known else None for said, is_known in zip(used.tolist(), is_told, strict=True)], dtype=object
+        ),
+    }
 
 
-def _communication(calls: pd.DataFrame) -> pd.DataFrame:
-    if calls.empty:
-        return pd.DataFrame()
-    table = calls.assign(gpu_ns=calls["end_ns"] - calls["start_ns"], shapes=_text(calls["size_bytes"]))
-    keys = ["collective", "shapes", "dtype"]
-    groups = Groups.of(table, keys, by_appearance=True, with_absent=True)
-    sizes = table["size_bytes"].fillna(0).to_numpy(dtype=np.int64)
-    summed = groups.table(
-        calls=groups.counts(),
-        gpu_ns=groups.sums(table["gpu_ns"].to_numpy()),
-        bytes=pd.array(groups.sums(sizes), dtype="Int64"),
-    ).assign(family="communication", autograd=None, masked_flops=0)
-    known = summed["shapes"].notna()
-    summed["bytes"] = summed["bytes"].where(known)
-    return summed.assign(gpu_ops=summed["calls"], dtypes=summed["dtype"]).rename(columns={"collective": "operator"})
+def _communication(calls: pd.DataFrame) -> dict[str, Any]:
+    """Equal calls of a library: a size stands where operators have shapes."""
+    columns = columns_of(calls)
+    groups = Groups.of(columns, ["collective", "size_bytes", "dtype"], by_appearance=True, with_absent=True)
+    count, number, sizes = len(groups), groups.counts(), groups.keys["size_bytes"]
+    absent, dtype = np.full(count, None, dtype=object), _plain(groups.keys["dtype"])
+    known = groups.sums(columns["size_bytes"].to_numpy(dtype=np.int64, na_value=0))
+    return {
+        "operator": _plain(groups.keys["collective"]),
+        "autograd": absent,
+        "shapes": _plain([None if size is pd.NA else f"{size} bytes" for size in sizes]),
+        "dtypes": dtype,
+        "family": np.full(count, "communication", dtype=object),
+        "dtype": dtype,
+        "flops": pd.arrays.IntegerArray(np.ones(count, dtype=np.int64), np.ones(count, dtype=bool)),
+        "masked_flops": np.zeros(count, dtype=np.int64),
+        "bytes": pd.arrays.IntegerArray(known, sizes.isna()),
+        "gpu_ops": number,
+        "gpu_ns": groups.sums(columns["end_ns"] - columns["start_ns"]),
+        "calls": number,
+        "on_tensor_cores": absent,
+    }
 
 
-def _text(size_bytes: pd.Series) -> pd.Series:
-    """Communication has a size where operators have shapes."""
-    texts = size_bytes.astype("object").map(lambda size: f"{size} bytes", na_action="ignore")
-    return texts.where(size_bytes.notna())
+def _plain(texts: Any) -> np.ndarray:
+    """Texts as objects, `None` for absent ones."""
+    plain = np.array(texts, dtype=object)
+    plain[pd.isna(plain)] = None
+    return plain
 
 
-def _with_peaks(table: pd.DataFrame, device_name: str | None) -> pd.DataFrame:
+def _as_one(parts: Sequence[Any]) -> pd.arrays.IntegerArray:
+    """Integers under each other."""
+    return pd.arrays.IntegerArray(
+        np.concatenate(
+            [
+                np.asarray(part) if isinstance(part, np.ndarray) else part.to_numpy(np.int64, na_value=1)
+                for part in parts
+            ]
+        ),
+        np.concatenate(
+            [np.zeros(len(part), dtype=bool) if isinstance(part, np.ndarray) else part.isna() for part in parts]
+        ),
+    )
+
+
+def _peaks(dtypes: np.ndarray, families: np.ndarray, says: np.ndarray, device_name: str | None) -> dict[str, Any]:
     peak = peak_of(device_name)
-    answers = [None if pd.isna(said) else bool(said) for said in table["on_tensor_cores"]]
-    types = zip(table["dtype"].astype("object"), table["family"], answers, strict=True)
-    kinds = [None if pd.isna(dtype) else _element_type(dtype, family, said) for dtype, family, said in types]
+    told = list(zip(dtypes.tolist(), families.tolist(), says.tolist(), strict=True))
+    kind_of = {each: None if each[0] is None else _element_type(*each) for each in set(told)}
+    kinds = [kind_of[each] for each in told]
     rates = [peak.tflops.get(kind) if peak and kind else None for kind in kinds]
-    memory = [peak.gbytes_per_s if peak and family != "communication" else None for family in table["family"]]
-    return table.assign(
-        element_type=pd.Series(kinds, dtype="str"),
-        peak_tflops_per_s=pd.array(rates, dtype="Float64"),
-        peak_gbytes_per_s=pd.array(memory, dtype="Float64"),
-    ).drop(columns="dtype")
+    memory = [peak.gbytes_per_s if peak and family != "communication" else None for family in families]
+    return {
+        "element_type": pd.array(kinds, dtype="str"),
+        "peak_tflops_per_s": pd.array(rates, dtype="Float64"),
+        "peak_gbytes_per_s": pd.array(memory, dtype="Float64"),
+    }
 
 
 def _element_type(dtype: str, family: str, on_tensor_cores: bool | None) -> str | None:

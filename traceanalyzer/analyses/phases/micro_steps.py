@@ -2,17 +2,18 @@
 
 import re
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.base import Result, is_any, stack
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.names import MicroStepsColumn
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE, XLA_PHASES
+from traceanalyzer.model.tables import table_of
 from traceanalyzer.selection import step_at
 
 GRADIENT_COLLECTIVES = ("all_reduce", "reduce_scatter")
@@ -61,17 +62,18 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     starts, ends = steps["host_start_ns"].to_numpy(), steps["host_end_ns"].to_numpy()
     begins = _begins(trace)
     of_step, of_update = step_at(starts, ends, begins), step_at(starts, ends, _updates(trace))
-    gradients = calls[calls["collective"].isin(GRADIENT_COLLECTIVES)] if len(calls) else calls
-    by_step = dict(iter(gradients.groupby("step"))) if len(gradients) else {}
-    none = gradients.iloc[:0]
+    of_call = calls["step"].to_numpy(dtype=np.int64, na_value=NONE) if len(calls) else np.empty(0, dtype=np.int64)
+    gradients = calls["collective"].isin(GRADIENT_COLLECTIVES).to_numpy() if len(calls) else of_call == NONE
     rows = [
-        _row(trace, int(number), begins[of_step == row], int((of_update == row).sum()), by_step.get(number, none))
-        for row, number in enumerate(steps["step"])
-    ]
-    return typed(pd.DataFrame(rows), _TYPES)
+        _row(trace, number, begins[of_step == row], int((of_update == row).sum()),
+             calls, np.flatnonzero(gradients & (of_call == number)))
+        for row, number in enumerate(steps["step"].tolist())
+    ]  # fmt: skip
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    return table_of(columns | {name: pd.array(columns[name], dtype="Int64") for name in _NUMBERS})
 
 
-_TYPES = dict.fromkeys(tuple(MicroSteps.columns)[2:], "Int64")
+_NUMBERS = tuple(MicroSteps.columns)[2:]
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> MicroSteps:
@@ -81,20 +83,21 @@ def across(parts: Mapping[int, pd.DataFrame]) -> MicroSteps:
 
 def _begins(trace: RankTrace) -> np.ndarray:
     """Starts of the ranges that mark micro-steps, in order; nested ones count once."""
-    names = trace.ranges["name"].cat.categories
-    ranges = trace.ranges[(trace.ranges["domain"] != XLA_PHASES).to_numpy(dtype=bool, na_value=True)]
+    ranges = trace.ranges
+    is_own = ~is_any(ranges["domain"], XLA_PHASES)
+    starts, ends = ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy()
     for pattern in (_BACKWARD, _FORWARD):
-        own = ranges[ranges["name"].isin([name for name in names if pattern.fullmatch(name)])]
-        if len(own):
-            reach = own["end_ns"].cummax().shift(fill_value=np.iinfo(np.int64).min)
-            begins: np.ndarray = own.loc[own["start_ns"] >= reach, "start_ns"].to_numpy()
+        rows = np.flatnonzero(is_own & host_names.matches(ranges["name"], pattern.fullmatch))
+        if len(rows):
+            reach = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(ends[rows])[:-1])
+            begins: np.ndarray = starts[rows][starts[rows] >= reach]
             return begins
     return np.empty(0, dtype=np.int64)
 
 
 def _updates(trace: RankTrace) -> np.ndarray:
     """Starts of the ranges that PyTorch puts around every optimizer's step."""
-    begins: np.ndarray = trace.ranges.loc[host_names.matches(trace.ranges["name"], _is_update), "start_ns"].to_numpy()
+    begins: np.ndarray = trace.ranges["start_ns"].to_numpy()[host_names.matches(trace.ranges["name"], _is_update)]
     return begins
 
 
@@ -102,22 +105,26 @@ def _is_update(name: str) -> bool:
     return name.startswith("Optimizer.step")
 
 
-def _row(trace: RankTrace, number: int, begins: np.ndarray, updates: int, own: pd.DataFrame) -> dict[str, object]:
-    sizes = own["size_bytes"] if len(own) else pd.Series(dtype="Int64")
+def _row(
+    trace: RankTrace, number: int, begins: np.ndarray, updates: int, calls: pd.DataFrame, own: np.ndarray
+) -> dict[str, object]:
+    """A step's row; `own` are its gradient calls."""
+    sizes: Any = calls["size_bytes"].array[own] if len(own) else ()
+    is_known = len(own) == 0 or not sizes.isna().any()
     return {
         "step": number,
         "micro_steps": len(begins) or None,
-        "synchronising_micro_steps": _synchronising(trace, begins, own) if len(begins) else None,
+        "synchronising_micro_steps": _synchronising(trace, begins, calls, own) if len(begins) else None,
         "optimizer_steps": (updates or None) if len(begins) else None,
         "gradient_calls": len(own),
-        "gradient_bytes": None if sizes.isna().any() else int(sizes.sum()),
+        "gradient_bytes": (int(sizes.sum()) if len(own) else 0) if is_known else None,
     }
 
 
-def _synchronising(trace: RankTrace, begins: np.ndarray, calls: pd.DataFrame) -> int:
-    if calls.empty:
+def _synchronising(trace: RankTrace, begins: np.ndarray, calls: pd.DataFrame, own: np.ndarray) -> int:
+    if not len(own):
         return 0
-    launch = trace.gpu_ops["launch"].to_numpy()[calls["gpu_op"].to_numpy()]
+    launch = trace.gpu_ops["launch"].to_numpy()[calls["gpu_op"].to_numpy()[own]]
     times = trace.api_calls["start_ns"].to_numpy()[launch[launch != NONE]]
     held = np.searchsorted(begins, times, side="right") - 1
     return len(np.unique(held[held >= 0]))

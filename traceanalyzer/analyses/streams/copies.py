@@ -13,7 +13,7 @@ from traceanalyzer.analyses.names import CopiesColumn
 from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import picked, sorted_by, table_of
+from traceanalyzer.model.tables import sorted_by, table_of
 
 _KEYS = ("direction", "source_memory", "target_memory", "peer_device")
 
@@ -62,9 +62,10 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     rows = np.flatnonzero(is_any(ops["activity"], "memcpy", "memset") & trace.counted)
     if not len(rows):
         return pd.DataFrame()
-    described = _described(ops, rows)
+    directions = _directions(ops)
+    described = {name: ops[name].array[rows] for name in _KEYS} | {"direction": directions[rows]}
     groups = Groups.of(described, _KEYS, by_appearance=True, with_absent=True)
-    every = _Every(unions(trace), ops, _directions(ops).codes, is_any(ops["activity"], "memcpy"))
+    every = _Every(unions(trace), ops, directions.codes, is_any(ops["activity"], "memcpy"))
     kinds = {name: plain_values(pd.Series(column)) for name, column in groups.keys.items()}
     table = table_of({**kinds, **_sums(every, [rows[own] for own in rows_of_each(groups.of_row)])})
     table = typed(table, {"size_bytes": "Int64", "peer_device": "Int64"})
@@ -81,11 +82,6 @@ def _directions(ops: pd.DataFrame) -> pd.Categorical:
     direction: Any = ops["direction"].array
     codes = np.where(is_any(ops["activity"], "memset"), len(direction.categories), direction.codes)
     return pd.Categorical.from_codes(codes, categories=[*direction.categories, "memset"])
-
-
-def _described(ops: pd.DataFrame, rows: np.ndarray) -> pd.DataFrame:
-    """The grouping columns of these operations."""
-    return picked(ops, rows, _KEYS).assign(direction=_directions(ops)[rows])
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from traceanalyzer.analyses.names import MemoryOpsColumn
 from traceanalyzer.analyses.spread import columns_of, spread, with_mean
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import picked, sorted_by, table_of
+from traceanalyzer.model.tables import columns_as_they_are, picked, sorted_by, table_of
 
 
 class MemoryOps(Result[MemoryOpsColumn]):
@@ -50,9 +50,9 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     ops = picked(trace.gpu_ops, held, ["start_ns", "end_ns", "bytes", "direction", "activity"])
     operation = table_of({"operation": operations(ops)})
     times = spread(ops["end_ns"] - ops["start_ns"], operation, "ns")
-    sizes = spread(ops["bytes"], operation, "bytes").drop(columns=["operation", "calls"])
-    table = pd.concat([times, sizes], axis=1)
-    return sorted_by(table, "total_ns")
+    sizes = spread(ops["bytes"], operation, "bytes")
+    table = table_of(columns_as_they_are(sizes) | columns_as_they_are(times))
+    return sorted_by(table[list(dict.fromkeys([*times, *sizes]))], "total_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> MemoryOps:

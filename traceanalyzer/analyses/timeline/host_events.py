@@ -6,14 +6,14 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.base import Result, joined, stack
 from traceanalyzer.analyses.grouping import sums_at
 from traceanalyzer.analyses.host.host_activity import API_CALL, FRAME, OPERATOR, RANGE
 from traceanalyzer.analyses.host.thread_roles import AUTOGRAD, DATA, MAIN, OTHER, thread_roles
 from traceanalyzer.analyses.names import HostEventsColumn
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import table_of, under_each_other
+from traceanalyzer.model.tables import table_of
 
 MOST_RANKS = 8
 """Ranks whose threads a page draws."""
@@ -29,7 +29,7 @@ WHOLE_PCT = 95.0
 
 _ROLES = (MAIN, AUTOGRAD, DATA)
 
-_EMPTY = pd.DataFrame(columns=["start_ns", "end_ns", "name", "what"])
+_WHATS = (RANGE, OPERATOR, API_CALL, FRAME)
 
 
 class HostEvents(Result[HostEventsColumn]):
@@ -57,16 +57,33 @@ def per_rank(trace: RankTrace, most_host_events: int = MOST_EVENTS) -> pd.DataFr
     """The rank's longest events with how deep they lie in others; none without GPU work, which they are drawn under."""
     if trace.gpu_ops.empty:
         return pd.DataFrame()
-    parts = [_of_thread(trace, thread, role) for thread, role in _threads(trace)]
-    table = under_each_other(parts) if parts else _EMPTY
-    if table.empty:
+    threads = _threads(trace)
+    parts = [_of_thread(trace, thread) for thread, _ in threads]
+    sizes = [len(own["start_ns"]) for own in parts]
+    if not sum(sizes):
         return pd.DataFrame()
-    table = table.assign(event=np.arange(len(table)), recorded=len(table))
-    if len(table) > most_host_events:
+    columns = {name: np.concatenate([own[name] for own in parts]) for name in ("start_ns", "end_ns", "what", "depth")}
+    names = joined([own["name"] for own in parts])
+    place = np.repeat(np.arange(len(threads)), sizes)
+    event = np.arange(len(place))
+    if len(place) > most_host_events:
         # By length: what contains a long event is longer, so that no event loses what it lies in.
-        longest = np.argsort(-(table["end_ns"] - table["start_ns"]).to_numpy(), kind="stable")[:most_host_events]
-        table = table.iloc[np.sort(longest)]
-    return table.reset_index(drop=True)
+        longest = np.argsort(-(columns["end_ns"] - columns["start_ns"]), kind="stable")[:most_host_events]
+        event = np.sort(longest)
+    roles = sorted({role for _, role in threads})
+    role_of = np.array([roles.index(role) for _, role in threads])
+    return table_of(
+        {
+            **{name: columns[name][event] for name in ("start_ns", "end_ns")},
+            "name": names.take(event),
+            "what": pd.Categorical.from_codes(columns["what"][event], categories=list(_WHATS)),
+            "depth": columns["depth"][event],
+            "thread": np.array([thread for thread, _ in threads], dtype=np.int64)[place[event]],
+            "role": pd.Categorical.from_codes(role_of[place[event]], categories=roles),
+            "event": event,
+            "recorded": len(place),
+        }
+    )
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> HostEvents:
@@ -91,31 +108,31 @@ def _threads(trace: RankTrace) -> list[tuple[int, str]]:
     return [(thread, roles.get(thread, OTHER)) for thread in order[:MOST_THREADS]]
 
 
-def _of_thread(trace: RankTrace, thread: int, role: str) -> pd.DataFrame:
+def _of_thread(trace: RankTrace, thread: int) -> dict[str, Any]:
+    """The thread's events, Python frames last, with how deep each lies in others of the same sort."""
     calls = _own(((trace.ranges, RANGE), (trace.host_ops, OPERATOR), (trace.api_calls, API_CALL)), thread)
     frames = _own(((trace.frames, FRAME),), thread)
     is_part = frames["end_ns"] - frames["start_ns"] < trace.window.length_ns * WHOLE_PCT / 100
     both = [_nested(calls), _nested({name: values[is_part] for name, values in frames.items()})]
-    columns: dict[str, Any] = {name: np.concatenate([own[name] for own in both]) for name in both[0]}
-    columns["name"] = pd.Series(columns["name"], dtype="object")
-    return table_of({**columns, "thread": thread, "role": role})
+    columns = {name: np.concatenate([own[name] for own in both]) for name in both[0] if name != "name"}
+    return {**columns, "name": joined([own["name"] for own in both])}
 
 
-def _own(tables: Sequence[tuple[pd.DataFrame, str]], thread: int) -> dict[str, np.ndarray]:
-    """Times, names and kinds of the thread's events, table after table."""
+def _own(tables: Sequence[tuple[pd.DataFrame, str]], thread: int) -> dict[str, Any]:
+    """Times, names and kinds (places in `_WHATS`) of the thread's events, table after table."""
     rows = [np.flatnonzero(table["thread"].to_numpy() == thread) for table, _ in tables]
     held = [(table, own) for (table, _), own in zip(tables, rows, strict=True)]
-    columns = {name: np.concatenate([table[name].to_numpy()[own] for table, own in held])
-               for name in ("start_ns", "end_ns")}  # fmt: skip
-    names = [table["name"].array[own].astype(object) for table, own in held]
-    columns["name"] = np.concatenate(names)
-    columns["what"] = np.repeat(np.array([what for _, what in tables], dtype=object), [len(own) for own in rows])
+    columns: dict[str, Any] = {
+        name: np.concatenate([table[name].to_numpy()[own] for table, own in held]) for name in ("start_ns", "end_ns")
+    }
+    columns["name"] = joined([table["name"].array[own] for table, own in held])
+    columns["what"] = np.repeat([_WHATS.index(what) for _, what in tables], [len(own) for own in rows])
     return columns
 
 
-def _nested(events: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _nested(events: Mapping[str, Any]) -> dict[str, Any]:
     """The events in order of start, outer ones first, with the number of those that are still open as `depth`."""
     order = np.lexsort((-events["end_ns"], events["start_ns"]))
-    ordered = {name: values[order] for name, values in events.items()}
+    ordered = {name: values.take(order) for name, values in events.items()}
     done = np.sort(events["end_ns"])
     return {**ordered, "depth": np.arange(len(order)) - np.searchsorted(done, ordered["start_ns"], side="right")}

@@ -18,6 +18,8 @@ class Guard:
         self.environment = environment
         self.is_strict = is_strict
         self.found: dict[str, Failure] = {}
+        self.ahead: dict[tuple[str, str], Markup] = {}
+        """Parts that are drawn already, by name and template."""
 
     def made(self, name: str, make: Callable[[], T], instead: Any) -> T:
         """What `make` gives, or `instead` when it fails."""
@@ -31,6 +33,8 @@ class Guard:
 
     def drawn(self, context: Mapping[str, Any], name: str, template: str, **more: Any) -> Markup:
         """A template of the page with the macros that all of them use; a sentence where it fails."""
+        if (name, template) in self.ahead:
+            return self.ahead[name, template]
 
         def make() -> Markup:
             text = self.environment.get_template("page/part.html").render({**context, **more}, part_template=template)

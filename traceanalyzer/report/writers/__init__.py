@@ -18,11 +18,12 @@ def write_html(
     plotlyjs: str = "inline",
     failures: list[Failure] | None = None,
     beside: Path | None = None,
+    processes: int = 1,
 ) -> list[Path]:
     """`summary.html`; `plotlyjs="directory"` puts the charts' script in a file beside the reports' folders."""
     from traceanalyzer.report.writers import html
 
-    return html.write(report, folder, plotlyjs=plotlyjs, failures=failures, beside=beside)
+    return html.write(report, folder, plotlyjs=plotlyjs, failures=failures, beside=beside, processes=processes)
 
 
 def _write_csv(report: Report, folder: Path) -> list[Path]:

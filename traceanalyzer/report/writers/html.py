@@ -9,11 +9,13 @@ from markupsafe import Markup
 
 from traceanalyzer.analyses.communication.mesh import mesh
 from traceanalyzer.failures import Failure, sentences
+from traceanalyzer.forks import aside
 from traceanalyzer.meaning import quantities
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.report import assets
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.page import heat, table_view, tiles, use_strips, waiting
+from traceanalyzer.report.page.ahead import draw_ahead
 from traceanalyzer.report.page.bars import bars
 from traceanalyzer.report.page.charts import Charts, embedded
 from traceanalyzer.report.page.figures import FIGURES
@@ -40,6 +42,7 @@ def write(
     plotlyjs: str = "inline",
     failures: list[Failure] | None = None,
     beside: Path | None = None,
+    processes: int = 1,
 ) -> list[Path]:
     """Write `summary.html`.
 
@@ -49,23 +52,30 @@ def write(
         plotlyjs: `inline` carries the charts' script in the page (about 2 MB, only when there is a chart);
             `directory` puts it once beside the reports' folders, where there is a chart, for all of them.
         beside: the folder in which the report's own will lie; that of `folder` unless given.
+        processes: how many may draw it, where this one can be forked.
         failures: takes up the parts that could not be drawn; without it they are raised.
     """
     path = folder / "summary.html"
-    text = page(report, plotlyjs=plotlyjs, failures=failures)
+    text = page(report, plotlyjs=plotlyjs, failures=failures, processes=processes)
     path.write_text(text, encoding="utf-8")
     if plotlyjs == "directory" and f'"../{assets.plotly_name()}"' in text:
         assets.write_plotly(beside or folder.parent)
     return [path]
 
 
-def page(report: Report, *, plotlyjs: str = "inline", failures: list[Failure] | None = None) -> str:
+def page(report: Report, *, plotlyjs: str = "inline", failures: list[Failure] | None = None, processes: int = 1) -> str:
     """The page's text; parts that fail are raised, or with a list for them noted there and on the page."""
     environment = assets.environment()
     charts = Charts(plotlyjs)
     guard = Guard(environment, is_strict=failures is None)
-    context = _context(report, charts, guard)
+    parts = guard.made("split", partial(split, report.results), None)
+    drawn = partial(timeline_data, report.results, report.findings, parts, _zero(report))
+    # Begun first: it takes as long as a good part of the sections. The few that need it wait for it.
+    begun = guard.made("timeline", partial(aside, drawn, processes=processes), lambda: None)
+    context = _context(report, parts, charts, guard)
     context["drawn"] = partial(guard.drawn, context)
+    draw_ahead(guard, charts, context, max(1, processes - 1))
+    context["timeline"] = guard.made("timeline", begun, None)
     # The body is rendered first: only then is it known which charts there are, and with them which scripts run.
     body = environment.get_template("page/body.html").render(context)
     if guard.found:  # once more, with what failed in its notes
@@ -77,10 +87,8 @@ def page(report: Report, *, plotlyjs: str = "inline", failures: list[Failure] | 
     return assets.render("report.html", shell, entry="run.js", allowed=charts.allowed)
 
 
-def _context(report: Report, charts: Charts, guard: Guard) -> dict[str, Any]:
-    """What the templates see."""
-    parts = guard.made("split", partial(split, report.results), None)
-    drawn = partial(timeline_data, report.results, report.findings, parts, _zero(report))
+def _context(report: Report, parts: Split | None, charts: Charts, guard: Guard) -> dict[str, Any]:
+    """What the templates see; without the timeline."""
     return {
         "report": report,
         "results": report.results,
@@ -90,7 +98,6 @@ def _context(report: Report, charts: Charts, guard: Guard) -> dict[str, Any]:
         "care": guard.made("care", partial(care.sentences, report), list(report.notes)),
         "doubted": guard.made("doubts", partial(care.doubted, report.results), {}),
         "head": guard.made("head", partial(_head, report), []),
-        "timeline": guard.made("timeline", drawn, None),
         "ranks_of": meant_ranks,
         "step_chart": guard.made("steps chart", partial(_step_chart, report, parts), None),
         "embedded": embedded,

@@ -23,11 +23,12 @@ def write(
     """Write the report into the folder in each format; returns the files.
 
     `failures` takes up parts that fail; `beside` is the folder that the report's own will lie in. With a second process
-    the page is drawn while a fork writes the other formats.
+    the page is drawn while a fork writes the other formats, with more by those that are left.
     """
+    drawing = max(1, processes - 1)
     writers: dict[str, Writer] = {
         **WRITERS,
-        "html": partial(write_html, plotlyjs=plotlyjs, failures=failures, beside=beside),
+        "html": partial(write_html, plotlyjs=plotlyjs, failures=failures, beside=beside, processes=drawing),
     }
     wanted = dict.fromkeys(formats)
     others = [name for name in wanted if name != "html"]
