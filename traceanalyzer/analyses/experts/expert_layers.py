@@ -11,7 +11,7 @@ from traceanalyzer.analyses.experts.exchanges import Exchanges
 from traceanalyzer.analyses.experts.split_sizes import DISPATCH
 from traceanalyzer.analyses.names import ExchangesColumn, ExpertLayersColumn
 from traceanalyzer.analyses.time.headline import shared_steps
-from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.meaning.columns import Adds, Column, Written
 
 _KEYS: list[ExchangesColumn] = ["group", "group_ranks", "place"]
@@ -76,7 +76,7 @@ def across(_parts: Mapping[int, pd.DataFrame], exchanges: Exchanges, steps: Step
     """Compare the ranks in each all-to-all of a step; unequal counts of all-to-alls are not compared."""
     held = exchanges.to_frame()
     held = held[held["place"].notna()]
-    complete = steps.table[steps.table["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps.table
+    complete = complete_steps(steps.table)
     shared = shared_steps(complete, set(held["rank"])) if len(complete) else []
     held = held[held["step"].isin(shared)] if shared else held
     # A step whose ranks have not as many all-to-alls as in the others has no places that mean the same.

@@ -24,7 +24,9 @@ from traceanalyzer.findings.late.gain_range import how_far
 from traceanalyzer.findings.late.late_advice import advice, caveat
 from traceanalyzer.findings.late.late_hosts import with_advice
 from traceanalyzer.findings.late.late_sets import joint_ns, set_of, told, with_other_causes
-from traceanalyzer.findings.late.late_words import is_of_hosts, numbers, title
+from traceanalyzer.findings.late.late_words import is_of_hosts, title
+from traceanalyzer.meaning.names import collective_words
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 
@@ -141,7 +143,7 @@ def of_slow_links(episodes: Episodes, collective: str, gain_ns: int) -> str | No
 
     `None` where there are none, or mending them gains less than most of what the collective would gain altogether.
     """
-    called = collective.replace("_", "-")
+    called = collective_words(collective)
     for row in said_with_gain(episodes):
         is_slow = row["cause"] == "transfer" and collective_of(row["name"] or "") == called
         if is_slow and max(row["gain_ns"], row["joint_gain_ns"] or 0) >= _MOSTLY * gain_ns:
