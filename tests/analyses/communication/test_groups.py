@@ -8,12 +8,11 @@ from tests.builders import document, host, kernel, write
 from tests.simulator import meshes, scenarios
 from tests.simulator.analysed import analysed
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.communication.group_members import parsed, ranks_text
+from traceanalyzer.analyses.communication.group_members import ranks_text
 from traceanalyzer.analyses.communication.group_names import role_of_description
 from traceanalyzer.analyses.communication.groups import Groups, across, labels
 from traceanalyzer.analyses.communication.mesh import mesh
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.kinds import CUT_LIST
 from traceanalyzer.loading import load
 
 
@@ -49,13 +48,6 @@ def test_descriptions(description, role):
 )  # fmt: skip
 def test_ranks_as_people_write_them(ranks, world_size, text):
     assert ranks_text(ranks, world_size) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "ranks"), [("0,4", (0, 4)), ("12, 4", (4, 12)), (f"0,1,{CUT_LIST},63", None), (None, None), ("", None)]
-)
-def test_lists_of_ranks(text, ranks):
-    assert parsed(text) == ranks
 
 
 HASH = "3f786850e387550fdab836ed7e6dc881de23001b"

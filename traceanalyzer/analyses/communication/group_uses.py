@@ -49,7 +49,6 @@ def uses(
     if not len(held):
         return pd.DataFrame()
     rows = held["gpu_op"].to_numpy()
-    ranges = names_around_launches(user_ranges(trace), trace, trace.gpu_ops["launch"].to_numpy()[rows])
     whole = _whole_steps(trace)
     is_of_step = np.isin(held["step"].to_numpy(dtype=np.int64, na_value=NONE), whole)
     keys = {
@@ -63,14 +62,7 @@ def uses(
     of_steps = pd.arrays.IntegerArray(
         np.where(is_of_step, sizes.to_numpy(dtype=np.int64, na_value=0), 0), is_of_step & sizes.isna()
     )
-    counted = {
-        "uneven_calls": held["is_uneven"].array.to_numpy(dtype=bool, na_value=False),
-        "by_attention": _by_attention(trace, rows, category_of_op),
-        "both_ways": np.array([_is_both_ways(peers) for peers in held["peers"].array], dtype=bool),
-        "in_fsdp": _named(ranges, _FSDP),
-        "in_experts": _named(ranges, _EXPERTS),
-        "of_tables": _named(ranges, _TABLES) | _looks_up(trace),
-    }
+    counted = _marks(trace, held, category_of_op)
     columns = {
         **groups.keys,
         "group_description": groups.first_known(held["group_description"].array),
@@ -85,6 +77,20 @@ def uses(
         "peers": _count_of_peers(groups, held["peers"]),
     }
     return table_of({name: columns[name] for name in COLUMNS})
+
+
+def _marks(trace: RankTrace, held: pd.DataFrame, category_of_op: pd.Categorical) -> dict[str, np.ndarray]:
+    """What the calls tell of what their groups are for: by column a mark for each call."""
+    rows = held["gpu_op"].to_numpy()
+    ranges = names_around_launches(user_ranges(trace), trace, trace.gpu_ops["launch"].to_numpy()[rows])
+    return {
+        "uneven_calls": held["is_uneven"].array.to_numpy(dtype=bool, na_value=False),
+        "by_attention": _by_attention(trace, rows, category_of_op),
+        "both_ways": np.array([_is_both_ways(peers) for peers in held["peers"].array], dtype=bool),
+        "in_fsdp": _named(ranges, _FSDP),
+        "in_experts": _named(ranges, _EXPERTS),
+        "of_tables": _named(ranges, _TABLES) | _looks_up(trace),
+    }
 
 
 def _whole_steps(trace: RankTrace) -> np.ndarray:

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.communication.clock_offsets import chained_offsets
 
 
@@ -16,7 +17,7 @@ def with_several_peers(members: pd.DataFrame) -> pd.DataFrame:
     matched = members["instance"].notna()
     is_several = members["instance"].groupby([members["rank"], members["call"]]).transform("nunique") > 1
     is_joint = is_several.groupby(members["instance"]).transform("any").where(matched, other=False).astype(bool)
-    synchronises = members["is_synchronising"].fillna(value=False).astype(bool)
+    synchronises = is_true(members["is_synchronising"])
     ends_together = (synchronises & matched & ~is_joint).astype("boolean")
     members = members.assign(ends_together=ends_together, is_timed=~is_joint)
     is_split = is_joint & members["transfer_ns"].notna()

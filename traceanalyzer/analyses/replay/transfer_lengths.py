@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.communication.collectives import bus_factors
 from traceanalyzer.analyses.communication.sister_groups import at_most_ns
 from traceanalyzer.analyses.grouping import Groups
@@ -15,7 +16,7 @@ BUCKETED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
 
 def are_small(calls: pd.DataFrame) -> np.ndarray:
     """Mask of the calls that buckets can hold, of at most 1 MiB each; those of unknown size are none."""
-    is_small = (calls["size_bytes"] <= SMALL_BYTES).fillna(value=False).astype(bool)
+    is_small = is_true(calls["size_bytes"] <= SMALL_BYTES)
     mask: np.ndarray = (is_small & calls["collective"].isin(BUCKETED)).to_numpy(dtype=bool)
     return mask
 

@@ -11,11 +11,12 @@ from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.replay.transfer_lengths import are_small
 from traceanalyzer.analyses.time.headline import Headline
-from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, LEAST_GAIN_PCT, Basis, severity
 from traceanalyzer.findings.communication.exposed_collective import EXPOSED
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.unprofiled import otherwise
+from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.quantities import time_text
 
 LEAST_TRANSFER_PCT = 5.0
@@ -138,14 +139,14 @@ def many_small_collectives(call_waits: CallWaits, headline: Headline, steps: Ste
 
 def _many_small(row: dict[str, float], gain: Gain, share_pct: float, basis: Basis) -> Finding:
     """Steps without any are told: the time is then of a mean step, the count of those that have some."""
-    name = str(row["collective"]).replace("_", "-")
+    name = collectives_words(row["collective"])
     is_in_all = basis.steps is None or row["held"] >= basis.steps
     when = "a step" if is_in_all else f"in each of {row['held']:.0f} of {basis.steps} steps"
     mean = "altogether" if is_in_all else "of a mean step"
     return Finding(
         rule="many_small_collectives",
         severity=severity(share_pct),
-        title=f"Rank {row['rank']} runs {row['size']:.0f} {name}s of at most 1 MiB {when}, "
+        title=f"Rank {row['rank']} runs {row['size']:.0f} {name} of at most 1 MiB {when}, "
         f"{time_text(round(row['sum']))} {mean}. If small collectives took no time, a mean step would be "
         f"{time_text(gain.gain_ns)} shorter{otherwise(gain.gain_ns, gain.unprofiled_gain_ns, gain.before_ns)}.",
         evidence=(
@@ -172,7 +173,7 @@ def _per_step(exposed_comm: ExposedComm) -> pd.Series | None:
     table = exposed_comm.table
     if table.empty:
         return None
-    complete = table[table["is_complete"].fillna(value=False).astype(bool)]
+    complete = complete_steps(table)
     held = complete if len(complete) else table[table["step"].isna()]
     columns = {"exposed_transfer_ns": "ns", "exposed_unmatched_ns": "open_ns", "window_ns": "window_ns"}
     means = held.groupby("rank")[[*columns]].mean().reset_index().rename(columns=columns)
