@@ -169,6 +169,11 @@ def _arguments(captured: Captured, recorded: Recorded, op: GpuOp, comm: Comm) ->
         "Process Group Description": comm.group.description,
         "Process Group Ranks": _listed(ranks),
     }
+    if any(comm.splits):
+        sent, received = comm.splits
+        shared |= {"Collective name": "all_to_allv", "In split size": str([*sent]), "Out split size": str([*received]),
+                   "Out msg nelems": sum(received)}  # fmt: skip
+        return [shared]
     if captured.how.has_sequence:
         shared["Seq"] = recorded.sequences[op.number]
     if comm.collective != "send_recv":

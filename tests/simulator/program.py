@@ -20,7 +20,8 @@ class Group:
 class Comm:
     """A communication call: a collective of a group, or messages (`sends`, `receives`: global ranks).
 
-    `kernel` is the name of one that is not NCCL's: its trace has no arguments, and names no group.
+    `kernel` is the name of one that is not NCCL's: its trace has no arguments, and names no group. `splits` are the
+    elements that this rank sends to each one of an uneven all-to-all's group, and those that it receives.
     """
 
     collective: str
@@ -30,6 +31,7 @@ class Comm:
     sends: tuple[int, ...] = ()
     receives: tuple[int, ...] = ()
     kernel: str = ""
+    splits: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,12 @@ class Program:
         """A collective whose data takes `transfer_ns` once all ranks have come."""
         comm = Comm(collective, group, elements, kernel=kernel)
         return self._launch(Instruction("launch", transfer_ns, collective, "comm", stream, after, comm))
+
+    def exchange_unevenly(self, group: Group, sent: tuple[int, ...], received: tuple[int, ...], transfer_ns: int, *,
+                          after: tuple[int, ...] = ()) -> int:  # fmt: skip
+        """An all-to-all of so many elements to and from each rank; it takes this rank `transfer_ns` once all have come."""
+        comm = Comm("all_to_all", group, sum(sent), splits=(sent, received))
+        return self._launch(Instruction("launch", transfer_ns, "all_to_all", "comm", COMM_STREAM, after, comm))
 
     def exchange(self, group: Group, elements: int, transfer_ns: int, *, sends: tuple[int, ...] = (),
                  receives: tuple[int, ...] = (), stream: int = COMM_STREAM, after: tuple[int, ...] = ()) -> int:  # fmt: skip

@@ -14,6 +14,7 @@ from tests.simulator.odd_cases import ODD_CASES
 from tests.simulator.rare_cases import RARE_CASES
 from tests.simulator.scoreboard import judged
 from tests.simulator.strange_cases import STRANGE_CASES
+from tests.simulator.wire_cases import WIRE_CASES
 
 _OF_ONE_RULE = {
     "a GPU of another model",
@@ -35,6 +36,7 @@ _OF_ONE_RULE = {
         *sampled(DRAWN_CASES, every=17),
         *sampled(LIBRARY_CASES, every=7),
         *sampled(LINKED_CASES, every=18),
+        *sampled(WIRE_CASES, every=16),
         *sampled(BLIND_CASES, every=10),
         *sampled(GRID, every=230),
         *(

@@ -110,10 +110,11 @@ def changes_of(options: dict[str, Any]) -> "Iterator[Change]":
         UsageError: one makes no sense.
     """
     from traceanalyzer.analyses.replay.change import PARTS
-    from traceanalyzer.analyses.replay.written import change_of, numbers
+    from traceanalyzer.analyses.replay.written import change_of
     from traceanalyzer.kinds import KNOWN_KINDS
+    from traceanalyzer.meaning.number_lists import chosen
 
-    steps = numbers(options["in_steps"]) if options["in_steps"] else None
+    steps = chosen(options["in_steps"]) if options["in_steps"] else None
     rules = []
     for part in PARTS:
         yield from (change_of(part, text, steps) for text in options[f"change_{part}"])

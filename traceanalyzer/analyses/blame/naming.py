@@ -2,13 +2,20 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.blame.sizes import (
+    SIZES,
+    Named,
+    of_all_sizes,
+    ranks_with_sizes,
+    recorded_alike,
+    without_operators,
+)
 from traceanalyzer.analyses.blame.transfers import COLLECTIVE, TRANSFER
 from traceanalyzer.analyses.blame.what_ran import DOING, KERNEL, OPERATOR, RANGE
 from traceanalyzer.analyses.host import host_names
@@ -51,11 +58,6 @@ _HAS_KNOWN_WORK = re.compile(r"aten::(?!\w*(embedding|index|scatter|nonzero|uniq
 One without shapes among others that have them, such as an optimizer of another shard, may have more to do.
 """
 
-_SIZES = " of ["
-"""What stands between an operator's name and the sizes of its inputs."""
-
-Named = tuple[str | None, str | None]
-
 _KINDS = (OPERATOR, DOING, RANGE, KERNEL, "copy", COLLECTIVE)
 """The most telling first."""
 
@@ -80,15 +82,18 @@ def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Dat
     every_peer = peers.map(lambda _: "all")  # a transfer is named by its group, of which peers may be members
     every, rows = _Names.of(held), held.groupby(["step", "part", "rank"]).indices
     in_part = held.groupby(["step", "part"]).indices
+    sized, bare = ranks_with_sizes(held), None
     beside: dict[tuple[object, ...], _Beside] = {}  # late ranks of a step are mostly held against the same others
     found = []
     for rank, step, part, excess_ns in cells[["rank", "step", "part", "excess_ns"]].itertuples(index=False):
         others = _others(ranks[step], rank, every_peer if part == TRANSFER else peers, late_ranks[step])
-        key = (step, part, others.tobytes())
+        others, is_alike = recorded_alike(others, rank, sized)
+        names = every if is_alike else bare if bare is not None else (bare := _Names.of(without_operators(held)))
+        key = (step, part, others.tobytes(), is_alike)
         if key not in beside:
             of_all = in_part.get((step, part), _NO_ROWS)
-            beside[key] = _Beside(every.at(of_all[np.isin(every.rank[of_all], others)]), others)
-        own = every.at(rows.get((step, part, rank), _NO_ROWS))
+            beside[key] = _Beside(names.at(of_all[np.isin(every.rank[of_all], others)]), others)
+        own = names.at(rows.get((step, part, rank), _NO_ROWS))
         found.append(_told(own, excess_ns, beside[key]) if (step, part) in in_part else _NOTHING_KNOWN)
     chosen = _agreed(cells, [row[0] for row in found])
     table = cells.assign(**{name: [pair[place] for pair in chosen] for place, name in enumerate(columns[:2])})
@@ -109,7 +114,7 @@ def _agreed(cells: pd.DataFrame, fits: list[dict[Named, float]]) -> list[Named]:
                 totals[pair] = totals.get(pair, 0.0) + extra_ns
         for row in rows:
             chosen[row] = max(fits[row], key=totals.__getitem__, default=(None, None))
-        for row, pair in _of_all_sizes({row: chosen[row] for row in rows}).items():
+        for row, pair in of_all_sizes({row: chosen[row] for row in rows}).items():
             chosen[row] = pair
         unnamed = [row for row in rows if not fits[row]]
         most = max(Counter(chosen[row] for row in rows if fits[row]).values(), default=0)
@@ -119,13 +124,6 @@ def _agreed(cells: pd.DataFrame, fits: list[dict[Named, float]]) -> list[Named]:
                 if excess[row] <= _LIKE_THE_OTHERS * np.median(excess[unnamed]):
                     chosen[row] = (None, None)
     return chosen
-
-
-def _of_all_sizes(chosen: Mapping[int, Named]) -> dict[int, Named]:
-    """The operator without its sizes where cells name it with different ones: lengths differ from step to step."""
-    stems = {row: name.partition(_SIZES)[0] for row, (what, name) in chosen.items() if what == OPERATOR and name}
-    sizes = {stem: {chosen[row][1] for row, own in stems.items() if own == stem} for stem in stems.values()}
-    return {row: (OPERATOR, stem) for row, stem in stems.items() if len(sizes[stem]) > 1}
 
 
 def _others(ranks: np.ndarray, rank: int, peers: pd.Series, late: np.ndarray) -> np.ndarray:
@@ -192,7 +190,7 @@ def _told(own: _Names, excess_ns: int, beside: _Beside) -> tuple[Any, ...]:
     slower = same if same.are_slower_throughout() else _slower_part(own, beside, excess_ns)
     if slower is None or slower is same:  # no one of them is to be named
         return {}, *same.sums
-    named = " and ".join(sorted({name.partition(_SIZES)[0] for name in slower.name}))
+    named = " and ".join(sorted({name.partition(SIZES)[0] for name in slower.name}))
     return {(OPERATOR, named): slower.excess_ns}, *slower.sums
 
 
@@ -241,7 +239,7 @@ def _same_work(own: _Names, beside: _Beside, excess_ns: int) -> "_Alike | None":
     kernels = _alike(own, beside, KERNEL)
     if kernels.excess_ns < _NAMED * excess_ns:
         return None
-    has_shapes = any(_SIZES in name for name in own.of_kind(OPERATOR).name)
+    has_shapes = any(SIZES in name for name in own.of_kind(OPERATOR).name)
     by_shape = _alike(own, beside, OPERATOR)
     if has_shapes and by_shape.excess_ns < _NAMED * excess_ns:
         return None

@@ -1,19 +1,22 @@
 """Communication that could be hidden, faster, or fewer."""
 
+from dataclasses import replace
+
 import pandas as pd
 
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.exposed_comm import ExposedComm
-from traceanalyzer.analyses.replay.change import HIDDEN, Change
+from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.replay.transfer_lengths import are_small
 from traceanalyzer.analyses.time.headline import Headline
-from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, LEAST_GAIN_PCT, Basis, severity
 from traceanalyzer.findings.communication.exposed_collective import EXPOSED
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.unprofiled import otherwise
+from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.quantities import time_text
 
 LEAST_TRANSFER_PCT = 5.0
@@ -24,12 +27,15 @@ LITTLE_OVERLAP_PCT = 10.0
 _SEVERAL = 2
 """Of so many one can be made."""
 
+_FREE = Change("comm", 0.0)
+
 
 def little_overlap(headline: Headline, exposed_comm: ExposedComm, replay: Replay) -> list[Finding]:
     """Data moves in over 5 % of a step while no compute runs, and no rank overlaps a tenth of its communication.
 
-    The gain is that of the replay in which no other stream waits for transfers: hosts that bind leave little of it.
-    What it would gain of a job whose hosts take no time is said then, where that is a part of a step worth saying.
+    The gain is at most that of the replay in which transfers take no time (hosts that bind leave little of it), and no
+    step is shorter than what it moves. What it would gain of a job whose hosts take no time is said then, where that is
+    a part of a step worth saying.
     """
     rows = [row for row in headline.rows() if row["overlap_pct"] is not None]
     if not rows or max(row["overlap_pct"] for row in rows) >= LITTLE_OVERLAP_PCT:
@@ -38,10 +44,10 @@ def little_overlap(headline: Headline, exposed_comm: ExposedComm, replay: Replay
     if worst is None or worst["pct"] < LEAST_TRANSFER_PCT:
         return []
     overlap = max(row["overlap_pct"] for row in rows)
-    gain = gain_of(replay, Change("comm", HIDDEN))
+    gain = _no_shorter_than(worst["ns"], gain_of(replay, _FREE))
     won = max(gain.gain_ns, gain.unprofiled_gain_ns or 0) if gain else round(worst["ns"])
     share = 100 * won / (gain.before_ns if gain else worst["window_ns"])
-    behind = "" if share >= LEAST_GAIN_PCT else _behind_hosts(replay)
+    behind = "" if share >= LEAST_GAIN_PCT else _behind_hosts(replay, worst["ns"])
     if share < LEAST_GAIN_PCT and not behind:
         return []
     return [
@@ -59,9 +65,18 @@ def little_overlap(headline: Headline, exposed_comm: ExposedComm, replay: Replay
             gain_ns=gain.gain_ns if gain else round(worst["ns"]),
             gain_error_ns=gain.error_ns if gain else None,
             unprofiled_gain_ns=gain.unprofiled_gain_ns if gain else None,
+            is_of_ideal=True,
             about=EXPOSED,
         )
     ]
+
+
+def _no_shorter_than(moved_ns: float, gain: Gain | None) -> Gain | None:
+    """The gain where what moves data goes on beside the compute: a step is as long as that at least."""
+    if gain is None:
+        return None
+    of_unprofiled = gain.unprofiled_ns and (gain.unprofiled_ns[0], max(gain.unprofiled_ns[1], round(moved_ns)))
+    return replace(gain, after_ns=max(gain.after_ns, round(moved_ns)), unprofiled_ns=of_unprofiled)
 
 
 def _open(worst: pd.Series) -> str:
@@ -71,10 +86,10 @@ def _open(worst: pd.Series) -> str:
     return f", and communicates for {time_text(worst['open_ns'])} more that may be data or waiting"
 
 
-def _behind_hosts(replay: Replay) -> str:
+def _behind_hosts(replay: Replay, moved_ns: float) -> str:
     """What hiding gains where hosts take no time; empty where that is no part of such a step worth saying."""
     hosts = Change("host", 0.0)
-    before, after = gain_of(replay, hosts), gain_of(replay, hosts, Change("comm", HIDDEN))
+    before, after = gain_of(replay, hosts), _no_shorter_than(moved_ns, gain_of(replay, hosts, _FREE))
     if before is None or after is None:
         return ""
     won = before.after_ns - after.after_ns
@@ -124,14 +139,14 @@ def many_small_collectives(call_waits: CallWaits, headline: Headline, steps: Ste
 
 def _many_small(row: dict[str, float], gain: Gain, share_pct: float, basis: Basis) -> Finding:
     """Steps without any are told: the time is then of a mean step, the count of those that have some."""
-    name = str(row["collective"]).replace("_", "-")
+    name = collectives_words(row["collective"])
     is_in_all = basis.steps is None or row["held"] >= basis.steps
     when = "a step" if is_in_all else f"in each of {row['held']:.0f} of {basis.steps} steps"
     mean = "altogether" if is_in_all else "of a mean step"
     return Finding(
         rule="many_small_collectives",
         severity=severity(share_pct),
-        title=f"Rank {row['rank']} runs {row['size']:.0f} {name}s of at most 1 MiB {when}, "
+        title=f"Rank {row['rank']} runs {row['size']:.0f} {name} of at most 1 MiB {when}, "
         f"{time_text(round(row['sum']))} {mean}. If small collectives took no time, a mean step would be "
         f"{time_text(gain.gain_ns)} shorter{otherwise(gain.gain_ns, gain.unprofiled_gain_ns, gain.before_ns)}.",
         evidence=(
@@ -158,7 +173,7 @@ def _per_step(exposed_comm: ExposedComm) -> pd.Series | None:
     table = exposed_comm.table
     if table.empty:
         return None
-    complete = table[table["is_complete"].fillna(value=False).astype(bool)]
+    complete = complete_steps(table)
     held = complete if len(complete) else table[table["step"].isna()]
     columns = {"exposed_transfer_ns": "ns", "exposed_unmatched_ns": "open_ns", "window_ns": "window_ns"}
     means = held.groupby("rank")[[*columns]].mean().reset_index().rename(columns=columns)

@@ -10,8 +10,9 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.late_advice import advice
-from traceanalyzer.findings.late.late_words import late, numbers, waited, whose
+from traceanalyzer.findings.late.late_words import late, waited, whose
 from traceanalyzer.findings.unprofiled import otherwise
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 
 Row = Mapping[str, Any]

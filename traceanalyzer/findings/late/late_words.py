@@ -6,7 +6,8 @@ from typing import Any
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.host.host_activity import NOTHING
 from traceanalyzer.findings.unprofiled import otherwise
-from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.names import collective_words, short_name
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
 
@@ -59,11 +60,6 @@ def whose(row: Mapping[str, Any]) -> str:
     """`rank 5's loader`, `the compute of ranks 8 to 15 (host b07)`."""
     called = "loader" if row["cause"] == DATA.key else row["cause"]
     return f"{who(row)}'s {called}" if len(numbers(row["ranks"])) == 1 else f"the {called} of {who(row)}"
-
-
-def numbers(text: str | None) -> tuple[int, ...]:
-    """`8,9` as numbers."""
-    return tuple(int(number) for number in text.split(",")) if text else ()
 
 
 def name(row: Mapping[str, Any]) -> str:
@@ -194,7 +190,7 @@ def _peers(row: Mapping[str, Any]) -> str:
 
 def waited(row: Mapping[str, Any]) -> str:
     """Who waits for it, for how long, and where."""
-    where = f" inside {row['collective'].replace('_', '-')}" if row["collective"] else ""
+    where = f" inside {collective_words(row['collective'])}" if row["collective"] else ""
     it = "it" if len(numbers(row["ranks"])) == 1 else "them"
     cost = f"{_ms(row['cost_ns'])}{_each(row)}"
     if row["is_in_turn"]:

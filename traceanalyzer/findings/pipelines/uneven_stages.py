@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.names import PipelinesColumn
 from traceanalyzer.analyses.operators.mfu import Mfu
@@ -88,7 +89,7 @@ def _uneven(rows: Sequence[Mapping[str, Any]], stages: pd.DataFrame, mfu: Mfu, r
 def recomputed_more(mfu: Mfu, stages: pd.DataFrame, row: Mapping[str, Any]) -> str:
     """What is said where recomputation makes half of what the rank's operators do more, or more; else nothing."""
     table = mfu.to_frame()
-    own = table[table["rank"].isin(stages["rank"]) & table["is_complete"].fillna(value=False).astype(bool)]
+    own = table[table["rank"].isin(stages["rank"]) & is_true(table["is_complete"])]
     done = own.groupby("rank")[["model_flops", "recompute_flops"]].mean().astype("float64")
     rank, others = row["bottleneck_rank"], stages.loc[stages["stage"] != row["bottleneck_stage"], "rank"].tolist()
     if not {rank, *others} <= {*done.index}:

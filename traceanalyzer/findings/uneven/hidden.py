@@ -24,9 +24,10 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
 from traceanalyzer.findings.hosts.idle import DATA_PCT, LOADER
 from traceanalyzer.findings.late.host_story import HOSTS
-from traceanalyzer.findings.late.late_words import numbers, whose
+from traceanalyzer.findings.late.late_words import whose
 from traceanalyzer.findings.late.lateness import is_said, of_lead
 from traceanalyzer.findings.worst import worst_rank
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import DATA, HOST
 

@@ -7,7 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.communication.call_waits import CallWaits
-from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.findings.basis import severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.quantities import time_text
@@ -44,7 +44,7 @@ def ranks_without_work(steps: Steps, call_waits: CallWaits) -> list[Finding]:
 
 
 def _spent(table: pd.DataFrame, calls: pd.DataFrame) -> Iterator[_Spent]:
-    complete = table[table["is_complete"].fillna(value=False).astype(bool)]
+    complete = complete_steps(table)
     usual = complete.groupby("rank")["compute_ns"].mean().astype("float64")
     table = table[table["rank"].isin(usual.index[usual > 0])]
     has_work = table["compute_ns"].astype("float64") > _NEXT_TO_NOTHING * table["rank"].map(usual)
