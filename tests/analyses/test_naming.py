@@ -33,7 +33,18 @@ def told(times_of_rank_1, operators=None):
         ({"gemm": 1.3, "attention": 1.3, "norm": 1.3}, {}, None, 1.3),  # a slower clock
         ({"gemm": 3.0, "attention": 1.4, "norm": 1.6}, {}, None, 2.0),  # shared with another process: unevenly
         ({"gemm": 1.0, "persistent": 3.0, "norm": 1.0}, {}, "persistent", np.nan),  # no grid tells its work
-        ({"gemm": 1.0, "persistent": 3.0}, {MM: 3.0}, None, 2.0),  # but its operator's shapes do
+        (
+            {"gemm": 1.0, "persistent": 3.0},
+            {MM: 3.0},
+            "aten::mm",
+            3.0,
+        ),  # but its operator's shapes do, and the rest is as fast
+        (
+            {"gemm": 1.0, "gelu": 1.8, "norm": 1.8},
+            {MM: 1.0, "aten::gelu of [8, 8]": 1.8, "aten::norm of [8, 8]": 1.8},
+            "aten::gelu and aten::norm",
+            1.8,
+        ),
         ({"gemm": 1.0, "persistent": 3.0}, {"lib::run of [8, 8]": 3.0}, "lib::run of [8, 8]", np.nan),
         ({"gemm": 1.0, "m_grouped_gemm_masked": 3.0}, {}, "m_grouped_gemm_masked", np.nan),
         ({"gemm": 1.2, "m_grouped_gemm_masked": 1.2, "attention": 1.2}, {}, None, 1.2),  # the others tell of the GPU

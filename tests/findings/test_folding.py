@@ -39,7 +39,7 @@ def test_folded(findings, expected):
     ("traces", "expected"),
     [
         ("ddp", [("late_ranks", ["slow_hosts", "host_bound", "short_kernels"])]),
-        ("ddp_straggler", [("late_ranks", [])]),
+        ("ddp_straggler", [("late_ranks", ["other_work"])]),
         (
             "pp",
             [
@@ -47,7 +47,7 @@ def test_folded(findings, expected):
                 ("pipeline_imbalance", ["pipeline_bubble"]),
             ],
         ),
-        ("moe", [("late_ranks", ["uneven_experts", "exposed_collective"])]),
+        ("moe", [("late_ranks", ["uneven_experts", "other_work", "exposed_collective"])]),
         # Both hosts need as long to launch: that the stages are uneven as well is another cause.
         (
             "pp_host_bound",

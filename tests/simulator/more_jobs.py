@@ -72,8 +72,12 @@ def heating(ranks: int = 4, steps: int = 8, faults: Faults = (), *, hot: int = 2
     return job_of(ranks, steps, step, (world,), tuple(fault for fault in faults if fault.what != "throttle"))
 
 
-def ring(ranks: int = 4, steps: int = 5, faults: Faults = (), *, rounds: int = 6) -> Job:
-    """Context parallel: blocks of keys go round a ring beside attention; the fault `link` slows what a rank sends."""
+def ring(ranks: int = 4, steps: int = 5, faults: Faults = (), *, rounds: int = 6, in_lockstep: bool = False) -> Job:
+    """Context parallel: blocks of keys go round a ring beside attention.
+
+    `in_lockstep` a block goes on once its attention has ended. The fault `link` slows what a rank sends; with `block`
+    a rank's part of the sequence takes so much longer, in kernels of the same length, in every round.
+    """
     world = Group("0", tuple(range(ranks)))
 
     def step(program: Program, number: int) -> None:
@@ -84,10 +88,13 @@ def ring(ranks: int = 4, steps: int = 5, faults: Faults = (), *, rounds: int = 6
             slow_ns = (
                 max(time_ns(faults, "link", program.rank, number), time_ns(faults, "link", before, number)) // rounds
             )
-            sent = program.exchange(world, 4_000_000, 200_000 + slow_ns, sends=(following,), receives=(before,))
+            ended = (program.launched - 1,) if in_lockstep and place else ()
+            sent = program.exchange(world, 4_000_000, 200_000 + slow_ns, sends=(following,), receives=(before,),
+                                    after=ended)  # fmt: skip
             with program.range("aten::scaled_dot_product_attention", "operator", _SHAPES):
                 program.host(15_000)
-                program.kernel("flash_fwd", 500_000, after=needed)
+                for _ in range(1 + time_ns(faults, "block", program.rank, number) // 500_000):
+                    program.kernel("flash_fwd", 500_000, after=needed)
             if place == 1:
                 strike(program, faults, number)
             needed = (sent,)

@@ -1,10 +1,11 @@
 """What a rank's step needs more than its peers'."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from traceanalyzer.analyses.blame.lateness import _is_late, cells, with_excess
-from traceanalyzer.analyses.blame.naming import _of_all_sizes
+from traceanalyzer.analyses.blame.sizes import of_all_sizes, ranks_with_sizes, recorded_alike
 from traceanalyzer.analyses.blame.step_needs import PARTS
 from traceanalyzer.analyses.blame.what_ran import OPERATOR, with_shapes
 
@@ -95,13 +96,15 @@ def test_only_products_multiply_their_inputs_sizes(name, shapes, expected):
 def test_an_operator_of_other_sizes_in_each_step_is_one_name():
     mm, add = ((OPERATOR, f"aten::{name} of [{size}, 8]") for name, size in (("mm", 4), ("add", 4)))
     other = (OPERATOR, "aten::mm of [6, 8]")
-    assert _of_all_sizes({0: mm, 3: other, 5: add}) == {0: (OPERATOR, "aten::mm"), 3: (OPERATOR, "aten::mm")}
-    assert _of_all_sizes({0: mm, 1: mm, 2: (None, None)}) == {}
+    assert of_all_sizes({0: mm, 3: other, 5: add}) == {0: (OPERATOR, "aten::mm"), 3: (OPERATOR, "aten::mm")}
+    assert of_all_sizes({0: mm, 1: mm, 2: (None, None)}) == {}
 
 
 @pytest.mark.parametrize(("beside_ms", "is_mended_with_it"), [((2, 2, 2, 2), True), ((2, -2, 2, -2), False)])
 def test_what_is_longer_now_and_shorter_then_is_not_mended_with_the_rest(beside_ms, is_mended_with_it):
-    late = pd.DataFrame({"rank": [0, 1] * 4, "step": [0, 0, 1, 1, 2, 2, 3, 3], "begin_ns": 0, "end_ns": 100 * MS})
+    late = pd.DataFrame(
+        {"peers": "all", "rank": [0, 1] * 4, "step": [0, 0, 1, 1, 2, 2, 3, 3], "begin_ns": 0, "end_ns": 100 * MS}
+    )
     late[["excess_ns", "exposed_wait_ns", "exposed_unmatched_ns"]] = [[30 * MS, 0, 0], [0, 30 * MS, 0]] * 4
     late[[f"{part}_excess" for part in PARTS]] = 0.0
     late["data_ns_excess"] = [30.0 * MS, 0.0] * 4
@@ -122,3 +125,14 @@ def test_one_step_of_stages_that_two_ranks_share_tells_jitter_once_a_pair(host_m
     table = table.assign(peers="stage " + (table["rank"] % 3).astype("str"))
     held = with_excess(table)
     assert held.loc[_is_late(held), "rank"].tolist() == late
+
+
+def test_ranks_are_held_against_those_whose_operators_have_sizes_as_well():
+    names = {0: "aten::mm of [8, 8]", 1: "aten::mm of [8, 8]", 2: "aten::mm", 3: "aten::mm"}
+    rows = [{"rank": rank, "what": OPERATOR, "name": name} for rank, name in names.items()]
+    sized = ranks_with_sizes(pd.DataFrame(rows))
+    assert sized == {0, 1}
+    others, is_alike = recorded_alike(np.array([0, 2, 3]), 1, sized)
+    assert (others.tolist(), is_alike) == ([0], True)
+    others, is_alike = recorded_alike(np.array([2, 3]), 1, sized)
+    assert (others.tolist(), is_alike) == ([2, 3], False)

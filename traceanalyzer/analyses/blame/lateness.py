@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.blame.jitter import jitter_of, of_others
 from traceanalyzer.analyses.blame.step_needs import PARTS
 from traceanalyzer.analyses.spread import median_of_others
 from traceanalyzer.meaning.vocabulary import COPY, DATA, HOST, LAUNCH, SYNC, UNKNOWN
@@ -15,19 +16,6 @@ LEAST_PCT = 2.0
 
 _LEAST_NS = 20_000
 _SIGMAS = 4.0
-
-_WITHIN_A_DEVIATION = 0.68
-"""Share of normal values that are no further than one deviation."""
-
-_DISTANCES_IN_A_DEVIATION = 2.7
-"""Of n normal values the median distance to the next is about 2.7 deviations / n."""
-
-_LEAST_RANKS = 4
-_LEAST_LEVELLED = 4
-"""Steps of which two levels can be told."""
-
-_LEVELS_APART = 12.0
-"""Times the spread of the usual steps that lies between them and the others; four normal values do once in twenty."""
 
 _STEADY_SIGMAS = 3.0
 _LEAST_STEPS = 3
@@ -97,7 +85,7 @@ def _beyond(table: pd.DataFrame, excess: pd.DataFrame, is_stage: pd.Series) -> p
     host, launch = excess[HOST.column], excess[LAUNCH.column]
     # A queue that runs dry shows every launch's latency, too: that is the host's, where it is the smaller part.
     is_of_host = (launch > 0) & (host >= launch) & ~is_stage
-    host = host.clip(upper=_more_by_host(more, table["rank"])) + launch.where(is_of_host, 0.0)
+    host = _up_to(host, more, table["rank"]) + launch.where(is_of_host, 0.0)
     excess = excess.assign(**{"transfer_ns": transfer, HOST.column: host, LAUNCH.column: launch.mask(is_of_host, 0.0)})
     by_design = [part for part in PARTS if part not in (*_HOST_PARTS, "compute_ns", "transfer_ns")]
     excess[by_design] = excess[by_design].mask(is_stage, 0.0)
@@ -117,10 +105,15 @@ def _usual_ns(table: pd.DataFrame, is_stage: pd.Series) -> pd.Series:
     return (usual * times.groupby(table["step"]).transform("median")).where(known).fillna(own)
 
 
-def _more_by_host(more: pd.Series, rank: pd.Series) -> pd.Series:
-    """What launching takes a rank more in the step or the one before; without limit where it is not known."""
+def _up_to(host: pd.Series, more: pd.Series, rank: pd.Series) -> pd.Series:
+    """The host's excess, no longer than what launching the step takes it more, and what is left of the step before.
+
+    A GPU that has work ahead idles for it a step later. Without limit where what launching takes is not known.
+    """
     more = more.clip(lower=0).fillna(np.inf)
-    return pd.Series(np.maximum(more, more.groupby(rank).shift().fillna(0)))
+    now = host.clip(upper=more)
+    left = (more - now.clip(lower=0)).where(np.isfinite(more), 0.0).groupby(rank).shift().fillna(0.0)
+    return pd.Series(now + np.minimum(host - now, left))
 
 
 def _of_peers(
@@ -198,45 +191,6 @@ def _waited(late: pd.DataFrame, of: Sequence[str] = _WAITING) -> pd.Series:
     return late["step"].map(pd.Series(np.maximum(most.to_numpy(), following), index=numbers))
 
 
-def _jitter(late: pd.DataFrame) -> float:
-    """How far a rank's steps differ from each other where nothing is wrong, as a deviation.
-
-    What is left of the excess without each rank's and each step's median: what is always slow is no jitter; of what is
-    slow now and then, in less than a third of the cells, the quantile knows nothing. One step alone tells it by the
-    median distance from one rank to the next, from four ranks on.
-    """
-    wide = late.pivot_table(index="step", columns="rank", values="excess_ns")
-    if len(wide) < 2:
-        # Of two peers one needs as much less as the other needs more: that is told once.
-        is_of_pair = late.groupby("peers")["rank"].transform("size") == 2
-        ordered = np.sort(late["excess_ns"].clip(lower=0).where(is_of_pair, late["excess_ns"]).dropna().to_numpy())
-        if len(ordered) < _LEAST_RANKS:
-            return 0.0
-        return float(np.median(np.diff(ordered))) * len(ordered) / _DISTANCES_IN_A_DEVIATION
-    left = wide.apply(_from_usual, raw=True)
-    left = left.sub(left.median(axis=1), axis=0)
-    # Few ranks and steps are near their own medians.
-    free = np.sqrt(left.size / max((left.shape[0] - 1) * (left.shape[1] - 1), 1))
-    return float(np.nanquantile(left.abs().to_numpy(), _WITHIN_A_DEVIATION) * free)
-
-
-def _from_usual(values: np.ndarray) -> np.ndarray:
-    """How far each of a rank's steps is from their median; where they stand on two levels, those on the usual one.
-
-    The usual level is the nearer to its peers' need. What comes in every second step is no jitter.
-    """
-    ordered = np.sort(values[~np.isnan(values)])
-    if len(ordered) < _LEAST_LEVELLED:
-        return values - np.nanmedian(values)
-    gaps = np.diff(ordered)
-    cut = int(np.argmax(gaps)) + 1
-    usual = min(ordered[:cut], ordered[cut:], key=lambda level: abs(float(np.median(level))))
-    if len(usual) < 2 or gaps[cut - 1] < _LEVELS_APART * np.ptp(usual):
-        return values - np.nanmedian(values)
-    is_usual = (values >= usual[0]) & (values <= usual[-1])
-    return np.where(is_usual, values - np.median(usual), np.nan)
-
-
 def _is_steady(late: pd.DataFrame, jitter: float) -> pd.Series:
     """Rows of ranks that need more in most steps: the median of three steps or more is far beyond its own error.
 
@@ -256,10 +210,10 @@ def _is_late(late: pd.DataFrame) -> pd.Series:
     if late.empty:
         return pd.Series(dtype="bool")
     length = (late["end_ns"] - late["begin_ns"]).groupby(late["step"]).transform("median")
-    jitter = _jitter(late)
+    jitter = jitter_of(late)
     least = np.maximum(LEAST_PCT / 100 * length, _LEAST_NS)
     # What is always there is held against the limit as a whole: of steps near the limit some alone would seem late.
     is_steady = _is_steady(late, jitter) & (late.groupby("rank")["excess_ns"].transform("median") >= least)
-    least = np.where(is_steady, least / 2, np.maximum(least, _SIGMAS * jitter))
+    least = np.where(is_steady, least / 2, np.maximum(least, _SIGMAS * of_others(late, jitter)))
     is_late: pd.Series = (late["excess_ns"] >= least) & (_waited(late) >= least / 2)
     return is_late

@@ -11,7 +11,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.analyses.time.headline import shared_steps
-from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import table_of
 
@@ -86,7 +86,7 @@ _FIRST, _LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 def windows_of(job: Job, steps: Steps) -> Windows:
     """Find them."""
     table = steps.table
-    complete = table[table["is_complete"].fillna(value=False).astype(bool)] if len(table) else table
+    complete = complete_steps(table)
     shared = shared_steps(complete, set(job.nodes))
     rows = [_of_rank(job, rank, shared) for rank in job.nodes]
     if not shared or any(len(part) < len(shared) for part in rows):

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.base import Result, is_true, stack, typed
 from traceanalyzer.analyses.names import StepsColumn
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.intervals import Intervals
@@ -51,6 +51,11 @@ class Steps(Result[StepsColumn]):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return breakdown.with_overlap(table)
+
+
+def complete_steps(steps: pd.DataFrame) -> pd.DataFrame:
+    """Of a table of steps those that count in means."""
+    return steps[is_true(steps["is_complete"])] if len(steps) else steps
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings.basis import Basis, plain
+from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, plain
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import all_late_by
 from traceanalyzer.meaning.columns import Unit
@@ -39,7 +39,7 @@ def copy_bound(
 ) -> list[Finding]:  # fmt: skip
     """A rank on which for half of the window or more nothing runs but copies, and those that copy half as long as it.
 
-    Of ranks that are late by them it is a part of what is said of that.
+    Of ranks that are late by them it is a part of what is said of that. Not where complete steps gain nothing by them.
     """
     if not len(breakdown) or not len(copies):
         return []
@@ -58,7 +58,10 @@ def copy_bound(
     part_of = all_late_by(episodes, bound.index, "copies")
     if gain is None:
         return [replace(found, gain_ns=gain_ns, part_of=part_of)]
-    of = "a mean step" if Basis.of(headline, steps).steps else "the capture"
+    of_steps = bool(Basis.of(headline, steps).steps)
+    if of_steps and 100 * gain.gain_ns < LEAST_GAIN_PCT * gain.before_ns and not part_of:
+        return []  # they lie in no complete step, or something else binds those
+    of = "a mean step" if of_steps else "the capture"
     hidden = f" Hidden, {of} is at most {time_text(gain.gain_ns)} shorter." if gain.gain_ns else ""
     return [replace(found, title=f"{found.title}{hidden}", gain_ns=gain.gain_ns, part_of=part_of)]
 

@@ -62,6 +62,10 @@ class SlowHost:
     rows: pd.DataFrame
 
 
+_WAITS = 2.0
+"""Times this rank's host time in an operator: others that take longer wait in it."""
+
+
 def slow_host(operators: Operators, rank: int, among: Collection[int] | None = None) -> SlowHost | None:
     """`None` unless nearly all of the rank's host time is in operators that all ranks call as often, and is longer.
 
@@ -76,18 +80,24 @@ def slow_host(operators: Operators, rank: int, among: Collection[int] | None = N
     if wide.empty or rank not in wide["calls"] or wide["calls"].shape[1] < 2:
         return None
     alike = wide[wide["calls"].eq(wide["calls"][rank], axis=0).all(axis=1)]
-    own, others = alike["host_self_ns"][rank], alike["host_self_ns"].drop(columns=rank)
+    # Whom this rank's host keeps waiting waits within operators: for a queue that is full, or for a copy.
+    is_work = alike["host_self_ns"].drop(columns=rank).median(axis=1) <= _WAITS * alike["host_self_ns"][rank]
+    own, others = alike["host_self_ns"][rank][is_work], alike["host_self_ns"].drop(columns=rank)[is_work]
     median = float(others.sum().median())
     if not median or own.sum() < _COVERED * wide["host_self_ns"][rank].sum() or own.sum() < SLOWER * median:
         return None
     rows = pd.DataFrame(
-        {"calls": alike["calls"][rank], "host_self_ns": own, "others_host_self_ns": others.median(axis=1).round()}
+        {
+            "calls": alike["calls"][rank][is_work],
+            "host_self_ns": own,
+            "others_host_self_ns": others.median(axis=1).round(),
+        }
     )
     beyond = (rows["host_self_ns"] - rows["others_host_self_ns"]).sort_values(ascending=False, kind="stable")
     more_ns = float(own.sum()) - median
     most = {str(name): float(ns) for name, ns in beyond[beyond >= _A_QUARTER * more_ns].items()}
     shown = rows.loc[beyond.index[:_MOST_ROWS]].reset_index()
-    return SlowHost(int(rows["calls"].sum()), float(own.sum()) / median, more_ns, most, shown)
+    return SlowHost(int(alike["calls"][rank].sum()), float(own.sum()) / median, more_ns, most, shown)
 
 
 @dataclass(frozen=True, slots=True)

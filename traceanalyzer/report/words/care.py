@@ -6,6 +6,7 @@ from dataclasses import replace
 import pandas as pd
 
 from traceanalyzer.analyses import Results, reached_by
+from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.integrity.integrity import Integrity
 from traceanalyzer.findings import Finding
 from traceanalyzer.model import Skipped
@@ -112,7 +113,7 @@ def _of_ranks(ranks: pd.DataFrame) -> list[str]:
 
 
 def _damage(ranks: pd.DataFrame) -> list[str]:
-    cut = [str(rank) for rank in ranks["rank"][ranks["truncated"].fillna(value=False).astype(bool)]]
+    cut = [str(rank) for rank in ranks["rank"][is_true(ranks["truncated"])]]
     skipped = ranks[ranks["events_skipped"].fillna(0) > 0]
     return [
         *([f"The files of ranks {', '.join(cut)} are cut off: their last part is missing."] if cut else []),

@@ -1,0 +1,164 @@
+"""Why a rank computes longer: in another number format, more of it, or by other operators than its peers."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.rank_sets import listed
+from traceanalyzer.analyses.operators.efficiency import Efficiency
+from traceanalyzer.analyses.operators.mfu import Mfu
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.findings.basis import plain
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.late.lateness import is_said, of_lead
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.number_lists import numbers
+from traceanalyzer.meaning.quantities import digits, in_a_line, time_text
+
+_EXPLAINS = 0.5
+"""Of what a rank computes longer."""
+
+_MORE = 1.05
+"""Times the others' FLOPs, at least."""
+
+_MOST_NAMES = 3
+_FORMATS = {"tf32": "TF32"}
+"""Number formats by another name than they are written with."""
+
+_SHOWN = ["rank", "family", "element_type", "operator", "calls", "flops", "gpu_ns"]
+
+
+def other_work(episodes: Episodes, efficiency: Efficiency, mfu: Mfu, pipeline: Pipeline) -> list[Finding]:
+    """What differs on a rank that is late by computing longer, where that explains half of it.
+
+    That is the number format of its matrix products, its FLOPs, or the operators that only it runs. Stages of a
+    pipeline differ by design, and where the same kernels take longer the work is the same.
+    """
+    if len(pipeline) or not len(efficiency):
+        return []
+    table = efficiency.to_frame()
+    table = table[table["family"] != "communication"]
+    found = []
+    for row in episodes.rows():
+        late = numbers(row["ranks"])
+        others = sorted({int(rank) for rank in table["rank"].unique()} - {*late})
+        if row["cause"] == "compute" and is_said(row) and row["same_work_ratio"] is None and others:
+            said = _formats(table, late, others) or _amounts(table, mfu, row, others)
+            said = said or (_operators(table, late, others, row) if row["name"] is None else None)
+            if said:
+                found.append(_finding(*said, table, row, others, of_lead(episodes, row)))
+    return found
+
+
+def _finding(
+    title: str, advice: str, table: pd.DataFrame, row: Mapping[str, Any], others: Sequence[int], part_of: str
+) -> Finding:
+    shown = table[table["rank"].isin([numbers(row["ranks"])[0], others[0]])]
+    return Finding(
+        rule="other_work",
+        severity="low",
+        title=title,
+        evidence=plain(shown.sort_values("gpu_ns", ascending=False, kind="stable")[_SHOWN].head(8)),
+        recommendation=advice,
+        gain_ns=row["gain_ns"],
+        table="efficiency",
+        part_of=part_of,
+        tells_why=True,
+    )
+
+
+def _formats(table: pd.DataFrame, late: Sequence[int], others: Sequence[int]) -> tuple[str, str] | None:
+    """Where the late ranks' matrix products mostly run in another number format, and take longer for it."""
+    products = table[(table["family"] == "gemm") & table["element_type"].notna()]
+    by_type = products.groupby(["rank", "element_type"], observed=True)["gpu_ns"].sum().unstack(fill_value=0)  # noqa: PD010 - a table of two keys
+    if not {*late, *others} <= {*by_type.index}:
+        return None
+    mostly = by_type.idxmax(axis=1)
+    own, theirs = {*mostly.loc[[*late]]}, {*mostly.loc[[*others]]}
+    own_ns, their_ns = (float(by_type.loc[[*ranks]].sum(axis=1).median()) for ranks in (late, others))
+    if len(own) > 1 or len(theirs) > 1 or own == theirs or own_ns - their_ns < _EXPLAINS * _longer(table, late, others):
+        return None
+    formats = [_FORMATS.get(str(one), str(one)) for one in (*own, *theirs)]
+    title = (
+        f"{_whose(late)} matrix products run in {formats[0]}, {_whose(others, of=late)} in {formats[1]}: "
+        f"{time_text(own_ns)} in the capture, and {time_text(their_ns)}."
+    )
+    advice = f"Let all ranks compute in {formats[1]}: the same autocast, matrix products' precision, parameters."
+    return title, advice
+
+
+def _amounts(table: pd.DataFrame, mfu: Mfu, row: Mapping[str, Any], others: Sequence[int]) -> tuple[str, str] | None:
+    """Where FLOPs of operators differ as the time does, or half as much."""
+    late, own = numbers(row["ranks"]), mfu.to_frame()
+    steps = numbers(row["numbers"]) if row["numbers"] else own["step"].dropna().unique().tolist()
+    own = own[own["step"].isin(steps)] if own["step"].notna().any() else own
+    done = own.groupby("rank")[["model_flops", "recompute_flops"]].mean().astype("float64").sum(axis=1)
+    if not {*late, *others} <= {*done.index}:
+        return None
+    flops, theirs = float(done.loc[[*late]].median()), float(done.loc[[*others]].median())
+    if flops < _MORE * theirs or not row["peers_ns"] or not theirs:
+        return None
+    if flops / theirs - 1 < _EXPLAINS * (row["own_ns"] / row["peers_ns"] - 1):
+        return None
+    calls = table[table["family"] == "gemm"].groupby("rank")["calls"].sum()
+    counts = [float(calls.reindex([*ranks]).median()) for ranks in (late, others)]
+    times = digits(flops / theirs)
+    how = f", in as many matrix products: their inputs are {times} times as large" if counts[0] == counts[1] else ""
+    title = (
+        f"{_whose(late)} operators do {in_a_line(flops, Unit.FLOPS)} a step, {_whose(others, of=late)} "
+        f"{in_a_line(theirs, Unit.FLOPS)}{how or f', {times} times as much'}."
+    )
+    advice = "Give the ranks equal work: batches, lengths of sequences, experts, what is computed beside the model."
+    return title, advice
+
+
+def _operators(
+    table: pd.DataFrame, late: Sequence[int], others: Sequence[int], row: Mapping[str, Any]
+) -> tuple[str, str] | None:
+    """Where operators that no other rank runs take the time; with those that only the others run."""
+    if not row["is_in_every_step"]:
+        return None
+    by_rank = table.groupby(["operator", "rank"], observed=True)["gpu_ns"].sum().unstack(fill_value=0)  # noqa: PD010 - a table of two keys
+    if not {*late, *others} <= {*by_rank.columns}:
+        return None
+    own, theirs = (by_rank[[*ranks]].median(axis=1) for ranks in (late, others))
+    only = own[(by_rank[[*others]] == 0).all(axis=1)].sort_values(ascending=False, kind="stable")
+    without = theirs[(by_rank[[*late]] == 0).all(axis=1)].sort_values(ascending=False, kind="stable")
+    if only.sum() - without.sum() < _EXPLAINS * _longer(table, late, others):
+        return None
+    instead = f"; {_who(others, of=late)} {_run(others)} {_names(without)} instead" if without.sum() else ""
+    title = (
+        f"{_who(late)} {_run(late)} {_names(only)}, which no other rank runs ({time_text(float(only.sum()))} in the "
+        f"capture){instead}."
+    )
+    advice = "Let all ranks take the same path: the same backends (of attention), options, versions and shapes."
+    return title, advice
+
+
+def _longer(table: pd.DataFrame, late: Sequence[int], others: Sequence[int]) -> float:
+    """By how much the late ranks' kernels take longer in the capture; never 0."""
+    total = table.groupby("rank")["gpu_ns"].sum()
+    return max(float(total.reindex([*late]).median() - total.reindex([*others]).median()), 1.0)
+
+
+def _names(ns: pd.Series) -> str:
+    """`aten::bmm, aten::where, aten::softmax and others`."""
+    held = [str(name) for name, own in ns.items() if own > 0]
+    return " and ".join(held) if len(held) < _MOST_NAMES else f"{', '.join(held[:_MOST_NAMES])} and others"
+
+
+def _who(ranks: Sequence[int], of: Sequence[int] = ()) -> str:
+    if of and len(ranks) > 1:
+        return "the others"
+    return f"{'rank' if of else 'Rank'} {ranks[0]}" if len(ranks) == 1 else f"Ranks {listed(ranks)}"
+
+
+def _whose(ranks: Sequence[int], of: Sequence[int] = ()) -> str:
+    who = _who(ranks, of)
+    return f"{who}'" if who.endswith("s") else f"{who}'s"
+
+
+def _run(ranks: Sequence[int]) -> str:
+    return "runs" if len(ranks) == 1 else "run"
