@@ -60,7 +60,8 @@ _LINKS: tuple[Case, ...] = (
 
 _SHAPES: tuple[Case, ...] = (
     case_of("a hot expert, uneven exchanges", wire.hot_experts, _hot(2), "_grouped_mm", cause="compute"),
-    _nobody("a hot expert that moves", "uneven|tokens|experts", wire.hot_experts, _hot(0, 0, 1), _hot(2, 2, 3), _hot(3, 4, 5)),
+    Case("a hot expert that moves", lambda faults: wire.hot_experts(faults=faults),
+         (_hot(0, 0, 1), _hot(2, 2, 3), _hot(3, 4, 5)), Truth((0, 2, 3), "compute", "_grouped_mm")),
     _nobody("experts even, exchanges with splits", _HEALTHY + "|ll-to-all|communication", wire.hot_experts),
     _nobody("buffers are broadcast each step", _HEALTHY, wire.with_buffers),
     case_of("buffers are broadcast each step, a host", wire.with_buffers, Fault("host", 5 * MS, (3,)), "log_metrics"),

@@ -84,13 +84,14 @@ def retried(ranks: int = 8, steps: int = 6, faults: Faults = ()) -> Job:
 
 
 def hot_experts(ranks: int = 4, steps: int = 6, faults: Faults = (), *, layers: int = 4, tokens: int = 3_000) -> Job:
-    """Experts of one rank get more tokens (`hot`: their kernels' time a step): its exchanges last longer, too."""
+    """Experts of one rank get tokens of the others (`hot`: their kernels' time a step): its exchanges last longer, too."""
     world = Group("0", tuple(range(ranks)))
 
     def step(program: Program, number: int) -> None:
         load(program, faults, number)
         calls = 2 * layers
-        hot = [tokens + time_ns(faults, "hot", rank, number) // calls // 100 for rank in range(ranks)]
+        more = [time_ns(faults, "hot", rank, number) // calls // 100 for rank in range(ranks)]
+        hot = [tokens + each - (sum(more) - each) // (ranks - 1) for each in more]
         own = hot[program.rank]
         sent, received = tuple(count // ranks * 768 for count in hot), (own // ranks * 768,) * ranks
         for _ in range(calls):
@@ -193,7 +194,7 @@ def checkpointed(ranks: int = 4, steps: int = 6, faults: Faults = ()) -> Job:
         reduced = -1
         for _ in range(10):
             made = layer_of(program, "aten::linear", "gemm", 400_000, 12_000, _SHAPES)
-            reduced = program.collective("all_reduce", world, 10_000_000, 380_000 + slow_ns // 10, after=(made,))
+            reduced = program.collective("all_reduce", world, 40_000_000, 380_000 + slow_ns // 10, after=(made,))
         optimizer(program, (reduced,))
 
     return job_of(ranks, steps, step, (world,), ())

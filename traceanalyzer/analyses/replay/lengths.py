@@ -147,7 +147,8 @@ def _timing(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -
     if change.part == "comm" and change.to == HIDDEN:
         return replace(timing, is_hidden=True)
     if change.part in ("links", "small") or (change.part == "comm" and isinstance(change.to, str)):
-        return replace(timing, duration_ns=_no_longer_than_transfers(job, timing, rank, change))
+        after = transfers_after(job, (change,))
+        return replace(timing, duration_ns=no_longer_than_transfers(job, timing, rank, after))
     if change.part not in ("host", "data", "profiler"):
         timing = replace(timing, duration_ns=_durations(job, peers, timing, rank, change))
     if change.part in ("rank", "host", "data", "profiler"):
@@ -229,9 +230,8 @@ def _changed_ranks(job: Job, change: Change) -> frozenset[int] | None:
     return frozenset(job.nodes) if change.ranks is None else change.ranks
 
 
-def _no_longer_than_transfers(job: Job, timing: Timing, rank: int, change: Change) -> np.ndarray:
-    """The rank's durations, where calls that wait for partners last as long as their changed transfers."""
-    after = transfers_after(job, (change,))
+def no_longer_than_transfers(job: Job, timing: Timing, rank: int, after: np.ndarray) -> np.ndarray:
+    """The rank's durations, where calls that wait for partners last no longer than their changed transfers `after`."""
     rows = job.joins_of(rank)
     rows = rows[job.joins["waits"].to_numpy(dtype=bool)[rows]]
     durations = timing.duration_ns.copy()

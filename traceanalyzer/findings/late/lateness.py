@@ -87,10 +87,13 @@ def _dealt_out(finding: Finding, replay: Replay) -> Finding:
 
 
 def _evened(row: Mapping[str, Any], saved: Mapping[int, Evened]) -> Mapping[str, Any]:
-    """The row with the gain of an even load of experts, where that is what its ranks have more of and it gains less."""
+    """The row with the gain of an even load of experts, where that is what its ranks have more of.
+
+    Without a replay it is a bound, which is said where it is less.
+    """
     ranks, gain = numbers(row["ranks"]), row["gain_ns"]
     even = saved.get(ranks[0]) if saved.keys() >= {*ranks} and row["cause"] == "compute" else None
-    if gain is None or even is None or even.gain_ns >= gain:
+    if gain is None or even is None or (even.gain_ns >= gain and not even.is_replayed):
         return row
     return {**row, "gain_ns": even.gain_ns, "gain_error_ns": even.error_ns, "gain_is_bound": even.is_bound,
             "unprofiled_gain_ns": None}  # fmt: skip
