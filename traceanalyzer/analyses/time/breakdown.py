@@ -11,11 +11,12 @@ from traceanalyzer.analyses.base import Result, is_any, is_true, percent, stack
 from traceanalyzer.analyses.names import BreakdownColumn
 from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.intervals import Intervals, of_rows, unions
+from traceanalyzer.meaning import vocabulary
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.tables import table_of
 
-PARTS = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns", "opaque_ns", "idle_ns")
+PARTS = tuple(part.column for part in vocabulary.PARTS)
 """Columns of the table that add up to `window_ns`."""
 
 _DOUBTFUL = ("compute_ns", "fused_ns", "exposed_comm_ns", "exposed_copy_ns", "comm_ns")

@@ -12,6 +12,7 @@ from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Better, Column
+from traceanalyzer.meaning.vocabulary import FUSED, PARTS
 from traceanalyzer.selection import steps_text
 
 _SUMMED = ("window_ns", *breakdown.PARTS, "comm_ns", "fused_ns")
@@ -48,8 +49,7 @@ class Headline(Result[HeadlineColumn]):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         table = breakdown.known_only(table)
-        shares = {part.replace("_ns", "_pct"): percent(table[part], table["window_ns"]) for part in breakdown.PARTS}
-        shares["fused_pct"] = percent(table["fused_ns"], table["window_ns"])
+        shares = {part.share: percent(table[part.column], table["window_ns"]) for part in (*PARTS, FUSED)}
         mean = ratio(table["window_ns"], table["steps"])
         return breakdown.with_overlap(table).assign(step_mean_ns=mean, **shares)
 

@@ -53,6 +53,15 @@ class Steps(Result[StepsColumn]):
         return breakdown.with_overlap(table)
 
 
+def step_numbers(trace: RankTrace, rows: np.ndarray) -> pd.api.extensions.ExtensionArray:
+    """The steps that launched these of the rank's GPU operations; absent for none."""
+    step = trace.op_step[rows]
+    if not len(trace.steps):
+        return pd.array([pd.NA] * len(rows), dtype="Int64")
+    numbers = trace.steps["step"].to_numpy()[np.maximum(step, 0)]
+    return pd.arrays.IntegerArray(numbers.astype(np.int64), step == NONE)
+
+
 def complete_steps(steps: pd.DataFrame) -> pd.DataFrame:
     """Of a table of steps those that count in means."""
     return steps[is_true(steps["is_complete"])] if len(steps) else steps
