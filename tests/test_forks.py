@@ -13,6 +13,7 @@ import os, signal, sys
 from functools import partial
 from pathlib import Path
 from pandas.testing import assert_frame_equal
+from traceanalyzer import findings
 from traceanalyzer.analyses import at_once, engine, reduce_rank
 from traceanalyzer.forks import IS_PROGRAM, aside, can_fork
 from traceanalyzer.kinds import KindRules
@@ -67,6 +68,16 @@ for processes in (2, 6):
         assert type(shared[name]) is type(result)
         if not result.is_event_copy:
             assert_frame_equal(shared[name].to_frame(), result.to_frame(), obj=name)
+
+found = findings.find(shared)
+findings.aside = at_once.aside
+forks.clear()
+assert found and findings.find(shared, processes=3) == found
+assert len(forks) == 2
+findings.RULES = (*findings.RULES[:1], lambda steps: 1 / 0, *findings.RULES[2:])
+failures = []
+findings.find(shared, failures, processes=3)
+assert [failure.why for failure in failures] == ["ZeroDivisionError: division by zero"]
 
 report = Report("x", shared)
 drawn = html.page(report)

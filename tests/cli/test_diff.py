@@ -1,7 +1,9 @@
 """Comparisons, gates and baselines, as a user types them."""
 
+import contextlib
 import csv
 import html
+import io
 import json
 import re
 import shlex
@@ -30,11 +32,25 @@ def summary(folder):
     return json.loads((folder / "summary.json").read_text())
 
 
-def test_writes_every_form(tmp_path, capsys):
-    assert run(["diff", DDP, FSDP]) == 0
-    folder = tmp_path / "reports" / "diff_ddp_fsdp_full"
+GATES = ("step_ms +3% @ any rank", "overlap_pct? -90pp")
+"""Of which the first fails."""
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    """The folder of `ddp` against `fsdp_full` in every form, what was printed, and the exit code; made once."""
+    place, printed = tmp_path_factory.mktemp("compared"), io.StringIO()
+    gates = [word for gate in GATES for word in ("--fail-on", gate)]
+    with contextlib.chdir(place), contextlib.redirect_stdout(printed):
+        code = run(["diff", DDP, FSDP, *gates])
+    return place / "reports" / "diff_ddp_fsdp_full", printed.getvalue(), code
+
+
+def test_writes_every_form(compared):
+    folder, printed, _ = compared
     assert {path.name for path in folder.iterdir()} == {
-        "summary.html", "summary.csv", "summary.json", "summary.md", "tables", ".traceanalyzer.json",
+        "summary.html", "summary.csv", "summary.json", "summary.md", "tables", ".traceanalyzer.json", "gate.xml",
+        "gate.md",
     }  # fmt: skip
     found = summary(folder)
     assert (found["base"], found["runs"], found["per"], found["is_fair"]) == (
@@ -49,8 +65,7 @@ def test_writes_every_form(tmp_path, capsys):
     }  # fmt: skip
     assert nccl["all_reduce"]["base_calls"] == 14
     assert nccl["all_reduce"]["base_size_bytes"] == nccl["reduce_scatter"]["other_size_bytes"] == 650_864_640
-    printed = " ".join(capsys.readouterr().out.split())
-    assert "all-gather is NEW: 26 calls, 651 MB" in printed.replace("\u202f", " ")
+    assert "all-gather is NEW: 26 calls, 651 MB" in " ".join(printed.split()).replace("\u202f", " ")
     with (folder / "tables" / "nccl__fsdp_full.csv").open() as file:
         assert [row["status"] for row in csv.DictReader(file)] == [row["status"] for row in nccl.values()]
     with (folder / "summary.csv").open() as file:
@@ -82,10 +97,9 @@ def test_a_run_with_itself_differs_in_nothing_and_passes_every_gate(tmp_path, ca
     assert {gate["status"] for gate in found["gates"]} == {"passed"}
 
 
-def test_order_only_swaps_signs(tmp_path):
-    for name, order in (("one", [DDP, FSDP]), ("two", [FSDP, DDP])):
-        assert run(["diff", *order, "--output", name, "--format", "json", "-q"]) == 0
-    one, two = summary(tmp_path / "one"), summary(tmp_path / "two")
+def test_order_only_swaps_signs(tmp_path, compared):
+    assert run(["diff", FSDP, DDP, "--output", "two", "--format", "json", "-q"]) == 0
+    one, two = summary(compared[0]), summary(tmp_path / "two")
     changes = [
         {
             row["metric"]: (row["change"], row["change_pct_points"])
@@ -107,42 +121,34 @@ def test_order_only_swaps_signs(tmp_path):
             assert [None if value is None else -value for value in here] == pytest.approx(there), (name, change)
 
 
-def test_a_failed_gate_is_code_1_with_its_rows_in_three_forms(tmp_path, capsys):
-    code = run(
-        [
-            "diff",
-            DDP,
-            FSDP,
-            "--fail-on",
-            "step_ms +3% @ any rank",
-            "--fail-on",
-            "overlap_pct? -90pp",
-            "-o",
-            "out",
-            *JSON,
-            "--format",
-            "md",
-        ]
-    )
+def test_a_failed_gate_is_code_1_with_its_rows_in_three_forms(compared):
+    folder, printed, code = compared
     assert code == 1
-    printed = capsys.readouterr().out
     assert "FAILED · fsdp_full · must not hold: step_ms +3% @ any rank · step_ns: on all 2 ranks it grows" in printed
     assert "rank 0, base_step_ns" in printed
-    suite = ET.parse(tmp_path / "out" / "gate.xml").getroot()
+    suite = ET.parse(folder / "gate.xml").getroot()
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "1", "0")
     assert "base_step_ns" in suite.find("testcase/failure").text
     for name in ("gate.md", "summary.md"):
-        assert "❌ failed | `step_ms +3% @ any rank`" in (tmp_path / "out" / name).read_text()
+        assert f"❌ failed | `{GATES[0]}`" in (folder / name).read_text()
 
 
 @pytest.mark.parametrize(
-    ("gate", "code"), [("exposed_comm_pct > 5", 1), ("exposed_comm_pct > 99", 0), ("idle_pct > 10 @ any rank", 1)]
+    ("gates", "code"), [(("exposed_comm_pct > 5", "idle_pct > 10 @ any rank"), 1), (("exposed_comm_pct > 99",), 0)]
 )
-def test_gates_of_the_main_command(tmp_path, gate, code, capsys):
-    assert run([DDP, "--fail-on", gate, "--output", "out", "--format", "json"]) == code
-    assert ("FAILED" in capsys.readouterr().out) == bool(code)
-    assert ET.parse(tmp_path / "out" / "gate.xml").getroot().get("failures") == str(code)
-    assert run([DDP, "--output", "out", "--format", "json", "-q"]) == 0
+def test_gates_of_the_main_command(tmp_path, gates, code, capsys):
+    words = [word for gate in gates for word in ("--fail-on", gate)]
+    assert run([DDP, *words, "--output", "out", "--format", "json"]) == code
+    assert capsys.readouterr().out.count("FAILED") == (len(gates) if code else 0)
+    failures = int(ET.parse(tmp_path / "out" / "gate.xml").getroot().get("failures"))
+    assert failures == (len(gates) if code else 0)
+
+
+def test_a_report_without_gates_clears_what_an_older_one_said_of_them(tmp_path):
+    write(tmp_path / "in" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
+    assert run(["in", "--fail-on", "idle_pct > 99", "--output", "out", "-q", *JSON]) == 0
+    assert (tmp_path / "out" / "gate.xml").exists()
+    assert run(["in", "--output", "out", "-q", *JSON]) == 0
     assert not (tmp_path / "out" / "gate.xml").exists()
 
 

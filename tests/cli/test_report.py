@@ -10,7 +10,7 @@ import zipfile
 import pandas as pd
 import pytest
 
-from tests.builders import document, host, kernel, write
+from tests.builders import NAMES, document, host, kernel, write
 from tests.samples import SAMPLES
 from traceanalyzer.cli import cli, run
 
@@ -96,10 +96,12 @@ def test_a_new_report_clears_only_its_own_tables(tmp_path):
         tmp_path / "out" / "tables" / "my_paper.csv",
         tmp_path / "out" / "events" / "gpu_ops" / "rank_notes.parquet",
     ]
-    assert run([str(SAMPLES / "moe"), "--output", "out", "--format", "parquet"]) == 0
+    for rank in (0, 1):
+        write(tmp_path / "job" / f"rank{rank}.json", document([kernel(0, 5)], rank=rank, world_size=2))
+    assert run(["job", "--output", "out", "--format", "parquet"]) == 0
     for path in mine:
         path.write_text("mine")
-    assert run([str(SAMPLES / "moe"), "--output", "out", "--format", "parquet", "--ranks", "0"]) == 0
+    assert run(["job", "--output", "out", "--format", "parquet", "--ranks", "0"]) == 0
     assert sorted(path.name for path in (tmp_path / "out" / "events" / "gpu_ops").iterdir()) == [
         "rank_0.parquet",
         "rank_notes.parquet",
@@ -188,8 +190,10 @@ def test_processes_give_the_same_figures(tmp_path):
 
 
 def test_a_kind_rule_changes_the_breakdown(tmp_path):
-    assert run([str(SAMPLES / "moe"), "--kind", "compute=nccl", "--output", "out", "--format", "json"]) == 0
-    assert [row["comm_ns"] for row in summary(tmp_path / "out")["results"]["breakdown"]] == [0, 0]
+    write(tmp_path / "job" / "rank0.json", document([kernel(0, 5, name=NAMES["comm"])], rank=0, world_size=1))
+    for rule, comm_ns in (((), 5_000), (("--kind", "compute=nccl"), 0)):
+        assert run(["job", *rule, "--output", "out", "--format", "json"]) == 0
+        assert [row["comm_ns"] for row in summary(tmp_path / "out")["results"]["breakdown"]] == [comm_ns]
 
 
 def test_quiet_prints_nothing(capsys, small):

@@ -90,6 +90,13 @@ def test_different_world_sizes_are_different_runs(tmp_path):
     assert len(runs(tmp_path)) == 2
 
 
+def test_jobs_of_other_sizes_at_one_time_are_each_one_run(tmp_path):
+    for size in (3, 4):
+        for rank in range(size):
+            capture(tmp_path, f"{size}rank{rank}.json", rank, start_s=(rank + size % 2) / 10, world_size=size)
+    assert sorted(map(len, runs(tmp_path))) == [3, 4]
+
+
 def test_copies_of_one_file_stay_in_their_run(tmp_path):
     for name in ("rank0.json", "rank0 (1).json"):
         capture(tmp_path, name, 0)

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 
+from tests import once
 from tests.builders import document, kernel, rank_trace, write
 from tests.samples import sample
 from traceanalyzer.analyses import run
@@ -14,9 +15,11 @@ from traceanalyzer.cli import run as command
 from traceanalyzer.export import perfetto
 from traceanalyzer.export import tracks as drawn
 
+NAMES = (*perfetto.NEEDED, "timeline")
 
-def exported(traces, folder, name="x.json"):
-    results = run(traces, (*perfetto.NEEDED, "timeline"))
+
+def exported(traces, folder, name="x.json", results=None):
+    results = results or run(traces, NAMES)
     perfetto.write(results, folder / name, "x", perfetto.in_memory(traces))
     opener = gzip.open if name.endswith(".gz") else open
     with opener(folder / name, "rt", encoding="utf-8") as file:
@@ -25,7 +28,8 @@ def exported(traces, folder, name="x.json"):
 
 @pytest.fixture(scope="module")
 def ddp(tmp_path_factory):
-    return exported(sample("ddp").ranks, tmp_path_factory.mktemp("json"), "x.perfetto.json.gz")
+    ranks, results = sample("ddp").ranks, once.results("ddp", NAMES)
+    return exported(ranks, tmp_path_factory.mktemp("json"), "x.perfetto.json.gz", results)
 
 
 def slices(content):

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import traceanalyzer as ta
+from tests import once
 from tests.builders import rank_trace
 from tests.export.decoded import decoded
 from tests.samples import SAMPLES, sample
@@ -33,8 +34,11 @@ SELECT coalesce(sum(max(0, stop - max(ts, coalesce(before, ts)))), 0) FROM seen
 """
 
 
-def exported(traces, folder, name="x.pftrace"):
-    results = run(traces, (*perfetto.NEEDED, "breakdown"))
+NAMES = (*perfetto.NEEDED, "breakdown")
+
+
+def exported(traces, folder, name="x.pftrace", results=None):
+    results = results or run(traces, NAMES)
     perfetto.write(results, folder / name, "x", perfetto.in_memory(traces))
     return decoded(folder / name), results
 
@@ -46,7 +50,8 @@ def of_sample(tmp_path_factory):
     @cache
     def made(name):
         traces = sample(name).ranks
-        return traces, *exported(traces, tmp_path_factory.mktemp("export"), "x.pftrace.gz")
+        results = once.results(name, NAMES)
+        return traces, *exported(traces, tmp_path_factory.mktemp("export"), "x.pftrace.gz", results)
 
     return made
 

@@ -1,5 +1,9 @@
+import re
+
 import pytest
 
+from traceanalyzer.analyses import ANALYSES
+from traceanalyzer.diff.metrics import BY_NAME
 from traceanalyzer.errors import UsageError
 from traceanalyzer.gate import parse, parse_file
 
@@ -76,3 +80,11 @@ def test_a_file_without_gates_is_refused(tmp_path, text, message):
         (tmp_path / "gates").write_text(text)
     with pytest.raises(UsageError, match=message):
         parse_file(tmp_path / "gates")
+
+
+def test_the_examples_that_a_refusal_gives_are_gates_on_figures_that_there_are():
+    with pytest.raises(UsageError) as refused:
+        parse("idle_pct")
+    examples = [parse(text) for text in re.findall(r"'([^']+)'", str(refused.value).partition("such as")[2])]
+    assert len(examples) == 5
+    assert {gate.metric for gate in examples} <= {*BY_NAME, *ANALYSES["headline"].result.columns}

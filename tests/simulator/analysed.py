@@ -1,8 +1,10 @@
 """A simulated job, recorded, read back and analysed."""
 
+import pickle
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +16,18 @@ from traceanalyzer.analyses import Result
 
 
 def analysed(job: Job, *names: str, how: Capture | None = None, by: str = "kineto") -> tuple[Run, dict[str, Result]]:
-    """The truth of the job, and the named Results from its files: Kineto's, or a report of Nsight Systems (`nsys`)."""
+    """The truth of the job, and the named Results from its files: Kineto's, or a report of Nsight Systems (`nsys`).
+
+    Tests that ask several things of one job come after each other: it is simulated and analysed once for them.
+    """
+    return _made(pickle.dumps((job, how or Capture(), by)), names)
+
+
+@lru_cache(maxsize=16)
+def _made(recorded: bytes, names: tuple[str, ...]) -> tuple[Run, dict[str, Result]]:
+    job, how, by = pickle.loads(recorded)
     truth = run(job)
-    captured = capture(truth, how or Capture())
+    captured = capture(truth, how)
     with tempfile.TemporaryDirectory() as folder:
         if by == "nsys":
             nsys.write_reports(captured, Path(folder))

@@ -112,22 +112,24 @@ def retried(ranks: int = 8, steps: int = 5, faults: Faults = (), *, layers: int 
 
 
 def loss_on_cpu(ranks: int = 4, steps: int = 5, faults: Faults = ()) -> Job:
-    """Data parallel; a rank with the fault `loss` copies its logits to the host, computes the loss there and copies it back."""
+    """Data parallel; a rank copies its logits to the host and gradients back (`logits`), and computes the loss there (`loss`)."""
     world = Group("0", tuple(range(ranks)))
 
     def step(program: Program, number: int) -> None:
-        loss_ns = time_ns(faults, "loss", program.rank, number)
+        loss_ns, each_ns = (
+            time_ns(faults, what, program.rank, number) // by for what, by in (("loss", 1), ("logits", 2))
+        )
         load(program, faults, number)
         for _ in range(8):
             layer_of(program, "aten::linear", "forward_gemm", 250_000, 15_000, _SHAPES)
-        if loss_ns:
+        if loss_ns or each_ns:
             with program.range("aten::to", "operator"):
-                program.copy("DtoH", 64 << 20, loss_ns // 5, stream=COMPUTE_STREAM, memory="Pageable")
+                program.copy("DtoH", 64 << 20, each_ns, stream=COMPUTE_STREAM, memory="Pageable")
                 program.sync("cudaStreamSynchronize")
             with program.range("aten::log_softmax", "operator", "[[4096, 50257]]"):
-                program.host(loss_ns * 3 // 5, "aten::_log_softmax")
+                program.host(loss_ns, "aten::_log_softmax")
             with program.range("aten::to", "operator"):
-                program.copy("HtoD", 64 << 20, loss_ns // 5, stream=COMPUTE_STREAM, memory="Pageable")
+                program.copy("HtoD", 64 << 20, each_ns, stream=COMPUTE_STREAM, memory="Pageable")
                 program.sync("cudaStreamSynchronize")
         else:
             layer_of(program, "aten::log_softmax", "softmax_kernel", 100_000, 15_000, "[[4096, 50257]]")

@@ -266,12 +266,11 @@ def _passed(program: Program, line: Group, stage: int, *, is_forward: bool, reco
     if first <= source < len(ranks):
         needed = (program.exchange(line, 1_000_000, 30_000, receives=(ranks[source],), stream=stream),)
     if not is_forward and recomputes:
-        with (
-            program.range("CheckpointFunctionBackward", "operator"),
-            program.range("aten::linear", "operator", _SHAPES),
-        ):
-            program.host(15_000)
-            needed = (program.kernel("forward_gemm", 500_000, after=needed),)
+        with program.range("autograd::engine::evaluate_function: CheckpointFunctionBackward", "operator"):
+            program.host(3_000, "CheckpointFunctionBackward")
+            with program.range("aten::linear", "operator", _SHAPES, sequence=1):
+                program.host(15_000)
+                needed = (program.kernel("forward_gemm", 500_000, after=needed),)
     with program.range("aten::linear" if is_forward else "aten::linear_backward", "operator", _SHAPES):
         program.host(15_000)
         done = program.kernel("forward_gemm" if is_forward else "backward_gemm", 500_000 if is_forward else 1_000_000,

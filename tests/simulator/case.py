@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tests.simulator.capture import Capture
 from tests.simulator.engine import Run, run
@@ -44,6 +45,7 @@ class Truth:
 class Case:
     """A job that can be run with its fault and without; `first` is the first step that is recorded.
 
+    `spoil` does to the files what happens to files: they are renamed, copied, edited, packed.
     `left` are the faults that stay when what the truth says first is mended; `is_of_capture` where what is gained is a
     part of all that was recorded and of no mean step.
     """
@@ -56,6 +58,7 @@ class Case:
     first: int = 0
     left: Faults = ()
     is_of_capture: bool = False
+    spoil: Callable[[Path], None] | None = None
 
     def gain_ns(self) -> int:
         """By how much a mean recorded complete step is longer than without the first fault: both are run."""
@@ -99,12 +102,12 @@ def _begins(truth: Run, rank: int) -> list[int]:
 def case_of(name: str, job: Callable[..., Job], fault: Fault, what: str, *, first: int = 0,
           how: Capture | None = None, says_ranks: tuple[int, ...] | None = None, cause: str | None = None,
           has_gain: bool = True, is_small: bool = False, others: tuple[int, ...] = (),
-          left: Faults = (), **options: object) -> Case:  # fmt: skip
+          left: Faults = (), is_behind: bool = False, **options: object) -> Case:  # fmt: skip
     """A case of one fault, and others that are `left` when it is mended; `options` are the job's."""
     known = {"eval": "compute", "throttle": "compute", "copy": "copies", "link": "transfer",
              **dict.fromkeys(("gc", "free", "malloc", "save", "item"), "host")}  # fmt: skip
     truth = Truth(says_ranks or fault.ranks, cause or known.get(fault.what, fault.what), what, fault.steps,
-                  has_gain=has_gain, is_small=is_small, others=others)  # fmt: skip
+                  has_gain=has_gain, is_small=is_small, others=others, is_behind=is_behind)  # fmt: skip
     return Case(
         name, lambda faults: job(faults=faults, **options), (fault, *left), truth, how or Capture(), first, left
     )

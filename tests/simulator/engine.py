@@ -33,6 +33,7 @@ class HostEvent:
     end_ns: int
     shapes: str = ""
     is_aside: bool = False
+    sequence: int = -1
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,8 @@ class _Engine:
             host.open_ranges.append((instruction.name, begin))
         elif instruction.what == "end":
             name, start = host.open_ranges.pop()
-            self.run.host[rank].append(HostEvent(instruction.event, name, start, begin, instruction.shapes))
+            event = HostEvent(instruction.event, name, start, begin, instruction.shapes, sequence=instruction.sequence)
+            self.run.host[rank].append(event)
         else:
             # The graph's first operation is its launch; the others come with it.
             is_launched = instruction.graph in (-1, len(self.run.ops[rank]))

@@ -78,6 +78,7 @@ def _event(recorded: Recorded, category: str, name: str, start_ns: int, end_ns: 
 def _host_event(recorded: Recorded, event: Any) -> dict[str, Any]:
     shapes = json.loads(event.shapes) if event.shapes else []
     args = {"Input Dims": shapes, "Input type": ["c10::BFloat16"] * len(shapes)} if shapes else {}
+    args |= {"Fwd thread id": 0, "Sequence number": event.sequence} if event.sequence >= 0 else {}
     thread = _GLOO_THREAD if event.what == "gloo" else _HOST_THREAD + event.is_aside
     return _event(recorded, _CATEGORIES[event.what], event.name, event.start_ns, event.end_ns, thread, **args)
 
@@ -168,6 +169,11 @@ def _arguments(captured: Captured, recorded: Recorded, op: GpuOp, comm: Comm) ->
         "Process Group Description": comm.group.description,
         "Process Group Ranks": _listed(ranks),
     }
+    if any(comm.splits):
+        sent, received = comm.splits
+        shared |= {"Collective name": "all_to_allv", "In split size": str([*sent]), "Out split size": str([*received]),
+                   "Out msg nelems": sum(received)}  # fmt: skip
+        return [shared]
     if captured.how.has_sequence:
         shared["Seq"] = recorded.sequences[op.number]
     if comm.collective != "send_recv":

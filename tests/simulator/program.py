@@ -20,7 +20,8 @@ class Group:
 class Comm:
     """A communication call: a collective of a group, or messages (`sends`, `receives`: global ranks).
 
-    `kernel` is the name of one that is not NCCL's: its trace has no arguments, and names no group.
+    `kernel` is the name of one that is not NCCL's: its trace has no arguments, and names no group. `splits` are the
+    elements that this rank sends to each one of an uneven all-to-all's group, and those that it receives.
     """
 
     collective: str
@@ -30,6 +31,7 @@ class Comm:
     sends: tuple[int, ...] = ()
     receives: tuple[int, ...] = ()
     kernel: str = ""
+    splits: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ class Instruction:
     `what` is `host` (work for `ns`), `aside` (the same in another thread), `launch` (of a GPU operation that runs for `ns`), `sync` (with the operations
     `after`, or all), `meet` (in a collective of the CPU that takes `ns` once all hosts of the group have come; `handed` is
     the host's own work before it waits), `begin` or `end`. `event` is what the profiler records of host work: `operator`, `range`, `frame`
-    (of Python) or `call` (of the CUDA API). `graph` is the first operation of the CUDA graph that a launch belongs to.
+    (of Python) or `call` (of the CUDA API). `graph` is the first operation of the CUDA graph that a launch belongs to,
+    `sequence` the number that autograd gave an operator.
     """
 
     what: str
@@ -55,6 +58,7 @@ class Instruction:
     blocks: int = 24
     handed: int = 0
     graph: int = -1
+    sequence: int = -1
 
 
 @dataclass
@@ -99,6 +103,12 @@ class Program:
         comm = Comm(collective, group, elements, kernel=kernel)
         return self._launch(Instruction("launch", transfer_ns, collective, "comm", stream, after, comm))
 
+    def exchange_unevenly(self, group: Group, sent: tuple[int, ...], received: tuple[int, ...], transfer_ns: int, *,
+                          after: tuple[int, ...] = ()) -> int:  # fmt: skip
+        """An all-to-all of so many elements to and from each rank; it takes this rank `transfer_ns` once all have come."""
+        comm = Comm("all_to_all", group, sum(sent), splits=(sent, received))
+        return self._launch(Instruction("launch", transfer_ns, "all_to_all", "comm", COMM_STREAM, after, comm))
+
     def exchange(self, group: Group, elements: int, transfer_ns: int, *, sends: tuple[int, ...] = (),
                  receives: tuple[int, ...] = (), stream: int = COMM_STREAM, after: tuple[int, ...] = ()) -> int:  # fmt: skip
         """Messages to and from other ranks, in one kernel."""
@@ -115,11 +125,11 @@ class Program:
         self.instructions.append(Instruction("meet", ns, f"gloo:{name}", comm=comm, handed=handed))
 
     @contextmanager
-    def range(self, name: str, event: str = "range", shapes: str = "") -> Iterator[None]:
-        """A user's range around instructions; or an operator, with its `shapes`, or a Python frame."""
+    def range(self, name: str, event: str = "range", shapes: str = "", sequence: int = -1) -> Iterator[None]:
+        """A user's range around instructions; or an operator, with its `shapes` and `sequence`, or a Python frame."""
         self.instructions.append(Instruction("begin", name=name))
         yield
-        self.instructions.append(Instruction("end", name=name, event=event, shapes=shapes))
+        self.instructions.append(Instruction("end", name=name, event=event, shapes=shapes, sequence=sequence))
 
     def _launch(self, instruction: Instruction) -> int:
         self.instructions.append(instruction)

@@ -22,6 +22,7 @@ from tests.simulator.more_cases import MORE_CASES
 from tests.simulator.odd_cases import ODD_CASES
 from tests.simulator.rare_cases import RARE_CASES
 from tests.simulator.strange_cases import STRANGE_CASES
+from tests.simulator.wire_cases import WIRE_CASES
 from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.analyses import run as run_analyses
 from traceanalyzer.findings import RULES, Finding
@@ -30,7 +31,7 @@ from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import parts, verdict
 
 EVERY_CASE = (*CASES, *ODD_CASES, *MORE_CASES, *RARE_CASES, *DRAWN_CASES, *LIBRARY_CASES, *STRANGE_CASES, *LINKED_CASES,
-              *BLIND_CASES)  # fmt: skip
+              *BLIND_CASES, *WIRE_CASES)  # fmt: skip
 
 GAIN_TOLERANCE = 0.05
 _LEAST_GAIN_NS = 100_000
@@ -59,6 +60,8 @@ def report_of(case: Case) -> Report:
     truth = run(case.job(case.faults))
     with tempfile.TemporaryDirectory() as folder:
         kineto.write(capture(truth, recorded(case, truth)), Path(folder))
+        if case.spoil:
+            case.spoil(Path(folder))
         traces = ta.load(folder)
     results = run_analyses(traces.ranks, _needed())
     return Report(traces.label, results, findings_of(results), traces.skipped, traces.notes)

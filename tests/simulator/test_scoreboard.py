@@ -3,6 +3,7 @@
 import pytest
 
 from tests.conftest import sampled
+from tests.simulator.blind_cases import BLIND_CASES
 from tests.simulator.cases import CASES
 from tests.simulator.drawn_cases import DRAWN_CASES
 from tests.simulator.grid import GRID
@@ -13,6 +14,7 @@ from tests.simulator.odd_cases import ODD_CASES
 from tests.simulator.rare_cases import RARE_CASES
 from tests.simulator.scoreboard import judged
 from tests.simulator.strange_cases import STRANGE_CASES
+from tests.simulator.wire_cases import WIRE_CASES
 
 _OF_ONE_RULE = {
     "a GPU of another model",
@@ -34,6 +36,8 @@ _OF_ONE_RULE = {
         *sampled(DRAWN_CASES, every=17),
         *sampled(LIBRARY_CASES, every=7),
         *sampled(LINKED_CASES, every=18),
+        *sampled(WIRE_CASES, every=16),
+        *sampled(BLIND_CASES, every=10),
         *sampled(GRID, every=230),
         *(
             case if case.name in _OF_ONE_RULE else pytest.param(case, marks=pytest.mark.thorough)

@@ -147,6 +147,11 @@ def ratio(part: pd.Series, whole: pd.Series) -> pd.Series:
     return pd.Series(pd.arrays.FloatingArray(values, absent), index=part.index)
 
 
+def is_true(flags: pd.Series) -> pd.Series:
+    """Where a flag is known, and set: an absent one is not."""
+    return flags.fillna(value=False).astype(bool)
+
+
 def typed(table: pd.DataFrame, dtypes: Mapping[str, str]) -> pd.DataFrame:
     """The table with the named columns in those types."""
     # Not `astype` of the table: it puts every column together anew, two to ten times slower for a small one.

@@ -173,13 +173,14 @@ def _analysed(
             summary = analysed(progress=advance)
     clock.mark("read and analyse")
     notes = (*_of_other_runs(command, run), *info_notes, *examination_notes)
-    made = build(summary, label, notes, shlex.join(["analyze-traces", *sys.argv[1:]]), info, findings)
+    processes = _beside(run, options)
+    made = build(summary, label, notes, shlex.join(["analyze-traces", *sys.argv[1:]]), info, findings, processes)
     memory, told = memory_beside(options["snapshots"], made.results["steps"].table)
     whole = with_timelines(summary, run, load, named_ranks(made.findings), jobs=options["jobs"])
     drawn = {name: whole.results[name] for name in ("timeline", "host_events")}
     if not held:
         again = kept_report.place_of(found, run, load, known)
-        later(partial(kept_report.keep, entry, again, whole, made.findings), processes=_beside(run, options))
+        later(partial(kept_report.keep, entry, again, whole, made.findings), processes=processes)
     return summary, replace(made, results=made.results | drawn, snapshots=told), examination, (memory, told)
 
 

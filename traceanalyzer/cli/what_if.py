@@ -23,6 +23,7 @@ _PARTS: Mapping[str, str] = {
     "comm": "Transfers: free, hidden, or 2x.",
     "waits": "Waiting for other ranks: none.",
     "links": "Transfers at a bus bandwidth in GB/s, such as 400.",
+    "small": "Transfers of at most 1 MiB of collectives that buckets can hold: free, or 2x.",
     "stage": "A pipeline's stage, counted from 0: 2=peers; all stages: even, or ideal (only the schedule's bubble).",
     "schedule": "Another order of a pipeline's passes: gpipe, 1f1b, interleaved, zero-bubble; with stages a rank "
     "interleaved:2.",
@@ -109,10 +110,11 @@ def changes_of(options: dict[str, Any]) -> "Iterator[Change]":
         UsageError: one makes no sense.
     """
     from traceanalyzer.analyses.replay.change import PARTS
-    from traceanalyzer.analyses.replay.written import change_of, numbers
+    from traceanalyzer.analyses.replay.written import change_of
     from traceanalyzer.kinds import KNOWN_KINDS
+    from traceanalyzer.meaning.number_lists import chosen
 
-    steps = numbers(options["in_steps"]) if options["in_steps"] else None
+    steps = chosen(options["in_steps"]) if options["in_steps"] else None
     rules = []
     for part in PARTS:
         yield from (change_of(part, text, steps) for text in options[f"change_{part}"])

@@ -5,12 +5,15 @@ decodes a piece reads it. This process decodes too: it takes each batch that no 
 that come while the workers start. Batches are merged in the file's order.
 """
 
+import pickle
+import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from queue import Full, Queue
 from threading import Event, Thread
 
@@ -34,6 +37,9 @@ _QUEUED_A_WORKER = 2
 
 Decoded = tuple[TableBuilder, int, int]
 """The tables of a batch, how many of its events could be decoded, and how many not."""
+
+Sent = Decoded | Path
+"""The same, or the file that holds it."""
 
 
 def decode_all(chunks: Iterable[Chunk], decoder: EventDecoder, builder: TableBuilder, processes: int) -> None:
@@ -62,7 +68,7 @@ class _Merger:
     builder: TableBuilder
 
     def run(self, chunks: Iterable[Chunk]) -> None:
-        waiting: deque[tuple[tuple[Chunk, ...], Future[Decoded]]] = deque()
+        waiting: deque[tuple[tuple[Chunk, ...], Future[Sent]]] = deque()
         rest = iter(chunks)
         while batch := tuple(islice(rest, CHUNKS_A_BATCH)):
             has_room = sum(not future.done() for _, future in waiting) < self.room
@@ -77,21 +83,21 @@ class _Merger:
         while waiting:
             self._merge(*waiting.popleft())
 
-    def _submitted(self, batch: tuple[Chunk, ...]) -> Future[Decoded]:
+    def _submitted(self, batch: tuple[Chunk, ...]) -> Future[Sent]:
         with suppress(BrokenExecutor):
-            return self.pool.submit(_decoded, batch, needs_exact=bool(self.decoder.needs_exact))
+            return self.pool.submit(_sent, batch, needs_exact=bool(self.decoder.needs_exact))
         return self._here(batch)
 
-    def _here(self, batch: tuple[Chunk, ...]) -> Future[Decoded]:
-        done: Future[Decoded] = Future()
+    def _here(self, batch: tuple[Chunk, ...]) -> Future[Sent]:
+        done: Future[Sent] = Future()
         done.set_result(_decoded(batch, needs_exact=bool(self.decoder.needs_exact)))
         return done
 
-    def _merge(self, batch: tuple[Chunk, ...], future: Future[Decoded]) -> None:
+    def _merge(self, batch: tuple[Chunk, ...], future: Future[Sent]) -> None:
         try:
-            tables, read, skipped = future.result()
+            tables, read, skipped = _received(future.result())
         except BrokenExecutor:  # the system ended a worker: what it had is done here
-            tables, read, skipped = self._here(batch).result()
+            tables, read, skipped = _received(self._here(batch).result())
         self.builder.merge(tables)
         self.decoder.read += read
         self.decoder.skipped += skipped
@@ -102,6 +108,28 @@ def _decoded(batch: tuple[Chunk, ...], *, needs_exact: bool) -> Decoded:
     for chunk in batch:
         builder.add(decoder.decode(text_of(chunk)))
     return builder, decoder.read, decoder.skipped
+
+
+def _sent(batch: tuple[Chunk, ...], *, needs_exact: bool) -> Sent:
+    """What a worker decoded, as a file where one can be written.
+
+    A pipe takes 64 kB at a time, and for each of them whoever receives it waits until the thread that decodes rests.
+    """
+    made = _decoded(batch, needs_exact=needs_exact)
+    try:
+        with tempfile.NamedTemporaryFile(delete=False) as file:
+            pickle.dump(made, file, pickle.HIGHEST_PROTOCOL)
+    except OSError:
+        return made
+    return Path(file.name)
+
+
+def _received(sent: Sent) -> Decoded:
+    if not isinstance(sent, Path):
+        return sent
+    made: Decoded = pickle.loads(sent.read_bytes())  # noqa: S301 - from a worker of this process
+    sent.unlink()
+    return made
 
 
 @contextmanager

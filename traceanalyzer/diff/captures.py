@@ -11,6 +11,7 @@ import pandas as pd
 from traceanalyzer.analyses import ANALYSES, Result, Results
 from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.analyses.time import headline
+from traceanalyzer.analyses.time.steps import complete_steps
 from traceanalyzer.diff import splits, stored
 from traceanalyzer.errors import InputError
 from traceanalyzer.job.run_info import RunInfo
@@ -89,7 +90,7 @@ def shared_steps(steps: pd.DataFrame | None, ranks: pd.DataFrame | None) -> tupl
     """Numbers of the steps that are complete on every rank."""
     if steps is None or steps.empty or ranks is None:
         return ()
-    complete = steps[steps["is_complete"].fillna(value=False).astype(bool)]
+    complete = complete_steps(steps)
     return tuple(headline.shared_steps(complete, set(ranks["rank"])))
 
 

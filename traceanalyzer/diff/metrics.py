@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -14,7 +14,7 @@ from traceanalyzer.diff.names import MetricName
 from traceanalyzer.diff.scales import Scale
 from traceanalyzer.diff.sums import WHOLE_RUN
 from traceanalyzer.meaning.columns import Unit, unit_of
-from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
+from traceanalyzer.meaning.vocabulary import COMM_PARTS, IDLE_CAUSES, Part
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.names import HeadlineColumn, MemoryColumn, NcclColumn
@@ -207,19 +207,25 @@ def _peak_memory(column: "MemoryColumn") -> Callable[[Capture], pd.Series | None
     return read
 
 
-def _time(name: str, definition: str, analysis: str = "headline", column: str = "", *, part: bool = False) -> Metric:
-    """A time of a step: of the headline, else of a Result with a row for each step."""
-    column = column or name
-    read = _column(analysis, column) if analysis == "headline" else _of_steps(analysis, column)
-    return Metric(name, definition, read, part=part)
+def _time(name: "HeadlineColumn", *, part: bool = False) -> Metric:
+    """A time of the headline, for a step."""
+    return Metric(name, ANALYSES["headline"].result.columns[name].definition, _column("headline", name), part=part)
 
 
-def _share(name: "HeadlineColumn", definition: str, better: int = -1) -> Metric:
-    return Metric(name, definition, _column("headline", name), per_step=False, better=better)
+def _part(name: str, part: Part, analysis: str) -> Metric:
+    """A part of a step's time, of a Result with a row for each step."""
+    return Metric(name, f"{part.label[0].upper()}{part.label[1:]}. {part.definition}", _of_steps(analysis, part.column))
+
+
+def _share(name: "HeadlineColumn") -> Metric:
+    column = ANALYSES["headline"].result.columns[name]
+    return Metric(name, column.definition, _column("headline", name), per_step=False, better=int(column.better))
 
 
 METRICS: tuple[Metric, ...] = (
-    _time("step_ns", "Length of a step's GPU window (of the capture, without steps).", column="window_ns"),
+    Metric(
+        "step_ns", "Length of a step's GPU window (of the capture, without steps).", _column("headline", "window_ns")
+    ),
     Metric(
         "step_std_ns",
         "Sample standard deviation of the steps' lengths inside a capture.",
@@ -227,24 +233,19 @@ METRICS: tuple[Metric, ...] = (
         per_step=False,
         better=0,
     ),
-    _time("compute_ns", "Time in which a compute kernel runs.", part=True),
-    _time("exposed_transfer_ns", "Communication that moves data while no compute runs.", "exposed_comm", part=True),
-    _time("exposed_wait_ns", "Communication that only waits for a rank, no compute runs.", "exposed_comm", part=True),
-    _time("exposed_unmatched_ns", "Exposed communication that is neither known.", "exposed_comm", part=True),
-    _time("exposed_comm_ns", "Time in which communication but no compute runs.", part=True),
-    _time("exposed_copy_ns", "Time in which a copy but no compute or communication runs.", part=True),
-    _time("opaque_ns", "Time in which nothing but CUDA graphs recorded whole runs.", part=True),
-    _time("idle_ns", "Time in which nothing runs on the GPU.", part=True),
-    *(
-        _time(f"idle_{cause.column}", f"Idle time: {cause.label}. {cause.definition}", "idle", cause.column)
-        for cause in IDLE_CAUSES
-    ),
-    _share("compute_pct", "100 · compute / window.", better=1),
-    _share("exposed_comm_pct", "100 · exposed communication / window."),
-    _share("exposed_copy_pct", "100 · exposed copies / window."),
-    _share("idle_pct", "100 · idle / window."),
-    _share("overlap_pct", "100 · (comm − exposed comm) / comm; n/a without communication.", better=1),
-    _time("comm_ns", "Time in which communication runs."),
+    _time("compute_ns", part=True),
+    *(replace(_part(part.column, part, "exposed_comm"), part=True) for part in COMM_PARTS),
+    _time("exposed_comm_ns", part=True),
+    _time("exposed_copy_ns", part=True),
+    _time("opaque_ns", part=True),
+    _time("idle_ns", part=True),
+    *(_part(f"idle_{cause.column}", cause.part, "idle") for cause in IDLE_CAUSES),
+    _share("compute_pct"),
+    _share("exposed_comm_pct"),
+    _share("exposed_copy_pct"),
+    _share("idle_pct"),
+    _share("overlap_pct"),
+    _time("comm_ns"),
     Metric("comm_calls", "Communication operations on the GPU.", _comm("calls"), better=0),
     Metric("comm_bytes", "Sum of their sizes; n/a when one is unknown.", _comm("size_bytes"), better=0),
     Metric("unprofiled_step_ns", "Step time without a profiler, as the run recorded it.", _unprofiled, per_step=False),

@@ -8,6 +8,7 @@ from traceanalyzer.analyses.communication.mesh import mesh_of
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.diff.scales import world_size
 from traceanalyzer.kinds import element_types
+from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.quantities import digits
 
 _ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -151,7 +152,7 @@ def _communication(capture: Capture, has_types: bool) -> str | None:
     if frame is None:
         return "none"
     number = len(ranks["rank"].unique()) * capture.per
-    names = frame["collective"].astype("str").str.replace("_", "-")
+    names = frame["collective"].map(collective_words, na_action="ignore").astype("str")
     if has_types:
         names += " " + frame["dtype"].astype("str").map(element_types)
     calls = frame["calls"].groupby(names).sum() / number

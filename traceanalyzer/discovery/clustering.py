@@ -186,9 +186,12 @@ def _by_ordinal(captures: list[Capture]) -> list[list[Capture]] | None:
 
 
 def _by_pauses(captures: list[Capture]) -> list[list[Capture]]:
-    """Split at the widest pause between starts until no rank occurs twice and all are near in time."""
+    """Split at the widest pause between starts until no rank occurs twice and all are near in time.
+
+    Files that say how large their worlds are, and differ, are of other jobs whatever the time.
+    """
     done: list[list[Capture]] = []
-    waiting = [sorted(captures, key=lambda capture: capture.start_ns)]
+    waiting = [sorted(group, key=lambda capture: capture.start_ns) for group in _by_size(captures)]
     while waiting:
         group = waiting.pop()
         gaps = [two.start_ns - one.start_ns for one, two in pairwise(group)]
@@ -198,6 +201,14 @@ def _by_pauses(captures: list[Capture]) -> list[list[Capture]]:
         cut = gaps.index(max(gaps)) + 1
         waiting += [group[:cut], group[cut:]]
     return done
+
+
+def _by_size(captures: list[Capture]) -> list[list[Capture]]:
+    """The captures of each size of world; all together where some do not say theirs."""
+    by_size: dict[int | None, list[Capture]] = defaultdict(list)
+    for capture in captures:
+        by_size[capture.header.world_size].append(capture)
+    return [captures] if None in by_size else list(by_size.values())
 
 
 def _at_one_time(group: list[Capture]) -> list[list[Capture]]:

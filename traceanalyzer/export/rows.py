@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from traceanalyzer.analyses.base import is_true
 from traceanalyzer.meaning import vocabulary
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.vocabulary import DATA, HOST, MARK_VIEWER
@@ -30,7 +31,7 @@ def sliced(table: pd.DataFrame, **columns: object) -> pd.DataFrame:
 def steps(table: pd.DataFrame) -> pd.DataFrame:
     """Each step's window on the GPU."""
     held = table[table["start_ns"].notna()].astype({"step": "int64", "start_ns": "int64", "window_ns": "int64"})
-    whole = held["is_complete"].fillna(value=False).astype(bool).tolist()
+    whole = is_true(held["is_complete"]).tolist()
     return sliced(
         held, category="step", colour=COLOURS["mark"], end_ns=held["start_ns"] + held["window_ns"],
         name=[f"step {step}" for step in held["step"]], args=[{"complete": is_complete} for is_complete in whole],

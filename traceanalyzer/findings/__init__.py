@@ -4,6 +4,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
 from traceanalyzer.analyses import Result, Results
 from traceanalyzer.analyses.integrity.integrity_checks import TRUNCATED
@@ -26,7 +27,8 @@ from traceanalyzer.findings.hosts import blocking_launches, drained, host_work, 
 from traceanalyzer.findings.late import lateness, other_work
 from traceanalyzer.findings.order import error_of_mean_step_ns, ordered
 from traceanalyzer.findings.pipelines import outside_microbatches, pipeline, uneven_stages
-from traceanalyzer.findings.uneven import balance, hidden, other_gpus, uneven_steps, within_steps
+from traceanalyzer.findings.uneven import balance, hidden, other_gpus, uneven_steps, within_steps, without_work
+from traceanalyzer.forks import aside
 
 __all__ = ["RULES", "Finding", "Findings", "Rule", "find", "named_ranks"]
 
@@ -47,6 +49,7 @@ RULES: tuple[Rule, ...] = (
     fitness.cut_files,
     blocking_launches.blocking_launches,
     slow_hosts.slow_hosts,
+    slow_hosts.eager_hosts,
     slow_hosts.busy_hosts,
     other_gpus.other_gpus,
     outside_microbatches.outside_microbatches,
@@ -56,6 +59,7 @@ RULES: tuple[Rule, ...] = (
     balance.uneven_compute,
     uneven_steps.uneven_steps,
     within_steps.waits_within_steps,
+    without_work.ranks_without_work,
     experts.uneven_experts,
     other_work.other_work,
     redundant_exchanges.redundant_exchanges,
@@ -87,14 +91,15 @@ RULES: tuple[Rule, ...] = (
 """Each takes the Results that it names as parameters; thresholds are keyword arguments with defaults."""
 
 
-def find(results: Results, failures: list[Failure] | None = None) -> tuple[Finding, ...]:
+def find(results: Results, failures: list[Failure] | None = None, *, processes: int = 1) -> tuple[Finding, ...]:
     """All findings, one for each cause: severest first, of those what gains most; an unknown gain outranks none.
 
     Distances from an ideal come after causes of the same severity that can be mended.
 
     With a list of what could not be computed, rules that need it are left out, and rules that fail are added to it.
+    With `processes` forks of this one look for a share of them, where it can be forked.
     """
-    found = [finding for rule in RULES for finding in _of_rule(rule, results, failures)]
+    found = [finding for made in _of_rules(results, failures, processes) for finding in made]
     held = _held_to_capture(_of_whole_files(_of_one_capture(found), results))
     error_ns = error_of_mean_step_ns(results["headline"]) if "headline" in results else 0.0
     return tuple(ordered([_by_gain(item) for item in folded(held)], error_ns))
@@ -178,6 +183,30 @@ def named_ranks(findings: Iterable[Finding]) -> list[int]:
 
 _NAMED = re.compile(r"\brank \d+\b|\branks \d+\b(?:(?:, | and )\d+\b)*(?!,\d)", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+")
+
+
+_MOST = 4
+"""Processes that share the rules: each takes some milliseconds."""
+
+
+def _of_rules(results: Results, failures: list[Failure] | None, processes: int) -> list[list[Finding]]:
+    """What each rule finds; what fails in a fork is tried again here, where it is noted."""
+    shares = max(1, min(processes, _MOST))
+    lost = list(failures or ())
+
+    def tried(share: int) -> dict[int, list[Finding]]:
+        found: dict[int, list[Finding]] = {}
+        for place in range(share, len(RULES), shares):
+            noted = lost.copy()
+            made = _of_rule(RULES[place], results, noted)
+            found |= {place: made} if noted == lost else {}
+        return found
+
+    begun = [aside(partial(tried, share), processes=processes) for share in range(1, shares)]
+    own = {place: _of_rule(RULES[place], results, failures) for place in range(0, len(RULES), shares)}
+    for wait in begun:
+        own |= wait()
+    return [own[place] if place in own else _of_rule(rule, results, failures) for place, rule in enumerate(RULES)]
 
 
 def _of_rule(rule: Rule, results: Results, failures: list[Failure] | None) -> list[Finding]:

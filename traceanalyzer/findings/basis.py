@@ -9,7 +9,7 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.time.headline import Headline, shared_steps
-from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.time.steps import Steps, complete_steps
 
 LEAST_GAIN_PCT = 1.0
 """Of a step: what mending gains by the replay. Less is not said."""
@@ -39,7 +39,7 @@ class Basis:
         count = headline.table["steps"].iloc[0]
         if pd.isna(count):
             return cls(None, (), windows)
-        complete = steps.table[steps.table["is_complete"].fillna(value=False).astype(bool)]
+        complete = complete_steps(steps.table)
         return cls(int(count), tuple(shared_steps(complete, set(windows.index))), windows)
 
     @property

@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.base import plain_values
+from traceanalyzer.analyses.time.headline import steps_of
 from traceanalyzer.gate.figures import check_names, find
 from traceanalyzer.gate.grammar import Gate
 from traceanalyzer.gate.outcomes import (
@@ -82,11 +83,8 @@ def of_steps(frame: pd.DataFrame, results: Results) -> pd.DataFrame:
     """Rows of the headline's steps where a table has steps; without such steps the rows of no step."""
     if "step" not in frame:
         return frame
-    steps = results["steps"].to_frame()
-    complete = steps[steps["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps
-    holders = complete.groupby("step")["rank"].nunique() if len(complete) else pd.Series(dtype="int64")
-    shared = holders.index[holders == len(results["headline"])]
-    return frame[frame["step"].isin(shared)] if len(shared) else frame[frame["step"].isna()]
+    shared = steps_of(results["headline"], results["steps"])
+    return frame[frame["step"].isin(shared)] if shared else frame[frame["step"].isna()]
 
 
 def narrowed(frame: pd.DataFrame, gate: Gate) -> pd.DataFrame:

@@ -1,8 +1,9 @@
 """What a person calls a kernel: short names for the long ones that compilers make."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
+from types import MappingProxyType
 
 from traceanalyzer.kinds import collective as collective_of
 from traceanalyzer.meaning.rocm_names import RULES as ROCM_RULES
@@ -29,11 +30,21 @@ def short_name(name: str) -> str:
     return _cut(_bare(plain))
 
 
+def collective_words(collective: object) -> str:
+    """A kind of communication as people write it: `all_reduce` is `all-reduce`."""
+    return str(collective).replace("_", "-")
+
+
+def collectives_words(collective: object) -> str:
+    """Several of them: `all-reduces`, `peer copies`."""
+    return _SEVERAL.get(str(collective), f"{collective_words(collective)}s")
+
+
 def _nccl(_: re.Match[str], name: str) -> str:
     # The algorithm and protocol in the name are the compiled variant, not what ran: never shown.
     collective = collective_of(name)
     dtype = re.search(r"_(bf16|f8e\dm\d|[fui]\d+)(?:_|\(|$)", name)
-    what = (collective or "kernel").replace("send_recv", "send/recv").replace("_", "-")
+    what = "send/recv" if collective == "send_recv" else collective_words(collective or "kernel")
     return f"NCCL {what}" + (f" {dtype[1]}" if dtype else "")
 
 
@@ -99,6 +110,9 @@ def _element(arguments: str) -> str:
     named = re.search(r"(?:<|lambda\()(?:c10::)?(" + "|".join(_ELEMENTS) + r")(?=[,>)])", arguments)
     return _ELEMENTS[named[1]] if named else ""
 
+
+_SEVERAL: Mapping[str, str] = MappingProxyType({"peer_copy": "peer copies"})
+"""Kinds of communication of which several are not called by one more letter."""
 
 _ELEMENTS = {
     "float": "f32", "double": "f64", "BFloat16": "bf16", "Half": "f16", "long": "i64", "int": "i32", "short": "i16",

@@ -20,6 +20,7 @@ def build(
     command: str | None = None,
     run_info: RunInfo | None = None,
     findings: tuple[Finding, ...] | None = None,
+    processes: int = 1,
 ) -> Report:
     """The report of one run.
 
@@ -30,10 +31,11 @@ def build(
         command: the command line that makes it again.
         run_info: the run.json beside the traces.
         findings: where they are known already.
+        processes: how many may look for them, where this one can be forked.
     """
     failures = list(summary.failures)
     if findings is None:
-        findings = findings_of(summary.results, failures)
+        findings = findings_of(summary.results, failures, processes)
     warn(failures[len(summary.failures) :])
     return Report(
         label=label,
@@ -49,9 +51,9 @@ def build(
     )
 
 
-def findings_of(results: Results, failures: list[Failure] | None = None) -> tuple[Finding, ...]:
+def findings_of(results: Results, failures: list[Failure] | None = None, processes: int = 1) -> tuple[Finding, ...]:
     """All findings, most to gain first; those that rest on doubted Results say so in their caveat.
 
     With a list for failures the rules that need what failed are left out, and those that fail are added to it.
     """
-    return care.with_caveats(find(results, failures), care.doubted(results))
+    return care.with_caveats(find(results, failures, processes=processes), care.reasons(results))

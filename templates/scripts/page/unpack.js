@@ -1,7 +1,7 @@
 // What the page carries deflated, unpacked: bytes, texts and runs of numbers.
 
 /** @param {string} base64 */
-export const inflate = async (base64) => {
+const inflate = async (base64) => {
   const text = atob(base64);
   const bytes = new Uint8Array(text.length);
   for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);

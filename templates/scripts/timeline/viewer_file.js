@@ -107,7 +107,7 @@ const eventsOf = (data, rank) => {
 
 /** Pieces of the file's text, a rank at a time: one string of a long run would be too long for some browsers.
  * @param {Timeline} data @param {string} label */
-export const traceEvents = (data, label) => {
+const traceEvents = (data, label) => {
   const head = `{"displayTimeUnit":"ns","otherData":${JSON.stringify({ label, zero_ns: data.zero })},"traceEvents":[\n`;
   const lines = data.ranks.map((rank) => eventsOf(data, rank).map((event) => JSON.stringify(event)).join(",\n")); // prettier-ignore
   return [head, ...lines.map((text, at) => `${at ? ",\n" : ""}${text}`), "\n]}\n"];

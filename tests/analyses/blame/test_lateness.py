@@ -1,10 +1,11 @@
 """What a rank's step needs more than its peers'."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from traceanalyzer.analyses.blame.lateness import _is_late, cells, with_excess
-from traceanalyzer.analyses.blame.naming import _of_all_sizes
+from traceanalyzer.analyses.blame.sizes import of_all_sizes, ranks_with_sizes, recorded_alike
 from traceanalyzer.analyses.blame.step_needs import PARTS
 from traceanalyzer.analyses.blame.what_ran import OPERATOR, with_shapes
 
@@ -36,8 +37,20 @@ def needs(host_ns, needed_ns, wait_ns=0):
         ([[50], [0]], [[None], [None]], [50, -50]),
         # the GPU idles a step later
         ([[0, 50], [0, 0]], [[90, 30], [30, 30]], [0, 50, 0, -50]),
+        # of what the host took more in the step before only what no GPU has idled for
+        ([[50, 50], [0, 0]], [[90, 30], [30, 30]], [50, 10, -50, -50]),
+        ([[50, 50], [0, 0]], [[80, 30], [30, 70]], [50, 0, -50, -50]),
     ],
-    ids=["partly", "as slow behind a wait", "slower behind a wait", "wholly", "not known", "the step before"],
+    ids=[
+        "partly",
+        "as slow behind a wait",
+        "slower behind a wait",
+        "wholly",
+        "not known",
+        "the step before",
+        "the rest of the step before",
+        "nothing of the step before",
+    ],
 )
 def test_a_host_is_late_by_what_launching_takes_it_more(host_ns, needed_ns, excess_ns):
     assert with_excess(needs(host_ns, needed_ns))["excess_ns"].tolist() == excess_ns
@@ -77,6 +90,14 @@ def test_a_rank_that_is_late_in_most_steps_is_late_in_each(late_ms, other_ms, la
     assert found[_is_late(found)].groupby("rank").size().to_dict() == late_steps
 
 
+def test_what_a_gpu_idles_for_its_host_while_the_other_waits_is_no_jitter():
+    """Two steps in which one host takes 22 and 27 ms more, while the other GPU waits and does not idle."""
+    host_ms, needed_ms = [[62, 67], [12, 0]], [[86, 85], [64, 58]]
+    host, needed = ([[own * MS for own in rank] for rank in ms] for ms in (host_ms, needed_ms))
+    found = with_excess(needs(host, needed, 50 * MS).assign(begin_ns=0, end_ns=86 * MS))
+    assert found[_is_late(found)].groupby("rank").size().to_dict() == {0: 2}
+
+
 @pytest.mark.parametrize(
     ("name", "shapes", "expected"),
     [
@@ -95,8 +116,8 @@ def test_only_products_multiply_their_inputs_sizes(name, shapes, expected):
 def test_an_operator_of_other_sizes_in_each_step_is_one_name():
     mm, add = ((OPERATOR, f"aten::{name} of [{size}, 8]") for name, size in (("mm", 4), ("add", 4)))
     other = (OPERATOR, "aten::mm of [6, 8]")
-    assert _of_all_sizes({0: mm, 3: other, 5: add}) == {0: (OPERATOR, "aten::mm"), 3: (OPERATOR, "aten::mm")}
-    assert _of_all_sizes({0: mm, 1: mm, 2: (None, None)}) == {}
+    assert of_all_sizes({0: mm, 3: other, 5: add}) == {0: (OPERATOR, "aten::mm"), 3: (OPERATOR, "aten::mm")}
+    assert of_all_sizes({0: mm, 1: mm, 2: (None, None)}) == {}
 
 
 @pytest.mark.parametrize(("beside_ms", "is_mended_with_it"), [((2, 2, 2, 2), True), ((2, -2, 2, -2), False)])
@@ -124,3 +145,14 @@ def test_one_step_of_stages_that_two_ranks_share_tells_jitter_once_a_pair(host_m
     table = table.assign(peers="stage " + (table["rank"] % 3).astype("str"))
     held = with_excess(table)
     assert held.loc[_is_late(held), "rank"].tolist() == late
+
+
+def test_ranks_are_held_against_those_whose_operators_have_sizes_as_well():
+    names = {0: "aten::mm of [8, 8]", 1: "aten::mm of [8, 8]", 2: "aten::mm", 3: "aten::mm"}
+    rows = [{"rank": rank, "what": OPERATOR, "name": name} for rank, name in names.items()]
+    sized = ranks_with_sizes(pd.DataFrame(rows))
+    assert sized == {0, 1}
+    others, is_alike = recorded_alike(np.array([0, 2, 3]), 1, sized)
+    assert (others.tolist(), is_alike) == ([0], True)
+    others, is_alike = recorded_alike(np.array([2, 3]), 1, sized)
+    assert (others.tolist(), is_alike) == ([2, 3], False)

@@ -8,12 +8,11 @@ from tests.builders import document, host, kernel, write
 from tests.simulator import meshes, scenarios
 from tests.simulator.analysed import analysed
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.communication.group_members import parsed, ranks_text
+from traceanalyzer.analyses.communication.group_members import ranks_text
 from traceanalyzer.analyses.communication.group_names import role_of_description
 from traceanalyzer.analyses.communication.groups import Groups, across, labels
 from traceanalyzer.analyses.communication.mesh import mesh
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.kinds import CUT_LIST
 from traceanalyzer.loading import load
 
 
@@ -51,18 +50,11 @@ def test_ranks_as_people_write_them(ranks, world_size, text):
     assert ranks_text(ranks, world_size) == text
 
 
-@pytest.mark.parametrize(
-    ("text", "ranks"), [("0,4", (0, 4)), ("12, 4", (4, 12)), (f"0,1,{CUT_LIST},63", None), (None, None), ("", None)]
-)
-def test_lists_of_ranks(text, ranks):
-    assert parsed(text) == ranks
-
-
 HASH = "3f786850e387550fdab836ed7e6dc881de23001b"
 
 USE = {"group": HASH, "group_ranks": "0,1,2,3", "collective": "all_reduce", "phase": "forward", "group_description": None,
        "group_size": 4, "world_size": 8, "calls": 40, "size_bytes": 40 << 20, "unknown_sizes": 0, "steps": 2, "step_calls": 40,
-       "step_bytes": 40 << 20, "uneven_calls": 0, "by_attention": 0, "both_ways": 0, "in_fsdp": 0, "in_experts": 0,
+       "step_bytes": 40 << 20, "uneven_calls": 0, "by_attention": 0, "both_ways": 0, "peers": 2, "in_fsdp": 0, "in_experts": 0,
        "of_tables": 0}  # fmt: skip
 
 
@@ -101,6 +93,7 @@ SMALL = {"size_bytes": 400, "step_bytes": 400}
         ([MESSAGES | {"by_attention": 30}], "context parallel (ranks 0–3)"),
         ([MESSAGES | {"both_ways": 40}], "exchange between neighbours (ranks 0–3)"),
         ([MESSAGES | {"both_ways": 39}], "pipeline (ranks 0–3)"),
+        ([MESSAGES, MESSAGES | {"peers": 3}], "group of 4 ranks (0–3)"),
         ([{"collective": "all_to_all", "uneven_calls": 3}], "expert parallel (ranks 0–3)"),
         ([{"collective": "all_to_all", "uneven_calls": 3, "of_tables": 40}], "embedding tables (ranks 0–3)"),
         ([{"group_description": "mesh_dp_shard"}], "sharded data parallel (ranks 0–3)"),

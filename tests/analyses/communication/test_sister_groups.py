@@ -10,13 +10,13 @@ from traceanalyzer.analyses.trace.ranks import Ranks
 
 WORLD = ",".join(map(str, range(8)))
 COLUMNS = ["rank", "call", "instance", "step", "end_ns", "collective", "size_bytes", "transfer_ns", "is_only_wait",
-           "moves_only", "group_ranks"]  # fmt: skip
+           "moves_only", "is_timed", "group_ranks"]  # fmt: skip
 
 
 def slower(groups, hosts=None, *, staged=True):
     """What calls take longer, by the ranks of their group: `groups` are (ranks, collective, bytes, ns, step)."""
     rows = [
-        (rank, instance, instance, step, 1_000, collective, size, ns, False, False, WORLD)
+        (rank, instance, instance, step, 1_000, collective, size, ns, False, False, True, WORLD)
         for instance, (ranks, collective, size, ns, step) in enumerate(groups)
         for rank in ranks
     ]
@@ -84,3 +84,24 @@ def test_what_one_group_alone_runs_is_extra(others_run):
     calls += [((3,), "all_gather", 500, 300, 0)] if others_run else []
     assert slower(calls, staged=False) == ({} if others_run else {("1,2", 0): 300})
     assert slower(calls) == {}
+
+
+def test_messages_of_one_call_are_told_apart_by_their_other_ends():
+    """Of a ring each call holds two messages and ends with the later one; clocks tell what follows the last start."""
+    slow = {1, 2}
+    rows = [
+        (rank, rank, edge, 0, 1_000, "send_recv", 100, 600 if rank in slow else 100, False, False, True, WORLD)
+        for rank in range(6)
+        for edge in (rank, (rank - 1) % 6)
+    ]
+    types = dict.fromkeys(("instance", "step", "size_bytes", "transfer_ns"), "Int64")
+    ranks = Ranks(pd.DataFrame({"rank": range(6), "host": [None] * 6}))
+
+    def of(table):
+        members = Members(pd.DataFrame(table, columns=COLUMNS).astype(types))
+        return {*across({}, members, ranks, Pipeline(pd.DataFrame({"rank": []}))).table["among"]}
+
+    assert of(rows) == {"1,2"}
+    assert of([(*row[:10], False, WORLD) for row in rows]) == set(), "a wait for another peer, as far as is known"
+    late = [(*row[:7], 600, *row[8:]) if (row[0], row[2]) == (3, 2) else row for row in rows]
+    assert of(late) == {"1,2"}, "what rank 3 waited for its other peer is no transfer"

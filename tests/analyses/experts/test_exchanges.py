@@ -166,8 +166,12 @@ def test_a_capture_of_uneven_experts():
     )
     (load,) = results["even_experts"].rows()
     assert (load["hot_rank"], load["dispatches"], load["hot_dispatches"]) == (0, 18, 18)
-    # Nothing else stands in the way of what is saved; by a nanosecond of rounding in each of the kernels.
-    assert found.gain_ns == load["gain_ns"] == pytest.approx(layers["saved_compute_ns"].sum(), abs=10)
+    # Nothing else stands in the way of what is saved; transfers take longer than at the best rate, and save more.
+    compute_ns, transfer_ns = layers["saved_compute_ns"].sum(), layers["saved_transfer_ns"].sum()
+    assert found.gain_ns == load["gain_ns"]
+    assert compute_ns + transfer_ns <= load["gain_ns"] < compute_ns + 1.5 * transfer_ns
+    # 5,120 rows go one way and 2,048 the other; of an even load 3,584 go either way.
+    assert transfer_ns == pytest.approx(layers["transfer_at_least_ns"].sum() * (5_120 - 3_584) / 5_120, rel=0.02)
     assert not found.gain_is_bound
     first = results["exchanges"].to_frame().query("step == 1 and place == 0")
     assert first["sends"].tolist() == ["25165824,8388608", "20971520,12582912"]

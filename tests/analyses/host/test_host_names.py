@@ -58,3 +58,20 @@ def test_phase(name, phase):
 def test_calls(name, is_sync, is_launch, is_plain_copy):
     found = (host_names.is_sync(name), host_names.is_launch(name), host_names.is_plain_copy(name))
     assert found == (is_sync, is_launch, is_plain_copy)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_whole"),
+    [
+        ("forward", True),
+        ("DistributedDataParallel.forward", True),
+        ("## Call CompiledFxGraph fcdwcoymvvni ##", True),
+        ("CompiledFunctionBackward", True),
+        ("Torch-Compiled Region: 0/0", True),
+        ("Optimizer.step#AdamW.step", False),
+        ("checkpoint", False),
+        ("aten::mm", False),
+    ],
+)
+def test_ranges_around_all_that_a_pass_does(name, is_whole):
+    assert host_names.holds_whole_pass(name) == is_whole

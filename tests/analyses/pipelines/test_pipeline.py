@@ -34,6 +34,10 @@ CASES = {
         [(0, 1, 0, SEND, 1), (2, 1, 0, RECEIVE, 1)], [0, 2], [[0, 1, 2]]),
     "the first rank of two was not captured": ([(1, 1, 0, RECEIVE, 0), (1, 1, 1, SEND, 0)], [1], [[0, 1]]),
     "nobody sends": ([], [0, 1], []),
+    "one rank serves all others": ([(0, 1, at, RECEIVE, at) for at in (1, 2, 3)], [0, 1, 2, 3], []),
+    "the middle of three has two neighbours": (
+        [(0, 1, 0, SEND, 1), (1, 1, 0, RECEIVE, 0), (1, 1, 1, SEND, 2), (2, 1, 0, RECEIVE, 1), (2, 1, 5, SEND, 1)],
+        [0, 1, 2], [[0, 1, 2]]),
 }  # fmt: skip
 
 

@@ -9,12 +9,13 @@ import pytest
 from tests import once
 from tests.conftest import sampled
 from tests.host_builders import host_trace
-from tests.samples import RUNS
+from tests.samples import RUNS, sample
 from tests.simulator import run, scenarios
 from tests.simulator.analysed import analysed
 from traceanalyzer.analyses import run as analyse
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import gain_of
+from traceanalyzer.selection import with_steps
 
 RANK_1 = frozenset({1})
 MS = 1_000_000
@@ -54,6 +55,14 @@ def test_a_replay_without_a_change_gives_back_the_recording(run_name):
     replay = once.results(run_name)["replay"]
     assert set(deviations(replay.engine.job)) == {0}
     assert replay.to_frame()["error_pct"].abs().max() < 3
+
+
+def test_chosen_steps_of_which_none_is_complete_are_replayed_alone():
+    """Three steps of ddp, 201 ms in all; the last one is open, and lasts 65 ms."""
+    traces = [with_steps(trace, "4") for trace in sample("ddp").ranks]
+    recorded = analyse(traces, ["replay"])["replay"].table["recorded_ns"]
+    windows = [trace.gpu_ops[trace.op_step == 2] for trace in traces]
+    assert recorded.tolist() == [int(ops["end_ns"].max() - ops["start_ns"].min()) for ops in windows]
 
 
 CHANGES = {

@@ -3,7 +3,7 @@
 import pytest
 
 from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.written import numbers, read_change
+from traceanalyzer.analyses.replay.written import read_change
 from traceanalyzer.errors import UsageError
 
 
@@ -36,13 +36,9 @@ def test_reads(text, change):
         ("waits 2x", "cannot become"),
         ("compute 0x", "cannot become"),
         ("host x=none", "write numbers"),
-        ("host 3-1=none", "write numbers"),
+        ("host 3-1=none", "3-1 is reversed"),
     ],
 )
 def test_refuses(text, said):
     with pytest.raises(UsageError, match=said):
         read_change(text)
-
-
-def test_numbers():
-    assert numbers("0,2-4") == {0, 2, 3, 4}

@@ -1,5 +1,6 @@
 """What a capture cannot tell is said before advice."""
 
+import pandas as pd
 import pytest
 
 from tests.host_builders import host_trace
@@ -13,6 +14,16 @@ from traceanalyzer.findings.capture.warm_up import warm_up
 from traceanalyzer.findings.order import ordered
 
 MS = 1_000_000
+
+
+class CallTable:
+    """A Result of these rows."""
+
+    def __init__(self, rows):
+        self.table = pd.DataFrame(rows)
+
+    def to_frame(self):
+        return self.table
 
 
 def told(rule, how=None, faults=(), needed=()):
@@ -50,6 +61,14 @@ def test_ranks_that_never_meet_take_as_long_as_they_like():
         ops = [("gemm", start + 30, start + MS, i + 1) for i, start in enumerate(starts)]
         traces.append(host_trace(ops, calls, ranges=steps, rank=rank))
     assert rules.clock_step(**run(traces, ["step_needs"])) == []
+
+
+@pytest.mark.parametrize(("is_cut", "is_said"), [(False, True), (True, False)])
+def test_a_rank_without_collectives_hangs_unless_its_file_is_cut_off(is_cut, is_said):
+    calls = CallTable([{"rank": 0, "group_ranks": "0,1"}])
+    ranks = CallTable([{"rank": 0, "truncated": False}, {"rank": 1, "truncated": is_cut}])
+    found = rules.silent_rank(calls, ranks)
+    assert [item.title.partition(" while")[0] for item in found] == ["Rank 1 launches no collective"] * is_said
 
 
 def test_a_late_rank_is_no_clock():

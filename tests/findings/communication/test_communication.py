@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from tests import once
-from tests.simulator import Group, Program, odd_jobs, scenarios
+from tests.simulator import Group, Program, blind_jobs, odd_jobs, scenarios
 from tests.simulator.analysed import analysed
 from tests.simulator.workloads import job_of
 from traceanalyzer.analyses import ANALYSES
@@ -49,9 +49,14 @@ def hidden_behind(host_ns, moved_ns=2 * MS):
 
 
 def test_overlap_is_worth_what_the_replay_says():
-    (found,) = hidden_behind(0)  # the step waits for its end all the same: only adam goes beside it
-    assert found.gain_ns == pytest.approx(MS, rel=0.1)
+    (found,) = hidden_behind(0)  # three of five milliseconds compute
+    assert found.gain_ns == pytest.approx(2 * MS, rel=0.1)
     assert f"With all of it hidden a mean step is at most {time_text(found.gain_ns)} shorter" in found.title
+
+
+def test_a_step_is_as_long_as_what_it_moves():
+    (found,) = hidden_behind(0, moved_ns=9 * MS)
+    assert found.gain_ns == pytest.approx(3 * MS, rel=0.1)  # of 12, 9 of which move data
 
 
 def test_overlap_that_hosts_hide_is_worth_what_it_gains_without_them():
@@ -138,19 +143,20 @@ def test_ranks_whose_links_are_slower_than_the_others_are_named_as_the_host_that
     assert said in found.title
 
 
-def test_many_small_collectives():
-    _, results = analysed(scenarios.ddp(2, buckets=60, elements=1_000), "call_waits", "headline", "steps")
+_OF_SMALL = ("call_waits", "headline", "steps", "replay")
+
+
+def test_small_collectives_that_a_step_waits_for_are_told_however_few():
+    """48 of 8 elements stand in the way; of the 24 larger ones none is told."""
+    _, results = analysed(blind_jobs.many_scales(), *_OF_SMALL)
     (found,) = many_small_collectives(**results)
-    assert "runs 60 all-reduces of at most 1 MiB a step" in found.title
-    _, results = analysed(scenarios.ddp(2, buckets=60), "call_waits", "headline", "steps")
-    assert many_small_collectives(**results) == []
+    assert "runs 48 all-reduces of at most 1 MiB a step" in found.title
+    assert found.gain_ns == pytest.approx(48 * 16_000, rel=0.15)  # and what their ends differ by
 
 
-def test_small_collectives_that_take_next_to_nothing_of_a_step_are_no_news():
-    _, results = analysed(
-        scenarios.ddp(2, buckets=60, elements=1_000, slow_compute_ns={0: 20_000_000, 1: 20_000_000}),
-        "call_waits", "headline", "steps",
-    )  # fmt: skip
+@pytest.mark.parametrize("made", [{"elements": 1_000}, {"elements": 4_000_000}], ids=["beside compute", "large"])
+def test_collectives_that_gain_nothing_or_are_large_are_no_news_however_many(made):
+    _, results = analysed(scenarios.ddp(2, buckets=60, **made), *_OF_SMALL)
     assert many_small_collectives(**results) == []
 
 
@@ -240,8 +246,8 @@ def test_small_collectives_of_few_steps_are_counted_there_and_timed_in_a_mean_st
             program.collective("all_reduce", world, 1000, 50_000)
 
     world = Group("0", (0, 1))
-    _, results = analysed(job_of(2, 7, step, (world,), jitter=0), "call_waits", "headline", "steps")
+    _, results = analysed(job_of(2, 7, step, (world,), jitter=0), *_OF_SMALL)
     (found,) = many_small_collectives(**results)
     assert "runs 60 all-reduces of at most 1 MiB in each of " in found.title
-    assert found.title.endswith(" of a mean step.")
+    assert " of a mean step. If small collectives" in found.title
     assert found.gain_ns < 60 * 50_000 / 2

@@ -6,10 +6,13 @@ import pandas as pd
 import pytest
 
 from tests import once
-from traceanalyzer.findings.hosts.slow_hosts import slow_hosts
+from tests.simulator import blind_host_jobs, workloads
+from tests.simulator.analysed import analysed
+from tests.simulator.faults import Fault
+from traceanalyzer.findings.hosts.slow_hosts import eager_hosts, slow_hosts
 from traceanalyzer.findings.late.beside import more_calls, named, own_work, slow_host
+from traceanalyzer.findings.late.late_advice import advice
 from traceanalyzer.findings.late.late_hosts import with_advice
-from traceanalyzer.findings.late.late_words import advice
 
 
 def result(columns, rows):
@@ -168,3 +171,19 @@ def test_what_autograd_itself_takes_is_not_to_be_taken_out_of_the_step():
         "place": None,
     }
     assert "hooks of gradients" in advice(with_advice(row, operators(), WORK))
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        (
+            blind_host_jobs.graphed(faults=(Fault("eager", 0, (2,)),)),
+            ["Rank 2 launches none of its operations as CUDA graphs, the others 98 %."],
+        ),
+        (workloads.ddp(4, 4, (Fault("host", 6_000_000, (2,)),)), []),
+    ],
+    ids=["eager", "late by something else"],
+)
+def test_a_late_host_that_launches_no_graphs_where_the_others_do_is_told_so(job, said):
+    _, results = analysed(job, "episodes", "launches")
+    assert [each.title for each in eager_hosts(**results)] == said

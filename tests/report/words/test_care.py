@@ -61,8 +61,13 @@ def test_a_clean_capture_carries_no_mark():
 def test_findings_say_so_in_their_caveat():
     finding = Finding("rule", "low", "title", caveat="It may be less.", sources=("headline", "idle"))
     other = replace(finding, sources=("mfu",), caveat=None)
-    marked = care.with_caveats([finding, other], {"idle": "Clocks disagree."})
+    marked = care.with_caveats([finding, other], {"idle": ("Clocks disagree.",)})
     assert [one.caveat for one in marked] == ["It may be less. Read with care: Clocks disagree.", None]
+
+
+def test_a_reason_that_several_results_have_is_said_once():
+    doubts = {"idle": ("Clocks disagree.",), "headline": ("Clocks disagree.", "The file is cut off.")}
+    assert care.doubt_of(("idle", "headline"), doubts) == "Clocks disagree. The file is cut off."
 
 
 def test_findings_name_what_they_come_from(doubted):

@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from tests import once
@@ -95,3 +96,16 @@ def test_the_longest_tables_of_many_ranks_lie_beside_the_json(tmp_path, monkeypa
     assert own.keys() == whole.keys()
     assert own["kernels"]["total_ns"].tolist() == whole["kernels"]["total_ns"].tolist()
     assert json.loads((tmp_path / "whole" / "summary.json").read_text())["format_version"] == 1
+
+
+def test_a_long_table_is_parquet_beside_the_others_csv(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "MOST_CSV_ROWS", 20)
+    report = Report("ddp", once.results("ddp", ["ranks", "breakdown", "kernels"]))
+    written = {path.name for path in tables.write_csv(report, tmp_path)}
+    assert written == {"summary.csv", "index.md", "ranks.csv", "breakdown.csv", "kernels.parquet"}
+    assert {path.name for path in (tmp_path / "tables").iterdir()} == written - {"summary.csv"}
+    back = pd.read_parquet(tmp_path / "tables" / "kernels.parquet")
+    assert back["total_ns"].tolist() == report.results["kernels"].to_frame()["total_ns"].tolist()
+    index = (tmp_path / "tables" / "index.md").read_text()
+    assert "| kernels.parquet |" in index
+    assert "| ranks.csv |" in index

@@ -79,9 +79,9 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "most_waiting_rank": int(waited.groupby(others["rank"]).sum().idxmax()),
         "collective": _met_in(others, waited) or _collective(calls, sorted({*seen.values()}), set(others["rank"])),
         "step_ns": int((late["end_ns"] - late["begin_ns"]).mean()),
-        "own_host_ns": _of_hosts(own, "min"),
-        "peers_host_ns": _of_hosts(others, "max"),
-        "apart_host_ns": _of_hosts(others, apart_ns),
+        "own_host_ns": _of_hosts(own, "min", complete),
+        "peers_host_ns": _of_hosts(others, "max", complete),
+        "apart_host_ns": _of_hosts(others, apart_ns, complete),
         "total_ns": cost_ns * len(numbers),
         **_worst(own, group, part),
     }
@@ -134,9 +134,14 @@ def _known(name: object) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _of_hosts(rows: pd.DataFrame, which: "str | Callable[[pd.Series], float]") -> object:
-    """A figure of the ranks' median host times for a step: the least or the most of them, or what is apart."""
-    known = rows[rows["needed_host_ns"].notna()]
+def _of_hosts(rows: pd.DataFrame, which: "str | Callable[[pd.Series], float]", complete: Sequence[int]) -> object:
+    """A figure of the ranks' median host times for a step: the least or the most of them, or what is apart.
+
+    Of the complete steps, as all that is said of a step; of all where none of the rows is of one.
+    """
+    held = rows[rows["step"].isin(complete)]
+    known = held if len(held) else rows
+    known = known[known["needed_host_ns"].notna()]
     if known.empty:
         return pd.NA
     return round(float(known["needed_host_ns"].astype("float64").groupby(known["rank"]).median().agg(which)))

@@ -26,7 +26,7 @@ from traceanalyzer.analyses.names import EpisodesColumn
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.time.headline import shared_steps
-from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model.tables import under_each_other
 
@@ -260,6 +260,6 @@ def _complete(late: pd.DataFrame, steps: pd.DataFrame, replay: Replay) -> list[i
     """
     if replay.engine is not None and not replay.engine.windows.has_steps:
         return []
-    complete = steps[steps["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps
+    complete = complete_steps(steps)
     complete = complete[complete["rank"].isin(late["rank"])] if len(complete) else complete
     return shared_steps(complete, set(late["rank"])) or []

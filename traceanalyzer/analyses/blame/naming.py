@@ -2,13 +2,20 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.blame.sizes import (
+    SIZES,
+    Named,
+    of_all_sizes,
+    ranks_with_sizes,
+    recorded_alike,
+    without_operators,
+)
 from traceanalyzer.analyses.blame.transfers import COLLECTIVE, TRANSFER
 from traceanalyzer.analyses.blame.what_ran import DOING, KERNEL, OPERATOR, RANGE
 from traceanalyzer.analyses.host import host_names
@@ -36,6 +43,9 @@ _THROUGHOUT = 0.7
 _SLOWER = 0.2
 """How much slower, of what all together are: a GPU that is shared slows this kernel or that one more, step by step."""
 
+_A_PART = 0.2
+"""Of an excess: operators that hold less of it are not named among those that are slower."""
+
 _OF_DATA = re.compile(
     r"group(ed)?_?(gemm|mm|matmul)|gemm_?grouped|GroupProblemShape|experts?(?![a-z])|moe|varlen|ragged|paged|decode",
     re.IGNORECASE,
@@ -47,13 +57,6 @@ _HAS_KNOWN_WORK = re.compile(r"aten::(?!\w*(embedding|index|scatter|nonzero|uniq
 
 One without shapes among others that have them, such as an optimizer of another shard, may have more to do.
 """
-
-_SIZES = " of ["
-"""What stands between an operator's name and the sizes of its inputs."""
-
-Named = tuple[str | None, str | None]
-
-_WHOLE_PHASES = ("forward", "backward")
 
 _KINDS = (OPERATOR, DOING, RANGE, KERNEL, "copy", COLLECTIVE)
 """The most telling first."""
@@ -67,7 +70,7 @@ def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Dat
     """The cells with the name that is longer than on the peers by at least half of the excess: `what`, `name`.
 
     `same_ns` and `peers_same_ns`: what the rank and its peers take for the kernels that all of them run, where these
-    make at least half of the excess; NaN elsewhere.
+    make at least half of the excess; NaN elsewhere. Where only some are slower, of these, which are then the name.
     """
     columns = ["what", "name", "same_ns", "peers_same_ns"]
     if cells.empty or work.empty:
@@ -79,15 +82,18 @@ def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Dat
     every_peer = peers.map(lambda _: "all")  # a transfer is named by its group, of which peers may be members
     every, rows = _Names.of(held), held.groupby(["step", "part", "rank"]).indices
     in_part = held.groupby(["step", "part"]).indices
+    sized, bare = ranks_with_sizes(held), None
     beside: dict[tuple[object, ...], _Beside] = {}  # late ranks of a step are mostly held against the same others
     found = []
     for rank, step, part, excess_ns in cells[["rank", "step", "part", "excess_ns"]].itertuples(index=False):
         others = _others(ranks[step], rank, every_peer if part == TRANSFER else peers, late_ranks[step])
-        key = (step, part, others.tobytes())
+        others, is_alike = recorded_alike(others, rank, sized)
+        names = every if is_alike else bare if bare is not None else (bare := _Names.of(without_operators(held)))
+        key = (step, part, others.tobytes(), is_alike)
         if key not in beside:
             of_all = in_part.get((step, part), _NO_ROWS)
-            beside[key] = _Beside(every.at(of_all[np.isin(every.rank[of_all], others)]), others)
-        own = every.at(rows.get((step, part, rank), _NO_ROWS))
+            beside[key] = _Beside(names.at(of_all[np.isin(every.rank[of_all], others)]), others)
+        own = names.at(rows.get((step, part, rank), _NO_ROWS))
         found.append(_told(own, excess_ns, beside[key]) if (step, part) in in_part else _NOTHING_KNOWN)
     chosen = _agreed(cells, [row[0] for row in found])
     table = cells.assign(**{name: [pair[place] for pair in chosen] for place, name in enumerate(columns[:2])})
@@ -108,7 +114,7 @@ def _agreed(cells: pd.DataFrame, fits: list[dict[Named, float]]) -> list[Named]:
                 totals[pair] = totals.get(pair, 0.0) + extra_ns
         for row in rows:
             chosen[row] = max(fits[row], key=totals.__getitem__, default=(None, None))
-        for row, pair in _of_all_sizes({row: chosen[row] for row in rows}).items():
+        for row, pair in of_all_sizes({row: chosen[row] for row in rows}).items():
             chosen[row] = pair
         unnamed = [row for row in rows if not fits[row]]
         most = max(Counter(chosen[row] for row in rows if fits[row]).values(), default=0)
@@ -118,13 +124,6 @@ def _agreed(cells: pd.DataFrame, fits: list[dict[Named, float]]) -> list[Named]:
                 if excess[row] <= _LIKE_THE_OTHERS * np.median(excess[unnamed]):
                     chosen[row] = (None, None)
     return chosen
-
-
-def _of_all_sizes(chosen: Mapping[int, Named]) -> dict[int, Named]:
-    """The operator without its sizes where cells name it with different ones: lengths differ from step to step."""
-    stems = {row: name.partition(_SIZES)[0] for row, (what, name) in chosen.items() if what == OPERATOR and name}
-    sizes = {stem: {chosen[row][1] for row, own in stems.items() if own == stem} for stem in stems.values()}
-    return {row: (OPERATOR, stem) for row, stem in stems.items() if len(sizes[stem]) > 1}
 
 
 def _others(ranks: np.ndarray, rank: int, peers: pd.Series, late: np.ndarray) -> np.ndarray:
@@ -186,9 +185,13 @@ class _Beside:
 
 def _told(own: _Names, excess_ns: int, beside: _Beside) -> tuple[Any, ...]:
     same = _same_work(own, beside, excess_ns)
-    if not np.isnan(same[0]):  # no one of them is to be named
-        return {}, *same
-    return _longest(own, beside, excess_ns), *same
+    if same is None:
+        return _longest(own, beside, excess_ns), np.nan, np.nan
+    slower = same if same.are_slower_throughout() else _slower_part(own, beside, excess_ns)
+    if slower is None or slower is same:  # no one of them is to be named
+        return {}, *same.sums
+    named = " and ".join(sorted({name.partition(SIZES)[0] for name in slower.name}))
+    return {(OPERATOR, named): slower.excess_ns}, *slower.sums
 
 
 def _longest(own: _Names, beside: _Beside, excess_ns: int) -> dict[Named, float]:
@@ -196,10 +199,9 @@ def _longest(own: _Names, beside: _Beside, excess_ns: int) -> dict[Named, float]
     for what in _KINDS:
         named = own.of_kind(what)
         if what == RANGE:  # a phase holds all that a host does
-            named = named.at(np.flatnonzero([host_names.phase(name) not in _WHOLE_PHASES for name in named.name]))
+            named = named.at(np.flatnonzero([not host_names.holds_whole_pass(name) for name in named.name]))
         if what == DOING:  # neither is what a host is to do less of
-            is_work = [not host_names.is_launch(name) and name != NOTHING for name in named.name]
-            named = named.at(np.flatnonzero(is_work))
+            named = named.at(np.flatnonzero([_is_work(name) for name in named.name]))
         if not len(named.name):
             continue
         held = named.sums[:, 0]
@@ -210,6 +212,10 @@ def _longest(own: _Names, beside: _Beside, excess_ns: int) -> dict[Named, float]
         if extra[is_long].max(initial=0) >= _NAMED * excess_ns:
             return {(what, str(named.name[row])): float(extra[row]) for row in np.flatnonzero(is_long)}
     return _unrecorded(own, beside, excess_ns)
+
+
+def _is_work(doing: str) -> bool:
+    return doing != NOTHING and not host_names.is_launch(doing) and not host_names.holds_whole_pass(doing)
 
 
 def _unrecorded(own: _Names, beside: _Beside, excess_ns: int) -> dict[Named, float]:
@@ -224,21 +230,28 @@ def _unrecorded(own: _Names, beside: _Beside, excess_ns: int) -> dict[Named, flo
     return {(DOING, NOTHING): float(extra)} if is_one else {}
 
 
-def _same_work(own: _Names, beside: _Beside, excess_ns: int) -> tuple[float, float]:
-    """Time of the rank and of its peers in the kernels of which both run as many, of as many blocks and shapes.
+def _same_work(own: _Names, beside: _Beside, excess_ns: int) -> "_Alike | None":
+    """The kernels of which the rank and its peers run as many, of as many blocks and shapes; the most of the excess.
 
-    Unknown where these do not hold most of the excess; and where neither shapes nor the many kernels that are slower
-    tell that the work is the same: one kernel that alone takes longer may have more to do in as many blocks.
+    None where neither shapes nor the many kernels that are slower tell that the work is the same: one kernel that alone
+    takes longer may have more to do in as many blocks.
     """
     kernels = _alike(own, beside, KERNEL)
     if kernels.excess_ns < _NAMED * excess_ns:
-        return np.nan, np.nan
-    has_shapes = any(" of [" in name for name in own.of_kind(OPERATOR).name)
+        return None
+    has_shapes = any(SIZES in name for name in own.of_kind(OPERATOR).name)
     by_shape = _alike(own, beside, OPERATOR)
     if has_shapes and by_shape.excess_ns < _NAMED * excess_ns:
-        return np.nan, np.nan
+        return None
     is_told = has_shapes and by_shape.of(_HAS_KNOWN_WORK).excess_ns >= _NAMED * excess_ns
-    return kernels.sums if is_told or kernels.are_slower_throughout() else (np.nan, np.nan)
+    return kernels if is_told or kernels.are_slower_throughout() else None
+
+
+def _slower_part(own: _Names, beside: _Beside, excess_ns: int) -> "_Alike | None":
+    """Of the operators that do the same work those few that are slower, where they hold most of the excess."""
+    alike = _alike(own, beside, OPERATOR)
+    alike = alike.at(alike.are_slower() & (alike.own_ns - alike.peers_ns >= _A_PART * excess_ns))
+    return alike if alike.excess_ns >= _NAMED * excess_ns else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,14 +273,21 @@ class _Alike:
 
     def of(self, pattern: re.Pattern[str]) -> "_Alike":
         """Those whose name begins with the pattern."""
-        fits = np.array([pattern.match(name) is not None for name in self.name], dtype=bool)
-        return _Alike(self.name[fits], self.own_ns[fits], self.peers_ns[fits])
+        return self.at(np.array([pattern.match(name) is not None for name in self.name], dtype=bool))
+
+    def at(self, held: np.ndarray) -> "_Alike":
+        """Those of a mask."""
+        return _Alike(self.name[held], self.own_ns[held], self.peers_ns[held])
+
+    def are_slower(self) -> np.ndarray:
+        """Mask of those that are slower, by a fifth of what all together are."""
+        own_ns, peers_ns = self.sums
+        mask: np.ndarray = (self.own_ns - self.peers_ns) * peers_ns >= _SLOWER * (own_ns - peers_ns) * self.peers_ns
+        return mask
 
     def are_slower_throughout(self) -> bool:
         """Whether most of the time is in those that are slower."""
-        own_ns, peers_ns = self.sums
-        is_slower = (self.own_ns - self.peers_ns) * peers_ns >= _SLOWER * (own_ns - peers_ns) * self.peers_ns
-        return bool(self.peers_ns[is_slower].sum() >= _THROUGHOUT * peers_ns)
+        return bool(self.peers_ns[self.are_slower()].sum() >= _THROUGHOUT * self.peers_ns.sum())
 
 
 def _alike(own: _Names, beside: _Beside, what: str) -> _Alike:

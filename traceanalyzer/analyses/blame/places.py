@@ -8,13 +8,13 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.blame.rank_sets import JOB, Place
-from traceanalyzer.analyses.communication.group_members import parsed
 from traceanalyzer.analyses.communication.groups import Groups
 from traceanalyzer.analyses.communication.sister_groups import BLOCK
 from traceanalyzer.analyses.names import PlacesColumn
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Column
+from traceanalyzer.meaning.number_lists import numbers
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -50,7 +50,7 @@ class Places(Result[PlacesColumn]):
     def places(self) -> tuple[Place, ...]:
         """The rows as sets of ranks."""
         rows = self.table[["kind", "name", "ranks"]].itertuples(index=False)
-        return tuple(Place(kind, name, frozenset(map(int, ranks.split(",")))) for kind, name, ranks in rows)
+        return tuple(Place(kind, name, frozenset(numbers(ranks))) for kind, name, ranks in rows)
 
 
 def across(_parts: Mapping[int, pd.DataFrame], ranks: Ranks, groups: Groups, pipeline: Pipeline) -> Places:
@@ -107,4 +107,4 @@ def _groups(groups: pd.DataFrame, every: Sequence[int]) -> Iterator[Place]:
     held = frozenset(every)
     for row in groups.to_dict("records"):
         role = f"{row['role']} group" if isinstance(row["role"], str) else "process group"
-        yield Place("group", f"one {role}", held & frozenset(parsed(row["group_ranks"]) or row["users"]))
+        yield Place("group", f"one {role}", held & frozenset(numbers(row["group_ranks"]) or row["users"]))

@@ -16,7 +16,7 @@ from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.communication.waits import Waits
 from traceanalyzer.analyses.names import StragglersColumn
 from traceanalyzer.analyses.time.headline import shared_steps
-from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.time.stretches import stretches
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
@@ -127,7 +127,7 @@ def _windows(steps: Steps, ranks: Ranks) -> pd.DataFrame:
     """The shared complete steps of every rank, else the stretches that are looked at as step -1."""
     whole = ranks.table[ranks.table["window_start_ns"].notna()]
     table = steps.table
-    complete = table[table["is_complete"].fillna(value=False).astype(bool)] if len(table) else table
+    complete = complete_steps(table)
     shared = shared_steps(complete, set(whole["rank"]))
     if shared:
         table = complete[complete["step"].isin(shared)].rename(columns={"start_ns": "window_start_ns"})

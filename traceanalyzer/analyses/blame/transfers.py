@@ -3,10 +3,15 @@
 import pandas as pd
 
 from traceanalyzer.analyses.blame.rank_sets import listed
+from traceanalyzer.kinds import POINT_TO_POINT
+from traceanalyzer.meaning.names import collective_words
+from traceanalyzer.meaning.number_lists import numbers
 
 COLLECTIVE = "collective"
 
 TRANSFER = "transfer_ns"
+
+MESSAGES = "messages"
 
 _AMONG = " among ranks "
 
@@ -25,8 +30,9 @@ def transfers(slower: pd.DataFrame) -> pd.DataFrame:
 
 
 def _name(collective: str, ranks: str) -> str:
-    """`all-gather among ranks 4 to 7`."""
-    return f"{collective.replace('_', '-')}{_AMONG}{listed([int(number) for number in ranks.split(',')])}"
+    """`all-gather among ranks 4 to 7`; `messages among ranks 1 and 2`: one's send is the other's receive."""
+    what = MESSAGES if collective in POINT_TO_POINT else collective_words(collective)
+    return f"{what}{_AMONG}{listed(numbers(ranks))}"
 
 
 def collective_of(name: str) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.base import Result, is_true
 from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.names import CallWaitsColumn
 from traceanalyzer.meaning.columns import Better, Column, Written
@@ -59,7 +59,7 @@ def across(_parts: Mapping[int, pd.DataFrame], members: Members) -> CallWaits:
     table = table.drop_duplicates(["rank", "call"], ignore_index=True)
     if table.empty:
         return CallWaits(table.reindex(columns=list(CallWaits.columns)))
-    is_matched = table["is_whole"].fillna(value=False).astype(bool)
+    is_matched = is_true(table["is_whole"])
     return CallWaits(table.assign(is_matched=is_matched, why_not_split=_why(table, is_matched)))
 
 

@@ -14,9 +14,9 @@ from traceanalyzer.analyses.communication.operator_arguments import with_operato
 from traceanalyzer.analyses.communication.owners import owners
 from traceanalyzer.analyses.grouping import by_category
 from traceanalyzer.analyses.names import CallsColumn
+from traceanalyzer.analyses.time.steps import step_numbers
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import table_of
 
 
@@ -83,7 +83,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         return pd.DataFrame()
     of_ops = {name: ops[name].array[rows] for name in ("start_ns", "end_ns", "stream", "name", "activity", "grid")}
     arguments = merged(trace.comm_args, *owners(trace, rows), len(rows))
-    numbers = {"call": np.arange(len(rows)), "gpu_op": rows, "step": _step_numbers(trace, rows)}
+    numbers = {"call": np.arange(len(rows)), "gpu_op": rows, "step": step_numbers(trace, rows)}
     table = table_of({"call": numbers["call"], **of_ops, **numbers, **arguments})
     calls = _completed(with_operators(trace, rows, table), ops["bytes"].array[rows])
     return with_inferred(calls)[trace.counted[rows]].reset_index(drop=True)
@@ -92,14 +92,6 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
 def across(parts: Mapping[int, pd.DataFrame]) -> Calls:
     """The ranks' calls under each other."""
     return Calls(stack(parts, tuple(Calls.columns)))
-
-
-def _step_numbers(trace: RankTrace, rows: np.ndarray) -> pd.api.extensions.ExtensionArray:
-    step = trace.op_step[rows]
-    if not len(trace.steps):
-        return pd.array([pd.NA] * len(rows), dtype="Int64")
-    numbers = trace.steps["step"].to_numpy()[np.maximum(step, 0)]
-    return pd.arrays.IntegerArray(numbers.astype(np.int64), step == NONE)
 
 
 def _completed(table: pd.DataFrame, moved_bytes: Any) -> pd.DataFrame:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from traceanalyzer.analyses.base import is_true
 from traceanalyzer.model.tables import under_each_other
 
 _SPREAD_QUANTILE = 0.95
@@ -16,7 +17,7 @@ def chained_offsets(members: pd.DataFrame) -> dict[int, tuple[int, int, int, int
     together do they tell of their clocks.
     """
     held = members[members["wait_ns"].notna()]
-    together = held["ends_together"].fillna(value=False).astype(bool)
+    together = is_true(held["ends_together"])
     sure, rest = _differences(held[together]), _differences(held[~together])
     known = set(zip(sure["base"], sure["rank"], strict=True))
     is_new = [pair not in known for pair in zip(rest["base"], rest["rank"], strict=True)]

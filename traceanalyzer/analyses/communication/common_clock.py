@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from traceanalyzer.analyses.base import is_true
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.quantities import text
 from traceanalyzer.model.tables import table_of
@@ -56,7 +57,7 @@ def common_clock(results: "Results") -> Clock:
     """
     spans = _spans(results["timeline"].table) if "timeline" in results else _windows(results["ranks"].to_frame())
     clocks = _clocks(results, spans)
-    is_known = clocks["is_significant"].fillna(value=False).astype(bool) & clocks["offset_ns"].notna()
+    is_known = is_true(clocks["is_significant"]) & clocks["offset_ns"].notna()
     offsets = clocks["offset_ns"].where(is_known, 0).fillna(0).astype("int64")
     moved, where = _moved(spans.sub(offsets, axis=0), clocks["reference"], results)
     shifts = offsets + moved

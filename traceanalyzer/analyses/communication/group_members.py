@@ -27,10 +27,3 @@ def ranks_text(ranks: Sequence[int], world_size: int | None) -> str:
     if step is not None:
         return f"ranks {ranks[0]}, {ranks[1]}, … {ranks[-1]}"
     return f"{len(ranks)} ranks, {ranks[0]} to {ranks[-1]}"
-
-
-def parsed(text: object) -> tuple[int, ...] | None:
-    """Global ranks of a list such as `0,4,8`, in ascending order; `None` where it is cut, or no list."""
-    parts = text.split(",") if isinstance(text, str) else []
-    is_whole = bool(parts) and all(part.strip().isdigit() for part in parts)
-    return tuple(sorted(int(part) for part in parts)) if is_whole else None

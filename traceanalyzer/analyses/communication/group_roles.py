@@ -28,6 +28,9 @@ MOSTLY = 0.6
 """Share of calls from which on something holds of a group's calls. In a ring of n ranks n − 1 of n exchanges are
 between attention kernels; of two at least half."""
 
+NEIGHBOURS_OF_STAGE = 2
+"""The stage before and the one after."""
+
 _EXCHANGES = ("all_to_all", "ep_dispatch", "ep_combine")
 
 
@@ -63,6 +66,8 @@ def _messages(uses: pd.DataFrame) -> Role | None:
         return Role(CONTEXT, "sends and receives between attention kernels")
     if int(own["both_ways"].sum()) == int(own["calls"].sum()):  # a pipeline begins with an activation one way
         return Role(NEIGHBOURS, "every call sends to the peers that it receives from")
+    if int(own["peers"].max()) > NEIGHBOURS_OF_STAGE:  # of one rank: a server, a coordinator
+        return None
     return Role(PIPELINE, "sends and receives between ranks")
 
 

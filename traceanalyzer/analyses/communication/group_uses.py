@@ -19,7 +19,8 @@ KEYS = ("group", "group_ranks", "collective", "phase")
 
 COLUMNS = (
     *KEYS, "group_description", "group_size", "world_size", "calls", "size_bytes", "unknown_sizes", "steps",
-    "step_calls", "step_bytes", "uneven_calls", "by_attention", "both_ways", "in_fsdp", "in_experts", "of_tables",
+    "step_calls", "step_bytes", "uneven_calls", "by_attention", "both_ways", "peers", "in_fsdp", "in_experts",
+    "of_tables",
 )  # fmt: skip
 
 _PHASES = np.array([*PHASES, UNATTRIBUTED], dtype=object)
@@ -41,13 +42,13 @@ def uses(
     `step_calls` and `step_bytes` are those of the whole steps, of which there are `steps`; `by_attention` counts calls
     launched next to an attention kernel: of the matrix products, convolutions and attention kernels launched before
     and after the call, the nearest one or the other is attention; `both_ways` those that
-    send to the very peers that they receive from. `of_tables` counts those of a recommender's tables.
+    send to the very peers that they receive from. `of_tables` counts those of a recommender's tables; `peers` are the
+    ranks that messages go to or come from.
     """
     held = calls[calls["group"].notna()] if len(calls) else calls
     if not len(held):
         return pd.DataFrame()
     rows = held["gpu_op"].to_numpy()
-    ranges = names_around_launches(user_ranges(trace), trace, trace.gpu_ops["launch"].to_numpy()[rows])
     whole = _whole_steps(trace)
     is_of_step = np.isin(held["step"].to_numpy(dtype=np.int64, na_value=NONE), whole)
     keys = {
@@ -61,14 +62,7 @@ def uses(
     of_steps = pd.arrays.IntegerArray(
         np.where(is_of_step, sizes.to_numpy(dtype=np.int64, na_value=0), 0), is_of_step & sizes.isna()
     )
-    counted = {
-        "uneven_calls": held["is_uneven"].array.to_numpy(dtype=bool, na_value=False),
-        "by_attention": _by_attention(trace, rows, category_of_op),
-        "both_ways": np.array([_is_both_ways(peers) for peers in held["peers"].array], dtype=bool),
-        "in_fsdp": _named(ranges, _FSDP),
-        "in_experts": _named(ranges, _EXPERTS),
-        "of_tables": _named(ranges, _TABLES) | _looks_up(trace),
-    }
+    counted = _marks(trace, held, category_of_op)
     columns = {
         **groups.keys,
         "group_description": groups.first_known(held["group_description"].array),
@@ -80,8 +74,23 @@ def uses(
         "steps": len(whole),
         "step_calls": groups.sums(is_of_step.astype(np.int64)),
         **{name: groups.sums(mask.astype(np.int64)) for name, mask in counted.items()},
+        "peers": _count_of_peers(groups, held["peers"]),
     }
     return table_of({name: columns[name] for name in COLUMNS})
+
+
+def _marks(trace: RankTrace, held: pd.DataFrame, category_of_op: pd.Categorical) -> dict[str, np.ndarray]:
+    """What the calls tell of what their groups are for: by column a mark for each call."""
+    rows = held["gpu_op"].to_numpy()
+    ranges = names_around_launches(user_ranges(trace), trace, trace.gpu_ops["launch"].to_numpy()[rows])
+    return {
+        "uneven_calls": held["is_uneven"].array.to_numpy(dtype=bool, na_value=False),
+        "by_attention": _by_attention(trace, rows, category_of_op),
+        "both_ways": np.array([_is_both_ways(peers) for peers in held["peers"].array], dtype=bool),
+        "in_fsdp": _named(ranges, _FSDP),
+        "in_experts": _named(ranges, _EXPERTS),
+        "of_tables": _named(ranges, _TABLES) | _looks_up(trace),
+    }
 
 
 def _whole_steps(trace: RankTrace) -> np.ndarray:
@@ -103,6 +112,15 @@ def _by_attention(trace: RankTrace, rows: np.ndarray, category_of_op: pd.Categor
     is_attention = np.concatenate([[False], category_of_op[heavy] == "attention", [False]])
     place = np.searchsorted(launch[heavy], launch[rows])
     found: np.ndarray = (is_attention[place] | is_attention[place + 1]) & (launch[rows] != NONE)
+    return found
+
+
+def _count_of_peers(groups: Groups, peers: pd.Series) -> np.ndarray:
+    """How many ranks the messages of each group's rows name: of `send 1, recv 1, recv 2` two."""
+    texts = table_of({"row": groups.of_row, "text": peers.to_numpy(dtype=object)}).dropna().drop_duplicates()
+    named = texts["text"].astype("str").str.extractall(r"(?:send|recv) (\d+)")[0]
+    count = named.groupby(texts["row"].reindex(named.index.get_level_values(0)).to_numpy()).nunique()
+    found: np.ndarray = count.reindex(range(len(groups)), fill_value=0).to_numpy(dtype=np.int64)
     return found
 
 

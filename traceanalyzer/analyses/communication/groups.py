@@ -8,7 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.communication import group_uses
-from traceanalyzer.analyses.communication.group_members import parsed, ranks_text, stride
+from traceanalyzer.analyses.communication.group_members import ranks_text, stride
 from traceanalyzer.analyses.communication.group_names import (
     DATA,
     REPLICATE,
@@ -22,6 +22,8 @@ from traceanalyzer.analyses.names import GroupsColumn
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.job.wiring import Wiring
 from traceanalyzer.meaning.columns import Adds, Column
+from traceanalyzer.meaning.names import collective_words
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.model import RankTrace
 
 SHORT_NAME = 12
@@ -124,7 +126,7 @@ def _facts(uses: pd.DataFrame) -> pd.Series:
     """What is true of one group, from all ranks' calls in it."""
     users = tuple(sorted(int(rank) for rank in uses["rank"].unique()))
     size = uses["group_size"].dropna()
-    listed = parsed(uses["group_ranks"].iloc[0])
+    listed = tuple(sorted(numbers(uses["group_ranks"].iloc[0])))
     is_whole = len(users) == int(size.iloc[0]) if len(size) else len(users) > 1
     members = listed or (users if is_whole else None)
     world = uses["world_size"].dropna()
@@ -139,7 +141,7 @@ def _facts(uses: pd.DataFrame) -> pd.Series:
             "group_size": len(members) if members else int(size.iloc[0]) if len(size) else pd.NA,
             "stride": (stride(members) if members else None) or pd.NA,
             "world_size": int(world.max()) if len(world) else None,
-            "collectives": ", ".join(f"{name.replace('_', '-')} {calls}" for name, calls in counts.items()),
+            "collectives": ", ".join(f"{collective_words(name)} {calls}" for name, calls in counts.items()),
             "calls": int(counts.sum()),
             "step_bytes": _step_bytes(uses),
         }

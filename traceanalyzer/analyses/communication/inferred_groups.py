@@ -1,6 +1,5 @@
 """Which ranks run the same kernels that spin on peers, where no call names their group."""
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -9,11 +8,11 @@ import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.analyses.communication.call_lists import RANK_MISSING, waits_of
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.model.tables import table_of
 
 _ONE_TO_ONE = ("rma", "unknown", "send", "recv")
 
-_RANKS = re.compile(r"\d{1,9}(?:,\d{1,9})*")
 """A whole list: one that is cut, or damaged, tells no group."""
 
 Partition = tuple[frozenset[int], ...]
@@ -93,8 +92,7 @@ def _partitions(calls: pd.DataFrame) -> list[Partition]:
         texts += [tuple(part.split("=", 1)) for part in text.split(";") if part]
     families: dict[tuple[object, int], set[frozenset[int]]] = {}
     for *description, ranks in texts:
-        if isinstance(ranks, str) and _RANKS.fullmatch(ranks):
-            group = frozenset(int(number) for number in ranks.split(","))
+        if group := frozenset(numbers(ranks)):
             shape = tuple(rank - min(group) for rank in sorted(group))
             for name in dict.fromkeys([None, shape, *description]):
                 families.setdefault((name, len(group)), set()).add(group)

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
+from traceanalyzer.meaning.number_lists import numbers
+
 
 def jobs_of(members: pd.DataFrame, ranks: Iterable[int]) -> Mapping[int, int]:
     """For each rank the lowest rank of its job; all are one where a call tells neither its group nor its partners."""
@@ -12,7 +14,7 @@ def jobs_of(members: pd.DataFrame, ranks: Iterable[int]) -> Mapping[int, int]:
         return job
     every = min(job.values())
     texts = members["group_ranks"].astype("object").where(members["group_ranks"].notna(), None)
-    groups = {text: _numbers(text) for text in texts.dropna().unique()}
+    groups = {text: numbers(text) for text in texts.dropna().unique()}
     if (texts.map(groups).isna() & members["instance"].isna()).any() or not all(groups.values()):
         return dict.fromkeys(job, every)
     roots: dict[int, int] = {}
@@ -43,8 +45,3 @@ def _root(roots: dict[int, int], rank: int) -> int:
     while roots.setdefault(rank, rank) != rank:
         rank = roots[rank]
     return rank
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    parts = str(text).split(",")
-    return tuple(int(part) for part in parts) if all(part.strip().isdigit() for part in parts) else ()

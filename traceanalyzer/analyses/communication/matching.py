@@ -30,6 +30,7 @@ from traceanalyzer.analyses.communication.inferred_groups import (
     spinning_without_group,
 )
 from traceanalyzer.analyses.communication.messages import match_messages, no_members
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import table_of, under_each_other
 
@@ -199,10 +200,8 @@ def group_members(call: pd.Series, holders: Iterable[int], present: frozenset[in
     The list in a trace may be cut short (`0, 1, ..., 1023`): then those that use the group, if all are there. Where
     not even the group's size is known, they are the ranks that use it.
     """
-    text = call["group_ranks"]
-    parts = text.split(",") if isinstance(text, str) else []
-    if parts and all(part.strip().isdigit() for part in parts):
-        return frozenset(int(part) for part in parts)
+    if told := numbers(call["group_ranks"]):
+        return frozenset(told)
     if pd.isna(call["group"]):
         return present
     size = call["group_size"]

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.base import Result, is_true, stack, typed
 from traceanalyzer.analyses.communication import calls as all_calls
 from traceanalyzer.analyses.communication.call_lists import moves_only, synchronises, waits_of
 from traceanalyzer.analyses.communication.inferred_groups import is_ring
@@ -147,7 +147,7 @@ def _with_waits(table: pd.DataFrame) -> pd.DataFrame:
     held = table[is_matched]
     instances = held.groupby("instance")
     is_alike = instances["is_synchronising"].transform("all")
-    is_told = is_alike & ~instances["is_ambiguous"].transform("any").fillna(value=False).astype(bool)
+    is_told = is_alike & ~is_true(instances["is_ambiguous"].transform("any"))
     duration = held["end_ns"] - held["start_ns"]
     shared = duration.groupby(held["instance"]).transform("min").where(is_told).astype("Int64")
     transfer = shared.where(held["is_whole"].astype(bool))

@@ -50,7 +50,7 @@ def _message_ends(calls: pd.DataFrame) -> pd.DataFrame:
         return ends.assign(is_send=False, source=0, target=0)
     words = ends["peers"].str.split(" ", expand=True)
     pairs = zip(words[1], ends["group_ranks"].astype("object"), strict=True)
-    peer = np.array([_global_rank(int(number), group) for number, group in pairs])
+    peer = np.array([global_rank(int(number), group) for number, group in pairs])
     is_send, rank = (words[0] == "send").to_numpy(), ends["rank"].to_numpy()
     return ends.assign(is_send=is_send, source=np.where(is_send, rank, peer), target=np.where(is_send, peer, rank))
 
@@ -62,7 +62,7 @@ def _has_one_peer(ends: pd.DataFrame) -> np.ndarray:
     return has_one
 
 
-def _global_rank(peer: int, group_ranks: str | None) -> int:
+def global_rank(peer: int, group_ranks: str | None) -> int:
     """The peer of a message is numbered within its group."""
     ranks = group_ranks.split(",") if isinstance(group_ranks, str) else []
     is_listed = peer < len(ranks) and ranks[peer].strip().isdigit()

@@ -14,6 +14,7 @@ from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.grouping import rows_of_each, told_of_each
 from traceanalyzer.analyses.names import NcclColumn
+from traceanalyzer.analyses.time.breakdown import OVERLAP
 from traceanalyzer.analyses.time.intervals import Intervals, union
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace, whole_capture
@@ -57,7 +58,7 @@ class Nccl(Result[NcclColumn]):
         "max_ns": Column.time("Longest.", adds=Adds.EXTREME),
         "comm_ns": Column.time("Time in which at least one of the calls runs.", is_secondary=True, better=Better.LESS),
         "exposed_comm_ns": Column.time("Part of it in which no compute runs.", better=Better.LESS),
-        "overlap_pct": Column.share("100 · (comm − exposed) / comm.", better=Better.MORE),
+        "overlap_pct": OVERLAP,
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:

@@ -3,21 +3,23 @@
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.communication.clock_offsets import chained_offsets
 
 
 def with_several_peers(members: pd.DataFrame) -> pd.DataFrame:
-    """The table with `ends_together`, and instances of calls that have several peers split by who started last.
+    """The table with `ends_together` and `is_timed`; instances of calls with several peers are split by the last start.
 
     Such a call ends with the last of its messages, so that its duration bounds nothing for the peers of the others: in
     each of its instances transfer is what follows the last start. That needs the ranks' clocks, which other instances
-    tell; where none does, the shortest duration stays.
+    tell; where none does, the shortest duration stays, which may be a wait for another peer (not `is_timed`).
     """
     matched = members["instance"].notna()
     is_several = members["instance"].groupby([members["rank"], members["call"]]).transform("nunique") > 1
     is_joint = is_several.groupby(members["instance"]).transform("any").where(matched, other=False).astype(bool)
-    synchronises = members["is_synchronising"].fillna(value=False).astype(bool)
-    members = members.assign(ends_together=(synchronises & matched & ~is_joint).astype("boolean"))
+    synchronises = is_true(members["is_synchronising"])
+    ends_together = (synchronises & matched & ~is_joint).astype("boolean")
+    members = members.assign(ends_together=ends_together, is_timed=~is_joint)
     is_split = is_joint & members["transfer_ns"].notna()
     if not is_split.any():
         return members
@@ -42,6 +44,7 @@ def _by_last_start(members: pd.DataFrame, held: pd.DataFrame) -> pd.DataFrame:
     transfer = np.minimum(after, duration)
     awaited = held["instance"].map(last).astype("Int64")
     made = members.copy()
+    made.loc[held.index, "is_timed"] = True
     made.loc[held.index, "transfer_ns"] = transfer.astype("Int64")
     made.loc[held.index, "wait_ns"] = (duration - transfer).astype("Int64")
     made.loc[held.index, "waits_for"] = awaited.where(awaited != held["rank"])

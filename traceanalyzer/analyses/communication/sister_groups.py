@@ -36,9 +36,7 @@ def instances_of(members: pd.DataFrame, ranks: pd.DataFrame, jobs: Mapping[int, 
         return pd.DataFrame()
     is_held = members["instance"].notna() & members["transfer_ns"].notna() & members["size_bytes"].notna()
     is_held &= ~(members["is_only_wait"] | members["moves_only"]).astype(bool)
-    # Of messages that one call holds together each lasts as long as the call, which waits for the last of them.
-    is_joined = members.duplicated(["rank", "call"], keep=False)
-    held = members[is_held & ~members["instance"].isin(members.loc[is_joined, "instance"])]
+    held = members[is_held & members["is_timed"].astype(bool)]
     if held.empty:
         return pd.DataFrame()
     own = Groups.of(held, ["instance"])
@@ -56,10 +54,21 @@ def instances_of(members: pd.DataFrame, ranks: pd.DataFrame, jobs: Mapping[int, 
             "hosts": own.distinct(host),
             "step": first["step"].to_numpy(dtype=np.int64, na_value=NONE),
             "size_bytes": own.largest(held["size_bytes"].to_numpy(dtype=np.int64)),
-            "transfer_ns": own.smallest(held["transfer_ns"].to_numpy(dtype=np.int64)),
+            "transfer_ns": own.smallest(_since_all_came(held)),
         }
     )
     return table.assign(among=_among(rank, at, len(own)))[table["ranks"].to_numpy() > 1]
+
+
+def _since_all_came(held: pd.DataFrame) -> np.ndarray:
+    """What follows in each row's call the last start of all that it exchanges messages with.
+
+    What a call waited for one of its peers is no other one's transfer. It ends with the last of its messages; at the
+    other end of each stands another call, so that the shorter of the two tells a slow message from those beside it.
+    """
+    calls = Groups.of(held, ["rank", "call"])
+    shortest: np.ndarray = calls.smallest(held["transfer_ns"].to_numpy(dtype=np.int64))[calls.of_row]
+    return shortest
 
 
 def _among(rank: np.ndarray, at: np.ndarray, count: int) -> np.ndarray:

@@ -14,6 +14,7 @@ from traceanalyzer.analyses.host.host_activity import names_around_launches, use
 from traceanalyzer.analyses.names import ExchangesColumn
 from traceanalyzer.analyses.time.intervals import unions
 from traceanalyzer.meaning.columns import Column, Written
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.model import RankTrace
 
 
@@ -119,7 +120,7 @@ def _with_callers(table: pd.DataFrame, members: pd.DataFrame) -> pd.DataFrame:
     called = split_sizes.ranks_of(members)
     own = table[is_bare]
     ranks = [called.get(str(group), ()) for group in own["group"]]
-    sends = [tuple(map(int, text.split(","))) for text in own["sends"]]
+    sends = [numbers(text) for text in own["sends"]]
     is_known = np.array([len(of) == len(to) for of, to in zip(ranks, sends, strict=True)], dtype=bool)
     kept = np.array(
         [_kept(to, of, rank) for to, of, rank in zip(sends, ranks, own["rank"], strict=True)], dtype=np.int64

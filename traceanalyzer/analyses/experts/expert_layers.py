@@ -11,7 +11,7 @@ from traceanalyzer.analyses.experts.exchanges import Exchanges
 from traceanalyzer.analyses.experts.split_sizes import DISPATCH
 from traceanalyzer.analyses.names import ExchangesColumn, ExpertLayersColumn
 from traceanalyzer.analyses.time.headline import shared_steps
-from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.meaning.columns import Adds, Column, Written
 
 _KEYS: list[ExchangesColumn] = ["group", "group_ranks", "place"]
@@ -52,7 +52,8 @@ class ExpertLayers(Result[ExpertLayersColumn]):
         "wait_at_least_ns": Column.time("Of the rank that waits most: it certainly waits so long.", adds=Adds.DERIVED),
         "wait_at_most_ns": Column.time("Of the same rank: duration − its bytes at the best rate.", adds=Adds.DERIVED),
         "saved_transfer_ns": Column.time(
-            "At most saved if all ranks moved the same: (most − mean of the larger of sent and received) at that rate.",
+            "At most saved if all ranks moved the same: (most of the larger of sent and received − their mean, for all "
+            "that is sent is received) at that rate.",
             adds=Adds.DERIVED,
         ),
         "saved_compute_ns": Column.time(
@@ -76,7 +77,7 @@ def across(_parts: Mapping[int, pd.DataFrame], exchanges: Exchanges, steps: Step
     """Compare the ranks in each all-to-all of a step; unequal counts of all-to-alls are not compared."""
     held = exchanges.to_frame()
     held = held[held["place"].notna()]
-    complete = steps.table[steps.table["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps.table
+    complete = complete_steps(steps.table)
     shared = shared_steps(complete, set(held["rank"])) if len(complete) else []
     held = held[held["step"].isin(shared)] if shared else held
     # A step whose ranks have not as many all-to-alls as in the others has no places that mean the same.
@@ -91,9 +92,12 @@ def across(_parts: Mapping[int, pd.DataFrame], exchanges: Exchanges, steps: Step
     return ExpertLayers(table.astype({"hot_rank": "Int64", "saved_compute_ns": "Int64", "place": "int64"}))
 
 
+_EITHER = ["sent_bytes", "received_bytes"]
+
+
 def _row(own: pd.DataFrame) -> dict[str, object]:
     """One all-to-all of a step, over ranks and steps."""
-    moved = own[["sent_bytes", "received_bytes"]].max(axis=1)
+    moved = own[_EITHER].max(axis=1)
     by_rank = own.assign(moved=moved).groupby("rank")
     means = by_rank[["load_bytes", "sent_bytes", "moved", "duration_ns", "least_transfer_ns",
                      "least_wait_ns", "most_wait_ns"]].mean()  # fmt: skip
@@ -117,6 +121,6 @@ def _row(own: pd.DataFrame) -> dict[str, object]:
         "transfer_at_least_ns": round(means["least_transfer_ns"].max()),
         "wait_at_least_ns": round(means.loc[waits, "least_wait_ns"]),
         "wait_at_most_ns": round(means.loc[waits, "most_wait_ns"]),
-        "saved_transfer_ns": round(rate * (means["moved"].max() - means["moved"].mean())),
+        "saved_transfer_ns": round(rate * (means["moved"].max() - own[_EITHER].to_numpy(dtype=float).mean())),
         "saved_compute_ns": round(float(compute.max() - compute.mean())) if is_dispatch else pd.NA,
     }

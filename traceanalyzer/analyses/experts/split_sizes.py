@@ -7,6 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.kinds import CUT_LIST, dtype_bytes
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 
@@ -27,7 +28,7 @@ def of_calls(_trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     own = calls[(calls["collective"] == "all_to_all") & (calls["in_split"].notna() | calls["out_split"].notna())]
     element = own["dtype"].astype("object").map(dtype_bytes, na_action="ignore").astype("Int64")
     own = own.assign(
-        ranks=own["group_ranks"].astype("object").map(_numbers),
+        ranks=own["group_ranks"].astype("object").map(lambda text: numbers(text) or None),
         sent_bytes=own["in_elements"] * element,
         received_bytes=own["out_elements"] * element,
     )
@@ -61,8 +62,8 @@ def _said_in_bytes(own: pd.DataFrame) -> dict[str, pd.Series]:
 
 
 def _sum(split: str) -> int | None:
-    numbers = _numbers(split)
-    return None if numbers is None else sum(numbers)
+    sizes = numbers(split)
+    return sum(sizes) if sizes else None
 
 
 def _directions(own: pd.DataFrame) -> np.ndarray:
@@ -99,11 +100,6 @@ def _alternating(is_back: Sequence[bool]) -> list[str]:
         else:
             found.append(EXCHANGE)
     return found
-
-
-def _numbers(text: object) -> tuple[int, ...] | None:
-    parts = text.split(",") if isinstance(text, str) else []
-    return tuple(map(int, parts)) if parts and all(part.strip().isdigit() for part in parts) else None
 
 
 def _shared(splits: pd.Series, total_bytes: pd.Series, counts: pd.Series) -> pd.Series:

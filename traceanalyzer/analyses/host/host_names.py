@@ -14,7 +14,8 @@ PHASES = ("forward", "backward", "optimizer", "data", "communication")
 UNATTRIBUTED = "unattributed"
 
 _FRAMEWORK_RANGE = re.compile(
-    r"^(DistributedDataParallel\.|FullyShardedDataParallel\.|FSDP::|Optimizer\.|ProfilerStep#|torch::|Torch-Compiled)"
+    r"^(DistributedDataParallel\.|FullyShardedDataParallel\.|FSDP::|Optimizer\.|ProfilerStep#|torch::|Torch-Compiled"
+    r"|## Call CompiledFxGraph|CompiledFunction)"
 )
 
 AUTOGRAD_NODE = "autograd::engine::evaluate_function"
@@ -118,6 +119,15 @@ def is_user_range(name: str) -> bool:
 def is_framework_range(name: str) -> bool:
     """A range that PyTorch itself puts around a phase: what takes long in it is what the program runs there."""
     return bool(_FRAMEWORK_RANGE.search(name))
+
+
+def holds_whole_pass(name: str) -> bool:
+    """A range around all that a program does in a pass: `forward`, `DistributedDataParallel.forward`, a compiled graph.
+
+    `Optimizer.step` is one call of it.
+    """
+    own = phase(name)
+    return own in ("forward", "backward") or (own != "optimizer" and is_framework_range(name))
 
 
 @lru_cache(_MOST_NAMES)

@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.communication.call_lists import NOT_ON_ALL
 from traceanalyzer.analyses.integrity.integrity_checks import HIGH, MEDIUM, Defect
 from traceanalyzer.analyses.names import SourceName
@@ -58,7 +59,7 @@ def _answerable(calls: pd.DataFrame) -> tuple[int, int]:
     """Calls whose whole group is here, and those of them that were matched."""
     if calls.empty:
         return 0, 0
-    matched = int(calls["is_matched"].fillna(value=False).astype(bool).sum())
+    matched = int(is_true(calls["is_matched"]).sum())
     return matched + int((calls["why_not_split"] == NOT_ON_ALL).sum()), matched
 
 

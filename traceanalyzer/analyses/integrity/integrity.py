@@ -16,7 +16,7 @@ from traceanalyzer.analyses.integrity import unknown_communication as unknown
 from traceanalyzer.analyses.integrity.integrity_checks import HIGH, INFO, LOW, MEDIUM, TRUNCATED, Defect, many
 from traceanalyzer.analyses.names import IntegrityColumn, SourceName
 from traceanalyzer.analyses.time.headline import shared_steps
-from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
@@ -103,7 +103,7 @@ def across(
     `wanted_ranks` are those that were asked for: others are left out, not missing. `run_world_size` is what the run's
     own record says, of which ranks are missing where traces do not say of how many they are.
     """
-    complete = steps.table[steps.table["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps.table
+    complete = complete_steps(steps.table)
     shared = shared_steps(complete, set(ranks.table["rank"]))
     has_shared = bool(shared)
     own = stack(parts, ("rank", *_COLUMNS))

@@ -10,6 +10,7 @@ from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.memory.levels import step_of
 from traceanalyzer.analyses.names import MemoryCallsColumn
+from traceanalyzer.analyses.time.steps import complete_steps
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.tables import table_of
@@ -44,7 +45,7 @@ def per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
         calls, numbers = calls[held], numbers[held]
     if calls.empty:
         return pd.DataFrame()
-    complete = set(steps.loc[steps["is_complete"].fillna(value=False).astype(bool), "step"]) if len(steps) else set()
+    complete = set(complete_steps(steps)["step"]) if len(steps) else set()
     lengths = (calls["end_ns"] - calls["start_ns"]).to_numpy()
     table = table_of({"step": numbers, "name": calls["name"].astype("str").to_numpy(), "length": lengths})
     grouped = table.groupby(["step", "name"])["length"].agg(["size", "sum", "max"]).reset_index()

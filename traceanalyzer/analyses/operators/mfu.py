@@ -21,13 +21,16 @@ from traceanalyzer.analyses.operators.compiled_recompute import compiled_recompu
 from traceanalyzer.analyses.operators.operator_tree import PASSES, OperatorTree, host_steps
 from traceanalyzer.analyses.operators.operator_work import OperatorWork
 from traceanalyzer.analyses.operators.work import MODEL_FAMILIES
-from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.job.run_info import StatedWork
 from traceanalyzer.meaning.columns import Adds, Better, Column, Unit
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import picked, table_of
+
+_APART = 0.2
+"""Ranks whose work differs by this share do not do the same."""
 
 
 class Mfu(Result[MfuColumn]):
@@ -77,6 +80,23 @@ class Mfu(Result[MfuColumn]):
             unmasked_mfu_pct=percent(table["model_flops"] - table["masked_flops"], available),
             covered_pct=percent(table["covered_ns"], table["matrix_ns"]),
         )
+
+    def known(self) -> pd.DataFrame:
+        """Rows of steps that count in means and whose MFU is known."""
+        frame: pd.DataFrame = self.to_frame()
+        return complete_steps(frame[frame["mfu_pct"].notna()]) if len(frame) else frame
+
+    def by_rank(self) -> pd.Series:
+        """Mean MFU of each rank's steps that count."""
+        known = self.known()
+        return known.groupby("rank")["mfu_pct"].mean() if len(known) else pd.Series(dtype="Float64")
+
+    @property
+    def is_of_equal_work(self) -> bool:
+        """Whether the ranks do the same work, to a fifth: else one may do work that is not the model's."""
+        known = self.known()
+        work = known.groupby("rank")["model_flops"].mean() if len(known) else pd.Series(dtype="Float64")
+        return len(work) < 2 or bool(work.max() <= (1 + _APART) * work.min())
 
 
 def per_rank(

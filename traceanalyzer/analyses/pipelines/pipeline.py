@@ -7,7 +7,6 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, typed
 from traceanalyzer.analyses.communication.calls import Calls
-from traceanalyzer.analyses.communication.group_members import parsed
 from traceanalyzer.analyses.names import PipelineColumn
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.pipelines import pipeline_shape
@@ -16,9 +15,10 @@ from traceanalyzer.analyses.pipelines.pipeline_schedule import PipelineSchedule
 from traceanalyzer.analyses.pipelines.schedules import Schedule, expected_pct, schedule_of
 from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.headline import shared_steps
-from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.meaning.columns import Adds, Better, Column
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.model.tables import table_of
 
 
@@ -93,7 +93,7 @@ def across(
     table = every[every["rank"].isin(here)]
     if table.empty:
         return Pipeline(_EMPTY)
-    complete = steps.table[steps.table["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps.table
+    complete = complete_steps(steps.table)
     shared = shared_steps(
         complete[complete["rank"].isin(table["rank"])] if len(steps) else complete, set(table["rank"])
     )
@@ -148,7 +148,7 @@ def _collective_waits(
     """Exposed wait of each row's rank in collectives among several stages of its pipeline."""
     own = calls[~calls["collective"].isin(POINT_TO_POINT) & calls["group_ranks"].notna()]
     pipeline_of = table.set_index("rank")["pipeline"]
-    held = {text for text in own["group_ranks"].unique() if _holds_several(parsed(text) or (), pipeline_of)}
+    held = {text for text in own["group_ranks"].unique() if _holds_several(numbers(text), pipeline_of)}
     own = own[own["group_ranks"].isin(held)][["rank", "call"]]
     stretches = stretches[stretches["step"].isin(shared)] if shared else stretches
     sums = stretches.merge(own, on=["rank", "call"]).groupby("rank")[["wait_ns", "unmatched_ns"]].sum()

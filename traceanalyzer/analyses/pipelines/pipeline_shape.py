@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.communication.messages import global_rank
+from traceanalyzer.analyses.pipelines.hubs import is_of_hub
 from traceanalyzer.analyses.pipelines.stage_ranges import BACKWARD, FORWARD
 from traceanalyzer.kinds import POINT_TO_POINT
 
@@ -36,7 +38,7 @@ def transfers(calls: pd.DataFrame) -> pd.DataFrame:
     parts = table["part"].str.extract(r"(?P<verb>send|recv) (?P<peer>\d+)$")
     known = parts["peer"].notna()
     table, parts = table[known], parts[known]
-    peers = [_global(ranks, int(peer)) for ranks, peer in zip(table["group_ranks"], parts["peer"], strict=True)]
+    peers = [global_rank(int(peer), ranks) for ranks, peer in zip(table["group_ranks"], parts["peer"], strict=True)]
     return table.assign(is_send=(parts["verb"] == "send"), peer=np.array(peers, dtype=np.int64))[columns].reset_index(
         drop=True
     )
@@ -64,12 +66,14 @@ def with_absent(moves: pd.DataFrame, ranks: list[int]) -> pd.DataFrame:
 def stages(moves: pd.DataFrame) -> pd.DataFrame:
     """`rank`, `pipeline` and `stage` of every rank that takes part, pipelines being the connected groups.
 
-    Ranks that have no trace, but messages (see `with_absent`), are stages as the others are.
+    Ranks that have no trace, but messages (see `with_absent`), are stages as the others are. Those that exchange
+    with one rank only, as several others do, are none (`hubs`).
 
     Stages follow the activations, where the directions of messages are known. Else they follow the ranks' order;
     reversed when only the highest rank's first transfer of a step is a send (the first stage sends before it receives).
     """
     rows: list[tuple[int, int, int]] = []
+    moves = moves[~is_of_hub(moves[["rank", "peer"]].set_axis(["one", "other"], axis=1))]
     for number, members in enumerate(_connected(moves)):
         order = _along(moves, members) or (members[::-1] if _is_reversed(moves, members) else members)
         rows += [(rank, number, stage) for stage, rank in enumerate(order)]
@@ -83,13 +87,6 @@ def begins_ns(moves: pd.DataFrame) -> pd.Series:
     """
     starts = moves["start_ns"]
     return moves["launch_ns"].fillna(starts) if "launch_ns" in moves else starts
-
-
-def _global(group_ranks: object, peer: int) -> int:
-    if not isinstance(group_ranks, str):
-        return peer
-    ranks = group_ranks.split(",")
-    return int(ranks[peer]) if peer < len(ranks) and ranks[peer].isdigit() else peer
 
 
 def _connected(moves: pd.DataFrame) -> list[list[int]]:

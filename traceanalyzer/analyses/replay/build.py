@@ -28,11 +28,11 @@ def piece_of(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, phases: 
     ops = _operations(trace, calls, tree, phases)
     ops = ops.assign(is_ring=np.isin(ops["call"].to_numpy(), ring))
     chain = host_chain(trace, ops)
-    waits = event_waits(trace, ops)
+    waits, denied = event_waits(trace, ops)
     launch = chain.launch_row[ops["api_call"].to_numpy()]
     host = _named(chain.host, ops, launch)
     piece = Piece(ops.drop(columns="api_call").assign(launch=launch), host, chain.segments, waits, chain.blocks,
-                  chain.meetings, why)  # fmt: skip
+                  chain.meetings, denied, why)  # fmt: skip
     lag_ns = explained(piece).lag_ns - 3_000
     more = without_room(piece.ops, lag_ns)
     if not len(waits) or not waits["is_recorded"].all():

@@ -14,6 +14,7 @@ from traceanalyzer.analyses.experts.split_sizes import DISPATCH
 from traceanalyzer.analyses.names import EvenExpertsColumn, ExchangesColumn
 from traceanalyzer.analyses.replay.gains import BOUND_PCT, Engine, Gain
 from traceanalyzer.analyses.replay.job import Lengths
+from traceanalyzer.analyses.replay.lengths import no_longer_than_transfers
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.meaning.columns import Adds, Column
 
@@ -109,9 +110,10 @@ def evened(engine: Engine, exchanges: pd.DataFrame) -> Lengths:
     """
     job, recorded = engine.job, engine.job.recorded
     compute = _factors(exchanges, exchanges["compute_after_ns"].where(exchanges["direction"] == DISPATCH), "mean")
-    moved = exchanges[["sent_bytes", "received_bytes"]].max(axis=1)
-    most = moved.groupby([exchanges[name] for name in _PLACE]).transform("max")
-    transfer = _factors(exchanges.assign(most=most), most, "mean", of=moved)
+    moved = exchanges[["sent_bytes", "received_bytes"]]
+    most = moved.max(axis=1).groupby([exchanges[name] for name in _PLACE]).transform("max")
+    # All that is sent is received: the mean of either is what each rank sends and receives of an even load.
+    transfer = _factors(exchanges.assign(most=most), most, "mean", of=moved.mean(axis=1))
     timing = dict(recorded.timing)
     transfer_ns = recorded.transfer_ns.copy()
     for rank, own in exchanges.groupby("rank"):
@@ -125,6 +127,7 @@ def evened(engine: Engine, exchanges: pd.DataFrame) -> Lengths:
         by_call = pd.Series(transfer.loc[own.index].to_numpy(), index=own["call"])
         calls = ops["call"].to_numpy()[job.joins["op"].to_numpy()[rows]]
         transfer_ns[rows] = np.round(transfer_ns[rows] * by_call.reindex(calls).fillna(1.0).to_numpy()).astype(np.int64)
+        timing[rank] = replace(timing[rank], duration_ns=no_longer_than_transfers(job, timing[rank], rank, transfer_ns))
     return replace(recorded, timing=timing, transfer_ns=transfer_ns)
 
 

@@ -23,19 +23,22 @@ _NO_ROWS = np.empty(0, dtype=np.int64)
 _LONG_AGO = np.iinfo(np.int64).min
 
 
-def event_waits(trace: RankTrace, ops: pd.DataFrame) -> pd.DataFrame:
-    """`source`, `target` (rows of `ops`), `is_recorded` and `is_touching` (false: not told by times).
+def event_waits(trace: RankTrace, ops: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """`source`, `target` (rows of `ops`), `is_recorded` and `is_touching` (false: not told by times); and denied ones.
 
     Recorded events give exact edges. Without them a call to wait for an event is taken to hold what its thread
     launches next; it waits for the stream that was launched on before (a collective for what it reads), else for
-    communication launched before (its result). Edges that the recorded times contradict are left out.
+    communication launched before (its result). Edges that the recorded times contradict are left out: inferred ones
+    are denied, and tell of other ranks, too.
     """
     order = _Streams(trace, ops)
     waits = trace.stream_waits
     recorded = waits[(waits["record"] != NONE) & waits["source_stream"].notna()]
     table = _recorded(trace, recorded, order) if len(recorded) else _inferred(trace, order)
     fits = order.ends[table["source"].to_numpy()] <= order.starts[table["target"].to_numpy()]
-    return _without_implied(table[fits], order.stream)
+    # Which collective a stream waits for is guessed: where times contradict that, it is an earlier one.
+    is_denied = ~(fits | table["is_recorded"].to_numpy(dtype=bool) | order.is_comm[table["source"].to_numpy()])
+    return _without_implied(table[fits], order.stream), table[is_denied]
 
 
 def touching(ops: pd.DataFrame, lag_ns: np.ndarray) -> pd.DataFrame:

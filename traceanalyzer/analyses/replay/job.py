@@ -176,17 +176,19 @@ def _joins(job: Job, members: pd.DataFrame) -> pd.DataFrame:
     table["is_whole"] = held["is_whole"].to_numpy(dtype=bool) if len(held) else True
     table["instance"] = pd.factorize(table["instance"])[0]
     ready = table["start_ns"].groupby(table["instance"]).transform("max").astype("int64")
-    after = table["end_ns"] - ready
+    waits = table["synchronises"] | (table["end_ns"] > ready)
+    # Of several messages in one call the last that is ready among those it waits for decides.
+    latest = ready.where(waits).groupby([table["rank"], table["call"]]).transform("max").fillna(ready).astype("int64")
+    after = table["end_ns"] - latest
+    # The others are given what both ends took.
     transfer = after.groupby(table["instance"]).transform("min").clip(lower=0).astype("int64")
-    # Of several messages in one call the last decides; the others are given what both ends took.
-    latest = ready.groupby([table["rank"], table["call"]]).transform("max")
     after = after.where(ready == latest, np.minimum(after, transfer))
     return table.assign(
         ready_ns=ready,
         transfer_ns=after,
         own_ns=np.maximum(after, 0),
         # One that had ended before its last partner came did not wait for it.
-        waits=table["synchronises"] | (after > 0),
+        waits=waits,
     )
 
 

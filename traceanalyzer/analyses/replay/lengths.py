@@ -13,7 +13,7 @@ from traceanalyzer.analyses.replay.nodes import Timing
 from traceanalyzer.analyses.replay.peers import Peers
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.analyses.replay.recording import COST_NS
-from traceanalyzer.analyses.replay.transfer_lengths import as_on_peers, at_rate, even
+from traceanalyzer.analyses.replay.transfer_lengths import are_small, as_on_peers, at_rate, even
 from traceanalyzer.meaning.vocabulary import DATA
 
 
@@ -50,7 +50,7 @@ def timing_after(job: Job, peers: Peers, rank: int, changes: Sequence[Change]) -
 
 def transfers_after(job: Job, changes: Sequence[Change]) -> np.ndarray:
     """What follows once each matched call's partners are there."""
-    asked = tuple(change for change in changes if change.part in ("comm", "collective", "links"))
+    asked = tuple(change for change in changes if change.part in ("comm", "collective", "links", "small"))
     known = job.transfers
     if asked not in known:
         for oldest in list(known)[: max(0, len(known) - _MOST_KNOWN + 1)]:
@@ -87,6 +87,9 @@ def _transfers_after(job: Job, changes: Sequence[Change]) -> np.ndarray:
             transfer = np.where(
                 _chosen_joins(job, change), np.minimum(transfer, at_rate(job, float(change.to))), transfer
             )
+        elif change.part == "small":
+            chosen = _chosen_joins(job, change) & are_small(job.joins)
+            transfer = np.where(chosen, np.round(transfer * float(change.to)).astype(np.int64), transfer)
         elif change.part == "comm" and change.to == PEERS:
             transfer = np.where(_chosen_joins(job, change), as_on_peers(job, transfer, change.ranks), transfer)
         elif change.part in ("comm", "collective") and not isinstance(change.to, str):
@@ -120,7 +123,7 @@ def _chosen_ops(job: Job, rank: int, change: Change) -> np.ndarray:
         chosen = host_names.matches(ops["name"], lambda name: str(change.name) in name)
     elif change.part == "collective":
         chosen = (ops["collective"] == change.name).to_numpy(dtype=bool)
-    elif change.part == "links":
+    elif change.part in ("links", "small"):
         chosen = job.nodes[rank].is_comm
     elif change.part == "rank":
         chosen = ~job.nodes[rank].is_comm
@@ -143,8 +146,9 @@ def _timing(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -
         return replace(timing, is_blocking=timing.is_blocking & ~_chosen_calls(job.nodes[rank].piece, change))
     if change.part == "comm" and change.to == HIDDEN:
         return replace(timing, is_hidden=True)
-    if change.part == "links" or (change.part == "comm" and isinstance(change.to, str)):
-        return replace(timing, duration_ns=_no_longer_than_transfers(job, timing, rank, change))
+    if change.part in ("links", "small") or (change.part == "comm" and isinstance(change.to, str)):
+        after = transfers_after(job, (change,))
+        return replace(timing, duration_ns=no_longer_than_transfers(job, timing, rank, after))
     if change.part not in ("host", "data", "profiler"):
         timing = replace(timing, duration_ns=_durations(job, peers, timing, rank, change))
     if change.part in ("rank", "host", "data", "profiler"):
@@ -226,9 +230,8 @@ def _changed_ranks(job: Job, change: Change) -> frozenset[int] | None:
     return frozenset(job.nodes) if change.ranks is None else change.ranks
 
 
-def _no_longer_than_transfers(job: Job, timing: Timing, rank: int, change: Change) -> np.ndarray:
-    """The rank's durations, where calls that wait for partners last as long as their changed transfers."""
-    after = transfers_after(job, (change,))
+def no_longer_than_transfers(job: Job, timing: Timing, rank: int, after: np.ndarray) -> np.ndarray:
+    """The rank's durations, where calls that wait for partners last no longer than their changed transfers `after`."""
     rows = job.joins_of(rank)
     rows = rows[job.joins["waits"].to_numpy(dtype=bool)[rows]]
     durations = timing.duration_ns.copy()

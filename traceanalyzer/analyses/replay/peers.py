@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.replay import same_operation
 from traceanalyzer.analyses.replay.capped import capped
 from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.analyses.replay.linked import linked_ranks
@@ -29,7 +30,7 @@ _OF_HOSTS = ("_spans_and_steps", "_middle_table", "_host_ns")
 
 
 class Peers:
-    """Work of all ranks side by side: an operation is the same as the one of that name, at that place in that step.
+    """Work of all ranks side by side: an operation is the same as the one of that name, at that place (`places`).
 
     Host work is compared between the same two communication calls of a step. Without steps the whole capture is one.
     """
@@ -209,15 +210,12 @@ class Peers:
 
     @cached_property
     def _op_keys_and_table(self) -> tuple[dict[int, np.ndarray], np.ndarray]:
-        parts = {}
-        for rank, nodes in self.job.nodes.items():
-            ops, name = nodes.piece.ops, self._name_codes[rank]
-            step = ops["step"].to_numpy()
-            # In order of start over all streams: the same program may use other stream numbers.
-            order = np.argsort(ops["start_ns"].to_numpy(), kind="stable")
-            number = np.empty(len(ops), dtype=np.int64)
-            number[order] = pd.Series(name[order]).groupby([step[order], name[order]]).cumcount()
-            parts[rank] = (np.stack([step, name, number], axis=1), name != NONE, ops["duration_ns"].to_numpy())
+        pieces = {rank: nodes.piece for rank, nodes in self.job.nodes.items()}
+        places = same_operation.places(pieces, self._name_codes)
+        parts = {
+            rank: (places[rank], name != NONE, pieces[rank].ops["duration_ns"].to_numpy())
+            for rank, name in self._name_codes.items()
+        }
         return self._tabled(parts)
 
     @property
@@ -234,12 +232,9 @@ class Peers:
     ) -> tuple[tuple[dict[int, np.ndarray], np.ndarray], tuple[dict[int, np.ndarray], np.ndarray]]:
         spans, steps = {}, {}
         for rank, nodes in self.job.nodes.items():
-            host, ops = nodes.piece.host, nodes.piece.ops
+            host = nodes.piece.host
             step, ns = host["step"].to_numpy(), self._own_host(rank)
-            begins = np.zeros(len(host), dtype=np.int64)
-            launch = ops["launch"].to_numpy()
-            begins[launch[((ops["call"] != NONE) & (launch != NONE)).to_numpy()]] = 1
-            passed = np.cumsum(begins) - begins
+            passed = same_operation.calls_passed(nodes.piece)
             number = passed - pd.Series(passed).groupby(step).transform("min").to_numpy() if len(host) else passed
             held = self._is_in_step(step)
             spans[rank] = (np.stack([step, number], axis=1), held, ns)

@@ -3,10 +3,22 @@
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.communication.collectives import bus_factors
 from traceanalyzer.analyses.communication.sister_groups import at_most_ns
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.replay.job import Job
+
+SMALL_BYTES = 1 << 20
+BUCKETED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
+"""Collectives of which several can be one: those of at most so many bytes cost their latency."""
+
+
+def are_small(calls: pd.DataFrame) -> np.ndarray:
+    """Mask of the calls that buckets can hold, of at most 1 MiB each; those of unknown size are none."""
+    is_small = is_true(calls["size_bytes"] <= SMALL_BYTES)
+    mask: np.ndarray = (is_small & calls["collective"].isin(BUCKETED)).to_numpy(dtype=bool)
+    return mask
 
 
 def at_rate(job: Job, gb_per_s: float) -> np.ndarray:
@@ -48,7 +60,19 @@ def as_on_peers(job: Job, transfer_ns: np.ndarray, ranks: frozenset[int] | None)
     others = pd.Series(usual.reindex(pd.MultiIndex.from_arrays(keys)).to_numpy(), own.index)
     others = others.where(others.notna() | ~is_own, _of_other_sizes(kind, size, own, is_own)).fillna(0)
     factor = pd.Series(np.minimum(others, own) / own.where(own > 0)).fillna(1.0).where(is_own, 1.0)
-    return _scaled(joins, transfer_ns, factor)
+    return _without_longer_ones(joins, transfer_ns, _scaled(joins, transfer_ns, factor), own)
+
+
+def _without_longer_ones(joins: pd.DataFrame, before: np.ndarray, after: np.ndarray, shortest: pd.Series) -> np.ndarray:
+    """What is left of calls that hold several messages: beside one that is shorter now the others take what they take.
+
+    All messages of a call end with it; what each takes is what its other end shows.
+    """
+    is_shorter = pd.Series(after < before, joins.index)
+    is_beside = is_shorter.groupby([joins["rank"], joins["op"]]).transform("any") & ~is_shorter
+    own = shortest.reindex(joins["instance"]).to_numpy()
+    left: np.ndarray = np.where(is_beside, np.minimum(after, own), after).astype(np.int64)
+    return left
 
 
 def _of_other_sizes(kind: np.ndarray, size: pd.Series, own: pd.Series, is_own: pd.Series) -> pd.Series:

@@ -1,5 +1,6 @@
 """Waits between streams that times show in some steps or on some ranks are there in all: the program is the same."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -25,8 +26,9 @@ def with_waits_alike(pieces: Mapping[int, Piece]) -> dict[int, Piece]:
     another step or on another rank when each is of the same stream, name and place among those of its name in the
     step. Where times contradict a wait anywhere, it is none.
     """
+    pieces = without_denied(pieces)
     if not any(piece.waits["is_touching"].any() for piece in pieces.values()):
-        return dict(pieces)
+        return pieces
     ops = _Operations(pieces)
     source, target = _everywhere(ops)
     bounds = ops.bounds
@@ -35,6 +37,52 @@ def with_waits_alike(pieces: Mapping[int, Piece]) -> dict[int, Piece]:
         for (rank, piece), begin, end in zip(pieces.items(), bounds[:-1], bounds[1:], strict=True)
         for mine in [(target >= begin) & (target < end)]
     }
+
+
+def without_denied(pieces: Mapping[int, Piece]) -> dict[int, Piece]:
+    """The pieces without the waits that calls tell where a rank never waits so: the call was for another event.
+
+    Where such a wait binds nothing, times cannot contradict it: the next batch's copy, launched right before the wait
+    for this one's, has long ended on ranks that wait for a late one. A rank of which times contradict it in each of
+    several steps shows that the program does not wait for it.
+    """
+    if all(piece.denied.empty for piece in pieces.values()):
+        return dict(pieces)
+    told = {
+        rank: piece.waits[~piece.waits["is_recorded"] & ~piece.waits["is_touching"]] for rank, piece in pieces.items()
+    }
+    held = {rank: _pairs(piece, told[rank]) for rank, piece in pieces.items()}
+    never: set[_Pair] = set()
+    for rank, piece in pieces.items():
+        times = Counter(_pairs(piece, piece.denied))
+        never |= {pair for pair, count in times.items() if count >= LEAST_SEEN} - {*held[rank]}
+    never.discard(_OTHER)
+    return {
+        rank: replace(piece, waits=piece.waits.drop(index=told[rank].index[[pair in never for pair in held[rank]]]))
+        for rank, piece in pieces.items()
+    }
+
+
+_Pair = tuple[tuple[int, str, int], tuple[int, str, int]] | None
+"""Of both operations of a wait: stream, name, and place among those of that name in the step."""
+
+_OTHER: _Pair = None
+"""Of operations of different steps."""
+
+
+def _pairs(piece: Piece, waits: pd.DataFrame) -> list[_Pair]:
+    ops, rows = piece.ops, waits[["source", "target"]].to_numpy(dtype=np.int64)
+    if not len(rows):
+        return []
+    place = ops.groupby(["step", "stream", "name"], observed=True, sort=False).cumcount().to_numpy()
+    step, stream, names = ops["step"].to_numpy(), ops["stream"].to_numpy(), ops["name"].cat.categories
+    code = ops["name"].cat.codes.to_numpy()
+    return [
+        ((int(stream[one]), str(names[code[one]]), int(place[one])),
+         (int(stream[other]), str(names[code[other]]), int(place[other])))
+        if step[one] == step[other] else _OTHER
+        for one, other in rows.tolist()
+    ]  # fmt: skip
 
 
 class _Operations:

@@ -1,4 +1,4 @@
-"""The windows whose lengths a replay gives: complete steps of all ranks, else each rank's whole capture.
+"""The windows whose lengths a replay gives: complete steps of all ranks, else what is looked at of each capture.
 
 A step begins with its first operation on the stream that computes most: communication may run ahead of it, and would in
 many a changed job.
@@ -11,7 +11,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.analyses.time.headline import shared_steps
-from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import table_of
 
@@ -86,11 +86,11 @@ _FIRST, _LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 def windows_of(job: Job, steps: Steps) -> Windows:
     """Find them."""
     table = steps.table
-    complete = table[table["is_complete"].fillna(value=False).astype(bool)] if len(table) else table
+    complete = complete_steps(table)
     shared = shared_steps(complete, set(job.nodes))
     rows = [_of_rank(job, rank, shared) for rank in job.nodes]
     if not shared or any(len(part) < len(shared) for part in rows):
-        rows = [_whole(job, rank) for rank in job.nodes]
+        rows = [_whole(job, rank, table) for rank in job.nodes]
         shared = []
     parts = [(rank, *window) for rank, windows in zip(job.nodes, rows, strict=True) for window in windows]
     return Windows(
@@ -124,9 +124,16 @@ def _of_rank(job: Job, rank: int, shared: list[int]) -> list[Window]:
     ]
 
 
-def _whole(job: Job, rank: int) -> list[Window]:
+def _whole(job: Job, rank: int, steps: pd.DataFrame) -> list[Window]:
+    """The whole capture; of one of which steps were chosen what lies from the first of these to the last."""
     nodes = job.nodes[rank]
-    start = nodes.piece.ops["start_ns"].to_numpy()
-    first = nodes.singles[start[nodes.singles].argmin()]
-    ends = job.node(rank, np.unique(nodes.end_node))
+    ops = nodes.piece.ops
+    start, step = ops["start_ns"].to_numpy(), ops["step"].to_numpy()
+    numbers = steps.loc[steps["rank"] == rank, "step"].dropna().astype("int64") if len(steps) else step[:0]
+    chosen = np.isin(step, numbers)
+    is_left_out = (step != NONE) & ~chosen
+    held = chosen if chosen[nodes.singles].any() and is_left_out.any() else np.ones(len(ops), dtype=bool)
+    singles = nodes.singles[held[nodes.singles]]
+    first = singles[start[singles].argmin()]
+    ends = job.node(rank, np.unique(nodes.end_node[held]))
     return [(NONE, int(job.node(rank, nodes.start_node[[first]])[0]), ends)]

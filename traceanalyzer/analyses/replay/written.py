@@ -4,6 +4,7 @@ import re
 
 from traceanalyzer.analyses.replay.change import EVEN, IDEAL, MAY_BE_NAMED, NAMED, PARTS, WORDS, Change
 from traceanalyzer.errors import UsageError
+from traceanalyzer.meaning.number_lists import chosen
 
 _FACTOR = re.compile(r"(\d+(?:\.\d+)?)x")
 
@@ -12,8 +13,6 @@ _RANKS = re.compile(r"[\d,\s-]+")
 _WITHOUT_FACTOR = ("waits", "sync", "profiler")
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:\s*GB/s)?")
-
-_MOST = 1_000_000
 
 _IN_STEPS = re.compile(r" in steps? ([\d,\s-]+)$")
 
@@ -26,7 +25,7 @@ def read_change(text: str) -> Change:
     """
     text = text.strip()
     within = _IN_STEPS.search(text)
-    steps = numbers(within[1]) if within else None
+    steps = chosen(within[1]) if within else None
     part, _, rest = (text[: within.start()] if within else text).partition(" ")
     return change_of(part, rest.strip(), steps)
 
@@ -50,26 +49,10 @@ def change_of(part: str, text: str, steps: frozenset[int] | None = None) -> Chan
     return Change(
         part,
         _becomes(part, what.strip()),
-        ranks=numbers(where) if equals and not is_named else None,
+        ranks=chosen(where) if equals and not is_named else None,
         steps=steps,
         name=where.strip() if is_named else None,
     )
-
-
-def numbers(text: str) -> frozenset[int]:
-    """`0,2-3` as a set.
-
-    Raises:
-        UsageError: the text is something else.
-    """
-    found: set[int] = set()
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
-        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-        if first > last or last >= _MOST:
-            raise UsageError(f"{text!r}: write numbers and ranges such as 0,2-3")
-        found.update(range(first, last + 1))
-    return frozenset(found)
 
 
 def _becomes(part: str, what: str) -> float | str:

@@ -7,19 +7,23 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.base import Result, is_any, percent, stack
+from traceanalyzer.analyses.base import Result, is_any, is_true, percent, stack
 from traceanalyzer.analyses.names import BreakdownColumn
 from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.intervals import Intervals, of_rows, unions
+from traceanalyzer.meaning import vocabulary
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.tables import table_of
 
-PARTS = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns", "opaque_ns", "idle_ns")
+PARTS = tuple(part.column for part in vocabulary.PARTS)
 """Columns of the table that add up to `window_ns`."""
 
 _DOUBTFUL = ("compute_ns", "fused_ns", "exposed_comm_ns", "exposed_copy_ns", "comm_ns")
 """Columns that say nothing of a window in which something unknown runs: of them it may be any."""
+
+OVERLAP = Column.share("100 · (comm − exposed comm) / comm; n/a without communication.", better=Better.MORE)
+"""Of communication what compute hides, wherever it is told: of a rank, a step, a kind of communication."""
 
 DEFINITIONS: Mapping[str, Column] = {
     "window_ns": Column.time(
@@ -47,9 +51,7 @@ DEFINITIONS: Mapping[str, Column] = {
     "overlapped_comm_ns": Column.time(
         "Communication time that is hidden under compute: comm − exposed comm.", is_secondary=True
     ),
-    "overlap_pct": Column.share(
-        "100 · overlapped communication / communication; n/a without communication.", better=Better.MORE
-    ),
+    "overlap_pct": OVERLAP,
 }
 
 
@@ -122,7 +124,7 @@ def known_only(table: pd.DataFrame, unknown: pd.Series | None = None, names: Seq
 
     `unknown` is how long it runs; the column `opaque_ns` unless given.
     """
-    hides = ((table["opaque_ns"] if unknown is None else unknown) > 0).fillna(value=False).astype(bool)
+    hides = is_true((table["opaque_ns"] if unknown is None else unknown) > 0)
     if not hides.any():
         return table
     held = [name for name in (*_DOUBTFUL, *names) if name in table]

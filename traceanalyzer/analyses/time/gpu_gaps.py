@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.names import GpuGapsColumn
 from traceanalyzer.analyses.time.intervals import Intervals, busy
+from traceanalyzer.analyses.time.steps import step_numbers
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -61,7 +62,7 @@ def per_rank(trace: RankTrace, min_gap_ns: int = SHORTEST_NS, most_gaps: int = M
             "after": _names(ops, after),
         }
     )
-    return pd.concat([table, _steps(trace, after), _launches(trace, after, starts)], axis=1)
+    return pd.concat([table, table_of({"step": step_numbers(trace, after)}), _launches(trace, after, starts)], axis=1)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> GpuGaps:
@@ -76,14 +77,6 @@ def _ending_at(ops: pd.DataFrame, times: np.ndarray) -> np.ndarray:
 
 def _names(ops: pd.DataFrame, rows: np.ndarray) -> pd.Series:
     return pd.Series(ops["name"].array[rows].astype("str"))
-
-
-def _steps(trace: RankTrace, rows: np.ndarray) -> pd.DataFrame:
-    step = trace.op_step[rows]
-    if not len(trace.steps):
-        return table_of({"step": pd.array([pd.NA] * len(rows), dtype="Int64")})
-    numbers = trace.steps["step"].to_numpy()[np.maximum(step, 0)]
-    return table_of({"step": pd.arrays.IntegerArray(numbers.astype(np.int64), step == NONE)})
 
 
 def _launches(trace: RankTrace, rows: np.ndarray, starts: np.ndarray) -> pd.DataFrame:

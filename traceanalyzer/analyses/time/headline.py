@@ -9,9 +9,10 @@ from traceanalyzer.analyses.base import Result, percent, ratio, typed
 from traceanalyzer.analyses.names import HeadlineColumn
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.breakdown import Breakdown
-from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Better, Column
+from traceanalyzer.meaning.vocabulary import FUSED, PARTS
 from traceanalyzer.selection import steps_text
 
 _SUMMED = ("window_ns", *breakdown.PARTS, "comm_ns", "fused_ns")
@@ -48,15 +49,14 @@ class Headline(Result[HeadlineColumn]):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         table = breakdown.known_only(table)
-        shares = {part.replace("_ns", "_pct"): percent(table[part], table["window_ns"]) for part in breakdown.PARTS}
-        shares["fused_pct"] = percent(table["fused_ns"], table["window_ns"])
+        shares = {part.share: percent(table[part.column], table["window_ns"]) for part in (*PARTS, FUSED)}
         mean = ratio(table["window_ns"], table["steps"])
         return breakdown.with_overlap(table).assign(step_mean_ns=mean, **shares)
 
 
 def across(_parts: Mapping[int, pd.DataFrame], breakdown: Breakdown, steps: Steps, ranks: Ranks) -> Headline:
     """Sum the complete steps that every rank has; without such steps take the breakdown of what is looked at."""
-    complete = steps.table[steps.table["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps.table
+    complete = complete_steps(steps.table)
     shared = shared_steps(complete, set(breakdown.table["rank"]))
     if not shared:
         window = ranks.table.set_index("rank")["window"]
@@ -75,7 +75,7 @@ def steps_of(headline: Result, steps: Result) -> list[int]:
     rows, steps_rows = headline.table, steps.table
     if rows.empty or steps_rows.empty or rows["steps"].isna().all():
         return []
-    complete = steps_rows[steps_rows["is_complete"].fillna(value=False).astype(bool)]
+    complete = complete_steps(steps_rows)
     return shared_steps(complete, set(rows["rank"]))
 
 

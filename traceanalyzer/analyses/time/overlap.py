@@ -7,7 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.names import OverlapColumn
-from traceanalyzer.analyses.time.breakdown import fused, known_only
+from traceanalyzer.analyses.time.breakdown import OVERLAP, fused, known_only
 from traceanalyzer.analyses.time.intervals import union
 from traceanalyzer.kinds import KINDS
 from traceanalyzer.meaning.columns import Better, Column
@@ -30,9 +30,7 @@ class Overlap(Result[OverlapColumn]):
             "Time in which a kernel runs that computes and communicates at once; it is compute here, so that what it "
             "hides within itself is in no overlap."
         ),
-        "overlap_pct": Column.share(
-            "100 · communication under compute / communication; n/a without communication.", better=Better.MORE
-        ),
+        "overlap_pct": OVERLAP,
         "copy_ns": Column.time("Time in which a copy or memset runs: |∪copy|."),
         "copy_with_compute_ns": Column.time("Time in which a copy and compute both run."),
         "copy_with_comm_ns": Column.time("Time in which a copy and communication both run."),

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.base import Result, is_true, stack, typed
 from traceanalyzer.analyses.names import StepsColumn
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.intervals import Intervals
@@ -51,6 +51,20 @@ class Steps(Result[StepsColumn]):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return breakdown.with_overlap(table)
+
+
+def step_numbers(trace: RankTrace, rows: np.ndarray) -> pd.api.extensions.ExtensionArray:
+    """The steps that launched these of the rank's GPU operations; absent for none."""
+    step = trace.op_step[rows]
+    if not len(trace.steps):
+        return pd.array([pd.NA] * len(rows), dtype="Int64")
+    numbers = trace.steps["step"].to_numpy()[np.maximum(step, 0)]
+    return pd.arrays.IntegerArray(numbers.astype(np.int64), step == NONE)
+
+
+def complete_steps(steps: pd.DataFrame) -> pd.DataFrame:
+    """Of a table of steps those that count in means."""
+    return steps[is_true(steps["is_complete"])] if len(steps) else steps
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.base import Result, is_true, stack, typed
 from traceanalyzer.analyses.names import RanksColumn
 from traceanalyzer.job.hosts import Placed
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
@@ -65,6 +65,11 @@ class Ranks(Result[RanksColumn]):
         # Files of two processes may bear one name, but they were not recorded for the same time to the nanosecond.
         is_one_file = len(self.table["files"].unique()) == 1 and len(self.table["capture_ns"].unique()) == 1
         return len(self.table) > 1 and bool(of_process.all()) and is_one_file
+
+    @property
+    def cut_off(self) -> frozenset[int]:
+        """Ranks whose files are cut off."""
+        return frozenset(int(rank) for rank in self.table.loc[is_true(self.table["truncated"]), "rank"])
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:

@@ -20,6 +20,7 @@ from traceanalyzer.findings.basis import Basis, plain
 from traceanalyzer.findings.capture.fitness import LEAST_WAIT_PCT
 from traceanalyzer.findings.capture.unmatched import PARTNERS
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 
 _STEADY = 0.5
@@ -64,7 +65,7 @@ def absent_stage(
     """
     if not len(headline) or not len(pipeline):
         return []
-    cut = {int(rank) for rank in ranks.table.loc[ranks.table["truncated"].fillna(value=False).astype(bool), "rank"]}
+    cut = ranks.cut_off
     stages = _stages(pipeline.table[has_known_stages(pipeline.table)])
     stages["is_here"] &= ~stages.index.isin(cut)
     if stages["is_here"].all():
@@ -73,7 +74,7 @@ def absent_stage(
     least_ns = LEAST_WAIT_PCT / 100 * float(basis.window_ns.mean()) / basis.per
     exchanged = _exchanged(pipeline_messages.table, exposed_calls.table, basis, stages)
     # Who is late spends less on messages: beside it anybody would seem to wait.
-    late = {int(rank) for text in episodes.table["ranks"] for rank in text.split(",")}
+    late = {rank for text in episodes.table["ranks"] for rank in numbers(text)}
     exchanged = exchanged[~exchanged.index.get_level_values("rank").isin(late)]
     longer = exchanged.groupby("rank").sum().mean(axis=1)
     stage = stages["stage"].reindex(longer.index)
@@ -95,8 +96,7 @@ def _stages(table: pd.DataFrame) -> pd.DataFrame:
     """`pipeline`, `stage` and `is_here` of every rank of the pipelines, with a trace or without."""
     rows = [(row.rank, row.pipeline, row.stage, True) for row in table.itertuples()]
     for number, own in table.groupby("pipeline"):
-        text = own["absent_ranks"].iloc[0]
-        names = [int(rank) for rank in text.split(",")] if isinstance(text, str) else []
+        names = numbers(own["absent_ranks"].iloc[0])
         free = sorted({*range(int(own["ranks"].iloc[0]))} - {*own["stage"]})
         rows += [(rank, number, stage, False) for rank, stage in zip(names, free, strict=True)]
     return pd.DataFrame(rows, columns=["rank", "pipeline", "stage", "is_here"]).astype({"rank": int}).set_index("rank")

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.communication.calls import Calls
@@ -20,6 +21,8 @@ from traceanalyzer.findings.basis import Basis
 from traceanalyzer.findings.capture.unmatched import PARTNERS
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.kinds import POINT_TO_POINT
+from traceanalyzer.meaning.names import collectives_words
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_span, time_text
 
 if TYPE_CHECKING:
@@ -40,12 +43,12 @@ def missing_straggler(
     """
     if not len(headline) or not len(calls):
         return []
-    cut = {*ranks.table.loc[ranks.table["truncated"].fillna(value=False).astype(bool), "rank"]}
+    cut = ranks.cut_off
     here = set(ranks.table["rank"]) - cut
     frame = calls.to_frame()
     frame = frame[frame["group_ranks"].notna() & frame["rank"].isin(here)]
     frame = frame[~frame["collective"].isin(POINT_TO_POINT)]
-    members = {text: _numbers(text) for text in frame["group_ranks"].astype("str").unique()}
+    members = {text: {*numbers(text)} for text in frame["group_ranks"].astype("str").unique()}
     lacking = {text: own - here for text, own in members.items() if own - here and own & here}
     if not any(len(members[text] & here) > 1 for text in lacking):
         return []
@@ -59,14 +62,14 @@ def missing_straggler(
     if len(beyond) < 2 or 100 * beyond.min() < LEAST_WAIT_PCT * step_ns or beyond.min() < _ALIKE * beyond.max():
         return []
     missing = sorted(set().union(*lacking.values()))
-    name = str(held["collective"].mode().iloc[0]).replace("_", "-")
+    name = collectives_words(held["collective"].mode().iloc[0])
     are_left_out = len(integrity) > 0 and bool((integrity.table["check"] == LEFT_OUT).any())
     who, add = _why_not_here(missing, are_cut=cut >= {*missing}, are_left_out=are_left_out)
     return [
         Finding(
             rule="missing_straggler",
             severity="high",
-            title=f"The {len(beyond)} ranks here wait alike for a rank that is not here ({who}): their {name}s take "
+            title=f"The {len(beyond)} ranks here wait alike for a rank that is not here ({who}): their {name} take "
             f"{time_span(beyond.min(), beyond.max())} longer than the shortest of their kind "
             f"{'in the capture' if basis.steps is None else 'in a step'}.",
             evidence=tuple({"rank": int(rank), "beyond_shortest_ns": round(ns)} for rank, ns in beyond.items()),
@@ -140,7 +143,7 @@ def no_complete_step(headline: Headline, steps: Steps, iterations: Iterations) -
     if not len(headline) or not len(steps) or len(iterations) or headline.table["steps"].notna().any():
         return []
     numbered = steps.table[steps.table["step"].notna()]
-    if numbered.empty or numbered["is_complete"].fillna(value=False).astype(bool).any():
+    if numbered.empty or is_true(numbered["is_complete"]).any():
         return []
     return [
         Finding(
@@ -157,13 +160,14 @@ def no_complete_step(headline: Headline, steps: Steps, iterations: Iterations) -
 
 
 def silent_rank(calls: Calls, ranks: Ranks) -> list[Finding]:
-    """A rank of a group launches no collective while the group's others do."""
+    """A rank of a group launches no collective while the group's others do; of a file that is cut off nobody knows."""
     frame = calls.to_frame()
     frame = frame[frame["group_ranks"].notna()] if len(frame) else frame
     if frame.empty:
         return []
-    expected = set().union(*(_numbers(text) for text in frame["group_ranks"].astype("str").unique()))
-    silent = sorted((expected & set(ranks.table["rank"])) - set(calls.table["rank"]))
+    expected = set().union(*(numbers(text) for text in frame["group_ranks"].astype("str").unique()))
+    whole = ranks.table[~ranks.table["truncated"].fillna(value=False).astype(bool)]
+    silent = sorted((expected & set(whole["rank"])) - set(calls.table["rank"]))
     if not silent:
         return []
     one = len(silent) == 1
@@ -178,11 +182,6 @@ def silent_rank(calls: Calls, ranks: Ranks) -> list[Finding]:
             is_about_capture=True,
         )
     ]
-
-
-def _numbers(text: str) -> set[int]:
-    parts = text.split(",")
-    return {int(part) for part in parts} if all(part.strip().isdigit() for part in parts) else set()
 
 
 def lost_operations(headline: Headline, integrity: Integrity) -> list[Finding]:

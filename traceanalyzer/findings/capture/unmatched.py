@@ -3,14 +3,16 @@
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.communication.call_waits import CallWaits
-from traceanalyzer.analyses.communication.group_members import parsed
 from traceanalyzer.analyses.integrity.integrity import LEFT_OUT, Integrity
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import Basis, plain
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 
 LEAST_PCT = 10.0
@@ -28,7 +30,7 @@ def unmatched_calls(
     steps: Steps,
     call_waits: CallWaits,
     exposed_calls: Result,
-    ranks: Result,
+    ranks: Ranks,
     calls: Result,
     integrity: Integrity,
 ) -> list[Finding]:
@@ -42,7 +44,7 @@ def unmatched_calls(
     basis = Basis.of(headline, steps)
     names = ["rank", "call", "is_matched", "instance", "collective"]
     held = basis.within(exposed_calls.to_frame()).merge(call_waits.table[names], on=["rank", "call"])
-    is_open = ~held["is_matched"].fillna(value=False).astype(bool)
+    is_open = ~is_true(held["is_matched"])
     lengths = held["unmatched_ns"].astype("float64").where(is_open, 0.0)
     each = lengths.groupby(held["rank"]).sum().reindex(headline.table["rank"], fill_value=0.0) / basis.per
     step_ns = float(basis.window_ns.mean()) / basis.per
@@ -71,7 +73,7 @@ def unmatched_calls(
 
 
 def _said(
-    ranks: Result, calls: Result, waits: pd.DataFrame, *, are_left_out: bool, is_of_some: bool
+    ranks: Ranks, calls: Result, waits: pd.DataFrame, *, are_left_out: bool, is_of_some: bool
 ) -> tuple[str, str, str]:
     """Which ranks are here, what of their communication is not known, and what to do.
 
@@ -84,14 +86,14 @@ def _said(
     """
     here = sorted(int(rank) for rank in ranks.table["rank"])
     size, where = _size(ranks, calls), "looked at" if are_left_out else "here"
-    count = int((~waits["is_matched"].fillna(value=False).astype(bool)).sum())
+    count = int((~is_true(waits["is_matched"])).sum())
     who, advice = _alone(here, size, where) if len(here) == 1 else _several(here, size, where, count, waits)
     if are_left_out:
         advice = "Look at all ranks (without --ranks)."
     if not is_of_some:
         return who, "of which it cannot be told whether it moves data or waits, nor for whom", advice
     lacking = _absent(calls, here)
-    cut = [] if lacking else _cut(ranks)
+    cut = [] if lacking else sorted(ranks.cut_off)
     absent, has = _named(lacking or cut)
     left_out = f"--ranks leaves {absent} out"
     why = left_out if are_left_out else f"{absent} {has} {'a file that is cut off' if cut else 'no file'}"
@@ -99,7 +101,7 @@ def _said(
     return who, f"after the last of them has come: it moves data, or waits for {absent}, how late is not known", advice
 
 
-def _size(ranks: Result, calls: Result) -> int | None:
+def _size(ranks: Ranks, calls: Result) -> int | None:
     """How many ranks the job has, as far as the traces say: the world's, else the largest group's."""
     world = ranks.to_frame()["world_size"].dropna() if "world_size" in ranks.to_frame() else pd.Series(dtype="Int64")
     sizes = [*world, *(calls.to_frame()["group_size"].dropna() if len(calls) else ())]
@@ -108,14 +110,8 @@ def _size(ranks: Result, calls: Result) -> int | None:
 
 def _absent(calls: Result, here: list[int]) -> list[int]:
     """The ranks of the groups that communicate of which there is no trace."""
-    lists = (parsed(text) or () for text in calls.to_frame()["group_ranks"].dropna().unique())
+    lists = (numbers(text) for text in calls.to_frame()["group_ranks"].dropna().unique())
     return sorted({rank for ranks in lists for rank in ranks} - {*here})
-
-
-def _cut(ranks: Result) -> list[int]:
-    """The ranks whose files are cut off."""
-    is_cut = ranks.table["truncated"].fillna(value=False).astype(bool)
-    return sorted(int(rank) for rank in ranks.table.loc[is_cut, "rank"])
 
 
 def _named(ranks: list[int]) -> tuple[str, str]:

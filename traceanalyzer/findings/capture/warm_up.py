@@ -1,7 +1,7 @@
 """Whether the first step that was recorded is a warm-up, of which means tell nothing."""
 
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
-from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.quantities import time_text
 
@@ -24,7 +24,7 @@ def warm_up(step_needs: StepNeeds, steps: Steps) -> list[Finding]:
     """
     if not len(step_needs):
         return []
-    complete = steps.table[steps.table["is_complete"].fillna(value=False).astype(bool)] if len(steps) else steps.table
+    complete = complete_steps(steps.table)
     table = step_needs.table[step_needs.table["step"].isin(complete["step"].unique() if len(complete) else [])]
     if table.empty:
         return []

@@ -10,7 +10,6 @@ from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.collectives import SIZE_CLASSES, Collectives
-from traceanalyzer.analyses.communication.group_members import parsed
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.alike import alike
@@ -18,6 +17,8 @@ from traceanalyzer.findings.basis import LEAST_GAIN_PCT, severity
 from traceanalyzer.findings.communication.wiring import taken
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import of_slow_links
+from traceanalyzer.meaning.names import collectives_words
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 
 LOW_PEAK_PCT = 30.0
@@ -111,7 +112,7 @@ def _slow(groups: pd.DataFrame, collectives: Collectives, calls: Calls, replay: 
     return Finding(
         rule="low_bandwidth",
         severity=severity(share),
-        title=f"Large {slowest['collective'].replace('_', '-')}s{who} reach {rate} GB/s{on}, "
+        title=f"Large {collectives_words(slowest['collective'])}{who} reach {rate} GB/s{on}, "
         f"{slowest['peak_pct']:.0f} % of the links' {slowest['link_peak_gbps']} GB/s.{slower}{won}",
         gain_ns=gain.gain_ns if gain else None,
         gain_error_ns=gain.error_ns if gain else None,
@@ -137,10 +138,10 @@ def _slower_ranks(groups: pd.DataFrame, collectives: Collectives, places: Places
     slowest, frame = groups.iloc[0], collectives.to_frame()
     is_like = (frame["collective"] == slowest["collective"]) & (frame["size_class"] == slowest["size_class"])
     known = frame.loc[is_like, ["group_label", "group_ranks", "busbw_gbps"]].dropna()
-    rows = [(_role(label), parsed(ranks) or (), rate) for label, ranks, rate in known.itertuples(index=False)]
-    role, members = _role(slowest["group_label"]), len(parsed(slowest["group_ranks"]) or ())
+    rows = [(_role(label), numbers(ranks), rate) for label, ranks, rate in known.itertuples(index=False)]
+    role, members = _role(slowest["group_label"]), len(numbers(slowest["group_ranks"]))
     hosts = {rank: place.name for place in places.places() if place.kind == "host" for rank in place.ranks}
-    spanned = len({hosts.get(rank) for rank in parsed(slowest["group_ranks"]) or ()})
+    spanned = len({hosts.get(rank) for rank in numbers(slowest["group_ranks"])})
     rows = [row for row in rows if len({hosts.get(rank) for rank in row[1]}) == spanned]
     own = [(one, 1 / rate) for like, ranks, rate in rows if (like, len(ranks)) == (role, members) for one in ranks]
     if not own:

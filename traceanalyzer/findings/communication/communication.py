@@ -1,18 +1,22 @@
 """Communication that could be hidden, faster, or fewer."""
 
+from dataclasses import replace
+
 import pandas as pd
 
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.exposed_comm import ExposedComm
-from traceanalyzer.analyses.replay.change import HIDDEN, Change
+from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.analyses.replay.transfer_lengths import are_small
 from traceanalyzer.analyses.time.headline import Headline
-from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, severity
+from traceanalyzer.analyses.time.steps import Steps, complete_steps
+from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, LEAST_GAIN_PCT, Basis, severity
 from traceanalyzer.findings.communication.exposed_collective import EXPOSED
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.unprofiled import otherwise
+from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.quantities import time_text
 
 LEAST_TRANSFER_PCT = 5.0
@@ -20,21 +24,18 @@ LEAST_TRANSFER_PCT = 5.0
 
 LITTLE_OVERLAP_PCT = 10.0
 
-SMALL_BYTES = 1 << 20
-MANY_CALLS = 50
-"""Small collectives a step from which bucketing pays."""
+_SEVERAL = 2
+"""Of so many one can be made."""
 
-SMALL_PCT = 1.0
-"""Of a step; less is not worth the work."""
-
-_BUCKETED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
+_FREE = Change("comm", 0.0)
 
 
 def little_overlap(headline: Headline, exposed_comm: ExposedComm, replay: Replay) -> list[Finding]:
     """Data moves in over 5 % of a step while no compute runs, and no rank overlaps a tenth of its communication.
 
-    The gain is that of the replay in which no other stream waits for transfers: hosts that bind leave little of it.
-    What it would gain of a job whose hosts take no time is said then, where that is a part of a step worth saying.
+    The gain is at most that of the replay in which transfers take no time (hosts that bind leave little of it), and no
+    step is shorter than what it moves. What it would gain of a job whose hosts take no time is said then, where that is
+    a part of a step worth saying.
     """
     rows = [row for row in headline.rows() if row["overlap_pct"] is not None]
     if not rows or max(row["overlap_pct"] for row in rows) >= LITTLE_OVERLAP_PCT:
@@ -43,10 +44,10 @@ def little_overlap(headline: Headline, exposed_comm: ExposedComm, replay: Replay
     if worst is None or worst["pct"] < LEAST_TRANSFER_PCT:
         return []
     overlap = max(row["overlap_pct"] for row in rows)
-    gain = gain_of(replay, Change("comm", HIDDEN))
+    gain = _no_shorter_than(worst["ns"], gain_of(replay, _FREE))
     won = max(gain.gain_ns, gain.unprofiled_gain_ns or 0) if gain else round(worst["ns"])
     share = 100 * won / (gain.before_ns if gain else worst["window_ns"])
-    behind = "" if share >= LEAST_GAIN_PCT else _behind_hosts(replay)
+    behind = "" if share >= LEAST_GAIN_PCT else _behind_hosts(replay, worst["ns"])
     if share < LEAST_GAIN_PCT and not behind:
         return []
     return [
@@ -64,9 +65,18 @@ def little_overlap(headline: Headline, exposed_comm: ExposedComm, replay: Replay
             gain_ns=gain.gain_ns if gain else round(worst["ns"]),
             gain_error_ns=gain.error_ns if gain else None,
             unprofiled_gain_ns=gain.unprofiled_gain_ns if gain else None,
+            is_of_ideal=True,
             about=EXPOSED,
         )
     ]
+
+
+def _no_shorter_than(moved_ns: float, gain: Gain | None) -> Gain | None:
+    """The gain where what moves data goes on beside the compute: a step is as long as that at least."""
+    if gain is None:
+        return None
+    of_unprofiled = gain.unprofiled_ns and (gain.unprofiled_ns[0], max(gain.unprofiled_ns[1], round(moved_ns)))
+    return replace(gain, after_ns=max(gain.after_ns, round(moved_ns)), unprofiled_ns=of_unprofiled)
 
 
 def _open(worst: pd.Series) -> str:
@@ -76,10 +86,10 @@ def _open(worst: pd.Series) -> str:
     return f", and communicates for {time_text(worst['open_ns'])} more that may be data or waiting"
 
 
-def _behind_hosts(replay: Replay) -> str:
+def _behind_hosts(replay: Replay, moved_ns: float) -> str:
     """What hiding gains where hosts take no time; empty where that is no part of such a step worth saying."""
     hosts = Change("host", 0.0)
-    before, after = gain_of(replay, hosts), gain_of(replay, hosts, Change("comm", HIDDEN))
+    before, after = gain_of(replay, hosts), _no_shorter_than(moved_ns, gain_of(replay, hosts, _FREE))
     if before is None or after is None:
         return ""
     won = before.after_ns - after.after_ns
@@ -99,13 +109,20 @@ def _hidden(gain: Gain | None) -> str:
     return f" With all of it hidden a mean step is {shorter}{without}."
 
 
-def many_small_collectives(call_waits: CallWaits, headline: Headline, steps: Steps) -> list[Finding]:
-    """Fifty collectives of at most 1 MiB a step or more: their latency adds up, to 1 % of a step at least."""
+def many_small_collectives(call_waits: CallWaits, headline: Headline, steps: Steps, replay: Replay) -> list[Finding]:
+    """A step would be 3 % shorter and more if collectives of at most 1 MiB took no time: what they cost is latency.
+
+    Told with the kind and rank of which it is most. Those that run beside compute, or for which hosts have no time,
+    gain nothing, however many there are.
+    """
     calls = call_waits.table
-    if calls.empty or not len(headline):
+    gain = gain_of(replay, Change("small"))
+    if calls.empty or not len(headline) or gain is None:
         return []
-    is_small = (calls["size_bytes"] <= SMALL_BYTES).fillna(value=False) & calls["collective"].isin(_BUCKETED)
-    small = calls[is_small & calls["step"].notna()]
+    share_pct = 100 * gain.gain_ns / gain.before_ns if gain.before_ns else 0.0
+    small = calls[are_small(calls) & calls["step"].notna()]
+    if small.empty or share_pct < CLEAR_GAIN_PCT:
+        return []
     duration = small["end_ns"] - small["start_ns"]
     shortest = duration.groupby(small["instance"]).transform("min")
     moved = small["transfer_ns"].fillna(shortest).fillna(duration)
@@ -116,32 +133,35 @@ def many_small_collectives(call_waits: CallWaits, headline: Headline, steps: Ste
     by_step["held"] = 1
     sums = by_step.groupby(["collective", "rank"]).sum()
     means = sums.assign(size=sums["size"] / sums["held"], sum=sums["sum"] / (basis.steps or sums["held"]))
-    many = (
-        means[means["size"] >= MANY_CALLS].reset_index().sort_values("size").drop_duplicates("collective", keep="last")
-    )
-    rows = [(row, 100 * row["sum"] / basis.mean_ns(row["rank"])) for row in many.to_dict("records")]
-    return [_many_small(row, share_pct, basis) for row, share_pct in rows if share_pct >= SMALL_PCT]
+    several = means[means["size"] >= _SEVERAL].reset_index().sort_values("sum", kind="stable")
+    return [_many_small(row, gain, share_pct, basis) for row in several.tail(1).to_dict("records")]
 
 
-def _many_small(row: dict[str, float], share_pct: float, basis: Basis) -> Finding:
+def _many_small(row: dict[str, float], gain: Gain, share_pct: float, basis: Basis) -> Finding:
     """Steps without any are told: the time is then of a mean step, the count of those that have some."""
-    name = str(row["collective"]).replace("_", "-")
+    name = collectives_words(row["collective"])
     is_in_all = basis.steps is None or row["held"] >= basis.steps
     when = "a step" if is_in_all else f"in each of {row['held']:.0f} of {basis.steps} steps"
     mean = "altogether" if is_in_all else "of a mean step"
     return Finding(
         rule="many_small_collectives",
         severity=severity(share_pct),
-        title=f"Rank {row['rank']} runs {row['size']:.0f} {name}s of at most 1 MiB {when}, "
-        f"{time_text(round(row['sum']))} {mean}.",
+        title=f"Rank {row['rank']} runs {row['size']:.0f} {name} of at most 1 MiB {when}, "
+        f"{time_text(round(row['sum']))} {mean}. If small collectives took no time, a mean step would be "
+        f"{time_text(gain.gain_ns)} shorter{otherwise(gain.gain_ns, gain.unprofiled_gain_ns, gain.before_ns)}.",
         evidence=(
             {"collective": row["collective"], "rank": int(row["rank"]), "calls_per_step": row["size"],
              "time_per_step_ns": round(row["sum"])},
         ),
         recommendation="Put them into buckets of some 25 MB, flatten the tensors, or coalesce the calls: a small "
-        "collective costs its latency, whatever it carries.",
-        caveat="Where they run under compute they cost launches rather than GPU time.",
-        gain_ns=round(row["sum"]),
+        "collective costs its latency, whatever it carries. Where the next operation needs each result (scales of "
+        "8-bit tensors), take the values of the step before.",
+        caveat="The gain is that of none at all: what buckets still take is not in it.",
+        gain_ns=gain.gain_ns,
+        gain_error_ns=gain.error_ns,
+        unprofiled_gain_ns=gain.unprofiled_gain_ns,
+        part_of=EXPOSED,
+        tells_why=True,
     )  # fmt: skip
 
 
@@ -153,7 +173,7 @@ def _per_step(exposed_comm: ExposedComm) -> pd.Series | None:
     table = exposed_comm.table
     if table.empty:
         return None
-    complete = table[table["is_complete"].fillna(value=False).astype(bool)]
+    complete = complete_steps(table)
     held = complete if len(complete) else table[table["step"].isna()]
     columns = {"exposed_transfer_ns": "ns", "exposed_unmatched_ns": "open_ns", "window_ns": "window_ns"}
     means = held.groupby("rank")[[*columns]].mean().reset_index().rename(columns=columns)

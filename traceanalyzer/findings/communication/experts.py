@@ -77,7 +77,7 @@ def _finding(groups: Sequence[tuple[pd.DataFrame, Evened]], step_ns: float) -> F
         severity=severity(100 * even.gain_ns / step_ns),
         title=f"{whose} {times:.2f} times {mean} tokens in {which} of a step; {_gain(own, even)}.",
         evidence=plain(own[_EVIDENCE].head(12)),
-        recommendation=f"{whose} {times:.2g} times {mean} tokens: even out what the router sends, by a balancing "
+        recommendation=f"{whose} {times:.2f} times {mean} tokens: even out what the router sends, by a balancing "
         "loss, a capacity factor, another placement of the experts, or copies of the experts that are asked for most.",
         caveat="The gain is of the job replayed with the mean rank's tokens on every rank, in every layer."
         if even.is_replayed

@@ -23,6 +23,7 @@ from traceanalyzer.findings.late.lateness import is_said, of_lead, of_slow_links
 from traceanalyzer.findings.tools import Tools, tools_of
 from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.kinds import POINT_TO_POINT, dtype_bytes
+from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.quantities import time_span, time_text
 
 LEAST_PCT = 10.0
@@ -152,10 +153,11 @@ def _found(
     step = f"{of}, and {seldom}" if few else f"a {time_text(gain.before_ns)} step"
     shorter = f"at most {time_text(gain.gain_ns)} shorter" if gain.gain_ns else "no shorter"
     without = otherwise(gain.gain_ns, gain.unprofiled_gain_ns, gain.before_ns)
+    several = collectives_words(name)
     return Finding(
         rule="exposed_collective",
         severity=severity(_share_pct(gain)),
-        title=f"{name[0].upper()}{name[1:].replace('_', '-')}s ({calls:.3g} {each}) run while nothing computes for "
+        title=f"{several[0].upper()}{several[1:]} ({calls:.3g} {each}) run while nothing computes for "
         f"{time_span(by_rank.min(), by_rank.max())} of {step}{where}. Without them in the way a mean step is "
         f"{shorter}{without}.",
         evidence=plain(own.groupby(["rank", "phase", "step"], observed=True)["ns"].sum().reset_index().head(12)),

@@ -14,6 +14,7 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.quantities import text, time_text
 
 LEAST_CALLS = 3
@@ -96,7 +97,7 @@ def _finding(micro: int, calls: float, size: float, gain: Gain | None, collectiv
                 "what launching them takes the hosts comes on top, and is not told apart."
             )
     every, are = ("Both", "is") if micro == 2 else (f"All {micro}", "are")
-    each = f"{calls:.0f} {collective.replace('_', '-')}s and {moved} a step on each rank"
+    each = f"{calls:.0f} {collectives_words(collective)} and {moved} a step on each rank"
     return Finding(
         rule="redundant_exchanges",
         severity="low" if gain is None else severity(100 * gain.gain_ns / gain.before_ns),

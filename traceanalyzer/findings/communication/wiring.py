@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 
+from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.communication.collectives import Collectives
 from traceanalyzer.findings.basis import plain
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.meaning.names import collectives_words
 
 PCIE_MOST_GBPS = 64.0
 """One direction of PCIe 5.0 x16, decimal GB/s: what shared memory on one host carries at most."""
@@ -17,7 +19,7 @@ def log_of_another_run(collectives: Collectives) -> list[Finding]:
     table = collectives.to_frame()
     if table.empty or table["transport"].isna().all():
         return []
-    is_host = table["transport"].map(_is_through_the_host, na_action="ignore").fillna(value=False).astype(bool)
+    is_host = is_true(table["transport"].map(_is_through_the_host, na_action="ignore"))
     found = table[is_host & (table["busbw_gbps"] > PCIE_MOST_GBPS).fillna(value=False)]
     if found.empty:
         return []
@@ -27,7 +29,7 @@ def log_of_another_run(collectives: Collectives) -> list[Finding]:
             rule="log_of_another_run",
             severity="medium",
             title=f"NCCL's log says {most['transport']}, which goes over PCIe, but "
-            f"{most['collective'].replace('_', '-')}s reach {most['busbw_gbps']:.0f} GB/s: the log is not of this run.",
+            f"{collectives_words(most['collective'])} reach {most['busbw_gbps']:.0f} GB/s: the log is not of this run.",
             evidence=plain(found),
             recommendation="Give the log of the captured run (--nccl-log), or none.",
             caveat=f"PCIe 5.0 x16 carries {PCIE_MOST_GBPS:.0f} GB/s a direction; a newer PCIe carries more.",

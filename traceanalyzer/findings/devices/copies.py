@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pandas as pd
 
+from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.host.launches import Launches
 from traceanalyzer.analyses.replay.change import Change
@@ -62,7 +63,7 @@ def serial_blocks(
     moved = table[["upload_ns", "download_ns"]].sum(axis=1)
     # What repeats once a step is the step, however long one of them is.
     length = table["rank"].map({int(rank): basis.mean_ns(rank) for rank in basis.window_ns.index})
-    is_long = (table["pitch_ns"] >= _WHOLE_STEP * length).fillna(value=False).astype(bool) & (basis.steps is not None)
+    is_long = is_true(table["pitch_ns"] >= _WHOLE_STEP * length) & (basis.steps is not None)
     numbered = steps.table[steps.table["step"].notna()] if len(steps) else steps.table
     is_rare = table["blocks"] <= table["rank"].map(numbered.groupby("rank").size()).fillna(0)
     is_block = ~is_long & ~is_rare

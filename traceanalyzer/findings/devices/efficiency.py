@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.analyses.kernels.peaks import Peak, peak_of
@@ -14,9 +15,9 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import plain
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.late.late_words import numbers
 from traceanalyzer.findings.late.lateness import said_with_gain
 from traceanalyzer.findings.tools import tools_of
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 
 MATRIX_PCT = 20.0
@@ -123,13 +124,12 @@ def low_mfu(mfu: Mfu, headline: Headline, episodes: Episodes) -> list[Finding]:
 
     Not that of a rank which is late by its compute: what is wrong with that is said already.
     """
-    table = mfu.to_frame()
-    held = table["is_complete"].fillna(value=False).astype(bool) & (table["covered_pct"] >= COVERED_PCT).fillna(
-        value=False
-    )
+    table = mfu.known()
+    if table.empty:
+        return []
     late = {rank for row in said_with_gain(episodes) if row["cause"] == "compute" for rank in numbers(row["ranks"])}
     busy = [rank for rank in _busy(headline) if rank not in late]
-    table = table[held & table["rank"].isin(busy) & table["mfu_pct"].notna()]
+    table = table[is_true(table["covered_pct"] >= COVERED_PCT) & table["rank"].isin(busy)]
     if table.empty:
         return []
     means = table.groupby("rank")["mfu_pct"].mean()

@@ -1,6 +1,7 @@
 """Launches that wait for their kernels: CUDA_LAUNCH_BLOCKING=1, left on after debugging."""
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.replay.change import PEERS, Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
@@ -20,7 +21,7 @@ def blocking_launches(launches: Result, replay: Replay) -> list[Finding]:
     if table.empty:
         return []
     is_blocking = (table["awaitable_kernels"] >= LEAST_KERNELS) & (table["awaited_pct"] >= LEAST_AWAITED_PCT)
-    rows = table[is_blocking.fillna(value=False).astype(bool)]
+    rows = table[is_true(is_blocking)]
     if rows.empty:
         return []
     ranks = tuple(int(rank) for rank in rows["rank"])

@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.what_ran import WhatRan
@@ -123,7 +124,7 @@ def _how_often(own: pd.DataFrame, basis: Basis) -> str:
 def _of_job(calls: pd.DataFrame) -> pd.DataFrame:
     """Without those by which DDP times itself, in its first ten iterations and then in every hundredth."""
     is_own = (calls["name"] == "cudaEventSynchronize") & (calls["range"] == "DistributedDataParallel.forward")
-    return calls[~(is_own.fillna(value=False).astype(bool) & calls["operator"].isna())]
+    return calls[~(is_true(is_own) & calls["operator"].isna())]
 
 
 def _are_of_pageable_copies(own: pd.DataFrame, sync_copies: SyncCopies) -> bool:

@@ -12,6 +12,7 @@ from traceanalyzer.findings.alike import Alike
 from traceanalyzer.findings.basis import Basis
 from traceanalyzer.findings.tools import tools_of
 from traceanalyzer.findings.worst import OF_ALL_STEPS, Few
+from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.quantities import time_span, time_text
 from traceanalyzer.meaning.vocabulary import HOST
 
@@ -159,7 +160,7 @@ def who_waits(rank: int, stragglers: Stragglers, basis: Basis) -> str:
     if own.empty:
         return ""
     row = own.iloc[0]
-    where = f", most of it in {str(row['collective']).replace('_', '-')}" if pd.notna(row["collective"]) else ""
+    where = f", most of it in {collective_words(row['collective'])}" if pd.notna(row["collective"]) else ""
     return f" Rank {row['cost_max_rank']}'s waits {time_text(row['cost_max_ns'])} {basis.of_a_step} for it{where}."
 
 

@@ -10,7 +10,7 @@ from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.stragglers import Stragglers
 from traceanalyzer.analyses.blame.what_ran import DOING, RANGE, WhatRan
 from traceanalyzer.analyses.host.gaps import GapTable
-from traceanalyzer.analyses.host.host_names import is_framework_range, phase
+from traceanalyzer.analyses.host.host_names import holds_whole_pass
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
@@ -176,11 +176,6 @@ def longest_name(work: pd.DataFrame, rank: int, cost_ns: float, basis: Basis) ->
         sums = own[own["what"] == what].groupby("name")["total_ns"].sum() / basis.per if len(own) else own
         if len(sums) and sums.max() >= _NAMED * cost_ns:
             name = str(sums.idxmax())
-            if not name.startswith("(") and not _holds_whole_pass(name):
+            if not name.startswith("(") and not holds_whole_pass(name):
                 return name, float(sums.max())
     return None
-
-
-def _holds_whole_pass(name: str) -> bool:
-    """`DistributedDataParallel.forward` holds all that a program does in a pass; `Optimizer.step` one call of it."""
-    return is_framework_range(name) and phase(name) != "optimizer"

@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
@@ -72,7 +73,7 @@ def short_kernels(
     parts = mean.loc[rank, [LAUNCH.column, BETWEEN_KERNELS.column]]
     is_short = launches.to_frame().set_index("rank")["kernels_under_10us_pct"].reindex(mean.index) > SHORT_KERNELS_PCT
     is_idle = 100.0 * mean[HOST.column] >= HOST_PCT * mean["window_ns"]
-    same = mean.index[is_short.fillna(value=False).astype(bool) & is_idle.astype(bool)]
+    same = mean.index[is_true(is_short) & is_idle.astype(bool)]
     also = f"; the same on {named(same, mean.index, places)}" if len(same) > 1 else ""
     return [
         Finding(

@@ -1,8 +1,11 @@
-"""Why a late host is late: the calls that all make take it longer, or it makes more of them."""
+"""Why a late host is late: the calls that all make take it longer, it makes more of them, or launches no graphs."""
+
+import pandas as pd
 
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.host.idle import Idle
+from traceanalyzer.analyses.host.launches import Launches
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.time.headline import Headline
@@ -12,11 +15,14 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
 from traceanalyzer.findings.late.beside import MoreCalls, SlowHost, more_calls, slow_host
 from traceanalyzer.findings.late.host_story import story_of_host
-from traceanalyzer.findings.late.late_words import numbers
 from traceanalyzer.findings.late.lateness import is_said, of_lead
 from traceanalyzer.findings.worst import worst_rank
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import digits, time_text
 from traceanalyzer.meaning.vocabulary import HOST
+
+_HALF = 0.5
+"""Of the part that others launch as graphs."""
 
 
 def slow_hosts(
@@ -87,4 +93,38 @@ def _busy(busy: MoreCalls, part_of: str) -> Finding:
         recommendation=f"Give the hosts equal work, or launch less on {'this one' if is_one else 'these'}.",
         table="operators",
         part_of=part_of,
+    )
+
+
+def eager_hosts(episodes: Episodes, launches: Launches) -> list[Finding]:
+    """A late host launches half as large a part of its operations as CUDA graphs as the others do, or less."""
+    table = launches.table.set_index("rank")
+    share = (table["graph_operations"] / table["operations"].where(table["operations"] > 0)).astype("float64")
+    found = []
+    for row in episodes.rows():
+        late = [rank for rank in numbers(row["ranks"]) if rank in share.index]
+        others = share.drop(index=late).median()
+        if row["cause"] != HOST.key or not is_said(row) or not late or not others > 0:
+            continue
+        if share[late].max() <= _HALF * others:
+            found.append(_eager(late, share, others, row["gain_ns"], of_lead(episodes, row)))
+    return found
+
+
+def _eager(late: list[int], share: pd.Series, others: float, gain_ns: int | None, part_of: str) -> Finding:
+    one = len(late) == 1
+    who, whose = f"ank{'' if one else 's'} {listed(late)}", "its" if one else "their"
+    most = share[late].max()
+    own = f"{100 * most:.0f} % of {whose} operations" if most else f"none of {whose} operations"
+    return Finding(
+        rule="eager_hosts",
+        severity="medium",
+        title=f"R{who} launch{'es' if one else ''} {own} as CUDA graphs, the others {100 * others:.0f} %.",
+        evidence=tuple({"rank": rank, "in_graphs_pct": round(100 * share[rank], 1)} for rank in late),
+        recommendation=f"Find why r{who} replay{'s' if one else ''} no graph where others do: a capture that failed "
+        "or is switched off there, shapes that no graph was captured for, a graph break.",
+        gain_ns=gain_ns,
+        table="launches",
+        part_of=part_of,
+        tells_why=True,
     )

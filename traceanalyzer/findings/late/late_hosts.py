@@ -8,8 +8,10 @@ from traceanalyzer.analyses.host.host_work import OPERATOR, HostWork
 from traceanalyzer.analyses.host.thread_roles import COLLECTIVES, MAIN
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.findings.late.beside import MoreCalls, more_calls, slow_host
-from traceanalyzer.findings.late.late_words import ADVICE, COMPUTED, CPU, OF_HOST, numbers, who
+from traceanalyzer.findings.late.late_advice import ADVICE, CPU, OF_HOST
+from traceanalyzer.findings.late.late_words import COMPUTED, who
 from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import digits
 from traceanalyzer.meaning.vocabulary import HOST
 

@@ -5,16 +5,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from traceanalyzer.analyses.replay.change import PEERS, Change
+from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.late.late_words import advice, late, numbers, waited, whose
+from traceanalyzer.findings.late.late_advice import advice
+from traceanalyzer.findings.late.late_words import late, waited, whose
 from traceanalyzer.findings.unprofiled import otherwise
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 
 Row = Mapping[str, Any]
 
 _MAIN = 0.5
 """Of what all gain together: an episode that gains this much alone is told alone, the others behind it."""
+
+_SEVERAL = 2
 
 _END_OF_FIRST = re.compile(r"[:;.] |\.$")
 
@@ -53,6 +59,25 @@ def told(finding: Finding, row: Row, rows: Sequence[Row], last_step: int | None)
     alone = row["gain_ns"] if row["unprofiled_gain_ns"] is None else row["unprofiled_gain_ns"]
     is_main = alone is not None and alone >= _MAIN * joint_ns(row)
     return finding if is_main else _of_all(finding, own, last_step)
+
+
+def with_other_causes(finding: Finding, row: Row, rows: Sequence[Row], replay: Replay) -> Finding:
+    """The first finding about ranks that are late by several causes, each mended alone, with what all of them gain.
+
+    As it stands where the others add less than half of what they gain alone: these are other steps' or hide each other.
+    """
+    own = [each for each in rows if each["ranks"] == row["ranks"] and each["together"] is None and each["gain_ns"]]
+    if len(own) < _SEVERAL or own[0] is not row or any(each["is_in_turn"] for each in own):
+        return finding
+    whole = gain_of(replay, Change("rank", PEERS, frozenset(numbers(row["ranks"]))))
+    others_ns = sum(each["gain_ns"] for each in own[1:])
+    if whole is None or whole.is_bound or whole.gain_ns < row["gain_ns"] + _MAIN * others_ns:
+        return finding
+    also = _and(list(dict.fromkeys(whose(each) for each in own[1:])))
+    without = otherwise(whole.gain_ns, whole.unprofiled_gain_ns, whole.before_ns)
+    return replace(
+        finding, title=f"{finding.title} With {also} mended too it is {time_text(whole.gain_ns)} shorter{without}."
+    )
 
 
 def _of_all(finding: Finding, rows: Sequence[Row], last_step: int | None) -> Finding:

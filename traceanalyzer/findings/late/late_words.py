@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from traceanalyzer.analyses.blame.rank_sets import listed
-from traceanalyzer.analyses.blame.what_ran import MEMORY_CALLS
 from traceanalyzer.analyses.host.host_activity import NOTHING
 from traceanalyzer.findings.unprofiled import otherwise
-from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.names import collective_words, short_name
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
-from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC, UNKNOWN
+from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
 
 _MOST_LISTED = 8
 
@@ -20,104 +20,28 @@ _IN_TURN = " in turn, each in other steps"
 _SURE = 0.01
 """An error below this part of a gain is not worth saying."""
 
-OF_HOST = "advice_of_host"
-"""What is added to an episode whose late host operators tell about: what to do then."""
-
 COMPUTED = "computed_by_host"
 """What is added to an episode whose late host computes what the others' do not: operators, and their times a step."""
-
-CPU = (
-    "its cores' clock, other processes on them, other threads of the process (one at a time runs Python), binding to "
-    "cores and to the GPU's NUMA node"
-)
-
-ADVICE = {
-    "compute": "Give the ranks equal work: sequence lengths, experts, uneven last batches. If the work is equal, look "
-    "at these GPUs' clocks and temperature.",
-    "copies": "Pin the host memory and copy on a stream of its own, or move less.",
-    "transfer": "Compare the links of these ranks with the others' (nvidia-smi topo -m, NCCL_DEBUG=INFO).",
-    HOST.key: f"Compare what these hosts launch with the others (table operators). If that is the same, look at their "
-    f"CPU: {CPU}.",
-    DATA.key: "Load ahead on these ranks: more workers, prefetch, pinned memory; look for slow storage, long samples.",
-    SYNC.key: "Remove what waits for the GPU on these ranks: .item(), .cpu(), printing tensors, blocking copies.",
-    LAUNCH.key: "Look at what else runs on these GPUs, and at the order of their streams.",
-    UNKNOWN.key: "Record these ranks' hosts, and what else runs on their GPUs: the traces do not say what they wait "
-    "for.",
-    BETWEEN_KERNELS.key: "Fuse small kernels (torch.compile) or replay them with CUDA graphs.",
-}
-
-_RANGES = (
-    "put torch.profiler.record_function ranges around saving, logging, evaluation and data handling, or record "
-    "with_stack=True."
-)
-
-_NOW_AND_THEN = "Find what {who} runs there and not in other steps: " + _RANGES
-
-_NAMED_ADVICE = {
-    "compute": "Find what makes {who} run more of {name}, or give the ranks equal work.",
-    HOST.key: "Take {name} out of the step on {who}, do it less often, or on all ranks at once.",
-    MEMORY_CALLS: "Let {who} keep the memory that its allocator holds: no torch.cuda.empty_cache() in the step, sizes "
-    "that repeat, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where memory is nearly full.",
-    NOTHING: "Find what {who} runs there, in code between operators: " + _RANGES,
-    DATA.key: "Load ahead on {who} ({name}): more workers, prefetch, pinned memory; look for slow storage or long "
-    "samples.",
-    "copies": "Pin the host memory of what {who} copies ({name}) and copy on a stream of its own, or move less.",
-}
-
-_SLOW_GPU = (
-    "The work is the same, so look at the GPU: clocks, power limit, temperature (nvidia-smi -q -d "
-    "CLOCK,POWER,TEMPERATURE,PERFORMANCE), and what else runs on it."
-)
-_UNSEEN_SIZES = "Sizes that a kernel's grid does not show may differ, such as lengths of sequences."
-
-PROFILED = "Recorded under the profiler, which slows the host: time some steps without it before you spend effort."
 
 
 def title(row: Mapping[str, Any], last_step: int | None) -> str:
     """One sentence on the lateness, and one on what mending it gains."""
     told = late(row, last_step)
-    return f"{_first_upper(told)} {waited(row)}. {_gains(row)}".strip()
+    return f"{first_upper(told)} {waited(row)}. {_gains(row)}".strip()
 
 
 def late(row: Mapping[str, Any], last_step: int | None) -> str:
     """When, who and by what, up to the colon or semicolon before who waits."""
     if row["cause"] == HOST.key and row["name"] is None:
         return f"{when(row, last_step)}{_late_hosts(row)}"
-    if _is_slow_gpu(row):
+    if is_slow_gpu(row):
         return f"{when(row, last_step)}{_slow_gpus(row)}"
     return f"{when(row, last_step)}{who(row)} {_needs(row).removeprefix(' ')}:"
 
 
-def advice(row: Mapping[str, Any]) -> str:
-    """What to do, by the name of what is longer where there is one."""
-    if _is_slow_gpu(row):
-        return _SLOW_GPU
-    if row.get(OF_HOST):
-        return str(row[OF_HOST])
-    if row["cause"] == HOST.key and row["name"] is None and not row["is_in_every_step"]:
-        return _NOW_AND_THEN.format(who=who(row))  # a slow host is slow in every step
-    key = row["name"] if row["name"] in (NOTHING, MEMORY_CALLS) else row["cause"]
-    if row["name"] is None or key not in _NAMED_ADVICE:
-        return ADVICE.get(row["cause"], "")
-    return _first_upper(_NAMED_ADVICE[key].format(who=who(row), name=name(row)))
-
-
-def _first_upper(words: str) -> str:
+def first_upper(words: str) -> str:
+    """The words as the beginning of a sentence."""
     return words[0].upper() + words[1:]
-
-
-def caveat(row: Mapping[str, Any]) -> str | None:
-    """When it may not hold."""
-    said = []
-    if row["gain_ns"] is None:
-        said.append("No step that means are taken of has it, so that its gain is not known.")
-    elif row["gain_is_bound"]:
-        said.append("The gain is the most that can be won.")
-    if _is_slow_gpu(row):
-        said.append(_UNSEEN_SIZES)
-    if is_of_hosts(row):
-        said.append(PROFILED)
-    return " ".join(said) or None
 
 
 def is_of_hosts(row: Mapping[str, Any]) -> bool:
@@ -136,11 +60,6 @@ def whose(row: Mapping[str, Any]) -> str:
     """`rank 5's loader`, `the compute of ranks 8 to 15 (host b07)`."""
     called = "loader" if row["cause"] == DATA.key else row["cause"]
     return f"{who(row)}'s {called}" if len(numbers(row["ranks"])) == 1 else f"the {called} of {who(row)}"
-
-
-def numbers(text: str | None) -> tuple[int, ...]:
-    """`8,9` as numbers."""
-    return tuple(int(number) for number in text.split(",")) if text else ()
 
 
 def name(row: Mapping[str, Any]) -> str:
@@ -196,7 +115,7 @@ def _worst(row: Mapping[str, Any]) -> str:
     return "" if row["worst_rank"] is None else f"; rank {row['worst_rank']} most, {_ms(row['worst_ns'])}"
 
 
-def _is_slow_gpu(row: Mapping[str, Any]) -> bool:
+def is_slow_gpu(row: Mapping[str, Any]) -> bool:
     """The same kernels take longer on these ranks, and not on others in other steps: that is unequal work."""
     return row["same_work_ratio"] is not None and not row["is_in_turn"]
 
@@ -204,15 +123,18 @@ def _is_slow_gpu(row: Mapping[str, Any]) -> bool:
 def _slow_gpus(row: Mapping[str, Any]) -> str:
     """`rank 3's GPU is slower: the same kernels take 6.37 ms a step, on the others 4.9 ms (1.3 times as long);`."""
     many = len(numbers(row["ranks"])) > 1
-    slow = f"the GPUs of {who(row)} are slower" if many else f"{who(row)}'s GPU is slower"
+    in_part = "" if row["name"] is None else " in part"
+    slow = f"the GPUs of {who(row)} are slower{in_part}" if many else f"{who(row)}'s GPU is slower{in_part}"
     times = f"{row['same_work_ratio']:.3g} times as long as on {_peers(row)}"
+    if in_part:
+        times += f" in {name(row)}, and about as long in the rest"
     return (
         f"{slow}: the same kernels take {times} ({_ms(row['own_ns'])} of compute{_each(row)}, {_ms(row['peers_ns'])});"
     )
 
 
 def _late_hosts(row: Mapping[str, Any]) -> str:
-    """`rank 0's host is late: it needs 65.1 ms to launch a step, rank 1's 42.7 ms;`."""
+    """`rank 0's host is late: it needs 67.0 ms to launch a step, rank 1's 42.3 ms;`."""
     many = len(numbers(row["ranks"])) > 1
     late = f"the hosts of {who(row)} are late" if many else f"{who(row)}'s host is late"
     late += _IN_TURN if row["is_in_turn"] else ""
@@ -268,7 +190,7 @@ def _peers(row: Mapping[str, Any]) -> str:
 
 def waited(row: Mapping[str, Any]) -> str:
     """Who waits for it, for how long, and where."""
-    where = f" inside {row['collective'].replace('_', '-')}" if row["collective"] else ""
+    where = f" inside {collective_words(row['collective'])}" if row["collective"] else ""
     it = "it" if len(numbers(row["ranks"])) == 1 else "them"
     cost = f"{_ms(row['cost_ns'])}{_each(row)}"
     if row["is_in_turn"]:

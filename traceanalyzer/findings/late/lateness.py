@@ -21,9 +21,12 @@ from traceanalyzer.findings.basis import LEAST_GAIN_PCT, lower, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.evened import Evened, evened
 from traceanalyzer.findings.late.gain_range import how_far
+from traceanalyzer.findings.late.late_advice import advice, caveat
 from traceanalyzer.findings.late.late_hosts import with_advice
-from traceanalyzer.findings.late.late_sets import joint_ns, set_of, told
-from traceanalyzer.findings.late.late_words import advice, caveat, is_of_hosts, numbers, title
+from traceanalyzer.findings.late.late_sets import joint_ns, set_of, told, with_other_causes
+from traceanalyzer.findings.late.late_words import is_of_hosts, title
+from traceanalyzer.meaning.names import collective_words
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 
@@ -59,7 +62,10 @@ def late_ranks(
         told(_with(_finding(row, rows, step_needs.to_frame(), last), how_far(row, replay)), row, rows, last)
         for row in rows[:_MOST_FINDINGS]
     ]
-    return [_dealt_out(item, replay) if _is_graded(item) else item for item in found]
+    return [
+        with_other_causes(_dealt_out(item, replay) if _is_graded(item) else item, row, rows, replay)
+        for item, row in zip(found, rows, strict=False)
+    ]
 
 
 def _with(finding: Finding, said: str) -> Finding:
@@ -81,10 +87,13 @@ def _dealt_out(finding: Finding, replay: Replay) -> Finding:
 
 
 def _evened(row: Mapping[str, Any], saved: Mapping[int, Evened]) -> Mapping[str, Any]:
-    """The row with the gain of an even load of experts, where that is what its ranks have more of and it gains less."""
+    """The row with the gain of an even load of experts, where that is what its ranks have more of.
+
+    Without a replay it is a bound, which is said where it is less.
+    """
     ranks, gain = numbers(row["ranks"]), row["gain_ns"]
     even = saved.get(ranks[0]) if saved.keys() >= {*ranks} and row["cause"] == "compute" else None
-    if gain is None or even is None or even.gain_ns >= gain:
+    if gain is None or even is None or (even.gain_ns >= gain and not even.is_replayed):
         return row
     return {**row, "gain_ns": even.gain_ns, "gain_error_ns": even.error_ns, "gain_is_bound": even.is_bound,
             "unprofiled_gain_ns": None}  # fmt: skip
@@ -137,7 +146,7 @@ def of_slow_links(episodes: Episodes, collective: str, gain_ns: int) -> str | No
 
     `None` where there are none, or mending them gains less than most of what the collective would gain altogether.
     """
-    called = collective.replace("_", "-")
+    called = collective_words(collective)
     for row in said_with_gain(episodes):
         is_slow = row["cause"] == "transfer" and collective_of(row["name"] or "") == called
         if is_slow and max(row["gain_ns"], row["joint_gain_ns"] or 0) >= _MOSTLY * gain_ns:

@@ -12,9 +12,9 @@ from traceanalyzer.analyses.operators.mfu import Mfu
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.findings.basis import plain
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.late.late_words import numbers
 from traceanalyzer.findings.late.lateness import is_said, of_lead
 from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import digits, in_a_line, time_text
 
 _EXPLAINS = 0.5

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.blame.what_ran import OPERATOR, WhatRan
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import Change
@@ -63,7 +64,7 @@ def _has_several(stages: pd.DataFrame) -> pd.Series:
     """Stages of several microbatches; where that is not known, of more messages than one needs there and back."""
     messages = stages["p2p_calls"].astype("Float64") / stages["steps"].astype("Float64").fillna(1.0)
     several = (stages["microbatches"].astype("Float64") > 1).fillna(messages > _OF_ONE)
-    return several.fillna(value=False).astype(bool)
+    return is_true(several)
 
 
 def _finding(costly: "Costly", work: pd.DataFrame, rank: int, number: int) -> Finding:

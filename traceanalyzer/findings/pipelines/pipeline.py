@@ -15,7 +15,6 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import HOSTS, pipeline_name
-from traceanalyzer.findings.late.late_words import numbers
 from traceanalyzer.findings.late.lateness import is_said, of_lead
 from traceanalyzer.findings.pipelines.one_stream import held_up_ns
 from traceanalyzer.findings.pipelines.outside_microbatches import costly_outside, work_outside
@@ -26,6 +25,7 @@ from traceanalyzer.findings.pipelines.uneven_stages import (
     the_others,
     uneven_alike,
 )
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 
 BUBBLE_PCT = 10.0

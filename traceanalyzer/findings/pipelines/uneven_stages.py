@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.names import PipelinesColumn
 from traceanalyzer.analyses.operators.mfu import Mfu
@@ -12,6 +13,7 @@ from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.pipelines.pipelines import Pipelines
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.findings.alike import AS_LONG
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import UNEVEN_STAGES, pipeline_name
@@ -61,13 +63,14 @@ def _uneven(rows: Sequence[Mapping[str, Any]], stages: pd.DataFrame, mfu: Mfu, r
     gain_ns = round(longest_ns - mean.max() / (steps or 1)) if gain is None else gain.gain_ns
     hidden = _behind_hosts(replay, evened) if gain is not None and 100 * gain_ns < LEAST_GAIN_PCT * step_ns else ""
     more = recomputed_more(mfu, stages, row)
-    move = f"{'m' if more else 'M'}ove layers from {its_stages(row)} to {the_others(row)}"
+    heavy = _heavy(stages, row)
+    whence = f"stages {listed(heavy)}" if len(heavy) > 1 else its_stages(row)
+    move = f"{'m' if more else 'M'}ove layers from {whence} to {the_others(row)}"
     return Finding(
         rule="pipeline_imbalance",
         severity=severity(100 * gain_ns / step_ns),
-        title=f"{_who(row, rows)} {time_text(longest_ns)} "
-        f"{per}, {_beside_others(stages, row['bottleneck_stage'], excess, hidden, many=len(rows) > 1)}."
-        + (f" {more}" if more else ""),
+        title=f"{_who(row, rows, heavy, stages)} {time_text(longest_ns)} "
+        f"{per}, {_beside_others(stages, heavy, excess, hidden, many=len(rows) > 1)}." + (f" {more}" if more else ""),
         evidence=evidence_of(stages, ["compute_ns", "idle_ns"]),
         recommendation=f"Recompute activations (checkpointing) in all stages or in none, or {move}."
         if more
@@ -86,7 +89,7 @@ def _uneven(rows: Sequence[Mapping[str, Any]], stages: pd.DataFrame, mfu: Mfu, r
 def recomputed_more(mfu: Mfu, stages: pd.DataFrame, row: Mapping[str, Any]) -> str:
     """What is said where recomputation makes half of what the rank's operators do more, or more; else nothing."""
     table = mfu.to_frame()
-    own = table[table["rank"].isin(stages["rank"]) & table["is_complete"].fillna(value=False).astype(bool)]
+    own = table[table["rank"].isin(stages["rank"]) & is_true(table["is_complete"])]
     done = own.groupby("rank")[["model_flops", "recompute_flops"]].mean().astype("float64")
     rank, others = row["bottleneck_rank"], stages.loc[stages["stage"] != row["bottleneck_stage"], "rank"].tolist()
     if not {rank, *others} <= {*done.index}:
@@ -116,7 +119,19 @@ def its_stages(row: Mapping[str, Any]) -> str:
     return f"stage {row['bottleneck_stage']}"
 
 
-def _who(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+def _heavy(stages: pd.DataFrame, row: Mapping[str, Any]) -> list[int]:
+    """The stage that computes longest, and those that have half as much beyond the mean of all, or more."""
+    if (row["stages_per_rank"] or 1) > 1:
+        return [int(row["bottleneck_stage"])]
+    each = stages.groupby("stage")["compute_ns"].mean().astype("float64")
+    beyond = each - each.mean()
+    return sorted({int(row["bottleneck_stage"]), *map(int, each.index[beyond >= AS_LONG * beyond.max()])})
+
+
+def _who(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], heavy: Sequence[int], stages: pd.DataFrame) -> str:
+    if len(heavy) > 1:
+        of = sorted(map(int, stages.loc[stages["stage"].isin(heavy), "rank"]))
+        return f"Stages {listed(heavy)} (ranks {listed(of)}) compute up to"
     ranks = sorted(int(each["bottleneck_rank"]) for each in rows)
     of_many = (row["stages_per_rank"] or 1) > 1
     if len(ranks) == 1:
@@ -138,18 +153,19 @@ def _behind_hosts(replay: Replay, evened: Sequence[Change]) -> str:
     return f"hidden behind the hosts now; without these, even stages gain {time_text(more_ns)} a step"
 
 
-def _beside_others(stages: pd.DataFrame, stage: int, excess_pct: float, hidden: str, *, many: bool) -> str:
-    others = stages[stages["stage"] != stage]
-    if many:
-        return f"{excess_pct:.0f} % more than the mean rank of its pipeline: {hidden or 'the others wait for it'}"
-    if len(others) != 1:
-        return f"{excess_pct:.0f} % more than the mean rank: {hidden or 'the others wait for it'}"
+def _beside_others(stages: pd.DataFrame, heavy: Sequence[int], excess_pct: float, hidden: str, *, many: bool) -> str:
+    others = stages[~stages["stage"].isin(heavy)]
+    waits = hidden or f"the others wait for {'it' if len(heavy) == 1 else 'them'}"
+    if many or len(others) != 1:
+        return f"{excess_pct:.0f} % more than the mean rank{' of its pipeline' if many else ''}: {waits}"
     (other,) = others.to_dict("records")
     name = f"rank {other['rank']}" if pd.notna(other["stages_per_rank"]) and other["stages_per_rank"] > 1 else (
         f"stage {other['stage']}"
     )  # fmt: skip
     compute = time_text(other["compute_ns"] / (count_of_steps(stages) or 1))
-    return f"{name} {compute}: {hidden}" if hidden else f"{name} {compute} and waits for it"
+    if hidden:
+        return f"{name} {compute}: {hidden}"
+    return f"{name} {compute} and waits for {'it' if len(heavy) == 1 else 'them'}"
 
 
 def count_of_steps(stages: pd.DataFrame) -> int | None:

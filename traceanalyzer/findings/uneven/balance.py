@@ -21,9 +21,10 @@ from traceanalyzer.findings.alike import Alike, alike
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, about, around, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.beside import named, own_work
-from traceanalyzer.findings.late.late_words import numbers
 from traceanalyzer.findings.uneven.uneven_steps import IMBALANCE_PCT, compute_by_step, is_beyond_chance, is_lasting
 from traceanalyzer.findings.unprofiled import otherwise
+from traceanalyzer.meaning.names import collective_words
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 
 _EXPERTS = (
@@ -220,7 +221,7 @@ def _sits_in(calls: pd.DataFrame, missing_ns: float, instances: Instances, basis
             time_text(before["skew_uncertainty_ns"].max()),
         )
         waits = f", {early} of it (± {sure} a call) before the last rank arrives"
-    name = str(lengths.idxmax()).replace("_", "-")
+    name = collective_words(lengths.idxmax())
     return f" and sits in {name} for {time_text(lengths.max())}, {share:.0f} % {basis.of_a_step}{waits}"
 
 

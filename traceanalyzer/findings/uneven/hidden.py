@@ -24,9 +24,10 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
 from traceanalyzer.findings.hosts.idle import DATA_PCT, LOADER
 from traceanalyzer.findings.late.host_story import HOSTS
-from traceanalyzer.findings.late.late_words import numbers, whose
+from traceanalyzer.findings.late.late_words import whose
 from traceanalyzer.findings.late.lateness import is_said, of_lead
 from traceanalyzer.findings.worst import worst_rank
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import DATA, HOST
 
@@ -204,7 +205,8 @@ def _slower(needs: pd.DataFrame, step_ns: int, work: pd.DataFrame, said: Collect
 def _is_own(needs: pd.DataFrame, work: pd.DataFrame, rank: int, others: pd.Index) -> bool:
     """Whether it computes something else, or the same for longer without waiting longer."""
     cell = _named(needs, work, rank)
-    if cell["name"] is not None or _has_more_work(needs, work, rank):
+    is_named = cell["name"] is not None and pd.isna(cell["same_ns"])  # else the same work, slower in that part
+    if is_named or _has_more_work(needs, work, rank):
         return True
     waited = needs.groupby("rank")[["exposed_wait_ns", "exposed_unmatched_ns"]].sum().sum(axis=1)
     ratio = cell["same_ns"] / cell["peers_same_ns"] if cell["peers_same_ns"] else float("nan")

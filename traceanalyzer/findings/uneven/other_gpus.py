@@ -5,8 +5,8 @@ from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import plain
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.late.late_words import numbers
 from traceanalyzer.findings.late.lateness import is_said, of_lead
+from traceanalyzer.meaning.number_lists import numbers
 
 
 def other_gpus(episodes: Episodes, ranks: Ranks) -> list[Finding]:

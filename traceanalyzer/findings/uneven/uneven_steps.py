@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 import pandas as pd
 
+from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.blame.amounts import more_work_ns
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
@@ -135,7 +136,7 @@ def _is_one_ranks(wide: pd.DataFrame, step_ns: float) -> bool:
 def compute_by_step(step_needs: StepNeeds) -> pd.DataFrame:
     """Compute of the steps that were recorded whole, the last one too: a row for each step, a column for each rank."""
     held = step_needs.table
-    held = held[held["step"].notna() & ~held["is_partial"].fillna(value=False).astype(bool)] if len(held) else held
+    held = held[held["step"].notna() & ~is_true(held["is_partial"])] if len(held) else held
     if held.empty:
         return pd.DataFrame()
     wide = held.astype({"step": "int64"}).pivot_table(index="step", columns="rank", values="compute_ns")

@@ -11,6 +11,7 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, mean_steps, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import said_with_gain
+from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.quantities import time_span, time_text
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 
@@ -57,7 +58,7 @@ def waits_within_steps(
     gain = gain_of(replay, Change("waits", 0.0))
     if gain is None or 100 * gain.gain_ns < CLEAR_GAIN_PCT * gain.before_ns or _is_said(gain.gain_ns, episodes, replay):
         return []
-    where = str(stragglers.table["collective"].iloc[0]).replace("_", "-")
+    where = collective_words(stragglers.table["collective"].iloc[0])
     most = "at most " if gain.is_bound else ""
     return [
         Finding(

@@ -7,6 +7,7 @@ import pandas as pd
 from traceanalyzer.diff import Comparison, Side
 from traceanalyzer.kinds import EXPERTS, ROOTED
 from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.quantities import signed, text
 from traceanalyzer.meaning.vocabulary import INSEPARABLE, UNMATCHED, UNSPLIT, WAIT
 from traceanalyzer.report.comparison.bound import parts_by_rank
@@ -56,7 +57,7 @@ def names_of_unsplit(comparison: Comparison, run: str) -> dict[str, str]:
     own = table.frame[table.frame["collective"].isin(NEITHER)]
     time_ns = own[["base_total_ns", "other_total_ns"]].astype("float64").max(axis=1)
     longest = own.loc[time_ns.sort_values(ascending=False).index, "collective"].astype("str").unique()
-    words = f"exposed {', '.join(name.replace('_', '-') for name in longest)}"
+    words = f"exposed {', '.join(collective_words(name) for name in longest)}"
     return dict.fromkeys((UNSPLIT.label, UNMATCHED.label, INSEPARABLE.label), words) if len(longest) else {}
 
 

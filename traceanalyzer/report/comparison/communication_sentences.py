@@ -8,6 +8,7 @@ from traceanalyzer.analyses.host.host_names import UNATTRIBUTED
 from traceanalyzer.diff import Comparison, joins, metrics
 from traceanalyzer.kinds import element_types
 from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.quantities import digits, signed, text
 
 
@@ -18,7 +19,7 @@ def sentences(comparison: Comparison, run: str, unit: str) -> Iterator[str]:
         return
     for row in table.frame.to_dict("records"):
         is_one = (table.frame["collective"] == row["collective"]).sum() == 1
-        name = str(row["collective"]).replace("_", "-") + ("" if is_one else f" of {_element_type(row.get('dtype'))}")
+        name = collective_words(row["collective"]) + ("" if is_one else f" of {_element_type(row.get('dtype'))}")
         yield from _collective(name, row, unit, _phases(comparison, run, row["collective"]))
     yield from _overlap(comparison, run)
 

@@ -6,6 +6,7 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.quantities import text
 from traceanalyzer.report.page.log_axis import log_axis
 from traceanalyzer.report.page.palette import LEGEND, SERIES
@@ -49,7 +50,7 @@ def call_scatter(result: Result) -> dict[str, Any] | None:
 def _series(name: Any, own: pd.DataFrame, mark: int, *, by_rank: bool) -> dict[str, Any]:
     collective, rank = name if by_rank else (name[0], None)
     durations = (own["end_ns"] - own["start_ns"]).clip(lower=1)
-    label = str(collective).replace("_", "-")
+    label = collective_words(collective)
     return {
         "type": "scatter",
         "mode": "markers",

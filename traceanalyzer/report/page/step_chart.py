@@ -7,9 +7,9 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result, Results
 from traceanalyzer.analyses.blame.rank_sets import listed
-from traceanalyzer.findings.late.late_words import numbers
 from traceanalyzer.findings.late.lateness import is_said
 from traceanalyzer.job.run_info import RunInfo
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.report.words.parts import split_steps
 
 MOST_CELLS = 4_000

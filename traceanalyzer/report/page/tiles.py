@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from traceanalyzer.analyses.frames import Frame
     from traceanalyzer.analyses.names import HeadlineColumn
 
-APART = 0.2
-"""Ranks whose work differs by this share do not do the same."""
-
 
 _IN_GRAPHS = "not told inside CUDA graphs"
 
@@ -51,7 +48,7 @@ def tiles(report: Report, split: Split | None) -> list[Tile]:
     if split is None:
         return []
     frame = report.results["headline"].to_frame().set_index("rank")
-    doubts = care.doubted(report.results)
+    doubts = care.reasons(report.results)
     return [replace(tile, doubt=care.doubt_of(tile.sources, doubts)) for tile in _made(report, frame, split)]
 
 
@@ -123,20 +120,16 @@ def _speed(info: RunInfo | None) -> list[Tile]:
 
 def _mfu(report: Report) -> list[Tile]:
     """Of the complete steps; none without a known peak."""
-    frame = report.results["mfu"].to_frame() if "mfu" in report.results else pd.DataFrame(columns=["mfu_pct"])
-    known = frame.dropna(subset="mfu_pct")
-    known = known[known["is_complete"].astype(bool)] if len(known) else known
-    if known.empty:
+    if "mfu" not in report.results or (mean := report.results["mfu"].by_rank()).empty:
         return []
-    first = known.iloc[0]
-    mean = known.groupby("rank")["mfu_pct"].mean()
+    mfu = report.results["mfu"]
+    first = mfu.known().iloc[0]
     peak = f"of {first['peak_tflops_per_s']:,.0f} TFLOP/s {first['element_type']}, {first['step_source']} step"
     name = "MFU"
     definition = "FLOPs of the model in a step, without recomputation, / (step time · the GPU's peak for that type)."
     marks = tuple((int(rank), float(value)) for rank, value in mean.items())
-    work = known.groupby("rank")["model_flops"].mean()
     is_pipeline = "pipeline" in report.results and len(report.results["pipeline"]) > 0
-    if work.max() > (1 + APART) * work.min() and not is_pipeline:
+    if not mfu.is_of_equal_work and not is_pipeline:
         # Whether all of it is the model's, a trace does not tell: a rank may do work that no other does.
         name = "FLOPs of peak"
         peak += "; not called MFU: the ranks do not do the same work"

@@ -3,6 +3,7 @@
 import pandas as pd
 
 from traceanalyzer.analyses.communication.collective_waits import CollectiveWaits
+from traceanalyzer.meaning.names import collective_words
 
 
 def wait_matrix(result: CollectiveWaits) -> pd.DataFrame:
@@ -10,7 +11,7 @@ def wait_matrix(result: CollectiveWaits) -> pd.DataFrame:
     frame = result.to_frame()
     wide = frame.pivot_table(index="rank", columns="collective", values="wait_ns", aggfunc="sum").astype("Int64")
     wide = wide[wide.sum().sort_values(ascending=False).index]
-    wide.columns = [f"{str(name).replace('_', '-')}_wait_ns" for name in wide]
+    wide.columns = [f"{collective_words(name)}_wait_ns" for name in wide]
     total = wide.sum(axis=1).astype("Int64")
     table = wide.assign(wait_ns=total).reset_index() if len(wide.columns) > 1 else wide.reset_index()
     return table.sort_values(table.columns[-1], ascending=False, kind="stable", ignore_index=True)

@@ -3,11 +3,13 @@
 import pandas as pd
 
 from traceanalyzer.analyses import Results
+from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.stragglers import Stragglers
 from traceanalyzer.findings.basis import Basis
 from traceanalyzer.findings.uneven.balance import apart
 from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.names import collective_words, collectives_words
 from traceanalyzer.meaning.quantities import text
 from traceanalyzer.report.words.parts import Split, headline_steps, unsplit_calls
 
@@ -40,11 +42,11 @@ def acquitted(stragglers: Stragglers) -> str:
 
 
 def _costs(frame: pd.DataFrame) -> pd.Series:
-    return (frame["cost_pct"] >= LEAST_COST_PCT).fillna(value=False).astype(bool)
+    return is_true(frame["cost_pct"] >= LEAST_COST_PCT)
 
 
 def _is_acquitted(frame: pd.DataFrame) -> pd.Series:
-    return frame["is_acquitted"].fillna(value=False).astype(bool)
+    return is_true(frame["is_acquitted"])
 
 
 def too_cheap(stragglers: Stragglers) -> str:
@@ -81,8 +83,7 @@ def not_measured(results: Results, split: Split | None) -> str:
 
 
 def _named(counts: pd.Series) -> list[tuple[str, int]]:
-    plural = {"peer_copy": "peer copies"}
     return [
-        (plural.get(key[1], key[1].replace("_", "-") + "s") if count > 1 else key[1].replace("_", "-"), int(count))
+        (collectives_words(key[1]) if count > 1 else collective_words(key[1]), int(count))
         for key, count in counts.items()
     ]

@@ -24,7 +24,7 @@ from traceanalyzer.analyses.timeline.thinning import fitting, most_unlike_first
 from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
 from traceanalyzer.findings import Finding, named_ranks
 from traceanalyzer.kinds import element_types
-from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.names import collective_words, short_name
 from traceanalyzer.report.assets import packed
 from traceanalyzer.report.timeline.columns import steps_of, varints
 from traceanalyzer.report.timeline.counter_lanes import counter_lanes
@@ -188,7 +188,7 @@ def _calls(results: Results) -> tuple[pd.DataFrame | None, list[str], list[str]]
     frame = results["calls"].to_frame() if "calls" in results else pd.DataFrame()
     if frame.empty:
         return None, [], []
-    text = frame["collective"].astype("str").str.replace("_", "-")
+    text = frame["collective"].map(collective_words, na_action="ignore").astype("str")
     frame = frame.assign(dtype=frame["dtype"].astype("str").map(element_types, na_action="ignore"))
     if "groups" in results:
         frame = frame.assign(group=group_labels(results["groups"], frame))

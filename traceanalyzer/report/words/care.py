@@ -1,11 +1,12 @@
 """What a reader must know before trusting the figures, and which figures carry a mark for it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pandas as pd
 
 from traceanalyzer.analyses import Results, reached_by
+from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.integrity.integrity import Integrity
 from traceanalyzer.findings import Finding
 from traceanalyzer.model import Skipped
@@ -52,22 +53,26 @@ def of_what_is_here(report: Report) -> list[str]:
 
 def doubted(results: Results) -> dict[str, str]:
     """Results whose figures the integrity checks make unreliable, by name, and why."""
+    return {name: " ".join(sentences) for name, sentences in reasons(results).items()}
+
+
+def reasons(results: Results) -> dict[str, tuple[str, ...]]:
+    """The same, sentence by sentence."""
     if "integrity" not in results:
         return {}
-    found: dict[str, list[str]] = {}
+    found: dict[str, tuple[str, ...]] = {}
     for sentence, affects in _by_check(results["integrity"]):
         for name in affects:
-            found.setdefault(name, []).append(sentence)
-    return {name: " ".join(sentences) for name, sentences in found.items()}
+            found[name] = (*found.get(name, ()), sentence)
+    return found
 
 
-def doubt_of(names: Iterable[str], doubts: Mapping[str, str]) -> str | None:
-    """Why a figure that comes from these Results is in doubt; `None` when it is not."""
-    reasons = [doubts[name] for name in names if name in doubts]
-    return " ".join(dict.fromkeys(reasons)) or None
+def doubt_of(names: Iterable[str], doubts: Mapping[str, Sequence[str]]) -> str | None:
+    """Why a figure that comes from these Results is in doubt, each reason once; `None` when it is not."""
+    return " ".join(dict.fromkeys(sentence for name in names for sentence in doubts.get(name, ()))) or None
 
 
-def with_caveats(findings: Iterable[Finding], doubts: Mapping[str, str]) -> tuple[Finding, ...]:
+def with_caveats(findings: Iterable[Finding], doubts: Mapping[str, Sequence[str]]) -> tuple[Finding, ...]:
     """The findings; those that rest on doubted Results say so in their caveat."""
     made = []
     for finding in findings:
@@ -112,7 +117,7 @@ def _of_ranks(ranks: pd.DataFrame) -> list[str]:
 
 
 def _damage(ranks: pd.DataFrame) -> list[str]:
-    cut = [str(rank) for rank in ranks["rank"][ranks["truncated"].fillna(value=False).astype(bool)]]
+    cut = [str(rank) for rank in ranks["rank"][is_true(ranks["truncated"])]]
     skipped = ranks[ranks["events_skipped"].fillna(0) > 0]
     return [
         *([f"The files of ranks {', '.join(cut)} are cut off: their last part is missing."] if cut else []),

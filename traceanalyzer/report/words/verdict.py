@@ -10,6 +10,7 @@ from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.findings import Finding
 from traceanalyzer.findings.tools import tools_of
 from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.quantities import digits, text
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import host
@@ -163,13 +164,11 @@ def _unknown_kernels(report: Report) -> list[str]:
 
 def _of_the_peak(report: Report) -> list[str]:
     """How near a run without faults is to what its GPUs and links can do."""
-    mfu = report.results["mfu"].to_frame() if "mfu" in report.results else pd.DataFrame(columns=["mfu_pct"])
-    known = mfu.dropna(subset="mfu_pct")
     said = []
-    if len(known):
-        first, share = known.iloc[0], known.loc[known["is_complete"].astype(bool), "mfu_pct"].mean()
+    if "mfu" in report.results and len(means := report.results["mfu"].by_rank()):
+        first = report.results["mfu"].known().iloc[0]
         said.append(
-            f"What there is to gain lies in the kernels: model FLOPs are {digits(share)} % of the peak of "
+            f"What there is to gain lies in the kernels: model FLOPs are {digits(means.mean())} % of the peak of "
             f"{first['gpu']} in {first['element_type']} ({first['peak_tflops_per_s']:,.0f} TFLOP/s)."
         )
     return said + _of_the_kernels(report)
@@ -237,7 +236,7 @@ def _collective(report: Report, rank: int) -> str:
     own = nccl[nccl["rank"] == rank]
     if own.empty:
         return "communication"
-    return str(own.loc[own["exposed_comm_ns"].idxmax(), "collective"]).replace("_", "-")
+    return collective_words(own.loc[own["exposed_comm_ns"].idxmax(), "collective"])
 
 
 def _shared(name: str, share: pd.Series) -> str:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from traceanalyzer.analyses import column_named
 from traceanalyzer.kinds import COLLECTIVES, element_types
 from traceanalyzer.meaning.columns import Column, Written, stem
-from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.names import collective_words, short_name
 
 _WORDS: Mapping[str, str] = MappingProxyType({"gpu": "GPU", "api": "API", "mfu": "MFU", "flops": "FLOPs", "p2p": "P2P"})
 
@@ -34,7 +34,7 @@ def words(text: str, column: Column) -> str:
     """What a person calls the value of a column: kernels by their short names, ours without underscores."""
     if column.written in _WORDINGS:
         return _WORDINGS[column.written](text)
-    return text.replace("_", "-") if text in COLLECTIVES else text
+    return collective_words(text) if text in COLLECTIVES else text
 
 
 def unbroken(text: str) -> str:
@@ -60,7 +60,7 @@ def versions(text: str) -> list[str]:
 _WORDINGS: Mapping[Written, Callable[[str], str]] = MappingProxyType(
     {
         Written.KERNEL: short_name,
-        Written.COLLECTIVE: lambda text: text.replace("_", "-"),
+        Written.COLLECTIVE: collective_words,
         Written.KIND: lambda text: "communication" if text == "comm" else text,
         Written.OURS: lambda text: text.replace("_", " "),
         Written.FIGURE: lambda text: label(text, column_named(text)),  # its unit stands in the columns' heads

@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,24 @@ from traceanalyzer.report.words import care
 
 
 def write_csv(report: Report, folder: Path) -> list[Path]:
-    """`summary.csv` with the breakdown's row for each rank, `tables/<analysis>.csv` and `tables/index.md`."""
+    """`summary.csv` with the breakdown's row for each rank, `tables/<analysis>.csv` and `tables/index.md`.
+
+    Tables of more than `MOST_CSV_ROWS` rows are Parquet files, as with `write_parquet`.
+    """
     summary = folder / "summary.csv"
     write_frame(report.results["breakdown"].to_frame(), summary)
-    paths = _places(report, folder, "csv")
-    for name, path in paths.items():
-        write_frame(report.results[name].to_frame(), path)
-    return [summary, _write_index(report, folder), *paths.values()]
+    paths = []
+    for name, path in _places(report, folder, "csv").items():
+        if len(report.results[name]) > MOST_CSV_ROWS:
+            paths.append(_write_parquet(report, folder, name))
+        else:
+            write_frame(report.results[name].to_frame(), path)
+            paths.append(path)
+    return [summary, _write_index(report, folder, paths), *paths]
+
+
+MOST_CSV_ROWS = 100_000
+"""A longer table has a row for each operation of many ranks: some 40 MB of text, which Parquet holds in 1 to 2."""
 
 
 def write_json(report: Report, folder: Path) -> list[Path]:
@@ -85,15 +96,17 @@ def _write_parquet(report: Report, folder: Path, name: str) -> Path:
 def write_parquet(report: Report, folder: Path) -> list[Path]:
     """`tables/<analysis>.parquet` and `tables/index.md`."""
     paths = [_write_parquet(report, folder, name) for name in _places(report, folder, "parquet")]
-    return [_write_index(report, folder), *paths]
+    return [_write_index(report, folder, paths), *paths]
 
 
-def _write_index(report: Report, folder: Path) -> Path:
+def _write_index(report: Report, folder: Path, paths: Iterable[Path]) -> Path:
     """`tables/index.md`: which tables there are, those with rows first as in a report, and what a row of each is."""
-    held = {name: result for name, result in report.results.items() if not result.is_event_copy}
-    lines = ["# Tables", "", "| table | rows | title | a row is |", "|---|---:|---|---|"]
+    file_of = {path.stem: path.name for path in paths}
+    held = {name: result for name, result in report.results.items() if name in file_of}
+    lines = ["# Tables", "", "| table | rows | title | a row is | file |", "|---|---:|---|---|---|"]
     for name, result in sorted(held.items(), key=lambda item: not len(item[1])):
-        lines.append(f"| {name} | {len(result):,} | {result.title} | {result.meaning().replace('|', chr(92) + '|')} |")
+        meaning = result.meaning().replace("|", chr(92) + "|")
+        lines.append(f"| {name} | {len(result):,} | {result.title} | {meaning} | {file_of[name]} |")
     path = folder / "tables" / "index.md"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path

@@ -1,0 +1,85 @@
+"""A rule about ranks that have nothing to compute any more, while others go on and they only take part."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pandas as pd
+
+from traceanalyzer.analyses.blame.rank_sets import listed
+from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.time.steps import Steps, complete_steps
+from traceanalyzer.findings.basis import severity
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.meaning.quantities import time_text
+
+_NEXT_TO_NOTHING = 0.05
+"""Of what a rank computes in its complete steps: a step with less has no work."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Spent:
+    """A rank and its first step without work; how long it takes part since, in how many calls; what others compute."""
+
+    rank: int
+    step: int
+    ns: int
+    calls: int
+    others_ns: float
+
+
+def ranks_without_work(steps: Steps, call_waits: CallWaits) -> list[Finding]:
+    """A rank computes in some steps and next to nothing in all later ones, but takes part in the others' collectives.
+
+    So it is with a rank whose input has run out (torch's `Join`): its profiler makes no steps any more, the last one
+    holds all that follows. It has to take part for as long as a step of the others, and in as many calls as one has:
+    else it waits, or its recording ends there.
+    """
+    table = steps.table
+    if table.empty or call_waits.table.empty:
+        return []
+    table = table[table["start_ns"].notna() & table["step"].notna()]
+    spent = list(_spent(table, call_waits.table))
+    firsts = sorted({each.step for each in spent})
+    return [_finding([each for each in spent if each.step == first], table) for first in firsts]
+
+
+def _spent(table: pd.DataFrame, calls: pd.DataFrame) -> Iterator[_Spent]:
+    complete = complete_steps(table)
+    usual = complete.groupby("rank")["compute_ns"].mean().astype("float64")
+    table = table[table["rank"].isin(usual.index[usual > 0])]
+    has_work = table["compute_ns"].astype("float64") > _NEXT_TO_NOTHING * table["rank"].map(usual)
+    last = table[has_work].groupby("rank")["step"].max()
+    for rank, own in table.groupby("rank"):
+        tail = own[own["step"] > last.get(rank, -1)]
+        others = complete[(complete["rank"] != rank) & complete["rank"].isin(table.loc[has_work, "rank"])]
+        if rank not in last or tail.empty or others.empty:
+            continue
+        first = int(tail["step"].min())
+        going_on = table[has_work & (table["rank"] != rank) & (table["step"] >= first)]
+        of_step = calls[calls["rank"].isin(others["rank"])].groupby(["rank", "step"]).size()
+        its_own = int(((calls["rank"] == rank) & (calls["step"] >= first)).fillna(value=False).sum())
+        ns = int(tail["window_ns"].sum())
+        takes_part = ns >= others["window_ns"].astype("float64").mean() and its_own >= max(of_step.median(), 1)
+        if len(going_on) and takes_part:
+            yield _Spent(int(rank), first, ns, its_own, float(others["compute_ns"].mean()))
+
+
+def _finding(spent: list[_Spent], table: pd.DataFrame) -> Finding:
+    ranks, one = [each.rank for each in spent], len(spent) == 1
+    longest = max(spent, key=lambda each: each.ns)
+    windows = table[table["rank"] == longest.rank]["window_ns"].sum()
+    who = f"Rank{'' if one else 's'} {listed(ranks)}"
+    return Finding(
+        rule="ranks_without_work",
+        severity=severity(100 * longest.ns / windows),
+        title=f"{who} compute{'s' if one else ''} nothing from step {longest.step} on: for {time_text(longest.ns)} "
+        f"{'it takes' if one else 'they take'} part in the others' collectives alone ({longest.calls} calls"
+        f"{'' if one else f' of rank {longest.rank}'}), while those compute {time_text(longest.others_ns)} a step.",
+        evidence=tuple(
+            {"rank": each.rank, "step": each.step, "without_work_ns": each.ns, "calls": each.calls} for each in spent
+        ),
+        recommendation="Give all ranks as many batches: a sampler that pads or drops the rest (DistributedSampler, "
+        "drop_last=True), or streams that are split evenly. Join only lets the others end.",
+        caveat="A rank whose part of the job ends there by design has the same trace.",
+        table="steps",
+    )
