@@ -50,7 +50,7 @@ BLIND_CASES: tuple[Case, ...] = (
          Truth((8, 9, 10, 11), "data", LOADER)),
     Case("all loaders are slow", lambda own: usual.ddp(8, 5, own),
          tuple(Fault("data", round((11.6 + rank / 10) * MS), (rank,)) for rank in range(8)), Truth(says="data|load")),
-    case_of("a thread holds the interpreter", hosts.held, Fault("gil", 8 * MS, (1,)), "forward", cause="host"),
+    case_of("a thread holds the interpreter", hosts.held, Fault("gil", 8 * MS, (1,)), "", cause="host"),
     case_of("a process on a shared core", hosts.pinned, Fault("pinned", 0, (5,), None, 2.5), "", cause="host"),
     case_of("memory is freed and allocated anew", hosts.retried, Fault("retry", 9 * MS, (2,)), "cudaFree", cause="host",
             how=Capture(offset_ns={0: -70 * MS})),
