@@ -31,7 +31,8 @@ def blocking_launches(launches: Result, replay: Replay) -> list[Finding]:
     who = "every rank" if is_all and not one else f"rank{'' if one else 's'} {listed(ranks)}"
     awaited, kernels = int(rows["awaited_kernels"].sum()), int(rows["awaitable_kernels"].sum())
     as_others = f" With {'its host' if one else 'their hosts'} as fast as the others', a mean step is "
-    won = f"{as_others}{time_text(gain.gain_ns)} shorter." if gain and gain.gain_ns > 0 else ""
+    besides = " shorter, not counting what overlaps then."
+    won = f"{as_others}{time_text(gain.gain_ns)}{besides}" if gain and gain.gain_ns > 0 else ""
     return [
         Finding(
             rule="blocking_launches",
