@@ -85,7 +85,9 @@ def _formats(table: pd.DataFrame, late: Sequence[int], others: Sequence[int]) ->
         f"{_whose(late)} matrix products run in {formats[0]}, {_whose(others, of=late)} in {formats[1]}: "
         f"{time_text(own_ns)} in the capture, and {time_text(their_ns)}."
     )
-    advice = f"Let all ranks compute in {formats[1]}: the same autocast, matrix products' precision, parameters."
+    advice = (
+        f"Let {_whom(late)} compute in {formats[1]}, too: the same autocast, matrix products' precision, parameters."
+    )
     return title, advice
 
 
@@ -110,7 +112,7 @@ def _amounts(table: pd.DataFrame, mfu: Mfu, row: Mapping[str, Any], others: Sequ
         f"{_whose(late)} operators do {in_a_line(flops, Unit.FLOPS)} a step, {_whose(others, of=late)} "
         f"{in_a_line(theirs, Unit.FLOPS)}{how or f', {times} times as much'}."
     )
-    advice = "Give the ranks equal work: batches, lengths of sequences, experts, what is computed beside the model."
+    advice = f"Give {_whom(late)} as much as the others: batches, sequences, experts, what else it computes."
     return title, advice
 
 
@@ -133,7 +135,7 @@ def _operators(
         f"{_who(late)} {_run(late)} {_names(only)}, which no other rank runs ({time_text(float(only.sum()))} in the "
         f"capture){instead}."
     )
-    advice = "Let all ranks take the same path: the same backends (of attention), options, versions and shapes."
+    advice = f"Let {_whom(late)} take the path of the others: the same backends (of attention), options and versions."
     return title, advice
 
 
@@ -162,3 +164,7 @@ def _whose(ranks: Sequence[int], of: Sequence[int] = ()) -> str:
 
 def _run(ranks: Sequence[int]) -> str:
     return "runs" if len(ranks) == 1 else "run"
+
+
+def _whom(ranks: Sequence[int]) -> str:
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {listed(ranks)}"
