@@ -50,3 +50,13 @@ def test_a_step_is_given_back_and_only_the_slower_stage_costs():
     assert step["ideal"] == pytest.approx(length_s)
     assert step["stage 1"] - step["ideal"] == pytest.approx(2 * half_s)
     assert step["ideal"] - step["stage 0"] == pytest.approx(2 * half_s)
+
+
+def test_an_operation_that_begins_late_without_a_reason_is_replayed_at_once():
+    """There are no hosts to launch it: what held it back is not in the job."""
+    table, length_s = one_microbatch()
+    last = (table["stage"] == 0) & (table["optype"] == "backward-compute")
+    table.loc[last, "start_ts"] += 0.005
+    (step,) = straggler_analysis.measured(table).to_dict("records")
+    assert step["recorded"] == pytest.approx(length_s + 0.005)
+    assert step["replayed"] == pytest.approx(length_s, abs=1e-5), "but for a turnaround between operations"

@@ -32,7 +32,7 @@ def piece_of(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, phases: 
     launch = chain.launch_row[ops["api_call"].to_numpy()]
     host = _named(chain.host, ops, launch)
     piece = Piece(ops.drop(columns="api_call").assign(launch=launch), host, chain.segments, waits, chain.blocks,
-                  chain.meetings, denied, why)  # fmt: skip
+                  chain.meetings, denied, why_no_host=why)  # fmt: skip
     lag_ns = explained(piece).lag_ns - 3_000
     more = without_room(piece.ops, lag_ns)
     if not len(waits) or not waits["is_recorded"].all():

@@ -1,6 +1,6 @@
 """One rank's part of the job's graph: its operations, its host's stretches of work, and what waits for what."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -43,7 +43,7 @@ class Piece:
     blocks: pd.DataFrame
     meetings: pd.DataFrame
     denied: pd.DataFrame
-    why_no_host: str = ""
+    why_no_host: str = field(default="", kw_only=True)
 
     def __len__(self) -> int:
         return len(self.ops)
