@@ -8,6 +8,7 @@ from tests.simulator import Capture, drawn_jobs, odd_jobs, workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from traceanalyzer.analyses import run
+from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings import Finding
 from traceanalyzer.findings.capture import fitness as rules
 from traceanalyzer.findings.capture.warm_up import warm_up
@@ -66,7 +67,7 @@ def test_ranks_that_never_meet_take_as_long_as_they_like():
 @pytest.mark.parametrize(("is_cut", "is_said"), [(False, True), (True, False)])
 def test_a_rank_without_collectives_hangs_unless_its_file_is_cut_off(is_cut, is_said):
     calls = CallTable([{"rank": 0, "group_ranks": "0,1"}])
-    ranks = CallTable([{"rank": 0, "truncated": False}, {"rank": 1, "truncated": is_cut}])
+    ranks = Ranks(pd.DataFrame({"rank": [0, 1], "truncated": [False, is_cut]}))
     found = rules.silent_rank(calls, ranks)
     assert [item.title.partition(" while")[0] for item in found] == ["Rank 1 launches no collective"] * is_said
 

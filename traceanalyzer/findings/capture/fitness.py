@@ -166,8 +166,7 @@ def silent_rank(calls: Calls, ranks: Ranks) -> list[Finding]:
     if frame.empty:
         return []
     expected = set().union(*(numbers(text) for text in frame["group_ranks"].astype("str").unique()))
-    whole = ranks.table[~ranks.table["truncated"].fillna(value=False).astype(bool)]
-    silent = sorted((expected & set(whole["rank"])) - set(calls.table["rank"]))
+    silent = sorted((expected & set(ranks.table["rank"])) - ranks.cut_off - set(calls.table["rank"]))
     if not silent:
         return []
     one = len(silent) == 1
