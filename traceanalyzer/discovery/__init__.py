@@ -40,7 +40,8 @@ LINK_OUT = "a link to outside the folder; --follow-links reads it"
 
 _RANK_FOLDER = re.compile(r"(?:rank|worker|gpu|proc|local_rank|node|host)s?[_\-=]?\d+", re.IGNORECASE)
 
-_RANK_IN_NAME = re.compile(r"(?<![a-z])(?:rank|worker)[_\-=]?(\d+)(?!\d)", re.IGNORECASE)
+# SGLang writes <time>-TP-<rank>[-DECODE]; with pipelines several ranks share that number.
+_RANK_IN_NAME = re.compile(r"(?<![a-z])(?:rank|worker)[_\-=]?(\d+)(?!\d)|^\d+\.\d+-TP-(\d+)(?!.*-PP-)", re.IGNORECASE)
 
 
 BY_REGEX = "--rank-regex"
@@ -233,7 +234,7 @@ def _hint(path: Path, top: Path, in_path: re.Pattern[str] | None) -> RankHint | 
 
 def _named_in(parts: Sequence[str]) -> RankHint | None:
     matches = (_RANK_IN_NAME.search(part) for part in reversed(parts))
-    return next((RankHint(int(match[1]), "path") for match in matches if match), None)
+    return next((RankHint(int(match[1] or match[2]), "path") for match in matches if match), None)
 
 
 def _told_apart(captures: list[Capture], top: Path) -> list[Capture]:
