@@ -22,7 +22,16 @@ from traceanalyzer.findings.devices import copies, copy_bound, efficiency, memor
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.findings import Findings
 from traceanalyzer.findings.folding import folded
-from traceanalyzer.findings.hosts import blocking_launches, drained, host_work, hosts, idle, inference, slow_hosts
+from traceanalyzer.findings.hosts import (
+    blocking_launches,
+    drained,
+    host_work,
+    hosts,
+    idle,
+    inference,
+    slow_hosts,
+    unknown_idle,
+)
 from traceanalyzer.findings.late import lateness, other_work
 from traceanalyzer.findings.order import error_of_mean_step_ns, ordered
 from traceanalyzer.findings.pipelines import outside_microbatches, pipeline, uneven_stages
@@ -47,6 +56,7 @@ RULES: tuple[Rule, ...] = (
     fitness.whole_graphs,
     spoilt.cut_files,
     spoilt.impossible_times,
+    unknown_idle.unknown_idle,
     blocking_launches.blocking_launches,
     slow_hosts.slow_hosts,
     slow_hosts.eager_hosts,

@@ -41,6 +41,8 @@ TRUNCATED = "truncated"
 
 LOST_AMID = "lost_amid_others"
 
+WITHOUT_LAUNCH = "operations_without_launch"
+
 LOST_GRAPHS = "graphs_without_operations"
 
 NESTED = "nested_on_a_stream"
@@ -172,7 +174,7 @@ def operations_without_launch(trace: RankTrace) -> list[Defect]:
     severity = by_share(inside, int(held.sum()))
     affects: tuple[SourceName, ...] = (*CAUSES, "phase_of_op", "tree")
     affects = (*affects, "steps") if has_complete else affects
-    return [Defect("operations_without_launch", severity, count, total, f"{text}.", affects)]
+    return [Defect(WITHOUT_LAUNCH, severity, count, total, f"{text}.", affects)]
 
 
 def partial_steps(trace: RankTrace) -> list[Defect]:
