@@ -71,6 +71,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
             *checks.lost_amid_others(trace),
             *checks.lost_graphs(trace),
             *checks.operations_without_launch(trace),
+            *checks.shared_launches(trace),
             *argument_checks.communication_without_arguments(calls),
             *argument_checks.arguments_of_operators(calls),
             *argument_checks.inferred_arguments(calls),

@@ -177,6 +177,22 @@ def operations_without_launch(trace: RankTrace) -> list[Defect]:
     return [Defect(WITHOUT_LAUNCH, severity, count, total, f"{text}.", affects)]
 
 
+def shared_launches(trace: RankTrace) -> list[Defect]:
+    """Operations that name one launch, graphs aside: a call launches one, so that their numbers are not unique."""
+    launch = trace.gpu_ops["launch"].to_numpy()
+    calls = launch[launch != NONE]
+    is_graph = host_names.matches(trace.api_calls["name"], host_names.is_graph_launch)
+    times = np.bincount(calls, minlength=len(trace.api_calls))
+    count, total = int(times[(times > 1) & ~is_graph].sum()), len(calls)
+    text = (
+        f"{many(count, 'GPU operation')} of {total:,} share their launch with others: correlation numbers are used "
+        "more than once (work of several processes in one file does so), and which call launched what, in which step, "
+        "is not known."
+    )
+    affects: tuple[SourceName, ...] = (*CAUSES, "steps", "phase_of_op", "tree")
+    return [Defect("shared_launches", by_share(count, total), count, total, text, affects)] if count else []
+
+
 def partial_steps(trace: RankTrace) -> list[Defect]:
     """Steps that the capture cuts; those of a file that is cut off go with that."""
     if trace.meta.is_truncated:
