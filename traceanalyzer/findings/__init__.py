@@ -70,6 +70,7 @@ RULES: tuple[Rule, ...] = (
     uneven_steps.uneven_steps,
     within_steps.waits_within_steps,
     without_work.ranks_without_work,
+    without_work.ranks_without_compute,
     experts.uneven_experts,
     other_work.other_work,
     redundant_exchanges.redundant_exchanges,
