@@ -42,7 +42,8 @@ def step_parts(trace: RankTrace) -> pd.DataFrame:
     host, or where the GPU has done what was queued before.
     `met_ns` is the idle time in which the host waits for peers in a collective of the CPU: no work of its own, so it is
     no part of `host_ns` here; `met_in` is the collective in which most of it lies.
-    `needed_host_ns` is the time of its range on the host, and up to the next one's, less that in blocking calls: what launching it takes.
+    `needed_host_ns` is the time of its range on the host, and up to the next one's, less that in blocking calls: what
+    launching it takes.
     """
     windows = _windows(trace)
     if windows.empty:
