@@ -227,8 +227,8 @@ def _of_thread(
     query, stretch = _pairs(activity.starts, activity.ends, starts, launched)
     shared = np.minimum(activity.ends[stretch], launched[query]) - np.maximum(activity.starts[stretch], starts[query])
     row = activity.row[stretch]
-    events = activity.events["name"]
-    is_sync = np.append(host_names.matches(events, host_names.is_sync), False)[row]
+    code = np.append(activity.code, NONE)[row]
+    is_sync = np.array([*map(host_names.is_sync, activity.names), False], dtype=bool)[code]
     middle = np.maximum(activity.starts[stretch], starts[query]) + shared // 2
     threads = np.full(len(row), thread)
     inside = range_around(trace.ranges, threads, middle)
@@ -238,7 +238,7 @@ def _of_thread(
     part = np.select([is_sync, is_data], [_DOINGS.index(SYNC.column), _DOINGS.index(DATA.column)],
                      _DOINGS.index(HOST.column))  # fmt: skip
     ranges, is_named = _named_ranges(trace, inside)
-    doing = _doing(events, row, set(trace.steps["name"].to_numpy(dtype=object)))
+    doing = _doing(activity.names, code, set(trace.steps["name"].to_numpy(dtype=object)))
     for number in np.flatnonzero(np.bincount(part)).tolist():
         rows, own_part = np.flatnonzero(part == number), _DOINGS[number]
         if own_part != DATA.column:
@@ -252,11 +252,10 @@ def _is_data(events: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
     return is_data
 
 
-def _doing(events: pd.Series, rows: np.ndarray, of_steps: set[str]) -> pd.Categorical:
-    """What each of the rows is called, `NOTHING` for none."""
-    called = [_called_on_host(name, of_steps) for name in events.cat.categories.tolist()]
-    code_of_row = np.append(events.array.codes, NONE)[rows]
-    return _as_names([*called, NOTHING], np.where(code_of_row == NONE, len(called), code_of_row))
+def _doing(names: Sequence[str], codes: np.ndarray, of_steps: set[str]) -> pd.Categorical:
+    """What events of these names are called, `NOTHING` for those without one."""
+    called = [_called_on_host(name, of_steps) for name in names]
+    return _as_names([*called, NOTHING], np.where(codes == NONE, len(called), codes))
 
 
 def _called_on_host(name: str, of_steps: set[str]) -> str:
