@@ -15,6 +15,8 @@ _PLAIN = "iufb"
 
 _NUMBERS = (int, float, bool)
 
+_COLUMNS = (np.ndarray, pd.Series, list, pd.api.extensions.ExtensionArray)
+
 
 def _order(values: Any, *, ascending: bool, kind: Any) -> np.ndarray:
     values = pd.arrays.NumpyExtensionArray(values) if isinstance(values, np.ndarray) else values
@@ -172,7 +174,7 @@ def _is_extension(values: Any) -> bool:
 
 
 def _is_column(values: Any) -> bool:
-    return isinstance(values, np.ndarray | pd.Series | list | pd.api.extensions.ExtensionArray)
+    return isinstance(values, _COLUMNS)
 
 
 def _block(values: Any, count: int) -> Any:
