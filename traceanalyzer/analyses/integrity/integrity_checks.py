@@ -94,7 +94,7 @@ def file_damage(trace: RankTrace) -> list[Defect]:
 
 def far_apart(trace: RankTrace) -> list[Defect]:
     """Operations that lie further apart than any recording lasts: single times are damaged."""
-    begin, end = int(trace.gpu_ops["start_ns"].min()), int(trace.gpu_ops["end_ns"].max())
+    begin, end = int(trace.gpu_ops["start_ns"].to_numpy()[0]), int(trace.gpu_ops["end_ns"].to_numpy().max())
     if end - begin <= _LONGEST_CAPTURE_NS:
         return []
     text = (
@@ -153,7 +153,7 @@ def lost_amid_others(trace: RankTrace) -> list[Defect]:
 def operations_without_launch(trace: RankTrace) -> list[Defect]:
     """GPU operations whose host call the capture does not have; grave where headlines hold many of them."""
     total = len(trace.gpu_ops)
-    is_without = (trace.gpu_ops["launch"] == NONE).to_numpy()
+    is_without = trace.gpu_ops["launch"].to_numpy() == NONE
     count = int(is_without.sum())
     if not count:
         return []
@@ -189,7 +189,7 @@ def overlaps_on_a_stream(trace: RankTrace) -> list[Defect]:
 
 def operations_without_duration(trace: RankTrace) -> list[Defect]:
     """Operations that end where they start, or before (a reader takes negative durations for none)."""
-    count = int((trace.gpu_ops["end_ns"] <= trace.gpu_ops["start_ns"]).sum())
+    count = int((trace.gpu_ops["end_ns"].to_numpy() <= trace.gpu_ops["start_ns"].to_numpy()).sum())
     text = f"{many(count, 'GPU operation')} {have(count)} no duration, or had a negative one: their time is missing."
     total = len(trace.gpu_ops)
     severity = by_share(count, total)
@@ -238,7 +238,7 @@ def cuda_graphs(trace: RankTrace) -> list[Defect]:
     if unknown:
         text = f"{many(unknown, 'CUDA graph')} recorded as a whole: busy time is right, what ran inside is unknown."
         found.append(Defect("graphs_of_unknown_content", MEDIUM, unknown, len(ops), text, BY_KIND))
-    nodes = int(ops["graph_node"].notna().sum())
+    nodes = len(ops) - int(ops["graph_node"].array.isna().sum())
     if nodes:
         text = f"{many(nodes, 'operation')} ran in CUDA graphs: one launch stands for many, operators are unknown."
         found.append(Defect("graph_operations", INFO, nodes, len(ops), text, ("launches", "phases")))
