@@ -220,6 +220,16 @@ def joined(parts: Sequence[pd.Categorical]) -> pd.Categorical:
     return pd.Categorical.from_codes(np.concatenate(codes), categories=pd.Index(list(place), dtype="str"))
 
 
+def named(texts: Sequence[str | None], rows: np.ndarray) -> pd.Categorical:
+    """As `pd.Categorical` of the texts at these positions, none at -1; each text is looked at once."""
+    known = [(place, texts[place]) for place in np.unique(rows[rows != NONE]).tolist()]
+    names = sorted({text for _, text in known if text is not None})
+    codes, code_of = np.full(len(texts) + 1, NONE, dtype=np.int64), {name: code for code, name in enumerate(names)}
+    for place, text in known:
+        codes[place] = NONE if text is None else code_of[text]
+    return pd.Categorical.from_codes(codes[rows], categories=names)
+
+
 def taken(values: pd.Categorical, rows: np.ndarray) -> pd.Categorical:
     """Values by row; absent for negative rows."""
     codes = np.append(values.codes, NONE)[np.where(rows >= 0, rows, len(values))]

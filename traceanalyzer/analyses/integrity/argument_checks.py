@@ -14,7 +14,7 @@ def communication_without_arguments(calls: pd.DataFrame) -> list[Defect]:
     if calls.empty:
         return []
     is_kernel = ((calls["collective"] != "peer_copy") & (waits_of(calls) != WAIT_ONLY)).to_numpy()
-    count, total = int(calls["arguments"].isna().to_numpy()[is_kernel].sum()), int(is_kernel.sum())
+    count, total = int(calls["arguments"].array.isna()[is_kernel].sum()), int(is_kernel.sum())
     text = (
         f"{many(count, 'communication operation')} of {total:,} {have(count)} no arguments: process group and sizes "
         "are unknown, bandwidths leave them out."

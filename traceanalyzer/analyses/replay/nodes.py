@@ -77,7 +77,7 @@ class Nodes:
         self.recorded = Timing(
             ops["duration_ns"].to_numpy(), piece.host["ns"].to_numpy(), np.ones(len(piece.segments), dtype=bool)
         )
-        self.is_single = (ops["call"] != NONE).to_numpy() | self.begins_step
+        self.is_single = (ops["call"].to_numpy() != NONE) | self.begins_step
         self._is_of: dict[str, np.ndarray] = {}
         self._columns: dict[tuple[str, str], np.ndarray] = {}
         self.is_comm = self.is_of("comm")

@@ -192,7 +192,7 @@ class Peers:
             ops = nodes.piece.ops
             names = ops["name"].cat
             of_category = np.array([known.setdefault(name, len(known)) for name in names.categories] + [NONE])
-            counted = (ops["call"] == NONE).to_numpy() & self._is_in_step(ops["step"].to_numpy())
+            counted = (ops["call"].to_numpy() == NONE) & self._is_in_step(ops["step"].to_numpy())
             found[rank] = np.where(counted, of_category[names.codes.to_numpy()], NONE)
         self._names_known = known
         return found
