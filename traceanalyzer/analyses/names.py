@@ -260,6 +260,7 @@ EpisodesColumn = Literal[
     "own_host_ns",
     "peers_host_ns",
     "apart_host_ns",
+    "host_pace",
 ]
 EvenExpertsColumn = Literal[
     "group_label",
