@@ -260,7 +260,6 @@ EpisodesColumn = Literal[
     "own_host_ns",
     "peers_host_ns",
     "apart_host_ns",
-    "host_pace",
 ]
 EvenExpertsColumn = Literal[
     "group_label",
@@ -953,6 +952,7 @@ StepNeedsColumn = Literal[
     "exposed_unmatched_ns",
     "needed_host_ns",
     "longest_call_ns",
+    "operations",
     "clock_jump_ns",
     "peers",
 ]

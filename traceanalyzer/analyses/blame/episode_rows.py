@@ -6,14 +6,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.blame.lateness import launches_more
 from traceanalyzer.analyses.blame.transfers import TRANSFER
 from traceanalyzer.meaning.vocabulary import COPY, HOST
 
 CAUSES: Mapping[str, str] = {COPY.column: "copies"}
 """What a part is called, unless by its own name."""
-
-OF_PACE = 0.5
-"""Of an excess: where a host's pace alone accounts for this part, the pace is why it is late."""
 
 HOST_BEYOND = 1.1
 """A host that needs less than this times what the slowest other one needs is no later than hosts are here."""
@@ -22,7 +20,7 @@ _HOSTS_DIFFER = 0.14
 """Deviation of the logarithm of what a host needs for a step, where nothing is wrong.
 
 Of the two hosts of 44 recordings of jobs without a fault (two H200s of one machine, PyTorch's profiler) one needs 1.22
-times as long as the other (root of the mean square); two of them differ by more than 1.5 times in four of 44.
+times as long as the other (root of the mean square); they differ by more than 1.5 times in three of the 44.
 """
 
 _FAR = 2.0
@@ -37,21 +35,21 @@ _BEYOND = 1.15
 
 
 def is_of_every_host(row: Mapping[str, Any]) -> bool:
-    """Whether its ranks' hosts are late by what other hosts need as well: nobody's fault.
+    """Whether its ranks' hosts are late by what other hosts need as well: nobody's fault."""
+    own, apart = row["own_host_ns"], row["apart_host_ns"]
+    is_without_name = row["cause"] == HOST.key and not isinstance(row["name"], str)
+    return is_without_name and not (pd.isna(own) or pd.isna(apart) or own >= apart)
 
-    Or by their pace, where a host that needs what the others do would not be apart from them at that pace.
-    """
-    own, peers, apart, pace = (row[name] for name in ("own_host_ns", "peers_host_ns", "apart_host_ns", "host_pace"))
-    if row["cause"] != HOST.key or isinstance(row["name"], str) or pd.isna(own) or pd.isna(apart):
-        return False
-    is_of_pace = not (pd.isna(pace) or pd.isna(peers)) and own * (1 - 1 / pace) >= OF_PACE * row["excess_ns"]
-    return bool(own < apart or (is_of_pace and peers * pace < apart))
+
+def beyond_ns(others: pd.Series) -> float:
+    """From which time on a host needs more than these: 1.1 times what the slowest of them needs."""
+    return HOST_BEYOND * float(others.max())
 
 
 def apart_ns(others: pd.Series) -> float:
-    """From which time on a host is apart from these, each its time for a step.
+    """From which time on a host is apart from these by more than chance, each its time for a step.
 
-    1.1 times what the slowest of them needs; and of hosts that differ much three deviations beyond their median: the
+    Beyond them; and of hosts that differ much three deviations beyond their median: the
     one that happens to be the slowest is no fault. Of few hosts little is known of how they differ: what two hosts of
     healthy jobs do counts as what one of them tells.
     """
@@ -63,7 +61,7 @@ def apart_ns(others: pd.Series) -> float:
         far = float(np.exp(known.mean() + _FAR * np.sqrt(variance * (1 + 1 / len(known)))))
     return max(
         far,
-        HOST_BEYOND * float(others.max()),
+        beyond_ns(others),
         middle + _SIGMAS * _TO_DEVIATION * float((others - middle).abs().median()),
     )
 
@@ -79,6 +77,7 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
     peers = others[others["peers"].isin(own["peers"])]
     peers = peers if len(peers) else others
     others = others if len(others) else own
+    has_more_to_do = bool(launches_more(late)[is_late].all())
     excess_ns = _mean_step(group["excess_ns"], group["step"], complete)
     seen = _seen_in(numbers, late[late["rank"].isin(others["rank"])])
     waited = _waits(late).reindex(pd.MultiIndex.from_arrays([others["rank"], others["step"].map(seen)]))
@@ -108,7 +107,7 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "step_ns": int((late["end_ns"] - late["begin_ns"]).mean()),
         "own_host_ns": _of_hosts(own, "min", complete),
         "peers_host_ns": _of_hosts(others, "max", complete),
-        "apart_host_ns": _of_hosts(others, apart_ns, complete),
+        "apart_host_ns": _of_hosts(others, beyond_ns if has_more_to_do else apart_ns, complete),
         "total_ns": cost_ns * len(numbers),
         **_worst(own, group, part),
     }

@@ -1,16 +1,15 @@
 """Lateness that belongs together: which ranks, in which steps, by what, what it costs the others and what it gains."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.blame.episode_gains import at_least_its_gain, bounds, gains
 from traceanalyzer.analyses.blame.episode_rows import row_of
 from traceanalyzer.analyses.blame.hidden_hosts import with_hidden_hosts
-from traceanalyzer.analyses.blame.host_paces import pace_of, without_names_of_pace
+from traceanalyzer.analyses.blame.host_paces import without_names_of_pace
 from traceanalyzer.analyses.blame.lateness import cells, with_excess
 from traceanalyzer.analyses.blame.naming import named
 from traceanalyzer.analyses.blame.places import Places
@@ -31,7 +30,6 @@ from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.meaning.columns import Adds, Column, Written
-from traceanalyzer.meaning.vocabulary import HOST
 from traceanalyzer.model.tables import under_each_other
 
 _ALIKE = 0.6
@@ -149,14 +147,9 @@ class Episodes(Result[EpisodesColumn]):
         "peers_host_ns": Column.time("The same of the others: the most of them.", adds=Adds.DERIVED),
         "apart_host_ns": Column.time(
             "What a host needs to be later than hosts are here: 1.1 times the most of the others, three deviations "
-            "beyond their median, and, of few others, what hosts of healthy jobs differ by: 1.49 times what the only "
-            "other one needs.",
+            "beyond their median, and, of few others, what hosts of healthy jobs differ by (1.49 times what the only "
+            "other one needs); of hosts that launch 1.15 times as many operations only the first.",
             adds=Adds.DERIVED,
-            is_secondary=True,
-        ),
-        "host_pace": Column.number(
-            "How many times as long as the others' their hosts take for operator calls that all make as often, the "
-            "least of them; absent where such calls are few, and of other causes than hosts.",
             is_secondary=True,
         ),
     }
@@ -185,7 +178,10 @@ def across(
     work = under_each_other([what_ran.table, transfers(slower_calls.table)])
     job = step_needs.table["rank"].map(jobs_of(members.table, step_needs.table["rank"].unique()))
     calls = call_waits.table[["rank", "call", "collective"]].merge(exposed_calls.table, on=["rank", "call"])
-    tables = [_of_job(needs, work, calls, steps.table, operators.table, places, replay) for _, needs in step_needs.table.groupby(job)]
+    tables = [
+        _of_job(needs, work, calls, steps.table, operators.table, places, replay)
+        for _, needs in step_needs.table.groupby(job)
+    ]
     tables = [table.assign(job=number) for number, table in enumerate(tables) if len(table)]
     if not tables:
         return empty
@@ -213,7 +209,7 @@ def _of_job(
     found = with_hidden_hosts(told_apart(found, late, work), late, replay)
     found = _of_all_groups(found)
     complete = _complete(late, steps, replay)
-    rows = [_with_pace(row_of(group, late, calls, complete), operators, late) for group in _groups(found)]
+    rows = [row_of(group, late, calls, complete) for group in _groups(found)]
     if not rows:
         return pd.DataFrame()
     table = pd.DataFrame(rows)
@@ -222,13 +218,6 @@ def _of_job(
     table = table.assign(set=[each.kind for each in sets], place=[each.name for each in sets])
     table = table.assign(bound_ns=bounds(table, found, late, complete), gain_is_of_capture=not complete)
     return together(at_least_its_gain(table.assign(**gains(table, found, replay)), late, complete), replay)
-
-
-def _with_pace(row: dict[str, Any], operators: pd.DataFrame, late: pd.DataFrame) -> dict[str, Any]:
-    """With how slow their hosts are throughout, where hosts are why they are late."""
-    is_of_hosts = row["cause"] == HOST.key and len(operators)
-    pace = pace_of(operators, row["ranks"], late["rank"].unique()) if is_of_hosts else None
-    return {**row, "host_pace": np.nan if pace is None else pace}
 
 
 def _text(numbers: Sequence[int]) -> str | None:
