@@ -153,10 +153,10 @@ def _most_in(hosts: IdleForHosts, of: str) -> str:
 
 
 def _who_is_late(hosts: IdleForHosts) -> str:
-    """Of a rank whose lateness is said already nothing; of hosts that are late alike, that no one is."""
-    if hosts.is_of_late:
-        return ""
+    """Of a rank whose lateness is said already, or that is here alone, nothing; of hosts that are late alike, all."""
     count = len(hosts.means)
+    if hosts.is_of_late or count == 1:
+        return ""
     if hosts.are_late_alike and hosts.is_one_process:
         return f"{_one_host(count)} is late: "
     if hosts.are_late_alike:
