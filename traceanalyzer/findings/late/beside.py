@@ -69,7 +69,7 @@ def slow_host(operators: Operators, rank: int, among: Collection[int] | None = N
     All ranks are those `among`, if given.
     """
     same = same_calls(operators.to_frame(), rank, among)
-    pace = same and same.pace
+    pace = None if same is None else same.pace
     if same is None or pace is None or same.covered < _COVERED or pace < SLOWER:
         return None
     own, others = same.own_ns, same.others_ns
