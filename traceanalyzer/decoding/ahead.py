@@ -140,10 +140,9 @@ class _Begun:
         return decoded(self.batches[place], needs_exact=bool(self.decoder.needs_exact))
 
     def _merge(self, made: Decoded) -> None:
-        tables, read, skipped = made
+        tables, decoder = made
         self.builder.merge(tables)
-        self.decoder.read += read
-        self.decoder.skipped += skipped
+        self.decoder.merge(decoder)
 
 
 _BEGUN: ContextVar[_Begun | None] = ContextVar("a file that is decoded", default=None)
