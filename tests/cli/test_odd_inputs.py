@@ -148,6 +148,9 @@ CASES = {
     "a rank twice, with an escape in the name": (same_rank_twice, set(), "another file of this run has already"),
     "archives that reach out": (out_of_the_archive, set(), "t.zip"),
     "ids beyond 64 bits": (lambda folder: job(folder, more=[kernel(90, 5, stream=2**70)]), {"unreadable_events"}, ""),
+    "one of many operations a year away": (
+        lambda folder: job(folder, more=[*(kernel(1_000 + 10 * n, 5) for n in range(50)), kernel(3.2e13, 5)]),
+        {"unreadable_events"}, ""),
     "a year between two operations": (lambda folder: job(folder, more=[kernel(3.2e13, 5)]), {"far_apart"}, ""),
     "names with NUL": (lambda folder: job(folder, name="ge\0mm\0"), set(), ""),
 }  # fmt: skip

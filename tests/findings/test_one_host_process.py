@@ -31,7 +31,7 @@ def test_the_host_of_several_gpus_is_one(tmp_path):
 
 def test_of_one_gpu_it_is_the_ranks_own(tmp_path):
     [title] = titles(tmp_path, 1)
-    assert title.startswith("Rank 0's host is late: ")
+    assert title.startswith("Rank 0's GPU idles ")
 
 
 def data_parallel(folder, operators=("Scatter", "Broadcast", "Gather")):

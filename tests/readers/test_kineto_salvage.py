@@ -96,7 +96,6 @@ def test_other_encodings(tmp_path, encoding):
         (TEXT.replace(b'"dur": 5.125', b'"dur": 1e13', 1), 5, True),
         (TEXT.replace(b'"cat": "kernel"', b'"cat": "novel"', 1), 5, False),
         (TEXT.replace(b'"pid": 0, "tid": 7, ', b""), 6, False),
-        (TEXT + TEXT, 12, True),
         (TEXT.replace(b'"ts": 10,', b'"ts": ' + b"9" * 400 + b","), 5, True),
     ],
 )  # fmt: skip
@@ -107,6 +106,13 @@ def test_texts_as_they_are_found(tmp_path, odd, kept, is_said):
     said = bool(trace.meta.is_truncated or trace.meta.events_skipped or trace.meta.events_backwards)
     assert len(trace.gpu_ops) == kept
     assert is_said is None or said is is_said, (trace.meta.notes, trace.meta.events_skipped)
+
+
+def test_two_traces_in_one_file_are_not_read_as_one(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_bytes(TEXT + b"\n" + TEXT)
+    with pytest.raises(NotATraceError, match="2 traces, one behind the other"):
+        read(path)
 
 
 def test_a_text_without_end_does_not_fill_the_memory(tmp_path, monkeypatch):

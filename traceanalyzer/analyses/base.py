@@ -130,7 +130,9 @@ class Result(Generic[N]):
 
 def plain_values(column: pd.Series) -> list[Any]:
     """Python values of a column with `None` for NA."""
-    return [None if absent else value for value, absent in zip(column.tolist(), column.isna(), strict=True)]
+    values: list[Any] = column.tolist()
+    absent = column.array.isna()  # of the array: a quarter of what it takes of a Series
+    return [None if gone else value for value, gone in zip(values, absent, strict=True)] if absent.any() else values
 
 
 def percent(part: pd.Series, whole: pd.Series) -> pd.Series:

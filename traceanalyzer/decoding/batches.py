@@ -35,8 +35,8 @@ _AHEAD = 32
 _QUEUED_A_WORKER = 2
 """Batches that wait for each worker, the one that it is at among them."""
 
-Decoded = tuple[TableBuilder, int, int]
-"""The tables of a batch, how many of its events could be decoded, and how many not."""
+Decoded = tuple[TableBuilder, EventDecoder]
+"""The tables of a batch, and what decoded it."""
 
 Sent = Decoded | Path
 """The same, or the file that holds it."""
@@ -90,24 +90,24 @@ class _Merger:
 
     def _here(self, batch: tuple[Chunk, ...]) -> Future[Sent]:
         done: Future[Sent] = Future()
-        done.set_result(_decoded(batch, needs_exact=bool(self.decoder.needs_exact)))
+        done.set_result(decoded(batch, needs_exact=bool(self.decoder.needs_exact)))
         return done
 
     def _merge(self, batch: tuple[Chunk, ...], future: Future[Sent]) -> None:
         try:
-            tables, read, skipped = _received(future.result())
+            tables, decoder = _received(future.result())
         except BrokenExecutor:  # the system ended a worker: what it had is done here
-            tables, read, skipped = _received(self._here(batch).result())
+            tables, decoder = _received(self._here(batch).result())
         self.builder.merge(tables)
-        self.decoder.read += read
-        self.decoder.skipped += skipped
+        self.decoder.merge(decoder)
 
 
-def _decoded(batch: tuple[Chunk, ...], *, needs_exact: bool) -> Decoded:
+def decoded(batch: tuple[Chunk, ...], *, needs_exact: bool) -> Decoded:
+    """A batch's tables."""
     decoder, builder = EventDecoder(needs_exact=needs_exact), TableBuilder()
     for chunk in batch:
         builder.add(decoder.decode(text_of(chunk)))
-    return builder, decoder.read, decoder.skipped
+    return builder, decoder
 
 
 def _sent(batch: tuple[Chunk, ...], *, needs_exact: bool) -> Sent:
@@ -115,7 +115,7 @@ def _sent(batch: tuple[Chunk, ...], *, needs_exact: bool) -> Sent:
 
     A pipe takes 64 kB at a time, and for each of them whoever receives it waits until the thread that decodes rests.
     """
-    made = _decoded(batch, needs_exact=needs_exact)
+    made = decoded(batch, needs_exact=needs_exact)
     try:
         with tempfile.NamedTemporaryFile(delete=False) as file:
             pickle.dump(made, file, pickle.HIGHEST_PROTOCOL)

@@ -18,6 +18,8 @@ _UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
 _EXACT_BELOW_US = 2.0**43
 """Below it the float nearest to a time in µs is less than half a nanosecond away from it; whole µs are exact to 2⁵³."""
 
+_LIST_OF_EVENTS = b'"traceEvents"'
+
 _ARGS = re.compile(rb'"args"\s*:\s*(?=\{)')
 
 
@@ -28,24 +30,32 @@ class EventDecoder:
     Attributes:
         skipped: events that could not be decoded, so far.
         read: those that could.
+        followed: traces that follow the first one in the same file, each with a list of events of its own.
         needs_exact: whether this file's times need more than a float; `None` until a chunk has events that tell.
     """
 
     read: int = 0
     skipped: int = 0
+    followed: int = 0
     needs_exact: bool | None = None
 
     def decode(self, chunk: bytes) -> list[Any]:
         """Events of a chunk (text of whole events without brackets)."""
-        skipped = self.skipped
+        skipped, followed = self.skipped, self.followed
         events = self._decoded(chunk)
         self.read += len(events)
         if self.needs_exact is None:
             self.needs_exact = _is_beyond_float(events)
             if self.needs_exact:
-                self.skipped = skipped
+                self.skipped, self.followed = skipped, followed
                 return self._decoded(chunk)
         return events
+
+    def merge(self, later: "EventDecoder") -> None:
+        """Count what was decoded of the events that follow."""
+        self.read += later.read
+        self.skipped += later.skipped
+        self.followed += later.followed
 
     def _decoded(self, text: bytes) -> list[Any]:
         """All events; text that does not decode is halved until only what is bad is left."""
@@ -62,6 +72,7 @@ class EventDecoder:
     def _repaired(self, text: bytes) -> Iterator[Any]:
         """What can be understood of text with one bad event, or with several that run into each other."""
         decoder = _decoder(is_exact=bool(self.needs_exact), strict=False)
+        self.followed += text.count(_LIST_OF_EVENTS)
         end = 0
         for start, event_text in _objects(text):
             # The list ended, and another began: a second list, or a second file behind the first.

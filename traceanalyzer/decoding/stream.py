@@ -14,6 +14,7 @@ from typing import BinaryIO
 from traceanalyzer.decoding.boundaries import end_of_object, last_cut
 from traceanalyzer.decoding.packed import PackedFile, up_to_the_error
 from traceanalyzer.errors import NotATraceError
+from traceanalyzer.files.other_tools import written_by
 
 CHUNK_BYTES = 512 << 10
 """Small enough that a chunk's text and events stay in the processor's cache."""
@@ -96,6 +97,11 @@ class EventText:
     def expected_bytes(self) -> int:
         """About how long the text is."""
         return self.file.expected_bytes
+
+    @property
+    def begin(self) -> bytes:
+        """The text that was read to find the events, as long as `chunks` was not begun."""
+        return self.head + self._rest
 
     def first_time_us(self) -> float | None:
         """`ts` of the first event that has one; `None` without events near the beginning."""
@@ -265,7 +271,7 @@ def _why_no_events(start: bytes, file: PackedFile) -> str:
         )
     if b"\0" in start[:4]:
         return "not text: it begins with bytes that are none"
-    return "not a PyTorch-profiler trace: it has no traceEvents"
+    return written_by(start) or "not a PyTorch-profiler trace: it has no traceEvents"
 
 
 def _time_us(match: re.Match[bytes] | None) -> float | None:

@@ -15,7 +15,6 @@ from traceanalyzer.discovery.candidates import (
     leads_out,
     looked_into,
     named_files,
-    packed_by,
     without_copies,
 )
 from traceanalyzer.discovery.clustering import (
@@ -28,6 +27,7 @@ from traceanalyzer.discovery.clustering import (
     run_of,
     runs_of,
 )
+from traceanalyzer.discovery.no_trace import nothing_in, why_none
 from traceanalyzer.errors import InputError, NotATraceError, UsageError
 from traceanalyzer.expressions import Expression
 from traceanalyzer.files.archives import is_archive, unpack, without_suffix
@@ -36,18 +36,12 @@ from traceanalyzer.model import Skipped
 from traceanalyzer.model.schema import printable
 from traceanalyzer.readers import Header, RankHint, reader_of
 
-EXPECTED = (
-    ".json files of the PyTorch profiler, plain or packed (.gz, .zst, .xz, .bz2); of Nsight Systems .nsys-rep files or "
-    "their exports, .sqlite files or folders of Parquet; .json or .db files of rocprofv3; .xplane.pb files of JAX; "
-    ".zip or .tar archives of these"
-)
-"""What a trace may be, for people."""
-
 LINK_OUT = "a link to outside the folder; --follow-links reads it"
 
 _RANK_FOLDER = re.compile(r"(?:rank|worker|gpu|proc|local_rank|node|host)s?[_\-=]?\d+", re.IGNORECASE)
 
-_RANK_IN_NAME = re.compile(r"(?<![a-z])(?:rank|worker)[_\-=]?(\d+)(?!\d)", re.IGNORECASE)
+# SGLang writes <time>-TP-<rank>[-DECODE]; with pipelines several ranks share that number.
+_RANK_IN_NAME = re.compile(r"(?<![a-z])(?:rank|worker)[_\-=]?(\d+)(?!\d)|^\d+\.\d+-TP-(\d+)(?!.*-PP-)", re.IGNORECASE)
 
 
 BY_REGEX = "--rank-regex"
@@ -93,7 +87,7 @@ def discover(folder: Path, rank_regex: str | None = None, *, follows_links: bool
     captures, skipped = _peeked(candidates, folder, in_path)
     skipped = [*(Skipped(printable(str(one.path)), LINK_OUT) for one in strangers), *skipped]
     if not captures:
-        raise InputError(_nothing_in(folder, skipped))
+        raise InputError(nothing_in(folder, skipped))
     skipped += _unfit(in_path, captures)
     by_folder: dict[tuple[Path, bool], list[Capture]] = {}
     for capture in captures if in_path else _told_apart(captures, folder):
@@ -128,7 +122,7 @@ def of_files(paths: Sequence[Path], rank_regex: str | None = None) -> Found:
     in_path = _rank_pattern(rank_regex)
     captures, skipped = _peeked(named_files(paths), Path(), in_path)
     if not captures:
-        raise InputError(_nothing_in(paths[0], skipped))
+        raise InputError(nothing_in(paths[0], skipped))
     skipped += _unfit(in_path, captures)
     return Found((run_of(numbered(captures), "", paths[0].parent),), tuple(skipped))
 
@@ -221,20 +215,8 @@ def _peek(path: Path) -> Header:
     except OSError as error:
         raise NotATraceError(f"{path}: cannot be read ({error.strerror})") from error
     if reader is None:
-        raise NotATraceError(f"{path}: {_why_none(path)}")
+        raise NotATraceError(f"{path}: {why_none(path)}")
     return reader.peek(path)
-
-
-def _why_none(path: Path) -> str:
-    if not path.exists():
-        return "a link to a file that is not there"
-    if packed := packed_by(path):
-        return f"packed by {packed}, which is not unpacked here; unpack it, or pack it with gzip or zstd"
-    return (
-        "not an SQLite database; export the report again"
-        if path.suffix == ".sqlite"
-        else f"no trace; expected {EXPECTED}"
-    )
 
 
 def _hint(path: Path, top: Path, in_path: re.Pattern[str] | None) -> RankHint | None:
@@ -252,7 +234,7 @@ def _hint(path: Path, top: Path, in_path: re.Pattern[str] | None) -> RankHint | 
 
 def _named_in(parts: Sequence[str]) -> RankHint | None:
     matches = (_RANK_IN_NAME.search(part) for part in reversed(parts))
-    return next((RankHint(int(match[1]), "path") for match in matches if match), None)
+    return next((RankHint(int(match[1] or match[2]), "path") for match in matches if match), None)
 
 
 def _told_apart(captures: list[Capture], top: Path) -> list[Capture]:
@@ -285,14 +267,6 @@ def _run_folder(path: Path, top: Path) -> Path:
 
 def _name_below(place: Path, top: Path) -> str:
     return "" if place == top else printable(str(place.relative_to(top)))
-
-
-def _nothing_in(folder: Path, skipped: list[Skipped]) -> str:
-    if not skipped:
-        return f"{named(folder)}: no traces here; expected {EXPECTED}"
-    first = skipped[0]
-    more = f" (and {len(skipped) - 1} more files that are no traces)" if len(skipped) > 1 else ""
-    return f"{first.what}: {first.why}{more}"
 
 
 def _without_path(message: str, path: Path) -> str:

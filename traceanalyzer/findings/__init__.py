@@ -7,9 +7,8 @@ from dataclasses import replace
 from functools import partial
 
 from traceanalyzer.analyses import Result, Results
-from traceanalyzer.analyses.integrity.integrity_checks import TRUNCATED
 from traceanalyzer.failures import Failure
-from traceanalyzer.findings.capture import absent_stages, fitness, unmatched, warm_up
+from traceanalyzer.findings.capture import absent_stages, fitness, spoilt, unmatched, warm_up
 from traceanalyzer.findings.communication import (
     bandwidth,
     communication,
@@ -23,7 +22,16 @@ from traceanalyzer.findings.devices import copies, copy_bound, efficiency, memor
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.findings import Findings
 from traceanalyzer.findings.folding import folded
-from traceanalyzer.findings.hosts import blocking_launches, drained, host_work, hosts, idle, inference, slow_hosts
+from traceanalyzer.findings.hosts import (
+    blocking_launches,
+    drained,
+    host_work,
+    hosts,
+    idle,
+    inference,
+    slow_hosts,
+    unknown_idle,
+)
 from traceanalyzer.findings.late import lateness, other_work
 from traceanalyzer.findings.order import error_of_mean_step_ns, ordered
 from traceanalyzer.findings.pipelines import outside_microbatches, pipeline, uneven_stages
@@ -43,10 +51,12 @@ RULES: tuple[Rule, ...] = (
     fitness.clock_step,
     warm_up.warm_up,
     fitness.silent_rank,
-    fitness.lost_operations,
+    spoilt.lost_operations,
     fitness.no_complete_step,
     fitness.whole_graphs,
-    fitness.cut_files,
+    spoilt.cut_files,
+    spoilt.impossible_times,
+    unknown_idle.unknown_idle,
     blocking_launches.blocking_launches,
     slow_hosts.slow_hosts,
     slow_hosts.eager_hosts,
@@ -113,16 +123,15 @@ def _of_one_capture(findings: list[Finding]) -> list[Finding]:
 
 
 def _of_whole_files(findings: list[Finding], results: Results) -> list[Finding]:
-    """Without what is said of ranks whose files lack operations: that is taken for idle time, or less work."""
-    if "integrity" not in results:
+    """Without what is said of ranks whose files lack operations, or tell times that cannot be; of all without any."""
+    if not {"integrity", "headline"} <= {*results}:
         return findings
-    frame = results["integrity"].to_frame()
-    spoilt = set(frame.loc[frame["check"] == TRUNCATED, "rank"].dropna().astype("int64"))
-    if any(item.rule == fitness.lost_operations.__name__ for item in findings):
-        share = fitness.lost_pct(results["integrity"])
-        spoilt |= set(share.index[share >= fitness.SPOILT_PCT])
+    without = spoilt.spoilt_ranks(results["headline"], results["integrity"])
+    if any(item.rule == spoilt.lost_operations.__name__ for item in findings):
         findings = [item for item in findings if _is_of_files(item) or not (item.is_of_ideal or item.is_of_hosts)]
-    return [item for item in findings if _is_of_files(item) or not spoilt & set(named_ranks([item]))]
+    if without and without >= {*results["headline"].to_frame()["rank"]}:
+        return [item for item in findings if _is_of_files(item)]
+    return [item for item in findings if _is_of_files(item) or not without & set(named_ranks([item]))]
 
 
 def _is_of_files(finding: Finding) -> bool:
@@ -138,7 +147,7 @@ _SPOILING = tuple(
         fitness.missing_straggler,
         absent_stages.absent_stage,
         fitness.silent_rank,
-        fitness.lost_operations,
+        spoilt.lost_operations,
     )
 )
 """Rules that find means, waits or lengths to be other than the job's."""

@@ -52,6 +52,11 @@ class Basis:
         """Words for what a share is of."""
         return "of the capture" if self.steps is None else "of a step"
 
+    @property
+    def whole(self) -> str:
+        """Words for what is shorter by a gain."""
+        return "the capture" if self.steps is None else "a mean step"
+
     def within(self, table: pd.DataFrame) -> pd.DataFrame:
         """Rows of a table with a `step` that belong to the basis: all of them for a whole capture."""
         return table if self.steps is None else table[table["step"].isin(self.numbers)]

@@ -17,6 +17,12 @@ UNKNOWN_NS = np.iinfo(np.int64).min
 LONGEST_NS = 10**15
 """No event lasts longer than twelve days."""
 
+LONGEST_CAPTURE_NS = 24 * 3600 * 10**9
+"""No recording lasts longer."""
+
+_FEW = 0.1
+"""So many events of a kind that lie further from the others are two recordings; fewer are damaged."""
+
 
 @dataclass(frozen=True, slots=True)
 class Possible:
@@ -36,6 +42,7 @@ class Possible:
 def possible(frames: Mapping[str, pd.DataFrame]) -> Possible:
     """The tables without what cannot be. Almost always nothing is to be done."""
     kept, left_out, backwards = dict(frames), 0, 0
+    middle_ns = _middle_ns(frames)
     for name, frame in frames.items():
         if "start_ns" not in frame or frame.empty:
             continue
@@ -47,6 +54,7 @@ def possible(frames: Mapping[str, pd.DataFrame]) -> Possible:
             backwards += int(is_backwards.sum())
         is_possible = (start >= -LATEST_NS) & (end <= LATEST_NS) & (start <= end)
         is_possible &= end - np.where(is_possible, start, end) <= LONGEST_NS
+        is_possible = _near(start, middle_ns, is_possible)
         if not is_possible.all():
             left_out += int((~is_possible).sum())
             if name == "gpu_ops" and "comm_args" in kept:
@@ -54,6 +62,23 @@ def possible(frames: Mapping[str, pd.DataFrame]) -> Possible:
             frame = frame[is_possible].reset_index(drop=True)  # noqa: PLW2901 - the same
         kept[name] = frame
     return Possible(kept, left_out, backwards)
+
+
+def _middle_ns(frames: Mapping[str, pd.DataFrame]) -> int | None:
+    """A time within the recording: the median of what ran on the GPU, else of the host's operators."""
+    named = (frames[name]["start_ns"].to_numpy() for name in ("gpu_ops", "host_ops") if name in frames)
+    starts = next((each for each in named if len(each)), None)
+    return None if starts is None else int(np.partition(starts, len(starts) // 2)[len(starts) // 2])
+
+
+def _near(start: np.ndarray, middle_ns: int | None, is_possible: np.ndarray) -> np.ndarray:
+    """The possible events without the few that lie further from the recording's middle than any recording lasts."""
+    if middle_ns is None:
+        return is_possible
+    # Those that are impossible lie anywhere: their distance may not fit.
+    is_far = np.abs(np.where(is_possible, start, middle_ns) - middle_ns) > LONGEST_CAPTURE_NS
+    few = is_far.any() and is_far.sum() < _FEW * is_possible.sum()
+    return is_possible & ~is_far if few else is_possible
 
 
 def _of_kept_ops(comm_args: pd.DataFrame, is_kept: np.ndarray) -> pd.DataFrame:

@@ -155,6 +155,6 @@ def set_up_process() -> None:
     """Suit a process that does nothing else to many small tables; of no effect on any figure."""
     hold_memory()
     # Many small objects and no cycles: the collector at its usual pace takes a twentieth of the time.
-    gc.set_threshold(100_000, 50, 50)
+    gc.set_threshold(300_000, 50, 50)
     # Column names are texts too: each look-up of one in Arrow's storage converts it, a third of a small rank's time.
     pd.set_option("mode.string_storage", "python")

@@ -42,6 +42,19 @@ CASES = {
     "a peer copy needs none": (host_trace([("PtoP", 5, 9, 1)], [LAUNCH]), {}),
     "two operations at once on a stream": (
         host_trace([("gemm", 5, 9, 1), ("gemm", 8, 12, 2)], [LAUNCH, LAUNCH]), {"overlaps_on_a_stream": 1}),
+    "an operation inside another one of its stream": (
+        host_trace([("gemm", 5, 20, 1), ("gemm", 8, 12, 2)], [LAUNCH, LAUNCH]),
+        {"overlaps_on_a_stream": 1, "nested_on_a_stream": 1}),
+    "an operation inside another one, on another stream": (
+        host_trace([("gemm", 5, 20, 1), ("gemm", 8, 12, 2, 8)], [LAUNCH, LAUNCH]), {}),
+    "a graph that was launched and not recorded": (
+        host_trace([("gemm", 5, 9, 1), ("gemm", 30, 35, 3)],
+                   [LAUNCH, ("cudaGraphLaunch", 12, 14), ("cudaLaunchKernel", 20, 21)]),
+        {"launches_without_operation": 1, "lost_amid_others": 1, "graphs_without_operations": 1}),
+    "two operations of one launch": (
+        host_trace([("gemm", 5, 9, 1), ("gemm", 10, 12, 1)], [LAUNCH]), {"shared_launches": 2}),
+    "two operations of one graph": (
+        host_trace([("gemm", 5, 9, 1), ("gemm", 10, 12, 1)], [("cudaGraphLaunch", 0, 1)]), {}),
     "two operations at once on two streams": (
         host_trace([("gemm", 5, 9, 1), ("gemm", 8, 12, 2, 8)], [LAUNCH, LAUNCH]), {}),
     "no duration": (

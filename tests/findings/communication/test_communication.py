@@ -1,5 +1,6 @@
 """What is said of communication."""
 
+import re
 from types import SimpleNamespace
 
 import pandas as pd
@@ -27,13 +28,13 @@ def of_sample(name, *names):
 
 
 def test_little_overlap_is_told_where_data_moves():
-    names = ("headline", "exposed_comm", "replay")
+    names = ("headline", "steps", "exposed_comm", "replay")
     assert little_overlap(**of_sample("ddp", *names)) == []
     _, results = analysed(scenarios.hsdp(), *names)
     assert little_overlap(**results) == []
 
 
-def hidden_behind(host_ns, moved_ns=2 * MS):
+def hidden_behind(host_ns, moved_ns=2 * MS, *, has_steps=True):
     """What is said of a job that reduces after its compute, and whose hosts need so long before they launch it."""
     world = Group("0", (0, 1))
 
@@ -43,8 +44,8 @@ def hidden_behind(host_ns, moved_ns=2 * MS):
         sent = program.collective("all_reduce", world, 10_000_000, moved_ns, after=(made,))
         program.kernel("adam", MS, after=(sent,))
 
-    job = job_of(2, 4, step, (world,), jitter=0, ends_synced=not host_ns)
-    _, results = analysed(job, "headline", "exposed_comm", "replay")
+    job = job_of(2, 4, step, (world,), jitter=0, ends_synced=not host_ns, has_steps=has_steps)
+    _, results = analysed(job, "headline", "steps", "exposed_comm", "replay")
     return little_overlap(**results)
 
 
@@ -52,6 +53,11 @@ def test_overlap_is_worth_what_the_replay_says():
     (found,) = hidden_behind(0)  # three of five milliseconds compute
     assert found.gain_ns == pytest.approx(2 * MS, rel=0.1)
     assert f"With all of it hidden a mean step is at most {time_text(found.gain_ns)} shorter" in found.title
+
+
+def test_of_a_capture_without_steps_it_is_of_the_capture():
+    (found,) = hidden_behind(0, has_steps=False)
+    assert re.search(r"of a [\d.]+ ms capture while .* hidden the capture is at most .* ms shorter", found.title)
 
 
 def test_a_step_is_as_long_as_what_it_moves():

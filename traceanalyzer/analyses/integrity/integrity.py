@@ -10,7 +10,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.collectives import Collectives
-from traceanalyzer.analyses.integrity import argument_checks, different_jobs, figure_checks
+from traceanalyzer.analyses.integrity import argument_checks, different_jobs, figure_checks, time_checks
 from traceanalyzer.analyses.integrity import integrity_checks as checks
 from traceanalyzer.analyses.integrity import unknown_communication as unknown
 from traceanalyzer.analyses.integrity.integrity_checks import HIGH, INFO, LOW, MEDIUM, TRUNCATED, Defect, many
@@ -65,17 +65,20 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     return _table(
         [
             *checks.file_damage(trace),
-            *checks.far_apart(trace),
+            *time_checks.far_apart(trace),
             *checks.dropped_events(trace),
             *checks.launches_without_operation(trace),
             *checks.lost_amid_others(trace),
+            *checks.lost_graphs(trace),
             *checks.operations_without_launch(trace),
+            *checks.shared_launches(trace),
             *argument_checks.communication_without_arguments(calls),
             *argument_checks.arguments_of_operators(calls),
             *argument_checks.inferred_arguments(calls),
-            *checks.overlaps_on_a_stream(trace),
-            *checks.operations_without_duration(trace),
-            *checks.operations_before_their_launch(trace),
+            *time_checks.overlaps_on_a_stream(trace),
+            *time_checks.nested_on_a_stream(trace),
+            *time_checks.operations_without_duration(trace),
+            *time_checks.operations_before_their_launch(trace),
             *checks.partial_steps(trace),
             *checks.cuda_graphs(trace),
             *unknown.unknown_communication(trace),

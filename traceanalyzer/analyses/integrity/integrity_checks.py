@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import is_any
-from traceanalyzer.analyses.grouping import largest_before
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.names import SourceName
 from traceanalyzer.analyses.once import once_a_trace
@@ -18,12 +17,10 @@ from traceanalyzer.selection import is_lost_launch
 
 HIGH, MEDIUM, LOW, INFO = "high", "medium", "low", "info"
 
-_MANY, _SOME = 0.1, 0.01
+_MANY, SOME = 0.1, 0.01
 """Shares from which a defect is medium, and low."""
 
-_LONGEST_CAPTURE_NS = 24 * 3600 * 10**9
-
-_CAUSES: tuple[SourceName, ...] = ("idle", "gaps", "launches", "queue_depth", "what_ran", "replay")
+CAUSES: tuple[SourceName, ...] = ("idle", "gaps", "launches", "queue_depth", "what_ran", "replay")
 """What sets operations beside the calls that launched them."""
 
 BY_KIND: tuple[SourceName, ...] = (
@@ -43,6 +40,14 @@ OPERATIONS: tuple[SourceName, ...] = ("gpu_ops",)
 TRUNCATED = "truncated"
 
 LOST_AMID = "lost_amid_others"
+
+WITHOUT_LAUNCH = "operations_without_launch"
+
+LOST_GRAPHS = "graphs_without_operations"
+
+NESTED = "nested_on_a_stream"
+
+FAR_APART = "far_apart"
 
 EVENTS: Final = "events"
 """Stands for all tables of events."""
@@ -92,18 +97,6 @@ def file_damage(trace: RankTrace) -> list[Defect]:
     return found
 
 
-def far_apart(trace: RankTrace) -> list[Defect]:
-    """Operations that lie further apart than any recording lasts: single times are damaged."""
-    begin, end = int(trace.gpu_ops["start_ns"].to_numpy()[0]), int(trace.gpu_ops["end_ns"].to_numpy().max())
-    if end - begin <= _LONGEST_CAPTURE_NS:
-        return []
-    text = (
-        f"The operations span {(end - begin) / 3.6e12:,.0f} hours, longer than any recording lasts: times of some are "
-        "damaged, or the file holds two recordings."
-    )
-    return [Defect("far_apart", HIGH, 1, None, text, (EVENTS,))]
-
-
 def dropped_events(trace: RankTrace) -> list[Defect]:
     """Events that the profiler itself says it dropped, beyond the launches whose operation is missing."""
     count = trace.meta.events_dropped
@@ -150,6 +143,17 @@ def lost_amid_others(trace: RankTrace) -> list[Defect]:
     return [Defect(LOST_AMID, by_share(count, total), count, total, text, (EVENTS,))] if count else []
 
 
+def lost_graphs(trace: RankTrace) -> list[Defect]:
+    """Launches of CUDA graphs among those without an operation: nothing of what such a graph runs was recorded."""
+    lost = is_lost_launch(trace.api_calls)
+    count = int((lost & host_names.matches(trace.api_calls["name"], host_names.is_graph_launch)).sum())
+    text = (
+        f"{many(count, 'launch', 'launches')} of CUDA graphs {have(count)} no operation in the capture: what the "
+        "graphs ran was not recorded."
+    )
+    return [Defect(LOST_GRAPHS, INFO, count, int(lost.sum()), text, OPERATIONS)] if count else []
+
+
 def operations_without_launch(trace: RankTrace) -> list[Defect]:
     """GPU operations whose host call the capture does not have; grave where headlines hold many of them."""
     total = len(trace.gpu_ops)
@@ -168,50 +172,25 @@ def operations_without_launch(trace: RankTrace) -> list[Defect]:
     if has_complete:
         text += f"; {inside:,} of them {'runs' if inside == 1 else 'run'} inside complete steps"
     severity = by_share(inside, int(held.sum()))
-    affects: tuple[SourceName, ...] = (*_CAUSES, "phase_of_op", "tree")
+    affects: tuple[SourceName, ...] = (*CAUSES, "phase_of_op", "tree")
     affects = (*affects, "steps") if has_complete else affects
-    return [Defect("operations_without_launch", severity, count, total, f"{text}.", affects)]
+    return [Defect(WITHOUT_LAUNCH, severity, count, total, f"{text}.", affects)]
 
 
-def overlaps_on_a_stream(trace: RankTrace) -> list[Defect]:
-    """Operations that start before an earlier one of their stream has ended: a stream runs one after the other."""
-    ops = trace.gpu_ops
-    starts, ends, stream = (ops[name].to_numpy() for name in ("start_ns", "end_ns", "stream"))
-    order = np.lexsort((ends, starts, stream))
-    count = int((starts[order] < largest_before(ends[order], stream[order])).sum())
-    text = (
-        f"{many(count, 'operation')} {_start(count)} before an earlier one on the same stream has ended (programmatic "
-        "dependent launches do; else the times are inexact): sums of durations exceed the time that has passed."
-    )
-    severity = by_share(count, len(ops))
-    return [Defect("overlaps_on_a_stream", severity, count, len(ops), text, ("kernels", "streams"))] if count else []
-
-
-def operations_without_duration(trace: RankTrace) -> list[Defect]:
-    """Operations that end where they start, or before (a reader takes negative durations for none)."""
-    count = int((trace.gpu_ops["end_ns"].to_numpy() <= trace.gpu_ops["start_ns"].to_numpy()).sum())
-    text = f"{many(count, 'GPU operation')} {have(count)} no duration, or had a negative one: their time is missing."
-    total = len(trace.gpu_ops)
-    severity = by_share(count, total)
-    return [Defect("operations_without_duration", severity, count, total, text, OPERATIONS)] if count else []
-
-
-def operations_before_their_launch(trace: RankTrace) -> list[Defect]:
-    """Operations that start before the call that launched them: the clocks of host and GPU disagree."""
+def shared_launches(trace: RankTrace) -> list[Defect]:
+    """Operations that name one launch, graphs aside: a call launches one, so that their numbers are not unique."""
     launch = trace.gpu_ops["launch"].to_numpy()
-    held = launch != NONE
-    if not held.any():
-        return []
-    early = trace.gpu_ops["start_ns"].to_numpy()[held] < trace.api_calls["start_ns"].to_numpy()[launch[held]]
-    count = int(early.sum())
+    calls = launch[launch != NONE]
+    is_graph = host_names.matches(trace.api_calls["name"], host_names.is_graph_launch)
+    times = np.bincount(calls, minlength=len(trace.api_calls))
+    count, total = int(times[(times > 1) & ~is_graph].sum()), len(calls)
     text = (
-        f"{many(count, 'GPU operation')} {_start(count)} before the call that launched them: the clocks of host and "
-        "GPU disagree, and causes of idle time are inexact."
+        f"{many(count, 'GPU operation')} of {total:,} share their launch with others: correlation numbers are used "
+        "more than once (work of several processes in one file does so), and which call launched what, in which step, "
+        "is not known."
     )
-    total = int(held.sum())
-    return (
-        [Defect("operations_before_their_launch", by_share(count, total), count, total, text, _CAUSES)] if count else []
-    )
+    affects: tuple[SourceName, ...] = (*CAUSES, "steps", "phase_of_op", "tree")
+    return [Defect("shared_launches", by_share(count, total), count, total, text, affects)] if count else []
 
 
 def partial_steps(trace: RankTrace) -> list[Defect]:
@@ -268,7 +247,7 @@ def _in_headline(trace: RankTrace) -> np.ndarray:
 
 def by_share(count: int, total: int) -> str:
     """How severe a defect is that this share of the events have."""
-    return MEDIUM if count and count >= _MANY * total else LOW if count and count >= _SOME * total else INFO
+    return MEDIUM if count and count >= _MANY * total else LOW if count and count >= SOME * total else INFO
 
 
 def many(count: int, noun: str, plural: str | None = None) -> str:
@@ -285,5 +264,6 @@ def _are(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
-def _start(count: int) -> str:
+def start(count: int) -> str:
+    """Another verb of so many."""
     return "starts" if count == 1 else "start"

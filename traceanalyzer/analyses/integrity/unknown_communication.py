@@ -72,9 +72,11 @@ def _many_said(count: int, *, by_name: bool) -> tuple[str, str, str]:
 
 
 def no_communication(trace: RankTrace) -> list[Defect]:
-    """A rank of a job of several that runs nothing which is known as communication."""
+    """A rank of a job of several that runs nothing which is known as communication, on its GPU or its CPU."""
     size, ops = trace.meta.world_size, trace.gpu_ops
     if not size or size < 2 or is_any(ops["kind"], "comm").any() or not is_any(ops["kind"], "compute").any():
+        return []
+    if host_names.matches(trace.ranges["name"], host_names.is_cpu_collective).any():
         return []
     by_name = _by_name(ops, is_any(ops["kind"], "compute"))
     fused = [name for name in by_name.index if kinds.is_fused(name)]

@@ -5,19 +5,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.integrity.different_jobs import DIFFERENT_JOBS
 from traceanalyzer.analyses.integrity.integrity import LEFT_OUT, Integrity
-from traceanalyzer.analyses.integrity.integrity_checks import LOST_AMID, TRUNCATED
 from traceanalyzer.analyses.phases.iterations import Iterations
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import Basis
+from traceanalyzer.findings.capture.spoilt import LOST
 from traceanalyzer.findings.capture.unmatched import PARTNERS
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.kinds import POINT_TO_POINT
@@ -154,7 +153,7 @@ def no_complete_step(headline: Headline, steps: Steps, iterations: Iterations) -
             recommendation="Record at least three steps on every rank: torch.profiler.schedule(wait=1, warmup=2, "
             "active=3).",
             is_about_capture=True,
-            part_of=_LOST,
+            part_of=LOST,
         )
     ]
 
@@ -178,78 +177,6 @@ def silent_rank(calls: Calls, ranks: Ranks) -> list[Finding]:
             "others of the group wait in theirs: a hang, or a capture of another time.",
             recommendation="Look at what this rank's host does at the end of its trace; TORCH_NCCL_DUMP_ON_TIMEOUT=1 "
             "and the flight recorder say which collective it never joined.",
-            is_about_capture=True,
-        )
-    ]
-
-
-def lost_operations(headline: Headline, integrity: Integrity) -> list[Finding]:
-    """The profiler lost over 1 % of a rank's GPU operations amid others, and no step without such a loss is left.
-
-    Over 5 % nothing is concluded of that rank.
-    """
-    if not len(headline) or headline.table["steps"].notna().any():
-        return []
-    share = lost_pct(integrity)
-    share = share[share >= LEAST_LOST_PCT]
-    if share.empty:
-        return []
-    low, high = round(float(share.min())), round(float(share.max()))
-    told = f"{max(high, 1)} %" if low == high else f"{max(low, 1)} to {high} %"
-    whose = f"rank {share.index[0]}'s" if len(share) == 1 else f"ranks {listed(list(share.index))}'s"
-    nothing = " Nothing is concluded of that." if (share >= SPOILT_PCT).any() else ""
-    return [
-        Finding(
-            rule="lost_operations",
-            severity="high",
-            title=f"The profiler lost {told} of {whose} GPU operations: their launches are here, they are not, so that "
-            f"compute is too short and idle time too long.{nothing}",
-            evidence=tuple({"rank": int(rank), "lost_pct": round(float(own), 2)} for rank, own in share.items()),
-            recommendation="Record again, and less at once: fewer steps, without with_stack, record_shapes and "
-            "profile_memory; no second profiler (DCGM, Nsight) beside it.",
-            is_about_capture=True,
-            about=_LOST,
-        )
-    ]
-
-
-LEAST_LOST_PCT = 1.0
-"""Of a rank's launches that have no operation, amid others that have one."""
-
-SPOILT_PCT = 5.0
-"""From here on nothing is concluded of the rank."""
-
-_LOST = "operations that were lost"
-
-
-def lost_pct(integrity: Result) -> pd.Series:
-    """Of each rank that lost some the per cent of its launches whose operation is missing amid others.
-
-    Not of a file that is cut off: its streams' operations do not end at one moment.
-    """
-    frame = integrity.to_frame()
-    cut = frame.loc[frame["check"] == TRUNCATED, "rank"]
-    own = frame[(frame["check"] == LOST_AMID) & frame["rank"].notna() & ~frame["rank"].isin(cut)]
-    share = 100 * own["count"].astype("float64") / own["total"].astype("float64")
-    return pd.Series(share.to_numpy(), index=own["rank"].astype("int64").to_numpy())
-
-
-def cut_files(integrity: Integrity) -> list[Finding]:
-    """A rank's file ends in the middle: what its GPU did is known in part, and nothing is concluded of that rank."""
-    frame = integrity.to_frame()
-    ranks = sorted(int(rank) for rank in frame.loc[frame["check"] == TRUNCATED, "rank"].dropna())
-    if not ranks:
-        return []
-    whose = f"Rank {ranks[0]}'s file is" if len(ranks) == 1 else f"The files of ranks {listed(ranks)} are"
-    it = "it" if len(ranks) == 1 else "them"
-    return [
-        Finding(
-            rule="cut_files",
-            severity="high",
-            title=f"{whose} cut off: what the profiler wrote last, mostly GPU work, is missing, and nothing is "
-            f"concluded of {it}.",
-            recommendation="Record again: let the profiler end its export before the process is killed, with room on "
-            "the disk.",
             is_about_capture=True,
         )
     ]

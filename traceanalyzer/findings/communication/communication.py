@@ -30,7 +30,7 @@ _SEVERAL = 2
 _FREE = Change("comm", 0.0)
 
 
-def little_overlap(headline: Headline, exposed_comm: ExposedComm, replay: Replay) -> list[Finding]:
+def little_overlap(headline: Headline, steps: Steps, exposed_comm: ExposedComm, replay: Replay) -> list[Finding]:
     """Data moves in over 5 % of a step while no compute runs, and no rank overlaps a tenth of its communication.
 
     The gain is at most that of the replay in which transfers take no time (hosts that bind leave little of it), and no
@@ -44,6 +44,8 @@ def little_overlap(headline: Headline, exposed_comm: ExposedComm, replay: Replay
     if worst is None or worst["pct"] < LEAST_TRANSFER_PCT:
         return []
     overlap = max(row["overlap_pct"] for row in rows)
+    basis = Basis.of(headline, steps)
+    step = "capture" if basis.steps is None else "step"
     gain = _no_shorter_than(worst["ns"], gain_of(replay, _FREE))
     won = max(gain.gain_ns, gain.unprofiled_gain_ns or 0) if gain else round(worst["ns"])
     share = 100 * won / (gain.before_ns if gain else worst["window_ns"])
@@ -55,8 +57,8 @@ def little_overlap(headline: Headline, exposed_comm: ExposedComm, replay: Replay
             rule="little_overlap",
             severity=severity(share),
             title=f"Next to nothing overlaps: rank {worst['rank']:.0f} moves data for {time_text(worst['ns'])} of a "
-            f"{time_text(worst['window_ns'])} step while no compute runs{_open(worst)} "
-            f"({overlap:.0f} % of communication is hidden).{_hidden(gain)}{behind}",
+            f"{time_text(worst['window_ns'])} {step} while no compute runs{_open(worst)} "
+            f"({overlap:.0f} % of communication is hidden).{_hidden(gain, basis)}{behind}",
             evidence=tuple(rows),
             recommendation=f"{'Once hosts launch sooner, start' if behind else 'Start'} communication as soon as its "
             "data is ready: bucketed gradients during backward, prefetched all-gathers, asynchronous collectives that "
@@ -101,12 +103,12 @@ def _behind_hosts(replay: Replay, moved_ns: float) -> str:
     )
 
 
-def _hidden(gain: Gain | None) -> str:
+def _hidden(gain: Gain | None, basis: Basis) -> str:
     if gain is None:
         return ""
     shorter = f"at most {time_text(gain.gain_ns)} shorter" if gain.gain_ns else "no shorter"
     without = otherwise(gain.gain_ns, gain.unprofiled_gain_ns, gain.before_ns)
-    return f" With all of it hidden a mean step is {shorter}{without}."
+    return f" With all of it hidden {basis.whole} is {shorter}{without}."
 
 
 def many_small_collectives(call_waits: CallWaits, headline: Headline, steps: Steps, replay: Replay) -> list[Finding]:
@@ -147,7 +149,7 @@ def _many_small(row: dict[str, float], gain: Gain, share_pct: float, basis: Basi
         rule="many_small_collectives",
         severity=severity(share_pct),
         title=f"Rank {row['rank']} runs {row['size']:.0f} {name} of at most 1 MiB {when}, "
-        f"{time_text(round(row['sum']))} {mean}. If small collectives took no time, a mean step would be "
+        f"{time_text(round(row['sum']))} {mean}. If small collectives took no time, {basis.whole} would be "
         f"{time_text(gain.gain_ns)} shorter{otherwise(gain.gain_ns, gain.unprofiled_gain_ns, gain.before_ns)}.",
         evidence=(
             {"collective": row["collective"], "rank": int(row["rank"]), "calls_per_step": row["size"],

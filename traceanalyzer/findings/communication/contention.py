@@ -22,7 +22,7 @@ def contention(headline: Headline, steps: Steps, replay: Replay) -> list[Finding
     share = 100 * gain.gain_ns / gain.before_ns
     if share < CLEAR_GAIN_PCT or gain.gain_ns < _SURE * gain.error_ns:
         return []
-    of = "the capture" if Basis.of(headline, steps).steps is None else "a mean step"
+    of = Basis.of(headline, steps).whole
     return [
         Finding(
             rule="contention",

@@ -118,7 +118,7 @@ def _who(held: pd.DataFrame, ranks: int) -> str:
 
 def _hidden(gain_ns: int, gain: Gain | None, basis: Basis) -> str:
     """What it gains when compute hides the copies."""
-    of = "the capture" if basis.steps is None else "a mean step"
+    of = basis.whole
     without = otherwise(gain_ns, gain.unprofiled_gain_ns, gain.before_ns) if gain else ""
     if not gain_ns and without:
         return f" Pinned and behind compute, {of} as recorded is no shorter{without}."

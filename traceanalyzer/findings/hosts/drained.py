@@ -28,7 +28,11 @@ from traceanalyzer.meaning.vocabulary import DATA, HOST, SYNC
 LEAST_PCT = 2.0
 """Of a step; what synchronising less gains below that is not worth a finding."""
 
-_LAUNCHING = (host_names.is_launch, host_names.is_autograd_node, lambda name: "::" in name)
+_LAUNCHING = (
+    host_names.is_launch,
+    host_names.is_autograd_node,
+    lambda name: "::" in name and not name.startswith("c10d::"),  # one that takes long runs on the CPU
+)
 
 _COPYING = ("aten::copy_", "aten::_to_copy", "aten::to")
 
@@ -89,7 +93,7 @@ def _found(
     worst = int(idles.idxmax())
     own = calls[calls["rank"] == worst].sort_values("idle_ns", ascending=False, kind="stable")
     of_copies = _are_of_pageable_copies(own, sync_copies)
-    of = "the capture" if basis.steps is None else "a mean step"
+    of = basis.whole
     return Finding(
         rule="drained_queues",
         severity=severity(100.0 * gain.gain_ns / gain.before_ns),

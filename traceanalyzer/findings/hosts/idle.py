@@ -174,7 +174,7 @@ def _who_waits(longest_waiting: Alike, waits: pd.Series, longest_wait: str) -> s
 def _with_data_ready(gain: Gain | None, basis: Basis) -> str:
     if gain is None or not gain.gain_ns:
         return ""
-    of = "the capture" if basis.steps is None else "a mean step"
+    of = basis.whole
     return f" With data ready {of} is {'at most ' if gain.is_bound else ''}{time_text(gain.gain_ns)} shorter."
 
 

@@ -12,9 +12,9 @@ import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.cuda_graphs.operators import with_annotations
+from traceanalyzer.decoding.ahead import taken_over
 from traceanalyzer.decoding.batches import WORTH_BYTES, decode_all
 from traceanalyzer.decoding.decoder import EventDecoder
-from traceanalyzer.decoding.other_devices import DEVICES, FOREIGN, OUT_OF_TREE
 from traceanalyzer.decoding.stream import EVENT_BYTES_MOST, EventText
 from traceanalyzer.decoding.tables import TableBuilder
 from traceanalyzer.errors import NotATraceError
@@ -28,13 +28,9 @@ from traceanalyzer.readers.kineto.flows import linked
 from traceanalyzer.readers.kineto.frames import frame_of
 from traceanalyzer.readers.kineto.head import Properties, properties
 from traceanalyzer.readers.kineto.recorded_on import recorded_on
+from traceanalyzer.readers.kineto.refusals import unread, why_refused
 
 _EXPORT = re.compile(rb'"otherData":\{"label":[^{}]*"zero_ns":')
-
-_OF_NPUS = re.compile(r"^(?:trace_view|msprof\w*)\.json")
-"""Names under which Ascend's profilers write."""
-
-_OF_ANY_OTHER = f"a capture of {DEVICES[OUT_OF_TREE]}"
 
 _CPU_ALONE = "No GPU work was recorded; with ProfilerActivity.CUDA, on the rank's own GPU, it is."
 
@@ -83,33 +79,29 @@ def _parsed(
     path: Path, hint: RankHint, rules: KindRules
 ) -> tuple[RankMeta, Properties, TableBuilder, pd.DataFrame, pd.DataFrame]:
     """What of the file is known, its other tables, and the operators and GPU operations in it."""
-    text = EventText.open(path)
-    decoder = EventDecoder()
-    builder = TableBuilder()
-    processes = CORES_A_FILE.get() if text.expected_bytes > WORTH_BYTES else 1
     with _paused_collector():
-        decode_all(text.chunks() if processes == 1 else text.stretches(), decoder, builder, processes)
+        text, decoder, builder = taken_over(path) or _decoded(path)
     known = properties(text.head, text.tail)
     builder.base_ns = known.base_ns
     ops, host_ops = frame_of(builder, "gpu_ops"), frame_of(builder, "host_ops")
     without_category = builder.foreign.pop("", 0)
-    if ops.empty and builder.foreign:
-        raise NotATraceError(f"{path}: {_of_another_device(builder)}")
-    if ops.empty and builder.called:
-        raise NotATraceError(f"{path}: {_calls_alone(builder)}")
-    if ops.empty and without_category and _OF_NPUS.match(path.name):
-        raise NotATraceError(f"{path}: a capture of NPU devices, whose events ({without_category:,}) are not read")
     is_host_only = ops.empty and not text.is_truncated and not host_ops.empty
-    if ops.empty and not is_host_only:
-        why = _why_empty(text, decoder, without_category, has_host=not host_ops.empty)
+    if why := why_refused(text, decoder, builder, without_category, has_ops=not ops.empty, has_host=not host_ops.empty):
         raise NotATraceError(f"{path}: {why}")
     meta = _meta(path, hint, known, text, decoder, frame_of(builder, "spans"))
     host, process = recorded_on(path, known.host, host_ops)
     meta = replace(meta, host=host, process=process)
     if is_host_only:
-        unread = (f"{_unread(without_category)}: a device's, where it had work.",) if without_category else ()
-        meta = replace(meta, is_host_only=True, notes=(*meta.notes, _CPU_ALONE, *unread))
+        left = (f"{unread(without_category)}: a device's, where it had work.",) if without_category else ()
+        meta = replace(meta, is_host_only=True, notes=(*meta.notes, _CPU_ALONE, *left))
     return meta, known, builder, linked(path, host_ops, known.base_ns), _described(ops, rules)
+
+
+def _decoded(path: Path) -> tuple[EventText, EventDecoder, TableBuilder]:
+    text, decoder, builder = EventText.open(path), EventDecoder(), TableBuilder()
+    processes = CORES_A_FILE.get() if text.expected_bytes > WORTH_BYTES else 1
+    decode_all(text.chunks() if processes == 1 else text.stretches(), decoder, builder, processes)
+    return text, decoder, builder
 
 
 @contextmanager
@@ -122,46 +114,6 @@ def _paused_collector() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-def _of_another_device(builder: TableBuilder) -> str:
-    category, count = builder.foreign.most_common(1)[0]
-    what = FOREIGN.get(category, _OF_ANY_OTHER)
-    return (
-        f"{what}: its events ({count:,} of category {category}) are not read, only kernels and copies "
-        "that are recorded as kernel, gpu_memcpy and gpu_memset"
-    )
-
-
-def _calls_alone(builder: TableBuilder) -> str:
-    category, count = builder.called.most_common(1)[0]
-    device = category.rpartition("_")[0]
-    what = DEVICES.get(device, f"{device.upper()} devices")
-    return (
-        f"a capture of {what}: it holds calls of their runtime ({count:,} of category {category}) and none of their "
-        "operations as kernel, gpu_memcpy and gpu_memset, which alone are read"
-    )
-
-
-def _unread(count: int) -> str:
-    return f"{count:,} event{'s have' if count > 1 else ' has'} no category and {'are' if count > 1 else 'is'} not read"
-
-
-def _why_empty(text: EventText, decoder: EventDecoder, without_category: int, *, has_host: bool) -> str:
-    if text.is_truncated:
-        what = "GPU operation" if has_host else "event"
-        return f"cut off before its first {what}; copy the whole file, or record it again"
-    if decoder.skipped:
-        return f"none of its {decoder.skipped} events can be read"
-    if without_category:
-        return (
-            f"a Chrome trace whose {_unread(without_category)}, as PyTorch's old torch.autograd.profiler writes them; "
-            "record with torch.profiler"
-        )
-    return (
-        "a Chrome trace without PyTorch operators or GPU operations; so is one whose profiler's schedule had begun "
-        "anew when it was exported: export in on_trace_ready, or with torch.profiler.schedule(…, repeat=1)"
-    )
 
 
 def _described(ops: pd.DataFrame, rules: KindRules) -> pd.DataFrame:

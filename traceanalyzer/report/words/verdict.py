@@ -8,6 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses.integrity.unknown_communication import UNKNOWN_KERNELS
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.findings import Finding
+from traceanalyzer.findings.capture.spoilt import spoilt_ranks
 from traceanalyzer.findings.tools import tools_of
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.names import collective_words
@@ -41,8 +42,8 @@ def sentences(report: Report, split: Split | None) -> list[str]:
     found = _said(report.findings)
     if split.opaque_pct and not found:
         return _of_unknown(split, shares)
-    if any(finding.rule == "cut_files" for finding in report.findings):
-        return found  # what the bars show of a rank whose file is cut off is not the job's
+    if spoilt_ranks(report.results["headline"], report.results["integrity"]):
+        return found  # what the bars show of them is not the job's
     length = [_length(split, shares), *_fused(report)]
     is_of_capture = not split.opaque_pct and all(_is_of_capture_alone(finding) for finding in report.findings)
     if not found or is_of_capture:

@@ -51,7 +51,7 @@ def show(report: Report, console: Console) -> None:
         console.print("[yellow]Read these figures with care:[/] the notes below say why.", highlight=False)
     _show_findings(report, console)
     if all(finding.is_about_capture for finding in report.findings):  # where the time went, as the page says it
-        said = {finding.title for finding in report.findings}
+        said = {item.title for finding in report.findings for item in (finding, *finding.also)}
         for sentence in verdict.sentences(report, parts.split(report.results)):
             if sentence not in said:
                 console.print(f"[bold]•[/] {escape(sentence)}")
@@ -62,12 +62,13 @@ def show(report: Report, console: Console) -> None:
 
 
 def _show_findings(report: Report, console: Console) -> None:
-    """The first findings; of a job of many ranks, whose page is rarely open, with what to do."""
+    """The first findings; with what to do where the capture tells too little, and of ranks so many that few open it."""
+    is_large = len(report.results["ranks"]) > fleet.MANY_RANKS
     for finding in report.findings[:5]:
         console.print(f"[bold]•[/] {escape(finding.title)}")
         for sign in finding.also[:2]:
             console.print(f"  – {escape(sign.title)}")
-        if finding.recommendation and len(report.results["ranks"]) > fleet.MANY_RANKS:
+        if finding.recommendation and (is_large or finding.is_about_capture):
             console.print(f"  [dim]→[/] {escape(finding.recommendation)}")
 
 

@@ -1,0 +1,69 @@
+"""Nothing is concluded of ranks whose files lack operations or tell times that cannot be."""
+
+import pytest
+
+from tests.host_builders import host_trace
+from traceanalyzer import findings
+from traceanalyzer.analyses import run
+from traceanalyzer.report.contents import Report
+from traceanalyzer.report.words import parts, verdict
+
+US = 1_000
+DAY = 24 * 3600 * 10**9
+
+
+def calls(*starts):
+    return [("cudaLaunchKernel", start * US, (start + 5) * US) for start in starts]
+
+
+def nested():
+    """A kernel whose length runs over the next ones of its stream, and a host that is mostly waited for."""
+    ops = [("gemm", (100 * n + 10) * US, (100 * n + 30) * US, n + 1) for n in range(20)]
+    ops[3] = ("gemm", 310 * US, 1_500 * US, 4)
+    return ops, calls(*range(0, 2_000, 100))
+
+
+def far():
+    ops = [
+        ("gemm", (100 * n + 10) * US + n // 10 * 2 * DAY, (100 * n + 30) * US + n // 10 * 2 * DAY, n + 1)
+        for n in range(20)
+    ]
+    return ops, [
+        ("cudaLaunchKernel", n * 100 * US + n // 10 * 2 * DAY, n * 100 * US + n // 10 * 2 * DAY + 5) for n in range(20)
+    ]
+
+
+def graphs():
+    """Steps of a graph of which nothing was recorded: the GPU seems idle while the host waits for it."""
+    ops, made = [], []
+    for n in range(10):
+        at = 1_000 * n
+        ops.append(("gemm", (at + 10) * US, (at + 15) * US, 4 * n + 1))
+        ops.append(("gemm", (at + 960) * US, (at + 965) * US, 4 * n + 4))
+        made += [("cudaLaunchKernel", at * US, (at + 5) * US), ("cudaGraphLaunch", (at + 20) * US, (at + 25) * US),
+                 ("cudaStreamSynchronize", (at + 30) * US, (at + 940) * US),
+                 ("cudaLaunchKernel", (at + 950) * US, (at + 955) * US)]  # fmt: skip
+    return ops, made
+
+
+@pytest.mark.parametrize(
+    ("made", "rule", "told"),
+    [
+        (nested(), "impossible_times", "Rank 0's times cannot be: operations run inside others of their stream"),
+        (far(), "impossible_times", "Rank 0's times cannot be: operations lie over a day apart"),
+        (graphs(), "lost_operations", "did not record what CUDA graphs ran (10 launches of them on rank 0)"),
+    ],
+    ids=["nested", "far apart", "graphs"],
+)
+def test_of_such_a_rank_only_that_is_said(made, rule, told):
+    results = run([host_trace(*made)])
+    found = findings.find(results)
+    assert [item.rule for item in found] == [rule]
+    assert told in found[0].title
+    assert verdict.sentences(Report("x", results, found), parts.split(results)) == [found[0].title]
+
+
+def test_where_one_launch_is_early_times_stand():
+    ops = [("gemm", (100 * n + 10) * US, (100 * n + 115) * US, n + 1) for n in range(20)]
+    found = findings.find(run([host_trace(ops, calls(*range(0, 2_000, 100)))]))
+    assert not [item for item in found if item.rule == "impossible_times"]

@@ -1,0 +1,97 @@
+"""Times of operations that contradict each other, check by check."""
+
+import numpy as np
+
+from traceanalyzer.analyses.grouping import largest_before
+from traceanalyzer.analyses.integrity.integrity_checks import (
+    CAUSES,
+    EVENTS,
+    FAR_APART,
+    HIGH,
+    INFO,
+    NESTED,
+    OPERATIONS,
+    SOME,
+    Defect,
+    by_share,
+    have,
+    many,
+    start,
+)
+from traceanalyzer.model import RankTrace
+from traceanalyzer.model.event_times import LONGEST_CAPTURE_NS
+from traceanalyzer.model.schema import NONE
+
+
+def far_apart(trace: RankTrace) -> list[Defect]:
+    """Operations that lie further apart than any recording lasts: single times are damaged."""
+    begin, end = int(trace.gpu_ops["start_ns"].to_numpy()[0]), int(trace.gpu_ops["end_ns"].to_numpy().max())
+    if end - begin <= LONGEST_CAPTURE_NS:
+        return []
+    text = (
+        f"The operations span {(end - begin) / 3.6e12:,.0f} hours, longer than any recording lasts: times of some are "
+        "damaged, or the file holds two recordings."
+    )
+    return [Defect(FAR_APART, HIGH, 1, None, text, (EVENTS,))]
+
+
+def overlaps_on_a_stream(trace: RankTrace) -> list[Defect]:
+    """Operations that start before an earlier one of their stream has ended: a stream runs one after the other."""
+    ops = trace.gpu_ops
+    starts, ends, stream = (ops[name].to_numpy() for name in ("start_ns", "end_ns", "stream"))
+    order = np.lexsort((ends, starts, stream))
+    count = int((starts[order] < largest_before(ends[order], stream[order])).sum())
+    text = (
+        f"{many(count, 'operation')} {start(count)} before an earlier one on the same stream has ended (programmatic "
+        "dependent launches do; else the times are inexact): sums of durations exceed the time that has passed."
+    )
+    severity = by_share(count, len(ops))
+    return [Defect("overlaps_on_a_stream", severity, count, len(ops), text, ("kernels", "streams"))] if count else []
+
+
+def nested_on_a_stream(trace: RankTrace) -> list[Defect]:
+    """Operations that run wholly inside an earlier one of their stream: no stream runs so, early launches included.
+
+    A dependent launch may begin early, but ends after what it depends on. The operations of a CUDA graph may run side
+    by side, whatever stream they are recorded on.
+    """
+    ops = trace.gpu_ops[trace.gpu_ops["graph_node"].isna().to_numpy()]
+    starts, ends, stream = (ops[name].to_numpy() for name in ("start_ns", "end_ns", "stream"))
+    order = np.lexsort((-ends, starts, stream))
+    lengths, latest = (ends - starts)[order], largest_before(ends[order], stream[order])
+    is_nested = (starts[order] < latest) & (ends[order] <= latest) & (lengths > 0)
+    count = int(is_nested.sum())
+    is_grave = count >= SOME * len(ops) or lengths[is_nested].sum() >= SOME * lengths.sum()
+    text = (
+        f"{many(count, 'operation')} of {len(ops):,} run{'s' if count == 1 else ''} inside an earlier one of the same "
+        "stream, which runs one after the other: durations are damaged, streams have lost their numbers, or the file "
+        "holds the work of several processes."
+    )
+    return [Defect(NESTED, HIGH if is_grave else INFO, count, len(ops), text, (EVENTS,))] if count else []
+
+
+def operations_without_duration(trace: RankTrace) -> list[Defect]:
+    """Operations that end where they start, or before (a reader takes negative durations for none)."""
+    count = int((trace.gpu_ops["end_ns"].to_numpy() <= trace.gpu_ops["start_ns"].to_numpy()).sum())
+    text = f"{many(count, 'GPU operation')} {have(count)} no duration, or had a negative one: their time is missing."
+    total = len(trace.gpu_ops)
+    severity = by_share(count, total)
+    return [Defect("operations_without_duration", severity, count, total, text, OPERATIONS)] if count else []
+
+
+def operations_before_their_launch(trace: RankTrace) -> list[Defect]:
+    """Operations that start before the call that launched them: the clocks of host and GPU disagree."""
+    launch = trace.gpu_ops["launch"].to_numpy()
+    held = launch != NONE
+    if not held.any():
+        return []
+    early = trace.gpu_ops["start_ns"].to_numpy()[held] < trace.api_calls["start_ns"].to_numpy()[launch[held]]
+    count = int(early.sum())
+    text = (
+        f"{many(count, 'GPU operation')} {start(count)} before the call that launched them: the clocks of host and "
+        "GPU disagree, and causes of idle time are inexact."
+    )
+    total = int(held.sum())
+    return (
+        [Defect("operations_before_their_launch", by_share(count, total), count, total, text, CAUSES)] if count else []
+    )

@@ -1,0 +1,57 @@
+"""Why a file or a folder gives no trace, and what else it is."""
+
+from pathlib import Path
+
+from traceanalyzer.discovery.candidates import all_below, packed_by
+from traceanalyzer.errors import InputError
+from traceanalyzer.files.other_tools import FLIGHT_RECORDER, is_flight_recorder
+from traceanalyzer.files.remote import named, url_of
+from traceanalyzer.model import Skipped
+
+EXPECTED = (
+    ".json files of the PyTorch profiler, plain or packed (.gz, .zst, .xz, .bz2); of Nsight Systems .nsys-rep files or "
+    "their exports, .sqlite files or folders of Parquet; .json or .db files of rocprofv3; .xplane.pb files of JAX; "
+    ".zip or .tar archives of these"
+)
+"""What a trace may be, for people."""
+
+_MOST_LOOKED_AT = 200
+"""Files without a trace's name that are looked into for a dump: there is one for each rank."""
+
+
+def why_none(path: Path) -> str:
+    """Why no reader takes the file."""
+    if not path.exists():
+        return "a link to a file that is not there"
+    if packed := packed_by(path):
+        return f"packed by {packed}, which is not unpacked here; unpack it, or pack it with gzip or zstd"
+    return (
+        "not an SQLite database; export the report again"
+        if path.suffix == ".sqlite"
+        else f"no trace; expected {EXPECTED}"
+    )
+
+
+def nothing_in(folder: Path, skipped: list[Skipped]) -> str:
+    """Why nothing below the folder is a trace: its first file's reason, or what it holds instead."""
+    if not skipped and _holds_dumps(folder):
+        return f"{named(folder)}: {FLIGHT_RECORDER}"
+    if not skipped:
+        return f"{named(folder)}: no traces here; expected {EXPECTED}"
+    first = skipped[0]
+    more = f" (and {len(skipped) - 1} more files that are no traces)" if len(skipped) > 1 else ""
+    return f"{first.what}: {first.why}{more}"
+
+
+def _holds_dumps(folder: Path) -> bool:
+    if url_of(folder) is not None or not folder.is_dir():
+        return False
+    try:
+        return any(is_flight_recorder(_begin(path)) for path in all_below(folder)[:_MOST_LOOKED_AT])
+    except (InputError, OSError):
+        return False
+
+
+def _begin(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(256)

@@ -1,0 +1,150 @@
+"""Ranks of which nothing is concluded: their files lack operations, or tell times that cannot be."""
+
+import pandas as pd
+
+from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.blame.rank_sets import listed
+from traceanalyzer.analyses.integrity.integrity import Integrity
+from traceanalyzer.analyses.integrity.integrity_checks import (
+    FAR_APART,
+    HIGH,
+    LOST_AMID,
+    LOST_GRAPHS,
+    NESTED,
+    TRUNCATED,
+)
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.findings.finding import Finding
+
+LEAST_LOST_PCT = 1.0
+"""Of a rank's launches that have no operation, amid others that have one."""
+
+SPOILT_PCT = 5.0
+"""From here on nothing is concluded of the rank."""
+
+LOST = "operations that were lost"
+"""How findings about them call it."""
+
+
+def spoilt_ranks(headline: Headline, integrity: Integrity) -> set[int]:
+    """Ranks of which nothing is concluded, for any of the reasons that the rules here give."""
+    ranks = {*_with(integrity, TRUNCATED), *_with(integrity, NESTED), *_with(integrity, FAR_APART)}
+    lost = _lost_in_all(headline, integrity)
+    return ranks | set(lost.index[lost >= SPOILT_PCT])
+
+
+def lost_operations(headline: Headline, integrity: Integrity) -> list[Finding]:
+    """The profiler lost over 1 % of a rank's GPU operations amid others, and no step without such a loss is left.
+
+    Over 5 % nothing is concluded of that rank.
+    """
+    share = _lost_in_all(headline, integrity)
+    if share.empty:
+        return []
+    low, high = round(float(share.min())), round(float(share.max()))
+    told = f"{max(high, 1)} %" if low == high else f"{max(low, 1)} to {high} %"
+    whose = _whose(list(share.index))
+    nothing = " Nothing is concluded of that." if (share >= SPOILT_PCT).any() else ""
+    graphs = _graphs(integrity)
+    what = f"The profiler lost {told} of {whose} GPU operations: their launches are here, they are not, so that"
+    if graphs:
+        on = whose.removesuffix("'s")
+        what = f"The profiler did not record what CUDA graphs ran ({graphs:,} launches of them on {on}):"
+    return [
+        Finding(
+            rule="lost_operations",
+            severity="high",
+            title=f"{what} compute is too short and idle time too long.{nothing}",
+            evidence=tuple({"rank": int(rank), "lost_pct": round(float(own), 2)} for rank, own in share.items()),
+            recommendation="Record again with nsys profile --cuda-graph-trace=node."
+            if graphs
+            else "Record again, and less at once: fewer steps, without with_stack, record_shapes and "
+            "profile_memory; no second profiler (DCGM, Nsight) beside it.",
+            is_about_capture=True,
+            about=LOST,
+        )
+    ]
+
+
+def _lost_in_all(headline: Headline, integrity: Integrity) -> pd.Series:
+    """`lost_pct` of ranks that lost 1 % and more, where no step without a loss is left."""
+    share = lost_pct(integrity)
+    is_in_all = len(headline) > 0 and not headline.table["steps"].notna().any()
+    return share[share >= LEAST_LOST_PCT] if is_in_all else share.iloc[:0]
+
+
+def lost_pct(integrity: Result) -> pd.Series:
+    """Of each rank that lost some the per cent of its launches whose operation is missing amid others.
+
+    Not of a file that is cut off: its streams' operations do not end at one moment.
+    """
+    frame = integrity.to_frame()
+    cut = frame.loc[frame["check"] == TRUNCATED, "rank"]
+    own = frame[(frame["check"] == LOST_AMID) & frame["rank"].notna() & ~frame["rank"].isin(cut)]
+    share = 100 * own["count"].astype("float64") / own["total"].astype("float64")
+    return pd.Series(share.to_numpy(), index=own["rank"].astype("int64").to_numpy())
+
+
+def _graphs(integrity: Integrity) -> int:
+    """Launches of graphs of which nothing was recorded, where they are most of what was lost; else 0."""
+    frame = integrity.to_frame()
+    of_graphs = frame[frame["check"] == LOST_GRAPHS]
+    is_most = len(of_graphs) > 0 and bool((2 * of_graphs["count"] >= of_graphs["total"]).all())
+    return int(of_graphs["count"].max()) if is_most else 0
+
+
+def cut_files(integrity: Integrity) -> list[Finding]:
+    """A rank's file ends in the middle: what its GPU did is known in part, and nothing is concluded of that rank."""
+    ranks = _with(integrity, TRUNCATED)
+    if not ranks:
+        return []
+    whose = f"Rank {ranks[0]}'s file is" if len(ranks) == 1 else f"The files of ranks {listed(ranks)} are"
+    it = "it" if len(ranks) == 1 else "them"
+    return [
+        Finding(
+            rule="cut_files",
+            severity="high",
+            title=f"{whose} cut off: what the profiler wrote last, mostly GPU work, is missing, and nothing is "
+            f"concluded of {it}.",
+            recommendation="Record again: let the profiler end its export before the process is killed, with room on "
+            "the disk.",
+            is_about_capture=True,
+        )
+    ]
+
+
+def impossible_times(integrity: Integrity) -> list[Finding]:
+    """Operations of one stream run inside each other, or lie days apart: no GPU does that, and no recording lasts so.
+
+    Nothing is concluded of such a rank.
+    """
+    found = []
+    for check, what in (
+        (NESTED, "operations run inside others of their stream, which runs one after the other"),
+        (FAR_APART, "operations lie over a day apart"),
+    ):
+        if ranks := _with(integrity, check):
+            whose = _whose(ranks)
+            found.append(
+                Finding(
+                    rule="impossible_times",
+                    severity="high",
+                    title=f"{whose[0].upper()}{whose[1:]} times cannot be: {what}. Compute, idle time and waits are "
+                    f"not known, and nothing is concluded of {'it' if len(ranks) == 1 else 'them'}.",
+                    recommendation="Record again; give each process's file as the profiler wrote it: not several "
+                    "merged into one, with the streams' own numbers.",
+                    is_about_capture=True,
+                )
+            )
+    return found
+
+
+def _with(integrity: Result, check: str) -> list[int]:
+    """Ranks of which a check found so much that their figures are wrong."""
+    frame = integrity.to_frame()
+    held = frame[(frame["check"] == check) & (frame["severity"] == HIGH)]
+    return sorted(int(rank) for rank in held["rank"].dropna())
+
+
+def _whose(ranks: list[int]) -> str:
+    return f"rank {ranks[0]}'s" if len(ranks) == 1 else f"ranks {listed(ranks)}'s"

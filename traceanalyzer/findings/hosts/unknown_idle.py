@@ -1,0 +1,69 @@
+"""GPUs that idle for a reason that nobody recorded: the calls that launch work are not in the capture."""
+
+from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.places import Places
+from traceanalyzer.analyses.host.idle import Idle
+from traceanalyzer.analyses.integrity.integrity import Integrity
+from traceanalyzer.analyses.integrity.integrity_checks import WITHOUT_LAUNCH
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.findings.alike import named
+from traceanalyzer.findings.basis import mean_steps, severity
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.late.lateness import late_by
+from traceanalyzer.findings.worst import worst_rank
+from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.meaning.vocabulary import UNKNOWN
+
+UNKNOWN_PCT = 10.0
+"""Of a step, from which on the reason is missed."""
+
+_MOSTLY = 0.5
+"""Of a rank's operations without a launch, from which on that is why nothing is known."""
+
+_WITH_CALLS = {
+    "kineto": "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
+    "nsys": "nsys profile --trace=cuda,nvtx",
+    "rocprofv3": "rocprofv3 --hip-trace beside --kernel-trace",
+    "xplane": "jax.profiler.start_trace with host_tracer_level=2",
+}
+"""How the calls are recorded, by format."""
+
+
+def unknown_idle(
+    headline: Headline,
+    steps: Steps,
+    idle: Idle,
+    integrity: Integrity,
+    episodes: Episodes,
+    places: Places,
+    ranks: Ranks,
+) -> list[Finding]:
+    """Over 10 % of a step is idle without a cause, on ranks most of whose operations have no launch in the capture."""
+    worst = worst_rank(headline, steps, idle, UNKNOWN.column, UNKNOWN_PCT)
+    if worst is None:
+        return []
+    rank, cost_ns, share, basis = worst
+    checks = integrity.to_frame()
+    held = checks[(checks["check"] == WITHOUT_LAUNCH) & checks["rank"].notna()]
+    blind = {*held.loc[held["count"] >= _MOSTLY * held["total"].astype("float64"), "rank"].astype("int64")}
+    if rank not in blind:
+        return []
+    mean = mean_steps(idle, basis, [UNKNOWN.column, "window_ns"])
+    same = mean.index[(100.0 * mean[UNKNOWN.column] >= UNKNOWN_PCT * mean["window_ns"]) & mean.index.isin(blind)]
+    also = f"; the same on {named(same, mean.index, places)}" if len(same) > 1 else ""
+    with_calls = _WITH_CALLS.get(str(ranks.table["format"].iloc[0]), "the host's calls")
+    return [
+        Finding(
+            rule="unknown_idle",
+            severity=severity(share),
+            title=f"Why rank {rank}'s GPU idles cannot be told: {time_text(cost_ns)}, {share:.0f} % "
+            f"{basis.of_a_step}, for the calls that launch its work were not recorded{also}.",
+            evidence=tuple({"rank": int(one), "unknown_ns": round(mean.loc[one, UNKNOWN.column])} for one in same),
+            recommendation=f"Record the host too: {with_calls}.",
+            is_about_capture=True,
+            table="idle",
+            part_of=late_by(episodes, rank, UNKNOWN.key),
+        )
+    ]
