@@ -64,7 +64,8 @@ def activity_of(trace: RankTrace, thread: int, busy: Intervals) -> Activity:
 
 
 def _activity(tables: Sequence[tuple[pd.DataFrame, str]], thread: int, busy: Intervals) -> Activity:
-    parts, names = [], []
+    parts: list[tuple[np.ndarray, ...]] = []
+    names: list[str] = []
     for frame, what in tables:
         columns = columns_of(frame)
         starts, ends, called = (columns[name] for name in ("start_ns", "end_ns", "name"))

@@ -1,7 +1,7 @@
 """What the CPU itself does in a step, thread by thread, and how much of that the GPU spends idle."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -101,7 +101,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     host_ns = groups.sums(ends - starts)
     order = np.argsort(-host_ns, kind="stable")
     names = {name: pd.array(np.array(own, dtype=object), dtype="str") for name, own in groups.keys.items()}
-    total = {
+    total: dict[str, Any] = {
         **names,
         "threads": groups.distinct(of_thread),
         "calls": groups.counts(),
