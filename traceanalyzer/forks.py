@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import BinaryIO, Generic, TypeVar
@@ -63,6 +63,29 @@ def finish() -> None:
     """Wait for all that was begun to be done later, and raise what it raised."""
     while _LATER:
         _LATER.pop()()
+
+
+class Shared(Generic[T]):
+    """Things of which each is given to one process alone, this one or a fork of it; 32,000 at most."""
+
+    def __init__(self, things: Sequence[T]) -> None:
+        self._things = things
+        self._out, into = os.pipe()
+        os.write(into, b"".join(place.to_bytes(_PLACE_BYTES) for place in range(len(things))))
+        os.close(into)
+
+    def rest(self) -> Iterator[T]:
+        """Those that are left."""
+        while place := os.read(self._out, _PLACE_BYTES):
+            yield self._things[int.from_bytes(place)]
+
+    def close(self) -> None:
+        """This process asks no more."""
+        os.close(self._out)
+
+
+_PLACE_BYTES = 2
+"""A pipe holds 64 kB before anybody reads."""
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import pytest
 
 from traceanalyzer.cli import run
 from traceanalyzer.errors import NotATraceError
+from traceanalyzer.files.cached import default_folder
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.loading import LoadOptions, cache, kept_traces, load
 from traceanalyzer.model import RankMeta, make_trace
@@ -218,7 +219,7 @@ def test_two_runs_at_once_keep_one_whole_entry(tmp_path, trace_file):
     ],
 )
 def test_where_it_is(environment, folder):
-    assert cache.default_folder(environment) == (folder and Path(folder))
+    assert default_folder(environment) == (folder and Path(folder))
 
 
 def test_the_library_keeps_nothing_unless_told(tmp_path, monkeypatch, trace_file):

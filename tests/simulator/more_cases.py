@@ -1,6 +1,7 @@
 """Further kinds of jobs with the truth beside them: microbatches, heat, links, saving, offloading, experts, hosts."""
 
 from collections.abc import Callable
+from functools import partial
 
 from tests.simulator import more_jobs as more
 from tests.simulator import odd_jobs as odd
@@ -16,6 +17,10 @@ _HEALTHY = "A step takes|model FLOPs"
 
 def _nobody(name: str, says: str, job: Callable[[Faults], Job], *faults: Fault) -> Case:
     return Case(name, job, faults, Truth(says=says))
+
+
+def _two_hosts(faults: Faults, *, times: float) -> Job:
+    return more.slow_at_all(2, faults=faults, times=times)
 
 
 MORE_CASES: tuple[Case, ...] = (
@@ -53,6 +58,11 @@ MORE_CASES: tuple[Case, ...] = (
     case_of("a hot expert under one kernel of a fixed grid", more.hot_expert, Fault("compute", 3 * MS, (1,)), "moe::run",
             has_shapes=False),
     case_of("a host slow at all", more.slow_at_all, Fault("host", 0, (1,)), "host"),
+    case_of("one of two hosts slow at all", more.slow_at_all, Fault("host", 0, (1,)), "host", ranks=2, times=1.7),
+    _nobody("two hosts that differ as hosts do", "Both hosts need|host needs", partial(_two_hosts, times=1.35),
+            Fault("host", 0, (1,))),
+    case_of("one of two ranks launches more", more.slow_at_all, Fault("host", 0, (1,)), "host", ranks=2, times=1.0,
+            more=1.3),
     _nobody("hosts all slow at all", "hosts", lambda faults: more.slow_at_all(faults=faults, times=1.0)),
     _nobody("all validate every third step", _HEALTHY, lambda faults: more.validates(faults=faults)),
     case_of("validating job, loader", more.validates, Fault("data", 9 * MS, (1,)), LOADER),

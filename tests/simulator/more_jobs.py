@@ -199,18 +199,22 @@ def hot_expert(ranks: int = 4, steps: int = 5, faults: Faults = (), *, layers: i
     return job_of(ranks, steps, step, (world,), tuple(fault for fault in faults if fault.what != "compute"))
 
 
-def slow_at_all(ranks: int = 4, steps: int = 5, faults: Faults = (), *, kernels: int = 120, times: float = 2.0) -> Job:
+def slow_at_all(
+    ranks: int = 4, steps: int = 5, faults: Faults = (), *, kernels: int = 120, times: float = 2.0, more: float = 1.0
+) -> Job:
     """Kernels of which hosts launch one after the other; a host that the fault `host` names takes longer for each.
 
     So it is where another thread holds Python's lock, other processes take the cores, or a rank is recorded with stacks.
+    It launches `more` times as many, as where one rank keeps an average of its weights.
     """
     world = Group("0", tuple(range(ranks)))
     slow = {rank for fault in faults for rank in fault.ranks if fault.what == "host"}
 
     def step(program: Program, number: int) -> None:
         load(program, (), number)
-        each_ns = round(20_000 * (times if program.rank in slow else 1.0))
-        for _ in range(kernels):
+        is_slow = program.rank in slow
+        each_ns = round(20_000 * (times if is_slow else 1.0))
+        for _ in range(round(kernels * (more if is_slow else 1.0))):
             with program.range("aten::add", "operator", _SHAPES):
                 program.host(each_ns)
                 made = program.kernel("elementwise_kernel", 12_000)

@@ -3,15 +3,14 @@
 What is made is the same whoever makes it. A fork leaves out what fails: it fails again in this process, which notes it.
 """
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from traceanalyzer.analyses.dependencies import parameters_of
 from traceanalyzer.analyses.registry import ANALYSES, SHARED
-from traceanalyzer.forks import aside
+from traceanalyzer.forks import Shared, aside
 
 _LONGEST = (
     *("gaps", "what_ran", "host_events", "operator_shapes", "replay", "host_work", "idle"),
@@ -70,7 +69,7 @@ def _at_once(
 ) -> dict[str, Any]:
     """What forks made of the names that need this and that; this process makes `first` what many need, then helps."""
     processes = min(processes, _MOST)
-    free = _Queue(_longest_first(name for name, own in needs.items() if own.isdisjoint(first)))
+    free = Shared(_longest_first(name for name, own in needs.items() if own.isdisjoint(first)))
     bound = [name for name, own in needs.items() if not own.isdisjoint(first)]
     ahead = min(processes // 2, _MOST_OF_FREE)
     begun = [aside(partial(_taken, free, make, held), processes=processes) for _ in range(ahead)]
@@ -86,7 +85,7 @@ def _at_once(
                 begun.append(aside(partial(_made, own, make, held), processes=processes))
                 bound = [one for one in bound if one not in own]
                 left -= 1
-    rest = _Queue(_longest_first(bound))
+    rest = Shared(_longest_first(bound))
     begun += [aside(partial(_taken, rest, make, held), processes=processes) for _ in range(left)]
     for queue in (rest, free):
         _taken(queue, make, held)
@@ -117,7 +116,7 @@ def _longest_first(names: Iterable[str]) -> list[str]:
     return [*(name for name in _LONGEST if name in found), *(name for name in found if name not in _LONGEST)]
 
 
-def _taken(queue: "_Queue", table: Callable[[str], Any], held: Callable[[str], Any]) -> dict[str, Any]:
+def _taken(queue: Shared[str], table: Callable[[str], Any], held: Callable[[str], Any]) -> dict[str, Any]:
     """Make what nobody else has taken."""
     return _made(queue.rest(), table, held)
 
@@ -130,22 +129,3 @@ def _made(names: Iterable[str], make: Callable[[str], Any], held: Callable[[str]
         with suppress(Exception):
             make(name)
     return {name: made for name in tried if (made := held(name)) is not None}
-
-
-class _Queue:
-    """Names of which each is given to one process alone, this one or a fork of it."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = names
-        self._out, into = os.pipe()
-        os.write(into, bytes(range(len(names))))
-        os.close(into)
-
-    def rest(self) -> Iterator[str]:
-        """Those that are left."""
-        while place := os.read(self._out, 1):
-            yield self._names[place[0]]
-
-    def close(self) -> None:
-        """This process asks no more."""
-        os.close(self._out)

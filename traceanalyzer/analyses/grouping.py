@@ -186,13 +186,17 @@ def extreme_at(ufunc: np.ufunc, places: np.ndarray, values: np.ndarray, count: i
 
 def first_of_each(groups: np.ndarray, most: int | np.ndarray) -> np.ndarray:
     """Mask of the rows that are among the first `most` of their group; both `groups` and `most` may be by row."""
+    return number_in_group(groups) < most
+
+
+def number_in_group(groups: np.ndarray) -> np.ndarray:
+    """For each row how many rows of its group come before it."""
     order = np.argsort(groups, kind="stable")
     ordered = groups[order]
     starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])) if len(ordered) else ordered
-    place = np.arange(len(ordered)) - np.repeat(starts, np.diff(np.append(starts, len(ordered))))
-    held = np.empty(len(groups), dtype=bool)
-    held[order] = place < (most if isinstance(most, int) else most[order])
-    return held
+    number = np.empty(len(groups), dtype=np.int64)
+    number[order] = np.arange(len(ordered)) - np.repeat(starts, np.diff(np.append(starts, len(ordered))))
+    return number
 
 
 def by_category(values: Any, tell: Callable[[str], object]) -> np.ndarray:

@@ -952,6 +952,7 @@ StepNeedsColumn = Literal[
     "exposed_unmatched_ns",
     "needed_host_ns",
     "longest_call_ns",
+    "operations",
     "clock_jump_ns",
     "peers",
 ]

@@ -110,10 +110,10 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     given = sys.argv[1:] if arguments is None else arguments
     sys.stdout = lenient(sys.stdout)
-    if not _QUICK.intersection(given):
+    if not _QUICK.intersection(given) and given and given[0] in cli.commands and given[0] != report.name:
         from traceanalyzer.scale import set_up_process
 
-        set_up_process()
+        set_up_process()  # the report does so itself, and something else meanwhile
     _answer_signals()
     code = run(given)
     sys.exit(USAGE_OR_INPUT if code == DONE and _is_answer_lost(given) else code)

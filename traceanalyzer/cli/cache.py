@@ -39,7 +39,7 @@ def clear() -> None:
 
 
 def _folder() -> Path:
-    from traceanalyzer.loading.cache import default_folder
+    from traceanalyzer.files.cached import default_folder
 
     folder = default_folder()
     if folder is None:

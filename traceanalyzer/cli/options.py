@@ -126,7 +126,7 @@ def load_options(options: Mapping[str, Any]) -> "LoadOptions":
 
 def cache_folder(options: Mapping[str, Any]) -> Path | None:
     """Where large traces that were read are kept; `None` where they are not."""
-    from traceanalyzer.loading.cache import default_folder
+    from traceanalyzer.files.cached import default_folder
 
     return None if options["no_cache"] else default_folder()
 

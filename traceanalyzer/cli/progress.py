@@ -11,10 +11,12 @@ if TYPE_CHECKING:
 @contextmanager
 def progress(console: "Console", files: int) -> Iterator[Callable[[int, int], None]]:
     """A function to call as files are done; a bar only on a terminal, for several files."""
+    if not console.is_terminal or files == 1:
+        yield lambda _done, _all: None
+        return
     from rich.progress import Progress
 
-    is_shown = console.is_terminal and files > 1
     # Drawn as files are done, without a thread of its own: a process with threads cannot be forked.
-    with Progress(console=console, transient=True, disable=not is_shown, auto_refresh=False) as bar:
+    with Progress(console=console, transient=True, auto_refresh=False) as bar:
         task = bar.add_task("Reading traces", total=files)
-        yield lambda done, _all: bar.update(task, completed=done, refresh=is_shown)
+        yield lambda done, _all: bar.update(task, completed=done, refresh=True)

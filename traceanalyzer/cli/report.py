@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer.cli import debug, surroundings
+from traceanalyzer.cli.ahead import loaded_meanwhile
 from traceanalyzer.cli.codes import DONE, GATE_FAILED, PARTIAL, USAGE_OR_INPUT
 from traceanalyzer.cli.one_run import Command, report_run
 from traceanalyzer.cli.options import (
@@ -64,6 +65,11 @@ def report(folder: Path | None, **options: Any) -> int:
     Writes summary.html, summary.csv, summary.json and tables/<analysis>.csv; with --fail-on also gate.xml (JUnit)
     and gate.md.
     """
+    with loaded_meanwhile(folder, options):
+        return _report(folder, options)
+
+
+def _report(folder: Path | None, options: dict[str, Any]) -> int:
     from rich.console import Console
 
     console = Console(quiet=options["quiet"])

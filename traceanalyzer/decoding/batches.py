@@ -90,7 +90,7 @@ class _Merger:
 
     def _here(self, batch: tuple[Chunk, ...]) -> Future[Sent]:
         done: Future[Sent] = Future()
-        done.set_result(_decoded(batch, needs_exact=bool(self.decoder.needs_exact)))
+        done.set_result(decoded(batch, needs_exact=bool(self.decoder.needs_exact)))
         return done
 
     def _merge(self, batch: tuple[Chunk, ...], future: Future[Sent]) -> None:
@@ -102,7 +102,8 @@ class _Merger:
         self.decoder.merge(decoder)
 
 
-def _decoded(batch: tuple[Chunk, ...], *, needs_exact: bool) -> Decoded:
+def decoded(batch: tuple[Chunk, ...], *, needs_exact: bool) -> Decoded:
+    """A batch's tables."""
     decoder, builder = EventDecoder(needs_exact=needs_exact), TableBuilder()
     for chunk in batch:
         builder.add(decoder.decode(text_of(chunk)))
@@ -114,7 +115,7 @@ def _sent(batch: tuple[Chunk, ...], *, needs_exact: bool) -> Sent:
 
     A pipe takes 64 kB at a time, and for each of them whoever receives it waits until the thread that decodes rests.
     """
-    made = _decoded(batch, needs_exact=needs_exact)
+    made = decoded(batch, needs_exact=needs_exact)
     try:
         with tempfile.NamedTemporaryFile(delete=False) as file:
             pickle.dump(made, file, pickle.HIGHEST_PROTOCOL)

@@ -4,13 +4,11 @@ An entry is of one file as it was: its path, size, inode, times of change, and w
 What entries hold is for their makers: `kept_traces`, `kept_ranks`, and `report.kept_report` of whole runs.
 """
 
-import hashlib
-import os
 import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +16,8 @@ from typing import ClassVar
 
 import msgspec
 import pyarrow as pa
+
+from traceanalyzer.files.cached import name_of
 
 MOST_BYTES = 4 << 30
 """Of all entries together; those that nobody asked for longest go first."""
@@ -54,17 +54,6 @@ class Contents:
     size_bytes: int
 
 
-def default_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """The place for it in the user's cache folder (`$XDG_CACHE_HOME`, else `~/.cache`); `None` without a home."""
-    base = environment.get("XDG_CACHE_HOME", "")
-    if not Path(base).is_absolute():
-        home = environment.get("HOME", "")
-        if not Path(home).is_absolute():
-            return None
-        base = str(Path(home, ".cache"))
-    return Path(base, "traceanalyzer", "traces")
-
-
 def contents(folder: Path) -> Contents:
     """How much there is."""
     sizes = {entry.name: _size_of(entry) for entry in _entries(folder)}
@@ -82,16 +71,14 @@ def key_of(path: Path, options: tuple[object, ...], least_bytes: int) -> str | N
     """Names the file as it is; `None` for what is not worth keeping or may not be."""
     try:
         state = path.stat()
-        place = path.resolve(strict=True)
+        name = name_of(path, state, options)
     except OSError:
         return None
     changed_ns = max(state.st_mtime_ns, state.st_ctime_ns)
     unsettled_ns = _UNSETTLED_NS // 20 if changed_ns % 10**9 else _UNSETTLED_NS
     if not path.is_file() or state.st_size < least_bytes or time.time_ns() - changed_ns < unsettled_ns:
         return None
-    identity = (str(place), state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino, state.st_dev)
-    text = repr((identity, options))
-    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
+    return name
 
 
 def code_of(files: Iterable[Path]) -> tuple[object, ...]:

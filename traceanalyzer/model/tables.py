@@ -15,6 +15,8 @@ _PLAIN = "iufb"
 
 _NUMBERS = (int, float, bool)
 
+_COLUMNS = (np.ndarray, pd.Series, list, pd.api.extensions.ExtensionArray)
+
 
 def _order(values: Any, *, ascending: bool, kind: Any) -> np.ndarray:
     values = pd.arrays.NumpyExtensionArray(values) if isinstance(values, np.ndarray) else values
@@ -43,9 +45,13 @@ def table_of(columns: Mapping[str, Any], index: pd.Index | None = None) -> pd.Da
 
 def columns_of(table: pd.DataFrame) -> dict[str, Any]:
     """The table's columns by name: arrays that are not to be written to; those of numbers as numpy has them."""
+    return {name: _unwritable(values) for name, values in _arrays(table).items()}
+
+
+def _arrays(table: pd.DataFrame) -> dict[str, Any]:
     # To select a column pandas makes an object around it, which costs ten times as much as the selection.
     arrays = getattr(table, "_iter_column_arrays", lambda: [_array(column) for _, column in table.items()])()
-    return {name: _unwritable(values) for name, values in zip(table.columns.tolist(), arrays, strict=True)}
+    return dict(zip(table.columns.tolist(), arrays, strict=True))
 
 
 def columns_as_they_are(table: pd.DataFrame) -> dict[str, Any]:
@@ -76,7 +82,7 @@ def sorted_by(table: pd.DataFrame, name: str, *, kind: Literal["stable", "quicks
 
 def under_each_other(tables: Sequence[pd.DataFrame], *, is_with_texts: bool = False) -> pd.DataFrame:
     """The same as `pd.concat(tables, ignore_index=True)`, of one table or more; categories as texts where so asked."""
-    parts = [columns_of(table) for table in tables]
+    parts = [_arrays(table) for table in tables]
     if is_with_texts:
         return _with_texts(parts)
     if any([*own] != [*parts[0]] for own in parts):
@@ -172,7 +178,7 @@ def _is_extension(values: Any) -> bool:
 
 
 def _is_column(values: Any) -> bool:
-    return isinstance(values, np.ndarray | pd.Series | list | pd.api.extensions.ExtensionArray)
+    return isinstance(values, _COLUMNS)
 
 
 def _block(values: Any, count: int) -> Any:

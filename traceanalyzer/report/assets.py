@@ -8,7 +8,6 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -135,6 +134,8 @@ def plotly_text() -> str:
 @cache
 def plotly_name() -> str:
     """The name of a file that holds it: reports of several versions may share a place."""
+    from importlib.metadata import version  # noqa: PLC0415 - few pages need it, and it loads what reads mail
+
     return f"plotly-{version('plotly')}.min.js"
 
 

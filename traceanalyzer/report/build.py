@@ -35,7 +35,8 @@ def build(
     """
     failures = list(summary.failures)
     if findings is None:
-        findings = findings_of(summary.results, failures, processes)
+        # Rules take longer the more ranks there are: of one all of them take as long as to begin some forks.
+        findings = findings_of(summary.results, failures, min(processes, len(summary.results["ranks"])))
     warn(failures[len(summary.failures) :])
     return Report(
         label=label,

@@ -85,7 +85,7 @@ def is_lost_launch(api_calls: pd.DataFrame) -> np.ndarray:
     A copy is no evidence: one of no bytes leaves no operation. Neither is a call whose correlation id is unknown, nor
     one while its thread captures a CUDA graph: that is recorded, not run.
     """
-    is_unanswered = ~api_calls["has_gpu_op"].to_numpy() & (api_calls["correlation"] > 0).to_numpy()
+    is_unanswered = ~api_calls["has_gpu_op"].to_numpy() & (api_calls["correlation"].to_numpy() > 0)
     is_lost: np.ndarray = _named(api_calls, _LAUNCH) & is_unanswered
     return is_lost & ~_in_graph_capture(api_calls) if is_lost.any() else is_lost
 

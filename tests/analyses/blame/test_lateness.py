@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from traceanalyzer.analyses.blame.episode_rows import apart_ns
 from traceanalyzer.analyses.blame.lateness import _is_late, cells, with_excess
 from traceanalyzer.analyses.blame.sizes import of_all_sizes, ranks_with_sizes, recorded_alike
 from traceanalyzer.analyses.blame.step_needs import PARTS
@@ -24,7 +25,7 @@ def needs(host_ns, needed_ns, wait_ns=0):
     table = table.assign(begin_ns=table["step"] * 100, end_ns=table["step"] * 100 + 100)
     table = table.assign(exposed_wait_ns=wait_ns)
     rest = {part: 0 for part in PARTS if part != "host_ns"}
-    return table.assign(**rest).astype({"needed_host_ns": "Int64"})
+    return table.assign(**rest, operations=100).astype({"needed_host_ns": "Int64"})
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,7 @@ def test_an_operator_of_other_sizes_in_each_step_is_one_name():
 def test_what_is_longer_now_and_shorter_then_is_not_mended_with_the_rest(beside_ms, is_mended_with_it):
     late = pd.DataFrame(
         {"peers": "all", "rank": [0, 1] * 4, "step": [0, 0, 1, 1, 2, 2, 3, 3], "begin_ns": 0, "end_ns": 100 * MS}
-    )
+    ).assign(operations=100)
     late[["excess_ns", "exposed_wait_ns", "exposed_unmatched_ns"]] = [[30 * MS, 0, 0], [0, 30 * MS, 0]] * 4
     late[[f"{part}_excess" for part in PARTS]] = 0.0
     late["data_ns_excess"] = [30.0 * MS, 0.0] * 4
@@ -156,3 +157,20 @@ def test_ranks_are_held_against_those_whose_operators_have_sizes_as_well():
     assert (others.tolist(), is_alike) == ([0], True)
     others, is_alike = recorded_alike(np.array([2, 3]), 1, sized)
     assert (others.tolist(), is_alike) == ([2, 3], False)
+
+
+@pytest.mark.parametrize(("operations", "is_late"), [(100, False), (114, False), (130, True)])
+def test_a_rank_that_launches_more_is_late_by_more_than_chance(operations, is_late):
+    late_ms = [10, 24, 5, 20]
+    table = needs([[20 * MS] * 4, [round((20 + own) * MS) for own in late_ms]], [[None] * 4] * 2, wait_ns=30 * MS)
+    table = table.assign(end_ns=table["begin_ns"] + 70 * MS)
+    table["operations"] = table["operations"].mask(table["rank"] == 1, operations)
+    held = with_excess(table)
+    assert bool(_is_late(held)[held["rank"] == 1].all()) is is_late
+
+
+@pytest.mark.parametrize(
+    ("others", "apart"), [([100], 149), ([100] * 3, 121), ([100] * 7, 112), ([100] * 31, 110), ([80, 100, 125], 189)]
+)
+def test_few_hosts_tell_little_of_how_hosts_differ(others, apart):
+    assert apart_ns(pd.Series(others, dtype="float64")) == pytest.approx(apart, abs=0.6)

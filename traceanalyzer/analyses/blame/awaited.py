@@ -65,7 +65,7 @@ def _idle_in_calls(stretches: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame
     waiting = Intervals.of(starts[rows], (starts + wait_ns)[rows])
     held = picked(calls, rows, ["rank", "start_ns", "call", "instance"])
     cut = cut_by_calls(waiting & exposed, held.assign(wait_ns=wait_ns[rows], waits_for=whom[rows]))
-    return picked(cut, cut["waits_for"].notna().to_numpy())
+    return picked(cut, ~cut["waits_for"].array.isna())
 
 
 def _followed(pieces: pd.DataFrame, own: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -9,6 +9,7 @@ from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.blame.episode_gains import at_least_its_gain, bounds, gains
 from traceanalyzer.analyses.blame.episode_rows import row_of
 from traceanalyzer.analyses.blame.hidden_hosts import with_hidden_hosts
+from traceanalyzer.analyses.blame.host_paces import without_names_of_pace
 from traceanalyzer.analyses.blame.lateness import cells, with_excess
 from traceanalyzer.analyses.blame.naming import named
 from traceanalyzer.analyses.blame.places import Places
@@ -23,6 +24,7 @@ from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.jobs import jobs_of
 from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.names import EpisodesColumn
+from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.time.headline import shared_steps
@@ -144,8 +146,9 @@ class Episodes(Result[EpisodesColumn]):
         ),
         "peers_host_ns": Column.time("The same of the others: the most of them.", adds=Adds.DERIVED),
         "apart_host_ns": Column.time(
-            "What a host needs to be later than hosts are here: 1.1 times the most of the others, and three deviations "
-            "beyond their median.",
+            "What a host needs to be later than hosts are here: 1.1 times the most of the others, three deviations "
+            "beyond their median, and, of few others, what hosts of healthy jobs differ by (1.49 times what the only "
+            "other one needs); of hosts that launch 1.15 times as many operations only the first.",
             adds=Adds.DERIVED,
             is_secondary=True,
         ),
@@ -165,6 +168,7 @@ def across(
     call_waits: CallWaits,
     exposed_calls: ExposedCalls,
     steps: Steps,
+    operators: Operators,
     replay: Replay,
 ) -> Episodes:
     """Find the rank-steps that need more than their peers', and put together what belongs together."""
@@ -174,7 +178,10 @@ def across(
     work = under_each_other([what_ran.table, transfers(slower_calls.table)])
     job = step_needs.table["rank"].map(jobs_of(members.table, step_needs.table["rank"].unique()))
     calls = call_waits.table[["rank", "call", "collective"]].merge(exposed_calls.table, on=["rank", "call"])
-    tables = [_of_job(needs, work, calls, steps.table, places, replay) for _, needs in step_needs.table.groupby(job)]
+    tables = [
+        _of_job(needs, work, calls, steps.table, operators.table, places, replay)
+        for _, needs in step_needs.table.groupby(job)
+    ]
     tables = [table.assign(job=number) for number, table in enumerate(tables) if len(table)]
     if not tables:
         return empty
@@ -190,6 +197,7 @@ def _of_job(
     work: pd.DataFrame,
     calls: pd.DataFrame,
     steps: pd.DataFrame,
+    operators: pd.DataFrame,
     places: Places,
     replay: Replay,
 ) -> pd.DataFrame:
@@ -197,7 +205,8 @@ def _of_job(
     if needs["rank"].nunique() < 2:
         return pd.DataFrame()
     late = with_excess(needs)
-    found = with_hidden_hosts(told_apart(named(cells(late), late, work), late, work), late, replay)
+    found = without_names_of_pace(named(cells(late), late, work), late, operators)
+    found = with_hidden_hosts(told_apart(found, late, work), late, replay)
     found = _of_all_groups(found)
     complete = _complete(late, steps, replay)
     rows = [row_of(group, late, calls, complete) for group in _groups(found)]

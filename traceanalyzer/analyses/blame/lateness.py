@@ -22,6 +22,11 @@ _LARGE_SIGMAS = 2.0
 _LARGE = 0.1
 """Of a step."""
 
+_MORE_OPERATIONS = 1.15
+"""Times what the others' median is: a host that launches so many more needs longer for a reason."""
+
+_SIGMAS_OF_MORE = 1.0
+
 _LEAST_STEPS = 3
 _MEDIAN_TO_MEAN = 1.25
 """How much less surely a median is known than a mean, of normal errors."""
@@ -199,14 +204,24 @@ def _is_steady(late: pd.DataFrame, jitter: float) -> pd.Series:
     """Rows of ranks that need more in most steps: the median of three steps or more is far beyond its own error.
 
     What a fault costs may differ from step to step by more than one step could tell from jitter. A large part of a step
-    needs less to be believed.
+    needs less to be believed, and still less one of a rank that launches more: counts do not jitter.
     """
     excess = late.groupby("rank")["excess_ns"]
     count, median = excess.transform("size"), excess.transform("median")
     is_large = median >= _LARGE * (late["end_ns"] - late["begin_ns"]).median()
     sigmas = np.where(is_large, _LARGE_SIGMAS, _STEADY_SIGMAS)
+    sigmas = np.where(is_large & launches_more(late), _SIGMAS_OF_MORE, sigmas)
     is_beyond: pd.Series = median >= sigmas * _MEDIAN_TO_MEAN * jitter / np.sqrt(count)
     return is_beyond & (count >= _LEAST_STEPS)
+
+
+def launches_more(late: pd.DataFrame) -> pd.Series:
+    """Rows of ranks that launch more operations in most steps than their peers' median."""
+    counts = late["operations"].to_frame("own").astype("float64")
+    others = _median_of_others(counts, [late["peers"], late["step"]])["own"]
+    times = (counts["own"] / others.where(others > 0)).groupby(late["rank"]).transform("median")
+    is_more: pd.Series = times >= _MORE_OPERATIONS
+    return is_more
 
 
 def _is_late(late: pd.DataFrame) -> pd.Series:

@@ -32,7 +32,7 @@ def told_apart(found: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> p
     cells, own = (pd.MultiIndex.from_frame(table[["rank", "step"]]) for table in (found, slower))
     is_slower = cells.isin(own)
     left = _without(found, has_compute & is_slower, (_COMPUTE,), excess)
-    left = _without(left, left["same_ns"].notna().to_numpy(), _OF_HOSTS, excess)
+    left = _without(left, ~left["same_ns"].array.isna(), _OF_HOSTS, excess)
     return pd.concat([left, slower], ignore_index=True) if len(slower) else left
 
 

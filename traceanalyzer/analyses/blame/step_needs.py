@@ -16,7 +16,7 @@ from traceanalyzer.analyses.names import StepNeedsColumn
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline, has_known_stages
 from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.analyses.time.side_by_side import side_by_side
-from traceanalyzer.meaning.columns import Column
+from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -68,6 +68,7 @@ class StepNeeds(Result[StepNeedsColumn]):
             "the queue full, and in collectives of the CPU while its threads do nothing else."
         ),
         "longest_call_ns": Column.time("The longest API call in it that waits for nothing on the GPU."),
+        "operations": Column.count("GPU operations that the step launched.", adds=Adds.NONE),
         "clock_jump_ns": Column.time(
             "By how much the rank's clock is set in it: nothing is concluded of that. Absent where it is not.",
             is_secondary=True,
@@ -167,7 +168,7 @@ def _split(
 
 
 _TYPES = {
-    **dict.fromkeys(("step", "begin_ns", "end_ns", *OWN_PARTS, "met_ns"), "int64"),
+    **dict.fromkeys(("step", "begin_ns", "end_ns", *OWN_PARTS, "met_ns", "operations"), "int64"),
     **dict.fromkeys(("needed_host_ns", "longest_call_ns"), "Int64"),
     **dict.fromkeys(("is_partial", "is_open"), "bool"),
 }

@@ -30,6 +30,7 @@ COLUMNS = (
     "met_in",
     "needed_host_ns",
     "longest_call_ns",
+    "operations",
 )
 
 
@@ -60,6 +61,7 @@ def step_parts(trace: RankTrace) -> pd.DataFrame:
         "met_in": _met_in(trace, begins, ends),
         "needed_host_ns": _host_needed(trace, windows),
         "longest_call_ns": _longest_call(trace, windows),
+        "operations": _operations(trace, windows),
     }
     return table_of({name: columns[name] for name in COLUMNS})
 
@@ -196,3 +198,12 @@ def _longest_call(trace: RankTrace, windows: pd.DataFrame) -> pd.api.extensions.
     held = at != NONE
     longest = extreme_at(np.maximum, at[held], (ends - starts)[held], len(windows))
     return pd.arrays.IntegerArray(longest, np.bincount(at[held], minlength=len(windows)) == 0)
+
+
+def _operations(trace: RankTrace, windows: pd.DataFrame) -> np.ndarray:
+    """How many GPU operations each step launched; all of them without steps."""
+    if "row" not in windows:
+        return np.full(len(windows), len(trace.gpu_ops), dtype=np.int64)
+    of_step = trace.op_step[trace.op_step != NONE]
+    counts: np.ndarray = np.bincount(of_step, minlength=len(trace.steps))[windows["row"].to_numpy()]
+    return counts

@@ -5,14 +5,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import prod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_any, stack, taken
+from traceanalyzer.analyses.base import Result, is_any, stack
 from traceanalyzer.analyses.blame.step_parts import step_gaps
-from traceanalyzer.analyses.grouping import Groups, by_letters, first_of_each
+from traceanalyzer.analyses.grouping import Groups, first_of_each
 from traceanalyzer.analyses.host import host_names, idle_causes
 from traceanalyzer.analyses.host.host_activity import NOTHING, activity_of, range_around
 from traceanalyzer.analyses.names import WhatRanColumn
@@ -42,6 +42,17 @@ _MOST_OTHERS = 30
 
 _DOINGS = sorted((SYNC.column, DATA.column, HOST.column))
 """Parts of idle time that say what the host did."""
+
+
+class _Names(NamedTuple):
+    """Names by row: the position of each in `texts`, which are in the order of their letters; -1 without one."""
+
+    codes: np.ndarray
+    texts: list[str]
+
+    def take(self, rows: np.ndarray) -> "_Names":
+        return _Names(self.codes[rows], self.texts)
+
 
 _PRODUCT = re.compile(r"mm(_out)?$|matmul|linear|conv")
 _MOST_SHAPES = 3
@@ -114,19 +125,21 @@ def _on_gpu(trace: RankTrace, tree: OperatorTree) -> Iterator[Mapping[str, np.nd
     numbers = np.append(trace.steps["step"].to_numpy(), NONE)
     step = numbers[trace.op_step] if len(trace.steps) else np.full(len(ops), NONE)
     total_ns, blocks = ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy(), _blocks(ops["grid"])
-    names: Any = by_letters(ops["name"].array)
+    names = _named(ops)
     is_compute, is_copy = is_any(kind, "compute"), is_any(kind, "copy")
     for held, part, what in ((is_compute, "compute_ns", KERNEL), (is_copy, "exposed_copy_ns", COPY)):
-        yield _summed(step[held], names[held], total_ns[held], part, what, blocks[held])
+        rows = np.flatnonzero(held)
+        yield _summed(step[rows], names.take(rows), total_ns[rows], part, what, blocks[rows])
     owned = np.flatnonzero(is_compute & (tree.owner >= 0))
     owners, owner = np.unique(tree.owner[owned], return_inverse=True)
-    called = _called(trace.host_ops, owners)[owner]
+    called = _called(trace.host_ops, owners).take(owner)
     yield _summed(step[owned], called, total_ns[owned], "compute_ns", OPERATOR, blocks[owned])
     if len(trace.ranges):
         rows = np.flatnonzero(is_compute)
         inside = _range_of_launch(trace, ops["launch"].to_numpy()[rows])
         ranges, is_named = _named_ranges(trace, inside)
-        yield _summed(step[rows[is_named]], ranges[is_named], total_ns[rows[is_named]], "compute_ns", RANGE)
+        rows = rows[is_named]
+        yield _summed(step[rows], ranges.take(is_named), total_ns[rows], "compute_ns", RANGE)
 
 
 def _range_of_launch(trace: RankTrace, launch: np.ndarray) -> np.ndarray:
@@ -136,11 +149,22 @@ def _range_of_launch(trace: RankTrace, launch: np.ndarray) -> np.ndarray:
     return range_around(trace.ranges, threads, starts)
 
 
-def _named_ranges(trace: RankTrace, rows: np.ndarray) -> tuple[pd.Categorical, np.ndarray]:
+def _named_ranges(trace: RankTrace, rows: np.ndarray) -> tuple[_Names, np.ndarray]:
     """Names of ranges by row, and which say something: a step's own range does not."""
-    of_steps = set(trace.steps["name"].to_numpy(dtype=object))
-    ranges = by_letters(taken(trace.ranges["name"].array, rows))
-    return ranges, np.array([name not in of_steps for name in ranges.categories] + [False])[ranges.codes]
+    of_steps = _step_names(trace)
+    names = _named(trace.ranges)
+    codes = np.append(names.codes, NONE)[rows]
+    return _Names(codes, names.texts), np.array([*(name not in of_steps for name in names.texts), False])[codes]
+
+
+def _step_names(trace: RankTrace) -> set[str]:
+    names: Any = trace.steps["name"].array
+    return {names.categories[code] for code in {*names.codes.tolist()} - {NONE}}
+
+
+def _named(events: pd.DataFrame) -> _Names:
+    names: Any = events["name"].array
+    return _as_names(names.categories.tolist(), names.codes)
 
 
 def _blocks(grid: pd.Series) -> np.ndarray:
@@ -151,20 +175,19 @@ def _blocks(grid: pd.Series) -> np.ndarray:
     return blocks
 
 
-def _called(host_ops: pd.DataFrame, rows: np.ndarray) -> pd.Categorical:
-    """`aten::mm of [8192, 8192] × [8192, 8192]`, by row of the operator; categories in the order of their letters."""
+def _called(host_ops: pd.DataFrame, rows: np.ndarray) -> _Names:
+    """`aten::mm of [8192, 8192] × [8192, 8192]`, by row of the operator."""
     keys = ["name", "shapes"]
     groups = Groups.of(picked(host_ops, rows, keys), keys, with_absent=True)
     texts = [with_shapes(name, shapes) for name, shapes in zip(*groups.keys.values(), strict=True)]
     return _as_names(texts, groups.of_row)
 
 
-def _as_names(texts: Sequence[str], rows: np.ndarray) -> pd.Categorical:
-    """Texts by row, as categories in the order of their letters; absent where the row is -1."""
+def _as_names(texts: Sequence[str], rows: np.ndarray) -> _Names:
+    """Texts by their positions."""
     names = sorted(set(texts))
     place = {text: number for number, text in enumerate(names)}
-    codes = np.array([*(place[text] for text in texts), NONE], dtype=np.int64)[rows]
-    return pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype="str"))
+    return _Names(np.array([*(place[text] for text in texts), NONE], dtype=np.int64)[rows], names)
 
 
 @lru_cache(16_384)
@@ -227,8 +250,8 @@ def _of_thread(
     query, stretch = _pairs(activity.starts, activity.ends, starts, launched)
     shared = np.minimum(activity.ends[stretch], launched[query]) - np.maximum(activity.starts[stretch], starts[query])
     row = activity.row[stretch]
-    events = activity.events["name"]
-    is_sync = np.append(host_names.matches(events, host_names.is_sync), False)[row]
+    code = np.append(activity.code, NONE)[row]
+    is_sync = np.array([*map(host_names.is_sync, activity.names), False], dtype=bool)[code]
     middle = np.maximum(activity.starts[stretch], starts[query]) + shared // 2
     threads = np.full(len(row), thread)
     inside = range_around(trace.ranges, threads, middle)
@@ -238,7 +261,7 @@ def _of_thread(
     part = np.select([is_sync, is_data], [_DOINGS.index(SYNC.column), _DOINGS.index(DATA.column)],
                      _DOINGS.index(HOST.column))  # fmt: skip
     ranges, is_named = _named_ranges(trace, inside)
-    doing = _doing(events, row, set(trace.steps["name"].to_numpy(dtype=object)))
+    doing = _doing(activity.names, code, _step_names(trace))
     for number in np.flatnonzero(np.bincount(part)).tolist():
         rows, own_part = np.flatnonzero(part == number), _DOINGS[number]
         if own_part != DATA.column:
@@ -252,11 +275,10 @@ def _is_data(events: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
     return is_data
 
 
-def _doing(events: pd.Series, rows: np.ndarray, of_steps: set[str]) -> pd.Categorical:
-    """What each of the rows is called, `NOTHING` for none."""
-    called = [_called_on_host(name, of_steps) for name in events.cat.categories.tolist()]
-    code_of_row = np.append(events.array.codes, NONE)[rows]
-    return _as_names([*called, NOTHING], np.where(code_of_row == NONE, len(called), code_of_row))
+def _doing(names: Sequence[str], codes: np.ndarray, of_steps: set[str]) -> _Names:
+    """What events of these names are called, `NOTHING` for those without one."""
+    called = [_called_on_host(name, of_steps) for name in names]
+    return _as_names([*called, NOTHING], np.where(codes == NONE, len(called), codes))
 
 
 def _called_on_host(name: str, of_steps: set[str]) -> str:
@@ -277,7 +299,7 @@ def _pairs(
 
 def _summed(
     step: np.ndarray,
-    names: pd.Categorical,
+    names: _Names,
     total_ns: np.ndarray,
     part: str,
     what: str,
@@ -285,13 +307,13 @@ def _summed(
 ) -> Mapping[str, np.ndarray]:
     """Columns `COLUMNS`, a row for each step and name; of what hosts do there are neither calls nor blocks."""
     held = np.flatnonzero(names.codes != NONE)
-    groups = Groups.of_numbers(step[held] * len(names.categories) + names.codes[held])
+    groups = Groups.of_numbers(step[held] * len(names.texts) + names.codes[held])
     firsts, none = held[groups.first], np.zeros(len(groups), dtype=np.int64)
     return {
         "step": step[firsts],
         "part": np.full(len(groups), part, dtype=object),
         "what": np.full(len(groups), what, dtype=object),
-        "name": names.categories.to_numpy(dtype=object)[names.codes[firsts]],
+        "name": np.array(names.texts, dtype=object)[names.codes[firsts]],
         "total_ns": groups.sums(total_ns[held]),
         "calls": none if blocks is None else groups.counts(),
         "blocks": none if blocks is None else groups.sums(blocks[held]),

@@ -110,7 +110,7 @@ def labels(groups: Result, frame: pd.DataFrame) -> pd.Series:
     by_key = known.drop_duplicates(keys).set_index(keys)["group_label"]
     wanted = typed(frame[keys], {name: "object" for name in keys if name != "rank"}).fillna({"group_ranks": ""})
     found = by_key.reindex(pd.MultiIndex.from_frame(wanted)).to_numpy(dtype=object)
-    return pd.Series(found, index=frame.index, dtype="object").where(frame["group"].notna().to_numpy(), None)
+    return pd.Series(found, index=frame.index, dtype="object").where(~frame["group"].array.isna(), None)
 
 
 def _joined(members: pd.Series, ranks: Ranks, wiring: Wiring | None) -> dict[str, list[str | None]]:

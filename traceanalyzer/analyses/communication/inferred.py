@@ -38,15 +38,15 @@ def with_inferred(calls: pd.DataFrame) -> pd.DataFrame:
 
 def _queued(calls: pd.DataFrame) -> np.ndarray:
     """Positions of the calls without arguments before the first step's first."""
-    in_step = np.flatnonzero(calls["step"].notna().to_numpy())
+    in_step = np.flatnonzero(~calls["step"].array.isna())
     before = np.arange(len(calls)) < (in_step[0] if len(in_step) else 0)
-    return np.flatnonzero(before & calls["arguments"].isna().to_numpy())
+    return np.flatnonzero(before & calls["arguments"].array.isna())
 
 
 def _best_match(calls: pd.DataFrame, rows: np.ndarray, steps: list[int]) -> tuple[np.ndarray, np.ndarray]:
     """Rows that get arguments and the rows they get them from: the step that agrees on most."""
     stream = calls["stream"].iloc[rows[0]]
-    on_stream = (calls["stream"] == stream).to_numpy() & calls["arguments"].notna().to_numpy()
+    on_stream = (calls["stream"].to_numpy() == stream) & ~calls["arguments"].array.isna()
     matches = [
         _agreeing(calls, rows, np.flatnonzero(on_stream & (calls["step"] == step).fillna(value=False).to_numpy(bool)))
         for step in steps

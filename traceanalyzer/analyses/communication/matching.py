@@ -89,7 +89,7 @@ def _scopes(calls: pd.DataFrame) -> np.ndarray:
     Where it never does, on any call of any rank, all calls are taken for one group: ends decide. Not so kernels that
     never name one: their group is inferred.
     """
-    held = calls["group"].notna().to_numpy()
+    held = ~calls["group"].array.isna()
     if not held.any():
         return np.where(never_names_group(calls), NONE, 0)
     key = calls["group"].astype("object").fillna("") + "\n" + calls["group_ranks"].astype("object").fillna("")

@@ -111,8 +111,7 @@ def _doing(trace: RankTrace, gaps: Gaps) -> dict[str, Any]:
         rows = np.flatnonzero((threads == thread) & is_before)
         starts, ends = gaps.starts[rows], gaps.launched[rows]
         activity = thread_activity(trace, int(thread), Intervals.of(starts, ends))
-        found = longest(activity, starts, ends)
-        doing[rows], what[rows], lengths[rows] = (found[name].to_numpy() for name in found)
+        doing[rows], what[rows], lengths[rows] = longest(activity, starts, ends)
         is_known[rows] = True
     texts = {name: pd.Series(column, dtype="object") for name, column in (("doing", doing), ("doing_what", what))}
     return {**texts, "doing_ns": pd.arrays.IntegerArray(lengths, ~is_known)}

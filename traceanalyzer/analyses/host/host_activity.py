@@ -3,18 +3,18 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import joined, taken
-from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.grouping import Groups, extreme_at
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.intervals import Intervals, stable_order
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import columns_of, picked
 
 NOTHING = "(nothing recorded)"
 
@@ -24,19 +24,28 @@ SYNC, API_CALL, OPERATOR, RANGE = "synchronising call", "API call", "operator", 
 
 FRAME = "Python frame"
 
-_WHAT = pd.CategoricalDtype([SYNC, API_CALL, OPERATOR, RANGE, FRAME])
-
-_CODE = {what: code for code, what in enumerate(_WHAT.categories)}
+WHATS = (SYNC, API_CALL, OPERATOR, RANGE, FRAME)
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Disjoint stretches of one thread, in order; `row` of `events` is the innermost event in each, or -1."""
+    """Disjoint stretches of one thread, in order, with the innermost event in each.
+
+    Attributes:
+        starts: of the stretches.
+        ends: of the stretches.
+        row: position of the innermost event, or -1.
+        code: of each event the position of its name in `names`; -1 without one.
+        what: of each event the position of what it is in `WHATS`.
+        names: names of each sort of events after each other.
+    """
 
     starts: np.ndarray
     ends: np.ndarray
     row: np.ndarray
-    events: pd.DataFrame
+    code: np.ndarray
+    what: np.ndarray
+    names: list[str]
 
 
 def thread_activity(trace: RankTrace, thread: int, busy: Intervals) -> Activity:
@@ -55,17 +64,21 @@ def activity_of(trace: RankTrace, thread: int, busy: Intervals) -> Activity:
 
 
 def _activity(tables: Sequence[tuple[pd.DataFrame, str]], thread: int, busy: Intervals) -> Activity:
-    rows = [_within(frame, thread, busy) for frame, _ in tables]
-    held = [(frame, own) for (frame, _), own in zip(tables, rows, strict=True)]
-    names = joined([frame["name"].array[own] for frame, own in held])
-    what = np.repeat([_CODE[what] for _, what in tables], [len(own) for own in rows])
-    is_sync = (what == _CODE[API_CALL]) & host_names.mask_of(names, host_names.is_sync)
-    what = np.where(is_sync, _CODE[SYNC], what)
-    begins, until = (
-        np.concatenate([frame[name].to_numpy()[own] for frame, own in held]) for name in ("start_ns", "end_ns")
-    )
-    columns = {"start_ns": begins, "end_ns": until, "name": names, "what": pd.Categorical.from_codes(what, dtype=_WHAT)}
-    return Activity(*innermost(begins, until), table_of(columns))
+    parts: list[tuple[np.ndarray, ...]] = []
+    names: list[str] = []
+    for frame, what in tables:
+        columns = columns_of(frame)
+        starts, ends, called = (columns[name] for name in ("start_ns", "end_ns", "name"))
+        rows = _within(starts, ends, np.flatnonzero(columns["thread"] == thread), busy)
+        code = called.codes[rows].astype(np.int64)
+        own = called.categories.tolist()
+        are = np.full(len(rows), WHATS.index(what))
+        if what == API_CALL:
+            are[np.array([*map(host_names.is_sync, own), False], dtype=bool)[code]] = WHATS.index(SYNC)
+        parts.append((starts[rows], ends[rows], np.where(code == NONE, NONE, code + len(names)), are))
+        names += own
+    begins, until, code, are = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return Activity(*innermost(begins, until), code, are, names)
 
 
 def innermost(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -116,8 +129,8 @@ def _innermost(starts: np.ndarray, ends: np.ndarray, rows: np.ndarray) -> tuple[
     return cut[:-1][held], cut[1:][held], row[:-1][held]
 
 
-def longest(activity: Activity, starts: np.ndarray, ends: np.ndarray) -> pd.DataFrame:
-    """For each disjoint, sorted query [start, end) the name that was innermost for longest: `name`, `what`, `ns`.
+def longest(activity: Activity, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For each disjoint, sorted query [start, end) what was innermost for longest: its name, what it is, for how long.
 
     Time in which the thread recorded nothing counts as one name.
     """
@@ -126,32 +139,29 @@ def longest(activity: Activity, starts: np.ndarray, ends: np.ndarray) -> pd.Data
     row = activity.row[stretch]
     held = row != NONE
     query, row, shared = query[held], row[held], shared[held]
-    names_of, what = activity.events["name"].array, activity.events["what"].array
-    kinds = len(what.categories)
-    # One number stands for a name and what it is, as texts are slow to group by: 0… without a name, -1 for nothing.
-    label = (names_of.codes.astype(np.int64)[row] + 1) * kinds + what.codes[row]
+    # One number stands for a name and what it is, as texts are slow to group by.
+    label = (activity.code[row] + 1) * len(WHATS) + activity.what[row]
     groups = Groups.of({"query": query, "label": label}, ["query", "label"], by_appearance=True)
-    recorded = np.zeros(len(starts), dtype=np.int64)
-    np.add.at(recorded, query, shared)
-    queries = np.append(groups.keys["query"], np.arange(len(starts)))
-    labels = np.append(groups.keys["label"], np.full(len(starts), NONE))
-    lengths = np.append(groups.sums(shared), ends - starts - recorded)
-    order = np.lexsort((-lengths, queries))
-    best = order[np.unique(queries[order], return_index=True)[1]]
-    name, what_code = np.divmod(labels[best], kinds)
-    names = np.array([UNNAMED, *names_of.categories.tolist(), NOTHING], dtype=object)
-    whats = np.array([*what.categories, None], dtype=object)
-    return table_of({"name": names[name], "what": whats[np.where(name < 0, -1, what_code)], "ns": lengths[best]})
+    lengths, of_query = groups.sums(shared), query[groups.first]
+    most, of_nothing = extreme_at(np.maximum, of_query, lengths, len(starts)), ends - starts
+    np.subtract.at(of_nothing, of_query, lengths)
+    # The first of several that are as long.
+    is_most = np.flatnonzero((lengths == most[of_query]) & (lengths >= of_nothing[of_query]))
+    told, first = np.unique(of_query[is_most], return_index=True)
+    row = row[groups.first[is_most[first]]]
+    names, whats = (np.full(len(starts), value, dtype=object) for value in (NOTHING, np.nan))
+    names[told] = np.array([*activity.names, UNNAMED], dtype=object)[activity.code[row]]
+    whats[told] = np.array(WHATS, dtype=object)[activity.what[row]]
+    return names, whats, np.maximum(most, of_nothing)
 
 
 def range_around(ranges: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Position in `ranges` of the innermost one of the same thread that holds each time, or -1."""
     answer = np.full(len(times), NONE, dtype=np.int64)
-    of_thread = ranges["thread"].to_numpy()
-    for thread in np.intersect1d(of_thread, threads):
+    starts, ends, of_thread = (ranges[name].to_numpy() for name in ("start_ns", "end_ns", "thread"))
+    for thread in {*pd.unique(of_thread).tolist()} & {*pd.unique(threads).tolist()}:
         own, asked = np.flatnonzero(of_thread == thread), np.flatnonzero(threads == thread)
-        starts, ends = ranges["start_ns"].to_numpy()[own], ranges["end_ns"].to_numpy()[own]
-        position = innermost_at(starts, ends, times[asked])
+        position = innermost_at(starts[own], ends[own], times[asked])
         answer[asked] = np.where(position == NONE, NONE, own[position])
     return answer
 
@@ -159,8 +169,8 @@ def range_around(ranges: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -
 def names_around(events: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Name of the innermost event of the same thread that holds each time; `None` where none does."""
     row = range_around(events, threads, times)
-    around: np.ndarray = taken(events["name"].array, row).astype("object")
-    around[pd.isna(around)] = None
+    names: Any = events["name"].array
+    around: np.ndarray = np.array([*names.categories.tolist(), None], dtype=object)[np.append(names.codes, NONE)[row]]
     return around
 
 
@@ -177,8 +187,8 @@ def names_around_launches(events: pd.DataFrame, trace: RankTrace, launch: np.nda
 def user_ranges(trace: RankTrace) -> pd.DataFrame:
     """Ranges that say where in the program the host is: neither steps nor communication calls."""
     is_place = host_names.matches(trace.ranges["name"], host_names.is_user_range)
-    is_step = trace.ranges["name"].isin(trace.steps["name"].cat.categories).to_numpy()
-    return trace.ranges[is_place & ~is_step].reset_index(drop=True)
+    of_steps = set(trace.steps["name"].cat.categories)
+    return picked(trace.ranges, is_place & ~host_names.matches(trace.ranges["name"], of_steps.__contains__))
 
 
 def innermost_at(starts: np.ndarray, ends: np.ndarray, times: np.ndarray) -> np.ndarray:
@@ -190,10 +200,9 @@ def innermost_at(starts: np.ndarray, ends: np.ndarray, times: np.ndarray) -> np.
     return np.where((at >= 0) & (times < stretch_ends[at]), row[at], NONE)
 
 
-def _within(frame: pd.DataFrame, thread: int, busy: Intervals) -> np.ndarray:
-    """Rows of the thread's events that overlap `busy`."""
-    rows = np.flatnonzero(frame["thread"].to_numpy() == thread)
-    starts, ends = frame["start_ns"].to_numpy()[rows], frame["end_ns"].to_numpy()[rows]
+def _within(starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, busy: Intervals) -> np.ndarray:
+    """Those of the rows whose events overlap `busy`."""
+    starts, ends = starts[rows], ends[rows]
     ending = busy.ends.searchsorted(starts, side="right")
     is_inside = np.append(busy.starts, np.iinfo(np.int64).max)[ending] < ends
     overlapping: np.ndarray = rows[is_inside & (ends > starts)]

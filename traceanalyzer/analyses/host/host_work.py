@@ -1,7 +1,7 @@
 """What the CPU itself does in a step, thread by thread, and how much of that the GPU spends idle."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -100,8 +100,8 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     idle_ns, seen_ns = (groups.sums(times) for times in _idle_ns(trace, starts, ends))
     host_ns = groups.sums(ends - starts)
     order = np.argsort(-host_ns, kind="stable")
-    names = {name: pd.Series(groups.keys[name], dtype="str").array for name in ("role", "what", "name")}
-    total = {
+    names = {name: pd.array(np.array(own, dtype=object), dtype="str") for name, own in groups.keys.items()}
+    total: dict[str, Any] = {
         **names,
         "threads": groups.distinct(of_thread),
         "calls": groups.counts(),
@@ -134,6 +134,9 @@ def _steps(trace: RankTrace) -> pd.DataFrame:
     return complete if len(complete) else trace.steps[trace.steps["step"].isin(trace.window.steps)]
 
 
+_WHATS = pd.CategoricalDtype([RANGE, COLLECTIVE, OPERATOR])
+
+
 def _top_level(trace: RankTrace) -> pd.DataFrame:
     """Ranges and collectives that lie in no other, and operators outside of them, on each thread."""
     names = trace.ranges["name"]
@@ -164,7 +167,7 @@ def _top_level(trace: RankTrace) -> pd.DataFrame:
             np.append(size_bytes, np.ones(count, dtype=np.int64))[order],
             np.append(is_absent, np.ones(count, dtype=bool))[order],
         ),
-        "what": pd.Categorical.from_codes(what[order], categories=[RANGE, COLLECTIVE, OPERATOR]),
+        "what": pd.Categorical.from_codes(what[order], dtype=_WHATS),
     }
     return pd.DataFrame(columns, copy=False)
 

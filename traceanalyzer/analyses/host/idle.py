@@ -78,10 +78,10 @@ def _windows(
 ) -> tuple[pd.DataFrame, np.ndarray, np.ndarray, np.ndarray]:
     """The rows' `step`, `window_ns` and `idle_ns`, the whole window's first; and stretches: of which row, from, to."""
     whole = trace.window
-    has_window = steps["start_ns"].notna().to_numpy() if len(steps) else np.empty(0, dtype=bool)
+    has_window = ~steps["start_ns"].array.isna() if len(steps) else np.empty(0, dtype=bool)
     of_steps = {name: steps[name].to_numpy(dtype=np.int64, na_value=NONE)[has_window] if len(steps) else _NO_TIMES
                 for name in ("step", "start_ns", "window_ns", "idle_ns")}  # fmt: skip
-    is_absent = np.append(True, steps["step"].isna().to_numpy()[has_window] if len(steps) else has_window)
+    is_absent = np.append(True, steps["step"].array.isna()[has_window] if len(steps) else has_window)
     facts = {name: np.append(breakdown[name].to_numpy()[0], of_steps[name]) for name in ("window_ns", "idle_ns")}
     step = pd.arrays.IntegerArray(np.append(1, of_steps["step"]), is_absent)
     row = np.append(np.zeros(len(whole.starts), dtype=np.int64), np.arange(1, len(step)))

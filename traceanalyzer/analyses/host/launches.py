@@ -115,7 +115,7 @@ def _delays(trace: RankTrace, ops: pd.DataFrame) -> dict[str, int | None]:
 def _awaited(trace: RankTrace, ops: pd.DataFrame) -> dict[str, int]:
     launch, starts, ends = (ops[name].to_numpy() for name in ("launch", "start_ns", "end_ns"))
     is_long_kernel = is_any(ops["activity"], "kernel") & (ends - starts > _LONG_NS)
-    held = is_long_kernel & (launch != NONE) & ops["graph_node"].isna().to_numpy()
+    held = is_long_kernel & (launch != NONE) & ops["graph_node"].array.isna()
     returned = np.append(trace.api_calls["end_ns"].to_numpy(), 0)[launch[held]]
     return {"awaitable_kernels": int(held.sum()), "awaited_kernels": int((returned >= ends[held]).sum())}
 

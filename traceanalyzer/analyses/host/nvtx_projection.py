@@ -67,7 +67,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> NvtxProjection:
 
 def _launched(trace: RankTrace) -> pd.DataFrame:
     """Counted GPU operations with the time and thread of their launch, in its order."""
-    rows = np.flatnonzero(trace.counted & (trace.gpu_ops["launch"] != NONE).to_numpy())
+    rows = np.flatnonzero(trace.counted & (trace.gpu_ops["launch"].to_numpy() != NONE))
     moments, threads = launch_moments(trace, rows)
     order = np.argsort(moments, kind="stable")
     times = {name: trace.gpu_ops[name].to_numpy()[rows[order]] for name in ("start_ns", "end_ns")}
@@ -78,7 +78,7 @@ def _engine_threads(trace: RankTrace) -> set[int]:
     """Threads on which autograd runs operators and no forward operator runs."""
     threads = trace.host_ops["thread"].to_numpy()
     is_autograd = trace.host_ops["forward_thread"].to_numpy(dtype=np.int64, na_value=0) != 0
-    has_sequence = trace.host_ops["sequence"].notna().to_numpy()
+    has_sequence = ~trace.host_ops["sequence"].array.isna()
     return set(np.setdiff1d(threads[is_autograd], threads[~is_autograd & has_sequence]).tolist())
 
 
@@ -109,7 +109,7 @@ def _by_name(trace: RankTrace, operations: np.ndarray, first_ns: np.ndarray, las
     lengths = pd.Series((last_ns - first_ns)[held])
     table = spread(lengths, table_of({"group": groups.of_row[held]}), "ns")
     group = table["group"].to_numpy()
-    host_ns = groups.sums((trace.ranges["end_ns"] - trace.ranges["start_ns"]).to_numpy())
+    host_ns = groups.sums(trace.ranges["end_ns"].to_numpy() - trace.ranges["start_ns"].to_numpy())
     sums = {"operations": groups.sums(operations), "host_ns": host_ns, "ranges": groups.counts()}
     columns = {name: values[group].astype(object) for name, values in groups.keys.items()}
     columns |= {name: own for name, own in columns_as_they_are(table).items() if name != "group"}

@@ -13,8 +13,8 @@ def communication_without_arguments(calls: pd.DataFrame) -> list[Defect]:
     """Communication kernels without arguments, of their own or of a host operation."""
     if calls.empty:
         return []
-    kernels = calls[(calls["collective"] != "peer_copy") & (waits_of(calls) != WAIT_ONLY)]
-    count, total = int(kernels["arguments"].isna().sum()), len(kernels)
+    is_kernel = ((calls["collective"] != "peer_copy") & (waits_of(calls) != WAIT_ONLY)).to_numpy()
+    count, total = int(calls["arguments"].array.isna()[is_kernel].sum()), int(is_kernel.sum())
     text = (
         f"{many(count, 'communication operation')} of {total:,} {have(count)} no arguments: process group and sizes "
         "are unknown, bandwidths leave them out."

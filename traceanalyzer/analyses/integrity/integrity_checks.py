@@ -159,7 +159,7 @@ def lost_graphs(trace: RankTrace) -> list[Defect]:
 def operations_without_launch(trace: RankTrace) -> list[Defect]:
     """GPU operations whose host call the capture does not have; grave where headlines hold many of them."""
     total = len(trace.gpu_ops)
-    is_without = (trace.gpu_ops["launch"] == NONE).to_numpy()
+    is_without = trace.gpu_ops["launch"].to_numpy() == NONE
     count = int(is_without.sum())
     if not count:
         return []
@@ -219,7 +219,7 @@ def cuda_graphs(trace: RankTrace) -> list[Defect]:
     if unknown:
         text = f"{many(unknown, 'CUDA graph')} recorded as a whole: busy time is right, what ran inside is unknown."
         found.append(Defect("graphs_of_unknown_content", MEDIUM, unknown, len(ops), text, BY_KIND))
-    nodes = int(ops["graph_node"].notna().sum())
+    nodes = len(ops) - int(ops["graph_node"].array.isna().sum())
     if nodes:
         text = f"{many(nodes, 'operation')} ran in CUDA graphs: one launch stands for many, operators are unknown."
         found.append(Defect("graph_operations", INFO, nodes, len(ops), text, ("launches", "phases")))

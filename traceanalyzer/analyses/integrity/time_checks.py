@@ -26,7 +26,7 @@ from traceanalyzer.model.schema import NONE
 
 def far_apart(trace: RankTrace) -> list[Defect]:
     """Operations that lie further apart than any recording lasts: single times are damaged."""
-    begin, end = int(trace.gpu_ops["start_ns"].min()), int(trace.gpu_ops["end_ns"].max())
+    begin, end = int(trace.gpu_ops["start_ns"].to_numpy()[0]), int(trace.gpu_ops["end_ns"].to_numpy().max())
     if end - begin <= LONGEST_CAPTURE_NS:
         return []
     text = (
@@ -73,7 +73,7 @@ def nested_on_a_stream(trace: RankTrace) -> list[Defect]:
 
 def operations_without_duration(trace: RankTrace) -> list[Defect]:
     """Operations that end where they start, or before (a reader takes negative durations for none)."""
-    count = int((trace.gpu_ops["end_ns"] <= trace.gpu_ops["start_ns"]).sum())
+    count = int((trace.gpu_ops["end_ns"].to_numpy() <= trace.gpu_ops["start_ns"].to_numpy()).sum())
     text = f"{many(count, 'GPU operation')} {have(count)} no duration, or had a negative one: their time is missing."
     total = len(trace.gpu_ops)
     severity = HIGH if 2 * count >= total else by_share(count, total)

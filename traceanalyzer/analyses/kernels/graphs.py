@@ -90,4 +90,4 @@ def _launches(trace: RankTrace) -> pd.DataFrame:
     # Kernels on parallel branches change their order from launch to launch: what ran identifies a graph.
     rows["signature"] = groups["code"].agg(lambda codes: tuple(sorted(codes)))
     own = calls.iloc[rows.index]
-    return rows.assign(host_ns=(own["end_ns"] - own["start_ns"]).to_numpy()).reset_index(drop=True)
+    return rows.assign(host_ns=(own["end_ns"].to_numpy() - own["start_ns"].to_numpy())).reset_index(drop=True)

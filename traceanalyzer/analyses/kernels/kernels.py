@@ -48,7 +48,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     if ops.empty:
         return pd.DataFrame()
     groups = Groups.of(ops, ["name", "kind", "activity"])
-    durations = (ops["end_ns"] - ops["start_ns"]).to_numpy()
+    durations = ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy()
     held = groups.of_row >= 0
     numbers, number = np.unique(ops["stream"].to_numpy()[held], return_inverse=True)
     group, number = np.divmod(np.unique(groups.of_row[held] * len(numbers) + number), len(numbers))

@@ -46,7 +46,7 @@ def per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
     if calls.empty:
         return pd.DataFrame()
     complete = set(complete_steps(steps)["step"]) if len(steps) else set()
-    lengths = (calls["end_ns"] - calls["start_ns"]).to_numpy()
+    lengths = calls["end_ns"].to_numpy() - calls["start_ns"].to_numpy()
     table = table_of({"step": numbers, "name": calls["name"].astype("str").to_numpy(), "length": lengths})
     grouped = table.groupby(["step", "name"])["length"].agg(["size", "sum", "max"]).reset_index()
     grouped.columns = ["step", "name", "calls", "host_ns", "longest_ns"]

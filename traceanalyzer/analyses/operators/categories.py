@@ -48,13 +48,14 @@ def per_rank(trace: RankTrace, category_of_op: pd.Categorical) -> pd.DataFrame:
     gpu_ns = (ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy())[rows]
     uses = by_category(ops["name"].array, uses_tensor_cores)[rows]
     is_other = ~np.isin(category_of_op.categories.to_numpy(dtype=object), MATRIX_CATEGORIES)
-    table = table_of({"category": pd.Categorical.from_codes(held, dtype=category_of_op.dtype),
-                          "gpu_ns": sums_at(of_op, gpu_ns, count)[held]})  # fmt: skip
+    columns = {
+        "category": pd.Categorical.from_codes(held, dtype=category_of_op.dtype),
+        "gpu_ns": sums_at(of_op, gpu_ns, count)[held],
+    }
     for column, answer in (("tensor_core_ns", True), ("no_tensor_core_ns", False)):
         told = sums_at(of_op, np.where(uses == answer, gpu_ns, 0), count)
-        table[column] = pd.arrays.IntegerArray(told[held], is_other[held])
-    table["gpu_ops"] = gpu_ops[held]
-    return sorted_by(table, "gpu_ns")
+        columns[column] = pd.arrays.IntegerArray(told[held], is_other[held])
+    return sorted_by(table_of({**columns, "gpu_ops": gpu_ops[held]}), "gpu_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Categories:
@@ -62,15 +63,18 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Categories:
     return Categories(stack(parts, tuple(Categories.columns)))
 
 
+_NAMES = pd.CategoricalDtype(list(CATEGORIES))
+
+
 def op_categories(trace: RankTrace, tree: OperatorTree) -> pd.Categorical:
     """Category of each GPU operation."""
-    ops = trace.gpu_ops[["name", "kind"]]
-    keyed = ops.assign(operator=taken(trace.host_ops["name"].array, tree.owner))
-    groups = Groups.of(keyed, ["name", "kind", "operator"], with_absent=True)
-    names = [category(*_plain(values)) for values in groups.table().itertuples(index=False)]
+    keyed = {name: trace.gpu_ops[name].array for name in ("name", "kind")}
+    keyed["operator"] = taken(trace.host_ops["name"].array, tree.owner)
+    groups = Groups.of(keyed, list(keyed), with_absent=True)
+    names = [category(*_plain(values)) for values in zip(*(own.tolist() for own in groups.keys.values()), strict=True)]
     places = {name: place for place, name in enumerate(CATEGORIES)}
     codes = np.array([places[name] for name in names], dtype=np.int64)
-    return pd.Categorical.from_codes(codes[groups.of_row], categories=list(CATEGORIES))
+    return pd.Categorical.from_codes(codes[groups.of_row], dtype=_NAMES)
 
 
 def _plain(values: tuple[object, ...]) -> tuple[str, str, str | None]:

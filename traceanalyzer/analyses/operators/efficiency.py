@@ -11,7 +11,7 @@ from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.kernels.peaks import element_type, peak_of
 from traceanalyzer.analyses.names import EfficiencyColumn
 from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
-from traceanalyzer.analyses.operators.operator_tree import PASSES, OperatorTree
+from traceanalyzer.analyses.operators.operator_tree import PASS_NAMES, OperatorTree
 from traceanalyzer.analyses.operators.operator_work import OperatorWork
 from traceanalyzer.analyses.operators.work import MODEL_FAMILIES
 from traceanalyzer.meaning.columns import Better, Column, Unit
@@ -94,7 +94,7 @@ class Efficiency(Result[EfficiencyColumn]):
 
 def per_rank(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, work: OperatorWork) -> pd.DataFrame:
     """Add up the work of equal calls, and of communication by collective, dtype and size."""
-    found = picked(work.calls, (work.calls["gpu_ops"] > 0).to_numpy(dtype=bool, na_value=False))
+    found = picked(work.calls, work.calls["gpu_ops"].to_numpy() > 0)
     if found.empty and calls.empty:
         return pd.DataFrame()
     parts = [_operators(trace, tree, found), *([_communication(calls)] if len(calls) else [])]
@@ -122,7 +122,7 @@ def _operators(trace: RankTrace, tree: OperatorTree, found: pd.DataFrame) -> dic
     rows = columns["row"]
     names = {"operator": "name", "shapes": "shapes", "dtypes": "dtypes"}
     columns |= {name: trace.host_ops[own].array.take(rows) for name, own in names.items()}
-    columns["autograd"] = pd.Categorical.from_codes(tree.autograd[rows], categories=list(PASSES))
+    columns["autograd"] = pd.Categorical.from_codes(tree.autograd[rows], dtype=PASS_NAMES)
     groups = Groups.of(columns, list(_TEXTS), by_appearance=True, with_absent=True)
     used = groups.any(columns["on_tensor_cores"].to_numpy(dtype=bool, na_value=False))
     is_told = groups.any(~columns["on_tensor_cores"].isna())

@@ -113,7 +113,7 @@ def per_rank(
     compiled = np.where(is_known & (covered_ns == matrix_ns), flops.pop("compiled_flops"), 0)
     rows = np.flatnonzero(flops.pop("calls"))
     numbers = trace.steps["step"].to_numpy()[rows]
-    is_wanted = steps["step"].notna().to_numpy()
+    is_wanted = ~steps["step"].array.isna()
     wanted = pd.Index(steps["step"].to_numpy(dtype=np.int64, na_value=NONE)[is_wanted])
     place = wanted.get_indexer(numbers)
     rows, place = rows[place != NONE], np.flatnonzero(is_wanted)[place[place != NONE]]

@@ -10,7 +10,7 @@ from traceanalyzer.analyses.base import Result, stack, taken
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.names import OperatorKernelsColumn
 from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
-from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR, PASSES, OperatorTree
+from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR, PASS_NAMES, OperatorTree
 from traceanalyzer.analyses.operators.scopes import Scopes
 from traceanalyzer.analyses.operators.source_lines import source_lines
 from traceanalyzer.meaning.columns import Column, Written
@@ -69,13 +69,13 @@ def _rows(trace: RankTrace, tree: OperatorTree, scopes: Scopes, category: pd.Cat
         {
             "path": taken(scopes.calls["path"].array, scopes.of_op),
             "operator": _operators(trace, tree),
-            "autograd": taken(pd.Categorical.from_codes(tree.autograd, categories=list(PASSES)), tree.owner),
+            "autograd": taken(pd.Categorical.from_codes(tree.autograd, dtype=PASS_NAMES), tree.owner),
             "kernel": ops["name"],
             "kind": ops["kind"],
             "category": category,
             "source": taken(source_lines(trace, tree), tree.owner),
             "gpu_ops": 1,
-            "gpu_ns": ops["end_ns"] - ops["start_ns"],
+            "gpu_ns": ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy(),
         }
     )
 

@@ -45,7 +45,7 @@ class OperatorLaunches(Result[OperatorLaunchesColumn]):
 
 def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     """The rank's counted operations whose launch is in the capture."""
-    held = trace.counted & (trace.gpu_ops["launch"] != NONE).to_numpy()
+    held = trace.counted & (trace.gpu_ops["launch"].to_numpy() != NONE)
     if not held.any():
         return pd.DataFrame()
     launch, starts, ends = (trace.gpu_ops[name].to_numpy()[held] for name in ("launch", "start_ns", "end_ns"))
@@ -83,7 +83,7 @@ def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
 def _around_call(trace: RankTrace, tree: OperatorTree, held: np.ndarray) -> np.ndarray:
     """Row of the operator around the call: that of a replayed graph is not what captured its operations."""
     ops = trace.gpu_ops
-    rows = np.flatnonzero(held & ops["captured_ns"].notna().to_numpy())
+    rows = np.flatnonzero(held & ~ops["captured_ns"].array.isna())
     owner = tree.owner.copy()
     if len(rows):
         launch = ops["launch"].to_numpy()[rows]

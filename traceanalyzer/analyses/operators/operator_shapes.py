@@ -10,7 +10,7 @@ from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.names import OperatorShapesColumn
-from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR, PASSES, OperatorTree
+from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR, PASS_NAMES, OperatorTree
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -95,7 +95,7 @@ def _operators(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
 def _costs(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     """A row for each operator."""
     ops = trace.host_ops
-    length = (ops["end_ns"] - ops["start_ns"]).to_numpy()
+    length = ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy()
     gpu_ops, gpu_own = tree.gpu_sums(trace)
     gpu_total = tree.nesting.summed_up(gpu_own)
     outermost = tree.is_outermost_of_name(ops["name"])
@@ -103,7 +103,7 @@ def _costs(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     return table_of(
         {
             "operator": ops["name"],
-            "autograd": pd.Categorical.from_codes(tree.autograd, categories=list(PASSES)),
+            "autograd": pd.Categorical.from_codes(tree.autograd, dtype=PASS_NAMES),
             "shapes": ops["shapes"],
             "strides": ops["strides"],
             "dtypes": ops["dtypes"],
@@ -123,7 +123,7 @@ def _costs(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
 def _is_replayed(trace: RankTrace) -> np.ndarray:
     """Operators that stand inside the call that replays the graph that they were captured into."""
     mask = np.zeros(len(trace.host_ops), dtype=bool)
-    if not trace.gpu_ops["captured_ns"].notna().any():
+    if trace.gpu_ops["captured_ns"].array.isna().all():
         return mask
     calls = trace.api_calls[host_names.matches(trace.api_calls["name"], host_names.is_graph_launch)]
     begins, threads = (trace.host_ops[name].to_numpy() for name in ("start_ns", "thread"))

@@ -16,6 +16,8 @@ _CALLS = ("c10d::", "record_param_comms", "nccl:", "gloo:")
 
 PASSES = ("forward", "backward", "recompute")
 
+PASS_NAMES = pd.CategoricalDtype(list(PASSES))
+
 NO_LAUNCH = "(no launch recorded)"
 """Operator of GPU operations that were launched before the capture began, or whose launch was lost."""
 
@@ -62,7 +64,7 @@ class OperatorTree:
         is_node = _is_node(ops)
         node = nesting.handed_down(is_node)
         is_call = host_names.matches(ops["name"], lambda name: name.startswith(_CALLS))
-        records = ops["sequence"].notna().to_numpy() & ~is_node & ~is_call
+        records = ~ops["sequence"].array.isna() & ~is_node & ~is_call
         autograd = _passes(nesting, node, nesting.handed_down(records))
         return cls(
             nesting=nesting,
@@ -77,7 +79,7 @@ class OperatorTree:
         """For each operator the number and total duration of the counted GPU operations that it launched itself."""
         held = trace.counted & (self.owner >= 0)
         rows = self.owner[held]
-        durations = (trace.gpu_ops["end_ns"] - trace.gpu_ops["start_ns"]).to_numpy()[held]
+        durations = (trace.gpu_ops["end_ns"].to_numpy() - trace.gpu_ops["start_ns"].to_numpy())[held]
         total = np.zeros(len(trace.host_ops), dtype=np.int64)
         np.add.at(total, rows, durations)
         return np.bincount(rows, minlength=len(trace.host_ops)), total
@@ -135,7 +137,7 @@ def _forward_rows(ops: pd.DataFrame, is_node: np.ndarray, records: np.ndarray) -
     are lost.
     """
     found = np.full(len(ops), NONE, dtype=np.int64)
-    nodes = np.flatnonzero(is_node & ops["sequence"].notna().to_numpy())
+    nodes = np.flatnonzero(is_node & ~ops["sequence"].array.isna())
     if not len(nodes) or not records.any():
         return found
     sequence, thread = ops["sequence"].to_numpy(dtype=np.int64, na_value=NONE), ops["thread"].to_numpy()

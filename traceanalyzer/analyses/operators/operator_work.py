@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import is_any
-from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.base import is_any, named
+from traceanalyzer.analyses.grouping import Groups, by_category, sums_at
 from traceanalyzer.analyses.kernels.kernel_names import list_types, uses_tensor_cores
 from traceanalyzer.analyses.operators.operator_call import MOST_CALLS, Call, size
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.work import MODEL_FAMILIES, OWN_WORK, work
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked, table_of, with_columns
+from traceanalyzer.model.tables import columns_of, picked, table_of, with_columns
 
 _KEY = ["name", "shapes", "dtypes", "arguments"]
 _QUANTITIES = ("flops", "model_flops", "masked_flops", "bytes", "list_elements")
@@ -43,15 +43,15 @@ class OperatorWork:
     def of(cls, trace: RankTrace, tree: OperatorTree) -> "OperatorWork":
         """Find the operators that count: `OWN_WORK`, and the innermost with a formula; matrix work apart."""
         found, of_row = _distinct_work(trace.host_ops)
-        is_model, is_known = is_any(found["family"], *MODEL_FAMILIES), ~(found["flops"].isna() & found["bytes"].isna())
-        is_model, is_known = is_model[of_row], is_known.to_numpy()[of_row]
+        is_known = ~(found["flops"].array.isna() & found["bytes"].array.isna())
+        is_model, is_known = is_any(found["family"], *MODEL_FAMILIES)[of_row], is_known[of_row]
         has_own = is_any(trace.host_ops["name"], *OWN_WORK)
         counts = _innermost(tree, is_model & is_known) | _innermost(tree, ~is_model & is_known) | (has_own & is_known)
         rows = np.flatnonzero(counts)
         of_op = _calls_of_ops(tree, counts, rows)
         calls = with_columns(picked(found, of_row[rows]), row=rows)
-        calls = _with_list_types(trace, calls, of_op).drop(columns="list_elements")
-        return cls(with_columns(calls, **_gpu_columns(trace, of_op, len(rows))), of_op)
+        told = columns_of(_with_list_types(trace, calls, of_op)) | _gpu_columns(trace, of_op, len(rows))
+        return cls(table_of({name: values for name, values in told.items() if name != "list_elements"}), of_op)
 
 
 def _distinct_work(ops: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
@@ -96,10 +96,11 @@ def _calls_of_ops(tree: OperatorTree, counts: np.ndarray, rows: np.ndarray) -> n
 
 def _with_list_types(trace: RankTrace, calls: pd.DataFrame, of_op: np.ndarray) -> pd.DataFrame:
     """Bytes and element type of calls on lists of tensors, by the first of their kernels whose name has types."""
-    dtypes = calls["dtype"].astype("object")
-    has_list = calls["list_elements"].notna().to_numpy()
+    dtypes: Any = calls["dtype"].array
+    texts = dtypes.categories.tolist()
+    has_list = ~calls["list_elements"].array.isna()
     if not has_list.any():
-        return calls.assign(dtype=dtypes.astype("category"))
+        return with_columns(calls, dtype=named(texts, dtypes.codes))
     names: Any = trace.gpu_ops["name"].array
     types = [_list_type(name) for name in names.categories.tolist()]
     is_told = np.array([*(size is not None for _, size in types), False])[names.codes]
@@ -110,9 +111,9 @@ def _with_list_types(trace: RankTrace, calls: pd.DataFrame, of_op: np.ndarray) -
     moved, is_absent = calls["bytes"].array.copy(), np.zeros(len(call), dtype=bool)
     elements = calls["list_elements"].to_numpy(dtype=np.float64, na_value=0)[call]
     moved[call] = pd.arrays.IntegerArray(np.round(elements * element_bytes).astype(np.int64), is_absent)
-    texts = dtypes.to_numpy().copy()
-    texts[call] = np.array([dtype for dtype, _ in types], dtype=object)[code]
-    return with_columns(calls, bytes=moved, dtype=pd.Categorical(texts))
+    place = dtypes.codes.astype(np.int64)
+    place[call] = len(texts) + code
+    return with_columns(calls, bytes=moved, dtype=named([*texts, *(dtype for dtype, _ in types)], place))
 
 
 @lru_cache(MOST_CALLS)
@@ -123,17 +124,14 @@ def _list_type(kernel: str) -> tuple[str | None, float | None]:
     return (types[0], sum(sizes) / len(sizes)) if sizes and len(sizes) == len(types) else (None, None)
 
 
-def _gpu_columns(trace: RankTrace, of_op: np.ndarray, count: int) -> dict[str, object]:
+def _gpu_columns(trace: RankTrace, of_op: np.ndarray, count: int) -> dict[str, Any]:
     ops = trace.gpu_ops
     held = trace.counted & (of_op != NONE)
-    durations = (ops["end_ns"] - ops["start_ns"]).to_numpy()
-    total = np.zeros(count, dtype=np.int64)
-    np.add.at(total, of_op[held], durations[held])
-    says = np.array([uses_tensor_cores(name) for name in ops["name"].cat.categories] + [None], dtype=object)
-    said = says[ops["name"].cat.codes.to_numpy()]
+    durations = ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy()
+    said = by_category(ops["name"].array, uses_tensor_cores)
     yes, no = (np.bincount(of_op[held & (said == answer)], minlength=count) for answer in (True, False))
     return {
         "gpu_ops": np.bincount(of_op[held], minlength=count),
-        "gpu_ns": total,
+        "gpu_ns": sums_at(of_op[held], durations[held], count),
         "on_tensor_cores": pd.arrays.BooleanArray(yes > 0, (yes == 0) & (no == 0)),
     }

@@ -1,16 +1,19 @@
 """Where in the model or the training loop each operator and GPU operation belongs: modules and ranges as paths."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import typed
+from traceanalyzer.analyses.base import joined, named
+from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.operators.nesting import Nesting
 from traceanalyzer.analyses.operators.operator_tree import PASSES, OperatorTree
 from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import columns_of, table_of, with_columns
 
 MODULE = "nn.Module: "
 
@@ -41,7 +44,7 @@ class Scopes:
         """Gather the scopes of a rank; steps are not scopes, so that a path is the same in every step."""
         calls = _calls(trace)
         nesting = Nesting.of(calls)
-        calls = calls.assign(path=_paths(calls["name"], nesting))
+        calls = with_columns(calls, path=_paths(calls["name"].array, nesting))
         of_operator = _of_operators(trace, tree, nesting)
         return cls(calls, nesting, of_operator, _of_ops(trace, tree, nesting, of_operator))
 
@@ -52,26 +55,25 @@ def is_backward(tree: OperatorTree) -> np.ndarray:
 
 
 def _calls(trace: RankTrace) -> pd.DataFrame:
-    frames, ranges = trace.frames, trace.ranges
-    modules = frames[frames["name"].isin(_starting(frames, (MODULE,)))]
-    own = [*_starting(ranges, _OWN_RANGES), *trace.steps["name"].astype("object").unique()]
-    users = ranges[~ranges["name"].isin(own)]
-    columns = ["start_ns", "end_ns", "thread", "name"]
-    table = pd.concat([typed(frame[columns], {"name": "str"}) for frame in (modules, users)])
-    table["is_module"] = np.arange(len(table)) < len(modules)
-    table["name"] = pd.Categorical(table["name"].str.removeprefix(MODULE))
-    order = np.lexsort((-table["end_ns"].to_numpy(), table["start_ns"].to_numpy()))
-    return table.iloc[order].reset_index(drop=True)
+    of_steps = set(trace.steps["name"].array.dropna())
+    is_module = host_names.matches(trace.frames["name"], lambda name: name.startswith(MODULE))
+    is_own = host_names.matches(trace.ranges["name"], lambda name: name.startswith(_OWN_RANGES) or name in of_steps)
+    rows = (np.flatnonzero(is_module), np.flatnonzero(~is_own))
+    tables = [columns_of(frame) for frame in (trace.frames, trace.ranges)]
+    columns: dict[str, Any] = {
+        name: np.concatenate([table[name][own] for table, own in zip(tables, rows, strict=True)])
+        for name in ("start_ns", "end_ns", "thread")
+    }
+    names = joined([table["name"][own] for table, own in zip(tables, rows, strict=True)])
+    columns["name"] = named([name.removeprefix(MODULE) for name in names.categories.tolist()], names.codes)
+    columns["is_module"] = np.arange(len(names)) < len(rows[0])
+    order = np.lexsort((-columns["end_ns"], columns["start_ns"]))
+    return table_of({name: values[order] for name, values in columns.items()})
 
 
-def _starting(table: pd.DataFrame, prefixes: tuple[str, ...]) -> list[str]:
-    return [name for name in table["name"].cat.categories if name.startswith(prefixes)]
-
-
-def _paths(names: pd.Series, nesting: Nesting) -> pd.Categorical:
+def _paths(names: pd.Categorical, nesting: Nesting) -> pd.Categorical:
     """Paths, level by level; each distinct pair of parent path and name is joined once."""
-    codes = names.cat.codes.to_numpy().astype(np.int64)
-    texts = names.cat.categories
+    codes, texts = names.codes.astype(np.int64), names.categories.tolist()
     path_code, paths = np.full(len(codes) + 1, NONE, dtype=np.int64), [""]
     known: dict[str, int] = {}
     for level in range(nesting.depth.max(initial=-1) + 1):

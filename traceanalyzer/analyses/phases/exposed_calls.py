@@ -95,7 +95,7 @@ def _step_windows(steps: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     if steps.empty:
         empty = np.empty(0, dtype=np.int64)
         return empty, empty
-    has_window = steps["start_ns"].notna().to_numpy()
+    has_window = ~steps["start_ns"].array.isna()
     starts, lengths = (
         steps[name].to_numpy(dtype=np.int64, na_value=NONE)[has_window] for name in ("start_ns", "window_ns")
     )

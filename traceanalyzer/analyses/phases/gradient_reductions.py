@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.grouping import sums_at
 from traceanalyzer.analyses.phases.micro_steps import GRADIENT_COLLECTIVES
 from traceanalyzer.analyses.phases.op_phases import BACKWARD, UNKNOWN, op_phases
 from traceanalyzer.model import RankTrace
@@ -22,8 +23,8 @@ def phases_with_reductions(trace: RankTrace, calls: pd.DataFrame) -> np.ndarray:
     phase = op_phases(trace)
     if not len(calls):
         return phase
-    own = calls[calls["collective"].isin(GRADIENT_COLLECTIVES)]
-    rows = own["gpu_op"].to_numpy(dtype=np.int64)
+    own = np.flatnonzero(calls["collective"].isin(GRADIENT_COLLECTIVES))
+    rows = calls["gpu_op"].to_numpy(dtype=np.int64)[own]
     launch = trace.gpu_ops["launch"].to_numpy()
     is_open = (phase[rows] == UNKNOWN) & (launch[rows] != NONE)
     own, rows = own[is_open], rows[is_open]
@@ -32,10 +33,11 @@ def phases_with_reductions(trace: RankTrace, calls: pd.DataFrame) -> np.ndarray:
     before = np.searchsorted(launch[known], launch[rows]) - 1
     is_after = before >= 0
     is_after[is_after] = phase[known][before[is_after]] == BACKWARD
-    sizes = own["size_bytes"].fillna(LEAST_BYTES)[is_after]
-    carried = sizes.groupby(_passes(phase[known], before[is_after])).transform("sum")
+    sizes = calls["size_bytes"].to_numpy(dtype=np.int64, na_value=LEAST_BYTES)[own[is_after]]
+    of_pass = _passes(phase[known], before[is_after])
+    carried = sums_at(of_pass, sizes, int(of_pass.max(initial=NONE)) + 1)[of_pass]
     found = phase.copy()
-    found[rows[is_after][(carried >= LEAST_BYTES).to_numpy(dtype=bool)]] = BACKWARD
+    found[rows[is_after][carried >= LEAST_BYTES]] = BACKWARD
     return found
 
 

@@ -158,7 +158,7 @@ def _graph_operations(trace: RankTrace, numbers: np.ndarray) -> pd.api.extension
     """By step number: operations with a graph's node, or launched by a call that launches a graph."""
     launch, step = trace.gpu_ops["launch"].to_numpy(), trace.op_step
     is_launch = np.append(host_names.matches(trace.api_calls["name"], host_names.is_graph_launch), values=False)
-    is_graph = trace.gpu_ops["graph_node"].notna().to_numpy() | is_launch[launch]
+    is_graph = ~trace.gpu_ops["graph_node"].array.isna() | is_launch[launch]
     if not (launch != NONE).any():
         return pd.array([pd.NA] * len(numbers), dtype="Int64")
     count = np.bincount(step[is_graph & (step != NONE)], minlength=len(trace.steps))

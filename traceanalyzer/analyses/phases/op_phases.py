@@ -10,7 +10,7 @@ from traceanalyzer.analyses.host.host_activity import innermost_at, range_around
 from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked, under_each_other
+from traceanalyzer.model.tables import picked, under_each_other, with_columns
 
 NAMES = (*PHASES, UNATTRIBUTED)
 
@@ -75,7 +75,7 @@ def _named(frame: pd.DataFrame) -> pd.DataFrame:
              for name in names.categories.tolist()]  # fmt: skip
     phase = np.array([*known, UNKNOWN], dtype=np.int64)[names.codes]
     held = np.flatnonzero(phase != UNKNOWN)
-    return picked(frame, held, _TIMES).assign(phase=phase[held])
+    return with_columns(picked(frame, held, _TIMES), phase=phase[held])
 
 
 def _code(name: str) -> int:
@@ -85,7 +85,7 @@ def _code(name: str) -> int:
 
 def _of_own_thread(trace: RankTrace, named: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
     is_node = host_names.matches(trace.host_ops["name"], host_names.is_autograd_node)
-    nodes = picked(trace.host_ops, is_node, _TIMES).assign(phase=BACKWARD)
+    nodes = with_columns(picked(trace.host_ops, is_node, _TIMES), phase=BACKWARD)
     events = under_each_other([named, nodes])
     codes = np.append(events["phase"].to_numpy(np.int64), UNKNOWN)
     phase = codes[range_around(events, threads, times)]
@@ -100,7 +100,7 @@ def _forward_operators(trace: RankTrace) -> pd.DataFrame:
     notes a number made its node.
     """
     ops = trace.host_ops
-    has_sequence = ops["sequence"].notna().to_numpy()
+    has_sequence = ~ops["sequence"].array.isna()
     is_autograds = ops["forward_thread"].to_numpy(dtype=np.int64, na_value=0) != 0
     # Plain collectives make none, and come last where gradients are reduced after the backward pass.
     is_collective = host_names.matches(ops["name"], lambda name: name.startswith("c10d::"))

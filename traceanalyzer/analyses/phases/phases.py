@@ -116,7 +116,7 @@ def _by_phase(stretches: pd.DataFrame) -> pd.DataFrame:
 
 def _windows(breakdown: pd.DataFrame, steps: pd.DataFrame) -> tuple[dict[str, np.ndarray], Any]:
     """Parts and start of the whole window (its start is 0) and of every step that has one; the steps' numbers."""
-    held = steps["start_ns"].notna().to_numpy() if len(steps) else np.zeros(0, dtype=bool)
+    held = ~steps["start_ns"].array.isna() if len(steps) else np.zeros(0, dtype=bool)
     names = (*PARTS, "window_ns")
     columns = {name: breakdown[name].to_numpy(dtype=np.int64) for name in names} | {"start_ns": np.zeros(1, np.int64)}
     number: Any = pd.array([pd.NA], dtype="Int64")

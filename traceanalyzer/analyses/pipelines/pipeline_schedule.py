@@ -101,7 +101,7 @@ def _by_ranges(trace: RankTrace, ops: pd.DataFrame, found: pd.DataFrame, phase_o
     row = action_at(found, trace.api_calls["start_ns"].to_numpy()[ops["launch"]])
     is_held = (row >= 0) & is_any(ops["kind"], "compute")
     held, own = ops[is_held], found.iloc[row[is_held]]
-    is_beside = own["back"].notna().to_numpy()
+    is_beside = ~own["back"].array.isna()
     is_back = is_beside & (np.array(NAMES, dtype=object)[phase_of_op[held["gpu_op"]]] == BACKWARD)
     return held.assign(
         phase=own["what"].where(~is_back, own["back"]).array,

@@ -1,6 +1,7 @@
 """A rank's piece of the graph, from its events."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,9 @@ from traceanalyzer.analyses.replay.host_chain import host_chain
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of, under_each_other
+from traceanalyzer.model.tables import columns_of, picked, table_of, under_each_other, with_columns
+
+_PHASES = pd.CategoricalDtype(list(PHASES))
 
 RETURNS_BEFORE_NS = 100_000
 """A blocking copy's call returns at most so long before the copy's recorded end."""
@@ -25,53 +28,58 @@ def piece_of(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, phases: 
     why = _why_no_host(trace)
     if why:  # nor is there anything to follow from a launch then
         trace = replace(trace, api_calls=trace.api_calls.iloc[:0], gpu_ops=trace.gpu_ops.assign(launch=NONE))
-    ops = _operations(trace, calls, tree, phases)
-    ops = ops.assign(is_ring=np.isin(ops["call"].to_numpy(), ring))
+    ops = _operations(trace, calls, tree, phases, ring)
     chain = host_chain(trace, ops)
     waits, denied = event_waits(trace, ops)
     launch = chain.launch_row[ops["api_call"].to_numpy()]
     host = _named(chain.host, ops, launch)
-    piece = Piece(ops.drop(columns="api_call").assign(launch=launch), host, chain.segments, waits, chain.blocks,
+    columns = {name: values for name, values in columns_of(ops).items() if name != "api_call"}
+    piece = Piece(table_of({**columns, "launch": launch}), host, chain.segments, waits, chain.blocks,
                   chain.meetings, denied, why_no_host=why)  # fmt: skip
     lag_ns = explained(piece).lag_ns - 3_000
     more = without_room(piece.ops, lag_ns)
     if not len(waits) or not waits["is_recorded"].all():
         touched = touching(piece.ops, lag_ns)
-        more = under_each_other([touched, more[~more["target"].isin(touched["target"])]])
+        more = under_each_other([touched, picked(more, ~np.isin(more["target"], touched["target"]))])
     if more.empty:
         return piece
     return replace(piece, waits=under_each_other([waits, more]))
 
 
-def _operations(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, phases: np.ndarray) -> pd.DataFrame:
+def _operations(
+    trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, phases: np.ndarray, ring: np.ndarray
+) -> pd.DataFrame:
     """Operations stream by stream in order of start."""
-    ops = trace.gpu_ops
-    order = np.argsort(ops["stream"].to_numpy(), kind="stable")
-    call, collective = np.full(len(ops), NONE, dtype=np.int64), np.full(len(ops), None, dtype=object)
+    ops = columns_of(trace.gpu_ops)
+    order = np.argsort(ops["stream"], kind="stable")
+    call, collective = (np.full(len(order), NONE, dtype=np.int64) for _ in range(2))
+    collectives = pd.Categorical(calls["collective"] if len(calls) else [])
     if len(calls):
         call[calls["gpu_op"].to_numpy()] = calls["call"].to_numpy()
-        collective[calls["gpu_op"].to_numpy()] = calls["collective"].to_numpy()
-    operators = trace.host_ops["name"].cat
+        collective[calls["gpu_op"].to_numpy()] = collectives.codes
+    call = call[order]
+    operators: Any = trace.host_ops["name"].array
     owner = np.where(tree.owner >= 0, tree.owner, NONE)
-    codes = np.append(operators.codes.to_numpy(), NONE)[owner]
-    held = ops.iloc[order]
+    codes = np.append(operators.codes, NONE)[owner]
+    held = {name: ops[name].take(order) for name in ("stream", "start_ns", "kind", "name", "grid", "launch")}
     numbers = np.append(trace.steps["step"].to_numpy(), NONE)
     ends = _ends_with_their_calls(trace)[order]
     return table_of(
         {
             "row": order,
-            "stream": held["stream"].to_numpy(),
-            "start_ns": held["start_ns"].to_numpy(),
-            "duration_ns": ends - held["start_ns"].to_numpy(),
-            "kind": held["kind"].array,
-            "name": held["name"].array,
-            "grid": held["grid"].array,
-            "operator": pd.Categorical.from_codes(codes[order], categories=operators.categories),
-            "phase": pd.Categorical.from_codes(phases[order], categories=list(PHASES)),
+            "stream": held["stream"],
+            "start_ns": held["start_ns"],
+            "duration_ns": ends - held["start_ns"],
+            "kind": held["kind"],
+            "name": held["name"],
+            "grid": held["grid"],
+            "operator": pd.Categorical.from_codes(codes[order], dtype=operators.dtype),
+            "phase": pd.Categorical.from_codes(phases[order], dtype=_PHASES),
             "step": numbers[trace.op_step[order]],
-            "call": call[order],
-            "collective": pd.Categorical(collective[order]),
-            "api_call": held["launch"].to_numpy(),
+            "call": call,
+            "collective": pd.Categorical.from_codes(collective[order], dtype=collectives.dtype),
+            "is_ring": np.isin(call, ring),
+            "api_call": held["launch"],
         }
     )
 
@@ -97,11 +105,11 @@ def _named(host: pd.DataFrame, ops: pd.DataFrame, launch: np.ndarray) -> pd.Data
     held = np.flatnonzero(launch != NONE)
     columns = {}
     for name in ("operator", "phase"):
-        values = ops[name].cat
+        values: Any = ops[name].array
         codes = np.full(len(host), NONE, dtype=np.int64)
-        codes[launch[held]] = values.codes.to_numpy()[held]
-        columns[name] = pd.Categorical.from_codes(codes, categories=values.categories)
-    return host.assign(**columns)
+        codes[launch[held]] = values.codes[held]
+        columns[name] = pd.Categorical.from_codes(codes, dtype=values.dtype)
+    return with_columns(host, **columns)
 
 
 def _why_no_host(trace: RankTrace) -> str:

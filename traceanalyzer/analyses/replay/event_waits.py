@@ -7,10 +7,11 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import is_any
+from traceanalyzer.analyses.grouping import largest_before
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import picked, table_of
 
 TOUCHING_NS = 16_000
 """An operation that begins within this of another stream's operation's end, with no other reason, waited for it."""
@@ -33,12 +34,13 @@ def event_waits(trace: RankTrace, ops: pd.DataFrame) -> tuple[pd.DataFrame, pd.D
     """
     order = _Streams(trace, ops)
     waits = trace.stream_waits
-    recorded = waits[(waits["record"] != NONE) & waits["source_stream"].notna()]
+    recorded = waits[(waits["record"].to_numpy() != NONE) & ~waits["source_stream"].array.isna()]
     table = _recorded(trace, recorded, order) if len(recorded) else _inferred(trace, order)
-    fits = order.ends[table["source"].to_numpy()] <= order.starts[table["target"].to_numpy()]
+    source, target, is_recorded = (table[name].to_numpy() for name in ("source", "target", "is_recorded"))
+    fits = order.ends[source] <= order.starts[target]
     # Which collective a stream waits for is guessed: where times contradict that, it is an earlier one.
-    is_denied = ~(fits | table["is_recorded"].to_numpy(dtype=bool) | order.is_comm[table["source"].to_numpy()])
-    return _without_implied(table[fits], order.stream), table[is_denied]
+    is_denied = ~(fits | is_recorded | order.is_comm[source])
+    return _without_implied(picked(table, fits), order.stream), picked(table, is_denied)
 
 
 def touching(ops: pd.DataFrame, lag_ns: np.ndarray) -> pd.DataFrame:
@@ -69,7 +71,7 @@ def without_room(ops: pd.DataFrame, lag_ns: np.ndarray) -> pd.DataFrame:
     ends = starts + ops["duration_ns"].to_numpy()
     stream = ops["stream"].to_numpy()
     compute = np.flatnonzero(is_any(ops["kind"], "compute"))
-    late = np.flatnonzero((lag_ns > 0) & (ops["kind"] != "copy").to_numpy())
+    late = np.flatnonzero((lag_ns > 0) & ~is_any(ops["kind"], "copy"))
     if not len(compute) or not len(late):
         return _inferred_pairs(_NO_ROWS, _NO_ROWS)
     order = compute[np.argsort(starts[compute], kind="stable")]
@@ -188,8 +190,7 @@ def _without_implied(table: pd.DataFrame, stream: np.ndarray) -> pd.DataFrame:
     """Without edges that an earlier operation of the target's stream already waits for."""
     source, target = table["source"].to_numpy(), table["target"].to_numpy()
     order = np.lexsort((-source, target, stream[source], stream[target]))
-    table, source, target = table.iloc[order], source[order], target[order]
+    source, target = source[order], target[order]
     number = pd.factorize(stream)[0].astype(np.int64)
     pair = number[target] * len(stream) + number[source]
-    reach = pd.Series(source).groupby(pair).cummax().groupby(pair).shift(fill_value=NONE).to_numpy()
-    return table[source > reach].reset_index(drop=True)
+    return picked(table, order[source > largest_before(source, pair)])

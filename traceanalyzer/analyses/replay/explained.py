@@ -60,7 +60,7 @@ def explained(piece: Piece) -> Explained:
     ready = np.maximum(previous + turnarounds, launched + latencies)
     np.maximum.at(ready, target, ends[source] + waits)
     # What was launched before the capture, and began late for no reason, was launched late: nothing moves that.
-    is_untold = (piece.ops["launch"] == NONE).to_numpy() & (starts - ready > LAUNCH_NS) & (not piece.why_no_host)
+    is_untold = (ops["launch"].to_numpy() == NONE) & (starts - ready > LAUNCH_NS) & (not piece.why_no_host)
     has_reason = (ready > _LONG_AGO // 2) & ~is_untold
     return Explained(turnarounds, latencies, waits, np.where(has_reason, starts - ready, 0),
                      np.where(has_reason, NONE, starts))  # fmt: skip

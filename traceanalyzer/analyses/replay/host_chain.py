@@ -1,6 +1,7 @@
 """The host of one rank as segments of work between calls that block it, and what each of those waits for."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
 from traceanalyzer.meaning.vocabulary import DATA
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of, under_each_other
+from traceanalyzer.model.tables import columns_of, picked, table_of, under_each_other
 from traceanalyzer.selection import host_spans, step_at
 
 SHARED_TIME = 0.2
@@ -46,20 +47,22 @@ def host_chain(trace: RankTrace, ops: pd.DataFrame) -> HostChain:
     rows = segments = 0
     for threads in _chains(trace):
         chain, calls = _one_chain(trace, ops, threads)
-        host, own, blocks, meetings = chain
         launch_row[calls[calls != NONE]] = rows + np.flatnonzero(calls != NONE)
-        parts.append((
-            host.assign(segment=host["segment"] + segments),
-            own.assign(before=np.where(own["before"] == NONE, NONE, own["before"] + segments)),
-            blocks.assign(segment=blocks["segment"] + segments),
-            meetings.assign(begins=meetings["begins"] + segments, segment=meetings["segment"] + segments),
-        ))  # fmt: skip
-        rows, segments = rows + len(host), segments + len(own)
-    empty = no_hosts()
-    host, own, blocks, meetings = (
-        under_each_other([part[place] for part in parts] or [empty[place]]) for place in range(len(empty))
-    )
+        parts.append(_numbered_from(segments, chain) if segments else chain)
+        rows, segments = rows + len(chain[0]), segments + len(chain[1])
+    host, own, blocks, meetings = map(under_each_other, zip(*parts or [no_hosts()], strict=True))
     return HostChain(host, own, blocks, meetings, launch_row)
+
+
+def _numbered_from(first: int, chain: Tables) -> Tables:
+    """The chain's tables with its segments numbered from `first`."""
+    host, own, blocks, meetings = chain
+    return (
+        host.assign(segment=host["segment"] + first),
+        own.assign(before=np.where(own["before"] == NONE, NONE, own["before"] + first)),
+        blocks.assign(segment=blocks["segment"] + first),
+        meetings.assign(begins=meetings["begins"] + first, segment=meetings["segment"] + first),
+    )
 
 
 def no_hosts() -> Tables:
@@ -100,10 +103,12 @@ def _chains(trace: RankTrace) -> list[np.ndarray]:
 
 def _busy(trace: RankTrace, thread: int) -> Intervals:
     """Time in which a thread is inside a call or an operator."""
-    found = EMPTY
-    for frame in (trace.api_calls, trace.host_ops):
-        found = found | of_rows(frame, frame["thread"].to_numpy() == thread)
-    return found
+    tables = [columns_of(frame) for frame in (trace.api_calls, trace.host_ops)]
+    rows = [np.flatnonzero(own["thread"] == thread) for own in tables]
+    return Intervals.of(*(
+        np.concatenate([own[name][held] for own, held in zip(tables, rows, strict=True)])
+        for name in ("start_ns", "end_ns")
+    ))  # fmt: skip
 
 
 def _one_chain(trace: RankTrace, ops: pd.DataFrame, threads: np.ndarray) -> tuple[Tables, np.ndarray]:
@@ -137,13 +142,16 @@ def _one_chain(trace: RankTrace, ops: pd.DataFrame, threads: np.ndarray) -> tupl
             "is_launch": ~is_cut,
         }
     )
+    names: Any = calls["name"].array
     segments = table_of(
         {
             "begin_ns": begins,
             "before": np.arange(-1, len(cuts.ends)),
             "own_ns": np.append(0, np.minimum(cuts.ends - cuts.starts, CALL_NS)),
             "step": _steps(trace, begins),
-            "call": np.append("", np.append(calls["name"].array.astype(object), "")[cuts.call]),
+            "call": np.array([*names.categories, ""], dtype=object)[
+                np.append(NONE, np.append(names.codes, NONE)[cuts.call])
+            ],
         }
     )
     blocks, meetings = blocks_of(trace, ops, cuts), _meetings(trace, exchanges, cuts)
@@ -161,7 +169,8 @@ def _data(trace: RankTrace, threads: np.ndarray) -> Intervals:
     found = EMPTY
     for frame in (trace.ranges, trace.host_ops):
         named = host_names.matches(frame["name"], host_names.is_data)
-        found = found | of_rows(frame, named & np.isin(frame["thread"].to_numpy(), threads))
+        if named.any():
+            found = found | of_rows(frame, named & np.isin(frame["thread"].to_numpy(), threads))
     return found
 
 
@@ -195,4 +204,4 @@ def _meetings(trace: RankTrace, exchanges: pd.DataFrame, cuts: Cuts) -> pd.DataF
             "name": exchanges["name"].to_numpy(),
         }
     )
-    return table[begins != NONE]
+    return picked(table, begins != NONE)

@@ -11,7 +11,7 @@ from traceanalyzer.analyses.host import host_names, idle_causes
 from traceanalyzer.analyses.host.full_queue import into_full_queue
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of, under_each_other
+from traceanalyzer.model.tables import table_of
 
 CALL_NS = 10_000
 """What a blocking call takes when the GPU has long been done."""
@@ -87,13 +87,13 @@ def blocks_of(trace: RankTrace, ops: pd.DataFrame, cuts: Cuts) -> pd.DataFrame:
     """For each blocking call the operations whose end lets it return, as far as the recorded times agree."""
     calls = trace.api_calls
     what, starts, ends = cuts.what, cuts.starts, cuts.ends
-    launched = np.where(ops["api_call"] == NONE, np.iinfo(np.int64).min,
-                        np.append(calls["start_ns"].to_numpy(), 0)[ops["api_call"]])  # fmt: skip
-    op_ends = (ops["start_ns"] + ops["duration_ns"]).to_numpy()
-    last = _last_of_streams(ops["stream"].to_numpy(), launched, starts)
+    call, stream = ops["api_call"].to_numpy(), ops["stream"].to_numpy()
+    launched = np.where(call == NONE, np.iinfo(np.int64).min, np.append(calls["start_ns"].to_numpy(), 0)[call])
+    op_ends = ops["start_ns"].to_numpy() + ops["duration_ns"].to_numpy()
+    last = _last_of_streams(stream, launched, starts)
     # An event may have been recorded long before the call: what stands after it in its stream ends later.
     is_event = (what == _EVENT)[:, None]
-    last = np.where(is_event, np.minimum(last, _last_of_streams(ops["stream"].to_numpy(), op_ends, ends + 1)), last)
+    last = np.where(is_event, np.minimum(last, _last_of_streams(stream, op_ends, ends + 1)), last)
     last_ends = np.where(last == NONE, np.iinfo(np.int64).min, np.append(op_ends, 0)[last])
     fits = (last != NONE) & (last_ends <= ends[:, None])
     # One stream or event: the latest launched when the call returned at once, else what ended last.
@@ -105,11 +105,12 @@ def blocks_of(trace: RankTrace, ops: pd.DataFrame, cuts: Cuts) -> pd.DataFrame:
         one[np.arange(len(starts)), score.argmax(axis=1)] = True
     kept = fits & np.where((what == _EVERY)[:, None], True, one) & (~is_event | was_blocked[:, None])
     kept &= np.isin(what, (_EVERY, _EVENT, _STREAM))[:, None]
-    segment, stream = np.nonzero(kept)
-    copies = _own_copies(ops, cuts.call, what, op_ends, ends).assign(is_own=True)
-    queued = _of_queue(op_ends, starts, ends, what).assign(is_own=False)
-    table = table_of({"op": last[segment, stream], "segment": segment + 1, "is_own": False})
-    return under_each_other([table, copies, queued])
+    cut, column = np.nonzero(kept)
+    copies, queued = _own_copies(call, cuts.call, what, op_ends, ends), _of_queue(op_ends, starts, ends, what)
+    pairs = ((last[cut, column], cut), copies, queued)
+    op, cut = (np.concatenate(each) for each in zip(*pairs, strict=True))
+    is_own = np.repeat([False, True, False], [len(own) for own, _ in pairs])
+    return table_of({"op": op, "segment": cut + 1, "is_own": is_own})
 
 
 def _last_of_streams(stream: np.ndarray, moments: np.ndarray, times: np.ndarray) -> np.ndarray:
@@ -123,22 +124,23 @@ def _last_of_streams(stream: np.ndarray, moments: np.ndarray, times: np.ndarray)
 
 
 def _own_copies(
-    ops: pd.DataFrame, cuts: np.ndarray, what: np.ndarray, op_ends: np.ndarray, ends: np.ndarray
-) -> pd.DataFrame:
-    """Blocking copies: the call waits for the operation that it launched."""
+    call: np.ndarray, cuts: np.ndarray, what: np.ndarray, op_ends: np.ndarray, ends: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Blocking copies, and the cuts of their calls: such a call waits for the operation that it launched."""
     place = np.full(int(cuts.max()) + 2 if len(cuts) else 1, NONE)
     place[cuts[what == _OWN]] = np.flatnonzero(what == _OWN)
-    call = ops["api_call"].to_numpy()
     found = np.where(call < len(place) - 1, place[np.minimum(call, len(place) - 1)], NONE)
     op = np.flatnonzero((found != NONE) & (call != NONE))
     op = op[op_ends[op] <= ends[found[op]]]
-    return table_of({"op": op, "segment": found[op] + 1})
+    return op, found[op]
 
 
-def _of_queue(op_ends: np.ndarray, starts: np.ndarray, ends: np.ndarray, what: np.ndarray) -> pd.DataFrame:
-    """Launches into a full queue: what ended last before the call returned had made room."""
+def _of_queue(
+    op_ends: np.ndarray, starts: np.ndarray, ends: np.ndarray, what: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Launches into a full queue, by their cuts: the operation that ended last before the call returned made room."""
     row = np.flatnonzero(what == _QUEUE)
     order = np.argsort(op_ends, kind="stable")
     place = np.searchsorted(op_ends[order], ends[row], side="right") - 1
     held = (place >= 0) & (np.append(op_ends[order], 0)[place] > starts[row])
-    return table_of({"op": order[place[held]], "segment": row[held] + 1})
+    return order[place[held]], row[held]

@@ -172,7 +172,7 @@ def _joins(job: Job, members: pd.DataFrame) -> pd.DataFrame:
     for name in ("collective", "size_bytes"):
         table[name] = held[name].to_numpy(dtype=object, na_value=None) if len(held) else None
     table = typed(table, {"size_bytes": "Float64", "collective": "str"})
-    table["synchronises"] = held["wait_ns"].notna().to_numpy() if len(held) else False
+    table["synchronises"] = ~held["wait_ns"].array.isna() if len(held) else False
     table["is_whole"] = held["is_whole"].to_numpy(dtype=bool) if len(held) else True
     table["instance"] = pd.factorize(table["instance"])[0]
     ready = table["start_ns"].groupby(table["instance"]).transform("max").astype("int64")

@@ -83,7 +83,8 @@ def edges_of(nodes: Mapping[int, Nodes], base: Mapping[int, int], offset_ns: Map
             start_ns=own.piece.meetings["start_ns"] - offset_ns[rank],
             end_ns=own.piece.meetings["end_ns"] - offset_ns[rank],
         )
-        for rank, own in nodes.items()
+        for place, (rank, own) in enumerate(nodes.items())
+        if len(own.piece.meetings) or not place
     ]
     every = under_each_other(tables)
     codes, numbers = pd.factorize(every["instance"].to_numpy())

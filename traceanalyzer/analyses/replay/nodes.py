@@ -77,9 +77,9 @@ class Nodes:
         self.recorded = Timing(
             ops["duration_ns"].to_numpy(), piece.host["ns"].to_numpy(), np.ones(len(piece.segments), dtype=bool)
         )
-        self.is_single = (ops["call"] != NONE).to_numpy() | self.begins_step
         self._is_of: dict[str, np.ndarray] = {}
         self._columns: dict[tuple[str, str], np.ndarray] = {}
+        self.is_single = (self.column("ops", "call") != NONE) | self.begins_step
         self.is_comm = self.is_of("comm")
         self.begins_run = self._runs()
         self.first = np.flatnonzero(self.begins_run)
@@ -120,20 +120,18 @@ class Nodes:
     @cached_property
     def main_stream(self) -> int:
         """The stream that computes most."""
-        ops = self.piece.ops
-        compute = np.where(ops["kind"] == "compute", ops["duration_ns"], 0)
-        codes, streams = pd.factorize(ops["stream"])
+        compute = np.where(self.is_of("compute"), self.column("ops", "duration_ns"), 0)
+        codes, streams = pd.factorize(self.column("ops", "stream"))
         return int(streams[np.bincount(codes, compute).argmax()])
 
     @cached_property
     def begins_step(self) -> np.ndarray:
         """The operations with which steps begin on the stream that computes most; and the very first of all."""
-        ops = self.piece.ops
-        found = np.zeros(len(ops), dtype=bool)
-        held = np.flatnonzero((ops["stream"] == self.main_stream).to_numpy())
-        _, first = np.unique(ops["step"].to_numpy()[held], return_index=True)
+        found = np.zeros(len(self.piece), dtype=bool)
+        held = np.flatnonzero(self.column("ops", "stream") == self.main_stream)
+        _, first = np.unique(self.column("ops", "step")[held], return_index=True)
         found[held[first]] = True
-        found[ops["start_ns"].to_numpy().argmin()] = True
+        found[self.column("ops", "start_ns").argmin()] = True
         return found
 
     def _runs(self) -> np.ndarray:
@@ -231,7 +229,7 @@ class Nodes:
         """Of each row of `blocks` the time to the call's return; of each segment what that leaves unexplained."""
         piece = self.piece
         begin = piece.segments["begin_ns"].to_numpy()
-        ends = (piece.ops["start_ns"] + piece.ops["duration_ns"]).to_numpy()
+        ends = self.column("ops", "start_ns") + self.column("ops", "duration_ns")
         op, segment = piece.blocks["op"].to_numpy(), piece.blocks["segment"].to_numpy()
         after = begin[segment] - ends[op]
         # After its own copy from or to pageable memory a call works on: it moves the bytes, and its pages come.

@@ -5,7 +5,6 @@ from copy import copy
 from functools import cached_property
 
 import numpy as np
-import pandas as pd
 
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.replay import same_operation
@@ -37,8 +36,8 @@ class Peers:
 
     def __init__(self, job: Job, relief: Relief) -> None:
         self.job, self.relief, self.cost_ns = job, relief, 0
-        self.ranks = list(job.nodes)
-        self.place = {rank: column for column, rank in enumerate(self.ranks)}
+        self.ranks = np.array([*job.nodes])
+        self.place = {rank: column for column, rank in enumerate(job.nodes)}
         self._known: dict[tuple[int, str, bytes], np.ndarray] = {}
         self._unrecorded: dict[int, Peers] = {0: self}
 
@@ -192,7 +191,7 @@ class Peers:
             ops = nodes.piece.ops
             names = ops["name"].cat
             of_category = np.array([known.setdefault(name, len(known)) for name in names.categories] + [NONE])
-            counted = (ops["call"] == NONE).to_numpy() & self._is_in_step(ops["step"].to_numpy())
+            counted = (ops["call"].to_numpy() == NONE) & self._is_in_step(ops["step"].to_numpy())
             found[rank] = np.where(counted, of_category[names.codes.to_numpy()], NONE)
         self._names_known = known
         return found
@@ -235,7 +234,7 @@ class Peers:
             host = nodes.piece.host
             step, ns = host["step"].to_numpy(), self._own_host(rank)
             passed = same_operation.calls_passed(nodes.piece)
-            number = passed - pd.Series(passed).groupby(step).transform("min").to_numpy() if len(host) else passed
+            number = same_operation.since_first(passed, step)
             held = self._is_in_step(step)
             spans[rank] = (np.stack([step, number], axis=1), held, ns)
             steps[rank] = (step[:, None], held, ns)
@@ -263,9 +262,9 @@ class Peers:
         """The median stretch of host work by span and rank."""
         table = np.zeros_like(self._host_table)
         for rank, key in self._host_keys.items():
-            own = pd.Series(self._own_host(rank))[key != NONE]
-            middle = own.groupby(key[key != NONE]).median()
-            table[middle.index, self.place[rank]] = middle
+            held = key[key != NONE]
+            groups = Groups.of_numbers(held)
+            table[held[groups.first], self.place[rank]] = groups.medians(self._own_host(rank)[key != NONE])
         return table
 
     @property

@@ -54,6 +54,17 @@ class Relief:
         return {kernel: place for place, kernel in enumerate(dict.fromkeys(kernels))}
 
     @cached_property
+    def _rows(self) -> dict[int, int]:
+        """Of each rank its row in `_medians`."""
+        return {rank: row for row, rank in enumerate(self.job.nodes)}
+
+    @cached_property
+    def _waits(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of each row of `Job.joins` from when until when it waits; those that do not end as they begin."""
+        begins, ready = (self.job.joins[name].to_numpy() for name in ("start_ns", "ready_ns"))
+        return begins, np.where(self.job.joins["waits"].to_numpy(dtype=bool), ready, begins)
+
+    @cached_property
     def _columns(self) -> dict[int, list[int]]:
         """Of each rank's kernels their columns."""
         nodes = self.job.nodes.items()
@@ -69,7 +80,7 @@ class Relief:
 
     def _typical(self, rank: int) -> np.ndarray:
         """Of each of the rank's kernels what it takes alone, here or on some other ranks."""
-        place = list(self.job.nodes).index(rank)
+        place = self._rows[rank]
         others = [row for row in range(min(len(self._medians), MOST_PEERS + 1)) if row != place][:MOST_PEERS]
         columns = self._columns[rank]
         return of_peers(self._medians[place], self._medians[others])[columns]
@@ -89,12 +100,9 @@ class Relief:
     def _of_rank(self, rank: int) -> Beside:
         job, nodes = self.job, self.job.nodes[rank]
         ops = nodes.piece.ops
-        joins = job.joins
         rows = job.joins_of(rank)
-        rows = rows[joins["waits"].to_numpy(dtype=bool)[rows]]
-        waited = (joins["ready_ns"] - joins["start_ns"]).to_numpy()[rows]
-        rows = rows[waited > 0]
-        begins, ends = (joins[name].to_numpy()[rows] for name in ("start_ns", "ready_ns"))
+        begins, ends = (times[rows] for times in self._waits)
+        rows, begins, ends = (own[ends > begins] for own in (rows, begins, ends))
         shift = job.origin_ns + job.offset_ns[rank]
         starts, lengths = ops["start_ns"].to_numpy() - shift, ops["duration_ns"].to_numpy()
         least = nodes.alone.lengths_ns(self._typical(rank))

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.grouping import Groups, number_in_group
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.model.schema import NONE
 
@@ -58,10 +59,15 @@ def _calls_before(piece: Piece) -> np.ndarray:
     launch, step = piece.ops["launch"].to_numpy(), piece.ops["step"].to_numpy()
     passed = np.append(calls_passed(piece), 0)[launch]
     known = launch != NONE
-    first = pd.Series(passed[known]).groupby(step[known]).transform("min").to_numpy()
     before = np.zeros(len(launch), dtype=np.int64)
-    before[known] = passed[known] - first
+    before[known] = since_first(passed[known], step[known])
     return before
+
+
+def since_first(passed: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """The numbers as counted from the smallest of their step."""
+    groups = Groups.of_numbers(steps)
+    return passed - groups.smallest(passed)[groups.of_row]
 
 
 def _numbered(ops: pd.DataFrame, stretch: np.ndarray, name: np.ndarray) -> np.ndarray:
@@ -69,5 +75,6 @@ def _numbered(ops: pd.DataFrame, stretch: np.ndarray, name: np.ndarray) -> np.nd
     step = ops["step"].to_numpy()
     order = np.argsort(ops["start_ns"].to_numpy(), kind="stable")
     number = np.empty(len(ops), dtype=np.int64)
-    number[order] = pd.Series(name[order]).groupby([step[order], stretch[order], name[order]]).cumcount()
+    keys = {"step": step[order], "stretch": stretch[order], "name": name[order]}
+    number[order] = number_in_group(Groups.of(keys, list(keys)).of_row)
     return np.stack([step, stretch, name, number], axis=1)

@@ -64,12 +64,13 @@ def _of_all(job: Job, slacks: Mapping[int, np.ndarray]) -> pd.DataFrame:
 
     Names stay numbers until they are grouped: a text for each operation would cost more than all else.
     """
-    inside = [nodes.piece.ops[slacks[rank] != NONE] for rank, nodes in job.nodes.items()]
-    texts = {name: union_categoricals([pd.Categorical(ops[name]) for ops in inside]) for name in ("kind", "name")}
+    inside = {rank: np.flatnonzero(slacks[rank] != NONE) for rank in job.nodes}
+    pieces = [(nodes.piece.ops, inside[rank]) for rank, nodes in job.nodes.items()]
+    texts = {name: union_categoricals([ops[name].array[rows] for ops, rows in pieces]) for name in ("kind", "name")}
     return table_of(
         texts
         | {
-            "duration_ns": np.concatenate([ops["duration_ns"] for ops in inside]),
-            "slack_ns": np.concatenate([slacks[rank][slacks[rank] != NONE] for rank in job.nodes]),
+            "duration_ns": np.concatenate([ops["duration_ns"].to_numpy()[rows] for ops, rows in pieces]),
+            "slack_ns": np.concatenate([slacks[rank][rows] for rank, rows in inside.items()]),
         }
     )

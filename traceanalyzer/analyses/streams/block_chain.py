@@ -10,6 +10,7 @@ from traceanalyzer.analyses.streams.traffic import CLASSES
 from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import with_columns
 
 UPLOAD, DOWNLOAD = "upload", "download"
 
@@ -34,9 +35,8 @@ def with_chain(trace: RankTrace, ops: pd.DataFrame, table: pd.DataFrame) -> pd.D
     busy = unions(trace)["compute"]
     columns = {f"{name}_hidden_ns": side.known(_hidden(busy, side, table[f"{name}_ns"].to_numpy()))
                for name, side in ((UPLOAD, upload), (DOWNLOAD, download))}  # fmt: skip
-    return table.assign(
-        **columns, upload_queued_ns=upload.known(np.maximum(queued, 0)), **_waits(compute, upload, download)
-    )
+    queued_ns = upload.known(np.maximum(queued, 0))
+    return with_columns(table, **columns, upload_queued_ns=queued_ns, **_waits(compute, upload, download))
 
 
 @dataclass(frozen=True, slots=True)

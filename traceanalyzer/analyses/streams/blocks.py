@@ -20,7 +20,7 @@ from traceanalyzer.analyses.time.intervals import busy, new_ns, unions
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked, with_columns
+from traceanalyzer.model.tables import picked, table_of, with_columns
 
 PARTS = ("compute", "communication", "upload", "exchange", "download")
 """Classes of work that can bound a block."""
@@ -97,10 +97,10 @@ def per_rank(trace: RankTrace, block_repeats: int = 4, block_bound_pct: float = 
         source = "kernel sequence"
     if not (block != NONE).any():
         return pd.DataFrame()
-    ops = ops.assign(block=block)
+    ops = with_columns(ops, block=block)
     table = with_chain(trace, picked(ops, block != NONE), _measured(ops))
-    table["name"] = np.array(names, dtype=object)[table.index] if names else None
-    table = table.sort_values("start_ns", ignore_index=True)
+    table = with_columns(table, name=np.array(names, dtype=object)[table.index] if names else None)
+    table = picked(table, np.argsort(table["start_ns"].to_numpy()))
     table = _within_pitch(trace, table)
     bound = _bound(table, block_bound_pct)
     return with_columns(table, block=np.arange(len(table)), source=source, bound=bound)
@@ -117,8 +117,7 @@ def _in_launch_order(trace: RankTrace) -> pd.DataFrame:
     rows = np.flatnonzero(trace.counted & (launch != NONE))
     rows = rows[np.lexsort((starts[rows], launch[rows]))]
     table = picked(ops, rows, ("start_ns", "end_ns", "name", "launch", "bytes"))
-    table["place"] = traffic.op_classes(ops)[rows]
-    return table
+    return with_columns(table, place=traffic.op_classes(trace)[rows])
 
 
 def _by_range(trace: RankTrace, ops: pd.DataFrame, least: int) -> tuple[np.ndarray, list[str]]:
@@ -175,7 +174,7 @@ def _measured(ops: pd.DataFrame) -> pd.DataFrame:
     rows = np.flatnonzero(is_held)
     busy = new_ns(starts[rows], ends[rows], cell[rows])
     times = sums_at(cell[rows], busy, count * len(CLASSES)).reshape(count, len(CLASSES))[blocks]
-    size, is_absent = ops["bytes"].to_numpy(dtype=np.int64, na_value=0), ops["bytes"].isna().to_numpy()
+    size, is_absent = ops["bytes"].to_numpy(dtype=np.int64, na_value=0), ops["bytes"].array.isna()
     moved = sums_at(cell[rows], size[rows], count * len(CLASSES)).reshape(count, len(CLASSES))[blocks]
     told = np.bincount(cell[is_held & ~is_absent], minlength=count * len(CLASSES)).reshape(count, -1)[blocks] > 0
     columns: dict[str, Any] = {"start_ns": extreme_at(np.minimum, block[is_compute], starts[is_compute], count)[blocks]}
@@ -184,7 +183,7 @@ def _measured(ops: pd.DataFrame) -> pd.DataFrame:
         columns[f"{name}_ns"] = times[:, at]
         if f"{name}_bytes" in _BYTES:
             columns[f"{name}_bytes"] = pd.arrays.IntegerArray(moved[:, at], ~told[:, at])
-    return pd.DataFrame(columns, index=blocks, copy=False)
+    return table_of(columns, pd.Index(blocks))
 
 
 def _within_pitch(trace: RankTrace, table: pd.DataFrame) -> pd.DataFrame:

@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.host.idle_causes import SHORT_NS
-from traceanalyzer.analyses.time.intervals import Intervals, of_rows
+from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import columns_of, with_columns
 
 RECORDED, INFERRED, PARTLY = "recorded", "inferred", "partly inferred"
 
@@ -36,7 +37,7 @@ def of_streams(trace: RankTrace) -> dict[int, Dependency]:
     """The dependency of each stream that ran something."""
     streams = {int(stream): _Stream.of(trace, int(stream)) for stream in trace.gpu_ops["stream"].unique()}
     waits = _waits(trace)
-    if (waits["record_ns"] == _UNKNOWN).all():
+    if (waits["record_ns"].to_numpy() == _UNKNOWN).all():
         return {number: _dependency(trace, own, None) for number, own in streams.items()}
     held_back = _reached(waits, streams)
     return {number: _dependency(trace, own, held_back.get(number, ([], []))) for number, own in streams.items()}
@@ -91,9 +92,10 @@ class _Stream:
 def _waits(trace: RankTrace) -> pd.DataFrame:
     """The trace's waits with the host's time of each event's record, unknown where the trace does not say."""
     waits = trace.stream_waits
-    is_known = (waits["source_stream"].notna() & (waits["record"] != NONE)).to_numpy()
-    recorded = np.append(trace.api_calls["start_ns"].to_numpy(), _UNKNOWN)[np.where(is_known, waits["record"], NONE)]
-    return waits.assign(record_ns=recorded)
+    record = waits["record"].to_numpy()
+    is_known = ~waits["source_stream"].array.isna() & (record != NONE)
+    recorded = np.append(trace.api_calls["start_ns"].to_numpy(), _UNKNOWN)[np.where(is_known, record, NONE)]
+    return with_columns(waits, record_ns=recorded)
 
 
 def _reached(waits: pd.DataFrame, streams: Mapping[int, _Stream]) -> dict[int, tuple[list[int], list[int]]]:
@@ -114,9 +116,8 @@ def _reached(waits: pd.DataFrame, streams: Mapping[int, _Stream]) -> dict[int, t
 
 def _dependency(trace: RankTrace, own: _Stream, waits: tuple[list[int], list[int]] | None) -> Dependency:
     """The stretches between the stream's operations that were spent waiting; without `waits` all are taken for that."""
-    ops, calls = trace.gpu_ops, trace.api_calls
-    starts, ends = ops["start_ns"].to_numpy()[own.rows], ops["end_ns"].to_numpy()[own.rows]
-    launch = ops["launch"].to_numpy()[own.rows]
+    ops, calls = columns_of(trace.gpu_ops), trace.api_calls
+    starts, ends, launch = (ops[name][own.rows] for name in ("start_ns", "end_ns", "launch"))
     launched = np.where(launch == NONE, starts, np.append(calls["end_ns"].to_numpy(), 0)[launch])
     until, known_by = starts, INFERRED
     if waits is not None:
@@ -126,10 +127,12 @@ def _dependency(trace: RankTrace, own: _Stream, waits: tuple[list[int], list[int
     busy = Intervals.of(starts, ends)
     free = np.append(_LONG_AGO, busy.ends)[np.searchsorted(busy.starts, starts, side="left")]
     # Only what begins a stretch of work can have been waiting; before the first nothing is known.
-    is_first = (free != _LONG_AGO) & (ends > starts) & np.isin(starts, busy.starts)
+    place = np.searchsorted(busy.starts, starts)
+    is_first = (free != _LONG_AGO) & (ends > starts) & (np.append(busy.starts, _LONG_AGO)[place] == starts)
     begin, end = np.maximum(np.maximum(free, launched), trace.window.start_ns), np.minimum(until, trace.window.end_ns)
     held = is_first & (end - begin >= SHORT_NS) & ~pd.Series(starts).duplicated().to_numpy()
-    others = of_rows(ops, ops["stream"].to_numpy() != ops["stream"].iloc[own.rows[0]])
+    is_other = ops["stream"] != ops["stream"][own.rows[0]]
+    others = Intervals.of(ops["start_ns"][is_other], ops["end_ns"][is_other])
     return Dependency(int(others.inside(trace.window).covered_ns(begin[held], end[held]).sum()), known_by)
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.names import StreamPairsColumn
 from traceanalyzer.analyses.streams import traffic
-from traceanalyzer.analyses.time.intervals import of_rows
+from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.tables import table_of, under_each_other
@@ -47,16 +47,17 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     ops = trace.gpu_ops
     if ops.empty:
         return pd.DataFrame()
-    stream = ops["stream"].to_numpy()
-    streams = {str(number): of_rows(ops, stream == number) for number in np.unique(stream)}
-    classes = traffic.unions(ops, traffic.op_classes(ops))
+    starts, ends, stream = (ops[name].to_numpy() for name in ("start_ns", "end_ns", "stream"))
+    masks = {str(number): stream == number for number in np.unique(stream)}
+    streams = {name: Intervals.of(starts[mask], ends[mask]) for name, mask in masks.items()}
+    classes = traffic.unions(starts, ends, traffic.op_classes(trace))
     tables = []
     if classes.pop(traffic.UNKNOWN).inside(trace.window):
         classes = {}
     for of, unions in (("stream", streams), ("class", classes)):
         held = {name: own.inside(trace.window) for name, own in unions.items() if len(own)}
         both = traffic.pair_times(list(held.values()), trace.window.start_ns, trace.window.end_ns)
-        tables.append(_pairs(both, list(held)).assign(of=of))
+        tables.append(_pairs(of, both, list(held)))
     return under_each_other(tables)
 
 
@@ -65,7 +66,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> StreamPairs:
     return StreamPairs(stack(parts, tuple(StreamPairs.columns)))
 
 
-def _pairs(both: np.ndarray, names: list[str]) -> pd.DataFrame:
+def _pairs(of: str, both: np.ndarray, names: list[str]) -> pd.DataFrame:
     first, second = np.triu_indices(len(names), k=1)
     label = np.array(names, dtype=object)
     return table_of(
@@ -75,5 +76,6 @@ def _pairs(both: np.ndarray, names: list[str]) -> pd.DataFrame:
             "both_ns": both[first, second],
             "first_ns": both[first, first],
             "second_ns": both[second, second],
+            "of": of,
         }
     )

@@ -12,10 +12,11 @@ from traceanalyzer.analyses.streams import dependencies, traffic
 from traceanalyzer.analyses.streams.dependencies import Dependency
 from traceanalyzer.analyses.streams.traffic import CLASSES
 from traceanalyzer.analyses.time.breakdown import known_only
-from traceanalyzer.analyses.time.intervals import of_rows
+from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import columns_of, picked, sorted_by, table_of, with_columns
 
 _NS = tuple(f"{name.replace(' ', '_')}_ns" for name in CLASSES)
 _UNKNOWN_NS = _NS[-1]
@@ -71,12 +72,13 @@ def per_rank(trace: RankTrace, stream_role_pct: float = 90) -> pd.DataFrame:
     ops = trace.gpu_ops
     if ops.empty:
         return pd.DataFrame()
-    classes, stream = traffic.op_classes(ops), ops["stream"].to_numpy()
+    starts, ends, stream = (ops[name].to_numpy() for name in ("start_ns", "end_ns", "stream"))
+    is_inside = trace.window.touched(starts, ends) != NONE
     waited = dependencies.of_streams(trace)
-    rows = [_row(trace, classes, stream == number, stream_role_pct, waited[number]) for number in waited]
-    table = typed(pd.DataFrame(rows), {"copied_bytes": "Int64"})
-    table = table[table["operations"] > 0].sort_values("busy_ns", ascending=False, kind="stable", ignore_index=True)
-    return table.assign(window_ns=trace.window.length_ns)
+    rows = [_row(trace, number, is_inside & (stream == number), stream_role_pct, waited[number]) for number in waited]
+    table = table_of({name: [row[name] for row in rows] for name in rows[0]})
+    table = typed(picked(table, table["operations"].to_numpy() > 0), {"copied_bytes": "Int64"})
+    return with_columns(sorted_by(table, "busy_ns"), window_ns=trace.window.length_ns)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Streams:
@@ -85,18 +87,18 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Streams:
 
 
 def _row(
-    trace: RankTrace, classes: np.ndarray, mask: np.ndarray, role_pct: float, dependency: Dependency
+    trace: RankTrace, stream: int, inside: np.ndarray, role_pct: float, dependency: Dependency
 ) -> dict[str, object]:
-    window, ops = trace.window, trace.gpu_ops
-    inside = mask & (window.touched(ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()) != NONE)
-    times = [of_rows(ops, inside & (classes == number)).inside(window).total_ns for number in range(len(CLASSES))]
-    busy = of_rows(ops, inside).inside(window)
-    moved = ops["bytes"].array[inside & is_any(ops["activity"], "memcpy", "memset")]
+    ops, rows = columns_of(trace.gpu_ops), np.flatnonzero(inside)
+    starts, ends = ops["start_ns"][rows], ops["end_ns"][rows]
+    unions = traffic.unions(starts, ends, traffic.op_classes(trace)[rows])
+    times = [own.inside(trace.window).total_ns for own in unions.values()]
+    moved = ops["bytes"][inside & is_any(trace.gpu_ops["activity"], "memcpy", "memset")]
     return {
-        "stream": int(ops["stream"].to_numpy()[np.argmax(mask)]),
+        "stream": stream,
         "role": _role(times, role_pct),
-        "operations": int(inside.sum()),
-        "busy_ns": busy.total_ns,
+        "operations": len(rows),
+        "busy_ns": Intervals.of(starts, ends).inside(trace.window).total_ns,
         **dict(zip(_NS, times, strict=True)),
         "copied_bytes": int(moved.sum()) if len(moved) and not moved.isna().any() else None,
         "dependency_ns": dependency.time_ns,

@@ -1,11 +1,13 @@
 """What a GPU operation does for data movement: compute, communication, upload, download, exchange or on-device."""
 
 import numpy as np
-import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.analyses.base import is_any
-from traceanalyzer.analyses.time.intervals import Intervals, of_rows
+from traceanalyzer.analyses.once import once_a_trace
+from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import columns_of
 
 CLASSES = ("compute", "communication", "upload", "download", "exchange", "device memory", "unknown")
 """Upload is host to device, download device to host, exchange a copy between two GPUs; `device memory` is memset and
@@ -20,21 +22,24 @@ _OF_KIND = {"comm": "communication", kinds.UNKNOWN: UNKNOWN}
 """Of kernels and graphs; the others are compute."""
 
 
-def op_classes(ops: pd.DataFrame) -> np.ndarray:
+@once_a_trace
+def op_classes(trace: RankTrace) -> np.ndarray:
     """Position in `CLASSES` of each GPU operation."""
-    of_direction = [CLASSES.index(_OF_DIRECTION.get(str(name), "device memory"))
-                    for name in ops["direction"].cat.categories]  # fmt: skip
-    copies = np.array([*of_direction, CLASSES.index("device memory")])[ops["direction"].cat.codes.to_numpy()]
-    is_kernel = is_any(ops["activity"], "kernel", "graph")
-    of_kind = [_OF_KIND.get(str(name), "compute") for name in ops["kind"].cat.categories]
-    kernels = np.array([CLASSES.index(name) for name in (*of_kind, "compute")])[ops["kind"].cat.codes.to_numpy()]
+    ops = columns_of(trace.gpu_ops)
+    directions, kind = ops["direction"], ops["kind"]
+    of_direction = [_OF_DIRECTION.get(name, "device memory") for name in directions.categories.tolist()]
+    copies = np.array([CLASSES.index(name) for name in (*of_direction, "device memory")])[directions.codes]
+    is_kernel = is_any(trace.gpu_ops["activity"], "kernel", "graph")
+    of_kind = [_OF_KIND.get(name, "compute") for name in kind.categories.tolist()]
+    kernels = np.array([CLASSES.index(name) for name in (*of_kind, "compute")])[kind.codes]
     classes: np.ndarray = np.where(is_kernel, kernels, copies)
     return classes
 
 
-def unions(ops: pd.DataFrame, classes: np.ndarray) -> dict[str, Intervals]:
+def unions(starts: np.ndarray, ends: np.ndarray, classes: np.ndarray) -> dict[str, Intervals]:
     """Union of the operations of each class."""
-    return {name: of_rows(ops, classes == number) for number, name in enumerate(CLASSES)}
+    masks = (classes == number for number in range(len(CLASSES)))
+    return {name: Intervals.of(starts[mask], ends[mask]) for name, mask in zip(CLASSES, masks, strict=True)}
 
 
 def pair_times(unions_of: list[Intervals], start_ns: int, end_ns: int) -> np.ndarray:

@@ -99,7 +99,7 @@ def is_complete(steps: pd.DataFrame) -> pd.Series:
 
 
 def _windows(trace: RankTrace, steps: pd.DataFrame) -> dict[str, Any]:
-    has_window = steps["start_ns"].notna().to_numpy()
+    has_window = ~steps["start_ns"].array.isna()
     starts, ends = (steps[name].to_numpy(dtype=np.int64, na_value=NONE)[has_window] for name in ("start_ns", "end_ns"))
     row = np.full(len(steps), NONE, dtype=np.int64)
     row[has_window] = np.arange(len(starts))

@@ -31,6 +31,8 @@ _ROLES = (MAIN, AUTOGRAD, DATA)
 
 _WHATS = (RANGE, OPERATOR, API_CALL, FRAME)
 
+_WHAT_NAMES = pd.CategoricalDtype(list(_WHATS))
+
 
 class HostEvents(Result[HostEventsColumn]):
     """One row for each of the longest host events of a rank, thread by thread in order of start."""
@@ -76,7 +78,7 @@ def per_rank(trace: RankTrace, most_host_events: int = MOST_EVENTS) -> pd.DataFr
         {
             **{name: columns[name][event] for name in ("start_ns", "end_ns")},
             "name": names.take(event),
-            "what": pd.Categorical.from_codes(columns["what"][event], categories=list(_WHATS)),
+            "what": pd.Categorical.from_codes(columns["what"][event], dtype=_WHAT_NAMES),
             "depth": columns["depth"][event],
             "thread": np.array([thread for thread, _ in threads], dtype=np.int64)[place[event]],
             "role": pd.Categorical.from_codes(role_of[place[event]], categories=roles),

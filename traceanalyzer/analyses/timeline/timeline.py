@@ -14,7 +14,7 @@ from traceanalyzer.analyses.operators.scopes import Scopes
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked, table_of, under_each_other
+from traceanalyzer.model.tables import columns_of, picked, table_of, under_each_other
 
 MOST_OPERATIONS = 600_000
 """Beyond this a page would open slowly: reports leave ranks out, those first that are most like the others."""
@@ -77,13 +77,14 @@ def per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> pd.DataFra
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Timeline:
     """The ranks' operations under each other; names stay categorical, so that a million rows stay small."""
-    frames = [part.assign(rank=np.int64(rank)) for rank, part in sorted(parts.items()) if len(part)]
-    if not frames:
+    held = {rank: columns_of(part) for rank, part in sorted(parts.items()) if len(part)}
+    if not held:
         return Timeline(pd.DataFrame(columns=list(Timeline.columns)))
-    names = {name: union_categoricals([frame[name] for frame in frames]) for name in _NAMES}
-    others = [name for name in Timeline.columns if name not in _NAMES]
-    table = under_each_other([frame[others] for frame in frames])
-    return Timeline(table.assign(**{name: pd.Series(values) for name, values in names.items()}))
+    names = {name: union_categoricals([own[name] for own in held.values()]) for name in _NAMES}
+    others = [name for name in Timeline.columns if name not in (*_NAMES, "rank")]
+    table = under_each_other([table_of({name: own[name] for name in others}) for own in held.values()])
+    ranks = np.repeat(np.array([*held]), [len(own["start_ns"]) for own in held.values()])
+    return Timeline(table_of({"rank": ranks, **columns_of(table), **names}))
 
 
 def _steps(trace: RankTrace) -> pd.Series:

@@ -46,6 +46,7 @@ class IdleForHosts:
         few: the steps that hold most of it; `None` for no few.
         is_one_process: whether one process drives all GPUs.
         is_of_late: whether the rank's lateness is said already: this is what its GPU does meanwhile.
+        is_acquitted: whether its host is late by no more than hosts differ.
     """
 
     rank: int
@@ -59,6 +60,7 @@ class IdleForHosts:
     few: Few | None
     is_one_process: bool
     is_of_late: bool
+    is_acquitted: bool
 
     @property
     def are_late_alike(self) -> bool:
@@ -80,7 +82,13 @@ class IdleForHosts:
         if needed.min() >= _SHORT * window_ns:
             return True
         others = needed.drop(needed.idxmax())
-        return bool(len(others) and others.median() >= _SHORT * window_ns and needed.max() < apart_ns(others))
+        return bool(len(others) and others.median() >= _SHORT * window_ns and self.are_near)
+
+    @property
+    def are_near(self) -> bool:
+        """Whether the host that needs most needs no more than hosts differ by."""
+        others = self.needed_ns.drop(self.needed_ns.idxmax())
+        return self.is_acquitted or bool(self.needed_ns.max() < apart_ns(others))
 
 
 def said_of(hosts: IdleForHosts) -> tuple[str, bool]:
@@ -96,6 +104,8 @@ def said_of(hosts: IdleForHosts) -> tuple[str, bool]:
             f"Rank {int(needed.idxmax())}'s host needs {time_text(needed.max())} to launch a step of "
             f"{time_text(window)}, rank {hosts.rank}'s {time_text(needed[hosts.rank])}: {gpu}{most}."
         ), False
+    if hosts.is_needed_known and hosts.are_near and needed[hosts.rank] >= _SHORT * window:
+        return f"{_what_hosts_need(hosts)}: {gpu}{most}.", False
     words = f"{_who_is_late(hosts)}{gpu}{most}."
     return f"{words[0].upper()}{words[1:]}", False
 
@@ -118,6 +128,14 @@ def _of_floor(hosts: IdleForHosts) -> str:
     each = f"{_one_host(len(needed))} needs" if hosts.is_one_process else each
     words = f"for a step: {gpu}{most}" if hosts.doing else f"to launch a step: {gpu}"
     return f"{each} {time_span(needed.min(), needed.max())} {words}."
+
+
+def _what_hosts_need(hosts: IdleForHosts) -> str:
+    """What launching a step takes the host whose GPU idles longest, and the others'."""
+    own, others = hosts.needed_ns[hosts.rank], hosts.needed_ns.drop(hosts.rank)
+    whose = f"rank {others.index[0]}'s" if len(others) == 1 else "the others'"
+    each = time_span(others.min(), others.max())
+    return f"Rank {hosts.rank}'s host needs {time_text(own)} to launch a step, {whose} {each}"
 
 
 def _gpu_idles(hosts: IdleForHosts) -> str:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
+from traceanalyzer.analyses.blame.episode_rows import is_of_every_host
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
@@ -29,6 +30,7 @@ from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.findings.tools import data_parallel_advice
 from traceanalyzer.findings.unprofiled import of_hosts
 from traceanalyzer.findings.worst import Few, by_activity, few_steps, longest, worst_rank
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import HOST
 
@@ -79,10 +81,15 @@ def host_bound(
     needed = _needed_ns(step_needs, basis)
     part_of = None if replayed.is_recorded_so else story_of_host(rank, episodes, pipeline, needed)
     is_of_late = part_of is not None and part_of == late_by(episodes, rank, HOST.key)
+    is_acquitted = any(is_of_every_host(row) for row in episodes.rows() if rank in numbers(row["ranks"]))
     hosts = IdleForHosts(
         rank, cost_ns, share, basis, alike(means[HOST.column], places), means,
-        needed.iloc[:0] if is_of_late else needed, doing, few, ranks.is_one_process, is_of_late,
+        needed, doing, few, ranks.is_one_process, is_of_late, is_acquitted,
     )  # fmt: skip
+    if is_of_late and hosts.is_floor and not few:  # what all hosts need is no part of what one needs more
+        hosts, part_of = replace(hosts, is_of_late=False), None
+    elif is_of_late:
+        hosts = replace(hosts, needed_ns=needed.iloc[:0])
     found = Finding(
         rule="host_bound",
         severity=severity(share) if replayed.binds_too or replayed.is_drained else "medium",

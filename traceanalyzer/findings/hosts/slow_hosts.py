@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from traceanalyzer.analyses.blame.episode_rows import is_of_every_host
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.host.idle import Idle
@@ -16,6 +17,7 @@ from traceanalyzer.findings.hosts.host_words import HOST_PCT
 from traceanalyzer.findings.late.beside import MoreCalls, SlowHost, more_calls, slow_host
 from traceanalyzer.findings.late.host_story import story_of_host
 from traceanalyzer.findings.late.lateness import is_said, of_lead
+from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.findings.worst import worst_rank
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import digits, time_text
@@ -40,21 +42,34 @@ def slow_hosts(
     if most and most[0] not in {*late, *named}:
         late[most[0]] = story_of_host(most[0], episodes, pipeline)
     slow = {rank: (slow_host(operators, rank), part_of) for rank, part_of in late.items()}
-    return [_slow(rank, own, operators, part_of) for rank, (own, part_of) in slow.items() if own is not None]
+    return [_slow(rank, own, operators, part_of, episodes) for rank, (own, part_of) in slow.items() if own is not None]
 
 
-def _slow(rank: int, slow: SlowHost, operators: Operators, part_of: str) -> Finding:
+def _slow(rank: int, slow: SlowHost, operators: Operators, part_of: str, episodes: Episodes) -> Finding:
     others = [other for other in operators.table["rank"].unique() if other != rank]
     whose = f"rank {others[0]}'s" if len(others) == 1 else "the others'"
     return Finding(
         rule="slow_hosts",
         severity="medium",
-        title=f"Rank {rank}'s host makes the same {slow.calls:,} operator calls as {whose} "
-        f"in the capture and takes {slow.times:.2g} times as long for them{_most(slow)}.",
+        title=f"Rank {rank}'s host makes the same {slow.calls:,} operator calls as {whose} in the capture and takes "
+        f"{slow.times:.2g} times as long for them{_most(slow)}.{_acquitted(rank, whose, episodes)}",
         evidence=plain(slow.rows),
         table="operators",
         part_of=part_of,
     )
+
+
+def _acquitted(rank: int, whose: str, episodes: Episodes) -> str:
+    """Of a host that is late by no more than hosts differ: what it would gain all the same."""
+    for row in episodes.rows():
+        gain_ns = row["gain_ns"]
+        if gain_ns and numbers(row["ranks"]) == (rank,) and is_of_every_host(row):
+            without = otherwise(gain_ns, row["unprofiled_gain_ns"], row["step_ns"])
+            return (
+                f" Hosts differ as much where nothing is wrong. With this one like {whose} a mean step is "
+                f"{time_text(gain_ns)} shorter{without}; record again to see whether it is late again."
+            )
+    return ""
 
 
 def _most(slow: SlowHost) -> str:

@@ -9,6 +9,7 @@ from traceanalyzer.analyses.blame.what_ran import with_shapes
 from traceanalyzer.analyses.names import EfficiencyColumn
 from traceanalyzer.analyses.operators.efficiency import Efficiency
 from traceanalyzer.analyses.operators.operators import Operators
+from traceanalyzer.analyses.operators.same_calls import same_calls
 
 SLOWER = 1.2
 """A host that takes this much longer for the same calls is slow."""
@@ -62,42 +63,28 @@ class SlowHost:
     rows: pd.DataFrame
 
 
-_WAITS = 2.0
-"""Times this rank's host time in an operator: others that take longer wait in it."""
-
-
 def slow_host(operators: Operators, rank: int, among: Collection[int] | None = None) -> SlowHost | None:
     """`None` unless nearly all of the rank's host time is in operators that all ranks call as often, and is longer.
 
     All ranks are those `among`, if given.
     """
-    table = operators.to_frame()
-    table = table if among is None else table[table["rank"].isin(among)]
-    table = table[table["calls"].notna() & table["host_self_ns"].notna()].astype(
-        {"operator": "object", "calls": "int64", "host_self_ns": "int64"}
-    )
-    wide = table.groupby(["operator", "rank"])[["calls", "host_self_ns"]].sum().unstack("rank", fill_value=0)  # noqa: PD010
-    if wide.empty or rank not in wide["calls"] or wide["calls"].shape[1] < 2:
+    same = same_calls(operators.to_frame(), rank, among)
+    pace = None if same is None else same.pace
+    if same is None or pace is None or same.covered < _COVERED or pace < SLOWER:
         return None
-    alike = wide[wide["calls"].eq(wide["calls"][rank], axis=0).all(axis=1)]
-    # Whom this rank's host keeps waiting waits within operators: for a queue that is full, or for a copy.
-    is_work = alike["host_self_ns"].drop(columns=rank).median(axis=1) <= _WAITS * alike["host_self_ns"][rank]
-    own, others = alike["host_self_ns"][rank][is_work], alike["host_self_ns"].drop(columns=rank)[is_work]
-    median = float(others.sum().median())
-    if not median or own.sum() < _COVERED * wide["host_self_ns"][rank].sum() or own.sum() < SLOWER * median:
-        return None
+    own, others = same.own_ns, same.others_ns
     rows = pd.DataFrame(
         {
-            "calls": alike["calls"][rank][is_work],
+            "calls": same.calls[own.index],
             "host_self_ns": own,
             "others_host_self_ns": others.median(axis=1).round(),
         }
     )
     beyond = (rows["host_self_ns"] - rows["others_host_self_ns"]).sort_values(ascending=False, kind="stable")
-    more_ns = float(own.sum()) - median
+    more_ns = float(own.sum()) - same.others_sum_ns
     most = {str(name): float(ns) for name, ns in beyond[beyond >= _A_QUARTER * more_ns].items()}
     shown = rows.loc[beyond.index[:_MOST_ROWS]].reset_index()
-    return SlowHost(int(alike["calls"][rank].sum()), float(own.sum()) / median, more_ns, most, shown)
+    return SlowHost(int(same.calls.sum()), pace, more_ns, most, shown)
 
 
 @dataclass(frozen=True, slots=True)

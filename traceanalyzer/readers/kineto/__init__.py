@@ -12,6 +12,7 @@ import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.cuda_graphs.operators import with_annotations
+from traceanalyzer.decoding.ahead import taken_over
 from traceanalyzer.decoding.batches import WORTH_BYTES, decode_all
 from traceanalyzer.decoding.decoder import EventDecoder
 from traceanalyzer.decoding.stream import EVENT_BYTES_MOST, EventText
@@ -78,12 +79,8 @@ def _parsed(
     path: Path, hint: RankHint, rules: KindRules
 ) -> tuple[RankMeta, Properties, TableBuilder, pd.DataFrame, pd.DataFrame]:
     """What of the file is known, its other tables, and the operators and GPU operations in it."""
-    text = EventText.open(path)
-    decoder = EventDecoder()
-    builder = TableBuilder()
-    processes = CORES_A_FILE.get() if text.expected_bytes > WORTH_BYTES else 1
     with _paused_collector():
-        decode_all(text.chunks() if processes == 1 else text.stretches(), decoder, builder, processes)
+        text, decoder, builder = taken_over(path) or _decoded(path)
     known = properties(text.head, text.tail)
     builder.base_ns = known.base_ns
     ops, host_ops = frame_of(builder, "gpu_ops"), frame_of(builder, "host_ops")
@@ -98,6 +95,13 @@ def _parsed(
         left = (f"{unread(without_category)}: a device's, where it had work.",) if without_category else ()
         meta = replace(meta, is_host_only=True, notes=(*meta.notes, _CPU_ALONE, *left))
     return meta, known, builder, linked(path, host_ops, known.base_ns), _described(ops, rules)
+
+
+def _decoded(path: Path) -> tuple[EventText, EventDecoder, TableBuilder]:
+    text, decoder, builder = EventText.open(path), EventDecoder(), TableBuilder()
+    processes = CORES_A_FILE.get() if text.expected_bytes > WORTH_BYTES else 1
+    decode_all(text.chunks() if processes == 1 else text.stretches(), decoder, builder, processes)
+    return text, decoder, builder
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import msgspec
 import pandas as pd
 
 from traceanalyzer.analyses import Result, column_named
+from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.findings import Finding
 from traceanalyzer.meaning.columns import Column, Unit, Written
 from traceanalyzer.meaning.quantities import ABSENT, Scale, is_known, scale
@@ -82,18 +83,20 @@ def view_of(
     frame: pd.DataFrame, title: str, meanings: Mapping[str, Column], columns: tuple[str, ...] = (), zero_ns: int = 0
 ) -> TableView:
     """The same of a table that is not a Result's; what `meanings` lacks means what Results mean by that name."""
-    held = [name for name in (columns or frame.columns) if name in frame and frame[name].notna().any()]
+    table = {name: frame[name] for name in (columns or frame.columns) if name in frame}
+    held = [name for name, values in table.items() if not values.array.isna().all()]
     known = {name: meanings.get(name) or column_named(name) for name in held}
     wanted = [name for name, column in known.items() if column.replaced_by not in known]
-    shown = frame[wanted].head(MOST_ROWS)
     is_wide = len(wanted) > MOST_COLUMNS
     made = [
-        _column(shown[name], known[name], zero_ns, is_extra=is_wide and _is_extra(frame[name], known[name]))
+        _column(
+            table[name].iloc[:MOST_ROWS], known[name], zero_ns, is_extra=is_wide and _is_extra(table[name], known[name])
+        )
         for name in wanted
     ]
     has_times = sum(known[name].unit is Unit.NS for name in wanted) > 1
     columns_made = tuple(
-        replace(head, is_later=has_times and _is_later(frame[head.name], known[head.name])) for head, _ in made
+        replace(head, is_later=has_times and _is_later(table[head.name], known[head.name])) for head, _ in made
     )
     cells = zip(*(values for _, values in made), strict=True)
     return TableView(title, columns_made, tuple(cells), len(frame))
@@ -119,7 +122,7 @@ def _is_later(values: pd.Series, column: Column) -> bool:
 
 def _column(values: pd.Series, column: Column, zero_ns: int, *, is_extra: bool = False) -> tuple[Heading, list[Cell]]:
     name, definition = str(values.name), column.definition
-    plain = [None if absent else value for value, absent in zip(values.tolist(), values.isna(), strict=True)]
+    plain = plain_values(values)
     if column.is_moment:
         plain = [None if value is None else value - zero_ns for value in plain]
         definition += " Shown after the first operation of the run."

@@ -1,0 +1,49 @@
+"""Hosts that are slower at everything: what is then no name for why they are late."""
+
+import pandas as pd
+import pytest
+
+from traceanalyzer.analyses.blame.host_paces import without_names_of_pace
+from traceanalyzer.analyses.host.host_activity import NOTHING
+
+MS = 1_000_000
+
+
+def operators(pace, *, calls=100):
+    rows = [(0, "aten::mm", 100, 40 * MS), (0, "aten::add", 100, 20 * MS)]
+    rows += [(1, name, calls, round(pace * own)) for _, name, _, own in rows]
+    return pd.DataFrame(rows, columns=["rank", "operator", "calls", "host_self_ns"])
+
+
+@pytest.mark.parametrize(
+    ("name", "pace", "excess_ms", "calls", "stays"),
+    [
+        (NOTHING, 1.3, 20, 100, False),
+        ("Optimizer.step#AdamW.step", 1.3, 20, 100, False),
+        ("aten::mm", 1.3, 20, 100, False),
+        ("gc.collect", 1.3, 20, 100, True),
+        (NOTHING, 1.0, 20, 100, True),
+        (NOTHING, 1.3, 50, 100, True),
+        (NOTHING, 1.3, 20, 130, True),
+    ],
+    ids=[
+        "nothing recorded",
+        "the framework's",
+        "an operator",
+        "a thing by itself",
+        "no slower",
+        "longer than that",
+        "other work",
+    ],
+)
+def test_of_a_host_that_is_slower_throughout_only_what_is_longer_by_itself_is_a_name(
+    name, pace, excess_ms, calls, stays
+):
+    cells = pd.DataFrame(
+        {"rank": 1, "step": [3], "part": "host_ns", "excess_ns": excess_ms * MS, "what": "doing", "name": name}
+    )
+    late = pd.DataFrame({"rank": [0, 1], "step": 3, "needed_host_ns": [60 * MS, 80 * MS]}).astype(
+        {"needed_host_ns": "Int64"}
+    )
+    (found,) = without_names_of_pace(cells, late, operators(pace, calls=calls))["name"]
+    assert found == name if stays else pd.isna(found)

@@ -1,0 +1,52 @@
+"""Hosts that are slower at everything: by how much, and what is then no name for why they are late."""
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.host.host_activity import NOTHING
+from traceanalyzer.analyses.host.host_names import is_framework_range
+from traceanalyzer.analyses.operators.same_calls import SameCalls, same_calls
+from traceanalyzer.meaning.vocabulary import HOST
+
+_COVERED = 0.5
+"""Of a host's time in operators: calls that all make tell of its pace where they take this part."""
+
+_OF_PACE = 0.5
+"""Of an excess: where a host's pace alone accounts for this part, the pace is why it is late."""
+
+_MOSTLY = 0.75
+"""Of the steps: in so many a host is late that is slower throughout."""
+
+_BY_ITSELF = 2.0
+"""Times what an operator would take at the host's pace: it is longer by itself."""
+
+
+def without_names_of_pace(cells: pd.DataFrame, late: pd.DataFrame, operators: pd.DataFrame) -> pd.DataFrame:
+    """The cells; of hosts that are late by their pace without names of what every host does.
+
+    Those are PyTorch's own ranges, operators that all call as often, and time in which nothing is recorded: a GPU idles
+    in them for a host that is slow throughout, while GPUs that wait for it do not idle there, whose hosts do the same.
+    """
+    of_hosts = cells["part"] == HOST.column
+    # A pace is there in all steps; stalls now and then make the same calls longer, too.
+    is_most = cells["rank"].map(cells[of_hosts].groupby("rank")["step"].nunique()) >= _MOSTLY * late["step"].nunique()
+    is_named = of_hosts & is_most & cells["name"].notna()
+    if not is_named.any() or operators.empty:
+        return cells
+    needed = late.set_index(["rank", "step"])["needed_host_ns"].astype("float64")
+    is_of_pace = pd.Series(data=False, index=cells.index)
+    for rank, rows in cells[is_named].groupby("rank"):
+        same = same_calls(operators, int(rank), late["rank"].unique())
+        if same is None or same.covered < _COVERED or not same.pace or same.pace <= 1:
+            continue
+        own = needed.reindex(pd.MultiIndex.from_frame(rows[["rank", "step"]])).to_numpy()
+        explained = own * (1 - 1 / same.pace) >= _OF_PACE * rows["excess_ns"].to_numpy()
+        is_of_pace[rows.index] = explained & np.array([_all_do(name, same, same.pace) for name in rows["name"]])
+    return cells.assign(**{name: cells[name].mask(is_of_pace, None) for name in ("what", "name")})
+
+
+def _all_do(name: str, same: SameCalls, pace: float) -> bool:
+    """Whether every host does it, and this one only at its pace."""
+    if name not in same.own_ns:
+        return name == NOTHING or is_framework_range(name)
+    return bool(same.own_ns[name] < _BY_ITSELF * pace * same.others_ns.loc[name].median())
