@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from traceanalyzer.analyses import Result, Results
+from traceanalyzer.analyses.integrity.step_numbers import SHIFTED
 from traceanalyzer.failures import Failure
 from traceanalyzer.findings.capture import absent_stages, fitness, spoilt, unmatched, warm_up
 from traceanalyzer.findings.communication import (
@@ -70,6 +71,7 @@ RULES: tuple[Rule, ...] = (
     uneven_steps.uneven_steps,
     within_steps.waits_within_steps,
     without_work.ranks_without_work,
+    without_work.ranks_without_compute,
     experts.uneven_experts,
     other_work.other_work,
     redundant_exchanges.redundant_exchanges,
@@ -110,7 +112,7 @@ def find(results: Results, failures: list[Failure] | None = None, *, processes: 
     With `processes` forks of this one look for a share of them, where it can be forked.
     """
     found = [finding for made in _of_rules(results, failures, processes) for finding in made]
-    held = _held_to_capture(_of_whole_files(_of_one_capture(found), results))
+    held = _held_to_capture(_of_same_steps(_of_whole_files(_of_one_capture(found), results), results))
     error_ns = error_of_mean_step_ns(results["headline"]) if "headline" in results else 0.0
     return tuple(ordered([_by_gain(item) for item in folded(held)], error_ns))
 
@@ -132,6 +134,17 @@ def _of_whole_files(findings: list[Finding], results: Results) -> list[Finding]:
     if without and without >= {*results["headline"].to_frame()["rank"]}:
         return [item for item in findings if _is_of_files(item)]
     return [item for item in findings if _is_of_files(item) or not without & set(named_ranks([item]))]
+
+
+def _of_same_steps(findings: list[Finding], results: Results) -> list[Finding]:
+    """Without what holds single steps of ranks against each other, where one number is another step on some rank."""
+    if "integrity" not in results or SHIFTED not in set(results["integrity"].to_frame()["check"]):
+        return findings
+    return [item for item in findings if item.rule not in _BY_STEP and not (item.steps and item.ranks)]
+
+
+_BY_STEP = tuple(rule.__name__ for rule in (uneven_steps.uneven_steps, within_steps.waits_within_steps))
+"""Rules that hold each step of a rank against the same one of others."""
 
 
 def _is_of_files(finding: Finding) -> bool:

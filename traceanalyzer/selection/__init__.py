@@ -128,6 +128,16 @@ def step_at(starts: np.ndarray, ends: np.ndarray, times: np.ndarray) -> np.ndarr
     return np.where((row >= 0) & (times < ends[row]), row, NONE)
 
 
+def host_spans(steps: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """When the host is at each step: from its range's start to the next one's, for what lies between is done for both.
+
+    To its own end where the recording paused, or ended.
+    """
+    starts, ends, is_open = (steps[name].to_numpy() for name in ("host_start_ns", "host_end_ns", "is_open"))
+    following = np.where(is_open[:-1].astype(bool), ends[:-1], np.maximum(ends[:-1], starts[1:]))
+    return starts, np.append(following, ends[-1:])
+
+
 def _with_windows(trace: RankTrace, found: pd.DataFrame, op_step: np.ndarray) -> pd.DataFrame:
     starts, ends = trace.gpu_ops["start_ns"], trace.gpu_ops["end_ns"]
     held = op_step != NONE

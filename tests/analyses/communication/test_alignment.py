@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from traceanalyzer.analyses.communication.alignment import METHODS, CallList, align
+from traceanalyzer.analyses.communication.alignment import align
+from traceanalyzer.analyses.communication.candidates import METHODS, CallList
 from traceanalyzer.analyses.communication.offset_vote import vote
 
 MS = 1_000_000

@@ -33,6 +33,10 @@ def far():
     ]
 
 
+def zeroes():
+    return [("gemm", (100 * n + 10) * US, (100 * n + 10) * US, n + 1) for n in range(20)], calls(*range(0, 2_000, 100))
+
+
 def graphs():
     """Steps of a graph of which nothing was recorded: the GPU seems idle while the host waits for it."""
     ops, made = [], []
@@ -51,9 +55,10 @@ def graphs():
     [
         (nested(), "impossible_times", "Rank 0's times cannot be: operations run inside others of their stream"),
         (far(), "impossible_times", "Rank 0's times cannot be: operations lie over a day apart"),
+        (zeroes(), "impossible_times", "Rank 0's times cannot be: half of the operations and more take no time"),
         (graphs(), "lost_operations", "did not record what CUDA graphs ran (10 launches of them on rank 0)"),
     ],
-    ids=["nested", "far apart", "graphs"],
+    ids=["nested", "far apart", "no time", "graphs"],
 )
 def test_of_such_a_rank_only_that_is_said(made, rule, told):
     results = run([host_trace(*made)])

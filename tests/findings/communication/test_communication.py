@@ -28,7 +28,7 @@ def of_sample(name, *names):
 
 
 def test_little_overlap_is_told_where_data_moves():
-    names = ("headline", "steps", "exposed_comm", "replay")
+    names = ("headline", "steps", "exposed_comm", "replay", "collectives")
     assert little_overlap(**of_sample("ddp", *names)) == []
     _, results = analysed(scenarios.hsdp(), *names)
     assert little_overlap(**results) == []
@@ -45,7 +45,7 @@ def hidden_behind(host_ns, moved_ns=2 * MS, *, has_steps=True):
         program.kernel("adam", MS, after=(sent,))
 
     job = job_of(2, 4, step, (world,), jitter=0, ends_synced=not host_ns, has_steps=has_steps)
-    _, results = analysed(job, "headline", "steps", "exposed_comm", "replay")
+    _, results = analysed(job, "headline", "steps", "exposed_comm", "replay", "collectives")
     return little_overlap(**results)
 
 
@@ -53,6 +53,11 @@ def test_overlap_is_worth_what_the_replay_says():
     (found,) = hidden_behind(0)  # three of five milliseconds compute
     assert found.gain_ns == pytest.approx(2 * MS, rel=0.1)
     assert f"With all of it hidden a mean step is at most {time_text(found.gain_ns)} shorter" in found.title
+
+
+def test_slow_links_that_would_gain_most_of_it_take_it_in():
+    (fast,), (slow,) = hidden_behind(0, moved_ns=MS // 4), hidden_behind(0)  # 20 MB at 80 and 10 GB/s of 450
+    assert (fast.part_of, slow.part_of) == (None, "rate of all_reduce")
 
 
 def test_of_a_capture_without_steps_it_is_of_the_capture():

@@ -64,8 +64,8 @@ class StepNeeds(Result[StepNeedsColumn]):
         ),
         "exposed_unmatched_ns": Column.time("Rest of the exposed communication: may be either."),
         "needed_host_ns": Column.time(
-            "Time of the step's range on the host less that in calls that block it or find the queue full, and in "
-            "collectives of the CPU while its threads do nothing else."
+            "Time of the step's range on the host, and up to the next one's, less that in calls that block it or find "
+            "the queue full, and in collectives of the CPU while its threads do nothing else."
         ),
         "longest_call_ns": Column.time("The longest API call in it that waits for nothing on the GPU."),
         "operations": Column.count("GPU operations that the step launched.", adds=Adds.NONE),

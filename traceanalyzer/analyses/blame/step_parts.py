@@ -14,7 +14,7 @@ from traceanalyzer.meaning.vocabulary import HOST
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import columns_of, table_of
-from traceanalyzer.selection import step_at
+from traceanalyzer.selection import host_spans, step_at
 
 OWN_PARTS = ("compute_ns", "exposed_copy_ns", *idle_causes.PARTS)
 """Time that is a rank's own doing; the rest of its time is communication that no compute hides."""
@@ -43,7 +43,8 @@ def step_parts(trace: RankTrace) -> pd.DataFrame:
     host, or where the GPU has done what was queued before.
     `met_ns` is the idle time in which the host waits for peers in a collective of the CPU: no work of its own, so it is
     no part of `host_ns` here; `met_in` is the collective in which most of it lies.
-    `needed_host_ns` is the time of its range on the host less that in blocking calls: what launching it takes.
+    `needed_host_ns` is the time of its range on the host, and up to the next one's, less that in blocking calls: what
+    launching it takes.
     """
     windows = _windows(trace)
     if windows.empty:
@@ -181,9 +182,9 @@ def _host_needed(trace: RankTrace, windows: pd.DataFrame) -> pd.api.extensions.E
 
 
 def _host_times(trace: RankTrace, windows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Start and end of each step's range on the host."""
-    starts, ends = (trace.steps[name].to_numpy()[windows["row"]] for name in ("host_start_ns", "host_end_ns"))
-    return starts, ends
+    """When the host is at each step."""
+    starts, ends = host_spans(trace.steps)
+    return starts[windows["row"]], ends[windows["row"]]
 
 
 def _longest_call(trace: RankTrace, windows: pd.DataFrame) -> pd.api.extensions.ExtensionArray:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.communication.alignment import CallList
+from traceanalyzer.analyses.communication.candidates import CallList
 from traceanalyzer.model.schema import NONE
 
 NOT_WAITING_ALIKE = (*kinds.ROOTED, *kinds.EXPERTS, "rma", "unknown")

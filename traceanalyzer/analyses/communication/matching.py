@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.communication.alignment import LEAST_UNCERTAINTY_NS, METHODS, Alignment, align
+from traceanalyzer.analyses.communication.alignment import LEAST_UNCERTAINTY_NS, Alignment, align
 from traceanalyzer.analyses.communication.call_lists import (
     GROUP_UNKNOWN,
     NO_ARGUMENTS,
@@ -20,6 +20,7 @@ from traceanalyzer.analyses.communication.call_lists import (
     CallLists,
     is_peer_copy,
 )
+from traceanalyzer.analyses.communication.candidates import METHODS
 from traceanalyzer.analyses.communication.inferred_groups import (
     Attempt,
     Partition,

@@ -10,7 +10,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.collectives import Collectives
-from traceanalyzer.analyses.integrity import argument_checks, different_jobs, figure_checks, time_checks
+from traceanalyzer.analyses.integrity import argument_checks, different_jobs, figure_checks, step_numbers, time_checks
 from traceanalyzer.analyses.integrity import integrity_checks as checks
 from traceanalyzer.analyses.integrity import unknown_communication as unknown
 from traceanalyzer.analyses.integrity.integrity_checks import HIGH, INFO, LOW, MEDIUM, TRUNCATED, Defect, many
@@ -116,6 +116,7 @@ def across(
         *_different_world_size(ranks.table, run_world_size),
         *figure_checks.impossible_bandwidths(collectives.to_frame()),
         *([] if is_cut else different_jobs.signs(ranks.table, call_waits.table)),
+        *step_numbers.shifted(call_waits.table),
         *_different_windows(ranks.table, integrity_common_pct, has_shared=has_shared),
         *_different_steps(steps.table, ranks.table, has_shared=has_shared),
         *_different_step_lengths(complete[complete["step"].isin(shared)], integrity_step_pct),

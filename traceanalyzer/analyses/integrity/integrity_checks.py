@@ -49,6 +49,8 @@ NESTED = "nested_on_a_stream"
 
 FAR_APART = "far_apart"
 
+NO_DURATION = "operations_without_duration"
+
 EVENTS: Final = "events"
 """Stands for all tables of events."""
 

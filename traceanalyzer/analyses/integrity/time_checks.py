@@ -10,6 +10,7 @@ from traceanalyzer.analyses.integrity.integrity_checks import (
     HIGH,
     INFO,
     NESTED,
+    NO_DURATION,
     OPERATIONS,
     SOME,
     Defect,
@@ -75,8 +76,8 @@ def operations_without_duration(trace: RankTrace) -> list[Defect]:
     count = int((trace.gpu_ops["end_ns"].to_numpy() <= trace.gpu_ops["start_ns"].to_numpy()).sum())
     text = f"{many(count, 'GPU operation')} {have(count)} no duration, or had a negative one: their time is missing."
     total = len(trace.gpu_ops)
-    severity = by_share(count, total)
-    return [Defect("operations_without_duration", severity, count, total, text, OPERATIONS)] if count else []
+    severity = HIGH if 2 * count >= total else by_share(count, total)
+    return [Defect(NO_DURATION, severity, count, total, text, OPERATIONS)] if count else []
 
 
 def operations_before_their_launch(trace: RankTrace) -> list[Defect]:

@@ -15,7 +15,7 @@ from traceanalyzer.meaning.vocabulary import DATA
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import columns_of, picked, table_of, under_each_other
-from traceanalyzer.selection import step_at
+from traceanalyzer.selection import host_spans, step_at
 
 SHARED_TIME = 0.2
 """Threads that are busy at the same time for more than this share of the less busy one do not take turns."""
@@ -175,7 +175,7 @@ def _data(trace: RankTrace, threads: np.ndarray) -> Intervals:
 
 
 def _steps(trace: RankTrace, times: np.ndarray) -> np.ndarray:
-    row = step_at(trace.steps["host_start_ns"].to_numpy(), trace.steps["host_end_ns"].to_numpy(), times)
+    row = step_at(*host_spans(trace.steps), times)
     steps: np.ndarray = np.append(trace.steps["step"].to_numpy(), NONE)[row]
     return steps
 

@@ -11,6 +11,7 @@ from traceanalyzer.analyses.integrity.integrity_checks import (
     LOST_AMID,
     LOST_GRAPHS,
     NESTED,
+    NO_DURATION,
     TRUNCATED,
 )
 from traceanalyzer.analyses.time.headline import Headline
@@ -22,13 +23,20 @@ LEAST_LOST_PCT = 1.0
 SPOILT_PCT = 5.0
 """From here on nothing is concluded of the rank."""
 
+_IMPOSSIBLE = {
+    NESTED: "operations run inside others of their stream, which runs one after the other",
+    FAR_APART: "operations lie over a day apart",
+    NO_DURATION: "half of the operations and more take no time",
+}
+"""Checks that find times that cannot be, and what these are."""
+
 LOST = "operations that were lost"
 """How findings about them call it."""
 
 
 def spoilt_ranks(headline: Headline, integrity: Integrity) -> set[int]:
     """Ranks of which nothing is concluded, for any of the reasons that the rules here give."""
-    ranks = {*_with(integrity, TRUNCATED), *_with(integrity, NESTED), *_with(integrity, FAR_APART)}
+    ranks = {rank for check in (TRUNCATED, *_IMPOSSIBLE) for rank in _with(integrity, check)}
     lost = _lost_in_all(headline, integrity)
     return ranks | set(lost.index[lost >= SPOILT_PCT])
 
@@ -114,15 +122,12 @@ def cut_files(integrity: Integrity) -> list[Finding]:
 
 
 def impossible_times(integrity: Integrity) -> list[Finding]:
-    """Operations of one stream run inside each other, or lie days apart: no GPU does that, and no recording lasts so.
+    """Operations of one stream run inside each other, take no time, or lie days apart: no GPU and no recording does so.
 
     Nothing is concluded of such a rank.
     """
     found = []
-    for check, what in (
-        (NESTED, "operations run inside others of their stream, which runs one after the other"),
-        (FAR_APART, "operations lie over a day apart"),
-    ):
+    for check, what in _IMPOSSIBLE.items():
         if ranks := _with(integrity, check):
             whose = _whose(ranks)
             found.append(

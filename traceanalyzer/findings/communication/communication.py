@@ -5,6 +5,7 @@ from dataclasses import replace
 import pandas as pd
 
 from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.communication.collectives import Collectives
 from traceanalyzer.analyses.communication.exposed_comm import ExposedComm
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gains import Gain
@@ -13,7 +14,8 @@ from traceanalyzer.analyses.replay.transfer_lengths import are_small
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, LEAST_GAIN_PCT, Basis, severity
-from traceanalyzer.findings.communication.exposed_collective import EXPOSED
+from traceanalyzer.findings.communication.bandwidth import healthy_rate, slow_links
+from traceanalyzer.findings.communication.exposed_collective import EXPOSED, MOSTLY
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.meaning.names import collectives_words
@@ -30,12 +32,14 @@ _SEVERAL = 2
 _FREE = Change("comm", 0.0)
 
 
-def little_overlap(headline: Headline, steps: Steps, exposed_comm: ExposedComm, replay: Replay) -> list[Finding]:
+def little_overlap(
+    headline: Headline, steps: Steps, exposed_comm: ExposedComm, replay: Replay, collectives: Collectives
+) -> list[Finding]:
     """Data moves in over 5 % of a step while no compute runs, and no rank overlaps a tenth of its communication.
 
     The gain is at most that of the replay in which transfers take no time (hosts that bind leave little of it), and no
     step is shorter than what it moves. What it would gain of a job whose hosts take no time is said then, where that is
-    a part of a step worth saying.
+    a part of a step worth saying. Where a slow collective would gain most of it at a healthy rate, it is part of that.
     """
     rows = [row for row in headline.rows() if row["overlap_pct"] is not None]
     if not rows or max(row["overlap_pct"] for row in rows) >= LITTLE_OVERLAP_PCT:
@@ -69,8 +73,19 @@ def little_overlap(headline: Headline, steps: Steps, exposed_comm: ExposedComm, 
             unprofiled_gain_ns=gain.unprofiled_gain_ns if gain else None,
             is_of_ideal=True,
             about=EXPOSED,
+            part_of=_slow_link(collectives, replay, won),
         )
     ]
+
+
+def _slow_link(collectives: Collectives, replay: Replay, won_ns: int) -> str | None:
+    """The slow collective that would gain most of this at a healthy rate, as findings call it."""
+    for name in collectives.table["collective"].dropna().unique() if len(collectives) else ():
+        faster = healthy_rate(collectives, str(name))
+        gain = gain_of(replay, faster) if faster else None
+        if gain is not None and gain.gain_ns >= MOSTLY * won_ns > 0:
+            return slow_links(str(name))
+    return None
 
 
 def _no_shorter_than(moved_ns: float, gain: Gain | None) -> Gain | None:

@@ -35,7 +35,9 @@ LEAST_MEAN_PCT = 3.0
 EXPOSED = "exposed communication"
 """How findings about it call it."""
 
-_MOSTLY = 0.6
+MOSTLY = 0.6
+"""Of a gain or a time: what has so much of it explains it."""
+
 _IN_FEW = 0.8
 
 _AS_OFTEN = 0.8
@@ -93,7 +95,7 @@ def exposed_collective(
         return [replace(found, part_of=of_late)]
     faster = healthy_rate(collectives, str(name))
     at_rate = gain_of(replay, faster) if faster else None
-    is_slow = at_rate is not None and at_rate.gain_ns >= _MOSTLY * gain.gain_ns > 0
+    is_slow = at_rate is not None and at_rate.gain_ns >= MOSTLY * gain.gain_ns > 0
     return [replace(found, part_of=slow_links(str(name))) if is_slow else found]
 
 
@@ -185,7 +187,7 @@ def _advice(phase: str | None, calls: pd.DataFrame, collective: str, tools: Tool
 def _phase(own: pd.DataFrame) -> str | None:
     """Where most of the time is, if that is known."""
     by_phase = own.groupby(own["phase"].astype("object"))["ns"].sum()
-    if by_phase.empty or by_phase.max() < _MOSTLY * own["ns"].sum() or str(by_phase.idxmax()) == "unattributed":
+    if by_phase.empty or by_phase.max() < MOSTLY * own["ns"].sum() or str(by_phase.idxmax()) == "unattributed":
         return None
     return str(by_phase.idxmax())
 

@@ -134,7 +134,7 @@ def _slow_gpus(row: Mapping[str, Any]) -> str:
 
 
 def _late_hosts(row: Mapping[str, Any]) -> str:
-    """`rank 0's host is late: it needs 67.0 ms to launch a step, rank 1's 42.3 ms;`."""
+    """`rank 0's host is late: it needs 67.1 ms to launch a step, rank 1's 42.4 ms;`."""
     many = len(numbers(row["ranks"])) > 1
     late = f"the hosts of {who(row)} are late" if many else f"{who(row)}'s host is late"
     late += _IN_TURN if row["is_in_turn"] else ""

@@ -1,4 +1,4 @@
-"""A rule about ranks that have nothing to compute any more, while others go on and they only take part."""
+"""Rules about ranks that compute nothing, in any step or from some step on, and only take part in what others do."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,13 +7,18 @@ import pandas as pd
 
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
-from traceanalyzer.findings.basis import severity
+from traceanalyzer.findings.basis import Basis, severity
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.meaning.quantities import time_text
 
 _NEXT_TO_NOTHING = 0.05
 """Of what a rank computes in its complete steps: a step with less has no work."""
+
+_AS_MANY = 0.5
+"""Of the collectives of the ranks that compute, in which one without work takes part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,43 @@ def _spent(table: pd.DataFrame, calls: pd.DataFrame) -> Iterator[_Spent]:
         takes_part = ns >= others["window_ns"].astype("float64").mean() and its_own >= max(of_step.median(), 1)
         if len(going_on) and takes_part:
             yield _Spent(int(rank), first, ns, its_own, float(others["compute_ns"].mean()))
+
+
+def ranks_without_compute(headline: Headline, steps: Steps, call_waits: CallWaits) -> list[Finding]:
+    """A rank computes next to nothing in any complete step, and takes part in as many collectives as the others.
+
+    Its kernels may run on another GPU, or it gets no part of the batch. Messages do not count: who answers them may be
+    there for that alone.
+    """
+    if not len(headline) or not len(call_waits):
+        return []
+    basis = Basis.of(headline, steps)
+    compute = headline.table.set_index("rank")["compute_ns"].astype("float64") / basis.per
+    usual_ns = float(compute.median() if len(compute) > 2 else compute.max())
+    idle = compute.index[compute < _NEXT_TO_NOTHING * usual_ns]
+    calls = basis.within(call_waits.table)
+    counts = calls[~calls["collective"].isin(POINT_TO_POINT)].groupby("rank").size() / basis.per
+    least = _AS_MANY * counts.reindex(compute.index.difference(idle)).median()
+    return [
+        _without_compute(int(rank), float(counts[rank]), compute, usual_ns, basis)
+        for rank in idle
+        if counts.get(rank, 0) >= least
+    ]
+
+
+def _without_compute(rank: int, calls: float, compute: pd.Series, usual_ns: float, basis: Basis) -> Finding:
+    when = "in all" if basis.steps is None else "a step"
+    return Finding(
+        rule="ranks_without_compute",
+        severity="high",
+        title=f"Rank {rank} computes next to nothing ({time_text(compute[rank])} {when}, others "
+        f"{time_text(usual_ns)}): it only takes part in collectives ({calls:.0f} {when}).",
+        evidence=tuple({"rank": int(one), "compute_ns": round(ns)} for one, ns in compute.items()),
+        recommendation="Look at which GPU its process uses (torch.cuda.set_device(LOCAL_RANK)), and whether it gets a "
+        "part of the batch.",
+        caveat="A rank that is there for something else by design has the same trace.",
+        table="breakdown",
+    )
 
 
 def _finding(spent: list[_Spent], table: pd.DataFrame) -> Finding:
