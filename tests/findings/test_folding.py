@@ -5,9 +5,9 @@ import pytest
 
 from tests import once
 from traceanalyzer.findings import Finding, find
-from traceanalyzer.findings.finding import SEVERITIES
 from traceanalyzer.findings.folding import folded
 from traceanalyzer.findings.order import error_of_mean_step_ns, ordered
+from traceanalyzer.meaning.severities import SEVERITIES
 
 
 def finding(rule, about=None, part_of=None):

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass, field, replace
 
+from traceanalyzer.meaning.severities import Severity
 from traceanalyzer.model.schema import printable
-
-SEVERITIES = ("high", "medium", "low", "info")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +21,7 @@ class Diagnosis:
     """
 
     rule: str
-    severity: str
+    severity: Severity
     diagnosis: str
     signal: str
     recommendation: str | None = None

@@ -10,6 +10,7 @@ import pandas as pd
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.time.headline import Headline, shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
+from traceanalyzer.meaning.severities import Severity
 
 LEAST_GAIN_PCT = 1.0
 """Of a step: what mending gains by the replay. Less is not said."""
@@ -116,11 +117,11 @@ def plain(frame: pd.DataFrame) -> tuple[dict[str, Any], ...]:
     )
 
 
-def severity(share_pct: float) -> str:
+def severity(share_pct: float) -> Severity:
     """By the share of time that is lost."""
     return "high" if share_pct >= 20 else "medium" if share_pct >= 5 else "low"
 
 
-def lower(level: str) -> str:
+def lower(level: Severity) -> Severity:
     """The next lower severity; `low` stays."""
     return "medium" if level == "high" else "low"

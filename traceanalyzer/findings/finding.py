@@ -7,8 +7,7 @@ from typing import Any
 
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.quantities import text
-
-SEVERITIES = ("high", "medium", "low", "info")
+from traceanalyzer.meaning.severities import Severity
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class Finding:
     """
 
     rule: str
-    severity: str
+    severity: Severity
     title: str
     evidence: tuple[Mapping[str, Any], ...] = ()
     recommendation: str | None = None

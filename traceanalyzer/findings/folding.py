@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from traceanalyzer.findings.finding import SEVERITIES, Finding
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.meaning.severities import SEVERITIES
 
 _MOST = 0.8
 

@@ -5,7 +5,8 @@ from itertools import groupby
 
 from traceanalyzer.analyses.replay.recording import RUN_TO_RUN
 from traceanalyzer.analyses.time.headline import Headline
-from traceanalyzer.findings.finding import SEVERITIES, Finding
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.meaning.severities import SEVERITIES
 
 
 def ordered(findings: Sequence[Finding], error_ns: float = 0.0) -> list[Finding]:

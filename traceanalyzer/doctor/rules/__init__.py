@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 from traceanalyzer.doctor.case import Case
-from traceanalyzer.doctor.diagnosis import SEVERITIES, Diagnosis
+from traceanalyzer.doctor.diagnosis import Diagnosis
 from traceanalyzer.doctor.rules import health, hours, hung, job, metrics, network, paths
+from traceanalyzer.meaning.severities import SEVERITIES
 
 RULES: tuple[Callable[[Case], list[Diagnosis]], ...] = (
     hung.rank_never_came,

@@ -19,6 +19,7 @@ from traceanalyzer.findings.late.lateness import said_with_gain
 from traceanalyzer.findings.tools import tools_of
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.meaning.severities import Severity
 
 MATRIX_PCT = 20.0
 """Matrix work off tensor cores in this share of a rank's compute kernels is worth a finding."""
@@ -170,7 +171,7 @@ def _compute_pct(headline: Headline) -> Mapping[int, float]:
     return {int(rank): float(share) for rank, share in zip(known["rank"], known["compute_pct"], strict=True)}
 
 
-def _severity(share_pct: float) -> str:
+def _severity(share_pct: float) -> Severity:
     """By the share of the steps' time that could be shorter."""
     return "high" if share_pct >= 30 else "medium" if share_pct >= 10 else "low"
 

@@ -27,6 +27,7 @@ from traceanalyzer.findings.pipelines.uneven_stages import (
 )
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.meaning.severities import Severity
 
 BUBBLE_PCT = 10.0
 BEYOND_EXPECTED_PCT = 5.0
@@ -142,7 +143,7 @@ def _bubble(
     )
 
 
-def _severity(row: Mapping[str, Any], ideal: Gain | None, held_up_ns: int = 0) -> str:
+def _severity(row: Mapping[str, Any], ideal: Gain | None, held_up_ns: int = 0) -> Severity:
     """By what an ideal pipeline gains; where the schedule is all that costs, by what twice the microbatches do."""
     waits, expected = _waits_pct(row) or 0.0, row["expected_bubble_pct"]
     if ideal is None:
