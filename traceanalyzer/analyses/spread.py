@@ -13,6 +13,9 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.selection import step_at
 
+_TO_DEVIATION = 1.4826
+"""Of a median distance from the median, of normal values."""
+
 STATISTICS = ("total", "median", "min", "max", "std")
 
 
@@ -45,6 +48,11 @@ def spread(values: pd.Series, keys: pd.DataFrame, unit: str) -> pd.DataFrame:
     if values.dtype == np.int64:
         columns |= sums
     return groups.table(calls=groups.counts(), **{f"{name}_{unit}": columns[name] for name in STATISTICS})
+
+
+def robust_deviation(values: pd.Series) -> float:
+    """1.4826 · median distance from the median: the standard deviation of normal values, in spite of a few others."""
+    return _TO_DEVIATION * float((values - values.median()).abs().median())
 
 
 def with_mean(table: pd.DataFrame, unit: str) -> pd.DataFrame:

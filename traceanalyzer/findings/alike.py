@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.rank_sets import listed, set_of
+from traceanalyzer.analyses.spread import robust_deviation
 
 AS_LONG = 0.5
 """Of the longest time of a rank: what is said of that one holds of those that need so much of it."""
@@ -17,9 +18,6 @@ _APART = 0.25
 
 _SIGMAS = 3.0
 """And so many deviations of the rest."""
-
-_TO_DEVIATION = 1.4826
-"""Of a median distance from the median, of normal values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +91,6 @@ def _above_gap(ordered: np.ndarray) -> int:
     count = int(gaps.argmax()) + 1
     rest = ordered[count:]
     middle = float(np.median(rest))
-    spread = _TO_DEVIATION * float(np.median(np.abs(rest - middle)))
+    spread = robust_deviation(pd.Series(rest))
     least = max(_APART * (ordered[0] - middle), _SIGMAS * spread)
     return count if gaps[count - 1] >= least and gaps[count - 1] > 0 else 0

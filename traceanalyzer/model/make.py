@@ -85,8 +85,14 @@ def launch_rows(correlation: pd.Series, call_correlation: pd.Series) -> np.ndarr
 
 
 def _has_gpu_op(call_correlation: pd.Series, correlation: pd.Series) -> np.ndarray:
-    """Whether a GPU operation has each call's correlation id, which several calls may share. Ids ≤ 0 are unknown."""
+    """Whether a GPU operation has each call's correlation id, which several calls may share. Ids ≤ 0 are unknown.
+
+    Where most operations do not tell theirs, any call may have been answered.
+    """
     calls = call_correlation.to_numpy()
+    if 2 * int((correlation > 0).sum()) < len(correlation):
+        answered: np.ndarray = calls > 0
+        return answered
     found: np.ndarray = (calls > 0) & np.isin(calls, correlation.to_numpy())
     return found
 

@@ -48,7 +48,7 @@ API_CALLS: Mapping[str, str] = MappingProxyType(
         "thread": _INT,
         "correlation": _INT,
         "kernel": _CATEGORY,  # that it launches, where the call itself says it (ROCm)
-        "has_gpu_op": "bool",  # a GPU operation of the process has its correlation id, on whatever GPU
+        "has_gpu_op": "bool",  # a GPU operation of the process has its correlation id, on any GPU, or may have it
     }
 )
 """CUDA runtime and driver calls of the rank's process, launches among them, sorted by start."""

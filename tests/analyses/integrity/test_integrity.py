@@ -51,6 +51,9 @@ CASES = {
         host_trace([("gemm", 5, 9, 1), ("gemm", 30, 35, 3)],
                    [LAUNCH, ("cudaGraphLaunch", 12, 14), ("cudaLaunchKernel", 20, 21)]),
         {"launches_without_operation": 1, "lost_amid_others": 1, "graphs_without_operations": 1}),
+    "operations that do not say which call launched them": (
+        host_trace([("gemm", 5, 9), ("gemm", 10, 12), ("gemm", 14, 16, 3)], [LAUNCH, LAUNCH, LAUNCH]),
+        {"operations_without_launch": 2}),
     "two operations of one launch": (
         host_trace([("gemm", 5, 9, 1), ("gemm", 10, 12, 1)], [LAUNCH]), {"shared_launches": 2}),
     "two operations of one graph": (

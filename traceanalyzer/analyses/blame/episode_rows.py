@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.blame.lateness import launches_more
 from traceanalyzer.analyses.blame.transfers import TRANSFER
+from traceanalyzer.analyses.spread import robust_deviation
 from traceanalyzer.meaning.vocabulary import COPY, HOST
 
 CAUSES: Mapping[str, str] = {COPY.column: "copies"}
@@ -27,8 +28,6 @@ _FAR = 2.0
 """Such deviations: 1.49 times what the only other host needs, 1.21 times of three that need alike, 1.12 of seven."""
 
 _SIGMAS = 3.0
-_TO_DEVIATION = 1.4826
-"""Of a median distance from the median, of normal values."""
 
 _BEYOND = 1.15
 """Times the excess of the next one: of ranks that are late together one is the worst."""
@@ -62,7 +61,7 @@ def apart_ns(others: pd.Series) -> float:
     return max(
         far,
         beyond_ns(others),
-        middle + _SIGMAS * _TO_DEVIATION * float((others - middle).abs().median()),
+        middle + _SIGMAS * robust_deviation(others),
     )
 
 

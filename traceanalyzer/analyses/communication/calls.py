@@ -17,7 +17,7 @@ from traceanalyzer.analyses.names import CallsColumn
 from traceanalyzer.analyses.time.steps import step_numbers
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import table_of, with_columns
 
 
 class Calls(Result[CallsColumn]):
@@ -106,4 +106,4 @@ def _completed(table: pd.DataFrame, moved_bytes: Any) -> pd.DataFrame:
     is_moved = is_copy & ~moved_bytes.isna()
     size_bytes = table["size_bytes"].array.copy()
     size_bytes[is_moved] = moved_bytes[is_moved]
-    return table.assign(collective=pd.Series(collective, dtype="object"), size_bytes=size_bytes)
+    return with_columns(table, collective=pd.Series(collective, dtype="object"), size_bytes=size_bytes)

@@ -34,6 +34,9 @@ _LOOKUPS = re.compile(r"split_embedding\w*_codegen|EmbeddingBag_updateOutput|bou
 """Kernels that look up several rows of a table and add them up, as recommenders do; language models look up one."""
 
 
+_PEER = re.compile(r"(?:send|recv) (\d+)")
+
+
 def uses(
     trace: RankTrace, calls: pd.DataFrame, phase_of_op: np.ndarray, category_of_op: pd.Categorical
 ) -> pd.DataFrame:
@@ -45,7 +48,7 @@ def uses(
     send to the very peers that they receive from. `of_tables` counts those of a recommender's tables; `peers` are the
     ranks that messages go to or come from.
     """
-    held = calls[calls["group"].notna()] if len(calls) else calls
+    held = calls[~calls["group"].array.isna()] if len(calls) else calls
     if not len(held):
         return pd.DataFrame()
     rows = held["gpu_op"].to_numpy()
@@ -117,11 +120,11 @@ def _by_attention(trace: RankTrace, rows: np.ndarray, category_of_op: pd.Categor
 
 def _count_of_peers(groups: Groups, peers: pd.Series) -> np.ndarray:
     """How many ranks the messages of each group's rows name: of `send 1, recv 1, recv 2` two."""
-    texts = table_of({"row": groups.of_row, "text": peers.to_numpy(dtype=object)}).dropna().drop_duplicates()
-    named = texts["text"].astype("str").str.extractall(r"(?:send|recv) (\d+)")[0]
-    count = named.groupby(texts["row"].reindex(named.index.get_level_values(0)).to_numpy()).nunique()
-    found: np.ndarray = count.reindex(range(len(groups)), fill_value=0).to_numpy(dtype=np.int64)
-    return found
+    named: list[set[str]] = [set() for _ in range(len(groups))]
+    for row, text in {*zip(groups.of_row.tolist(), peers.tolist(), strict=True)}:
+        if isinstance(text, str):
+            named[row].update(_PEER.findall(text))
+    return np.array([len(each) for each in named], dtype=np.int64)
 
 
 def _is_both_ways(peers: object) -> bool:

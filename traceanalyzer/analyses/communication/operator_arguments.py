@@ -7,10 +7,11 @@ import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.analyses.base import is_any, taken, typed
+from traceanalyzer.analyses.grouping import by_category
 from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import table_of, with_columns
 
 OPERATOR = "operator"
 """Where the arguments of such calls come from."""
@@ -22,13 +23,13 @@ def with_operators(trace: RankTrace, rows: np.ndarray, calls: pd.DataFrame) -> p
     `rows` are their positions in `trace.gpu_ops`. Peer-to-peer copies keep their own bytes. Sizes of kernels are taken
     where their library's operators have the tensors as arguments. The group's size may stand in the kernel's name.
     """
-    kernels = {name: kinds.comm_kernel(str(name)) for name in calls["name"].unique()}
-    names = calls["name"].astype("object")
-    in_name = names.map({name: kernel and kernel.group_size for name, kernel in kernels.items()})
-    calls = calls.assign(group_size=calls["group_size"].fillna(in_name.astype("Int64")))
+    in_name = pd.array(by_category(calls["name"].array, _group_size), dtype="Int64")
+    calls = with_columns(calls, group_size=calls["group_size"].array.fillna(in_name))
     operator = np.where(calls["arguments"].isna(), comm_operators(trace, rows), NONE)
     if (operator == NONE).all():
         return calls
+    kernels = {name: kinds.comm_kernel(str(name)) for name in calls["name"].unique()}
+    names = calls["name"].astype("object")
     texts = {name: taken(trace.host_ops[name].array, operator) for name in ("name", "shapes", "dtypes")}
     is_copy = is_any(calls["activity"], "memcpy")
     said = pd.Series(texts["name"]).astype("object").map(_collectives(texts["name"]), na_action="ignore")
@@ -46,6 +47,11 @@ def with_operators(trace: RankTrace, rows: np.ndarray, calls: pd.DataFrame) -> p
         size_bytes=calls["size_bytes"].fillna(facts["size_bytes"]),
         arguments=calls["arguments"].astype("object").mask(facts["size_bytes"].notna() | is_named_copy, OPERATOR),
     )
+
+
+def _group_size(name: str) -> int | None:
+    kernel = kinds.comm_kernel(name)
+    return kernel.group_size if kernel else None
 
 
 def comm_operators(

@@ -165,7 +165,10 @@ def operations_without_launch(trace: RankTrace) -> list[Defect]:
         return []
     held = _in_headline(trace)
     inside = int((is_without & held).sum())
-    why = "queued before it began" if len(trace.api_calls) else "no API call was recorded"
+    has_number = (trace.gpu_ops["correlation"] > 0).to_numpy()
+    is_unnumbered = 2 * int((is_without & ~has_number).sum()) > count
+    why = "they do not say which call launched them" if is_unnumbered else "queued before it began"
+    why = why if len(trace.api_calls) else "no API call was recorded"
     text = (
         f"{many(count, 'GPU operation')} of {total:,} {have(count)} no launch in the capture ({why}): they belong to "
         "no step and no phase, and idle time before them has no known cause"

@@ -33,6 +33,11 @@ class Categories(Result[CategoriesColumn]):
         "no_tensor_core_ns": Column.time("The same of those whose names say that they do not. The rest does not say."),
     }
 
+    def of_compute(self) -> pd.DataFrame:
+        """The rows of compute kernels: neither communication nor copies."""
+        table = self.to_frame()
+        return table[~table["category"].isin(["communication", "copy"])]
+
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return table.assign(share_pct=percent(table["gpu_ns"], table.groupby("rank")["gpu_ns"].transform("sum")))
 

@@ -124,7 +124,12 @@ class _Streams:
 
 
 def _recorded(trace: RankTrace, waits: pd.DataFrame, order: _Streams) -> pd.DataFrame:
-    """Each event stands for the last operation launched on its stream before it, and for what that stream waits for."""
+    """Each event stands for the last operation launched on its stream before it, and for what that stream waits for.
+
+    Where no operation has a launch nothing tells what was before or after an event.
+    """
+    if (order.call == NONE).all():
+        return _table([], is_recorded=True)
     recorded = trace.api_calls["start_ns"].to_numpy()[waits["record"].to_numpy()].tolist()
     pending: dict[int, list[tuple[int, int]]] = {}
     rows: list[tuple[int, int]] = []
@@ -134,7 +139,8 @@ def _recorded(trace: RankTrace, waits: pd.DataFrame, order: _Streams) -> pd.Data
         last = order.last_before(source, event)
         since = order.launched[last] if last != NONE else _LONG_AGO
         held = [op for time, op in pending.get(source, ()) if since <= time < event]
-        sources = [last, *held] if last != NONE else held
+        # Streams that wait for each other in turn name the same operations again and again.
+        sources = [*dict.fromkeys([last, *held] if last != NONE else held)]
         launched = order.last_before(stream, told)
         fresh = order.launched[launched] if launched != NONE else _LONG_AGO
         kept = [entry for entry in pending.get(stream, ()) if entry[0] >= fresh]

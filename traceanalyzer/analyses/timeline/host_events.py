@@ -1,19 +1,20 @@
 """What each thread of a rank's host did: what a timeline draws below the GPU's lanes."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, joined, stack
+from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.grouping import sums_at
 from traceanalyzer.analyses.host.host_activity import API_CALL, FRAME, OPERATOR, RANGE
 from traceanalyzer.analyses.host.thread_roles import AUTOGRAD, DATA, MAIN, OTHER, thread_roles
 from traceanalyzer.analyses.names import HostEventsColumn
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import columns_of, table_of
 
 MOST_RANKS = 8
 """Ranks whose threads a page draws."""
@@ -60,12 +61,13 @@ def per_rank(trace: RankTrace, most_host_events: int = MOST_EVENTS) -> pd.DataFr
     if trace.gpu_ops.empty:
         return pd.DataFrame()
     threads = _threads(trace)
-    parts = [_of_thread(trace, thread) for thread, _ in threads]
+    events, texts = _recorded(trace)
+    least_ns = trace.window.length_ns * WHOLE_PCT / 100
+    parts = [_of_thread(events, thread, least_ns) for thread, _ in threads]
     sizes = [len(own["start_ns"]) for own in parts]
     if not sum(sizes):
         return pd.DataFrame()
-    columns = {name: np.concatenate([own[name] for own in parts]) for name in ("start_ns", "end_ns", "what", "depth")}
-    names = joined([own["name"] for own in parts])
+    columns = {name: np.concatenate([own[name] for own in parts]) for name in parts[0]}
     place = np.repeat(np.arange(len(threads)), sizes)
     event = np.arange(len(place))
     if len(place) > most_host_events:
@@ -77,7 +79,7 @@ def per_rank(trace: RankTrace, most_host_events: int = MOST_EVENTS) -> pd.DataFr
     return table_of(
         {
             **{name: columns[name][event] for name in ("start_ns", "end_ns")},
-            "name": names.take(event),
+            "name": pd.Categorical.from_codes(columns["name"][event], categories=pd.Index(texts, dtype="str")),
             "what": pd.Categorical.from_codes(columns["what"][event], dtype=_WHAT_NAMES),
             "depth": columns["depth"][event],
             "thread": np.array([thread for thread, _ in threads], dtype=np.int64)[place[event]],
@@ -99,7 +101,7 @@ def _threads(trace: RankTrace) -> list[tuple[int, str]]:
     tables = (trace.host_ops, trace.api_calls, trace.ranges, trace.frames)
     spent = dict.fromkeys(roles, 0)
     for table in tables:
-        threads, place = np.unique(table["thread"].to_numpy(), return_inverse=True)
+        place, threads = pd.factorize(table["thread"].to_numpy())
         sums = sums_at(place, table["end_ns"].to_numpy() - table["start_ns"].to_numpy(), len(threads))
         for thread, time_ns in zip(threads.tolist(), sums.tolist(), strict=True):
             if thread in spent:
@@ -110,31 +112,47 @@ def _threads(trace: RankTrace) -> list[tuple[int, str]]:
     return [(thread, roles.get(thread, OTHER)) for thread in order[:MOST_THREADS]]
 
 
-def _of_thread(trace: RankTrace, thread: int) -> dict[str, Any]:
-    """The thread's events, Python frames last, with how deep each lies in others of the same sort."""
-    calls = _own(((trace.ranges, RANGE), (trace.host_ops, OPERATOR), (trace.api_calls, API_CALL)), thread)
-    frames = _own(((trace.frames, FRAME),), thread)
-    is_part = frames["end_ns"] - frames["start_ns"] < trace.window.length_ns * WHOLE_PCT / 100
-    both = [_nested(calls), _nested({name: values[is_part] for name, values in frames.items()})]
-    columns = {name: np.concatenate([own[name] for own in both]) for name in both[0] if name != "name"}
-    return {**columns, "name": joined([own["name"] for own in both])}
+def _recorded(trace: RankTrace) -> tuple[dict[str, dict[str, np.ndarray]], list[str]]:
+    """Columns of each sort of events, with the position of its name among all names, which come second."""
+    tables = {RANGE: trace.ranges, OPERATOR: trace.host_ops, API_CALL: trace.api_calls, FRAME: trace.frames}
+    place: dict[str, int] = {}
+    events = {}
+    for what, table in tables.items():
+        columns = columns_of(table)
+        names = columns["name"]
+        codes = [place.setdefault(name, len(place)) for name in names.categories.tolist()]
+        events[what] = {
+            **{name: columns[name] for name in ("start_ns", "end_ns", "thread")},
+            "name": np.array([*codes, NONE], dtype=np.int64)[names.codes],
+            "what": np.full(len(table), _WHATS.index(what)),
+        }
+    return events, list(place)
 
 
-def _own(tables: Sequence[tuple[pd.DataFrame, str]], thread: int) -> dict[str, Any]:
-    """Times, names and kinds (places in `_WHATS`) of the thread's events, table after table."""
-    rows = [np.flatnonzero(table["thread"].to_numpy() == thread) for table, _ in tables]
-    held = [(table, own) for (table, _), own in zip(tables, rows, strict=True)]
-    columns: dict[str, Any] = {
-        name: np.concatenate([table[name].to_numpy()[own] for table, own in held]) for name in ("start_ns", "end_ns")
+def _of_thread(events: Mapping[str, Mapping[str, np.ndarray]], thread: int, least_ns: float) -> dict[str, np.ndarray]:
+    """The thread's events, Python frames last, with how deep each lies in others of the same sort.
+
+    Without frames of `least_ns` and more.
+    """
+    calls = _nested(_own([events[what] for what in (RANGE, OPERATOR, API_CALL)], thread))
+    frames = _own([events[FRAME]], thread)
+    is_part = frames["end_ns"] - frames["start_ns"] < least_ns
+    nested = _nested({name: values[is_part] for name, values in frames.items()})
+    return {name: np.concatenate([own, nested[name]]) for name, own in calls.items()}
+
+
+def _own(tables: Sequence[Mapping[str, np.ndarray]], thread: int) -> dict[str, np.ndarray]:
+    """The thread's events, table after table."""
+    rows = [np.flatnonzero(table["thread"] == thread) for table in tables]
+    return {
+        name: np.concatenate([table[name][own] for table, own in zip(tables, rows, strict=True)])
+        for name in ("start_ns", "end_ns", "name", "what")
     }
-    columns["name"] = joined([table["name"].array[own] for table, own in held])
-    columns["what"] = np.repeat([_WHATS.index(what) for _, what in tables], [len(own) for own in rows])
-    return columns
 
 
-def _nested(events: Mapping[str, Any]) -> dict[str, Any]:
+def _nested(events: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The events in order of start, outer ones first, with the number of those that are still open as `depth`."""
     order = np.lexsort((-events["end_ns"], events["start_ns"]))
-    ordered = {name: values.take(order) for name, values in events.items()}
+    ordered = {name: values[order] for name, values in events.items()}
     done = np.sort(events["end_ns"])
     return {**ordered, "depth": np.arange(len(order)) - np.searchsorted(done, ordered["start_ns"], side="right")}

@@ -42,7 +42,7 @@ def tensor_cores_unused(
     categories: Categories, efficiency: Efficiency, headline: Headline, ranks: Ranks
 ) -> list[Finding]:
     """Matrix kernels whose names say that they run without tensor cores take a fifth of a rank's compute or more."""
-    table = _compute(categories)
+    table = categories.of_compute()
     if table.empty:
         return []
     matrix = table[table["category"].isin(MATRIX_CATEGORIES)].astype({"no_tensor_core_ns": "float64"})
@@ -96,7 +96,7 @@ def _by_rank(table: pd.DataFrame, per: str) -> str:
 
 def memory_bound_kernels(categories: Categories, headline: Headline, ranks: Ranks) -> list[Finding]:
     """A GPU that computes 70 % of the time spends half of it in kernels that move data and compute little."""
-    table = _compute(categories)
+    table = categories.of_compute()
     if table.empty:
         return []
     moving = table[table["category"].isin(MEMORY_BOUND)].groupby("rank")["gpu_ns"].sum()
@@ -157,11 +157,6 @@ def _whose(ranks: pd.Index, headline: Headline) -> str:
         return "The GPUs are"
     listed = ", ".join(map(str, sorted(ranks)))
     return f"The GPU of rank {listed} is" if len(ranks) == 1 else f"The GPUs of ranks {listed} are"
-
-
-def _compute(categories: Categories) -> pd.DataFrame:
-    table = categories.to_frame()
-    return table[~table["category"].isin(["communication", "copy"])]
 
 
 def _busy(headline: Headline) -> list[int]:

@@ -59,7 +59,7 @@ def unknown_idle(
             rule="unknown_idle",
             severity=severity(share),
             title=f"Why rank {rank}'s GPU idles cannot be told: {time_text(cost_ns)}, {share:.0f} % "
-            f"{basis.of_a_step}, for the calls that launch its work were not recorded{also}.",
+            f"{basis.of_a_step}, for which calls launched its work was not recorded{also}.",
             evidence=tuple({"rank": int(one), "unknown_ns": round(mean.loc[one, UNKNOWN.column])} for one in same),
             recommendation=f"Record the host too: {with_calls}.",
             is_about_capture=True,

@@ -177,10 +177,9 @@ def _of_the_peak(report: Report) -> list[str]:
 
 def _of_the_kernels(report: Report) -> list[str]:
     """Whether compute is matrix work, or kernels that move data and that fusing shortens."""
-    table = report.results["categories"].to_frame() if "categories" in report.results else pd.DataFrame()
-    if table.empty:
+    if "categories" not in report.results:
         return []
-    compute = table[~table["category"].isin(["communication", "copy"])]
+    compute = report.results["categories"].of_compute()
     if not compute["gpu_ns"].sum():
         return []
     matrix = compute["category"].isin(MATRIX_CATEGORIES)

@@ -1,0 +1,41 @@
+"""Streams that wait for each other in turn are read in time, whether their operations have launches or not."""
+
+import pandas as pd
+import pytest
+
+from tests.host_builders import host_trace
+from traceanalyzer.analyses.replay.event_waits import event_waits
+from traceanalyzer.model import make_trace
+
+US = 1_000
+TURNS = 40
+"""Each names all that was named before: without care two to the power of this."""
+
+
+def in_turn(*, have_launches):
+    """A kernel on each of two streams, and then waits of each for the other, by recorded events."""
+    ops = [("gemm", 10 * US, 20 * US, 1, 7), ("gemm", 30 * US, 40 * US, 2, 8), ("gemm", 900 * US, 910 * US, 3, 7)]
+    ops = ops if have_launches else [(name, start, end, -1, stream) for name, start, end, _, stream in ops]
+    calls = [("cudaLaunchKernel", 0, US), ("cudaLaunchKernel", 2 * US, 3 * US)]
+    calls.append(("cudaLaunchKernel", 880 * US, 881 * US))
+    calls += [("cudaEventRecord", (10 + 8 * turn) * US, (11 + 8 * turn) * US) for turn in range(TURNS)]
+    trace = host_trace(ops, calls)
+    waits = pd.DataFrame(
+        {
+            "start_ns": [(14 + 8 * turn) * US for turn in range(TURNS)],
+            "end_ns": [(15 + 8 * turn) * US for turn in range(TURNS)],
+            "stream": [7 + turn % 2 for turn in range(TURNS)],
+            "source_stream": [8 - turn % 2 for turn in range(TURNS)],
+            "record_correlation": [4 + turn for turn in range(TURNS)],
+        }
+    )
+    return make_trace(trace.meta, gpu_ops=trace.gpu_ops, api_calls=trace.api_calls, stream_waits=waits)
+
+
+@pytest.mark.parametrize(("have_launches", "edges"), [(True, [(0, 1), (2, 1)]), (False, [])])
+def test_waits_in_turn_name_each_operation_once(have_launches, edges):
+    trace = in_turn(have_launches=have_launches)
+    ops = trace.gpu_ops.sort_values(["stream", "start_ns"], ignore_index=True)
+    ops = ops.assign(duration_ns=ops["end_ns"] - ops["start_ns"], api_call=ops["launch"])
+    table, _ = event_waits(trace, ops)
+    assert list(zip(table["source"].tolist(), table["target"].tolist(), strict=True)) == edges
