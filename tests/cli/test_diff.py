@@ -189,10 +189,7 @@ def test_baselines(capsys):
 
 def test_unequal_work_is_refused_and_marked_when_forced(tmp_path, capsys):
     for name, tokens in (("small", 1000), ("large", 4000)):
-        for rank in (0, 1):
-            source = SAMPLES / "moe" / f"rank{rank}.json.gz"
-            (tmp_path / name).mkdir(exist_ok=True)
-            (tmp_path / name / source.name).write_bytes(source.read_bytes())
+        write(tmp_path / name / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
         (tmp_path / name / "run.json").write_text(
             json.dumps({"dtype": str(tokens), "batch": {"tokens_per_step": tokens}})
         )
@@ -208,6 +205,9 @@ def test_unequal_work_is_refused_and_marked_when_forced(tmp_path, capsys):
     assert "NOT COMPARABLE" in (tmp_path / "out" / "summary.csv").read_text()
     assert summary(tmp_path / "out")["is_forced"]
     for name in ("small", "large"):
+        (tmp_path / name / "rank0.json").unlink()  # of a real job: its work is known by its model's FLOPs
+        for rank in (0, 1):
+            shutil.copy(SAMPLES / "moe" / f"rank{rank}.json.gz", tmp_path / name)
         (tmp_path / name / "run.json").write_text(
             json.dumps({"batch": {"tokens_per_step": 1000 if name == "small" else 4000}})
         )

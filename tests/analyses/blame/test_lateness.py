@@ -8,7 +8,8 @@ from traceanalyzer.analyses.blame.episode_rows import apart_ns
 from traceanalyzer.analyses.blame.lateness import _is_late, cells, with_excess
 from traceanalyzer.analyses.blame.sizes import of_all_sizes, ranks_with_sizes, recorded_alike
 from traceanalyzer.analyses.blame.step_needs import PARTS
-from traceanalyzer.analyses.blame.what_ran import OPERATOR, with_shapes
+from traceanalyzer.analyses.blame.what_ran import OPERATOR
+from traceanalyzer.analyses.blame.work_names import with_shapes
 
 MS = 1_000_000
 

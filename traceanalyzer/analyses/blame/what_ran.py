@@ -1,17 +1,15 @@
 """What each step of a rank consists of by name, part by part: to say what is longer than on its peers."""
 
-import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from math import prod
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, is_any, stack
 from traceanalyzer.analyses.blame.step_parts import step_gaps
+from traceanalyzer.analyses.blame.work_names import Names, as_names, called, names_of
 from traceanalyzer.analyses.grouping import Groups, first_of_each
 from traceanalyzer.analyses.host import host_names, idle_causes
 from traceanalyzer.analyses.host.host_activity import NOTHING, activity_of, range_around
@@ -22,7 +20,7 @@ from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.meaning.vocabulary import DATA, HOST, SYNC
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked, table_of
+from traceanalyzer.model.tables import table_of
 
 OPERATOR, KERNEL, COPY, DOING, RANGE = "operator", "kernel", "copy", "doing", "range"
 """What a name is of, best first within a part: an operator with its shapes, a kernel; what the host did, its range."""
@@ -42,20 +40,6 @@ _MOST_OTHERS = 30
 
 _DOINGS = sorted((SYNC.column, DATA.column, HOST.column))
 """Parts of idle time that say what the host did."""
-
-
-class _Names(NamedTuple):
-    """Names by row: the position of each in `texts`, which are in the order of their letters; -1 without one."""
-
-    codes: np.ndarray
-    texts: list[str]
-
-    def take(self, rows: np.ndarray) -> "_Names":
-        return _Names(self.codes[rows], self.texts)
-
-
-_PRODUCT = re.compile(r"mm(_out)?$|matmul|linear|conv")
-_MOST_SHAPES = 3
 
 
 class WhatRan(Result[WhatRanColumn]):
@@ -125,15 +109,15 @@ def _on_gpu(trace: RankTrace, tree: OperatorTree) -> Iterator[Mapping[str, np.nd
     numbers = np.append(trace.steps["step"].to_numpy(), NONE)
     step = numbers[trace.op_step] if len(trace.steps) else np.full(len(ops), NONE)
     total_ns, blocks = ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy(), _blocks(ops["grid"])
-    names = _named(ops)
+    names = names_of(ops)
     is_compute, is_copy = is_any(kind, "compute"), is_any(kind, "copy")
     for held, part, what in ((is_compute, "compute_ns", KERNEL), (is_copy, "exposed_copy_ns", COPY)):
         rows = np.flatnonzero(held)
         yield _summed(step[rows], names.take(rows), total_ns[rows], part, what, blocks[rows])
     owned = np.flatnonzero(is_compute & (tree.owner >= 0))
     owners, owner = np.unique(tree.owner[owned], return_inverse=True)
-    called = _called(trace.host_ops, owners).take(owner)
-    yield _summed(step[owned], called, total_ns[owned], "compute_ns", OPERATOR, blocks[owned])
+    operators = called(trace.host_ops, owners).take(owner)
+    yield _summed(step[owned], operators, total_ns[owned], "compute_ns", OPERATOR, blocks[owned])
     if len(trace.ranges):
         rows = np.flatnonzero(is_compute)
         inside = _range_of_launch(trace, ops["launch"].to_numpy()[rows])
@@ -149,22 +133,17 @@ def _range_of_launch(trace: RankTrace, launch: np.ndarray) -> np.ndarray:
     return range_around(trace.ranges, threads, starts)
 
 
-def _named_ranges(trace: RankTrace, rows: np.ndarray) -> tuple[_Names, np.ndarray]:
+def _named_ranges(trace: RankTrace, rows: np.ndarray) -> tuple[Names, np.ndarray]:
     """Names of ranges by row, and which say something: a step's own range does not."""
     of_steps = _step_names(trace)
-    names = _named(trace.ranges)
+    names = names_of(trace.ranges)
     codes = np.append(names.codes, NONE)[rows]
-    return _Names(codes, names.texts), np.array([*(name not in of_steps for name in names.texts), False])[codes]
+    return Names(codes, names.texts), np.array([*(name not in of_steps for name in names.texts), False])[codes]
 
 
 def _step_names(trace: RankTrace) -> set[str]:
     names: Any = trace.steps["name"].array
     return {names.categories[code] for code in {*names.codes.tolist()} - {NONE}}
-
-
-def _named(events: pd.DataFrame) -> _Names:
-    names: Any = events["name"].array
-    return _as_names(names.categories.tolist(), names.codes)
 
 
 def _blocks(grid: pd.Series) -> np.ndarray:
@@ -173,36 +152,6 @@ def _blocks(grid: pd.Series) -> np.ndarray:
     counts = [prod(map(int, text.split("x"))) if text.replace("x", "").isdigit() else 0 for text in texts]
     blocks: np.ndarray = np.array([*counts, 0], dtype=np.int64)[grid.cat.codes.to_numpy()]
     return blocks
-
-
-def _called(host_ops: pd.DataFrame, rows: np.ndarray) -> _Names:
-    """`aten::mm of [8192, 8192] × [8192, 8192]`, by row of the operator."""
-    keys = ["name", "shapes"]
-    groups = Groups.of(picked(host_ops, rows, keys), keys, with_absent=True)
-    texts = [with_shapes(name, shapes) for name, shapes in zip(*groups.keys.values(), strict=True)]
-    return _as_names(texts, groups.of_row)
-
-
-def _as_names(texts: Sequence[str], rows: np.ndarray) -> _Names:
-    """Texts by their positions."""
-    names = sorted(set(texts))
-    place = {text: number for number, text in enumerate(names)}
-    return _Names(np.array([*(place[text] for text in texts), NONE], dtype=np.int64)[rows], names)
-
-
-@lru_cache(16_384)
-def with_shapes(name: str, shapes: object) -> str:
-    """`aten::mm of [8, 4] × [4, 2]`; of what is no product its first inputs of unlike shapes, empty ones aside."""
-    try:
-        told = json.loads(shapes) if isinstance(shapes, str) else []
-    except ValueError:
-        told = []
-    known = [shape for shape in told if shape and isinstance(shape, list)] if isinstance(told, list) else []
-    factors = [shape for shape in known if len(shape) > 1]
-    if factors and _PRODUCT.search(name):
-        return f"{name} of {' × '.join(map(str, factors))}"
-    shown = list(dict.fromkeys(str(shape) for shape in known if 0 not in shape))[:_MOST_SHAPES]
-    return f"{name} of {', '.join(shown)}" if shown else str(name)
 
 
 def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[Mapping[str, np.ndarray]]:
@@ -275,10 +224,10 @@ def _is_data(events: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
     return is_data
 
 
-def _doing(names: Sequence[str], codes: np.ndarray, of_steps: set[str]) -> _Names:
+def _doing(names: Sequence[str], codes: np.ndarray, of_steps: set[str]) -> Names:
     """What events of these names are called, `NOTHING` for those without one."""
-    called = [_called_on_host(name, of_steps) for name in names]
-    return _as_names([*called, NOTHING], np.where(codes == NONE, len(called), codes))
+    told = [_called_on_host(name, of_steps) for name in names]
+    return as_names([*told, NOTHING], np.where(codes == NONE, len(told), codes))
 
 
 def _called_on_host(name: str, of_steps: set[str]) -> str:
@@ -299,7 +248,7 @@ def _pairs(
 
 def _summed(
     step: np.ndarray,
-    names: _Names,
+    names: Names,
     total_ns: np.ndarray,
     part: str,
     what: str,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from traceanalyzer.analyses.blame.what_ran import with_shapes
+from traceanalyzer.analyses.blame.work_names import with_shapes
 from traceanalyzer.analyses.names import EfficiencyColumn
 from traceanalyzer.analyses.operators.efficiency import Efficiency
 from traceanalyzer.analyses.operators.operators import Operators
