@@ -17,8 +17,6 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import columns_of, picked, table_of, under_each_other, with_columns
 
-_PHASES = pd.CategoricalDtype(list(PHASES))
-
 RETURNS_BEFORE_NS = 100_000
 """A blocking copy's call returns at most so long before the copy's recorded end."""
 
@@ -74,7 +72,7 @@ def _operations(
             "name": held["name"],
             "grid": held["grid"],
             "operator": pd.Categorical.from_codes(codes[order], dtype=operators.dtype),
-            "phase": pd.Categorical.from_codes(phases[order], dtype=_PHASES),
+            "phase": pd.Categorical.from_codes(phases[order], categories=list(PHASES)),
             "step": numbers[trace.op_step[order]],
             "call": call,
             "collective": pd.Categorical.from_codes(collective[order], dtype=collectives.dtype),
