@@ -95,7 +95,6 @@ def summarise(
     asked = {} if options.ranks is None else {"wanted_ranks": options.ranks}
     tables = gathered.by_analysis(ranks)
     noted = failures if is_guarded else None
-    # Of a rank alone the replay takes as long as all else, and each fork some hundredths of a second.
     processes = min(processes_beside([capture.path for capture in run.captures], jobs), _LEAST_PROCESSES + len(ranks))
     results = combine_tables(tables, len(ranks), wanted, noted, processes=processes, **thresholds, **asked)
     warn(failures)
@@ -103,7 +102,10 @@ def summarise(
 
 
 _LEAST_PROCESSES = 2
-"""That share out Results, and one more for each rank."""
+"""That share out Results, and one more for each rank.
+
+Of a rank alone the replay takes as long as all else, and each fork some hundredths of a second.
+"""
 
 
 def _claimed(gathered: Gathered, skipped: list[Skipped]) -> tuple[dict[int, int], dict[int, RankMeta], Claims]:

@@ -72,10 +72,8 @@ def host_bound(
     if worst is None:
         return []
     rank, cost_ns, share, basis = worst
-    own = basis.within(gaps.to_frame())
-    own = own[(own["rank"] == rank) & (own["cause"] == HOST.key)]
+    own = _gaps_of(gaps, basis, rank)
     few = few_steps(step_needs, basis, rank, HOST.column)
-    doing = _doing(what_ran, rank, cost_ns, basis, few)
     replayed = _replayed(replay, is_of_steps=basis.steps is not None)
     means = mean_steps(idle, basis, [HOST.column, "window_ns"])
     needed = _needed_ns(step_needs, basis)
@@ -84,18 +82,15 @@ def host_bound(
     is_acquitted = any(is_of_every_host(row) for row in episodes.rows() if rank in numbers(row["ranks"]))
     hosts = IdleForHosts(
         rank, cost_ns, share, basis, alike(means[HOST.column], places), means,
-        needed, doing, few, ranks.is_one_process, is_of_late, is_acquitted,
+        needed, _doing(what_ran, rank, cost_ns, basis, few), few, ranks.is_one_process, is_of_late, is_acquitted,
     )  # fmt: skip
-    if is_of_late and hosts.is_floor and not few:  # what all hosts need is no part of what one needs more
-        hosts, part_of = replace(hosts, is_of_late=False), None
-    elif is_of_late:
-        hosts = replace(hosts, needed_ns=needed.iloc[:0])
+    hosts, part_of = _beside_late(hosts, part_of)
     found = Finding(
         rule="host_bound",
         severity=severity(share) if replayed.binds_too or replayed.is_drained else "medium",
         title=_title(hosts, replayed, stragglers),
         evidence=by_activity(own, basis),
-        recommendation=_recommendation(doing, replayed, operators, ranks),
+        recommendation=_recommendation(hosts.doing, replayed, operators, ranks),
         caveat=f"The gain supposes hosts that take no time. {_PROFILED}",
         is_about_capture=replayed.is_recorded_so,
         is_of_ideal=True,
@@ -107,6 +102,21 @@ def host_bound(
         part_of=part_of,
     )
     return [_with_gain(found, replayed.gain, cost_ns)]
+
+
+def _gaps_of(gaps: GapTable, basis: Basis, rank: int) -> pd.DataFrame:
+    """The rank's idle stretches by its host."""
+    table = basis.within(gaps.to_frame())
+    return table[(table["rank"] == rank) & (table["cause"] == HOST.key)]
+
+
+def _beside_late(hosts: IdleForHosts, part_of: str | None) -> tuple[IdleForHosts, str | None]:
+    """What all hosts need is no part of what one needs more; else a late rank's need is said of its lateness."""
+    if not hosts.is_of_late:
+        return hosts, part_of
+    if hosts.is_floor and not hosts.few:
+        return replace(hosts, is_of_late=False), None
+    return replace(hosts, needed_ns=hosts.needed_ns.iloc[:0]), part_of
 
 
 def _title(hosts: IdleForHosts, replayed: "_Replayed", stragglers: Stragglers) -> str:
