@@ -47,3 +47,16 @@ def test_of_a_host_that_is_slower_throughout_only_what_is_longer_by_itself_is_a_
     )
     (found,) = without_names_of_pace(cells, late, operators(pace, calls=calls))["name"]
     assert found == name if stays else pd.isna(found)
+
+
+@pytest.mark.parametrize(("steps", "own_ms", "stays"), [(1, 0, False), (2, 0, True), (1, 200, True)],
+                         ids=["all steps", "half of the steps", "most is other work"])  # fmt: skip
+def test_a_pace_is_there_in_all_steps_and_known_by_most_of_what_a_host_does(steps, own_ms, stays):
+    cells = pd.DataFrame(
+        {"rank": 1, "step": [0], "part": "host_ns", "excess_ns": 20 * MS, "what": "doing", "name": NOTHING}
+    )
+    rows = [(rank, step, needed) for step in range(steps) for rank, needed in ((0, 60 * MS), (1, 80 * MS))]
+    late = pd.DataFrame(rows, columns=["rank", "step", "needed_host_ns"]).astype({"needed_host_ns": "Int64"})
+    other = pd.DataFrame([(1, "aten::uniform_", 3, own_ms * MS)], columns=["rank", "operator", "calls", "host_self_ns"])
+    (found,) = without_names_of_pace(cells, late, pd.concat([operators(1.3), other]))["name"]
+    assert found == NOTHING if stays else pd.isna(found)
