@@ -66,7 +66,6 @@ def missing_straggler(
     who, add = _why_not_here(missing, are_cut=cut >= {*missing}, are_left_out=are_left_out)
     return [
         Finding(
-            rule="missing_straggler",
             severity="high",
             title=f"The {len(beyond)} ranks here wait alike for a rank that is not here ({who}): their {name} take "
             f"{time_span(beyond.min(), beyond.max())} longer than the shortest of their kind "
@@ -105,7 +104,6 @@ def recorded_apart(integrity: Integrity) -> list[Finding]:
         return []
     return [
         Finding(
-            rule="recorded_apart",
             severity="high",
             title="These ranks were not recorded together: their captures have no time in common, and no rank answers "
             "another's communication. Who waits for whom, and whose work is longer, cannot be told.",
@@ -127,7 +125,6 @@ def clock_step(step_needs: StepNeeds) -> list[Finding]:
 
 def _clock_step(rank: int, step: int, jump: float) -> Finding:
     return Finding(
-        rule="clock_step",
         severity="high",
         title=f"Rank {rank}'s clock is set {'forward' if jump > 0 else 'back'} by {time_text(abs(jump))} in step "
         f"{step}: no other rank's step is as long, and nobody waits.",
@@ -146,7 +143,6 @@ def no_complete_step(headline: Headline, steps: Steps, iterations: Iterations) -
         return []
     return [
         Finding(
-            rule="no_complete_step",
             severity="medium",
             title=f"No step is complete ({numbered['step'].nunique()} recorded): figures are of whole captures, with "
             "their beginnings and ends.",
@@ -171,7 +167,6 @@ def silent_rank(calls: Calls, ranks: Ranks) -> list[Finding]:
     one = len(silent) == 1
     return [
         Finding(
-            rule="silent_rank",
             severity="high",
             title=f"Rank{'' if one else 's'} {listed(silent)} launch{'es' if one else ''} no collective while the "
             "others of the group wait in theirs: a hang, or a capture of another time.",
@@ -191,7 +186,6 @@ def whole_graphs(integrity: Integrity) -> list[Finding]:
     count = int(np.max(own["count"]))
     return [
         Finding(
-            rule="whole_graphs",
             severity="medium",
             title=f"{count:,} {'CUDA graph of a rank is' if count == 1 else 'CUDA graphs of a rank are'} recorded as a "
             "whole: communication, copies and kernels inside are unknown.",
