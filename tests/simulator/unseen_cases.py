@@ -8,7 +8,7 @@ from tests.simulator import unseen_jobs as jobs
 from tests.simulator import workloads as usual
 from tests.simulator.capture import Capture
 from tests.simulator.case import LOADER, MS, Case, Truth, case_of
-from tests.simulator.faults import Fault, Faults
+from tests.simulator.faults import Fault
 from tests.simulator.noise import Noise, noisy
 from tests.simulator.program import Job
 

@@ -7,7 +7,7 @@ from tests.simulator.faults import Faults, load, strike, throttled, time_ns
 from tests.simulator.noise import Noise, noisy
 from tests.simulator.program import COMPUTE_STREAM, Group, Job, Program
 from tests.simulator.unseen_jobs import SHAPES, drawn
-from tests.simulator.workloads import job_of, layer_of, optimizer
+from tests.simulator.workloads import layer_of, optimizer
 
 LOADER_OF_WORKERS = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
@@ -95,10 +95,10 @@ def rolled_out(ranks: int = 4, steps: int = 5, faults: Faults = (), *, tokens: i
 
 
 def pictures(ranks: int = 4, steps: int = 6, faults: Faults = (), *, every: int = 0, refill_ns: int = 0,
-             memory: str = "Pinned", pageable: tuple[int, ...] = (), noise: Noise | None = None) -> Job:  # fmt: skip
+             memory: str = "Pinned", noise: Noise | None = None) -> Job:  # fmt: skip
     """Pictures come from workers; `data`: a rank waits for its next batch; every so many batches all wait so long.
 
-    With `memory` Pageable, or of the ranks `pageable`, copies hold the host until they are done, and take longer.
+    With `memory` Pageable, or the fault `pageable`, copies hold the host until they are done, and take longer.
     """
     world = Group("0", tuple(range(ranks)))
 
