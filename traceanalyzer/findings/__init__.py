@@ -237,7 +237,7 @@ def _of_rule(rule: Rule, results: Results, failures: list[Failure] | None) -> li
     if lost & set(needed):
         return []
     try:
-        return [replace(finding, sources=tuple(needed)) for finding in rule(**needed)]
+        return [replace(finding, rule=rule.__name__, sources=tuple(needed)) for finding in rule(**needed)]
     except Exception as error:
         if failures is None:
             raise

@@ -114,9 +114,9 @@ def test_one_step_alone_is_not_complete():
 
 
 def test_what_a_capture_cannot_tell_comes_first():
-    advice = Finding("a", "high", "a", gain_ns=9)
-    capture = Finding("b", "medium", "b", is_about_capture=True)
-    unknown = Finding("c", "high", "c")
+    advice = Finding("high", "a", gain_ns=9, rule="a")
+    capture = Finding("medium", "b", is_about_capture=True, rule="b")
+    unknown = Finding("high", "c", rule="c")
     assert ordered([unknown, advice, capture]) == [capture, advice, unknown]
 
 

@@ -160,7 +160,6 @@ def _finding(
         f" It may wait for rank{'s' if len(others) > 1 else ''} {listed(others)}, not here either." if others else ""
     )
     return Finding(
-        rule="absent_stage",
         severity="high",
         title=f"The others wait for rank {rank}, stage {stages.loc[rank, 'stage']} of its pipeline, that is not here "
         f"({why}): rank {most.rank} spends {time_text(most.waited_ns)} {_when(most.longer_ns, basis)} on messages "

@@ -24,7 +24,6 @@ def recorded_apart(integrity: Integrity) -> list[Finding]:
         return []
     return [
         Finding(
-            rule="recorded_apart",
             severity="high",
             title="These ranks were not recorded together: their captures have no time in common, and no rank answers "
             "another's communication. Who waits for whom, and whose work is longer, cannot be told.",
@@ -46,7 +45,6 @@ def clock_step(step_needs: StepNeeds) -> list[Finding]:
 
 def _clock_step(rank: int, step: int, jump: float) -> Finding:
     return Finding(
-        rule="clock_step",
         severity="high",
         title=f"Rank {rank}'s clock is set {'forward' if jump > 0 else 'back'} by {time_text(abs(jump))} in step "
         f"{step}: no other rank's step is as long, and nobody waits.",
@@ -65,7 +63,6 @@ def no_complete_step(headline: Headline, steps: Steps, iterations: Iterations) -
         return []
     return [
         Finding(
-            rule="no_complete_step",
             severity="medium",
             title=f"No step is complete ({numbered['step'].nunique()} recorded): figures are of whole captures, with "
             "their beginnings and ends.",
@@ -90,7 +87,6 @@ def silent_rank(calls: Calls, ranks: Ranks) -> list[Finding]:
     one = len(silent) == 1
     return [
         Finding(
-            rule="silent_rank",
             severity="high",
             title=f"Rank{'' if one else 's'} {listed(silent)} launch{'es' if one else ''} no collective while the "
             "others of the group wait in theirs: a hang, or a capture of another time.",
@@ -110,7 +106,6 @@ def whole_graphs(integrity: Integrity) -> list[Finding]:
     count = int(np.max(own["count"]))
     return [
         Finding(
-            rule="whole_graphs",
             severity="medium",
             title=f"{count:,} {'CUDA graph of a rank is' if count == 1 else 'CUDA graphs of a rank are'} recorded as a "
             "whole: communication, copies and kernels inside are unknown.",

@@ -74,7 +74,6 @@ def missing_straggler(
     awaited = of_them.loc[~of_them["collective"].isin(POINT_TO_POINT), "collective"]
     return [
         Finding(
-            rule="missing_straggler",
             severity="high",
             title=f"The {len(beyond)} ranks here wait alike for a rank that is not here ({who}): their "
             f"{collectives_words(awaited.mode().iloc[0])} take {time_span(beyond.min(), beyond.max())} longer than the "
