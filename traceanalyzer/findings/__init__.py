@@ -9,7 +9,7 @@ from functools import partial
 from traceanalyzer.analyses import Result, Results
 from traceanalyzer.analyses.integrity.step_numbers import SHIFTED
 from traceanalyzer.failures import Failure
-from traceanalyzer.findings.capture import absent_stages, fitness, spoilt, unmatched, warm_up
+from traceanalyzer.findings.capture import absent_stages, fitness, missing_straggler, spoilt, unmatched, warm_up
 from traceanalyzer.findings.communication import (
     bandwidth,
     communication,
@@ -47,7 +47,7 @@ Rule = Callable[..., list[Finding]]
 
 RULES: tuple[Rule, ...] = (
     fitness.recorded_apart,
-    fitness.missing_straggler,
+    missing_straggler.missing_straggler,
     absent_stages.absent_stage,
     unmatched.unmatched_calls,
     fitness.clock_step,
@@ -160,7 +160,7 @@ _SPOILING = tuple(
     for rule in (
         warm_up.warm_up,
         fitness.clock_step,
-        fitness.missing_straggler,
+        missing_straggler.missing_straggler,
         absent_stages.absent_stage,
         fitness.silent_rank,
         spoilt.lost_operations,
