@@ -73,6 +73,24 @@ def test_what_can_be_mended_is_to_be_done_before_coming_nearer_to_an_ideal(is_of
     assert made.recommendation == ("Exchange less. Launch less." if is_of_ideal else "Launch less.")
 
 
+@pytest.mark.parametrize(("sign_ns", "first"), [(60, "b"), (40, "a")])
+def test_a_concrete_sign_that_makes_most_of_an_ideal_leads(sign_ns, first):
+    lead = Finding("low", "a", rule="a", about="x", is_of_ideal=True, gain_ns=500, unprofiled_gain_ns=100)
+    sign = Finding("low", "b", rule="b", part_of="x", is_to_do_first=True, gain_ns=sign_ns)
+    (made,) = folded([lead, sign, Finding("low", "c", rule="c", part_of="x")])
+    assert (made.rule, made.about, len(made.also)) == (first, "x", 2)
+
+
+@pytest.mark.parametrize(
+    ("own", "is_part"),
+    [({"gain_ns": 201}, False), ({"gain_ns": 199}, True), ({"gain_ns": 201, "is_of_ideal": True}, True)],
+)
+def test_what_gains_over_twice_as_much_is_no_part(own, is_part):
+    lead = Finding("low", "a", rule="a", about="x", gain_ns=100, gain_is_bound=False)
+    sign = Finding("low", "b", rule="b", part_of="x", **{"gain_is_bound": False} | own)
+    assert len(folded([lead, sign])) == (1 if is_part else 2)
+
+
 @pytest.mark.parametrize(
     ("of_all_ns", "replay_ns", "steps_ns", "first"),
     [

@@ -17,7 +17,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import Basis, plain
-from traceanalyzer.findings.capture.fitness import LEAST_WAIT_PCT
+from traceanalyzer.findings.capture.missing_straggler import LEAST_WAIT_PCT
 from traceanalyzer.findings.capture.unmatched import PARTNERS
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.number_lists import numbers
