@@ -33,7 +33,7 @@ from traceanalyzer.findings.hosts import (
     slow_hosts,
     unknown_idle,
 )
-from traceanalyzer.findings.late import lateness, other_work
+from traceanalyzer.findings.late import lateness, other_copies, other_work
 from traceanalyzer.findings.order import error_of_mean_step_ns, ordered
 from traceanalyzer.findings.pipelines import outside_microbatches, pipeline, uneven_stages
 from traceanalyzer.findings.uneven import balance, hidden, other_gpus, uneven_steps, within_steps, without_work
@@ -74,6 +74,7 @@ RULES: tuple[Rule, ...] = (
     without_work.ranks_without_compute,
     experts.uneven_experts,
     other_work.other_work,
+    other_copies.other_copies,
     redundant_exchanges.redundant_exchanges,
     communication.little_overlap,
     exposed_collective.exposed_collective,
