@@ -14,6 +14,7 @@ from tests.simulator.odd_cases import ODD_CASES
 from tests.simulator.rare_cases import RARE_CASES
 from tests.simulator.scoreboard import judged
 from tests.simulator.strange_cases import STRANGE_CASES
+from tests.simulator.unseen_cases import UNSEEN_CASES
 from tests.simulator.wire_cases import WIRE_CASES
 
 _OF_ONE_RULE = {
@@ -48,6 +49,7 @@ _OF_FEW_STEPS = {
         *sampled(LINKED_CASES, every=18),
         *sampled(WIRE_CASES, every=16),
         *sampled(BLIND_CASES, every=10),
+        *sampled(UNSEEN_CASES, every=12),
         *sampled(GRID, every=230),
         *(
             case if case.name in _OF_ONE_RULE else pytest.param(case, marks=pytest.mark.thorough)
