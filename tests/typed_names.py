@@ -94,11 +94,15 @@ def stub() -> str:
 
 
 def names() -> str:
-    """The names of each Result's columns, and of what figures are made from."""
+    """The names of each Result's columns, of the Results, and of what figures are made from."""
     own = {one.__name__: one for one in GIVES.values()}
     given = [f"{name}Column = Literal[{', '.join(map(repr, own[name].columns))}]" for name in sorted(own)]
     sources = f"SourceName = Literal[{', '.join(map(repr, [*ANALYSES, *SHARED, *TABLES, EVENTS]))}]"
-    return formatted("\n".join([_NAMES, *given, sources, f'"""{_SOURCES}"""']), ROOM / "names.py")
+    results = f"ResultName = Literal[{', '.join(map(repr, ANALYSES))}]"
+    return formatted(
+        "\n".join([_NAMES, *given, results, '"""Analyses, by the Result of each."""', sources, f'"""{_SOURCES}"""']),
+        ROOM / "names.py",
+    )
 
 
 def results() -> str:

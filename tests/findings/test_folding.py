@@ -11,7 +11,7 @@ from traceanalyzer.meaning.severities import SEVERITIES
 
 
 def finding(rule, about=None, part_of=None):
-    return Finding(rule, "low", rule, about=about, part_of=part_of)
+    return Finding("low", rule, about=about, part_of=part_of, rule=rule)
 
 
 @pytest.mark.parametrize(
@@ -67,10 +67,28 @@ def test_each_cause_is_said_once(traces, expected):
 
 @pytest.mark.parametrize("is_of_ideal", [True, False])
 def test_what_can_be_mended_is_to_be_done_before_coming_nearer_to_an_ideal(is_of_ideal):
-    lead = Finding("a", "low", "a", recommendation="Launch less.", about="x", is_of_ideal=is_of_ideal)
-    sign = Finding("b", "low", "b", recommendation="Exchange less.", part_of="x", is_to_do_first=True)
-    (made,) = folded([lead, sign, Finding("c", "low", "c", recommendation="Fuse.", part_of="x")])
+    lead = Finding("low", "a", recommendation="Launch less.", about="x", is_of_ideal=is_of_ideal, rule="a")
+    sign = Finding("low", "b", recommendation="Exchange less.", part_of="x", is_to_do_first=True, rule="b")
+    (made,) = folded([lead, sign, Finding("low", "c", recommendation="Fuse.", part_of="x", rule="c")])
     assert made.recommendation == ("Exchange less. Launch less." if is_of_ideal else "Launch less.")
+
+
+@pytest.mark.parametrize(("sign_ns", "first"), [(60, "b"), (40, "a")])
+def test_a_concrete_sign_that_makes_most_of_an_ideal_leads(sign_ns, first):
+    lead = Finding("low", "a", rule="a", about="x", is_of_ideal=True, gain_ns=500, unprofiled_gain_ns=100)
+    sign = Finding("low", "b", rule="b", part_of="x", is_to_do_first=True, gain_ns=sign_ns)
+    (made,) = folded([lead, sign, Finding("low", "c", rule="c", part_of="x")])
+    assert (made.rule, made.about, len(made.also)) == (first, "x", 2)
+
+
+@pytest.mark.parametrize(
+    ("own", "is_part"),
+    [({"gain_ns": 201}, False), ({"gain_ns": 199}, True), ({"gain_ns": 201, "is_of_ideal": True}, True)],
+)
+def test_what_gains_over_twice_as_much_is_no_part(own, is_part):
+    lead = Finding("low", "a", rule="a", about="x", gain_ns=100, gain_is_bound=False)
+    sign = Finding("low", "b", rule="b", part_of="x", **{"gain_is_bound": False} | own)
+    assert len(folded([lead, sign])) == (1 if is_part else 2)
 
 
 @pytest.mark.parametrize(
@@ -85,14 +103,14 @@ def test_what_can_be_mended_is_to_be_done_before_coming_nearer_to_an_ideal(is_of
     ],
 )
 def test_a_fault_of_some_ranks_goes_before_what_gains_no_more_for_sure(of_all_ns, replay_ns, steps_ns, first):
-    alike = Finding("all", "medium", "all", gain_ns=of_all_ns, gain_error_ns=replay_ns)
-    late = Finding("late", "medium", "late", gain_ns=100, ranks=(4, 5))
+    alike = Finding("medium", "all", gain_ns=of_all_ns, gain_error_ns=replay_ns, rule="all")
+    late = Finding("medium", "late", gain_ns=100, ranks=(4, 5), rule="late")
     assert ordered([alike, late], steps_ns)[0].rule == first
 
 
 def test_what_is_alike_is_told_from_the_one_that_gains_most():
     """100 and 92 are alike, 92 and 84 too, but not 100 and 84."""
-    most, next_, late = (Finding(str(ns), "low", "", gain_ns=ns, ranks=ranks) for ns, ranks in
+    most, next_, late = (Finding("low", "", gain_ns=ns, ranks=ranks, rule=str(ns)) for ns, ranks in
                          ((100, ()), (92, ()), (84, (1,))))  # fmt: skip
     assert ordered([late, next_, most], 10) == [most, late, next_]
 
@@ -106,7 +124,7 @@ def test_a_mean_step_is_off_by_the_deviation_of_steps_over_the_root_of_their_num
 
 @pytest.mark.parametrize(("gain_ns", "said"), [(9, "Even out."), (5, "Find it.")])
 def test_what_tells_why_says_what_to_do_where_it_gains_most_of_it(gain_ns, said):
-    lead = Finding("a", "high", "a", recommendation="Find it.", gain_ns=10, about="x")
-    sign = Finding("b", "low", "b", recommendation="Even out.", gain_ns=gain_ns, part_of="x", tells_why=True)
+    lead = Finding("high", "a", recommendation="Find it.", gain_ns=10, about="x", rule="a")
+    sign = Finding("low", "b", recommendation="Even out.", gain_ns=gain_ns, part_of="x", tells_why=True, rule="b")
     (card,) = folded([lead, sign])
     assert card.recommendation == said

@@ -6,9 +6,9 @@ from traceanalyzer.findings import _as_bound, _held_to_capture
 from traceanalyzer.findings.finding import Finding
 
 LATE = Finding(
-    "late_ranks", "high", "Rank 1 computes. Mended, a mean step is 3 ms shorter.", gain_ns=3, gain_is_bound=False
+    "high", "Rank 1 computes. Mended, a mean step is 3 ms shorter.", gain_ns=3, gain_is_bound=False, rule="late_ranks"
 )
-WARM = Finding("warm_up", "high", "Step 0 is a warm-up.", steps=(0,), is_about_capture=True)
+WARM = Finding("high", "Step 0 is a warm-up.", steps=(0,), is_about_capture=True, rule="warm_up")
 
 
 def test_gains_are_bounds_in_flag_and_words():

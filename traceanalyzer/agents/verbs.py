@@ -16,6 +16,9 @@ from traceanalyzer.analyses.replay.answer import answer as answered
 from traceanalyzer.analyses.replay.written import read_change
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.findings import Finding
+from traceanalyzer.findings.hosts import slow_hosts
+from traceanalyzer.findings.late import lateness
+from traceanalyzer.findings.uneven import hidden
 from traceanalyzer.report.words import care, verdict
 from traceanalyzer.report.words.parts import split
 
@@ -55,7 +58,9 @@ WHAT_IF_COLUMNS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-_OF_LATENESS = ("late_ranks", "hidden_late", "slow_hosts", "busy_hosts")
+_OF_LATENESS = tuple(
+    rule.__name__ for rule in (lateness.late_ranks, hidden.hidden_late, slow_hosts.slow_hosts, slow_hosts.busy_hosts)
+)
 
 
 def summary(workspace: Workspace, folder: str) -> Answer:

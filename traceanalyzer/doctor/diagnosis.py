@@ -11,7 +11,7 @@ class Diagnosis:
     """One thing that the inputs tell.
 
     Attributes:
-        rule: the rule's name.
+        rule: the name of the function that gives it; `diagnose` says it.
         severity: one of SEVERITIES; `info` is healthy, or harmless.
         diagnosis: what it means, in one or two sentences.
         signal: what in the input says so.
@@ -20,7 +20,7 @@ class Diagnosis:
         ranks: the ranks that it is about, as the job counts them.
     """
 
-    rule: str
+    rule: str = field(default="", kw_only=True)
     severity: Severity
     diagnosis: str
     signal: str

@@ -9,7 +9,7 @@ from functools import partial
 from traceanalyzer.analyses import Result, Results
 from traceanalyzer.analyses.integrity.step_numbers import SHIFTED
 from traceanalyzer.failures import Failure
-from traceanalyzer.findings.capture import absent_stages, fitness, spoilt, unmatched, warm_up
+from traceanalyzer.findings.capture import absent_stages, fitness, missing_straggler, spoilt, unmatched, warm_up
 from traceanalyzer.findings.communication import (
     bandwidth,
     communication,
@@ -21,7 +21,7 @@ from traceanalyzer.findings.communication import (
     slow_pieces,
     wiring,
 )
-from traceanalyzer.findings.devices import copies, copy_bound, efficiency, memory, memory_limits
+from traceanalyzer.findings.devices import copies, copy_bound, efficiency, memory, memory_limits, recomputing
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.findings import Findings
 from traceanalyzer.findings.folding import folded
@@ -33,6 +33,7 @@ from traceanalyzer.findings.hosts import (
     idle,
     inference,
     slow_hosts,
+    slow_operators,
     unknown_idle,
 )
 from traceanalyzer.findings.late import lateness, other_work
@@ -48,7 +49,7 @@ Rule = Callable[..., list[Finding]]
 
 RULES: tuple[Rule, ...] = (
     fitness.recorded_apart,
-    fitness.missing_straggler,
+    missing_straggler.missing_straggler,
     absent_stages.absent_stage,
     unmatched.unmatched_calls,
     fitness.clock_step,
@@ -89,6 +90,7 @@ RULES: tuple[Rule, ...] = (
     drained.drained_queues,
     hosts.host_bound,
     host_work.cpu_work,
+    slow_operators.slow_operators,
     idle.short_kernels,
     idle.synchronising_calls,
     idle.data_loader,
@@ -99,6 +101,7 @@ RULES: tuple[Rule, ...] = (
     efficiency.tensor_cores_unused,
     efficiency.memory_bound_kernels,
     efficiency.low_mfu,
+    recomputing.recomputed_activations,
     memory.memory_growth,
     memory_limits.low_headroom,
     memory_limits.allocator_retries,
@@ -162,7 +165,7 @@ _SPOILING = tuple(
     for rule in (
         warm_up.warm_up,
         fitness.clock_step,
-        fitness.missing_straggler,
+        missing_straggler.missing_straggler,
         absent_stages.absent_stage,
         fitness.silent_rank,
         spoilt.lost_operations,
@@ -242,7 +245,7 @@ def _of_rule(rule: Rule, results: Results, failures: list[Failure] | None) -> li
     if lost & set(needed):
         return []
     try:
-        return [replace(finding, sources=tuple(needed)) for finding in rule(**needed)]
+        return [replace(finding, rule=rule.__name__, sources=tuple(needed)) for finding in rule(**needed)]
     except Exception as error:
         if failures is None:
             raise

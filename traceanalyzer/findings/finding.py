@@ -1,10 +1,11 @@
 """What a finding is."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
+from traceanalyzer.analyses.names import ResultName
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.quantities import text
 from traceanalyzer.meaning.severities import Severity
@@ -15,7 +16,7 @@ class Finding:
     """One thing that a reader should know or change.
 
     Attributes:
-        rule: the rule's name.
+        rule: the name of the function that found it; `find` says it.
         severity: one of SEVERITIES.
         title: one sentence with its numbers.
         evidence: the rows behind it, as `Result.rows()` gives them.
@@ -45,7 +46,7 @@ class Finding:
         also: findings that it has taken in: the same cause, seen from elsewhere.
     """
 
-    rule: str
+    rule: str = field(default="", kw_only=True)
     severity: Severity
     title: str
     evidence: tuple[Mapping[str, Any], ...] = ()
@@ -64,7 +65,7 @@ class Finding:
     is_about_capture: bool = False
     interval_ns: tuple[int, int] | None = None
     sources: tuple[str, ...] = ()
-    table: str | None = None
+    table: ResultName | None = None
     about: str | None = None
     part_of: str | None = None
     is_to_do_first: bool = False

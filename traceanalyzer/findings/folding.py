@@ -1,6 +1,6 @@
 """One cause, one finding: what other rules say of it becomes part of the one that tells the cause."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from traceanalyzer.findings.finding import Finding
@@ -8,15 +8,18 @@ from traceanalyzer.meaning.severities import SEVERITIES
 
 _MOST = 0.8
 
+_HALF = 0.5
+
 
 def folded(findings: Sequence[Finding]) -> list[Finding]:
     """Findings with those taken in whose `part_of` is what another one is `about`; the order stays.
 
     Of several about one cause the first leads, and those that are part of that cause too are taken in. A finding
     that is itself part of another takes nothing in: its cause is not the last one, so what points at it stands alone.
+    So does what gains over twice as much as the one that would take it in: that is the smaller part of it.
     """
     first = {item.about: item for item in reversed(findings) if item.about}
-    outer = {id(item): first.get(item.part_of or "", item) for item in findings}
+    outer = {id(item): _outer(item, first) for item in findings}
     inner = {key: lead for key, lead in outer.items() if id(lead) != key and outer[id(lead)] is lead}
     return [
         _with(lead, tuple(item for item in findings if inner.get(id(item)) is lead))
@@ -25,13 +28,26 @@ def folded(findings: Sequence[Finding]) -> list[Finding]:
     ]
 
 
+def _outer(item: Finding, first: Mapping[str, Finding]) -> Finding:
+    lead = first.get(item.part_of or "", item)
+    is_known = not (item.gain_is_bound or item.is_of_ideal or lead.gain_is_bound)
+    is_more = is_known and (lead.expected_ns or 0) < _HALF * (item.expected_ns or 0)
+    return item if is_more else lead
+
+
 def _with(lead: Finding, also: tuple[Finding, ...]) -> Finding:
     """One card is as grave as its gravest sign; of an ideal, what signs say can be mended is to be done first.
 
-    A sign that tells why the cause is there, and gains most of what mending it does, says what to do.
+    A sign of an ideal that makes most of it leads itself. One that tells why the cause is there, and gains most of what
+    mending it does, says what to do.
     """
-    first = [it.recommendation for it in also if it.is_to_do_first and it.recommendation] if lead.is_of_ideal else []
+    concrete = [it for it in also if it.is_to_do_first] if lead.is_of_ideal else []
+    main = next((it for it in concrete if (it.gain_ns or 0) >= _HALF * (lead.expected_ns or 0) > 0), None)
+    first = [it.recommendation for it in concrete if it.recommendation]
     why = next((it for it in also if it.tells_why and (it.gain_ns or 0) >= _MOST * (lead.gain_ns or 0)), lead)
     advice = " ".join([*dict.fromkeys(first), why.recommendation or ""]).strip() or None
     grave = min((it.severity for it in (lead, *also)), key=SEVERITIES.index)
+    if main is not None:
+        also = (lead, *(it for it in also if it is not main))
+        lead = replace(main, about=lead.about, part_of=None)
     return replace(lead, also=also, severity=grave, recommendation=advice)

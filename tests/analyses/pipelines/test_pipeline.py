@@ -8,6 +8,8 @@ import pytest
 from tests import once
 from tests.host_builders import host_trace
 from tests.samples import sample
+from tests.simulator.analysed import analysed
+from tests.simulator.unseen_jobs import chunked_tensor
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.pipelines.pipeline_shape import stages, transfers, with_absent
@@ -167,3 +169,18 @@ def test_memory_that_one_rank_does_not_know_is_not_compared():
         "idle_ns",
         "window_ns",
     }
+
+
+@pytest.mark.parametrize("description", ["tp", "default_pg"])
+def test_parts_that_go_round_are_no_pipeline(description):
+    """Each call sends a part to the next rank and receives one from the rank before: none is the first stage."""
+    job = chunked_tensor(4, 3)
+    groups = {group: replace(group, description=description) for group in job.groups}
+    programs = tuple(
+        replace(one, instructions=[
+            replace(each, comm=each.comm and replace(each.comm, group=groups[each.comm.group])) for each in one.instructions
+        ])
+        for one in job.programs
+    )  # fmt: skip
+    _, results = analysed(replace(job, programs=programs, groups=tuple(groups.values())), "pipelines")
+    assert not len(results["pipelines"])

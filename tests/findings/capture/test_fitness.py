@@ -11,10 +11,13 @@ from traceanalyzer.analyses import run
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings import Finding
 from traceanalyzer.findings.capture import fitness as rules
+from traceanalyzer.findings.capture.missing_straggler import missing_straggler
 from traceanalyzer.findings.capture.warm_up import warm_up
 from traceanalyzer.findings.order import ordered
 
 MS = 1_000_000
+
+_NEEDED = ("headline", "steps", "calls", "call_waits", "exposed_calls", "ranks", "integrity")
 
 
 class CallTable:
@@ -38,10 +41,19 @@ def told(rule, how=None, faults=(), needed=()):
 def test_all_wait_for_a_rank_that_is_not_here(missing, late_ns, is_said):
     faults = (Fault("compute", late_ns, (3,)),) if late_ns else ()
     found = told(
-        rules.missing_straggler, Capture(missing=missing), faults, ("headline", "steps", "calls", "ranks", "integrity")
+        missing_straggler,
+        Capture(missing=missing),
+        faults,
+        _NEEDED,
     )
     assert bool(found) == is_said
     assert all("for a rank that is not here (rank 3 has no trace)" in item.title for item in found)
+
+
+def test_nobody_is_late_who_is_not_here_where_each_rank_is_last_at_times():
+    """Lengths of sequences are drawn anew: for a rank without a trace others wait as for each one that has one."""
+    _, results = analysed(odd_jobs.lengths(4, 8, spread=0.6, seed=11), *_NEEDED, how=Capture(missing=(2,)))
+    assert missing_straggler(**results) == []
 
 
 @pytest.mark.parametrize(("by_ns", "says"), [(40 * MS, "set forward by 40.0 ms"), (0, "")])
@@ -102,9 +114,9 @@ def test_one_step_alone_is_not_complete():
 
 
 def test_what_a_capture_cannot_tell_comes_first():
-    advice = Finding("a", "high", "a", gain_ns=9)
-    capture = Finding("b", "medium", "b", is_about_capture=True)
-    unknown = Finding("c", "high", "c")
+    advice = Finding("high", "a", gain_ns=9, rule="a")
+    capture = Finding("medium", "b", is_about_capture=True, rule="b")
+    unknown = Finding("high", "c", rule="c")
     assert ordered([unknown, advice, capture]) == [capture, advice, unknown]
 
 

@@ -82,7 +82,7 @@ def test_a_huge_run_leaves_out_ranks_that_are_like_the_others_and_that_nothing_n
     traces = [
         rank_trace([("compute", 0, 100), ("compute", at, 300)], rank=rank) for rank, at in enumerate((190, 280, 110))
     ]
-    findings = [Finding("r", "high", "late", ranks=(rank,)) for rank in named]
+    findings = [Finding("high", "late", ranks=(rank,), rule="r") for rank in named]
     data = timeline_data(run(traces), findings)
     assert data is not None
     assert (data.ranks, data.left_out, data.count) == (kept, sorted({0, 1, 2} - set(kept)), 4)

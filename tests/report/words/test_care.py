@@ -59,7 +59,7 @@ def test_a_clean_capture_carries_no_mark():
 
 
 def test_findings_say_so_in_their_caveat():
-    finding = Finding("rule", "low", "title", caveat="It may be less.", sources=("headline", "idle"))
+    finding = Finding("low", "title", caveat="It may be less.", sources=("headline", "idle"), rule="rule")
     other = replace(finding, sources=("mfu",), caveat=None)
     marked = care.with_caveats([finding, other], {"idle": ("Clocks disagree.",)})
     assert [one.caveat for one in marked] == ["It may be less. Read with care: Clocks disagree.", None]

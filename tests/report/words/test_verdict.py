@@ -59,8 +59,8 @@ def test_a_run_without_faults_says_what_its_compute_is():
 
 
 def test_findings_speak_first():
-    finding = Finding("straggler", "high", "Rank 0 is late by 70 ns a step.")
-    said = verdict(LATE, WAITING, findings=(finding, Finding("note", "info", "Nothing to do.")))
+    finding = Finding("high", "Rank 0 is late by 70 ns a step.", rule="straggler")
+    said = verdict(LATE, WAITING, findings=(finding, Finding("info", "Nothing to do.", rule="note")))
     assert "Rank 0 is late by 70 ns a step." in said
     assert "Nothing to do." not in said
     assert "sits in all-reduce" in said, "the picture of the bars comes first"
@@ -68,17 +68,17 @@ def test_findings_speak_first():
 
 def test_what_a_finding_has_taken_in_is_said_once_with_it():
     inner = (
-        Finding("b", "high", "Rank 1 waits."),
-        Finding("c", "high", "Rank 2 waits too."),
-        Finding("d", "high", "A third is in the card alone."),
+        Finding("high", "Rank 1 waits.", rule="b"),
+        Finding("high", "Rank 2 waits too.", rule="c"),
+        Finding("high", "A third is in the card alone.", rule="d"),
     )
-    said = verdict(LATE, WAITING, findings=(Finding("a", "high", "Rank 0 is late: it idles.", also=inner),))
+    said = verdict(LATE, WAITING, findings=(Finding("high", "Rank 0 is late: it idles.", also=inner, rule="a"),))
     assert "Rank 0 is late: it idles. Rank 1 waits." in said
     assert said.endswith("Rank 2 waits too.")
 
 
 def test_what_a_finding_says_is_not_said_twice():
-    finding = Finding("straggler", "high", "Rank 1 waits 70 ns a step for rank 0.")
+    finding = Finding("high", "Rank 1 waits 70 ns a step for rank 0.", rule="straggler")
     said = verdict(LATE, WAITING, findings=(finding,))
     assert finding.title in said
     assert "sits in" not in said
@@ -86,8 +86,8 @@ def test_what_a_finding_says_is_not_said_twice():
 
 def test_what_a_capture_cannot_tell_leaves_the_figures_their_words():
     figures = verdict(COPYING)
-    of_capture = Finding("no_complete_step", "medium", "No step is complete.", is_about_capture=True)
+    of_capture = Finding("medium", "No step is complete.", is_about_capture=True, rule="no_complete_step")
     said = verdict(COPYING, findings=(of_capture,))
     assert said.replace("No step is complete. ", "") == figures != said
-    unfit = Finding("silent_rank", "high", "Rank 1 launches no collective.", is_about_capture=True)
+    unfit = Finding("high", "Rank 1 launches no collective.", is_about_capture=True, rule="silent_rank")
     assert verdict(COPYING, findings=(unfit,)).endswith("Rank 1 launches no collective.")

@@ -114,8 +114,8 @@ def test_short_gaps_are_a_sentence(gap_ns, is_table):
 )
 def test_the_icicle_opens_on_the_rank_of_the_first_finding(about, rank):
     findings = (
-        Finding("rule", "high", "Something.", about=about),
-        Finding("rule", "high", "Else.", about="host of rank 1"),
+        Finding("high", "Something.", about=about, rule="rule"),
+        Finding("high", "Else.", about="host of rank 1", rule="rule"),
     )
     page = Page(html.page(replace(report_of("ddp"), findings=findings)))
     figure = next(text for own, text in page.scripts if own.get("data-for") == "chart-operator_kernels")
@@ -182,7 +182,7 @@ def test_hostile_names_stay_text(tmp_path, monkeypatch):
 def test_hostile_labels_findings_and_notes_stay_text():
     results = run([rank_trace([("compute", 0, 10)])])
     for name in HOSTILE:
-        finding = Finding("rule", "high", name, ({"name": name, name: 1},), name, name)
+        finding = Finding("high", name, ({"name": name, name: 1},), name, name, rule="rule")
         said = {"command": name, "created": name, "version": name, "run_info": RunInfo(strategy=name)}
         check_inert(html.page(Report(name, results, (finding,), (Skipped(name, name),), (name,), **said)))
 

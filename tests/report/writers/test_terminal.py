@@ -54,7 +54,7 @@ def test_of_many_ranks_the_late_the_middle_and_the_victims_are_shown_and_the_rem
         for rank in range(24)
     ]
     finding = Finding(
-        "late_ranks", "high", "Ranks 20 and 21 are late.", ranks=(20, 21), recommendation="Give them less."
+        "high", "Ranks 20 and 21 are late.", ranks=(20, 21), recommendation="Give them less.", rule="late_ranks"
     )
     report = Report("ddp", run(ranks), (finding,))
     console = Console(width=100)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.blame.episode_rows import is_of_every_host
 from traceanalyzer.analyses.blame.lateness import LEAST_PCT
 from traceanalyzer.analyses.replay.change import OF_HOSTS, PEERS, Change
 from traceanalyzer.analyses.replay.gains import Gain
@@ -170,9 +171,9 @@ def _launches_more(row: Mapping[str, Any], replay: Replay) -> bool:
 
 
 def _is_of_host(other: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
-    """Whether the lateness of the same ranks' hosts in the same steps is an episode by itself."""
+    """Whether the lateness of the same ranks' hosts in the same steps is an episode by itself, and not every host's."""
     is_same = bool({*other["ranks"]} & {*row["ranks"]}) and {*other["numbers"]} & {*row["numbers"]} == {*row["numbers"]}
-    return other["part"] == HOST.column and is_same
+    return other["part"] == HOST.column and is_same and not is_of_every_host(other)
 
 
 def _data_left(row: Mapping[str, Any]) -> float:

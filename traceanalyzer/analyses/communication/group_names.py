@@ -12,7 +12,7 @@ EXPERT_DATA, EXPERT_TENSOR = "expert data parallel", "expert tensor parallel"
 EXPERT_MODEL = "expert, tensor and pipeline parallel"
 EMBEDDING = "tied embeddings"
 NEIGHBOURS = "exchange between neighbours"
-"""Every call sends to, and receives from, the same peers: edges of a domain that is split over ranks, no pipeline."""
+"""Every call sends as often as it receives: edges of a domain that is split over ranks, or parts that go round."""
 
 TABLES = "embedding tables"
 """Of a recommender: each rank holds some, and the ranks exchange what was looked up."""

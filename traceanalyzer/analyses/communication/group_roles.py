@@ -65,7 +65,7 @@ def _messages(uses: pd.DataFrame) -> Role | None:
     if _share(own, "by_attention") >= MOSTLY:
         return Role(CONTEXT, "sends and receives between attention kernels")
     if int(own["both_ways"].sum()) == int(own["calls"].sum()):  # a pipeline begins with an activation one way
-        return Role(NEIGHBOURS, "every call sends to the peers that it receives from")
+        return Role(NEIGHBOURS, "every call sends as much as it receives")
     if int(own["peers"].max()) > NEIGHBOURS_OF_STAGE:  # of one rank: a server, a coordinator
         return None
     return Role(PIPELINE, "sends and receives between ranks")

@@ -45,7 +45,7 @@ def uses(
     `step_calls` and `step_bytes` are those of the whole steps, of which there are `steps`; `by_attention` counts calls
     launched next to an attention kernel: of the matrix products, convolutions and attention kernels launched before
     and after the call, the nearest one or the other is attention; `both_ways` those that
-    send to the very peers that they receive from. `of_tables` counts those of a recommender's tables; `peers` are the
+    send as often as they receive. `of_tables` counts those of a recommender's tables; `peers` are the
     ranks that messages go to or come from.
     """
     held = calls[~calls["group"].array.isna()] if len(calls) else calls
@@ -128,10 +128,9 @@ def _count_of_peers(groups: Groups, peers: pd.Series) -> np.ndarray:
 
 
 def _is_both_ways(peers: object) -> bool:
-    """Whether `send 1, recv 1` names as many sends as receives, with the same peers."""
-    parts = [part.split(" ") for part in peers.split(", ")] if isinstance(peers, str) else []
-    ends = [sorted(peer for verb, peer in parts if verb == way) for way in ("send", "recv")]
-    return bool(ends[0]) and ends[0] == ends[1]
+    """Whether `send 1, recv 3` names as many sends as receives."""
+    verbs = [part.split(" ")[0] for part in peers.split(", ")] if isinstance(peers, str) else []
+    return 0 < verbs.count("send") == verbs.count("recv")
 
 
 def _looks_up(trace: RankTrace) -> bool:

@@ -22,8 +22,11 @@ def into_full_queue(trace: RankTrace) -> np.ndarray:
     is_slow = calls["end_ns"].to_numpy() - starts > SLOW_LAUNCH_NS
     if not is_slow.any() or len(launch) < FULL_QUEUE:
         return np.zeros(len(calls), dtype=bool)
-    held = launch != NONE
-    launched = np.searchsorted(np.sort(starts[launch[held]]), starts)
-    begun = np.searchsorted(np.sort(trace.gpu_ops["start_ns"].to_numpy()[held]), starts)
+    begins, is_launched = trace.gpu_ops["start_ns"].to_numpy(), launch != NONE
+    # What has no launch and begins before anything that has one was queued before the capture began.
+    first = begins[is_launched].min(initial=np.iinfo(np.int64).max)
+    is_before = ~is_launched & (begins < first)
+    launched = np.searchsorted(np.sort(starts[launch[is_launched]]), starts) + is_before.sum()
+    begun = np.searchsorted(np.sort(begins[is_launched | is_before]), starts)
     is_full: np.ndarray = is_slow & (launched - begun >= FULL_QUEUE)
     return is_full

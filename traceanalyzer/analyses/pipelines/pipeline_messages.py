@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, is_any, stack
-from traceanalyzer.analyses.communication.group_names import CONTEXT, NEIGHBOURS
+from traceanalyzer.analyses.communication.group_names import EMBEDDING, MODEL, PIPELINE
 from traceanalyzer.analyses.communication.group_roles import role_of_messages
 from traceanalyzer.analyses.names import PipelineMessagesColumn
 from traceanalyzer.analyses.phases.op_phases import NAMES
@@ -17,6 +17,9 @@ from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import table_of
+
+_OF_STAGES = (None, PIPELINE, EMBEDDING, MODEL)
+"""What groups are for whose messages can be stages'."""
 
 
 class PipelineMessages(Result[PipelineMessagesColumn]):
@@ -93,7 +96,7 @@ def _of_several(moves: pd.DataFrame, told: pd.Series, is_mixed: np.ndarray) -> p
 
 
 def in_ring(calls: pd.DataFrame, groups: pd.DataFrame) -> np.ndarray:
-    """Numbers of a rank's calls whose messages go round between attention kernels, or both ways: no stages."""
+    """Numbers of a rank's calls whose messages go round, or both ways, or are of a group that is for something else."""
     own = pipeline_shape.point_to_point(calls)
     return own["call"].to_numpy()[_is_ring(own, groups)] if len(own) else np.empty(0, dtype=np.int64)
 
@@ -104,7 +107,7 @@ def _is_ring(own: pd.DataFrame, groups: pd.DataFrame) -> np.ndarray:
     rings = {
         tuple(key)
         for key, uses in groups.groupby([texts[name] for name in keys])
-        if role_of_messages(uses) in (CONTEXT, NEIGHBOURS)
+        if role_of_messages(uses) not in _OF_STAGES
     }
     wanted = own[keys].astype("object").fillna("")
     return np.array([key in rings for key in wanted.itertuples(index=False, name=None)], dtype=bool)

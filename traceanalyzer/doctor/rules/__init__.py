@@ -1,6 +1,7 @@
 """The doctor's rules: each takes the case and gives what it has to say."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from traceanalyzer.doctor.case import Case
 from traceanalyzer.doctor.diagnosis import Diagnosis
@@ -41,5 +42,5 @@ RULES: tuple[Callable[[Case], list[Diagnosis]], ...] = (
 
 def diagnose(case: Case) -> tuple[Diagnosis, ...]:
     """All that the rules say, the most severe first."""
-    said = [diagnosis for rule in RULES for diagnosis in rule(case)]
+    said = [replace(diagnosis, rule=rule.__name__) for rule in RULES for diagnosis in rule(case)]
     return tuple(sorted(said, key=lambda one: SEVERITIES.index(one.severity)))

@@ -29,7 +29,6 @@ def topology_in_words(case: Case) -> list[Diagnosis]:
     bonds = [topology.name_of(nic) for nic in topology.nics if "bond" in topology.name_of(nic)]
     return [
         Diagnosis(
-            rule="topology_in_words",
             severity="info",
             diagnosis=told + (f" Nearest network cards: {cards}." if cards else " It lists no network cards."),
             signal=f"The matrix of {len(topology.devices)} devices.",
@@ -57,7 +56,6 @@ def log_in_words(case: Case) -> list[Diagnosis]:
         closed = any(member.is_closed == "Destroy" for member in world)
         made.append(
             Diagnosis(
-                rule="log_in_words",
                 severity="info",
                 diagnosis=f"The log{of(log, case)}: "
                 + "; ".join(part for part in parts if part)
@@ -97,7 +95,6 @@ def recorder_in_words(case: Case) -> list[Diagnosis]:
         return []
     return [
         Diagnosis(
-            rule="recorder_in_words",
             severity="info",
             diagnosis=f"The flight recorder of {len(case.recorder.dumps)} ranks has {len(case.recorder.entries):,} "
             f"calls, and "

@@ -18,7 +18,6 @@ def often_last(case: Case, *, last_pct: float = 50.0, cost_pct: float = 5.0, few
     found = late[(late["last_pct"] >= last_pct) & (late["calls"] >= fewest_calls) & (share >= cost_pct)]
     return [
         Diagnosis(
-            rule="often_last",
             severity="medium",
             diagnosis=f"Rank {rank} of communicator {communicator} comes last to {pct:.0f} % of its collectives: the "
             f"others "
@@ -46,7 +45,6 @@ def bandwidth_drops(
     found = big[big["low_gb_per_s"] < (100 - drop_pct) / 100 * big["median_gb_per_s"]]
     return [
         Diagnosis(
-            rule="bandwidth_drops",
             severity="low",
             diagnosis=f"{collective} of {size / 1e6:,.1f} MB in communicator {communicator} reaches {median:.1f} GB/s "
             f"as a rule (median), but at most {low:.1f} GB/s in a tenth of its calls.",
@@ -82,7 +80,6 @@ def ras_troubles(case: Case) -> list[Diagnosis]:
             told = f"RAS reports {where} as {trouble.status.lower()}."
         made.append(
             Diagnosis(
-                rule="ras_troubles",
                 severity="high" if "INCOMPLETE" in trouble.status or "ERROR" in trouble.status else "medium",
                 diagnosis=told,
                 signal="; ".join(trouble.details[:6]) or trouble.status,

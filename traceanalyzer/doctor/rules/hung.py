@@ -36,7 +36,6 @@ def _absence(one: hang.Absence) -> Diagnosis:
     waiting, verb = ranks_in_words(one.came), "waits" if len(one.came) == 1 else "wait"
     called = f"{_named(one.operation)} number {one.seq}"
     return Diagnosis(
-        rule="rank_never_came",
         severity="high",
         diagnosis=f"{_capital(who)} never came to {called} of {one.group.label}{since}: {waiting} {verb} there.{where}",
         signal=f"{called}{size} is not complete on {waiting}{limit}; {last}.{there}",
@@ -69,7 +68,6 @@ def _mismatch(one: hang.Mismatch) -> Diagnosis:
     what = {"operation": "another operation", "sizes": "other sizes", "dtypes": "other dtypes"}[one.what]
     who = ranks_in_words(ranks)
     return Diagnosis(
-        rule="mismatched_calls",
         severity="high",
         diagnosis=f"{_capital(who)} came to collective number {one.seq} of {one.group.label} with {what} than the "
         f"others: {shown}, where {usual}.{where}",
@@ -101,7 +99,6 @@ def open_send_recv(case: Case) -> list[Diagnosis]:
     waiting = [one.rank for one in calls]
     return [
         Diagnosis(
-            rule="open_send_recv",
             severity="high",
             diagnosis=f"Rank {first.rank} waits in a {kind} rank {first.peer} of {first.group.label}{since}: "
             f"{why}.{where}",
@@ -131,7 +128,6 @@ def ranks_without_dump(case: Case) -> list[Diagnosis]:
     died = f"{_capital(who)} left no dump: {'it' if len(absent) == 1 else 'they'} may have died before the others hung."
     return [
         Diagnosis(
-            rule="ranks_without_dump",
             severity="high" if waited and not any(one.missing for one in waited) else "medium",
             diagnosis=f"{died}{first}",
             signal=f"{len(case.recorder.dumps)} dumps for {len(expected)} ranks of the process groups.",
@@ -161,7 +157,6 @@ def open_everywhere(case: Case) -> list[Diagnosis]:
     states = ", ".join(f"{count} × {state}" for state, count in own["state"].value_counts().items())
     return [
         Diagnosis(
-            rule="open_everywhere",
             severity="high",
             diagnosis=f"All ranks called {called} alike, and on {ranks_in_words(own['rank'].tolist())} it is not "
             "complete: the program is in step, the transfer is not.",

@@ -68,7 +68,6 @@ def _by_version(versions: Mapping[T, str]) -> dict[str, list[T]]:
 
 def _mixed(versions: Iterable[str], signal: str, ranks: Sequence[int], whose: str) -> Diagnosis:
     return Diagnosis(
-        rule="mixed_versions",
         severity="high",
         diagnosis=f"Ranks run different versions of NCCL{whose}: {', '.join(sorted(versions))}. "
         "They may hang, crash or silently disagree.",
@@ -107,7 +106,6 @@ def _incomplete(
         else ""
     )
     return Diagnosis(
-        rule="init_incomplete",
         severity="high",
         diagnosis=f"Init of a communicator of {size} ranks never ends{of(log, case)} on {stuck}.{never}",
         signal=f"Init START without Init COMPLETE in communicator {communicator} on {stuck}"
@@ -140,7 +138,6 @@ def warnings(case: Case) -> list[Diagnosis]:
         ranks = log.ranks_of(process for _, who in texts for process in who)
         made.append(
             Diagnosis(
-                rule="warnings",
                 severity="medium",
                 diagnosis=f"NCCL warns{of(log, case)}: {texts[0][0][:200]}",
                 signal=f"{sum(len(who) for _, who in texts)} warnings of {len(texts)} kinds: {shown}.",
@@ -188,7 +185,6 @@ def timeouts(case: Case) -> list[Diagnosis]:
         limit = "" if first.timeout_ms is None else f" after {first.timeout_ms / 1000:g} s"
         made.append(
             Diagnosis(
-                rule="timeouts",
                 severity="high",
                 diagnosis=f"The job hung{of(log, case)}: {first.operation} number {first.sequence} did not "
                 f"end{limit}.{hint}",
@@ -213,7 +209,6 @@ def settings(case: Case) -> list[Diagnosis]:
             continue
         made.append(
             Diagnosis(
-                rule="settings",
                 severity="medium" if uneven else "info",
                 diagnosis=f"The environment changes what NCCL does{of(log, case)}: "
                 + ", ".join(f"{name}={value} ({SETTINGS[name]})" for name, value in told)

@@ -12,7 +12,6 @@ def reported_hang(case: Case) -> list[Diagnosis]:
         return []
     return [
         Diagnosis(
-            rule="reported_hang",
             severity="high",
             diagnosis=f"xpu_timer reports a hang on {ranks_in_words(ranks)}: a product or a collective did not end "
             "within its limit (300 s unless set otherwise).",
@@ -32,7 +31,6 @@ def waited_for(case: Case, *, most_of_others: float = 0.7) -> list[Diagnosis]:
     shares = against_others(series(case.xpu_timer, "collective"), "avg_us")
     return [
         Diagnosis(
-            rule="waited_for",
             severity="medium",
             diagnosis=f"Rank {rank}'s collectives take {100 * share:.0f} % of the other ranks' time: a collective "
             "spins until its last rank arrives, so the others wait for it. Profile this rank next, beside one "
@@ -53,7 +51,6 @@ def slow_products(case: Case, *, least_of_others: float = 0.9) -> list[Diagnosis
     shares = against_others(series(case.xpu_timer, "product"), "tflops")
     return [
         Diagnosis(
-            rule="slow_products",
             severity="medium",
             diagnosis=f"Rank {rank}'s matrix products reach {100 * share:.0f} % of the other ranks' speed: its GPU is "
             "slower.",

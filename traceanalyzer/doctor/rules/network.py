@@ -23,7 +23,6 @@ def sockets_across_nodes(case: Case) -> list[Diagnosis]:
         why = " NCCL_IB_DISABLE=1 asks for it." if off else ""
         made.append(
             Diagnosis(
-                rule="sockets_across_nodes",
                 severity="high" if cards else "medium",
                 diagnosis=f"Nodes talk over TCP sockets{of(log, case)}"
                 + (
@@ -67,7 +66,6 @@ def far_nic(case: Case) -> list[Diagnosis]:
     )
     return [
         Diagnosis(
-            rule="far_nic",
             severity="medium" if crosses_nodes else "low",
             diagnosis=f"{', '.join(far)} {'has' if len(far) == 1 else 'have'} no network card near: traffic to other "
             "nodes crosses the link between NUMA nodes.",
@@ -93,7 +91,6 @@ def no_gpudirect(case: Case) -> list[Diagnosis]:
         level = log.set_to("NCCL_NET_GDR_LEVEL")
         made.append(
             Diagnosis(
-                rule="no_gpudirect",
                 severity="medium",
                 diagnosis=f"Traffic between nodes is staged through host memory{of(log, case)}: no GPUDirect RDMA on "
                 f"{len(staged)} of {len(remote)} connections.",

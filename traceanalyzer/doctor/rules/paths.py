@@ -32,7 +32,6 @@ def suspected_p2p_failure(case: Case) -> list[Diagnosis]:
         transports = ", ".join(dict.fromkeys(link.transport for link in log.links if link.kind == "P2P"))
         made.append(
             Diagnosis(
-                rule="suspected_p2p_failure",
                 severity="high",
                 diagnosis=f"Suspected P2P failure{of(log, case)}: NCCL sends directly between GPUs whose only path "
                 f"crosses the CPUs' interconnect (SYS), and the job stops there. Direct access over that path is "
@@ -82,7 +81,6 @@ def p2p_off(case: Case) -> list[Diagnosis]:
         instead = _instead(within, log)
         made.append(
             Diagnosis(
-                rule="p2p_off",
                 severity="high" if _links_between_gpus(case.topology) else "medium",
                 diagnosis=f"P2P is switched off by the environment{of(log, case)}. {instead} {_cost(case, log)}",
                 signal=f"{setting} in the log; connections on one node: {_counted(within)}"
@@ -136,7 +134,6 @@ def shm_off(case: Case) -> list[Diagnosis]:
     """Shared memory switched off by the environment."""
     return [
         Diagnosis(
-            rule="shm_off",
             severity="medium" if any(kind.startswith("NET") for kind in _within(log)) else "low",
             diagnosis=f"Shared memory is switched off by the environment{of(log, case)}: ranks of one node that have "
             f"no "
@@ -177,7 +174,6 @@ def nvlink_unused(case: Case) -> list[Diagnosis]:
         said = f" NCCL itself says: {log.p2p_disabled_pairs[0]}" if log.p2p_disabled_pairs else ""
         made.append(
             Diagnosis(
-                rule="nvlink_unused",
                 severity="high",
                 diagnosis=f"NVLink is there but not used{of(log, case)}: NCCL joins GPUs that NVLink joins by "
                 f"{' and '.join(other)}.{said}",
@@ -206,7 +202,6 @@ def few_channels(case: Case) -> list[Diagnosis]:
         limit = ", ".join(f"{name}={value}" for name, value in limits.items())
         made.append(
             Diagnosis(
-                rule="few_channels",
                 severity="medium",
                 diagnosis=f"NCCL uses {channels} channels over {links} NVLinks{of(log, case)}: too few to fill them"
                 + (f", as {limit} asks." if limit else "."),

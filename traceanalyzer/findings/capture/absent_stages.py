@@ -17,7 +17,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import Basis, plain
-from traceanalyzer.findings.capture.fitness import LEAST_WAIT_PCT
+from traceanalyzer.findings.capture.missing_straggler import LEAST_WAIT_PCT
 from traceanalyzer.findings.capture.unmatched import PARTNERS
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.number_lists import numbers
@@ -160,7 +160,6 @@ def _finding(
         f" It may wait for rank{'s' if len(others) > 1 else ''} {listed(others)}, not here either." if others else ""
     )
     return Finding(
-        rule="absent_stage",
         severity="high",
         title=f"The others wait for rank {rank}, stage {stages.loc[rank, 'stage']} of its pipeline, that is not here "
         f"({why}): rank {most.rank} spends {time_text(most.waited_ns)} {_when(most.longer_ns, basis)} on messages "

@@ -60,7 +60,6 @@ def lost_operations(headline: Headline, integrity: Integrity) -> list[Finding]:
         what = f"The profiler did not record what CUDA graphs ran ({graphs:,} launches of them on {on}):"
     return [
         Finding(
-            rule="lost_operations",
             severity="high",
             title=f"{what} compute is too short and idle time too long.{nothing}",
             evidence=tuple({"rank": int(rank), "lost_pct": round(float(own), 2)} for rank, own in share.items()),
@@ -110,7 +109,6 @@ def cut_files(integrity: Integrity) -> list[Finding]:
     it = "it" if len(ranks) == 1 else "them"
     return [
         Finding(
-            rule="cut_files",
             severity="high",
             title=f"{whose} cut off: what the profiler wrote last, mostly GPU work, is missing, and nothing is "
             f"concluded of {it}.",
@@ -132,7 +130,6 @@ def impossible_times(integrity: Integrity) -> list[Finding]:
             whose = _whose(ranks)
             found.append(
                 Finding(
-                    rule="impossible_times",
                     severity="high",
                     title=f"{whose[0].upper()}{whose[1:]} times cannot be: {what}. Compute, idle time and waits are "
                     f"not known, and nothing is concluded of {'it' if len(ranks) == 1 else 'them'}.",

@@ -58,7 +58,6 @@ def unmatched_calls(
     on_average = " on average" if len(ranks) > 1 else ""
     return [
         Finding(
-            rule="unmatched_calls",
             severity="high" if share >= HIGH_PCT else "medium",
             title=f"{who}: {is_open_for}{on_average}, is communication {what}.",
             evidence=plain(_by_collective(held[is_open], basis.per)),

@@ -48,7 +48,6 @@ def warm_up(step_needs: StepNeeds, steps: Steps) -> list[Finding]:
     call = f"; one API call in it takes {time_text(call_ns)}" if is_one_call else ""
     return [
         Finding(
-            rule="warm_up",
             severity="high",
             title=f"Step {first} is a warm-up: it takes {time_text(lengths.iloc[0])}{beside}{call}.",
             recommendation=_AGAIN if not len(later) else f"{_AGAIN} Till then leave it out: --steps {first + 1}:.",

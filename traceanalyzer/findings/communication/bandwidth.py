@@ -110,7 +110,6 @@ def _slow(groups: pd.DataFrame, collectives: Collectives, calls: Calls, replay: 
     channels = few_channels(calls, slowest["collective"], slowest["group"])
     on = "" if channels is None else f" on {channels} channel{'' if channels == 1 else 's'}"
     return Finding(
-        rule="low_bandwidth",
         severity=severity(share),
         title=f"Large {collectives_words(slowest['collective'])}{who} reach {rate} GB/s{on}, "
         f"{slowest['peak_pct']:.0f} % of the links' {slowest['link_peak_gbps']} GB/s.{slower}{won}",

@@ -58,7 +58,6 @@ def little_overlap(
         return []
     return [
         Finding(
-            rule="little_overlap",
             severity=severity(share),
             title=f"Next to nothing overlaps: rank {worst['rank']:.0f} moves data for {time_text(worst['ns'])} of a "
             f"{time_text(worst['window_ns'])} {step} while no compute runs{_open(worst)} "
@@ -161,7 +160,6 @@ def _many_small(row: dict[str, float], gain: Gain, share_pct: float, basis: Basi
     when = "a step" if is_in_all else f"in each of {row['held']:.0f} of {basis.steps} steps"
     mean = "altogether" if is_in_all else "of a mean step"
     return Finding(
-        rule="many_small_collectives",
         severity=severity(share_pct),
         title=f"Rank {row['rank']} runs {row['size']:.0f} {name} of at most 1 MiB {when}, "
         f"{time_text(round(row['sum']))} {mean}. If small collectives took no time, {basis.whole} would be "

@@ -25,7 +25,6 @@ def contention(headline: Headline, steps: Steps, replay: Replay) -> list[Finding
     of = Basis.of(headline, steps).whole
     return [
         Finding(
-            rule="contention",
             severity=severity(share),
             title=f"Compute is slower beside communication: with the same kernels as fast as alone, {of} would be "
             f"{time_text(gain.gain_ns)} shorter ({share:.0f} %).",

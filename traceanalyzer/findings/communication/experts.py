@@ -73,7 +73,6 @@ def _finding(groups: Sequence[tuple[pd.DataFrame, Evened]], step_ns: float) -> F
         f"The experts of ranks {listed(hot)} get", "their groups' mean rank's"
     )  # fmt: skip
     return Finding(
-        rule="uneven_experts",
         severity=severity(100 * even.gain_ns / step_ns),
         title=f"{whose} {times:.2f} times {mean} tokens in {which} of a step; {_gain(own, even)}.",
         evidence=plain(own[_EVIDENCE].head(12)),

@@ -180,7 +180,6 @@ def _found(told: _Told, behind: str, advice: str) -> Finding:
     without = otherwise(gain.gain_ns, gain.unprofiled_gain_ns, gain.before_ns)
     several = collectives_words(told.name)
     return Finding(
-        rule="exposed_collective",
         severity=severity(_share_pct(gain)),
         title=f"{several[0].upper()}{several[1:]} ({calls:.3g} {each}) run while nothing computes for "
         f"{time_span(by_rank.min(), by_rank.max())} of {step}{where}.{behind} Without them in the way a mean step is "

@@ -80,7 +80,6 @@ def _finding(micro: int, calls: float, size: float, gain: Gain | None, collectiv
     every, are = ("Both", "is") if micro == 2 else (f"All {micro}", "are")
     each = f"{calls:.0f} {collectives_words(collective)} and {moved} a step on each rank"
     return Finding(
-        rule="redundant_exchanges",
         severity="low" if gain is None else severity(100 * gain.gain_ns / gain.before_ns),
         title=f"{every} micro-steps of a step exchange the same gradients: {micro - 1} of {micro} exchanges {are} "
         f"redundant, {each}.{gains}",

@@ -26,7 +26,6 @@ def log_of_another_run(collectives: Collectives) -> list[Finding]:
     most = found.sort_values("busbw_gbps").iloc[-1]
     return [
         Finding(
-            rule="log_of_another_run",
             severity="medium",
             title=f"NCCL's log says {most['transport']}, which goes over PCIe, but "
             f"{collectives_words(most['collective'])} reach {most['busbw_gbps']:.0f} GB/s: the log is not of this run.",

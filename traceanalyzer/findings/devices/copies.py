@@ -92,7 +92,6 @@ def _pageable(held: pd.DataFrame, basis: Basis, ranks: int, replay: Replay) -> F
     gain = gain_of(replay, Change("copy", 0.0, frozenset(held.index)))
     gain_ns = exposed_ns or 0 if gain is None else gain.gain_ns
     return Finding(
-        rule="pageable_copies",
         severity=severity(row["share_pct"]),
         title=f"{_who(held, ranks)}{what}{rate}, {time_text(exposed_ns or 0)} of it beside no other work, "
         f"{row['share_pct']:.1f} % {basis.of_a_step}.{_hidden(gain_ns, gain, basis)}",
@@ -131,7 +130,6 @@ def _serial(row: pd.Series, basis: Basis, window_ns: int) -> Finding:
     rank, blocks = int(row["rank"]), int(row["blocks"])
     share = 100.0 * row["exposed_ns"] / row["pitch_ns"]
     return Finding(
-        rule="serial_blocks",
         severity=severity(share),
         title=f"Rank {rank}'s {blocks} blocks upload, compute and offload one after another: no compute runs in "
         f"{time_text(row['exposed_ns'])} of each block's {time_text(row['pitch_ns'])}.",

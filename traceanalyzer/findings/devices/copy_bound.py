@@ -80,7 +80,6 @@ def _found(share: pd.Series, rows: pd.DataFrame, devices: pd.Series) -> Finding:
     who = f"Rank {share.index[0]} is" if len(share) == 1 else f"{len(share)} ranks are"
     is_full = rate is not None and limit is not None and rate >= _FULL * limit
     return Finding(
-        rule="copy_bound",
         severity="high",
         title=f"{who} bound by copies: for {told} of the time nothing else runs; most of it {what}.",
         evidence=plain(rows.head(8)),

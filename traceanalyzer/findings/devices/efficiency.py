@@ -59,7 +59,6 @@ def tensor_cores_unused(
     peak = _peak(ranks, rank)
     return [
         Finding(
-            rule="tensor_cores_unused",
             severity=_severity(share[rank] / 100 * _compute_pct(headline).get(rank, 0.0)),
             title=f"Matrix work runs without tensor cores: {_by_rank(table, per)}.",
             evidence=plain(table.head(_MOST_ROWS).reset_index()),
@@ -109,7 +108,6 @@ def memory_bound_kernels(categories: Categories, headline: Headline, ranks: Rank
     own = shares.loc[shares["rank"] == rank, ["rank", "category", "gpu_ops", "gpu_ns", "share_pct"]]
     return [
         Finding(
-            rule="memory_bound_kernels",
             severity="medium",
             title=f"{share[rank]:.0f} % of rank {rank}'s compute kernel time goes to element-wise, norm, softmax and "
             "similar kernels, which move data and compute little.",
@@ -139,7 +137,6 @@ def low_mfu(mfu: Mfu, headline: Headline, episodes: Episodes) -> list[Finding]:
     first = table.iloc[0]
     return [
         Finding(
-            rule="low_mfu",
             severity="low",
             title=f"{_whose(means.index, headline)} busy, but model FLOPs are {means.mean():.0f} % of the peak of "
             f"{first['gpu']} in {first['element_type']} ({first['peak_tflops_per_s']:.0f} TFLOP/s).",

@@ -31,7 +31,6 @@ def memory_growth(
     others = "" if len(grown) == 1 else f" {len(grown)} ranks do; this one most."
     return [
         Finding(
-            rule="memory_growth",
             severity="high",
             title=f"Rank {rank} holds {mean / 1e6:,.1f} MB more after each of {steps} steps.{others}",
             evidence=plain(known[known["rank"] == rank]),

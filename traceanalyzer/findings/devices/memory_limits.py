@@ -40,7 +40,6 @@ def low_headroom(
     others = "" if len(short) == 1 else f" {len(short)} ranks are short; this one most."
     return [
         Finding(
-            rule="low_headroom",
             severity="high" if worst["headroom_pct"] < GRAVE_HEADROOM_PCT else "medium",
             title=f"Rank {worst['rank']}'s allocator held {worst['peak_reserved_bytes'] / 1e9:.1f} GB of its GPU's "
             f"{worst['device_bytes'] / 1e9:.1f} GB at its peak: {worst['headroom_bytes'] / 1e9:.1f} GB are "
@@ -102,7 +101,6 @@ def allocator_retries(memory_calls: MemoryCalls, headline: Headline, steps: Step
     )
     return [
         Finding(
-            rule="allocator_retries",
             severity="medium" if share.max() >= 5 * LEAST_COST_PCT else "low",
             title=f"Rank {rank}'s host spends {time_text(cost[rank])} {basis.of_a_step} in calls for GPU memory: "
             f"{named}{f' in {basis.steps} steps' if basis.steps else ''}.",
@@ -129,7 +127,6 @@ def uneven_memory(memory: Memory, *, uneven: float = UNEVEN) -> list[Finding]:
         return []
     return [
         Finding(
-            rule="uneven_memory",
             severity="low",
             title=f"Rank {int(peaks.idxmax())} decides what fits: its tensors need {most / 1e9:.1f} GB at the peak, "
             f"the ranks' mean is {mean / 1e9:.1f} GB, the least {int(peaks.min()) / 1e9:.1f} GB.",

@@ -35,7 +35,6 @@ def blocking_launches(launches: Result, replay: Replay) -> list[Finding]:
     won = f"{as_others}{time_text(gain.gain_ns)}{besides}" if gain and gain.gain_ns > 0 else ""
     return [
         Finding(
-            rule="blocking_launches",
             severity="high",
             title=f"On {who} launches wait for their kernels: {awaited:,} of {kernels:,} kernels of over 20 µs had "
             f"ended when the calls that launched them returned.{won}",

@@ -95,7 +95,6 @@ def _found(
     of_copies = _are_of_pageable_copies(own, sync_copies)
     of = basis.whole
     return Finding(
-        rule="drained_queues",
         severity=severity(100.0 * gain.gain_ns / gain.before_ns),
         title=f"{_who(idles, basis, places)} {_how_often(own, basis)} ({_where(own)})"
         f"{_then(idles, gain.gain_ns, basis, places)} Without these waits the hosts run ahead, and {of} is "

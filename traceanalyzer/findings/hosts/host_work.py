@@ -128,7 +128,6 @@ def _finding(
     also = f"; the same on {named(alike, basis.window_ns.index, places)}" if len(alike) > 1 else ""
     comes_last = f"; rank {last[0]} comes last ({time_text(last[1])} in it)" if last else ""
     return Finding(
-        rule="cpu_work",
         severity=severity(float(row["share_pct"])),
         title=f"Rank {rank}'s CPU is in {short_name(name)} for {time_text(float(row['host_per_step_ns']))} a step "
         f"and starts no GPU work there: the GPU idles {time_text(idle_ns)} of it, {row['share_pct']:.0f} % "

@@ -86,7 +86,6 @@ def host_bound(
     )  # fmt: skip
     hosts, part_of = _beside_late(hosts, part_of)
     found = Finding(
-        rule="host_bound",
         severity=severity(share) if replayed.binds_too or replayed.is_drained else "medium",
         title=_title(hosts, replayed, stragglers),
         evidence=by_activity(own, basis),

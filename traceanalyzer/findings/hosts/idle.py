@@ -77,7 +77,6 @@ def short_kernels(
     also = f"; the same on {named(same, mean.index, places)}" if len(same) > 1 else ""
     return [
         Finding(
-            rule="short_kernels",
             severity="medium",
             title=f"{share:.0f} % of rank {rank}'s kernels run for less than 10 µs (median "
             f"{row['kernel_median_ns'] / 1e3:.1f} µs): the GPU finishes them faster than the host launches them{also}.",
@@ -139,7 +138,6 @@ def data_loader(
     who = _who_waits(alike(waits, places), waits, cost)
     return [
         Finding(
-            rule="data_loader",
             severity=severity(share),
             title=f"{f'{few.words}: {who[0].lower()}{who[1:]}' if few else who}, {share:.1f} % "
             f"{OF_ALL_STEPS if few else basis.of_a_step}.{_with_data_ready(gain, basis)}",
@@ -190,7 +188,6 @@ def _synchronising_call(own: pd.DataFrame, who: str, basis: Basis, episodes: Epi
     )
     place = " in ".join(short_name(name) for name in (row["operator"], row["range"]) if not pd.isna(name))
     return Finding(
-        rule="synchronising_calls",
         severity=severity(row["share_pct"]),
         title=f"{row['name']}{f' ({place})' if place else ''} blocks {blocked} "
         f"{time_text(cost_ns)}, {row['share_pct']:.1f} % {basis.of_a_step} "

@@ -44,7 +44,6 @@ def _finding(row: pd.Series) -> Finding:
     what = f"{operations:,.0f} operations, {f'{replayed:,.0f}' if replayed else 'none'} of them from a graph"
     phase = str(row["phase"]).capitalize()
     return Finding(
-        rule="launch_bound_iterations",
         severity=severity(float(row["idle_pct"])),
         title=f"{phase} is bound by launches: rank {rank}'s GPU idles {time_text(idle_ns)}, "
         f"{row['idle_pct']:.0f} % of an iteration ({what}).",

@@ -49,7 +49,6 @@ def _slow(rank: int, slow: SlowHost, operators: Operators, part_of: str, episode
     others = [other for other in operators.table["rank"].unique() if other != rank]
     whose = f"rank {others[0]}'s" if len(others) == 1 else "the others'"
     return Finding(
-        rule="slow_hosts",
         severity="medium",
         title=f"Rank {rank}'s host makes the same {slow.calls:,} operator calls as {whose} in the capture and takes "
         f"{slow.times:.2g} times as long for them{_most(slow)}.{_acquitted(rank, whose, episodes)}",
@@ -100,7 +99,6 @@ def _busy(busy: MoreCalls, part_of: str) -> Finding:
     who = f"Rank {busy.ranks[0]}'s host makes" if is_one else f"The hosts of ranks {listed(busy.ranks)} each make"
     what = f", most of the more in {busy.name}" if busy.name else ""
     return Finding(
-        rule="busy_hosts",
         severity="low",
         title=f"{who} {digits(busy.times)} times as many operator calls as "
         f"{busy.others} ({busy.calls:,} and {busy.others_calls:,} in the capture){what}.",
@@ -132,7 +130,6 @@ def _eager(late: list[int], share: pd.Series, others: float, gain_ns: int | None
     most = share[late].max()
     own = f"{100 * most:.0f} % of {whose} operations" if most else f"none of {whose} operations"
     return Finding(
-        rule="eager_hosts",
         severity="medium",
         title=f"R{who} launch{'es' if one else ''} {own} as CUDA graphs, the others {100 * others:.0f} %.",
         evidence=tuple({"rank": rank, "in_graphs_pct": round(100 * share[rank], 1)} for rank in late),

@@ -56,7 +56,6 @@ def unknown_idle(
     with_calls = _WITH_CALLS.get(str(ranks.table["format"].iloc[0]), "the host's calls")
     return [
         Finding(
-            rule="unknown_idle",
             severity=severity(share),
             title=f"Why rank {rank}'s GPU idles cannot be told: {time_text(cost_ns)}, {share:.0f} % "
             f"{basis.of_a_step}, for which calls launched its work was not recorded{also}.",

@@ -166,7 +166,6 @@ def _finding(
     gain, expected = row["gain_ns"], _expected_ns(row)
     share = 100 * (row["cost_ns"] / row["steps"] / row["step_ns"] if expected is None else expected / _whole_ns(row))
     return Finding(
-        rule="late_ranks",
         severity=lower(severity(share)) if gain is None else severity(share),
         title=title(row, last_step),
         evidence=_evidence(row, needs),

@@ -57,7 +57,6 @@ def _finding(
 ) -> Finding:
     shown = table[table["rank"].isin([numbers(row["ranks"])[0], others[0]])]
     return Finding(
-        rule="other_work",
         severity="low",
         title=title,
         evidence=plain(shown.sort_values("gpu_ns", ascending=False, kind="stable")[_SHOWN].head(8)),

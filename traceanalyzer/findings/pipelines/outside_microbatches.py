@@ -75,7 +75,6 @@ def _finding(costly: "Costly", work: pd.DataFrame, rank: int, number: int) -> Fi
         else f"without it, a mean step is {'at most ' if gain.is_bound else ''}{time_text(gain.gain_ns)} shorter"
     )
     return Finding(
-        rule="outside_microbatches",
         severity="low" if costly.is_hidden else severity(100 * gain.gain_ns / gain.before_ns),
         title=f"Rank {rank} computes {time_text(own.ns)} a step before its first microbatch's exchange that no "
         f"microbatch repeats, most of it {_called(own, work, rank)}: the others stand still meanwhile; {without}.",

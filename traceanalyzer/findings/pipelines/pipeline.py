@@ -122,7 +122,6 @@ def _bubble(
     measured, expected = row["bubble_pct"], row["expected_bubble_pct"]
     worst = stages.loc[stages["bubble_ns"].astype("int64").idxmax()]
     return Finding(
-        rule="pipeline_bubble",
         severity=_severity(row, ideal, held_ns),
         title=f"The pipeline of ranks {row['ranks']} waits {measured:.0f} % of its time{_in_collectives(row)}"
         f"{_schedule(row)}, most on rank {worst['rank']}: {worst['bubble_pct']:.0f} %{_beside(others)}."

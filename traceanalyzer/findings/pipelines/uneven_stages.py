@@ -67,7 +67,6 @@ def _uneven(rows: Sequence[Mapping[str, Any]], stages: pd.DataFrame, mfu: Mfu, r
     whence = f"stages {listed(heavy)}" if len(heavy) > 1 else its_stages(row)
     move = f"{'m' if more else 'M'}ove layers from {whence} to {the_others(row)}"
     return Finding(
-        rule="pipeline_imbalance",
         severity=severity(100 * gain_ns / step_ns),
         title=f"{_who(row, rows, heavy, stages)} {time_text(longest_ns)} "
         f"{per}, {_beside_others(stages, heavy, excess, hidden, many=len(rows) > 1)}." + (f" {more}" if more else ""),

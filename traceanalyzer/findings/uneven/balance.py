@@ -75,7 +75,6 @@ def uneven_compute(
     calls = _unsplit(call_waits, basis, least)
     where = _sits_in(calls, compute[rank] - compute[least], instances, basis, least)
     found = Finding(
-        rule="uneven_compute",
         severity=severity(share),
         title=f"{_computes(own, compute, basis)}{where}.{_shorter(even, own)}",
         evidence=_shares(frame, basis),
@@ -170,7 +169,6 @@ def _other_products(efficiency: Efficiency, rank: int, least: int) -> list[Findi
     if work[1].empty:
         return [
             Finding(
-                rule="uneven_compute",
                 severity="info",
                 title=f"Only rank {rank} runs {most}: {time_text(work[0]['gpu_ns'].iloc[0])} in the capture.",
                 evidence=plain(work[0].head(_MOST_ROWS)),
@@ -182,7 +180,6 @@ def _other_products(efficiency: Efficiency, rank: int, least: int) -> list[Findi
     fewest = named(work[1].iloc[0])
     return [
         Finding(
-            rule="uneven_compute",
             severity="info",
             title=f"Only rank {rank} runs {most}, only rank {least} {fewest}: their work differs in size.",
             evidence=plain(pd.concat([rows.head(_MOST_ROWS) for rows in work])),

@@ -110,7 +110,6 @@ def hidden_late(
     assert alone is not None
     who = _title(one, what_ran.table, needs, len(headline))
     found = Finding(
-        rule="hidden_late",
         severity="medium",
         title=f"{who}: hidden behind {first.words} now; with that mended, it costs {time_text(most_ns)} a step.",
         evidence=plain(needs[needs["rank"] == one.rank][["rank", "step", "compute_ns", "needed_host_ns"]]),

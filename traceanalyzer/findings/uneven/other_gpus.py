@@ -25,7 +25,6 @@ def other_gpus(episodes: Episodes, ranks: Ranks) -> list[Finding]:
         whose = "the other is" if len(others) == 1 else "all others are"
         found.append(
             Finding(
-                rule="other_gpus",
                 severity="medium",
                 title=f"{who} of another model ({own.iloc[0]}): {whose} {others.iloc[0]}.",
                 evidence=plain(table[["rank", "device_name"]]),

@@ -78,7 +78,6 @@ def _found(wide: pd.DataFrame, gain: Gain, *, is_work: bool) -> Finding:
     most = "at most " if gain.is_bound else ""
     same = "Work of equal size that takes unequal time, such as kernels beside communication, looks the same."
     return Finding(
-        rule="uneven_steps",
         severity=severity(100 * gain.gain_ns / gain.before_ns),
         title=f"Ranks compute unevenly, {_how(wide)}: in the same step "
         f"{time_text(spread)} lie between the shortest and the longest ({time_text(float(longest.mean()))}), "

@@ -62,7 +62,6 @@ def waits_within_steps(
     most = "at most " if gain.is_bound else ""
     return [
         Finding(
-            rule="waits_within_steps",
             severity=severity(100 * gain.gain_ns / gain.before_ns),
             title=f"Ranks wait for each other {time_span(waits.min(), waits.max())} of a {time_text(step_ns)} step, "
             f"most of it in {where}: within a step now one comes last, now another; over a step they compute "

@@ -94,7 +94,6 @@ def ranks_without_compute(headline: Headline, steps: Steps, call_waits: CallWait
 def _without_compute(rank: int, calls: float, compute: pd.Series, usual_ns: float, basis: Basis) -> Finding:
     when = "in all" if basis.steps is None else "a step"
     return Finding(
-        rule="ranks_without_compute",
         severity="high",
         title=f"Rank {rank} computes next to nothing ({time_text(compute[rank])} {when}, others "
         f"{time_text(usual_ns)}): it only takes part in collectives ({calls:.0f} {when}).",
@@ -112,7 +111,6 @@ def _finding(spent: list[_Spent], table: pd.DataFrame) -> Finding:
     windows = table[table["rank"] == longest.rank]["window_ns"].sum()
     who = f"Rank{'' if one else 's'} {listed(ranks)}"
     return Finding(
-        rule="ranks_without_work",
         severity=severity(100 * longest.ns / windows),
         title=f"{who} compute{'s' if one else ''} nothing from step {longest.step} on: for {time_text(longest.ns)} "
         f"{'it takes' if one else 'they take'} part in the others' collectives alone ({longest.calls} calls"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from traceanalyzer.analyses import Result, Results
+from traceanalyzer.analyses.names import ResultName
 from traceanalyzer.report import assets
 
 PARTS: Mapping[str, str] = MappingProxyType(
@@ -24,7 +25,7 @@ PARTS: Mapping[str, str] = MappingProxyType(
 )
 """The page's parts in order, with their headings."""
 
-PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+PLACES: Mapping[str, tuple[ResultName, ...]] = MappingProxyType(
     {
         "time": (
             "pipeline_schedule",
@@ -96,7 +97,7 @@ PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """The Results of each part in the order in which they stand there; one that is named nowhere stands under "more"."""
 
-WITHIN: Mapping[str, str] = MappingProxyType({"kernels": "kernels_over_ranks", "nccl": "by_collective"})
+WITHIN: Mapping[str, ResultName] = MappingProxyType({"kernels": "kernels_over_ranks", "nccl": "by_collective"})
 """Results of each rank that the section of another one, of all ranks, shows folded, where that one has rows."""
 
 
@@ -115,7 +116,7 @@ class Section:
 
 def sections(results: Results) -> list[Section]:
     """A section for each Result with rows; one with a row for each event only where it is given a place."""
-    placed = {name: part for part, names in PLACES.items() for name in names}
+    placed: dict[str, str] = {name: part for part, names in PLACES.items() for name in names}
     order = [*placed, *(name for name in results if name not in placed)]
     return [
         Section(
@@ -132,8 +133,8 @@ def _template(name: str) -> str:
 
 
 def _is_within(name: str, results: Results) -> bool:
-    other = results.get(WITHIN.get(name, ""))
-    return other is not None and _is_shown(other, is_placed=True)
+    other: str = WITHIN.get(name, name)
+    return other != name and other in results and _is_shown(results[other], is_placed=True)
 
 
 def _is_shown(result: Result, *, is_placed: bool) -> bool:
