@@ -52,8 +52,8 @@ def gathered_again(
             f"backward and of the sizes that the same group gathered in forward. Kept in between, a mean step is {most}"
             f"{time_text(gain.gain_ns)} shorter.",
             recommendation="Where memory allows it, keep parameters after forward: reshard_after_forward=False "
-            "(FSDP2), ShardingStrategy.SHARD_GRAD_OP (FSDP), stage 2 instead of 3 (DeepSpeed); or keep them on the ranks of a "
-            "host only (reshard_after_forward=8 and the like).",
+            "(FSDP2), ShardingStrategy.SHARD_GRAD_OP (FSDP), stage 2 instead of 3 (DeepSpeed); or keep them on the "
+            "ranks of a host only (reshard_after_forward=8 and the like).",
             caveat=f"It costs up to {kept} of memory on each rank. That arrays of one size are the same "
             "parameters is inferred: the trace has no addresses.",
             gain_ns=gain.gain_ns,
