@@ -77,6 +77,9 @@ _STEPS: tuple[Case, ...] = (
             how=Capture(end_ns={2: 38 * MS}), has_gain=False),
     case_of("the late rank recorded fewer steps", usual.ddp, Fault("host", 5 * MS, (2,)), "log_metrics", ranks=4, steps=6,
             how=Capture(end_ns={2: 48 * MS}), has_gain=False),
+    _spoiled("folders of nodes, ranks within them", spoiled.of_nodes(2, 4), usual.ddp, Fault("compute", 3 * MS, (3,)), "mm", ranks=4),
+    _spoiled("folders of hosts by their names, tensor x data", spoiled.of_nodes(4, 8, "hgx-a{}1"), usual.tp_dp, Fault("gc", 6 * MS, (6,)), "gc.collect",
+             tensor=4, data=2),
 )  # fmt: skip
 
 _HIDDEN_BEHIND: tuple[Case, ...] = (
