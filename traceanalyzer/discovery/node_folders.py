@@ -3,7 +3,6 @@
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,16 +54,17 @@ def _agrees(path: Path, rank: int, each: int, world: int) -> bool:
     listed: set[bytes] = set()
     sizes: set[int] = set()
     try:
-        with closing(EventText.open(path).chunks()) as chunks:
-            read = 0
-            for chunk in chunks:
-                listed |= {*_LISTED.findall(chunk)}
-                sizes |= {int(size) for size in _SIZE.findall(chunk)}
-                read += len(chunk)
-                if read > _MOST_BYTES:
-                    break
+        text = EventText.open(path)
     except NotATraceError:
         return False
+    read = 0
+    for chunk in text.chunks():
+        listed |= {*_LISTED.findall(chunk)}
+        sizes |= {int(size) for size in _SIZE.findall(chunk)}
+        read += len(chunk)
+        if read > _MOST_BYTES:
+            break
+    text.file.close()
     groups = [{int(number) for number in ranks.split(b",")} for ranks in listed]
     is_beyond = any(max(group) >= rank + each or min(group) < rank for group in groups) or world in sizes
     return is_beyond and all(rank in group and max(group) < world for group in groups)
