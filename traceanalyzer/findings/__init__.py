@@ -16,7 +16,9 @@ from traceanalyzer.findings.communication import (
     contention,
     experts,
     exposed_collective,
+    gathered_again,
     redundant_exchanges,
+    slow_pieces,
     wiring,
 )
 from traceanalyzer.findings.devices import copies, copy_bound, efficiency, memory, memory_limits, recomputing
@@ -76,6 +78,8 @@ RULES: tuple[Rule, ...] = (
     experts.uneven_experts,
     other_work.other_work,
     redundant_exchanges.redundant_exchanges,
+    gathered_again.gathered_again,
+    slow_pieces.slow_pieces,
     communication.little_overlap,
     exposed_collective.exposed_collective,
     contention.contention,
@@ -109,7 +113,8 @@ RULES: tuple[Rule, ...] = (
 def find(results: Results, failures: list[Failure] | None = None, *, processes: int = 1) -> tuple[Finding, ...]:
     """All findings, one for each cause: severest first, of those what gains most; an unknown gain outranks none.
 
-    Distances from an ideal come after causes of the same severity that can be mended.
+    Distances from an ideal come after causes of the same severity that can be mended, and after those of medium
+    severity whose gain is known.
 
     With a list of what could not be computed, rules that need it are left out, and rules that fail are added to it.
     With `processes` forks of this one look for a share of them, where it can be forked.
