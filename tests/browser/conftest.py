@@ -5,26 +5,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from tests import once
-from tests.doctor.builders import dump, entry, write_dumps
-from tests.samples import SAMPLES
-from tests.snapshots.builders import STATE, History
-from tests.snapshots.builders import write as snapshot
-from traceanalyzer.diff import compare
-from traceanalyzer.diff.sources import SourceOptions, read_sides
-from traceanalyzer.diff.trend import COLUMNS
-from traceanalyzer.doctor import examine
+from tests.report import small_pages as pages
 from traceanalyzer.report import Report
-from traceanalyzer.report.comparison import DiffReport
-from traceanalyzer.report.comparison import html as comparison
-from traceanalyzer.report.examination import page as doctor
-from traceanalyzer.report.snapshots import page as memory
-from traceanalyzer.report.trend import page as trend
 from traceanalyzer.report.writers import html
-from traceanalyzer.snapshots import examine_snapshot, read_snapshot
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
@@ -61,41 +47,22 @@ def written(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def comparison_page(tmp_path_factory):
-    sides = read_sides([str(SAMPLES / name) for name in ("ddp", "fsdp_full")], SourceOptions())
-    report = DiffReport(compare(sides), version="test")
-    return comparison.write(report, tmp_path_factory.mktemp("diff"))[0]
+    return pages.comparison(tmp_path_factory.mktemp("diff"))
 
 
 @pytest.fixture(scope="session")
 def doctor_page(tmp_path_factory):
-    """Four ranks of which one never came, and the topology of their host."""
-    folder = tmp_path_factory.mktemp("doctor")
-    dumps = {rank: dump([entry(1), *([entry(2, state="started")] if rank != 2 else [])], range(4)) for rank in range(4)}
-    topology = SAMPLES / "doctor" / "topo_2xH200_nvlink.txt"
-    found = examine(flight_recorder=write_dumps(folder / "dumps", dumps), topo=topology)
-    return doctor.write(found, folder)[0]
+    return pages.doctor(tmp_path_factory.mktemp("doctor"))
 
 
 @pytest.fixture(scope="session")
 def memory_page(tmp_path_factory):
-    folder, history = tmp_path_factory.mktemp("memory"), History()
-    history.alloc(3 << 20, STATE)
-    for _ in range(6):
-        history.free(history.alloc(16 << 20))
-        history.alloc(8 << 20)
-        history.step()
-    return memory.write(
-        [examine_snapshot(read_snapshot(snapshot(folder / "rank0_snapshot.pickle", history.snapshot())))], folder, "run"
-    )[0]
+    return pages.memory(tmp_path_factory.mktemp("memory"))
 
 
 @pytest.fixture(scope="session")
 def trend_page(tmp_path_factory):
-    row = {"metric": "step_ns", "saved": "2026-01-02T03:04", "repeats": 3, "std": 1.2e6, "change_pct_points": None}
-    values = {"main": (66.8e6, None), "later": (70.1e6, 4.9), "last": (64e6, -8.7)}
-    rows = [{**row, "baseline": name, "value": value, "change_pct": pct} for name, (value, pct) in values.items()]
-    table = pd.DataFrame(rows, columns=list(COLUMNS)).convert_dtypes()
-    return trend.write(table, ["main and last differ in batch size"], tmp_path_factory.mktemp("trend"))[0]
+    return pages.trend(tmp_path_factory.mktemp("trend"))
 
 
 @dataclass

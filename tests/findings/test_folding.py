@@ -75,9 +75,9 @@ def test_what_can_be_mended_is_to_be_done_before_coming_nearer_to_an_ideal(is_of
 
 @pytest.mark.parametrize(("sign_ns", "first"), [(60, "b"), (40, "a")])
 def test_a_concrete_sign_that_makes_most_of_an_ideal_leads(sign_ns, first):
-    lead = Finding("a", "low", "a", about="x", is_of_ideal=True, gain_ns=500, unprofiled_gain_ns=100)
-    sign = Finding("b", "low", "b", part_of="x", is_to_do_first=True, gain_ns=sign_ns)
-    (made,) = folded([lead, sign, Finding("c", "low", "c", part_of="x")])
+    lead = Finding("low", "a", rule="a", about="x", is_of_ideal=True, gain_ns=500, unprofiled_gain_ns=100)
+    sign = Finding("low", "b", rule="b", part_of="x", is_to_do_first=True, gain_ns=sign_ns)
+    (made,) = folded([lead, sign, Finding("low", "c", rule="c", part_of="x")])
     assert (made.rule, made.about, len(made.also)) == (first, "x", 2)
 
 
@@ -86,8 +86,8 @@ def test_a_concrete_sign_that_makes_most_of_an_ideal_leads(sign_ns, first):
     [({"gain_ns": 201}, False), ({"gain_ns": 199}, True), ({"gain_ns": 201, "is_of_ideal": True}, True)],
 )
 def test_what_gains_over_twice_as_much_is_no_part(own, is_part):
-    lead = Finding("a", "low", "a", about="x", gain_ns=100, gain_is_bound=False)
-    sign = Finding("b", "low", "b", part_of="x", **{"gain_is_bound": False} | own)
+    lead = Finding("low", "a", rule="a", about="x", gain_ns=100, gain_is_bound=False)
+    sign = Finding("low", "b", rule="b", part_of="x", **{"gain_is_bound": False} | own)
     assert len(folded([lead, sign])) == (1 if is_part else 2)
 
 

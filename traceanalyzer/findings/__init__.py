@@ -16,10 +16,12 @@ from traceanalyzer.findings.communication import (
     contention,
     experts,
     exposed_collective,
+    gathered_again,
     redundant_exchanges,
+    slow_pieces,
     wiring,
 )
-from traceanalyzer.findings.devices import copies, copy_bound, efficiency, memory, memory_limits
+from traceanalyzer.findings.devices import copies, copy_bound, efficiency, memory, memory_limits, recomputing
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.findings import Findings
 from traceanalyzer.findings.folding import folded
@@ -31,6 +33,7 @@ from traceanalyzer.findings.hosts import (
     idle,
     inference,
     slow_hosts,
+    slow_operators,
     unknown_idle,
 )
 from traceanalyzer.findings.late import lateness, other_copies, other_work
@@ -76,6 +79,8 @@ RULES: tuple[Rule, ...] = (
     other_work.other_work,
     other_copies.other_copies,
     redundant_exchanges.redundant_exchanges,
+    gathered_again.gathered_again,
+    slow_pieces.slow_pieces,
     communication.little_overlap,
     exposed_collective.exposed_collective,
     contention.contention,
@@ -86,6 +91,7 @@ RULES: tuple[Rule, ...] = (
     drained.drained_queues,
     hosts.host_bound,
     host_work.cpu_work,
+    slow_operators.slow_operators,
     idle.short_kernels,
     idle.synchronising_calls,
     idle.data_loader,
@@ -96,6 +102,7 @@ RULES: tuple[Rule, ...] = (
     efficiency.tensor_cores_unused,
     efficiency.memory_bound_kernels,
     efficiency.low_mfu,
+    recomputing.recomputed_activations,
     memory.memory_growth,
     memory_limits.low_headroom,
     memory_limits.allocator_retries,
@@ -107,7 +114,8 @@ RULES: tuple[Rule, ...] = (
 def find(results: Results, failures: list[Failure] | None = None, *, processes: int = 1) -> tuple[Finding, ...]:
     """All findings, one for each cause: severest first, of those what gains most; an unknown gain outranks none.
 
-    Distances from an ideal come after causes of the same severity that can be mended.
+    Distances from an ideal come after causes of the same severity that can be mended, and after those of medium
+    severity whose gain is known.
 
     With a list of what could not be computed, rules that need it are left out, and rules that fail are added to it.
     With `processes` forks of this one look for a share of them, where it can be forked.

@@ -1,0 +1,45 @@
+"""The rule about activations that the backward pass computes again."""
+
+import pytest
+
+from tests import once
+from tests.host_builders import host_trace
+from traceanalyzer.analyses import combine, reduce_rank
+from traceanalyzer.findings.devices.recomputing import recomputed_activations
+
+NAMES = ("headline", "steps", "operators")
+MS = 1_000_000
+NODE = "autograd::engine::evaluate_function: LinearBackward0"
+
+
+def found(again_ms, sequence=7):
+    """Findings where an autograd node of each of three steps of 100 ms runs an operator for so long."""
+    begins = [100 * MS * step for step in range(3)]
+    steps = [(f"ProfilerStep#{place}", start, start + 100 * MS) for place, start in enumerate(begins)]
+    calls = [("cudaLaunchKernel", start + 12 * MS, start + 13 * MS) for start in begins]
+    ops = [("gemm", start + 20 * MS, start + (20 + again_ms) * MS, row) for row, start in enumerate(begins, 1)]
+    held = [(NODE, start + 10 * MS, start + 15 * MS, 1, 3, 1) for start in begins]
+    held += [("aten::linear", start + 11 * MS, start + 14 * MS, 1, sequence) for start in begins]
+    trace = host_trace(ops, calls, host_ops=held, ranges=steps)
+    results = combine({0: reduce_rank(trace, NAMES)}, NAMES)
+    return recomputed_activations(*(results[name] for name in NAMES))
+
+
+@pytest.mark.parametrize(("again_ms", "is_said"), [(40, True), (4, False)])
+def test_forward_work_in_the_backward_pass(again_ms, is_said):
+    findings = found(again_ms)
+    assert len(findings) == is_said
+    if is_said:
+        assert findings[0].title == (
+            "The backward pass computes activations again: 40 ms of rank 0's GPU work, 40 % of a step."
+        )
+        assert (findings[0].gain_ns, findings[0].gain_is_bound) == (40 * MS, True)
+
+
+def test_the_backward_pass_itself_is_none():
+    assert not found(40, sequence=None)
+
+
+def test_jobs_that_keep_their_activations_say_nothing():
+    results = once.results("ddp")
+    assert not recomputed_activations(*(results[name] for name in NAMES))

@@ -1,0 +1,148 @@
+"""Rules about operators that take the CPU long by themselves, beside the calls that launch their kernels."""
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.places import Places
+from traceanalyzer.analyses.host.host_work import HostWork
+from traceanalyzer.analyses.host.idle import Idle
+from traceanalyzer.analyses.host.sync_calls import SyncCalls
+from traceanalyzer.analyses.operators.operator_launches import OperatorLaunches
+from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
+from traceanalyzer.analyses.operators.operators import Operators
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.findings.alike import named
+from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operators
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.hosts.host_words import HOST_PCT
+from traceanalyzer.findings.hosts.host_work import CPU_WORK_PCT
+from traceanalyzer.findings.late.host_story import HOSTS
+from traceanalyzer.findings.late.lateness import late_by
+from traceanalyzer.findings.worst import worst_rank
+from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.quantities import digits, time_text
+from traceanalyzer.meaning.vocabulary import HOST
+
+CALL_NS = 1_000_000
+"""The CPU's own time in a call from which on it is not what launching takes: that is some 10 µs."""
+
+SHARE_PCT = 10.0
+"""Of a step, by all such operators together."""
+
+_MOST = 2
+
+_SUMS = ["calls", "host_self_ns", "gpu_total_ns"]
+
+_OF_SHAPES = (
+    "Its inputs' shapes change from call to call: pad them to few lengths or bucket them, so that what was made for "
+    "one serves the next. Or choose another implementation (for attention another backend: "
+    "torch.nn.attention.sdpa_kernel)."
+)
+
+_OTHER = (
+    "Choose another implementation of it (for attention another backend: torch.nn.attention.sdpa_kernel), or do it on "
+    "the GPU, more rarely, or in another thread."
+)
+
+
+def slow_operators(
+    headline: Headline,
+    steps: Steps,
+    idle: Idle,
+    host_work: HostWork,
+    operators: Operators,
+    operator_launches: OperatorLaunches,
+    operator_shapes: OperatorShapes,
+    sync_calls: SyncCalls,
+    episodes: Episodes,
+    places: Places,
+    *,
+    call_ns: int = CALL_NS,
+    share_pct: float = SHARE_PCT,
+) -> list[Finding]:
+    """Where GPUs wait for hosts: operators that take a CPU 1 ms of its own a call, 10 % of a step together.
+
+    A library makes a plan, compiles, or picks an algorithm there, or the CPU computes: the time is in none of the
+    operators that it calls, and in no call of CUDA's; nor does it launch many kernels in one call. What starts no GPU
+    work at all has a rule of its own (`cpu_work`).
+    """
+    worst = worst_rank(headline, steps, idle, HOST.column, HOST_PCT)
+    if worst is None or not len(operators):
+        return []
+    rank, basis = worst[0], worst[3]
+    table = _own(operators, operator_launches, sync_calls)
+    table = table[(table["own_ns"] >= call_ns * table["most"]) & ~_is_said(table, host_work, basis)]
+    count = steps_of_operators(steps, basis)
+    table["per_step_ns"] = table["own_ns"] / (count if isinstance(count, int) else table["rank"].map(count))
+    share = 100.0 * table.groupby("rank")["per_step_ns"].sum() / (basis.window_ns / basis.per)
+    if not share.get(rank, 0.0) >= share_pct:
+        return []
+    own = table[table["rank"] == rank].sort_values("per_step_ns", ascending=False)
+    alike = sorted(share.index[share >= share_pct])
+    total_ns = float(own["per_step_ns"].sum())
+    return [
+        Finding(
+            severity=severity(share[rank]),
+            title=f"Rank {rank}'s CPU is busy inside {_listed(own)} without launching: {time_text(total_ns)} "
+            f"{'in all' if basis.steps is None else 'a step'}, {share[rank]:.0f} % {basis.of_a_step}"
+            f"{f'; the same on {named(alike, share.index, places)}' if len(alike) > 1 else ''}.",
+            evidence=plain(own[["rank", "operator", "calls", "host_self_ns", "own_ns"]]),
+            recommendation=_OF_SHAPES if _has_many_shapes(operator_shapes, own.iloc[0]) else _OTHER,
+            caveat="A profiler slows the host, but hardly inside a single operator.",
+            gain_ns=round(total_ns),
+            is_of_hosts=True,
+            table="operators",
+            is_to_do_first=True,
+            part_of=late_by(episodes, rank, HOST.key) or HOSTS,
+        )
+    ]
+
+
+def _own(operators: Operators, operator_launches: OperatorLaunches, sync_calls: SyncCalls) -> pd.DataFrame:
+    """Operators of each rank with `own_ns`: their CPU time less inner operators and calls that launch or wait.
+
+    `most` is how often an operator was called, or launched something itself, if that is more.
+    """
+    keys = ["rank", "operator"]
+    table = operators.table.groupby(keys, as_index=False, observed=True)[_SUMS].sum(min_count=1)
+    table = table.dropna().astype(dict.fromkeys(_SUMS, "int64")).query("calls > 0")
+    inside = [operator_launches.table[[*keys, "launch_ns"]].rename(columns={"launch_ns": "call_ns"})]
+    if len(sync_calls):
+        inside.append(sync_calls.table[[*keys, "host_ns"]].rename(columns={"host_ns": "call_ns"}))
+    calls = pd.concat(inside).groupby(keys)["call_ns"].sum().astype("int64")
+    at = pd.MultiIndex.from_frame(table[keys])
+    table["own_ns"] = table["host_self_ns"].to_numpy() - calls.reindex(at, fill_value=0).to_numpy()
+    launches = operator_launches.table.set_index(keys)["launches"].reindex(at, fill_value=0)
+    table["most"] = np.maximum(table["calls"].to_numpy(), launches.to_numpy(dtype=np.int64))
+    return table
+
+
+def _is_said(table: pd.DataFrame, host_work: HostWork, basis: Basis) -> np.ndarray:
+    """Operators without GPU work, of ranks of which `cpu_work` speaks: these may lie in what it names."""
+    if not len(host_work):
+        return np.zeros(len(table), dtype=bool)
+    own = host_work.to_frame()
+    window_ns = own["rank"].map(basis.window_ns).astype("Float64") / basis.per
+    is_long = (100.0 * own["idle_per_step_ns"].astype("Float64") >= CPU_WORK_PCT * window_ns).fillna(value=False)
+    told = own["rank"][is_long & (own["launches"] == 0)]
+    is_said: np.ndarray = (table["rank"].isin(told) & (table["gpu_total_ns"] == 0)).to_numpy()
+    return is_said
+
+
+def _listed(own: pd.DataFrame) -> str:
+    """`aten::_cudnn_attention_backward (8.95 ms a call) and aten::_cudnn_attention_forward (5.85 ms a call)`."""
+    said = [
+        f"{short_name(row['operator'])} ({time_text(row['own_ns'] / row['calls'])} a call)"
+        for row in own.head(_MOST).to_dict("records")
+    ]
+    more = len(own) - len(said)
+    return " and ".join(said) if not more else f"{', '.join(said)} and {digits(more)} more operators"
+
+
+def _has_many_shapes(operator_shapes: OperatorShapes, row: pd.Series) -> bool:
+    """Whether the operator is called with other shapes now and then, as far as these are recorded."""
+    table = operator_shapes.table
+    own = table[(table["rank"] == row["rank"]) & (table["operator"] == row["operator"])]
+    return len(own["shapes"].dropna().unique()) > 1
