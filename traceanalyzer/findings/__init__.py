@@ -36,7 +36,7 @@ from traceanalyzer.findings.hosts import (
     slow_operators,
     unknown_idle,
 )
-from traceanalyzer.findings.late import lateness, other_copies, other_work
+from traceanalyzer.findings.late import lateness, other_work
 from traceanalyzer.findings.order import error_of_mean_step_ns, ordered
 from traceanalyzer.findings.pipelines import outside_microbatches, pipeline, uneven_stages
 from traceanalyzer.findings.uneven import balance, hidden, other_gpus, uneven_steps, within_steps, without_work
