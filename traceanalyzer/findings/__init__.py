@@ -21,7 +21,15 @@ from traceanalyzer.findings.communication import (
     slow_pieces,
     wiring,
 )
-from traceanalyzer.findings.devices import copies, copy_bound, efficiency, memory, memory_limits, recomputing
+from traceanalyzer.findings.devices import (
+    copies,
+    copy_bound,
+    efficiency,
+    memory,
+    memory_limits,
+    other_copies,
+    recomputing,
+)
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.findings import Findings
 from traceanalyzer.findings.folding import folded
