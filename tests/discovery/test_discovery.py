@@ -49,7 +49,7 @@ def test_two_files_of_one_time_that_claim_one_rank_clash(tmp_path, start_s, coun
         end = {"ph": "i", "s": "g", "name": "Record Window End", "pid": "", "tid": "", "ts": (start + 3) * SECOND}
         write(tmp_path / name, document([kernel(start * SECOND, 5), end], base_ns=10**18))
     assert len(discover(tmp_path).runs) == count
-    said = [item.why for item in ta.load(tmp_path).skipped]
+    said = [item.why.partition(", or ")[0] for item in ta.load(tmp_path).skipped]
     assert said == ["claims rank 0, which another file of this run has already; pick one with --trace-file"] * (
         2 - count
     )

@@ -73,9 +73,9 @@ def test_what_can_be_mended_is_to_be_done_before_coming_nearer_to_an_ideal(is_of
     assert made.recommendation == ("Exchange less. Launch less." if is_of_ideal else "Launch less.")
 
 
-@pytest.mark.parametrize(("sign_ns", "first"), [(60, "b"), (40, "a")])
-def test_a_concrete_sign_that_makes_most_of_an_ideal_leads(sign_ns, first):
-    lead = Finding("low", "a", rule="a", about="x", is_of_ideal=True, gain_ns=500, unprofiled_gain_ns=100)
+@pytest.mark.parametrize(("sign_ns", "steps", "first"), [(60, None, "b"), (40, None, "a"), (60, (3,), "a")])
+def test_a_concrete_sign_that_makes_most_of_an_ideal_leads_unless_the_ideal_tells_the_steps(sign_ns, steps, first):
+    lead = Finding("low", "a", rule="a", about="x", is_of_ideal=True, gain_ns=500, unprofiled_gain_ns=100, steps=steps)
     sign = Finding("low", "b", rule="b", part_of="x", is_to_do_first=True, gain_ns=sign_ns)
     (made,) = folded([lead, sign, Finding("low", "c", rule="c", part_of="x")])
     assert (made.rule, made.about, len(made.also)) == (first, "x", 2)

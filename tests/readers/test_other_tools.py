@@ -2,10 +2,14 @@
 
 import json
 import pickle
+import sqlite3
+from contextlib import closing
 
 import pytest
 
 from tests.builders import document, host, write
+from tests.simulator import capture, nsys, run
+from tests.simulator import workloads as usual
 from traceanalyzer.discovery import discover, of_files
 from traceanalyzer.errors import InputError, NotATraceError
 from traceanalyzer.kinds import KindRules
@@ -58,3 +62,35 @@ def test_a_folder_of_pickled_dumps_points_to_the_doctor(tmp_path):
         (tmp_path / f"rank_{rank}").write_bytes(pickle.dumps(DUMP, protocol=2))
     with pytest.raises(InputError, match="doctor --flight-recorder"):
         discover(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("rank0.ncu-rep", "Nsight Compute"),
+        ("rank0.pftrace", "a Perfetto trace"),
+        ("rank0.perfetto-trace", "a Perfetto trace"),
+        ("rank0.rpd", "record with rocprofv3"),
+        ("rank0.qdstrm", "QdstrmImporter"),
+    ],
+)
+def test_files_that_are_known_by_their_names_say_what_to_give_instead(tmp_path, name, told):
+    (tmp_path / name).write_bytes(b"\x0a\x1bnothing")
+    with pytest.raises(InputError, match=f"{name}: .*{told}"):
+        discover(tmp_path)
+    assert told in refusal(tmp_path / name)
+
+
+def test_a_database_of_rocm_profile_data_is_no_capture_without_gpu_work(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "job.rpd")) as connection:
+        connection.execute("CREATE TABLE rocpd_op (id INTEGER)")
+    assert "rocmProfileData" in refusal(tmp_path / "job.rpd")
+
+
+def test_an_export_whose_kernels_have_no_names_is_to_be_made_again(tmp_path):
+    (report, *_) = nsys.write_reports(capture(run(usual.ddp(2, 1))), tmp_path)
+    assert refusal(report) is None
+    with closing(sqlite3.connect(report)) as connection:
+        connection.execute("DELETE FROM StringIds WHERE id IN (SELECT demangledName FROM CUPTI_ACTIVITY_KIND_KERNEL)")
+        connection.commit()
+    assert "lacks the kernels' names, so that no kernel has a name; export" in refusal(report)

@@ -134,7 +134,8 @@ class _Engine:
             self.run.host[rank].append(HostEvent("call", instruction.name, begin, host.time_ns))
         elif instruction.what == "host":
             host.time_ns += self._varied(instruction.ns)
-            self.run.host[rank].append(HostEvent(instruction.event, instruction.name, begin, host.time_ns))
+            if instruction.name:
+                self.run.host[rank].append(HostEvent(instruction.event, instruction.name, begin, host.time_ns))
         elif instruction.what == "meet":
             return self._meet(host, instruction)
         elif instruction.what == "aside":

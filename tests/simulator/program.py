@@ -70,7 +70,7 @@ class Program:
     launched: int = 0
 
     def host(self, ns: int, name: str = "aten::something", event: str = "operator") -> None:
-        """The host is busy."""
+        """The host is busy; with nothing that is recorded, if it has no name."""
         self.instructions.append(Instruction("host", ns, name, event=event))
 
     def aside(self, ns: int, name: str, event: str = "frame") -> None:

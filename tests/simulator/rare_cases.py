@@ -80,7 +80,7 @@ RARE_CASES: tuple[Case, ...] = (
     case_of("hosts meet in a barrier of the CPU, one loader", rare.meeting_hosts, Fault("data", 5 * MS, (2,), (2, 4)),
             LOADER),
     case_of("hosts meet in twos, one late", rare.meeting_hosts, Fault("host", 6 * MS, (3,)), "log_metrics", groups=2),
-    _nobody("hosts meet in a barrier of the CPU, none late", _HEALTHY + "|hosts",
+    _nobody("hosts meet in a barrier of the CPU, none late", _HEALTHY + "|hosts|CPU is in gloo:barrier",
             lambda faults: rare.meeting_hosts(faults=faults)),
     case_of("edges exchanged with neighbours, a GPU", neighbours, Fault("compute", 3 * MS, (2,)), "mm"),
     case_of("edges exchanged with neighbours, a host", neighbours, Fault("host", 5 * MS, (1,)), "log_metrics"),

@@ -173,3 +173,18 @@ def restarted(first: Callable[[Path], None], later_us: float = 0) -> Spoil:
         before.rmdir()
 
     return spoil
+
+
+def of_nodes(each: int, ranks: int, names: str = "node{}") -> Spoil:
+    """Each node's files lie in a folder of their own, named by the rank within it, and nothing inside tells the job's."""
+
+    def spoil(folder: Path) -> None:
+        for rank in range(ranks):
+            document = read(of(folder, rank))
+            del document["distributedInfo"]
+            of(folder, rank).unlink()
+            node = folder / names.format(rank // each)
+            node.mkdir(exist_ok=True)
+            write(of(node, rank % each), document)
+
+    return spoil

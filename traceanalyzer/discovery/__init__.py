@@ -28,6 +28,7 @@ from traceanalyzer.discovery.clustering import (
     runs_of,
 )
 from traceanalyzer.discovery.no_trace import nothing_in, why_none
+from traceanalyzer.discovery.node_folders import of_nodes
 from traceanalyzer.errors import InputError, NotATraceError, UsageError
 from traceanalyzer.expressions import Expression
 from traceanalyzer.files.archives import is_archive, unpack, without_suffix
@@ -43,6 +44,9 @@ _RANK_FOLDER = re.compile(r"(?:rank|worker|gpu|proc|local_rank|node|host)s?[_\-=
 # SGLang writes <time>-TP-<rank>[-DECODE]; with pipelines several ranks share that number.
 _RANK_IN_NAME = re.compile(r"(?<![a-z])(?:rank|worker)[_\-=]?(\d+)(?!\d)|^\d+\.\d+-TP-(\d+)(?!.*-PP-)", re.IGNORECASE)
 
+
+BY_NAME = "path"
+"""How ranks are called that stand in names of files or folders."""
 
 BY_REGEX = "--rank-regex"
 """How ranks are called that the user's expression finds in paths."""
@@ -90,7 +94,7 @@ def discover(folder: Path, rank_regex: str | None = None, *, follows_links: bool
         raise InputError(nothing_in(folder, skipped))
     skipped += _unfit(in_path, captures)
     by_folder: dict[tuple[Path, bool], list[Capture]] = {}
-    for capture in captures if in_path else _told_apart(captures, folder):
+    for capture in captures if in_path else of_nodes(_told_apart(captures, folder)):
         by_folder.setdefault((_run_folder(capture.place, folder), is_capture(capture.place)), []).append(capture)
     runs = [
         run
@@ -234,7 +238,7 @@ def _hint(path: Path, top: Path, in_path: re.Pattern[str] | None) -> RankHint | 
 
 def _named_in(parts: Sequence[str]) -> RankHint | None:
     matches = (_RANK_IN_NAME.search(part) for part in reversed(parts))
-    return next((RankHint(int(match[1] or match[2]), "path") for match in matches if match), None)
+    return next((RankHint(int(match[1] or match[2]), BY_NAME) for match in matches if match), None)
 
 
 def _told_apart(captures: list[Capture], top: Path) -> list[Capture]:

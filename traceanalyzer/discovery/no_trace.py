@@ -4,7 +4,7 @@ from pathlib import Path
 
 from traceanalyzer.discovery.candidates import all_below, packed_by
 from traceanalyzer.errors import InputError
-from traceanalyzer.files.other_tools import FLIGHT_RECORDER, is_flight_recorder
+from traceanalyzer.files.other_tools import FLIGHT_RECORDER, is_flight_recorder, named_by
 from traceanalyzer.files.remote import named, url_of
 from traceanalyzer.model import Skipped
 
@@ -25,6 +25,8 @@ def why_none(path: Path) -> str:
         return "a link to a file that is not there"
     if packed := packed_by(path):
         return f"packed by {packed}, which is not unpacked here; unpack it, or pack it with gzip or zstd"
+    if other := named_by(path.name):
+        return other
     return (
         "not an SQLite database; export the report again"
         if path.suffix == ".sqlite"
@@ -36,6 +38,8 @@ def nothing_in(folder: Path, skipped: list[Skipped]) -> str:
     """Why nothing below the folder is a trace: its first file's reason, or what it holds instead."""
     if not skipped and _holds_dumps(folder):
         return f"{named(folder)}: {FLIGHT_RECORDER}"
+    if not skipped and (other := _of_another_tool(folder)):
+        return f"{named(other)}: {named_by(other.name)}"
     if not skipped:
         return f"{named(folder)}: no traces here; expected {EXPECTED}"
     first = skipped[0]
@@ -50,6 +54,16 @@ def _holds_dumps(folder: Path) -> bool:
         return any(is_flight_recorder(_begin(path)) for path in all_below(folder)[:_MOST_LOOKED_AT])
     except (InputError, OSError):
         return False
+
+
+def _of_another_tool(folder: Path) -> Path | None:
+    """The first file below that is known by its name."""
+    if url_of(folder) is not None or not folder.is_dir():
+        return None
+    try:
+        return next((path for path in all_below(folder)[:_MOST_LOOKED_AT] if named_by(path.name)), None)
+    except (InputError, OSError):
+        return None
 
 
 def _begin(path: Path) -> bytes:

@@ -33,6 +33,23 @@ _JSON = {
 }
 """What a text is that holds a key."""
 
+_BY_NAME = {
+    ".ncu-rep": f"a report of Nsight Compute, of single kernels that it ran again and again; {_AGAIN}",
+    **dict.fromkeys(
+        (".pftrace", ".perfetto-trace", ".perfetto"),
+        "a Perfetto trace, which is not read; give the captures that it was made of (the PyTorch profiler's .json, "
+        "rocprofv3's --output-format json or rocpd)",
+    ),
+    ".rpd": (
+        "a database of rocmProfileData (RPD), which is not read; record with rocprofv3 --kernel-trace "
+        "--memory-copy-trace --hip-trace --marker-trace, or with the PyTorch profiler"
+    ),
+    ".qdstrm": "raw data of Nsight Systems; make a report of it with its QdstrmImporter, or record again",
+    **dict.fromkeys((".nvvp", ".nvprof"), f"a profile of nvprof, which is not read; {_AGAIN}"),
+    **dict.fromkeys((".prof", ".pstats", ".speedscope"), f"a profile of Python alone, without GPU work; {_AGAIN}"),
+}
+"""What a file is by the end of its name."""
+
 _PICKLED_DUMP = re.compile(rb"\x80.{0,80}(?:pg_config|nccl_version|comm_lib_version)", re.DOTALL)
 
 
@@ -42,6 +59,11 @@ def written_by(text: bytes) -> str | None:
     Only of a text that no reader understands: a trace may hold some of these keys, too.
     """
     return next((what for pattern, what in _JSON.items() if re.search(pattern, text)), None)
+
+
+def named_by(name: str) -> str | None:
+    """What a file is by its name, where it is known and is no trace that is read; else `None`."""
+    return next((what for end, what in _BY_NAME.items() if name.lower().endswith(end)), None)
 
 
 def is_flight_recorder(begin: bytes) -> bool:

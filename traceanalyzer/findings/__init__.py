@@ -16,10 +16,20 @@ from traceanalyzer.findings.communication import (
     contention,
     experts,
     exposed_collective,
+    gathered_again,
     redundant_exchanges,
+    slow_pieces,
     wiring,
 )
-from traceanalyzer.findings.devices import copies, copy_bound, efficiency, memory, memory_limits, recomputing
+from traceanalyzer.findings.devices import (
+    copies,
+    copy_bound,
+    efficiency,
+    memory,
+    memory_limits,
+    other_copies,
+    recomputing,
+)
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.findings import Findings
 from traceanalyzer.findings.folding import folded
@@ -75,7 +85,10 @@ RULES: tuple[Rule, ...] = (
     without_work.ranks_without_compute,
     experts.uneven_experts,
     other_work.other_work,
+    other_copies.other_copies,
     redundant_exchanges.redundant_exchanges,
+    gathered_again.gathered_again,
+    slow_pieces.slow_pieces,
     communication.little_overlap,
     exposed_collective.exposed_collective,
     contention.contention,
@@ -109,7 +122,8 @@ RULES: tuple[Rule, ...] = (
 def find(results: Results, failures: list[Failure] | None = None, *, processes: int = 1) -> tuple[Finding, ...]:
     """All findings, one for each cause: severest first, of those what gains most; an unknown gain outranks none.
 
-    Distances from an ideal come after causes of the same severity that can be mended.
+    Distances from an ideal come after causes of the same severity that can be mended, and after those of medium
+    severity whose gain is known.
 
     With a list of what could not be computed, rules that need it are left out, and rules that fail are added to it.
     With `processes` forks of this one look for a share of them, where it can be forked.
@@ -173,14 +187,22 @@ _COMPARING = tuple(rule.__name__ for rule in (balance.uneven_compute, uneven_ste
                                               slow_hosts.busy_hosts, memory_limits.uneven_memory))  # fmt: skip
 """Rules that hold ranks against each other, and name none as late."""
 
+_OF_HOSTS_IN_ALL = tuple(rule.__name__ for rule in (slow_hosts.slow_hosts, slow_hosts.busy_hosts))
+"""Rules whose figures are of all that was recorded, not of complete steps."""
+
 
 def _held_to_capture(findings: list[Finding]) -> list[Finding]:
-    """Where the capture tells less than it seems to, gains are bounds; what happens in a warm-up alone is not said."""
+    """Where the capture tells less than it seems to, gains are bounds; what happens in a warm-up alone is not said.
+
+    Nor are figures of hosts that are of the whole capture, the warm-up with them.
+    """
     spoiling = [item for item in findings if item.rule in _SPOILING]
     if not spoiling:
         return findings
     cold = {step for item in spoiling for step in item.steps or ()}
+    spoilt_rules = _OF_HOSTS_IN_ALL if cold else ()
     kept = (item for item in findings if item.is_about_capture or not item.steps or not {*item.steps} <= cold)
+    kept = (item for item in kept if item.rule not in spoilt_rules)
     return [item if item.is_about_capture else _as_bound(item) for item in kept]
 
 

@@ -88,6 +88,14 @@ def per_step(table: pd.DataFrame, columns: Sequence[str], steps: int | None) -> 
     return table.assign(**whole).rename(columns={name: _of_a_step(name) for name in columns})
 
 
+def steps_of_operators(steps: Steps, basis: Basis) -> "pd.Series | int":
+    """Of each rank how many steps its operators are counted in, open ones too; 1 for a whole capture."""
+    if basis.steps is None:
+        return 1
+    table = steps.table
+    return table[table["step"].notna()].groupby("rank")["step"].nunique()
+
+
 def _of_a_step(column: str) -> str:
     stem, _, unit = column.rpartition("_")
     return f"{stem}_per_step_{unit}" if stem else f"{column}_per_step"

@@ -38,11 +38,12 @@ def _outer(item: Finding, first: Mapping[str, Finding]) -> Finding:
 def _with(lead: Finding, also: tuple[Finding, ...]) -> Finding:
     """One card is as grave as its gravest sign; of an ideal, what signs say can be mended is to be done first.
 
-    A sign of an ideal that makes most of it leads itself. One that tells why the cause is there, and gains most of what
-    mending it does, says what to do.
+    A sign of an ideal that makes most of it leads itself, unless the ideal says in which steps. One that tells why the
+    cause is there, and gains most of what mending it does, says what to do.
     """
     concrete = [it for it in also if it.is_to_do_first] if lead.is_of_ideal else []
-    main = next((it for it in concrete if (it.gain_ns or 0) >= _HALF * (lead.expected_ns or 0) > 0), None)
+    leading = concrete if lead.steps is None else []
+    main = next((it for it in leading if (it.gain_ns or 0) >= _HALF * (lead.expected_ns or 0) > 0), None)
     first = [it.recommendation for it in concrete if it.recommendation]
     why = next((it for it in also if it.tells_why and (it.gain_ns or 0) >= _MOST * (lead.gain_ns or 0)), lead)
     advice = " ".join([*dict.fromkeys(first), why.recommendation or ""]).strip() or None

@@ -1,4 +1,4 @@
-"""In which order findings are read: what the capture cannot tell, then the severest, then what gains most."""
+"""In which order findings are read: what the capture cannot tell, then the severest causes, then what gains most."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -14,7 +14,8 @@ def ordered(findings: Sequence[Finding], error_ns: float = 0.0) -> list[Finding]
 
     What the capture cannot tell goes before advice. Hosts that are late by the recording alone are no reason to doubt a
     gain that holds without it: they come after. Distances from an ideal come after causes of the same severity that
-    can be mended, and so does what gains nothing; an unknown gain outranks none.
+    can be mended, and so does what gains nothing; an unknown gain outranks none. The gain of an ideal is the most that
+    can be won, so however severe by that, it comes after causes of medium severity whose gain is no bound.
 
     Gains that differ by less than the error of either, than mean steps do by chance, or by a twentieth, as runs of one
     job do, are alike: of these what is said of ranks unlike the others is first, for that is a fault, not how the job
@@ -47,10 +48,20 @@ def error_of_mean_step_ns(headline: Headline) -> float:
 def _class(finding: Finding) -> tuple[bool, int, bool, bool]:
     return (
         not finding.is_about_capture or finding.is_of_hosts,
-        SEVERITIES.index(finding.severity),
+        _place(finding),
         finding.is_of_ideal or finding.expected_ns == 0,
         finding.expected_ns is None,
     )
+
+
+def _place(finding: Finding) -> int:
+    """Severe causes, those of medium severity with a gain for sure, severe ideals, other medium ones, and the rest."""
+    if finding.severity == "high":
+        return 2 if finding.is_of_ideal else 0
+    if finding.severity == "medium":
+        is_sure = not finding.is_of_ideal and not finding.gain_is_bound and bool(finding.expected_ns)
+        return 1 if is_sure else 3
+    return 2 + SEVERITIES.index(finding.severity)
 
 
 def _gain_ns(finding: Finding) -> int:

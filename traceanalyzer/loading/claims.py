@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Container, Sequence
 from itertools import count
 from typing import TypeVar
 
-from traceanalyzer.discovery import Found
+from traceanalyzer.discovery import BY_NAME, BY_REGEX, Found
 from traceanalyzer.discovery.clustering import Capture
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.files.remote import named
@@ -40,6 +40,8 @@ def claimed_rank(meta: RankMeta, taken: Container[int], capture: Capture, skippe
     if meta.rank_source in GUESSED:
         return next(number for number in count(rank) if number not in taken)
     why = f"claims rank {rank}, which another file of this run has already; pick one with --trace-file"
+    if meta.rank_source in (BY_NAME, BY_REGEX):
+        why += ", or let names tell each file's rank in the whole job (rank0, rank1, …, or --rank-regex on its path)"
     skipped.append(Skipped(printable(named(capture.place)), why))
     return None
 

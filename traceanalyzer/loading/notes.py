@@ -9,7 +9,7 @@ from traceanalyzer.discovery import Found, is_of_captures
 from traceanalyzer.discovery.clustering import SAME_RUN_NS, Run
 from traceanalyzer.model import RankMeta
 from traceanalyzer.model.schema import printable
-from traceanalyzer.readers import GUESSED
+from traceanalyzer.readers import GUESSED, NODE_ORDER
 
 _MOST_NAMED = 16
 
@@ -38,6 +38,11 @@ def notes_of(
     if len(metas) > 1 and any(meta.rank_source in GUESSED for meta in metas.values()):
         notes.append(
             "Ranks are numbered by the order of files or GPUs: neither the traces nor their names say which is which."
+        )
+    if any(meta.rank_source == NODE_ORDER for meta in metas.values()):
+        notes.append(
+            "Ranks are counted through the folders of nodes, in their order: names tell the rank within a node, and "
+            "process groups hold ranks of several nodes."
         )
     apart = _apart(metas)
     if apart:

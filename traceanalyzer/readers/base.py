@@ -14,6 +14,9 @@ DEVICE_ORDER = "order of GPUs in one file"
 
 DEVICE_NUMBER = "number of the GPU in its job"
 
+NODE_ORDER = "order of nodes' folders"
+"""Numbers within a node stand in names, and groups' sizes say that the nodes are of one job."""
+
 GUESSED = (FILE_ORDER, DEVICE_ORDER)
 """Sources of a rank's number that may collide with another file's."""
 

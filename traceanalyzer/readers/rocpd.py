@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 from traceanalyzer.errors import NotATraceError
+from traceanalyzer.files.other_tools import named_by
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
 from traceanalyzer.readers.base import Header, RankHint
@@ -35,7 +36,7 @@ def peek(path: Path) -> Header:
     from traceanalyzer.readers.rocprof.database import Database
 
     if not Database(path).suffixes:
-        raise NotATraceError(f"{path}: {NO_GPU_OPS}")
+        raise NotATraceError(f"{path}: {named_by(path.name) or NO_GPU_OPS}")
     return Header()
 
 

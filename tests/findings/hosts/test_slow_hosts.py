@@ -9,6 +9,7 @@ from tests import once
 from tests.simulator import blind_host_jobs, workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
+from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.findings.hosts.slow_hosts import eager_hosts, slow_hosts
 from traceanalyzer.findings.late.beside import more_calls, named, own_work, slow_host
 from traceanalyzer.findings.late.late_advice import advice
@@ -78,6 +79,15 @@ def test_the_late_host_of_ddp_is_slow_and_does_nothing_more():
         f"Rank 0's host makes the same {sums['calls'][0]:,} operator calls as rank 1's in the capture and "
         f"takes {ratio:.2g} times as long for them."
     )
+
+
+@pytest.mark.parametrize(("what", "is_said"), [("range", True), ("operator", False)])
+def test_a_host_that_is_late_in_a_range_of_all_may_be_slow_at_what_all_do_in_it(what, is_said):
+    results = {**once.results("ddp")}
+    results["episodes"] = Episodes(results["episodes"].table.assign(what=what, name="rollout"))
+    names = ("headline", "steps", "idle", "episodes", "operators", "pipeline")
+    said = [item.title for item in slow_hosts(*(results[name] for name in names))]
+    assert any("takes 1.5 times as long" in title for title in said) == is_said
 
 
 def test_own_work_is_what_no_other_runs():

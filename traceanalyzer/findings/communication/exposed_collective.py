@@ -1,6 +1,6 @@
 """The collective that ranks do nothing beside: which, where in the step, and what the step would take without it."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -42,6 +42,9 @@ _IN_FEW = 0.8
 
 _AS_OFTEN = 0.8
 """A collective that runs so often in other steps as well is slow in these, not called in these."""
+
+_ALIKE = 0.02
+"""Of a gain: what is exposed differs by no less from rank to rank."""
 
 _WIDE_BYTES = 4
 """Gradients of so many bytes an element can be exchanged in half of that."""
@@ -85,9 +88,12 @@ def exposed_collective(
     share = _share_pct(gain)
     if share < LEAST_MEAN_PCT or share * basis.per / (len(few) or basis.per) < LEAST_PCT:
         return []
-    at_times_ns = _at_other_times_ns(own, calls.table, basis, few)
-    advice = _advice(_phase(own), basis.within(calls.table), str(name), tools_of(ranks))
-    found = _found(str(name), own, gain, basis, few, at_times_ns, _AT_TIMES if at_times_ns is not None else advice)
+    every = basis.within(calls.table)
+    every = every[every["collective"] == name]
+    at_times_ns = _at_other_times_ns(own, every, basis, few)
+    advice = _AT_TIMES if at_times_ns is not None else _advice(_phase(own), every, tools_of(ranks))
+    told = _Told(str(name), own, every, gain, basis, few, at_times_ns)
+    found = _found(told, "" if few else _behind(told, headline), advice)
     is_unclear = own["unmatched_ns"].sum() > own["transfer_ns"].sum()
     late = [row for row in episodes.rows() if is_unclear and is_said(row) and row["collective"] == name]
     of_late = of_lead(episodes, late[0]) if late else of_slow_links(episodes, str(name), gain.gain_ns)
@@ -121,12 +127,11 @@ _AT_TIMES = (
 )
 
 
-def _at_other_times_ns(own: pd.DataFrame, calls: pd.DataFrame, basis: Basis, few: tuple[int, ...]) -> float | None:
+def _at_other_times_ns(own: pd.DataFrame, every: pd.DataFrame, basis: Basis, few: tuple[int, ...]) -> float | None:
     """How long it is exposed in a step that is none of the few; `None` unless it runs about as often there."""
     if not few:
         return None
-    table = basis.within(calls)
-    by_step = table[table["collective"] == own["collective"].iloc[0]].groupby("step").size()
+    by_step = every.groupby("step").size()
     is_few = by_step.index.isin(few)
     if is_few.all() or by_step[~is_few].mean() < _AS_OFTEN * by_step[is_few].mean():
         return None
@@ -134,32 +139,50 @@ def _at_other_times_ns(own: pd.DataFrame, calls: pd.DataFrame, basis: Basis, few
     return float(by_rank.max()) * basis.per / (basis.per - len(few)) if len(by_rank) else 0.0
 
 
-def _found(
-    name: str,
-    own: pd.DataFrame,
-    gain: Gain,
-    basis: Basis,
-    few: tuple[int, ...],
-    at_other_times_ns: float | None,
-    advice: str,
-) -> Finding:
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What is said of a collective: its exposed stretches, all of its calls in the basis, what its transfers cost."""
+
+    name: str
+    own: pd.DataFrame
+    every: pd.DataFrame
+    gain: Gain
+    basis: Basis
+    few: tuple[int, ...]
+    at_other_times_ns: float | None
+
+
+def _behind(told: _Told, headline: Headline) -> str:
+    """A sentence on what else is not hidden, where a step would be shorter by more than the collective is exposed."""
+    frame = headline.to_frame().set_index("rank")
+    exposed = told.own.groupby("rank")["ns"].sum().reindex(frame.index, fill_value=0.0)
+    not_hidden = (1 - frame["compute_pct"] / 100) * frame["window_ns"] / told.basis.per
+    more_ns, rest_ns = told.gain.gain_ns - exposed.max(), float((not_hidden - exposed).max())
+    if not max(told.gain.error_ns, _ALIKE * told.gain.gain_ns) < more_ns <= rest_ns:
+        return ""
+    return f" Other communication and idle time, {time_text(rest_ns)} of the step, come behind them."
+
+
+def _found(told: _Told, behind: str, advice: str) -> Finding:
+    own, gain, few, basis = told.own, told.gain, told.few, told.basis
     per = len(few) or basis.per
-    held = own[own["step"].isin(few)] if few else own
+    held, every = (table[table["step"].isin(few)] if few else table for table in (own, told.every))
     by_rank = held.groupby("rank")["ns"].sum() * basis.per / per
-    calls = held.drop_duplicates(["rank", "call"]).groupby("rank").size().max() / per
+    calls = every.groupby("rank").size().max() / per
     phase = _phase(own)
     where = f", most of it in the {phase}" if phase else ""
     of = f"each of steps {listed(few)}" if len(few) > 1 else f"step {few[0]}" if few else "a step"
     each = "in each" if len(few) > 1 else "in it" if few else "a step"
-    seldom = "hardly in others" if at_other_times_ns is None else f"for {time_text(at_other_times_ns)} of another"
+    other_ns = told.at_other_times_ns
+    seldom = "hardly in others" if other_ns is None else f"for {time_text(other_ns)} of another"
     step = f"{of}, and {seldom}" if few else f"a {time_text(gain.before_ns)} step"
     shorter = f"at most {time_text(gain.gain_ns)} shorter" if gain.gain_ns else "no shorter"
     without = otherwise(gain.gain_ns, gain.unprofiled_gain_ns, gain.before_ns)
-    several = collectives_words(name)
+    several = collectives_words(told.name)
     return Finding(
         severity=severity(_share_pct(gain)),
         title=f"{several[0].upper()}{several[1:]} ({calls:.3g} {each}) run while nothing computes for "
-        f"{time_span(by_rank.min(), by_rank.max())} of {step}{where}. Without them in the way a mean step is "
+        f"{time_span(by_rank.min(), by_rank.max())} of {step}{where}.{behind} Without them in the way a mean step is "
         f"{shorter}{without}.",
         evidence=plain(own.groupby(["rank", "phase", "step"], observed=True)["ns"].sum().reset_index().head(12)),
         recommendation=advice,
@@ -174,10 +197,10 @@ def _found(
     )
 
 
-def _advice(phase: str | None, calls: pd.DataFrame, collective: str, tools: Tools) -> str:
+def _advice(phase: str | None, every: pd.DataFrame, tools: Tools) -> str:
     """How it is hidden; of gradients that are known to have four bytes and more, that they may have two."""
     hide = tools.hide_comm.get(phase or "", tools.hide_any_comm)
-    own = calls[(calls["collective"] == collective) & calls["dtype"].notna()]
+    own = every[every["dtype"].notna()]
     sizes = own.groupby(own["dtype"].astype("object"))["size_bytes"].sum()
     is_wide = len(sizes) > 0 and (dtype_bytes(str(sizes.idxmax())) or 0) >= _WIDE_BYTES
     return f"{hide} Or reduce in bfloat16." if phase == "backward" and is_wide else hide

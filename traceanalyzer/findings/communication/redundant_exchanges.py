@@ -1,7 +1,5 @@
 """Gradients that are exchanged in every micro-step, though only the last exchange before the optimizer counts."""
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 
@@ -12,6 +10,7 @@ from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, severity
+from traceanalyzer.findings.communication.without_calls import gain_without
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.names import collectives_words
@@ -50,7 +49,7 @@ def redundant_exchanges(
     redundant = pd.concat([rows for rows in repeats if rows is not None])
     one = redundant[redundant["rank"] == redundant["rank"].iloc[0]]
     size = int(one["size_bytes"].sum()) / basis.per
-    gain = _gain(replay, redundant)
+    gain = gain_without(replay.engine, redundant) if replay.engine else None
     return [_finding(micro, len(one) / basis.per, size, gain, str(one["collective"].iloc[0]))]
 
 
@@ -65,24 +64,6 @@ def _repeated(rows: pd.DataFrame, micro: int) -> pd.DataFrame | None:
     groups = ordered["group_ranks"].astype("str").to_numpy().reshape(micro, each)
     is_equal = all((table == table[0]).all() for table in (sizes, names, groups))
     return ordered.iloc[: each * (micro - 1)] if is_equal else None
-
-
-def _gain(replay: Replay, redundant: pd.DataFrame) -> Gain | None:
-    """The job with these calls' transfers gone."""
-    engine = replay.engine
-    if engine is None or "call" not in engine.job.joins:
-        return None
-    joins = engine.job.joins
-    keys = pd.MultiIndex.from_frame(redundant[["rank", "call"]].astype("int64"))
-    is_gone = pd.MultiIndex.from_frame(joins[["rank", "call"]].astype("int64")).isin(keys)
-    recorded = engine.job.recorded
-    timing = {}
-    for rank, own in recorded.timing.items():
-        rows = engine.job.joins_of(rank)
-        duration = own.duration_ns.copy()
-        duration[joins["op"].to_numpy()[rows[is_gone[rows]]]] = 0
-        timing[rank] = replace(own, duration_ns=duration)
-    return engine.gain_of(replace(recorded, timing=timing, transfer_ns=np.where(is_gone, 0, recorded.transfer_ns)))
 
 
 def _finding(micro: int, calls: float, size: float, gain: Gain | None, collective: str) -> Finding:

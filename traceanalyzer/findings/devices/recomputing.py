@@ -1,11 +1,9 @@
 """Rules about work that is done twice: activations that the backward pass computes again."""
 
-import pandas as pd
-
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import Basis, plain
+from traceanalyzer.findings.basis import Basis, plain, steps_of_operators
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.quantities import time_text
 
@@ -26,17 +24,20 @@ def recomputed_activations(
         return []
     basis = Basis.of(headline, steps)
     own = operators.table[operators.table["autograd"] == "recompute"]
-    again_ns = own.groupby("rank")["gpu_own_ns"].sum().astype("float64") / _steps(steps, basis)
+    again_ns = own.groupby("rank")["gpu_own_ns"].sum().astype("float64") / steps_of_operators(steps, basis)
+    again_ns = again_ns.reindex(basis.window_ns.index, fill_value=0.0)
     share = 100.0 * again_ns / (basis.window_ns / basis.per)
     if share.empty or not share.max() >= recompute_pct:
         return []
     rank = int(share.idxmax())
     rows = own[own["rank"] == rank].head(_MOST_ROWS)
+    others = again_ns.drop(rank)
+    alone = ", the others do none" if len(others) and not others.any() else ""
     return [
         Finding(
             severity="low",
             title=f"The backward pass computes activations again: {time_text(again_ns[rank])} of rank {rank}'s GPU "
-            f"work, {share[rank]:.0f} % {basis.of_a_step}.",
+            f"work, {share[rank]:.0f} % {basis.of_a_step}{alone}.",
             evidence=plain(rows[["rank", "operator", "autograd", "calls", "gpu_own_ns"]]),
             recommendation="Where memory allows, checkpoint fewer blocks, or only what is cheap to compute again "
             "(selective activation checkpointing); compare the step with checkpointing off.",
@@ -45,11 +46,3 @@ def recomputed_activations(
             table="operators",
         )
     ]
-
-
-def _steps(steps: Steps, basis: Basis) -> pd.Series | int:
-    """Of each rank the steps whose operators are counted; 1 for a whole capture."""
-    if basis.steps is None:
-        return 1
-    table = steps.table
-    return table[table["step"].notna()].groupby("rank")["step"].nunique()

@@ -5,6 +5,7 @@ import pandas as pd
 from traceanalyzer.analyses.blame.episode_rows import is_of_every_host
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.rank_sets import listed
+from traceanalyzer.analyses.blame.what_ran import RANGE
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.host.launches import Launches
 from traceanalyzer.analyses.operators.operators import Operators
@@ -32,12 +33,15 @@ def slow_hosts(
 ) -> list[Finding]:
     """A rank makes the calls that all make, and takes at least 1.2 times as long for them.
 
-    Of ranks whose host is late by nothing that has a name, and of the one whose GPU idles most for its host.
+    Of ranks whose host is late by nothing that has a name, or in a range that all have, and of the one whose GPU idles
+    most for its host.
     """
     said = [row for row in episodes.rows() if is_said(row) and row["cause"] == HOST.key]
-    named = {rank for row in said if row["name"] is not None for rank in numbers(row["ranks"])}
+    is_named = [row["name"] is not None and row["what"] != RANGE for row in said]
+    named = {rank for row, has_name in zip(said, is_named, strict=True) if has_name for rank in numbers(row["ranks"])}
     late = {numbers(row["ranks"])[0]: of_lead(episodes, row)
-            for row in said if row["name"] is None and len(numbers(row["ranks"])) == 1}  # fmt: skip
+            for row, has_name in zip(said, is_named, strict=True)
+            if not has_name and len(numbers(row["ranks"])) == 1}  # fmt: skip
     most = worst_rank(headline, steps, idle, HOST.column, HOST_PCT)
     if most and most[0] not in {*late, *named}:
         late[most[0]] = story_of_host(most[0], episodes, pipeline)

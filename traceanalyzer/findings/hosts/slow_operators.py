@@ -14,9 +14,10 @@ from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.alike import named
-from traceanalyzer.findings.basis import plain, severity
+from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
+from traceanalyzer.findings.hosts.host_work import CPU_WORK_PCT
 from traceanalyzer.findings.late.host_story import HOSTS
 from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.findings.worst import worst_rank
@@ -31,6 +32,8 @@ SHARE_PCT = 10.0
 """Of a step, by all such operators together."""
 
 _MOST = 2
+
+_SUMS = ["calls", "host_self_ns", "gpu_total_ns"]
 
 _OF_SHAPES = (
     "Its inputs' shapes change from call to call: pad them to few lengths or bucket them, so that what was made for "
@@ -69,22 +72,22 @@ def slow_operators(
     if worst is None or not len(operators):
         return []
     rank, basis = worst[0], worst[3]
-    table = _own(operators, operator_launches, sync_calls, host_work)
-    table = table[table["own_ns"] >= call_ns * table["most"]]
-    numbers = steps.table[steps.table["step"].notna()].groupby("rank")["step"].nunique()
-    table["per_step_ns"] = table["own_ns"] / (1 if basis.steps is None else table["rank"].map(numbers))
+    table = _own(operators, operator_launches, sync_calls)
+    table = table[(table["own_ns"] >= call_ns * table["most"]) & ~_is_said(table, host_work, basis)]
+    count = steps_of_operators(steps, basis)
+    table["per_step_ns"] = table["own_ns"] / (count if isinstance(count, int) else table["rank"].map(count))
     share = 100.0 * table.groupby("rank")["per_step_ns"].sum() / (basis.window_ns / basis.per)
     if not share.get(rank, 0.0) >= share_pct:
         return []
     own = table[table["rank"] == rank].sort_values("per_step_ns", ascending=False)
     alike = sorted(share.index[share >= share_pct])
-    also = f"; the same on {named(alike, basis.window_ns.index, places)}" if len(alike) > 1 else ""
     total_ns = float(own["per_step_ns"].sum())
     return [
         Finding(
             severity=severity(share[rank]),
             title=f"Rank {rank}'s CPU is busy inside {_listed(own)} without launching: {time_text(total_ns)} "
-            f"{'in all' if basis.steps is None else 'a step'}, {share[rank]:.0f} % {basis.of_a_step}{also}.",
+            f"{'in all' if basis.steps is None else 'a step'}, {share[rank]:.0f} % {basis.of_a_step}"
+            f"{f'; the same on {named(alike, share.index, places)}' if len(alike) > 1 else ''}.",
             evidence=plain(own[["rank", "operator", "calls", "host_self_ns", "own_ns"]]),
             recommendation=_OF_SHAPES if _has_many_shapes(operator_shapes, own.iloc[0]) else _OTHER,
             caveat="A profiler slows the host, but hardly inside a single operator.",
@@ -97,16 +100,14 @@ def slow_operators(
     ]
 
 
-def _own(
-    operators: Operators, operator_launches: OperatorLaunches, sync_calls: SyncCalls, host_work: HostWork
-) -> pd.DataFrame:
+def _own(operators: Operators, operator_launches: OperatorLaunches, sync_calls: SyncCalls) -> pd.DataFrame:
     """Operators of each rank with `own_ns`: their CPU time less inner operators and calls that launch or wait.
 
     `most` is how often an operator was called, or launched something itself, if that is more.
     """
     keys = ["rank", "operator"]
-    table = operators.table.groupby(keys, as_index=False, observed=True)[["calls", "host_self_ns"]].sum(min_count=1)
-    table = table.dropna().astype({"calls": "int64", "host_self_ns": "int64"}).query("calls > 0")
+    table = operators.table.groupby(keys, as_index=False, observed=True)[_SUMS].sum(min_count=1)
+    table = table.dropna().astype(dict.fromkeys(_SUMS, "int64")).query("calls > 0")
     inside = [operator_launches.table[[*keys, "launch_ns"]].rename(columns={"launch_ns": "call_ns"})]
     if len(sync_calls):
         inside.append(sync_calls.table[[*keys, "host_ns"]].rename(columns={"host_ns": "call_ns"}))
@@ -115,10 +116,19 @@ def _own(
     table["own_ns"] = table["host_self_ns"].to_numpy() - calls.reindex(at, fill_value=0).to_numpy()
     launches = operator_launches.table.set_index(keys)["launches"].reindex(at, fill_value=0)
     table["most"] = np.maximum(table["calls"].to_numpy(), launches.to_numpy(dtype=np.int64))
+    return table
+
+
+def _is_said(table: pd.DataFrame, host_work: HostWork, basis: Basis) -> np.ndarray:
+    """Operators without GPU work, of ranks of which `cpu_work` speaks: these may lie in what it names."""
     if not len(host_work):
-        return table
-    alone = host_work.table[host_work.table["launches"] == 0]
-    return table[~at.isin(pd.MultiIndex.from_frame(alone[["rank", "name"]]))]
+        return np.zeros(len(table), dtype=bool)
+    own = host_work.to_frame()
+    window_ns = own["rank"].map(basis.window_ns).astype("Float64") / basis.per
+    is_long = (100.0 * own["idle_per_step_ns"].astype("Float64") >= CPU_WORK_PCT * window_ns).fillna(value=False)
+    told = own["rank"][is_long & (own["launches"] == 0)]
+    is_said: np.ndarray = (table["rank"].isin(told) & (table["gpu_total_ns"] == 0)).to_numpy()
+    return is_said
 
 
 def _listed(own: pd.DataFrame) -> str:

@@ -38,6 +38,8 @@ _RANGES = (
 
 _NOW_AND_THEN = "Find what {who} runs there and not in other steps: " + _RANGES
 
+PAGEABLE = "pageable"
+
 _NAMED_ADVICE = {
     "compute": "Find what makes {who} run more of {name}, or give the ranks equal work.",
     HOST.key: "Take {name} out of the step on {who}, do it less often, or on all ranks at once.",
@@ -46,7 +48,8 @@ _NAMED_ADVICE = {
     NOTHING: "Find what {who} runs there, in code between operators: " + _RANGES,
     DATA.key: "Load ahead on {who} ({name}): more workers, prefetch, pinned memory; look for slow storage or long "
     "samples.",
-    "copies": "Pin the host memory of what {who} copies ({name}) and copy on a stream of its own, or move less.",
+    "copies": "Let {name} of {who} run on a stream of its own, beside compute, or move less.",
+    PAGEABLE: "Pin the host memory of what {who} copies ({name}) and copy on a stream of its own, or move less.",
 }
 
 _SLOW_GPU = (
@@ -71,6 +74,7 @@ def advice(row: Mapping[str, Any]) -> str:
     if row["cause"] == HOST.key and row["name"] is None and not row["is_in_every_step"]:
         return _NOW_AND_THEN.format(who=who(row))  # a slow host is slow in every step
     key = row["name"] if row["name"] in (NOTHING, MEMORY_CALLS) else row["cause"]
+    key = PAGEABLE if key == "copies" and PAGEABLE in (row["name"] or "").lower() else key
     if row["name"] is None or key not in _NAMED_ADVICE:
         return ADVICE.get(row["cause"], "")
     return first_upper(_NAMED_ADVICE[key].format(who=who(row), name=name(row)))

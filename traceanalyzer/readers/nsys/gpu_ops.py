@@ -19,6 +19,8 @@ MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
 GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 GPU_TABLES = (KERNEL, MEMCPY, MEMSET, GRAPH)
 
+NAMELESS = "(kernel without a name)"
+
 _PLACE = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
 KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
 _GRID = ("gridX", "gridY", "gridZ")
@@ -68,6 +70,11 @@ class GpuOps:
             found |= {divmod(key, _DEVICES) for key in keys.tolist()}
         return found
 
+    @property
+    def is_nameless(self) -> bool:
+        """Whether kernels ran, and none of them has a name."""
+        return any(list(part.columns["name"].categories) == [NAMELESS] for part in self.parts)
+
     def correlations(self, process: int) -> pd.Series:
         """Correlation ids of one process's operations, on all of its devices."""
         own = [part.columns["correlation"][part.process == process] for part in self.parts]
@@ -101,7 +108,7 @@ def _kernels(source: Source, rules: KindRules) -> _Part:
     rows = source.read(KERNEL, ints=(*_PLACE, KERNEL_NAMES[0], "graphNodeId"), triples={"grid": _GRID, "block": _BLOCK})
     codes, distinct = pd.factorize(_name_ids(source, rows))
     texts = source.strings(distinct)
-    names = [texts.get(int(one)) or "(kernel without a name)" for one in distinct]
+    names = [texts.get(int(one)) or NAMELESS for one in distinct]
     return _part(
         rows,
         _named("kernel", codes, names, rules),

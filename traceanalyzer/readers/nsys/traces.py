@@ -27,6 +27,9 @@ from traceanalyzer.readers.nsys.stream_waits import read_stream_waits
 
 _NO_GPU_WORK = "No GPU work was recorded; with --trace=cuda,nvtx it is."
 
+# Those that communicate could not be told from those that compute.
+_NO_NAMES = "no kernel has a name; export the whole report again with nsys export"
+
 _XLA = re.compile(r"(?:(?:loop|input|gemm)_(?:\w+_)?fusion(?:_\w+)?|wrapped_[a-z_]+(?:_\d+)?)$")
 """Kernels as XLA names those that it makes."""
 
@@ -85,10 +88,10 @@ def read(source: Source, path: Path, hint: RankHint, rules: KindRules) -> Iterat
         NotATraceError: the export has neither GPU operations nor ranges.
     """
     if STRINGS not in source.tables and KERNEL in source.tables:
-        raise NotATraceError(  # those that communicate could not be told from those that compute
-            f"{path}: no table {STRINGS}, so that no kernel has a name; export the whole report again with nsys export"
-        )
+        raise NotATraceError(f"{path}: no table {STRINGS}, so that {_NO_NAMES}")
     gpu_ops = read_gpu_ops(source, rules)
+    if gpu_ops.is_nameless:
+        raise NotATraceError(f"{path}: the table {STRINGS} lacks the kernels' names, so that {_NO_NAMES}")
     session, nvtx = read_session(source), read_nvtx(source)
     places = sorted(Place(process, device) for process, device in gpu_ops.places) or _places_of_host(nvtx)
     if not places:

@@ -1,0 +1,88 @@
+"""What is said of parameters that are gathered twice, of collectives in pieces, and of what comes behind a collective."""
+
+import pytest
+
+from tests import once
+from tests.simulator import run, setup_jobs
+from tests.simulator.analysed import analysed
+from tests.simulator.case import case_of
+from tests.simulator.faults import Fault
+from traceanalyzer.findings.communication.exposed_collective import exposed_collective
+from traceanalyzer.findings.communication.gathered_again import gathered_again
+from traceanalyzer.findings.communication.slow_pieces import slow_pieces
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.order import ordered
+
+MS = 1_000_000
+
+_AGAIN = (Fault("again", 0, (0, 1, 2, 3)),)
+_OF_GATHERS = ("headline", "steps", "calls", "call_phases", "groups", "replay")
+_OF_PIECES = ("headline", "steps", "collectives", "call_waits", "replay")
+
+
+def test_parameters_gathered_again_are_told_with_what_keeping_them_gains():
+    case = case_of("", setup_jobs.regathered, *_AGAIN, what="")
+    _, results = analysed(case.job(_AGAIN), *_OF_GATHERS)
+    (found,) = gathered_again(**results)
+    assert found.gain_ns == pytest.approx(case.gain_ns(), rel=0.05)
+    assert found.title.startswith("Parameters are gathered twice: 6 all-gathers a step on each rank, 975 MB, are in")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"faults": _AGAIN, "gather_ns": 60_000},
+        {"faults": _AGAIN, "backward_bytes": 1.01},
+    ],
+    ids=["kept", "hidden behind compute", "of other sizes"],
+)
+def test_gathers_that_are_not_made_twice_or_cost_nothing_are_not_told(options):
+    _, results = analysed(setup_jobs.regathered(**options), *_OF_GATHERS)
+    assert gathered_again(**results) == []
+
+
+def test_a_capture_whose_gathers_are_hidden_is_told_nothing():
+    assert gathered_again(**once.results("fsdp_full", _OF_GATHERS)) == []
+
+
+def test_pieces_are_told_with_what_joining_them_gains():
+    """40 pieces of 8 MB take 180 µs each; at the rate of 320 MB in 1.4 ms all of them take 1.4 ms."""
+    _, results = analysed(setup_jobs.medium(), *_OF_PIECES)
+    (found,) = slow_pieces(**results)
+    joined, apart = (
+        _step_ns(run(setup_jobs.medium(calls=calls, each_ns=ns))) for calls, ns in ((1, 1_400_000), (40, 180_000))
+    )
+    assert found.gain_ns == pytest.approx(apart - joined, rel=0.05)
+    assert found.title.startswith("All-reduces of 8 MB on average, 40 a step on each rank, reach 66 GB/s, larger ones of "
+                                  "the same group 343: ")  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [{"calls": 1}, {"each_ns": 60_000}], ids=["one", "nearly as fast"])
+def test_pieces_that_cannot_be_joined_or_are_fast_are_not_told(options):
+    _, results = analysed(setup_jobs.medium(**options), *_OF_PIECES)
+    assert slow_pieces(**results) == []
+
+
+def _step_ns(truth):
+    begins = [event.start_ns for event in truth.host[0] if event.name.startswith("ProfilerStep#")]
+    return (begins[-1] - begins[0]) / (len(begins) - 1)
+
+
+def test_a_gain_above_what_is_exposed_is_explained():
+    """20 gathers and 10 all-reduces queue on one stream; beside 5 ms of compute they bind the step."""
+    names = ("headline", "steps", "exposed_calls", "call_waits", "replay", "episodes", "collectives", "calls", "ranks")
+    _, results = analysed(setup_jobs.queued(), *names)
+    (found,) = exposed_collective(**results)
+    assert found.title.startswith("All-gathers (20 a step) run while nothing computes for 3.5")
+    assert "Other communication and idle time, 5" in found.title
+    assert 3.7 * MS < found.gain_ns < 4.1 * MS
+
+
+@pytest.mark.parametrize(
+    ("severity", "is_bound", "first"), [("medium", False, "cause"), ("medium", True, "ideal"), ("low", False, "ideal")]
+)
+def test_a_cause_with_a_gain_goes_before_an_ideal_s_bound(severity, is_bound, first):
+    ideal = Finding("ideal", "high", "", gain_ns=400, is_of_ideal=True)
+    cause = Finding("cause", severity, "", gain_ns=100, gain_is_bound=is_bound)
+    assert ordered([ideal, cause])[0].rule == first
