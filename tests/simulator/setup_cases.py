@@ -98,8 +98,11 @@ _HOSTS: tuple[Case, ...] = (
             Fault("data", 6 * MS, (1,)), LOADER, ranks=2, steps=3),
     case_of("hosts meet in a broadcast of the CPU, garbage", partial(rare.meeting_hosts, name="broadcast"),
             Fault("gc", 6 * MS, (3,)), "gc.collect", steps=4),
+    case_of("another thread decodes meanwhile", jobs.decoding_aside, Fault("gil", 8 * MS, (1,)), "prefetch.py(41): decode", cause="host"),
+    case_of("a thread waits meanwhile", jobs.decoding_aside, Fault("gil", 8 * MS, (1,)), "no range, operator or call", cause="host",
+            aside="threading.py(355): wait"),
     case_of("nothing recorded of the host meanwhile", jobs.decoding_aside, Fault("gil", 8 * MS, (1,)), "no range, operator or call",
-            cause="host", is_recorded=False),
+            cause="host", aside=""),
 )  # fmt: skip
 
 SETUP_CASES: tuple[Case, ...] = (*_EXCHANGED, *_GPUS, *_STEPS, *_HIDDEN_BEHIND, *_HOSTS)
