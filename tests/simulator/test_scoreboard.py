@@ -15,6 +15,7 @@ from tests.simulator.rare_cases import RARE_CASES
 from tests.simulator.scoreboard import judged
 from tests.simulator.setup_cases import SETUP_CASES
 from tests.simulator.strange_cases import STRANGE_CASES
+from tests.simulator.unseen_cases import UNSEEN_CASES
 from tests.simulator.wire_cases import WIRE_CASES
 
 _OF_ONE_RULE = {
@@ -49,6 +50,7 @@ _OF_FEW_STEPS = {
         *sampled(LINKED_CASES, every=18),
         *sampled(WIRE_CASES, every=16),
         *sampled(BLIND_CASES, every=10),
+        *sampled(UNSEEN_CASES, every=12),
         *sampled(SETUP_CASES, every=8),
         *sampled(GRID, every=230),
         *(

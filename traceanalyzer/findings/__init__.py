@@ -21,7 +21,15 @@ from traceanalyzer.findings.communication import (
     slow_pieces,
     wiring,
 )
-from traceanalyzer.findings.devices import copies, copy_bound, efficiency, memory, memory_limits, recomputing
+from traceanalyzer.findings.devices import (
+    copies,
+    copy_bound,
+    efficiency,
+    memory,
+    memory_limits,
+    other_copies,
+    recomputing,
+)
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.findings import Findings
 from traceanalyzer.findings.folding import folded
@@ -77,6 +85,7 @@ RULES: tuple[Rule, ...] = (
     without_work.ranks_without_compute,
     experts.uneven_experts,
     other_work.other_work,
+    other_copies.other_copies,
     redundant_exchanges.redundant_exchanges,
     gathered_again.gathered_again,
     slow_pieces.slow_pieces,
@@ -178,14 +187,22 @@ _COMPARING = tuple(rule.__name__ for rule in (balance.uneven_compute, uneven_ste
                                               slow_hosts.busy_hosts, memory_limits.uneven_memory))  # fmt: skip
 """Rules that hold ranks against each other, and name none as late."""
 
+_OF_HOSTS_IN_ALL = tuple(rule.__name__ for rule in (slow_hosts.slow_hosts, slow_hosts.busy_hosts))
+"""Rules whose figures are of all that was recorded, not of complete steps."""
+
 
 def _held_to_capture(findings: list[Finding]) -> list[Finding]:
-    """Where the capture tells less than it seems to, gains are bounds; what happens in a warm-up alone is not said."""
+    """Where the capture tells less than it seems to, gains are bounds; what happens in a warm-up alone is not said.
+
+    Nor are figures of hosts that are of the whole capture, the warm-up with them.
+    """
     spoiling = [item for item in findings if item.rule in _SPOILING]
     if not spoiling:
         return findings
     cold = {step for item in spoiling for step in item.steps or ()}
+    spoilt_rules = _OF_HOSTS_IN_ALL if cold else ()
     kept = (item for item in findings if item.is_about_capture or not item.steps or not {*item.steps} <= cold)
+    kept = (item for item in kept if item.rule not in spoilt_rules)
     return [item if item.is_about_capture else _as_bound(item) for item in kept]
 
 

@@ -50,7 +50,8 @@ class Selection:
 def select(trace: RankTrace, selection: Selection) -> RankTrace:
     """The trace with its steps found, its operations given to them, and its window set.
 
-    A GPU operation belongs to the step in which the host launched it. Step n's window runs from its first
+    A GPU operation belongs to the step in which the host launched it, one launched between two steps to the step
+    before. Step n's window runs from its first
     operation's start to the next step's first operation's start; the last one is open and ends with its last
     operation. An operation that runs ahead of its step is no step's first one: one that starts before the step before
     its own has begun, or before the stream that computes most has come to the last operation of that step (copies and
@@ -115,9 +116,10 @@ def _in_graph_capture(api_calls: pd.DataFrame) -> np.ndarray:
 
 
 def _step_of_launch(trace: RankTrace, found: pd.DataFrame) -> np.ndarray:
-    """Row of the step whose host range holds each API call's start, whatever its thread."""
+    """Row of the step at which the host is when each API call starts, whatever its thread."""
+    starts, ends = found["start_ns"].to_numpy(), found["end_ns"].to_numpy()
     calls = trace.api_calls["start_ns"].to_numpy()
-    return step_at(found["start_ns"].to_numpy(), found["end_ns"].to_numpy(), calls)
+    return step_at(*_up_to_next(starts, ends, _ends_recording(found["name"].astype(str))), calls)
 
 
 def step_at(starts: np.ndarray, ends: np.ndarray, times: np.ndarray) -> np.ndarray:
@@ -134,7 +136,12 @@ def host_spans(steps: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     To its own end where the recording paused, or ended.
     """
     starts, ends, is_open = (steps[name].to_numpy() for name in ("host_start_ns", "host_end_ns", "is_open"))
-    following = np.where(is_open[:-1].astype(bool), ends[:-1], np.maximum(ends[:-1], starts[1:]))
+    return _up_to_next(starts, ends, is_open.astype(bool))
+
+
+def _up_to_next(starts: np.ndarray, ends: np.ndarray, is_last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The ranges, each up to the next one's start but for the last ones of a recording."""
+    following = np.where(is_last[:-1], ends[:-1], np.maximum(ends[:-1], starts[1:]))
     return starts, np.append(following, ends[-1:])
 
 

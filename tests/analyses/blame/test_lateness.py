@@ -126,7 +126,7 @@ def test_an_operator_of_other_sizes_in_each_step_is_one_name():
 def test_what_is_longer_now_and_shorter_then_is_not_mended_with_the_rest(beside_ms, is_mended_with_it):
     late = pd.DataFrame(
         {"peers": "all", "rank": [0, 1] * 4, "step": [0, 0, 1, 1, 2, 2, 3, 3], "begin_ns": 0, "end_ns": 100 * MS}
-    ).assign(operations=100)
+    ).assign(operations=100, compute_ns=0)
     late[["excess_ns", "exposed_wait_ns", "exposed_unmatched_ns"]] = [[30 * MS, 0, 0], [0, 30 * MS, 0]] * 4
     late[[f"{part}_excess" for part in PARTS]] = 0.0
     late["data_ns_excess"] = [30.0 * MS, 0.0] * 4
@@ -134,6 +134,18 @@ def test_what_is_longer_now_and_shorter_then_is_not_mended_with_the_rest(beside_
     found = cells(late)
     assert list(found["part"]) == ["data_ns"] * 4
     assert any("compute_ns" in beside for beside in found["beside"]) is is_mended_with_it
+
+
+@pytest.mark.parametrize(
+    ("last_ms", "late"),
+    [((40, 20), []), ((60, 40), [(0, 3)]), ((65, 20), [(0, 3)])],
+    ids=["the other computes less", "it computes more", "both"],
+)
+def test_a_rank_that_computes_as_ever_is_not_late_where_another_has_less_to_do(last_ms, late):
+    table = needs([[0] * 4] * 2, [[0] * 4] * 2, wait_ns=20 * MS).assign(end_ns=100 * MS)
+    compute_ns = [40 * MS] * 3 + [last_ms[0] * MS] + [40 * MS] * 3 + [last_ms[1] * MS]
+    found = cells(with_excess(table.assign(compute_ns=compute_ns)))
+    assert list(zip(found["rank"], found["step"], strict=True)) == late
 
 
 @pytest.mark.parametrize(

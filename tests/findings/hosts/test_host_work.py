@@ -7,11 +7,12 @@ from tests.simulator import odd_jobs
 from tests.simulator.case import Case, Truth
 from tests.simulator.faults import Fault
 from tests.simulator.scoreboard import report_of
+from tests.simulator.unseen_host_jobs import logged, set_up
 from traceanalyzer.analyses import combine, reduce_rank
 from traceanalyzer.findings.hosts import host_work as rule
 from traceanalyzer.findings.hosts.host_work import cpu_work
 
-NAMES = ("headline", "steps", "host_work", "episodes", "places", "replay")
+NAMES = ("headline", "steps", "host_work", "step_needs", "episodes", "places", "replay")
 
 
 MS = 1_000_000
@@ -117,3 +118,18 @@ def test_work_before_the_first_operation_of_the_gpu_counts_like_that_of_later_st
     results = combine({0: reduce_rank(host_trace(ops, calls, ranges=[*steps, *own]), NAMES)}, NAMES)
     (row,) = results["host_work"].to_frame().query("name == 'collect'").to_dict("records")
     assert (row["host_per_step_ns"], row["seen_ns"], row["idle_per_step_ns"], row["idle_pct"]) == (50, 50, 50, 100.0)
+
+
+def test_what_lies_in_few_steps_is_said_of_these():
+    """The loss is read and written in two of five steps: a mean step does not hold it."""
+    case = Case("", lambda _: logged(4, 6, every=3), (), Truth())
+    results = report_of(case).results
+    (told,) = cpu_work(*(results[name] for name in NAMES))
+    assert told.title.startswith("Mostly in steps 0 and 3 rank ")
+    assert "of a mean step and starts no GPU work there" in told.title
+    assert told.steps == (0, 3)
+
+
+def test_of_a_warm_up_no_work_of_hosts_is_told():
+    case = Case("", lambda _: set_up(4, 4), (), Truth())
+    assert [finding.rule for finding in report_of(case).findings] == ["warm_up"]

@@ -7,6 +7,7 @@ from tests import once
 from tests.simulator import run
 from tests.simulator.analysed import analysed
 from tests.simulator.drawn_jobs import interleaved
+from tests.simulator.unseen_jobs import zero_bubble
 from traceanalyzer.analyses.operators.mfu import Mfu
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.pipelines.pipelines import Pipelines
@@ -94,3 +95,14 @@ def test_messages_on_one_stream_are_said_to_hold_each_other_up(is_one_stream):
 
 def _last_ns(job):
     return max(op.end_ns for ops in job.ops.values() for op in ops)
+
+
+@pytest.mark.parametrize(
+    ("heavy", "advises"), [({"first_ns": 350_000}, None), ({"last_ns": 450_000}, "Move layers from stage 3")]
+)
+def test_layers_are_moved_only_where_even_stages_gain(heavy, advises):
+    """With weights' gradients behind those of inputs a first stage that is a sixth heavier costs nothing."""
+    _, results = analysed(zero_bubble(**heavy), "pipelines", "pipeline", "mfu", "replay")
+    (found,) = pipeline_imbalance(**results)
+    assert ("even stages gain nothing" in found.title) == (advises is None)
+    assert found.recommendation is None if advises is None else found.recommendation.startswith(advises)

@@ -8,7 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses.blame.jitter import jitter_of, of_others
 from traceanalyzer.analyses.blame.step_needs import PARTS
 from traceanalyzer.analyses.spread import median_of_others
-from traceanalyzer.meaning.vocabulary import COPY, DATA, HOST, LAUNCH, SYNC, UNKNOWN
+from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, DATA, HOST, LAUNCH, SYNC, UNKNOWN
 from traceanalyzer.model.tables import table_of
 
 LEAST_PCT = 2.0
@@ -45,6 +45,9 @@ _HOST_PARTS = (SYNC.column, DATA.column, HOST.column, COPY.column)
 _SEEN = 0.5
 """Of the excess."""
 
+_MOSTLY = 0.5
+"""Of a rank's steps."""
+
 _BESIDE = 0.05
 """A part with this much of a rank's excess is mended with the one that it goes to."""
 
@@ -77,11 +80,11 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
     values = table[[*PARTS, "needed_host_ns"]].astype("float64")
     beside = _of_peers(values, table, is_stage, _median_of_others)
     first = _beyond(table, values - beside, is_stage)
-    beside["compute_ns"] = beside["compute_ns"].mask(is_stage, _usual_ns(table, is_stage))
+    beside[COMPUTE.column] = beside[COMPUTE.column].mask(is_stage, _usual_ns(table, is_stage))
     # Where about half of the ranks are late, the others' median lies between the late and the rest.
     is_late = _is_late(first).to_numpy()[:, None] & np.ones(len(values.columns), dtype=bool)
     in_time = _of_peers(values.mask(is_late), table, is_stage, _median)
-    in_time["compute_ns"] = in_time["compute_ns"].mask(is_stage, beside["compute_ns"])
+    in_time[COMPUTE.column] = in_time[COMPUTE.column].mask(is_stage, beside[COMPUTE.column])
     return _beyond(table, values - in_time.where(is_late, beside).fillna(beside), is_stage)
 
 
@@ -96,7 +99,7 @@ def _beyond(table: pd.DataFrame, excess: pd.DataFrame, is_stage: pd.Series) -> p
     is_of_host = (launch > 0) & (host >= launch) & ~is_stage
     host = _up_to(host, more, table["rank"]) + launch.where(is_of_host, 0.0)
     excess = excess.assign(**{"transfer_ns": transfer, HOST.column: host, LAUNCH.column: launch.mask(is_of_host, 0.0)})
-    by_design = [part for part in PARTS if part not in (*_HOST_PARTS, "compute_ns", "transfer_ns")]
+    by_design = [part for part in PARTS if part not in (*_HOST_PARTS, COMPUTE.column, "transfer_ns")]
     excess[by_design] = excess[by_design].mask(is_stage, 0.0)
     net = excess[list(PARTS)].sum(axis=1).clip(upper=(table["end_ns"] - table["begin_ns"]).astype("float64"))
     return table.assign(**{f"{part}_excess": excess[part] for part in PARTS}, excess_ns=net)
@@ -107,7 +110,7 @@ def _usual_ns(table: pd.DataFrame, is_stage: pd.Series) -> pd.Series:
 
     That is the lower quartile of their own steps, times the stages' median of what the step holds of that.
     """
-    own = table["compute_ns"].astype("float64")
+    own = table[COMPUTE.column].astype("float64")
     usual = own.groupby(table["rank"]).transform(lambda each: each.quantile(0.25, interpolation="lower"))
     times = (own / usual.where(usual > 0)).where(is_stage)
     known = own.groupby(table["rank"]).transform("size") >= _LEAST_STEPS
@@ -173,6 +176,7 @@ def cells(late: pd.DataFrame) -> pd.DataFrame:
     # Idle time without a reason is lateness only where others are seen to wait, not just to communicate.
     is_seen = _waited(late, ["exposed_wait_ns"]).to_numpy()[is_late] >= _SEEN * chosen["excess_ns"].to_numpy()
     large[:, names == UNKNOWN.column] *= is_seen[:, None]
+    large[:, names == COMPUTE.column] *= ~_is_usual(late, is_late)[is_late, None]
     row, column = np.nonzero(large)
     return table_of(
         {
@@ -183,6 +187,19 @@ def cells(late: pd.DataFrame) -> pd.DataFrame:
             "beside": [beside[number] for number in row],
         }
     )
+
+
+def _is_usual(late: pd.DataFrame, is_late: pd.Series) -> np.ndarray:
+    """Rows of ranks that compute about as long as in their other steps, where these are mostly in time.
+
+    There the others compute less than they usually do (a last batch that is smaller on some ranks): nobody is late.
+    """
+    own = late[COMPUTE.column].astype("float64")
+    usual = own.where(~is_late).groupby(late["rank"]).transform("median")
+    in_time = (~is_late).groupby(late["rank"]).transform("mean")
+    more, excess = own - usual, late[f"{COMPUTE.column}_excess"].astype("float64")
+    is_usual = (in_time > _MOSTLY) & (late["step"] >= 0) & (more < _SEEN * excess)
+    return is_usual.to_numpy(dtype=bool)
 
 
 def _shares(parts: np.ndarray) -> np.ndarray:

@@ -30,7 +30,7 @@ _FULL = 0.8
 _LINKS = ((re.compile(r"\b(?:H100|H200|H20|B200|B300)\b"), 63.0), (re.compile(r"\b(?:A100|A800|A40|L40S?|L4)\b"), 31.5))
 """GB/s each way of the PCI Express ×16 link of these GPUs (5.0: 32 GT/s a lane, 4.0: 16; 128b/130b; PCI-SIG)."""
 
-_WORDS = {"HtoD": "host to device", "DtoH": "device to host", "DtoD": "device to device"}
+WORDS = {"HtoD": "host to device", "DtoH": "device to host", "DtoD": "device to device"}
 
 
 def copy_bound(
@@ -74,7 +74,7 @@ def _found(share: pd.Series, rows: pd.DataFrame, devices: pd.Series) -> Finding:
     speed = "" if rate is None else f" at {digits(rate)} GB/s{of}"
     source = f" from {first['source_memory']} memory" if first["direction"] == "HtoD" else ""
     size = "" if pd.isna(first["size_bytes"]) else f", {text(int(first['size_bytes']), Unit.BYTES)}"
-    what = f"{_WORDS.get(str(first['direction']), first['direction'])}{source}{size}{speed}"
+    what = f"{WORDS.get(str(first['direction']), first['direction'])}{source}{size}{speed}"
     low, high = round(float(share.min())), round(float(share.max()))
     told = f"{high} %" if low == high else f"{low} to {high} %"
     who = f"Rank {share.index[0]} is" if len(share) == 1 else f"{len(share)} ranks are"

@@ -4,6 +4,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
+from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_work import HostWork
 from traceanalyzer.analyses.host.thread_roles import COLLECTIVES, MAIN
@@ -18,6 +19,7 @@ from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import HOSTS
 from traceanalyzer.findings.late.lateness import late_by
+from traceanalyzer.findings.worst import OF_ALL_STEPS, Few, few_steps
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import HOST
@@ -27,6 +29,9 @@ CPU_WORK_PCT = 10.0
 
 LAST_SHARE = 0.5
 """A rank for which another one waits in a collective is said if it is in it for less than this of the other's time."""
+
+_MOST = 0.5
+"""Of what the GPU idles for its host: this is why."""
 
 _OPTIMIZER = (
     "Keep the optimizer's state on the GPU, or use one that is fast on the CPU (foreach or fused=True); with "
@@ -47,6 +52,7 @@ def cpu_work(
     headline: Headline,
     steps: Steps,
     host_work: HostWork,
+    step_needs: StepNeeds,
     episodes: Episodes,
     places: Places,
     replay: Replay,
@@ -79,10 +85,18 @@ def cpu_work(
     gains = gains_of(replay, changes) if changes else None
     of_each: list[Gain | None] = [*gains] if gains else [None] * len(changes)
     found = [
-        _finding(own, _last(own, everyone, replay), gain, basis, episodes, places)
+        _finding(own, _last(own, everyone, replay), gain, basis, _few(own, step_needs, basis), episodes, places)
         for own, everyone, gain in zip(named_alike, sharing, of_each, strict=True)
     ]
     return [each for each in found if each is not None]
+
+
+def _few(own: pd.DataFrame, step_needs: StepNeeds, basis: Basis) -> Few | None:
+    """Few steps that hold most of what the GPU idles for its host, where most of that is this."""
+    first = own.iloc[0]
+    few = few_steps(step_needs, basis, int(first["rank"]), HOST.column)
+    in_all_ns = few.mean_ns * len(few.steps) / basis.per if few else 0.0
+    return few if few and float(first["idle_per_step_ns"]) >= _MOST * in_all_ns else None
 
 
 def _gone(own: pd.DataFrame) -> tuple[Change, ...]:
@@ -112,6 +126,7 @@ def _finding(
     last: tuple[int, float] | None,
     gain: Gain | None,
     basis: Basis,
+    few: Few | None,
     episodes: Episodes,
     places: Places,
 ) -> Finding | None:
@@ -129,13 +144,15 @@ def _finding(
     comes_last = f"; rank {last[0]} comes last ({time_text(last[1])} in it)" if last else ""
     return Finding(
         severity=severity(float(row["share_pct"])),
-        title=f"Rank {rank}'s CPU is in {short_name(name)} for {time_text(float(row['host_per_step_ns']))} a step "
-        f"and starts no GPU work there: the GPU idles {time_text(idle_ns)} of it, {row['share_pct']:.0f} % "
-        f"{basis.of_a_step}{also}{comes_last}.",
+        title=f"{f'Mostly i{few.words[1:]} r' if few else 'R'}ank {rank}'s CPU is in {short_name(name)} for "
+        f"{time_text(float(row['host_per_step_ns']))} {'of a mean' if few else 'a'} step and starts no GPU work there: "
+        f"the GPU idles {time_text(idle_ns)} of it, {row['share_pct']:.0f} % "
+        f"{OF_ALL_STEPS if few else basis.of_a_step}{also}{comes_last}.",
         evidence=plain(own[["rank", "role", "what", "name", "calls", "host_per_step_ns", "idle_per_step_ns"]]),
         recommendation=(_WHO_IS_LAST if last else "") + _advice(name, str(row["role"])),
         caveat="A profiler slows the host; what GPU work could run meanwhile, the trace does not tell.",
         gain_ns=round(most_ns),
+        steps=few.steps if few else None,
         is_of_hosts=True,
         table="host_work",
         is_to_do_first=True,

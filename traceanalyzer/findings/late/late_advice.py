@@ -39,6 +39,8 @@ _RANGES = (
 
 _NOW_AND_THEN = "Find what {who} runs there and not in other steps: " + _RANGES
 
+PAGEABLE = "pageable"
+
 _NAMED_ADVICE = {
     "compute": "Find what makes {who} run more of {name}, or give the ranks equal work.",
     HOST.key: "Take {name} out of the step on {who}, do it less often, or on all ranks at once.",
@@ -49,7 +51,8 @@ _NAMED_ADVICE = {
     "(DataLoader workers, multiprocessing), or let it release Python's lock.",
     DATA.key: "Load ahead on {who} ({name}): more workers, prefetch, pinned memory; look for slow storage or long "
     "samples.",
-    "copies": "Pin the host memory of what {who} copies ({name}) and copy on a stream of its own, or move less.",
+    "copies": "Let {name} of {who} run on a stream of its own, beside compute, or move less.",
+    PAGEABLE: "Pin the host memory of what {who} copies ({name}) and copy on a stream of its own, or move less.",
 }
 
 _SLOW_GPU = (
@@ -75,6 +78,7 @@ def advice(row: Mapping[str, Any]) -> str:
         return _NOW_AND_THEN.format(who=who(row))  # a slow host is slow in every step
     key = row["name"] if row["name"] in (NOTHING, MEMORY_CALLS) else row["cause"]
     key = BESIDE if str(row["name"]).startswith(BESIDE) else key
+    key = PAGEABLE if key == "copies" and PAGEABLE in (row["name"] or "").lower() else key
     if row["name"] is None or key not in _NAMED_ADVICE:
         return ADVICE.get(row["cause"], "")
     return first_upper(_NAMED_ADVICE[key].format(who=who(row), name=name(row), beside=beside(row)))

@@ -20,6 +20,8 @@ from traceanalyzer.findings.late.host_story import UNEVEN_STAGES, pipeline_name
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.quantities import in_a_line, time_text
 
+_NOTHING = "even stages gain nothing"
+
 _MAKES = 0.5
 """Recomputation is why a stage computes longer where it makes this part of the FLOPs that it has more."""
 
@@ -71,9 +73,7 @@ def _uneven(rows: Sequence[Mapping[str, Any]], stages: pd.DataFrame, mfu: Mfu, r
         title=f"{_who(row, rows, heavy, stages)} {time_text(longest_ns)} "
         f"{per}, {_beside_others(stages, heavy, excess, hidden, many=len(rows) > 1)}." + (f" {more}" if more else ""),
         evidence=evidence_of(stages, ["compute_ns", "idle_ns"]),
-        recommendation=f"Recompute activations (checkpointing) in all stages or in none, or {move}."
-        if more
-        else f"{move}; the first and last stages also carry embedding, head and loss.",
+        recommendation=None if hidden == _NOTHING else _advice(more, move),
         caveat="The gain supposes that layers take their hosts' work along. Coefficient of variation of compute "
         f"{row['compute_cv']:.3f} (population, ddof = 0); a stage "
         "may be limited by memory instead.",
@@ -83,6 +83,12 @@ def _uneven(rows: Sequence[Mapping[str, Any]], stages: pd.DataFrame, mfu: Mfu, r
         table="pipeline",
         about=pipeline_name(rows[0]["pipeline"]),
     )
+
+
+def _advice(more: str, move: str) -> str:
+    if more:
+        return f"Recompute activations (checkpointing) in all stages or in none, or {move}."
+    return f"{move}; the first and last stages also carry embedding, head and loss."
 
 
 def recomputed_more(mfu: Mfu, stages: pd.DataFrame, row: Mapping[str, Any]) -> str:
@@ -145,10 +151,10 @@ def _behind_hosts(replay: Replay, evened: Sequence[Change]) -> str:
     """What even stages gain once hosts take no time, where they gain nothing before."""
     hosts, both = gain_of(replay, Change("host")), gain_of(replay, Change("host"), *evened)
     if hosts is None or both is None or replay.engine is None or not replay.engine.has_hosts:
-        return "even stages gain nothing"
+        return _NOTHING
     more_ns = hosts.after_ns - both.after_ns
     if 100 * more_ns < LEAST_GAIN_PCT * hosts.before_ns:
-        return "even stages gain nothing"
+        return _NOTHING
     return f"hidden behind the hosts now; without these, even stages gain {time_text(more_ns)} a step"
 
 
