@@ -45,8 +45,12 @@ def signs(ranks: pd.DataFrame, call_waits: pd.DataFrame) -> list[Defect]:
             Defect("no_shared_time", MEDIUM, len(ranks), None, f"The ranks' captures share no time: {why}", _AFFECTS)
         )
     if calls and matched <= _FEW * calls:
+        formats = " and ".join(sorted(ranks["format"].dropna().unique()))
         so = (
-            "these may be ranks of different jobs"
+            f"ranks' files are of several formats ({formats}), which name process groups otherwise; record all ranks "
+            "with one tool"
+            if " and " in formats
+            else "these may be ranks of different jobs"
             if matched <= _BY_CHANCE * calls
             else "who waited in them, and how long, is not known"
         )

@@ -5,6 +5,7 @@ from typing import Any
 
 from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.host.host_activity import NOTHING
+from traceanalyzer.analyses.host.other_threads import BESIDE
 from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.meaning.names import collective_words, short_name
 from traceanalyzer.meaning.number_lists import numbers
@@ -66,7 +67,14 @@ def name(row: Mapping[str, Any]) -> str:
     """The name of what is longer."""
     if row["name"] == NOTHING:
         return _UNRECORDED
+    if str(row["name"]).startswith(BESIDE):
+        return f"code that is not recorded, while another thread runs {beside(row)}"
     return short_name(row["name"]) if row["what"] in ("kernel", "copy") else str(row["name"])
+
+
+def beside(row: Mapping[str, Any]) -> str:
+    """What another thread runs meanwhile."""
+    return str(row["name"]).removeprefix(BESIDE)
 
 
 def when(row: Mapping[str, Any], last_step: int | None) -> str:
