@@ -12,9 +12,12 @@ import pytest
 import traceanalyzer as ta
 from tests.builders import rank_trace
 from tests.extending import example
+from traceanalyzer.agents.verbs import WHAT_IF_COLUMNS
 from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.cli import cli
+from traceanalyzer.diff import metrics as metrics_of_runs
 from traceanalyzer.findings import RULES
+from traceanalyzer.gate import check_names, parse
 from traceanalyzer.meaning.columns import Adds
 from traceanalyzer.model.schema import TABLES
 from traceanalyzer.readers import READERS
@@ -88,7 +91,12 @@ def test_links_in_the_documentation_lead_somewhere():
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "sample_traces" / "README.md"]
+PAGES = [
+    *ROOT.glob("*.md"),
+    *(ROOT / "docs").glob("*.md"),
+    ROOT / "sample_traces" / "README.md",
+    ROOT / "skill" / "SKILL.md",
+]
 
 NOT_YET = re.compile(r"/(x|tiny_kernels)\.\w+$")
 """Files that a reader of the page is to write."""
@@ -125,6 +133,41 @@ def test_options_of_commands_in_the_documentation_exist():
         for option in command.params:
             if isinstance(option.type, click.Choice) and option.name in given:
                 option.type_cast_value(context, given[option.name])
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != METRICS], ids=lambda page: page.name)
+def test_columns_and_figures_that_the_documentation_names_exist(page):
+    """Names that end in a unit; but for the changelog's, which may be of other days, and Python's examples'."""
+    text = re.sub(r"```python.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    named = set(
+        re.findall(r"(?<![\w.-])[a-z][a-z0-9]*(?:_[a-z0-9]+)*_(?:ns|pct|bytes|gbps|per_s|points)(?![\w(-])", text)
+    )
+    of_results = {name: column for one in ANALYSES.values() for name, column in one.result.columns.items()}
+    aliases = {column.alias for column in of_results.values()}
+    of_tables = {name for columns in TABLES.values() for name in columns}
+    known = {*of_results, *aliases, *of_tables, *metrics_of_runs.BY_NAME, *metrics_of_runs.COLUMNS, *WHAT_IF_COLUMNS}
+    if page.name != "CHANGELOG.md":
+        assert named - known - _OTHERS == set()
+
+
+_OTHERS = {"step_time_ns", "zero_ns", "delay_ns"}
+"""Of run.json, of a page's data, and of an example in SQL."""
+
+
+def test_questions_that_the_skill_names_exist():
+    """Code that is a command with its arguments: `inspect RANK OPERATION`."""
+    text = (ROOT / "skill" / "SKILL.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([a-z][a-z-]*)(?: [A-Z]+)+`", text))
+    assert "inspect" in named
+    assert named - {*cli.commands} == set()
+
+
+def test_gates_of_the_documentation_make_sense():
+    lines = [words for page in PAGES for words in command_lines(page.read_text(encoding="utf-8"))]
+    gates = [(words[at + 1], words[0]) for words in lines for at, word in enumerate(words) if word == "--fail-on"]
+    assert len(gates) > 5
+    for text, command in gates:
+        check_names([parse(text)], of_comparison=command == "diff")
 
 
 def test_every_command_has_an_example():

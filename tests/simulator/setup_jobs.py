@@ -213,7 +213,7 @@ def looped_optimizer(ranks: int = 4, steps: int = 4, faults: Faults = (), *, par
     return job_of(ranks, steps, step, (world,), faults)
 
 
-def decoding_aside(ranks: int = 4, steps: int = 4, faults: Faults = (), *, times: int = 4, is_recorded: bool = True,
+def decoding_aside(ranks: int = 4, steps: int = 4, faults: Faults = (), *, times: int = 4, aside: str = "prefetch.py(41): decode",
                    layers: int = 24) -> Job:  # fmt: skip
     """Another thread's Python (`gil`) holds the interpreter, while the main thread does nothing that is recorded."""
     world = Group("0", tuple(range(ranks)), "tp")
@@ -223,8 +223,8 @@ def decoding_aside(ranks: int = 4, steps: int = 4, faults: Faults = (), *, times
         load(program, faults, number)
         for layer in range(layers):
             if each_ns and layer % (layers // times) == 2:
-                if is_recorded:
-                    program.aside(each_ns, "prefetch.py(41): decode")
+                if aside:
+                    program.aside(each_ns, aside)
                 program.host(each_ns, "")
             made = layer_of(program, "aten::linear", "gemm", 110_000, 20_000, _SHAPES)
             reduced = program.collective("all_reduce", world, 1_000_000, 25_000, after=(made,))

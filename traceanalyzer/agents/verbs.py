@@ -19,13 +19,14 @@ from traceanalyzer.findings import Finding
 from traceanalyzer.findings.hosts import slow_hosts
 from traceanalyzer.findings.late import lateness
 from traceanalyzer.findings.uneven import hidden
+from traceanalyzer.meaning.severities import SEVERITIES
 from traceanalyzer.report.words import care, verdict
 from traceanalyzer.report.words.parts import split
 
 FINDING_COLUMNS: Mapping[str, str] = MappingProxyType(
     {
         "id": "Rule and what it is about: the same in every run over the same files.",
-        "severity": "high, medium, low or info.",
+        "severity": f"{', '.join(SEVERITIES[:-1])} or {SEVERITIES[-1]}.",
         "title": "One sentence with its figures.",
         "recommendation": "What to do.",
         "caveat": "When it may not hold.",
@@ -228,6 +229,7 @@ def parameters(verb: str) -> list[Parameter]:
 
 
 def _of_finding(finding: Finding) -> dict[str, Any]:
+    """What is known of `FINDING_COLUMNS`."""
     about = finding.about or finding.title
     row = {
         "id": f"{finding.rule}/{about}",
@@ -240,7 +242,7 @@ def _of_finding(finding: Finding) -> dict[str, Any]:
         "table": finding.table,
         "evidence": [dict(one) for one in finding.evidence[:5]] or None,
     }
-    return {key: value for key, value in row.items() if value is not None}
+    return {key: row[key] for key in FINDING_COLUMNS if row[key] is not None}
 
 
 def _of_result(name: str, result: Result, frame: pd.DataFrame, **more: Any) -> Answer:

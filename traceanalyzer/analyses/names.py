@@ -904,6 +904,8 @@ RanksColumn = Literal[
     "device",
     "device_name",
     "device_bytes",
+    "multiprocessors",
+    "devices_seen",
     "world_size",
     "window",
     "window_start_ns",

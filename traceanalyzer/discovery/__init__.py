@@ -29,6 +29,7 @@ from traceanalyzer.discovery.clustering import (
 )
 from traceanalyzer.discovery.no_trace import nothing_in, why_none
 from traceanalyzer.discovery.node_folders import of_nodes
+from traceanalyzer.discovery.tools_apart import by_tool
 from traceanalyzer.errors import InputError, NotATraceError, UsageError
 from traceanalyzer.expressions import Expression
 from traceanalyzer.files.archives import is_archive, unpack, without_suffix
@@ -99,7 +100,8 @@ def discover(folder: Path, rank_regex: str | None = None, *, follows_links: bool
     runs = [
         run
         for (place, _), members in by_folder.items()
-        for run in runs_of(_with_ends(members), _name_below(place, folder), place)
+        for own in by_tool(members)
+        for run in runs_of(_with_ends(own), _name_below(place, folder), place)
     ]
     # Traces of graphs' captures come first, so that the last run is one that replays them.
     return Found(tuple(sorted(merged(runs), key=lambda run: (not is_of_captures(run), run.start_ns))), tuple(skipped))

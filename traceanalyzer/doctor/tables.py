@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from traceanalyzer.doctor.case import Case
 from traceanalyzer.doctor.inspector import bandwidth, late_ranks
@@ -13,9 +13,15 @@ from traceanalyzer.doctor.xpu_timer import series
 Rows = list[dict[str, Any]]
 
 
-def tables(case: Case) -> dict[str, Rows]:
+TableName = Literal[
+    "topology", "communicators", "transports", "rings", "algorithms", "environment", "warnings", "last_calls",
+    "never_came", "mismatches", "late_ranks", "bandwidth", "xpu_timer_collectives", "xpu_timer_products",
+]  # fmt: skip
+
+
+def tables(case: Case) -> dict[TableName, Rows]:
     """Name → rows; only tables of what was given."""
-    made: dict[str, Rows] = {}
+    made: dict[TableName, Rows] = {}
     if case.topology is not None:
         made["topology"] = _topology(case)
     if case.logs:
@@ -33,7 +39,8 @@ def tables(case: Case) -> dict[str, Rows]:
         made["late_ranks"] = _rows(late_ranks(case.inspector))
         made["bandwidth"] = _rows(bandwidth(case.inspector))
     if case.xpu_timer is not None:
-        made |= {f"xpu_timer_{of}s": _rows(series(case.xpu_timer, of)) for of in ("collective", "product")}
+        made["xpu_timer_collectives"] = _rows(series(case.xpu_timer, "collective"))
+        made["xpu_timer_products"] = _rows(series(case.xpu_timer, "product"))
     return {name: rows for name, rows in made.items() if rows}
 
 
@@ -131,7 +138,7 @@ def _warnings(log: NcclLog) -> Rows:
     ]
 
 
-def _recorder(case: Case) -> dict[str, Rows]:
+def _recorder(case: Case) -> dict[TableName, Rows]:
     assert case.recorder is not None
     assert case.standing is not None
     recorder, absent, different = case.recorder, case.standing.absences, case.standing.mismatches

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 
@@ -99,7 +100,7 @@ def hanging(metrics: XpuTimer) -> list[int]:
     return sorted(int(rank) for rank in found["rank"].unique())
 
 
-def series(metrics: XpuTimer, of: str) -> pd.DataFrame:
+def series(metrics: XpuTimer, of: Literal["collective", "product"]) -> pd.DataFrame:
     """One row for each rank and series, the median over the answers.
 
     Of collectives `avg_us`, `min_us`, `max_us`, `p99_us` and `bandwidth_gbps` (decimal GB/s); of products the same with

@@ -67,6 +67,7 @@ RULES: tuple[Rule, ...] = (
     fitness.no_complete_step,
     fitness.whole_graphs,
     spoilt.cut_files,
+    other_gpus.shared_gpu,
     spoilt.impossible_times,
     unknown_idle.unknown_idle,
     blocking_launches.blocking_launches,

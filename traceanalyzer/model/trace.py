@@ -37,6 +37,10 @@ class RankMeta:
     device_name: str | None = None
     device_bytes: int | None = None
     """Memory of the GPU."""
+    multiprocessors: int | None = None
+    """Of the GPU, or of the slice of it that the process has."""
+    devices_seen: int | None = None
+    """GPUs that the process saw, whether it used them or not."""
     host: str | None = None
     process: int | None = None
     trace_id: str | None = None

@@ -7,12 +7,23 @@ from tests import once
 from tests.simulator import scenarios, workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
+from traceanalyzer.analyses.blame.episode_rows import cause_of
+from traceanalyzer.analyses.blame.step_parts import OWN_PARTS
+from traceanalyzer.analyses.blame.transfers import TRANSFER
 from traceanalyzer.analyses.host.host_work import HostWork
 from traceanalyzer.findings.late import late_advice, late_hosts, late_words
 from traceanalyzer.findings.late.lateness import is_said, late_ranks
+from traceanalyzer.meaning.vocabulary import UNKNOWN
 
 MS = 1_000_000
 NEEDED = ("episodes", "step_needs", "expert_layers", "even_experts", "replay", "operators", "host_work")
+
+
+def test_each_cause_has_its_words_and_advice_and_no_other_has():
+    causes = {cause_of(part) for part in (*OWN_PARTS, TRANSFER)}
+    assert {*late_advice.ADVICE} == causes
+    assert {*late_words._VERBS} == causes - {UNKNOWN.key}
+    assert {*late_words._OF_PARTS} <= causes
 
 
 def said(job):

@@ -9,12 +9,12 @@ import pandas as pd
 
 from traceanalyzer.analyses.blame.episode_rows import is_of_every_host
 from traceanalyzer.analyses.blame.lateness import LEAST_PCT
-from traceanalyzer.analyses.replay.change import OF_HOSTS, PEERS, Change
+from traceanalyzer.analyses.replay.change import OF_HOSTS, PEERS, Change, Changeable
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
 from traceanalyzer.meaning.vocabulary import COPY, DATA, HOST, IDLE_CAUSES, UNKNOWN
 
-_PART_OF_REPLAY: Mapping[str, str] = {
+_PART_OF_REPLAY: Mapping[str, Changeable] = {
     "compute_ns": "compute",
     "exposed_copy_ns": "copy",
     "transfer_ns": "comm",

@@ -12,9 +12,6 @@ from traceanalyzer.analyses.host.host_names import is_autograd_node, is_framewor
 from traceanalyzer.analyses.spread import robust_deviation
 from traceanalyzer.meaning.vocabulary import COPY, HOST
 
-CAUSES: Mapping[str, str] = {COPY.column: "copies"}
-"""What a part is called, unless by its own name."""
-
 HOST_BEYOND = 1.1
 """A host that needs less than this times what the slowest other one needs is no later than hosts are here."""
 
@@ -32,6 +29,11 @@ _SIGMAS = 3.0
 
 _BEYOND = 1.15
 """Times the excess of the next one: of ranks that are late together one is the worst."""
+
+
+def cause_of(part: str) -> str:
+    """What a part of the time that is longer is called as a cause: `compute`, `copies`, `data`."""
+    return "copies" if part == COPY.column else part.removesuffix("_ns")
 
 
 def is_of_every_host(row: Mapping[str, Any]) -> bool:
@@ -95,7 +97,7 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "numbers": tuple(int(number) for number in numbers if number >= 0),
         "steps": every,
         "is_in_every_step": _is_of_every(numbers, complete, every),
-        "cause": CAUSES.get(part, part.removesuffix("_ns")),
+        "cause": cause_of(part),
         "part": part,
         "what": _known(group["what"].iloc[0]),
         "name": _known(group["name"].iloc[0]),

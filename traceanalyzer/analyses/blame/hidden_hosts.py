@@ -46,7 +46,7 @@ def _hidden(rows: pd.DataFrame, needed: pd.DataFrame, replay: Replay) -> pd.Data
     if not alike or len(in_time) < len(own) + len(alike):
         return rows.iloc[:0]
     sets = (frozenset(own), frozenset((*own, *alike)))
-    gains = gains_of(replay, [(Change(HOST.key, PEERS, ranks, frozenset(steps)),) for ranks in sets])
+    gains = gains_of(replay, [(Change("host", PEERS, ranks, frozenset(steps)),) for ranks in sets])
     if gains is None or 100 * (gains[1].gain_ns - gains[0].gain_ns) < LEAST_PCT * gains[0].before_ns:
         return rows.iloc[:0]
     excess = needed.loc[steps].sub(needed.loc[steps, in_time].median(axis=1), axis=0)

@@ -48,5 +48,5 @@ def without_names_of_pace(cells: pd.DataFrame, late: pd.DataFrame, operators: pd
 def _all_do(name: str, same: SameCalls, pace: float) -> bool:
     """Whether every host does it, and this one only at its pace."""
     if name not in same.own_ns:
-        return name == NOTHING or is_framework_range(name)
+        return name.startswith(NOTHING) or is_framework_range(name)
     return bool(same.own_ns[name] < _BY_ITSELF * pace * same.others_ns.loc[name].median())

@@ -11,8 +11,8 @@ from traceanalyzer.analyses.base import Result, is_any, stack
 from traceanalyzer.analyses.blame.step_parts import step_gaps
 from traceanalyzer.analyses.blame.work_names import Names, as_names, called, names_of
 from traceanalyzer.analyses.grouping import Groups, first_of_each
-from traceanalyzer.analyses.host import host_names, idle_causes
-from traceanalyzer.analyses.host.host_activity import NOTHING, activity_of, range_around
+from traceanalyzer.analyses.host import host_names, idle_causes, other_threads
+from traceanalyzer.analyses.host.host_activity import NOTHING, Activity, activity_of, range_around
 from traceanalyzer.analyses.names import WhatRanColumn
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.time.intervals import Intervals
@@ -210,13 +210,29 @@ def _of_thread(
     part = np.select([is_sync, is_data], [_DOINGS.index(SYNC.column), _DOINGS.index(DATA.column)],
                      _DOINGS.index(HOST.column))  # fmt: skip
     ranges, is_named = _named_ranges(trace, inside)
-    doing = _doing(activity.names, code, _step_names(trace))
+    doing = _with_others(trace, thread, activity, stretch, _doing(activity.names, code, _step_names(trace)))
     for number in np.flatnonzero(np.bincount(part)).tolist():
         rows, own_part = np.flatnonzero(part == number), _DOINGS[number]
         if own_part != DATA.column:
             yield _summed(steps[query[rows]], doing.take(rows), shared[rows], own_part, DOING)
         rows = rows[is_named[rows]]
         yield _summed(steps[query[rows]], ranges.take(rows), shared[rows], own_part, RANGE)
+
+
+def _with_others(trace: RankTrace, thread: int, activity: Activity, stretch: np.ndarray, doing: Names) -> Names:
+    """What is done, where nothing is recorded with what another thread runs in Python meanwhile."""
+    place = doing.texts.index(NOTHING)
+    nothing = np.flatnonzero(doing.codes == place)
+    rows = np.unique(stretch[nothing])
+    frames = other_threads.beside(trace, thread, activity.starts[rows], activity.ends[rows])
+    told = [None if frame is None else f"{other_threads.BESIDE}{frame}" for frame in frames]
+    if not any(told):
+        return doing
+    texts = [*doing.texts, *dict.fromkeys(text for text in told if text)]
+    of_row = np.array([place if text is None else texts.index(text) for text in told])
+    codes = doing.codes.copy()
+    codes[nothing] = of_row[np.searchsorted(rows, stretch[nothing])]
+    return as_names(texts, codes)
 
 
 def _is_data(events: pd.DataFrame, rows: np.ndarray) -> np.ndarray:

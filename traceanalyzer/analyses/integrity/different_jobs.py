@@ -4,8 +4,9 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.communication.call_lists import NOT_ON_ALL
-from traceanalyzer.analyses.integrity.integrity_checks import HIGH, MEDIUM, Defect
+from traceanalyzer.analyses.integrity.integrity_checks import Defect
 from traceanalyzer.analyses.names import SourceName
+from traceanalyzer.meaning.severities import HIGH, MEDIUM
 
 _AFFECTS: tuple[SourceName, ...] = ("balance", "steps", "members")
 
@@ -45,8 +46,12 @@ def signs(ranks: pd.DataFrame, call_waits: pd.DataFrame) -> list[Defect]:
             Defect("no_shared_time", MEDIUM, len(ranks), None, f"The ranks' captures share no time: {why}", _AFFECTS)
         )
     if calls and matched <= _FEW * calls:
+        formats = " and ".join(sorted(ranks["format"].dropna().unique()))
         so = (
-            "these may be ranks of different jobs"
+            f"ranks' files are of several formats ({formats}), which name process groups otherwise; record all ranks "
+            "with one tool"
+            if " and " in formats
+            else "these may be ranks of different jobs"
             if matched <= _BY_CHANCE * calls
             else "who waited in them, and how long, is not known"
         )

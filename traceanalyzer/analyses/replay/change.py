@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Literal
 
 from traceanalyzer.analyses.replay.recording import COST_NS, TYPICAL
 from traceanalyzer.analyses.replay.schedule_orders import ORDERS, read_schedule
@@ -10,7 +11,13 @@ from traceanalyzer.errors import UsageError
 
 PEERS, EVEN, IDEAL, FASTEST, HIDDEN, ALONE = "peers", "even", "ideal", "fastest", "hidden", "alone"
 
-PARTS: Mapping[str, str] = MappingProxyType(
+Changeable = Literal[
+    "rank", "stage", "host", "data", "profiler", "compute", "copy", "comm", "waits", "links", "small", "sync",
+    "operator", "kernel", "collective", "schedule",
+]  # fmt: skip
+"""The parts of a job that can be changed."""
+
+PARTS: Mapping[Changeable, str] = MappingProxyType(
     {
         "rank": "all that the ranks do themselves: their hosts' work, compute and copies",
         "stage": "the same of all ranks of a pipeline's stage, which is counted by ranks from 0",
@@ -30,18 +37,18 @@ PARTS: Mapping[str, str] = MappingProxyType(
         "schedule": "the order in which pipelines run their passes",
     }
 )
-"""What can be changed, and what it is."""
+"""What each of them is."""
 
-NAMED = ("operator", "kernel", "collective")
+NAMED: tuple[Changeable, ...] = ("operator", "kernel", "collective")
 """Parts that need a name."""
 
-MAY_BE_NAMED = (*NAMED, "sync")
+MAY_BE_NAMED: tuple[Changeable, ...] = (*NAMED, "sync")
 """Parts that may have one: of `sync` the call, and its phase, such as `cudaStreamSynchronize@optimizer`."""
 
-OF_HOSTS = ("host", "data", "profiler", "sync")
+OF_HOSTS: tuple[Changeable, ...] = ("host", "data", "profiler", "sync")
 """Parts that only a capture with the host's side has."""
 
-WORDS: Mapping[str, Mapping[str, float | str]] = MappingProxyType(
+WORDS: Mapping[Changeable, Mapping[str, float | str]] = MappingProxyType(
     {
         "rank": {PEERS: PEERS, EVEN: EVEN},
         "stage": {PEERS: PEERS, EVEN: EVEN, IDEAL: IDEAL},
@@ -67,7 +74,7 @@ class Change:
     """One thing that is different in a replay.
 
     Attributes:
-        part: of `PARTS`.
+        part: what of the job.
         to: what its recorded lengths are multiplied with (0.5: twice as fast; 0: gone), or `peers`: the median of the
             same work of the ranks that do the same and are not changed themselves (of transfers between changed ranks
             that of others of the same collective and size, or what others take at most for so many bytes; none where
@@ -84,7 +91,7 @@ class Change:
         name: of the operator, kernel, collective or blocking call.
     """
 
-    part: str
+    part: Changeable
     to: float | str = 0.0
     ranks: frozenset[int] | None = None
     steps: frozenset[int] | None = None

@@ -12,14 +12,14 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, ratio, typed
 from traceanalyzer.analyses.names import SlowdownColumn
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
-from traceanalyzer.analyses.replay.change import EVEN, Change
+from traceanalyzer.analyses.replay.change import EVEN, Change, Changeable
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.meaning.columns import Adds, Column
 
 MOST_RANKS = 64
 """Of more ranks only operation types and stages are told."""
 
-TYPES = ("compute", "copy", "host", "comm")
+TYPES: tuple[Changeable, ...] = ("compute", "copy", "host", "comm")
 
 
 class Slowdown(Result[SlowdownColumn]):

@@ -2,7 +2,7 @@
 
 import re
 
-from traceanalyzer.analyses.replay.change import EVEN, IDEAL, MAY_BE_NAMED, NAMED, PARTS, WORDS, Change
+from traceanalyzer.analyses.replay.change import EVEN, IDEAL, MAY_BE_NAMED, NAMED, PARTS, WORDS, Change, Changeable
 from traceanalyzer.errors import UsageError
 from traceanalyzer.meaning.number_lists import chosen
 
@@ -30,14 +30,15 @@ def read_change(text: str) -> Change:
     return change_of(part, rest.strip(), steps)
 
 
-def change_of(part: str, text: str, steps: frozenset[int] | None = None) -> Change:
+def change_of(name: str, text: str, steps: frozenset[int] | None = None) -> Change:
     """`WHAT`, `RANKS=WHAT` or `NAME=WHAT` of a part; `WHAT` is a word of the part or a factor of speed such as `2x`.
 
     Raises:
         UsageError: the part or the text is something else.
     """
-    if part not in PARTS:
-        raise UsageError(f"no part of a job is called {part!r}; there are {', '.join(PARTS)}")
+    part: Changeable | None = next((one for one in PARTS if one == name), None)
+    if part is None:
+        raise UsageError(f"no part of a job is called {name!r}; there are {', '.join(PARTS)}")
     if part == "schedule":
         return Change(part, text.strip(), steps=steps)
     where, equals, what = text.rpartition("=")
@@ -55,7 +56,7 @@ def change_of(part: str, text: str, steps: frozenset[int] | None = None) -> Chan
     )
 
 
-def _becomes(part: str, what: str) -> float | str:
+def _becomes(part: Changeable, what: str) -> float | str:
     if part == "links":
         rate = _RATE.fullmatch(what)
         if not rate:

@@ -33,6 +33,11 @@ class Ranks(Result[RanksColumn]):
         "device": Column.ident("GPU's number on its host.", is_secondary=True),
         "device_name": Column.text("GPU's model."),
         "device_bytes": Column.size("Memory of the GPU; absent where the trace does not say.", adds=Adds.NONE),
+        "multiprocessors": Column.number(
+            "Multiprocessors of the GPU, or of the slice of it that the process has; absent where no trace says it.",
+            is_secondary=True,
+        ),
+        "devices_seen": Column.number("GPUs that the process saw, used or not.", is_secondary=True),
         "world_size": Column.number("Ranks of the job, as the trace says."),
         "window": Column.text("What of the capture the figures are of.", is_secondary=True),
         "window_start_ns": Column.moment(
@@ -84,6 +89,8 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         "device": meta.device,
         "device_name": meta.device_name,
         "device_bytes": meta.device_bytes,
+        "multiprocessors": meta.multiprocessors,
+        "devices_seen": meta.devices_seen,
         "world_size": meta.world_size,
         "window": trace.window.label,
         "window_start_ns": trace.window.start_ns if len(trace.gpu_ops) else None,
@@ -99,7 +106,10 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         "versions": ", ".join(f"{name} {version}" for name, version in meta.versions.items()) or None,
         "notes": " ".join(meta.notes) or None,
     }
-    integers = ("device", "device_bytes", "world_size", "window_start_ns", "window_end_ns", "window_ns", "capture_ns")
+    integers = (
+        "device", "device_bytes", "multiprocessors", "devices_seen", "world_size", "window_start_ns", "window_end_ns",
+        "window_ns", "capture_ns",
+    )  # fmt: skip
     return typed(pd.DataFrame([row]), dict.fromkeys(integers, "Int64"))
 
 

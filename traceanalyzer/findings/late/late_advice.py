@@ -5,7 +5,8 @@ from typing import Any
 
 from traceanalyzer.analyses.blame.what_ran import MEMORY_CALLS
 from traceanalyzer.analyses.host.host_activity import NOTHING
-from traceanalyzer.findings.late.late_words import first_upper, is_of_hosts, is_slow_gpu, name, who
+from traceanalyzer.analyses.host.other_threads import BESIDE
+from traceanalyzer.findings.late.late_words import beside, first_upper, is_of_hosts, is_slow_gpu, name, who
 from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC, UNKNOWN
 
 OF_HOST = "advice_of_host"
@@ -46,6 +47,8 @@ _NAMED_ADVICE = {
     MEMORY_CALLS: "Let {who} keep the memory that its allocator holds: no torch.cuda.empty_cache() in the step, sizes "
     "that repeat, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where memory is nearly full.",
     NOTHING: "Find what {who} runs there, in code between operators: " + _RANGES,
+    BESIDE: "One thread at a time runs Python: move {beside} on {who} from its thread to a process of its own "
+    "(DataLoader workers, multiprocessing), or let it release Python's lock.",
     DATA.key: "Load ahead on {who} ({name}): more workers, prefetch, pinned memory; look for slow storage or long "
     "samples.",
     "copies": "Let {name} of {who} run on a stream of its own, beside compute, or move less.",
@@ -74,10 +77,11 @@ def advice(row: Mapping[str, Any]) -> str:
     if row["cause"] == HOST.key and row["name"] is None and not row["is_in_every_step"]:
         return _NOW_AND_THEN.format(who=who(row))  # a slow host is slow in every step
     key = row["name"] if row["name"] in (NOTHING, MEMORY_CALLS) else row["cause"]
+    key = BESIDE if str(row["name"]).startswith(BESIDE) else key
     key = PAGEABLE if key == "copies" and PAGEABLE in (row["name"] or "").lower() else key
     if row["name"] is None or key not in _NAMED_ADVICE:
         return ADVICE.get(row["cause"], "")
-    return first_upper(_NAMED_ADVICE[key].format(who=who(row), name=name(row)))
+    return first_upper(_NAMED_ADVICE[key].format(who=who(row), name=name(row), beside=beside(row)))
 
 
 def caveat(row: Mapping[str, Any]) -> str | None:

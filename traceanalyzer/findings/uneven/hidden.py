@@ -1,6 +1,6 @@
 """What binds the step next: a rank that is slower behind what is said first, told by the job replayed without that."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -12,7 +12,7 @@ from traceanalyzer.analyses.blame.naming import named
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.host.idle import Idle
-from traceanalyzer.analyses.replay.change import PEERS, Change
+from traceanalyzer.analyses.replay.change import PEERS, Change, Changeable
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
 from traceanalyzer.analyses.replay.written import read_change
@@ -48,7 +48,7 @@ _MOST_OF_IT = 0.5
 
 _ABOUT_AS_MUCH = 0.9
 
-_PARTS = {"compute": "compute_ns", "host": "needed_host_ns"}
+_PARTS: Mapping[Changeable, str] = {"compute": "compute_ns", "host": "needed_host_ns"}
 
 _ALONE = {
     "compute": "Give rank {} as much to compute as the others.",
@@ -70,7 +70,7 @@ class Slower:
     """A rank whose compute or host needs more than its peers' in every step."""
 
     rank: int
-    part: str
+    part: Changeable
     own_ns: float
     peers_ns: float
 

@@ -191,6 +191,8 @@ def _one_per_device(
             device=None if device is None else int(device),
             device_name=known.device_names.get(device if device is not None else -1),
             device_bytes=known.device_bytes.get(device if device is not None else -1),
+            multiprocessors=known.multiprocessors.get(device if device is not None else -1),
+            devices_seen=len(known.device_names) or None,
         )
         trace = _on_device(of_rank, held, device)
         if index == len(ranks) - 1:

@@ -33,6 +33,7 @@ class _Distributed(msgspec.Struct, gc=False):
 class _Device(msgspec.Struct, gc=False):
     id: _Number | None = None
     name: str | None = None
+    numSms: Annotated[int, msgspec.Meta(ge=1, le=2**16)] | None = None  # noqa: N815 - the format's name
     totalGlobalMem: Annotated[int, msgspec.Meta(ge=0, le=2**50)] | None = None  # noqa: N815 - the format's name
 
 
@@ -68,6 +69,7 @@ class Properties:
     groups: tuple[ProcessGroup, ...] = ()
     device_names: Mapping[int, str] = field(default_factory=dict)
     device_bytes: Mapping[int, int] = field(default_factory=dict)
+    multiprocessors: Mapping[int, int] = field(default_factory=dict)
     trace_id: str | None = None
     host: str | None = None
     base_ns: int = 0
@@ -120,6 +122,9 @@ def _public(raw: _Properties, info: _Distributed) -> Properties:
             device.id: device.totalGlobalMem
             for device in raw.deviceProperties
             if device.totalGlobalMem and device.id is not None
+        },
+        multiprocessors={
+            device.id: device.numSms for device in raw.deviceProperties if device.numSms and device.id is not None
         },
         trace_id=raw.trace_id,
         host=raw.hostname or raw.host_name,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -12,12 +12,15 @@ from traceanalyzer.meaning.columns import Column
 from traceanalyzer.meaning.quantities import ABSENT, Scale, digits, is_known, scale
 from traceanalyzer.report.words.wording import label, words
 
-_SHOWN = (
+if TYPE_CHECKING:
+    from traceanalyzer.analyses.names import CollectivesColumn, CommPhasesColumn, CopiesColumn
+
+_SHOWN: "tuple[CollectivesColumn | CommPhasesColumn | CopiesColumn, ...]" = (
     "calls", "copies", "size_bytes", "transfer_ns", "wait_ns", "exposed_ns", "exposed_wait_ns", "busbw_gbps",
 )  # fmt: skip
 """Sums that are shown beside the time."""
 
-_SPLIT = (("transfer_ns", "transfer"), ("wait_ns", "wait"))
+_SPLIT: "tuple[tuple[CollectivesColumn, str], ...]" = (("transfer_ns", "transfer"), ("wait_ns", "wait"))
 """Sums that the time of a communication call is made of, and their looks."""
 
 _OF_KIND = {"compute": "compute", "comm": "both", "copy": "copy"}
@@ -177,7 +180,7 @@ def _number_columns(frame: pd.DataFrame, time: str | None) -> list[tuple[Heading
     is_split = _is_split(frame)
     is_mixed = is_split and not frame["change_wait_ns"].notna().all()
     left = set() if is_split and not is_mixed else dict(_SPLIT)
-    told = left or {"exposed_wait_ns"}  # the wait stands beside it
+    told: set[str] = {*left} or {"exposed_wait_ns"}  # the wait stands beside it
     shown = [name for name in _SHOWN if f"base_{name}" in frame and name not in told]
     for name in (*shown, *((time,) if time and left else ())):  # transfer and wait add up to the time
         made += _pair(frame, name)

@@ -1,12 +1,13 @@
 """An examination as one HTML page that needs no network, in the report's style."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from traceanalyzer import __version__
 from traceanalyzer.doctor import Examination
-from traceanalyzer.doctor.tables import tables
+from traceanalyzer.doctor.tables import TableName, tables
 from traceanalyzer.doctor.topology import is_nvlink
 from traceanalyzer.meaning.columns import Column, unit_of
 from traceanalyzer.report import assets
@@ -16,7 +17,7 @@ from traceanalyzer.report.words import wording
 MOST_ROWS = 400
 """Rows of one table on the page; doctor.json has all."""
 
-_TITLES = {
+_TITLES: Mapping[TableName, str] = {
     "communicators": "Ranks and communicators",
     "transports": "Transport between ranks",
     "rings": "Rings",
@@ -76,7 +77,7 @@ def _facts(examination: Examination) -> list[str]:
     return facts
 
 
-def _table(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _table(name: TableName, rows: list[dict[str, Any]]) -> dict[str, Any]:
     columns = [column for column in rows[0] if any(row[column] is not None for row in rows)]
     rows = [{**row, **{name: _moment(row[name]) for name in _MOMENTS if row.get(name) is not None}} for row in rows]
     if "log" in columns and len({row["log"] for row in rows}) == 1:

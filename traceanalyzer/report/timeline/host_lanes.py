@@ -33,7 +33,7 @@ def host_lanes(
     """Names and lanes, and their columns, of the first `MOST_RANKS` ranks of `order`."""
     frame = results["host_events"].to_frame() if "host_events" in results else pd.DataFrame()
     if frame.empty:
-        return {"names": [], "lanes": [], "ranks": [], "note": ""}, b""
+        return {"names": [], "lanes": [], "unit": UNIT_NS, "note": ""}, b""
     known = set(frame["rank"].unique())
     ranks = [rank for rank in order if rank in known][:MOST_RANKS]
     frame = frame[frame["rank"].isin(ranks)]
@@ -47,7 +47,7 @@ def host_lanes(
         entry, made = _lane(own.sort_values(["start_ns", "depth"], kind="stable"), clock, rank)
         lanes.append({"rank": rank, "thread": thread, "role": own["role"].iloc[0], "frames": is_frame, **entry})
         columns += made
-    meta = {"names": names, "lanes": lanes, "ranks": ranks, "unit": UNIT_NS,
+    meta = {"names": names, "lanes": lanes, "unit": UNIT_NS,
             "note": _note(len(held), recorded, held["ns"].min(), ranks, len(order))}  # fmt: skip
     return meta, b"".join(map(varints, columns))
 

@@ -1,0 +1,33 @@
+"""What is said of ranks that share a GPU."""
+
+import pandas as pd
+import pytest
+
+from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.findings.uneven.other_gpus import shared_gpu
+
+
+def told(*rows):
+    """Ranks of these hosts, GPUs and numbers of GPUs that they see."""
+    table = pd.DataFrame(rows, columns=["host", "device", "devices_seen"])
+    table = table.astype({"device": "Int64", "devices_seen": "Int64"}).reindex(columns=list(Ranks.columns))
+    files = [f"rank{rank}.json" for rank in range(len(rows))]
+    ranks = Ranks(table.assign(rank=range(len(rows)), files=files, format="kineto", rank_source="path"))
+    return [found.title.partition(" run on")[0] for found in shared_gpu(ranks)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([("a", 0, 4), ("a", 1, 4), ("a", 1, 4)], ["Ranks 1 and 2"]),
+        ([("a", 0, 4), ("b", 0, 4), ("b", 0, 4)], ["Ranks 1 and 2"]),
+        ([("a", 0, 4), ("b", 0, 4)], []),
+        ([("a", 0, 1), ("a", 0, 1)], []),
+        ([("a", 0, 2), ("a", 1, 2), ("a", 0, 2), ("a", 1, 2)], []),
+        ([(None, 0, 4), (None, 0, 4)], []),
+        ([("a", 0, None), ("a", 0, None)], []),
+    ],
+    ids=["shared", "on the second host", "hosts", "each sees its own", "pairs see their own", "no hosts", "not told"],
+)
+def test_ranks_share_a_gpu_where_it_is_the_same_of_all_that_their_host_has(rows, expected):
+    assert told(*rows) == expected

@@ -1,0 +1,25 @@
+"""Files of several tools in one folder: recordings of the same ranks are runs of their own."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from traceanalyzer.discovery.clustering import Capture
+from traceanalyzer.readers import reader_of
+
+
+def by_tool(captures: Sequence[Capture]) -> list[list[Capture]]:
+    """The captures of each format, where two of them claim one rank; else all together.
+
+    A rank's two recordings are of one time or of two, but never parts of one: half of the ranks from one tool and half
+    from the other would not answer each other's calls.
+    """
+    if len({capture.path.suffix for capture in captures}) < 2:
+        return [list(captures)]
+    by_format: dict[str, list[Capture]] = defaultdict(list)
+    for capture in captures:
+        reader = reader_of(capture.path)
+        name = str(getattr(reader, "__name__", "")).rpartition(".")[2]
+        by_format[name.partition("_")[0]].append(capture)  # all of Nsight Systems' are of one tool
+    claimed = [{rank for capture in own for rank in capture.ranks} for own in by_format.values()]
+    is_twice = len(set().union(*claimed)) < sum(map(len, claimed))
+    return list(by_format.values()) if is_twice else [list(captures)]
