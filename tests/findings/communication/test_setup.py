@@ -83,6 +83,6 @@ def test_a_gain_above_what_is_exposed_is_explained():
     ("severity", "is_bound", "first"), [("medium", False, "cause"), ("medium", True, "ideal"), ("low", False, "ideal")]
 )
 def test_a_cause_with_a_gain_goes_before_an_ideal_s_bound(severity, is_bound, first):
-    ideal = Finding("ideal", "high", "", gain_ns=400, is_of_ideal=True)
-    cause = Finding("cause", severity, "", gain_ns=100, gain_is_bound=is_bound)
+    ideal = Finding("high", "", rule="ideal", gain_ns=400, is_of_ideal=True)
+    cause = Finding(severity, "", rule="cause", gain_ns=100, gain_is_bound=is_bound)
     assert ordered([ideal, cause])[0].rule == first
