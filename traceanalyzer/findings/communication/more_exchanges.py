@@ -5,7 +5,6 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import Groups
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
@@ -18,7 +17,7 @@ from traceanalyzer.findings.communication.without_calls import gain_without
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.names import collectives_words
-from traceanalyzer.meaning.number_lists import numbers
+from traceanalyzer.meaning.number_lists import listed, numbers
 from traceanalyzer.meaning.quantities import in_a_line, time_text
 
 LEAST_TIMES = 1.5
