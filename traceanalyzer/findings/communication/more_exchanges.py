@@ -16,8 +16,9 @@ from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, severity
 from traceanalyzer.findings.communication.without_calls import gain_without
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.names import collectives_words
-from traceanalyzer.meaning.number_lists import listed, numbers
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import in_a_line, time_text
 
 LEAST_TIMES = 1.5
