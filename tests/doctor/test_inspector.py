@@ -40,7 +40,7 @@ def test_the_rank_that_comes_last(tmp_path, indent):
     }
     assert bandwidth(found)[["calls", "median_gb_per_s"]].to_numpy().tolist() == [[60, 100.0]]
     one = next(one for one in examine(inspector=tmp_path).diagnoses if one.rule == "often_last")
-    assert (one.ranks, "wait 0.30 ms for it" in one.diagnosis) == ((2,), True)
+    assert (one.ranks, "wait 300 µs for it" in one.diagnosis) == ((2,), True)
 
 
 def test_nothing_of_the_inspector(tmp_path):

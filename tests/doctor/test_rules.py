@@ -78,7 +78,7 @@ def test_dumps_of_different_versions(tmp_path):
     }
     found = {one.rule: one for one in examine(flight_recorder=write_dumps(tmp_path / "dumps", dumps)).diagnoses}
     assert found["mixed_versions"].ranks == (2,)
-    assert found["mixed_versions"].signal == "2.28.9 on ranks 0-1; 2.21.5 on rank 2."
+    assert found["mixed_versions"].signal == "2.28.9 on ranks 0 and 1; 2.21.5 on rank 2."
     alike = {rank: dump(calls, range(3)) for rank in range(3)}
     told = examine(flight_recorder=write_dumps(tmp_path / "alike", alike)).diagnoses
     assert "mixed_versions" not in {one.rule for one in told}

@@ -76,6 +76,11 @@ _EXCHANGED: tuple[Case, ...] = (
     _nobody("gathers and reductions in one queue", "All-gathers .20 a step", jobs.queued),
     _nobody("gradients in pieces of 8 MB", "66 GB/s", jobs.medium),
     case_of("gradients in pieces of 8 MB, a loader", jobs.medium, Fault("data", 9 * MS, (2,)), LOADER),
+    case_of("one data group reduces in each micro-step", jobs.accumulated, Fault("sync", 0, (1, 3)), "4 all-reduces", cause="transfer"),
+    case_of("one data group of four reduces in each micro-step", jobs.accumulated, Fault("sync", 0, (2, 6)), "4 all-reduces", cause="transfer",
+            tensor=4),
+    case_of("a loader, every data group reduces in each micro-step", jobs.accumulated, Fault("data", 8 * MS, (1,)), LOADER,
+            left=(Fault("sync", 0, _EVERY),)),
     case_of("slow links of one shard of four", jobs.half_linked, Fault("link", 6 * MS, _EVERY), "all-gather among ranks 0 to 3"),
     case_of("slightly slow links of one shard of four", jobs.half_linked, Fault("link", 2 * MS, (8, 9, 10, 11)),
             "all-gather among ranks 8 to 11", steps=3),
@@ -126,7 +131,7 @@ _HIDDEN_BEHIND: tuple[Case, ...] = (
     _nobody("a mask of one rank behind all hosts", "host", jobs.masked, Fault("mask", 1 * MS, (2,)), others=(2,)),
     case_of("a mask of one rank behind another's host", jobs.masked, Fault("slow", 5 * MS, (1,)), "model.py(12): block", cause="host",
             left=(Fault("mask", 3 * MS, (3,)),), others=(3,)),
-    _nobody("an optimizer in a loop", "host|small", jobs.looped_optimizer),
+    _nobody("an optimizer in a loop", r"hosts need .*while its host is in Optimizer\.step", jobs.looped_optimizer),
 )  # fmt: skip
 
 _HOSTS: tuple[Case, ...] = (

@@ -24,18 +24,20 @@ def cache() -> None:
 def info() -> None:
     """Say where it is and how much it holds."""
     from traceanalyzer.loading import cache as kept
+    from traceanalyzer.meaning.quantities import size_text
 
     held = kept.contents(_folder())
-    click.echo(f"{held.folder}: {held.entries} traces, {held.size_bytes / 1e6:,.1f} MB")
+    click.echo(f"{held.folder}: {held.entries} traces, {size_text(held.size_bytes)}")
 
 
 @cache.command(context_settings={"help_option_names": ["-h", "--help"]})
 def clear() -> None:
     """Remove all of it."""
     from traceanalyzer.loading import cache as kept
+    from traceanalyzer.meaning.quantities import size_text
 
     held = kept.clear(_folder())
-    click.echo(f"Removed {held.entries} traces, {held.size_bytes / 1e6:,.1f} MB, from {held.folder}")
+    click.echo(f"Removed {held.entries} traces, {size_text(held.size_bytes)}, from {held.folder}")
 
 
 def _folder() -> Path:

@@ -73,6 +73,7 @@ def _cut(run: "Run", load: "LoadOptions", folder: Path, jobs: int | None, *, for
     from traceanalyzer.errors import UsageError
     from traceanalyzer.export.kineto_cut import MADE_BY, cut
     from traceanalyzer.files.whole import whole_files
+    from traceanalyzer.meaning.quantities import size_text
     from traceanalyzer.scale import each_file
 
     for path in sorted(folder.glob("rank_*.pt.trace.json.gz")):
@@ -83,24 +84,18 @@ def _cut(run: "Run", load: "LoadOptions", folder: Path, jobs: int | None, *, for
         if not written:
             raise UsageError("--ranks and --steps leave nothing to write")
         size = sum(path.stat().st_size for path in written)
-    return f"Traces: {folder} ({len(written)} of {len(run.captures)} files, {_size(size)})"
+    return f"Traces: {folder} ({len(written)} of {len(run.captures)} files, {size_text(size)})"
 
 
 def _drawn(
     found: "Found", run: "Run", load: "LoadOptions", path: Path, label: str, console: "Console", options: dict[str, Any]
 ) -> str:
     from traceanalyzer.export import perfetto
+    from traceanalyzer.meaning.quantities import size_text
     from traceanalyzer.scale import summarise, visit
 
     refuse_others(path, perfetto.MADE_BY.encode(), force=options["force"])
     with progress(console, len(run.captures)) as advance:
         summary = summarise(found, run, load, names=perfetto.NEEDED, jobs=options["jobs"], progress=advance)
     show = partial(visit, run, load, summary.claims, jobs=options["jobs"])
-    return f"Perfetto: {path} ({_size(perfetto.write(summary.results, path, run.label or label, show))})"
-
-
-def _size(size_bytes: int) -> str:
-    from traceanalyzer.meaning.columns import Unit
-    from traceanalyzer.meaning.quantities import text
-
-    return text(size_bytes, Unit.BYTES)
+    return f"Perfetto: {path} ({size_text(perfetto.write(summary.results, path, run.label or label, show))})"

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.diff import contents, matrix_shapes, model_flops, surroundings
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.diff.scales import tokens_per_step, world_size
+from traceanalyzer.meaning.listed import listed
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.names import MicroStepsColumn

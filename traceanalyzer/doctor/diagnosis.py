@@ -38,18 +38,3 @@ class Diagnosis:
             recommendation=self.recommendation and printable(self.recommendation),
             caveat=self.caveat and printable(self.caveat),
         )
-
-
-def ranks_in_words(ranks: "list[int] | tuple[int, ...]", most: int = 12) -> str:
-    """`rank 3`, `ranks 0-2 and 7`: consecutive ones joined, at most `most` stretches written out."""
-    ordered = sorted(set(ranks))
-    stretches: list[list[int]] = []
-    for rank in ordered:
-        if stretches and rank == stretches[-1][1] + 1:
-            stretches[-1][1] = rank
-        else:
-            stretches.append([rank, rank])
-    texts = [str(first) if first == last else f"{first}-{last}" for first, last in stretches]
-    shown = texts[:most] + ([f"{len(texts) - most} more"] if len(texts) > most else [])
-    joined = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else "none"
-    return f"{'rank' if len(ordered) == 1 else 'ranks'} {joined}"

@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.blame.places import Places
-from traceanalyzer.analyses.blame.rank_sets import listed, set_of
+from traceanalyzer.analyses.blame.rank_sets import set_of
 from traceanalyzer.analyses.spread import robust_deviation
+from traceanalyzer.meaning.listed import numbered
 
 AS_LONG = 0.5
 """Of the longest time of a rank: what is said of that one holds of those that need so much of it."""
@@ -43,7 +44,7 @@ class Alike:
     def who(self) -> str:
         """`rank 5`, `rank 5 (host b07)`, `ranks 8 to 15 (host b07)`."""
         of = f" ({self.place})" if self.place else ""
-        return f"rank{'' if self.is_one else 's'} {listed(self.ranks)}{of}"
+        return f"{numbered('rank', self.ranks)}{of}"
 
     @property
     def opening(self) -> str:

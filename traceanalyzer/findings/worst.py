@@ -5,12 +5,12 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, mean_steps, per_step, plain
+from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.quantities import time_text
 
 _LARGE = 0.5
@@ -49,7 +49,7 @@ class Few:
     @property
     def words(self) -> str:
         """`In step 5`, `In steps 1 and 4`."""
-        return f"In step{'' if len(self.steps) == 1 else 's'} {listed(self.steps)}"
+        return f"In {numbered('step', self.steps)}"
 
     @property
     def cost(self) -> str:

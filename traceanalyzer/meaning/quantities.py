@@ -59,9 +59,14 @@ def in_a_line(value: Any, unit: Unit) -> str:
     return text(value, unit).replace("\u202f", " ")
 
 
-def time_text(time_ns: float) -> str:
-    """A time for sentences, in the unit that makes it at least 1: `830 ns`, `450 µs`, `45.9 ms`, `12.9 s`."""
-    return in_a_line(float(time_ns), Unit.NS)
+def time_text(time_ns: float | None) -> str:
+    """A time for sentences, in the unit that makes it at least 1: `830 ns`, `450 µs`, `45.9 ms`, `12.9 s`; `n/a`."""
+    return in_a_line(time_ns, Unit.NS)
+
+
+def size_text(size_bytes: float | None) -> str:
+    """A size for sentences, decimal: `512 B`, `8.39 MB`, `2.35 GB`; `n/a`."""
+    return in_a_line(size_bytes, Unit.BYTES)
 
 
 def time_span(least_ns: float, most_ns: float) -> str:

@@ -7,3 +7,8 @@ Severity = Literal["high", "medium", "low", "info"]
 
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 """Gravest first."""
+
+HIGH, MEDIUM, LOW, INFO = SEVERITIES
+
+GRAVE: tuple[Severity, ...] = (HIGH, MEDIUM)
+"""What is said first, and marks the figures that it reaches."""

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from traceanalyzer.meaning.quantities import size_text
 from traceanalyzer.snapshots.examination import Examined
-from traceanalyzer.snapshots.words import capital, folded, size
+from traceanalyzer.snapshots.words import capital, folded
 
 PEAK, CATEGORY, SITE = "peak", "category", "site"
 
@@ -96,9 +97,9 @@ def _change(who: str, own: pd.DataFrame) -> str:
         _named(own[(own["of"] == of) & (own["change_bytes"].abs() >= max(least, 1))].head(3)) for of in (CATEGORY, SITE)
     ]
     told = (
-        f"{who}'s peak is {size(int(peak['other_bytes']))}, as it was"
+        f"{who}'s peak is {size_text(int(peak['other_bytes']))}, as it was"
         if not peak["change_bytes"]
-        else f"{who}'s peak goes from {size(int(peak['base_bytes']))} to {size(int(peak['other_bytes']))}"
+        else f"{who}'s peak goes from {size_text(int(peak['base_bytes']))} to {size_text(int(peak['other_bytes']))}"
     )
     return f"{told}{'; '.join(['', *filter(None, named)]).replace('; ', ': ', 1)}."
 
@@ -108,4 +109,4 @@ def _named(rows: pd.DataFrame) -> str:
 
 
 def _signed(change: int) -> str:
-    return f"{'+' if change > 0 else '−'}{size(abs(int(change)))}"
+    return f"{'+' if change > 0 else '−'}{size_text(abs(int(change)))}"

@@ -16,8 +16,8 @@ from traceanalyzer.discovery.clustering import RUN_INFO
 from traceanalyzer.errors import UsageError
 from traceanalyzer.job.model_state import Model
 from traceanalyzer.job.run_info import RunInfo
+from traceanalyzer.meaning.quantities import size_text
 from traceanalyzer.snapshots.examination import Examined
-from traceanalyzer.snapshots.words import size
 
 SOURCE = "memory snapshot"
 
@@ -138,10 +138,10 @@ def _expected(fit: MemoryFit | None, model: Model | None) -> tuple[str, ...]:
     if own.empty:
         return () if other is None else (f"By estimate {other} would fit.",)
     needed, device = int(own["total_bytes"].iloc[0]), own["device_bytes"].iloc[0]
-    told = f"By estimate the model takes {size(needed)} on a GPU as it is trained"
+    told = f"By estimate the model takes {size_text(needed)} on a GPU as it is trained"
     if pd.isna(device):
         return (f"{told} (--model gpu=80G adds what would fit).",)
-    told = f"{told}, and a GPU has {size(int(device))}"
+    told = f"{told}, and a GPU has {size_text(int(device))}"
     if own["fits"].iloc[0] == YES:
         return (f"{told}: what is held beyond it is not the model's.",)
     return (f"{told}: {_instead(model, other)}.",)
@@ -152,7 +152,7 @@ def _instead(model: Model, other: str | None) -> str:
     ways = []
     for one, how in ((model, ""), (replace(model, checkpoint=True), "with activation checkpointing ")):
         if found := largest_batch(one):
-            ways.append(f"{how}at a micro-batch of {found[0]} ({size(found[1])})")
+            ways.append(f"{how}at a micro-batch of {found[0]} ({size_text(found[1])})")
     if ways:
         return f"it would fit {', or '.join(dict.fromkeys(ways))}"
     return f"{other} would fit" if other else "no other setting that is looked at fits"
@@ -163,4 +163,4 @@ def _setting(row: pd.Series) -> str:
     ways += ["activation checkpointing"] if row["checkpointing"] else []
     named = f"{row['strategy']}{' with ' + ' and '.join(ways) if ways else ''}"
     batch = "" if pd.isna(row["micro_batch"]) else f" at a micro-batch of {row['micro_batch']}"
-    return f"{named}{batch} needs {size(int(row['total_bytes']))} and"
+    return f"{named}{batch} needs {size_text(int(row['total_bytes']))} and"

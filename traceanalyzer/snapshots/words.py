@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from traceanalyzer.meaning.quantities import size_text, time_text
 from traceanalyzer.snapshots.examination import Examined, OutOfMemory
 from traceanalyzer.snapshots.growth import Growth
 from traceanalyzer.snapshots.sites import BEFORE, UNKNOWN
@@ -22,7 +23,7 @@ def sentences(examined: Sequence[Examined]) -> list[str]:
     made = [(kind, folded(*said)) for (kind, _), said in alike.items()]
     most, least = (by_peak[0], by_peak[-1]) if by_peak else (None, None)
     if most and least and most.peak_bytes > 1.05 * least.peak_bytes:
-        peaks = f"its peak is {size(most.peak_bytes)}, {least.snapshot.label}'s {size(least.peak_bytes)}"
+        peaks = f"its peak is {size_text(most.peak_bytes)}, {least.snapshot.label}'s {size_text(least.peak_bytes)}"
         made.append((_DECIDES, f"{capital(most.snapshot.label)} decides: {peaks}."))
     return [text for _, text in sorted(made, key=lambda one: one[0])]
 
@@ -63,8 +64,8 @@ def _of_one(one: Examined) -> list[tuple[int, str]]:
 def _contradicted(one: Examined) -> str:
     return (
         f"{capital(one.snapshot.label)}'s history does not lead to what its snapshot holds at the end: "
-        f"{size(abs(one.contradicted_bytes))} at the peak are in only one of them. Events or segments are missing, so "
-        "that its peak and who holds it may be wrong."
+        f"{size_text(abs(one.contradicted_bytes))} at the peak are in only one of them. Events or segments are "
+        "missing, so that its peak and who holds it may be wrong."
     )
 
 
@@ -77,11 +78,12 @@ def _other_devices(one: Examined) -> str:
 
 
 def _failed(label: str, oom: OutOfMemory) -> str:
-    held = size(max(oom.reserved_bytes - oom.allocated_before_bytes, 0))
-    free = "" if oom.device_free_bytes is None else f", and the GPU had {size(oom.device_free_bytes)} left"
+    held = size_text(max(oom.reserved_bytes - oom.allocated_before_bytes, 0))
+    free = "" if oom.device_free_bytes is None else f", and the GPU had {size_text(oom.device_free_bytes)} left"
     return (
-        f"{capital(label)} ran out of memory at {_code(oom.site)}: it asked for {size(oom.requested_bytes)} while "
-        f"tensors held {size(oom.allocated_before_bytes)}; {held} more were reserved, in pieces that did not fit{free}."
+        f"{capital(label)} ran out of memory at {_code(oom.site)}: it asked for {size_text(oom.requested_bytes)} while "
+        f"tensors held {size_text(oom.allocated_before_bytes)}; {held} more were reserved, in pieces that did "
+        f"not fit{free}."
     )
 
 
@@ -90,13 +92,13 @@ def _code(site: str) -> str:
 
 
 def _grows(label: str, growth: Growth) -> str:
-    each = size(growth.per_step_bytes)
+    each = size_text(growth.per_step_bytes)
     rate = f"{each} a step" if growth.is_by_steps else f"{each} in each eighth of the recorded time"
     unit = "steps" if growth.is_by_steps else "eighths"
     who = _code(growth.site)
     return (
         f"{capital(label)}'s memory grows by {rate}: what {who} allocates is never freed, "
-        f"{size(growth.size_bytes)} in {growth.blocks:,} blocks after {growth.steps} of {growth.of_steps} {unit}. "
+        f"{size_text(growth.size_bytes)} in {growth.blocks:,} blocks after {growth.steps} of {growth.of_steps} {unit}. "
         "Something keeps it: a list, a cache, the graph of a loss that is only logged (detach it). A snapshot has who "
         "allocates and not who keeps: follow what the named lines return to where it is stored."
     )
@@ -121,13 +123,13 @@ def _not_failed(one: Examined) -> str:
     times = "once" if first.times == 1 else f"{first.times} times"
     return (
         f"{told}. In the second half of the history {others}{first.site} made it take more from the GPU, {times} and "
-        f"{size(first.size_bytes)}: the first request without room is most likely there."
+        f"{size_text(first.size_bytes)}: the first request without room is most likely there."
     )
 
 
 def _fragmented(one: Examined) -> str:
     of_graphs = (
-        f" {size(one.free_private_bytes)} of them lie in pools of CUDA graphs and serve only those."
+        f" {size_text(one.free_private_bytes)} of them lie in pools of CUDA graphs and serve only those."
         if one.free_private_bytes
         else ""
     )
@@ -136,9 +138,9 @@ def _fragmented(one: Examined) -> str:
         "memory then serves requests of other sizes."
     )
     return (
-        f"Of {one.snapshot.label}'s {size(one.end['reserved'])} reserved {size(one.free_bytes)} are free at the "
-        f"snapshot's moment, in {one.free_blocks:,} blocks, the largest of {size(one.largest_free_bytes)}: usual "
-        "between two steps, but a larger request needs new memory from the GPU."
+        f"Of {one.snapshot.label}'s {size_text(one.end['reserved'])} reserved {size_text(one.free_bytes)} are free at "
+        f"the snapshot's moment, in {one.free_blocks:,} blocks, the largest of {size_text(one.largest_free_bytes)}: "
+        "usual between two steps, but a larger request needs new memory from the GPU."
         f"{of_graphs}{'' if one.snapshot.settings.get('expandable_segments') else advice}"
     )
 
@@ -151,34 +153,26 @@ def _beside_trace(one: Examined) -> list[str]:
     if steps.peak_step is not None:
         return [f"{who}'s peak lies in step {steps.peak_step} of the trace."]
     if steps.before_ns is not None:
-        return [f"{who}'s history ends {steps.before_ns / 1e6:,.0f} ms before the trace's first step: it holds none."]
+        return [f"{who}'s history ends {time_text(steps.before_ns)} before the trace's first step: it holds none."]
     return [] if steps.table.empty else [f"{who}'s peak lies outside the steps of the trace."]
 
 
 def _peak(one: Examined) -> str:
     largest = one.peak_categories.sort_values("size_bytes", ascending=False).head(4)
     named = zip(largest["category"], largest["size_bytes"], strict=True)
-    parts = ", ".join(f"{category} {size(total)}" for category, total in named)
-    told = f"{capital(one.snapshot.label)} peaks at {size(one.peak_bytes)} in use: {parts}."
+    parts = ", ".join(f"{category} {size_text(total)}" for category, total in named)
+    told = f"{capital(one.snapshot.label)} peaks at {size_text(one.peak_bytes)} in use: {parts}."
     known = one.peak_sites[~one.peak_sites["site"].isin([UNKNOWN, BEFORE])]
     if not one.has_history:
         lacks = "by whom is not known" if known.empty else "what it held before is not known"
         told = (
-            f"{capital(one.snapshot.label)} held {size(one.peak_bytes)} when its snapshot was written, {lacks}: no "
-            "history was recorded. Call torch.cuda.memory._record_memory_history() before the first "
+            f"{capital(one.snapshot.label)} held {size_text(one.peak_bytes)} when its snapshot was written, {lacks}: "
+            "no history was recorded. Call torch.cuda.memory._record_memory_history() before the first "
             "allocation (the runners' --memory-snapshot)."
         )
     if known.empty:
         return told
-    return f"{told} The line with most is {known['site'].iloc[0]}: {size(int(known['size_bytes'].iloc[0]))}."
-
-
-def size(count: int) -> str:
-    """Bytes for people, decimal: `2.35 GB`."""
-    for scale, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if count >= scale:
-            return f"{count / scale:.3g} {unit}" if count < 1000 * scale else f"{count / scale:,.0f} {unit}"
-    return f"{count} B"
+    return f"{told} The line with most is {known['site'].iloc[0]}: {size_text(int(known['size_bytes'].iloc[0]))}."
 
 
 def capital(text: str) -> str:

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from traceanalyzer.analyses.blame.places import Places, places_of
-from traceanalyzer.analyses.blame.rank_sets import RankSet, listed, set_of
+from traceanalyzer.analyses.blame.rank_sets import RankSet, set_of
 
 
 def ranks(hosts, per_host=8, racks=()):
@@ -50,22 +50,6 @@ STAGES = pd.DataFrame({"rank": range(32), "stage": [rank // 2 % 4 for rank in ra
 def test_a_set_is_named_where_chance_would_hardly_make_it(table, groups, pipeline, late, kind, name):
     every = table["rank"].tolist()
     assert set_of(late, every, places_of(every, table, groups, pipeline)) == RankSet(kind, name)
-
-
-@pytest.mark.parametrize(
-    ("numbers", "text"),
-    [
-        ([3], "3"),
-        ([3, 5], "3 and 5"),
-        ([3, 4], "3 and 4"),
-        (range(8, 16), "8 to 15"),
-        ([0, 1, 2, 3, 8, 12, 13, 14], "0 to 3, 8 and 12 to 14"),
-        (range(0, 64, 2), "0, 2, 4 … 62"),
-        ([n * n for n in range(20)], "0, 1, 4, 9, 16, 25, 36, 49 and 12 more"),
-    ],
-)
-def test_many_ranks_are_listed_shortly(numbers, text):
-    assert listed(numbers) == text
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,14 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import comb
+
+from traceanalyzer.meaning.listed import named
 
 _BY_CHANCE = 0.01
 
 _MOSTLY = 0.75
 """Of a place's ranks; fewer of them are not called the place."""
-
-_MOST_PIECES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,37 +84,4 @@ def _union(chosen: frozenset[int], places: Sequence[Place], count: int) -> str |
     names = [place.name.removeprefix(f"{kind} ") for place in sorted(whole, key=lambda place: min(place.ranks))]
     at = order.index(names[0])
     in_row = len(names) > 2 and order[at : at + len(names)] == names
-    return f"{kind}s {f'{names[0]} to {names[-1]}' if in_row else _joined(_cut(names))}"
-
-
-def listed(ranks: Sequence[int]) -> str:
-    """`3`, `3 and 5`, `8 to 15`, `1, 4 and 7`, `0 to 3, 8 and 12 to 15`, `0, 8, 16 … 248`; of many pieces the first."""
-    ordered = sorted(ranks)
-    steps = {two - one for one, two in pairwise(ordered)}
-    if len(ordered) > _MOST_PIECES and len(steps) == 1 and steps != {1}:
-        return f"{ordered[0]}, {ordered[1]}, {ordered[2]} … {ordered[-1]}"
-    return _joined(_cut([piece for run in _runs(ordered) for piece in _pieces(run)]))
-
-
-def _runs(ordered: Sequence[int]) -> list[list[int]]:
-    runs: list[list[int]] = []
-    for rank in ordered:
-        if runs and runs[-1][-1] + 1 == rank:
-            runs[-1].append(rank)
-        else:
-            runs.append([rank])
-    return runs
-
-
-def _pieces(run: list[int]) -> list[str]:
-    return [f"{run[0]} to {run[-1]}"] if len(run) > 2 else [str(rank) for rank in run]
-
-
-def _cut(pieces: list[str]) -> list[str]:
-    more = len(pieces) - _MOST_PIECES
-    return [*pieces[:_MOST_PIECES], f"{more} more"] if more > 0 else pieces
-
-
-def _joined(pieces: Sequence[str]) -> str:
-    *first, last = pieces
-    return f"{', '.join(first)} and {last}" if first else last
+    return f"{kind}s {f'{names[0]} to {names[-1]}' if in_row else named(names)}"

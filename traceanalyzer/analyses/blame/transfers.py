@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.kinds import POINT_TO_POINT
+from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.number_lists import numbers
 

@@ -5,8 +5,9 @@ import pandas as pd
 from traceanalyzer.analyses.communication.call_lists import waits_of
 from traceanalyzer.analyses.communication.inferred import INFERRED
 from traceanalyzer.analyses.communication.operator_arguments import OPERATOR
-from traceanalyzer.analyses.integrity.integrity_checks import INFO, Defect, by_share, have, many
+from traceanalyzer.analyses.integrity.integrity_checks import Defect, by_share, have, many
 from traceanalyzer.kinds import WAIT_ONLY
+from traceanalyzer.meaning.severities import INFO
 
 
 def communication_without_arguments(calls: pd.DataFrame) -> list[Defect]:

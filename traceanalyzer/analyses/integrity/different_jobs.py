@@ -4,8 +4,9 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.communication.call_lists import NOT_ON_ALL
-from traceanalyzer.analyses.integrity.integrity_checks import HIGH, MEDIUM, Defect
+from traceanalyzer.analyses.integrity.integrity_checks import Defect
 from traceanalyzer.analyses.names import SourceName
+from traceanalyzer.meaning.severities import HIGH, MEDIUM
 
 _AFFECTS: tuple[SourceName, ...] = ("balance", "steps", "members")
 

@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import is_any
-from traceanalyzer.analyses.integrity.integrity_checks import MEDIUM, Defect, many
+from traceanalyzer.analyses.integrity.integrity_checks import Defect, many
 from traceanalyzer.analyses.names import SourceName
+from traceanalyzer.meaning.severities import MEDIUM
 from traceanalyzer.model import RankTrace
 
 _BANDWIDTHS: tuple[SourceName, ...] = ("collectives", "by_collective", "nccl", "comm_phases")

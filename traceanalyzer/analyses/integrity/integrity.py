@@ -13,12 +13,13 @@ from traceanalyzer.analyses.communication.collectives import Collectives
 from traceanalyzer.analyses.integrity import argument_checks, different_jobs, figure_checks, step_numbers, time_checks
 from traceanalyzer.analyses.integrity import integrity_checks as checks
 from traceanalyzer.analyses.integrity import unknown_communication as unknown
-from traceanalyzer.analyses.integrity.integrity_checks import HIGH, INFO, LOW, MEDIUM, TRUNCATED, Defect, many
+from traceanalyzer.analyses.integrity.integrity_checks import TRUNCATED, Defect, many
 from traceanalyzer.analyses.names import IntegrityColumn, SourceName
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Column, Written
+from traceanalyzer.meaning.severities import HIGH, INFO, LOW, MEDIUM
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.tables import under_each_other
 

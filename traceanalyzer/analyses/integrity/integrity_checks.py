@@ -11,11 +11,10 @@ from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.names import SourceName
 from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.steps import is_complete
+from traceanalyzer.meaning.severities import HIGH, INFO, LOW, MEDIUM, Severity
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.selection import is_lost_launch
-
-HIGH, MEDIUM, LOW, INFO = "high", "medium", "low", "info"
 
 _MANY, SOME = 0.1, 0.01
 """Shares from which a defect is medium, and low."""
@@ -70,7 +69,7 @@ class Defect:
     """
 
     check: str
-    severity: str
+    severity: Severity
     count: int
     total: int | None
     sentence: str
@@ -250,7 +249,7 @@ def _in_headline(trace: RankTrace) -> np.ndarray:
     return held
 
 
-def by_share(count: int, total: int) -> str:
+def by_share(count: int, total: int) -> Severity:
     """How severe a defect is that this share of the events have."""
     return MEDIUM if count and count >= _MANY * total else LOW if count and count >= SOME * total else INFO
 

@@ -2,7 +2,8 @@
 
 import pandas as pd
 
-from traceanalyzer.analyses.integrity.integrity_checks import MEDIUM, Defect
+from traceanalyzer.analyses.integrity.integrity_checks import Defect
+from traceanalyzer.meaning.severities import MEDIUM
 
 SHIFTED = "shifted_steps"
 """The check that finds that they do not."""

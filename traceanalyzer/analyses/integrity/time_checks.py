@@ -7,8 +7,6 @@ from traceanalyzer.analyses.integrity.integrity_checks import (
     CAUSES,
     EVENTS,
     FAR_APART,
-    HIGH,
-    INFO,
     NESTED,
     NO_DURATION,
     OPERATIONS,
@@ -19,6 +17,7 @@ from traceanalyzer.analyses.integrity.integrity_checks import (
     many,
     start,
 )
+from traceanalyzer.meaning.severities import HIGH, INFO
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.event_times import LONGEST_CAPTURE_NS
 from traceanalyzer.model.schema import NONE

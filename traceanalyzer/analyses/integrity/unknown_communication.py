@@ -11,11 +11,11 @@ from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.communication.operator_arguments import comm_operators
 from traceanalyzer.analyses.grouping import sums_at
 from traceanalyzer.analyses.host import host_names
-from traceanalyzer.analyses.integrity.integrity_checks import BY_KIND, HIGH, LOW, MEDIUM, Defect
+from traceanalyzer.analyses.integrity.integrity_checks import BY_KIND, Defect
 from traceanalyzer.analyses.kernels.kernel_names import category
 from traceanalyzer.kinds.function_names import function_path
-from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.quantities import in_a_line
+from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.meaning.severities import HIGH, LOW, MEDIUM
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 
@@ -189,12 +189,8 @@ def _communicates(operator: str) -> bool:
 
 
 def _largest(by_name: pd.Series) -> str:
-    named = [f"{_short(name)} ({_time(total)})" for name, total in by_name[:_MOST_NAMED].items()]
+    named = [f"{_short(name)} ({time_text(total)})" for name, total in by_name[:_MOST_NAMED].items()]
     return ", ".join(named) + (f" and {len(by_name) - _MOST_NAMED} more" if len(by_name) > _MOST_NAMED else "")
-
-
-def _time(total_ns: float) -> str:
-    return in_a_line(float(total_ns), Unit.NS)
 
 
 def _short(name: object) -> str:

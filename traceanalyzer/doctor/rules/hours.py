@@ -1,8 +1,10 @@
 """Rules about long records: NCCL Inspector's bandwidths and late ranks, RAS' counts."""
 
 from traceanalyzer.doctor.case import Case
-from traceanalyzer.doctor.diagnosis import Diagnosis, ranks_in_words
+from traceanalyzer.doctor.diagnosis import Diagnosis
 from traceanalyzer.doctor.inspector import bandwidth, late_ranks
+from traceanalyzer.meaning.listed import numbered
+from traceanalyzer.meaning.quantities import size_text, time_text
 
 
 def often_last(case: Case, *, last_pct: float = 50.0, cost_pct: float = 5.0, fewest_calls: int = 20) -> list[Diagnosis]:
@@ -21,7 +23,7 @@ def often_last(case: Case, *, last_pct: float = 50.0, cost_pct: float = 5.0, few
             severity="medium",
             diagnosis=f"Rank {rank} of communicator {communicator} comes last to {pct:.0f} % of its collectives: the "
             f"others "
-            f"wait {caused / calls / 1e6:.2f} ms for it in each. Profile this rank next, beside one of the others.",
+            f"wait {time_text(caused / calls)} for it in each. Profile this rank next, beside one of the others.",
             signal=f"{last:,} of {calls:,} collectives; the rank with the shortest duration is the one that came last.",
             recommendation=f"Record a trace of rank {rank} and of one other rank, and give both to analyze-traces.",
             caveat="Durations include queueing on the GPU where the Inspector's timing source is the host.",
@@ -46,7 +48,7 @@ def bandwidth_drops(
     return [
         Diagnosis(
             severity="low",
-            diagnosis=f"{collective} of {size / 1e6:,.1f} MB in communicator {communicator} reaches {median:.1f} GB/s "
+            diagnosis=f"{collective} of {size_text(size)} in communicator {communicator} reaches {median:.1f} GB/s "
             f"as a rule (median), but at most {low:.1f} GB/s in a tenth of its calls.",
             signal=f"{calls:,} calls; bus bandwidth of the fastest rank of each, so that waiting does not count.",
             recommendation="See whether the slow ones fall together in time (congestion, a neighbour's job) or "
@@ -67,7 +69,7 @@ def ras_troubles(case: Case) -> list[Diagnosis]:
         where = f"communicator {trouble.communicator}" if trouble.communicator else "the job"
         counts = sorted(trouble.counts, key=lambda pair: pair[1])
         if len(counts) > 1:
-            who = f" ({ranks_in_words(trouble.ranks)} are the ones it lists)" if trouble.ranks else ""
+            who = f" ({numbered('rank', trouble.ranks)} are the ones it lists)" if trouble.ranks else ""
             operation = f"{trouble.operation} " if trouble.operation else ""
             told = (
                 f"Ranks of {where} are not in step: {counts[0][0]} have launched {operation}operation {counts[0][1]} "
@@ -75,7 +77,7 @@ def ras_troubles(case: Case) -> list[Diagnosis]:
                 f"{counts[-1][0]} operation {counts[-1][1]}{who}."
             )
         elif trouble.ranks:
-            told = f"RAS lacks {ranks_in_words(trouble.ranks)} of {where} ({trouble.status.lower()})."
+            told = f"RAS lacks {numbered('rank', trouble.ranks)} of {where} ({trouble.status.lower()})."
         else:
             told = f"RAS reports {where} as {trouble.status.lower()}."
         made.append(

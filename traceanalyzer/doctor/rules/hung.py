@@ -4,8 +4,9 @@ from datetime import UTC, datetime
 
 from traceanalyzer.doctor import hang
 from traceanalyzer.doctor.case import Case
-from traceanalyzer.doctor.diagnosis import Diagnosis, ranks_in_words
+from traceanalyzer.doctor.diagnosis import Diagnosis
 from traceanalyzer.doctor.send_recv import open_calls
+from traceanalyzer.meaning.listed import numbered
 
 _TORCH = ("torch/", "distributed_c10d.py", "c10d_logger.py", "_functional_collectives.py")
 
@@ -18,14 +19,14 @@ def rank_never_came(case: Case) -> list[Diagnosis]:
 
 
 def _absence(one: hang.Absence) -> Diagnosis:
-    who = ranks_in_words(one.missing)
+    who = numbered("rank", one.missing)
     since = "" if one.since_ns is None else f" since {_time(one.since_ns)}"
     last = "; ".join(f"rank {rank} last called {_named(operation)} number {seq} ({state})"
                      for rank, (seq, operation, state) in list(one.last.items())[:4])  # fmt: skip
     silent = [rank for rank in one.missing if rank not in one.last]
     if silent:
         last = "; ".join(
-            part for part in (last, f"{ranks_in_words(silent)} recorded no collective in this group") if part
+            part for part in (last, f"{numbered('rank', silent)} recorded no collective in this group") if part
         )
     where = f" It is called at {_user_frame(one.frames)}." if one.frames else ""
     there = f" The last call of rank {one.missing[0]} in the group was at {_user_frame(one.missing_frames)}." * bool(
@@ -33,7 +34,7 @@ def _absence(one: hang.Absence) -> Diagnosis:
     )
     size = f" of {one.sizes.split(' → ', maxsplit=1)[0]} {one.dtypes.split(' → ', maxsplit=1)[0]}".rstrip()
     limit = f" (limit {one.timeout_ms / 1000:g} s)" if one.timeout_ms is not None else ""
-    waiting, verb = ranks_in_words(one.came), "waits" if len(one.came) == 1 else "wait"
+    waiting, verb = numbered("rank", one.came), "waits" if len(one.came) == 1 else "wait"
     called = f"{_named(one.operation)} number {one.seq}"
     return Diagnosis(
         severity="high",
@@ -66,7 +67,7 @@ def _mismatch(one: hang.Mismatch) -> Diagnosis:
         else "The majority is taken to be right."
     )
     what = {"operation": "another operation", "sizes": "other sizes", "dtypes": "other dtypes"}[one.what]
-    who = ranks_in_words(ranks)
+    who = numbered("rank", ranks)
     return Diagnosis(
         severity="high",
         diagnosis=f"{_capital(who)} came to collective number {one.seq} of {one.group.label} with {what} than the "
@@ -102,7 +103,7 @@ def open_send_recv(case: Case) -> list[Diagnosis]:
             severity="high",
             diagnosis=f"Rank {first.rank} waits in a {kind} rank {first.peer} of {first.group.label}{since}: "
             f"{why}.{where}",
-            signal=f"Sends or receives that are not complete on {ranks_in_words(waiting)}; of each rank the first: "
+            signal=f"Sends or receives that are not complete on {numbered('rank', waiting)}; of each rank the first: "
             + "; ".join(f"rank {one.rank} {'to' if one.is_send else 'from'} {one.peer}" for one in calls[:8])
             + ".",
             recommendation=f"Look at rank {first.peer} first: what it does instead, and whether both sides agree on "
@@ -124,7 +125,7 @@ def ranks_without_dump(case: Case) -> list[Diagnosis]:
         return []
     waited = [one for one in case.standing.absences if one.undumped]
     first = f" {_first_open(waited[0])}" if waited else ""
-    who = ranks_in_words(absent)
+    who = numbered("rank", absent)
     died = f"{_capital(who)} left no dump: {'it' if len(absent) == 1 else 'they'} may have died before the others hung."
     return [
         Diagnosis(
@@ -158,7 +159,7 @@ def open_everywhere(case: Case) -> list[Diagnosis]:
     return [
         Diagnosis(
             severity="high",
-            diagnosis=f"All ranks called {called} alike, and on {ranks_in_words(own['rank'].tolist())} it is not "
+            diagnosis=f"All ranks called {called} alike, and on {numbered('rank', own['rank'].tolist())} it is not "
             "complete: the program is in step, the transfer is not.",
             signal=f"Every rank of the group has the call; states: {states}.",
             recommendation="Look at the link, not at the program: the NCCL log's warnings (--nccl-log), the topology "

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from traceanalyzer.doctor.case import Case, of
-from traceanalyzer.doctor.diagnosis import Diagnosis, ranks_in_words
+from traceanalyzer.doctor.diagnosis import Diagnosis
 from traceanalyzer.doctor.nccl_log import Member, NcclLog
+from traceanalyzer.meaning.listed import numbered
 
 T = TypeVar("T")
 
@@ -54,7 +55,7 @@ def mixed_versions(case: Case) -> list[Diagnosis]:
             made.append(_mixed(by_version, signal, log.ranks_of(by_version[rarest]), of(log, case)))
     by_rank = _by_version(case.recorder.library_versions) if case.recorder and not made else {}
     if len(by_rank) > 1:
-        signal = "; ".join(f"{version} on {ranks_in_words(ranks)}" for version, ranks in by_rank.items())
+        signal = "; ".join(f"{version} on {numbered('rank', ranks)}" for version, ranks in by_rank.items())
         made.append(_mixed(by_rank, f"{signal}.", min(by_rank.values(), key=len), " by their dumps"))
     return made
 
@@ -97,10 +98,10 @@ def _incomplete(
     case: Case, log: NcclLog, communicator: str, members: list[Member], unfinished: list[Member], absent: list[int]
 ) -> Diagnosis:  # fmt: skip
     size = members[0].size
-    stuck = ranks_in_words([member.rank for member in unfinished])
+    stuck = numbered("rank", [member.rank for member in unfinished])
     last = Counter(log.last_texts.get(member.process, "") for member in unfinished).most_common(1)[0][0]
     never = (
-        f" {ranks_in_words(absent).capitalize()} of {size} never began: the others wait for "
+        f" {numbered('rank', absent).capitalize()} of {size} never began: the others wait for "
         f"{'it' if len(absent) == 1 else 'them'}."
         if absent
         else ""
@@ -109,10 +110,10 @@ def _incomplete(
         severity="high",
         diagnosis=f"Init of a communicator of {size} ranks never ends{of(log, case)} on {stuck}.{never}",
         signal=f"Init START without Init COMPLETE in communicator {communicator} on {stuck}"
-        + (f"; no line of {ranks_in_words(absent)}" if absent else "")
+        + (f"; no line of {numbered('rank', absent)}" if absent else "")
         + f"; last line: {last[:160]}",
         recommendation=(
-            f"Look at {ranks_in_words(absent)}: not started, crashed before, or unable to reach the first rank's "
+            f"Look at {numbered('rank', absent)}: not started, crashed before, or unable to reach the first rank's "
             f"address."
             if absent
             else "Look whether all ranks can reach each other (NCCL_SOCKET_IFNAME names the interface; firewalls), "
@@ -178,7 +179,7 @@ def timeouts(case: Case) -> list[Diagnosis]:
         ranks = sorted({one.rank for one in log.timeouts})
         silent = sorted(set(range(log.world)) - set(ranks))
         hint = (
-            f" {ranks_in_words(silent).capitalize()} reported no timeout: look there first."
+            f" {numbered('rank', silent).capitalize()} reported no timeout: look there first."
             if silent and len(silent) < len(ranks)
             else ""
         )
@@ -188,7 +189,7 @@ def timeouts(case: Case) -> list[Diagnosis]:
                 severity="high",
                 diagnosis=f"The job hung{of(log, case)}: {first.operation} number {first.sequence} did not "
                 f"end{limit}.{hint}",
-                signal=f"PyTorch's watchdog on {ranks_in_words(ranks)}.",
+                signal=f"PyTorch's watchdog on {numbered('rank', ranks)}.",
                 recommendation="Give the flight recorder's dumps (--flight-recorder): they tell who never came. "
                 "TORCH_FR_BUFFER_SIZE=2000 (TORCH_NCCL_TRACE_BUFFER_SIZE before 2.7) and TORCH_NCCL_DUMP_ON_TIMEOUT=1 "
                 "record them.",

@@ -1,8 +1,9 @@
 """Rules about xpu_timer's metrics: hangs, the rank that the others wait for, the slow GPU."""
 
 from traceanalyzer.doctor.case import Case
-from traceanalyzer.doctor.diagnosis import Diagnosis, ranks_in_words
+from traceanalyzer.doctor.diagnosis import Diagnosis
 from traceanalyzer.doctor.xpu_timer import against_others, hanging, series
+from traceanalyzer.meaning.listed import numbered
 
 
 def reported_hang(case: Case) -> list[Diagnosis]:
@@ -13,7 +14,7 @@ def reported_hang(case: Case) -> list[Diagnosis]:
     return [
         Diagnosis(
             severity="high",
-            diagnosis=f"xpu_timer reports a hang on {ranks_in_words(ranks)}: a product or a collective did not end "
+            diagnosis=f"xpu_timer reports a hang on {numbered('rank', ranks)}: a product or a collective did not end "
             "within its limit (300 s unless set otherwise).",
             signal="XPU_TIMER_COMMON_HANG is not 0.",
             recommendation="Look at the stacks that it dumped then, and give PyTorch's flight recorder to this command "

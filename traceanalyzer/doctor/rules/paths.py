@@ -3,9 +3,10 @@
 from collections import Counter
 
 from traceanalyzer.doctor.case import Case, gpus_of, is_within_node, of
-from traceanalyzer.doctor.diagnosis import Diagnosis, ranks_in_words
+from traceanalyzer.doctor.diagnosis import Diagnosis
 from traceanalyzer.doctor.nccl_log import NcclLog
 from traceanalyzer.doctor.topology import Topology, is_nvlink
+from traceanalyzer.meaning.listed import numbered
 
 _OFF = {"1", "Y", "YES", "TRUE", "T"}
 
@@ -59,13 +60,13 @@ def _stall(log: NcclLog, case: Case) -> str | None:
     if case.recorder is not None and (case.recorder.entries["state"] != "completed").any():
         return "the flight recorder has collectives that never completed"
     if unfinished := [member.rank for member in world if member.has_started and not member.is_complete]:
-        return f"init never completes on {ranks_in_words(unfinished)}"
+        return f"init never completes on {numbered('rank', unfinished)}"
     if any(member.is_closed == "Destroy" for member in log.members):
         return None
     connecting = {link.process for link in log.links}
     if unconnected := connecting - log.connected:
         ranks = log.ranks_of(unconnected)
-        who = f" on {ranks_in_words(ranks)}" if ranks else ""
+        who = f" on {numbered('rank', ranks)}" if ranks else ""
         return f"the log stops after the P2P connections{who}: no 'Connected all rings' follows"
     return "the log stops after connecting: no communicator is ever closed, and nothing says that a collective ended"
 

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.blame.episodes import Episodes
-from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.integrity.integrity import LEFT_OUT, Integrity
 from traceanalyzer.analyses.phases.exposed_calls import PARTS, ExposedCalls
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline, has_known_stages
@@ -20,6 +19,7 @@ from traceanalyzer.findings.basis import Basis, plain
 from traceanalyzer.findings.capture.missing_straggler import LEAST_WAIT_PCT
 from traceanalyzer.findings.capture.unmatched import PARTNERS
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.meaning.listed import listed, numbered
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 
@@ -156,9 +156,7 @@ def _finding(
     others = [other for other in absent if other != rank]
     whom = f"ranks {listed(sorted(absent))}" if others else f"rank {rank}"
     add = f"Look at {whom} too" if are_left_out else f"Add the whole traces of {whom}, or record all ranks again"
-    behind = (
-        f" It may wait for rank{'s' if len(others) > 1 else ''} {listed(others)}, not here either." if others else ""
-    )
+    behind = f" It may wait for {numbered('rank', others)}, not here either." if others else ""
     return Finding(
         severity="high",
         title=f"The others wait for rank {rank}, stage {stages.loc[rank, 'stage']} of its pipeline, that is not here "

@@ -3,7 +3,6 @@
 import numpy as np
 
 from traceanalyzer.analyses.base import is_true
-from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.integrity.different_jobs import DIFFERENT_JOBS
@@ -14,6 +13,7 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.capture.spoilt import LOST
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 

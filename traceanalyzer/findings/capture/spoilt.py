@@ -3,11 +3,9 @@
 import pandas as pd
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.integrity.integrity import Integrity
 from traceanalyzer.analyses.integrity.integrity_checks import (
     FAR_APART,
-    HIGH,
     LOST_AMID,
     LOST_GRAPHS,
     NESTED,
@@ -16,6 +14,8 @@ from traceanalyzer.analyses.integrity.integrity_checks import (
 )
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.meaning.listed import listed
+from traceanalyzer.meaning.severities import HIGH
 
 LEAST_LOST_PCT = 1.0
 """Of a rank's launches that have no operation, amid others that have one."""

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pandas as pd
 
 from traceanalyzer.analyses.blame.episodes import Episodes
-from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.communication.group_names import TABLES
 from traceanalyzer.analyses.communication.groups import Groups
 from traceanalyzer.analyses.experts.expert_layers import ExpertLayers
@@ -18,6 +17,7 @@ from traceanalyzer.findings.basis import Basis, about, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.evened import Evened, evened, uneven_dispatches
 from traceanalyzer.findings.late.lateness import late_by
+from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.quantities import time_text
 
 LEAST_SAVED_PCT = 2.0

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from traceanalyzer.analyses.blame.episodes import Episodes
-from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.collectives import Collectives
@@ -23,6 +22,7 @@ from traceanalyzer.findings.late.lateness import is_said, of_lead, of_slow_links
 from traceanalyzer.findings.tools import Tools, tools_of
 from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.kinds import POINT_TO_POINT, dtype_bytes
+from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.quantities import time_span, time_text
 

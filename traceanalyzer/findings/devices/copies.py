@@ -18,8 +18,7 @@ from traceanalyzer.findings.basis import Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import all_late_by, late_by
 from traceanalyzer.findings.unprofiled import otherwise
-from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.quantities import text, time_text
+from traceanalyzer.meaning.quantities import size_text, time_text
 
 PAGEABLE_PCT = 0.5
 SERIAL_PCT = 10.0
@@ -84,11 +83,7 @@ def _pageable(held: pd.DataFrame, basis: Basis, ranks: int, replay: Replay) -> F
         for name in ("exposed_ns", "size_bytes")
     )
     rate = "" if size is None else f" at {row['size_bytes'] / row['total_ns']:.1f} GB/s"
-    what = (
-        ""
-        if size is None
-        else f" {text(size, Unit.BYTES).replace(chr(0x202F), ' ')}{'' if basis.steps is None else ' a step'}"
-    )
+    what = "" if size is None else f" {size_text(size)}{'' if basis.steps is None else ' a step'}"
     gain = gain_of(replay, Change("copy", 0.0, frozenset(held.index)))
     gain_ns = exposed_ns or 0 if gain is None else gain.gain_ns
     return Finding(

@@ -2,11 +2,11 @@
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.base import is_true
-from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.replay.change import PEERS, Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import of_ranks
+from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.quantities import time_text
 
 LEAST_AWAITED_PCT = 90.0
@@ -28,7 +28,7 @@ def blocking_launches(launches: Result, replay: Replay) -> list[Finding]:
     is_all = len(ranks) == len(table)
     gain = None if is_all else gain_of(replay, Change("host", PEERS, ranks=frozenset(ranks)))
     one = len(ranks) == 1
-    who = "every rank" if is_all and not one else f"rank{'' if one else 's'} {listed(ranks)}"
+    who = "every rank" if is_all and not one else numbered("rank", ranks)
     awaited, kernels = int(rows["awaited_kernels"].sum()), int(rows["awaitable_kernels"].sum())
     as_others = f" With {'its host' if one else 'their hosts'} as fast as the others', a mean step is "
     besides = " shorter, not counting what overlaps then."

@@ -11,7 +11,7 @@ from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.stragglers import Stragglers
 from traceanalyzer.analyses.blame.what_ran import DOING, RANGE, WhatRan
 from traceanalyzer.analyses.host.gaps import GapTable
-from traceanalyzer.analyses.host.host_names import holds_whole_pass
+from traceanalyzer.analyses.host.host_names import holds_whole_pass, is_launch
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
@@ -184,7 +184,7 @@ def _needed_ns(step_needs: StepNeeds, basis: Basis) -> pd.Series:
 def longest_name(work: pd.DataFrame, rank: int, cost_ns: float, basis: Basis) -> tuple[str, float] | None:
     """What the rank's host did in most of the idle time, and for how long in a mean step.
 
-    Innermost, else the user's range around it; not PyTorch's own around whole passes.
+    Innermost, else the user's range around it; not PyTorch's own around whole passes, nor a launch: many are no thing.
     """
     own = basis.within(work)
     own = own[(own["rank"] == rank) & (own["part"] == HOST.column)] if len(own) else own
@@ -192,6 +192,6 @@ def longest_name(work: pd.DataFrame, rank: int, cost_ns: float, basis: Basis) ->
         sums = own[own["what"] == what].groupby("name")["total_ns"].sum() / basis.per if len(own) else own
         if len(sums) and sums.max() >= _NAMED * cost_ns:
             name = str(sums.idxmax())
-            if not name.startswith("(") and not holds_whole_pass(name):
+            if not (name.startswith("(") or is_launch(name) or holds_whole_pass(name)):
                 return name, float(sums.max())
     return None

@@ -4,7 +4,6 @@ import pandas as pd
 
 from traceanalyzer.analyses.blame.episode_rows import is_of_every_host
 from traceanalyzer.analyses.blame.episodes import Episodes
-from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.what_ran import RANGE
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.host.launches import Launches
@@ -20,6 +19,7 @@ from traceanalyzer.findings.late.host_story import story_of_host
 from traceanalyzer.findings.late.lateness import is_said, of_lead
 from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.findings.worst import worst_rank
+from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import digits, time_text
 from traceanalyzer.meaning.vocabulary import HOST

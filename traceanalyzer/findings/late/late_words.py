@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.host.host_activity import NOTHING
 from traceanalyzer.analyses.host.other_threads import BESIDE
 from traceanalyzer.findings.unprofiled import otherwise
+from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.names import collective_words, short_name
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
@@ -54,7 +54,7 @@ def who(row: Mapping[str, Any]) -> str:
     """`rank 5`, `ranks 8 to 15 (host b07)`."""
     ranks = numbers(row["ranks"])
     of = f" ({row['place']})" if row["place"] else ""
-    return f"rank{'' if len(ranks) == 1 else 's'} {listed(ranks)}{of}"
+    return f"{numbered('rank', ranks)}{of}"
 
 
 def whose(row: Mapping[str, Any]) -> str:
@@ -85,12 +85,12 @@ def when(row: Mapping[str, Any], last_step: int | None) -> str:
     if len(steps) > _MOST_LISTED:
         return f"in {len(steps)} of {row['steps']} steps (first in step {steps[0]}) "
     of = ", the capture's last," if steps == (last_step,) else ""
-    return f"in step{'' if len(steps) == 1 else 's'} {listed(steps)}{of} "
+    return f"in {numbered('step', steps)}{of} "
 
 
 def _needs(row: Mapping[str, Any]) -> str:
     many = len(numbers(row["ranks"])) > 1
-    own, peers, more = (_ms(row[column]) for column in ("own_ns", "peers_ns", "excess_ns"))
+    own, peers, more = (time_text(row[column]) for column in ("own_ns", "peers_ns", "excess_ns"))
     each = _each(row)
     is_said = row["name"] is None or row["name"].lower() == row["cause"]  # a range `data` around what is data
     called = "" if is_said else f", most of it {name(row)}"
@@ -120,7 +120,7 @@ def _needs(row: Mapping[str, Any]) -> str:
 
 def _worst(row: Mapping[str, Any]) -> str:
     """Of graded loads the rank that has most."""
-    return "" if row["worst_rank"] is None else f"; rank {row['worst_rank']} most, {_ms(row['worst_ns'])}"
+    return "" if row["worst_rank"] is None else f"; rank {row['worst_rank']} most, {time_text(row['worst_ns'])}"
 
 
 def is_slow_gpu(row: Mapping[str, Any]) -> bool:
@@ -137,7 +137,8 @@ def _slow_gpus(row: Mapping[str, Any]) -> str:
     if in_part:
         times += f" in {name(row)}, and about as long in the rest"
     return (
-        f"{slow}: the same kernels take {times} ({_ms(row['own_ns'])} of compute{_each(row)}, {_ms(row['peers_ns'])});"
+        f"{slow}: the same kernels take {times} ({time_text(row['own_ns'])} of compute{_each(row)}, "
+        f"{time_text(row['peers_ns'])});"
     )
 
 
@@ -148,11 +149,14 @@ def _late_hosts(row: Mapping[str, Any]) -> str:
     late += _IN_TURN if row["is_in_turn"] else ""
     own, others = row["own_host_ns"], row["peers_host_ns"]
     if own is None or others is None or own < others:
-        return f"{late}, by {_ms(row['excess_ns'])}{_each(row)}:"
+        return f"{late}, by {time_text(row['excess_ns'])}{_each(row)}:"
     beside = f"{_peers(row)}'s" if _all(row) == 2 else "the others' at most"
-    computed = [f"{operator} {_ms(time_ns)}" for operator, time_ns in row.get(COMPUTED, {}).items()]
+    computed = [f"{operator} {time_text(time_ns)}" for operator, time_ns in row.get(COMPUTED, {}).items()]
     more = f", most of the difference in operators that its CPU alone runs ({', '.join(computed)})" if computed else ""
-    return f"{late}: {'they need' if many else 'it needs'} {_ms(own)} to launch a step, {beside} {_ms(others)}{more};"
+    return (
+        f"{late}: {'they need' if many else 'it needs'} {time_text(own)} to launch a step, "
+        f"{beside} {time_text(others)}{more};"
+    )
 
 
 _VERBS: Mapping[str, Sequence[str]] = {
@@ -200,7 +204,7 @@ def waited(row: Mapping[str, Any]) -> str:
     """Who waits for it, for how long, and where."""
     where = f" inside {collective_words(row['collective'])}" if row["collective"] else ""
     it = "it" if len(numbers(row["ranks"])) == 1 else "them"
-    cost = f"{_ms(row['cost_ns'])}{_each(row)}"
+    cost = f"{time_text(row['cost_ns'])}{_each(row)}"
     if row["is_in_turn"]:
         return f"the others wait {cost} for it{where}"
     if row["waiting_ranks"] == 1:
@@ -219,8 +223,4 @@ def _gains(row: Mapping[str, Any]) -> str:
     if without and not row["gain_is_bound"] and row["gain_ns"] <= off_ns:
         unrecorded = otherwise(0, row["unprofiled_gain_ns"], row["step_ns"])
         return f"Mended, {of} as recorded is no shorter{unrecorded}."
-    return f"Mended, {of} is {most}{_ms(row['gain_ns'])}{error} shorter{without}."
-
-
-def _ms(time_ns: int | None) -> str:
-    return "n/a" if time_ns is None else time_text(time_ns)
+    return f"Mended, {of} is {most}{time_text(row['gain_ns'])}{error} shorter{without}."

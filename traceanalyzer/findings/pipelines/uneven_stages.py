@@ -6,7 +6,6 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses.base import is_true
-from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.names import PipelinesColumn
 from traceanalyzer.analyses.operators.mfu import Mfu
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
@@ -18,6 +17,7 @@ from traceanalyzer.findings.basis import LEAST_GAIN_PCT, per_step, plain, severi
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import UNEVEN_STAGES, pipeline_name
 from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.quantities import in_a_line, time_text
 
 _NOTHING = "even stages gain nothing"

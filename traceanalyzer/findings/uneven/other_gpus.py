@@ -3,11 +3,11 @@
 import pandas as pd
 
 from traceanalyzer.analyses.blame.episodes import Episodes
-from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import plain
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import is_said, of_lead
+from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.number_lists import numbers
 
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.findings.basis import Basis, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.kinds import POINT_TO_POINT
+from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.quantities import time_text
 
 _NEXT_TO_NOTHING = 0.05

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from traceanalyzer.doctor import FlightRecorder, hang
-from traceanalyzer.doctor.diagnosis import ranks_in_words
+from traceanalyzer.meaning.listed import numbered
 
 MOST_COLUMNS = 24
 MOST_ROWS = 40
@@ -84,7 +84,7 @@ def _rows(label: str, table: pd.DataFrame, operations: list[str]) -> Picture:
         patterns.setdefault(_filled(states), []).append(int(rank))
     usual = max(patterns, key=lambda states: len(patterns[states])) if patterns else ()
     rows = [
-        Row(ranks_in_words(ranks, 4), states != usual and {"absent", "other"} & set(states) != set(), states)
+        Row(numbered("rank", ranks, 4), states != usual and {"absent", "other"} & set(states) != set(), states)
         for states, ranks in sorted(patterns.items(), key=lambda item: (len(item[1]), item[1][0]))
     ]
     ordered = sorted(rows, key=lambda row: not row.is_suspect)

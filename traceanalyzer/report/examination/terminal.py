@@ -7,6 +7,7 @@ from rich.table import Table
 
 from traceanalyzer.doctor import Diagnosis, Examination, Topology
 from traceanalyzer.doctor.topology import is_nvlink
+from traceanalyzer.meaning.severities import GRAVE
 
 _MARKS = {
     "high": "[bold red]high[/]",
@@ -35,7 +36,7 @@ def show(examination: Examination, console: Console) -> None:
 def show_troubles(examination: Examination, console: Console) -> None:
     """Print what is wrong, without what is in order."""
     for one in examination.diagnoses:
-        if one.severity in ("high", "medium"):
+        if one.severity in GRAVE:
             _diagnosis(one, console)
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.blame.places import Places
-from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.findings.alike import named
 from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.quantities import text
 from traceanalyzer.meaning.vocabulary import Part
 from traceanalyzer.report.words.parts import Split
@@ -131,7 +131,7 @@ def unlike(split: Split, places: Places | None) -> list[Unlike]:
     every = split.table["rank"].tolist()
     found = []
     for ranks, own in by_ranks.items():
-        who = f"rank{'s' if len(ranks) > 1 else ''} {listed(ranks)}" if places is None else named(ranks, every, places)
+        who = numbered("rank", ranks) if places is None else named(ranks, every, places)
         found.append(Unlike(who, tuple(sorted(own, key=lambda one: -one.away_ns))))
     return sorted(found, key=lambda item: -item.differences[0].away_ns)
 

@@ -6,9 +6,9 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses import Result, Results
-from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.findings.late.lateness import is_said
 from traceanalyzer.job.run_info import RunInfo
+from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.report.words.parts import split_steps
 

@@ -4,11 +4,11 @@ import pandas as pd
 
 from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.base import is_true
-from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.analyses.blame.stragglers import Stragglers
 from traceanalyzer.findings.basis import Basis
 from traceanalyzer.findings.uneven.balance import apart
 from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.names import collective_words, collectives_words
 from traceanalyzer.meaning.quantities import text
 from traceanalyzer.report.words.parts import Split, headline_steps, unsplit_calls
@@ -36,7 +36,7 @@ def acquitted(stragglers: Stragglers) -> str:
     if ranks.empty:
         return ""
     one = len(ranks) == 1
-    who = f"rank{'' if one else 's'} {listed([int(rank) for rank in ranks])}"
+    who = numbered("rank", ranks)
     whose = "whose host needs" if one else "whose hosts need"
     return f"Others wait for {who}, {whose} no longer for a step than the slowest of the others': nobody's fault."
 

@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from traceanalyzer.meaning.quantities import size_text
 from traceanalyzer.snapshots import Examined
-from traceanalyzer.snapshots.words import size
 
 _MOST_RANKS, _MOST_SENTENCES = 16, 14
 
@@ -20,8 +20,8 @@ def show(examined: Sequence[Examined], console: Console, told: Sequence[str]) ->
         table.add_column(heading, justify="right" if heading else "left")
     for one in examined[:_MOST_RANKS]:
         cells = (one.end["allocated"], one.end["reserved"], one.largest_free_bytes)
-        peak = size(one.peak_bytes) if one.has_history else "n/a"
-        table.add_row(escape(one.snapshot.label), peak, *map(size, cells), f"{len(one.snapshot.history):,}")
+        peak = size_text(one.peak_bytes) if one.has_history else "n/a"
+        table.add_row(escape(one.snapshot.label), peak, *map(size_text, cells), f"{len(one.snapshot.history):,}")
     if len(examined) > _MOST_RANKS:
         table.caption = f"{_MOST_RANKS} of {len(examined)}; memory.json has all"
     console.print(table)

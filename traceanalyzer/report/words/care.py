@@ -9,11 +9,9 @@ from traceanalyzer.analyses import Results, reached_by
 from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.integrity.integrity import Integrity
 from traceanalyzer.findings import Finding
+from traceanalyzer.meaning.severities import GRAVE
 from traceanalyzer.model import Skipped
 from traceanalyzer.report.contents import Report
-
-MARKING = ("high", "medium")
-"""Severities of integrity checks that mark what they affect; graver ones are the first thing that a reader sees."""
 
 MANY_PCT = 10.0
 """Operations without a step or launch in this share are worth a sentence."""
@@ -85,7 +83,7 @@ def with_caveats(findings: Iterable[Finding], doubts: Mapping[str, Sequence[str]
 def _by_check(integrity: Integrity) -> list[tuple[str, tuple[str, ...]]]:
     """A sentence for each check that marks, gravest first, of the rank that it concerns most; and what it reaches."""
     frame = integrity.to_frame()
-    frame = frame[frame["severity"].isin(MARKING)]
+    frame = frame[frame["severity"].isin(GRAVE)]
     made = []
     for _, rows in frame.groupby("check", sort=False):
         worst = rows.loc[rows["count"].idxmax()]

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import Results
-from traceanalyzer.analyses.blame.rank_sets import listed
 from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import text
 
@@ -66,7 +66,7 @@ def _over_ranks(own: pd.DataFrame, ranks: np.ndarray) -> str:
     held = rows["time_ns"]
     least, most = text(float(held.min()), Unit.NS), text(float(held.max()), Unit.NS)
     some = sorted(set(rows["rank"].tolist()))
-    where = f" on rank{'' if len(some) == 1 else 's'} {listed(some)} alone" if len(some) < len(ranks) else ""
+    where = f" on {numbered('rank', some)} alone" if len(some) < len(ranks) else ""
     shown = f"{short_name(str(name))}{where}"
     return f"{shown}: {most}{_of(own)}" if least == most else f"{shown}: {least} to {most}{_of(own)}, by rank"
 

@@ -13,9 +13,9 @@ from traceanalyzer.findings.tools import tools_of
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.quantities import digits, text
+from traceanalyzer.meaning.severities import GRAVE
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import host
-from traceanalyzer.report.words.care import MARKING
 from traceanalyzer.report.words.parts import Split
 
 NOTABLE_PCT = 10.0
@@ -74,7 +74,7 @@ def _said(findings: Sequence[Finding]) -> list[str]:
 
 
 def _grave(findings: Sequence[Finding]) -> list[Finding]:
-    every = (one for one in findings if any(it.severity in ("high", "medium") for it in (one, *one.also)))
+    every = (one for one in findings if any(it.severity in GRAVE for it in (one, *one.also)))
     return list(islice(every, MOST_FINDINGS))
 
 
@@ -155,7 +155,7 @@ def _unknown_kernels(report: Report) -> list[str]:
     if "integrity" not in report.results:
         return []
     table = report.results["integrity"].to_frame()
-    held = table[table["check"].isin(UNKNOWN_KERNELS) & table["severity"].isin(MARKING)]
+    held = table[table["check"].isin(UNKNOWN_KERNELS) & table["severity"].isin(GRAVE)]
     if held.empty:
         return []
     return [

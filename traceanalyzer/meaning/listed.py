@@ -1,0 +1,42 @@
+"""Several ranks, steps or names in a sentence."""
+
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+
+MOST_PIECES = 8
+"""Of them as many are named; of the others how many there are."""
+
+
+def numbered(noun: str, numbers: Collection[int], most: int = MOST_PIECES) -> str:
+    """`rank 3`, `ranks 0 to 3 and 7`: which they are, with what they are."""
+    return f"{noun}{'' if len(set(numbers)) == 1 else 's'} {listed(numbers, most)}"
+
+
+def listed(numbers: Collection[int], most: int = MOST_PIECES) -> str:
+    """`3`, `3 and 5`, `8 to 15`, `1, 4 and 7`, `0 to 3, 8 and 12 to 15`, `0, 8, 16 … 248`; of many pieces the first."""
+    ordered = sorted(set(numbers))
+    steps = {two - one for one, two in pairwise(ordered)}
+    if len(ordered) > most and len(steps) == 1 and steps != {1}:
+        return f"{ordered[0]}, {ordered[1]}, {ordered[2]} … {ordered[-1]}"
+    return named([piece for run in _runs(ordered) for piece in _pieces(run)], most)
+
+
+def named(names: Sequence[str], most: int = MOST_PIECES) -> str:
+    """`b00`, `b00 and b03`, `b00, b03 and b07`; of many the first, and how many more there are; `none`."""
+    more = len(names) - most
+    *first, last = [*names[:most], f"{more} more"] if more > 0 else names or ["none"]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _runs(ordered: Sequence[int]) -> list[list[int]]:
+    runs: list[list[int]] = []
+    for number in ordered:
+        if runs and runs[-1][-1] + 1 == number:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return runs
+
+
+def _pieces(run: list[int]) -> list[str]:
+    return [f"{run[0]} to {run[-1]}"] if len(run) > 2 else [str(number) for number in run]
