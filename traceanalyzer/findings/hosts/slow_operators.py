@@ -72,7 +72,7 @@ def slow_operators(
     work at all has a rule of its own (`cpu_work`).
     """
     worst = worst_rank(headline, steps, idle, HOST.column, HOST_PCT)
-    if worst is None or operators.table.empty:
+    if worst is None or not (len(operators) and len(operator_launches)):
         return []
     rank, _, _, basis = worst
     table = _own(operators, operator_launches, sync_calls)
