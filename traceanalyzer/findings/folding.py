@@ -37,10 +37,10 @@ def _outer(item: Finding, first: Mapping[str, Finding]) -> Finding:
 
 def _with(lead: Finding, also: tuple[Finding, ...]) -> Finding:
     """One card is as grave as its gravest sign, unless what mending it gains is known: that says how grave it is.
-    Of an ideal, what signs say can be mended is to be done first.
 
-    A sign of an ideal that makes most of it leads itself, unless the ideal says in which steps. One that tells why the
-    cause is there, and gains most of what mending it does, says what to do.
+    Of an ideal, what signs say can be mended is to be done first. A sign of an ideal that makes most of it leads
+    itself, unless the ideal says in which steps. One that tells why the cause is there, and gains most of what mending
+    it does, says what to do.
     """
     concrete = [it for it in also if it.is_to_do_first] if lead.is_of_ideal else []
     leading = concrete if lead.steps is None else []

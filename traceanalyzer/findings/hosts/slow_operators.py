@@ -72,7 +72,7 @@ def slow_operators(
     work at all has a rule of its own (`cpu_work`).
     """
     worst = worst_rank(headline, steps, idle, HOST.column, HOST_PCT)
-    if worst is None or not (len(operators) and len(operator_launches)):
+    if worst is None or not len(operators):
         return []
     rank, _, _, basis = worst
     table = _own(operators, operator_launches, sync_calls)
@@ -110,7 +110,7 @@ def _own(operators: Operators, operator_launches: OperatorLaunches, sync_calls: 
     keys = ["rank", "operator"]
     table = operators.table.groupby(keys, as_index=False, observed=True)[_SUMS].sum(min_count=1)
     table = table.dropna().astype(dict.fromkeys(_SUMS, "int64")).query("calls > 0")
-    table = table[[_is_of_library(str(name)) for name in table["operator"]]]
+    table = table[table["operator"].map(_is_of_library).astype(bool)]
     inside = [operator_launches.table[[*keys, "launch_ns"]].rename(columns={"launch_ns": "call_ns"})]
     if len(sync_calls):
         inside.append(sync_calls.table[[*keys, "host_ns"]].rename(columns={"host_ns": "call_ns"}))
