@@ -17,6 +17,7 @@ from traceanalyzer.findings.communication import (
     experts,
     exposed_collective,
     gathered_again,
+    more_exchanges,
     redundant_exchanges,
     slow_pieces,
     wiring,
@@ -89,6 +90,7 @@ RULES: tuple[Rule, ...] = (
     other_copies.other_copies,
     redundant_exchanges.redundant_exchanges,
     gathered_again.gathered_again,
+    more_exchanges.more_exchanges,
     slow_pieces.slow_pieces,
     communication.little_overlap,
     exposed_collective.exposed_collective,
@@ -185,7 +187,8 @@ _SPOILING = tuple(
 
 
 _COMPARING = tuple(rule.__name__ for rule in (balance.uneven_compute, uneven_steps.uneven_steps, slow_hosts.slow_hosts,
-                                              slow_hosts.busy_hosts, memory_limits.uneven_memory))  # fmt: skip
+                                              slow_hosts.busy_hosts, memory_limits.uneven_memory,
+                                              more_exchanges.more_exchanges))  # fmt: skip
 """Rules that hold ranks against each other, and name none as late."""
 
 _OF_HOSTS_IN_ALL = tuple(rule.__name__ for rule in (slow_hosts.slow_hosts, slow_hosts.busy_hosts))

@@ -3,12 +3,14 @@
 import pytest
 
 from tests import once
-from tests.simulator import run, setup_jobs
+from tests.simulator import odd_jobs, run, setup_jobs
+from tests.simulator import workloads as usual
 from tests.simulator.analysed import analysed
 from tests.simulator.case import case_of
 from tests.simulator.faults import Fault
 from traceanalyzer.findings.communication.exposed_collective import exposed_collective
 from traceanalyzer.findings.communication.gathered_again import gathered_again
+from traceanalyzer.findings.communication.more_exchanges import more_exchanges
 from traceanalyzer.findings.communication.slow_pieces import slow_pieces
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.order import ordered
@@ -83,6 +85,25 @@ def test_a_gain_above_what_is_exposed_is_explained():
     ("severity", "is_bound", "first"), [("medium", False, "cause"), ("medium", True, "ideal"), ("low", False, "ideal")]
 )
 def test_a_cause_with_a_gain_goes_before_an_ideal_s_bound(severity, is_bound, first):
-    ideal = Finding("ideal", "high", "", gain_ns=400, is_of_ideal=True)
-    cause = Finding("cause", severity, "", gain_ns=100, gain_is_bound=is_bound)
+    ideal = Finding("high", "", rule="ideal", gain_ns=400, is_of_ideal=True)
+    cause = Finding(severity, "", rule="cause", gain_ns=100, gain_is_bound=is_bound)
     assert ordered([ideal, cause])[0].rule == first
+
+
+_OF_GROUPS = ("headline", "steps", "calls", "groups", "pipeline", "replay")
+
+
+@pytest.mark.parametrize(
+    ("job", "expected"),
+    [
+        (setup_jobs.accumulated(faults=(Fault("sync", 0, (1, 3)),)), [(1, 3)]),
+        (setup_jobs.accumulated(faults=(Fault("sync", 0, (0, 1, 2, 3)),)), []),
+        (setup_jobs.accumulated(), []),
+        (usual.hsdp(2, 2, 3), []),
+        (odd_jobs.pp_dp(), []),
+    ],
+    ids=["one group", "all groups", "none", "a mesh", "stages"],
+)
+def test_a_group_that_exchanges_more_often_than_its_like_is_told(job, expected):
+    _, results = analysed(job, *_OF_GROUPS)
+    assert [found.ranks for found in more_exchanges(**results)] == expected
