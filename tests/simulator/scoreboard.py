@@ -21,6 +21,7 @@ from tests.simulator.linked_cases import LINKED_CASES
 from tests.simulator.more_cases import MORE_CASES
 from tests.simulator.odd_cases import ODD_CASES
 from tests.simulator.rare_cases import RARE_CASES
+from tests.simulator.second_cases import SECOND_CASES
 from tests.simulator.setup_cases import SETUP_CASES
 from tests.simulator.strange_cases import STRANGE_CASES
 from tests.simulator.unseen_cases import UNSEEN_CASES
@@ -33,7 +34,7 @@ from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import parts, verdict
 
 EVERY_CASE = (*CASES, *ODD_CASES, *MORE_CASES, *RARE_CASES, *DRAWN_CASES, *LIBRARY_CASES, *STRANGE_CASES, *LINKED_CASES,
-              *BLIND_CASES, *WIRE_CASES, *SETUP_CASES, *UNSEEN_CASES)  # fmt: skip
+              *BLIND_CASES, *WIRE_CASES, *SETUP_CASES, *UNSEEN_CASES, *SECOND_CASES)  # fmt: skip
 
 GAIN_TOLERANCE = 0.05
 _LEAST_GAIN_NS = 100_000

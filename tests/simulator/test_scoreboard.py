@@ -13,6 +13,7 @@ from tests.simulator.more_cases import MORE_CASES
 from tests.simulator.odd_cases import ODD_CASES
 from tests.simulator.rare_cases import RARE_CASES
 from tests.simulator.scoreboard import judged
+from tests.simulator.second_cases import SECOND_CASES
 from tests.simulator.setup_cases import SETUP_CASES
 from tests.simulator.strange_cases import STRANGE_CASES
 from tests.simulator.unseen_cases import UNSEEN_CASES
@@ -51,6 +52,7 @@ _OF_FEW_STEPS = {
         *sampled(WIRE_CASES, every=16),
         *sampled(BLIND_CASES, every=10),
         *sampled(UNSEEN_CASES, every=12),
+        *sampled(SECOND_CASES, every=9),
         *sampled(SETUP_CASES, every=8),
         *sampled(GRID, every=230),
         *(

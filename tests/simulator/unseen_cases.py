@@ -18,7 +18,7 @@ _TOLD = Capture(has_stream_waits=True)
 _HEALTHY = "A step takes|model FLOPs"
 
 
-def _with(job: Callable[..., Job], noise: Noise) -> Callable[..., Job]:
+def with_noise(job: Callable[..., Job], noise: Noise) -> Callable[..., Job]:
     """The job, by name and options, with noise."""
     return lambda *, faults=(), **options: noisy(job(faults=faults, **options), noise, faults)
 
@@ -90,28 +90,28 @@ UNSEEN_CASES: tuple[Case, ...] = (
     Case("each rank compiles again in a step of its own", lambda own: hosts.recompiled(faults=own),
          _in_turn("compile", 70 * MS, (0, 2, 1, 3)), Truth((0, 1, 2, 3), "host", "compile", (0, 1, 2, 3), is_behind=True)),
     # Two faults.
-    case_of("a loader, three times as long as another's products", _with(usual.ddp, Noise(7)), Fault("data", 9 * MS, (2,)), LOADER,
+    case_of("a loader, three times as long as another's products", with_noise(usual.ddp, Noise(7)), Fault("data", 9 * MS, (2,)), LOADER,
             left=(Fault("compute", 3 * MS, (6,)),), others=(6,)),
-    Case("a GPU behind a copy of nearly its length", lambda own: _with(usual.fsdp, Noise(8))(faults=own),
+    Case("a GPU behind a copy of nearly its length", lambda own: with_noise(usual.fsdp, Noise(8))(faults=own),
          (Fault("copy", 5 * MS, (3,)), Fault("compute", 4 * MS, (1,))), Truth((1, 3), "copies and compute", "HtoD")),
     Case("loaders of two ranks alternate", lambda own: usual.ddp(4, 8, own, layers=10),
          _in_turn("data", 11 * MS, (1, 2) * 4), Truth((1, 2), "data", LOADER)),
     # Nobody is late.
-    _nobody("healthy, two ranks, two steps", "", _with(usual.ddp, Noise(11, host=0.3, paces=(1.0, 1.4))), ranks=2, steps=3, first=1),
-    _nobody("healthy, 16 ranks, hosts at their own paces", "", _with(usual.ddp, Noise(12, 0.3, 0.04, 0.1, _PACES_16)), ranks=16, steps=3,
+    _nobody("healthy, two ranks, two steps", "", with_noise(usual.ddp, Noise(11, host=0.3, paces=(1.0, 1.4))), ranks=2, steps=3, first=1),
+    _nobody("healthy, 16 ranks, hosts at their own paces", "", with_noise(usual.ddp, Noise(12, 0.3, 0.04, 0.1, _PACES_16)), ranks=16, steps=3,
             layers=6),
-    _nobody("healthy, sharded, a noisy network", "", _with(usual.fsdp, Noise(13, 0.2, 0.03, 0.3, _PACES_16)), ranks=8),
-    _nobody("healthy, tensor x data, one step", "", _with(usual.tp_dp, Noise(14, 0.2, 0.03, 0.1, _PACES_16)), tensor=4, data=2, steps=3,
+    _nobody("healthy, sharded, a noisy network", "", with_noise(usual.fsdp, Noise(13, 0.2, 0.03, 0.3, _PACES_16)), ranks=8),
+    _nobody("healthy, tensor x data, one step", "", with_noise(usual.tp_dp, Noise(14, 0.2, 0.03, 0.1, _PACES_16)), tensor=4, data=2, steps=3,
             first=1),
-    _nobody("healthy, a pipeline with noise", "ipeline|bubble", _with(usual.pipelined, Noise(15, 0.2, 0.04, 0.1, _PACES_16)), steps=3),
-    _nobody("healthy, experts with noise", "", _with(usual.ep_dp, Noise(16, 0.2, 0.06, 0.15, _PACES_16)), expert=4, data=2, steps=4),
+    _nobody("healthy, a pipeline with noise", "ipeline|bubble", with_noise(usual.pipelined, Noise(15, 0.2, 0.04, 0.1, _PACES_16)), steps=3),
+    _nobody("healthy, experts with noise", "", with_noise(usual.ep_dp, Noise(16, 0.2, 0.06, 0.15, _PACES_16)), expert=4, data=2, steps=4),
     _nobody("healthy, limited prefetch", "", jobs.limited, noise=Noise(17, 0.3, 0.03, 0.1, _PACES_16), steps=3),
     _nobody("healthy, pictures", "", hosts.pictures, noise=Noise(18, 0.35, 0.05, 0.1, _PACES_16)),
     _nobody("healthy, replayed graphs, clocks apart", "", hosts.replayed, noise=Noise(19, 0.3, 0.03, 0.1, (1.0, 1.5, 1.2, 1.1)),
             how=Capture(offset_ns={1: 4 * MS, 2: -7 * MS})),
-    _nobody("healthy, no steps, one file cut", "", _with(usual.ddp, Noise(20, 0.2, 0.03, 0.1)), ranks=4, has_steps=False,
+    _nobody("healthy, no steps, one file cut", "", with_noise(usual.ddp, Noise(20, 0.2, 0.03, 0.1)), ranks=4, has_steps=False,
             how=Capture(cut={2: 0.7})),
-    _nobody("healthy, two files missing", "", _with(usual.fsdp, Noise(21, 0.2, 0.03, 0.1)), ranks=8, how=Capture(missing=(2, 5))),
+    _nobody("healthy, two files missing", "", with_noise(usual.fsdp, Noise(21, 0.2, 0.03, 0.1)), ranks=8, how=Capture(missing=(2, 5))),
     _nobody("healthy, half a batch in the last step of two ranks", "", hosts.joined_last),
-    _nobody("healthy, one step alone", "", _with(usual.hsdp, Noise(22, 0.25, 0.04, 0.1, _PACES_16)), shard=2, replicate=4, steps=3, first=2),
+    _nobody("healthy, one step alone", "", with_noise(usual.hsdp, Noise(22, 0.25, 0.04, 0.1, _PACES_16)), shard=2, replicate=4, steps=3, first=2),
 )  # fmt: skip

@@ -88,10 +88,10 @@ def per_step(table: pd.DataFrame, columns: Sequence[str], steps: int | None) -> 
     return table.assign(**whole).rename(columns={name: _of_a_step(name) for name in columns})
 
 
-def steps_of_operators(steps: Steps, basis: Basis) -> "pd.Series | int":
+def steps_of_operators(steps: Steps, basis: Basis) -> pd.Series:
     """Of each rank how many steps its operators are counted in, open ones too; 1 for a whole capture."""
     if basis.steps is None:
-        return 1
+        return pd.Series(1, index=basis.window_ns.index)
     table = steps.table
     return table[table["step"].notna()].groupby("rank")["step"].nunique()
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from traceanalyzer.analyses.blame.episode_rows import apart_ns
+from traceanalyzer.analyses.blame.episode_rows import apart_ns, is_of_every_host
 from traceanalyzer.analyses.blame.lateness import _is_late, cells, with_excess
 from traceanalyzer.analyses.blame.sizes import of_all_sizes, ranks_with_sizes, recorded_alike
 from traceanalyzer.analyses.blame.step_needs import PARTS
@@ -187,3 +187,18 @@ def test_a_rank_that_launches_more_is_late_by_more_than_chance(operations, is_la
 )
 def test_few_hosts_tell_little_of_how_hosts_differ(others, apart):
     assert apart_ns(pd.Series(others, dtype="float64")) == pytest.approx(apart, abs=0.6)
+
+
+@pytest.mark.parametrize(
+    ("name", "own_ms", "is_every_hosts"),
+    [
+        (None, 110, True),
+        ("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", 110, True),
+        ("Optimizer.step#AdamW.step", 110, True),
+        ("Optimizer.step#AdamW.step", 150, False),
+        ("gc.collect", 110, False),
+    ],
+)
+def test_what_every_host_is_in_is_no_name_for_one_that_is_no_slower_than_hosts_are(name, own_ms, is_every_hosts):
+    row = {"cause": "host", "name": name, "own_host_ns": own_ms * MS, "apart_host_ns": 145 * MS}
+    assert is_of_every_host(row) is is_every_hosts

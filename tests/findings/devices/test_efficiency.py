@@ -35,11 +35,12 @@ def test_tensor_cores_unused(gpu, speaks):
     assert ("tensor_cores_unused" in rules(program(gpu=gpu))) == speaks
 
 
+TENSOR_CORES = ("categories", "efficiency", "headline", "ranks", "episodes")
+
+
 def test_tensor_cores_unused_shows_the_products_and_the_peaks():
     trace = program([("aten::mm", 0, 10, FLOAT)], [(SGEMM, 20, 120, {"launch": 5})])
-    (found,) = efficiency.tensor_cores_unused(
-        **{name: run([trace])[name] for name in ("categories", "efficiency", "headline", "ranks")}
-    )
+    (found,) = efficiency.tensor_cores_unused(**{name: run([trace])[name] for name in TENSOR_CORES})
     assert found.severity == "high"
     assert found.title == "Matrix work runs without tensor cores: 100 ns on rank 0 (100 % of its compute)."
     assert found.evidence == ({"rank": 0, "share_of_compute_pct": 100.0, "off_tensor_cores_ns": 100.0},)
@@ -49,10 +50,23 @@ def test_tensor_cores_unused_shows_the_products_and_the_peaks():
 
 def test_every_rank_without_tensor_cores_is_named():
     results = once.results("pp")
-    names = ("categories", "efficiency", "headline", "ranks")
-    (found,) = efficiency.tensor_cores_unused(**{name: results[name] for name in names})
+    (found,) = efficiency.tensor_cores_unused(**{name: results[name] for name in TENSOR_CORES})
     assert "87.4 ms a step on rank 1 (82 % of its compute), 50.5 ms on rank 0." in found.title
     assert [row["rank"] for row in found.evidence] == [1, 0]
+
+
+@pytest.mark.parametrize(("ranks", "is_why"), [({0}, True), ({1}, False), ({0, 1}, False)])
+def test_where_only_the_late_rank_has_none_that_is_why(ranks, is_why):
+    results = {name: once.results("pp")[name] for name in TENSOR_CORES}
+    late = once.results("ddp_straggler")["episodes"]
+    own = late.table.assign(ranks="0")
+    held = results["categories"].table["rank"].isin(ranks)
+    results |= {
+        "episodes": type(late)(own),
+        "categories": type(results["categories"])(results["categories"].table[held]),
+    }
+    (found,) = efficiency.tensor_cores_unused(**results)
+    assert (found.part_of == "lateness of ranks 0") == is_why
 
 
 def test_a_rank_without_compute_beside_one_without_tensor_cores():
@@ -67,9 +81,7 @@ def test_what_tf32_wins_is_not_known_of_other_types():
         [("aten::mm", 0, 10, FLOAT), ("aten::mm", 10, 20, double)],
         [(SGEMM, 20, 120, {"launch": 5}), ("ampere_dgemm_64x64_nn", 120, 220, {"launch": 15})],
     )
-    (found,) = efficiency.tensor_cores_unused(
-        **{name: run([trace])[name] for name in ("categories", "efficiency", "headline", "ranks")}
-    )
+    (found,) = efficiency.tensor_cores_unused(**{name: run([trace])[name] for name in TENSOR_CORES})
     assert found.gain_ns is None
 
 

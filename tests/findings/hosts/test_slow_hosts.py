@@ -21,7 +21,9 @@ def result(columns, rows):
 
 
 def operators(*rows):
-    return result(["rank", "operator", "calls", "host_self_ns"], rows)
+    """Rows of rank, operator, calls and host time, and of GPU operations, which are as many as calls without."""
+    columns = ["rank", "operator", "calls", "host_self_ns", "gpu_ops"]
+    return result(columns, [(*row, *row[2:3])[:5] if len(row) == 4 else row for row in rows])
 
 
 ALIKE = [(0, "mm", 10, 150), (1, "mm", 10, 100), (0, "add", 5, 75), (1, "add", 5, 50)]
@@ -123,6 +125,22 @@ WORK = SimpleNamespace(
 def test_a_range_that_all_are_in_is_not_to_be_taken_out_of_the_step(name, said):
     row = {"ranks": "0", "cause": "host", "name": name, "what": "range", "same_work_ratio": None, "place": None}
     rows = [(0, "mm", 20, 200), (1, "mm", 10, 100)]
+    assert advice(with_advice(row, operators(*rows), WORK)).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([(0, "nms", 10, 900), (1, "nms", 10, 90)], "Find why nms, which all ranks run, takes rank 0 longer."),
+        ([(0, "nms", 10, 900, 0), (1, "nms", 9, 90, 9)], "Let the GPU do what rank 0's CPU alone computes (nms)"),
+        ([(0, "nms", 10, 900, 0), (1, "mm", 10, 90)], "Let the GPU do what rank 0's CPU alone computes (nms)"),
+        ([(0, "nms", 10, 900, 0), (1, "nms", 10, 90, 0)], "Find why nms, which all ranks run, takes rank 0 longer."),
+        ([(0, "nms", 10, 900), (1, "nms", 2, 90)], "Take nms out of the step on rank 0"),
+    ],
+    ids=["all run it", "on the CPU alone", "it alone, on the CPU", "all on the CPU", "more often"],
+)
+def test_what_to_do_about_an_operator_is_what_other_ranks_do_with_it(rows, said):
+    row = {"ranks": "0", "cause": "host", "name": "nms", "what": "operator", "same_work_ratio": None, "place": None}
     assert advice(with_advice(row, operators(*rows), WORK)).startswith(said)
 
 

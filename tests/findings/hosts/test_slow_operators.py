@@ -14,7 +14,7 @@ MS = 1_000_000
 STEP = 100 * MS
 
 
-def found(operator, call="cudaLaunchKernel", call_ms=1, ranks=1, inner=(), launches=1):
+def found(operator, call="cudaLaunchKernel", call_ms=1, ranks=1, inner=(), launches=1, name="aten::plan"):
     """Findings where each of three steps of 100 ms has an operator; the products of its calls at the end follow it."""
     begin, end = operator
     begins = [STEP * step for step in range(3)]
@@ -29,8 +29,8 @@ def found(operator, call="cudaLaunchKernel", call_ms=1, ranks=1, inner=(), launc
             )
         calls.append((call, since, start + end * MS))
         ops.append(("gemm", product, product + 5 * MS, len(calls)))
-    held = [("plan", start + begin * MS, start + end * MS, 1) for start in begins]
-    held += [(name, start + since * MS, start + until * MS, 1) for name, since, until in inner for start in begins]
+    held = [(name, start + begin * MS, start + end * MS, 1) for start in begins]
+    held += [(other, start + since * MS, start + until * MS, 1) for other, since, until in inner for start in begins]
     parts = {
         rank: reduce_rank(host_trace(ops, calls, host_ops=held, ranges=steps, rank=rank), NAMES)
         for rank in range(ranks)
@@ -42,14 +42,19 @@ def found(operator, call="cudaLaunchKernel", call_ms=1, ranks=1, inner=(), launc
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"operator": (10, 60)}, "inside plan (49 ms a call) without launching: 49 ms a step, 49 % of a step."),
+        ({"operator": (10, 60)}, "inside aten::plan (49 ms a call) without launching: 49 ms a step, 49 % of a step."),
         ({"operator": (10, 60), "ranks": 2}, "49 % of a step; the same on all 2 ranks."),
         ({"operator": (50, 58)}, None),
+        # Python runs in it, as FSDP's hooks do.
+        ({"operator": (10, 60), "name": "RegisterPostBackwardFunctionBackward"}, None),
         # What the call that launches takes is none of it, nor what an inner operator does.
         ({"operator": (10, 60), "call_ms": 49}, None),
         # It takes 49 ms for 60 launches: that is how launching goes.
         ({"operator": (10, 60), "launches": 60}, None),
-        ({"operator": (10, 60), "inner": [("inner", 11, 58)]}, "inside inner (47 ms a call) and plan (2 ms a call)"),
+        (
+            {"operator": (10, 60), "inner": [("lib::inner", 11, 58)]},
+            "inside lib::inner (47 ms a call) and aten::plan (2 ms a call)",
+        ),
     ],
 )
 def test_an_operator_that_takes_the_cpu_long_itself(arguments, said):

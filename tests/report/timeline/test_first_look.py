@@ -56,7 +56,7 @@ def test_all_that_hide_each_other_are_on_top_each_with_its_own_cause():
 @pytest.mark.parametrize(
     ("title", "ranks"),
     [
-        ("Rank 3's host is late: rank 3's GPU idles", [3]),
+        ("Rank 3's host is late: it needs 9 ms to launch a step, rank 1's 4 ms", [3, 1]),
         ("the GPUs of ranks 1, 2 and 6 idle", [1, 2, 6]),
         ("The pipeline of ranks 0,1,2,3 waits 45 %, most on rank 0: 46 %", [0]),
         ("of rank 12, 5 of 9 calls", [12]),

@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.blame.lateness import launches_more
 from traceanalyzer.analyses.blame.transfers import TRANSFER
+from traceanalyzer.analyses.host.host_names import is_autograd_node, is_framework_range
 from traceanalyzer.analyses.spread import robust_deviation
 from traceanalyzer.meaning.vocabulary import COPY, HOST
 
@@ -36,10 +37,13 @@ def cause_of(part: str) -> str:
 
 
 def is_of_every_host(row: Mapping[str, Any]) -> bool:
-    """Whether its ranks' hosts are late by what other hosts need as well: nobody's fault."""
-    own, apart = row["own_host_ns"], row["apart_host_ns"]
-    is_without_name = row["cause"] == HOST.key and not isinstance(row["name"], str)
-    return is_without_name and not (pd.isna(own) or pd.isna(apart) or own >= apart)
+    """Whether its ranks' hosts are late by what other hosts need as well: nobody's fault.
+
+    A range of PyTorch's own, or a node of autograd, is no name for it: every host is in that.
+    """
+    own, apart, name = row["own_host_ns"], row["apart_host_ns"], row["name"]
+    is_named = isinstance(name, str) and not (is_framework_range(name) or is_autograd_node(name))
+    return row["cause"] == HOST.key and not is_named and not (pd.isna(own) or pd.isna(apart) or own >= apart)
 
 
 def beyond_ns(others: pd.Series) -> float:

@@ -15,7 +15,7 @@ UNATTRIBUTED = "unattributed"
 
 _FRAMEWORK_RANGE = re.compile(
     r"^(DistributedDataParallel\.|FullyShardedDataParallel\.|FSDP::|Optimizer\.|ProfilerStep#|torch::|Torch-Compiled"
-    r"|## Call CompiledFxGraph|CompiledFunction)"
+    r"|## Call CompiledFxGraph|CompiledFunction|PythonSubclass$)"
 )
 
 AUTOGRAD_NODE = "autograd::engine::evaluate_function"

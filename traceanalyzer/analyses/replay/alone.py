@@ -10,6 +10,9 @@ from traceanalyzer.analyses.time.intervals import Intervals
 LEAST_ALONE = 3
 """So many runs of a kernel without communication beside it tell its own speed."""
 
+ALIKE = 1.25
+"""Times the lower quartile: runs of one kernel whose upper quartile is longer are of unlike work."""
+
 BESIDE = 0.5
 """A kernel runs beside communication for at least this share of its time, or it doesn't."""
 
@@ -17,12 +20,16 @@ _NEVER = np.iinfo(np.int64).max // 2
 
 
 class Alone:
-    """One rank's operations by kernel and grid.
+    """One rank's operations by kernel, grid, and shapes of the operator that launched them.
+
+    The grid alone does not tell how much a kernel does: one that stays on its multiprocessors and takes piece after
+    piece has the same grid for every size.
 
     Attributes:
-        kernels: name and grid of each kernel; texts are empty where they are absent.
+        kernels: name, grid and shapes of each kernel; texts are empty where they are absent.
         code: of each operation the position of its kernel.
-        medians: of each kernel the median of its runs without communication beside them; NaN of fewer than three.
+        medians: of each kernel the median of its runs without communication beside them; NaN of fewer than three, and
+            of unlike ones.
     """
 
     def __init__(self, ops: pd.DataFrame) -> None:
@@ -33,7 +40,7 @@ class Alone:
         self.code, self.kernels = _kernels(ops)
         runs = np.flatnonzero((beside == 0) & ~comm)
         groups = Groups.of_numbers(self.code[runs])
-        is_told = groups.counts() >= LEAST_ALONE
+        is_told = (groups.counts() >= LEAST_ALONE) & _are_alike(groups, lengths[runs])
         self.medians = np.full(len(self.kernels), np.nan)
         self.medians[self.code[runs[groups.first]][is_told]] = groups.medians(lengths[runs])[is_told]
 
@@ -47,6 +54,16 @@ class Alone:
         of_op = np.where(np.isnan(typical), _NEVER, typical)[self.code] if len(typical) else np.empty(len(self.code))
         found: np.ndarray = np.round(np.where(self._is_beside, of_op, _NEVER)).astype(np.int64)
         return found
+
+
+def _are_alike(groups: Groups, lengths: np.ndarray) -> np.ndarray:
+    """Whether a kernel's runs take about as long: else its name, grid and shapes do not tell how much it does."""
+    counts = groups.counts()
+    ordered = lengths[np.lexsort((lengths, groups.of_row))]
+    begins = np.cumsum(counts) - counts
+    low, high = (ordered[begins + (counts - 1) * quarter // 4] for quarter in (1, 3))
+    alike: np.ndarray = high <= ALIKE * low
+    return alike
 
 
 def of_peers(own: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -65,10 +82,12 @@ def of_peers(own: np.ndarray, others: np.ndarray) -> np.ndarray:
     return found
 
 
-def _kernels(ops: pd.DataFrame) -> tuple[np.ndarray, list[tuple[str, str]]]:
-    """Number of each operation's kernel and grid, and what they are."""
-    name, grid = ops["name"].cat, ops["grid"].cat
-    width = len(grid.categories) + 1
-    code, keys = pd.factorize(name.codes.to_numpy(dtype=np.int64) * width + grid.codes.to_numpy() + 1)
-    names, grids = ([*values.categories.tolist(), ""] for values in (name, grid))
-    return code, [(names[key // width], grids[key % width - 1]) for key in keys.tolist()]
+def _kernels(ops: pd.DataFrame) -> tuple[np.ndarray, list[tuple[str, ...]]]:
+    """Number of each operation's kernel, and what makes it."""
+    code = np.zeros(len(ops), dtype=np.int64)
+    columns = [ops[name].cat for name in ("name", "grid", "shapes")]
+    for column in columns:
+        code = pd.factorize(code * (len(column.categories) + 1) + column.codes.to_numpy() + 1)[0]
+    first = np.unique(code, return_index=True)[1]
+    texts = [np.array([*column.categories, ""], dtype=object)[column.codes.to_numpy()[first]] for column in columns]
+    return code, list(zip(*texts, strict=True))

@@ -56,9 +56,7 @@ def _operations(
         call[calls["gpu_op"].to_numpy()] = calls["call"].to_numpy()
         collective[calls["gpu_op"].to_numpy()] = collectives.codes
     call = call[order]
-    operators: Any = trace.host_ops["name"].array
-    owner = np.where(tree.owner >= 0, tree.owner, NONE)
-    codes = np.append(operators.codes, NONE)[owner]
+    owner = np.where(tree.owner >= 0, tree.owner, NONE)[order]
     held = {name: ops[name].take(order) for name in ("stream", "start_ns", "kind", "name", "grid", "launch")}
     numbers = np.append(trace.steps["step"].to_numpy(), NONE)
     ends = _ends_with_their_calls(trace)[order]
@@ -71,7 +69,8 @@ def _operations(
             "kind": held["kind"],
             "name": held["name"],
             "grid": held["grid"],
-            "operator": pd.Categorical.from_codes(codes[order], dtype=operators.dtype),
+            "operator": _of_owners(trace.host_ops["name"], owner),
+            "shapes": _of_owners(trace.host_ops["shapes"], owner),
             "phase": pd.Categorical.from_codes(phases[order], categories=list(PHASES)),
             "step": numbers[trace.op_step[order]],
             "call": call,
@@ -80,6 +79,11 @@ def _operations(
             "api_call": held["launch"],
         }
     )
+
+
+def _of_owners(column: pd.Series, owner: np.ndarray) -> pd.Categorical:
+    values: Any = column.array
+    return pd.Categorical.from_codes(np.append(values.codes, NONE)[owner], dtype=values.dtype)
 
 
 def _ends_with_their_calls(trace: RankTrace) -> np.ndarray:

@@ -16,6 +16,9 @@ from traceanalyzer.model.tables import picked, table_of
 TOUCHING_NS = 16_000
 """An operation that begins within this of another stream's operation's end, with no other reason, waited for it."""
 
+_PART_OF_LAG = 0.05
+"""Or within this part of the time that nothing else explains: it found no room at once."""
+
 _LAST_PART, _LAST_NS = 0.25, 50_000
 """What is left of a kernel when its last blocks make room for another's."""
 
@@ -44,7 +47,11 @@ def event_waits(trace: RankTrace, ops: pd.DataFrame) -> tuple[pd.DataFrame, pd.D
 
 
 def touching(ops: pd.DataFrame, lag_ns: np.ndarray) -> pd.DataFrame:
-    """Operations that begin later than all that is known explains, just when one of another stream ends."""
+    """Operations that begin later than all that is known explains, just when one of another stream ends.
+
+    Of one that begins 36 ms after anything that is known to hold it, and 43 µs after an operation of another stream,
+    that operation is the reason, and another one's blocks were still in the way.
+    """
     starts = ops["start_ns"].to_numpy()
     ends = starts + ops["duration_ns"].to_numpy()
     stream = ops["stream"].to_numpy()
@@ -52,10 +59,11 @@ def touching(ops: pd.DataFrame, lag_ns: np.ndarray) -> pd.DataFrame:
     order = np.argsort(ends, kind="stable")
     found = np.full(len(late), NONE, dtype=np.int64)
     place = np.searchsorted(ends[order], starts[late], side="right") - 1
+    within_ns = np.maximum(TOUCHING_NS, _PART_OF_LAG * lag_ns[late])
     for back in range(4):  # the last ends before it may be of its own stream
         at = place - back
         source = np.where(at >= 0, order[np.maximum(at, 0)], NONE)
-        near = (source != NONE) & (starts[late] - ends[source] <= TOUCHING_NS) & (stream[source] != stream[late])
+        near = (source != NONE) & (starts[late] - ends[source] <= within_ns) & (stream[source] != stream[late])
         found = np.where((found == NONE) & near, source, found)
     held = (found != NONE) & (ends[found] - starts[found] > 0)
     return _inferred_pairs(found[held], late[held], is_touching=True)

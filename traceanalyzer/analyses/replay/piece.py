@@ -17,9 +17,9 @@ class Piece:
 
     Attributes:
         ops: GPU operations, stream by stream, each in order of start: `row` (in `gpu_ops`), `stream`, `start_ns`,
-            `duration_ns`, `kind`, `name`, `grid`, `operator`, `phase`, `step` (number, -1 for none), `call` (position
-            among the rank's communication operations, -1 for none), `collective`, `launch` (row in `host`, -1: none),
-            `is_ring` (a message that goes round between attention kernels).
+            `duration_ns`, `kind`, `name`, `grid`, `operator`, its `shapes`, `phase`, `step` (number, -1 for none),
+            `call` (position among the rank's communication operations, -1 for none), `collective`, `launch` (row in
+            `host`, -1: none), `is_ring` (a message that goes round between attention kernels).
         host: the host's stretches of work in order: `segment`, `ns` (length), `data_ns` (of that in the data
             loader), `recorded` (operators and calls that the profiler wrote down in it), `step`, `operator` (around the
             launch that ends it), `is_launch`. A stretch ends with a launch, or with the call that ends its segment.

@@ -33,9 +33,9 @@ class Beside:
 class Relief:
     """By how much shorter operations are in a replay in which calls wait less than they were recorded to.
 
-    A kernel that runs beside a wait for a part of its time and takes longer than the median of the same kernel and grid
-    without communication is longer by that part of the difference; of kernels that the rank never runs alone its peers'
-    speak. Of a wait that is shorter by half, half of it goes.
+    A kernel that runs beside a wait for a part of its time and takes longer than the median of the same kernel, grid
+    and shapes without communication is longer by that part of the difference; of kernels that the rank never runs alone
+    its peers' speak. Of a wait that is shorter by half, half of it goes.
     Waits that become longer slow nothing further: what would lie beside them is not known.
     """
 
@@ -48,7 +48,7 @@ class Relief:
         return {rank: own for rank, own in found.items() if len(own.op)}
 
     @cached_property
-    def _places(self) -> dict[tuple[str, str], int]:
+    def _places(self) -> dict[tuple[str, ...], int]:
         """Of each kernel of the job its column in `_medians`."""
         kernels = (kernel for nodes in self.job.nodes.values() for kernel in nodes.alone.kernels)
         return {kernel: place for place, kernel in enumerate(dict.fromkeys(kernels))}

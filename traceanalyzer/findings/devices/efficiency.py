@@ -15,7 +15,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import plain
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.late.lateness import said_with_gain
+from traceanalyzer.findings.late.lateness import late_by, said_with_gain
 from traceanalyzer.findings.tools import tools_of
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
@@ -40,9 +40,12 @@ _MOST_ROWS = 5
 
 
 def tensor_cores_unused(
-    categories: Categories, efficiency: Efficiency, headline: Headline, ranks: Ranks
+    categories: Categories, efficiency: Efficiency, headline: Headline, ranks: Ranks, episodes: Episodes
 ) -> list[Finding]:
-    """Matrix kernels whose names say that they run without tensor cores take a fifth of a rank's compute or more."""
+    """Matrix kernels whose names say that they run without tensor cores take a fifth of a rank's compute or more.
+
+    Where that is so of ranks alone that are late by their compute, it is why they are.
+    """
     table = categories.of_compute()
     if table.empty:
         return []
@@ -57,6 +60,7 @@ def tensor_cores_unused(
     per = " a step" if headline.table["steps"].notna().all() else ""
     rank = int(table["off_tensor_cores_ns"].idxmax())
     peak = _peak(ranks, rank)
+    late = {late_by(episodes, own, "compute") for own in table.index}
     return [
         Finding(
             severity=_severity(share[rank] / 100 * _compute_pct(headline).get(rank, 0.0)),
@@ -69,6 +73,8 @@ def tensor_cores_unused(
             "its peak as they are to that of FP32: expect less.",
             gain_ns=_gain_by_tf32(efficiency, table["off_tensor_cores_ns"][rank], rank, peak),
             table="efficiency",
+            part_of=late.pop() if len(late) == 1 else None,
+            tells_why=True,
         )
     ]
 

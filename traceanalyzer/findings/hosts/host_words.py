@@ -106,12 +106,15 @@ def said_of(hosts: IdleForHosts) -> tuple[str, bool]:
         ), False
     if hosts.is_needed_known and hosts.are_near and needed[hosts.rank] >= _SHORT * window:
         return f"{_what_hosts_need(hosts)}: {gpu}{most}.", False
-    words = f"{_who_is_late(hosts)}{gpu}{most}."
+    is_last = hosts.is_needed_known and int(needed.idxmax()) == hosts.rank and len(needed) > 1
+    if is_last and not (hosts.is_of_late or hosts.are_late_alike):
+        return f"{_what_hosts_need(hosts)}: {gpu}{most}.", False
+    words = f"{_who_waits(hosts)}{gpu}{most}."
     return f"{words[0].upper()}{words[1:]}", False
 
 
 def _of_few_steps(hosts: IdleForHosts, few: Few) -> str:
-    late = _who_is_late(hosts)
+    late = _who_waits(hosts)
     return (
         f"{few.words} {late[:1].lower()}{late[1:]}rank {hosts.rank}'s GPU idles {few.cost} "
         f"before work that has not been launched yet{_most_in(hosts, 'it')}; "
@@ -152,18 +155,14 @@ def _most_in(hosts: IdleForHosts, of: str) -> str:
     return f", most of {of} while its host is in {hosts.doing}" if hosts.doing else ""
 
 
-def _who_is_late(hosts: IdleForHosts) -> str:
-    """Of a rank whose lateness is said already, or that is here alone, nothing; of hosts that are late alike, all."""
+def _who_waits(hosts: IdleForHosts) -> str:
+    """Whose GPUs wait, where that is said of all alike; nothing of a rank whose lateness is said already."""
     count = len(hosts.means)
-    if hosts.is_of_late or count == 1:
+    if hosts.is_of_late or count == 1 or not hosts.are_late_alike:
         return ""
-    if hosts.are_late_alike and hosts.is_one_process:
+    if hosts.is_one_process:
         return f"{_one_host(count)} is late: "
-    if hosts.are_late_alike:
-        return f"{'Both' if count == 2 else f'All {count}'} GPUs wait for their hosts: "
-    if hosts.own_set.is_one:
-        return f"Rank {hosts.own_set.ranks[0]}'s host is late: "
-    return f"The hosts of {hosts.own_set.who} are late: "
+    return f"{'Both' if count == 2 else f'All {count}'} GPUs wait for their hosts: "
 
 
 def _one_host(gpus: int) -> str:

@@ -22,7 +22,7 @@ from traceanalyzer.findings.late.host_story import HOSTS
 from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.findings.worst import worst_rank
 from traceanalyzer.meaning.names import short_name
-from traceanalyzer.meaning.quantities import digits, time_text
+from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import HOST
 
 CALL_NS = 1_000_000
@@ -32,6 +32,9 @@ SHARE_PCT = 10.0
 """Of a step, by all such operators together."""
 
 _MOST = 2
+
+_NO_OPERATOR = ("autograd::", "torch::autograd::", "c10d::")
+"""Autograd's own work and calls of communication: Python runs in them, and waits."""
 
 _SUMS = ["calls", "host_self_ns", "gpu_total_ns"]
 
@@ -71,11 +74,10 @@ def slow_operators(
     worst = worst_rank(headline, steps, idle, HOST.column, HOST_PCT)
     if worst is None or not len(operators):
         return []
-    rank, basis = worst[0], worst[3]
+    rank, _, _, basis = worst
     table = _own(operators, operator_launches, sync_calls)
     table = table[(table["own_ns"] >= call_ns * table["most"]) & ~_is_said(table, host_work, basis)]
-    count = steps_of_operators(steps, basis)
-    table["per_step_ns"] = table["own_ns"] / (count if isinstance(count, int) else table["rank"].map(count))
+    table["per_step_ns"] = table["own_ns"] / table["rank"].map(steps_of_operators(steps, basis))
     share = 100.0 * table.groupby("rank")["per_step_ns"].sum() / (basis.window_ns / basis.per)
     if not share.get(rank, 0.0) >= share_pct:
         return []
@@ -108,6 +110,7 @@ def _own(operators: Operators, operator_launches: OperatorLaunches, sync_calls: 
     keys = ["rank", "operator"]
     table = operators.table.groupby(keys, as_index=False, observed=True)[_SUMS].sum(min_count=1)
     table = table.dropna().astype(dict.fromkeys(_SUMS, "int64")).query("calls > 0")
+    table = table[table["operator"].map(_is_of_library).astype(bool)]
     inside = [operator_launches.table[[*keys, "launch_ns"]].rename(columns={"launch_ns": "call_ns"})]
     if len(sync_calls):
         inside.append(sync_calls.table[[*keys, "host_ns"]].rename(columns={"host_ns": "call_ns"}))
@@ -117,6 +120,11 @@ def _own(operators: Operators, operator_launches: OperatorLaunches, sync_calls: 
     launches = operator_launches.table.set_index(keys)["launches"].reindex(at, fill_value=0)
     table["most"] = np.maximum(table["calls"].to_numpy(), launches.to_numpy(dtype=np.int64))
     return table
+
+
+def _is_of_library(name: str) -> bool:
+    """Whether it is an operator (`aten::mm`, `mylib::op`), and no function of Python that autograd calls."""
+    return "::" in name and not name.startswith(_NO_OPERATOR)
 
 
 def _is_said(table: pd.DataFrame, host_work: HostWork, basis: Basis) -> np.ndarray:
@@ -138,7 +146,7 @@ def _listed(own: pd.DataFrame) -> str:
         for row in own.head(_MOST).to_dict("records")
     ]
     more = len(own) - len(said)
-    return " and ".join(said) if not more else f"{', '.join(said)} and {digits(more)} more operators"
+    return " and ".join(said) if not more else f"{', '.join(said)} and {more} more"
 
 
 def _has_many_shapes(operator_shapes: OperatorShapes, row: pd.Series) -> bool:

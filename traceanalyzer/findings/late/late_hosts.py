@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import pandas as pd
+
 from traceanalyzer.analyses.host.host_names import AUTOGRAD_NODE, is_autograd_node, is_framework_range
 from traceanalyzer.analyses.host.host_work import OPERATOR, HostWork
 from traceanalyzer.analyses.host.thread_roles import COLLECTIVES, MAIN
@@ -38,6 +40,9 @@ _WORTH_NAMING = 0.1
 
 _MOST_OF_IT = 0.5
 """Of what a late host needs more: operators that take this part are why it is late."""
+
+_AS_OFTEN = 0.8
+"""Of a rank's calls: others that make so many run the same."""
 
 _SHARED = 0.25
 """Of the late rank's time in a range: others that spend this part of it there run the same, and less of it."""
@@ -83,21 +88,25 @@ def _told(row: Mapping[str, Any], operators: Operators, host_work: HostWork) -> 
     late, name = numbers(row["ranks"]), row["name"]
     if name is not None and is_autograd_node(name):
         return _HELD_UP.format(who=who(row))
-    is_frameworks = name is not None and is_framework_range(name)
-    if name is not None and not is_frameworks and len(late) > 1:
-        return None
-    busy = more_calls(operators, late[0])
-    if name is not None and not is_frameworks:
-        is_longer = _all_are_in(host_work, name, late[0])
-        return _LONGER.format(name=name, rank=late[0], more=_more(busy)) if is_longer else None
-    one = len(late) == 1
+    if name is not None and not is_framework_range(name):
+        return _of_name(name, late[0], operators, host_work) if len(late) == 1 else None
+    busy, one = more_calls(operators, late[0]), len(late) == 1
     if busy is not None and {*late} <= {*busy.ranks}:
         return _BUSY.format(who=who(row), es="es" if one else "", calls=_most(busy))
     others = [rank for rank in operators.to_frame()["rank"].unique() if rank not in late]
     if others and all(slow_host(operators, rank, (rank, *others)) is not None for rank in late):
         told = _SLOW.format(Who=who(row), s="s" if one else "", its="its" if one else "their")
         return told[0].upper() + told[1:]
-    return ADVICE[HOST.key] if is_frameworks else None
+    return ADVICE[HOST.key] if name is not None else None
+
+
+def _of_name(name: str, rank: int, operators: Operators, host_work: HostWork) -> str | None:
+    """Of a span that only this host is in nothing; of an operator that others run on the GPU, and of what all run."""
+    if _is_on_cpu_alone(operators, name, rank):
+        return _ON_CPU.format(who=f"rank {rank}", names=short_name(name))
+    if _all_are_in(host_work, name, rank) or _all_call(operators, name, rank):
+        return _LONGER.format(name=name, rank=rank, more=_more(more_calls(operators, rank)))
+    return None
 
 
 def _all_are_in(host_work: HostWork, name: str, rank: int) -> bool:
@@ -108,6 +117,29 @@ def _all_are_in(host_work: HostWork, name: str, rank: int) -> bool:
     times = table[(table["role"] == MAIN) & (table["name"] == name)].groupby("rank")["host_ns"].sum()
     others = times.reindex([other for other in table["rank"].unique() if other != rank], fill_value=0)
     return rank in times and len(others) > 0 and bool(others.median() >= _SHARED * times[rank])
+
+
+def _is_on_cpu_alone(operators: Operators, name: str, rank: int) -> bool:
+    """Whether an operator starts no GPU work on this rank, and no other rank runs it so."""
+    own = _of_operator(operators, name)
+    return rank in own.index and own["gpu_ops"][rank] == 0 and bool((own["gpu_ops"].drop(rank) > 0).all())
+
+
+def _all_call(operators: Operators, name: str, rank: int) -> bool:
+    """Whether all ranks call an operator about as often as this one."""
+    calls = _of_operator(operators, name)["calls"]
+    every = operators.to_frame()["rank"].unique()
+    return (
+        rank in calls.index
+        and len(every) > 1
+        and bool((calls.reindex(every, fill_value=0) >= _AS_OFTEN * calls[rank]).all())
+    )
+
+
+def _of_operator(operators: Operators, name: str) -> pd.DataFrame:
+    """Its calls and GPU operations by rank."""
+    table = operators.to_frame()
+    return table[table["operator"] == name].groupby("rank")[["calls", "gpu_ops"]].sum()
 
 
 def _more(busy: MoreCalls | None) -> str:
