@@ -97,7 +97,7 @@ def names() -> str:
     """The names of each Result's columns, of the Results, and of what figures are made from."""
     own = {one.__name__: one for one in GIVES.values()}
     given = [f"{name}Column = Literal[{', '.join(map(repr, own[name].columns))}]" for name in sorted(own)]
-    sources = f"SourceName = Literal[{', '.join(map(repr, [*ANALYSES, *SHARED, *TABLES, EVENTS]))}]"
+    sources = f"SourceName = ResultName | Literal[{', '.join(map(repr, [*SHARED, *TABLES, EVENTS]))}]"
     results = f"ResultName = Literal[{', '.join(map(repr, ANALYSES))}]"
     return formatted(
         "\n".join([_NAMES, *given, results, '"""Analyses, by the Result of each."""', sources, f'"""{_SOURCES}"""']),
