@@ -6,7 +6,7 @@ from tests.simulator.faults import Faults, load, strike, time_ns
 from tests.simulator.grid_jobs import slowed
 from tests.simulator.program import COMM_STREAM, Group, Job, Program
 from tests.simulator.wire_jobs import layer_of_after
-from tests.simulator.workloads import job_of, layer_of, optimizer
+from tests.simulator.workloads import job_of, layer_of, microbatch, one_forward_one_backward, optimizer
 
 _SHAPES = "[[4096, 768], [768, 768]]"
 
@@ -124,6 +124,28 @@ def accumulated(tensor: int = 2, data: int = 2, steps: int = 4, faults: Faults =
         optimizer(program, reduced)
 
     return job_of(tensor * data, steps, step, (*rows, *columns), faults)
+
+
+def staged(stages: int = 2, data: int = 2, steps: int = 4, faults: Faults = ()) -> Job:
+    """Pipelines side by side; the first stage has three times as many parameters, and reduces three times as often."""
+    lines = [Group(f"pp{n}", tuple(range(n * stages, (n + 1) * stages)), "pp") for n in range(data)]
+    columns = [Group(f"dp{n}", tuple(range(n, stages * data, stages)), "dp") for n in range(stages)]
+
+    def step(program: Program, number: int) -> None:
+        line, stage = divmod(program.rank, stages)
+        load(program, faults, number)
+        for place, (is_forward, _) in enumerate(one_forward_one_backward(stage, stages, 4, 1)):
+            microbatch(program, lines[line], stage, stages, 400_000, is_forward=is_forward)
+            if place == 1:
+                strike(program, faults, number)
+        last = program.launched - 1
+        for _ in range(3 if stage == 0 else 1):
+            last = program.collective(
+                "all_reduce", columns[stage], 60_000_000, 900_000, stream=COMM_STREAM + 8, after=(last,)
+            )
+        optimizer(program, (last,))
+
+    return job_of(stages * data, steps, step, (*lines, *columns), faults)
 
 
 def experts(ranks: int = 4, steps: int = 5, faults: Faults = (), *, layers: int = 4, spread: float = 0.12,

@@ -109,9 +109,9 @@ def of_rows(
     )
 
 
-def could_not(why: str, notes: Sequence[str] = ()) -> Answer:
+def could_not(why: str) -> Answer:
     """Nothing could be looked at."""
-    return Answer(COULD_NOT_LOOK, why=str(_short(why)), notes=_fitting(notes))
+    return Answer(COULD_NOT_LOOK, why=str(_short(why)))
 
 
 def _fitting(sentences: Sequence[str]) -> tuple[str, ...]:

@@ -24,9 +24,9 @@ def end_of_object(text: bytes, start: int, limit: int | None = None) -> int:
     return 0
 
 
-def last_cut(text: bytes, limit: int | None = None, reach: int = 1 << 13) -> tuple[int, int] | None:
+def last_cut(text: bytes, limit: int | None = None) -> tuple[int, int] | None:
     """Where the text can be cut last: end of the events before, start of the last event; `None` for nowhere."""
-    limit = len(text) if limit is None else limit
+    limit, reach = len(text) if limit is None else limit, 1 << 13
     while True:
         begin = max(0, limit - reach)
         cuts = list(_cuts(text, begin, limit))

@@ -36,10 +36,11 @@ def _outer(item: Finding, first: Mapping[str, Finding]) -> Finding:
 
 
 def _with(lead: Finding, also: tuple[Finding, ...]) -> Finding:
-    """One card is as grave as its gravest sign; of an ideal, what signs say can be mended is to be done first.
+    """One card is as grave as its gravest sign, unless what mending it gains is known: that says how grave it is.
 
-    A sign of an ideal that makes most of it leads itself, unless the ideal says in which steps. One that tells why the
-    cause is there, and gains most of what mending it does, says what to do.
+    Of an ideal, what signs say can be mended is to be done first. A sign of an ideal that makes most of it leads
+    itself, unless the ideal says in which steps. One that tells why the cause is there, and gains most of what mending
+    it does, says what to do.
     """
     concrete = [it for it in also if it.is_to_do_first] if lead.is_of_ideal else []
     leading = concrete if lead.steps is None else []
@@ -47,7 +48,8 @@ def _with(lead: Finding, also: tuple[Finding, ...]) -> Finding:
     first = [it.recommendation for it in concrete if it.recommendation]
     why = next((it for it in also if it.tells_why and (it.gain_ns or 0) >= _MOST * (lead.gain_ns or 0)), lead)
     advice = " ".join([*dict.fromkeys(first), why.recommendation or ""]).strip() or None
-    grave = min((it.severity for it in (lead, *also)), key=SEVERITIES.index)
+    signs = (lead, *also) if lead.gain_is_bound else (lead,)
+    grave = min((it.severity for it in signs), key=SEVERITIES.index)
     if main is not None:
         also = (lead, *(it for it in also if it is not main))
         lead = replace(main, about=lead.about, part_of=None)

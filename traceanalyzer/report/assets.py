@@ -151,9 +151,9 @@ def plotly_packed() -> str:
     return f"{padding}{digits}"
 
 
-def packed(content: bytes, level: int = 6) -> str:
+def packed(content: bytes) -> str:
     """Deflated and in base64, as the page's scripts unpack it."""
-    return base64.b64encode(zlib.compress(content, level)).decode("ascii")
+    return base64.b64encode(zlib.compress(content)).decode("ascii")
 
 
 def write_plotly(folder: Path) -> Path:

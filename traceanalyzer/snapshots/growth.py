@@ -35,9 +35,11 @@ class Growth:
     is_by_steps: bool
 
 
-def growths(
-    snapshot: Snapshot, lives: pd.DataFrame, *, least_share: float = 0.6, least_bytes: int = 1 << 20
-) -> list[Growth]:
+_LEAST_SHARE, _LEAST_BYTES = 0.6, 1 << 20
+"""Of the steps in which a site leaves blocks, and of what it leaves in all."""
+
+
+def growths(snapshot: Snapshot, lives: pd.DataFrame) -> list[Growth]:
     """Sites that left blocks alive in most steps of the history, most bytes first."""
     bounds, is_by_steps = step_bounds(snapshot)
     left = lives[(lives["died"] == len(snapshot.history)) & (lives["born"] >= 0)]
@@ -52,7 +54,7 @@ def growths(
     made = []
     for name, own in table.groupby("site"):
         steps, total = own["step"].nunique(), int(own["size_bytes"].sum())
-        if steps >= max(3, least_share * of_steps) and total >= least_bytes:
+        if steps >= max(3, _LEAST_SHARE * of_steps) and total >= _LEAST_BYTES:
             made.append(Growth(str(name), len(own), total, round(total / steps), steps, of_steps, is_by_steps))
     return sorted(made, key=lambda one: -one.size_bytes)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests import once
-from tests.simulator import odd_jobs, run, setup_jobs
+from tests.simulator import run, setup_jobs
 from tests.simulator import workloads as usual
 from tests.simulator.analysed import analysed
 from tests.simulator.case import case_of
@@ -60,7 +60,9 @@ def test_pieces_are_told_with_what_joining_them_gains():
                                   "the same group 343: ")  # fmt: skip
 
 
-@pytest.mark.parametrize("options", [{"calls": 1}, {"each_ns": 60_000}], ids=["one", "nearly as fast"])
+@pytest.mark.parametrize(
+    "options", [{"calls": 1, "each_ns": 900_000}, {"each_ns": 60_000}], ids=["one", "nearly as fast"]
+)
 def test_pieces_that_cannot_be_joined_or_are_fast_are_not_told(options):
     _, results = analysed(setup_jobs.medium(**options), *_OF_PIECES)
     assert slow_pieces(**results) == []
@@ -100,7 +102,7 @@ _OF_GROUPS = ("headline", "steps", "calls", "groups", "pipeline", "replay")
         (setup_jobs.accumulated(faults=(Fault("sync", 0, (0, 1, 2, 3)),)), []),
         (setup_jobs.accumulated(), []),
         (usual.hsdp(2, 2, 3), []),
-        (odd_jobs.pp_dp(), []),
+        (setup_jobs.staged(), []),
     ],
     ids=["one group", "all groups", "none", "a mesh", "stages"],
 )

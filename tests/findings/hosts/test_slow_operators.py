@@ -64,6 +64,7 @@ def test_an_operator_that_takes_the_cpu_long_itself(arguments, said):
         assert findings[0].title.startswith("Rank 0's CPU is busy inside ")
         assert said in findings[0].title
         assert findings[0].gain_is_bound
+        assert findings[0].recommendation.startswith("Choose another implementation of ")
 
 
 def test_what_calls_and_waits_take_is_none_of_it():

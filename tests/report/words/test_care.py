@@ -87,7 +87,7 @@ def test_notes_that_all_ranks_share_are_said_once():
     noted = [rank_trace(OPS, rank=rank) for rank in range(3)]
     texts = ["Same.", "Same.", "Other."]
     traces = [replace(one, meta=replace(one.meta, notes=(text,))) for one, text in zip(noted, texts, strict=True)]
-    assert care.sentences(report_of(*traces)) == ["Ranks 0, 1: Same.", "Rank 2: Other."]
+    assert care.sentences(report_of(*traces)) == ["Ranks 0 and 1: Same.", "Rank 2: Other."]
     assert care.sentences(report_of(*traces[:2])) == ["Same."]
 
 

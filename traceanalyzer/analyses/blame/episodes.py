@@ -30,6 +30,7 @@ from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.meaning.columns import Adds, Column, Written
+from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 from traceanalyzer.model.tables import under_each_other
 
 _ALIKE = 0.6
@@ -58,8 +59,8 @@ class Episodes(Result[EpisodesColumn]):
             "It happens in every complete step; of a single one or none, in every step that was compared."
         ),
         "cause": Column.text(
-            "The part of their time that exceeds their peers': compute, copies, transfer, or idle by cause (host, "
-            "data, sync, launch, unknown, between_kernels)."
+            "The part of their time that exceeds their peers': compute, copies, transfer, or idle by cause "
+            f"({', '.join(cause.key for cause in IDLE_CAUSES)})."
         ),
         "what": Column.text(
             "What `name` is of: operator, kernel, copy, collective, doing (of the host), range; absent without."

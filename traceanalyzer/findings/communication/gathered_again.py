@@ -46,7 +46,6 @@ def gathered_again(
     most = "at most " if gain.is_bound else ""
     return [
         Finding(
-            rule="gathered_again",
             severity=severity(share),
             title=f"Parameters are gathered twice: {count} all-gathers a step on each rank, {kept}, are in "
             f"backward and of the sizes that the same group gathered in forward. Kept in between, a mean step is {most}"

@@ -84,7 +84,6 @@ def _finding(name: str, pairs: pd.DataFrame, calls: pd.DataFrame, count: float, 
     size = in_a_line(float(calls["size_bytes"].astype("float64").mean()), Unit.BYTES)
     rate, larger = (pairs[column].median() for column in ("busbw_gbps", "larger_gbps"))
     return Finding(
-        rule="slow_pieces",
         severity=severity(100 * gain.gain_ns / gain.before_ns),
         title=f"{several[0].upper()}{several[1:]} of {size} on average, {count:.3g} a step on each rank, reach "
         f"{rate:.0f} GB/s, larger ones of the same group {larger:.0f}: what they cost is latency. Joined, and as fast "

@@ -39,13 +39,13 @@ _NO_OPERATOR = ("autograd::", "torch::autograd::", "c10d::")
 _SUMS = ["calls", "host_self_ns", "gpu_total_ns"]
 
 _OF_SHAPES = (
-    "Its inputs' shapes change from call to call: pad them to few lengths or bucket them, so that what was made for "
-    "one serves the next. Or choose another implementation (for attention another backend: "
+    "The shapes of {}'s inputs change from call to call: pad them to few lengths or bucket them, so that what was made "
+    "for one serves the next; or choose another implementation (for attention another backend: "
     "torch.nn.attention.sdpa_kernel)."
 )
 
 _OTHER = (
-    "Choose another implementation of it (for attention another backend: torch.nn.attention.sdpa_kernel), or do it on "
+    "Choose another implementation of {} (for attention another backend: torch.nn.attention.sdpa_kernel), or do it on "
     "the GPU, more rarely, or in another thread."
 )
 
@@ -72,7 +72,7 @@ def slow_operators(
     work at all has a rule of its own (`cpu_work`).
     """
     worst = worst_rank(headline, steps, idle, HOST.column, HOST_PCT)
-    if worst is None or operators.table.empty:
+    if worst is None or not len(operators):
         return []
     rank, _, _, basis = worst
     table = _own(operators, operator_launches, sync_calls)
@@ -91,7 +91,7 @@ def slow_operators(
             f"{'in all' if basis.steps is None else 'a step'}, {share[rank]:.0f} % {basis.of_a_step}"
             f"{f'; the same on {named(alike, share.index, places)}' if len(alike) > 1 else ''}.",
             evidence=plain(own[["rank", "operator", "calls", "host_self_ns", "own_ns"]]),
-            recommendation=_OF_SHAPES if _has_many_shapes(operator_shapes, own.iloc[0]) else _OTHER,
+            recommendation=_advice(operator_shapes, own.iloc[0]),
             caveat="A profiler slows the host, but hardly inside a single operator.",
             gain_ns=round(total_ns),
             is_of_hosts=True,
@@ -110,7 +110,7 @@ def _own(operators: Operators, operator_launches: OperatorLaunches, sync_calls: 
     keys = ["rank", "operator"]
     table = operators.table.groupby(keys, as_index=False, observed=True)[_SUMS].sum(min_count=1)
     table = table.dropna().astype(dict.fromkeys(_SUMS, "int64")).query("calls > 0")
-    table = table[[_is_of_library(str(name)) for name in table["operator"]]]
+    table = table[table["operator"].map(_is_of_library).astype(bool)]
     inside = [operator_launches.table[[*keys, "launch_ns"]].rename(columns={"launch_ns": "call_ns"})]
     if len(sync_calls):
         inside.append(sync_calls.table[[*keys, "host_ns"]].rename(columns={"host_ns": "call_ns"}))
@@ -149,8 +149,8 @@ def _listed(own: pd.DataFrame) -> str:
     return " and ".join(said) if not more else f"{', '.join(said)} and {more} more"
 
 
-def _has_many_shapes(operator_shapes: OperatorShapes, row: pd.Series) -> bool:
-    """Whether the operator is called with other shapes now and then, as far as these are recorded."""
+def _advice(operator_shapes: OperatorShapes, row: pd.Series) -> str:
+    """What to do about the operator that takes longest, as far as shapes are recorded."""
     table = operator_shapes.table
     own = table[(table["rank"] == row["rank"]) & (table["operator"] == row["operator"])]
-    return len(own["shapes"].dropna().unique()) > 1
+    return (_OF_SHAPES if len(own["shapes"].dropna().unique()) > 1 else _OTHER).format(short_name(row["operator"]))

@@ -27,9 +27,7 @@ KINDS = {RANGE: "range", OPERATOR: "operator", API_CALL: "call", FRAME: "frame"}
 """What events are called in the page; calls that synchronise are `sync`."""
 
 
-def host_lanes(
-    results: Results, order: Sequence[int], clock: Clock, most: int = MOST_EVENTS
-) -> tuple[dict[str, Any], bytes]:
+def host_lanes(results: Results, order: Sequence[int], clock: Clock) -> tuple[dict[str, Any], bytes]:
     """Names and lanes, and their columns, of the first `MOST_RANKS` ranks of `order`."""
     frame = results["host_events"].to_frame() if "host_events" in results else pd.DataFrame()
     if frame.empty:
@@ -39,7 +37,7 @@ def host_lanes(
     frame = frame[frame["rank"].isin(ranks)]
     recorded = int(frame.groupby("rank")["recorded"].first().sum())
     frame = frame.assign(ns=frame["end_ns"] - frame["start_ns"], is_frame=frame["what"] == FRAME)
-    held = frame.loc[np.sort(frame["ns"].nlargest(most, keep="first").index)]
+    held = frame.loc[np.sort(frame["ns"].nlargest(MOST_EVENTS, keep="first").index)]
     name, names = _named(held)
     held = held.assign(said=name)
     lanes, columns = [], []

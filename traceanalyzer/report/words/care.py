@@ -9,6 +9,7 @@ from traceanalyzer.analyses import Results, reached_by
 from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.integrity.integrity import Integrity
 from traceanalyzer.findings import Finding
+from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.severities import GRAVE
 from traceanalyzer.model import Skipped
 from traceanalyzer.report.contents import Report
@@ -100,13 +101,12 @@ def _checks(integrity: Integrity) -> list[str]:
     return [sentence for sentence, _ in _by_check(integrity)]
 
 
-def _of_some_ranks(noted: pd.DataFrame, ranks: int, most: int = 8) -> list[str]:
+def _of_some_ranks(noted: pd.DataFrame, ranks: int) -> list[str]:
     """Each note of the files once, with the ranks that it is of unless it is of all."""
     made = []
     for note, rows in noted.groupby("notes", sort=False):
-        numbers = [str(rank) for rank in rows["rank"][:most]] + (["…"] if len(rows) > most else [])
-        who = f"{'Rank' if len(rows) == 1 else 'Ranks'} {', '.join(numbers)}: "
-        made.append(str(note) if len(rows) == ranks else who + str(note))
+        who = numbered("rank", rows["rank"].tolist()).capitalize()
+        made.append(str(note) if len(rows) == ranks else f"{who}: {note}")
     return made
 
 
@@ -115,10 +115,12 @@ def _of_ranks(ranks: pd.DataFrame) -> list[str]:
 
 
 def _damage(ranks: pd.DataFrame) -> list[str]:
-    cut = [str(rank) for rank in ranks["rank"][is_true(ranks["truncated"])]]
+    cut = ranks["rank"][is_true(ranks["truncated"])].tolist()
+    is_one = len(cut) == 1
+    whose = f"{'file' if is_one else 'files'} of {numbered('rank', cut)} {'is' if is_one else 'are'} cut off"
     skipped = ranks[ranks["events_skipped"].fillna(0) > 0]
     return [
-        *([f"The files of ranks {', '.join(cut)} are cut off: their last part is missing."] if cut else []),
+        *([f"The {whose}: the last part is missing."] if cut else []),
         *(
             f"Rank {rank}: {count:,} events could not be read."
             for rank, count in zip(skipped["rank"], skipped["events_skipped"], strict=True)
