@@ -25,30 +25,35 @@ class Coded(NamedTuple):
     texts: list[str]
 
 
+class _Codes(dict[str | bytes | None, int]):
+    """Code of each text; one that is new is given the next code when it is asked for."""
+
+    def __missing__(self, text: str | bytes | None) -> int:
+        code = self[text] = len(self)
+        return code
+
+
 @dataclass(slots=True)
 class Names:
     """Distinct texts in order of appearance, and each row's code."""
 
-    codes: dict[str | bytes | None, int] = field(default_factory=dict)
+    codes: _Codes = field(default_factory=_Codes)
     chunks: list[np.ndarray] = field(default_factory=list)
 
     def extend(self, texts: list[Any]) -> None:
         """Append rows."""
-        codes = self.codes
-        for text in dict.fromkeys(texts):
-            codes.setdefault(text, len(codes))
-        self.chunks.append(np.fromiter(map(codes.__getitem__, texts), dtype=np.int32, count=len(texts)))
+        self.chunks.append(np.fromiter(map(self.codes.__getitem__, texts), dtype=np.int32, count=len(texts)))
 
     def extend_some(self, count: int, texts: Mapping[int, str | bytes]) -> None:
         """Append `count` rows of which few have a text."""
-        added = np.full(count, self.codes.setdefault(None, len(self.codes)), dtype=np.int32)
+        added = np.full(count, self.codes[None], dtype=np.int32)
         for row, text in texts.items():
-            added[row] = self.codes.setdefault(text, len(self.codes))
+            added[row] = self.codes[text]
         self.chunks.append(added)
 
     def merge(self, later: "Names") -> None:
         """Append the rows of texts that were collected elsewhere: codes are given as if they came here one by one."""
-        new_code = np.array([self.codes.setdefault(text, len(self.codes)) for text in later.codes], dtype=np.int32)
+        new_code = np.array([self.codes[text] for text in later.codes], dtype=np.int32)
         self.chunks.extend(new_code[chunk] for chunk in later.chunks)
 
     def column(self) -> "Coded":

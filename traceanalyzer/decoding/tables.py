@@ -4,6 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from traceanalyzer import kinds
@@ -245,8 +246,15 @@ def _add_comm_args(builder: TableBuilder, events: list[Any], gpu_ops: list[int])
 
 def _arguments(names: list[str], args: list[Args]) -> dict[int, bytes]:
     """By row, arguments of operators whose work the shapes alone do not tell; of others they are many and unused."""
-    wanted = {name for name in set(names) if _NEEDS_ARGUMENTS.search(name)}
+    wanted = set(filter(_needs_arguments, set(names)))
+    if not wanted:
+        return {}
     return {row: bytes(args[row].arguments) for row, name in enumerate(names) if name in wanted}
+
+
+@lru_cache(maxsize=4096)
+def _needs_arguments(name: str) -> bool:
+    return _NEEDS_ARGUMENTS.search(name) is not None
 
 
 def _moves_data(args: Args | None) -> bool:

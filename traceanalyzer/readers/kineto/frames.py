@@ -7,13 +7,14 @@ import pandas as pd
 
 from traceanalyzer.decoding.columns import ABSENT, Coded
 from traceanalyzer.decoding.tables import TableBuilder
+from traceanalyzer.model.tables import table_of
 
 
 def frame_of(builder: TableBuilder, name: str) -> pd.DataFrame:
     """What has been collected for a table; it is handed over, so that no event is held twice: ask for it once."""
     collected = builder.taken(name)
     columns = {column: _array(values) for column, values in collected.taken(builder.base_ns)}
-    return pd.DataFrame(columns, index=pd.RangeIndex(collected.rows), copy=False)
+    return table_of(columns, pd.RangeIndex(collected.rows))
 
 
 def _array(values: np.ndarray | Coded) -> Any:
