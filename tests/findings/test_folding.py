@@ -81,10 +81,12 @@ def test_a_concrete_sign_that_makes_most_of_an_ideal_leads_unless_the_ideal_tell
     assert (made.rule, made.about, len(made.also)) == (first, "x", 2)
 
 
-@pytest.mark.parametrize(("is_bound", "grave"), [(True, "high"), (False, "low")])
-def test_what_mending_gains_says_how_grave_a_cause_is(is_bound, grave):
+@pytest.mark.parametrize(
+    ("is_bound", "tells_why", "grave"), [(True, False, "high"), (False, False, "low"), (False, True, "high")]
+)
+def test_what_mending_gains_says_how_grave_a_cause_is(is_bound, tells_why, grave):
     lead = Finding("low", "a", rule="a", about="x", gain_ns=100, gain_is_bound=is_bound)
-    (made,) = folded([lead, Finding("high", "b", rule="b", part_of="x")])
+    (made,) = folded([lead, Finding("high", "b", rule="b", part_of="x", tells_why=tells_why)])
     assert made.severity == grave
 
 

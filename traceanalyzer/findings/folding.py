@@ -36,7 +36,7 @@ def _outer(item: Finding, first: Mapping[str, Finding]) -> Finding:
 
 
 def _with(lead: Finding, also: tuple[Finding, ...]) -> Finding:
-    """One card is as grave as its gravest sign, unless what mending it gains is known: that says how grave it is.
+    """One card is as grave as its gravest sign; where its gain is known, as those that tell why it is there.
 
     Of an ideal, what signs say can be mended is to be done first. A sign of an ideal that makes most of it leads
     itself, unless the ideal says in which steps. One that tells why the cause is there, and gains most of what mending
@@ -48,8 +48,8 @@ def _with(lead: Finding, also: tuple[Finding, ...]) -> Finding:
     first = [it.recommendation for it in concrete if it.recommendation]
     why = next((it for it in also if it.tells_why and (it.gain_ns or 0) >= _MOST * (lead.gain_ns or 0)), lead)
     advice = " ".join([*dict.fromkeys(first), why.recommendation or ""]).strip() or None
-    signs = (lead, *also) if lead.gain_is_bound else (lead,)
-    grave = min((it.severity for it in signs), key=SEVERITIES.index)
+    signs = [it for it in also if it.tells_why or lead.gain_is_bound]
+    grave = min((it.severity for it in (lead, *signs)), key=SEVERITIES.index)
     if main is not None:
         also = (lead, *(it for it in also if it is not main))
         lead = replace(main, about=lead.about, part_of=None)
