@@ -51,13 +51,12 @@ def select(trace: RankTrace, selection: Selection) -> RankTrace:
     """The trace with its steps found, its operations given to them, and its window set.
 
     A GPU operation belongs to the step in which the host launched it, one launched between two steps to the step
-    before. Step n's window runs from its first
-    operation's start to the next step's first operation's start; the last one is open and ends with its last
-    operation. An operation that runs ahead of its step is no step's first one: one that starts before the step before
-    its own has begun, or before the stream that computes most has come to the last operation of that step (copies and
-    parameters that are prefetched while the host runs ahead). Steps begin in order, and their windows lie end to end.
-    A step that has no other operations has no window. A step is partial when a kernel launch of it has no GPU operation
-    in the capture, when the file is cut off, or when it is the first one and Nsight Systems was started just before it.
+    before. Step n's window runs from its first operation's start to the next step's first operation's start; the last
+    one is open and ends with its last operation. An operation that runs ahead of its step is no step's first one: one
+    that starts before the step before its own has begun, or before the stream that computes most has come to the last
+    operation of that step (copies and parameters that are prefetched while the host runs ahead). Steps begin in order,
+    and their windows lie end to end. A step that has no other operations has no window. A step is partial when a launch
+    of it has no GPU operation in the capture, when the file is cut off, or Nsight Systems was started just before it.
 
     Raises:
         UsageError: the selection asks for steps that this capture does not have.

@@ -94,15 +94,8 @@ def exposed_collective(
     advice = _AT_TIMES if at_times_ns is not None else _advice(_phase(own), every, tools_of(ranks))
     told = _Told(str(name), own, every, gain, basis, few, at_times_ns)
     found = _found(told, "" if few else _behind(told, headline), advice)
-    is_unclear = own["unmatched_ns"].sum() > own["transfer_ns"].sum()
-    late = [row for row in episodes.rows() if is_unclear and is_said(row) and row["collective"] == name]
-    of_late = of_lead(episodes, late[0]) if late else of_slow_links(episodes, str(name), gain.gain_ns)
-    if of_late:
-        return [replace(found, part_of=of_late)]
-    faster = healthy_rate(collectives, str(name))
-    at_rate = gain_of(replay, faster) if faster else None
-    is_slow = at_rate is not None and at_rate.gain_ns >= MOSTLY * gain.gain_ns > 0
-    return [replace(found, part_of=slow_links(str(name))) if is_slow else found]
+    part_of = _late(told, episodes) or _slow(told, collectives, replay)
+    return [replace(found, part_of=part_of) if part_of else found]
 
 
 def _exposed(exposed_calls: ExposedCalls, call_waits: CallWaits, basis: Basis) -> pd.DataFrame:
@@ -150,6 +143,21 @@ class _Told:
     basis: Basis
     few: tuple[int, ...]
     at_other_times_ns: float | None
+
+
+def _late(told: _Told, episodes: Episodes) -> str | None:
+    """The lateness that is most of it: of a rank that is waited for in it, or of a group that moves data for longer."""
+    is_unclear = told.own["unmatched_ns"].sum() > told.own["transfer_ns"].sum()
+    late = [row for row in episodes.rows() if is_unclear and is_said(row) and row["collective"] == told.name]
+    return of_lead(episodes, late[0]) if late else of_slow_links(episodes, told.name, told.gain.gain_ns)
+
+
+def _slow(told: _Told, collectives: Collectives, replay: Replay) -> str | None:
+    """Its slow links, where a healthy rate would gain most of it."""
+    faster = healthy_rate(collectives, told.name)
+    at_rate = gain_of(replay, faster) if faster else None
+    is_slow = at_rate is not None and at_rate.gain_ns >= MOSTLY * told.gain.gain_ns > 0
+    return slow_links(told.name) if is_slow else None
 
 
 def _behind(told: _Told, headline: Headline) -> str:
