@@ -82,7 +82,7 @@ def test_a_concrete_sign_that_makes_most_of_an_ideal_leads_unless_the_ideal_tell
 
 
 @pytest.mark.parametrize(
-    ("is_bound", "tells_why", "grave"), [(True, False, "high"), (False, False, "low"), (False, True, "high")]
+    ("is_bound", "tells_why", "grave"), [(True, False, "high"), (False, False, "medium"), (False, True, "high")]
 )
 def test_what_mending_gains_says_how_grave_a_cause_is(is_bound, tells_why, grave):
     lead = Finding("low", "a", rule="a", about="x", gain_ns=100, gain_is_bound=is_bound)

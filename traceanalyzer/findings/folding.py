@@ -4,11 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.meaning.severities import SEVERITIES
+from traceanalyzer.meaning.severities import SEVERITIES, Severity
 
 _MOST = 0.8
 
 _HALF = 0.5
+
+_RAISED: Severity = "medium"
+"""What gains a known amount is made no graver by signs of it: these are of all that its rank does."""
 
 
 def folded(findings: Sequence[Finding]) -> list[Finding]:
@@ -36,7 +39,7 @@ def _outer(item: Finding, first: Mapping[str, Finding]) -> Finding:
 
 
 def _with(lead: Finding, also: tuple[Finding, ...]) -> Finding:
-    """One card is as grave as its gravest sign; where its gain is known, as those that tell why it is there.
+    """One card is as grave as its gravest sign; where its gain is known, as those that tell why, and medium by others.
 
     Of an ideal, what signs say can be mended is to be done first. A sign of an ideal that makes most of it leads
     itself, unless the ideal says in which steps. One that tells why the cause is there, and gains most of what mending
@@ -48,8 +51,9 @@ def _with(lead: Finding, also: tuple[Finding, ...]) -> Finding:
     first = [it.recommendation for it in concrete if it.recommendation]
     why = next((it for it in also if it.tells_why and (it.gain_ns or 0) >= _MOST * (lead.gain_ns or 0)), lead)
     advice = " ".join([*dict.fromkeys(first), why.recommendation or ""]).strip() or None
-    signs = [it for it in also if it.tells_why or lead.gain_is_bound]
-    grave = min((it.severity for it in (lead, *signs)), key=SEVERITIES.index)
+    own = [it.severity for it in (lead, *also) if it is lead or it.tells_why or lead.gain_is_bound]
+    raised = [_RAISED for it in also if SEVERITIES.index(it.severity) <= SEVERITIES.index(_RAISED)]
+    grave = min([*own, *raised], key=SEVERITIES.index)
     if main is not None:
         also = (lead, *(it for it in also if it is not main))
         lead = replace(main, about=lead.about, part_of=None)
