@@ -83,7 +83,7 @@ def key_of(path: Path, options: tuple[object, ...], least_bytes: int) -> str | N
 
 
 def code_of(files: Iterable[Path], *others: object) -> str:
-    """Names files of code as they are, and what else there is to tell of it: short, it is in the name of every entry."""
+    """Names files of code as they are, and what else there is to tell of it; short: it is in all entries' names."""
     states = ((file, file.stat()) for file in sorted(files) if file.is_file() and "__pycache__" not in file.parts)
     told = [(str(file), state.st_size, state.st_mtime_ns) for file, state in states]
     return hashlib.sha256(repr((told, others)).encode(errors="surrogateescape")).hexdigest()
