@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.time.headline import Headline, shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.meaning.severities import Severity
@@ -69,6 +70,11 @@ class Basis:
     def mean_ns(self, rank: int) -> float:
         """Mean length of the rank's steps, or its whole window."""
         return float(self.window_ns[rank]) / self.per
+
+
+def whole(gain: Gain) -> str:
+    """Words for what is shorter by the gain."""
+    return "a mean step" if gain.is_of_steps else "the capture"
 
 
 def mean_steps(by_step: Result, basis: Basis, columns: list[str]) -> pd.DataFrame:

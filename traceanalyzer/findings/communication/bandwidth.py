@@ -13,7 +13,7 @@ from traceanalyzer.analyses.communication.collectives import SIZE_CLASSES, Colle
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.alike import alike
-from traceanalyzer.findings.basis import LEAST_GAIN_PCT, severity
+from traceanalyzer.findings.basis import LEAST_GAIN_PCT, severity, whole
 from traceanalyzer.findings.communication.wiring import taken
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import of_slow_links
@@ -106,7 +106,8 @@ def _slow(groups: pd.DataFrame, collectives: Collectives, calls: Calls, replay: 
     share = 100 * gain.gain_ns / gain.before_ns if gain and gain.before_ns else 0.0
     won = ""
     if gain and share >= LEAST_GAIN_PCT:
-        won = f" At {healthy:.0f} GB/s, which healthy jobs reach, a mean step is {time_text(gain.gain_ns)} shorter."
+        at_most = "at most " if gain.is_bound else ""
+        won = f" At {healthy:.0f} GB/s, which healthy jobs reach, {whole(gain)} is {at_most}{time_text(gain.gain_ns)} shorter."
     channels = few_channels(calls, slowest["collective"], slowest["group"])
     on = "" if channels is None else f" on {channels} channel{'' if channels == 1 else 's'}"
     return Finding(

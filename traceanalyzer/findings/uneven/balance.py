@@ -76,10 +76,10 @@ def uneven_compute(
     where = _sits_in(calls, compute[rank] - compute[least], instances, basis, least)
     found = Finding(
         severity=severity(share),
-        title=f"{_computes(own, compute, basis)}{where}.{_shorter(even, own)}",
+        title=f"{_computes(own, compute, basis)}{where}.{_shorter(even, own, basis)}",
         evidence=_shares(frame, basis),
         recommendation=_EXPERTS if calls["collective"].eq("all_to_all").any() else _BATCHES,
-        caveat=f"The gain is what {_beyond(own)}.",
+        caveat=None if even else f"The gain is what {_beyond(own)}.",
         interval_ns=_longest_step(calls, steps, least),
         table="efficiency",
         about=about("uneven compute", rank),
@@ -118,7 +118,14 @@ def _with_gain(found: Finding, even: Gain | None, excess_ns: float) -> Finding:
     """What the job gains by even compute; where no replay tells, all that is beyond the mean."""
     if even is None:
         return replace(found, gain_ns=round(excess_ns))
-    return replace(found, gain_ns=even.gain_ns, unprofiled_gain_ns=even.unprofiled_gain_ns)
+    return replace(
+        found,
+        severity=severity(100 * max(even.gain_ns, even.unprofiled_gain_ns or 0) / even.before_ns),
+        gain_ns=even.gain_ns,
+        gain_error_ns=even.error_ns,
+        gain_is_bound=False,
+        unprofiled_gain_ns=even.unprofiled_gain_ns,
+    )
 
 
 def _unsplit(call_waits: CallWaits, basis: Basis, rank: int) -> pd.DataFrame:
@@ -144,14 +151,14 @@ def _shares(frame: pd.DataFrame, basis: Basis) -> tuple[dict[str, Any], ...]:
     return plain(per_step(frame.reset_index()[["rank", *columns]], columns, basis.steps))
 
 
-def _shorter(even: Gain | None, own: Alike) -> str:
-    """What the step gains, where a replay tells."""
+def _shorter(even: Gain | None, own: Alike, basis: Basis) -> str:
+    """What the step or the capture gains, where a replay tells."""
     if even is None:
         return ""
     without = otherwise(even.gain_ns, even.unprofiled_gain_ns, even.before_ns)
     shorter = f"{time_text(even.gain_ns)} shorter" if even.gain_ns else "no shorter"
     whose = f"rank {own.ranks[0]}'s compute as the mean rank's" if own.is_one else "their compute as the others'"
-    return f" With {whose} a mean step is {shorter}{without}."
+    return f" With {whose} {basis.whole} is {shorter}{without}."
 
 
 def _beyond(own: Alike) -> str:
