@@ -107,6 +107,11 @@ def _of_a_step(column: str) -> str:
     return f"{stem}_per_step_{unit}" if stem else f"{column}_per_step"
 
 
+def has_longer_window(window: pd.Series, rank: int, excess_ns: float) -> bool:
+    """Whether more of the same work lies in the rank's window, which makes half of its excess or more."""
+    return bool(2 * (window[rank] - window.mean()) > excess_ns)
+
+
 def around(start_ns: int, end_ns: int, steps: pd.DataFrame, rank: int) -> tuple[int, int]:
     """What to look at to understand a stretch: the rank's step that it begins in, or itself outside any."""
     if "start_ns" not in steps:

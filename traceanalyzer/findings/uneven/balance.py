@@ -18,7 +18,16 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.alike import Alike, alike
-from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, about, around, per_step, plain, severity
+from traceanalyzer.findings.basis import (
+    LEAST_GAIN_PCT,
+    Basis,
+    about,
+    around,
+    has_longer_window,
+    per_step,
+    plain,
+    severity,
+)
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.beside import named, own_work
 from traceanalyzer.findings.uneven.uneven_steps import IMBALANCE_PCT, compute_by_step, is_beyond_chance, is_lasting
@@ -65,7 +74,7 @@ def uneven_compute(
     rank = int(compute.idxmax())
     excess_ns = compute.max() - compute.mean()
     share = 100.0 * excess_ns / basis.mean_ns(rank) if basis.mean_ns(rank) else 0.0
-    if _has_longer_window(window, rank, excess_ns) or share < imbalance_pct or _is_said(rank, episodes):
+    if has_longer_window(window, rank, excess_ns) or share < imbalance_pct or _is_said(rank, episodes):
         return []
     own = _longest(compute, compute_by_step(step_needs), places)
     even = _evened(compute, own, replay) if own else None
@@ -85,11 +94,6 @@ def uneven_compute(
         about=about("uneven compute", rank),
     )
     return [_with_gain(found, even, excess_ns), *_other_products(efficiency, rank, least)]
-
-
-def _has_longer_window(window: pd.Series, rank: int, excess_ns: float) -> bool:
-    """Whether more of the same work lies in the rank's window, which makes half of its excess or more."""
-    return bool(2 * (window[rank] - window.mean()) > excess_ns)
 
 
 def _is_said(rank: int, episodes: Episodes) -> bool:
