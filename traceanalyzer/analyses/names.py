@@ -1181,6 +1181,7 @@ SourceName = (
         "shares",
         "held",
         "parts_of_steps",
+        "doings",
         "all_to_alls",
         "gpu_ops",
         "api_calls",
