@@ -149,7 +149,7 @@ def _around(trace: RankTrace, threads: np.ndarray, times: np.ndarray) -> tuple[n
     names = joined([tables[0]["name"].array, tables[1]["name"].array, _launched(trace, launches)])
     rows = np.flatnonzero(is_own)
     starts, ends = starts[rows], ends[rows]
-    # Of several at one time the longest comes last of those that end, first of those that begin; ranges before launches.
+    # Of several at one time the outermost comes last of those that end, first of those that begin.
     by_end, by_start = np.lexsort((-rows, -starts, ends)), np.lexsort((rows, -ends, starts))
     last = np.searchsorted(ends[by_end], times, side="right") - 1
     first = np.searchsorted(starts[by_start], times)
