@@ -45,9 +45,9 @@ def served(ranks: int = 4, iterations: int = 24, faults: Faults = (), *, layers:
         if number % every == 0 or is_eager:
             many = 2_000 if number % every == 0 else batch
             for layer in range(layers):
-                made = layer_of(program, "aten::mm", "prefill_gemm" if many == 2_000 else "decode_gemm", 25_000 + 150 * many, 9_000,
+                layer_of(program, "aten::mm", "prefill_gemm" if many == 2_000 else "decode_gemm", 25_000 + 150 * many, 9_000,
                                 f"[[{many}, 4096], [4096, 4096]]")  # fmt: skip
-                made = program.collective("all_reduce", world, 4096 * many, 8_000 + 30 * many, stream=COMPUTE_STREAM)
+                program.collective("all_reduce", world, 4096 * many, 8_000 + 30 * many, stream=COMPUTE_STREAM)
                 if layer == 1:
                     strike(program, faults, number)
         else:

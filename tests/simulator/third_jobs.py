@@ -63,9 +63,9 @@ def cube(tensor: int = 2, stages: int = 4, data: int = 2, steps: int = 3, faults
                 target = line.ranks[(own + way) % stages]
                 program.exchange(line, 2_000_000, 40_000, sends=(target,), stream=stream + 1, after=(made,))
         more_ns = time_ns(faults, "dplink", program.rank, number) // 2
-        made = program.collective("reduce_scatter", column, 30_000_000, 350_000 + more_ns, stream=COMM_STREAM + 8, after=(made,))
+        made = program.collective("reduce_scatter", column, 30_000_000, 160_000 + more_ns, stream=COMM_STREAM + 8, after=(made,))
         optimizer(program, (made,))
-        program.collective("all_gather", column, 30_000_000, 300_000 + more_ns, stream=COMM_STREAM + 8, after=(program.launched - 1,))
+        program.collective("all_gather", column, 30_000_000, 150_000 + more_ns, stream=COMM_STREAM + 8, after=(program.launched - 1,))
 
     return drawn(count, steps, step, (*rows, *columns.values(), *lines.values()), faults, noise)
 
@@ -96,27 +96,33 @@ def prefetching(ranks: int = 8, steps: int = 5, faults: Faults = (), *, layers: 
         done: list[int] = []
         held = gather(program, number, (), 0)
         order = [*range(layers), *reversed(range(layers))]
-        for place, layer in enumerate(order):
+        for place in range(2 * layers):
             ready = held
             if place + 1 < len(order):
                 held = gather(program, number, tuple(done[-1:]), order[place + 1])
             ns = 350_000 if place < layers else 700_000
             after_of(program, "fsdp::all_gather_copy_out", "split_with_sizes_copy", 25_000, (ready,), 10_000, "[[20000000]]")
             for part in range(2):
-                done.append(after_of(program, "aten::mm", f"{kind}_{part}", round(ns * times / 2), ()))
+                shapes = SHAPES if place < layers else "[[2048, 8192], [8192, 4096]]"
+                done.append(after_of(program, "aten::mm", f"{kind}_{part}", round(ns * times / 2), (), shapes=shapes))
             if place == 1:
                 strike(program, faults, number)
-            for _ in range(3 if place in (2, 5, 8) else 0):
-                wasted = time_ns(faults, "allocate", program.rank, number) // 9
-                if wasted:
-                    program.sync("cudaDeviceSynchronize", after=tuple(done[-1:]))
-                    program.host(wasted, "cudaFree", "call")
+            wasted = time_ns(faults, "allocate", program.rank, number) // 9
+            if wasted and place in (2, 5, 8):
+                _allocated(program, wasted, done[-1])
             if place >= layers:
                 copied = after_of(program, "fsdp::chunk_cat", "chunk_cat", 25_000, (), 10_000, "[[20000000]]")
                 last = program.collective("reduce_scatter", world, 20_000_000, gather_ns, stream=COMM_STREAM + 1, after=(copied,))
         optimizer(program, (last,))
 
     return drawn(ranks, steps, step, (world,), faults, noise, ends_synced=is_synced)
+
+
+def _allocated(program: Program, each_ns: int, made: int) -> None:
+    """Memory is full, and freed three times."""
+    for _ in range(3):
+        program.sync("cudaDeviceSynchronize", after=(made,))
+        program.host(each_ns, "cudaFree", "call")
 
 
 def in_shards(ranks: int = 16, steps: int = 3, faults: Faults = (), *, micro: int = 3, buckets: int = 5, bucket_ns: int = 400_000,
@@ -219,8 +225,8 @@ def routed_unevenly(experts: int = 8, data: int = 2, steps: int = 4, faults: Fau
     return drawn(experts * data, steps, step, (*rows, world), faults, noise)
 
 
-def keys_and_values(ranks: int = 8, steps: int = 4, faults: Faults = (), *, layers: int = 2, own_tokens: tuple[int, ...] = (),
-                    edge: int = 3, noise: Noise | None = None) -> Job:  # fmt: skip
+def keys_and_values(ranks: int = 8, steps: int = 4, faults: Faults = (), *, layers: int = 2,
+                    noise: Noise | None = None) -> Job:  # fmt: skip
     """Ring attention: keys and values go round on a stream each, beside attention; zigzag, so that parts are even.
 
     `long`: a rank's documents are longer (its share of the step); `link`: what the messages over one edge take more.

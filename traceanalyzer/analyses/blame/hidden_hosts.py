@@ -63,7 +63,7 @@ def _hidden(rows: pd.DataFrame, needed: pd.DataFrame, replay: Replay) -> pd.Data
 
 
 def _in_time(needed: pd.DataFrame, least_ns: float) -> list[int]:
-    """Ranks whose hosts are not late, where those that are need at least so much: all that the late ones are apart from."""
+    """Ranks whose hosts are not late, where late ones need at least so much: all from which these are apart."""
     fast = needed.columns[needed.max() <= _IN_TIME * least_ns]
     is_apart = len(needed.columns) and least_ns >= apart_ns(needed.median())
     return [int(rank) for rank in (needed.columns if is_apart else fast)]

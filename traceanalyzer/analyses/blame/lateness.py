@@ -22,7 +22,7 @@ _LARGE_SIGMAS = 2.0
 _LARGE = 0.1
 """Of a step."""
 
-_MORE_OPERATIONS = 1.15
+MORE_OPERATIONS = 1.15
 """Times what the others' median is: a host that launches so many more needs longer for a reason."""
 
 _SIGMAS_OF_MORE = 1.0
@@ -237,7 +237,7 @@ def launches_more(late: pd.DataFrame) -> pd.Series:
     counts = late["operations"].to_frame("own").astype("float64")
     others = _median_of_others(counts, [late["peers"], late["step"]])["own"]
     times = (counts["own"] / others.where(others > 0)).groupby(late["rank"]).transform("median")
-    is_more: pd.Series = times >= _MORE_OPERATIONS
+    is_more: pd.Series = times >= MORE_OPERATIONS
     return is_more
 
 

@@ -52,8 +52,9 @@ def low_bandwidth(
     """Collectives of over 16 MiB whose transfer, waits aside, is below 30 % of what the links carry.
 
     The gain is that of the replay with all calls of the collective as much faster as takes these to 40 %. Ranks whose
-    groups are slower than the others' of as many hosts, by more than one group's calls differ, are named, as a host or
-    rack where they are one. Where most of the gain is that of groups slower than their sister groups, it is part of what is said of these.
+    groups are slower than the others' of as many hosts, by more than calls of one group differ, are named, as a host or
+    rack where they are one. Where most of the gain is that of groups slower than their sister groups, it is part of
+    what is said of these.
     """
     return [
         _of_late(_slow(groups, collectives, calls, replay, places, call_waits), str(name), episodes)
@@ -140,7 +141,7 @@ _SIGMAS = 4.0
 
 
 def _differ_by(slowest: Mapping[str, Any], call_waits: CallWaits) -> float:
-    """By what factor groups' rates differ by chance: each is a mean of as many calls, which differ from call to call."""
+    """By what factor groups' rates differ by chance: they are means of calls, which differ from one to the next."""
     table = call_waits.table
     is_like = (table["collective"] == slowest["collective"]) & table["transfer_ns"].notna()
     is_like &= size_classes(table["size_bytes"]) == slowest["size_class"]

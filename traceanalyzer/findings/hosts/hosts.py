@@ -69,8 +69,7 @@ def host_bound(
 ) -> list[Finding]:
     """GPUs idle for their hosts in over 10 % of a step: what the hosts need, on every rank, and what they do.
 
-    Or they wait within collectives for each other's hosts, all of which need the whole step, which would be 10 % shorter
-    without.
+    Or they wait within collectives for each other's hosts, all of which need the whole step: 10 % more than the rest.
     """
     worst = worst_rank(headline, steps, idle, HOST.column, 0.0)
     if worst is None:
