@@ -24,7 +24,7 @@ def _capped(**options: object) -> Job:
 FOURTH_CASES: tuple[Case, ...] = (
     # Ranks that do unlike things.
     healthy("healthy, encoders keep up", "", jobs.encoded, noise=noise_of(201)),
-    case_of("encoders are behind", jobs.encoded, Fault("pictures", 5 * MS, (0, 1)), "", cause="compute", noise=noise_of(202)),
+    healthy("encoders are behind", r"tage 0 \(ranks 0 and 1\) computes", jobs.encoded, Fault("pictures", 5 * MS, (0, 1)), noise=noise_of(202)),
     healthy("healthy, experts in stages", "", jobs.experts_in_stages, noise=noise_of(203)),
     case_of("experts in stages, a host routes slowly", jobs.experts_in_stages, Fault("route", 9 * MS, (5,)), "router.py(91): assign", cause="host",
             noise=noise_of(204)),
@@ -32,7 +32,7 @@ FOURTH_CASES: tuple[Case, ...] = (
     healthy("healthy, activations on the host", "", jobs.spilled, noise=noise_of(205)),
     case_of("activations on the host, a slow bus", jobs.spilled, Fault("bus", 12 * MS, (2,)), "", cause="copies", noise=noise_of(206)),
     # Buckets.
-    healthy("all gradients in one bucket", "ll-reduce", jobs.bucketed, buckets=(16,), noise=noise_of(207)),
+    healthy("all gradients in one bucket", "ll-reduce|overlaps", jobs.bucketed, buckets=(16,), noise=noise_of(207)),
     healthy("gradients reduced twice", "ll-reduce|twice|ommunication", jobs.bucketed, times=2, noise=noise_of(208)),
     # Hosts.
     healthy("hosts pause at random", "in turn|gc.collect|stay on their hosts", jobs.pausing, chance_of=0.15,
