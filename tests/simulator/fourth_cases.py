@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from tests.simulator import drawn_jobs as drawn
 from tests.simulator import fourth_jobs as jobs
 from tests.simulator import spoiled
 from tests.simulator import third_host_jobs as hosts
@@ -47,6 +48,7 @@ FOURTH_CASES: tuple[Case, ...] = (
     case_of("products in 32 bits on a rank of a pair", jobs.precise, Fault("wide", 0, (6,)), "mm", cause="compute", noise=noise_of(215)),
     case_of("long sequences on a rank, two steps recorded", jobs.packed, Fault("long", 500 * MS, (1,)), "_flash_attention_forward", cause="compute",
             first=1, noise=noise_of(216)),
+    healthy("one of four ranks has the longest lengths by chance", "compute unevenly", drawn.lengths_and_faults, spread=0.6, seed=7),
     healthy("healthy, lengths of packed sequences", "uneven|overlap|ommunication", jobs.packed, spread=0.3, noise=noise_of(217)),
     # Generation and training.
     case_of("answers, a rank's cache is full", jobs.answered, Fault("retry", 8 * MS, (3,)), "GPU memory", cause="host", noise=alike(218)),

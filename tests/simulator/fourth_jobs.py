@@ -17,7 +17,10 @@ def encoded(encoders: int = 2, models: int = 4, steps: int = 5, faults: Faults =
     `pictures`: what an encoder's batch takes more.
     """
     many = models // encoders
-    world, learners = Group("0", tuple(range(encoders + models))), Group("1", tuple(range(encoders, encoders + models)), "dp")
+    world, learners = (
+        Group("0", tuple(range(encoders + models))),
+        Group("1", tuple(range(encoders, encoders + models)), "dp"),
+    )
 
     def step(program: Program, number: int) -> None:
         load(program, faults, number)
@@ -27,14 +30,18 @@ def encoded(encoders: int = 2, models: int = 4, steps: int = 5, faults: Faults =
                 for _ in range(10):
                     made = layer_of(program, "aten::cudnn_convolution", "vit_gemm", ns // 10, 14_000, SHAPES)
             for place in range(many):
-                program.exchange(world, 4_000_000, 80_000, sends=(encoders + many * program.rank + place,), after=(made,))
+                program.exchange(
+                    world, 4_000_000, 80_000, sends=(encoders + many * program.rank + place,), after=(made,)
+                )
             return
         got = program.exchange(world, 4_000_000, 80_000, receives=((program.rank - encoders) // many,))
         for layer in range(10):
             made = after_of(program, "aten::linear", "model_gemm", 600_000, (got,) if not layer else ())
             if layer == 1:
                 strike(program, faults, number)
-            made = program.collective("all_reduce", learners, 6_000_000, 150_000, stream=COMM_STREAM + 1, after=(program.launched - 1,))
+            made = program.collective(
+                "all_reduce", learners, 6_000_000, 150_000, stream=COMM_STREAM + 1, after=(program.launched - 1,)
+            )
         optimizer(program, (made,))
 
     return drawn(encoders + models, steps, step, (world, learners), faults, noise)
@@ -52,11 +59,20 @@ def spilled(ranks: int = 4, steps: int = 4, faults: Faults = (), *, layers: int 
             program.copy("DtoH", 12 << 20, 280_000 + more_ns, stream=COPY_STREAM, after=(made,))
             if layer == 1:
                 strike(program, faults, number)
-        back = [program.copy("HtoD", 12 << 20, 280_000 + more_ns, stream=COPY_STREAM + 1, after=(program.launched - 1,))]
+        back = [
+            program.copy("HtoD", 12 << 20, 280_000 + more_ns, stream=COPY_STREAM + 1, after=(program.launched - 1,))
+        ]
         for layer in range(layers):
             if layer + 1 < layers:
                 back.append(program.copy("HtoD", 12 << 20, 280_000 + more_ns, stream=COPY_STREAM + 1))
-            made = after_of(program, "aten::linear_backward", "backward_gemm", 900_000, (back[layer],), shapes="[[4096, 2048], [4096, 2048]]")
+            made = after_of(
+                program,
+                "aten::linear_backward",
+                "backward_gemm",
+                900_000,
+                (back[layer],),
+                shapes="[[4096, 2048], [4096, 2048]]",
+            )
             made = program.collective("all_reduce", world, 8_000_000, 200_000, after=(made,))
         optimizer(program, (made,))
 
@@ -81,7 +97,9 @@ def experts_in_stages(stages: int = 2, experts: int = 4, steps: int = 3, faults:
             way, stream = 1 if is_forward else -1, COMM_STREAM + (0 if is_forward else 2)
             needed: tuple[int, ...] = ()
             if 0 <= stage - way < stages:
-                needed = (program.exchange(line, 2_000_000, 40_000, receives=(line.ranks[stage - way],), stream=stream),)
+                needed = (
+                    program.exchange(line, 2_000_000, 40_000, receives=(line.ranks[stage - way],), stream=stream),
+                )
             made = after_of(program, "aten::linear", "dense_gemm", 200_000, needed)
             if route_ns:
                 with program.range("route"):
@@ -90,11 +108,20 @@ def experts_in_stages(stages: int = 2, experts: int = 4, steps: int = 3, faults:
                 strike(program, faults, number)
                 made = program.launched - 1
             made = program.collective("all_to_all", row, 2_000_000, 70_000, stream=COMM_STREAM + 5, after=(made,))
-            made = after_of(program, "aten::_grouped_mm", "grouped_gemm", 200_000 * (3 - way), (made,), shapes="[[4096, 2048], [8, 2048, 8192]]")
+            made = after_of(
+                program,
+                "aten::_grouped_mm",
+                "grouped_gemm",
+                200_000 * (3 - way),
+                (made,),
+                shapes="[[4096, 2048], [8, 2048, 8192]]",
+            )
             made = program.collective("all_to_all", row, 2_000_000, 70_000, stream=COMM_STREAM + 5, after=(made,))
             made = after_of(program, "aten::index_add", "combine", 20_000, (made,), 8_000)
             if 0 <= stage + way < stages:
-                program.exchange(line, 2_000_000, 40_000, sends=(line.ranks[stage + way],), stream=stream + 1, after=(made,))
+                program.exchange(
+                    line, 2_000_000, 40_000, sends=(line.ranks[stage + way],), stream=stream + 1, after=(made,)
+                )
         made = program.collective("all_reduce", row, 12_000_000, 200_000, stream=COMM_STREAM + 6, after=(made,))
         optimizer(program, (made,))
 
@@ -114,9 +141,13 @@ def bucketed(ranks: int = 8, steps: int = 4, faults: Faults = (), *, buckets: tu
             if layer == 1:
                 strike(program, faults, number)
         for layer in range(1, 17):
-            made = layer_of(program, "aten::linear_backward", "backward_gemm", 360_000, 14_000, "[[4096, 2048], [4096, 2048]]")
+            made = layer_of(
+                program, "aten::linear_backward", "backward_gemm", 360_000, 14_000, "[[4096, 2048], [4096, 2048]]"
+            )
             for _ in range(times if layer in ends else 0):
-                made = program.collective("all_reduce", world, 25_000_000 * ends[layer], 250_000 * ends[layer], after=(made,))
+                made = program.collective(
+                    "all_reduce", world, 25_000_000 * ends[layer], 250_000 * ends[layer], after=(made,)
+                )
         optimizer(program, (made,))
 
     return drawn(ranks, steps, step, (world,), faults, noise)
@@ -150,7 +181,9 @@ def pausing(ranks: int = 8, steps: int = 8, faults: Faults = (), *, chance_of: f
     return drawn(ranks, steps, step, (*rows, *columns), faults, noise, ends_synced=False)
 
 
-def decoded(ranks: int = 4, steps: int = 10, faults: Faults = (), *, layers: int = 10, noise: Noise | None = None) -> Job:
+def decoded(
+    ranks: int = 4, steps: int = 10, faults: Faults = (), *, layers: int = 10, noise: Noise | None = None
+) -> Job:
     """Decoding in tensor parallel, kernel by kernel, a step for each token; the token is read at the end."""
     world = Group("0", tuple(range(ranks)), "tp")
 
@@ -170,7 +203,9 @@ def decoded(ranks: int = 4, steps: int = 10, faults: Faults = (), *, layers: int
     return drawn(ranks, steps, step, (world,), faults, noise, ends_synced=False)
 
 
-def summed_over_nodes(gpus: int = 4, nodes: int = 2, steps: int = 4, faults: Faults = (), *, noise: Noise | None = None) -> Job:
+def summed_over_nodes(
+    gpus: int = 4, nodes: int = 2, steps: int = 4, faults: Faults = (), *, noise: Noise | None = None
+) -> Job:
     """Sharded within nodes; each GPU reduces with those of its place on all nodes: a slow card (`nic`) slows all of them."""
     rows = [Group(f"s{n}", tuple(range(n * gpus, (n + 1) * gpus)), "shard") for n in range(nodes)]
     columns = [Group(f"r{k}", tuple(range(k, gpus * nodes, gpus)), "replicate") for k in range(gpus)]
@@ -185,14 +220,20 @@ def summed_over_nodes(gpus: int = 4, nodes: int = 2, steps: int = 4, faults: Fau
             if layer == 1:
                 strike(program, faults, number)
             if layer >= 6:
-                made = program.collective("reduce_scatter", row, 8_000_000, 80_000, stream=COMM_STREAM + 1, after=(made,))
-                made = program.collective("all_reduce", column, 4_000_000, 150_000 + slow_ns, stream=COMM_STREAM + 2, after=(made,))
+                made = program.collective(
+                    "reduce_scatter", row, 8_000_000, 80_000, stream=COMM_STREAM + 1, after=(made,)
+                )
+                made = program.collective(
+                    "all_reduce", column, 4_000_000, 150_000 + slow_ns, stream=COMM_STREAM + 2, after=(made,)
+                )
         optimizer(program, (made,))
 
     return drawn(gpus * nodes, steps, step, (*rows, *columns), faults, noise)
 
 
-def answered(ranks: int = 4, steps: int = 5, faults: Faults = (), *, tokens: int = 40, noise: Noise | None = None) -> Job:
+def answered(
+    ranks: int = 4, steps: int = 5, faults: Faults = (), *, tokens: int = 40, noise: Noise | None = None
+) -> Job:
     """Each rank generates alone, by graphs; then all score and train. `retry`: a rank's cache is full while it generates."""
     world = Group("0", tuple(range(ranks)), "dp")
     graph = [("attention_kernel", 50_000), ("decode_gemm", 80_000), ("sample_kernel", 8_000)]
@@ -219,7 +260,15 @@ def answered(ranks: int = 4, steps: int = 5, faults: Faults = (), *, tokens: int
     return drawn(ranks, steps, step, (world,), faults, noise)
 
 
-def packed(ranks: int = 4, steps: int = 4, faults: Faults = (), *, spread: float = 0.0, seed: int = 2, noise: Noise | None = None) -> Job:
+def packed(
+    ranks: int = 4,
+    steps: int = 4,
+    faults: Faults = (),
+    *,
+    spread: float = 0.0,
+    seed: int = 2,
+    noise: Noise | None = None,
+) -> Job:
     """Packed sequences; attention's time goes with the squares of lengths, drawn by rank and step; `long`: a rank's are longer."""
     world = Group("0", tuple(range(ranks)), "fsdp")
 
@@ -235,7 +284,9 @@ def packed(ranks: int = 4, steps: int = 4, faults: Faults = (), *, spread: float
             made = after_of(program, "aten::_flash_attention_forward", "flash_fwd_kernel", round(250_000 * own * own), (),
                             shapes=f"[[8192, 16, 128], [{longest}]]")  # fmt: skip
             if layer >= 5:
-                made = program.collective("reduce_scatter", world, 20_000_000, 200_000, stream=COMM_STREAM + 1, after=(made,))
+                made = program.collective(
+                    "reduce_scatter", world, 20_000_000, 200_000, stream=COMM_STREAM + 1, after=(made,)
+                )
             if layer == 1:
                 strike(program, faults, number)
         optimizer(program, (made,))
@@ -253,13 +304,17 @@ def precise(tensor: int = 2, data: int = 4, steps: int = 4, faults: Faults = (),
         row, column = rows[program.rank // tensor], columns[program.rank % tensor]
         load(program, faults, number)
         for layer in range(15):
-            name, ns = ("ampere_sgemm_128x64", 500_000) if is_wide and layer % 3 == 0 else ("nvjet_hsh_128x256", 200_000)
+            name, ns = (
+                ("ampere_sgemm_128x64", 500_000) if is_wide and layer % 3 == 0 else ("nvjet_hsh_128x256", 200_000)
+            )
             made = after_of(program, "aten::mm", name, ns, (program.launched - 1,))
             if layer == 1:
                 strike(program, faults, number)
             made = program.collective("all_reduce", row, 2_000_000, 40_000, after=(program.launched - 1,))
             after_of(program, "aten::add", "add_kernel", 12_000, (made,), 7_000)
-        made = program.collective("all_reduce", column, 24_000_000, 300_000, stream=COMM_STREAM + 1, after=(program.launched - 1,))
+        made = program.collective(
+            "all_reduce", column, 24_000_000, 300_000, stream=COMM_STREAM + 1, after=(program.launched - 1,)
+        )
         optimizer(program, (made,))
 
     return drawn(tensor * data, steps, step, (*rows, *columns), faults, noise)

@@ -34,7 +34,9 @@ def healthy(name: str, says: str, job: Callable[..., Job], *faults: Fault, how: 
             **options: object) -> Case:  # fmt: skip
     """Nobody's fault comes first; what is said of `others` is true."""
     truth = Truth(says=says, others=others)
-    return Case(name, lambda own: job(faults=own, **options), faults, truth, how or Capture(), first, spoil=spoil, by=by)
+    return Case(
+        name, lambda own: job(faults=own, **options), faults, truth, how or Capture(), first, spoil=spoil, by=by
+    )
 
 
 def _heat(rank: int, first: int, factors: tuple[float, ...]) -> Faults:

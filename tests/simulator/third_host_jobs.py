@@ -40,7 +40,9 @@ def served(ranks: int = 4, iterations: int = 24, faults: Faults = (), *, layers:
 
     def step(program: Program, number: int) -> None:
         with program.range("schedule"):
-            program.host(schedule_ns + time_ns(faults, "plan", program.rank, number), "scheduler.py(180): schedule", "frame")
+            program.host(
+                schedule_ns + time_ns(faults, "plan", program.rank, number), "scheduler.py(180): schedule", "frame"
+            )
         batch = running[number]
         if number % every == 0 or is_eager:
             many = 2_000 if number % every == 0 else batch
@@ -52,7 +54,9 @@ def served(ranks: int = 4, iterations: int = 24, faults: Faults = (), *, layers:
                     strike(program, faults, number)
         else:
             program.host(20_000, "cuda_graph.py(90): replay", "frame")
-            graph_with(program, [(f"decode_{place % 2}", 30_000 + 300 * batch) for place in range(2 * layers)], world, 9_000)
+            graph_with(
+                program, [(f"decode_{place % 2}", 30_000 + 300 * batch) for place in range(2 * layers)], world, 9_000
+            )
         with program.range("aten::item", "operator"):
             program.copy("DtoH", 4 * batch, 2_000, stream=COMPUTE_STREAM)
             program.sync("cudaStreamSynchronize")
@@ -73,7 +77,15 @@ def drafted(ranks: int = 4, steps: int = 8, faults: Faults = (), *, noise: Noise
             got = program.collective("broadcast", world, 64, 12_000, stream=COMPUTE_STREAM)
         with program.range("verify"):
             for layer in range(12):
-                made = after_of(program, "aten::mm", "verify_gemm", 160_000, (got,) if not layer else (), 9_000, "[[40, 4096], [4096, 4096]]")
+                made = after_of(
+                    program,
+                    "aten::mm",
+                    "verify_gemm",
+                    160_000,
+                    (got,) if not layer else (),
+                    9_000,
+                    "[[40, 4096], [4096, 4096]]",
+                )
                 program.collective("all_reduce", world, 160_000, 14_000, stream=COMPUTE_STREAM, after=(made,))
         with program.range("aten::item", "operator"):
             program.sync("cudaStreamSynchronize")
@@ -81,7 +93,9 @@ def drafted(ranks: int = 4, steps: int = 8, faults: Faults = (), *, noise: Noise
     return drawn(ranks, steps, step, (world,), faults, noise, ends_synced=False)
 
 
-def adversaries(ranks: int = 4, steps: int = 9, faults: Faults = (), *, every: int = 4, noise: Noise | None = None) -> Job:
+def adversaries(
+    ranks: int = 4, steps: int = 9, faults: Faults = (), *, every: int = 4, noise: Noise | None = None
+) -> Job:
     """A discriminator and a generator, each with its optimizer; every so many steps gradients are penalised, on all ranks.
 
     `augment`: a rank's host prepares its pictures for longer, before the discriminator.
@@ -120,7 +134,14 @@ def latents(ranks: int = 4, steps: int = 5, faults: Faults = (), *, noise: Noise
         ns = time_ns(faults, "encode", program.rank, number)
         with program.range("encode"):
             for _ in range(8 if ns else 0):
-                layer_of(program, "aten::cudnn_convolution", "vae_conv", ns // 8, 14_000, "[[4, 128, 512, 512], [128, 128, 3, 3]]")
+                layer_of(
+                    program,
+                    "aten::cudnn_convolution",
+                    "vae_conv",
+                    ns // 8,
+                    14_000,
+                    "[[4, 128, 512, 512], [128, 128, 3, 3]]",
+                )
         for _ in range(7):
             layer_of(program, "aten::linear", "unet_forward", 350_000, 14_000, SHAPES)
         for _ in range(7):
@@ -153,7 +174,9 @@ def preferring(replicas: int = 4, steps: int = 5, faults: Faults = (), *, least:
         with program.range("train"):
             for layer in range(8):
                 made = after_of(program, "aten::linear", "train_gemm", 600_000, (got,) if not layer else ())
-                made = program.collective("all_reduce", world, 8_000_000, 200_000, stream=COMM_STREAM + 1, after=(made,))
+                made = program.collective(
+                    "all_reduce", world, 8_000_000, 200_000, stream=COMM_STREAM + 1, after=(made,)
+                )
             optimizer(program, (made,))
 
     return drawn(2 * replicas, steps, step, (*rows, world), faults, noise)
@@ -190,7 +213,9 @@ def micro_steps(ranks: int = 8, steps: int = 4, faults: Faults = (), *, micro: i
     return drawn(ranks, steps, step, (world,), faults, noise)
 
 
-def small_ones(ranks: int = 4, steps: int = 5, faults: Faults = (), *, layers: int = 24, noise: Noise | None = None) -> Job:
+def small_ones(
+    ranks: int = 4, steps: int = 5, faults: Faults = (), *, layers: int = 24, noise: Noise | None = None
+) -> Job:
     """Tensor parallel whose kernels are shorter than their launches; the loss is read at the step's end."""
     world = Group("0", tuple(range(ranks)), "tp")
 
@@ -211,7 +236,9 @@ def small_ones(ranks: int = 4, steps: int = 5, faults: Faults = (), *, layers: i
     return drawn(ranks, steps, step, (world,), faults, noise, ends_synced=False)
 
 
-def reads_once(ranks: int = 4, steps: int = 5, faults: Faults = (), *, small: int = 120, noise: Noise | None = None) -> Job:
+def reads_once(
+    ranks: int = 4, steps: int = 5, faults: Faults = (), *, small: int = 120, noise: Noise | None = None
+) -> Job:
     """Large products, then many small kernels, launched ahead; with the fault `one` a rank reads a number between them."""
     world = Group("0", tuple(range(ranks)))
 

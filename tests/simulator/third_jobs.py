@@ -50,22 +50,30 @@ def cube(tensor: int = 2, stages: int = 4, data: int = 2, steps: int = 3, faults
             if 0 <= own - way < stages * chunks:
                 source = line.ranks[(own - way) % stages]
                 needed = (program.exchange(line, 2_000_000, 40_000, receives=(source,), stream=stream),)
-            gathered = program.collective("all_gather", row, 2_000_000, 45_000 + slow_ns, stream=COMM_STREAM + 7, after=needed)
+            gathered = program.collective(
+                "all_gather", row, 2_000_000, 45_000 + slow_ns, stream=COMM_STREAM + 7, after=needed
+            )
             name = "forward" if is_forward else "backward"
             made = after_of(program, "aten::linear" if is_forward else "aten::linear_backward", f"{name}_gemm",
                             each_ns * (3 - way) // (2 * chunks), (gathered,))  # fmt: skip
             if at == 1:
                 strike(program, faults, number)
                 made = program.launched - 1
-            made = program.collective("reduce_scatter", row, 2_000_000, 45_000 + slow_ns, stream=COMM_STREAM + 7, after=(made,))
+            made = program.collective(
+                "reduce_scatter", row, 2_000_000, 45_000 + slow_ns, stream=COMM_STREAM + 7, after=(made,)
+            )
             made = after_of(program, "aten::native_layer_norm", "layer_norm", 20_000, (made,), 8_000)
             if 0 <= own + way < stages * chunks:
                 target = line.ranks[(own + way) % stages]
                 program.exchange(line, 2_000_000, 40_000, sends=(target,), stream=stream + 1, after=(made,))
         more_ns = time_ns(faults, "dplink", program.rank, number) // 2
-        made = program.collective("reduce_scatter", column, 30_000_000, 160_000 + more_ns, stream=COMM_STREAM + 8, after=(made,))
+        made = program.collective(
+            "reduce_scatter", column, 30_000_000, 160_000 + more_ns, stream=COMM_STREAM + 8, after=(made,)
+        )
         optimizer(program, (made,))
-        program.collective("all_gather", column, 30_000_000, 150_000 + more_ns, stream=COMM_STREAM + 8, after=(program.launched - 1,))
+        program.collective(
+            "all_gather", column, 30_000_000, 150_000 + more_ns, stream=COMM_STREAM + 8, after=(program.launched - 1,)
+        )
 
     return drawn(count, steps, step, (*rows, *columns.values(), *lines.values()), faults, noise)
 
@@ -101,7 +109,9 @@ def prefetching(ranks: int = 8, steps: int = 5, faults: Faults = (), *, layers: 
             if place + 1 < len(order):
                 held = gather(program, number, tuple(done[-1:]), order[place + 1])
             ns = 350_000 if place < layers else 700_000
-            after_of(program, "fsdp::all_gather_copy_out", "split_with_sizes_copy", 25_000, (ready,), 10_000, "[[20000000]]")
+            after_of(
+                program, "fsdp::all_gather_copy_out", "split_with_sizes_copy", 25_000, (ready,), 10_000, "[[20000000]]"
+            )
             for part in range(2):
                 shapes = SHAPES if place < layers else "[[2048, 8192], [8192, 4096]]"
                 done.append(after_of(program, "aten::mm", f"{kind}_{part}", round(ns * times / 2), (), shapes=shapes))
@@ -112,7 +122,9 @@ def prefetching(ranks: int = 8, steps: int = 5, faults: Faults = (), *, layers: 
                 _allocated(program, wasted, done[-1])
             if place >= layers:
                 copied = after_of(program, "fsdp::chunk_cat", "chunk_cat", 25_000, (), 10_000, "[[20000000]]")
-                last = program.collective("reduce_scatter", world, 20_000_000, gather_ns, stream=COMM_STREAM + 1, after=(copied,))
+                last = program.collective(
+                    "reduce_scatter", world, 20_000_000, gather_ns, stream=COMM_STREAM + 1, after=(copied,)
+                )
         optimizer(program, (last,))
 
     return drawn(ranks, steps, step, (world,), faults, noise, ends_synced=is_synced)
@@ -141,14 +153,18 @@ def in_shards(ranks: int = 16, steps: int = 3, faults: Faults = (), *, micro: in
                 made = layer_of(program, "aten::linear_backward", "backward_gemm", 500_000, 14_000, SHAPES)
                 if part == micro - 1:
                     for _ in range(buckets // 6 + (layer < buckets % 6)):
-                        made = program.collective("reduce_scatter", world, 100_000_000 // buckets, bucket_ns, after=(made,))
+                        made = program.collective(
+                            "reduce_scatter", world, 100_000_000 // buckets, bucket_ns, after=(made,)
+                        )
         optimizer(program, (made,))
         program.collective("all_gather", world, 100_000_000, 1_500_000, after=(program.launched - 1,))
 
     return drawn(ranks, steps, step, (world,), faults, noise)
 
 
-def on_the_cpu(ranks: int = 4, steps: int = 4, faults: Faults = (), *, adam_ns: int = 12_000_000, noise: Noise | None = None) -> Job:
+def on_the_cpu(
+    ranks: int = 4, steps: int = 4, faults: Faults = (), *, adam_ns: int = 12_000_000, noise: Noise | None = None
+) -> Job:
     """ZeRO-2 with offload: gradients go to the host as they come, its Adam updates the rank's part (`adam` takes more)."""
     world = Group("0", tuple(range(ranks)), "data_parallel_group")
 
@@ -162,7 +178,9 @@ def on_the_cpu(ranks: int = 4, steps: int = 4, faults: Faults = (), *, adam_ns: 
             made = program.copy("DtoH", 8 << 20, 180_000, after=(made,))
         program.sync("cudaStreamSynchronize", after=(made,))
         with program.range("Optimizer.step#DeepSpeedCPUAdam.step"):
-            program.host(adam_ns + time_ns(faults, "adam", program.rank, number), "cpu_adam.py(150): adam_update", "frame")
+            program.host(
+                adam_ns + time_ns(faults, "adam", program.rank, number), "cpu_adam.py(150): adam_update", "frame"
+            )
         made = program.copy("HtoD", 32 << 20, 700_000, stream=COPY_STREAM + 1)
         program.collective("all_gather", world, 64_000_000, 800_000, after=(made,))
 
@@ -180,11 +198,15 @@ def by_hooks(ranks: int = 4, steps: int = 4, faults: Faults = (), *, modules: in
             with program.range("PartitionedParameterCoordinator.fetch_sub_module", "frame"):
                 program.host(hook_ns, "partitioned_param_coordinator.py(285): fetch_sub_module", "frame")
                 gathered = program.collective("all_gather", world, 4_000_000, 40_000)
-            made = after_of(program, "aten::linear" if module < modules else "aten::linear_backward", "gemm", 110_000, (gathered,))
+            made = after_of(
+                program, "aten::linear" if module < modules else "aten::linear_backward", "gemm", 110_000, (gathered,)
+            )
             if module == 1:
                 strike(program, faults, number)
             if module >= modules:
-                made = program.collective("reduce_scatter", world, 4_000_000, 45_000, stream=COMM_STREAM + 1, after=(made,))
+                made = program.collective(
+                    "reduce_scatter", world, 4_000_000, 45_000, stream=COMM_STREAM + 1, after=(made,)
+                )
         optimizer(program, (made,))
 
     return drawn(ranks, steps, step, (world,), faults, noise)
@@ -216,7 +238,15 @@ def routed_unevenly(experts: int = 8, data: int = 2, steps: int = 4, faults: Fau
             if layer == 1:
                 strike(program, faults, number)
             came = program.exchange_unevenly(row, sent, received, 60_000 + 8 * own, after=(program.launched - 1,))
-            made = after_of(program, "aten::_grouped_mm", "grouped_gemm", 90 * own, (came,), 14_000, f"[[{own}, 1024], [8, 1024, 4096]]")
+            made = after_of(
+                program,
+                "aten::_grouped_mm",
+                "grouped_gemm",
+                90 * own,
+                (came,),
+                14_000,
+                f"[[{own}, 1024], [8, 1024, 4096]]",
+            )
             back = program.exchange_unevenly(row, received, sent, 60_000 + 8 * own, after=(made,))
             made = after_of(program, "aten::index_add", "combine", 30_000, (back,), 10_000)
         made = program.collective("all_reduce", world, 32_000_000, 600_000, stream=COMM_STREAM + 1, after=(made,))
@@ -275,8 +305,12 @@ def paired_nodes(gpus: int = 4, nodes: int = 4, steps: int = 3, faults: Faults =
             if layer == 1:
                 strike(program, faults, number)
             if layer >= layers:
-                made = program.collective("reduce_scatter", row, 8_000_000, 80_000, stream=COMM_STREAM + 1, after=(made,))
-                made = program.collective("all_reduce", pair, 4_000_000, 450_000 + slow_ns, stream=COMM_STREAM + 2, after=(made,))
+                made = program.collective(
+                    "reduce_scatter", row, 8_000_000, 80_000, stream=COMM_STREAM + 1, after=(made,)
+                )
+                made = program.collective(
+                    "all_reduce", pair, 4_000_000, 450_000 + slow_ns, stream=COMM_STREAM + 2, after=(made,)
+                )
         made = program.collective("all_reduce", world, 1, 20_000, stream=COMM_STREAM + 3, after=(made,))
         optimizer(program, (made,))
 
