@@ -124,7 +124,7 @@ def test_order_only_swaps_signs(tmp_path, compared):
 def test_a_failed_gate_is_code_1_with_its_rows_in_three_forms(compared):
     folder, printed, code = compared
     assert code == 1
-    assert "FAILED · fsdp_full · must not hold: step_ms +3% @ any rank · step_ns: on all 2 ranks it grows" in printed
+    assert "FAILED · fsdp_full · must not hold: step_ms +3% @ any rank · step_ns: on both ranks it grows" in printed
     assert "rank 0, base_step_ns" in printed
     suite = ET.parse(folder / "gate.xml").getroot()
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "1", "0")

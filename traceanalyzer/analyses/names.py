@@ -1177,6 +1177,7 @@ SourceName = (
         "shares",
         "held",
         "parts_of_steps",
+        "doings",
         "all_to_alls",
         "gpu_ops",
         "api_calls",

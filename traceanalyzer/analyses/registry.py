@@ -240,6 +240,7 @@ SHARED: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "shares": phase_parts.shares,
         "held": Held.of,
         "parts_of_steps": step_parts.step_parts,
+        "doings": what_ran.longest_doings,
         "all_to_alls": split_sizes.of_calls,
     }
 )

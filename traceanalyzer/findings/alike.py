@@ -76,11 +76,18 @@ def alike(cost: pd.Series, places: Places) -> Alike:
 
 
 def named(ranks: Collection[int], every: Collection[int], places: Places) -> str:
-    """Some ranks of a job in words: `rank 5`, `ranks 8 to 15 (host b07)`, `all 8 ranks`."""
+    """Some ranks of a job in words: `rank 5`, `ranks 8 to 15 (host b07)`, `both ranks`, `all 8 ranks`."""
     chosen = sorted(set(ranks))
     if len(chosen) > 1 and set(every) <= set(chosen):
-        return f"all {len(chosen)} ranks"
+        return "both ranks" if len(chosen) == 2 else f"all {len(chosen)} ranks"
     return Alike(tuple(chosen), set_of(chosen, sorted(every), places.places(), places.whole(len(every))).name, None).who
+
+
+def of_them(count: int, ranks: int) -> str:
+    """How many of a job's ranks, for the beginning of a sentence: `Both`, `All 8`, `3 of 8`."""
+    if count < ranks:
+        return f"{count} of {ranks}"
+    return "Both" if ranks == 2 else f"All {ranks}"
 
 
 def _above_gap(ordered: np.ndarray) -> int:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.time.headline import Headline, shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.meaning.severities import Severity
@@ -71,6 +72,11 @@ class Basis:
         return float(self.window_ns[rank]) / self.per
 
 
+def whole(gain: Gain) -> str:
+    """Words for what is shorter by the gain."""
+    return "a mean step" if gain.is_of_steps else "the capture"
+
+
 def mean_steps(by_step: Result, basis: Basis, columns: list[str]) -> pd.DataFrame:
     """Means over the basis' steps of a Result with a row for each rank and step (`step` absent: the whole)."""
     table = by_step.table
@@ -99,6 +105,11 @@ def steps_of_operators(steps: Steps, basis: Basis) -> pd.Series:
 def _of_a_step(column: str) -> str:
     stem, _, unit = column.rpartition("_")
     return f"{stem}_per_step_{unit}" if stem else f"{column}_per_step"
+
+
+def has_longer_window(window: pd.Series, rank: int, excess_ns: float) -> bool:
+    """Whether more of the same work lies in the rank's window, which makes half of its excess or more."""
+    return bool(2 * (window[rank] - window.mean()) > excess_ns)
 
 
 def around(start_ns: int, end_ns: int, steps: pd.DataFrame, rank: int) -> tuple[int, int]:

@@ -99,5 +99,6 @@ def how_many(failing: pd.Series, rows: str) -> str:
     """`on 2 of 8 ranks`."""
     held, total = int(failing.sum()), len(failing)
     if held == total:
-        return f"on all {total} {rows}" if total > 1 else f"on the only one of the {rows}"
+        every = "both" if total == 2 else f"all {total}"
+        return f"on {every} {rows}" if total > 1 else f"on the only one of the {rows}"
     return f"on {held or 'none'} of {total} {rows}"

@@ -27,6 +27,15 @@ def test_a_gain_is_a_forecast_or_a_bound(after_ms, error_ms, unmatched_ms, said)
     assert answer.lines()[0] == f"step 100.00 ms → {after_ms}.00 ms: {said}"
 
 
+def test_a_gain_without_hosts_is_the_most_that_there_may_be():
+    gain = Gain(100 * MS, 80 * MS, MS, lacks_hosts=True)
+    assert gain.is_bound
+    assert Answer((Change("comm"),), gain, {}, {}, is_of_steps=True).lines()[0].endswith(
+        "gain at most 20.00 ms, a bound and no forecast: hosts that are not in the capture may not launch a shorter one "
+        "in time"
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("by_cost", "said"),
     [

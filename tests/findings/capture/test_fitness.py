@@ -8,9 +8,11 @@ from tests.simulator import Capture, drawn_jobs, odd_jobs, workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from traceanalyzer.analyses import run
+from traceanalyzer.analyses.integrity.integrity import Integrity
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings import Finding
 from traceanalyzer.findings.capture import fitness as rules
+from traceanalyzer.findings.capture import spoilt
 from traceanalyzer.findings.capture.missing_straggler import missing_straggler
 from traceanalyzer.findings.capture.warm_up import warm_up
 from traceanalyzer.findings.order import ordered
@@ -76,11 +78,25 @@ def test_ranks_that_never_meet_take_as_long_as_they_like():
     assert rules.clock_step(**run(traces, ["step_needs"])) == []
 
 
-@pytest.mark.parametrize(("is_cut", "is_said"), [(False, True), (True, False)])
-def test_a_rank_without_collectives_hangs_unless_its_file_is_cut_off(is_cut, is_said):
+def integrity(*checks):
+    names = ("rank", "check", "severity", "count", "total")
+    rows = [dict(zip(names, own, strict=False)) for own in checks if own]
+    return Integrity(pd.DataFrame(rows, columns=list(Integrity.columns)))
+
+
+@pytest.mark.parametrize(
+    ("is_cut", "lost", "is_said"),
+    [
+        (False, None, True),
+        (True, None, False),
+        (False, (1, "lost_amid_others", "low", 3), False),
+        (False, (0, "lost_amid_others", "low", 3), True),
+    ],
+)
+def test_a_rank_without_collectives_hangs_unless_its_file_lacks_operations(is_cut, lost, is_said):
     calls = CallTable([{"rank": 0, "group_ranks": "0,1"}])
     ranks = Ranks(pd.DataFrame({"rank": [0, 1], "truncated": [False, is_cut]}))
-    found = rules.silent_rank(calls, ranks)
+    found = rules.silent_rank(calls, ranks, integrity(lost))
     assert [item.title.partition(" while")[0] for item in found] == ["Rank 1 launches no collective"] * is_said
 
 
@@ -109,8 +125,31 @@ def test_a_first_step_of_many_times_the_others_is_a_warm_up(first_ms, is_said):
 
 def test_one_step_alone_is_not_complete():
     trace = host_trace([("gemm", 10, 20, 1)], [("cudaLaunchKernel", 1, 2)], ranges=[("ProfilerStep#0", 0, 30)])
-    (found,) = rules.no_complete_step(**run([trace], ["headline", "steps", "iterations"]))
-    assert found.title.startswith("No step is complete (1 recorded)")
+    results = run([trace], ["headline", "steps", "iterations", "integrity"])
+    (found,) = rules.no_complete_step(**results)
+    assert found.title.startswith("No step is complete (1 recorded):")
+    assert found.recommendation.startswith("Record at least three steps")
+
+
+@pytest.mark.parametrize(("numbers", "is_told"), [((1, 2, 3), False), ((-1, -1, -1), True)], ids=["launched", "not"])
+def test_why_none_of_many_steps_is_complete(numbers, is_told):
+    ranges = [(f"ProfilerStep#{step}", 100 * step, 100 * step + 90) for step in range(3)]
+    calls = [("cudaLaunchKernel", 100 * step + 1, 100 * step + 2) for step in range(3)]
+    ops = [("gemm", 100 * step + 10, 100 * step + 20, number) for step, number in enumerate(numbers)]
+    results = run([host_trace(ops, calls, ranges=ranges)], ["headline", "steps", "iterations", "integrity"])
+    found = rules.no_complete_step(**results)
+    assert bool(found) is is_told
+    for item in found:
+        assert "(3 recorded, and no operation says which call launched it)" in item.title
+        assert "correlation" in item.recommendation
+
+
+@pytest.mark.parametrize(("check", "part_of"), [("truncated", spoilt.CUT_OFF), ("lost_amid_others", spoilt.LOST)])
+def test_that_no_step_is_complete_is_part_of_what_is_wrong_with_the_files(check, part_of):
+    trace = host_trace([("gemm", 10, 20, 1)], [("cudaLaunchKernel", 1, 2)], ranges=[("ProfilerStep#0", 0, 30)])
+    results = run([trace], ["headline", "steps", "iterations"])
+    (found,) = rules.no_complete_step(**results, integrity=integrity((0, check, "high", 1, 9)))
+    assert found.part_of == part_of
 
 
 def test_what_a_capture_cannot_tell_comes_first():

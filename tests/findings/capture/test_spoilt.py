@@ -53,9 +53,9 @@ def graphs():
 @pytest.mark.parametrize(
     ("made", "rule", "told"),
     [
-        (nested(), "impossible_times", "Rank 0's times cannot be: operations run inside others of their stream"),
-        (far(), "impossible_times", "Rank 0's times cannot be: operations lie over a day apart"),
-        (zeroes(), "impossible_times", "Rank 0's times cannot be: half of the operations and more take no time"),
+        (nested(), "impossible_times", "Rank 0's times cannot be true: operations run inside others of their stream"),
+        (far(), "impossible_times", "Rank 0's times cannot be true: operations lie over a day apart"),
+        (zeroes(), "impossible_times", "Rank 0's times cannot be true: half of the operations and more take no time"),
         (graphs(), "lost_operations", "did not record what CUDA graphs ran (10 launches of them on rank 0)"),
     ],
     ids=["nested", "far apart", "no time", "graphs"],

@@ -22,9 +22,11 @@ def test_a_broadcast_by_two_uploads_fills_the_link():
     (one,) = found(ta.load(SAMPLES / "streams" / "broadcast1.json.gz").ranks)
     title = one.title.replace("\u202f", " ")
     assert title.startswith(
-        "2 ranks are bound by copies: for 100 % of the time nothing else runs; most of it host to device"
+        "Both ranks are bound by copies: for 100 % of the time nothing else runs; most of it host to device"
     )
-    assert "from pinned memory, 268 MB at 55.4 GB/s of the 63 GB/s that its link carries that way." in title
+    assert (
+        "from pinned memory, 268 MB in the capture at 55.4 GB/s of the 63 GB/s that its link carries that way." in title
+    )
     assert one.recommendation.startswith("Move fewer bytes over the link, which is full ")
 
 
@@ -34,7 +36,9 @@ def test_half_of_the_window_is_needed(copy_ns, is_found):
     assert bool(found([rank_trace(ops)])) == is_found
 
 
-@pytest.mark.parametrize(("copy_ns", "who"), [(35, "2 ranks are bound by copies: for 35 to 60 %"), (20, "Rank 0 is")])
+@pytest.mark.parametrize(
+    ("copy_ns", "who"), [(35, "Both ranks are bound by copies: for 35 to 60 %"), (20, "Rank 0 is")]
+)
 def test_ranks_that_copy_half_as_long_are_bound_alike(copy_ns, who):
     """What the other one waits meanwhile for it, it does not copy."""
     ops = {0: [("compute", 0, 40), ("copy", 40, 100)], 1: [("compute", 0, 100 - copy_ns), ("copy", 100 - copy_ns, 100)]}

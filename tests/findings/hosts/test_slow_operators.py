@@ -43,7 +43,7 @@ def found(operator, call="cudaLaunchKernel", call_ms=1, ranks=1, inner=(), launc
     ("arguments", "said"),
     [
         ({"operator": (10, 60)}, "inside aten::plan (49 ms a call) without launching: 49 ms a step, 49 % of a step."),
-        ({"operator": (10, 60), "ranks": 2}, "49 % of a step; the same on all 2 ranks."),
+        ({"operator": (10, 60), "ranks": 2}, "49 % of a step; the same on both ranks."),
         ({"operator": (50, 58)}, None),
         # Python runs in it, as FSDP's hooks do.
         ({"operator": (10, 60), "name": "RegisterPostBackwardFunctionBackward"}, None),

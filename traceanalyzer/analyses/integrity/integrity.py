@@ -19,6 +19,7 @@ from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Column, Written
+from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.severities import HIGH, INFO, LOW, MEDIUM
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.tables import under_each_other
@@ -190,8 +191,12 @@ def _missing_ranks(ranks: pd.DataFrame, wanted: frozenset[int] | None, told: int
     if count > 0:
         lacking = (rank for rank in (range(size) if wanted is None else sorted(wanted)) if rank not in here)
         listed = ", ".join(map(str, islice(lacking, _MOST_NAMED))) + (", …" if count > _MOST_NAMED else "")
+        others = sorted(set(here) - set(expected))
         of = f"the job's {size} ranks" if wanted is None else f"the {len(wanted)} ranks that --ranks asks for"
-        text = f"{len(ranks)} of {of} {be} here (missing: {listed}): {of_these}"
+        be = "is" if len(ranks) - len(others) == 1 else "are"
+        text = f"{len(ranks) - len(others)} of {of} {be} here (missing: {listed}): {of_these}"
+        if others:
+            text += f" Files are of {numbered('rank', others)}: their numbers, or the size that they tell, are wrong."
         return [Defect("missing_ranks", MEDIUM, count, len(expected), text, affects)]
     if len(ranks) < size:
         text = f"{len(ranks)} of the job's {size} ranks {be} looked at (--ranks): {of_these}"

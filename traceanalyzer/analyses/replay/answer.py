@@ -114,6 +114,8 @@ class Answer:
         if gain.is_lower_bound:
             unmatched = f"{gain.unmatched_ns / 1e6:,.2f} ms a rank"
             why.append(f"waits stay as they are in {unmatched} of communication whose partners are not known")
+        if gain.lacks_hosts:
+            why.append("hosts that are not in the capture may not launch a shorter one in time")
         return f"{said}, a bound and no forecast: {', and '.join(why)}" if why else f"{said} ± {error}"
 
     def _unprofiled(self) -> list[str]:

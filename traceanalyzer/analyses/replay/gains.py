@@ -50,6 +50,8 @@ class Gain:
             them do not change.
         unprofiled_ns: the step before and after without what recording takes the hosts, an estimate (`recording`);
             `None` where the capture holds no calls whose cost is known.
+        is_of_steps: it is of a step; else of the capture.
+        lacks_hosts: of some rank the host is not in the graph: it may not launch a shorter step in time.
     """
 
     before_ns: int
@@ -57,6 +59,8 @@ class Gain:
     error_ns: int
     unmatched_ns: int = 0
     unprofiled_ns: tuple[int, int] | None = None
+    is_of_steps: bool = True
+    lacks_hosts: bool = False
 
     @property
     def gain_ns(self) -> int:
@@ -70,8 +74,8 @@ class Gain:
 
     @property
     def is_bound(self) -> bool:
-        """What is not known is more than 3 % of the step: the gain is a bound, no forecast."""
-        return max(self.error_ns, self.unmatched_ns) > BOUND_PCT / 100 * self.before_ns
+        """What is not known is more than 3 % of the step, or a host is not known: the gain is a bound, no forecast."""
+        return self.lacks_hosts or max(self.error_ns, self.unmatched_ns) > BOUND_PCT / 100 * self.before_ns
 
     @property
     def is_lower_bound(self) -> bool:
@@ -88,7 +92,7 @@ class Engine:
         self.peers = Peers(job, self.relief)
         self._known: dict[tuple[int, tuple[Change, ...]], np.ndarray] = {}
         self._held = 0
-        self._means: dict[tuple[Change, ...], int] = {}
+        self.mean_steps: dict[tuple[Change, ...], int] = {}
 
     @cached_property
     def unchanged(self) -> np.ndarray:
@@ -118,6 +122,11 @@ class Engine:
     def has_hosts(self) -> bool:
         """Whether any rank's capture has the host's side."""
         return any(not nodes.piece.why_no_host for nodes in self.job.nodes.values())
+
+    @property
+    def lacks_hosts(self) -> bool:
+        """Whether some rank's capture is without the host's side."""
+        return any(nodes.piece.why_no_host for nodes in self.job.nodes.values())
 
     @cached_property
     def has_cost_of_recording(self) -> bool:
@@ -238,7 +247,7 @@ class Engine:
     def gain_of(self, lengths: Lengths) -> Gain:
         """What the graph gains with these lengths."""
         after = self.windows.of_job(self.job.replay(lengths)).mean()
-        return Gain(self.before_ns, round(float(after)), self.error_ns, self.unmatched_ns)
+        return self._gain(round(float(after)), None)
 
     def gains(self, scenarios: Sequence[tuple[Change, ...]]) -> list[Gain]:
         """What each set of changes, made together, gains."""
@@ -247,10 +256,12 @@ class Engine:
         if self.has_cost_of_recording:
             before, *each = self._mean_steps([(UNRECORDED,), *(_unrecorded(changes) for changes in scenarios)])
             without = [(before, one) for one in _held(before, each, scenarios)]
-        return [
-            Gain(self.before_ns, each, self.error_ns, self.unmatched_ns, pair)
-            for each, pair in zip(after, without, strict=True)
-        ]
+        return [self._gain(each, pair) for each, pair in zip(after, without, strict=True)]
+
+    def _gain(self, after_ns: int, unprofiled_ns: tuple[int, int] | None) -> Gain:
+        is_of_steps, lacks_hosts = self.windows.has_steps, self.lacks_hosts
+        known = self.before_ns, after_ns, self.error_ns, self.unmatched_ns
+        return Gain(*known, unprofiled_ns, is_of_steps=is_of_steps, lacks_hosts=lacks_hosts)
 
     def unprofiled_ns(self, changes: Sequence[Change]) -> dict[str, tuple[int, int]]:
         """The step before and after without the profiler, by what recording may take the hosts (`COST_NS`).
@@ -267,10 +278,10 @@ class Engine:
         return dict(zip(COST_NS, zip(steps, afters, strict=False), strict=True))
 
     def _mean_steps(self, scenarios: Sequence[tuple[Change, ...]]) -> list[int]:
-        missing = [changes for changes in dict.fromkeys(scenarios) if changes not in self._means]
+        missing = [changes for changes in dict.fromkeys(scenarios) if changes not in self.mean_steps]
         steps = self.steps_after(missing).mean(axis=0).tolist()
-        self._means |= zip(missing, map(round, steps), strict=True)
-        return [self._means[changes] for changes in scenarios]
+        self.mean_steps |= zip(missing, map(round, steps), strict=True)
+        return [self.mean_steps[changes] for changes in scenarios]
 
 
 def _held(before_ns: int, afters_ns: Sequence[int], scenarios: Sequence[Sequence[Change]]) -> list[int]:

@@ -7,11 +7,12 @@ from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.integrity.different_jobs import DIFFERENT_JOBS
 from traceanalyzer.analyses.integrity.integrity import Integrity
+from traceanalyzer.analyses.integrity.integrity_checks import TRUNCATED, WITHOUT_LAUNCH
 from traceanalyzer.analyses.phases.iterations import Iterations
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings.capture.spoilt import LOST
+from traceanalyzer.findings.capture.spoilt import CUT_OFF, LOST, lost_on
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.number_lists import numbers
@@ -54,34 +55,58 @@ def _clock_step(rank: int, step: int, jump: float) -> Finding:
     )
 
 
-def no_complete_step(headline: Headline, steps: Steps, iterations: Iterations) -> list[Finding]:
-    """There are steps, but none that is complete on any rank, and no iterations of an inference engine."""
+_FEW = 3
+"""Steps to be recorded: the first and the last may be partial or open."""
+
+_MORE_STEPS = "Record at least three steps on every rank: torch.profiler.schedule(wait=1, warmup=2, active=3)."
+
+_HOSTS_TOO = (
+    "Record the calls that launch GPU work, too (ProfilerActivity.CPU beside CUDA), and keep the trace's arguments: "
+    "each operation's correlation number says which call launched it, and so in which step."
+)
+
+
+def no_complete_step(headline: Headline, steps: Steps, iterations: Iterations, integrity: Integrity) -> list[Finding]:
+    """There are steps, but none that is complete on any rank, and no iterations of an inference engine.
+
+    Where files are cut off, or operations were lost, it is part of that. Steps that are many enough are not complete
+    where nothing says which of them launched the operations.
+    """
     if not len(headline) or not len(steps) or len(iterations) or headline.table["steps"].notna().any():
         return []
     numbered = steps.table[steps.table["step"].notna()]
     if numbered.empty or is_true(numbered["is_complete"]).any():
         return []
+    checks = integrity.to_frame()
+    unlaunched = checks[(checks["check"] == WITHOUT_LAUNCH) & (checks["count"] == checks["total"])]
+    is_unlaunched = set(headline.to_frame()["rank"]) <= set(unlaunched["rank"])
+    count = numbered["step"].nunique()
+    why = ", and no operation says which call launched it" if is_unlaunched else ""
     return [
         Finding(
             severity="medium",
-            title=f"No step is complete ({numbered['step'].nunique()} recorded): figures are of whole captures, with "
-            "their beginnings and ends.",
-            recommendation="Record at least three steps on every rank: torch.profiler.schedule(wait=1, warmup=2, "
-            "active=3).",
+            title=f"No step is complete ({count} recorded{why}): figures are of whole captures, with their beginnings "
+            "and ends.",
+            recommendation=_HOSTS_TOO if is_unlaunched else _MORE_STEPS if count < _FEW else None,
             is_about_capture=True,
-            part_of=LOST,
+            part_of=CUT_OFF if (checks["check"] == TRUNCATED).any() else LOST,
         )
     ]
 
 
-def silent_rank(calls: Calls, ranks: Ranks) -> list[Finding]:
-    """A rank of a group launches no collective while the group's others do; of a file that is cut off nobody knows."""
+def silent_rank(calls: Calls, ranks: Ranks, integrity: Integrity) -> list[Finding]:
+    """A rank of a group launches no collective while the group's others do.
+
+    Of a file that is cut off nobody knows, nor of a rank of which operations were lost.
+    """
     frame = calls.to_frame()
     frame = frame[frame["group_ranks"].notna()] if len(frame) else frame
     if frame.empty:
         return []
     expected = set().union(*(numbers(text) for text in frame["group_ranks"].astype("str").unique()))
-    silent = sorted((expected & set(ranks.table["rank"])) - ranks.cut_off - set(calls.table["rank"]))
+    silent = sorted(
+        (expected & set(ranks.table["rank"])) - ranks.cut_off - lost_on(integrity) - set(calls.table["rank"])
+    )
     if not silent:
         return []
     one = len(silent) == 1

@@ -31,7 +31,8 @@ _IMPOSSIBLE = {
 """Checks that find times that cannot be, and what these are."""
 
 LOST = "operations that were lost"
-"""How findings about them call it."""
+CUT_OFF = "files that are cut off"
+"""How findings about them call these."""
 
 
 def spoilt_ranks(headline: Headline, integrity: Integrity) -> set[int]:
@@ -92,6 +93,12 @@ def lost_pct(integrity: Result) -> pd.Series:
     return pd.Series(share.to_numpy(), index=own["rank"].astype("int64").to_numpy())
 
 
+def lost_on(integrity: Result) -> set[int]:
+    """Ranks of which the profiler lost operations amid others, be they few."""
+    frame = integrity.to_frame()
+    return {int(rank) for rank in frame.loc[frame["check"] == LOST_AMID, "rank"].dropna()}
+
+
 def _graphs(integrity: Integrity) -> int:
     """Launches of graphs of which nothing was recorded, where they are most of what was lost; else 0."""
     frame = integrity.to_frame()
@@ -115,6 +122,7 @@ def cut_files(integrity: Integrity) -> list[Finding]:
             recommendation="Record again: let the profiler end its export before the process is killed, with room on "
             "the disk.",
             is_about_capture=True,
+            about=CUT_OFF,
         )
     ]
 
@@ -131,8 +139,8 @@ def impossible_times(integrity: Integrity) -> list[Finding]:
             found.append(
                 Finding(
                     severity="high",
-                    title=f"{whose[0].upper()}{whose[1:]} times cannot be: {what}. Compute, idle time and waits are "
-                    f"not known, and nothing is concluded of {'it' if len(ranks) == 1 else 'them'}.",
+                    title=f"{whose[0].upper()}{whose[1:]} times cannot be true: {what}. Compute, idle time and waits "
+                    f"are not known, and nothing is concluded of {'it' if len(ranks) == 1 else 'them'}.",
                     recommendation="Record again; give each process's file as the profiler wrote it: not several "
                     "merged into one, with the streams' own numbers.",
                     is_about_capture=True,

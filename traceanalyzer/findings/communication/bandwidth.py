@@ -16,7 +16,7 @@ from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.spread import robust_deviation
 from traceanalyzer.findings.alike import alike
-from traceanalyzer.findings.basis import LEAST_GAIN_PCT, severity
+from traceanalyzer.findings.basis import LEAST_GAIN_PCT, severity, whole
 from traceanalyzer.findings.communication.wiring import taken
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import of_slow_links
@@ -106,13 +106,14 @@ def _slow(
         who = f" of {len(rows)} groups{who and f', slowest {who[2:]}'}"
         rate += f" to {most}" if (most := f"{fastest['busbw_gbps']:.0f}") != rate else ""
     slower = _slower_ranks(groups, collectives, places, _differ_by(slowest, call_waits))
-    of = {_identity(row) for row in rows}
+    own = {_identity(row) for row in rows}
     healthy = HEALTHY_PEAK * float(fastest["link_peak_gbps"])
     gain = gain_of(replay, _healthy(fastest))
     share = 100 * gain.gain_ns / gain.before_ns if gain and gain.before_ns else 0.0
     won = ""
     if gain and share >= LEAST_GAIN_PCT:
-        won = f" At {healthy:.0f} GB/s, which healthy jobs reach, a mean step is {time_text(gain.gain_ns)} shorter."
+        of = f"{whole(gain)} is {'at most ' if gain.is_bound else ''}"
+        won = f" At {healthy:.0f} GB/s, which healthy jobs reach, {of}{time_text(gain.gain_ns)} shorter."
     channels = few_channels(calls, slowest["collective"], slowest["group"])
     on = "" if channels is None else f" on {channels} channel{'' if channels == 1 else 's'}"
     return Finding(
@@ -123,7 +124,7 @@ def _slow(
         gain_error_ns=gain.error_ns if gain else None,
         gain_is_bound=gain is None or gain.is_bound,
         unprofiled_gain_ns=gain.unprofiled_gain_ns if gain else None,
-        evidence=tuple(row for row in collectives.rows() if _identity(row) in of),
+        evidence=tuple(row for row in collectives.rows() if _identity(row) in own),
         recommendation=f"{_CHANNELS if on else ''}Check the path that NCCL took (nvidia-smi topo -m, NCCL_DEBUG=INFO; "
         "analyze-traces doctor reads both), switches such as NCCL_P2P_DISABLE, and what else used the links or "
         "the GPU's memory at that time."

@@ -14,11 +14,12 @@ from traceanalyzer.analyses.streams.block_bounds import BlockBounds
 from traceanalyzer.analyses.streams.copies import Copies
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.findings.alike import of_them
 from traceanalyzer.findings.basis import Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import all_late_by, late_by
 from traceanalyzer.findings.unprofiled import otherwise
-from traceanalyzer.meaning.quantities import size_text, time_text
+from traceanalyzer.meaning.quantities import digits, size_text, time_text
 
 PAGEABLE_PCT = 0.5
 SERIAL_PCT = 10.0
@@ -82,7 +83,7 @@ def _pageable(held: pd.DataFrame, basis: Basis, ranks: int, replay: Replay) -> F
         None if pd.isna(row[name]) else basis.scaled(int(row[name]), int(row["window_ns"]), rank)
         for name in ("exposed_ns", "size_bytes")
     )
-    rate = "" if size is None else f" at {row['size_bytes'] / row['total_ns']:.1f} GB/s"
+    rate = "" if size is None else f" at {digits(row['size_bytes'] / row['total_ns'])} GB/s"
     what = "" if size is None else f" {size_text(size)}{'' if basis.steps is None else ' a step'}"
     gain = gain_of(replay, Change("copy", 0.0, frozenset(held.index)))
     gain_ns = exposed_ns or 0 if gain is None else gain.gain_ns
@@ -106,8 +107,7 @@ def _who(held: pd.DataFrame, ranks: int) -> str:
     first = held.index[0]
     if len(held) == 1:
         return f"Rank {first} copies from or to pageable memory:"
-    each = ("Both" if ranks == 2 else f"All {ranks}") if len(held) == ranks else f"{len(held)} of {ranks}"
-    return f"{each} ranks copy from or to pageable memory: rank {first}"
+    return f"{of_them(len(held), ranks)} ranks copy from or to pageable memory: rank {first}"
 
 
 def _hidden(gain_ns: int, gain: Gain | None, basis: Basis) -> str:

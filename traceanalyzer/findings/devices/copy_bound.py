@@ -13,11 +13,11 @@ from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.findings.alike import of_them
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, plain
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import all_late_by
-from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.quantities import digits, text, time_text
+from traceanalyzer.meaning.quantities import digits, size_text, time_text
 
 COPY_BOUND_PCT = 50.0
 
@@ -73,11 +73,11 @@ def _found(share: pd.Series, rows: pd.DataFrame, devices: pd.Series) -> Finding:
     of = "" if limit is None else f" of the {limit:g} GB/s that its link carries that way"
     speed = "" if rate is None else f" at {digits(rate)} GB/s{of}"
     source = f" from {first['source_memory']} memory" if first["direction"] == "HtoD" else ""
-    size = "" if pd.isna(first["size_bytes"]) else f", {text(int(first['size_bytes']), Unit.BYTES)}"
+    size = "" if pd.isna(first["size_bytes"]) else f", {size_text(int(first['size_bytes']))} in the capture"
     what = f"{WORDS.get(str(first['direction']), first['direction'])}{source}{size}{speed}"
     low, high = round(float(share.min())), round(float(share.max()))
     told = f"{high} %" if low == high else f"{low} to {high} %"
-    who = f"Rank {share.index[0]} is" if len(share) == 1 else f"{len(share)} ranks are"
+    who = f"Rank {share.index[0]} is" if len(share) == 1 else f"{of_them(len(share), len(devices))} ranks are"
     is_full = rate is not None and limit is not None and rate >= _FULL * limit
     return Finding(
         severity="high",

@@ -4,6 +4,7 @@ from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.replay.change import PEERS, Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.findings.basis import whole
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import of_ranks
 from traceanalyzer.meaning.listed import numbered
@@ -30,9 +31,9 @@ def blocking_launches(launches: Result, replay: Replay) -> list[Finding]:
     one = len(ranks) == 1
     who = "every rank" if is_all and not one else numbered("rank", ranks)
     awaited, kernels = int(rows["awaited_kernels"].sum()), int(rows["awaitable_kernels"].sum())
-    as_others = f" With {'its host' if one else 'their hosts'} as fast as the others', a mean step is "
-    besides = " shorter, not counting what overlaps then."
-    won = f"{as_others}{time_text(gain.gain_ns)}{besides}" if gain and gain.gain_ns > 0 else ""
+    as_others = f" With {'its host' if one else 'their hosts'} as fast as the others'"
+    besides = "shorter, not counting what overlaps then."
+    won = f"{as_others}, {whole(gain)} is {time_text(gain.gain_ns)} {besides}" if gain and gain.gain_ns > 0 else ""
     return [
         Finding(
             severity="high",

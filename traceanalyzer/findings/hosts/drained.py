@@ -15,7 +15,7 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.streams.sync_copies import SyncCopies
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.alike import AS_LONG, alike, named
+from traceanalyzer.findings.alike import AS_LONG, alike, named, of_them
 from traceanalyzer.findings.basis import Basis, mean_steps, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.hosts import DRAINED, longest_name
@@ -107,6 +107,7 @@ def _found(
         caveat=None if of_copies else "The gain supposes that nothing in the step needs the values waited for.",
         gain_ns=gain.gain_ns,
         gain_error_ns=gain.error_ns,
+        gain_is_bound=False,
         table="sync_calls",
         about=HOSTS,
         part_of=late_by(episodes, worst, HOST.key, DATA.key, SYNC.key, *(["copies"] if of_copies else [])),
@@ -155,7 +156,7 @@ def _who(idle: pd.Series, basis: Basis, places: Places) -> str:
         return f"Rank {idle.index[0]}'s host waits for its GPU"
     if len(idle) < ranks:
         return f"The hosts of {named(idle.index, basis.window_ns.index, places)} wait for their GPUs"
-    return f"{'Both' if ranks == 2 else f'All {ranks}'} hosts wait for their GPUs"
+    return f"{of_them(ranks, ranks)} hosts wait for their GPUs"
 
 
 def _then(idle: pd.Series, gain_ns: int, basis: Basis, places: Places) -> str:

@@ -16,7 +16,7 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings.alike import AS_LONG, Alike, alike, named
+from traceanalyzer.findings.alike import AS_LONG, Alike, alike, named, of_them
 from traceanalyzer.findings.basis import Basis, mean_steps, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
@@ -163,10 +163,9 @@ def _who_waits(longest_waiting: Alike, waits: pd.Series, longest_wait: str) -> s
     if len(waits) < 2 or not waits.min() >= AS_LONG * waits.max():
         waiting = f"waits {longest_wait}" if longest_waiting.is_one else f"wait up to {longest_wait}"
         return f"{gpus[0].upper()}{gpus[1:]} {waiting} for data"
-    each = "Both" if len(waits) == 2 else f"All {len(waits)}"
     of_one = f"rank {longest_waiting.ranks[0]}'s"
     whose = of_one if longest_waiting.is_one else f"those of {longest_waiting.who} up to"
-    return f"{each} GPUs wait for data, {whose} {longest_wait}"
+    return f"{of_them(len(waits), len(waits))} GPUs wait for data, {whose} {longest_wait}"
 
 
 def _with_data_ready(gain: Gain | None, basis: Basis) -> str:

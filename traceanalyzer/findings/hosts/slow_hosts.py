@@ -16,6 +16,7 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
 from traceanalyzer.findings.late.beside import MoreCalls, SlowHost, more_calls, slow_host
 from traceanalyzer.findings.late.host_story import story_of_host
+from traceanalyzer.findings.late.late_words import whole_of
 from traceanalyzer.findings.late.lateness import is_said, of_lead
 from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.findings.worst import worst_rank
@@ -69,7 +70,7 @@ def _acquitted(rank: int, whose: str, episodes: Episodes) -> str:
         if gain_ns and numbers(row["ranks"]) == (rank,) and is_of_every_host(row):
             without = otherwise(gain_ns, row["unprofiled_gain_ns"], row["step_ns"])
             return (
-                f" Hosts differ as much where nothing is wrong. With this one like {whose} a mean step is "
+                f" Hosts differ as much where nothing is wrong. With this one like {whose} {whole_of(row)} is "
                 f"{time_text(gain_ns)} shorter{without}; record again to see whether it is late again."
             )
     return ""

@@ -10,7 +10,7 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.late_advice import advice
-from traceanalyzer.findings.late.late_words import late, waited, whose
+from traceanalyzer.findings.late.late_words import late, waited, whole_of, whose
 from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
@@ -90,7 +90,7 @@ def _of_all(finding: Finding, rows: Sequence[Row], last_step: int | None) -> Fin
     without = otherwise(lead["joint_gain_ns"], lead["joint_unprofiled_gain_ns"], lead["step_ns"])
     alone = max(row["gain_ns"] or 0 for row in rows)
     gain = (
-        f"Mended together, a mean step is {most}{time_text(lead['joint_gain_ns'])} shorter{without}, "
+        f"Mended together, {whole_of(lead)} is {most}{time_text(lead['joint_gain_ns'])} shorter{without}, "
         f"{'no shorter' if not alone else f'at most {time_text(alone)}'} by one alone."
     )
     whole_ns = lead["step_ns"] * (lead["steps"] if lead["gain_is_of_capture"] else 1)

@@ -212,13 +212,18 @@ def waited(row: Mapping[str, Any]) -> str:
     return f"{row['waiting_ranks']} ranks wait {cost} for {it}{where}"
 
 
+def whole_of(row: Mapping[str, Any]) -> str:
+    """Words for what is shorter by an episode's gain."""
+    return "the capture" if row["gain_is_of_capture"] else "a mean step"
+
+
 def _gains(row: Mapping[str, Any]) -> str:
     if row["gain_ns"] is None:
         return ""
     most = "at most " if row["gain_is_bound"] else ""
     off_ns = 0 if row["gain_is_bound"] else row["gain_error_ns"] or 0
     error = f" (± {time_text(off_ns)})" if off_ns >= _SURE * row["gain_ns"] and off_ns else ""
-    of = "the capture" if row["gain_is_of_capture"] else "a mean step"
+    of = whole_of(row)
     without = otherwise(row["gain_ns"], row["unprofiled_gain_ns"], row["step_ns"])
     if without and not row["gain_is_bound"] and row["gain_ns"] <= off_ns:
         unrecorded = otherwise(0, row["unprofiled_gain_ns"], row["step_ns"])

@@ -17,7 +17,7 @@ from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import EVEN, Change
 from traceanalyzer.analyses.replay.even_experts import EvenExperts
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
-from traceanalyzer.findings.basis import LEAST_GAIN_PCT, lower, plain, severity
+from traceanalyzer.findings.basis import LEAST_GAIN_PCT, lower, plain, severity, whole
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.evened import Evened, evened
 from traceanalyzer.findings.late.gain_range import how_far
@@ -82,7 +82,7 @@ def _dealt_out(finding: Finding, replay: Replay) -> Finding:
     gain = gain_of(replay, Change("compute", EVEN))
     if gain is None or not gain.gain_ns:
         return finding
-    even = f"Dealt out evenly over all ranks, a mean step is about {time_text(gain.gain_ns)} shorter."
+    even = f"Dealt out evenly over all ranks, {whole(gain)} is about {time_text(gain.gain_ns)} shorter."
     return replace(finding, recommendation=f"{finding.recommendation} {even}")
 
 

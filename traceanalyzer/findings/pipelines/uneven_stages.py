@@ -11,9 +11,10 @@ from traceanalyzer.analyses.operators.mfu import Mfu
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.pipelines.pipelines import Pipelines
 from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.alike import AS_LONG
-from traceanalyzer.findings.basis import LEAST_GAIN_PCT, per_step, plain, severity
+from traceanalyzer.findings.basis import LEAST_GAIN_PCT, has_longer_window, per_step, plain, severity, whole
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import UNEVEN_STAGES, pipeline_name
 from traceanalyzer.meaning.columns import Unit
@@ -32,13 +33,21 @@ def pipeline_imbalance(pipelines: Pipelines, pipeline: Pipeline, mfu: Mfu, repla
     """A stage that computes over 10 % more than the mean stage: all others wait for it.
 
     The same stage of several pipelines (data parallel replicas) is one finding: layers move in all of them. A stage
-    that alone recomputes its activations is told so: its layers are not too many.
+    that alone recomputes its activations is told so: its layers are not too many. Not where it computes longer for more
+    of the job was recorded of it.
     """
     frame = pipeline.to_frame()
-    return [
-        _uneven(rows, frame[frame["pipeline"].isin([row["pipeline"] for row in rows])], mfu, replay)
-        for rows in uneven_alike(pipelines)
+    stages = [
+        (rows, frame[frame["pipeline"].isin([row["pipeline"] for row in rows])]) for rows in uneven_alike(pipelines)
     ]
+    return [_uneven(rows, own, mfu, replay) for rows, own in stages if not _is_of_windows(own)]
+
+
+def _is_of_windows(stages: pd.DataFrame) -> bool:
+    """Whether the rank that computes longest does so for more of the job was recorded of it."""
+    table = stages.set_index("rank")[["compute_ns", "window_ns"]].astype("float64")
+    compute, rank = table["compute_ns"], int(table["compute_ns"].idxmax())
+    return has_longer_window(table["window_ns"], rank, float(compute[rank] - compute.mean()))
 
 
 def uneven_alike(pipelines: Pipelines) -> list[list[Mapping[str, Any]]]:
@@ -71,7 +80,9 @@ def _uneven(rows: Sequence[Mapping[str, Any]], stages: pd.DataFrame, mfu: Mfu, r
     return Finding(
         severity=severity(100 * gain_ns / step_ns),
         title=f"{_who(row, rows, heavy, stages)} {time_text(longest_ns)} "
-        f"{per}, {_beside_others(stages, heavy, excess, hidden, many=len(rows) > 1)}." + (f" {more}" if more else ""),
+        f"{per}, {_beside_others(stages, heavy, excess, hidden, many=len(rows) > 1)}."
+        + ("" if hidden else _shorter(gain))
+        + (f" {more}" if more else ""),
         evidence=evidence_of(stages, ["compute_ns", "idle_ns"]),
         recommendation=None if hidden == _NOTHING else _advice(more, move),
         caveat="The gain supposes that layers take their hosts' work along. Coefficient of variation of compute "
@@ -83,6 +94,14 @@ def _uneven(rows: Sequence[Mapping[str, Any]], stages: pd.DataFrame, mfu: Mfu, r
         table="pipeline",
         about=pipeline_name(rows[0]["pipeline"]),
     )
+
+
+def _shorter(gain: Gain | None) -> str:
+    """What even stages gain, where a replay tells."""
+    if gain is None or not gain.gain_ns:
+        return ""
+    most = "at most " if gain.is_bound else ""
+    return f" With even stages {whole(gain)} is {most}{time_text(gain.gain_ns)} shorter."
 
 
 def _advice(more: str, move: str) -> str:

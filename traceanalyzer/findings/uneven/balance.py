@@ -18,7 +18,16 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.alike import Alike, alike
-from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, about, around, per_step, plain, severity
+from traceanalyzer.findings.basis import (
+    LEAST_GAIN_PCT,
+    Basis,
+    about,
+    around,
+    has_longer_window,
+    per_step,
+    plain,
+    severity,
+)
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.beside import named, own_work
 from traceanalyzer.findings.uneven.uneven_steps import IMBALANCE_PCT, compute_by_step, is_beyond_chance, is_lasting
@@ -65,7 +74,7 @@ def uneven_compute(
     rank = int(compute.idxmax())
     excess_ns = compute.max() - compute.mean()
     share = 100.0 * excess_ns / basis.mean_ns(rank) if basis.mean_ns(rank) else 0.0
-    if _has_longer_window(window, rank, excess_ns) or share < imbalance_pct or _is_said(rank, episodes):
+    if has_longer_window(window, rank, excess_ns) or share < imbalance_pct or _is_said(rank, episodes):
         return []
     own = _longest(compute, compute_by_step(step_needs), places)
     even = _evened(compute, own, replay) if own else None
@@ -76,20 +85,15 @@ def uneven_compute(
     where = _sits_in(calls, compute[rank] - compute[least], instances, basis, least)
     found = Finding(
         severity=severity(share),
-        title=f"{_computes(own, compute, basis)}{where}.{_shorter(even, own)}",
+        title=f"{_computes(own, compute, basis)}{where}.{_shorter(even, own, basis)}",
         evidence=_shares(frame, basis),
         recommendation=_EXPERTS if calls["collective"].eq("all_to_all").any() else _BATCHES,
-        caveat=f"The gain is what {_beyond(own)}.",
+        caveat=None if even else f"The gain is what {_beyond(own)}.",
         interval_ns=_longest_step(calls, steps, least),
         table="efficiency",
         about=about("uneven compute", rank),
     )
     return [_with_gain(found, even, excess_ns), *_other_products(efficiency, rank, least)]
-
-
-def _has_longer_window(window: pd.Series, rank: int, excess_ns: float) -> bool:
-    """Whether more of the same work lies in the rank's window, which makes half of its excess or more."""
-    return bool(2 * (window[rank] - window.mean()) > excess_ns)
 
 
 def _is_said(rank: int, episodes: Episodes) -> bool:
@@ -118,7 +122,14 @@ def _with_gain(found: Finding, even: Gain | None, excess_ns: float) -> Finding:
     """What the job gains by even compute; where no replay tells, all that is beyond the mean."""
     if even is None:
         return replace(found, gain_ns=round(excess_ns))
-    return replace(found, gain_ns=even.gain_ns, unprofiled_gain_ns=even.unprofiled_gain_ns)
+    return replace(
+        found,
+        severity=severity(100 * max(even.gain_ns, even.unprofiled_gain_ns or 0) / even.before_ns),
+        gain_ns=even.gain_ns,
+        gain_error_ns=even.error_ns,
+        gain_is_bound=False,
+        unprofiled_gain_ns=even.unprofiled_gain_ns,
+    )
 
 
 def _unsplit(call_waits: CallWaits, basis: Basis, rank: int) -> pd.DataFrame:
@@ -144,14 +155,14 @@ def _shares(frame: pd.DataFrame, basis: Basis) -> tuple[dict[str, Any], ...]:
     return plain(per_step(frame.reset_index()[["rank", *columns]], columns, basis.steps))
 
 
-def _shorter(even: Gain | None, own: Alike) -> str:
-    """What the step gains, where a replay tells."""
+def _shorter(even: Gain | None, own: Alike, basis: Basis) -> str:
+    """What the step or the capture gains, where a replay tells."""
     if even is None:
         return ""
     without = otherwise(even.gain_ns, even.unprofiled_gain_ns, even.before_ns)
     shorter = f"{time_text(even.gain_ns)} shorter" if even.gain_ns else "no shorter"
     whose = f"rank {own.ranks[0]}'s compute as the mean rank's" if own.is_one else "their compute as the others'"
-    return f" With {whose} a mean step is {shorter}{without}."
+    return f" With {whose} {basis.whole} is {shorter}{without}."
 
 
 def _beyond(own: Alike) -> str:
