@@ -106,7 +106,7 @@ def case_of(name: str, job: Callable[..., Job], fault: Fault, what: str, *, firs
           left: Faults = (), is_behind: bool = False, **options: object) -> Case:  # fmt: skip
     """A case of one fault, and others that are `left` when it is mended; `options` are the job's."""
     known = {"eval": "compute", "throttle": "compute", "copy": "copies", "link": "transfer",
-             **dict.fromkeys(("gc", "free", "malloc", "save", "item"), "host")}  # fmt: skip
+             **dict.fromkeys(("gc", "free", "malloc", "save", "item", "silent"), "host")}  # fmt: skip
     truth = Truth(says_ranks or fault.ranks, cause or known.get(fault.what, fault.what), what, fault.steps,
                   has_gain=has_gain, is_small=is_small, others=others, is_behind=is_behind)  # fmt: skip
     return Case(
