@@ -12,7 +12,7 @@ _COVERED = 0.5
 """Of a host's time in operators: calls that all make tell of its pace where they take this part."""
 
 _OF_PACE = 0.5
-"""Of an excess: where a host's pace alone accounts for this part, the pace is why it is late; so it is of an operator."""
+"""Of an excess: where a host's pace alone accounts for this part, the pace is why it is late; an operator too."""
 
 _MOSTLY = 0.75
 """Of the steps: in so many a host is late that is slower throughout."""
