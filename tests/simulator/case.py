@@ -47,7 +47,7 @@ class Case:
 
     `spoil` does to the files what happens to files: they are renamed, copied, edited, packed.
     `left` are the faults that stay when what the truth says first is mended; `is_of_capture` where what is gained is a
-    part of all that was recorded and of no mean step.
+    part of all that was recorded and of no mean step. `by` is what recorded it: `kineto`, or Nsight Systems (`nsys`).
     """
 
     name: str
@@ -59,6 +59,7 @@ class Case:
     left: Faults = ()
     is_of_capture: bool = False
     spoil: Callable[[Path], None] | None = None
+    by: str = "kineto"
 
     def gain_ns(self) -> int:
         """By how much a mean recorded complete step is longer than without the first fault: both are run."""
