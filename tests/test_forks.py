@@ -15,7 +15,7 @@ from pathlib import Path
 from pandas.testing import assert_frame_equal
 from traceanalyzer import findings
 from traceanalyzer.analyses import at_once, engine, reduce_rank
-from traceanalyzer.forks import IS_PROGRAM, aside, can_fork
+from traceanalyzer.forks import IS_PROGRAM, all_aside, aside, can_fork
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.readers.base import FILE_ORDER, RankHint
 from traceanalyzer.readers.kineto import read
@@ -42,12 +42,29 @@ def killed():
     return own if os.getpid() == own else os.kill(os.getpid(), signal.SIGKILL)
 
 assert aside(killed)() == own
+several = all_aside([os.getpid, killed, os.getppid, fail, lambda: b"x" * (1 << 20)])
+assert len(several[4]()) == 1 << 20  # in any order, each as large as may be
+first = several[0]()
+assert own not in (first, several[2]())
+assert several[2]() == first
+try:
+    several[3]()
+    sys.exit("no error came back")
+except OSError as error:
+    assert error.errno == 28
+assert several[1]() == own
+try:
+    os.waitpid(-1, os.WNOHANG)
+    sys.exit("a fork was not waited for")
+except ChildProcessError:
+    pass
 assert aside(lambda: (lambda: own))()() == own  # what cannot be sent is made here
 
 trace = next(read(Path(sys.argv[1]), RankHint(0, FILE_ORDER), KindRules()))
 alone = reduce_rank(trace)
 forks = []
-at_once.aside = lambda work, **how: forks.append(how) or aside(work, **how)
+at_once.aside = lambda work, **how: forks.append(work) or aside(work, **how)
+at_once.all_aside = lambda works, **how: forks.extend(works) or all_aside(works, **how)
 for processes in (2, 4, 9):
     shared = reduce_rank(trace, processes=processes)
     assert [*shared] == [*alone]
@@ -64,13 +81,15 @@ for processes in (2, 6):
     shared = engine.combine_tables(tables, 1, processes=processes)
     assert [*shared] == [*results]
     assert sent.pop()
+    replayed = shared["what_ifs"].replayed
+    assert len(replayed) > 5 and replayed.items() <= shared["replay"].engine.mean_steps.items()
     for name, result in results.items():
         assert type(shared[name]) is type(result)
         if not result.is_event_copy:
             assert_frame_equal(shared[name].to_frame(), result.to_frame(), obj=name)
 
 found = findings.find(shared)
-findings.aside = at_once.aside
+findings.all_aside = at_once.all_aside
 forks.clear()
 assert found and findings.find(shared, processes=3) == found
 assert len(forks) == 2
@@ -82,7 +101,7 @@ assert [failure.why for failure in failures] == ["ZeroDivisionError: division by
 report = Report("x", shared)
 drawn = html.page(report)
 forks.clear()
-ahead.aside = html.aside = at_once.aside
+ahead.all_aside, html.aside = at_once.all_aside, at_once.aside
 assert html.page(report, processes=4) == drawn
 assert len(forks) == 3
 print("the same")

@@ -48,7 +48,7 @@ for processes in (2, 5):
         assert ahead.taken_over(plain) is None  # it is handed over once
         assert_same(tables(plain))
 def forks():
-    return [wait._process for wait in ahead._BEGUN.get().forks]
+    return [wait._fork.process for wait in ahead._BEGUN.get().forks]
 
 with ahead.decoded_ahead(plain, 3):
     for process in forks():

@@ -47,7 +47,7 @@ class Case:
 
     `spoil` does to the files what happens to files: they are renamed, copied, edited, packed.
     `left` are the faults that stay when what the truth says first is mended; `is_of_capture` where what is gained is a
-    part of all that was recorded and of no mean step.
+    part of all that was recorded and of no mean step. `by` is what recorded it: `kineto`, or Nsight Systems (`nsys`).
     """
 
     name: str
@@ -59,6 +59,7 @@ class Case:
     left: Faults = ()
     is_of_capture: bool = False
     spoil: Callable[[Path], None] | None = None
+    by: str = "kineto"
 
     def gain_ns(self) -> int:
         """By how much a mean recorded complete step is longer than without the first fault: both are run."""
@@ -105,7 +106,7 @@ def case_of(name: str, job: Callable[..., Job], fault: Fault, what: str, *, firs
           left: Faults = (), is_behind: bool = False, **options: object) -> Case:  # fmt: skip
     """A case of one fault, and others that are `left` when it is mended; `options` are the job's."""
     known = {"eval": "compute", "throttle": "compute", "copy": "copies", "link": "transfer",
-             **dict.fromkeys(("gc", "free", "malloc", "save", "item"), "host")}  # fmt: skip
+             **dict.fromkeys(("gc", "free", "malloc", "save", "item", "silent"), "host")}  # fmt: skip
     truth = Truth(says_ranks or fault.ranks, cause or known.get(fault.what, fault.what), what, fault.steps,
                   has_gain=has_gain, is_small=is_small, others=others, is_behind=is_behind)  # fmt: skip
     return Case(

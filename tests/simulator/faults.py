@@ -13,7 +13,8 @@ class Fault:
     """Some ranks need longer in some steps.
 
     Attributes:
-        what: `compute`, `host`, `copy`, `data`, `gc`, `free`, `eval`, `malloc`, `save`, `item`; `throttle`: all kernels;
+        what: `compute`, `host`, `copy`, `data`, `gc`, `free`, `eval`, `malloc`, `save`, `item`; `silent`: nothing of it is
+            recorded; `throttle`: all kernels;
             of some jobs also `link` (transfers) and `backward` (its kernels).
         ns: by how much, a step.
         ranks: whose.
@@ -123,4 +124,5 @@ _ACTS: dict[str, Callable[[Program, int], None]] = {
     "malloc": _malloc,
     "save": _save,
     "item": _item,
+    "silent": lambda program, ns: program.host(ns, ""),
 }

@@ -9,13 +9,14 @@ from functools import cache
 from pathlib import Path
 
 import traceanalyzer as ta
-from tests.simulator import kineto
+from tests.simulator import kineto, nsys
 from tests.simulator.blind_cases import BLIND_CASES
 from tests.simulator.capture import capture
 from tests.simulator.case import Case, recorded
 from tests.simulator.cases import CASES
 from tests.simulator.drawn_cases import DRAWN_CASES
 from tests.simulator.engine import run
+from tests.simulator.fourth_cases import FOURTH_CASES
 from tests.simulator.library_cases import LIBRARY_CASES
 from tests.simulator.linked_cases import LINKED_CASES
 from tests.simulator.more_cases import MORE_CASES
@@ -24,6 +25,7 @@ from tests.simulator.rare_cases import RARE_CASES
 from tests.simulator.second_cases import SECOND_CASES
 from tests.simulator.setup_cases import SETUP_CASES
 from tests.simulator.strange_cases import STRANGE_CASES
+from tests.simulator.third_cases import THIRD_CASES
 from tests.simulator.unseen_cases import UNSEEN_CASES
 from tests.simulator.wire_cases import WIRE_CASES
 from traceanalyzer.analyses import ANALYSES
@@ -34,7 +36,8 @@ from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import parts, verdict
 
 EVERY_CASE = (*CASES, *ODD_CASES, *MORE_CASES, *RARE_CASES, *DRAWN_CASES, *LIBRARY_CASES, *STRANGE_CASES, *LINKED_CASES,
-              *BLIND_CASES, *WIRE_CASES, *SETUP_CASES, *UNSEEN_CASES, *SECOND_CASES)  # fmt: skip
+              *BLIND_CASES, *WIRE_CASES, *SETUP_CASES, *UNSEEN_CASES, *SECOND_CASES,
+              *THIRD_CASES, *FOURTH_CASES)  # fmt: skip
 
 GAIN_TOLERANCE = 0.05
 _LEAST_GAIN_NS = 100_000
@@ -62,7 +65,8 @@ def report_of(case: Case) -> Report:
     """The report of the case's files."""
     truth = run(case.job(case.faults))
     with tempfile.TemporaryDirectory() as folder:
-        kineto.write(capture(truth, recorded(case, truth)), Path(folder))
+        write = nsys.write_reports if case.by == "nsys" else kineto.write
+        write(capture(truth, recorded(case, truth)), Path(folder))
         if case.spoil:
             case.spoil(Path(folder))
         traces = ta.load(folder)

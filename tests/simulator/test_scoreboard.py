@@ -6,6 +6,7 @@ from tests.conftest import sampled
 from tests.simulator.blind_cases import BLIND_CASES
 from tests.simulator.cases import CASES
 from tests.simulator.drawn_cases import DRAWN_CASES
+from tests.simulator.fourth_cases import FOURTH_CASES
 from tests.simulator.grid import GRID
 from tests.simulator.library_cases import LIBRARY_CASES
 from tests.simulator.linked_cases import LINKED_CASES
@@ -16,6 +17,7 @@ from tests.simulator.scoreboard import judged
 from tests.simulator.second_cases import SECOND_CASES
 from tests.simulator.setup_cases import SETUP_CASES
 from tests.simulator.strange_cases import STRANGE_CASES
+from tests.simulator.third_cases import THIRD_CASES
 from tests.simulator.unseen_cases import UNSEEN_CASES
 from tests.simulator.wire_cases import WIRE_CASES
 
@@ -25,6 +27,9 @@ _OF_ONE_RULE = {
     "ranks recorded one after the other",
     "the links stall once",
     "uneven shards of the optimizer",
+    "healthy, fetched by hooks",
+    "drafted on one rank",
+    "one of four ranks has the longest lengths by chance",
 }
 """What no other case tells of."""
 
@@ -57,7 +62,7 @@ _OF_FEW_STEPS = {
         *sampled(GRID, every=230),
         *(
             case if case.name in _OF_ONE_RULE else pytest.param(case, marks=pytest.mark.thorough)
-            for case in STRANGE_CASES
+            for case in (*STRANGE_CASES, *THIRD_CASES, *FOURTH_CASES)
         ),
     ],
     ids=lambda case: case.name,

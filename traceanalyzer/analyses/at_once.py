@@ -10,10 +10,13 @@ from typing import Any
 
 from traceanalyzer.analyses.dependencies import parameters_of
 from traceanalyzer.analyses.registry import ANALYSES, SHARED
-from traceanalyzer.forks import Shared, aside
+from traceanalyzer.forks import Shared, all_aside, aside
+
+Bundle = tuple[str, ...]
+"""Analyses that one process makes."""
 
 _LONGEST = (
-    *("gaps", "what_ran", "host_events", "operator_shapes", "replay", "host_work", "idle"),
+    *("doings", "parts_of_steps", "gaps", "host_events", "operator_shapes", "replay", "host_work", "idle"),
     *("what_ifs", "critical_path"),
 )
 """Begun first, so that nobody waits for one of them at the end; no figure depends on it."""
@@ -26,7 +29,10 @@ that begin with what needs nothing but events."""
 def made_at_once(
     names: Iterable[str], table: Callable[[str], Any], held: Callable[[str], Any], processes: int
 ) -> dict[str, Any]:
-    """Tables of these analyses that forks made; the others are made here meanwhile, where `table` keeps them.
+    """Tables of these analyses that forks made; others are made here meanwhile, where `table` keeps them.
+
+    So is what is shared, but for what is long and needed by one analysis alone: a fork makes that, and the analysis is
+    left to whoever asks for it.
 
     Args:
         names: analyses.
@@ -35,9 +41,17 @@ def made_at_once(
         processes: how many may work at it, this one among them.
     """
     makers = {name: ANALYSES[name].per_rank for name in ANALYSES} | {**SHARED}
-    needs = {name: _needs_of(name, makers) for name in names if makers[name] is not None}
+    wanted = {name: _needs_of(name, makers) for name in names if makers[name] is not None}
+    apart = {name for own in wanted.values() for name in own if name in SHARED and name in _LONGEST}
+    needs = {name: own for name, own in wanted.items() if own.isdisjoint(apart)}
+    needs |= {name: _needs_of(name, makers) | {name} for name in apart}
     shared = [name for name in SHARED if sum(name in own for own in needs.values()) > 1]
-    return _at_once(needs, shared, table, held, processes)
+    first = [
+        name
+        for name in shared
+        if name not in apart and any(name in own for long, own in needs.items() if long in _LONGEST)
+    ]
+    return _at_once(_together(needs, {*shared} - {*first}), first, table, held, processes)
 
 
 def joined_at_once(
@@ -54,48 +68,59 @@ def joined_at_once(
     makers = {name: ANALYSES[name].across for name in ANALYSES}
     # What copies events is made in a moment, and long to send; the replay holds the graph of the job.
     sent = [name for name in names if name != _REPLAY and not ANALYSES[name].result.is_event_copy]
-    return _at_once({name: _needs_of(name, makers) for name in sent}, [_REPLAY], result, held, processes)
+    made = _at_once({(name,): _needs_of(name, makers) for name in sent}, [_REPLAY], result, held, processes)
+    if (replay := held(_REPLAY)) and replay.engine and _WHAT_IFS in made:  # rules ask for the same changes again
+        replay.engine.mean_steps.update(made[_WHAT_IFS].replayed)
+    return made
 
 
-_REPLAY = "replay"
+_REPLAY, _WHAT_IFS = "replay", "what_ifs"
+
+
+def _together(needs: Mapping[str, set[str]], shared: set[str]) -> dict[Bundle, set[str]]:
+    """The names in bundles with all that these need: one process makes all that need the same of what is shared."""
+    bundles: dict[Bundle, set[str]] = {}
+    for name, own in needs.items():
+        same = [bundle for bundle, theirs in bundles.items() if own & theirs & shared]
+        joined = own.union(*(bundles.pop(bundle) for bundle in same))
+        bundles[*(one for bundle in same for one in bundle), name] = joined
+    return bundles
 
 
 def _at_once(
-    needs: Mapping[str, set[str]],
+    needs: Mapping[Bundle, set[str]],
     first: Sequence[str],
     make: Callable[[str], Any],
     held: Callable[[str], Any],
     processes: int,
 ) -> dict[str, Any]:
-    """What forks made of the names that need this and that; this process makes `first` what many need, then helps."""
+    """What forks made of bundles that need this and that; this process makes `first` what many need, then helps."""
     processes = min(processes, _MOST)
-    free = Shared(_longest_first(name for name, own in needs.items() if own.isdisjoint(first)))
-    bound = [name for name, own in needs.items() if not own.isdisjoint(first)]
+    free = Shared(_longest_first(bundle for bundle, own in needs.items() if own.isdisjoint(first)))
+    bound = [bundle for bundle, own in needs.items() if not own.isdisjoint(first)]
     ahead = min(processes // 2, _MOST_OF_FREE)
-    begun = [aside(partial(_taken, free, make, held), processes=processes) for _ in range(ahead)]
+    begun = all_aside([partial(_taken, free, make, held)] * ahead, processes=processes)
     left = processes - 1 - len(begun)
     missing = _by_who_waits(first, needs)
     for name in [*missing]:
         with suppress(Exception):
             make(name)
         missing.remove(name)
-        for long in _LONGEST:
-            if left and long in bound and needs[long].isdisjoint(missing):
-                own = [one for one in bound if one == long or one in needs[long] or long in needs[one]]
-                begun.append(aside(partial(_made, own, make, held), processes=processes))
-                bound = [one for one in bound if one not in own]
-                left -= 1
+        for bundle in [bundle for bundle in bound if _is_long(bundle) and needs[bundle].isdisjoint(missing)][:left]:
+            begun.append(aside(partial(_made, bundle, make, held), processes=processes))
+            bound.remove(bundle)
+            left -= 1
     rest = Shared(_longest_first(bound))
-    begun += [aside(partial(_taken, rest, make, held), processes=processes) for _ in range(left)]
+    begun += all_aside([partial(_taken, rest, make, held)] * left, processes=processes)
     for queue in (rest, free):
         _taken(queue, make, held)
         queue.close()
     return {name: made for wait in begun for name, made in wait().items() if held(name) is None}
 
 
-def _by_who_waits(first: Iterable[str], needs: Mapping[str, set[str]]) -> list[str]:
+def _by_who_waits(first: Iterable[str], needs: Mapping[Bundle, set[str]]) -> list[str]:
     """What the longest needs comes first."""
-    waiting = [needs[name] for name in _LONGEST if name in needs]
+    waiting = [needs[bundle] for bundle in _longest_first(needs) if _is_long(bundle)]
     return sorted(first, key=lambda name: next((at for at, own in enumerate(waiting) if name in own), len(waiting)))
 
 
@@ -111,14 +136,21 @@ def _needs_of(name: str, makers: Mapping[str, Callable[..., Any] | None]) -> set
     return found
 
 
-def _longest_first(names: Iterable[str]) -> list[str]:
-    found = [*names]
-    return [*(name for name in _LONGEST if name in found), *(name for name in found if name not in _LONGEST)]
+def _longest_first(bundles: Iterable[Bundle]) -> list[Bundle]:
+    return sorted(bundles, key=lambda bundle: min(map(_place, bundle)))
 
 
-def _taken(queue: Shared[str], table: Callable[[str], Any], held: Callable[[str], Any]) -> dict[str, Any]:
+def _is_long(bundle: Bundle) -> bool:
+    return any(name in _LONGEST for name in bundle)
+
+
+def _place(name: str) -> int:
+    return _LONGEST.index(name) if name in _LONGEST else len(_LONGEST)
+
+
+def _taken(queue: Shared[Bundle], make: Callable[[str], Any], held: Callable[[str], Any]) -> dict[str, Any]:
     """Make what nobody else has taken."""
-    return _made(queue.rest(), table, held)
+    return _made((name for bundle in queue.rest() for name in bundle), make, held)
 
 
 def _made(names: Iterable[str], make: Callable[[str], Any], held: Callable[[str], Any]) -> dict[str, Any]:

@@ -433,6 +433,9 @@ HeadlineColumn = Literal[
     "idle_pct",
 ]
 HostEventsColumn = Literal["rank", "event", "thread", "role", "what", "depth", "start_ns", "end_ns", "name", "recorded"]
+HostSilencesColumn = Literal[
+    "rank", "range", "until", "since", "stretches", "host_ns", "idle_ns", "seen_ns", "steps", "host_per_step_ns"
+]
 HostWorkColumn = Literal[
     "rank",
     "role",
@@ -1090,6 +1093,7 @@ ResultName = Literal[
     "groups",
     "comm_phases",
     "idle",
+    "host_silences",
     "host_work",
     "launches",
     "sync_calls",
@@ -1177,6 +1181,7 @@ SourceName = (
         "shares",
         "held",
         "parts_of_steps",
+        "doings",
         "all_to_alls",
         "gpu_ops",
         "api_calls",

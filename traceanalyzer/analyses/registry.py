@@ -35,6 +35,7 @@ from traceanalyzer.analyses.experts import exchange_sends, exchanges, expert_lay
 from traceanalyzer.analyses.host import (
     cuda_api,
     gaps,
+    host_silences,
     host_work,
     idle,
     launches,
@@ -139,6 +140,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "groups": Analysis(groups.across, groups.per_rank, _GPU),
         "comm_phases": Analysis(comm_phases.across),
         "idle": Analysis(idle.across, idle.per_rank, _GPU),
+        "host_silences": Analysis(host_silences.across, host_silences.per_rank, _HOST, sees_all=_ON_THE_GPU),
         "host_work": Analysis(host_work.across, host_work.per_rank, _HOST, sees_all=_ON_THE_GPU),
         "launches": Analysis(launches.across, launches.per_rank, _GPU),
         "sync_calls": Analysis(sync_calls.across, sync_calls.per_rank, _CALLS),
@@ -240,6 +242,7 @@ SHARED: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "shares": phase_parts.shares,
         "held": Held.of,
         "parts_of_steps": step_parts.step_parts,
+        "doings": what_ran.longest_doings,
         "all_to_alls": split_sizes.of_calls,
     }
 )

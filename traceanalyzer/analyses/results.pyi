@@ -27,6 +27,7 @@ from traceanalyzer.analyses.experts.expert_layers import ExpertLayers
 from traceanalyzer.analyses.frames import Frame
 from traceanalyzer.analyses.host.cuda_api import CudaApi
 from traceanalyzer.analyses.host.gaps import GapTable
+from traceanalyzer.analyses.host.host_silences import HostSilences
 from traceanalyzer.analyses.host.host_work import HostWork
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.host.launches import Launches
@@ -82,6 +83,7 @@ from traceanalyzer.analyses.names import (
     GroupsColumn,
     HeadlineColumn,
     HostEventsColumn,
+    HostSilencesColumn,
     HostWorkColumn,
     IdleColumn,
     InstancesColumn,
@@ -215,6 +217,8 @@ class Results(dict[str, Result[Any]]):
     def __getitem__(self, name: Literal["comm_phases"]) -> CommPhases: ...
     @overload
     def __getitem__(self, name: Literal["idle"]) -> Idle: ...
+    @overload
+    def __getitem__(self, name: Literal["host_silences"]) -> HostSilences: ...
     @overload
     def __getitem__(self, name: Literal["host_work"]) -> HostWork: ...
     @overload
@@ -397,6 +401,8 @@ class Results(dict[str, Result[Any]]):
     @overload
     def get(self, name: Literal["idle"]) -> Idle | None: ...
     @overload
+    def get(self, name: Literal["host_silences"]) -> HostSilences | None: ...
+    @overload
     def get(self, name: Literal["host_work"]) -> HostWork | None: ...
     @overload
     def get(self, name: Literal["launches"]) -> Launches | None: ...
@@ -578,6 +584,8 @@ class Tables(Protocol):
     def __call__(self, name: Literal["comm_phases"]) -> Frame[CommPhasesColumn] | None: ...
     @overload
     def __call__(self, name: Literal["idle"]) -> Frame[IdleColumn] | None: ...
+    @overload
+    def __call__(self, name: Literal["host_silences"]) -> Frame[HostSilencesColumn] | None: ...
     @overload
     def __call__(self, name: Literal["host_work"]) -> Frame[HostWorkColumn] | None: ...
     @overload

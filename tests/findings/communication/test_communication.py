@@ -12,6 +12,7 @@ from tests.simulator.analysed import analysed
 from tests.simulator.workloads import job_of
 from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.analyses.blame.places import Places
+from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.collectives import Collectives
 from traceanalyzer.findings.communication.bandwidth import few_channels, low_bandwidth
 from traceanalyzer.findings.communication.communication import little_overlap, many_small_collectives
@@ -82,12 +83,14 @@ def test_overlap_that_hosts_hide_is_worth_what_it_gains_without_them():
 
 
 def test_waits_are_not_low_bandwidth():
-    assert low_bandwidth(**of_sample("ddp", "collectives", "calls", "replay", "places", "episodes")) == []
+    assert low_bandwidth(**of_sample("ddp", "collectives", "calls", "replay", "places", "episodes", "call_waits")) == []
 
 
 def test_slow_links_are():
     # 18 MB in 150 µs are 120 GB/s of an H200's 450.
-    _, results = analysed(scenarios.ddp(2, elements=9_000_000), "collectives", "calls", "replay", "places", "episodes")
+    _, results = analysed(
+        scenarios.ddp(2, elements=9_000_000), "collectives", "calls", "replay", "places", "episodes", "call_waits"
+    )
     (found,) = low_bandwidth(**results)
     assert found.title.startswith("Large all-reduces, data parallel (ranks 0, 1), reach ")
     assert found.severity == "low"
@@ -103,7 +106,7 @@ def test_what_links_of_healthy_speed_would_win_is_replayed():
         program.kernel("adam", MS, after=(sent,))
 
     _, results = analysed(
-        job_of(2, 4, step, (world,), jitter=0), "collectives", "calls", "replay", "places", "episodes"
+        job_of(2, 4, step, (world,), jitter=0), "collectives", "calls", "replay", "places", "episodes", "call_waits"
     )
     (found,) = low_bandwidth(**results)
     # 20 MB at 40 % of 450 GB/s take 0.11 ms.
@@ -115,7 +118,9 @@ def test_what_links_of_healthy_speed_would_win_is_replayed():
 
 
 def test_groups_that_are_slow_alike_are_one_finding():
-    _, results = analysed(scenarios.ddp(2, elements=9_000_000), "collectives", "calls", "replay", "places", "episodes")
+    _, results = analysed(
+        scenarios.ddp(2, elements=9_000_000), "collectives", "calls", "replay", "places", "episodes", "call_waits"
+    )
     table = results["collectives"].table.astype({"group": "object", "group_ranks": "object"})
     slower = table.assign(
         group="b", group_ranks="2,3", group_label="data parallel (ranks 2, 3)", transfer_ns=table["transfer_ns"] * 2
@@ -126,16 +131,21 @@ def test_groups_that_are_slow_alike_are_one_finding():
         results["replay"],
         results["places"],
         results["episodes"],
+        results["call_waits"],
     )
     assert "all-reduces of 2 groups, slowest data parallel (ranks 2, 3), reach " in found.title
     assert {row["group"] for row in found.evidence} == {"0", "b"}
 
 
 @pytest.mark.parametrize(
-    ("times", "said"), [(2, "Ranks 10 and 11 (host b05) reach 60 GB/s, the others 119"), (1.05, "")]
+    ("times", "differ", "said"),
+    [(2, 1, "Ranks 10 and 11 (host b05) reach 60 GB/s, the others 119"), (1.05, 1, ""), (2, 16, "")],
+    ids=["slower", "hardly slower", "no slower than calls differ"],
 )
-def test_ranks_whose_links_are_slower_than_the_others_are_named_as_the_host_that_they_are(times, said):
-    _, results = analysed(scenarios.ddp(2, elements=9_000_000), "collectives", "calls", "replay", "episodes")
+def test_ranks_whose_links_are_slower_than_the_others_are_named_as_the_host_that_they_are(times, differ, said):
+    _, results = analysed(
+        scenarios.ddp(2, elements=9_000_000), "collectives", "calls", "replay", "episodes", "call_waits"
+    )
     table = results["collectives"].table.astype({"group": "object", "group_ranks": "object"})
     hosts = [(2 * host, 2 * host + 1) for host in range(8)]
     groups = [
@@ -147,8 +157,17 @@ def test_ranks_whose_links_are_slower_than_the_others_are_named_as_the_host_that
     ]  # fmt: skip
     rows = [(number, "host", f"host b0{number}", f"{low},{high}", 2) for number, (low, high) in enumerate(hosts)]
     places = Places(pd.DataFrame(rows, columns=list(Places.columns)))
+    calls = results["call_waits"].table
+    calls = calls.assign(
+        transfer_ns=calls["transfer_ns"].where(calls["instance"] % 2 == 0, calls["transfer_ns"] * differ)
+    )
     (found,) = low_bandwidth(
-        Collectives(pd.concat(groups)), results["calls"], results["replay"], places, results["episodes"]
+        Collectives(pd.concat(groups)),
+        results["calls"],
+        results["replay"],
+        places,
+        results["episodes"],
+        CallWaits(calls),
     )
     assert ("look at their links first." in found.title) == bool(said)
     assert said in found.title

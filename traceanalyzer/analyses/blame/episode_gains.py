@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.blame.episode_rows import is_of_every_host
-from traceanalyzer.analyses.blame.lateness import LEAST_PCT
+from traceanalyzer.analyses.blame.lateness import LEAST_PCT, MORE_OPERATIONS
 from traceanalyzer.analyses.replay.change import OF_HOSTS, PEERS, Change, Changeable
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
@@ -26,9 +26,6 @@ _PART_OF_REPLAY: Mapping[str, Changeable] = {
 
 _BEFORE_WORK = (DATA.column, HOST.column, COPY.column)
 """Parts that a step may begin with, before its rank's GPU computes."""
-
-_MORE = 1.5
-"""Times the operations of the other rank that runs most."""
 
 _MOST_SAID = 8
 """Changes that are written out."""
@@ -167,13 +164,16 @@ def _launches_more(row: Mapping[str, Any], replay: Replay) -> bool:
     own, others = (
         [count for rank, count in counts.items() if (rank in row["ranks"]) is is_own] for is_own in (True, False)
     )
-    return bool(own and others and min(own) >= _MORE * max(others))
+    return bool(own and others and min(own) >= MORE_OPERATIONS * max(others))
 
 
 def _is_of_host(other: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
-    """Whether the lateness of the same ranks' hosts in the same steps is an episode by itself, and not every host's."""
+    """Whether the lateness of the same ranks' hosts in the same steps is an episode by itself, and not every host's.
+
+    So is that of their data: hosts that are as their peers' load as fast.
+    """
     is_same = bool({*other["ranks"]} & {*row["ranks"]}) and {*other["numbers"]} & {*row["numbers"]} == {*row["numbers"]}
-    return other["part"] == HOST.column and is_same and not is_of_every_host(other)
+    return other["part"] in (HOST.column, DATA.column) and is_same and not is_of_every_host(other)
 
 
 def _data_left(row: Mapping[str, Any]) -> float:

@@ -22,7 +22,10 @@ _LARGE_SIGMAS = 2.0
 _LARGE = 0.1
 """Of a step."""
 
-_MORE_OPERATIONS = 1.15
+_FEW_RANKS = 3
+"""Of so few what one of them needs more, now more and now less, is a large part of what jitter is told from."""
+
+MORE_OPERATIONS = 1.15
 """Times what the others' median is: a host that launches so many more needs longer for a reason."""
 
 _SIGMAS_OF_MORE = 1.0
@@ -220,13 +223,13 @@ def _waited(late: pd.DataFrame, of: Sequence[str] = _WAITING) -> pd.Series:
 def _is_steady(late: pd.DataFrame, jitter: float) -> pd.Series:
     """Rows of ranks that need more in most steps: the median of three steps or more is far beyond its own error.
 
-    What a fault costs may differ from step to step by more than one step could tell from jitter. A large part of a step
-    needs less to be believed, and still less one of a rank that launches more: counts do not jitter.
+    What a fault costs may differ from step to step by more than one step could tell from jitter. Of few ranks a large
+    part of a step needs less to be believed, and still less one of a rank that launches more: counts do not jitter.
     """
     excess = late.groupby("rank")["excess_ns"]
     count, median = excess.transform("size"), excess.transform("median")
     is_large = median >= _LARGE * (late["end_ns"] - late["begin_ns"]).median()
-    sigmas = np.where(is_large, _LARGE_SIGMAS, _STEADY_SIGMAS)
+    sigmas = np.where(is_large & (late["rank"].nunique() <= _FEW_RANKS), _LARGE_SIGMAS, _STEADY_SIGMAS)
     sigmas = np.where(is_large & launches_more(late), _SIGMAS_OF_MORE, sigmas)
     is_beyond: pd.Series = median >= sigmas * _MEDIAN_TO_MEAN * jitter / np.sqrt(count)
     return is_beyond & (count >= _LEAST_STEPS)
@@ -237,7 +240,7 @@ def launches_more(late: pd.DataFrame) -> pd.Series:
     counts = late["operations"].to_frame("own").astype("float64")
     others = _median_of_others(counts, [late["peers"], late["step"]])["own"]
     times = (counts["own"] / others.where(others > 0)).groupby(late["rank"]).transform("median")
-    is_more: pd.Series = times >= _MORE_OPERATIONS
+    is_more: pd.Series = times >= MORE_OPERATIONS
     return is_more
 
 

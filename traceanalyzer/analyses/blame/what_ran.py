@@ -1,6 +1,6 @@
 """What each step of a rank consists of by name, part by part: to say what is longer than on its peers."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, ClassVar
 
@@ -31,6 +31,8 @@ MEMORY_CALLS = "calls for GPU memory"
 COLUMNS = ("step", "part", "what", "name", "total_ns", "calls", "blocks")
 
 _SUMS = ("total_ns", "calls", "blocks")
+
+_NOTHING_HELD = {name: np.empty(0, dtype=object if name in ("part", "what", "name") else np.int64) for name in COLUMNS}
 
 MOST_NAMES = 100
 """The longest of what computes are kept: one that is not among so many takes no longer than the last of them."""
@@ -69,9 +71,21 @@ class WhatRan(Result[WhatRanColumn]):
         return table.assign(step=step.where(step != NONE))
 
 
-def per_rank(trace: RankTrace, tree: OperatorTree, parts_of_steps: pd.DataFrame) -> pd.DataFrame:
+def per_rank(
+    trace: RankTrace, tree: OperatorTree, parts_of_steps: pd.DataFrame, doings: Mapping[str, np.ndarray]
+) -> pd.DataFrame:
     """The longest names of each step and part."""
-    return what_ran(trace, parts_of_steps, tree)
+    if parts_of_steps.empty:
+        return pd.DataFrame(columns=list(COLUMNS))
+    parts = (_longest(_on_gpu(trace, tree), parts_of_steps), doings)
+    table = {name: np.concatenate([part[name] for part in parts]) for name in COLUMNS}
+    order = np.argsort(-table["total_ns"], kind="stable")
+    return table_of({name: column[order] for name, column in table.items()})
+
+
+def longest_doings(trace: RankTrace, parts_of_steps: pd.DataFrame) -> Mapping[str, np.ndarray]:
+    """Columns `COLUMNS` of the longest that the host did in the idle time of each step, before launches."""
+    return _NOTHING_HELD if parts_of_steps.empty else _longest(_on_host(trace, parts_of_steps), parts_of_steps)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> WhatRan:
@@ -79,12 +93,9 @@ def across(parts: Mapping[int, pd.DataFrame]) -> WhatRan:
     return WhatRan(stack(parts, tuple(WhatRan.columns)))
 
 
-def what_ran(trace: RankTrace, windows: pd.DataFrame, tree: OperatorTree) -> pd.DataFrame:
-    """Rows `COLUMNS`: the longest names of each step and part; of idle time what the host did before the launch."""
-    if windows.empty:
-        return pd.DataFrame(columns=list(COLUMNS))
-    parts = [*_on_gpu(trace, tree), *_on_host(trace, windows)]
-    table = {name: np.concatenate([part[name] for part in parts]) for name in COLUMNS}
+def _longest(parts: Iterable[Mapping[str, np.ndarray]], windows: pd.DataFrame) -> Mapping[str, np.ndarray]:
+    """Columns `COLUMNS`, longest first: of each step and part the longest names."""
+    table = {name: np.concatenate(columns) for name, columns in _by_column(parts).items()}
     is_held = np.isin(table["step"], windows["step"].to_numpy())
     codes = {name: pd.factorize(table[name][is_held])[0] for name in ("part", "what", "name")}
     # Several threads may do the same.
@@ -100,8 +111,12 @@ def what_ran(trace: RankTrace, windows: pd.DataFrame, tree: OperatorTree) -> pd.
         np.where(is_compute, MOST_NAMES, _MOST_OTHERS),
     )
     rows = np.flatnonzero(is_held)[firsts[held]]
-    columns = {name: sums[name][order][held] if name in _SUMS else table[name][rows] for name in COLUMNS}
-    return table_of(columns)
+    return {name: sums[name][order][held] if name in _SUMS else table[name][rows] for name in COLUMNS}
+
+
+def _by_column(parts: Iterable[Mapping[str, np.ndarray]]) -> Mapping[str, list[np.ndarray]]:
+    held = [_NOTHING_HELD, *parts]
+    return {name: [part[name] for part in held] for name in COLUMNS}
 
 
 def _on_gpu(trace: RankTrace, tree: OperatorTree) -> Iterator[Mapping[str, np.ndarray]]:

@@ -85,7 +85,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     """The rank's top-level ranges, collectives and operators of its complete steps, else of the whole capture."""
     if trace.ranges.empty and trace.host_ops.empty:
         return pd.DataFrame()
-    steps = _steps(trace)
+    steps = steps_of_hosts(trace)
     events = _inside(_top_level(trace), steps)
     if events.empty:
         return pd.DataFrame()
@@ -97,7 +97,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     groups = Groups.of(table, ["role", "what", "name"], by_appearance=True)
     sizes = events["size_bytes"].array
     size_bytes = groups.sums(sizes.to_numpy(dtype=np.int64, na_value=0))
-    idle_ns, seen_ns = (groups.sums(times) for times in _idle_ns(trace, starts, ends))
+    idle_ns, seen_ns = (groups.sums(times) for times in idle_inside(trace, starts, ends))
     host_ns = groups.sums(ends - starts)
     order = np.argsort(-host_ns, kind="stable")
     names = {name: pd.array(np.array(own, dtype=object), dtype="str") for name, own in groups.keys.items()}
@@ -105,7 +105,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         **names,
         "threads": groups.distinct(of_thread),
         "calls": groups.counts(),
-        "launches": groups.sums(_launches(trace, events)),
+        "launches": groups.sums(launches_inside(trace, events)),
         "host_ns": host_ns,
         "idle_ns": pd.arrays.IntegerArray(idle_ns, np.full(len(groups), trace.gpu_ops.empty)),
         "seen_ns": pd.arrays.IntegerArray(seen_ns, np.full(len(groups), trace.gpu_ops.empty)),
@@ -121,7 +121,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> HostWork:
     return HostWork(sorted_by(table, "host_ns"))
 
 
-def _steps(trace: RankTrace) -> pd.DataFrame:
+def steps_of_hosts(trace: RankTrace) -> pd.DataFrame:
     """Complete steps of those looked at; without GPU work no step has a GPU window, and all that are not cut count.
 
     Of chosen steps of which none is complete, all of them.
@@ -196,7 +196,7 @@ def _inside(events: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     return inside.assign(end_ns=np.minimum(inside["end_ns"].to_numpy(), ends[row[held]]))
 
 
-def _launches(trace: RankTrace, events: pd.DataFrame) -> np.ndarray:
+def launches_inside(trace: RankTrace, events: pd.DataFrame) -> np.ndarray:
     """API calls with a GPU operation that begin in each event, on its thread."""
     has_op = trace.api_calls["has_gpu_op"].to_numpy()
     begun, thread_of = (trace.api_calls[name].to_numpy()[has_op] for name in ("start_ns", "thread"))
@@ -209,7 +209,7 @@ def _launches(trace: RankTrace, events: pd.DataFrame) -> np.ndarray:
     return count
 
 
-def _idle_ns(trace: RankTrace, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def idle_inside(trace: RankTrace, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Time of each event in which nothing ran on the GPU, and all of it, between the GPU's first and last operation."""
     ops = trace.gpu_ops
     if ops.empty:

@@ -23,10 +23,11 @@ class Alone:
     """One rank's operations by kernel, grid, and shapes of the operator that launched them.
 
     The grid alone does not tell how much a kernel does: one that stays on its multiprocessors and takes piece after
-    piece has the same grid for every size.
+    piece has the same grid for every size, and so have products of any inner size. Where no shapes were recorded, the
+    place in the program stands for them: the phase, and the kernels before and after it on its stream.
 
     Attributes:
-        kernels: name, grid and shapes of each kernel; texts are empty where they are absent.
+        kernels: name, grid and shapes (or place) of each kernel; texts are empty where they are absent.
         code: of each operation the position of its kernel.
         medians: of each kernel the median of its runs without communication beside them; NaN of fewer than three, and
             of unlike ones.
@@ -85,9 +86,22 @@ def of_peers(own: np.ndarray, others: np.ndarray) -> np.ndarray:
 def _kernels(ops: pd.DataFrame) -> tuple[np.ndarray, list[tuple[str, ...]]]:
     """Number of each operation's kernel, and what makes it."""
     code = np.zeros(len(ops), dtype=np.int64)
-    columns = [ops[name].cat for name in ("name", "grid", "shapes")]
-    for column in columns:
-        code = pd.factorize(code * (len(column.categories) + 1) + column.codes.to_numpy() + 1)[0]
+    has_shapes = bool((ops["shapes"].cat.codes >= 0).any())
+    columns = [ops[name].cat for name in ("name", "grid", "shapes" if has_shapes else "phase")]
+    parts = [(column.codes.to_numpy(), column.categories) for column in columns]
+    if not has_shapes:
+        parts += [(own, columns[0].categories) for own in _beside_on_stream(parts[0][0], ops["stream"].to_numpy())]
+    for own, categories in parts:
+        code = pd.factorize(code * (len(categories) + 1) + own + 1)[0]
     first = np.unique(code, return_index=True)[1]
-    texts = [np.array([*column.categories, ""], dtype=object)[column.codes.to_numpy()[first]] for column in columns]
+    texts = [np.array([*categories, ""], dtype=object)[own[first]] for own, categories in parts]
     return code, list(zip(*texts, strict=True))
+
+
+def _beside_on_stream(names: np.ndarray, stream: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The names before and after each of the operations, which stand stream by stream; -1 at a stream's ends."""
+    is_same = stream[1:] == stream[:-1]
+    before, after = np.full(len(names), -1), np.full(len(names), -1)
+    before[1:] = np.where(is_same, names[:-1], -1)
+    after[:-1] = np.where(is_same, names[1:], -1)
+    return before, after

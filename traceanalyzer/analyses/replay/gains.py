@@ -92,7 +92,7 @@ class Engine:
         self.peers = Peers(job, self.relief)
         self._known: dict[tuple[int, tuple[Change, ...]], np.ndarray] = {}
         self._held = 0
-        self._means: dict[tuple[Change, ...], int] = {}
+        self.mean_steps: dict[tuple[Change, ...], int] = {}
 
     @cached_property
     def unchanged(self) -> np.ndarray:
@@ -278,10 +278,10 @@ class Engine:
         return dict(zip(COST_NS, zip(steps, afters, strict=False), strict=True))
 
     def _mean_steps(self, scenarios: Sequence[tuple[Change, ...]]) -> list[int]:
-        missing = [changes for changes in dict.fromkeys(scenarios) if changes not in self._means]
+        missing = [changes for changes in dict.fromkeys(scenarios) if changes not in self.mean_steps]
         steps = self.steps_after(missing).mean(axis=0).tolist()
-        self._means |= zip(missing, map(round, steps), strict=True)
-        return [self._means[changes] for changes in scenarios]
+        self.mean_steps |= zip(missing, map(round, steps), strict=True)
+        return [self.mean_steps[changes] for changes in scenarios]
 
 
 def _held(before_ns: int, afters_ns: Sequence[int], scenarios: Sequence[Sequence[Change]]) -> list[int]:

@@ -4,14 +4,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
+from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.calls import Calls
-from traceanalyzer.analyses.communication.collectives import SIZE_CLASSES, Collectives
+from traceanalyzer.analyses.communication.collectives import SIZE_CLASSES, Collectives, size_classes
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.analyses.spread import robust_deviation
 from traceanalyzer.findings.alike import alike
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, severity, whole
 from traceanalyzer.findings.communication.wiring import taken
@@ -44,16 +47,17 @@ def slow_links(collective: str) -> str:
 
 
 def low_bandwidth(
-    collectives: Collectives, calls: Calls, replay: Replay, places: Places, episodes: Episodes
+    collectives: Collectives, calls: Calls, replay: Replay, places: Places, episodes: Episodes, call_waits: CallWaits
 ) -> list[Finding]:
     """Collectives of over 16 MiB whose transfer, waits aside, is below 30 % of what the links carry.
 
     The gain is that of the replay with all calls of the collective as much faster as takes these to 40 %. Ranks whose
-    groups are slower than the others' of as many hosts are named, as a host or rack where they are one. Where most of
-    the gain is that of groups slower than their sister groups, it is part of what is said of these.
+    groups are slower than the others' of as many hosts, by more than calls of one group differ, are named, as a host or
+    rack where they are one. Where most of the gain is that of groups slower than their sister groups, it is part of
+    what is said of these.
     """
     return [
-        _of_late(_slow(groups, collectives, calls, replay, places), str(name), episodes)
+        _of_late(_slow(groups, collectives, calls, replay, places, call_waits), str(name), episodes)
         for name, groups in _slow_groups(collectives).groupby("collective", observed=True)
     ]
 
@@ -90,7 +94,9 @@ def few_channels(calls: Calls, collective: object, group: object) -> int | None:
     return max(blocks) if blocks and max(blocks) <= FEW_CHANNELS else None
 
 
-def _slow(groups: pd.DataFrame, collectives: Collectives, calls: Calls, replay: Replay, places: Places) -> Finding:
+def _slow(
+    groups: pd.DataFrame, collectives: Collectives, calls: Calls, replay: Replay, places: Places, call_waits: CallWaits
+) -> Finding:
     """One collective, in one group or in several that do the same: a job of many nodes has hundreds."""
     rows = groups.to_dict("records")
     slowest, fastest = rows[0], rows[-1]
@@ -99,7 +105,7 @@ def _slow(groups: pd.DataFrame, collectives: Collectives, calls: Calls, replay: 
     if len(rows) > 1:
         who = f" of {len(rows)} groups{who and f', slowest {who[2:]}'}"
         rate += f" to {most}" if (most := f"{fastest['busbw_gbps']:.0f}") != rate else ""
-    slower = _slower_ranks(groups, collectives, places)
+    slower = _slower_ranks(groups, collectives, places, _differ_by(slowest, call_waits))
     own = {_identity(row) for row in rows}
     healthy = HEALTHY_PEAK * float(fastest["link_peak_gbps"])
     gain = gain_of(replay, _healthy(fastest))
@@ -132,8 +138,25 @@ def _slow(groups: pd.DataFrame, collectives: Collectives, calls: Calls, replay: 
 _AS_FAST = 0.9
 """Ranks that reach more than this part of the others' rate are none apart, however alike they are."""
 
+_SIGMAS = 4.0
 
-def _slower_ranks(groups: pd.DataFrame, collectives: Collectives, places: Places) -> str:
+
+def _differ_by(slowest: Mapping[str, Any], call_waits: CallWaits) -> float:
+    """By what factor groups' rates differ by chance: they are means of calls, which differ from one to the next."""
+    table = call_waits.table
+    is_like = (table["collective"] == slowest["collective"]) & table["transfer_ns"].notna()
+    is_like &= size_classes(table["size_bytes"]) == slowest["size_class"]
+    own = table[is_like].drop_duplicates("instance")
+    costs = np.log(own["transfer_ns"].astype("float64").clip(lower=1) / own["size_bytes"].astype("float64"))
+    groups = costs.groupby([own["group"].astype("object"), own["group_ranks"].astype("object")], dropna=False)
+    calls, count = len(costs), groups.ngroups
+    if calls <= count:
+        return float("inf")  # single calls tell nothing of chance
+    spread = robust_deviation(costs - groups.transform("median")) * np.sqrt(calls / (calls - count))
+    return float(np.exp(_SIGMAS * spread / np.sqrt(groups.size().min())))
+
+
+def _slower_ranks(groups: pd.DataFrame, collectives: Collectives, places: Places, chance: float) -> str:
     """A sentence on the ranks whose groups take longest for a byte, if there is a set of them apart from the others."""
     slowest, frame = groups.iloc[0], collectives.to_frame()
     is_like = (frame["collective"] == slowest["collective"]) & (frame["size_class"] == slowest["size_class"])
@@ -151,7 +174,7 @@ def _slower_ranks(groups: pd.DataFrame, collectives: Collectives, places: Places
     if slow.is_one or slow.others is None:
         return ""
     slowest_cost = costs[list(slow.ranks)].max()
-    if slow.others > _AS_FAST * slowest_cost:
+    if slow.others > _AS_FAST * slowest_cost or slowest_cost < chance * slow.others:
         return ""
     rates = f"{1 / slowest_cost:.0f} GB/s, the others {1 / slow.others:.0f}"
     return f" {slow.opening} reach {rates}: look at their links first."

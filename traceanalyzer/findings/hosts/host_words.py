@@ -22,7 +22,7 @@ HOST_PCT = 10.0
 _SHORT = 0.75
 """Hosts that need less than this part of a step do not bind it by launching: they are late at times."""
 
-_BINDS = 0.9
+BINDS = 0.9
 """A host that needs this part of a step to launch it binds it, whose GPU idles or not."""
 
 _ALIKE = 0.5
@@ -99,7 +99,7 @@ def said_of(hosts: IdleForHosts) -> tuple[str, bool]:
         return _of_floor(hosts), len(hosts.needed_ns) > 1 and not hosts.is_one_process
     gpu, most = _gpu_idles(hosts), _most_in(hosts, "that")
     needed, window = hosts.needed_ns, hosts.means["window_ns"].mean()
-    if hosts.is_needed_known and int(needed.idxmax()) != hosts.rank and needed.max() >= _BINDS * window:
+    if hosts.is_needed_known and int(needed.idxmax()) != hosts.rank and needed.max() >= BINDS * window:
         return (
             f"Rank {int(needed.idxmax())}'s host needs {time_text(needed.max())} to launch a step of "
             f"{time_text(window)}, rank {hosts.rank}'s {time_text(needed[hosts.rank])}: {gpu}{most}."

@@ -24,7 +24,7 @@ from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.alike import alike
 from traceanalyzer.findings.basis import Basis, mean_steps, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.hosts.host_words import HOST_PCT, IdleForHosts, advice, said_of, who_waits
+from traceanalyzer.findings.hosts.host_words import BINDS, HOST_PCT, IdleForHosts, advice, said_of, who_waits
 from traceanalyzer.findings.late.host_story import HOSTS, story_of_host
 from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.findings.tools import data_parallel_advice
@@ -67,16 +67,22 @@ def host_bound(
     stragglers: Stragglers,
     operators: Operators,
 ) -> list[Finding]:
-    """GPUs idle for their hosts in over 10 % of a step: what the hosts need, on every rank, and what they do."""
-    worst = worst_rank(headline, steps, idle, HOST.column, HOST_PCT)
+    """GPUs idle for their hosts in over 10 % of a step: what the hosts need, on every rank, and what they do.
+
+    Or they wait within collectives for each other's hosts, all of which need the whole step: 10 % more than the rest.
+    """
+    worst = worst_rank(headline, steps, idle, HOST.column, 0.0)
     if worst is None:
         return []
     rank, cost_ns, share, basis = worst
-    own = _gaps_of(gaps, basis, rank)
-    few = few_steps(step_needs, basis, rank, HOST.column)
-    replayed = _replayed(replay, is_of_steps=basis.steps is not None)
     means = mean_steps(idle, basis, [HOST.column, "window_ns"])
     needed = _needed_ns(step_needs, basis)
+    replayed = _replayed(replay, is_of_steps=basis.steps is not None)
+    are_awaited = share < HOST_PCT
+    if are_awaited and not (basis.steps and needed.min() >= BINDS * means["window_ns"].mean() and replayed.is_much):
+        return []
+    own = _gaps_of(gaps, basis, rank)
+    few = None if are_awaited else few_steps(step_needs, basis, rank, HOST.column)
     part_of = None if replayed.is_recorded_so else story_of_host(rank, episodes, pipeline, needed)
     is_of_late = part_of is not None and part_of == late_by(episodes, rank, HOST.key)
     is_acquitted = any(is_of_every_host(row) for row in episodes.rows() if rank in numbers(row["ranks"]))
@@ -85,9 +91,10 @@ def host_bound(
         needed, _doing(what_ran, rank, cost_ns, basis, few), few, ranks.is_one_process, is_of_late, is_acquitted,
     )  # fmt: skip
     hosts, part_of = _beside_late(hosts, part_of)
+    share = replayed.share_pct if are_awaited else share
     found = Finding(
         severity=severity(share) if replayed.binds_too or replayed.is_drained else "medium",
-        title=_title(hosts, replayed, stragglers),
+        title=_title(hosts, replayed, stragglers, are_awaited=are_awaited),
         evidence=by_activity(own, basis),
         recommendation=_recommendation(hosts.doing, replayed, operators, ranks),
         caveat=f"The gain supposes hosts that take no time. {_PROFILED}",
@@ -118,9 +125,11 @@ def _beside_late(hosts: IdleForHosts, part_of: str | None) -> tuple[IdleForHosts
     return replace(hosts, needed_ns=hosts.needed_ns.iloc[:0]), part_of
 
 
-def _title(hosts: IdleForHosts, replayed: "_Replayed", stragglers: Stragglers) -> str:
+def _title(hosts: IdleForHosts, replayed: "_Replayed", stragglers: Stragglers, *, are_awaited: bool) -> str:
     said, is_of_all = said_of(hosts)
     waits = who_waits(hosts.rank, stragglers, hosts.basis) if is_of_all else ""
+    if are_awaited and replayed.gain:
+        waits += f" If hosts took no time, {hosts.basis.whole} would be {time_text(replayed.gain.gain_ns)} shorter."
     return f"{said}{waits} {'' if replayed.is_drained else replayed.without}".strip()
 
 
@@ -160,6 +169,16 @@ class _Replayed:
     without: str
     binds_too: bool | None
     is_drained: bool
+
+    @property
+    def share_pct(self) -> float:
+        """The gain's part of the step."""
+        return 100 * self.gain.gain_ns / self.gain.before_ns if self.gain and self.gain.before_ns else 0.0
+
+    @property
+    def is_much(self) -> bool:
+        """Whether the gain is worth a finding, and more than the replay's error."""
+        return self.gain is not None and self.share_pct >= HOST_PCT and self.gain.gain_ns >= 2 * self.gain.error_ns
 
     @property
     def is_recorded_so(self) -> bool:

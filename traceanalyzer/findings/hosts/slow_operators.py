@@ -105,6 +105,7 @@ def slow_operators(
 def _own(operators: Operators, operator_launches: OperatorLaunches, sync_calls: SyncCalls) -> pd.DataFrame:
     """Operators of each rank with `own_ns`: their CPU time less inner operators and calls that launch or wait.
 
+    Of calls that wait one more than is counted, as long as the longest.
     `most` is how often an operator was called, or launched something itself, if that is more.
     """
     keys = ["rank", "operator"]
@@ -113,7 +114,9 @@ def _own(operators: Operators, operator_launches: OperatorLaunches, sync_calls: 
     table = table[table["operator"].map(_is_of_library).astype(bool)]
     inside = [operator_launches.table[[*keys, "launch_ns"]].rename(columns={"launch_ns": "call_ns"})]
     if len(sync_calls):
-        inside.append(sync_calls.table[[*keys, "host_ns"]].rename(columns={"host_ns": "call_ns"}))
+        blocked = sync_calls.table[[*keys, "host_ns"]].rename(columns={"host_ns": "call_ns"})
+        # The call that waits for the window's last operation returns when it has ended, and is not counted there.
+        inside += [blocked, blocked.groupby(keys, as_index=False)["call_ns"].max()]
     calls = pd.concat(inside).groupby(keys)["call_ns"].sum().astype("int64")
     at = pd.MultiIndex.from_frame(table[keys])
     table["own_ns"] = table["host_self_ns"].to_numpy() - calls.reindex(at, fill_value=0).to_numpy()

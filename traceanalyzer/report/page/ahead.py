@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from traceanalyzer.forks import aside
+from traceanalyzer.forks import all_aside
 from traceanalyzer.report.page.charts import Charts
 from traceanalyzer.report.page.guard import Guard
 from traceanalyzer.report.page.sections import Section
@@ -26,10 +26,8 @@ def draw_ahead(guard: Guard, charts: Charts, context: Mapping[str, Any], process
     """
     sections: Sequence[Section] = context["sections"]
     shares = min(processes, _MOST)
-    begun = [
-        aside(partial(_drawn, guard, charts, context, sections[place::shares]), processes=processes)
-        for place in range(1, shares)
-    ]
+    others = [partial(_drawn, guard, charts, context, sections[place::shares]) for place in range(1, shares)]
+    begun = all_aside(others, processes=processes)
     guard.ahead |= _drawn(guard, charts, context, sections[::shares])[0]
     for wait in begun:
         parts, made = wait()

@@ -59,6 +59,7 @@ PLACES: Mapping[str, tuple[ResultName, ...]] = MappingProxyType(
             "queue_depth",
             "idle",
             "host_work",
+            "host_silences",
             "launches",
             "sync_calls",
             "sync_copies",

@@ -1,0 +1,78 @@
+"""The rule about what hosts do that no tool recorded, and the stretches that it reads."""
+
+import pytest
+
+from tests.host_builders import host_trace
+from traceanalyzer.analyses import combine, reduce_rank
+from traceanalyzer.findings.hosts.silent_hosts import silent_hosts
+
+NAMES = ("headline", "steps", "idle", "host_silences", "episodes", "places", "replay")
+MS = 1_000_000
+STEP = 100 * MS
+
+
+def results_of(held=(), ranges=(), silent=((10, 60),), steps=3, ranks=1, **parts):
+    """Steps of 100 ms: before and after each silent stretch an operator launches a product, which runs at once."""
+    begins = [STEP * step for step in range(steps)]
+    named = [(f"ProfilerStep#{place}", start, start + STEP) for place, start in enumerate(begins)]
+    calls, ops, operators = [], [], []
+    for start in begins:
+        moments = [start + round(time * MS) for time in (0.2, *(time for own in silent for time in own), 99.8)]
+        for since, until in zip(moments[::2], moments[1::2], strict=True):
+            for begin in range(since, until, MS // 2):  # launching goes on in between
+                calls.append(("cudaLaunchKernel", begin, begin + MS // 4))
+                ops.append(("gemm", begin + 20_000, begin + MS // 2, len(calls)))
+                operators.append((f"aten::op{since // MS % 100}", begin, begin + MS // 4, 1))
+    operators += [
+        (name, start + since * MS, start + until * MS, thread)
+        for name, since, until, thread in held
+        for start in begins
+    ]
+    named += [(name, start + since * MS, start + until * MS) for name, since, until in ranges for start in begins]
+    traces = {
+        rank: reduce_rank(host_trace(ops, calls, host_ops=operators, ranges=named, rank=rank, **parts), NAMES)
+        for rank in range(ranks)
+    }
+    return combine(traces, NAMES)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({}, "for 50.0 ms a step, in one stretch between aten::op0 and aten::op60: its GPU idles 49.8 ms of it, 50 % of a step."),
+        ({"ranks": 2}, "50 % of a step; the same on both ranks."),
+        ({"ranges": [("forward", 5, 70)]}, "between aten::op0 and aten::op60, in forward: its GPU"),
+        # A range that launches nothing says what it is itself; an operator, too, on the thread that launches.
+        ({"ranges": [("tokenise", 11, 59)]}, None),
+        ({"held": [("aten::sort", 11, 59, 1)]}, None),
+        # What other threads do says nothing of this one.
+        ({"held": [("aten::sort", 11, 59, 9)]}, "in one stretch between aten::op0 and aten::op60"),
+        ({"silent": ((10, 16),)}, None),
+        ({"silent": ((10, 30), (40, 70))}, "for 50.3 ms a step, in 2 stretches, most of it between aten::op30 and aten::op70"),
+    ],
+)  # fmt: skip
+def test_what_a_host_does_is_not_recorded(arguments, said):
+    results = results_of(**arguments)
+    findings = silent_hosts(*(results[name] for name in NAMES))
+    assert len(findings) == (said is not None)
+    if said:
+        (one,) = findings
+        assert one.title.startswith("Nothing is recorded of what rank 0's host does for ")
+        assert said in one.title
+        assert one.gain_ns == pytest.approx(50 * MS, rel=0.02)
+        assert "record_function" in one.recommendation
+
+
+def test_launching_with_python_between_is_no_silence():
+    results = results_of(silent=((10, 10.9), (12, 12.9), (14, 14.9)))
+    assert not len(results["host_silences"])
+
+
+def test_it_is_counted_by_place_in_complete_steps():
+    rows = results_of(silent=((10, 30), (40, 70)), steps=4)["host_silences"].rows()
+    assert [(row["since"], row["until"], row["stretches"], row["steps"]) for row in rows] == [
+        ("aten::op30", "aten::op70", 3, 3),
+        ("aten::op0", "aten::op30", 3, 3),
+    ]
+    assert rows[0]["host_per_step_ns"] == pytest.approx(30 * MS, rel=0.05)
+    assert rows[0]["idle_ns"] == pytest.approx(3 * 30 * MS, rel=0.05)

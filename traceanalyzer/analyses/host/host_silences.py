@@ -1,0 +1,171 @@
+"""Long stretches in which nothing of the host is recorded: what the program does between calls of PyTorch and CUDA."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, joined, ratio, stack
+from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.host.host_activity import range_around, user_ranges
+from traceanalyzer.analyses.host.host_work import idle_inside, launches_inside, steps_of_hosts
+from traceanalyzer.analyses.host.thread_roles import AUTOGRAD, COLLECTIVES, MAIN, thread_roles
+from traceanalyzer.analyses.names import HostSilencesColumn
+from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.meaning.columns import Adds, Better, Column, Written
+from traceanalyzer.model import RankTrace
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import picked, sorted_by, table_of
+
+LEAST_NS = 1_000_000
+"""A stretch from which on it is not what Python takes between two calls: that is some 10 to 100 µs."""
+
+
+class HostSilences(Result[HostSilencesColumn]):
+    """One row for each rank and place in the program; longest first."""
+
+    title: ClassVar[str] = "Stretches in which nothing of the host is recorded"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "range", "until")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "range": Column.text("The user's innermost range around it; absent outside of all.", written=Written.KERNEL),
+        "until": Column.text(
+            "What begins first after it: a range, an operator, or the launch of a GPU operation; absent at the end.",
+            written=Written.KERNEL,
+        ),
+        "since": Column.text(
+            "What ended last before the longest of which that is recorded; absent at the start.", written=Written.KERNEL
+        ),
+        "stretches": Column.count(
+            "How many of 1 ms or more, in the complete steps; in the whole capture where there are none.",
+            is_aside=True,
+        ),
+        "host_ns": Column.time(
+            "Their lengths: no operator, call or Python frame is recorded on the threads that run the steps or launch, "
+            "nor a range that launches nothing."
+        ),
+        "idle_ns": Column.time(
+            "The part of it in which nothing ran on the GPU.", is_news_when_zero=True, better=Better.LESS
+        ),
+        "seen_ns": Column.time(
+            "The part of it between the rank's first and last GPU operation: before and after, whether the GPU idled "
+            "is not known.",
+            is_compared=False,
+            is_secondary=True,
+        ),
+        "steps": Column.count("Complete steps that it is of; absent for the whole capture.", adds=Adds.NONE),
+        "host_per_step_ns": Column.time("Their lengths / steps.", adds=Adds.DERIVED),
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return table.assign(host_per_step_ns=ratio(table["host_ns"], table["steps"]).round().astype("Int64"))
+
+
+def per_rank(trace: RankTrace, silent_ns: int = LEAST_NS) -> pd.DataFrame:
+    """The rank's stretches of `silent_ns` and more, by place."""
+    if trace.gpu_ops.empty or trace.api_calls.empty:
+        return pd.DataFrame()
+    threads, steps = _threads(trace), steps_of_hosts(trace)
+    recorded = _recorded(trace, threads)
+    looked_at = (recorded.starts[:1], recorded.ends[-1:])
+    if len(steps):
+        looked_at = (steps["host_start_ns"].to_numpy(), steps["host_end_ns"].to_numpy())
+    silent = Intervals.of(*looked_at) - recorded
+    starts, ends = (times[silent.ends - silent.starts >= silent_ns] for times in (silent.starts, silent.ends))
+    if not len(starts):
+        return pd.DataFrame()
+    since, until = _around(trace, threads, starts + (ends - starts) // 2)
+    # The longest of which it is known what came before stands first.
+    order = np.lexsort((starts - ends, pd.isna(since)))
+    starts, ends, since, until = (each[order] for each in (starts, ends, since, until))
+    table = table_of({"range": _ranges_around(trace, threads, starts, ends), "until": until, "since": since})
+    groups = Groups.of(table, ["range", "until"], by_appearance=True, with_absent=True)
+    firsts = table.iloc[groups.first]
+    idle_ns, seen_ns = (groups.sums(times) for times in idle_inside(trace, starts, ends))
+    return sorted_by(
+        table_of(
+            {
+                **{name: firsts[name].array for name in table.columns},
+                "stretches": groups.counts(),
+                "host_ns": groups.sums(ends - starts),
+                "idle_ns": idle_ns,
+                "seen_ns": seen_ns,
+                "steps": pd.arrays.IntegerArray(np.full(len(groups), len(steps)), np.full(len(groups), not len(steps))),
+            }
+        ),
+        "host_ns",
+    )
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> HostSilences:
+    """The ranks' rows, longest first."""
+    return HostSilences(sorted_by(stack(parts, tuple(HostSilences.columns)), "host_ns"))
+
+
+def _threads(trace: RankTrace) -> np.ndarray:
+    """Those that run the steps, autograd's and the CPU's collectives', and all that launch."""
+    telling = [thread for thread, role in thread_roles(trace).items() if role in (MAIN, AUTOGRAD, COLLECTIVES)]
+    launching = trace.api_calls["thread"].to_numpy()[trace.api_calls["has_gpu_op"].to_numpy()]
+    return np.union1d(np.array(telling, dtype=np.int64), launching)
+
+
+def _recorded(trace: RankTrace, threads: np.ndarray) -> Intervals:
+    """Time in which one of the threads has something recorded; a range that launches only says where that is."""
+    told = user_ranges(trace)
+    tables = (trace.api_calls, trace.host_ops, trace.frames, picked(told, launches_inside(trace, told) == 0))
+    starts, ends, is_own = _columns(tables, threads)
+    return Intervals.of(starts[is_own], ends[is_own])
+
+
+def _columns(tables: Sequence[pd.DataFrame], threads: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Starts and ends of the tables' rows under each other, and which are of these threads."""
+    starts, ends, thread = (
+        np.concatenate([table[name].to_numpy() for table in tables]) for name in ("start_ns", "end_ns", "thread")
+    )
+    return starts, ends, np.isin(thread, threads)
+
+
+def _ranges_around(trace: RankTrace, threads: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """The user's innermost range around the middle of each stretch, on any of the threads; none as long as a step."""
+    ranges = user_ranges(trace)
+    steps = trace.steps
+    if len(steps):
+        shortest_ns = int((steps["host_end_ns"] - steps["host_start_ns"]).min())
+        ranges = picked(ranges, (ranges["end_ns"] - ranges["start_ns"]).to_numpy() < shortest_ns)
+    middle = starts + (ends - starts) // 2
+    around = np.full(len(middle), NONE)
+    for thread in threads.tolist():
+        own = range_around(ranges, np.full(len(middle), thread), middle)
+        around = np.where(around == NONE, own, around)
+    return _texts(ranges["name"].array, around)
+
+
+def _around(trace: RankTrace, threads: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What ended last before each time, and what begins first after it; the outermost of those that do at once."""
+    launches = np.flatnonzero(trace.api_calls["has_gpu_op"].to_numpy())
+    tables = (user_ranges(trace), trace.host_ops, picked(trace.api_calls, launches))
+    starts, ends, is_own = _columns(tables, threads)
+    names = joined([tables[0]["name"].array, tables[1]["name"].array, _launched(trace, launches)])
+    rows = np.flatnonzero(is_own)
+    starts, ends = starts[rows], ends[rows]
+    # Of several at one time the outermost comes last of those that end, first of those that begin.
+    by_end, by_start = np.lexsort((-rows, -starts, ends)), np.lexsort((rows, -ends, starts))
+    last = np.searchsorted(ends[by_end], times, side="right") - 1
+    first = np.searchsorted(starts[by_start], times)
+    return _texts(names, np.append(rows[by_end], NONE)[last]), _texts(names, np.append(rows[by_start], NONE)[first])
+
+
+def _launched(trace: RankTrace, launches: np.ndarray) -> Any:
+    """Names of what these API calls started on the GPU."""
+    launch = trace.gpu_ops["launch"].to_numpy()
+    rows = np.full(len(trace.api_calls) + 1, NONE)
+    rows[launch] = np.arange(len(launch))
+    return picked(trace.gpu_ops, rows[launches])["name"].array
+
+
+def _texts(names: Any, rows: np.ndarray) -> np.ndarray:
+    """The names of these rows; absent for -1."""
+    codes = np.append(names.codes, NONE)[rows]
+    told: np.ndarray = np.array([*names.categories.tolist(), None], dtype=object)[codes]
+    return told

@@ -1,0 +1,123 @@
+"""Rules about what the program does on the CPU that no tool records: long stretches between two calls."""
+
+import pandas as pd
+
+from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.places import Places
+from traceanalyzer.analyses.host.host_silences import HostSilences
+from traceanalyzer.analyses.host.idle import Idle
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.findings.alike import named
+from traceanalyzer.findings.basis import LEAST_GAIN_PCT, plain, severity
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.hosts.host_words import HOST_PCT
+from traceanalyzer.findings.late.host_story import HOSTS
+from traceanalyzer.findings.late.lateness import late_by
+from traceanalyzer.findings.worst import OF_ALL_STEPS, worst_rank
+from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.meaning.vocabulary import HOST
+
+SHARE_PCT = 10.0
+"""Of a step, in which the GPU idles while nothing of its host is recorded for long."""
+
+_MOST = 0.5
+"""Of all of it: the place that holds so much is named."""
+
+_ADVICE = (
+    "Look at what the program does {}: Python of its own leaves no mark in a trace, such as collecting garbage, "
+    "tokenising, logging, writing files or waiting. Give it a name (torch.profiler.record_function, an NVTX range) or "
+    "record with Python's frames (with_stack=True; nsys --python-sampling=true); then do it more rarely, in another "
+    "thread, or after the next GPU work is launched."
+)
+
+
+def silent_hosts(
+    headline: Headline,
+    steps: Steps,
+    idle: Idle,
+    host_silences: HostSilences,
+    episodes: Episodes,
+    places: Places,
+    replay: Replay,
+    *,
+    share_pct: float = SHARE_PCT,
+) -> list[Finding]:
+    """Where GPUs wait for hosts: 10 % of a step in stretches of 1 ms and more of which nothing is recorded.
+
+    Launching takes some 10 µs a call, with Python between; what takes longer is something else that the program does
+    there. Not where the job would be no quicker if these hosts took no time at all: another rank is later.
+    """
+    worst = worst_rank(headline, steps, idle, HOST.column, HOST_PCT)
+    if worst is None or not len(host_silences):
+        return []
+    rank, _, _, basis = worst
+    table = _per_step(host_silences)
+    share = 100.0 * table.groupby("rank")["idle_a_step_ns"].sum() / (basis.window_ns / basis.per)
+    if not share.get(rank, 0.0) >= share_pct:
+        return []
+    alike = sorted(share.index[share >= share_pct])
+    gain = gain_of(replay, Change("host", 0.0, frozenset(map(int, alike))))
+    own = table[table["rank"] == rank].sort_values("idle_a_step_ns", ascending=False)
+    idle_ns = float(own["idle_a_step_ns"].sum())
+    most_ns = min(idle_ns, gain.gain_ns + gain.error_ns) if gain else idle_ns
+    if gain and 100 * most_ns < LEAST_GAIN_PCT * gain.before_ns:
+        return []
+    is_rare = int(own["stretches"].sum()) < int(own["per"].iloc[0])
+    times, of_what = (basis.per, OF_ALL_STEPS) if is_rare else (1, basis.of_a_step)
+    a_step = "in all" if is_rare or basis.steps is None else "a step"
+    return [
+        Finding(
+            severity=severity(share[rank]),
+            title=f"Nothing is recorded of what rank {rank}'s host does for "
+            f"{time_text(times * float(own['host_a_step_ns'].sum()))} {a_step}, {_where(own)}: its GPU idles "
+            f"{time_text(times * idle_ns)} of it, {share[rank]:.0f} % {of_what}"
+            f"{f'; the same on {named(alike, share.index, places)}' if len(alike) > 1 else ''}.",
+            evidence=plain(own[["rank", "range", "since", "until", "stretches", "host_ns", "idle_ns"]]),
+            recommendation=_ADVICE.format(_place(own.iloc[0])),
+            caveat="A profiler slows the host, but hardly where it records nothing.",
+            gain_ns=round(most_ns),
+            is_of_hosts=True,
+            table="host_silences",
+            is_to_do_first=True,
+            part_of=late_by(episodes, rank, HOST.key) or HOSTS,
+        )
+    ]
+
+
+def _per_step(host_silences: HostSilences) -> pd.DataFrame:
+    """The rows with `host_a_step_ns` and `idle_a_step_ns`: of a mean step, or of the whole capture.
+
+    What the GPU did is not known before the capture's first operation: there it idled as it did in the rest.
+    """
+    table = host_silences.table
+    per = table["steps"].astype("Int64").fillna(1).astype("int64")
+    seen_ns = table.groupby("rank")["seen_ns"].transform("sum")
+    whole = table.groupby("rank")["host_ns"].transform("sum") / seen_ns.where(seen_ns > 0)
+    idle_ns = (table["idle_ns"] * whole).fillna(0)
+    return table.assign(per=per, host_a_step_ns=table["host_ns"] / per, idle_a_step_ns=idle_ns / per)
+
+
+def _where(own: pd.DataFrame) -> str:
+    """`in one stretch between optimizer and data`; of several places the one that costs most is named."""
+    count, per = int(own["stretches"].sum()), int(own["per"].iloc[0])
+    place = _place(own.iloc[0])
+    if len(own) == 1 and count in (1, per):
+        return f"in one stretch {place}"
+    often = f"{count} stretches" if count <= per else f"{count / per:.3g} stretches"
+    if len(own) == 1:
+        return f"in {often} {place}"
+    is_most = own["idle_a_step_ns"].iloc[0] >= _MOST * own["idle_a_step_ns"].sum()
+    return f"in {often}, {'most of it' if is_most else 'more than anywhere else'} {place}"
+
+
+def _place(row: pd.Series) -> str:
+    """`between optimizer and data, in train`."""
+    since, until, around = (
+        None if pd.isna(row[name]) else short_name(row[name]) for name in ("since", "until", "range")
+    )
+    between = f"between {since} and {until}" if since and until else f"after {since}" if since else f"before {until}"
+    return f"{between}{f', in {around}' if around else ''}"
