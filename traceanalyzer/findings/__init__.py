@@ -26,10 +26,12 @@ from traceanalyzer.findings.devices import (
     copies,
     copy_bound,
     efficiency,
+    layouts,
     memory,
     memory_limits,
     other_copies,
     recomputing,
+    written_out,
 )
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.findings import Findings
@@ -113,6 +115,8 @@ RULES: tuple[Rule, ...] = (
     copies.pageable_copies,
     copies.serial_blocks,
     efficiency.tensor_cores_unused,
+    layouts.layout_conversions,
+    written_out.written_out_attention,
     efficiency.memory_bound_kernels,
     efficiency.low_mfu,
     recomputing.recomputed_activations,
