@@ -38,6 +38,7 @@ from traceanalyzer.findings.findings import Findings
 from traceanalyzer.findings.folding import folded
 from traceanalyzer.findings.hosts import (
     blocking_launches,
+    checked_gradients,
     drained,
     host_work,
     hosts,
@@ -105,6 +106,7 @@ RULES: tuple[Rule, ...] = (
     drained.drained_queues,
     hosts.host_bound,
     host_work.cpu_work,
+    checked_gradients.checked_gradients,
     slow_operators.slow_operators,
     silent_hosts.silent_hosts,
     idle.short_kernels,
