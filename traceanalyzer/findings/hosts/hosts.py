@@ -205,10 +205,10 @@ def _replayed(replay: Replay, *, is_of_steps: bool) -> _Replayed:
 
 
 def _needed_ns(step_needs: StepNeeds, basis: Basis) -> pd.Series:
-    """What each host needs to launch a step: the median of the basis' steps."""
+    """What each host needs to launch a step: the mean of the basis' steps, as the page's floors are."""
     needs = basis.within(step_needs.to_frame())
     needed = needs[needs["needed_host_ns"].notna()].astype({"needed_host_ns": "float64"})
-    return needed.groupby("rank")["needed_host_ns"].median()
+    return needed.groupby("rank")["needed_host_ns"].mean()
 
 
 def longest_name(work: pd.DataFrame, rank: int, cost_ns: float, basis: Basis) -> tuple[str, float] | None:
