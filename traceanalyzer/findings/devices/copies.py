@@ -114,7 +114,7 @@ def _who(held: pd.DataFrame, ranks: int) -> str:
     first = held.index[0]
     if len(held) == 1:
         return f"Rank {first} copies from or to pageable memory:"
-    return f"{of_them(len(held), ranks)} ranks copy from or to pageable memory: rank {first}"
+    return f"{of_them(len(held), ranks)} ranks copy from or to pageable memory: rank {first} copies"
 
 
 def _hidden(gain_ns: int, gain: Gain | None, basis: Basis) -> str:
