@@ -52,8 +52,8 @@ def checked_gradients(
         Finding(
             severity=severity(share),
             title=f"Autograd looks for NaN in every gradient (detect_anomaly is on): rank {rank}'s host is "
-            f"in {checks[rank]:,.0f} such checks for {time_text(host_ns[rank])} {a_step}, {share:.0f} % {basis.of_a_step}"
-            f", and waits for its GPU in each{also}.",
+            f"in {checks[rank]:,.0f} such checks for {time_text(host_ns[rank])} {a_step}, "
+            f"{share:.0f} % {basis.of_a_step}, and waits for its GPU in each{also}.",
             evidence=plain(
                 table.loc[table["rank"] == rank, ["rank", "operator", "calls", "host_total_ns", "gpu_total_ns"]]
             ),
