@@ -56,8 +56,10 @@ def _spent(table: pd.DataFrame, calls: pd.DataFrame) -> Iterator[_Spent]:
     last = table[has_work].groupby("rank")["step"].max()
     for rank, own in table.groupby("rank"):
         tail = own[own["step"] > last.get(rank, -1)]
+        if rank not in last or tail.empty:
+            continue
         others = complete[(complete["rank"] != rank) & complete["rank"].isin(table.loc[has_work, "rank"])]
-        if rank not in last or tail.empty or others.empty:
+        if others.empty:
             continue
         first = int(tail["step"].min())
         going_on = table[has_work & (table["rank"] != rank) & (table["step"] >= first)]
