@@ -1,4 +1,4 @@
-"""What is derived of one trace, or of some tables, alone, and asked for again and again: made once, kept while they live."""
+"""What is derived of one trace, or of some tables, alone, and asked for often: made once, kept while they live."""
 
 from collections.abc import Callable
 from functools import wraps
