@@ -34,14 +34,16 @@ LOADED = "import json, sys; json.load(open(sys.argv[1]))"
 OURS = """
 import resource, sys
 from pathlib import Path
-from traceanalyzer.cli import main
+from traceanalyzer.__main__ import main
+place = sys.argv.pop(1)
+sys.argv.append("--quiet")
 try:
-    main([*sys.argv[2:], "--quiet"])
+    main()
 finally:
     own = resource.getrusage(resource.RUSAGE_SELF)
-    Path(sys.argv[1]).write_text(f"{own.ru_utime + own.ru_stime} {own.ru_maxrss}")
+    Path(place).write_text(f"{own.ru_utime + own.ru_stime} {own.ru_maxrss}")
 """
-"""Says what this process alone took, without those that it starts for the ranks."""
+"""The command as it is installed; says what this process alone took, without those that it starts for the ranks."""
 
 _SECONDS = 900
 

@@ -35,7 +35,7 @@ STAGES = {
     "traceanalyzer.report.build": ("find",),
     "traceanalyzer.report.kept_report": ("kept", "keep"),
     "traceanalyzer.loading.kept_ranks": ("kept", "keep"),
-    "traceanalyzer.report.writers": ("write_html", "_write_csv", "_write_json"),
+    "traceanalyzer.report.writers": ("write_html", "write_csv", "_write_json"),
     "traceanalyzer.report.writers.html": ("page", "timeline_data", "draw_ahead"),
 }
 """By the module that calls them."""

@@ -89,7 +89,7 @@ for processes in (2, 6):
             assert_frame_equal(shared[name].to_frame(), result.to_frame(), obj=name)
 
 found = findings.find(shared)
-findings.aside = at_once.aside
+findings.all_aside = at_once.all_aside
 forks.clear()
 assert found and findings.find(shared, processes=3) == found
 assert len(forks) == 2

@@ -1,8 +1,10 @@
 """The command: `analyze-traces` and `python -m traceanalyzer`. Imports nothing before Ctrl-C is answered."""
 
+import atexit
 import gc
 import os
 import sys
+from contextlib import suppress
 
 
 def main() -> None:
@@ -23,5 +25,24 @@ def main() -> None:
         gc.freeze()  # the process ends: looking through all that was loaded for garbage takes a tenth of a small run
 
 
+def program() -> None:
+    """`main`, and the end of the process there and then: Python would free piece by piece what the system frees."""
+    try:
+        main()
+    except SystemExit as ended:
+        is_watched = sys.getprofile() or sys.gettrace()  # by who says at the end what was done
+        if isinstance(ended.code, int) and not is_watched:
+            _end(ended.code)
+        raise
+
+
+def _end(code: int) -> None:
+    atexit._run_exitfuncs()  # noqa: SLF001 - what Python does itself before it frees everything
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # nobody reads it any more
+            stream.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    main()
+    program()

@@ -31,6 +31,25 @@ def test_the_waterfall_adds_up_to_the_step():
     assert sum(part.change_ns for part in parts) == -4
 
 
+@pytest.mark.parametrize(
+    ("estimates", "said"),
+    [
+        ((20, 12), "the hosts other takes an estimated 12 ns, base 20 ns: 40 % shorter."),  # as recorded, it is longer
+        ((18, 20), None),  # by about as much as recorded
+        ((20, None), None),
+    ],
+)
+def test_steps_without_what_recording_costs_are_told_where_they_say_something_else(estimates, said):
+    runs = [
+        dataclasses.replace(run, tables={**run.tables, "what_ifs": pd.DataFrame({"unprofiled_ns": [estimate]})})
+        for run, estimate in zip((capture(steady(10, 5, 5)), capture(steady(10, 7, 5))), estimates, strict=True)
+    ]
+    sentences = verdict.sentences(comparison(*runs))
+    found = [one for one in sentences if one.startswith("Without the time that recording costs the hosts")]
+    assert len(found) == (said is not None)
+    assert all(one.replace("\u202f", " ").endswith(said) for one in found)
+
+
 def split(run, transfer, wait, unmatched=0):
     """The capture with exposed communication told apart in both compared steps of each rank."""
     table = pd.DataFrame(

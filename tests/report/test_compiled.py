@@ -39,3 +39,22 @@ def test_a_filter_that_pages_do_not_have_stops_the_build(tmp_path):
     (tmp_path / "x.html").write_text("{{ 1 | nonsense }}", encoding="utf-8")
     with pytest.raises(jinja2.TemplateSyntaxError, match="nonsense"):
         compiled.compile_all(tmp_path, tmp_path / "compiled")
+
+
+def test_a_template_is_compiled_once_until_it_changes(tmp_path, monkeypatch):
+    monkeypatch.setattr(compiled, "cache_from_source", lambda _: str(tmp_path / "compiled.pyc"))
+    monkeypatch.setattr("sys.dont_write_bytecode", False)
+    made = []
+
+    def page(text):
+        (tmp_path / "x.html").write_text(text, encoding="utf-8")
+        loader = jinja2.FileSystemLoader(tmp_path)
+        environment = jinja2.Environment(loader=loader, bytecode_cache=compiled.kept(), **compiled.SYNTAX)
+        compile_ = environment.compile
+        environment.compile = lambda *given: made.append(given) or compile_(*given)
+        return environment.get_template("x.html").render(word="<b>")
+
+    assert [page("{{ word }}"), page("{{ word }}"), page("{{ word }}!")] == ["&lt;b&gt;", "&lt;b&gt;", "&lt;b&gt;!"]
+    assert len(made) == 2
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
+    assert compiled.kept() is None

@@ -58,7 +58,7 @@ def test_hosts_on_the_path_bind_where_a_step_without_their_time_is_shorter(
     assert f"after is by {said}." in path.sentence(_captured("before", (0, "data", None, 1)), now)
 
 
-@pytest.mark.parametrize(("gain_ns", "said"), [(30, "rank 1's loading of data"), (0, "loading of data")])
+@pytest.mark.parametrize(("gain_ns", "said"), [(30, "rank 1's loading of data"), (2, "loading of data")])
 def test_a_rank_is_named_where_as_fast_as_its_peers_it_would_shorten_the_step(gain_ns, said):
     """The path of a capture of two ranks lies on one of them, whether that is later or not."""
     one = _captured("a", (1, "data", None, 50))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.simulator import Capture, capture, kineto, run, scenarios
 from traceanalyzer import processes as deciding
+from traceanalyzer import scale
 from traceanalyzer.analyses.timeline.host_events import MOST_RANKS
 from traceanalyzer.discovery import discover
 from traceanalyzer.errors import UsageError
@@ -70,6 +71,16 @@ def test_what_findings_name_is_read_again_for_the_timeline(folder):
     of_drawn = hosts[hosts["rank"].isin({1, 3, alone})].reset_index(drop=True)
     assert len(of_drawn)
     pd.testing.assert_frame_equal(more.results["host_events"].to_frame().reset_index(drop=True), of_drawn)
+
+
+@pytest.mark.parametrize("most_operations", [1, 10**6])
+def test_of_many_files_those_whose_hosts_are_drawn_are_read_again(folder, monkeypatch, most_operations):
+    at_once = of(folder, most_operations=most_operations, most_host_events=50)
+    monkeypatch.setattr(scale, "_MANY", 6)
+    again = of(folder, most_operations=most_operations, most_host_events=50)
+    assert again["host_events"].table["rank"].nunique() == (1 if most_operations == 1 else 6)
+    for name in NAMES:
+        pd.testing.assert_frame_equal(again[name].to_frame(), at_once[name].to_frame())
 
 
 def test_missing_ranks_are_named_once(folder, tmp_path):

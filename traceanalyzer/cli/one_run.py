@@ -178,7 +178,7 @@ def _analysed(
     memory, told = memory_beside(options["snapshots"], made.results["steps"].table)
     whole = with_timelines(summary, run, load, named_ranks(made.findings), jobs=options["jobs"])
     drawn = {name: whole.results[name] for name in ("timeline", "host_events")}
-    if not held:
+    if entry and not held:
         again = kept_report.place_of(found, run, load, known)
         later(partial(kept_report.keep, entry, again, whole, made.findings), processes=processes)
     return summary, replace(made, results=made.results | drawn, snapshots=told), examination, (memory, told)

@@ -26,16 +26,19 @@ from traceanalyzer.findings.devices import (
     copies,
     copy_bound,
     efficiency,
+    layouts,
     memory,
     memory_limits,
     other_copies,
     recomputing,
+    written_out,
 )
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.findings import Findings
 from traceanalyzer.findings.folding import folded
 from traceanalyzer.findings.hosts import (
     blocking_launches,
+    checked_gradients,
     drained,
     host_work,
     hosts,
@@ -50,7 +53,7 @@ from traceanalyzer.findings.late import lateness, other_work
 from traceanalyzer.findings.order import error_of_mean_step_ns, ordered
 from traceanalyzer.findings.pipelines import outside_microbatches, pipeline, uneven_stages
 from traceanalyzer.findings.uneven import balance, hidden, other_gpus, uneven_steps, within_steps, without_work
-from traceanalyzer.forks import aside
+from traceanalyzer.forks import all_aside
 
 __all__ = ["RULES", "Finding", "Findings", "Rule", "find", "named_ranks"]
 
@@ -103,6 +106,7 @@ RULES: tuple[Rule, ...] = (
     drained.drained_queues,
     hosts.host_bound,
     host_work.cpu_work,
+    checked_gradients.checked_gradients,
     slow_operators.slow_operators,
     silent_hosts.silent_hosts,
     idle.short_kernels,
@@ -113,6 +117,8 @@ RULES: tuple[Rule, ...] = (
     copies.pageable_copies,
     copies.serial_blocks,
     efficiency.tensor_cores_unused,
+    layouts.layout_conversions,
+    written_out.written_out_attention,
     efficiency.memory_bound_kernels,
     efficiency.low_mfu,
     recomputing.recomputed_activations,
@@ -255,7 +261,7 @@ def _of_rules(results: Results, failures: list[Failure] | None, processes: int) 
             found |= {place: made} if noted == lost else {}
         return found
 
-    begun = [aside(partial(tried, share), processes=processes) for share in range(1, shares)]
+    begun = all_aside([partial(tried, share) for share in range(1, shares)], processes=processes)
     own = {place: _of_rule(RULES[place], results, failures) for place in range(0, len(RULES), shares)}
     for wait in begun:
         own |= wait()

@@ -14,13 +14,16 @@ BINDS_PCT = 10.0
 
 def otherwise(gain_ns: int, unprofiled_ns: int | None, step_ns: int) -> str:
     """`, an estimated 1.2 ms without the profiler` where the gain is another one there; else empty."""
-    if unprofiled_ns is None:
-        return ""
-    apart = abs(gain_ns - unprofiled_ns)
-    if apart <= _OTHER * max(gain_ns, unprofiled_ns) or 100 * apart < _WORTH_PCT * step_ns:
+    if unprofiled_ns is None or not is_another(gain_ns, unprofiled_ns, step_ns):
         return ""
     shorter = "" if gain_ns else " shorter"
     return f" (an estimated {time_text(unprofiled_ns)}{shorter} without the profiler)"
+
+
+def is_another(recorded_ns: float, unprofiled_ns: float, step_ns: float) -> bool:
+    """Whether a gain, or a change of either sign, is another one without the profiler."""
+    apart = abs(recorded_ns - unprofiled_ns)
+    return apart > _OTHER * max(abs(recorded_ns), abs(unprofiled_ns)) and 100 * apart >= _WORTH_PCT * step_ns
 
 
 def of_hosts(

@@ -4,6 +4,7 @@ An entry is of one file as it was: its path, size, inode, times of change, and w
 What entries hold is for their makers: `kept_traces`, `kept_ranks`, and `report.kept_report` of whole runs.
 """
 
+import hashlib
 import re
 import shutil
 import tempfile
@@ -81,10 +82,11 @@ def key_of(path: Path, options: tuple[object, ...], least_bytes: int) -> str | N
     return name
 
 
-def code_of(files: Iterable[Path]) -> tuple[object, ...]:
-    """Names files of code as they are."""
+def code_of(files: Iterable[Path], *others: object) -> str:
+    """Names files of code as they are, and what else there is to tell of it; short: it is in all entries' names."""
     states = ((file, file.stat()) for file in sorted(files) if file.is_file() and "__pycache__" not in file.parts)
-    return tuple((str(file), state.st_size, state.st_mtime_ns) for file, state in states)
+    told = [(str(file), state.st_size, state.st_mtime_ns) for file, state in states]
+    return hashlib.sha256(repr((told, others)).encode(errors="surrogateescape")).hexdigest()
 
 
 @dataclass(slots=True)

@@ -98,10 +98,10 @@ def keep(place: Path | None, again: Path | None, ranks: Sequence[tuple[RankMeta,
 
 
 @cache
-def _code() -> tuple[object, ...]:
+def _code() -> str:
     """Names the code: every file of the package, and which functions the registries have."""
     makers = [ANALYSES[name].per_rank for name in ANALYSES] + [*SHARED.values()]
-    return (*code_of(Path(__file__).parents[1].rglob("*.py")), *(getattr(make, "__qualname__", "") for make in makers))
+    return code_of(Path(__file__).parents[1].rglob("*.py"), [getattr(make, "__qualname__", "") for make in makers])
 
 
 def _write(place: Path, meta: RankMeta, tables: Tables) -> None:

@@ -108,9 +108,7 @@ def _packed(name: str, values: Any, parts: list[Any]) -> _Column:
         parts.append(np.asarray(values.isna()).tobytes())
         return told
     if dtype in ("str", "object"):
-        rows = values.tolist()
-        # Texts are told apart by themselves, other objects (1, True and 1.0 are equal) by which they are.
-        codes, distinct = _codes(rows, rows if dtype == "str" else list(map(id, rows)))
+        codes, distinct = _distinct_texts(values) if dtype == "str" else _distinct_objects(values.tolist())
         return _with_texts(_numbers(name, dtype, codes, parts), "", [_text(value) for value in distinct], parts)
     raise ValueError(f"a column of {dtype}")
 
@@ -156,11 +154,18 @@ def _unpacked(told: _Column, body: _Body) -> Any:
     return pd.array(rows, dtype="str") if told.dtype == "str" else pd.arrays.NumpyExtensionArray(rows)
 
 
-def _codes(values: list[Any], keys: list[Any]) -> tuple[np.ndarray, list[Any]]:
-    """Which of the distinct values each is, by keys; a table of many rows repeats few."""
-    distinct = dict(zip(keys, values, strict=True))
+def _distinct_texts(values: Any) -> tuple[np.ndarray, list[Any]]:
+    """Which of the distinct values each is; a table of many rows repeats few."""
+    codes, distinct = pd.factorize(values, use_na_sentinel=False)
+    return codes.astype(np.int32), distinct.tolist()
+
+
+def _distinct_objects(values: list[Any]) -> tuple[np.ndarray, list[Any]]:
+    """The same, told apart by which object each is: 1, True and 1.0 are equal."""
+    own = list(map(id, values))
+    distinct = dict(zip(own, values, strict=True))
     number = dict(zip(distinct, range(len(distinct)), strict=True))
-    codes = np.fromiter(map(number.__getitem__, keys), dtype=np.int32, count=len(keys))
+    codes = np.fromiter(map(number.__getitem__, own), dtype=np.int32, count=len(own))
     return codes, list(distinct.values())
 
 

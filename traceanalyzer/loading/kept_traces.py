@@ -88,7 +88,7 @@ _READING = ("cuda_graphs", "decoding", "files", "kinds", "loading", "meaning", "
 
 
 @cache
-def _code() -> tuple[object, ...]:
+def _code() -> str:
     """Names the code that reads: every file of the package outside the rooms that only use what was read."""
     package = Path(__file__).parents[1]
     return code_of([*package.glob("*.py"), *(file for room in _READING for file in (package / room).rglob("*.*"))])

@@ -83,7 +83,11 @@ def environment() -> jinja2.Environment:
     page's time.
     """
     made = jinja2.Environment(  # noqa: S701 - in SYNTAX
-        loader=compiled.loader(templates()), undefined=jinja2.StrictUndefined, **compiled.SYNTAX
+        loader=compiled.loader(templates()),
+        bytecode_cache=compiled.kept(),
+        optimized=False,  # what is kept must hold nothing that a filter gave
+        undefined=jinja2.StrictUndefined,
+        **compiled.SYNTAX,
     )
     made.globals["looks"] = LOOKS
     made.filters |= {

@@ -35,8 +35,7 @@ def build(
     """
     failures = list(summary.failures)
     if findings is None:
-        # Rules take longer the more ranks there are: of one all of them take as long as to begin some forks.
-        findings = findings_of(summary.results, failures, min(processes, len(summary.results["ranks"])))
+        findings = findings_of(summary.results, failures, processes)
     warn(failures[len(summary.failures) :])
     return Report(
         label=label,

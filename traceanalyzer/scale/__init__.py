@@ -22,9 +22,9 @@ from traceanalyzer.loading.notes import notes_of
 from traceanalyzer.model import RankMeta, RankTrace, Skipped
 from traceanalyzer.processes import processes_beside
 from traceanalyzer.scale.dask_cluster import Gathering
-from traceanalyzer.scale.gathered import DRAWN, Gathered, gather_capture, nothing_of
+from traceanalyzer.scale.gathered import DRAWN, HOSTS, Gathered, gather_capture, nothing_of
 from traceanalyzer.scale.reduced import is_kept
-from traceanalyzer.scale.thinning import Limits, thinned, thinning
+from traceanalyzer.scale.thinning import Limits, kept_of, sizes_of, thinned, thinning
 from traceanalyzer.scale.work import Jobs, Progress, each, set_up_process
 
 __all__ = ["Jobs", "Progress", "Summary", "each_file", "set_up_process", "summarise", "visit", "with_timelines"]
@@ -78,13 +78,16 @@ def summarise(
         InputError: no rank could be read.
     """
     wanted = tuple(names)
-    work = partial(gather_capture, options=options, names=wanted, thresholds=thresholds, is_guarded=is_guarded)
+    first = wanted if len(run.captures) < _MANY else tuple(name for name in wanted if name != HOSTS)
+    work = partial(gather_capture, options=options, thresholds=thresholds, is_guarded=is_guarded)
     skipped, failures = list(found.skipped), list[Failure]()
-    at_hand = {one.path for one in run.captures if is_kept(one, options, wanted, thresholds)}
+    at_hand = {one.path for one in run.captures if is_kept(one, options, first, thresholds)}
     limits = Limits(most_operations, thresholds.get("most_replayed", MOST_REPLAYED))
     gathering = Gathering(Gathered.joined, thinning(limits))
-    pieces = each(work, run.captures, jobs, progress, nothing_of, at_hand, gathering)
+    pieces = each(partial(work, names=first), run.captures, jobs, progress, nothing_of, at_hand, gathering)
     gathered = Gathered.joined(thinned(pieces, limits))
+    if first != wanted:
+        gathered = _with_hosts(gathered, limits, partial(work, names=(HOSTS,)), jobs)
     skipped += gathered.skipped
     failures += gathered.failures
     ranks, metas, claims = _claimed(gathered, skipped)
@@ -100,6 +103,25 @@ def summarise(
     warn(failures)
     return Summary(results, tuple(skipped), notes, claims, tuple(failures))
 
+
+_MANY = 128
+"""Files of which those whose hosts are drawn are read twice: sooner done than to tell of all what their hosts did."""
+
+
+def _with_hosts(gathered: Gathered, limits: Limits, work: Callable[[Capture], Gathered], jobs: Jobs) -> Gathered:
+    """With what `work` says of the hosts of those ranks that keep it."""
+    kept = {place for _, place in kept_of({0: sizes_of(gathered)}, limits).hosts}
+    captures = {rank.capture.path: rank.capture for place, rank in enumerate(gathered.ranks) if place in kept}
+    again = Gathered.joined([*each(work, tuple(captures.values()), jobs, None, nothing_of)])
+    found = {(rank.capture.path, rank.meta.rank): rank.apart for rank in again.ranks}
+    apart = [
+        {**rank.apart, **(found.get((rank.capture.path, rank.meta.rank), {}) if place in kept else _NO_HOSTS)}
+        for place, rank in enumerate(gathered.ranks)
+    ]
+    return replace(gathered.with_apart(apart), failures=(*gathered.failures, *again.failures))
+
+
+_NO_HOSTS: Mapping[str, pd.DataFrame] = {HOSTS: pd.DataFrame()}
 
 _LEAST_PROCESSES = 2
 """That share out Results, and one more for each rank.

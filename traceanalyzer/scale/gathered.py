@@ -13,7 +13,9 @@ from traceanalyzer.failures import Failure
 from traceanalyzer.model import RankMeta, Skipped
 from traceanalyzer.scale.reduced import Done, reduce_capture, without_ranks
 
-DRAWN = ("timeline", "host_events")
+HOSTS = "host_events"
+
+DRAWN = ("timeline", HOSTS)
 """Tables with a row for each event that a page draws, of the GPU and of the host."""
 
 APART = (*DRAWN, "counter_series", "replay")

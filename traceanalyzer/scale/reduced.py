@@ -66,7 +66,7 @@ def reduce_capture(
             any_large |= is_large
         if any_large:  # only now has the reader let go of the last one
             give_back_memory()
-        if not skipped and not failures:
+        if place and not skipped and not failures:
             again = kept_ranks.place_of(capture, options, names, thresholds)
             later(partial(kept_ranks.keep, place, again, ranks), processes=CORES_A_FILE.get())
     except MemoryError:

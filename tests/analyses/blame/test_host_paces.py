@@ -49,6 +49,20 @@ def test_of_a_host_that_is_slower_throughout_only_what_is_longer_by_itself_is_a_
     assert found == name if stays else pd.isna(found)
 
 
+@pytest.mark.parametrize(("longer_ms", "stays"), [(5, False), (30, True)])
+def test_an_operator_that_takes_hardly_longer_is_no_name(longer_ms, stays):
+    cells = pd.DataFrame(
+        {"rank": 1, "step": [3], "part": "host_ns", "excess_ns": 50 * MS, "what": "doing", "name": "aten::stack"}
+    )
+    late = pd.DataFrame({"rank": [0, 1], "step": 3, "needed_host_ns": [60 * MS, 110 * MS]}).astype(
+        {"needed_host_ns": "Int64"}
+    )
+    rows = [(0, "aten::stack", 9, 10 * MS), (1, "aten::stack", 9, (10 + longer_ms) * MS)]
+    stack = pd.DataFrame(rows, columns=["rank", "operator", "calls", "host_self_ns"])
+    (found,) = without_names_of_pace(cells, late, pd.concat([operators(1.0), stack]))["name"]
+    assert found == "aten::stack" if stays else pd.isna(found)
+
+
 @pytest.mark.parametrize(("steps", "own_ms", "stays"), [(1, 0, False), (2, 0, True), (1, 200, True)],
                          ids=["all steps", "half of the steps", "most is other work"])  # fmt: skip
 def test_a_pace_is_there_in_all_steps_and_known_by_most_of_what_a_host_does(steps, own_ms, stays):

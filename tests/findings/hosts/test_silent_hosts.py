@@ -40,7 +40,7 @@ def results_of(held=(), ranges=(), silent=((10, 60),), steps=3, ranks=1, **parts
     ("arguments", "said"),
     [
         ({}, "for 50.0 ms a step, in one stretch between aten::op0 and aten::op60: its GPU idles 49.8 ms of it, 50 % of a step."),
-        ({"ranks": 2}, "50 % of a step; the same on all 2 ranks."),
+        ({"ranks": 2}, "50 % of a step; the same on both ranks."),
         ({"ranges": [("forward", 5, 70)]}, "between aten::op0 and aten::op60, in forward: its GPU"),
         # A range that launches nothing says what it is itself; an operator, too, on the thread that launches.
         ({"ranges": [("tokenise", 11, 59)]}, None),

@@ -39,6 +39,16 @@ def test_the_breakdown_alone_says_what_is_wrong_or_that_nothing_is(ranks, said):
     assert said in verdict(*ranks)
 
 
+@pytest.mark.parametrize(
+    ("world_size", "said"), [(1, "Nothing stands out"), (2, "cannot be told without their traces.")]
+)
+def test_nothing_stands_out_only_where_all_ranks_are_here(world_size, said):
+    results = run([rank_trace(BUSY, rank=0, world_size=world_size)])
+    found = sentences(Report("x", results, ()), split(results))
+    assert [said in sentence for sentence in found].count(True) == 1
+    assert ("What there is to gain" in " ".join(found), len(found)) == (False, 3 if world_size == 2 else len(found))
+
+
 @pytest.mark.parametrize(("ranks", "said"), [((BUSY, BUSY), "Nothing stands out"), ((LATE, LATE), "spent idle")])
 def test_without_findings_the_command_line_says_what_the_page_says(ranks, said):
     report = Report("x", run([rank_trace(ops, rank=rank) for rank, ops in enumerate(ranks)]), ())

@@ -166,7 +166,7 @@ def _known(name: object) -> str | None:
 
 
 def _of_hosts(rows: pd.DataFrame, which: "str | Callable[[pd.Series], float]", complete: Sequence[int]) -> object:
-    """A figure of the ranks' median host times for a step: the least or the most of them, or what is apart.
+    """A figure of the ranks' mean host times for a step: the least or the most of them, or what is apart.
 
     Of the complete steps, as all that is said of a step; of all where none of the rows is of one.
     """
@@ -175,7 +175,7 @@ def _of_hosts(rows: pd.DataFrame, which: "str | Callable[[pd.Series], float]", c
     known = known[known["needed_host_ns"].notna()]
     if known.empty:
         return pd.NA
-    return round(float(known["needed_host_ns"].astype("float64").groupby(known["rank"]).median().agg(which)))
+    return round(float(known["needed_host_ns"].astype("float64").groupby(known["rank"]).mean().agg(which)))
 
 
 def _met_in(others: pd.DataFrame, waited: pd.Series) -> str | None:

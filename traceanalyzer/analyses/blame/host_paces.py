@@ -12,7 +12,7 @@ _COVERED = 0.5
 """Of a host's time in operators: calls that all make tell of its pace where they take this part."""
 
 _OF_PACE = 0.5
-"""Of an excess: where a host's pace alone accounts for this part, the pace is why it is late."""
+"""Of an excess: where a host's pace alone accounts for this part, the pace is why it is late; an operator too."""
 
 _MOSTLY = 0.75
 """Of the steps: in so many a host is late that is slower throughout."""
@@ -26,6 +26,7 @@ def without_names_of_pace(cells: pd.DataFrame, late: pd.DataFrame, operators: pd
 
     Those are PyTorch's own ranges, operators that all call as often, and time in which nothing is recorded: a GPU idles
     in them for a host that is slow throughout, while GPUs that wait for it do not idle there, whose hosts do the same.
+    An operator that takes this host hardly longer than the others is no name either, whatever its pace.
     """
     of_hosts = cells["part"] == HOST.column
     # A pace is there in all steps; stalls now and then make the same calls longer, too.
@@ -37,12 +38,21 @@ def without_names_of_pace(cells: pd.DataFrame, late: pd.DataFrame, operators: pd
     is_of_pace = pd.Series(data=False, index=cells.index)
     for rank, rows in cells[is_named].groupby("rank"):
         same = same_calls(operators, int(rank), late["rank"].unique())
-        if same is None or same.covered < _COVERED or not same.pace or same.pace <= 1:
+        if same is None or same.covered < _COVERED or not same.pace:
             continue
         own = needed.reindex(pd.MultiIndex.from_frame(rows[["rank", "step"]])).to_numpy()
         explained = own * (1 - 1 / same.pace) >= _OF_PACE * rows["excess_ns"].to_numpy()
-        is_of_pace[rows.index] = explained & np.array([_all_do(name, same, same.pace) for name in rows["name"]])
+        of_pace = explained & np.array([_all_do(name, same, same.pace) for name in rows["name"]])
+        is_of_pace[rows.index] = of_pace | rows["name"].isin(_hardly_longer(rows, same)).to_numpy()
     return cells.assign(**{name: cells[name].mask(is_of_pace, None) for name in ("what", "name")})
+
+
+def _hardly_longer(rows: pd.DataFrame, same: SameCalls) -> set[str]:
+    """Operators that all call as often and that take this host longer by less than half of what it is late in them."""
+    excess_ns = rows.groupby("name")["excess_ns"].sum()
+    names = same.own_ns.index.intersection(excess_ns.index)
+    longer_ns = same.own_ns[names] - same.others_ns.loc[names].median(axis=1)
+    return set(names[longer_ns < _OF_PACE * excess_ns[names]])
 
 
 def _all_do(name: str, same: SameCalls, pace: float) -> bool:

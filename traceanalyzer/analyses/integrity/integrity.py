@@ -34,6 +34,9 @@ _COLUMNS = ("check", "severity", "count", "total", "sentence", "affects")
 LEFT_OUT = "ranks_left_out"
 """The check that says that ranks were not asked for."""
 
+MISSING_RANKS = "missing_ranks"
+"""The check that says that ranks of the job have no trace."""
+
 
 class Integrity(Result[IntegrityColumn]):
     """One row for each rank (absent: the whole set) and check that found something, gravest first; empty when clean."""
@@ -197,7 +200,7 @@ def _missing_ranks(ranks: pd.DataFrame, wanted: frozenset[int] | None, told: int
         text = f"{len(ranks) - len(others)} of {of} {be} here (missing: {listed}): {of_these}"
         if others:
             text += f" Files are of {numbered('rank', others)}: their numbers, or the size that they tell, are wrong."
-        return [Defect("missing_ranks", MEDIUM, count, len(expected), text, affects)]
+        return [Defect(MISSING_RANKS, MEDIUM, count, len(expected), text, affects)]
     if len(ranks) < size:
         text = f"{len(ranks)} of the job's {size} ranks {be} looked at (--ranks): {of_these}"
         return [Defect(LEFT_OUT, MEDIUM, size - len(ranks), size, text, affects)]

@@ -22,6 +22,10 @@ from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.meaning.quantities import digits, size_text, time_text
 
 PAGEABLE_PCT = 0.5
+
+_LEAST_BYTES = 1 << 20
+"""In all: what is less costs its calls, and no pinning makes them quicker."""
+
 SERIAL_PCT = 10.0
 
 _WHOLE_STEP = 0.8
@@ -31,9 +35,9 @@ _WHOLE_STEP = 0.8
 def pageable_copies(
     headline: Headline, steps: Steps, launches: Launches, copies: Copies, episodes: Episodes, replay: Replay
 ) -> list[Finding]:
-    """Copies from or to pageable memory with exposed time over 0.5 % of the window: one finding for all such ranks.
+    """Copies of 1 MiB and more from or to pageable memory that are exposed for 0.5 % of the window.
 
-    Of ranks that are late by copies it is a part of what is said of that.
+    One finding for all such ranks. Of ranks that are late by copies it is a part of what is said of that.
     """
     if not len(copies) or not len(headline):
         return []
@@ -44,7 +48,10 @@ def pageable_copies(
     by_rank = table.groupby("rank")[["copies", "size_bytes", "total_ns", "exposed_ns"]].sum(min_count=1)
     by_rank["share_pct"] = 100.0 * by_rank["exposed_ns"] / by_rank.index.map(windows)
     by_rank["window_ns"] = windows.reindex(by_rank.index)
-    held = by_rank[by_rank["share_pct"] >= PAGEABLE_PCT].sort_values("share_pct", ascending=False, kind="stable")
+    is_large = (by_rank["size_bytes"] >= _LEAST_BYTES).fillna(value=True)
+    held = by_rank[is_large & (by_rank["share_pct"] >= PAGEABLE_PCT)].sort_values(
+        "share_pct", ascending=False, kind="stable"
+    )
     part_of = all_late_by(episodes, held.index, "copies")
     return [replace(_pageable(held, basis, len(headline), replay), part_of=part_of)] if len(held) else []
 
@@ -107,7 +114,7 @@ def _who(held: pd.DataFrame, ranks: int) -> str:
     first = held.index[0]
     if len(held) == 1:
         return f"Rank {first} copies from or to pageable memory:"
-    return f"{of_them(len(held), ranks)} ranks copy from or to pageable memory: rank {first}"
+    return f"{of_them(len(held), ranks)} ranks copy from or to pageable memory: rank {first} copies"
 
 
 def _hidden(gain_ns: int, gain: Gain | None, basis: Basis) -> str:

@@ -14,6 +14,7 @@ from traceanalyzer.analyses.operators.mfu import Mfu
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import plain
+from traceanalyzer.findings.devices.written_out import SCORES
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import late_by, said_with_gain
 from traceanalyzer.findings.tools import tools_of
@@ -120,6 +121,7 @@ def memory_bound_kernels(categories: Categories, headline: Headline, ranks: Rank
             evidence=plain(own.head(_MOST_ROWS)),
             recommendation=tools_of(ranks).fuse_moving,
             caveat="A small model or batch has little matrix work to begin with.",
+            part_of=SCORES,
         )
     ]
 

@@ -50,14 +50,14 @@ def sentence(comparison: Comparison, run: str, change: float, unit: str) -> str 
 
 
 def names_of_unsplit(comparison: Comparison, run: str) -> dict[str, str]:
-    """`exposed broadcast` in place of the label of what is neither transfer nor wait, where such calls are there."""
+    """`exposed broadcast, moving or waiting` in place of the label of what is neither, where such calls are there."""
     table = comparison.table(run, "nccl")
     if table is None:
         return {}
     own = table.frame[table.frame["collective"].isin(NEITHER)]
     time_ns = own[["base_total_ns", "other_total_ns"]].astype("float64").max(axis=1)
     longest = own.loc[time_ns.sort_values(ascending=False).index, "collective"].astype("str").unique()
-    words = f"exposed {', '.join(collective_words(name) for name in longest)}"
+    words = f"exposed {', '.join(collective_words(name) for name in longest)}, moving or waiting"
     return dict.fromkeys((UNSPLIT.label, UNMATCHED.label, INSEPARABLE.label), words) if len(longest) else {}
 
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 import pandas as pd
 
 from traceanalyzer.diff.captures import Capture
-from traceanalyzer.findings.basis import LEAST_GAIN_PCT
+from traceanalyzer.findings.basis import CLEAR_GAIN_PCT
 from traceanalyzer.findings.unprofiled import BINDS_PCT
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import digits
@@ -91,7 +91,7 @@ def bound_of(capture: Capture) -> Bound | None:
 
 
 def _is_apart(capture: Capture, path: pd.DataFrame, rank: int) -> bool:
-    """Whether the path is this rank's for a reason: as fast as its peers it would shorten the step.
+    """Whether the path is this rank's for a reason: as fast as its peers it would shorten the step beyond chance.
 
     Of ranks that need about as long the path lies on one. Where that change was not replayed any rank among others is.
     """
@@ -99,7 +99,7 @@ def _is_apart(capture: Capture, path: pd.DataFrame, rank: int) -> bool:
     if (path if breakdown is None else breakdown)["rank"].nunique() < 2:
         return False
     gained = _gained_pct(capture, f"--rank {rank}=peers")
-    return gained is None or gained >= LEAST_GAIN_PCT
+    return gained is None or gained >= CLEAR_GAIN_PCT
 
 
 def _gained_pct(capture: Capture, option: str) -> float | None:

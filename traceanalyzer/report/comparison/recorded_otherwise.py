@@ -1,9 +1,16 @@
-"""What can be said of times that different profilers, or one with other options, recorded: not that one is longer."""
+"""What can be said of times that different profilers, or one with other options, recorded: not that one is longer.
+
+And of times in which recording itself took hosts long: what they are without, by an estimate.
+"""
+
+from statistics import fmean
 
 from traceanalyzer.diff import Comparison, metrics
+from traceanalyzer.diff.captures import Capture, Side
 from traceanalyzer.diff.facts import Fact
+from traceanalyzer.findings.unprofiled import is_another
 from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.quantities import signed, text
+from traceanalyzer.meaning.quantities import digits, signed, text
 
 _FACTS = ("profiler", "profiler's options")
 
@@ -27,6 +34,33 @@ def sentences(comparison: Comparison, run: str, unit: str) -> list[str]:
 def unprofiled(comparison: Comparison, run: str) -> list[str]:
     """The two step times that run.json has without a profiler, where both runs have one."""
     return _change(comparison, run, "unprofiled_step_ns", "Without a profiler")
+
+
+def estimated(comparison: Comparison, run: str) -> list[str]:
+    """Both steps without what recording takes the hosts, where that is another change; none where runs tell theirs."""
+    row = metrics.row(comparison.metrics, "step_ns", run)
+    other = next(side for side in comparison.sides if side.label == run)
+    before, after = _estimate_ns(comparison.base), _estimate_ns(other)
+    if row is None or before is None or after is None or unprofiled(comparison, run):
+        return []
+    change, is_longer = after - before, after > before
+    if comparison.fairness.scale.per_token or not is_another(float(row["change"]), change, float(row["value"])):
+        return []
+    share = f"{digits(100 * abs(change) / before)} % {'longer' if is_longer else 'shorter'}"
+    times = f"{text(after, Unit.NS)}, {comparison.base.label} {text(before, Unit.NS)}"
+    return [f"Without the time that recording costs the hosts {run} takes an estimated {times}: {share}."]
+
+
+def _estimate_ns(side: Side) -> float | None:
+    """The mean over its captures; `None` where one does not tell."""
+    known = [_unprofiled_ns(held) for held in side.captures]
+    return None if None in known else fmean(ns for ns in known if ns is not None)
+
+
+def _unprofiled_ns(held: Capture) -> float | None:
+    table = held.table("what_ifs")
+    known = [] if table is None else table["unprofiled_ns"].dropna().tolist()
+    return float(known[0]) if known else None
 
 
 def _change(comparison: Comparison, run: str, metric: str, what: str) -> list[str]:

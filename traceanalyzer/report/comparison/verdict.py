@@ -98,6 +98,7 @@ def _of_run(comparison: Comparison, run: str) -> OfRun | None:
         return OfRun(run, recorded[0], None, (*recorded[1:], *_work(comparison, run, row)))
     change = float(row["change"])
     rest = (
+        *recorded_otherwise.estimated(comparison, run),
         *_explained(comparison, run, change),
         *_work(comparison, run, row),
         *work_sentences.phases(comparison.table(run, "phases"), per(comparison)),

@@ -5,6 +5,7 @@ from itertools import islice
 
 import pandas as pd
 
+from traceanalyzer.analyses.integrity.integrity import LEFT_OUT, MISSING_RANKS
 from traceanalyzer.analyses.integrity.unknown_communication import UNKNOWN_KERNELS
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.findings import Finding
@@ -127,17 +128,31 @@ def _from_breakdown(report: Report, split: Split, shares: pd.DataFrame) -> list[
             )
             if share.mean() >= NOTABLE_PCT
         ]
+    most = f"no more than {digits((idle + comm + copy).max())} %"
     return (
         made
         or _unknown_kernels(report)
+        or _without_others(report, shares, most)
         or [
-            (
-                f"Nothing stands out: no more than {digits((idle + comm + copy).max())} % of any rank's time is "
-                "idle, exposed communication or exposed copies."
-            ),
+            f"Nothing stands out: {most} of any rank's time is idle, exposed communication or exposed copies.",
             *_of_the_peak(report),
         ]
     )
+
+
+def _without_others(report: Report, shares: pd.DataFrame, most: str) -> list[str]:
+    """Where ranks of the job are missing: a rank that waits for nobody may be the one that all others wait for."""
+    if "integrity" not in report.results:
+        return []
+    if not report.results["integrity"].to_frame()["check"].isin((MISSING_RANKS, LEFT_OUT)).any():
+        return []
+    one = len(shares) == 1
+    here, it = (f"rank {shares.index[0]}'s", "it") if one else ("any of these ranks'", "them")
+    what = "idle, exposed communication or exposed copies"
+    return [
+        f"By {'itself' if one else 'themselves'} nothing stands out: {most} of {here} time is {what}.",
+        f"Whether the job's other ranks wait for {it} cannot be told without their traces.",
+    ]
 
 
 def _fused(report: Report) -> list[str]:

@@ -26,10 +26,11 @@ def write_html(
     return html.write(report, folder, plotlyjs=plotlyjs, failures=failures, beside=beside, processes=processes)
 
 
-def _write_csv(report: Report, folder: Path) -> list[Path]:
+def write_csv(report: Report, folder: Path, *, share: int = 0, shares: int = 1) -> list[Path]:
+    """`summary.csv` and `tables/`; of several shares, each of which may be another process', one."""
     from traceanalyzer.report.writers import tables
 
-    return tables.write_csv(report, folder)
+    return tables.write_csv(report, folder, share=share, shares=shares)
 
 
 def _write_json(report: Report, folder: Path) -> list[Path]:
@@ -59,7 +60,7 @@ def _write_xlsx(report: Report, folder: Path) -> list[Path]:
 WRITERS: Mapping[str, Writer] = MappingProxyType(
     {
         "html": write_html,
-        "csv": _write_csv,
+        "csv": write_csv,
         "json": _write_json,
         "parquet": _write_parquet,
         "md": _write_markdown,

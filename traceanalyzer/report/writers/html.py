@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from markupsafe import Markup
 
 from traceanalyzer.analyses.communication.mesh import mesh
@@ -153,16 +154,23 @@ def _head(report: Report) -> list[str]:
         f"world size {sizes[0]}" if len(sizes) == 1 else "",
         mesh(report.results["groups"], sizes[0] if len(sizes) == 1 else None) or "",
         _captured(steps["step"].nunique(), len(headline_steps(report.results))),
-        f"capture window {quantities.text(ranks['window_ns'].max(), Unit.NS)}{' a rank' if len(ranks) > 1 else ''}",
+        f"capture window {_between(ranks['window_ns'])}{' a rank' if len(ranks) > 1 else ''}",
         *_versions(ranks["versions"].dropna().unique().tolist()),
     ]
     return [fact for fact in facts if fact]
 
 
+def _between(lengths_ns: pd.Series) -> str:
+    """The shortest and the longest, or one where they read alike."""
+    low, high = (quantities.text(end, Unit.NS) for end in (lengths_ns.min(), lengths_ns.max()))
+    return high if low == high else f"{low} to {high}"
+
+
 def _of_the_host(report: Report, ranks: int) -> list[str]:
     steps = report.results["host_work"].to_frame()["steps"].dropna()
     most = int(steps.max()) if len(steps) else 0
-    return [f"{ranks} rank{'s' if ranks > 1 else ''}, no GPU work", _captured(most, most)]
+    # Of steps that no GPU work belongs to it is not known whether they were marked.
+    return [f"{ranks} rank{'s' if ranks > 1 else ''}, no GPU work", *([_captured(most, most)] if most else [])]
 
 
 def _captured(steps: int, complete: int) -> str:

@@ -19,20 +19,24 @@ from traceanalyzer.report.contents import FORMAT_VERSION, Report
 from traceanalyzer.report.words import care
 
 
-def write_csv(report: Report, folder: Path) -> list[Path]:
+def write_csv(report: Report, folder: Path, *, share: int = 0, shares: int = 1) -> list[Path]:
     """`summary.csv` with the breakdown's row for each rank, `tables/<analysis>.csv` and `tables/index.md`.
 
-    Tables of more than `MOST_CSV_ROWS` rows are Parquet files, as with `write_parquet`.
+    Tables of more than `MOST_CSV_ROWS` rows are Parquet files, as with `write_parquet`. Of several shares, which other
+    processes write, the first names all files; each is as long as the others, about.
     """
+    places = _places(report, folder, "csv")
+    is_long = {name: len(report.results[name]) > MOST_CSV_ROWS for name in places}
+    for name in sorted(places, key=lambda name: -len(report.results[name]))[share::shares]:
+        if is_long[name]:
+            _write_parquet(report, folder, name)
+        else:
+            write_frame(report.results[name].to_frame(), places[name])
+    if share:
+        return []
     summary = folder / "summary.csv"
     write_frame(report.results["breakdown"].to_frame(), summary)
-    paths = []
-    for name, path in _places(report, folder, "csv").items():
-        if len(report.results[name]) > MOST_CSV_ROWS:
-            paths.append(_write_parquet(report, folder, name))
-        else:
-            write_frame(report.results[name].to_frame(), path)
-            paths.append(path)
+    paths = [path.with_suffix(".parquet") if is_long[name] else path for name, path in places.items()]
     return [summary, _write_index(report, folder, paths), *paths]
 
 
@@ -162,8 +166,7 @@ def write_frame(frame: pd.DataFrame, path: Path) -> None:
         file.write(_header([str(name) for name in frame]))
         for first in range(0, len(frame) if len(frame.columns) else 0, _ROWS_AT_ONCE):
             part = frame.iloc[first : first + _ROWS_AT_ONCE]
-            mixed = _plain(part)
-            table = pa.Table.from_pandas(part.assign(**mixed) if mixed else part, preserve_index=False)
+            table = pa.Table.from_pandas(part.assign(**_plain(part), **_coded(part)), preserve_index=False)
             columns = [_inert(column) for column in table.itercolumns()]
             rows = pa.table(columns, names=table.column_names)
             pyarrow.csv.write_csv(rows, file, pyarrow.csv.WriteOptions(include_header=False))
@@ -176,6 +179,11 @@ _ROWS_AT_ONCE = 1 << 15
 def _plain(frame: pd.DataFrame) -> dict[str, pd.Series]:
     """Columns of mixed objects, as texts."""
     return {name: frame[name].map(str, na_action="ignore") for name in frame if frame[name].dtype == object}
+
+
+def _coded(frame: pd.DataFrame) -> dict[str, pd.Series]:
+    """Columns of texts, each distinct one held once: rows repeat them, and each is looked through."""
+    return {name: frame[name].astype("category") for name in frame if isinstance(frame[name].dtype, pd.StringDtype)}
 
 
 def _header(names: list[str]) -> bytes:

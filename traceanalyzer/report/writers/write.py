@@ -1,13 +1,13 @@
 """A report in the formats asked for."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from traceanalyzer.failures import Failure
-from traceanalyzer.forks import aside
+from traceanalyzer.forks import all_aside
 from traceanalyzer.report.contents import Report
-from traceanalyzer.report.writers import WRITERS, Writer, write_html
+from traceanalyzer.report.writers import WRITERS, Writer, write_csv, write_html
 
 
 def write(
@@ -31,11 +31,24 @@ def write(
         "html": partial(write_html, plotlyjs=plotlyjs, failures=failures, beside=beside, processes=drawing),
     }
     wanted = dict.fromkeys(formats)
-    others = [name for name in wanted if name != "html"]
-    rest = aside(lambda: {name: writers[name](report, folder) for name in others}, processes=processes if others else 1)
+    rest = [partial(_written, writers, report, folder, [name for name in wanted if name != "html"])]
+    if "csv" in wanted and processes > _MANY:
+        writers["csv"] = partial(write_csv, shares=2)
+        rest.append(partial(_written, {"csv": partial(write_csv, share=1, shares=2)}, report, folder, ["csv"]))
+    begun = all_aside(rest, processes=processes if len(wanted) > ("html" in wanted) else 1)
     try:
-        page = writers["html"](report, folder) if "html" in wanted else []
+        files = {"html": writers["html"](report, folder) if "html" in wanted else []}
     finally:
-        files = rest()
-    files["html"] = page
+        made = [wait() for wait in begun]
+    files |= made[0]
     return [path for name in wanted for path in files[name]]
+
+
+_MANY = 4
+"""Processes from which on there is one for a second share of the tables."""
+
+
+def _written(
+    writers: Mapping[str, Writer], report: Report, folder: Path, names: Sequence[str]
+) -> dict[str, list[Path]]:
+    return {name: writers[name](report, folder) for name in names}
