@@ -30,9 +30,9 @@ def once_a_trace(make: Callable[[RankTrace], T]) -> Callable[[RankTrace], T]:
 
 
 def once_of_tables(make: Callable[P, T]) -> Callable[P, T]:
-    """`make` of tables or columns by position, whose answer is remembered while they live.
+    """`make` of tables, or of what holds them, by position, whose answer is remembered while they live.
 
-    Tables are told apart by identity: those of Results, which nobody changes. Callers must not change the answer
+    They are told apart by identity: tables of Results, which nobody changes. Callers must not change the answer
     either; one that holds a table (or is one of them) would keep it for ever, and is made anew each time.
     """
     made: dict[tuple[int, ...], tuple[list[ref[Any]], T]] = {}
