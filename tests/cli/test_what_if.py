@@ -1,6 +1,8 @@
 """`analyze-traces what-if`."""
 
+import gzip
 import json
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +24,20 @@ def test_says_what_a_step_would_take(folder, capsys):
     assert said.startswith("rank 1=peers\nstep ")
     assert " → " in said
     assert "critical path after:" in said
+    assert "Read with care" not in said
+
+
+def test_what_makes_the_replay_doubtful_is_said(folder, tmp_path, capsys):
+    for path in Path(folder).iterdir():
+        document = json.loads(gzip.decompress(path.read_bytes()))
+        document["traceEvents"] *= 2  # each operation runs inside another one
+        (tmp_path / path.stem).write_text(json.dumps(document))
+    assert command(["what-if", str(tmp_path), "--rank", "1=peers"]) == DONE
+    said = capsys.readouterr().out
+    assert "Read with care: " in said
+    assert "run inside an earlier one of the same stream" in said
+    assert command(["what-if", str(tmp_path), "--rank", "1=peers", "--json"]) == DONE
+    assert any("run inside" in note for note in json.loads(capsys.readouterr().out)["notes"])
 
 
 def test_json_has_the_same(folder, capsys):

@@ -79,6 +79,7 @@ def what_if(folder: Path | None, **options: Any) -> None:
     from rich.markup import escape
 
     from traceanalyzer.analyses.replay.answer import answer, needed
+    from traceanalyzer.report.words.care import reasons
     from traceanalyzer.scale import summarise
 
     changes = list(changes_of(options))
@@ -93,14 +94,18 @@ def what_if(folder: Path | None, **options: Any) -> None:
     run = found.runs[-1]
     with progress(console, len(run.captures)) as advance:
         load = load_options(options)
-        summary = summarise(found, run, load, names=needed(changes), jobs=options["jobs"], progress=advance)
+        names = (*needed(changes), "integrity")
+        summary = summarise(found, run, load, names=names, jobs=options["jobs"], progress=advance)
     given = answer(summary.results, changes)
+    doubts = reasons(summary.results).get("replay", ())
     if options["as_json"]:
-        click.echo(json.dumps(given.to_dict(), indent=2))
+        click.echo(json.dumps({**given.to_dict(), "notes": list(doubts)}, indent=2))
         return
     console.print(f"[bold]{escape(', '.join(map(str, given.changes)))}[/]", highlight=False)
     for line in given.lines():
         console.print(escape(line), highlight=False, soft_wrap=True)
+    for doubt in doubts:
+        console.print(f"[yellow]Read with care:[/] {escape(doubt)}", highlight=False, soft_wrap=True)
 
 
 def changes_of(options: dict[str, Any]) -> "Iterator[Change]":

@@ -206,7 +206,7 @@ class Engine:
         at_once = max(1, min(AT_ONCE, MOST_EDGES // max(1, len(self.job.source))))
         for begin in range(0, len(scenarios), at_once):
             some = [self.of_ranks(changes) for changes in scenarios[begin : begin + at_once]]
-            weights = np.stack([self._weights(changes) for changes in some], axis=1)
+            weights = self._weights(some)
             times = self.job.order.latest(weights)
             if is_relieved and self._can_relieve:
                 weights = self._relieved(some, times)
@@ -226,14 +226,19 @@ class Engine:
         ]
         return np.stack([self.job.weights(each) for each in lengths], axis=1)
 
-    def _weights(self, changes: Sequence[Change]) -> np.ndarray:
-        """Length of every edge after the changes; what many sets do to a rank alike is computed once."""
-        own = []
-        for rank in self.job.nodes:
-            key = (rank, concerning(rank, changes))
-            own.append(self._known[key] if key in self._known else self._own_weights(*key))
-        between = transfers_after(self.job, changes), met_after(self.job, changes)
-        return self.job.joined(own, *between, has_waits=keeps_waits(changes))
+    def _weights(self, scenarios: Sequence[tuple[Change, ...]]) -> np.ndarray:
+        """Length of every edge after each set of changes; what many sets do to a rank alike is computed once."""
+        # Rank by rank: all that is known of one is near, which of all of a large job it is not.
+        own = [[self._of_rank(rank, changes) for changes in scenarios] for rank in self.job.nodes]
+        columns = []
+        for place, changes in enumerate(scenarios):
+            between = transfers_after(self.job, changes), met_after(self.job, changes)
+            columns.append(self.job.joined([each[place] for each in own], *between, has_waits=keeps_waits(changes)))
+        return np.stack(columns, axis=1)
+
+    def _of_rank(self, rank: int, changes: Sequence[Change]) -> np.ndarray:
+        key = (rank, concerning(rank, changes))
+        return self._known[key] if key in self._known else self._own_weights(*key)
 
     def _own_weights(self, rank: int, changes: tuple[Change, ...]) -> np.ndarray:
         """Length of the rank's own edges after changes that concern it; of a large job the oldest answers go."""

@@ -39,13 +39,14 @@ class Peers:
         self.ranks = np.array([*job.nodes])
         self.place = {rank: column for column, rank in enumerate(job.nodes)}
         self._known: dict[tuple[int, str, bytes], np.ndarray] = {}
+        self._hosts_evened: dict[int, np.ndarray] = {}
         self._unrecorded: dict[int, Peers] = {0: self}
 
     def unrecorded(self, cost_ns: int) -> "Peers":
         """The same where hosts do not have to write down what they do, at so much for each operator and call."""
         if cost_ns not in self._unrecorded:
             made = copy(self)
-            made.cost_ns, made._known = cost_ns, {}  # noqa: SLF001 - its own
+            made.cost_ns, made._known, made._hosts_evened = cost_ns, {}, {}  # noqa: SLF001 - its own
             for name in _OF_HOSTS:
                 made.__dict__.pop(name, None)
             self._unrecorded[cost_ns] = made
@@ -92,6 +93,13 @@ class Peers:
         What a span has beyond its peers' is taken from its longest stretches: an extra piece of work lies in one place.
         Where the host is slower throughout, as a whole, all its stretches are scaled.
         """
+        if changed is not None:
+            return self._host_as(rank, changed)
+        if rank not in self._hosts_evened:  # several sets of changes even the hosts out, which takes longest of all
+            self._hosts_evened[rank] = self._host_as(rank, None)
+        return self._hosts_evened[rank]
+
+    def _host_as(self, rank: int, changed: frozenset[int] | None) -> np.ndarray:
         own = self._own_host(rank)
         if changed is None and self._is_stage(rank):
             return np.asarray(np.round(own * self._evened(rank, self._host_ns)), dtype=np.int64)

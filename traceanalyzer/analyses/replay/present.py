@@ -55,7 +55,9 @@ def _check_peers(engine: Engine, change: Change) -> None:
         return
     changed = frozenset(engine.job.nodes) if ranks is None else ranks
     if not any(len(engine.peers.of(rank, changed)) for rank in changed):
-        raise UsageError(f"{change}: no other rank runs the same kernels, so there is nothing to compare with")
+        raise UsageError(
+            f"{change}: no other rank runs the same kernels in the same steps, so there is nothing to compare with"
+        )
 
 
 def _check_name(engine: Engine, change: Change, name: str) -> None:

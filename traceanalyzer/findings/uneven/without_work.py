@@ -54,10 +54,8 @@ def _spent(table: pd.DataFrame, calls: pd.DataFrame) -> Iterator[_Spent]:
     table = table[table["rank"].isin(usual.index[usual > 0])]
     has_work = table["compute_ns"].astype("float64") > _NEXT_TO_NOTHING * table["rank"].map(usual)
     last = table[has_work].groupby("rank")["step"].max()
-    for rank, own in table.groupby("rank"):
-        tail = own[own["step"] > last.get(rank, -1)]
-        if rank not in last or tail.empty:  # as of nearly all: the others are not looked through for each
-            continue
+    is_after = table["step"].astype("float64") > table["rank"].map(last).astype("float64")
+    for rank, tail in table[is_after].groupby("rank"):  # few: all others are looked through for each
         others = complete[(complete["rank"] != rank) & complete["rank"].isin(table.loc[has_work, "rank"])]
         if others.empty:
             continue
