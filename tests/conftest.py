@@ -61,7 +61,7 @@ def pytest_addoption(parser):
     parser.addoption("--thorough", action="store_true", help="every simulated job and seed, not a sample of them")
 
 
-_FIRST = ("tests/browser/", "tests/runners/", "tests/simulator/", "tests/cli/", "tests/test_")
+_FIRST = ("tests/browser/", "tests/runners/", "tests/simulator/", "tests/cli/", "tests/snapshots/", "tests/test_")
 """Those that take longest begin: at the end no process waits long for the other."""
 
 

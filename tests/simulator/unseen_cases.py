@@ -13,7 +13,7 @@ from tests.simulator.noise import Noise, noisy
 from tests.simulator.program import Job
 
 _TOLD = Capture(has_stream_waits=True)
-"""What streams wait for is recorded: where it is guessed, the gain of these is said 9 and 15 % too small."""
+"""What streams wait for is recorded: where it is guessed, the gain of parts that go round is said 15 % too small."""
 
 _HEALTHY = "A step takes|model FLOPs"
 
@@ -43,7 +43,7 @@ _UNEQUAL = ((60, 75, 66, 90), (92, 61, 70, 64), (66, 88, 60, 71), (63, 70, 95, 6
 
 UNSEEN_CASES: tuple[Case, ...] = (
     # Sharded, prefetch limited.
-    case_of("limited prefetch, one rank's bus", jobs.limited, Fault("bus", 7 * MS, (3,)), "HtoD", cause="copies", how=_TOLD),
+    case_of("limited prefetch, one rank's bus", jobs.limited, Fault("bus", 7 * MS, (3,)), "HtoD", cause="copies"),
     case_of("limited prefetch, a GPU throttled", jobs.limited, Fault("throttle", 0, (6,), None, 1.25), "the same kernels take 1.2"),
     case_of("limited prefetch, a loader in two steps", jobs.limited, Fault("data", 11 * MS, (1,), (1, 3)), LOADER, steps=6),
     case_of("two nodes, one slow card", jobs.two_nodes, Fault("link", 6 * MS, (2, 6)), "all-reduce among ranks 2 and 6"),

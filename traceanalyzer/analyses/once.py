@@ -1,12 +1,13 @@
-"""What is derived of one trace alone, and asked for again and again: made once, kept while the trace lives."""
+"""What is derived of one trace, or of some tables, alone, and asked for often: made once, kept while they live."""
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TypeVar
-from weakref import WeakKeyDictionary
+from typing import Any, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary, ref
 
 from traceanalyzer.model import RankTrace
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -24,5 +25,26 @@ def once_a_trace(make: Callable[[RankTrace], T]) -> Callable[[RankTrace], T]:
             return made[trace]
         except KeyError:
             return made.setdefault(trace, make(trace))
+
+    return of
+
+
+def once_of_tables(make: Callable[P, T]) -> Callable[P, T]:
+    """`make` of tables, or of what holds them, by position, whose answer is remembered while they live.
+
+    They are told apart by identity: tables of Results, which nobody changes. Callers must not change the answer
+    either; one that holds a table (or is one of them) would keep it for ever, and is made anew each time.
+    """
+    made: dict[tuple[int, ...], tuple[list[ref[Any]], T]] = {}
+
+    @wraps(make)
+    def of(*tables: P.args, **named: P.kwargs) -> T:
+        key = tuple(map(id, tables))
+        if key in made:
+            return made[key][1]
+        answer = make(*tables, **named)
+        if not any(answer is table for table in tables):
+            made[key] = ([ref(table, lambda _gone: made.pop(key, None)) for table in tables], answer)
+        return answer
 
     return of

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.diff.scales import Scale
 from traceanalyzer.meaning.columns import Column, Unit, stem
+from traceanalyzer.model.tables import with_columns
 
 WHOLE_RUN = -1
 """Stands for a rank where a table is of the whole run."""
@@ -71,14 +73,20 @@ def _summed(
     """Sums of each key per step: of each rank, or their mean over `ranks` with the time's spread."""
     frame = _with_bus_bytes(frame)
     sums = [name for name in columns if name in frame and _is_number(frame[name])]
-    held = frame.assign(
-        **{key: plain_keys(frame[key]) for key in keys}, **{name: frame[name].astype("Float64") for name in sums}
-    )
-    groups = held.groupby(["rank", *keys], dropna=False, sort=False)
+    # All in one array of numpy's own: of columns that may have absent values pandas adds up each by itself.
+    values = [frame[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in sums]
+    held = pd.DataFrame(np.column_stack([np.empty((len(frame), 0)), *values]), frame.index, sums)
+    by = [frame["rank"], *(plain_keys(frame[key]) for key in keys)]
+    groups = held.groupby(by, dropna=False, sort=False)
     # A sum with an unknown part is unknown.
-    table = groups[sums].sum(min_count=1).where(groups[sums].count().eq(groups.size(), axis=0))
-    table = (table.astype("Float64") / divisor).reset_index()
-    return table if ranks is None else _over_ranks(table, keys, {name: columns[name] for name in sums}, ranks)
+    table = (groups.sum(min_count=1).where(groups.count().eq(groups.size(), axis=0)) / divisor).reset_index()
+    made = table if ranks is None else _over_ranks(table, keys, {name: columns[name] for name in sums}, ranks)
+    return with_columns(made, **{name: _floating(made[name]) for name in made if name not in ("rank", *keys)})
+
+
+def _floating(column: pd.Series) -> pd.arrays.FloatingArray:
+    values = column.to_numpy()
+    return pd.arrays.FloatingArray(values, np.isnan(values))
 
 
 def _is_number(column: pd.Series) -> bool:

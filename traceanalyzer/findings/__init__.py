@@ -4,7 +4,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 from traceanalyzer.analyses import Result, Results
 from traceanalyzer.analyses.integrity.step_numbers import SHIFTED
@@ -38,6 +38,7 @@ from traceanalyzer.findings.findings import Findings
 from traceanalyzer.findings.folding import folded
 from traceanalyzer.findings.hosts import (
     blocking_launches,
+    checked_gradients,
     drained,
     host_work,
     hosts,
@@ -105,6 +106,7 @@ RULES: tuple[Rule, ...] = (
     drained.drained_queues,
     hosts.host_bound,
     host_work.cpu_work,
+    checked_gradients.checked_gradients,
     slow_operators.slow_operators,
     silent_hosts.silent_hosts,
     idle.short_kernels,
@@ -281,5 +283,10 @@ def _of_rule(rule: Rule, results: Results, failures: list[Failure] | None) -> li
 
 
 def _needed(rule: Rule, results: Results) -> dict[str, Result]:
-    parameters = inspect.signature(rule).parameters.values()
-    return {parameter.name: results[parameter.name] for parameter in parameters if parameter.default is parameter.empty}
+    return {name: results[name] for name in _results_of(rule)}
+
+
+@cache
+def _results_of(rule: Rule) -> tuple[str, ...]:
+    """The Results that it names; thresholds have defaults."""
+    return tuple(one.name for one in inspect.signature(rule).parameters.values() if one.default is one.empty)

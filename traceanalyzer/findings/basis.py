@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.once import once_of_tables
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.time.headline import Headline, shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
@@ -37,12 +38,7 @@ class Basis:
     @classmethod
     def of(cls, headline: Headline, steps: Steps) -> "Basis":
         """The basis of a headline that has at least one row."""
-        windows = headline.table.set_index("rank")["window_ns"].astype("int64")
-        count = headline.table["steps"].iloc[0]
-        if pd.isna(count):
-            return cls(None, (), windows)
-        complete = complete_steps(steps.table)
-        return cls(int(count), tuple(shared_steps(complete, set(windows.index))), windows)
+        return _basis(headline.table, steps.table)
 
     @property
     def per(self) -> int:
@@ -61,7 +57,7 @@ class Basis:
 
     def within(self, table: pd.DataFrame) -> pd.DataFrame:
         """Rows of a table with a `step` that belong to the basis: all of them for a whole capture."""
-        return table if self.steps is None else table[table["step"].isin(self.numbers)]
+        return table if self.steps is None else _within(table, self.window_ns, numbers=self.numbers)
 
     def scaled(self, cost_ns: int, window_ns: int, rank: int) -> int:
         """A cost measured over `window_ns`, as a mean step of the rank would hold it by its length."""
@@ -72,6 +68,20 @@ class Basis:
         return float(self.window_ns[rank]) / self.per
 
 
+@once_of_tables
+def _basis(headline: pd.DataFrame, steps: pd.DataFrame) -> Basis:
+    windows = headline.set_index("rank")["window_ns"].astype("int64")
+    count = headline["steps"].iloc[0]
+    if pd.isna(count):
+        return Basis(None, (), windows)
+    return Basis(int(count), tuple(shared_steps(complete_steps(steps), set(windows.index))), windows)
+
+
+@once_of_tables
+def _within(table: pd.DataFrame, _windows: pd.Series, *, numbers: tuple[int, ...]) -> pd.DataFrame:
+    return table[table["step"].isin(numbers)]
+
+
 def whole(gain: Gain) -> str:
     """Words for what is shorter by the gain."""
     return "a mean step" if gain.is_of_steps else "the capture"
@@ -79,10 +89,10 @@ def whole(gain: Gain) -> str:
 
 def mean_steps(by_step: Result, basis: Basis, columns: list[str]) -> pd.DataFrame:
     """Means over the basis' steps of a Result with a row for each rank and step (`step` absent: the whole)."""
-    table = by_step.table
     if basis.steps is None:
-        return table[table["step"].isna()].set_index("rank")[columns].astype("float64")
-    return basis.within(table).groupby("rank")[columns].mean().astype("float64")
+        table = by_step.table[["rank", *columns]]
+        return table[by_step.table["step"].isna()].set_index("rank").astype("float64")
+    return basis.within(by_step.table).groupby("rank")[columns].mean().astype("float64")
 
 
 def per_step(table: pd.DataFrame, columns: Sequence[str], steps: int | None) -> pd.DataFrame:

@@ -25,10 +25,15 @@ def folded(findings: Sequence[Finding]) -> list[Finding]:
     outer = {id(item): _outer(item, first) for item in findings}
     inner = {key: lead for key, lead in outer.items() if id(lead) != key and outer[id(lead)] is lead}
     return [
-        _with(lead, tuple(item for item in findings if inner.get(id(item)) is lead))
+        _with(lead, _signs([item for item in findings if inner.get(id(item)) is lead]))
         for lead in findings
         if id(lead) not in inner
     ]
+
+
+def _signs(taken_in: Sequence[Finding]) -> tuple[Finding, ...]:
+    """What says what to do stands before the others: of many, two are said in the terminal."""
+    return tuple(sorted(taken_in, key=lambda item: not (item.is_to_do_first or item.tells_why)))
 
 
 def _outer(item: Finding, first: Mapping[str, Finding]) -> Finding:

@@ -93,7 +93,7 @@ def _has_gpu_op(call_correlation: pd.Series, correlation: pd.Series) -> np.ndarr
     if 2 * int((correlation > 0).sum()) < len(correlation):
         answered: np.ndarray = calls > 0
         return answered
-    found: np.ndarray = (calls > 0) & np.isin(calls, correlation.to_numpy())
+    found: np.ndarray = (calls > 0) & call_correlation.isin(correlation.to_numpy()).to_numpy(dtype=bool)
     return found
 
 

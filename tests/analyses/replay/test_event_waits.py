@@ -4,6 +4,9 @@ import pandas as pd
 import pytest
 
 from tests.host_builders import host_trace
+from tests.simulator import Capture
+from tests.simulator.analysed import analysed
+from tests.simulator.unseen_jobs import limited
 from traceanalyzer.analyses.replay.event_waits import event_waits
 from traceanalyzer.model import make_trace
 
@@ -39,3 +42,18 @@ def test_waits_in_turn_name_each_operation_once(have_launches, edges):
     ops = ops.assign(duration_ns=ops["end_ns"] - ops["start_ns"], api_call=ops["launch"])
     table, _ = event_waits(trace, ops)
     assert list(zip(table["source"].tolist(), table["target"].tolist(), strict=True)) == edges
+
+
+def edges_of(job, how):
+    _, results = analysed(job, "replay", how=how)
+    piece = results["replay"].engine.job.nodes[1].piece
+    rows = piece.ops["row"].to_numpy()
+    return {*zip(rows[piece.waits["source"]].tolist(), rows[piece.waits["target"]].tolist(), strict=True)}
+
+
+def test_waits_that_are_inferred_of_a_sharded_job_are_the_recorded_ones():
+    """A kernel waits for the all-gather before it, and not for the reduce-scatter on another stream as well."""
+    job = limited(2, 2, layers=4, offloaded=1)
+    recorded = edges_of(job, Capture(has_stream_waits=True))
+    assert len(recorded) > 20
+    assert edges_of(job, Capture()) == recorded

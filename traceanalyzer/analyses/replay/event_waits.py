@@ -22,6 +22,9 @@ _PART_OF_LAG = 0.05
 _LAST_PART, _LAST_NS = 0.25, 50_000
 """What is left of a kernel when its last blocks make room for another's."""
 
+_TOUCHES = 0.25
+"""Of the times that a kernel follows a collective: in so many it begins just when that ends, if it waits for that."""
+
 _NO_ROWS = np.empty(0, dtype=np.int64)
 
 _LONG_AGO = np.iinfo(np.int64).min
@@ -107,6 +110,7 @@ class _Streams:
         self.ends = self.starts + ops["duration_ns"].to_numpy()
         self.stream = ops["stream"].to_numpy()
         self.is_comm = is_any(ops["kind"], "comm")
+        self.name = ops["name"].cat.codes.to_numpy()
         call = ops["api_call"].to_numpy()
         self.call = call
         self.launched = np.where(call == NONE, _LONG_AGO, np.append(trace.api_calls["start_ns"].to_numpy(), 0)[call])
@@ -185,14 +189,38 @@ def _inferred(trace: RankTrace, order: _Streams) -> pd.DataFrame:
 
 def _sources(order: _Streams, targets: np.ndarray, told: np.ndarray, before: np.ndarray) -> list[tuple[int, int]]:
     comm_streams = {int(stream) for stream in np.unique(order.stream[order.is_comm])}
+    is_known = _is_for_last(order, targets, before)
     found: list[tuple[int, int]] = []
-    for target, time, previous in zip(targets.tolist(), told.tolist(), before.tolist(), strict=True):
+    rows = zip(targets.tolist(), told.tolist(), before.tolist(), is_known.tolist(), strict=True)
+    for target, time, previous, is_it in rows:
         stream = int(order.stream[target])
         if previous != NONE and order.stream[previous] != stream:
             found.append((previous, target))
-        if not order.is_comm[target]:
+        if not (is_it or order.is_comm[target]):
             found += [(order.last_before(other, time), target) for other in comm_streams - {stream}]
     return [(source, target) for source, target in found if source != NONE]
+
+
+def _is_for_last(order: _Streams, targets: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """Whether the one call before a target waits for the collective that was launched last, and for no other.
+
+    So it is where kernels of that name never begin before a collective of that name, launched just before them, has
+    ended, and often just when it ends.
+    """
+    calls = np.bincount(targets, minlength=len(order.starts))[targets]
+    is_alone = (calls == 1) & (before != NONE)
+    is_alone &= order.is_comm[before] & ~order.is_comm[targets] & (order.stream[before] != order.stream[targets])
+    rows = np.flatnonzero(is_alone)
+    found = np.zeros(len(targets), dtype=bool)
+    if len(rows):
+        later = order.starts[targets[rows]] - order.ends[before[rows]]
+        places = zip(
+            *(own[ops[rows]].tolist() for ops in (targets, before) for own in (order.name, order.stream)), strict=True
+        )
+        code = pd.factorize(pd.Series([*places], dtype=object))[0]
+        pairs = pd.DataFrame({"later": later >= 0, "touches": (later >= 0) & (later <= TOUCHING_NS)}).groupby(code)
+        found[rows] = pairs["later"].transform("all") & (pairs["touches"].transform("mean") >= _TOUCHES)
+    return found
 
 
 def _table(rows: list[tuple[int, int]], *, is_recorded: bool) -> pd.DataFrame:

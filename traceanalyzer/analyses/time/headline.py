@@ -1,5 +1,6 @@
 """The figures that speak for a rank: its complete steps, or the whole capture when there are none."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -83,5 +84,7 @@ def shared_steps(complete: pd.DataFrame, ranks: set[int]) -> list[int]:
     """Numbers of the steps that are complete on every rank."""
     if complete.empty:
         return []
-    holders = complete.groupby("step")["rank"].nunique()
-    return sorted(int(step) for step in holders.index[holders == len(ranks)])
+    # Not grouped by pandas: of a few rows that takes fifty times as long.
+    pairs = zip(complete["step"].tolist(), complete["rank"].tolist(), strict=True)
+    holders = Counter(step for step, _ in {pair for pair in pairs if not pd.isna(pair[0])})
+    return sorted(int(step) for step, count in holders.items() if count == len(ranks))

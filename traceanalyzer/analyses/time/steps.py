@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, is_true, stack, typed
 from traceanalyzer.analyses.names import StepsColumn
+from traceanalyzer.analyses.once import once_of_tables
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Better, Column, Written
@@ -62,6 +63,7 @@ def step_numbers(trace: RankTrace, rows: np.ndarray) -> pd.api.extensions.Extens
     return pd.arrays.IntegerArray(numbers.astype(np.int64), step == NONE)
 
 
+@once_of_tables
 def complete_steps(steps: pd.DataFrame) -> pd.DataFrame:
     """Of a table of steps those that count in means."""
     return steps[is_true(steps["is_complete"])] if len(steps) else steps

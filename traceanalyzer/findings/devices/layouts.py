@@ -26,7 +26,7 @@ def layout_conversions(headline: Headline, kernels: Kernels, *, layout_pct: floa
         return []
     table = kernels.to_frame()
     compute = table[table["kind"] == "compute"]
-    own = compute[compute["name"].map(lambda name: bool(_TURNS.search(name)))]
+    own = compute[compute["name"].astype("str").str.contains(_TURNS)]
     part = own.groupby("rank")["total_ns"].sum() / compute.groupby("rank")["total_ns"].sum()
     held = headline.to_frame().set_index("rank")
     per = held["steps"].astype("Float64").fillna(1).astype("float64")

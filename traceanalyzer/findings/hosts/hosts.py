@@ -69,7 +69,8 @@ def host_bound(
 ) -> list[Finding]:
     """GPUs idle for their hosts in over 10 % of a step: what the hosts need, on every rank, and what they do.
 
-    Or they wait within collectives for each other's hosts, all of which need the whole step: 10 % more than the rest.
+    Or all hosts need the whole step, and GPUs wait for each other's within collectives: 10 % of it would go with hosts
+    that take no time.
     """
     worst = worst_rank(headline, steps, idle, HOST.column, 0.0)
     if worst is None:
@@ -77,9 +78,11 @@ def host_bound(
     rank, cost_ns, share, basis = worst
     means = mean_steps(idle, basis, [HOST.column, "window_ns"])
     needed = _needed_ns(step_needs, basis)
-    replayed = _replayed(replay, is_of_steps=basis.steps is not None)
     are_awaited = share < HOST_PCT
-    if are_awaited and not (basis.steps and needed.min() >= BINDS * means["window_ns"].mean() and replayed.is_much):
+    if are_awaited and not (basis.steps and needed.min() >= BINDS * means["window_ns"].mean()):
+        return []
+    replayed = _replayed(replay, is_of_steps=basis.steps is not None)
+    if are_awaited and not replayed.is_much:
         return []
     own = _gaps_of(gaps, basis, rank)
     few = None if are_awaited else few_steps(step_needs, basis, rank, HOST.column)
@@ -91,23 +94,31 @@ def host_bound(
         needed, _doing(what_ran, rank, cost_ns, basis, few), few, ranks.is_one_process, is_of_late, is_acquitted,
     )  # fmt: skip
     hosts, part_of = _beside_late(hosts, part_of)
-    share = replayed.share_pct if are_awaited else share
-    found = Finding(
-        severity=severity(share) if replayed.binds_too or replayed.is_drained else "medium",
-        title=_title(hosts, replayed, stragglers, are_awaited=are_awaited),
+    found = _found(hosts, replayed, stragglers, are_awaited=are_awaited)
+    found = replace(
+        found,
         evidence=by_activity(own, basis),
         recommendation=_recommendation(hosts.doing, replayed, operators, ranks),
+        interval_ns=longest(own),
+        part_of=part_of,
+    )
+    return [_with_gain(found, replayed.gain, cost_ns)]
+
+
+def _found(hosts: IdleForHosts, replayed: "_Replayed", stragglers: Stragglers, *, are_awaited: bool) -> Finding:
+    """What is said of the hosts, without what to do."""
+    share = replayed.share_pct if are_awaited else hosts.share_pct
+    return Finding(
+        severity=severity(share) if replayed.binds_too or replayed.is_drained else "medium",
+        title=_title(hosts, replayed, stragglers, are_awaited=are_awaited),
         caveat=f"The gain supposes hosts that take no time. {_PROFILED}",
         is_about_capture=replayed.is_recorded_so,
         is_of_ideal=True,
         is_of_hosts=True,
-        steps=few.steps if few else None,
-        interval_ns=longest(own),
+        steps=hosts.few.steps if hosts.few else None,
         table="gaps",
         about=HOSTS,
-        part_of=part_of,
     )
-    return [_with_gain(found, replayed.gain, cost_ns)]
 
 
 def _gaps_of(gaps: GapTable, basis: Basis, rank: int) -> pd.DataFrame:

@@ -182,7 +182,7 @@ def _synchronising_call(own: pd.DataFrame, who: str, basis: Basis, episodes: Epi
         f"rank {rank}'s host while its GPU idles for"
         if len(own) == 1
         else "both hosts while a GPU idles for up to"
-        if who == "all 2 ranks"
+        if who == "both ranks"
         else f"the hosts of {who} while a GPU idles for up to"
     )
     place = " in ".join(short_name(name) for name in (row["operator"], row["range"]) if not pd.isna(name))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from traceanalyzer.analyses.once import once_of_tables
 from traceanalyzer.diff import Comparison, metrics, welch
 from traceanalyzer.diff.names import MetricName
 from traceanalyzer.diff.scales import CAPTURE
@@ -60,6 +61,7 @@ def of_all(comparison: Comparison) -> list[str]:
     return [*([bound_by] if bound_by else []), *ranking]
 
 
+@once_of_tables
 def of_runs(comparison: Comparison) -> list[OfRun]:
     """Each run beside the base, in order; none of a comparison without a difference."""
     return [made for side in comparison.others if (made := _of_run(comparison, side.label)) is not None]

@@ -1,0 +1,70 @@
+"""Rules about debugging that was left on: autograd's detection of anomalies."""
+
+from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.places import Places
+from traceanalyzer.analyses.operators.operators import Operators
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.findings.alike import named
+from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operators
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.late.host_story import HOSTS
+from traceanalyzer.findings.late.lateness import late_by
+from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.meaning.vocabulary import HOST
+
+LEAST_CHECKS = 10
+"""A step: one for each gradient. A program may check its loss itself."""
+
+_CHECKS = ("aten::isnan", "aten::_is_any_true", "aten::item")
+"""What autograd calls for each gradient: which are NaN, whether any is, and the answer, read back by the host."""
+
+_ONLY = "aten::_is_any_true"
+"""That of them which programs do not call."""
+
+
+def checked_gradients(
+    headline: Headline,
+    steps: Steps,
+    operators: Operators,
+    episodes: Episodes,
+    places: Places,
+    *,
+    least_checks: int = LEAST_CHECKS,
+) -> list[Finding]:
+    """The backward pass looks for NaN in ten gradients of a step or more: torch.autograd.detect_anomaly is on."""
+    if not len(headline) or not len(operators):
+        return []
+    basis = Basis.of(headline, steps)
+    table = operators.table[operators.table["autograd"] == "backward"]
+    table = table[table["operator"].isin(_CHECKS)]
+    per = steps_of_operators(steps, basis)
+    checks = (table[table["operator"] == _ONLY].groupby("rank")["calls"].sum().astype("float64") / per).dropna()
+    held = checks[checks >= least_checks]
+    if held.empty:
+        return []
+    host_ns = (table.groupby("rank")["host_total_ns"].sum().astype("float64") / per).reindex(held.index)
+    rank = int(host_ns.idxmax())
+    share = 100.0 * host_ns[rank] / (basis.window_ns[rank] / basis.per)
+    also = f"; the same on {named(held.index, basis.window_ns.index, places)}" if len(held) > 1 else ""
+    a_step = "in all" if basis.steps is None else "a step"
+    return [
+        Finding(
+            severity=severity(share),
+            title=f"Autograd looks for NaN in every gradient (detect_anomaly is on): rank {rank}'s host is "
+            f"in {checks[rank]:,.0f} such checks for {time_text(host_ns[rank])} {a_step}, "
+            f"{share:.0f} % {basis.of_a_step}, and waits for its GPU in each{also}.",
+            evidence=plain(
+                table.loc[table["rank"] == rank, ["rank", "operator", "calls", "host_total_ns", "gpu_total_ns"]]
+            ),
+            recommendation="Leave torch.autograd.set_detect_anomaly off but while you look for a NaN: it also records "
+            "Python's stack of every operator of the forward pass.",
+            caveat="What recording stacks takes is not counted.",
+            gain_ns=round(host_ns[rank]),
+            is_of_hosts=True,
+            table="operators",
+            is_to_do_first=True,
+            tells_why=True,
+            part_of=late_by(episodes, rank, HOST.key) or HOSTS,
+        )
+    ]
