@@ -19,7 +19,6 @@ from traceanalyzer.errors import UsageError
 from traceanalyzer.failures import Failure
 from traceanalyzer.forks import can_fork
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.event_table import with_event_tables
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.results import Results
@@ -85,7 +84,6 @@ def reduce_rank(
     """
     done: dict[str, Any] = {}
     care = _Care(failures, trace.rank)
-    trace = with_event_tables(trace)
 
     def table(name: str) -> Any:
         make = SHARED[name] if name in SHARED else ANALYSES[name].per_rank
