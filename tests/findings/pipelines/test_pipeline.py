@@ -49,12 +49,12 @@ def test_the_same_stage_of_two_pipelines_is_one_finding():
     assert len(found.evidence) == 4
 
 
-@pytest.mark.parametrize(("longer", "is_said"), [(1.0, True), (3.0, False)])
-def test_a_stage_of_which_more_was_recorded_is_not_uneven(longer, is_said):
+@pytest.mark.parametrize(("longer", "steps", "is_said"), [(1.0, pd.NA, True), (3.0, pd.NA, False), (3.0, 2, True)])
+def test_a_stage_of_which_more_was_recorded_is_not_uneven(longer, steps, is_said):
     results = once.results("pp", ["pipelines", "pipeline", "mfu", "replay"])
     table = results["pipeline"].table
     window = table["window_ns"].where(table["rank"] != 1, (longer * table["window_ns"]).astype("int64"))
-    stages = Pipeline(table.assign(window_ns=window))
+    stages = Pipeline(table.assign(window_ns=window, steps=pd.array([steps] * len(table), dtype="Int64")))
     assert bool(pipeline_imbalance(results["pipelines"], stages, results["mfu"], results["replay"])) is is_said
 
 

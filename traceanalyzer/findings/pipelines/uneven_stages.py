@@ -44,7 +44,9 @@ def pipeline_imbalance(pipelines: Pipelines, pipeline: Pipeline, mfu: Mfu, repla
 
 
 def _is_of_windows(stages: pd.DataFrame) -> bool:
-    """Whether the rank that computes longest does so for more of the job was recorded of it."""
+    """Whether the rank that computes longest does so for more of the job was recorded of it, and not the same steps."""
+    if stages["steps"].notna().all():
+        return False
     table = stages.set_index("rank")[["compute_ns", "window_ns"]].astype("float64")
     compute, rank = table["compute_ns"], int(table["compute_ns"].idxmax())
     return has_longer_window(table["window_ns"], rank, float(compute[rank] - compute.mean()))
