@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.blame.episode_rows import is_of_every_host
+from traceanalyzer.analyses.blame.episode_rows import apart_ns, is_of_every_host
 from traceanalyzer.analyses.blame.lateness import LEAST_PCT, MORE_OPERATIONS
 from traceanalyzer.analyses.replay.change import OF_HOSTS, PEERS, Change, Changeable
 from traceanalyzer.analyses.replay.gains import Gain
@@ -38,14 +38,14 @@ def cells_of(row: Mapping[str, Any], found: pd.DataFrame) -> pd.DataFrame:
     return found[is_own & found["step"].isin(row["numbers"] or (-1,))]
 
 
-def gains(table: pd.DataFrame, found: pd.DataFrame, replay: Replay) -> dict[str, Any]:
+def gains(table: pd.DataFrame, found: pd.DataFrame, late: pd.DataFrame, replay: Replay) -> dict[str, Any]:
     """Columns `changes`, `what_if`, `gain_ns`, `gain_error_ns`, `gain_is_bound`, `unprofiled_gain_ns`.
 
     A bound without replay. `changes` are those whose replay gives the gain, none without. What no complete step has may
     still begin in one: the GPU idles between two steps.
     """
     rows = table.to_dict("records")
-    changes = [_changes(row, found, rows, replay) for row in rows]
+    changes = [_changes(row, found, late, rows, replay) for row in rows]
     asked = [place for place, change in enumerate(changes) if change]
     answers = gains_of(replay, [changes[place] for place in asked]) if asked else None
     known = dict(zip(asked, answers or (), strict=False))
@@ -132,12 +132,16 @@ def _gain(row: Mapping[str, Any], replayed: Gain | None) -> tuple[Any, Any, bool
 
 
 def _changes(
-    row: Mapping[str, Any], found: pd.DataFrame, rows: Sequence[Mapping[str, Any]], replay: Replay
+    row: Mapping[str, Any],
+    found: pd.DataFrame,
+    late: pd.DataFrame,
+    rows: Sequence[Mapping[str, Any]],
+    replay: Replay,
 ) -> tuple[Change, ...]:
     """What was longer as on the peers: the part itself, and what was longer beside it in the same steps."""
     own = cells_of(row, found)
     names = {row["part"], *(part for parts in own["beside"] for part in parts)}
-    if _launches_more(row, replay) and not any(_is_of_host(other, row) for other in rows):
+    if _only_launches_more(row, late, replay) and not any(_is_of_host(other, row) for other in rows):
         names.add(HOST.column)
     if row["part"] not in _PART_OF_REPLAY:
         return ()
@@ -152,8 +156,11 @@ def _changes(
     )
 
 
-def _launches_more(row: Mapping[str, Any], replay: Replay) -> bool:
-    """Whether it computes longer by further operations, which its hosts launch: gone, they take neither."""
+def _only_launches_more(row: Mapping[str, Any], late: pd.DataFrame, replay: Replay) -> bool:
+    """Whether it computes longer by further operations, which its hosts launch: gone, they take neither.
+
+    Not where one of its hosts needs longer than launching so much more takes: that is left when they are gone.
+    """
     if row["part"] != "compute_ns" or replay.engine is None:
         return False
     steps = list(row["numbers"])
@@ -164,7 +171,12 @@ def _launches_more(row: Mapping[str, Any], replay: Replay) -> bool:
     own, others = (
         [count for rank, count in counts.items() if (rank in row["ranks"]) is is_own] for is_own in (True, False)
     )
-    return bool(own and others and min(own) >= MORE_OPERATIONS * max(others))
+    if not own or not others or min(own) < MORE_OPERATIONS * max(others):
+        return False
+    in_steps = late[late["step"].isin(steps)] if steps else late
+    needed = in_steps.groupby("rank")["needed_host_ns"].median().astype("float64").dropna()
+    is_own = needed.index.isin(row["ranks"])
+    return bool((needed[is_own] * max(others) / max(own) < apart_ns(needed[~is_own])).all())
 
 
 def _is_of_host(other: Mapping[str, Any], row: Mapping[str, Any]) -> bool:

@@ -218,7 +218,7 @@ def _of_job(
     sets = [set_of(own, every, places.places(), places.whole(len(every))) for own in table["ranks"]]
     table = table.assign(set=[each.kind for each in sets], place=[each.name for each in sets])
     table = table.assign(bound_ns=bounds(table, found, late, complete), gain_is_of_capture=not complete)
-    return together(at_least_its_gain(table.assign(**gains(table, found, replay)), late, complete), replay)
+    return together(at_least_its_gain(table.assign(**gains(table, found, late, replay)), late, complete), replay)
 
 
 def _text(numbers: Sequence[int]) -> str | None:
