@@ -102,8 +102,8 @@ def _shorter(gain: Gain | None) -> str:
     """What even stages gain, where a replay tells."""
     if gain is None or not gain.gain_ns:
         return ""
-    most = "at most " if gain.is_bound else ""
-    return f" With even stages {whole(gain)} is {most}{time_text(gain.gain_ns)} shorter."
+    hosts, most = ("", "at most ") if gain.is_bound else (", their hosts' work too,", "")
+    return f" With even stages{hosts} {whole(gain)} is {most}{time_text(gain.gain_ns)} shorter."
 
 
 def _advice(more: str, move: str) -> str:
