@@ -56,3 +56,12 @@ def test_a_table_that_is_the_answer_itself_is_not_held_for_ever():
     del table
     gc.collect()
     assert gone == ["gone"]
+
+
+def test_values_by_name_tell_answers_apart():
+    @once_of_tables
+    def above(table, *, least):
+        return (table["a"] >= least).tolist()
+
+    table = pd.DataFrame({"a": [1, 2]})
+    assert [above(table, least=2), above(table, least=1)] == [[False, True], [True, True]]

@@ -30,16 +30,16 @@ def once_a_trace(make: Callable[[RankTrace], T]) -> Callable[[RankTrace], T]:
 
 
 def once_of_tables(make: Callable[P, T]) -> Callable[P, T]:
-    """`make` of tables, or of what holds them, by position, whose answer is remembered while they live.
+    """`make` of tables, or of what holds them, by position, and of values by name: remembered while the tables live.
 
     They are told apart by identity: tables of Results, which nobody changes. Callers must not change the answer
     either; one that holds a table (or is one of them) would keep it for ever, and is made anew each time.
     """
-    made: dict[tuple[int, ...], tuple[list[ref[Any]], T]] = {}
+    made: dict[tuple[Any, ...], tuple[list[ref[Any]], T]] = {}
 
     @wraps(make)
     def of(*tables: P.args, **named: P.kwargs) -> T:
-        key = tuple(map(id, tables))
+        key = (*map(id, tables), *named.items())
         if key in made:
             return made[key][1]
         answer = make(*tables, **named)

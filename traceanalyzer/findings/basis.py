@@ -57,7 +57,7 @@ class Basis:
 
     def within(self, table: pd.DataFrame) -> pd.DataFrame:
         """Rows of a table with a `step` that belong to the basis: all of them for a whole capture."""
-        return table if self.steps is None else _within(table, self.window_ns, numbers=self.numbers)
+        return table if self.steps is None else _within(table, numbers=self.numbers)
 
     def scaled(self, cost_ns: int, window_ns: int, rank: int) -> int:
         """A cost measured over `window_ns`, as a mean step of the rank would hold it by its length."""
@@ -78,7 +78,7 @@ def _basis(headline: pd.DataFrame, steps: pd.DataFrame) -> Basis:
 
 
 @once_of_tables
-def _within(table: pd.DataFrame, _windows: pd.Series, *, numbers: tuple[int, ...]) -> pd.DataFrame:
+def _within(table: pd.DataFrame, *, numbers: tuple[int, ...]) -> pd.DataFrame:
     return table[table["step"].isin(numbers)]
 
 

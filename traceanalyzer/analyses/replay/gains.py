@@ -251,8 +251,7 @@ class Engine:
 
     def gain_of(self, lengths: Lengths) -> Gain:
         """What the graph gains with these lengths."""
-        after = self.windows.of_job(self.job.replay(lengths)).mean()
-        return self._gain(round(float(after)), None)
+        return self._gain(round(float(self.windows.of_job(self.job.replay(lengths)).mean())), None)
 
     def gains(self, scenarios: Sequence[tuple[Change, ...]]) -> list[Gain]:
         """What each set of changes, made together, gains."""
@@ -264,9 +263,8 @@ class Engine:
         return [self._gain(each, pair) for each, pair in zip(after, without, strict=True)]
 
     def _gain(self, after_ns: int, unprofiled_ns: tuple[int, int] | None) -> Gain:
-        is_of_steps, lacks_hosts = self.windows.has_steps, self.lacks_hosts
-        known = self.before_ns, after_ns, self.error_ns, self.unmatched_ns
-        return Gain(*known, unprofiled_ns, is_of_steps=is_of_steps, lacks_hosts=lacks_hosts)
+        known = self.before_ns, after_ns, self.error_ns, self.unmatched_ns, unprofiled_ns
+        return Gain(*known, is_of_steps=self.windows.has_steps, lacks_hosts=self.lacks_hosts)
 
     def unprofiled_ns(self, changes: Sequence[Change]) -> dict[str, tuple[int, int]]:
         """The step before and after without the profiler, by what recording may take the hosts (`COST_NS`).
