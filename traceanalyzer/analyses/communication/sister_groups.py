@@ -106,7 +106,7 @@ def usual_ns(instances: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 
 
 def is_beyond_chance(instances: pd.DataFrame, own_ns: np.ndarray, beside_ns: np.ndarray) -> np.ndarray:
-    """Which instances' times, as `usual_ns` has them, chance does not explain: in their step, or in all of their group's.
+    """Which instances' times, as `usual_ns` has them, chance does not explain: in their step, or in all together.
 
     How transfers of one kind and size differ is told, as a deviation of their logarithms, by those that are quicker
     than their step's usual one (links are slow, never too fast), of all steps; three deviations are beyond. Of fewer
