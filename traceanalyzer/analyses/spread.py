@@ -72,8 +72,10 @@ def counted_calls(trace: RankTrace) -> np.ndarray:
 
 
 def median_of_others(values: np.ndarray) -> np.ndarray:
-    """Medians of each column without one row, for every row: by the two places next to the middle."""
+    """Medians of each column without one row, for every row, by the two places next to the middle; of one its own."""
     count = len(values)
+    if count < 2:
+        return values
     order = np.argsort(values, axis=0, kind="stable")
     ranked = np.take_along_axis(values, order, axis=0)
     place = np.empty_like(order)
