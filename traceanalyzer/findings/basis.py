@@ -94,9 +94,9 @@ def mean_steps(by_step: Result, basis: Basis, columns: list[str]) -> pd.DataFram
     if basis.steps is None:
         table = by_step.table[["rank", *columns]]
         return table[by_step.table["step"].isna()].set_index("rank").astype("float64")
-    table = columns_of(basis.within(by_step.table))
-    ranks = Groups.of(table, ["rank"])
-    means = {name: _mean(ranks, table[name]) for name in columns}
+    held = columns_of(basis.within(by_step.table))
+    ranks = Groups.of(held, ["rank"])
+    means = {name: _mean(ranks, held[name]) for name in columns}
     return table_of(means, pd.Index(ranks.keys["rank"], name="rank"))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.spread import medians
 
 _WITHIN_A_DEVIATION = 0.68
 """Share of normal values that are no further than one deviation."""
@@ -89,7 +90,7 @@ def jitter_of(late: RankSteps) -> float:
     wide = np.full((len(steps), len(ranks)), np.nan)
     wide[row, column] = excess
     left = np.column_stack([_from_usual(own) for own in wide.T])
-    left -= medians_of_columns(left.T)[:, None]
+    left -= medians(left.T)[0][:, None]
     # Few ranks and steps are near their own medians.
     free = np.sqrt(left.size / max((left.shape[0] - 1) * (left.shape[1] - 1), 1))
     return float(np.nanquantile(np.abs(left), _WITHIN_A_DEVIATION) * free)
@@ -113,15 +114,6 @@ def of_others(late: RankSteps, jitter: float) -> np.ndarray:
         others = jitter_of(late.where(~is_own)) if len(steps) == _FEW else own[1 - place]
         every[is_own] = min(jitter, others)
     return np.where(late.excess_ns >= _A_LOT * np.median(late.length_ns), every, jitter)
-
-
-def medians_of_columns(values: np.ndarray) -> np.ndarray:
-    """The median of each column's known values; NaN where none is."""
-    ordered = np.sort(values, axis=0)  # what is not known comes last
-    count, column = (~np.isnan(values)).sum(axis=0), np.arange(values.shape[1])
-    low, high = (ordered[np.maximum(place, 0), column] for place in ((count - 1) // 2, count // 2))
-    medians: np.ndarray = np.where(count > 0, (low + high) / 2, np.nan)
-    return medians
 
 
 def _from_usual(values: np.ndarray) -> np.ndarray:

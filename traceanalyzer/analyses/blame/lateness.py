@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.blame.jitter import RankSteps, jitter_of, medians_of_columns, of_others
+from traceanalyzer.analyses.blame.jitter import RankSteps, jitter_of, of_others
 from traceanalyzer.analyses.blame.step_needs import PARTS
-from traceanalyzer.analyses.grouping import Groups, rows_of_each
-from traceanalyzer.analyses.spread import median_of_others
+from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.spread import median_of_others, medians, of_each
 from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, DATA, HOST, LAUNCH, SYNC, UNKNOWN
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import columns_of, picked, table_of, with_columns
@@ -80,8 +80,8 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
 
     def beside(own: np.ndarray, figure: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """A figure of the peers' same step; of stages that no other rank has, of all ranks'."""
-        found = _of_each(own, of_peers, figure)
-        return np.where(is_stage[:, None], _of_each(own, of_all, figure), found) if is_stage.any() else found
+        found = of_each(own, of_peers, figure)
+        return np.where(is_stage[:, None], of_each(own, of_all, figure), found) if is_stage.any() else found
 
     others = beside(values, median_of_others)
     first = _beyond(columns, values - others, is_stage)
@@ -90,7 +90,7 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
     others[:, compute] = np.where(is_stage, usual_ns, others[:, compute])
     # Where about half of the ranks are late, the others' median lies between the late and the rest.
     is_late = _are_late(columns | first)
-    in_time = beside(np.where(is_late[:, None], np.nan, values), _median)
+    in_time = beside(np.where(is_late[:, None], np.nan, values), medians)
     in_time[:, compute] = np.where(is_stage, others[:, compute], in_time[:, compute])
     usual = np.where(is_late[:, None] & ~np.isnan(in_time), in_time, others)
     return with_columns(table, **_beyond(columns, values - usual, is_stage))
@@ -158,18 +158,6 @@ def _up_to(host: np.ndarray, more: np.ndarray, rank: np.ndarray) -> np.ndarray:
     return up_to
 
 
-def _of_each(values: np.ndarray, group: np.ndarray, figure: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """What `figure` gives of each group's rows."""
-    made = np.empty_like(values)
-    for rows in rows_of_each(group):
-        made[rows] = figure(values[rows])
-    return made
-
-
-def _median(values: np.ndarray) -> np.ndarray:
-    return np.broadcast_to(medians_of_columns(values), values.shape)
-
-
 def _floats(column: Any) -> np.ndarray:
     floats: np.ndarray = pd.array(column).to_numpy(dtype=np.float64, na_value=np.nan)
     return floats
@@ -220,7 +208,7 @@ def _is_usual(columns: Mapping[str, Any], is_late: np.ndarray) -> np.ndarray:
     """
     own = _floats(columns[COMPUTE.column])
     of_rank = np.unique(columns["rank"], return_inverse=True)[1]
-    usual = _of_each(np.where(is_late, np.nan, own)[:, None], of_rank, _median)[:, 0]
+    usual = of_each(np.where(is_late, np.nan, own)[:, None], of_rank, medians)[:, 0]
     in_time = np.bincount(of_rank, ~is_late) / np.bincount(of_rank)
     is_usual: np.ndarray = (in_time[of_rank] > _MOSTLY) & (columns["step"] >= 0)
     return is_usual & (own - usual < _SEEN * columns[f"{COMPUTE.column}_excess"])
@@ -271,10 +259,10 @@ def launches_more(late: pd.DataFrame) -> pd.Series:
 
 def _launch_more(columns: Mapping[str, Any]) -> np.ndarray:
     own = _floats(columns["operations"])[:, None]
-    others = _of_each(own, Groups.of(columns, ["peers", "step"]).of_row, median_of_others)
+    others = of_each(own, Groups.of(columns, ["peers", "step"]).of_row, median_of_others)
     times = np.divide(own, others, out=np.full_like(own, np.nan), where=others > 0)
     is_more: np.ndarray = (
-        _of_each(times, np.unique(columns["rank"], return_inverse=True)[1], _median)[:, 0] >= MORE_OPERATIONS
+        of_each(times, np.unique(columns["rank"], return_inverse=True)[1], medians)[:, 0] >= MORE_OPERATIONS
     )
     return is_more
 
@@ -291,8 +279,8 @@ def _are_late(columns: Mapping[str, Any]) -> np.ndarray:
     steps = RankSteps.of(columns)
     if not len(steps.rank):
         return np.zeros(0, dtype=bool)
-    length_ns = _of_each(steps.length_ns[:, None], np.unique(steps.step, return_inverse=True)[1], _median)[:, 0]
-    median = _of_each(steps.excess_ns[:, None], np.unique(steps.rank, return_inverse=True)[1], _median)[:, 0]
+    length_ns = of_each(steps.length_ns[:, None], np.unique(steps.step, return_inverse=True)[1], medians)[:, 0]
+    median = of_each(steps.excess_ns[:, None], np.unique(steps.rank, return_inverse=True)[1], medians)[:, 0]
     jitter = jitter_of(steps)
     least = np.maximum(LEAST_PCT / 100 * length_ns, _LEAST_NS)
     # What is always there is held against the limit as a whole: of steps near the limit some alone would seem late.
