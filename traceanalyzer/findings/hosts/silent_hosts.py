@@ -21,7 +21,7 @@ from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import HOST
 
-SHARE_PCT = 10.0
+SILENT_PCT = 10.0
 """Of a step, in which the GPU idles while nothing of its host is recorded for long."""
 
 _MOST = 0.5
@@ -44,7 +44,7 @@ def silent_hosts(
     places: Places,
     replay: Replay,
     *,
-    share_pct: float = SHARE_PCT,
+    silent_pct: float = SILENT_PCT,
 ) -> list[Finding]:
     """Where GPUs wait for hosts: 10 % of a step in stretches of 1 ms and more of which nothing is recorded.
 
@@ -57,9 +57,9 @@ def silent_hosts(
     rank, _, _, basis = worst
     table = _per_step(host_silences)
     share = 100.0 * table.groupby("rank")["idle_a_step_ns"].sum() / (basis.window_ns / basis.per)
-    if not share.get(rank, 0.0) >= share_pct:
+    if not share.get(rank, 0.0) >= silent_pct:
         return []
-    alike = sorted(share.index[share >= share_pct])
+    alike = sorted(share.index[share >= silent_pct])
     gain = gain_of(replay, Change("host", 0.0, frozenset(map(int, alike))))
     own = table[table["rank"] == rank].sort_values("idle_a_step_ns", ascending=False)
     idle_ns = float(own["idle_a_step_ns"].sum())

@@ -28,7 +28,7 @@ from traceanalyzer.meaning.vocabulary import HOST
 CALL_NS = 1_000_000
 """The CPU's own time in a call from which on it is not what launching takes: that is some 10 µs."""
 
-SHARE_PCT = 10.0
+SLOW_OPERATORS_PCT = 10.0
 """Of a step, by all such operators together."""
 
 _MOST = 2
@@ -62,8 +62,8 @@ def slow_operators(
     episodes: Episodes,
     places: Places,
     *,
-    call_ns: int = CALL_NS,
-    share_pct: float = SHARE_PCT,
+    slow_call_ns: int = CALL_NS,
+    slow_operators_pct: float = SLOW_OPERATORS_PCT,
 ) -> list[Finding]:
     """Where GPUs wait for hosts: operators that take a CPU 1 ms of its own a call, 10 % of a step together.
 
@@ -76,13 +76,13 @@ def slow_operators(
         return []
     rank, _, _, basis = worst
     table = _own(operators, operator_launches, sync_calls)
-    table = table[(table["own_ns"] >= call_ns * table["most"]) & ~_is_said(table, host_work, basis)]
+    table = table[(table["own_ns"] >= slow_call_ns * table["most"]) & ~_is_said(table, host_work, basis)]
     table["per_step_ns"] = table["own_ns"] / table["rank"].map(steps_of_operators(steps, basis))
     share = 100.0 * table.groupby("rank")["per_step_ns"].sum() / (basis.window_ns / basis.per)
-    if not share.get(rank, 0.0) >= share_pct:
+    if not share.get(rank, 0.0) >= slow_operators_pct:
         return []
     own = table[table["rank"] == rank].sort_values("per_step_ns", ascending=False)
-    alike = sorted(share.index[share >= share_pct])
+    alike = sorted(share.index[share >= slow_operators_pct])
     total_ns = float(own["per_step_ns"].sum())
     return [
         Finding(
