@@ -8,7 +8,7 @@ from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.trace.ranks import Ranks
 
-WORLD = ",".join(map(str, range(8)))
+WORLD = ",".join(map(str, range(16)))
 COLUMNS = ["rank", "call", "instance", "step", "end_ns", "collective", "size_bytes", "transfer_ns", "is_only_wait",
            "moves_only", "is_timed", "group_ranks"]  # fmt: skip
 
@@ -68,6 +68,24 @@ def reduces(*times, size=100, step=0):
 )  # fmt: skip
 def test_a_group_is_held_against_those_that_do_the_same(groups, longer):
     assert slower(groups) == longer
+
+
+SPREAD = (30, 34, 36, 38, 40, 44, 48)
+
+
+def test_what_chance_explains_is_no_slower_transfer():
+    assert slower(reduces(*SPREAD, 55)) == {}
+    assert slower(reduces(*SPREAD, 80)) == {("14,15", 0): 40 + 2}
+
+
+def test_what_one_step_leaves_to_chance_several_make_sure():
+    times = [reduces(*SPREAD[step:], *SPREAD[:step], 53, step=step) for step in range(4)]
+    assert slower(times[0]) == {}
+    assert {*slower([each for own in times for each in own])} == {("14,15", step) for step in range(4)}
+
+
+def test_half_of_the_groups_are_held_against_the_others():
+    assert {*slower(reduces(38, 39, 40, 41, 80, 80, 80, 80))} == {("8,9", 0), ("10,11", 0), ("12,13", 0), ("14,15", 0)}
 
 
 def test_groups_across_hosts_are_no_sisters_of_those_within_one():

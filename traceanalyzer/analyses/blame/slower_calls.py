@@ -9,7 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.communication.jobs import jobs_of
 from traceanalyzer.analyses.communication.members import Members
-from traceanalyzer.analyses.communication.sister_groups import instances_of, is_extra, usual_ns
+from traceanalyzer.analyses.communication.sister_groups import instances_of, is_beyond_chance, is_extra, usual_ns
 from traceanalyzer.analyses.names import SlowerCallsColumn
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.trace.ranks import Ranks
@@ -21,6 +21,8 @@ LEAST_TIMES = 1.25
 
 class SlowerCalls(Result[SlowerCallsColumn]):
     """One row for each call of a group that moves data for 1.25 times as long as its sister groups in that step.
+
+    And for longer than such transfers differ by chance, as far as their spread is known.
 
     Sister groups run the same collective with as many ranks on as many hosts; with as many bytes, else what they take
     at most for so many. A collective that one group alone runs, of ranks that should do the same, takes longer than on
@@ -65,7 +67,7 @@ def across(
     if lone.any():
         staged = pipeline.table["rank"].tolist() if len(pipeline) else []
         beside_ns[lone] = np.where(is_extra(held[lone], members.table, staged, jobs), 0.0, np.nan)
-    is_slower = own_ns >= least_times * beside_ns
+    is_slower = (own_ns >= least_times * beside_ns) & is_beyond_chance(held, own_ns, beside_ns)
     share = np.where(is_slower, 1 - np.divide(beside_ns, own_ns, where=own_ns > 0, out=np.ones_like(own_ns)), 0.0)
     longer = held.assign(
         usual_ns=np.where(is_slower, beside_ns, 0).round().astype(np.int64),

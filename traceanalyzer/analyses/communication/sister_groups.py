@@ -16,7 +16,15 @@ BLOCK = 8
 _MESSAGE = "message"
 """What a send is to one rank and a receive to the other."""
 
+_POOL = ("job", "kind", "ranks", "hosts", "size_bytes")
+"""What transfers of one spread have in common."""
+
 _ALIKE = ("job", "kind", "ranks", "hosts", "step")
+
+_SIGMAS = 3.0
+
+_LEAST_KNOWN = 3
+"""Transfers quicker than the usual ones that a deviation is told from."""
 
 
 def hosts_of(ranks: pd.DataFrame) -> Mapping[int, str]:
@@ -95,6 +103,37 @@ def usual_ns(instances: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     if lone.any():
         beside_ns[lone] = _of_other_sizes(cells.keys, own_ns, np.flatnonzero(lone))
     return own_ns[cells.of_row], beside_ns[cells.of_row]
+
+
+def is_beyond_chance(instances: pd.DataFrame, own_ns: np.ndarray, beside_ns: np.ndarray) -> np.ndarray:
+    """Which instances' times, as `usual_ns` has them, chance does not explain: in their step, or in all together.
+
+    How transfers of one kind and size differ is told, as a deviation of their logarithms, by those that are quicker
+    than their step's usual one (links are slow, never too fast), of all steps; three deviations are beyond. Of fewer
+    than three such (of two groups none) nothing is known, and everything counts.
+    """
+    cells = Groups.of(instances, [*_POOL, "step", "among"])
+    own, beside = np.maximum(own_ns[cells.first], 1.0), beside_ns[cells.first]
+    step = Groups.of(cells.keys, [*_POOL, "step"]).of_row
+    pool = Groups.of(cells.keys, [*_POOL]).of_row
+    under = np.log(np.maximum(_usual_of_step(step, own) / own, 1.0))
+    known = np.bincount(pool, under > 0)
+    deviation = np.where(known >= _LEAST_KNOWN, np.sqrt(np.bincount(pool, under**2) / np.maximum(known, 1)), 0.0)[pool]
+    more = np.log(own / np.where(beside > 0, beside, np.nan))
+    group = Groups.of(cells.keys, [*_POOL, "among"]).of_row
+    count = np.bincount(group)[group]
+    mean = np.bincount(group, np.nan_to_num(more))[group] / count
+    is_beyond = np.isnan(more) | (more >= _SIGMAS * deviation) | (mean >= _SIGMAS * deviation / np.sqrt(count))
+    found: np.ndarray = is_beyond[cells.of_row]
+    return found
+
+
+def _usual_of_step(group: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """For each value what its group's longest one is held against: the median without it, of two the lesser."""
+    order = np.lexsort((values, group))
+    sizes = np.bincount(group)
+    usual: np.ndarray = values[order][np.cumsum(sizes) - sizes + np.maximum(sizes - 2, 0) // 2][group]
+    return usual
 
 
 def is_extra(
