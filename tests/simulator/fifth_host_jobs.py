@@ -203,9 +203,7 @@ def apart(ranks: int = 4, iterations: int = 16, faults: Faults = (), *, layers: 
             if layer == 1:
                 strike(program, faults, number)
             program.collective("all_to_all", world, 500_000, 40_000, stream=COMPUTE_STREAM)
-            layer_of(
-                program, "aten::_grouped_mm", "grouped_gemm", 150_000, 8_000, "[[128, 4096], [8, 4096, 1024]]"
-            )
+            layer_of(program, "aten::_grouped_mm", "grouped_gemm", 150_000, 8_000, "[[128, 4096], [8, 4096, 1024]]")
             program.collective("all_to_all", world, 500_000, 40_000, stream=COMPUTE_STREAM)
         with program.range("aten::item", "operator"):
             program.copy("DtoH", 4 * batch, 2_000, stream=COMPUTE_STREAM)
@@ -229,7 +227,7 @@ def token_by_token(stages: int = 4, steps: int = 6, faults: Faults = (), *, toke
                 needed = (program.exchange(world, 100_000, 15_000, receives=((stage - 1) % stages,)),)
             made = -1
             for place in range(3):
-                made = after_of(program, "aten::mm", "decode_gemm", ns // 3, needed if not place else (), 9_000,
+                made = after_of(program, "aten::mm", "gemm", ns // 3, needed if not place else (), 9_000,
                                 "[[64, 4096], [4096, 4096]]")  # fmt: skip
             if token == 1:
                 strike(program, faults, number)

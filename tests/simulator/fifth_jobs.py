@@ -8,7 +8,7 @@ from tests.simulator.noise import Noise
 from tests.simulator.program import COMM_STREAM, Group, Job, Program
 from tests.simulator.third_jobs import after_of, hit
 from tests.simulator.unseen_jobs import SHAPES, drawn
-from tests.simulator.workloads import layer_of, optimizer
+from tests.simulator.workloads import layer_of, optimizer, wider
 
 _BACK = "[[4096, 2048], [4096, 2048]]"
 
@@ -20,6 +20,7 @@ def led(nodes: int = 4, gpus: int = 4, steps: int = 4, faults: Faults = (), *, b
     `wire`: what the moves between nodes take more.
     """
     rows = [Group(f"n{n}", tuple(range(n * gpus, (n + 1) * gpus)), "node") for n in range(nodes)]
+    backs = [Group(f"b{n}", row.ranks, "node") for n, row in enumerate(rows)]
     leaders = Group("leaders", tuple(range(0, nodes * gpus, gpus)), "leaders")
 
     def step(program: Program, number: int) -> None:
@@ -38,10 +39,12 @@ def led(nodes: int = 4, gpus: int = 4, steps: int = 4, faults: Faults = (), *, b
                 made = program.collective(
                     "all_reduce", leaders, 8_000_000, 260_000 + slow_ns, stream=COMM_STREAM + 1, after=(made,)
                 )
-            made = program.collective("broadcast", row, 8_000_000, 80_000, stream=COMM_STREAM + 2, after=(made,))
+            made = program.collective(
+                "broadcast", backs[program.rank // gpus], 8_000_000, 80_000, stream=COMM_STREAM + 2, after=(made,)
+            )
         optimizer(program, (made,))
 
-    job = drawn(nodes * gpus, steps, step, (*rows, leaders), faults, noise)
+    job = drawn(nodes * gpus, steps, step, (*rows, *backs, leaders), faults, noise)
     return replace(job, hosts=tuple(f"node{rank // gpus}" for rank in range(nodes * gpus)))
 
 
@@ -110,9 +113,8 @@ def preconditioned(ranks: int = 8, steps: int = 7, faults: Faults = (), *, every
             ns = eigh_ns + time_ns(faults, "eigh", program.rank, number)
             with program.range("Optimizer.step#Shampoo.step"):
                 for _ in range(12):
-                    made = after_of(
-                        program, "aten::linalg_eigh", "syevd_kernel", ns // 12, (made,), 20_000, "[[2048, 2048]]"
-                    )
+                    made = after_of(program, "aten::linalg_eigh", "syevd_kernel", ns // 12, (made,), 20_000,
+                                    f"[[{2048 * ns // eigh_ns}, {2048 * ns // eigh_ns}]]")  # fmt: skip
                 made = program.collective("all_gather", world, 40_000_000, 600_000, after=(made,))
         optimizer(program, (made,))
 
@@ -162,14 +164,16 @@ def unflushed(stages: int = 4, microbatches: int = 6, steps: int = 4, faults: Fa
 
     def step(program: Program, number: int) -> None:
         stage = program.rank
-        ns = stage_ns[stage] if stage_ns else 500_000
+        each_ns = stage_ns or (500_000,) * stages
+        ns = each_ns[stage]
         load(program, faults, number)
         for place, is_forward in enumerate(passes(stage, number)):
             way, stream, needed = 1 if is_forward else -1, COMM_STREAM + (0 if is_forward else 2), ()
             if 0 <= stage - way < stages:
                 needed = (program.exchange(world, 2_000_000, 40_000, receives=(stage - way,), stream=stream),)
             made = after_of(program, "aten::linear" if is_forward else "aten::linear_backward",
-                            "forward_gemm" if is_forward else "backward_gemm", ns if is_forward else 2 * ns, needed)  # fmt: skip
+                            "forward_gemm" if is_forward else "backward_gemm", ns if is_forward else 2 * ns, needed,
+                            shapes=wider(each_ns, stage))  # fmt: skip
             if place == 1:
                 strike(program, faults, number)
                 made = program.launched - 1
@@ -250,9 +254,11 @@ def light_first(stages: int = 4, microbatches: int = 8, steps: int = 3, faults: 
                 needed: tuple[int, ...] = ()
                 if 0 <= stage - way < stages:
                     needed = (program.exchange(world, 2_000_000, 40_000, receives=(stage - way,), stream=stream),)
-                made = after_of(program, "aten::linear", "forward_gemm", ns, needed)
+                made = after_of(program, "aten::linear", "forward_gemm", ns, needed, shapes=wider(stage_ns, stage))
                 if not is_forward:
-                    made = after_of(program, "aten::linear_backward", "backward_gemm", 2 * ns, ())
+                    made = after_of(
+                        program, "aten::linear_backward", "backward_gemm", 2 * ns, (), shapes=wider(stage_ns, stage)
+                    )
                 if place == 1 and is_forward:
                     strike(program, faults, number)
                     made = program.launched - 1
