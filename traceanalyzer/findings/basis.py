@@ -51,6 +51,11 @@ class Basis:
         return "of the capture" if self.steps is None else "of a step"
 
     @property
+    def a_step(self) -> str:
+        """Words behind a time: of a mean step, or of all that was recorded."""
+        return "in all" if self.steps is None else "a step"
+
+    @property
     def whole(self) -> str:
         """Words for what is shorter by a gain."""
         return "the capture" if self.steps is None else "a mean step"
