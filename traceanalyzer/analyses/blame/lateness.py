@@ -59,7 +59,8 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
     """The rows with a part's excess over the median of the peers' same step, `<part>_excess`, and `excess_ns`.
 
     A rank without peers (a stage that no other rank has) is held against all ranks, by what stages have alike; its
-    compute against its own steps, as far as the other stages' steps do not differ alike.
+    compute against its own steps, as far as the other stages' steps do not differ alike, and against what the other
+    stages take for the same operators (`slower_ns`, of `with_slower_ns`).
     Steps that a capture cuts, or in which a rank's clock is set, are held against nothing. The excess is never longer
     than the step. A GPU may idle for
     its host where its peers' hosts are as slow behind a wait: the host's excess is no longer than what launching this
@@ -84,6 +85,9 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
     beside = _of_peers(values, table, is_stage, _median_of_others)
     first = _beyond(table, values - beside, is_stage)
     beside[COMPUTE.column] = beside[COMPUTE.column].mask(is_stage, _usual_ns(table, is_stage))
+    if "slower_ns" in table:
+        of_others = values[COMPUTE.column] - table["slower_ns"]
+        beside[COMPUTE.column] = beside[COMPUTE.column].mask(is_stage & (of_others < beside[COMPUTE.column]), of_others)
     # Where about half of the ranks are late, the others' median lies between the late and the rest.
     is_late = _is_late(first).to_numpy()[:, None] & np.ones(len(values.columns), dtype=bool)
     in_time = _of_peers(values.mask(is_late), table, is_stage, _median)
@@ -211,13 +215,23 @@ def _shares(parts: np.ndarray) -> np.ndarray:
     return shares
 
 
+def awaited_in(late: pd.DataFrame) -> pd.Series:
+    """For each step the next one in which any rank communicates: there the others meet a rank that is late by then.
+
+    That is the following one, but where steps are parts of a step of the optimizer, or local ones of which only some
+    average. Absent for the last ones.
+    """
+    meets = late[["transfer_ns", *_WAITING]].gt(0).any(axis=1).groupby(late["step"]).any()
+    numbers = pd.Series(meets.index.to_numpy(), index=meets.index).where(meets)
+    return numbers.astype("Int64").bfill().shift(-1)
+
+
 def _waited(late: pd.DataFrame, of: Sequence[str] = _WAITING) -> pd.Series:
-    """What another rank waits in the step, or the next one, at most: no one is late for whom nobody waits."""
+    """What another rank waits in the step, or the next that meets, at most: no one is late for whom nobody waits."""
     waited = late[list(of)].sum(axis=1).astype("float64")
     most = waited.groupby(late["step"]).max()
-    numbers = most.index.to_numpy()
-    following = most.reindex(numbers + 1, fill_value=0).to_numpy()
-    return late["step"].map(pd.Series(np.maximum(most.to_numpy(), following), index=numbers))
+    following = awaited_in(late).map(most).fillna(0).astype("float64")
+    return late["step"].map(np.maximum(most, following))
 
 
 def _is_steady(late: pd.DataFrame, jitter: float) -> pd.Series:

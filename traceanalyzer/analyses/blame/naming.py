@@ -100,6 +100,16 @@ def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Dat
     return table.assign(**{name: [row[place] for row in found] for place, name in enumerate(columns[2:], 1)})
 
 
+def has_known_work(names: pd.Series) -> pd.Series:
+    """Which names are of operators whose shapes tell what there is to do."""
+    return names.isin({name for name in names.unique() if _HAS_KNOWN_WORK.match(name)})
+
+
+def is_of_data(names: pd.Series) -> pd.Series:
+    """Which names are of kernels and operators whose work depends on what they read."""
+    return names.isin({name for name in names.unique() if _OF_DATA.search(name)})
+
+
 def _agreed(cells: pd.DataFrame, fits: list[dict[Named, float]]) -> list[Named]:
     """Of each cell the name, of those that fit it, that takes most of all its rank's cells of that part.
 
