@@ -44,12 +44,23 @@ def test_results_give_their_first_rows_and_those_that_pass(kernels):
     [
         (lambda traces: ta.breakdown(traces, idle_short_ns=3), "breakdown takes no 'idle_short_ns': idle, gaps do"),
         (lambda traces: ta.gaps(traces, idle_shrt_ns=3), "did you mean idle_short_ns"),
+        (lambda traces: ta.find(traces, silent_pc=3), "did you mean silent_pct"),
+        (lambda traces: ta.report(traces, silent_pc=3), "did you mean silent_pct"),
         (lambda _: ta.sample("nothing"), "there are pp_1f1b"),
     ],
 )
 def test_a_wrong_option_says_what_is_right(call, message):
     with pytest.raises(ta.UsageError, match=message):
         call(sample("moe"))
+
+
+def test_thresholds_of_rules_and_of_analyses_reach_both():
+    traces = sample("moe")
+    for found, is_said in ((ta.find(traces), True), (ta.find(traces, experts_saved_pct=100.0), False)):
+        assert ("uneven_experts" in {one.rule for first in found for one in (first, *first.also)}) is is_said
+    report = ta.report(traces, experts_saved_pct=100.0, most_gaps=1)
+    assert "uneven_experts" not in {one.rule for first in report.findings for one in (first, *first.also)}
+    assert len(report.results["gaps"]) <= 2
 
 
 def test_a_wrong_format_says_which_there_are(report):

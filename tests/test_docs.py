@@ -13,10 +13,10 @@ import traceanalyzer as ta
 from tests.builders import rank_trace
 from tests.extending import example
 from traceanalyzer.agents.verbs import WHAT_IF_COLUMNS
-from traceanalyzer.analyses import ANALYSES
+from traceanalyzer.analyses import ANALYSES, thresholds_of
 from traceanalyzer.cli import cli
 from traceanalyzer.diff import metrics as metrics_of_runs
-from traceanalyzer.findings import RULES
+from traceanalyzer.findings import RULES, thresholds_of_rules
 from traceanalyzer.gate import check_names, parse
 from traceanalyzer.meaning.columns import Adds
 from traceanalyzer.model.schema import TABLES
@@ -59,8 +59,8 @@ def metrics() -> str:
 
 _FINDINGS_HEAD = """# Every finding
 
-Made from the code by `pytest tests/test_docs.py --update-golden`. `ta.find(traces)` gives them, `summary.json` holds them
-under `findings`, and the report shows the severest first (before the bound of an ideal what gains for sure) and of those what gains most (`gain_ns` of a mean step, the most
+Made from the code by `pytest tests/test_docs.py --update-golden`. `ta.find(traces)` gives them (thresholds of rules are its
+keywords, and `ta.report`'s, as those of analyses are: `ta.find(traces, silent_pct=5.0)`), `summary.json` holds them under `findings`, and the report shows the severest first (before the bound of an ideal what gains for sure) and of those what gains most (`gain_ns` of a mean step, the most
 where `gain_is_bound`; of gains no further apart than their errors, or than mean steps are by chance, that of late ranks first: it is a fault). What several rules say of one cause is one finding: the first tells the cause, the others are its `also`.
 How often they are right is measured on [simulated jobs whose fault is known](results/simulated_grid.md).
 """
@@ -68,14 +68,20 @@ How often they are right is measured on [simulated jobs whose fault is known](re
 
 def findings() -> str:
     rows = "\n".join(
-        f"| `{rule.__name__}` | {' '.join(inspect.getdoc(rule).split())} | {_read_by(rule)} |" for rule in RULES
+        f"| `{rule.__name__}` | {' '.join(inspect.getdoc(rule).split())} | {_read_by(rule)} | {_set_in(rule)} |"
+        for rule in RULES
     )
-    return f"{_FINDINGS_HEAD}\n| rule | when it speaks | from |\n|---|---|---|\n{rows}\n"
+    return f"{_FINDINGS_HEAD}\n| rule | when it speaks | from | thresholds |\n|---|---|---|---|\n{rows}\n"
 
 
 def _read_by(rule) -> str:
     parameters = inspect.signature(rule).parameters.values()
     return ", ".join(f"`{one.name}`" for one in parameters if one.default is one.empty)
+
+
+def _set_in(rule) -> str:
+    parameters = inspect.signature(rule).parameters.values()
+    return ", ".join(f"`{one.name}={one.default!r}`" for one in parameters if one.default is not one.empty)
 
 
 @pytest.mark.parametrize(("page", "made"), [(METRICS, metrics), (FINDINGS, findings)], ids=["metrics", "findings"])
@@ -146,6 +152,7 @@ def test_columns_and_figures_that_the_documentation_names_exist(page):
     aliases = {column.alias for column in of_results.values()}
     of_tables = {name for columns in TABLES.values() for name in columns}
     known = {*of_results, *aliases, *of_tables, *metrics_of_runs.BY_NAME, *metrics_of_runs.COLUMNS, *WHAT_IF_COLUMNS}
+    known |= {*thresholds_of(ANALYSES), *thresholds_of_rules()}
     if page.name != "CHANGELOG.md":
         assert named - known - _OTHERS == set()
 

@@ -8,7 +8,7 @@ import pytest
 
 import traceanalyzer
 from tests.builders import rank_trace
-from traceanalyzer.analyses import ANALYSES, run
+from traceanalyzer.analyses import ANALYSES, run, thresholds_of
 from traceanalyzer.analyses.registry import SHARED
 from traceanalyzer.findings import RULES
 from traceanalyzer.readers import READERS
@@ -55,6 +55,17 @@ def test_every_place_and_template_of_the_page_belongs_to_a_result():
 def test_what_a_rule_reads_exists(rule):
     parameters = inspect.signature(rule).parameters.values()
     assert {one.name for one in parameters if one.default is one.empty} <= set(ANALYSES)
+
+
+def test_each_threshold_belongs_to_one_rule_or_to_analyses():
+    own = [
+        one.name
+        for rule in RULES
+        for one in inspect.signature(rule).parameters.values()
+        if one.default is not one.empty
+    ]
+    assert len(own) == len(set(own)) > 10
+    assert not {*own} & {*thresholds_of(ANALYSES)}
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.__name__.rpartition(".")[2])

@@ -8,6 +8,7 @@ import traceanalyzer
 from traceanalyzer.analyses import ANALYSES, thresholds_of
 from traceanalyzer.analyses.integrity.integrity_checks import EVENTS
 from traceanalyzer.analyses.registry import SHARED
+from traceanalyzer.findings import thresholds_of_rules
 from traceanalyzer.model.schema import TABLES
 
 STUB = Path(traceanalyzer.__file__).with_suffix(".pyi")
@@ -17,6 +18,7 @@ _HEAD = """# Made from the registry of analyses by `python -m tests.typed_names`
 from typing import Any
 
 from traceanalyzer.analyses import Result as Result
+from traceanalyzer.analyses import Results as _Results
 from traceanalyzer.errors import InputError as InputError
 from traceanalyzer.errors import NotATraceError as NotATraceError
 from traceanalyzer.errors import TraceAnalyzerError as TraceAnalyzerError
@@ -25,13 +27,12 @@ from traceanalyzer.export.hta import to_hta as to_hta
 from traceanalyzer.export.of_traces import export as export
 from traceanalyzer.findings import Finding as Finding
 from traceanalyzer.findings import Findings as Findings
-from traceanalyzer.functions import analyse as analyse
 from traceanalyzer.functions import what_if as what_if
 from traceanalyzer.loading import load as load
 from traceanalyzer.model import RankTrace as RankTrace
 from traceanalyzer.model import TraceSet as TraceSet
 from traceanalyzer.report.comparison.notebook import compare as compare
-from traceanalyzer.report.writers.notebook import report as report
+from traceanalyzer.report.writers.notebook import NotebookReport as _NotebookReport
 from traceanalyzer.samples import sample as sample
 """
 
@@ -81,8 +82,6 @@ _ANY_TABLE = """
     def __call__(self, name: str) -> Frame[Any] | None: ...
 """
 
-_FIND = "def find(traces: TraceSet, **thresholds: Any) -> Findings: ..."
-
 
 GIVES = {name: analysis.result for name, analysis in ANALYSES.items()}
 
@@ -90,7 +89,14 @@ GIVES = {name: analysis.result for name, analysis in ANALYSES.items()}
 def stub() -> str:
     imports = sorted({f"from {one.__module__} import {one.__name__} as _{one.__name__}" for one in GIVES.values()})
     functions = [f"def {name}({_parameters(name)}) -> _{one.__name__}: ..." for name, one in GIVES.items()]
-    return formatted("\n".join([_HEAD, *imports, "__version__: str", _FIND, *functions]), STUB)
+    of_all = [
+        f"def analyse(traces: TraceSet, *names: str, {_listed(thresholds_of(ANALYSES))}) -> _Results: ...",
+        *(
+            f"def {name}(traces: TraceSet, *, {_listed(thresholds_of(ANALYSES) | thresholds_of_rules())}) -> {gives}: ..."
+            for name, gives in (("find", "Findings"), ("report", "_NotebookReport"))
+        ),
+    ]
+    return formatted("\n".join([_HEAD, *imports, "__version__: str", *of_all, *functions]), STUB)
 
 
 def names() -> str:
@@ -146,8 +152,12 @@ def formatted(text: str, place: Path) -> str:
 
 
 def _parameters(name: str) -> str:
-    thresholds = [f"{key}: {_type(value)} = {value!r}" for key, value in thresholds_of([name]).items()]
-    return ", ".join(["traces: TraceSet", *(["*", *thresholds] if thresholds else [])])
+    thresholds = _listed(thresholds_of([name]))
+    return f"traces: TraceSet, *, {thresholds}" if thresholds else "traces: TraceSet"
+
+
+def _listed(thresholds) -> str:
+    return ", ".join(f"{key}: {_type(value)} = {value!r}" for key, value in thresholds.items())
 
 
 def _type(default) -> str:

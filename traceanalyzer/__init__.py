@@ -42,16 +42,19 @@ __all__ = ["InputError", "NotATraceError", "TraceAnalyzerError", "UsageError", "
 
 
 def find(traces: "TraceSet", **thresholds: Any) -> "Findings":
-    """The report's findings of traces in memory, one for each cause, most to gain first; `thresholds` as in `analyse`.
+    """The report's findings of traces in memory, one for each cause, most to gain first.
+
+    `thresholds` are those of analyses, as in `analyse`, and of rules (docs/findings.md), by parameter name.
 
     Raises:
         UsageError: a threshold is unknown, or `traces` are not loaded.
     """
     from traceanalyzer.findings import Findings
-    from traceanalyzer.functions import analyse
+    from traceanalyzer.functions import with_rules
     from traceanalyzer.report.build import findings_of
 
-    return Findings(findings_of(analyse(traces, **thresholds)))
+    results, of_rules = with_rules(traces, thresholds)
+    return Findings(findings_of(results, **of_rules))
 
 
 def __getattr__(name: str) -> Any:

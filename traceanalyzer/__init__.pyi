@@ -2,6 +2,7 @@
 from typing import Any
 
 from traceanalyzer.analyses import Result as Result
+from traceanalyzer.analyses import Results as _Results
 from traceanalyzer.analyses.blame.episodes import Episodes as _Episodes
 from traceanalyzer.analyses.blame.places import Places as _Places
 from traceanalyzer.analyses.blame.slower_calls import SlowerCalls as _SlowerCalls
@@ -100,18 +101,139 @@ from traceanalyzer.export.hta import to_hta as to_hta
 from traceanalyzer.export.of_traces import export as export
 from traceanalyzer.findings import Finding as Finding
 from traceanalyzer.findings import Findings as Findings
-from traceanalyzer.functions import analyse as analyse
 from traceanalyzer.functions import what_if as what_if
 from traceanalyzer.loading import load as load
 from traceanalyzer.model import RankTrace as RankTrace
 from traceanalyzer.model import TraceSet as TraceSet
 from traceanalyzer.report.comparison.notebook import compare as compare
-from traceanalyzer.report.writers.notebook import report as report
+from traceanalyzer.report.writers.notebook import NotebookReport as _NotebookReport
 from traceanalyzer.samples import sample as sample
 
 __version__: str
 
-def find(traces: TraceSet, **thresholds: Any) -> Findings: ...
+def analyse(
+    traces: TraceSet,
+    *names: str,
+    integrity_common_pct: int = 90,
+    integrity_step_pct: int = 20,
+    wanted_ranks: Any = None,
+    run_world_size: Any = None,
+    hosts: Any = None,
+    run_hosts: Any = None,
+    run_memory: Any = None,
+    wiring: Any = None,
+    idle_short_ns: int = 5000,
+    idle_launch_ns: int = 50000,
+    silent_ns: int = 1000000,
+    stream_role_pct: int = 90,
+    memory_points: int = 600,
+    trained_model: Any = None,
+    min_gap_ns: int = 100000,
+    most_gaps: int = 50,
+    bins: int = 60,
+    unprofiled_step_ns: Any = None,
+    stated_work: Any = None,
+    queue_bins: int = 200,
+    block_repeats: int = 4,
+    block_bound_pct: int = 80,
+    most_host_events: int = 16000,
+    counter_bins: int = 300,
+    straggler_step_pct: float = 1.0,
+    most_replayed: int = 8000000,
+    least_times: float = 1.25,
+) -> _Results: ...
+def find(
+    traces: TraceSet,
+    *,
+    integrity_common_pct: int = 90,
+    integrity_step_pct: int = 20,
+    wanted_ranks: Any = None,
+    run_world_size: Any = None,
+    hosts: Any = None,
+    run_hosts: Any = None,
+    run_memory: Any = None,
+    wiring: Any = None,
+    idle_short_ns: int = 5000,
+    idle_launch_ns: int = 50000,
+    silent_ns: int = 1000000,
+    stream_role_pct: int = 90,
+    memory_points: int = 600,
+    trained_model: Any = None,
+    min_gap_ns: int = 100000,
+    most_gaps: int = 50,
+    bins: int = 60,
+    unprofiled_step_ns: Any = None,
+    stated_work: Any = None,
+    queue_bins: int = 200,
+    block_repeats: int = 4,
+    block_bound_pct: int = 80,
+    most_host_events: int = 16000,
+    counter_bins: int = 300,
+    straggler_step_pct: float = 1.0,
+    most_replayed: int = 8000000,
+    least_times: float = 1.25,
+    imbalance_pct: float = 10.0,
+    experts_saved_pct: float = 2.0,
+    launch_bound_pct: float = 30.0,
+    iteration_graphs_pct: float = 50.0,
+    cpu_work_pct: float = 10.0,
+    least_checks: int = 10,
+    slow_call_ns: int = 1000000,
+    slow_operators_pct: float = 10.0,
+    silent_pct: float = 10.0,
+    layout_pct: float = 3.0,
+    scores_pct: float = 10.0,
+    recompute_pct: float = 5.0,
+    least_growth_bytes: int = 1048576,
+    least_headroom_pct: float = 10.0,
+    uneven_memory_ratio: float = 1.15,
+) -> Findings: ...
+def report(
+    traces: TraceSet,
+    *,
+    integrity_common_pct: int = 90,
+    integrity_step_pct: int = 20,
+    wanted_ranks: Any = None,
+    run_world_size: Any = None,
+    hosts: Any = None,
+    run_hosts: Any = None,
+    run_memory: Any = None,
+    wiring: Any = None,
+    idle_short_ns: int = 5000,
+    idle_launch_ns: int = 50000,
+    silent_ns: int = 1000000,
+    stream_role_pct: int = 90,
+    memory_points: int = 600,
+    trained_model: Any = None,
+    min_gap_ns: int = 100000,
+    most_gaps: int = 50,
+    bins: int = 60,
+    unprofiled_step_ns: Any = None,
+    stated_work: Any = None,
+    queue_bins: int = 200,
+    block_repeats: int = 4,
+    block_bound_pct: int = 80,
+    most_host_events: int = 16000,
+    counter_bins: int = 300,
+    straggler_step_pct: float = 1.0,
+    most_replayed: int = 8000000,
+    least_times: float = 1.25,
+    imbalance_pct: float = 10.0,
+    experts_saved_pct: float = 2.0,
+    launch_bound_pct: float = 30.0,
+    iteration_graphs_pct: float = 50.0,
+    cpu_work_pct: float = 10.0,
+    least_checks: int = 10,
+    slow_call_ns: int = 1000000,
+    slow_operators_pct: float = 10.0,
+    silent_pct: float = 10.0,
+    layout_pct: float = 3.0,
+    scores_pct: float = 10.0,
+    recompute_pct: float = 5.0,
+    least_growth_bytes: int = 1048576,
+    least_headroom_pct: float = 10.0,
+    uneven_memory_ratio: float = 1.15,
+) -> _NotebookReport: ...
 def integrity(
     traces: TraceSet,
     *,

@@ -7,9 +7,11 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any, cast
 
 from traceanalyzer.analyses import ANALYSES, Result, Results, run, thresholds_of
+from traceanalyzer.analyses.engine import no_such_threshold
 from traceanalyzer.analyses.replay.answer import Answer, answer, needed
 from traceanalyzer.analyses.replay.written import read_change
 from traceanalyzer.errors import UsageError
+from traceanalyzer.findings import thresholds_of_rules
 from traceanalyzer.model import TraceSet
 
 if TYPE_CHECKING:
@@ -26,6 +28,20 @@ def analyse(traces: TraceSet, *names: str, **thresholds: Any) -> Results:
     if unknown:
         raise UsageError(f"no analysis is called {unknown[0]!r}; there are {', '.join(ANALYSES)}")
     return run(loaded(traces).ranks, names or tuple(ANALYSES), **thresholds)
+
+
+def with_rules(traces: TraceSet, thresholds: dict[str, Any]) -> tuple[Results, dict[str, Any]]:
+    """All analyses of traces in memory, and of the thresholds those that rules take.
+
+    Raises:
+        UsageError: a threshold is unknown, or `traces` are not loaded.
+    """
+    of_rules, of_analyses = thresholds_of_rules(), thresholds_of(ANALYSES)
+    unknown = [name for name in thresholds if name not in of_rules and name not in of_analyses]
+    if unknown:
+        raise UsageError(no_such_threshold(unknown[0], [*of_analyses, *of_rules]))
+    results = analyse(traces, **{name: value for name, value in thresholds.items() if name in of_analyses})
+    return results, {name: value for name, value in thresholds.items() if name in of_rules}
 
 
 def loaded(traces: TraceSet) -> TraceSet:

@@ -9,7 +9,7 @@ from tests.builders import rank_trace
 from tests.samples import RUNS, sample
 from traceanalyzer.analyses import ANALYSES, combine, reduce_rank, run
 from traceanalyzer.findings import find
-from traceanalyzer.meaning.columns import Unit, unit_of
+from traceanalyzer.meaning.columns import ENDINGS, Unit, unit_of
 from traceanalyzer.model import RankMeta, make_trace
 from traceanalyzer.report.build import build
 from traceanalyzer.report.writers import WRITERS
@@ -108,7 +108,9 @@ def test_a_columns_unit_is_the_ending_of_its_name():
         for column, meant in known.result.columns.items()
     }
     assert {
-        where: units for where, units in told.items() if units[0] != units[1] and (units[1] or units[0].has_ending)
+        where: units
+        for where, units in told.items()
+        if units[0] != units[1] and (units[1] or units[0] in ENDINGS.values())
     } == {}
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from traceanalyzer.findings import _as_bound, _held_to_capture
+from traceanalyzer.findings.capture_limits import _as_bound, _held_to_capture
 from traceanalyzer.findings.finding import Finding
 
 LATE = Finding(

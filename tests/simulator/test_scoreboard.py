@@ -6,6 +6,7 @@ from tests.conftest import sampled
 from tests.simulator.blind_cases import BLIND_CASES
 from tests.simulator.cases import CASES
 from tests.simulator.drawn_cases import DRAWN_CASES
+from tests.simulator.fifth_cases import FIFTH_CASES
 from tests.simulator.fourth_cases import FOURTH_CASES
 from tests.simulator.grid import GRID
 from tests.simulator.library_cases import LIBRARY_CASES
@@ -62,7 +63,7 @@ _OF_FEW_STEPS = {
         *sampled(GRID, every=230),
         *(
             case if case.name in _OF_ONE_RULE else pytest.param(case, marks=pytest.mark.thorough)
-            for case in (*STRANGE_CASES, *THIRD_CASES, *FOURTH_CASES)
+            for case in (*STRANGE_CASES, *THIRD_CASES, *FOURTH_CASES, *FIFTH_CASES)
         ),
     ],
     ids=lambda case: case.name,

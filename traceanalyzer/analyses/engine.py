@@ -48,9 +48,13 @@ def _unknown(option: str, wanted: tuple[str, ...], known: Mapping[str, Any]) -> 
     takers = [name for name in ANALYSES if option in _own_thresholds(name)]
     if takers:
         return f"{of_whom} takes no {option!r}: {', '.join(takers)} {'does' if len(takers) == 1 else 'do'}"
+    return no_such_threshold(option, known) if known else f"no threshold is called {option!r}; {of_whom} takes none"
+
+
+def no_such_threshold(option: str, known: Iterable[str]) -> str:
+    """That nothing takes it, with those of like names; with all where there is none."""
     near = difflib.get_close_matches(option, known, 3) or list(known)
-    has = f"{'did you mean' if len(near) <= 3 else 'there are'} {', '.join(near)}" if near else f"{of_whom} takes none"
-    return f"no threshold is called {option!r}; {has}"
+    return f"no threshold is called {option!r}; {'did you mean' if len(near) <= 3 else 'there are'} {', '.join(near)}"
 
 
 def _own_thresholds(name: str) -> set[str]:

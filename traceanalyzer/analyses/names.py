@@ -434,7 +434,17 @@ HeadlineColumn = Literal[
 ]
 HostEventsColumn = Literal["rank", "event", "thread", "role", "what", "depth", "start_ns", "end_ns", "name", "recorded"]
 HostSilencesColumn = Literal[
-    "rank", "range", "until", "since", "stretches", "host_ns", "idle_ns", "seen_ns", "steps", "host_per_step_ns"
+    "rank",
+    "range",
+    "until",
+    "since",
+    "stretches",
+    "host_ns",
+    "idle_ns",
+    "seen_ns",
+    "steps",
+    "host_per_step_ns",
+    "idle_per_step_ns",
 ]
 HostWorkColumn = Literal[
     "rank",

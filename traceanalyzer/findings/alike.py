@@ -83,6 +83,11 @@ def named(ranks: Collection[int], every: Collection[int], places: Places) -> str
     return Alike(tuple(chosen), set_of(chosen, sorted(every), places.places(), places.whole(len(every))).name, None).who
 
 
+def also_on(ranks: Collection[int], every: Collection[int], places: Places) -> str:
+    """Behind a sentence about one of them: `; the same on ranks 8 to 15 (host b07)`; nothing where it is alone."""
+    return f"; the same on {named(ranks, every, places)}" if len(ranks) > 1 else ""
+
+
 def of_them(count: int, ranks: int) -> str:
     """How many of a job's ranks, for the beginning of a sentence: `Both`, `All 8`, `3 of 8`."""
     if count < ranks:

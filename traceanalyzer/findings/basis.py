@@ -14,7 +14,7 @@ from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.time.headline import Headline, shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.meaning.severities import Severity
-from traceanalyzer.model.tables import columns_of, table_of
+from traceanalyzer.model.tables import columns_of, floats, table_of
 
 LEAST_GAIN_PCT = 1.0
 """Of a step: what mending gains by the replay. Less is not said."""
@@ -51,6 +51,11 @@ class Basis:
     def of_a_step(self) -> str:
         """Words for what a share is of."""
         return "of the capture" if self.steps is None else "of a step"
+
+    @property
+    def a_step(self) -> str:
+        """Words behind a time: of a mean step, or of all that was recorded."""
+        return "in all" if self.steps is None else "a step"
 
     @property
     def whole(self) -> str:
@@ -102,7 +107,7 @@ def mean_steps(by_step: Result, basis: Basis, columns: list[str]) -> pd.DataFram
 
 def _mean(groups: Groups, values: Any) -> np.ndarray:
     """For each group the mean of what is known; NaN where nothing is."""
-    plain = pd.array(values).to_numpy(dtype=np.float64, na_value=np.nan)
+    plain = floats(values)
     is_known = ~np.isnan(plain)
     sums = np.bincount(groups.of_row, np.where(is_known, plain, 0.0), len(groups))
     counts = np.bincount(groups.of_row, is_known, len(groups))

@@ -1,6 +1,7 @@
-"""Several findings, as a notebook shows them."""
+"""Several findings: as a notebook shows them, and the ranks that they name."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from html import escape
 from typing import overload
 
@@ -31,3 +32,16 @@ class Findings(tuple[Finding, ...]):
         if not self:
             return f"<p>{escape(repr(self))}</p>"
         return "".join(finding._repr_html_() for finding in self)
+
+
+def named_ranks(findings: Iterable[Finding]) -> list[int]:
+    """The ranks that findings name, in their order: those that they blame, then all that their words speak of."""
+    found: list[int] = []
+    for finding in findings:
+        words = " ".join([finding.title, finding.about or "", *(item.title for item in finding.also)])
+        found += [*finding.ranks, *(int(rank) for named in _NAMED.findall(words) for rank in _NUMBER.findall(named))]
+    return list(dict.fromkeys(found))
+
+
+_NAMED = re.compile(r"\brank \d+\b|\branks \d+\b(?:(?:, | and )\d+\b)*(?!,\d)", re.IGNORECASE)
+_NUMBER = re.compile(r"\d+")

@@ -24,11 +24,6 @@ class Unit(StrEnum):
     FLAG = "yes or no"
     TEXT = "text"
 
-    @property
-    def has_ending(self) -> bool:
-        """Whether names of its columns end in it."""
-        return self in ENDINGS.values()
-
 
 ENDINGS: Mapping[str, Unit] = MappingProxyType(
     {

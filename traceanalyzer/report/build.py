@@ -1,6 +1,7 @@
 """From Results to a Report: findings, what was skipped, and how to make it again."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 from traceanalyzer import __version__
 from traceanalyzer.analyses import Results
@@ -51,9 +52,12 @@ def build(
     )
 
 
-def findings_of(results: Results, failures: list[Failure] | None = None, processes: int = 1) -> tuple[Finding, ...]:
+def findings_of(
+    results: Results, failures: list[Failure] | None = None, processes: int = 1, **thresholds: Any
+) -> tuple[Finding, ...]:
     """All findings, most to gain first; those that rest on doubted Results say so in their caveat.
 
     With a list for failures the rules that need what failed are left out, and those that fail are added to it.
+    `thresholds` are rules', by parameter name.
     """
-    return care.with_caveats(find(results, failures, processes=processes), care.reasons(results))
+    return care.with_caveats(find(results, failures, processes=processes, **thresholds), care.reasons(results))

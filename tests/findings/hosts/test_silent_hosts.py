@@ -1,9 +1,11 @@
 """The rule about what hosts do that no tool recorded, and the stretches that it reads."""
 
+import pandas as pd
 import pytest
 
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
+from traceanalyzer.analyses.host.host_time import with_steps
 from traceanalyzer.findings.hosts.silent_hosts import silent_hosts
 
 NAMES = ("headline", "steps", "idle", "host_silences", "episodes", "places", "replay")
@@ -76,3 +78,11 @@ def test_it_is_counted_by_place_in_complete_steps():
     ]
     assert rows[0]["host_per_step_ns"] == pytest.approx(30 * MS, rel=0.05)
     assert rows[0]["idle_ns"] == pytest.approx(3 * 30 * MS, rel=0.05)
+    assert rows[0]["idle_per_step_ns"] == pytest.approx(30 * MS, rel=0.05)
+
+
+def test_where_the_gpu_was_not_seen_nothing_is_said_of_its_idling():
+    table = pd.DataFrame(
+        {"host_ns": [80, 80, 80], "idle_ns": [10, 0, 0], "seen_ns": [40, 40, 0], "steps": [2, 2, 2]}, dtype="Int64"
+    )
+    assert with_steps(table)["idle_per_step_ns"].astype(object).tolist() == [10, 0, pd.NA]

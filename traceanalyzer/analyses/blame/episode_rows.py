@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.blame.lateness import launches_more
+from traceanalyzer.analyses.blame.meetings import awaited_in
 from traceanalyzer.analyses.blame.transfers import TRANSFER
 from traceanalyzer.analyses.host.host_names import is_autograd_node, is_framework_range
 from traceanalyzer.analyses.spread import robust_deviation
@@ -135,12 +136,13 @@ def _waits(late: pd.DataFrame) -> pd.Series:
 
 
 def _seen_in(numbers: Sequence[int], others: pd.DataFrame) -> dict[int, int]:
-    """The step in which the others wait for each of these: that one, or the next one.
+    """The step in which the others wait for each of these: that one, or the next one in which ranks communicate.
 
     What comes after a step's last collective (saving, evaluating) is waited for in the next step's first.
     """
     waits = _waits(others).groupby(level="step").median()
-    after = {step: step + 1 for step in numbers if step + 1 not in numbers}
+    following = awaited_in(others).dropna()
+    after = {step: int(following[step]) for step in numbers if step in following and following[step] not in numbers}
     return {step: max((step, after.get(step, step)), key=lambda each: float(waits.get(each, -1.0))) for step in numbers}
 
 

@@ -1,18 +1,19 @@
 """By how much each rank's step needs more of its own than its peers', part by part, and what ran then."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.blame.jitter import RankSteps, jitter_of, of_others
+from traceanalyzer.analyses.blame.meetings import waited
 from traceanalyzer.analyses.blame.step_needs import PARTS
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.spread import median_of_others, medians, of_each
 from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, DATA, HOST, LAUNCH, SYNC, UNKNOWN
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of, picked, table_of, with_columns
+from traceanalyzer.model.tables import columns_of, floats, picked, table_of, with_columns
 
 LEAST_PCT = 2.0
 """Of a step; less is noise."""
@@ -45,8 +46,6 @@ _SHARE_NOW = 0.2
 
 _NEEDED = "needed_host_ns"
 
-_WAITING = ("exposed_wait_ns", "exposed_unmatched_ns")
-
 _HOST_PARTS = (SYNC.column, DATA.column, HOST.column, COPY.column)
 """What ranks of different stages of a pipeline have alike; their compute and bubbles differ by design."""
 
@@ -64,7 +63,8 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
     """The rows with a part's excess over the median of the peers' same step, `<part>_excess`, and `excess_ns`.
 
     A rank without peers (a stage that no other rank has) is held against all ranks, by what stages have alike; its
-    compute against its own steps, as far as the other stages' steps do not differ alike.
+    compute against its own steps, as far as the other stages' steps do not differ alike, and against what the other
+    stages take for the same operators (`slower_ns`, of `with_slower_ns`).
     Steps that a capture cuts, or in which a rank's clock is set, are held against nothing. The excess is never longer
     than the step. A GPU may idle for
     its host where its peers' hosts are as slow behind a wait: the host's excess is no longer than what launching this
@@ -76,7 +76,7 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
     of_peers, of_all = keys.of_row, Groups.of(columns, ["step"]).of_row
     alone = keys.distinct(np.unique(columns["rank"], return_inverse=True)[1])[of_peers] < 2
     is_stage = (columns["peers"] != "all") & alone
-    values = np.column_stack([_floats(columns[name]) for name in (*PARTS, _NEEDED)])
+    values = np.column_stack([floats(columns[name]) for name in (*PARTS, _NEEDED)])
 
     def beside(own: np.ndarray, figure: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """A figure of the peers' same step; of stages that no other rank has, of all ranks'."""
@@ -88,6 +88,9 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
     compute = PARTS.index(COMPUTE.column)
     usual_ns = _usual_ns(table, is_stage) if is_stage.any() else others[:, compute]
     others[:, compute] = np.where(is_stage, usual_ns, others[:, compute])
+    if "slower_ns" in columns:
+        of_others = values[:, compute] - columns["slower_ns"]
+        others[:, compute] = np.where(is_stage, np.minimum(others[:, compute], of_others), others[:, compute])
     # Where about half of the ranks are late, the others' median lies between the late and the rest.
     is_late = _are_late(columns | first)
     in_time = beside(np.where(is_late[:, None], np.nan, values), medians)
@@ -116,7 +119,7 @@ def _beyond(columns: Mapping[str, Any], more: np.ndarray, is_stage: np.ndarray) 
     """Each part's excess, where it is a reason to be late, and their sum; `more` are `PARTS` and what a host needs."""
     excess = dict(zip((*PARTS, _NEEDED), more.T, strict=True))
     # Ranks that move the same data do it in as long: groups are held against each other, and no rank against its peers.
-    excess["transfer_ns"] = _floats(columns["slower_transfer_ns"])
+    excess["transfer_ns"] = floats(columns["slower_transfer_ns"])
     # What launching takes holds the loading of data, which is a part by itself.
     needed = excess.pop(_NEEDED) - np.maximum(excess[DATA.column], 0.0)
     host, launch = excess[HOST.column], excess[LAUNCH.column]
@@ -158,11 +161,6 @@ def _up_to(host: np.ndarray, more: np.ndarray, rank: np.ndarray) -> np.ndarray:
     return up_to
 
 
-def _floats(column: Any) -> np.ndarray:
-    floats: np.ndarray = pd.array(column).to_numpy(dtype=np.float64, na_value=np.nan)
-    return floats
-
-
 def cells(late: pd.DataFrame) -> pd.DataFrame:
     """A row for each rank, step and part that makes the others wait: `rank`, `step`, `part`, `excess_ns`, `beside`.
 
@@ -186,7 +184,7 @@ def cells(late: pd.DataFrame) -> pd.DataFrame:
     is_net = _sums(of_rank, signed) >= _BESIDE * _sums(of_rank, parts).sum(axis=1, keepdims=True)
     beside = [tuple(names[own]) for own in (share >= _BESIDE) & is_net & (large == 0)]
     # Idle time without a reason is lateness only where others are seen to wait, not just to communicate.
-    is_seen = _waited(columns, ["exposed_wait_ns"])[is_late] >= _SEEN * excess_ns
+    is_seen = waited(columns, ["exposed_wait_ns"])[is_late] >= _SEEN * excess_ns
     large[:, names == UNKNOWN.column] *= is_seen[:, None]
     large[:, names == COMPUTE.column] *= ~_is_usual(columns, is_late)[is_late, None]
     row, column = np.nonzero(large)
@@ -206,7 +204,7 @@ def _is_usual(columns: Mapping[str, Any], is_late: np.ndarray) -> np.ndarray:
 
     There the others compute less than they usually do (a last batch that is smaller on some ranks): nobody is late.
     """
-    own = _floats(columns[COMPUTE.column])
+    own = floats(columns[COMPUTE.column])
     of_rank = np.unique(columns["rank"], return_inverse=True)[1]
     usual = of_each(np.where(is_late, np.nan, own)[:, None], of_rank, medians)[:, 0]
     in_time = np.bincount(of_rank, ~is_late) / np.bincount(of_rank)
@@ -225,16 +223,6 @@ def _sums(group: np.ndarray, values: np.ndarray) -> np.ndarray:
     sums = np.zeros((group.max(initial=-1) + 1, values.shape[1]))
     np.add.at(sums, group, values)
     return sums[group]
-
-
-def _waited(columns: Mapping[str, Any], of: Sequence[str] = _WAITING) -> np.ndarray:
-    """What another rank waits in the step, or the next one, at most: no one is late for whom nobody waits."""
-    waited = sum(_floats(columns[name]) for name in of)
-    numbers, of_step = np.unique(columns["step"], return_inverse=True)
-    most = np.zeros(len(numbers))
-    np.maximum.at(most, of_step, waited)
-    following = np.where(np.diff(numbers, append=numbers[-1:]) == 1, np.append(most[1:], 0.0), 0.0)
-    return np.maximum(most, following)[of_step]
 
 
 def _is_steady(steps: RankSteps, jitter: float, median: np.ndarray, is_more: np.ndarray) -> np.ndarray:
@@ -258,7 +246,7 @@ def launches_more(late: pd.DataFrame) -> pd.Series:
 
 
 def _launch_more(columns: Mapping[str, Any]) -> np.ndarray:
-    own = _floats(columns["operations"])[:, None]
+    own = floats(columns["operations"])[:, None]
     others = of_each(own, Groups.of(columns, ["peers", "step"]).of_row, median_of_others)
     times = np.divide(own, others, out=np.full_like(own, np.nan), where=others > 0)
     is_more: np.ndarray = (
@@ -286,5 +274,5 @@ def _are_late(columns: Mapping[str, Any]) -> np.ndarray:
     # What is always there is held against the limit as a whole: of steps near the limit some alone would seem late.
     is_steady = _is_steady(steps, jitter, median, _launch_more(columns)) & (median >= least)
     least = np.where(is_steady, least / 2, np.maximum(least, _SIGMAS * of_others(steps, jitter)))
-    is_late: np.ndarray = (steps.excess_ns >= least) & (_waited(columns) >= least / 2)
+    is_late: np.ndarray = (steps.excess_ns >= least) & (waited(columns) >= least / 2)
     return is_late

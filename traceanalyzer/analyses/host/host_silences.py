@@ -6,14 +6,14 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, joined, ratio, stack
+from traceanalyzer.analyses.base import Result, joined, stack
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host.host_activity import range_around, user_ranges
-from traceanalyzer.analyses.host.host_work import idle_inside, launches_inside, steps_of_hosts
+from traceanalyzer.analyses.host.host_time import TIMES, launches_inside, steps_of_hosts, times_of, with_steps
 from traceanalyzer.analyses.host.thread_roles import AUTOGRAD, COLLECTIVES, MAIN, thread_roles
 from traceanalyzer.analyses.names import HostSilencesColumn
 from traceanalyzer.analyses.time.intervals import Intervals
-from traceanalyzer.meaning.columns import Adds, Better, Column, Written
+from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import picked, sorted_by, table_of
@@ -45,21 +45,11 @@ class HostSilences(Result[HostSilencesColumn]):
             "Their lengths: no operator, call or Python frame is recorded on the threads that run the steps or launch, "
             "nor a range that launches nothing."
         ),
-        "idle_ns": Column.time(
-            "The part of it in which nothing ran on the GPU.", is_news_when_zero=True, better=Better.LESS
-        ),
-        "seen_ns": Column.time(
-            "The part of it between the rank's first and last GPU operation: before and after, whether the GPU idled "
-            "is not known.",
-            is_compared=False,
-            is_secondary=True,
-        ),
-        "steps": Column.count("Complete steps that it is of; absent for the whole capture.", adds=Adds.NONE),
-        "host_per_step_ns": Column.time("Their lengths / steps.", adds=Adds.DERIVED),
+        **TIMES,
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(host_per_step_ns=ratio(table["host_ns"], table["steps"]).round().astype("Int64"))
+        return with_steps(table)
 
 
 def per_rank(trace: RankTrace, silent_ns: int = LEAST_NS) -> pd.DataFrame:
@@ -82,16 +72,12 @@ def per_rank(trace: RankTrace, silent_ns: int = LEAST_NS) -> pd.DataFrame:
     table = table_of({"range": _ranges_around(trace, threads, starts, ends), "until": until, "since": since})
     groups = Groups.of(table, ["range", "until"], by_appearance=True, with_absent=True)
     firsts = table.iloc[groups.first]
-    idle_ns, seen_ns = (groups.sums(times) for times in idle_inside(trace, starts, ends))
     return sorted_by(
         table_of(
             {
                 **{name: firsts[name].array for name in table.columns},
                 "stretches": groups.counts(),
-                "host_ns": groups.sums(ends - starts),
-                "idle_ns": idle_ns,
-                "seen_ns": seen_ns,
-                "steps": pd.arrays.IntegerArray(np.full(len(groups), len(steps)), np.full(len(groups), not len(steps))),
+                **times_of(trace, groups, starts, ends, steps),
             }
         ),
         "host_ns",

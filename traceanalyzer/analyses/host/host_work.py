@@ -6,13 +6,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, joined, percent, ratio, stack
+from traceanalyzer.analyses.base import Result, joined, percent, stack
 from traceanalyzer.analyses.grouping import Groups, largest_before
 from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.host.host_time import TIMES, launches_inside, steps_of_hosts, times_of, with_steps
 from traceanalyzer.analyses.host.thread_roles import OTHER, thread_roles
 from traceanalyzer.analyses.names import HostWorkColumn
-from traceanalyzer.analyses.time.intervals import busy
-from traceanalyzer.meaning.columns import Adds, Better, Column, Written
+from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import picked, sorted_by, table_of
@@ -50,35 +50,14 @@ class HostWork(Result[HostWorkColumn]):
             "Of collectives: bytes of this rank's inputs; absent where the trace has no shapes.", is_aside=True
         ),
         "host_ns": Column.time("Time in it; what lies inside it is part of it."),
-        "idle_ns": Column.time(
-            "The part of it in which nothing ran on the GPU; absent in a capture without GPU work.",
-            is_news_when_zero=True,
-            better=Better.LESS,
-        ),
-        "seen_ns": Column.time(
-            "The part of the time in it between the rank's first and last GPU operation: before and after, whether "
-            "the GPU idled is not known.",
-            is_compared=False,
-            is_secondary=True,
-        ),
-        "steps": Column.count("Complete steps that it is of; absent for the whole capture.", adds=Adds.NONE),
-        "host_per_step_ns": Column.time("Time in it / steps.", adds=Adds.DERIVED),
-        "idle_per_step_ns": Column.time(
-            "Time in it / steps, times the part of it that the GPU was seen to idle; n/a where none of it was seen.",
-            adds=Adds.DERIVED,
-        ),
+        **TIMES,
         "idle_pct": Column.share(
             "100 · GPU idle time in it / the time in it between the first and last GPU operation.", better=Better.LESS
         ),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        a_step = ratio(table["host_ns"], table["steps"])
-        return table.assign(
-            host_per_step_ns=_whole(a_step),
-            idle_per_step_ns=_whole(a_step * ratio(table["idle_ns"], table["seen_ns"])),
-            idle_pct=percent(table["idle_ns"], table["seen_ns"]),
-        )
+        return with_steps(table).assign(idle_pct=percent(table["idle_ns"], table["seen_ns"]))
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:
@@ -97,20 +76,16 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     groups = Groups.of(table, ["role", "what", "name"], by_appearance=True)
     sizes = events["size_bytes"].array
     size_bytes = groups.sums(sizes.to_numpy(dtype=np.int64, na_value=0))
-    idle_ns, seen_ns = (groups.sums(times) for times in idle_inside(trace, starts, ends))
-    host_ns = groups.sums(ends - starts)
-    order = np.argsort(-host_ns, kind="stable")
+    times = times_of(trace, groups, starts, ends, steps)
+    order = np.argsort(-times["host_ns"], kind="stable")
     names = {name: pd.array(np.array(own, dtype=object), dtype="str") for name, own in groups.keys.items()}
     total: dict[str, Any] = {
         **names,
         "threads": groups.distinct(of_thread),
         "calls": groups.counts(),
         "launches": groups.sums(launches_inside(trace, events)),
-        "host_ns": host_ns,
-        "idle_ns": pd.arrays.IntegerArray(idle_ns, np.full(len(groups), trace.gpu_ops.empty)),
-        "seen_ns": pd.arrays.IntegerArray(seen_ns, np.full(len(groups), trace.gpu_ops.empty)),
         "input_bytes": pd.arrays.IntegerArray(size_bytes, groups.any(np.asarray(sizes.isna()))),
-        "steps": pd.arrays.IntegerArray(np.full(len(groups), len(steps)), np.full(len(groups), not len(steps))),
+        **times,
     }
     return table_of({name: values[order] for name, values in total.items()})
 
@@ -121,17 +96,11 @@ def across(parts: Mapping[int, pd.DataFrame]) -> HostWork:
     return HostWork(sorted_by(table, "host_ns"))
 
 
-def steps_of_hosts(trace: RankTrace) -> pd.DataFrame:
-    """Complete steps of those looked at; without GPU work no step has a GPU window, and all that are not cut count.
-
-    Of chosen steps of which none is complete, all of them.
-    """
-    steps = trace.steps[~trace.steps["is_partial"]]
-    steps = steps if trace.gpu_ops.empty else steps[~steps["is_open"] & steps["start_ns"].notna()]
-    if trace.window.steps is None:
-        return steps
-    complete = steps[steps["step"].isin(trace.window.steps)]
-    return complete if len(complete) else trace.steps[trace.steps["step"].isin(trace.window.steps)]
+def times_to_compare(host_work: HostWork) -> tuple[pd.DataFrame, bool]:
+    """The rows with `time_ns`, of a mean step; where not all ranks have steps (false), of the whole capture."""
+    frame: pd.DataFrame = host_work.to_frame()
+    is_of_steps = bool(frame["steps"].notna().all())
+    return frame.assign(time_ns=frame["host_per_step_ns" if is_of_steps else "host_ns"].astype("float64")), is_of_steps
 
 
 _WHATS = pd.CategoricalDtype([RANGE, COLLECTIVE, OPERATOR])
@@ -194,32 +163,3 @@ def _inside(events: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     held = row != NONE
     inside = picked(events, held)
     return inside.assign(end_ns=np.minimum(inside["end_ns"].to_numpy(), ends[row[held]]))
-
-
-def launches_inside(trace: RankTrace, events: pd.DataFrame) -> np.ndarray:
-    """API calls with a GPU operation that begin in each event, on its thread."""
-    has_op = trace.api_calls["has_gpu_op"].to_numpy()
-    begun, thread_of = (trace.api_calls[name].to_numpy()[has_op] for name in ("start_ns", "thread"))
-    starts, ends, threads = (events[name].to_numpy() for name in ("start_ns", "end_ns", "thread"))
-    count = np.zeros(len(events), dtype=np.int64)
-    for thread in np.unique(thread_of).tolist():
-        rows = np.flatnonzero(threads == thread)
-        times = np.sort(begun[thread_of == thread])
-        count[rows] = np.searchsorted(times, ends[rows]) - np.searchsorted(times, starts[rows])
-    return count
-
-
-def idle_inside(trace: RankTrace, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Time of each event in which nothing ran on the GPU, and all of it, between the GPU's first and last operation."""
-    ops = trace.gpu_ops
-    if ops.empty:
-        return np.zeros(len(starts), dtype=np.int64), np.zeros(len(starts), dtype=np.int64)
-    first, last = int(ops["start_ns"].min()), int(ops["end_ns"].max())
-    begin = np.clip(starts, first, last)
-    end = np.clip(ends, first, last)
-    seen = end - begin
-    return seen - busy(trace).covered_ns(begin, end), seen
-
-
-def _whole(values: pd.Series) -> pd.Series:
-    return values.round().astype("Int64")

@@ -194,7 +194,7 @@ def _missing_ranks(ranks: pd.DataFrame, wanted: frozenset[int] | None, told: int
     if count > 0:
         lacking = (rank for rank in (range(size) if wanted is None else sorted(wanted)) if rank not in here)
         listed = ", ".join(map(str, islice(lacking, _MOST_NAMED))) + (", …" if count > _MOST_NAMED else "")
-        others = sorted(set(here) - set(expected))
+        others = sorted(rank for rank in here if rank not in expected)
         of = f"the job's {size} ranks" if wanted is None else f"the {len(wanted)} ranks that --ranks asks for"
         be = "is" if len(ranks) - len(others) == 1 else "are"
         text = f"{len(ranks) - len(others)} of {of} {be} here (missing: {listed}): {of_these}"

@@ -36,7 +36,7 @@ def uneven_experts(
     episodes: Episodes,
     groups: Groups,
     *,
-    least_saved_pct: float = LEAST_SAVED_PCT,
+    experts_saved_pct: float = LEAST_SAVED_PCT,
 ) -> list[Finding]:
     """Dispatches load a rank over a tenth more than the mean, and even ones would gain at least 2 % of a step.
 
@@ -54,7 +54,7 @@ def uneven_experts(
     is_replayed = any(even.is_replayed for _, even in uneven)
     found = []
     for own in [uneven] if is_replayed else [[group] for group in uneven]:  # a replay evens out all groups at once
-        if own and 100 * max(even.gain_ns for _, even in own) >= least_saved_pct * step_ns:
+        if own and 100 * max(even.gain_ns for _, even in own) >= experts_saved_pct * step_ns:
             late = [story for _, even in own if (story := late_by(episodes, even.hot_rank, "compute"))]
             finding = _finding(own, step_ns)
             found.append(replace(finding, part_of=late[0] if late else finding.part_of))

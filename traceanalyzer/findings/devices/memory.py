@@ -15,12 +15,12 @@ _MOST_ROWS = 3
 
 
 def memory_growth(
-    memory_steps: MemorySteps, memory_sources: MemorySources, *, least_bytes: int = LEAST_BYTES
+    memory_steps: MemorySteps, memory_sources: MemorySources, *, least_growth_bytes: int = LEAST_BYTES
 ) -> list[Finding]:
     """Every recorded step of a rank leaves at least a mebibyte more than it found, over three steps or more."""
     known = memory_steps.to_frame().dropna(subset=["growth_bytes"])
     grown = known.groupby("rank")["growth_bytes"].agg(["size", "min", "mean"])
-    grown = grown[(grown["size"] >= FEWEST_STEPS) & (grown["min"] >= least_bytes)]
+    grown = grown[(grown["size"] >= FEWEST_STEPS) & (grown["min"] >= least_growth_bytes)]
     if grown.empty:
         return []
     rank = int(grown["mean"].astype("float64").idxmax())

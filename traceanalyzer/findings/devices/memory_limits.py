@@ -116,14 +116,14 @@ def allocator_retries(memory_calls: MemoryCalls, headline: Headline, steps: Step
     ]
 
 
-def uneven_memory(memory: Memory, *, uneven: float = UNEVEN) -> list[Finding]:
+def uneven_memory(memory: Memory, *, uneven_memory_ratio: float = UNEVEN) -> list[Finding]:
     """One rank's peak is 15 % and a gibibyte above the mean: it decides what batch fits."""
     known = memory.to_frame().dropna(subset=["peak_allocated_bytes"]) if len(memory) else pd.DataFrame()
     if len(known) < 2:
         return []
     peaks = known.set_index("rank")["peak_allocated_bytes"].astype("int64")
     most, mean = int(peaks.max()), float(peaks.mean())
-    if most < uneven * mean or most - mean < _LEAST_UNEVEN_BYTES:
+    if most < uneven_memory_ratio * mean or most - mean < _LEAST_UNEVEN_BYTES:
         return []
     return [
         Finding(

@@ -5,13 +5,11 @@ from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.alike import named
+from traceanalyzer.findings.alike import also_on
 from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.late.host_story import HOSTS
-from traceanalyzer.findings.late.lateness import late_by
+from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.meaning.quantities import time_text
-from traceanalyzer.meaning.vocabulary import HOST
 
 LEAST_CHECKS = 10
 """A step: one for each gradient. A program may check its loss itself."""
@@ -46,14 +44,13 @@ def checked_gradients(
     host_ns = (table.groupby("rank")["host_total_ns"].sum().astype("float64") / per).reindex(held.index)
     rank = int(host_ns.idxmax())
     share = 100.0 * host_ns[rank] / (basis.window_ns[rank] / basis.per)
-    also = f"; the same on {named(held.index, basis.window_ns.index, places)}" if len(held) > 1 else ""
-    a_step = "in all" if basis.steps is None else "a step"
     return [
         Finding(
             severity=severity(share),
             title=f"Autograd looks for NaN in every gradient (detect_anomaly is on): rank {rank}'s host is "
-            f"in {checks[rank]:,.0f} such checks for {time_text(host_ns[rank])} {a_step}, "
-            f"{share:.0f} % {basis.of_a_step}, and waits for its GPU in each{also}.",
+            f"in {checks[rank]:,.0f} such checks for {time_text(host_ns[rank])} {basis.a_step}, "
+            f"{share:.0f} % {basis.of_a_step}, and waits for its GPU in each"
+            f"{also_on(held.index, basis.window_ns.index, places)}.",
             evidence=plain(
                 table.loc[table["rank"] == rank, ["rank", "operator", "calls", "host_total_ns", "gpu_total_ns"]]
             ),
@@ -65,6 +62,6 @@ def checked_gradients(
             table="operators",
             is_to_do_first=True,
             tells_why=True,
-            part_of=late_by(episodes, rank, HOST.key) or HOSTS,
+            part_of=lateness_or_hosts(rank, episodes),
         )
     ]

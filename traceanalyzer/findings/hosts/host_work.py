@@ -14,11 +14,10 @@ from traceanalyzer.analyses.replay.meetings import awaited
 from traceanalyzer.analyses.replay.replay import Replay, gains_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.alike import named
+from traceanalyzer.findings.alike import also_on
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.late.host_story import HOSTS
-from traceanalyzer.findings.late.lateness import late_by
+from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.findings.worst import OF_ALL_STEPS, Few, few_steps
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import time_text
@@ -140,14 +139,13 @@ def _finding(
     if gain and 100 * most_ns < LEAST_GAIN_PCT * gain.before_ns:
         return None
     alike = own["rank"].unique()
-    also = f"; the same on {named(alike, basis.window_ns.index, places)}" if len(alike) > 1 else ""
     comes_last = f"; rank {last[0]} comes last ({time_text(last[1])} in it)" if last else ""
     return Finding(
         severity=severity(float(row["share_pct"])),
         title=f"{f'Mostly i{few.words[1:]} r' if few else 'R'}ank {rank}'s CPU is in {short_name(name)} for "
         f"{time_text(float(row['host_per_step_ns']))} {'of a mean' if few else 'a'} step and starts no GPU work there: "
         f"the GPU idles {time_text(idle_ns)} of it, {row['share_pct']:.0f} % "
-        f"{OF_ALL_STEPS if few else basis.of_a_step}{also}{comes_last}.",
+        f"{OF_ALL_STEPS if few else basis.of_a_step}{also_on(alike, basis.window_ns.index, places)}{comes_last}.",
         evidence=plain(own[["rank", "role", "what", "name", "calls", "host_per_step_ns", "idle_per_step_ns"]]),
         recommendation=(_WHO_IS_LAST if last else "") + _advice(name, str(row["role"])),
         caveat="A profiler slows the host; what GPU work could run meanwhile, the trace does not tell.",
@@ -156,7 +154,7 @@ def _finding(
         is_of_hosts=True,
         table="host_work",
         is_to_do_first=True,
-        part_of=late_by(episodes, last[0] if last else rank, HOST.key) or HOSTS,
+        part_of=lateness_or_hosts(last[0] if last else rank, episodes),
     )
 
 

@@ -89,14 +89,13 @@ def host_bound(
     part_of = None if replayed.is_recorded_so else story_of_host(rank, episodes, pipeline, needed)
     is_of_late = part_of is not None and part_of == late_by(episodes, rank, HOST.key)
     is_acquitted = any(is_of_every_host(row) for row in episodes.rows() if rank in numbers(row["ranks"]))
-    hosts = IdleForHosts(
+    said = IdleForHosts(
         rank, cost_ns, share, basis, alike(means[HOST.column], places), means,
         needed, _doing(what_ran, rank, cost_ns, basis, few), few, ranks.is_one_process, is_of_late, is_acquitted,
     )  # fmt: skip
-    hosts, part_of = _beside_late(hosts, part_of)
-    found = _found(hosts, replayed, stragglers, are_awaited=are_awaited)
+    hosts, part_of = _beside_late(said, part_of)
     found = replace(
-        found,
+        _found(hosts, replayed, stragglers, are_awaited=are_awaited),
         evidence=by_activity(own, basis),
         recommendation=_recommendation(hosts.doing, replayed, operators, ranks),
         interval_ns=longest(own),

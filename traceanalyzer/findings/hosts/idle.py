@@ -16,11 +16,11 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings.alike import AS_LONG, Alike, alike, named, of_them
+from traceanalyzer.findings.alike import AS_LONG, Alike, alike, also_on, named, of_them
 from traceanalyzer.findings.basis import Basis, mean_steps, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
-from traceanalyzer.findings.late.host_story import HOSTS
+from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.findings.tools import tools_of
 from traceanalyzer.findings.worst import OF_ALL_STEPS, by_activity, few_steps, longest, worst_rank
@@ -74,18 +74,18 @@ def short_kernels(
     is_short = launches.to_frame().set_index("rank")["kernels_under_10us_pct"].reindex(mean.index) > SHORT_KERNELS_PCT
     is_idle = 100.0 * mean[HOST.column] >= HOST_PCT * mean["window_ns"]
     same = mean.index[is_true(is_short) & is_idle.astype(bool)]
-    also = f"; the same on {named(same, mean.index, places)}" if len(same) > 1 else ""
     return [
         Finding(
             severity="medium",
             title=f"{share:.0f} % of rank {rank}'s kernels run for less than 10 µs (median "
-            f"{row['kernel_median_ns'] / 1e3:.1f} µs): the GPU finishes them faster than the host launches them{also}.",
+            f"{row['kernel_median_ns'] / 1e3:.1f} µs): the GPU finishes them faster than the host launches them"
+            f"{also_on(same, mean.index, places)}.",
             evidence=({"rank": rank, **{name: _scalar(row[name]) for name in _LAUNCH_FIGURES}},),
             recommendation=tools_of(ranks).fuse_small,
             caveat="Short kernels cost nothing while the launch queue is full.",
             gain_ns=round(float(parts.sum())),
             is_of_hosts=True,
-            part_of=late_by(episodes, rank, HOST.key) or HOSTS,
+            part_of=lateness_or_hosts(rank, episodes),
         )
     ]
 
@@ -199,7 +199,7 @@ def _synchronising_call(own: pd.DataFrame, who: str, basis: Basis, episodes: Epi
         gain_ns=round(cost_ns),
         table="sync_calls",
         is_to_do_first=True,
-        part_of=late_by(episodes, rank, SYNC.key) or HOSTS,
+        part_of=lateness_or_hosts(rank, episodes, SYNC.key),
     )
 
 

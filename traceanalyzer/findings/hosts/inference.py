@@ -21,7 +21,7 @@ GRAPH_SHARE_PCT = 50.0
 
 
 def launch_bound_iterations(
-    iterations: Iterations, *, launch_bound_pct: float = LAUNCH_BOUND_PCT, graph_share_pct: float = GRAPH_SHARE_PCT
+    iterations: Iterations, *, launch_bound_pct: float = LAUNCH_BOUND_PCT, iteration_graphs_pct: float = GRAPH_SHARE_PCT
 ) -> list[Finding]:
     """Prefill or decode leaves the GPU idle for over 30 % of an iteration, and graphs replay less than half of it."""
     table = iterations.to_frame()
@@ -33,7 +33,7 @@ def launch_bound_iterations(
     mean = table.groupby(["phase", "rank"])[figures].mean().astype("Float64").reset_index()
     mean["idle_pct"] = 100.0 * mean["idle_ns"] / mean["window_ns"]
     mean["graph_pct"] = 100.0 * mean["graph_operations"] / mean["operations"]
-    is_bound = (mean["idle_pct"] >= launch_bound_pct) & (mean["graph_pct"] < graph_share_pct).fillna(value=False)
+    is_bound = (mean["idle_pct"] >= launch_bound_pct) & (mean["graph_pct"] < iteration_graphs_pct).fillna(value=False)
     worst = mean[is_bound].sort_values("idle_pct", ascending=False).drop_duplicates("phase")
     return [_finding(row) for _, row in worst.iterrows()]
 

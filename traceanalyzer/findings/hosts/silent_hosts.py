@@ -5,23 +5,23 @@ import pandas as pd
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.host.host_silences import HostSilences
+from traceanalyzer.analyses.host.host_time import likely_idle
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.alike import named
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, plain, severity
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.hosts.host_shares import host_shares
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
-from traceanalyzer.findings.late.host_story import HOSTS
-from traceanalyzer.findings.late.lateness import late_by
+from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.findings.worst import OF_ALL_STEPS, worst_rank
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import HOST
 
-SHARE_PCT = 10.0
+SILENT_PCT = 10.0
 """Of a step, in which the GPU idles while nothing of its host is recorded for long."""
 
 _MOST = 0.5
@@ -44,7 +44,7 @@ def silent_hosts(
     places: Places,
     replay: Replay,
     *,
-    share_pct: float = SHARE_PCT,
+    silent_pct: float = SILENT_PCT,
 ) -> list[Finding]:
     """Where GPUs wait for hosts: 10 % of a step in stretches of 1 ms and more of which nothing is recorded.
 
@@ -56,11 +56,10 @@ def silent_hosts(
         return []
     rank, _, _, basis = worst
     table = _per_step(host_silences)
-    share = 100.0 * table.groupby("rank")["idle_a_step_ns"].sum() / (basis.window_ns / basis.per)
-    if not share.get(rank, 0.0) >= share_pct:
+    shares = host_shares(table.groupby("rank")["idle_a_step_ns"].sum(), rank, basis, silent_pct)
+    if shares is None:
         return []
-    alike = sorted(share.index[share >= share_pct])
-    gain = gain_of(replay, Change("host", 0.0, frozenset(map(int, alike))))
+    gain = gain_of(replay, Change("host", 0.0, frozenset(shares.ranks)))
     own = table[table["rank"] == rank].sort_values("idle_a_step_ns", ascending=False)
     idle_ns = float(own["idle_a_step_ns"].sum())
     most_ns = min(idle_ns, gain.gain_ns + gain.error_ns) if gain else idle_ns
@@ -68,14 +67,13 @@ def silent_hosts(
         return []
     is_rare = int(own["stretches"].sum()) < int(own["per"].iloc[0])
     times, of_what = (basis.per, OF_ALL_STEPS) if is_rare else (1, basis.of_a_step)
-    a_step = "in all" if is_rare or basis.steps is None else "a step"
+    a_step = "in all" if is_rare else basis.a_step
     return [
         Finding(
-            severity=severity(share[rank]),
+            severity=severity(shares.pct),
             title=f"Nothing is recorded of what rank {rank}'s host does for "
             f"{time_text(times * float(own['host_a_step_ns'].sum()))} {a_step}, {_where(own)}: its GPU idles "
-            f"{time_text(times * idle_ns)} of it, {share[rank]:.0f} % {of_what}"
-            f"{f'; the same on {named(alike, share.index, places)}' if len(alike) > 1 else ''}.",
+            f"{time_text(times * idle_ns)} of it, {shares.pct:.0f} % {of_what}{shares.also(places)}.",
             evidence=plain(own[["rank", "range", "since", "until", "stretches", "host_ns", "idle_ns"]]),
             recommendation=_ADVICE.format(_place(own.iloc[0])),
             caveat="A profiler slows the host, but hardly where it records nothing.",
@@ -83,22 +81,18 @@ def silent_hosts(
             is_of_hosts=True,
             table="host_silences",
             is_to_do_first=True,
-            part_of=late_by(episodes, rank, HOST.key) or HOSTS,
+            part_of=lateness_or_hosts(rank, episodes),
         )
     ]
 
 
 def _per_step(host_silences: HostSilences) -> pd.DataFrame:
-    """The rows with `host_a_step_ns` and `idle_a_step_ns`: of a mean step, or of the whole capture.
-
-    What the GPU did is not known before the capture's first operation: there it idled as it did in the rest.
-    """
+    """The rows with `host_a_step_ns` and `idle_a_step_ns`: of a mean step, or of the whole capture."""
     table = host_silences.table
     per = table["steps"].astype("Int64").fillna(1).astype("int64")
-    seen_ns = table.groupby("rank")["seen_ns"].transform("sum")
-    whole = table.groupby("rank")["host_ns"].transform("sum") / seen_ns.where(seen_ns > 0)
-    idle_ns = (table["idle_ns"] * whole).fillna(0)
-    return table.assign(per=per, host_a_step_ns=table["host_ns"] / per, idle_a_step_ns=idle_ns / per)
+    host_ns = table["host_ns"].astype("float64") / per
+    idle_ns = likely_idle(host_ns, table).astype("Float64").fillna(0.0).astype("float64")
+    return table.assign(per=per, host_a_step_ns=host_ns, idle_a_step_ns=idle_ns)
 
 
 def _where(own: pd.DataFrame) -> str:

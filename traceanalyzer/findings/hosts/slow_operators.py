@@ -13,13 +13,12 @@ from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.alike import named
 from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.hosts.host_shares import host_shares
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
 from traceanalyzer.findings.hosts.host_work import CPU_WORK_PCT
-from traceanalyzer.findings.late.host_story import HOSTS
-from traceanalyzer.findings.late.lateness import late_by
+from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.findings.worst import worst_rank
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import time_text
@@ -28,7 +27,7 @@ from traceanalyzer.meaning.vocabulary import HOST
 CALL_NS = 1_000_000
 """The CPU's own time in a call from which on it is not what launching takes: that is some 10 µs."""
 
-SHARE_PCT = 10.0
+SLOW_OPERATORS_PCT = 10.0
 """Of a step, by all such operators together."""
 
 _MOST = 2
@@ -62,8 +61,8 @@ def slow_operators(
     episodes: Episodes,
     places: Places,
     *,
-    call_ns: int = CALL_NS,
-    share_pct: float = SHARE_PCT,
+    slow_call_ns: int = CALL_NS,
+    slow_operators_pct: float = SLOW_OPERATORS_PCT,
 ) -> list[Finding]:
     """Where GPUs wait for hosts: operators that take a CPU 1 ms of its own a call, 10 % of a step together.
 
@@ -76,20 +75,18 @@ def slow_operators(
         return []
     rank, _, _, basis = worst
     table = _own(operators, operator_launches, sync_calls)
-    table = table[(table["own_ns"] >= call_ns * table["most"]) & ~_is_said(table, host_work, basis)]
+    table = table[(table["own_ns"] >= slow_call_ns * table["most"]) & ~_is_said(table, host_work, basis)]
     table["per_step_ns"] = table["own_ns"] / table["rank"].map(steps_of_operators(steps, basis))
-    share = 100.0 * table.groupby("rank")["per_step_ns"].sum() / (basis.window_ns / basis.per)
-    if not share.get(rank, 0.0) >= share_pct:
+    shares = host_shares(table.groupby("rank")["per_step_ns"].sum(), rank, basis, slow_operators_pct)
+    if shares is None:
         return []
     own = table[table["rank"] == rank].sort_values("per_step_ns", ascending=False)
-    alike = sorted(share.index[share >= share_pct])
     total_ns = float(own["per_step_ns"].sum())
     return [
         Finding(
-            severity=severity(share[rank]),
+            severity=severity(shares.pct),
             title=f"Rank {rank}'s CPU is busy inside {_listed(own)} without launching: {time_text(total_ns)} "
-            f"{'in all' if basis.steps is None else 'a step'}, {share[rank]:.0f} % {basis.of_a_step}"
-            f"{f'; the same on {named(alike, share.index, places)}' if len(alike) > 1 else ''}.",
+            f"{basis.a_step}, {shares.pct:.0f} % {basis.of_a_step}{shares.also(places)}.",
             evidence=plain(own[["rank", "operator", "calls", "host_self_ns", "own_ns"]]),
             recommendation=_advice(operator_shapes, own.iloc[0]),
             caveat="A profiler slows the host, but hardly inside a single operator.",
@@ -97,7 +94,7 @@ def slow_operators(
             is_of_hosts=True,
             table="operators",
             is_to_do_first=True,
-            part_of=late_by(episodes, rank, HOST.key) or HOSTS,
+            part_of=lateness_or_hosts(rank, episodes),
         )
     ]
 

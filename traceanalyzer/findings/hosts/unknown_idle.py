@@ -8,7 +8,7 @@ from traceanalyzer.analyses.integrity.integrity_checks import WITHOUT_LAUNCH
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings.alike import named
+from traceanalyzer.findings.alike import also_on
 from traceanalyzer.findings.basis import mean_steps, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import late_by
@@ -52,13 +52,13 @@ def unknown_idle(
         return []
     mean = mean_steps(idle, basis, [UNKNOWN.column, "window_ns"])
     same = mean.index[(100.0 * mean[UNKNOWN.column] >= UNKNOWN_PCT * mean["window_ns"]) & mean.index.isin(blind)]
-    also = f"; the same on {named(same, mean.index, places)}" if len(same) > 1 else ""
     with_calls = _WITH_CALLS.get(str(ranks.table["format"].iloc[0]), "the host's calls")
     return [
         Finding(
             severity=severity(share),
             title=f"Why rank {rank}'s GPU idles cannot be told: {time_text(cost_ns)}, {share:.0f} % "
-            f"{basis.of_a_step}, for which calls launched its work was not recorded{also}.",
+            f"{basis.of_a_step}, for which calls launched its work was not recorded"
+            f"{also_on(same, mean.index, places)}.",
             evidence=tuple({"rank": int(one), "unknown_ns": round(mean.loc[one, UNKNOWN.column])} for one in same),
             recommendation=f"Record the host too: {with_calls}.",
             is_about_capture=True,

@@ -26,8 +26,13 @@ def story_of_host(rank: int, episodes: Episodes, pipeline: Pipeline, needed_ns: 
     """
     late = late_by(episodes, rank, HOST.key)
     if late is not None or (needed_ns is not None and not _needs_more(rank, needed_ns)):
-        return late or HOSTS
+        return lateness_or_hosts(rank, episodes)
     return heavy_stage(rank, pipeline) or HOSTS
+
+
+def lateness_or_hosts(rank: int, episodes: Episodes, cause: str = HOST.key) -> str:
+    """What a finding about what this rank's host does is part of: its lateness by that cause, else all hosts."""
+    return late_by(episodes, rank, cause) or HOSTS
 
 
 def _needs_more(rank: int, needed_ns: pd.Series) -> bool:

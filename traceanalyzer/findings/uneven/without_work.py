@@ -92,7 +92,7 @@ def ranks_without_compute(headline: Headline, steps: Steps, call_waits: CallWait
 
 
 def _without_compute(rank: int, calls: float, compute: pd.Series, usual_ns: float, basis: Basis) -> Finding:
-    when = "in all" if basis.steps is None else "a step"
+    when = basis.a_step
     return Finding(
         severity="high",
         title=f"Rank {rank} computes next to nothing ({time_text(compute[rank])} {when}, others "

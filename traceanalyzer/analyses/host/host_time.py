@@ -1,0 +1,104 @@
+"""Time that hosts spend in something, in a mean step, and how much of it their GPUs idle: what tables of it share."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import ratio
+from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.time.intervals import busy
+from traceanalyzer.meaning.columns import Adds, Better, Column
+from traceanalyzer.model import RankTrace
+
+TIMES: Mapping[str, Column] = MappingProxyType(
+    {
+        "idle_ns": Column.time(
+            "The part of it in which nothing ran on the GPU; absent in a capture without GPU work.",
+            is_news_when_zero=True,
+            better=Better.LESS,
+        ),
+        "seen_ns": Column.time(
+            "The part of it between the rank's first and last GPU operation: before and after, whether the GPU idled "
+            "is not known.",
+            is_compared=False,
+            is_secondary=True,
+        ),
+        "steps": Column.count("Complete steps that it is of; absent for the whole capture.", adds=Adds.NONE),
+        "host_per_step_ns": Column.time("host_ns / steps.", adds=Adds.DERIVED),
+        "idle_per_step_ns": Column.time(
+            "host_per_step_ns, times the part of it that the GPU was seen to idle; n/a where none of it was seen.",
+            adds=Adds.DERIVED,
+        ),
+    }
+)
+"""Columns beside `host_ns`, the time on the host."""
+
+
+def with_steps(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with what is derived of a mean step."""
+    a_step = ratio(table["host_ns"], table["steps"])
+    return table.assign(host_per_step_ns=_whole(a_step), idle_per_step_ns=_whole(likely_idle(a_step, table)))
+
+
+def likely_idle(host_ns: pd.Series, table: pd.DataFrame) -> pd.Series:
+    """Of these times those in which the GPU idles, as far as that was seen; NA where none of it was."""
+    return host_ns * ratio(table["idle_ns"], table["seen_ns"])
+
+
+def times_of(
+    trace: RankTrace, groups: Groups, starts: np.ndarray, ends: np.ndarray, steps: pd.DataFrame
+) -> dict[str, Any]:
+    """What is stored of each group of stretches on the host, which are of these steps: none for the whole capture."""
+    idle_ns, seen_ns = (groups.sums(times) for times in idle_inside(trace, starts, ends))
+    without_gpu = np.full(len(groups), trace.gpu_ops.empty)
+    return {
+        "host_ns": groups.sums(ends - starts),
+        "idle_ns": pd.arrays.IntegerArray(idle_ns, without_gpu),
+        "seen_ns": pd.arrays.IntegerArray(seen_ns, without_gpu.copy()),
+        "steps": pd.arrays.IntegerArray(np.full(len(groups), len(steps)), np.full(len(groups), not len(steps))),
+    }
+
+
+def steps_of_hosts(trace: RankTrace) -> pd.DataFrame:
+    """Complete steps of those looked at; without GPU work no step has a GPU window, and all that are not cut count.
+
+    Of chosen steps of which none is complete, all of them.
+    """
+    steps = trace.steps[~trace.steps["is_partial"]]
+    steps = steps if trace.gpu_ops.empty else steps[~steps["is_open"] & steps["start_ns"].notna()]
+    if trace.window.steps is None:
+        return steps
+    complete = steps[steps["step"].isin(trace.window.steps)]
+    return complete if len(complete) else trace.steps[trace.steps["step"].isin(trace.window.steps)]
+
+
+def launches_inside(trace: RankTrace, events: pd.DataFrame) -> np.ndarray:
+    """API calls with a GPU operation that begin in each event, on its thread."""
+    has_op = trace.api_calls["has_gpu_op"].to_numpy()
+    begun, thread_of = (trace.api_calls[name].to_numpy()[has_op] for name in ("start_ns", "thread"))
+    starts, ends, threads = (events[name].to_numpy() for name in ("start_ns", "end_ns", "thread"))
+    count = np.zeros(len(events), dtype=np.int64)
+    for thread in np.unique(thread_of).tolist():
+        rows = np.flatnonzero(threads == thread)
+        times = np.sort(begun[thread_of == thread])
+        count[rows] = np.searchsorted(times, ends[rows]) - np.searchsorted(times, starts[rows])
+    return count
+
+
+def idle_inside(trace: RankTrace, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Time of each event in which nothing ran on the GPU, and all of it, between the GPU's first and last operation."""
+    ops = trace.gpu_ops
+    if ops.empty:
+        return np.zeros(len(starts), dtype=np.int64), np.zeros(len(starts), dtype=np.int64)
+    first, last = int(ops["start_ns"].min()), int(ops["end_ns"].max())
+    begin = np.clip(starts, first, last)
+    end = np.clip(ends, first, last)
+    seen = end - begin
+    return seen - busy(trace).covered_ns(begin, end), seen
+
+
+def _whole(values: pd.Series) -> pd.Series:
+    return values.round().astype("Int64")

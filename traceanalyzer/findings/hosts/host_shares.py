@@ -1,0 +1,37 @@
+"""What part of a step hosts spend in something, and who spends enough of it to be told."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from traceanalyzer.analyses.blame.places import Places
+from traceanalyzer.findings.alike import also_on
+from traceanalyzer.findings.basis import Basis
+
+
+@dataclass(frozen=True, slots=True)
+class HostShares:
+    """What part of a mean step hosts spend in something, told of the one whose GPU idles longest for it.
+
+    Attributes:
+        pct: its share.
+        ranks: all that spend as much as is worth a finding.
+        every: those of which it is known, and the rest of the job.
+    """
+
+    pct: float
+    ranks: tuple[int, ...]
+    every: tuple[int, ...]
+
+    def also(self, places: Places) -> str:
+        """Who else, behind the sentence about that one."""
+        return also_on(self.ranks, self.every, places)
+
+
+def host_shares(spent_ns: pd.Series, rank: int, basis: Basis, least_pct: float) -> HostShares | None:
+    """Of what each host spends, by rank, in a mean step; `None` where this one's is less than `least_pct` of it."""
+    shares = 100.0 * spent_ns / (basis.window_ns / basis.per)
+    if not shares.get(rank, 0.0) >= least_pct:
+        return None
+    ranks = sorted(int(one) for one in shares.index[shares >= least_pct])
+    return HostShares(float(shares[rank]), tuple(ranks), tuple(int(one) for one in shares.index))
