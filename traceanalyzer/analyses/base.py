@@ -15,7 +15,7 @@ from traceanalyzer.errors import UsageError
 from traceanalyzer.filters import chosen
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of, with_columns
+from traceanalyzer.model.tables import columns_of, floats, with_columns
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.frames import Frame, N, Row
@@ -146,7 +146,7 @@ def percent(part: pd.Series, whole: pd.Series) -> pd.Series:
 def ratio(part: pd.Series, whole: pd.Series) -> pd.Series:
     """Return part / whole, row by row, as Float64; NA where whole is 0 or either is absent."""
     # On arrays: a report has hundreds of small tables, and pandas' own way takes a millisecond each.
-    dividend, divisor = (column.to_numpy(dtype=np.float64, na_value=np.nan) for column in (part, whole))
+    dividend, divisor = (floats(column) for column in (part, whole))
     absent = np.isnan(dividend) | np.isnan(divisor) | (divisor == 0)
     values = np.divide(dividend, divisor, out=np.ones(len(dividend)), where=~absent)
     return pd.Series(pd.arrays.FloatingArray(values, absent), index=part.index)

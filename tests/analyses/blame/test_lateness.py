@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from traceanalyzer.analyses.blame.episode_rows import apart_ns, is_of_every_host
-from traceanalyzer.analyses.blame.lateness import _is_late, awaited_in, cells, with_excess
+from traceanalyzer.analyses.blame.lateness import _is_late, cells, with_excess
+from traceanalyzer.analyses.blame.meetings import awaited_in
 from traceanalyzer.analyses.blame.sizes import of_all_sizes, ranks_with_sizes, recorded_alike
 from traceanalyzer.analyses.blame.stage_speeds import with_slower_ns
 from traceanalyzer.analyses.blame.step_needs import PARTS

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.blame.lateness import awaited_in, launches_more
+from traceanalyzer.analyses.blame.lateness import launches_more
+from traceanalyzer.analyses.blame.meetings import awaited_in
 from traceanalyzer.analyses.blame.step_needs import host_needs_ns
 from traceanalyzer.analyses.blame.transfers import TRANSFER
 from traceanalyzer.analyses.host.host_names import is_autograd_node, is_framework_range

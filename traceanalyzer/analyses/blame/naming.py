@@ -1,13 +1,13 @@
-"""What takes longer on a late rank than on its peers, by name."""
+"""What takes longer on a late rank than on its peers, by name; and whether it is the same work, only slower."""
 
+import re
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.blame.ran_names import Beside, RanNames
-from traceanalyzer.analyses.blame.same_work import NAMED, same_work, slower_part
 from traceanalyzer.analyses.blame.sizes import (
     SIZES,
     Named,
@@ -18,9 +18,14 @@ from traceanalyzer.analyses.blame.sizes import (
 )
 from traceanalyzer.analyses.blame.transfers import COLLECTIVE, TRANSFER
 from traceanalyzer.analyses.blame.what_ran import DOING, KERNEL, OPERATOR, RANGE
+from traceanalyzer.analyses.blame.work_names import HAS_KNOWN_WORK, OF_DATA
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_activity import NOTHING
 from traceanalyzer.meaning.vocabulary import HOST
+from traceanalyzer.model.tables import floats
+
+_NAMED = 0.5
+"""A name is said when it explains this much of an excess; so is that the same kernels take longer."""
 
 _NAMED_OF_SEVERAL = 0.4
 """A little less is enough in a step in which another one is said of the rank's other steps."""
@@ -34,10 +39,20 @@ _HARDLY_ELSEWHERE = 0.9
 _LIKE_THE_OTHERS = 2.0
 """Times the excess of the steps without a name: one with a name is late by the same."""
 
+_THROUGHOUT = 0.7
+"""Part of the time in the same kernels in which they are slower: a slow GPU slows them all, or nearly all."""
+
+_SLOWER = 0.2
+"""How much slower, of what all together are: a GPU that is shared slows this kernel or that one more, step by step."""
+
+_A_PART = 0.2
+"""Of an excess: operators that hold less of it are not named among those that are slower."""
+
 _KINDS = (OPERATOR, DOING, RANGE, KERNEL, "copy", COLLECTIVE)
 """The most telling first."""
 
 _NO_ROWS = np.empty(0, dtype=np.int64)
+_UNKNOWN = np.full(3, np.nan)
 _NOTHING_KNOWN: tuple[Any, ...] = ({}, np.nan, np.nan)
 
 
@@ -55,19 +70,19 @@ def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Dat
     late_ranks = cells.groupby("step")["rank"].unique()
     peers = late.drop_duplicates("rank").set_index("rank")["peers"]
     every_peer = peers.map(lambda _: "all")  # a transfer is named by its group, of which peers may be members
-    every, rows = RanNames.of(held), held.groupby(["step", "part", "rank"]).indices
+    every, rows = _Names.of(held), held.groupby(["step", "part", "rank"]).indices
     in_part = held.groupby(["step", "part"]).indices
     sized, bare = ranks_with_sizes(held), None
-    beside: dict[tuple[object, ...], Beside] = {}  # late ranks of a step are mostly held against the same others
+    beside: dict[tuple[object, ...], _Beside] = {}  # late ranks of a step are mostly held against the same others
     found = []
     for rank, step, part, excess_ns in cells[["rank", "step", "part", "excess_ns"]].itertuples(index=False):
         others = _others(ranks[step], rank, every_peer if part == TRANSFER else peers, late_ranks[step])
         others, is_alike = recorded_alike(others, rank, sized)
-        names = every if is_alike else bare if bare is not None else (bare := RanNames.of(without_operators(held)))
+        names = every if is_alike else bare if bare is not None else (bare := _Names.of(without_operators(held)))
         key = (step, part, others.tobytes(), is_alike)
         if key not in beside:
             of_all = in_part.get((step, part), _NO_ROWS)
-            beside[key] = Beside(names.at(of_all[np.isin(every.rank[of_all], others)]), others)
+            beside[key] = _Beside(names.at(of_all[np.isin(every.rank[of_all], others)]), others)
         own = names.at(rows.get((step, part, rank), _NO_ROWS))
         found.append(_told(own, excess_ns, beside[key]) if (step, part) in in_part else _NOTHING_KNOWN)
     chosen = _agreed(cells, [row[0] for row in found])
@@ -109,18 +124,67 @@ def _others(ranks: np.ndarray, rank: int, peers: pd.Series, late: np.ndarray) ->
     return in_time if len(in_time) else others
 
 
-def _told(own: RanNames, excess_ns: int, beside: Beside) -> tuple[Any, ...]:
-    same = same_work(own, beside, excess_ns)
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What ran, on arrays: there are many cells, and few names in each."""
+
+    rank: np.ndarray
+    what: np.ndarray
+    name: np.ndarray
+    sums: np.ndarray
+    """Time, calls and blocks of each row as floats; 0 where they are not known."""
+
+    @classmethod
+    def of(cls, work: pd.DataFrame) -> "_Names":
+        sums = [floats(work[name]) for name in ("total_ns", "calls", "blocks")]
+        what, name = (work[column].to_numpy(dtype=object) for column in ("what", "name"))
+        return cls(work["rank"].to_numpy(), what, name, np.nan_to_num(np.stack(sums, axis=1)))
+
+    def at(self, rows: np.ndarray) -> "_Names":
+        """These rows."""
+        return _Names(self.rank[rows], self.what[rows], self.name[rows], self.sums[rows])
+
+    def of_kind(self, what: str) -> "_Names":
+        """The rows of `what`: of operators, say."""
+        return self.at(np.flatnonzero(self.what == what))
+
+
+class _Beside:
+    """What some ranks ran in one step and part: medians over them by name; who has none of it has 0."""
+
+    def __init__(self, names: _Names, others: np.ndarray) -> None:
+        self.names = names
+        self.others = np.sort(others)
+        self._known: dict[str, dict[str, np.ndarray]] = {}
+
+    def medians(self, what: str, names: np.ndarray) -> np.ndarray:
+        """Of time, calls and blocks, a row for each of the names; NaN where none of the ranks has it."""
+        if what not in self._known:
+            own = self.names.of_kind(what)
+            place = {name: number for number, name in enumerate(dict.fromkeys(own.name))}
+            sums = np.zeros((len(self.others), len(place), 3))
+            row, column = (
+                np.searchsorted(self.others, own.rank),
+                np.array([place[name] for name in own.name], dtype=int),
+            )
+            np.add.at(sums, (row, column), own.sums)
+            self._known[what] = dict(zip(place, np.median(sums, axis=0), strict=True)) if place else {}
+        known = self._known[what]
+        return np.array([known.get(name, _UNKNOWN) for name in names]).reshape(len(names), 3)
+
+
+def _told(own: _Names, excess_ns: int, beside: _Beside) -> tuple[Any, ...]:
+    same = _same_work(own, beside, excess_ns)
     if same is None:
         return _longest(own, beside, excess_ns), np.nan, np.nan
-    slower = same if same.are_slower_throughout() else slower_part(own, beside, excess_ns)
+    slower = same if same.are_slower_throughout() else _slower_part(own, beside, excess_ns)
     if slower is None or slower is same:  # no one of them is to be named
         return {}, *same.sums
     named = " and ".join(sorted({name.partition(SIZES)[0] for name in slower.name}))
     return {(OPERATOR, named): slower.excess_ns}, *slower.sums
 
 
-def _longest(own: RanNames, beside: Beside, excess_ns: int) -> dict[Named, float]:
+def _longest(own: _Names, beside: _Beside, excess_ns: int) -> dict[Named, float]:
     """All names of the most telling kind that explain about half of the excess, and how much."""
     for what in _KINDS:
         named = own.of_kind(what)
@@ -134,8 +198,8 @@ def _longest(own: RanNames, beside: Beside, excess_ns: int) -> dict[Named, float
         extra = held - np.nan_to_num(beside.medians(what, named.name)[:, 0])
         is_long = extra >= _NAMED_OF_SEVERAL * excess_ns
         if what in (DOING, RANGE):  # a host that is slow at everything is not slow by what it does most
-            is_long &= extra >= NAMED * held
-        if extra[is_long].max(initial=0) >= NAMED * excess_ns:
+            is_long &= extra >= _NAMED * held
+        if extra[is_long].max(initial=0) >= _NAMED * excess_ns:
             return {(what, str(named.name[row])): float(extra[row]) for row in np.flatnonzero(is_long)}
     return _unrecorded(own, beside, excess_ns)
 
@@ -144,13 +208,82 @@ def _is_work(doing: str) -> bool:
     return doing != NOTHING and not host_names.is_launch(doing) and not host_names.holds_whole_pass(doing)
 
 
-def _unrecorded(own: RanNames, beside: Beside, excess_ns: int) -> dict[Named, float]:
+def _unrecorded(own: _Names, beside: _Beside, excess_ns: int) -> dict[Named, float]:
     """Host time in which nothing is recorded, where that is nearly all of the excess: one thing without a name."""
     doing = own.of_kind(DOING)
     nothing = doing.at(np.flatnonzero(doing.name == NOTHING))
     if not len(nothing.name):
         return {}
     held, extra = nothing.sums[0, 0], nothing.sums[0, 0] - np.nan_to_num(beside.medians(DOING, nothing.name)[0, 0])
-    is_one = extra >= max(_UNRECORDED * excess_ns, NAMED * held)
-    is_one |= extra >= max(NAMED * excess_ns, _HARDLY_ELSEWHERE * held)
+    is_one = extra >= max(_UNRECORDED * excess_ns, _NAMED * held)
+    is_one |= extra >= max(_NAMED * excess_ns, _HARDLY_ELSEWHERE * held)
     return {(DOING, NOTHING): float(extra)} if is_one else {}
+
+
+def _same_work(own: _Names, beside: _Beside, excess_ns: int) -> "_Alike | None":
+    """The kernels of which the rank and its peers run as many, of as many blocks and shapes; the most of the excess.
+
+    None where neither shapes nor the many kernels that are slower tell that the work is the same: one kernel that alone
+    takes longer may have more to do in as many blocks.
+    """
+    kernels = _alike(own, beside, KERNEL)
+    if kernels.excess_ns < _NAMED * excess_ns:
+        return None
+    has_shapes = any(SIZES in name for name in own.of_kind(OPERATOR).name)
+    by_shape = _alike(own, beside, OPERATOR)
+    if has_shapes and by_shape.excess_ns < _NAMED * excess_ns:
+        return None
+    is_told = has_shapes and by_shape.of(HAS_KNOWN_WORK).excess_ns >= _NAMED * excess_ns
+    return kernels if is_told or kernels.are_slower_throughout() else None
+
+
+def _slower_part(own: _Names, beside: _Beside, excess_ns: int) -> "_Alike | None":
+    """Of the operators that do the same work those few that are slower, where they hold most of the excess."""
+    alike = _alike(own, beside, OPERATOR)
+    alike = alike.at(alike.are_slower() & (alike.own_ns - alike.peers_ns >= _A_PART * excess_ns))
+    return alike if alike.excess_ns >= _NAMED * excess_ns else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Alike:
+    """Names of which the rank has as many calls and blocks as its peers, and the time in each: its own, and theirs."""
+
+    name: np.ndarray
+    own_ns: np.ndarray
+    peers_ns: np.ndarray
+
+    @property
+    def sums(self) -> tuple[float, float]:
+        return float(self.own_ns.sum()), float(self.peers_ns.sum())
+
+    @property
+    def excess_ns(self) -> float:
+        own_ns, peers_ns = self.sums
+        return own_ns - peers_ns
+
+    def of(self, pattern: re.Pattern[str]) -> "_Alike":
+        """Those whose name begins with the pattern."""
+        return self.at(np.array([pattern.match(name) is not None for name in self.name], dtype=bool))
+
+    def at(self, held: np.ndarray) -> "_Alike":
+        """Those of a mask."""
+        return _Alike(self.name[held], self.own_ns[held], self.peers_ns[held])
+
+    def are_slower(self) -> np.ndarray:
+        """Mask of those that are slower, by a fifth of what all together are."""
+        own_ns, peers_ns = self.sums
+        mask: np.ndarray = (self.own_ns - self.peers_ns) * peers_ns >= _SLOWER * (own_ns - peers_ns) * self.peers_ns
+        return mask
+
+    def are_slower_throughout(self) -> bool:
+        """Whether most of the time is in those that are slower."""
+        return bool(self.peers_ns[self.are_slower()].sum() >= _THROUGHOUT * self.peers_ns.sum())
+
+
+def _alike(own: _Names, beside: _Beside, what: str) -> _Alike:
+    """What of the rank's names may be the same work; names of what depends on the data are none of it."""
+    held = own.of_kind(what)
+    typical = beside.medians(what, held.name)
+    same = (held.sums[:, 1:] == typical[:, 1:]).all(axis=1)
+    same &= np.array([OF_DATA.search(name) is None for name in held.name], dtype=bool)
+    return _Alike(held.name[same], held.sums[same, 0], typical[same, 0])
