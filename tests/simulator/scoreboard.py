@@ -16,6 +16,7 @@ from tests.simulator.case import Case, recorded
 from tests.simulator.cases import CASES
 from tests.simulator.drawn_cases import DRAWN_CASES
 from tests.simulator.engine import run
+from tests.simulator.fifth_cases import FIFTH_CASES
 from tests.simulator.fourth_cases import FOURTH_CASES
 from tests.simulator.library_cases import LIBRARY_CASES
 from tests.simulator.linked_cases import LINKED_CASES
@@ -37,7 +38,7 @@ from traceanalyzer.report.words import parts, verdict
 
 EVERY_CASE = (*CASES, *ODD_CASES, *MORE_CASES, *RARE_CASES, *DRAWN_CASES, *LIBRARY_CASES, *STRANGE_CASES, *LINKED_CASES,
               *BLIND_CASES, *WIRE_CASES, *SETUP_CASES, *UNSEEN_CASES, *SECOND_CASES,
-              *THIRD_CASES, *FOURTH_CASES)  # fmt: skip
+              *THIRD_CASES, *FOURTH_CASES, *FIFTH_CASES)  # fmt: skip
 
 GAIN_TOLERANCE = 0.05
 _LEAST_GAIN_NS = 100_000

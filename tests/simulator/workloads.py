@@ -99,7 +99,7 @@ def ep_dp(expert: int = 4, data: int = 2, steps: int = 5, faults: Faults = (), *
 
 def pipelined(stages: int = 4, microbatches: int = 8, steps: int = 4, faults: Faults = (), *,
               stage_ns: Sequence[int] = (), chunks: int = 1) -> Job:  # fmt: skip
-    """1F1B, interleaved with several chunks a rank; `stage_ns` is each rank's forward of a microbatch.
+    """1F1B, interleaved with several chunks a rank; `stage_ns` is each rank's forward of a microbatch: wider where it is longer.
 
     A chunk's activation goes to the next rank; from the last rank to the first one's next chunk.
     """
@@ -112,12 +112,17 @@ def pipelined(stages: int = 4, microbatches: int = 8, steps: int = 4, faults: Fa
             one_forward_one_backward(program.rank, stages, microbatches, chunks)
         ):
             microbatch(program, world, chunk * stages + program.rank, stages * chunks, each_ns[program.rank] // chunks,
-                        is_forward=is_forward)  # fmt: skip
+                        is_forward=is_forward, shapes=wider(each_ns, program.rank))  # fmt: skip
             if place == 1:
                 strike(program, faults, number)
         optimizer(program, ())
 
     return job_of(stages, steps, step, (world,), faults)
+
+
+def wider(stage_ns: Sequence[int], stage: int) -> str:
+    """Sizes of a stage's products: as the lightest stage's, and wider by what it takes longer: its GPU is no slower."""
+    return f"[[4096, 768], [768, {768 * stage_ns[stage] // min(stage_ns)}]]"
 
 
 def offload(
@@ -230,7 +235,8 @@ def _chunk(number: int, stages: int, chunks: int) -> int:
     return number % (stages * chunks) // stages
 
 
-def microbatch(program: Program, world: Group, stage: int, last: int, forward_ns: int, *, is_forward: bool) -> None:
+def microbatch(program: Program, world: Group, stage: int, last: int, forward_ns: int, *, is_forward: bool,
+               shapes: str = _SMALL) -> None:  # fmt: skip
     ranks = len(world.ranks)
     source, target = (stage - 1, stage + 1) if is_forward else (stage + 1, stage - 1)
     # Each direction has a stream of its own, or two neighbours' messages would block each other.
@@ -238,7 +244,7 @@ def microbatch(program: Program, world: Group, stage: int, last: int, forward_ns
     stream = COMM_STREAM + (0 if is_forward else 2)
     if 0 <= source < last:
         needed = (program.exchange(world, 1_000_000, 30_000, receives=(world.ranks[source % ranks],), stream=stream),)
-    with program.range("aten::linear" if is_forward else "aten::linear_backward", "operator", _SMALL):
+    with program.range("aten::linear" if is_forward else "aten::linear_backward", "operator", shapes):
         program.host(15_000)
         name, ns = ("forward_gemm", forward_ns) if is_forward else ("backward_gemm", 2 * forward_ns)
         done = program.kernel(name, ns, after=needed, stream=COMPUTE_STREAM)

@@ -5,11 +5,14 @@ import pandas as pd
 import pytest
 
 from traceanalyzer.analyses.blame.episode_rows import apart_ns, is_of_every_host
-from traceanalyzer.analyses.blame.lateness import _is_late, cells, with_excess
+from traceanalyzer.analyses.blame.lateness import _are_late, cells, with_excess
+from traceanalyzer.analyses.blame.meetings import awaited_in
 from traceanalyzer.analyses.blame.sizes import of_all_sizes, ranks_with_sizes, recorded_alike
+from traceanalyzer.analyses.blame.stage_speeds import with_slower_ns
 from traceanalyzer.analyses.blame.step_needs import PARTS
-from traceanalyzer.analyses.blame.what_ran import OPERATOR
+from traceanalyzer.analyses.blame.what_ran import KERNEL, OPERATOR
 from traceanalyzer.analyses.blame.work_names import with_shapes
+from traceanalyzer.model.tables import columns_of
 
 MS = 1_000_000
 
@@ -27,6 +30,45 @@ def needs(host_ns, needed_ns, wait_ns=0):
     table = table.assign(exposed_wait_ns=wait_ns)
     rest = {part: 0 for part in PARTS if part != "host_ns"}
     return table.assign(**rest, operations=100).astype({"needed_host_ns": "Int64"})
+
+
+@pytest.mark.parametrize(
+    ("waited", "seen"),
+    [([0, 5, 0, 0, 7], [1, 4, 4, 4]), ([5, 5, 5, 5, 5], [1, 2, 3, 4]), ([0, 0, 0, 0, 0], [])],
+    ids=["averaged in some steps", "in every step", "never"],
+)
+def test_a_late_rank_is_met_in_the_next_step_that_communicates(waited, seen):
+    late = needs([[0] * 5, [0] * 5], [[0] * 5, [0] * 5]).assign(exposed_wait_ns=[0] * 5 + waited)
+    assert awaited_in(late).dropna().tolist() == seen
+
+
+@pytest.mark.parametrize(
+    ("own", "slower_ns"),
+    [
+        ({"aten::mm of [8, 8]": (90, 3, 72), "gemm": (90, 3, 72)}, 30),
+        ({"aten::mm of [8, 8]": (90, 4, 96), "gemm": (90, 4, 96)}, 0),
+        ({"aten::mm of [8, 8]": (90, 3, 36), "gemm": (90, 3, 36)}, 0),
+        ({"aten::mm of [8, 16]": (90, 3, 72), "gemm": (90, 3, 72)}, 0),
+        ({"aten::mm of [8, 8]": (90, 3, 72), "grouped_gemm": (90, 3, 72)}, 0),
+        ({"aten::embedding of [8, 8]": (90, 3, 72), "gemm": (90, 3, 72)}, 0),
+    ],
+    ids=["slower", "more of them", "of other grids", "of other sizes", "by data", "by indices"],
+)
+def test_a_stage_is_slower_by_what_the_same_work_takes_it_more(own, slower_ns):
+    """Of time, calls and blocks; the other stages take 60 ns for three calls of 72 blocks."""
+    stages = [dict.fromkeys(own, (60, 3, 72)), dict.fromkeys(own, (60, 3, 72)), own]
+    if "aten::mm of [8, 16]" in own:
+        stages[:2] = [{"aten::mm of [8, 8]": (60, 3, 72), "gemm": (60, 3, 72)}] * 2
+    work = pd.DataFrame(
+        [
+            {"rank": rank, "step": 0, "part": "compute_ns", "what": OPERATOR if "::" in name else KERNEL, "name": name,
+             "total_ns": total_ns, "calls": calls, "blocks": blocks}
+            for rank, held in enumerate(stages) for name, (total_ns, calls, blocks) in held.items()
+        ]
+    )  # fmt: skip
+    steps = pd.DataFrame({"rank": [0, 1, 2], "step": [0, 0, 0], "peers": ["stage 0", "stage 1", "stage 2"]})
+    assert with_slower_ns(steps, work)["slower_ns"].tolist() == [0, 0, slower_ns]
+    assert with_slower_ns(steps.assign(peers="all"), work)["slower_ns"].tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +131,7 @@ def test_a_rank_that_is_late_in_most_steps_is_late_in_each(late_ms, other_ms, la
     host = [[own * ms for own in rank] for rank in (other_ms, late_ms)]
     table = needs(host, host, 20 * ms).assign(begin_ns=0, end_ns=100 * ms)
     found = with_excess(table)
-    assert found[_is_late(found)].groupby("rank").size().to_dict() == late_steps
+    assert found[_are_late(columns_of(found))].groupby("rank").size().to_dict() == late_steps
 
 
 def test_what_a_gpu_idles_for_its_host_while_the_other_waits_is_no_jitter():
@@ -97,7 +139,7 @@ def test_what_a_gpu_idles_for_its_host_while_the_other_waits_is_no_jitter():
     host_ms, needed_ms = [[62, 67], [12, 0]], [[86, 85], [64, 58]]
     host, needed = ([[own * MS for own in rank] for rank in ms] for ms in (host_ms, needed_ms))
     found = with_excess(needs(host, needed, 50 * MS).assign(begin_ns=0, end_ns=86 * MS))
-    assert found[_is_late(found)].groupby("rank").size().to_dict() == {0: 2}
+    assert found[_are_late(columns_of(found))].groupby("rank").size().to_dict() == {0: 2}
 
 
 @pytest.mark.parametrize(
@@ -126,7 +168,7 @@ def test_an_operator_of_other_sizes_in_each_step_is_one_name():
 def test_what_is_longer_now_and_shorter_then_is_not_mended_with_the_rest(beside_ms, is_mended_with_it):
     late = pd.DataFrame(
         {"peers": "all", "rank": [0, 1] * 4, "step": [0, 0, 1, 1, 2, 2, 3, 3], "begin_ns": 0, "end_ns": 100 * MS}
-    ).assign(operations=100, compute_ns=0)
+    ).assign(operations=100, compute_ns=0, transfer_ns=0)
     late[["excess_ns", "exposed_wait_ns", "exposed_unmatched_ns"]] = [[30 * MS, 0, 0], [0, 30 * MS, 0]] * 4
     late[[f"{part}_excess" for part in PARTS]] = 0.0
     late["data_ns_excess"] = [30.0 * MS, 0.0] * 4
@@ -158,7 +200,7 @@ def test_one_step_of_stages_that_two_ranks_share_tells_jitter_once_a_pair(host_m
     table = needs(host_ns, host_ns, wait_ns=60 * MS).assign(end_ns=100 * MS)
     table = table.assign(peers="stage " + (table["rank"] % 3).astype("str"))
     held = with_excess(table)
-    assert held.loc[_is_late(held), "rank"].tolist() == late
+    assert held.loc[_are_late(columns_of(held)), "rank"].tolist() == late
 
 
 def test_ranks_are_held_against_those_whose_operators_have_sizes_as_well():
@@ -179,7 +221,7 @@ def test_a_rank_that_launches_more_is_late_by_more_than_chance(operations, is_la
     table = table.assign(end_ns=table["begin_ns"] + 70 * MS)
     table["operations"] = table["operations"].mask(table["rank"] == 1, operations)
     held = with_excess(table)
-    assert bool(_is_late(held)[held["rank"] == 1].all()) is is_late
+    assert bool(_are_late(columns_of(held))[held["rank"] == 1].all()) is is_late
 
 
 @pytest.mark.parametrize(

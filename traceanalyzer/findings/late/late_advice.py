@@ -37,7 +37,7 @@ _RANGES = (
     "with_stack=True."
 )
 
-_NOW_AND_THEN = "Find what {who} runs there and not in other steps: " + _RANGES
+_NOW_AND_THEN = "Find what runs there on {who} and not in other steps: " + _RANGES
 
 PAGEABLE = "pageable"
 
@@ -46,7 +46,7 @@ _NAMED_ADVICE = {
     HOST.key: "Take {name} out of the step on {who}, do it less often, or on all ranks at once.",
     MEMORY_CALLS: "Let {who} keep the memory that its allocator holds: no torch.cuda.empty_cache() in the step, sizes "
     "that repeat, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where memory is nearly full.",
-    NOTHING: "Find what {who} runs there, in code between operators: " + _RANGES,
+    NOTHING: "Find what runs there on {who}, in code between operators: " + _RANGES,
     BESIDE: "One thread at a time runs Python: move {beside} on {who} from its thread to a process of its own "
     "(DataLoader workers, multiprocessing), or let it release Python's lock.",
     DATA.key: "Load ahead on {who} ({name}): more workers, prefetch, pinned memory; look for slow storage or long "

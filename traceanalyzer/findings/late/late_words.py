@@ -18,6 +18,9 @@ _UNRECORDED = "Python or other code that no range, operator or call of the trace
 
 _IN_TURN = " in turn, each in other steps"
 
+_TIMES = 2.0
+"""From so many times as long on a per cent is no measure."""
+
 _SURE = 0.01
 """An error below this part of a gain is not worth saying."""
 
@@ -97,9 +100,10 @@ def _needs(row: Mapping[str, Any]) -> str:
     turn = f"{_IN_TURN}, " if row["is_in_turn"] else ""
     verb = _VERBS.get(row["cause"], _UNKNOWN)[many]
     if row["cause"] in ("compute", "copies") and many and not turn and row["peers_ns"]:
-        share = 100 * (row["own_ns"] - row["peers_ns"]) / row["peers_ns"]
+        times = row["own_ns"] / row["peers_ns"]
         always = " in every step" if row["is_in_every_step"] and numbers(row["numbers"]) else ""
-        longer = f"{verb.removesuffix(' for')} {share:.0f} % longer{always}"
+        much = f"{times:.3g} times as long" if times >= _TIMES else f"{100 * (times - 1):.0f} % longer"
+        longer = f"{verb.removesuffix(' for')} {much}{always}"
         return f"{longer} ({own}, {_peers(row)} {peers}{_worst(row)}){called}"
     if row["cause"] in ("compute", "copies"):
         same = (

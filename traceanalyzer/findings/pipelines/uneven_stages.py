@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses.base import is_true
+from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.names import PipelinesColumn
 from traceanalyzer.analyses.operators.mfu import Mfu
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
@@ -17,30 +18,54 @@ from traceanalyzer.findings.alike import AS_LONG
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, has_longer_window, per_step, plain, severity, whole
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import UNEVEN_STAGES, pipeline_name
+from traceanalyzer.findings.late.late_words import is_slow_gpu
+from traceanalyzer.findings.late.lateness import said_with_gain
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.listed import listed
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import in_a_line, time_text
 
 _NOTHING = "even stages gain nothing"
 
 _MAKES = 0.5
-"""Recomputation is why a stage computes longer where it makes this part of the FLOPs that it has more."""
+"""Recomputation is why a stage computes longer where it makes this part of the FLOPs that it has more, and a slower GPU
+where it makes this part of the time."""
 
 _ALIKE: tuple[PipelinesColumn, ...] = ("schedule", "stages", "stages_per_rank", "microbatches", "bottleneck_stage")
 
 
-def pipeline_imbalance(pipelines: Pipelines, pipeline: Pipeline, mfu: Mfu, replay: Replay) -> list[Finding]:
+def pipeline_imbalance(
+    pipelines: Pipelines, pipeline: Pipeline, mfu: Mfu, episodes: Episodes, replay: Replay
+) -> list[Finding]:
     """A stage that computes over 10 % more than the mean stage: all others wait for it.
 
     The same stage of several pipelines (data parallel replicas) is one finding: layers move in all of them. A stage
     that alone recomputes its activations is told so: its layers are not too many. Not where it computes longer for more
-    of the job was recorded of it.
+    of the job was recorded of it, nor for its GPU being slower.
     """
     frame = pipeline.to_frame()
     stages = [
         (rows, frame[frame["pipeline"].isin([row["pipeline"] for row in rows])]) for rows in uneven_alike(pipelines)
     ]
-    return [_uneven(rows, own, mfu, replay) for rows, own in stages if not _is_of_windows(own)]
+    return [
+        _uneven(rows, own, mfu, replay)
+        for rows, own in stages
+        if not _is_of_windows(own) and not _is_of_gpus(rows, own, episodes)
+    ]
+
+
+def _is_of_gpus(rows: Sequence[Mapping[str, Any]], stages: pd.DataFrame, episodes: Episodes) -> bool:
+    """Whether the stage computes longer mostly for the same kernels taking longer, which is a finding by itself."""
+    slower_ns = {
+        rank: row["excess_ns"] * len(numbers(row["numbers"])) / row["steps"]
+        for row in said_with_gain(episodes)
+        if is_slow_gpu(row)
+        for rank in numbers(row["ranks"])
+    }
+    compute = stages.set_index("rank")["compute_ns"].astype("float64") / (count_of_steps(stages) or 1)
+    mean = compute.groupby(stages.set_index("rank")["pipeline"]).transform("mean")
+    beyond = compute - mean
+    return all(slower_ns.get(row["bottleneck_rank"], 0) >= _MAKES * beyond[row["bottleneck_rank"]] for row in rows)
 
 
 def _is_of_windows(stages: pd.DataFrame) -> bool:
