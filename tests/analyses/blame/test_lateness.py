@@ -17,11 +17,6 @@ from traceanalyzer.model.tables import columns_of
 MS = 1_000_000
 
 
-def is_late(found):
-    """Rows of a rank that is late."""
-    return pd.Series(_are_late(columns_of(found)), index=found.index)
-
-
 def needs(host_ns, needed_ns, wait_ns=0):
     """Steps of some ranks, of 100 ns each: idle for their hosts, and what launching takes these."""
     rows = [
@@ -136,7 +131,7 @@ def test_a_rank_that_is_late_in_most_steps_is_late_in_each(late_ms, other_ms, la
     host = [[own * ms for own in rank] for rank in (other_ms, late_ms)]
     table = needs(host, host, 20 * ms).assign(begin_ns=0, end_ns=100 * ms)
     found = with_excess(table)
-    assert found[is_late(found)].groupby("rank").size().to_dict() == late_steps
+    assert found[_are_late(columns_of(found))].groupby("rank").size().to_dict() == late_steps
 
 
 def test_what_a_gpu_idles_for_its_host_while_the_other_waits_is_no_jitter():
@@ -144,7 +139,7 @@ def test_what_a_gpu_idles_for_its_host_while_the_other_waits_is_no_jitter():
     host_ms, needed_ms = [[62, 67], [12, 0]], [[86, 85], [64, 58]]
     host, needed = ([[own * MS for own in rank] for rank in ms] for ms in (host_ms, needed_ms))
     found = with_excess(needs(host, needed, 50 * MS).assign(begin_ns=0, end_ns=86 * MS))
-    assert found[is_late(found)].groupby("rank").size().to_dict() == {0: 2}
+    assert found[_are_late(columns_of(found))].groupby("rank").size().to_dict() == {0: 2}
 
 
 @pytest.mark.parametrize(
@@ -205,7 +200,7 @@ def test_one_step_of_stages_that_two_ranks_share_tells_jitter_once_a_pair(host_m
     table = needs(host_ns, host_ns, wait_ns=60 * MS).assign(end_ns=100 * MS)
     table = table.assign(peers="stage " + (table["rank"] % 3).astype("str"))
     held = with_excess(table)
-    assert held.loc[is_late(held), "rank"].tolist() == late
+    assert held.loc[_are_late(columns_of(held)), "rank"].tolist() == late
 
 
 def test_ranks_are_held_against_those_whose_operators_have_sizes_as_well():
@@ -219,14 +214,14 @@ def test_ranks_are_held_against_those_whose_operators_have_sizes_as_well():
     assert (others.tolist(), is_alike) == ([2, 3], False)
 
 
-@pytest.mark.parametrize(("operations", "expected"), [(100, False), (114, False), (130, True)])
-def test_a_rank_that_launches_more_is_late_by_more_than_chance(operations, expected):
+@pytest.mark.parametrize(("operations", "is_late"), [(100, False), (114, False), (130, True)])
+def test_a_rank_that_launches_more_is_late_by_more_than_chance(operations, is_late):
     late_ms = [10, 24, 5, 20]
     table = needs([[20 * MS] * 4, [round((20 + own) * MS) for own in late_ms]], [[None] * 4] * 2, wait_ns=30 * MS)
     table = table.assign(end_ns=table["begin_ns"] + 70 * MS)
     table["operations"] = table["operations"].mask(table["rank"] == 1, operations)
     held = with_excess(table)
-    assert bool(is_late(held)[held["rank"] == 1].all()) is expected
+    assert bool(_are_late(columns_of(held))[held["rank"] == 1].all()) is is_late
 
 
 @pytest.mark.parametrize(
