@@ -17,6 +17,7 @@ from tests.simulator.rare_cases import RARE_CASES
 from tests.simulator.scoreboard import judged
 from tests.simulator.second_cases import SECOND_CASES
 from tests.simulator.setup_cases import SETUP_CASES
+from tests.simulator.sixth_cases import SIXTH_CASES
 from tests.simulator.strange_cases import STRANGE_CASES
 from tests.simulator.third_cases import THIRD_CASES
 from tests.simulator.unseen_cases import UNSEEN_CASES
@@ -63,7 +64,7 @@ _OF_FEW_STEPS = {
         *sampled(GRID, every=230),
         *(
             case if case.name in _OF_ONE_RULE else pytest.param(case, marks=pytest.mark.thorough)
-            for case in (*STRANGE_CASES, *THIRD_CASES, *FOURTH_CASES, *FIFTH_CASES)
+            for case in (*STRANGE_CASES, *THIRD_CASES, *FOURTH_CASES, *FIFTH_CASES, *SIXTH_CASES)
         ),
     ],
     ids=lambda case: case.name,
