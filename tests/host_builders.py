@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from traceanalyzer.analyses.host.host_work import HostWork
 from traceanalyzer.model import RankMeta, RankTrace, make_trace
 from traceanalyzer.selection import Selection, select
 
@@ -54,3 +55,17 @@ def _host_op(name, start, end, thread=1, sequence=None, forward_thread=None, sha
 
 def _range(name, start, end, thread=1):
     return {"start_ns": start, "end_ns": end, "name": name, "thread": thread}
+
+
+def host_work(rows):
+    """That table, of rows (rank, role, name, ms in each of two steps) without GPU work."""
+    what = {"collectives": "collective"}
+    table = pd.DataFrame(
+        [
+            {"rank": rank, "role": role, "what": what.get(role, "range"), "name": name, "host_ns": 2_000_000 * ms,
+             "steps": 2, "idle_ns": None, "seen_ns": None}
+            | dict.fromkeys(("threads", "calls", "launches", "input_bytes"), 0)
+            for rank, role, name, ms in rows
+        ]
+    ).astype({"idle_ns": "Int64", "seen_ns": "Int64"})  # fmt: skip
+    return HostWork(table)

@@ -87,9 +87,9 @@ def test_a_rank_without_its_breakdown_is_left_out(tmp_path, monkeypatch):
 
 @QUIETLY
 def test_a_rule_that_fails_is_a_note(tmp_path, monkeypatch, capsys):
-    from traceanalyzer import findings
+    from traceanalyzer.findings import asking
 
-    monkeypatch.setattr(findings, "RULES", (broken_rule, *findings.RULES))
+    monkeypatch.setattr(asking, "RULES", (broken_rule, *asking.RULES))
     assert run(["job", "--output", "out", "-v"]) == 3
     said, page = written(tmp_path)
     assert any("Rule broken_rule could not be computed" in note for note in said["notes"])

@@ -15,6 +15,7 @@ from pathlib import Path
 from pandas.testing import assert_frame_equal
 from traceanalyzer import findings
 from traceanalyzer.analyses import at_once, engine, reduce_rank
+from traceanalyzer.findings import asking
 from traceanalyzer.forks import IS_PROGRAM, all_aside, aside, can_fork
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.readers.base import FILE_ORDER, RankHint
@@ -89,11 +90,11 @@ for processes in (2, 6):
             assert_frame_equal(shared[name].to_frame(), result.to_frame(), obj=name)
 
 found = findings.find(shared)
-findings.all_aside = at_once.all_aside
+asking.all_aside = at_once.all_aside
 forks.clear()
 assert found and findings.find(shared, processes=3) == found
 assert len(forks) == 2
-findings.RULES = (*findings.RULES[:1], lambda steps: 1 / 0, *findings.RULES[2:])
+asking.RULES = (*asking.RULES[:1], lambda steps: 1 / 0, *asking.RULES[2:])
 failures = []
 findings.find(shared, failures, processes=3)
 assert [failure.why for failure in failures] == ["ZeroDivisionError: division by zero"]

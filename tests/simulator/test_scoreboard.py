@@ -3,27 +3,54 @@
 import pytest
 
 from tests.conftest import sampled
-from tests.simulator.blind_cases import BLIND_CASES
-from tests.simulator.cases import CASES
-from tests.simulator.drawn_cases import DRAWN_CASES
-from tests.simulator.fifth_cases import FIFTH_CASES
-from tests.simulator.fourth_cases import FOURTH_CASES
 from tests.simulator.grid import GRID
-from tests.simulator.library_cases import LIBRARY_CASES
-from tests.simulator.linked_cases import LINKED_CASES
-from tests.simulator.more_cases import MORE_CASES
-from tests.simulator.odd_cases import ODD_CASES
-from tests.simulator.rare_cases import RARE_CASES
-from tests.simulator.scoreboard import judged
-from tests.simulator.second_cases import SECOND_CASES
-from tests.simulator.setup_cases import SETUP_CASES
-from tests.simulator.sixth_cases import SIXTH_CASES
-from tests.simulator.strange_cases import STRANGE_CASES
-from tests.simulator.third_cases import THIRD_CASES
-from tests.simulator.unseen_cases import UNSEEN_CASES
-from tests.simulator.wire_cases import WIRE_CASES
+from tests.simulator.scoreboard import EVERY_CASE, judged
 
-_OF_ONE_RULE = {
+_EVERY_TIME = {
+    # Persistent, once, now and then; each kind of parallel job.
+    "ddp of 3, once, free",
+    "fsdp of 6, host",
+    "offload, one rank's host",
+    "hsdp 2 x 3, once, evaluation",
+    "1f1b, one heavy stage",
+    "decoding by stages, a hot GPU",
+    "micro-batches are steps, garbage in the first of four",
+    "throttled in the second half",
+    "one step recorded, half late",
+    "all wait for data now and then",
+    "a call is lost",
+    "late last microbatch, compute",
+    "one of two ranks validates in one step of two",
+    "one of two ranks copies in the last step of four",
+    "two ranks, three steps, calls for memory of unequal length",
+    "ring, one rank's blocks are longer",
+    "uneven prefetch, compute",
+    "two models in turn, compute",
+    # Several causes, sets of ranks, hosts that meet.
+    "three ranks in turn, each by another cause",
+    "edges exchanged with neighbours, a host",
+    "a hot expert and another rank's loader",
+    "a replica of a pipeline",
+    "a throttled rank of a tensor group",
+    "a node's loaders, each as slow as it is",
+    "hosts meet in an all-reduce of the CPU, a loader",
+    # Links, libraries, files.
+    "deepep, even",
+    "two of three stages' links",
+    "slow links of two ranks of four",
+    "a checkpoint is copied beside all-reduces",
+    "one pipeline edge at half rate",
+    "a cut file, another's loader",
+    "one rank without its host's side",
+    # Rare work, and healthy jobs.
+    "one microbatch more",
+    "boxes sorted out on a slower CPU",
+    "parameters gathered again in backward",
+    "one rank recorded three steps of six",
+    "pictures, one rank without pinned memory",
+    "healthy, two ranks, two steps",
+    "healthy, a pipeline with noise",
+    # What no other case tells of.
     "a GPU of another model",
     "late in turn within a step",
     "ranks recorded one after the other",
@@ -33,42 +60,21 @@ _OF_ONE_RULE = {
     "drafted on one rank",
     "one of four ranks has the longest lengths by chance",
 }
-"""What no other case tells of."""
-
-_OF_FEW_STEPS = {
-    "one of two ranks validates in one step of two",
-    "one of two ranks validates in one step of three",
-    "one of two ranks copies in the last step of four",
-    "two ranks, three steps, calls for memory of unequal length",
-    "ring, one rank's blocks are longer",
-}
-"""What is told of two ranks and few steps, and of kernels that one rank runs more often: seconds in all."""
+"""Of each kind of fault and job one of the smallest that show it: a rank more is a tenth of a second more."""
 
 
 @pytest.mark.parametrize(
     "case",
     [
-        *sampled(CASES, every=10),
-        *sampled(ODD_CASES, every=16),
-        *sampled([case for case in MORE_CASES if case.name not in _OF_FEW_STEPS], every=12),
-        *(case for case in MORE_CASES if case.name in _OF_FEW_STEPS),
-        *sampled(RARE_CASES, every=18),
-        *sampled(DRAWN_CASES, every=17),
-        *sampled(LIBRARY_CASES, every=7),
-        *sampled(LINKED_CASES, every=18),
-        *sampled(WIRE_CASES, every=16),
-        *sampled(BLIND_CASES, every=10),
-        *sampled(UNSEEN_CASES, every=12),
-        *sampled(SECOND_CASES, every=9),
-        *sampled(SETUP_CASES, every=8),
+        *(case if case.name in _EVERY_TIME else pytest.param(case, marks=pytest.mark.thorough) for case in EVERY_CASE),
         *sampled(GRID, every=230),
-        *(
-            case if case.name in _OF_ONE_RULE else pytest.param(case, marks=pytest.mark.thorough)
-            for case in (*STRANGE_CASES, *THIRD_CASES, *FOURTH_CASES, *FIFTH_CASES, *SIXTH_CASES)
-        ),
     ],
     ids=lambda case: case.name,
 )
 def test_the_first_line_is_true(case):
     result = judged(case)
     assert not result.wrong, result.line
+
+
+def test_cases_of_every_run_are_cases():
+    assert {case.name for case in EVERY_CASE} >= _EVERY_TIME

@@ -15,7 +15,7 @@ from traceanalyzer.errors import UsageError
 from traceanalyzer.filters import chosen
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of, with_columns
+from traceanalyzer.model.tables import columns_of, floats, with_columns
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.frames import Frame, N, Row
@@ -104,10 +104,7 @@ class Result(Generic[N]):
 
     def rows(self) -> "list[Row[N]]":
         """The table as plain Python rows; absent values are `None`."""
-        frame = self.to_frame()
-        plain = {name: plain_values(frame[name]) for name in frame}
-        rows = [dict(zip(plain, values, strict=True)) for values in zip(*plain.values(), strict=True)]
-        return cast("list[Row[N]]", rows)
+        return cast("list[Row[N]]", plain_rows(self.to_frame()))
 
     def __len__(self) -> int:
         return len(self.table)
@@ -135,6 +132,12 @@ def plain_values(column: pd.Series) -> list[Any]:
     return [None if gone else value for value, gone in zip(values, absent, strict=True)] if absent.any() else values
 
 
+def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """A table's rows as Python values with `None` for NA."""
+    plain = {str(name): plain_values(frame[name]) for name in frame}
+    return [dict(zip(plain, values, strict=True)) for values in zip(*plain.values(), strict=True)]
+
+
 def percent(part: pd.Series, whole: pd.Series) -> pd.Series:
     """Return 100 · part / whole; NA where whole is 0 or either is absent."""
     return 100.0 * ratio(part, whole)
@@ -143,7 +146,7 @@ def percent(part: pd.Series, whole: pd.Series) -> pd.Series:
 def ratio(part: pd.Series, whole: pd.Series) -> pd.Series:
     """Return part / whole, row by row, as Float64; NA where whole is 0 or either is absent."""
     # On arrays: a report has hundreds of small tables, and pandas' own way takes a millisecond each.
-    dividend, divisor = (column.to_numpy(dtype=np.float64, na_value=np.nan) for column in (part, whole))
+    dividend, divisor = (floats(column) for column in (part, whole))
     absent = np.isnan(dividend) | np.isnan(divisor) | (divisor == 0)
     values = np.divide(dividend, divisor, out=np.ones(len(dividend)), where=~absent)
     return pd.Series(pd.arrays.FloatingArray(values, absent), index=part.index)

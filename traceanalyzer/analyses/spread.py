@@ -1,13 +1,13 @@
 """How durations or sizes spread within each group: the columns that every summary of many calls has."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import ratio
-from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -72,8 +72,10 @@ def counted_calls(trace: RankTrace) -> np.ndarray:
 
 
 def median_of_others(values: np.ndarray) -> np.ndarray:
-    """Medians of each column without one row, for every row: by the two places next to the middle."""
+    """Medians of each column without one row, for every row, by the two places next to the middle; of one its own."""
     count = len(values)
+    if count < 2:
+        return values
     order = np.argsort(values, axis=0, kind="stable")
     ranked = np.take_along_axis(values, order, axis=0)
     place = np.empty_like(order)
@@ -84,3 +86,19 @@ def median_of_others(values: np.ndarray) -> np.ndarray:
     ]
     mean: np.ndarray = (picked[0] + picked[1]) / 2
     return mean
+
+
+def medians(values: np.ndarray) -> np.ndarray:
+    """The median of each column's known values, for every row; NaN where none is known."""
+    ordered = np.sort(values, axis=0)  # what is not known comes last
+    count, column = (~np.isnan(values)).sum(axis=0), np.arange(values.shape[1])
+    low, high = (ordered[np.maximum(place, 0), column] for place in ((count - 1) // 2, count // 2))
+    return np.broadcast_to(np.where(count > 0, (low + high) / 2, np.nan), values.shape)
+
+
+def of_each(values: np.ndarray, group: np.ndarray, figure: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """What `figure` gives of each group's rows, in their places; of floats in two dimensions."""
+    made = np.empty_like(values)
+    for rows in rows_of_each(group):
+        made[rows] = figure(values[rows])
+    return made

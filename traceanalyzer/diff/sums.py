@@ -8,7 +8,7 @@ import pandas as pd
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.diff.scales import Scale
 from traceanalyzer.meaning.columns import Column, Unit, stem
-from traceanalyzer.model.tables import with_columns
+from traceanalyzer.model.tables import floats, with_columns
 
 WHOLE_RUN = -1
 """Stands for a rank where a table is of the whole run."""
@@ -74,7 +74,7 @@ def _summed(
     frame = _with_bus_bytes(frame)
     sums = [name for name in columns if name in frame and _is_number(frame[name])]
     # All in one array of numpy's own: of columns that may have absent values pandas adds up each by itself.
-    values = [frame[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in sums]
+    values = [floats(frame[name]) for name in sums]
     held = pd.DataFrame(np.column_stack([np.empty((len(frame), 0)), *values]), frame.index, sums)
     by = [frame["rank"], *(plain_keys(frame[key]) for key in keys)]
     groups = held.groupby(by, dropna=False, sort=False)

@@ -19,8 +19,8 @@ from traceanalyzer.discovery.candidates import (
 )
 from traceanalyzer.discovery.clustering import (
     SAME_RUN_NS,
-    Capture,
     Run,
+    TraceFile,
     merged,
     numbered,
     process,
@@ -94,7 +94,7 @@ def discover(folder: Path, rank_regex: str | None = None, *, follows_links: bool
     if not captures:
         raise InputError(nothing_in(folder, skipped))
     skipped += _unfit(in_path, captures)
-    by_folder: dict[tuple[Path, bool], list[Capture]] = {}
+    by_folder: dict[tuple[Path, bool], list[TraceFile]] = {}
     for capture in captures if in_path else of_nodes(_told_apart(captures, folder)):
         by_folder.setdefault((_run_folder(capture.place, folder), is_capture(capture.place)), []).append(capture)
     runs = [
@@ -135,8 +135,8 @@ def of_files(paths: Sequence[Path], rank_regex: str | None = None) -> Found:
 
 def _peeked(
     candidates: Iterable[Candidate], top: Path, in_path: re.Pattern[str] | None
-) -> tuple[list[Capture], list[Skipped]]:
-    captures: list[Capture] = []
+) -> tuple[list[TraceFile], list[Skipped]]:
+    captures: list[TraceFile] = []
     skipped: list[Skipped] = []
     for one in without_copies(list(candidates)):
         place = one.shown or one.path
@@ -145,7 +145,7 @@ def _peeked(
             continue
         try:
             header = _peek(one.path)
-            captures.append(Capture(one.path, header, _hint(place, top, in_path), shown=one.shown, url=one.url))
+            captures.append(TraceFile(one.path, header, _hint(place, top, in_path), shown=one.shown, url=one.url))
         except NotATraceError as error:
             skipped.append(Skipped(printable(named(place)), _without_path(str(error), one.path)))
     return captures, skipped
@@ -153,7 +153,7 @@ def _peeked(
 
 def _members(
     archive: Path, place: Path, top: Path, in_path: re.Pattern[str] | None, skipped: list[Skipped]
-) -> list[Capture]:
+) -> list[TraceFile]:
     """The traces of an archive, as if it were unpacked beside itself."""
     made, called = unpack(archive, is_wanted), named(place)
     for name, why in made.skipped:
@@ -180,7 +180,7 @@ def _rank_pattern(text: str | None) -> re.Pattern[str] | None:
     return pattern
 
 
-def _unfit(in_path: re.Pattern[str] | None, captures: Sequence[Capture]) -> list[Skipped]:
+def _unfit(in_path: re.Pattern[str] | None, captures: Sequence[TraceFile]) -> list[Skipped]:
     """The user's expression, where it tells no file's rank: it is hardly what was meant."""
     if in_path is None or any(one.hint and one.hint.source == BY_REGEX for one in captures):
         return []
@@ -188,7 +188,7 @@ def _unfit(in_path: re.Pattern[str] | None, captures: Sequence[Capture]) -> list
     return [Skipped(f"--rank-regex {in_path.pattern!r}", f"it finds no rank in any path, such as {path}")]
 
 
-def _with_ends(captures: list[Capture]) -> list[Capture]:
+def _with_ends(captures: list[TraceFile]) -> list[TraceFile]:
     """When those ended that say nowhere which rank they are, or the same as others: time tells then what they are."""
     unnamed = [capture for capture in captures if capture.is_numbered_by_order]
     asked = {c.path for c in unnamed} if len(unnamed) > 1 else set()
@@ -196,9 +196,9 @@ def _with_ends(captures: list[Capture]) -> list[Capture]:
     return [replace(c, end_ns=_end_ns(c)) if c.path in asked else c for c in captures]
 
 
-def _near_claims(captures: list[Capture]) -> Iterator[tuple[Capture, Capture]]:
+def _near_claims(captures: list[TraceFile]) -> Iterator[tuple[TraceFile, TraceFile]]:
     """Captures that claim one rank within a minute of each other, but not as one process's are called: in pairs."""
-    last: dict[int, Capture] = {}
+    last: dict[int, TraceFile] = {}
     for capture in sorted((c for c in captures if not c.is_numbered_by_order), key=lambda c: c.start_ns):
         for rank in capture.ranks:
             before = last.get(rank, capture)
@@ -208,7 +208,7 @@ def _near_claims(captures: list[Capture]) -> Iterator[tuple[Capture, Capture]]:
             last[rank] = capture
 
 
-def _end_ns(capture: Capture) -> int | None:
+def _end_ns(capture: TraceFile) -> int | None:
     with capture.whole() as path:
         reader = reader_of(path)
         return reader.ended_ns(path) if reader else None
@@ -243,7 +243,7 @@ def _named_in(parts: Sequence[str]) -> RankHint | None:
     return next((RankHint(int(match[1] or match[2]), BY_NAME) for match in matches if match), None)
 
 
-def _told_apart(captures: list[Capture], top: Path) -> list[Capture]:
+def _told_apart(captures: list[TraceFile], top: Path) -> list[TraceFile]:
     """The captures; where files of several ranks' folders bear one number (`rank_1/worker_0`) the folders decide.
 
     Only the files of one run, whose heads name no rank, speak of each other so.

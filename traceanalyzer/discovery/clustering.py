@@ -25,7 +25,7 @@ _CAPTURE_TIME = re.compile(r"\.\d{10,}(?=\.pt\.trace\.json)")
 
 
 @dataclass(frozen=True, slots=True)
-class Capture:
+class TraceFile:
     """One trace file (or folder that a reader takes whole) and what its head says."""
 
     path: Path
@@ -84,7 +84,7 @@ class Run:
     """
 
     label: str
-    captures: tuple[Capture, ...]
+    captures: tuple[TraceFile, ...]
     start_ns: int
     info: Path | None = None
 
@@ -94,12 +94,12 @@ class Run:
         return datetime.fromtimestamp(self.start_ns / 1e9, UTC).strftime("%Y%m%d-%H%M%S")
 
 
-def runs_of(captures: list[Capture], label: str, place: Path) -> list[Run]:
+def runs_of(captures: list[TraceFile], label: str, place: Path) -> list[Run]:
     """The runs of one folder."""
     return [run_of(numbered(group), label, place) for group in _grouped(numbered(captures))]
 
 
-def run_of(captures: Sequence[Capture], label: str, place: Path) -> Run:
+def run_of(captures: Sequence[TraceFile], label: str, place: Path) -> Run:
     """The captures as one run; its run.json lies in `place`, as people know it, or where that really is."""
     unpacked = [capture for capture in captures if capture.shown]
     places = [place, *(_really(place, capture) for capture in unpacked), *(c.path.parent for c in unpacked)]
@@ -108,14 +108,14 @@ def run_of(captures: Sequence[Capture], label: str, place: Path) -> Run:
     return Run(label, tuple(ordered), min(c.start_ns for c in captures), info)
 
 
-def _really(place: Path, capture: Capture) -> Path:
+def _really(place: Path, capture: TraceFile) -> Path:
     """Where a folder around an archive's member was unpacked."""
     if capture.shown is None or not capture.shown.is_relative_to(place):
         return place
     return capture.path.parents[len(capture.shown.relative_to(place).parts) - 1]
 
 
-def numbered(captures: Sequence[Capture]) -> list[Capture]:
+def numbered(captures: Sequence[TraceFile]) -> list[TraceFile]:
     """Give the files that name no rank the free numbers, in natural order; one process's captures share one."""
     taken = _ranks([capture for capture in captures if not capture.is_numbered_by_order])
     unnamed = sorted({process(c.path) for c in captures if c.is_numbered_by_order}, key=natural)
@@ -149,11 +149,11 @@ def process(path: Path) -> str:
     return str(path.with_name(_CAPTURE_TIME.sub("", path.name)))
 
 
-def _ranks(captures: Sequence[Capture]) -> set[int]:
+def _ranks(captures: Sequence[TraceFile]) -> set[int]:
     return {rank for capture in captures for rank in capture.ranks}
 
 
-def _grouped(captures: list[Capture]) -> list[list[Capture]]:
+def _grouped(captures: list[TraceFile]) -> list[list[TraceFile]]:
     """Captures of one folder by run; a file that does not say when it began joins the newest run that lacks it."""
     timed = [capture for capture in captures if capture.header.start_ns is not None]
     together = _by_ordinal(timed) or _by_pauses(timed) if timed else []
@@ -168,12 +168,12 @@ def _grouped(captures: list[Capture]) -> list[list[Capture]]:
     return groups
 
 
-def _by_ordinal(captures: list[Capture]) -> list[list[Capture]] | None:
+def _by_ordinal(captures: list[TraceFile]) -> list[list[TraceFile]] | None:
     """The n-th capture of every rank, when all have as many: right even if their clocks differ.
 
     `None` when counts differ, or when captures that would be joined lie further apart than one rank's own do.
     """
-    by_rank: dict[tuple[int, ...], list[Capture]] = defaultdict(list)
+    by_rank: dict[tuple[int, ...], list[TraceFile]] = defaultdict(list)
     for capture in sorted(captures, key=lambda capture: capture.start_ns):
         by_rank[capture.ranks].append(capture)
     lists = list(by_rank.values())
@@ -185,12 +185,12 @@ def _by_ordinal(captures: list[Capture]) -> list[list[Capture]] | None:
     return groups if period > DISTINCT_NS and spread < period else None
 
 
-def _by_pauses(captures: list[Capture]) -> list[list[Capture]]:
+def _by_pauses(captures: list[TraceFile]) -> list[list[TraceFile]]:
     """Split at the widest pause between starts until no rank occurs twice and all are near in time.
 
     Files that say how large their worlds are, and differ, are of other jobs whatever the time.
     """
-    done: list[list[Capture]] = []
+    done: list[list[TraceFile]] = []
     waiting = [sorted(group, key=lambda capture: capture.start_ns) for group in _by_size(captures)]
     while waiting:
         group = waiting.pop()
@@ -203,20 +203,20 @@ def _by_pauses(captures: list[Capture]) -> list[list[Capture]]:
     return done
 
 
-def _by_size(captures: list[Capture]) -> list[list[Capture]]:
+def _by_size(captures: list[TraceFile]) -> list[list[TraceFile]]:
     """The captures of each size of world; all together where some do not say theirs."""
-    by_size: dict[int | None, list[Capture]] = defaultdict(list)
+    by_size: dict[int | None, list[TraceFile]] = defaultdict(list)
     for capture in captures:
         by_size[capture.header.world_size].append(capture)
     return [captures] if None in by_size else list(by_size.values())
 
 
-def _at_one_time(group: list[Capture]) -> list[list[Capture]]:
+def _at_one_time(group: list[TraceFile]) -> list[list[TraceFile]]:
     """Cut before each capture that begins when all before it have ended, where none of them says which rank it is.
 
     Files that do say may come from hosts whose clocks differ.
     """
-    done: list[list[Capture]] = []
+    done: list[list[TraceFile]] = []
     for capture in sorted(group, key=lambda capture: capture.start_ns):
         if not done or (capture.is_numbered_by_order and _has_ended(done[-1], capture.start_ns)):
             done.append([capture])
@@ -225,12 +225,12 @@ def _at_one_time(group: list[Capture]) -> list[list[Capture]]:
     return done
 
 
-def _has_ended(group: list[Capture], time_ns: int) -> bool:
+def _has_ended(group: list[TraceFile], time_ns: int) -> bool:
     return all(capture.end_ns is not None and capture.end_ns < time_ns for capture in group)
 
 
-def _is_mixed(captures: list[Capture]) -> bool:
-    times: dict[int, list[Capture]] = defaultdict(list)
+def _is_mixed(captures: list[TraceFile]) -> bool:
+    times: dict[int, list[TraceFile]] = defaultdict(list)
     for capture in sorted(captures, key=lambda capture: capture.start_ns):
         for rank in capture.ranks:
             times[rank].append(capture)
@@ -238,17 +238,17 @@ def _is_mixed(captures: list[Capture]) -> bool:
     return repeats or _has_several_sizes(captures)
 
 
-def _follow(one: Capture, two: Capture) -> bool:
+def _follow(one: TraceFile, two: TraceFile) -> bool:
     """Whether one process may have made both, one after the other: captures of one time that claim one rank clash."""
     is_later = two.start_ns - one.start_ns > DISTINCT_NS
     return is_later and not (one.end_ns is not None and two.start_ns < one.end_ns)
 
 
-def _has_several_sizes(captures: Sequence[Capture]) -> bool:
+def _has_several_sizes(captures: Sequence[TraceFile]) -> bool:
     return len({capture.header.world_size for capture in captures} - {None}) > 1
 
 
-def _is_one_trace(captures: list[Capture]) -> bool:
+def _is_one_trace(captures: list[TraceFile]) -> bool:
     """Ranks that were profiled on one request share its trace id."""
     ids = {capture.header.trace_id for capture in captures}
     return len(ids) == 1 and None not in ids and len(_ranks(captures)) == len(captures)

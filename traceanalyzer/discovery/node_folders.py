@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from traceanalyzer.decoding.stream import EventText
-from traceanalyzer.discovery.clustering import SAME_RUN_NS, Capture, natural
+from traceanalyzer.discovery.clustering import SAME_RUN_NS, TraceFile, natural
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.readers import NODE_ORDER, RankHint
 
@@ -18,13 +18,13 @@ _MOST_BYTES = 64 << 20
 """Of a file's text: what is looked into for groups."""
 
 
-def of_nodes(captures: Sequence[Capture]) -> list[Capture]:
+def of_nodes(captures: Sequence[TraceFile]) -> list[TraceFile]:
     """The captures; ranks that stand in names and repeat from folder to folder are counted through the folders.
 
     Only where neighbouring folders hold the same numbers from 0 on, files do not say which rank they are, all began
     within a minute, and process groups hold the ranks so counted, also of other nodes.
     """
-    by_place: dict[Path, dict[Path, list[Capture]]] = defaultdict(lambda: defaultdict(list))
+    by_place: dict[Path, dict[Path, list[TraceFile]]] = defaultdict(lambda: defaultdict(list))
     for capture in captures:
         folder = capture.place.parent
         by_place[folder.parent][folder].append(capture)
@@ -35,7 +35,7 @@ def of_nodes(captures: Sequence[Capture]) -> list[Capture]:
     return [replace(c, hint=RankHint(ranks[c.path], NODE_ORDER)) if c.path in ranks else c for c in captures]
 
 
-def _counted(nodes: Sequence[list[Capture]]) -> dict[Path, int]:
+def _counted(nodes: Sequence[list[TraceFile]]) -> dict[Path, int]:
     """Each file's rank, nodes in order; nothing where the files do not bear it out."""
     each = len(nodes[0])
     every = [capture for node in nodes for capture in node]

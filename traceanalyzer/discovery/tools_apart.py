@@ -3,11 +3,11 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from traceanalyzer.discovery.clustering import Capture
+from traceanalyzer.discovery.clustering import TraceFile
 from traceanalyzer.readers import reader_of
 
 
-def by_tool(captures: Sequence[Capture]) -> list[list[Capture]]:
+def by_tool(captures: Sequence[TraceFile]) -> list[list[TraceFile]]:
     """The captures of each format, where two of them claim one rank; else all together.
 
     A rank's two recordings are of one time or of two, but never parts of one: half of the ranks from one tool and half
@@ -15,7 +15,7 @@ def by_tool(captures: Sequence[Capture]) -> list[list[Capture]]:
     """
     if len({capture.path.suffix for capture in captures}) < 2:
         return [list(captures)]
-    by_format: dict[str, list[Capture]] = defaultdict(list)
+    by_format: dict[str, list[TraceFile]] = defaultdict(list)
     for capture in captures:
         reader = reader_of(capture.path)
         name = str(getattr(reader, "__name__", "")).rpartition(".")[2]

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.decoding.packed import PackedFile
-from traceanalyzer.discovery.clustering import Capture
+from traceanalyzer.discovery.clustering import TraceFile
 from traceanalyzer.errors import InputError
 from traceanalyzer.loading import LoadOptions, read_capture
 from traceanalyzer.model import RankTrace, Skipped
@@ -60,7 +60,7 @@ class _File(msgspec.Struct, gc=False):
     traceEvents: list[msgspec.Raw]  # noqa: N815 - the format's name
 
 
-def cut(capture: Capture, options: LoadOptions, folder: Path) -> list[Path]:
+def cut(capture: TraceFile, options: LoadOptions, folder: Path) -> list[Path]:
     """Write the chosen ranks of a file, `rank_<r>.pt.trace.json.gz` each; returns the files written.
 
     Raises:

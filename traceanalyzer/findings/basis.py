@@ -8,11 +8,14 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.once import once_of_tables
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.time.headline import Headline, shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
+from traceanalyzer.meaning.columns import Unit, unit_of
 from traceanalyzer.meaning.severities import Severity
+from traceanalyzer.model.tables import columns_of, floats, table_of
 
 LEAST_GAIN_PCT = 1.0
 """Of a step: what mending gains by the replay. Less is not said."""
@@ -97,7 +100,19 @@ def mean_steps(by_step: Result, basis: Basis, columns: list[str]) -> pd.DataFram
     if basis.steps is None:
         table = by_step.table[["rank", *columns]]
         return table[by_step.table["step"].isna()].set_index("rank").astype("float64")
-    return basis.within(by_step.table).groupby("rank")[columns].mean().astype("float64")
+    held = columns_of(basis.within(by_step.table))
+    ranks = Groups.of(held, ["rank"])
+    means = {name: _mean(ranks, held[name]) for name in columns}
+    return table_of(means, pd.Index(ranks.keys["rank"], name="rank"))
+
+
+def _mean(groups: Groups, values: Any) -> np.ndarray:
+    """For each group the mean of what is known; NaN where nothing is."""
+    plain = floats(values)
+    is_known = ~np.isnan(plain)
+    sums = np.bincount(groups.of_row, np.where(is_known, plain, 0.0), len(groups))
+    counts = np.bincount(groups.of_row, is_known, len(groups))
+    return np.divide(sums, counts, out=np.full(len(groups), np.nan), where=counts > 0)
 
 
 def per_step(table: pd.DataFrame, columns: Sequence[str], steps: int | None) -> pd.DataFrame:
@@ -105,7 +120,7 @@ def per_step(table: pd.DataFrame, columns: Sequence[str], steps: int | None) -> 
     if steps is None:
         return table
     means = {name: table[name].astype("Float64") / steps for name in columns}
-    whole = {name: mean.round().astype("Int64") if name.endswith("_ns") else mean for name, mean in means.items()}
+    whole = {name: mean.round().astype("Int64") if unit_of(name) is Unit.NS else mean for name, mean in means.items()}
     return table.assign(**whole).rename(columns={name: _of_a_step(name) for name in columns})
 
 

@@ -30,6 +30,7 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts import (
     blocking_launches,
     checked_gradients,
+    cpu_collectives,
     drained,
     host_work,
     hosts,
@@ -92,6 +93,7 @@ RULES: tuple[Rule, ...] = (
     drained.drained_queues,
     hosts.host_bound,
     host_work.cpu_work,
+    cpu_collectives.last_to_cpu_collectives,
     checked_gradients.checked_gradients,
     slow_operators.slow_operators,
     silent_hosts.silent_hosts,

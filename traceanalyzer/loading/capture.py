@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from traceanalyzer.cuda_graphs.captures import captures_beside, has_replays, with_captured_operators, with_notes_beside
-from traceanalyzer.discovery.clustering import Capture
+from traceanalyzer.discovery.clustering import TraceFile
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.files.remote import named
 from traceanalyzer.kinds import KindRules
@@ -18,7 +18,7 @@ from traceanalyzer.readers import FILE_ORDER, RankHint, Reader, reader_of
 from traceanalyzer.selection import Selection, select
 
 
-def read_capture(capture: Capture, options: LoadOptions, skipped: list[Skipped]) -> Iterator[RankTrace]:
+def read_capture(capture: TraceFile, options: LoadOptions, skipped: list[Skipped]) -> Iterator[RankTrace]:
     """The wanted ranks of one file, steps found; what cannot be used is appended to `skipped`."""
     if options.ranks is not None and capture.header.ranks and not options.ranks & set(capture.header.ranks):
         return

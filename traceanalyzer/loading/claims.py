@@ -5,7 +5,7 @@ from itertools import count
 from typing import TypeVar
 
 from traceanalyzer.discovery import BY_NAME, BY_REGEX, Found
-from traceanalyzer.discovery.clustering import Capture
+from traceanalyzer.discovery.clustering import TraceFile
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.files.remote import named
 from traceanalyzer.model import RankMeta, Skipped
@@ -28,7 +28,7 @@ def with_gpu_work(ranks: Sequence[T], meta_of: Callable[[T], RankMeta], skipped:
     return held
 
 
-def claimed_rank(meta: RankMeta, taken: Container[int], capture: Capture, skipped: list[Skipped]) -> int | None:
+def claimed_rank(meta: RankMeta, taken: Container[int], capture: TraceFile, skipped: list[Skipped]) -> int | None:
     """The number under which a rank is kept.
 
     A guessed number moves on to the next free one. A stated number that is taken already is refused: `None`,

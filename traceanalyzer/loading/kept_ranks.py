@@ -18,7 +18,7 @@ import pandas as pd
 from traceanalyzer.analyses.registry import ANALYSES, SHARED
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.cuda_graphs.captures import captures_beside, notes_beside
-from traceanalyzer.discovery.clustering import Capture
+from traceanalyzer.discovery.clustering import TraceFile
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.loading import LoadOptions
 from traceanalyzer.loading.cache import UNREADABLE, Draft, code_of, key_of, prune_at_times
@@ -49,7 +49,7 @@ class _Facts:
 
 
 def place_of(
-    capture: Capture, options: LoadOptions, names: tuple[str, ...], thresholds: Mapping[str, Any]
+    capture: TraceFile, options: LoadOptions, names: tuple[str, ...], thresholds: Mapping[str, Any]
 ) -> Path | None:
     """Where the ranks of a file are kept or would be, by all that decides what is made of it.
 

@@ -54,6 +54,12 @@ def _arrays(table: pd.DataFrame) -> dict[str, Any]:
     return dict(zip(table.columns.tolist(), arrays, strict=True))
 
 
+def floats(column: Any) -> np.ndarray:
+    """A column's numbers, NaN where they are absent."""
+    numbers: np.ndarray = pd.array(column).to_numpy(dtype=np.float64, na_value=np.nan)
+    return numbers
+
+
 def columns_as_they_are(table: pd.DataFrame) -> dict[str, Any]:
     """The same for another table, in which objects stay objects: of a plain array of them pandas finds the type."""
     return {name: _kept(values) for name, values in columns_of(table).items()}

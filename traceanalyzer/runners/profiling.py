@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from traceanalyzer.runners.world import World
 
 
-class Capture(Protocol):
+class Profiler(Protocol):
     """A running profiler."""
 
     def step(self) -> None:
@@ -32,7 +32,7 @@ class Capture(Protocol):
 
 
 @contextmanager
-def profiled(config: ProfileConfig, out: Path, world: World) -> Iterator[Capture]:
+def profiled(config: ProfileConfig, out: Path, world: World) -> Iterator[Profiler]:
     """Profile the `config.steps` steps taken inside; traces go to `out/rank_<r>/`.
 
     What was recorded is written also when the block ends by an exception.

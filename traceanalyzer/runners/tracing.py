@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from traceanalyzer.runners.profile_config import ProfileConfig
-from traceanalyzer.runners.profiling import Capture, profiled
+from traceanalyzer.runners.profiling import Profiler, profiled
 from traceanalyzer.runners.ranges import span
 from traceanalyzer.runners.run_json import RunRecord
 from traceanalyzer.runners.timing import StepTimer, peak_memory, slowest
@@ -31,7 +31,7 @@ DEFAULT_PROFILE = ProfileConfig(wait=10)
 class TracedLoop:
     """What the loop calls: `step()` after every optimizer step, `range(name)` around its parts if it likes."""
 
-    def __init__(self, capture: Capture, timer: StepTimer, timed_until: int) -> None:
+    def __init__(self, capture: Profiler, timer: StepTimer, timed_until: int) -> None:
         self._capture, self._timer, self._timed_until = capture, timer, timed_until
         self.steps_done = 0
         self.losses: list[torch.Tensor | float] = []

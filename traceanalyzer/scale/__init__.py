@@ -13,7 +13,7 @@ from traceanalyzer.analyses.replay.replay import MOST_OPERATIONS as MOST_REPLAYE
 from traceanalyzer.analyses.timeline.host_events import MOST_RANKS
 from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
 from traceanalyzer.discovery import Found
-from traceanalyzer.discovery.clustering import Capture, Run
+from traceanalyzer.discovery.clustering import Run, TraceFile
 from traceanalyzer.failures import Failure, warn
 from traceanalyzer.loading import LoadOptions
 from traceanalyzer.loading.capture import read_capture
@@ -124,7 +124,7 @@ def _claimed(gathered: Gathered, skipped: list[Skipped]) -> tuple[dict[int, int]
     return ranks, metas, claims
 
 
-def each_file(run: Run, work: Callable[[Capture], T], *, jobs: Jobs = None) -> list[T]:
+def each_file(run: Run, work: Callable[[TraceFile], T], *, jobs: Jobs = None) -> list[T]:
     """What `work`, which must be picklable, gives for each of the run's files, as they are done."""
     return list(each(work, run.captures, jobs, None))
 
@@ -166,7 +166,7 @@ def with_timelines(
 
 
 def _drawn(
-    capture: Capture, options: LoadOptions, claims: Claims, names: Collection[str]
+    capture: TraceFile, options: LoadOptions, claims: Claims, names: Collection[str]
 ) -> dict[int, dict[str, pd.DataFrame]]:
     return {
         claims[capture.path, trace.rank]: reduce_rank(trace, names)
@@ -175,7 +175,7 @@ def _drawn(
     }
 
 
-def _visit_capture(capture: Capture, options: LoadOptions, claims: Claims, visitor: Visitor) -> None:
+def _visit_capture(capture: TraceFile, options: LoadOptions, claims: Claims, visitor: Visitor) -> None:
     for trace in read_capture(capture, options, []):
         rank = claims.get((capture.path, trace.rank))
         if rank is not None:

@@ -12,7 +12,7 @@ from traceanalyzer.errors import InputError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from traceanalyzer.discovery.clustering import Capture
+    from traceanalyzer.discovery.clustering import TraceFile
 
 T = TypeVar("T")
 
@@ -65,10 +65,10 @@ class Cluster:
 
     def each(
         self,
-        work: Callable[[Capture], T],
-        captures: Sequence[Capture],
+        work: Callable[[TraceFile], T],
+        captures: Sequence[TraceFile],
         report: Callable[[int, int], None],
-        lost: Callable[[Capture, str], T],
+        lost: Callable[[TraceFile, str], T],
         gathering: Gathering[T] | None = None,
     ) -> Iterator[T]:
         """What `work` gives for each file, in their order; what is gathered workers make smaller, and join in a tree.
@@ -98,7 +98,7 @@ class Cluster:
             self._client.cancel(futures)
 
     def _result(
-        self, future: Any, capture: Capture | None = None, lost: Callable[[Capture, str], Any] | None = None
+        self, future: Any, capture: TraceFile | None = None, lost: Callable[[TraceFile, str], Any] | None = None
     ) -> Any:
         """What a task gave; of a file over which workers die what `lost` gives."""
         from distributed import KilledWorker
@@ -114,7 +114,7 @@ class Cluster:
             raise InputError(f"the cluster gave the work up: {error}") from error
 
     def _with_lost(
-        self, futures: list[Any], captures: Sequence[Capture], lost: Callable[[Capture, str], Any]
+        self, futures: list[Any], captures: Sequence[TraceFile], lost: Callable[[TraceFile, str], Any]
     ) -> list[Any]:
         """The tasks once all are done; in place of each that failed one that holds what `lost` gives."""
         return [

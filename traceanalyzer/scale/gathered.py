@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses.rank_tables import RankTables
-from traceanalyzer.discovery.clustering import Capture
+from traceanalyzer.discovery.clustering import TraceFile
 from traceanalyzer.failures import Failure
 from traceanalyzer.model import RankMeta, Skipped
 from traceanalyzer.scale.reduced import Done, reduce_capture, without_ranks
@@ -33,7 +33,7 @@ class RankSize:
 class GatheredRank:
     """A rank as a file has it, and those of its tables that stay apart."""
 
-    capture: Capture
+    capture: TraceFile
     meta: RankMeta
     size: RankSize
     apart: Mapping[str, pd.DataFrame]
@@ -104,12 +104,12 @@ class Gathered:
         return found | {name: own.renumbered(numbers) for name, own in self.tables.items()}
 
 
-def gather_capture(capture: Capture, **how: Any) -> Gathered:
+def gather_capture(capture: TraceFile, **how: Any) -> Gathered:
     """The file's ranks; `how` is that of `reduce_capture`."""
     return Gathered.of(reduce_capture(capture, **how))
 
 
-def nothing_of(capture: Capture, why: str) -> Gathered:
+def nothing_of(capture: TraceFile, why: str) -> Gathered:
     """The file left out, and why."""
     return Gathered.of(without_ranks(capture, why))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses import reduce_rank
-from traceanalyzer.discovery.clustering import Capture
+from traceanalyzer.discovery.clustering import TraceFile
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.failures import Failure
 from traceanalyzer.forks import later
@@ -31,14 +31,14 @@ _LARGE = 200_000
 class Done:
     """What a worker sends back for one file."""
 
-    capture: Capture
+    capture: TraceFile
     ranks: tuple[tuple[RankMeta, dict[str, pd.DataFrame]], ...]
     skipped: tuple[Skipped, ...]
     failures: tuple[Failure, ...]
 
 
 def reduce_capture(
-    capture: Capture,
+    capture: TraceFile,
     options: LoadOptions,
     names: tuple[str, ...],
     thresholds: Mapping[str, Any],
@@ -83,12 +83,12 @@ def reduce_capture(
     return Done(capture, tuple(own for own in ranks if own[0].rank not in lost), tuple(skipped), tuple(failures))
 
 
-def is_kept(capture: Capture, options: LoadOptions, names: tuple[str, ...], thresholds: Mapping[str, Any]) -> bool:
+def is_kept(capture: TraceFile, options: LoadOptions, names: tuple[str, ...], thresholds: Mapping[str, Any]) -> bool:
     """Whether what the analyses made of the file's ranks lies in the cache: there is nothing to read or analyse."""
     place = kept_ranks.place_of(capture, options, names, thresholds)
     return place is not None and place.is_dir()
 
 
-def without_ranks(capture: Capture, why: str) -> Done:
+def without_ranks(capture: TraceFile, why: str) -> Done:
     """The file left out, and why."""
     return Done(capture, (), (Skipped(printable(str(capture.place)), why),), ())

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import pandas as pd
 
-from traceanalyzer.discovery.clustering import Capture
+from traceanalyzer.discovery.clustering import TraceFile
 from traceanalyzer.errors import InputError
 from traceanalyzer.processes import CORES_A_FILE, Pool, cores_for_a_file, hold_memory, processes_for, quiet_pool
 from traceanalyzer.scale.dask_cluster import Cluster, Gathering
@@ -30,11 +30,11 @@ NO_MEMORY = "needs more memory than there is: give fewer --jobs, some --ranks, o
 
 
 def each(
-    work: Callable[[Capture], T],
-    captures: tuple[Capture, ...],
+    work: Callable[[TraceFile], T],
+    captures: tuple[TraceFile, ...],
     jobs: Jobs,
     progress: Progress | None,
-    lost: Callable[[Capture, str], T] | None = None,
+    lost: Callable[[TraceFile, str], T] | None = None,
     at_hand: Collection[Path] = (),
     gathering: Gathering[T] | None = None,
 ) -> Iterator[T]:
@@ -84,9 +84,9 @@ def _files_of_a_bundle(files: int, processes: int) -> int:
     return max(1, min(MOST_OF_A_BUNDLE, files // (processes * _BUNDLES_A_PROCESS)))
 
 
-def _bundles(captures: Sequence[Capture], held: Collection[Path], most: int) -> list[tuple[Capture, ...]]:
+def _bundles(captures: Sequence[TraceFile], held: Collection[Path], most: int) -> list[tuple[TraceFile, ...]]:
     """The files in their order, so many at once: either such as are at hand or others."""
-    bundles: list[tuple[Capture, ...]] = []
+    bundles: list[tuple[TraceFile, ...]] = []
     for capture in captures:
         last = bundles[-1] if bundles else ()
         if last and len(last) < most and (last[0].path in held) == (capture.path in held):
@@ -100,10 +100,10 @@ def _bundles(captures: Sequence[Capture], held: Collection[Path], most: int) -> 
 class _Bundle(Generic[T]):
     """The work of several files in one process; without a way to join them of one."""
 
-    work: Callable[[Capture], T]
+    work: Callable[[TraceFile], T]
     join: Callable[[Sequence[T]], T] | None
 
-    def __call__(self, bundle: Sequence[Capture], report: Callable[[int], None] = lambda _done: None) -> T:
+    def __call__(self, bundle: Sequence[TraceFile], report: Callable[[int], None] = lambda _done: None) -> T:
         made = []
         for place, capture in enumerate(bundle, 1):
             made.append(self.work(capture))
@@ -118,7 +118,7 @@ def _one_more(report: Progress, before: int, files: int, done: int) -> None:
     report(before + done, files)
 
 
-def _submitted(pool: Pool, work: Callable[[Sequence[Capture]], T], bundle: Sequence[Capture]) -> Future[T]:
+def _submitted(pool: Pool, work: Callable[[Sequence[TraceFile]], T], bundle: Sequence[TraceFile]) -> Future[T]:
     try:
         return pool.submit(work, bundle)
     except BrokenExecutor as error:
@@ -127,7 +127,7 @@ def _submitted(pool: Pool, work: Callable[[Sequence[Capture]], T], bundle: Seque
         return broken
 
 
-def _alone(work: Callable[[Capture], T], capture: Capture, lost: Callable[[Capture, str], T]) -> T:
+def _alone(work: Callable[[TraceFile], T], capture: TraceFile, lost: Callable[[TraceFile, str], T]) -> T:
     """What `work` gives in a process of its own; what ends that one too is given to `lost`."""
     try:
         with quiet_pool(1, set_up_process) as pool:
@@ -140,14 +140,14 @@ def _alone(work: Callable[[Capture], T], capture: Capture, lost: Callable[[Captu
 class _Task(Generic[T]):
     """The work as a worker of a cluster does it."""
 
-    work: Callable[[Capture], T]
+    work: Callable[[TraceFile], T]
 
-    def __call__(self, capture: Capture) -> T:
+    def __call__(self, capture: TraceFile) -> T:
         set_up_process()
         return self.work(capture)
 
 
-def _refused(capture: Capture, why: str) -> Any:
+def _refused(capture: TraceFile, why: str) -> Any:
     raise InputError(f"{capture.place}: {why}")
 
 

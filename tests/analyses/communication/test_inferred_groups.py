@@ -187,7 +187,7 @@ def test_the_late_host_of_the_symmetric_memory_capture(results):
 
 
 def test_its_peer_copies_are_of_the_collectives_that_launched_them(results):
-    table = results["nccl"].to_frame().set_index(["rank", "collective", "dtype"])
+    table = results["nccl"].to_frame().set_index(["rank", "collective", "dtype"]).sort_index()
     copies = table[table.index.get_level_values("dtype").isna()].groupby(level=["rank", "collective"])["total_ns"].sum()
     assert copies[0, "all_gather"] + copies[0, "reduce_scatter"] == 757_788
     sizes = table.loc[(0, "all_reduce", "BFloat16")]

@@ -1,7 +1,14 @@
 """How far ranks' steps differ from each other where nothing is wrong."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
 import numpy as np
-import pandas as pd
+
+from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.spread import medians
 
 _WITHIN_A_DEVIATION = 0.68
 """Share of normal values that are no further than one deviation."""
@@ -22,61 +29,91 @@ _A_LOT = 0.5
 """Of a step: what differs by chance between a few steps is shorter."""
 
 
-def jitter_of(late: pd.DataFrame) -> float:
+@dataclass(frozen=True)
+class RankSteps:
+    """Ranks' steps beside each other: arrays of one length."""
+
+    rank: np.ndarray
+    step: np.ndarray
+    peers: np.ndarray
+    """Numbers of those that do the same work."""
+    length_ns: np.ndarray
+    excess_ns: np.ndarray
+
+    @classmethod
+    def of(cls, late: Mapping[str, Any]) -> "RankSteps":
+        """From columns as `with_excess` gives them."""
+        length_ns = (late["end_ns"] - late["begin_ns"]).astype(np.float64)
+        peers = Groups.of(late, ["peers"]).of_row
+        return cls(late["rank"], late["step"], peers, length_ns, np.asarray(late["excess_ns"], dtype=np.float64))
+
+    def where(self, rows: np.ndarray) -> "RankSteps":
+        """These rows alone."""
+        return RankSteps(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
+
+    def mirrored(self) -> np.ndarray:
+        """The excess; of two peers the one needs as much less as the other needs more.
+
+        What a rank's GPU idles less for its host than the other's is no measure of that: it may wait for the other.
+        """
+        more = np.maximum(self.excess_ns, 0.0)
+        others = np.bincount(self._beside, more)[self._beside] - more
+        return np.where(self.is_of_pair, more - others, self.excess_ns)
+
+    @cached_property
+    def is_of_pair(self) -> np.ndarray:
+        """Rows of a step in which two ranks are held against each other."""
+        is_of_pair: np.ndarray = np.bincount(self._beside)[self._beside] == 2
+        return is_of_pair
+
+    @cached_property
+    def _beside(self) -> np.ndarray:
+        return Groups.of({"peers": self.peers, "step": self.step}, ["peers", "step"]).of_row
+
+
+def jitter_of(late: RankSteps) -> float:
     """How far a rank's steps differ from each other where nothing is wrong, as a deviation.
 
     What is left of the excess without each rank's and each step's median: what is always slow is no jitter; of what is
     slow now and then, in less than a third of the cells, the quantile knows nothing. One step alone tells it by the
     median distance from one rank to the next, from four ranks on.
     """
-    wide = late.assign(excess_ns=_mirrored(late)).pivot_table(index="step", columns="rank", values="excess_ns")
-    if len(wide) < 2:
+    steps, row = np.unique(late.step, return_inverse=True)
+    excess = late.mirrored()
+    if len(steps) < 2:
         # Of two peers one needs as much less as the other needs more: that is told once.
-        ordered = np.sort(
-            late["excess_ns"].clip(lower=0).where(_is_of_pair(late), late["excess_ns"]).dropna().to_numpy()
-        )
+        ordered = np.sort(np.where(late.is_of_pair, np.maximum(excess, 0.0), excess))
         if len(ordered) < _LEAST_RANKS:
             return 0.0
         return float(np.median(np.diff(ordered))) * len(ordered) / _DISTANCES_IN_A_DEVIATION
-    left = wide.apply(_from_usual, raw=True)
-    left = left.sub(left.median(axis=1), axis=0)
+    ranks, column = np.unique(late.rank, return_inverse=True)
+    wide = np.full((len(steps), len(ranks)), np.nan)
+    wide[row, column] = excess
+    left = np.column_stack([_from_usual(own) for own in wide.T])
+    left -= medians(left.T)[0][:, None]
     # Few ranks and steps are near their own medians.
     free = np.sqrt(left.size / max((left.shape[0] - 1) * (left.shape[1] - 1), 1))
-    return float(np.nanquantile(left.abs().to_numpy(), _WITHIN_A_DEVIATION) * free)
+    return float(np.nanquantile(np.abs(left), _WITHIN_A_DEVIATION) * free)
 
 
-def of_others(late: pd.DataFrame, jitter: float) -> pd.Series:
+def of_others(late: RankSteps, jitter: float) -> np.ndarray:
     """For each row the jitter that its step is held against: `jitter` of all, of two or three steps that of the others.
 
     One of so few is too large a part to be left out by a quantile; of more a single one does not move it. One step's
     jitter is what its ranks have beyond their peers. So few steps tell little of it: only what takes half of a step,
     or more, is held against them.
     """
-    steps = late["step"].unique()
+    every = np.full(len(late.step), jitter)
+    steps = np.unique(late.step)
     if len(steps) not in (_FEW - 1, _FEW):
-        return pd.Series(jitter, index=late.index)
-    own = _mirrored(late).abs().groupby(late["step"]).quantile(_WITHIN_A_DEVIATION)
-    others = {
-        step: jitter_of(late[late["step"] != step]) if len(steps) == _FEW else own.drop(step).max() for step in steps
-    }
-    of_step = late["step"].map({step: min(jitter, float(of_others)) for step, of_others in others.items()})
-    usual_ns = (late["end_ns"] - late["begin_ns"]).median()
-    return of_step.where(late["excess_ns"] >= _A_LOT * usual_ns, jitter)
-
-
-def _is_of_pair(late: pd.DataFrame) -> pd.Series:
-    """Rows of a step in which two ranks are held against each other."""
-    return late.groupby(["peers", "step"])["rank"].transform("size") == 2
-
-
-def _mirrored(late: pd.DataFrame) -> pd.Series:
-    """The excess; of two peers the one needs as much less as the other needs more.
-
-    What a rank's GPU idles less for its host than the other's is no measure of that: it may wait for the other.
-    """
-    more = late["excess_ns"].clip(lower=0)
-    others = more.groupby([late["peers"], late["step"]]).transform("sum") - more
-    return (more - others).where(_is_of_pair(late), late["excess_ns"])
+        return every
+    excess = np.abs(late.mirrored())
+    own = [float(np.quantile(excess[late.step == step], _WITHIN_A_DEVIATION)) for step in steps]
+    for place, step in enumerate(steps):
+        is_own = late.step == step
+        others = jitter_of(late.where(~is_own)) if len(steps) == _FEW else own[1 - place]
+        every[is_own] = min(jitter, others)
+    return np.where(late.excess_ns >= _A_LOT * np.median(late.length_ns), every, jitter)
 
 
 def _from_usual(values: np.ndarray) -> np.ndarray:

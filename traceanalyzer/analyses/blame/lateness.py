@@ -1,15 +1,19 @@
 """By how much each rank's step needs more of its own than its peers', part by part, and what ran then."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.blame.jitter import jitter_of, of_others
+from traceanalyzer.analyses.blame.jitter import RankSteps, jitter_of, of_others
+from traceanalyzer.analyses.blame.meetings import waited
 from traceanalyzer.analyses.blame.step_needs import PARTS
-from traceanalyzer.analyses.spread import median_of_others
+from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.spread import median_of_others, medians, of_each
 from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, DATA, HOST, LAUNCH, SYNC, UNKNOWN
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import columns_of, floats, picked, table_of, with_columns
 
 LEAST_PCT = 2.0
 """Of a step; less is noise."""
@@ -40,7 +44,7 @@ _SHARE_OF_OWN = 0.35
 _SHARE_NOW = 0.2
 """One that has that share of the excess of all the rank's late steps needs only this of a step's."""
 
-_WAITING = ("exposed_wait_ns", "exposed_unmatched_ns")
+_NEEDED = "needed_host_ns"
 
 _HOST_PARTS = (SYNC.column, DATA.column, HOST.column, COPY.column)
 """What ranks of different stages of a pipeline have alike; their compute and bubbles differ by design."""
@@ -66,53 +70,71 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
     its host where its peers' hosts are as slow behind a wait: the host's excess is no longer than what launching this
     step, or the one before, takes it more.
     """
-    table = needs.assign(step=needs["step"].astype("Int64").fillna(-1).astype("int64"))
-    is_jump = table["clock_jump_ns"].notna()
-    # From there on the rank's calls may have no partners, so that transfers are known of some ranks alone.
-    is_told = (
-        table["step"] < table.loc[is_jump, "step"].min() if is_jump.any() else pd.Series(data=True, index=table.index)
-    )
-    columns = ["transfer_ns", "slower_transfer_ns"]
-    table = table.assign(
-        **{name: table[name].where(is_told, 0) for name in columns},
-        # A message that was asked for early waits beside the copy that holds up the rank.
-        exposed_copy_ns=table["exposed_copy_ns"] + table["copy_beside_wait_ns"],
-    )
-    table = table[~table["is_partial"].astype(bool) & ~is_jump].reset_index(drop=True)
-    alone = table.groupby(["peers", "step"])["rank"].transform("nunique") < 2
-    is_stage = (table["peers"] != "all") & alone
-    values = table[[*PARTS, "needed_host_ns"]].astype("float64")
-    beside = _of_peers(values, table, is_stage, _median_of_others)
-    first = _beyond(table, values - beside, is_stage)
-    beside[COMPUTE.column] = beside[COMPUTE.column].mask(is_stage, _usual_ns(table, is_stage))
-    if "slower_ns" in table:
-        of_others = values[COMPUTE.column] - table["slower_ns"]
-        beside[COMPUTE.column] = beside[COMPUTE.column].mask(is_stage & (of_others < beside[COMPUTE.column]), of_others)
+    table = _held(needs)
+    columns = columns_of(table)
+    keys = Groups.of(columns, ["peers", "step"])
+    of_peers, of_all = keys.of_row, Groups.of(columns, ["step"]).of_row
+    alone = keys.distinct(np.unique(columns["rank"], return_inverse=True)[1])[of_peers] < 2
+    is_stage = (columns["peers"] != "all") & alone
+    values = np.column_stack([floats(columns[name]) for name in (*PARTS, _NEEDED)])
+
+    def beside(own: np.ndarray, figure: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """A figure of the peers' same step; of stages that no other rank has, of all ranks'."""
+        found = of_each(own, of_peers, figure)
+        return np.where(is_stage[:, None], of_each(own, of_all, figure), found) if is_stage.any() else found
+
+    others = beside(values, median_of_others)
+    first = _beyond(columns, values - others, is_stage)
+    compute = PARTS.index(COMPUTE.column)
+    usual_ns = _usual_ns(table, is_stage) if is_stage.any() else others[:, compute]
+    others[:, compute] = np.where(is_stage, usual_ns, others[:, compute])
+    if "slower_ns" in columns:
+        of_others = values[:, compute] - columns["slower_ns"]
+        others[:, compute] = np.where(is_stage, np.minimum(others[:, compute], of_others), others[:, compute])
     # Where about half of the ranks are late, the others' median lies between the late and the rest.
-    is_late = _is_late(first).to_numpy()[:, None] & np.ones(len(values.columns), dtype=bool)
-    in_time = _of_peers(values.mask(is_late), table, is_stage, _median)
-    in_time[COMPUTE.column] = in_time[COMPUTE.column].mask(is_stage, beside[COMPUTE.column])
-    return _beyond(table, values - in_time.where(is_late, beside).fillna(beside), is_stage)
+    is_late = _are_late(columns | first)
+    in_time = beside(np.where(is_late[:, None], np.nan, values), medians)
+    in_time[:, compute] = np.where(is_stage, others[:, compute], in_time[:, compute])
+    usual = np.where(is_late[:, None] & ~np.isnan(in_time), in_time, others)
+    return with_columns(table, **_beyond(columns, values - usual, is_stage))
 
 
-def _beyond(table: pd.DataFrame, excess: pd.DataFrame, is_stage: pd.Series) -> pd.DataFrame:
-    """The rows with each part's excess, where it is a reason to be late, and their sum."""
+def _held(needs: pd.DataFrame) -> pd.DataFrame:
+    """The rows that are held against others: whole steps in which no clock is set."""
+    is_jump = needs["clock_jump_ns"].notna().to_numpy()
+    step = needs["step"].to_numpy(dtype=np.int64, na_value=NONE)
+    # From there on the rank's calls may have no partners, so that transfers are known of some ranks alone.
+    is_told = step < step[is_jump].min() if is_jump.any() else np.ones(len(step), dtype=bool)
+    table = with_columns(
+        needs,
+        step=step,
+        **{name: np.where(is_told, needs[name], 0) for name in ("transfer_ns", "slower_transfer_ns")},
+        # A message that was asked for early waits beside the copy that holds up the rank.
+        exposed_copy_ns=(needs["exposed_copy_ns"] + needs["copy_beside_wait_ns"]).array,
+    )
+    return picked(table, ~needs["is_partial"].to_numpy(dtype=bool) & ~is_jump)
+
+
+def _beyond(columns: Mapping[str, Any], more: np.ndarray, is_stage: np.ndarray) -> dict[str, np.ndarray]:
+    """Each part's excess, where it is a reason to be late, and their sum; `more` are `PARTS` and what a host needs."""
+    excess = dict(zip((*PARTS, _NEEDED), more.T, strict=True))
     # Ranks that move the same data do it in as long: groups are held against each other, and no rank against its peers.
-    transfer = table["slower_transfer_ns"].astype("float64")
+    excess["transfer_ns"] = floats(columns["slower_transfer_ns"])
     # What launching takes holds the loading of data, which is a part by itself.
-    more = excess["needed_host_ns"] - excess[DATA.column].clip(lower=0)
+    needed = excess.pop(_NEEDED) - np.maximum(excess[DATA.column], 0.0)
     host, launch = excess[HOST.column], excess[LAUNCH.column]
     # A queue that runs dry shows every launch's latency, too: that is the host's, where it is the smaller part.
     is_of_host = (launch > 0) & (host >= launch) & ~is_stage
-    host = _up_to(host, more, table["rank"]) + launch.where(is_of_host, 0.0)
-    excess = excess.assign(**{"transfer_ns": transfer, HOST.column: host, LAUNCH.column: launch.mask(is_of_host, 0.0)})
-    by_design = [part for part in PARTS if part not in (*_HOST_PARTS, COMPUTE.column, "transfer_ns")]
-    excess[by_design] = excess[by_design].mask(is_stage, 0.0)
-    net = excess[list(PARTS)].sum(axis=1).clip(upper=(table["end_ns"] - table["begin_ns"]).astype("float64"))
-    return table.assign(**{f"{part}_excess": excess[part] for part in PARTS}, excess_ns=net)
+    excess[HOST.column] = _up_to(host, needed, columns["rank"]) + np.where(is_of_host, launch, 0.0)
+    excess[LAUNCH.column] = np.where(is_of_host, 0.0, launch)
+    for part in PARTS:
+        if part not in (*_HOST_PARTS, COMPUTE.column, "transfer_ns"):  # by design
+            excess[part] = np.where(is_stage, 0.0, excess[part])
+    net = np.minimum(sum(excess.values()), columns["end_ns"] - columns["begin_ns"])
+    return {**{f"{part}_excess": excess[part] for part in PARTS}, "excess_ns": net}
 
 
-def _usual_ns(table: pd.DataFrame, is_stage: pd.Series) -> pd.Series:
+def _usual_ns(table: pd.DataFrame, is_stage: np.ndarray) -> np.ndarray:
     """What stages without peers usually compute in such a step; of too few steps what they do compute.
 
     That is the lower quartile of their own steps, times the stages' median of what the step holds of that.
@@ -121,42 +143,22 @@ def _usual_ns(table: pd.DataFrame, is_stage: pd.Series) -> pd.Series:
     usual = own.groupby(table["rank"]).transform(lambda each: each.quantile(0.25, interpolation="lower"))
     times = (own / usual.where(usual > 0)).where(is_stage)
     known = own.groupby(table["rank"]).transform("size") >= _LEAST_STEPS
-    return (usual * times.groupby(table["step"]).transform("median")).where(known).fillna(own)
+    return (usual * times.groupby(table["step"]).transform("median")).where(known).fillna(own).to_numpy()
 
 
-def _up_to(host: pd.Series, more: pd.Series, rank: pd.Series) -> pd.Series:
+def _up_to(host: np.ndarray, more: np.ndarray, rank: np.ndarray) -> np.ndarray:
     """The host's excess, no longer than what launching the step takes it more, and what is left of the step before.
 
     A GPU that has work ahead idles for it a step later. Without limit where what launching takes is not known.
     """
-    more = more.clip(lower=0).fillna(np.inf)
-    now = host.clip(upper=more)
-    left = (more - now.clip(lower=0)).where(np.isfinite(more), 0.0).groupby(rank).shift().fillna(0.0)
-    return pd.Series(now + np.minimum(host - now, left))
-
-
-def _of_peers(
-    values: pd.DataFrame,
-    table: pd.DataFrame,
-    is_stage: pd.Series,
-    figure: Callable[[pd.DataFrame, list[pd.Series]], pd.DataFrame],
-) -> pd.DataFrame:
-    """A figure of the peers' same step; of stages that no other rank has, of all ranks'."""
-    of_peers = figure(values, [table["peers"], table["step"]])
-    return of_peers.mask(is_stage, figure(values, [table["step"]])) if is_stage.any() else of_peers
-
-
-def _median(values: pd.DataFrame, keys: list[pd.Series]) -> pd.DataFrame:
-    return values.groupby(keys).transform("median")
-
-
-def _median_of_others(values: pd.DataFrame, keys: list[pd.Series]) -> pd.DataFrame:
-    """For each row and column the median over the other rows of its group; NA→0 excess for a row alone."""
-    made = values.copy()
-    for rows in values.groupby(keys).indices.values():
-        own = values.to_numpy()[rows]
-        made.iloc[rows] = median_of_others(own) if len(rows) > 1 else own
-    return made
+    limit = np.where(np.isnan(more), np.inf, np.maximum(more, 0.0))
+    now = np.minimum(host, limit)
+    rest = np.where(np.isinf(limit), 0.0, limit - np.maximum(now, 0.0))
+    order = np.argsort(rank, kind="stable")
+    left = np.zeros(len(rank))
+    left[order[1:]] = np.where(rank[order[1:]] == rank[order[:-1]], rest[order[:-1]], 0.0)
+    up_to: np.ndarray = now + np.minimum(host - now, left)
+    return up_to
 
 
 def cells(late: pd.DataFrame) -> pd.DataFrame:
@@ -168,45 +170,46 @@ def cells(late: pd.DataFrame) -> pd.DataFrame:
     """
     if late.empty:
         return pd.DataFrame(columns=["rank", "step", "part", "excess_ns", "beside"])
-    is_late = _is_late(late)
-    chosen = late[is_late]
-    signed = chosen[[f"{part}_excess" for part in PARTS]]
-    parts = signed.clip(lower=0)
-    share = _shares(parts.to_numpy())
-    mean = _shares(parts.groupby(chosen["rank"]).transform("sum").to_numpy())
+    columns = columns_of(late)
+    is_late = _are_late(columns)
+    rank, excess_ns = columns["rank"][is_late], columns["excess_ns"][is_late]
+    of_rank = np.unique(rank, return_inverse=True)[1]
+    signed = np.column_stack([columns[f"{part}_excess"][is_late] for part in PARTS])
+    parts = np.maximum(signed, 0.0)
+    share = _shares(parts)
+    mean = _shares(_sums(of_rank, parts))
     large = _shares(np.where((share >= _SHARE_OF_OWN) | ((mean >= _SHARE_OF_OWN) & (share >= _SHARE_NOW)), share, 0))
     names = np.array(PARTS, dtype=object)
     # What is longer in one step and shorter in the next, as on lengths that are drawn, is mended with nothing.
-    net, whole = (own.groupby(chosen["rank"]).transform("sum") for own in (signed, parts.sum(axis=1)))
-    is_net = net.to_numpy() >= _BESIDE * whole.to_numpy()[:, None]
+    is_net = _sums(of_rank, signed) >= _BESIDE * _sums(of_rank, parts).sum(axis=1, keepdims=True)
     beside = [tuple(names[own]) for own in (share >= _BESIDE) & is_net & (large == 0)]
     # Idle time without a reason is lateness only where others are seen to wait, not just to communicate.
-    is_seen = _waited(late, ["exposed_wait_ns"]).to_numpy()[is_late] >= _SEEN * chosen["excess_ns"].to_numpy()
+    is_seen = waited(columns, ["exposed_wait_ns"])[is_late] >= _SEEN * excess_ns
     large[:, names == UNKNOWN.column] *= is_seen[:, None]
-    large[:, names == COMPUTE.column] *= ~_is_usual(late, is_late)[is_late, None]
+    large[:, names == COMPUTE.column] *= ~_is_usual(columns, is_late)[is_late, None]
     row, column = np.nonzero(large)
     return table_of(
         {
-            "rank": chosen["rank"].to_numpy()[row],
-            "step": chosen["step"].to_numpy()[row],
+            "rank": rank[row],
+            "step": columns["step"][is_late][row],
             "part": names[column],
-            "excess_ns": np.round(chosen["excess_ns"].to_numpy()[row] * large[row, column]).astype(np.int64),
+            "excess_ns": np.round(excess_ns[row] * large[row, column]).astype(np.int64),
             "beside": [beside[number] for number in row],
         }
     )
 
 
-def _is_usual(late: pd.DataFrame, is_late: pd.Series) -> np.ndarray:
+def _is_usual(columns: Mapping[str, Any], is_late: np.ndarray) -> np.ndarray:
     """Rows of ranks that compute about as long as in their other steps, where these are mostly in time.
 
     There the others compute less than they usually do (a last batch that is smaller on some ranks): nobody is late.
     """
-    own = late[COMPUTE.column].astype("float64")
-    usual = own.where(~is_late).groupby(late["rank"]).transform("median")
-    in_time = (~is_late).groupby(late["rank"]).transform("mean")
-    more, excess = own - usual, late[f"{COMPUTE.column}_excess"].astype("float64")
-    is_usual = (in_time > _MOSTLY) & (late["step"] >= 0) & (more < _SEEN * excess)
-    return is_usual.to_numpy(dtype=bool)
+    own = floats(columns[COMPUTE.column])
+    of_rank = np.unique(columns["rank"], return_inverse=True)[1]
+    usual = of_each(np.where(is_late, np.nan, own)[:, None], of_rank, medians)[:, 0]
+    in_time = np.bincount(of_rank, ~is_late) / np.bincount(of_rank)
+    is_usual: np.ndarray = (in_time[of_rank] > _MOSTLY) & (columns["step"] >= 0)
+    return is_usual & (own - usual < _SEEN * columns[f"{COMPUTE.column}_excess"])
 
 
 def _shares(parts: np.ndarray) -> np.ndarray:
@@ -215,61 +218,57 @@ def _shares(parts: np.ndarray) -> np.ndarray:
     return shares
 
 
-def awaited_in(late: pd.DataFrame) -> pd.Series:
-    """For each step the next one in which any rank communicates: there the others meet a rank that is late by then.
-
-    That is the following one, but where steps are parts of a step of the optimizer, or local ones of which only some
-    average. Absent for the last ones.
-    """
-    meets = late[["transfer_ns", *_WAITING]].gt(0).any(axis=1).groupby(late["step"]).any()
-    numbers = pd.Series(meets.index.to_numpy(), index=meets.index).where(meets)
-    return numbers.astype("Int64").bfill().shift(-1)
+def _sums(group: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """For each row its group's sums of the columns."""
+    sums = np.zeros((group.max(initial=-1) + 1, values.shape[1]))
+    np.add.at(sums, group, values)
+    return sums[group]
 
 
-def _waited(late: pd.DataFrame, of: Sequence[str] = _WAITING) -> pd.Series:
-    """What another rank waits in the step, or the next that meets, at most: no one is late for whom nobody waits."""
-    waited = late[list(of)].sum(axis=1).astype("float64")
-    most = waited.groupby(late["step"]).max()
-    following = awaited_in(late).map(most).fillna(0).astype("float64")
-    return late["step"].map(np.maximum(most, following))
-
-
-def _is_steady(late: pd.DataFrame, jitter: float) -> pd.Series:
+def _is_steady(steps: RankSteps, jitter: float, median: np.ndarray, is_more: np.ndarray) -> np.ndarray:
     """Rows of ranks that need more in most steps: the median of three steps or more is far beyond its own error.
 
     What a fault costs may differ from step to step by more than one step could tell from jitter. Of few ranks a large
     part of a step needs less to be believed, and still less one of a rank that launches more: counts do not jitter.
     """
-    excess = late.groupby("rank")["excess_ns"]
-    count, median = excess.transform("size"), excess.transform("median")
-    is_large = median >= _LARGE * (late["end_ns"] - late["begin_ns"]).median()
-    sigmas = np.where(is_large & (late["rank"].nunique() <= _FEW_RANKS), _LARGE_SIGMAS, _STEADY_SIGMAS)
-    sigmas = np.where(is_large & launches_more(late), _SIGMAS_OF_MORE, sigmas)
-    is_beyond: pd.Series = median >= sigmas * _MEDIAN_TO_MEAN * jitter / np.sqrt(count)
-    return is_beyond & (count >= _LEAST_STEPS)
+    of_rank = np.unique(steps.rank, return_inverse=True)[1]
+    count = np.bincount(of_rank)
+    is_large = median >= _LARGE * np.median(steps.length_ns)
+    sigmas = np.where(is_large & (len(count) <= _FEW_RANKS), _LARGE_SIGMAS, _STEADY_SIGMAS)
+    sigmas = np.where(is_large & is_more, _SIGMAS_OF_MORE, sigmas)
+    is_beyond: np.ndarray = median >= sigmas * _MEDIAN_TO_MEAN * jitter / np.sqrt(count[of_rank])
+    return is_beyond & (count[of_rank] >= _LEAST_STEPS)
 
 
 def launches_more(late: pd.DataFrame) -> pd.Series:
     """Rows of ranks that launch more operations in most steps than their peers' median."""
-    counts = late["operations"].to_frame("own").astype("float64")
-    others = _median_of_others(counts, [late["peers"], late["step"]])["own"]
-    times = (counts["own"] / others.where(others > 0)).groupby(late["rank"]).transform("median")
-    is_more: pd.Series = times >= MORE_OPERATIONS
+    return pd.Series(_launch_more(columns_of(late)), index=late.index)
+
+
+def _launch_more(columns: Mapping[str, Any]) -> np.ndarray:
+    own = floats(columns["operations"])[:, None]
+    others = of_each(own, Groups.of(columns, ["peers", "step"]).of_row, median_of_others)
+    times = np.divide(own, others, out=np.full_like(own, np.nan), where=others > 0)
+    is_more: np.ndarray = (
+        of_each(times, np.unique(columns["rank"], return_inverse=True)[1], medians)[:, 0] >= MORE_OPERATIONS
+    )
     return is_more
 
 
-def _is_late(late: pd.DataFrame) -> pd.Series:
+def _are_late(columns: Mapping[str, Any]) -> np.ndarray:
     """Rows whose excess is far beyond jitter while another rank waits.
 
     Of what a rank needs more in all steps the jitter of its median tells, which is less by the root of their number.
     """
-    if late.empty:
-        return pd.Series(dtype="bool")
-    length = (late["end_ns"] - late["begin_ns"]).groupby(late["step"]).transform("median")
-    jitter = jitter_of(late)
-    least = np.maximum(LEAST_PCT / 100 * length, _LEAST_NS)
+    steps = RankSteps.of(columns)
+    if not len(steps.rank):
+        return np.zeros(0, dtype=bool)
+    length_ns = of_each(steps.length_ns[:, None], np.unique(steps.step, return_inverse=True)[1], medians)[:, 0]
+    median = of_each(steps.excess_ns[:, None], np.unique(steps.rank, return_inverse=True)[1], medians)[:, 0]
+    jitter = jitter_of(steps)
+    least = np.maximum(LEAST_PCT / 100 * length_ns, _LEAST_NS)
     # What is always there is held against the limit as a whole: of steps near the limit some alone would seem late.
-    is_steady = _is_steady(late, jitter) & (late.groupby("rank")["excess_ns"].transform("median") >= least)
-    least = np.where(is_steady, least / 2, np.maximum(least, _SIGMAS * of_others(late, jitter)))
-    is_late: pd.Series = (late["excess_ns"] >= least) & (_waited(late) >= least / 2)
+    is_steady = _is_steady(steps, jitter, median, _launch_more(columns)) & (median >= least)
+    least = np.where(is_steady, least / 2, np.maximum(least, _SIGMAS * of_others(steps, jitter)))
+    is_late: np.ndarray = (steps.excess_ns >= least) & (waited(columns) >= least / 2)
     return is_late

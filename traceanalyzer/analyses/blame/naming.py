@@ -18,9 +18,11 @@ from traceanalyzer.analyses.blame.sizes import (
 )
 from traceanalyzer.analyses.blame.transfers import COLLECTIVE, TRANSFER
 from traceanalyzer.analyses.blame.what_ran import DOING, KERNEL, OPERATOR, RANGE
+from traceanalyzer.analyses.blame.work_names import HAS_KNOWN_WORK, OF_DATA
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_activity import NOTHING
 from traceanalyzer.meaning.vocabulary import HOST
+from traceanalyzer.model.tables import floats
 
 _NAMED = 0.5
 """A name is said when it explains this much of an excess; so is that the same kernels take longer."""
@@ -45,18 +47,6 @@ _SLOWER = 0.2
 
 _A_PART = 0.2
 """Of an excess: operators that hold less of it are not named among those that are slower."""
-
-_OF_DATA = re.compile(
-    r"group(ed)?_?(gemm|mm|matmul)|gemm_?grouped|GroupProblemShape|experts?(?![a-z])|moe|varlen|ragged|paged|decode",
-    re.IGNORECASE,
-)
-"""Names of kernels and operators whose work depends on what they read (tokens of each expert, lengths), in any grid."""
-
-_HAS_KNOWN_WORK = re.compile(r"aten::(?!\w*(embedding|index|scatter|nonzero|unique|sort|masked)).* of \[")
-"""Operators whose shapes tell what there is to do: not where indices decide how often one place is written.
-
-One without shapes among others that have them, such as an optimizer of another shard, may have more to do.
-"""
 
 _KINDS = (OPERATOR, DOING, RANGE, KERNEL, "copy", COLLECTIVE)
 """The most telling first."""
@@ -98,16 +88,6 @@ def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Dat
     chosen = _agreed(cells, [row[0] for row in found])
     table = cells.assign(**{name: [pair[place] for pair in chosen] for place, name in enumerate(columns[:2])})
     return table.assign(**{name: [row[place] for row in found] for place, name in enumerate(columns[2:], 1)})
-
-
-def has_known_work(names: pd.Series) -> pd.Series:
-    """Which names are of operators whose shapes tell what there is to do."""
-    return names.isin({name for name in names.unique() if _HAS_KNOWN_WORK.match(name)})
-
-
-def is_of_data(names: pd.Series) -> pd.Series:
-    """Which names are of kernels and operators whose work depends on what they read."""
-    return names.isin({name for name in names.unique() if _OF_DATA.search(name)})
 
 
 def _agreed(cells: pd.DataFrame, fits: list[dict[Named, float]]) -> list[Named]:
@@ -156,7 +136,7 @@ class _Names:
 
     @classmethod
     def of(cls, work: pd.DataFrame) -> "_Names":
-        sums = [work[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in ("total_ns", "calls", "blocks")]
+        sums = [floats(work[name]) for name in ("total_ns", "calls", "blocks")]
         what, name = (work[column].to_numpy(dtype=object) for column in ("what", "name"))
         return cls(work["rank"].to_numpy(), what, name, np.nan_to_num(np.stack(sums, axis=1)))
 
@@ -253,7 +233,7 @@ def _same_work(own: _Names, beside: _Beside, excess_ns: int) -> "_Alike | None":
     by_shape = _alike(own, beside, OPERATOR)
     if has_shapes and by_shape.excess_ns < _NAMED * excess_ns:
         return None
-    is_told = has_shapes and by_shape.of(_HAS_KNOWN_WORK).excess_ns >= _NAMED * excess_ns
+    is_told = has_shapes and by_shape.of(HAS_KNOWN_WORK).excess_ns >= _NAMED * excess_ns
     return kernels if is_told or kernels.are_slower_throughout() else None
 
 
@@ -305,5 +285,5 @@ def _alike(own: _Names, beside: _Beside, what: str) -> _Alike:
     held = own.of_kind(what)
     typical = beside.medians(what, held.name)
     same = (held.sums[:, 1:] == typical[:, 1:]).all(axis=1)
-    same &= np.array([_OF_DATA.search(name) is None for name in held.name], dtype=bool)
+    same &= np.array([OF_DATA.search(name) is None for name in held.name], dtype=bool)
     return _Alike(held.name[same], held.sums[same, 0], typical[same, 0])

@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.blame.naming import has_known_work, is_of_data
 from traceanalyzer.analyses.blame.what_ran import KERNEL, OPERATOR
+from traceanalyzer.analyses.blame.work_names import has_known_work, is_of_data
 from traceanalyzer.model.schema import NONE
 
 

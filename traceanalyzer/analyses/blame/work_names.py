@@ -16,6 +16,18 @@ from traceanalyzer.model.tables import picked
 _PRODUCT = re.compile(r"mm(_out)?$|matmul|linear|conv")
 _MOST_SHAPES = 3
 
+OF_DATA = re.compile(
+    r"group(ed)?_?(gemm|mm|matmul)|gemm_?grouped|GroupProblemShape|experts?(?![a-z])|moe|varlen|ragged|paged|decode",
+    re.IGNORECASE,
+)
+"""Names of kernels and operators whose work depends on what they read (tokens of each expert, lengths), in any grid."""
+
+HAS_KNOWN_WORK = re.compile(r"aten::(?!\w*(embedding|index|scatter|nonzero|unique|sort|masked)).* of \[")
+"""Operators whose shapes tell what there is to do: not where indices decide how often one place is written.
+
+One without shapes among others that have them, such as an optimizer of another shard, may have more to do.
+"""
+
 
 class Names(NamedTuple):
     """Names by row: the position of each in `texts`, which are in the order of their letters; -1 without one."""
@@ -62,3 +74,13 @@ def with_shapes(name: str, shapes: object) -> str:
         return f"{name} of {' × '.join(map(str, factors))}"
     shown = list(dict.fromkeys(str(shape) for shape in known if 0 not in shape))[:_MOST_SHAPES]
     return f"{name} of {', '.join(shown)}" if shown else str(name)
+
+
+def has_known_work(names: pd.Series) -> pd.Series:
+    """Which names are of operators whose shapes tell what there is to do."""
+    return names.isin({name for name in names.unique() if HAS_KNOWN_WORK.match(name)})
+
+
+def is_of_data(names: pd.Series) -> pd.Series:
+    """Which names are of kernels and operators whose work depends on what they read."""
+    return names.isin({name for name in names.unique() if OF_DATA.search(name)})

@@ -96,6 +96,13 @@ def across(parts: Mapping[int, pd.DataFrame]) -> HostWork:
     return HostWork(sorted_by(table, "host_ns"))
 
 
+def times_to_compare(host_work: HostWork) -> tuple[pd.DataFrame, bool]:
+    """The rows with `time_ns`, of a mean step; where not all ranks have steps (false), of the whole capture."""
+    frame: pd.DataFrame = host_work.to_frame()
+    is_of_steps = bool(frame["steps"].notna().all())
+    return frame.assign(time_ns=frame["host_per_step_ns" if is_of_steps else "host_ns"].astype("float64")), is_of_steps
+
+
 _WHATS = pd.CategoricalDtype([RANGE, COLLECTIVE, OPERATOR])
 
 

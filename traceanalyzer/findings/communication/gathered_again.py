@@ -30,7 +30,7 @@ def gathered_again(
     The gain is of the job replayed with the transfers of those in backward gone; what it costs is the memory of what is
     kept meanwhile, so it is said with its size.
     """
-    if replay.engine is None or not len(headline) or not len(calls) or not len(groups):
+    if replay.engine is None or not len(headline) or not len(calls) or not groups.table["role"].eq(SHARDED).any():
         return []
     basis = Basis.of(headline, steps)
     gathers = _gathers(basis.within(calls.table), call_phases.table, groups.table)

@@ -36,7 +36,7 @@ def more_exchanges(
     The gain is of the job replayed without the transfers of what it runs more, all but each step's last; it is said
     from 3 % of a step on. Stages of pipelines differ by design.
     """
-    if replay.engine is None or not len(headline) or not len(calls) or not len(groups) or len(pipeline):
+    if replay.engine is None or not len(headline) or not len(calls) or not _have_sisters(groups) or len(pipeline):
         return []
     basis = Basis.of(headline, steps)
     held = _of_roles(basis.within(calls.table), groups.table)
@@ -71,6 +71,11 @@ def _finding(row: Mapping[str, Any], gain: Gain) -> Finding:
         cause="transfer",
         table="calls",
     )
+
+
+def _have_sisters(groups: Groups) -> bool:
+    """Whether a role has several groups."""
+    return bool(groups.table.drop_duplicates(_GROUP)["role"].dropna().duplicated().any())
 
 
 def _of_roles(calls: pd.DataFrame, groups: pd.DataFrame) -> pd.DataFrame:

@@ -54,6 +54,8 @@ def _slow(collectives: Collectives) -> pd.DataFrame:
     """Groups' medium collectives beside larger ones of the same kind: `busbw_gbps`, and theirs as `larger_gbps`."""
     keys = ["collective", "group", "group_ranks"]
     frame: pd.DataFrame = collectives.to_frame()
+    if not frame["size_class"].isin(_LARGER).any() or not frame["size_class"].eq(_MEDIUM).any():
+        return frame.iloc[:0]
     frame = frame[frame["collective"].isin(BUCKETED) & frame["busbw_gbps"].notna()].astype({"busbw_gbps": "float64"})
     rates = frame.groupby([*keys, "size_class"], dropna=False, observed=True)["busbw_gbps"].median().reset_index()
     medium = rates[rates["size_class"] == _MEDIUM]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from traceanalyzer.kinds import KindRules, collective
+from traceanalyzer.kinds import MEMORIES, KindRules, collective
 from traceanalyzer.meaning.rocm_names import runtime_activity
 from traceanalyzer.model import RankMeta, RankTrace, make_trace
 from traceanalyzer.model.schema import NONE, printable
@@ -20,8 +20,6 @@ NO_GPU_OPS = "no GPU operations; record with rocprofv3 --kernel-trace --memory-c
 
 _DIRECTIONS = {"HOST_TO_DEVICE": "HtoD", "DEVICE_TO_HOST": "DtoH", "DEVICE_TO_DEVICE": "DtoD", "HOST_TO_HOST": "HtoH"}
 
-_MEMORIES = {"H": "Host", "D": "Device", "P": "Device"}
-
 _NO_CLOCK = "Times count from the start of the machine: ranks of different machines have no common clock."
 
 
@@ -34,7 +32,7 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Capture:
+class ProcessTables:
     """Tables of one process; times are the profiler's own ns.
 
     Attributes:
@@ -59,7 +57,7 @@ class Capture:
     end_ns: int | None = None
 
 
-def traces(captures: list[Capture], path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
+def traces(captures: list[ProcessTables], path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     """A rank for each process and GPU with operations, in that order; none when there are no operations."""
     parts = [(capture, ops, agent) for capture in captures for ops, agent in _by_gpu(capture, rules)]
     for index, (capture, ops, agent) in enumerate(parts):
@@ -86,7 +84,7 @@ def traces(captures: list[Capture], path: Path, hint: RankHint, rules: KindRules
         )
 
 
-def _by_gpu(capture: Capture, rules: KindRules) -> list[tuple[pd.DataFrame, int]]:
+def _by_gpu(capture: ProcessTables, rules: KindRules) -> list[tuple[pd.DataFrame, int]]:
     ops = pd.concat([_kernels(capture.kernels), _copies(capture)], ignore_index=True)
     ops = ops[ops["agent"].isin(list(capture.gpus))]
     pairs = ops[["name", "activity"]].drop_duplicates()
@@ -103,15 +101,13 @@ def _kernels(kernels: pd.DataFrame) -> pd.DataFrame:
     return kernels.assign(name=names, activity=names.map(activity))
 
 
-def _copies(capture: Capture) -> pd.DataFrame:
+def _copies(capture: ProcessTables) -> pd.DataFrame:
     """Copies named as PyTorch names them, with the GPU that they belong to: a peer copy's is the one that it reads."""
     copies = capture.copies
     words = copies["operation"].astype("object").str.removeprefix("MEMORY_COPY_")
     is_peer = (words == "DEVICE_TO_DEVICE") & (copies["source"] != copies["target"])
     direction = words.map(_DIRECTIONS).mask(is_peer, "PtoP")
-    spelled = {
-        way: f"Memcpy {way} ({_MEMORIES[way[0]]} -> {_MEMORIES[way[-1]]})" for way in direction.dropna().unique()
-    }
+    spelled = {way: f"Memcpy {way} ({MEMORIES[way[0]]} -> {MEMORIES[way[-1]]})" for way in direction.dropna().unique()}
     peer = copies["target"].map({agent: gpu.number for agent, gpu in capture.gpus.items()}).astype("Int64")
     return copies.assign(
         name=direction.map(spelled).astype("object").fillna("Memcpy"),
@@ -133,7 +129,7 @@ def _comm_args(ranges: pd.DataFrame) -> pd.DataFrame:
     return calls[["start_ns", "end_ns", "thread"]].assign(gpu_op=NONE, collective=found.dropna().astype("category"))
 
 
-def _notes(capture: Capture) -> tuple[str, ...]:
+def _notes(capture: ProcessTables) -> tuple[str, ...]:
     said = [_NO_CLOCK]
     if capture.calls.empty:
         said.append("HIP's API calls were not recorded (--hip-trace): no operation has a launch, idle has no cause.")

@@ -16,7 +16,7 @@ import pyarrow as pa
 from traceanalyzer.model.event_times import UNKNOWN_NS
 from traceanalyzer.readers.nsys.source import int_values, maybe_ints, text_values
 from traceanalyzer.readers.nsys.sqlite import SqliteSource
-from traceanalyzer.readers.rocprof.capture import RCCL_DOMAIN, ROCTX_DOMAIN, Capture, Gpu
+from traceanalyzer.readers.rocprof.capture import RCCL_DOMAIN, ROCTX_DOMAIN, Gpu, ProcessTables
 
 _DISPATCH = "rocpd_kernel_dispatch"
 
@@ -35,11 +35,11 @@ class Database:
         found = (re.fullmatch(rf"{_DISPATCH}(.*)", table) for table in sorted(self._source.tables))
         self.suffixes = [match[1] for match in found if match]
 
-    def captures(self) -> list[Capture]:
+    def captures(self) -> list[ProcessTables]:
         """A capture for each process of each run."""
         return [capture for suffix in self.suffixes for capture in self._of_run(suffix)]
 
-    def _of_run(self, suffix: str) -> list[Capture]:
+    def _of_run(self, suffix: str) -> list[ProcessTables]:
         strings, events = self._strings(suffix), self._events(suffix)
         kernels, copies = self._kernels(suffix, events), self._copies(suffix, strings, events)
         regions = self._regions(suffix, strings, events)
@@ -47,7 +47,7 @@ class Database:
         spans = self._spans(suffix)
         processes = sorted({*kernels["process"], *copies["process"]})
         return [
-            Capture(
+            ProcessTables(
                 process=process,
                 gpus={agent: gpu for (owner, agent), gpu in gpus.items() if owner == process},
                 kernels=kernels[kernels["process"] == process],

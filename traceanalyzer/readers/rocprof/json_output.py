@@ -14,7 +14,7 @@ from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
 from traceanalyzer.readers.base import RankHint
-from traceanalyzer.readers.rocprof.capture import NO_GPU_OPS, RCCL_DOMAIN, ROCTX_DOMAIN, Capture, Gpu, traces
+from traceanalyzer.readers.rocprof.capture import NO_GPU_OPS, RCCL_DOMAIN, ROCTX_DOMAIN, Gpu, ProcessTables, traces
 from traceanalyzer.readers.rocprof.records import Agent, Content, Extent, Handle, Process, Strings, Symbol, Timed
 from traceanalyzer.readers.rocprof.salvage import salvaged
 
@@ -55,12 +55,12 @@ def _decoded(path: Path) -> tuple[Content, int, bool]:
             gc.enable()
 
 
-def _capture(process: Process) -> Capture:
+def _capture(process: Process) -> ProcessTables:
     records = process.buffer_records
     messages = {message.key: message.value for message in process.strings.marker_api}
     calls = _timed(records.hip_api, process.strings)
     rccl = _timed(records.rccl_api, process.strings).assign(domain=RCCL_DOMAIN)
-    return Capture(
+    return ProcessTables(
         process=process.metadata.pid,
         gpus=_gpus(process.agents),
         kernels=_kernels(process),

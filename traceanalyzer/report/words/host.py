@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import Results
+from traceanalyzer.analyses.host.host_work import times_to_compare
+from traceanalyzer.analyses.host.thread_roles import COLLECTIVES, MAIN
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.names import short_name
@@ -15,12 +17,6 @@ NO_GPU_WORK = "No GPU work in this capture; here is the host."
 
 _MOST_ROWS = 8
 
-_FAR_APART = 2.0
-"""Times in collectives of which one is this many times the other are no chance."""
-
-_EXPLAINS = 0.5
-"""What a late rank does longer is named when it is this part of what others spend longer in collectives."""
-
 
 def is_host_only(results: Results) -> bool:
     """Whether no rank has GPU work, and there is something to say of the host."""
@@ -29,21 +25,22 @@ def is_host_only(results: Results) -> bool:
 
 def sentences(results: Results) -> list[str]:
     """That there is no GPU work, what the main thread is longest in, and the CPU's collectives."""
-    table = results["host_work"].to_frame()
+    table, is_of_steps = times_to_compare(results["host_work"])
     made = [NO_GPU_WORK]
     for role, what in (
-        ("main", "The main thread is longest in"),
-        ("collectives", "Of the CPU's collectives the longest is"),
+        (MAIN, "The main thread is longest in"),
+        (COLLECTIVES, "Of the CPU's collectives the longest is"),
     ):
         own = table[table["role"] == role]
         if len(own):
-            made.append(f"{what} {_over_ranks(own, table['rank'].unique())}.")
-    return made + _waiting(table)
+            per = "a step" if is_of_steps else "in the capture"
+            made.append(f"{what} {_over_ranks(own, table['rank'].unique(), per)}.")
+    return made
 
 
 def longest(results: Results) -> list[dict[str, Any]]:
     """The rows that a terminal shows: the longest names over all ranks, with their mean time in ns."""
-    table = results["host_work"].to_frame().assign(time_ns=_time_ns)
+    table, _ = times_to_compare(results["host_work"])
     groups = table.groupby(["role", "what", "name"], sort=False)
     means = groups["time_ns"].mean().sort_values(ascending=False).head(_MOST_ROWS)
     ranks = groups.size()
@@ -55,55 +52,16 @@ def longest(results: Results) -> list[dict[str, Any]]:
 
 def has_steps(results: Results) -> bool:
     """Whether times are of a step: all ranks have complete ones."""
-    return bool(results["host_work"].to_frame()["steps"].notna().all())
+    return times_to_compare(results["host_work"])[1]
 
 
-def _over_ranks(own: pd.DataFrame, ranks: np.ndarray) -> str:
+def _over_ranks(own: pd.DataFrame, ranks: np.ndarray, per: str) -> str:
     """`Optimizer.step#AdamW.step: 1.2 to 1.5 ms a step, by rank`; which ranks, where not all of them do it."""
-    times = own.assign(time_ns=_time_ns(own))
-    name = times.groupby("name", sort=False)["time_ns"].mean().idxmax()
-    rows = times[times["name"] == name]
+    name = own.groupby("name", sort=False)["time_ns"].mean().idxmax()
+    rows = own[own["name"] == name]
     held = rows["time_ns"]
     least, most = text(float(held.min()), Unit.NS), text(float(held.max()), Unit.NS)
     some = sorted(set(rows["rank"].tolist()))
     where = f" on {numbered('rank', some)} alone" if len(some) < len(ranks) else ""
     shown = f"{short_name(str(name))}{where}"
-    return f"{shown}: {most}{_of(own)}" if least == most else f"{shown}: {least} to {most}{_of(own)}, by rank"
-
-
-def _of(table: pd.DataFrame) -> str:
-    return " a step" if table["steps"].notna().all() else " in the capture"
-
-
-def _waiting(table: pd.DataFrame) -> list[str]:
-    """Which rank the others seem to wait for in the CPU's collectives, and what it does longer than they do.
-
-    A collective of the CPU ends on no rank before the last one has come: who spends least in them came last.
-    """
-    times = table.assign(time_ns=_time_ns(table))
-    ranks = times["rank"].unique()
-    own = times[times["role"] == "collectives"].groupby("rank")["time_ns"].sum()
-    if len(own) < 2 or len(own) < len(ranks) or own.max() < _FAR_APART * own.min():
-        return []
-    late, early = int(own.idxmin()), int(own.idxmax())
-    apart_ns = own[early] - own[late]
-    of_main = times[(times["role"] == "main") & (times["what"] != "collective")]
-    by_name = of_main.pivot_table(index="name", columns="rank", values="time_ns", aggfunc="sum", fill_value=0.0)
-    if late not in by_name:
-        return []
-    longer = by_name[late] - by_name.drop(columns=late).reindex(columns=own.index.drop(late), fill_value=0.0).median(
-        axis=1
-    )
-    if longer.max() < _EXPLAINS * apart_ns:
-        return []
-    apart, more = (text(float(length), Unit.NS) for length in (apart_ns, longer.max()))
-    said = (
-        f"Rank {early} is {apart}{_of(table)} longer in collectives than rank {late}, for which it seems to wait there"
-    )
-    return [f"{said}: rank {late} takes {more} longer than others in {short_name(str(longer.idxmax()))}."]
-
-
-def _time_ns(table: pd.DataFrame) -> pd.Series:
-    """A step's time; the whole capture's where not all ranks have steps."""
-    of_steps = table["steps"].notna().all()
-    return table["host_per_step_ns" if of_steps else "host_ns"].astype("float64")
+    return f"{shown}: {most} {per}" if least == most else f"{shown}: {least} to {most} {per}, by rank"

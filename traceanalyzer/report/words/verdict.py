@@ -36,7 +36,7 @@ def sentences(report: Report, split: Split | None) -> list[str]:
     if split is None:
         is_host_only = host.is_host_only(report.results)
         none = ["No GPU operation was recorded, so there is nothing to split."]
-        return host.sentences(report.results) if is_host_only else none
+        return [*host.sentences(report.results), *_said(report.findings)] if is_host_only else none
     shares = _shares(split)
     if shares.empty:
         return ["No recorded GPU operation takes any time, so there is nothing to split."]
@@ -49,10 +49,10 @@ def sentences(report: Report, split: Split | None) -> list[str]:
     is_of_capture = not split.opaque_pct and all(_is_of_capture_alone(finding) for finding in report.findings)
     if not found or is_of_capture:
         return [*length, *found, *_from_breakdown(report, split, shares)]
-    pair = _one_waits_for_another(report, split, shares)[:1]
     # The picture that the bars show comes first, unless a finding says the same.
     is_said = any(all(f"ank {rank}" in title for rank in _late_and_waiting(shares)) for title in found)
-    return [*length, *([] if is_said else pair), *found, *_of_profiled_hosts(report)]
+    pair = [] if is_said else _one_waits_while_another_idles(report, split, shares)
+    return [*length, *pair, *found, *_of_profiled_hosts(report)]
 
 
 def _of_unknown(split: Split, shares: pd.DataFrame) -> list[str]:
@@ -117,7 +117,7 @@ def _length(split: Split, shares: pd.DataFrame) -> str:
 
 def _from_breakdown(report: Report, split: Split, shares: pd.DataFrame) -> list[str]:
     idle, comm, copy = shares["idle_ns"], shares["exposed_comm_ns"], shares["exposed_copy_ns"]
-    made = _one_waits_for_another(report, split, shares) if len(shares) > 1 else []
+    made = _one_waits_while_another_idles(report, split, shares) if len(shares) > 1 else []
     if not made:
         made = [
             _shared(name, share)
@@ -218,8 +218,8 @@ def _is_compiled(report: Report) -> bool:
 _OF_INDUCTOR = r"triton_(?:poi|red|per|tem|for|spl|mix)_fused"
 
 
-def _one_waits_for_another(report: Report, split: Split, shares: pd.DataFrame) -> list[str]:
-    """The sentence for one rank idle while another sits in a collective."""
+def _one_waits_while_another_idles(report: Report, split: Split, shares: pd.DataFrame) -> list[str]:
+    """The sentence for one rank idle while another sits in a collective; whether it waits for it, findings say."""
     idle, comm = shares["idle_ns"], shares["exposed_comm_ns"]
     late, waiting = _late_and_waiting(shares)
     is_apart = idle[late] - idle[waiting] >= APART_PCT and comm[waiting] - comm[late] >= APART_PCT
@@ -232,11 +232,7 @@ def _one_waits_for_another(report: Report, split: Split, shares: pd.DataFrame) -
             f"Rank {late}'s GPU is idle for {text(table.loc[late, 'idle_ns'] / split.per, Unit.NS)}{unit} "
             f"({digits(idle[late])} %) while rank {waiting} sits in {_collective(report, waiting)} for "
             f"{text(table.loc[waiting, 'exposed_comm_ns'] / split.per, Unit.NS)}{unit} ({digits(comm[waiting])} %)."
-        ),
-        (
-            f"A collective ends only when every rank has come, so rank {waiting} is most likely waiting for rank "
-            f"{late}: look at what keeps rank {late}'s host from launching."
-        ),
+        )
     ]
 
 

@@ -50,7 +50,8 @@ def show(report: Report, console: Console) -> None:
     if "headline" in care.doubted(report.results):
         console.print("[yellow]Read these figures with care:[/] the notes below say why.", highlight=False)
     _show_findings(report, console)
-    if all(finding.is_about_capture for finding in report.findings):  # where the time went, as the page says it
+    is_host_only = host.is_host_only(report.results)
+    if is_host_only or all(finding.is_about_capture for finding in report.findings):  # the time went, as on the page
         said = {item.title for finding in report.findings for item in (finding, *finding.also)}
         for sentence in verdict.sentences(report, parts.split(report.results)):
             if sentence not in said:

@@ -1,0 +1,33 @@
+"""Who comes last to the CPU's collectives of a capture without GPU work."""
+
+import pytest
+
+from tests.host_builders import host_work
+from traceanalyzer.analyses import run
+from traceanalyzer.findings.hosts.cpu_collectives import last_to_cpu_collectives
+
+LATE = [(0, "main", "forward", 10), (1, "main", "forward", 12), (1, "main", "metrics", 50)]
+GLOO = [(0, "collectives", "gloo:all_reduce", 60), (1, "collectives", "gloo:all_reduce", 8)]
+NOTHING = run([], ["headline"])["headline"]
+
+
+def test_the_rank_that_comes_last_to_the_cpu_s_collectives_is_named_with_what_it_does():
+    (found,) = last_to_cpu_collectives(NOTHING, host_work([*LATE, *GLOO]))
+    assert found.title.replace("\u202f", " ") == (
+        "Rank 0 is 52 ms a step longer in collectives than rank 1, for which it seems to wait there: "
+        "rank 1 takes 50 ms longer than others in metrics."
+    )
+    assert [(row["rank"], row["name"]) for row in found.evidence] == [(1, "metrics")]
+
+
+@pytest.mark.parametrize(
+    "collectives",
+    [
+        [],
+        [(0, "collectives", "gloo:all_reduce", 60)],  # of the other none is recorded
+        [(0, "collectives", "gloo:all_reduce", 60), (1, "collectives", "gloo:all_reduce", 40)],  # not far apart
+        [(0, "collectives", "gloo:all_reduce", 600), (1, "collectives", "gloo:all_reduce", 8)],  # not explained
+    ],
+)
+def test_nobody_is_named_where_it_cannot_be_told(collectives):
+    assert last_to_cpu_collectives(NOTHING, host_work([*LATE, *collectives])) == []
