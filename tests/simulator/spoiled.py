@@ -88,6 +88,16 @@ def numbered_otherwise(by: int, *ranks: int) -> Spoil:
     return edited(ranks, change)
 
 
+def without_steps(*ranks: int) -> Spoil:
+    """The loops of these ranks mark no steps."""
+
+    def change(document: dict[str, Any]) -> None:
+        every = document["traceEvents"]
+        document["traceEvents"] = [each for each in every if not each["name"].startswith("ProfilerStep#")]
+
+    return edited(ranks, change)
+
+
 def old_version(ranks: int) -> Spoil:
     """A profiler that knows nothing of collectives: no arguments, no groups; the rank and the world's size it has."""
 

@@ -104,10 +104,7 @@ class Result(Generic[N]):
 
     def rows(self) -> "list[Row[N]]":
         """The table as plain Python rows; absent values are `None`."""
-        frame = self.to_frame()
-        plain = {name: plain_values(frame[name]) for name in frame}
-        rows = [dict(zip(plain, values, strict=True)) for values in zip(*plain.values(), strict=True)]
-        return cast("list[Row[N]]", rows)
+        return cast("list[Row[N]]", plain_rows(self.to_frame()))
 
     def __len__(self) -> int:
         return len(self.table)
@@ -133,6 +130,12 @@ def plain_values(column: pd.Series) -> list[Any]:
     values: list[Any] = column.tolist()
     absent = column.array.isna()  # of the array: a quarter of what it takes of a Series
     return [None if gone else value for value, gone in zip(values, absent, strict=True)] if absent.any() else values
+
+
+def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """A table's rows as Python values with `None` for NA."""
+    plain = {str(name): plain_values(frame[name]) for name in frame}
+    return [dict(zip(plain, values, strict=True)) for values in zip(*plain.values(), strict=True)]
 
 
 def percent(part: pd.Series, whole: pd.Series) -> pd.Series:

@@ -50,7 +50,7 @@ def _files(run: "Run", ranks: set[int]) -> dict[int, Path] | None:
 
 def _show(table: "pd.DataFrame", console: Any) -> None:
     from traceanalyzer.export.hta_crosscheck import REASONS
-    from traceanalyzer.meaning.columns import stem
+    from traceanalyzer.meaning.columns import Unit, stem, unit_of
 
     for row in table.to_dict("records"):
         difference = _text(row["figure"], row["difference"], signed=True)
@@ -58,7 +58,7 @@ def _show(table: "pd.DataFrame", console: Any) -> None:
         both = f"ours {_text(row['figure'], row['ours'])}, HolisticTraceAnalysis {_text(row['figure'], row['hta'])}"
         console.print(f"[bold]rank {row['rank']} {figure}[/]: {both} ({difference})", highlight=False, soft_wrap=True)
         for reason in (*REASONS, "unexplained"):
-            if abs(row[reason]) > (_LEAST_PCT if row["figure"].endswith("_pct") else 0.5):
+            if abs(row[reason]) > (_LEAST_PCT if unit_of(row["figure"]) is Unit.PCT else 0.5):
                 console.print(f"    {_text(row['figure'], row[reason], signed=True)}  {reason}", highlight=False)
 
 
@@ -66,7 +66,9 @@ _LEAST_PCT = 0.0005
 
 
 def _text(figure: str, value: float, *, signed: bool = False) -> str:
+    from traceanalyzer.meaning.columns import Unit, unit_of
+
     sign = "+" if signed else ""
     if value != value:  # noqa: PLR0124 - not a number
         return "n/a"
-    return f"{value:{sign}.3f} %" if figure.endswith("_pct") else f"{value / 1e6:{sign},.4f} ms"
+    return f"{value:{sign}.3f} %" if unit_of(figure) is Unit.PCT else f"{value / 1e6:{sign},.4f} ms"

@@ -9,7 +9,7 @@ import msgspec
 import pandas as pd
 
 from traceanalyzer.analyses import ANALYSES, Result, Results
-from traceanalyzer.analyses.base import plain_values
+from traceanalyzer.analyses.base import plain_rows
 from traceanalyzer.analyses.time import headline
 from traceanalyzer.analyses.time.steps import complete_steps
 from traceanalyzer.diff import splits, stored
@@ -145,7 +145,7 @@ def to_json(capture: Capture) -> dict[str, Any]:
         "info": msgspec.to_builtins(capture.info) if capture.info else None,
         "notes": list(capture.notes),
         "dimensions": list(capture.dimensions),
-        "results": {name: _rows(frame) for name, frame in capture.tables.items()},
+        "results": {name: plain_rows(frame) for name, frame in capture.tables.items()},
     }
 
 
@@ -174,8 +174,3 @@ def of_json(content: Any, where: str) -> Capture:
 def labelled(capture: Capture, label: str) -> Capture:
     """The same under another name."""
     return dataclasses.replace(capture, label=label)
-
-
-def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    plain = {str(name): plain_values(frame[name]) for name in frame}
-    return [dict(zip(plain, values, strict=True)) for values in zip(*plain.values(), strict=True)]

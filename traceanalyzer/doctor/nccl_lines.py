@@ -11,7 +11,9 @@ _HEAD = re.compile(
 )
 """Before it may stand what a launcher writes: `[rank3]:`, `[default0]:`, a time."""
 
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+"""Colours and the like, which terminals take and logs keep."""
+
 _PREFIX_OF_NEXT = re.compile(r"(?:\[[\w\d., :/-]*\]:?\s*|\d{4}-\d\d-\d\d[T ][\d:.,]+\s*)+$")
 """What of the text before a line's head belongs to that line, when two lines ran into each other."""
 
@@ -41,7 +43,7 @@ def lines(text: str, file: int = 0) -> Iterator[Line]:
     """The log's lines; two that ran into each other are told apart by their heads."""
     hosts: set[str] = set()
     for number, raw in enumerate(text.splitlines(), 1):
-        line = _ANSI.sub("", raw)
+        line = ANSI.sub("", raw)
         heads = list(_HEAD.finditer(line))
         if not heads:
             yield Line(file, number, None, -1, "", line.strip())

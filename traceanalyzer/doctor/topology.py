@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from traceanalyzer.doctor.nccl_lines import ANSI
 from traceanalyzer.errors import InputError
 from traceanalyzer.job.wiring import distance
 
@@ -18,7 +19,6 @@ PATHS: Mapping[str, str] = {
 
 _OLD_NAMES = {"SOC": "SYS"}
 
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _PATH = re.compile(r"X|NV\d{1,9}|PIX|PXB|PHB|NODE|SYS|SOC|PSB|C2C|N/A|OK|NS|CNS|GNS|TNS|DR|U|X\*")
 _DEVICE = re.compile(r"GPU\d+|NIC\d+|(?:mlx|bnxt|efa|irdma|qedr|hfi|rdmap|roce|ib|hns|erdma)\w*", re.IGNORECASE)
 _LEGEND = re.compile(r"^\s*(NIC\d{1,9})\s*[:=]\s*(\S+)\s*$")
@@ -89,7 +89,7 @@ def parse_topology(text: str, name: str = "topology") -> Topology:
     Raises:
         InputError: there is no matrix in it.
     """
-    lines = [_ANSI.sub("", line).replace("\xa0", " ") for line in text.splitlines()]
+    lines = [ANSI.sub("", line).replace("\xa0", " ") for line in text.splitlines()]
     at = next((number for number, line in enumerate(lines) if _header(line)), None)
     if at is None:
         raise InputError(f"{name}: no topology matrix found; give what `nvidia-smi topo -m` prints, header included")
@@ -122,7 +122,7 @@ def parse_topology(text: str, name: str = "topology") -> Topology:
 
 def is_topology(text: str) -> bool:
     """Whether a text holds a matrix' header."""
-    return any(len(_header(_ANSI.sub("", line))) > 0 for line in text.splitlines())
+    return any(len(_header(ANSI.sub("", line))) > 0 for line in text.splitlines())
 
 
 def _header(line: str) -> tuple[str, ...]:

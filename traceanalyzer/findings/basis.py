@@ -13,6 +13,7 @@ from traceanalyzer.analyses.once import once_of_tables
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.time.headline import Headline, shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
+from traceanalyzer.meaning.columns import Unit, unit_of
 from traceanalyzer.meaning.severities import Severity
 from traceanalyzer.model.tables import columns_of, floats, table_of
 
@@ -119,7 +120,7 @@ def per_step(table: pd.DataFrame, columns: Sequence[str], steps: int | None) -> 
     if steps is None:
         return table
     means = {name: table[name].astype("Float64") / steps for name in columns}
-    whole = {name: mean.round().astype("Int64") if name.endswith("_ns") else mean for name, mean in means.items()}
+    whole = {name: mean.round().astype("Int64") if unit_of(name) is Unit.NS else mean for name, mean in means.items()}
     return table.assign(**whole).rename(columns={name: _of_a_step(name) for name in columns})
 
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 import pandas as pd
 
 from traceanalyzer.analyses import Results
-from traceanalyzer.analyses.base import plain_values
+from traceanalyzer.analyses.base import plain_rows
 from traceanalyzer.analyses.time.headline import steps_of
 from traceanalyzer.gate.figures import check_names, find
 from traceanalyzer.gate.grammar import Gate
@@ -113,14 +113,9 @@ def _judge(gate: Gate, rows: pd.DataFrame, column: str, extra: list[str], run: s
     kept = [name for name in ("rank", "step", *extra) if name in picked]
     return Outcome(
         gate.text, run, FAILED if failed else PASSED, f"{gate.metric}{after(case)}: {figure}",
-        _rows(picked[[*kept, column]]) if failed else (), case,
+        tuple(plain_rows(picked[[*kept, column]])) if failed else (), case,
     )  # fmt: skip
 
 
 def _of_ranks(rows: pd.DataFrame) -> str:
     return f" for rank {', '.join(str(rank) for rank in rows['rank'].unique())}" if "rank" in rows else ""
-
-
-def _rows(frame: pd.DataFrame) -> tuple[dict[str, object], ...]:
-    plain = {str(name): plain_values(frame[name]) for name in frame}
-    return tuple(dict(zip(plain, values, strict=True)) for values in zip(*plain.values(), strict=True))

@@ -48,6 +48,9 @@ KINDS = (*KNOWN_KINDS, UNKNOWN)
 
 ACTIVITIES = ("kernel", "memcpy", "memset", "graph")
 
+MEMORIES = {"H": "Host", "D": "Device", "P": "Device"}
+"""By the first and last letter of a copy's direction, how names of copies call where it comes from and goes to."""
+
 _COPY = re.compile(r"Memcpy (?P<direction>\w+) \((?P<src>\w+) -> (?P<dst>\w+)\)")
 
 

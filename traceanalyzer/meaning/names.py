@@ -7,11 +7,10 @@ from types import MappingProxyType
 
 from traceanalyzer.kinds import collective as collective_of
 from traceanalyzer.meaning.rocm_names import RULES as ROCM_RULES
+from traceanalyzer.meaning.rocm_names import Rule
 
 MOST = 64
 """Characters of a short name."""
-
-_Rule = tuple[re.Pattern[str], Callable[[re.Match[str], str], str]]
 
 
 @lru_cache(maxsize=65_536)
@@ -164,7 +163,7 @@ def _functor(text: str) -> str | None:
     return None
 
 
-_RULES: tuple[_Rule, ...] = (
+_RULES: tuple[Rule, ...] = (
     (re.compile(r"^nccl", re.IGNORECASE), _nccl),
     (re.compile(r"^enumerate\(DataLoader\)"), lambda match, _: match[0]),  # PyTorch's range, no function's arguments
     *ROCM_RULES,

@@ -16,6 +16,7 @@ from traceanalyzer.discovery.clustering import RUN_INFO
 from traceanalyzer.errors import UsageError
 from traceanalyzer.job.model_state import Model
 from traceanalyzer.job.run_info import RunInfo
+from traceanalyzer.meaning.columns import Unit, unit_of
 from traceanalyzer.meaning.quantities import size_text
 from traceanalyzer.snapshots.examination import Examined
 
@@ -112,7 +113,7 @@ def _memory(examined: Sequence[Examined], device_bytes: int | None) -> Memory:
         }
         for one in examined
     ]
-    sizes = dict.fromkeys((name for name in rows[0] if name.endswith("_bytes")), "Int64")
+    sizes = dict.fromkeys((name for name in rows[0] if unit_of(name) is Unit.BYTES), "Int64")
     return Memory(typed(pd.DataFrame(rows), sizes))
 
 

@@ -5,13 +5,14 @@ import pandas as pd
 import pytest
 
 from traceanalyzer.analyses.blame.episode_rows import apart_ns, is_of_every_host
-from traceanalyzer.analyses.blame.lateness import _is_late, cells, with_excess
+from traceanalyzer.analyses.blame.lateness import _are_late, cells, with_excess
 from traceanalyzer.analyses.blame.meetings import awaited_in
 from traceanalyzer.analyses.blame.sizes import of_all_sizes, ranks_with_sizes, recorded_alike
 from traceanalyzer.analyses.blame.stage_speeds import with_slower_ns
 from traceanalyzer.analyses.blame.step_needs import PARTS
 from traceanalyzer.analyses.blame.what_ran import KERNEL, OPERATOR
 from traceanalyzer.analyses.blame.work_names import with_shapes
+from traceanalyzer.model.tables import columns_of
 
 MS = 1_000_000
 
@@ -130,7 +131,7 @@ def test_a_rank_that_is_late_in_most_steps_is_late_in_each(late_ms, other_ms, la
     host = [[own * ms for own in rank] for rank in (other_ms, late_ms)]
     table = needs(host, host, 20 * ms).assign(begin_ns=0, end_ns=100 * ms)
     found = with_excess(table)
-    assert found[_is_late(found)].groupby("rank").size().to_dict() == late_steps
+    assert found[_are_late(columns_of(found))].groupby("rank").size().to_dict() == late_steps
 
 
 def test_what_a_gpu_idles_for_its_host_while_the_other_waits_is_no_jitter():
@@ -138,7 +139,7 @@ def test_what_a_gpu_idles_for_its_host_while_the_other_waits_is_no_jitter():
     host_ms, needed_ms = [[62, 67], [12, 0]], [[86, 85], [64, 58]]
     host, needed = ([[own * MS for own in rank] for rank in ms] for ms in (host_ms, needed_ms))
     found = with_excess(needs(host, needed, 50 * MS).assign(begin_ns=0, end_ns=86 * MS))
-    assert found[_is_late(found)].groupby("rank").size().to_dict() == {0: 2}
+    assert found[_are_late(columns_of(found))].groupby("rank").size().to_dict() == {0: 2}
 
 
 @pytest.mark.parametrize(
@@ -199,7 +200,7 @@ def test_one_step_of_stages_that_two_ranks_share_tells_jitter_once_a_pair(host_m
     table = needs(host_ns, host_ns, wait_ns=60 * MS).assign(end_ns=100 * MS)
     table = table.assign(peers="stage " + (table["rank"] % 3).astype("str"))
     held = with_excess(table)
-    assert held.loc[_is_late(held), "rank"].tolist() == late
+    assert held.loc[_are_late(columns_of(held)), "rank"].tolist() == late
 
 
 def test_ranks_are_held_against_those_whose_operators_have_sizes_as_well():
@@ -220,7 +221,7 @@ def test_a_rank_that_launches_more_is_late_by_more_than_chance(operations, is_la
     table = table.assign(end_ns=table["begin_ns"] + 70 * MS)
     table["operations"] = table["operations"].mask(table["rank"] == 1, operations)
     held = with_excess(table)
-    assert bool(_is_late(held)[held["rank"] == 1].all()) is is_late
+    assert bool(_are_late(columns_of(held))[held["rank"] == 1].all()) is is_late
 
 
 @pytest.mark.parametrize(

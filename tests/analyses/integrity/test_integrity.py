@@ -244,6 +244,14 @@ def test_steps_that_not_every_rank_has():
     assert checks(full, short) == {(None, "different_steps"): 1}
 
 
+def test_a_rank_that_marks_no_steps_is_told():
+    steps = [(0, 10), (10, 20)]
+    marked = rank_trace([("compute", 10, 20, 1), ("compute", 20, 30, 11)], steps=steps)
+    rows = run((marked, rank_trace([("compute", 10, 30, 1)], rank=1)), ["integrity"])["integrity"].rows()
+    (text,) = (row["sentence"] for row in rows if row["check"] == "different_steps")
+    assert text.endswith("Rank 1 marks none: call the profiler's step() on every rank.")
+
+
 @pytest.mark.parametrize(("second", "is_different"), [(21, False), (20, True)])
 def test_steps_that_are_shorter_on_one_rank(second, is_different):
     """Of rank 1 the second step's first operation starts early."""

@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.blame.lateness import launches_more
 from traceanalyzer.analyses.blame.meetings import awaited_in
+from traceanalyzer.analyses.blame.step_needs import host_needs_ns
 from traceanalyzer.analyses.blame.transfers import TRANSFER
 from traceanalyzer.analyses.host.host_names import is_autograd_node, is_framework_range
 from traceanalyzer.analyses.spread import robust_deviation
@@ -173,11 +174,8 @@ def _of_hosts(rows: pd.DataFrame, which: "str | Callable[[pd.Series], float]", c
     Of the complete steps, as all that is said of a step; of all where none of the rows is of one.
     """
     held = rows[rows["step"].isin(complete)]
-    known = held if len(held) else rows
-    known = known[known["needed_host_ns"].notna()]
-    if known.empty:
-        return pd.NA
-    return round(float(known["needed_host_ns"].astype("float64").groupby(known["rank"]).mean().agg(which)))
+    needed = host_needs_ns(held if len(held) else rows)
+    return pd.NA if needed.empty else round(float(needed.agg(which)))
 
 
 def _met_in(others: pd.DataFrame, waited: pd.Series) -> str | None:

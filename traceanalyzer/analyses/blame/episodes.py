@@ -21,6 +21,7 @@ from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.together import together
 from traceanalyzer.analyses.blame.transfers import TRANSFER, collective_of, transfers
 from traceanalyzer.analyses.blame.what_ran import WhatRan
+from traceanalyzer.analyses.blame.whole_captures import as_whole_captures
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.jobs import jobs_of
 from traceanalyzer.analyses.communication.members import Members
@@ -206,6 +207,7 @@ def _of_job(
     """The episodes of ranks that communicate with each other: nobody else waits for them."""
     if needs["rank"].nunique() < 2:
         return pd.DataFrame()
+    needs, work = as_whole_captures(needs, work)
     late = with_excess(with_slower_ns(needs, work))
     found = without_names_of_pace(named(cells(late), late, work), late, operators)
     found = with_hidden_hosts(told_apart(found, late, work), late, replay)

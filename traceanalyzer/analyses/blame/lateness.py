@@ -255,10 +255,6 @@ def _launch_more(columns: Mapping[str, Any]) -> np.ndarray:
     return is_more
 
 
-def _is_late(late: pd.DataFrame) -> pd.Series:
-    return pd.Series(_are_late(columns_of(late)), index=late.index)
-
-
 def _are_late(columns: Mapping[str, Any]) -> np.ndarray:
     """Rows whose excess is far beyond jitter while another rank waits.
 

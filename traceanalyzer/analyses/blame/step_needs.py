@@ -93,6 +93,15 @@ def per_rank(trace: RankTrace, exposed_comm: pd.DataFrame, parts_of_steps: pd.Da
     return under_each_other([steps, *(own for own in stretches if len(own))])
 
 
+def host_needs_ns(needs: pd.DataFrame, least: int = 1) -> pd.Series:
+    """By rank, what its host needs for a step: the mean of these rows' steps, as far as it is known.
+
+    Ranks of which it is known for fewer than `least` steps are left out.
+    """
+    known = needs["needed_host_ns"].astype("Float64").groupby(needs["rank"]).agg(["count", "mean"])
+    return known.loc[known["count"] >= least, "mean"].astype("float64")
+
+
 def _stretches(parts_of_steps: pd.DataFrame, own: Intervals, *, is_copy: bool) -> pd.DataFrame:
     """A row for each; every other column is a step's, so that the columns keep their types."""
     times, firsts = {"begin_ns": own.starts, "end_ns": own.ends}, np.zeros(len(own), dtype=np.int64)

@@ -15,11 +15,12 @@ from traceanalyzer.analyses.time.side_by_side import side_by_side
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Better, Column
+from traceanalyzer.meaning.vocabulary import COMM_PARTS
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import columns_of, table_of, with_columns
 
-PARTS = ("exposed_transfer_ns", "exposed_wait_ns", "exposed_unmatched_ns")
+PARTS = tuple(part.column for part in COMM_PARTS)
 """Columns that add up to `exposed_comm_ns`."""
 
 
@@ -56,7 +57,7 @@ class ExposedComm(Result[ExposedCommColumn]):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         table = known_only(table, names=PARTS)
-        shares = {part.replace("_ns", "_pct"): percent(table[part], table["window_ns"]) for part in PARTS}
+        shares = {part.share: percent(table[part.column], table["window_ns"]) for part in COMM_PARTS}
         return table.assign(**shares)
 
 

@@ -229,10 +229,10 @@ def _different_windows(ranks: pd.DataFrame, common_pct: float, *, has_shared: bo
 
 
 def _different_steps(steps: pd.DataFrame, ranks: pd.DataFrame, *, has_shared: bool) -> list[Defect]:
-    numbered = steps[steps["step"].notna()] if len(steps) else steps
-    if numbered.empty:
+    marked = steps[steps["step"].notna()] if len(steps) else steps
+    if marked.empty:
         return []
-    holders = numbered.groupby("step")["rank"].nunique()
+    holders = marked.groupby("step")["rank"].nunique()
     uncommon = holders.index[holders < len(ranks)]
     if not len(uncommon):
         return []
@@ -241,4 +241,8 @@ def _different_steps(steps: pd.DataFrame, ranks: pd.DataFrame, *, has_shared: bo
         text += "the headline is of those that are."
         return [Defect("different_steps", LOW, len(uncommon), len(holders), text, ("steps",))]
     text += "no complete one is, so that the headline is of whole captures."
+    unmarked = sorted({*ranks["rank"].astype(int)} - {*marked["rank"].astype(int)})
+    if unmarked:
+        mark = "marks" if len(unmarked) == 1 else "mark"
+        text += f" {numbered('Rank', unmarked)} {mark} none: call the profiler's step() on every rank."
     return [Defect("different_steps", MEDIUM, len(uncommon), len(holders), text, ("steps",))]

@@ -8,7 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent, stack, typed
 from traceanalyzer.analyses.names import MemoryColumn
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.meaning.columns import Adds, Better, Column
+from traceanalyzer.meaning.columns import Adds, Better, Column, Unit, unit_of
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.tables import under_each_other
 
@@ -67,7 +67,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         known = name in levels.groups
         row[column] = int(levels.last()[name]) if known else pd.NA
         row[f"peak_{column}"] = int(levels.max()[name]) if known else pd.NA
-    return typed(pd.DataFrame([row]), {column: "Int64" for column in row if column.endswith("_bytes")})
+    return typed(pd.DataFrame([row]), {column: "Int64" for column in row if unit_of(column) is Unit.BYTES})
 
 
 _STORED = ("rank", "source", "events", *_LEVELS.values(), *(f"peak_{name}" for name in _LEVELS.values()))

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack, typed
+from traceanalyzer.analyses.communication.exposed_comm import PARTS as EXPOSED_PARTS
 from traceanalyzer.analyses.names import PhasesColumn
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.phases.op_phases import NAMES
@@ -59,7 +60,7 @@ class Phases(Result[PhasesColumn]):
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         total = table[list(PARTS)].sum(axis=1).astype("int64")
         unknown = table.groupby(["rank", "step"], dropna=False)["opaque_ns"].transform("sum")
-        return known_only(table, unknown, _COMM_PARTS).assign(
+        return known_only(table, unknown, EXPOSED_PARTS).assign(
             total_ns=total, share_pct=percent(total, table["window_ns"])
         )
 
@@ -92,12 +93,10 @@ def across(parts: Mapping[int, pd.DataFrame], exposed_calls: ExposedCalls) -> Ph
         return Phases(table)
     split = _by_phase(exposed_calls.table) if len(exposed_calls) else _by_phase(_NO_STRETCHES)
     table = table.merge(split, on=list(Phases.keys), how="left")
-    table = table.fillna(dict.fromkeys(_COMM_PARTS, 0)).astype(dict.fromkeys(_COMM_PARTS, "int64"))
-    assert (table[list(_COMM_PARTS)].sum(axis=1) == table["exposed_comm_ns"]).all(), "must add up to exposed comm"
+    table = table.fillna(dict.fromkeys(EXPOSED_PARTS, 0)).astype(dict.fromkeys(EXPOSED_PARTS, "int64"))
+    assert (table[list(EXPOSED_PARTS)].sum(axis=1) == table["exposed_comm_ns"]).all(), "must add up to exposed comm"
     return Phases(table)
 
-
-_COMM_PARTS = ("exposed_transfer_ns", "exposed_wait_ns", "exposed_unmatched_ns")
 
 _NO_STRETCHES = pd.DataFrame(columns=["rank", "step", "phase", "transfer_ns", "wait_ns", "unmatched_ns"])
 

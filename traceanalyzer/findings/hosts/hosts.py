@@ -7,7 +7,7 @@ import pandas as pd
 from traceanalyzer.analyses.blame.episode_rows import is_of_every_host
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
-from traceanalyzer.analyses.blame.step_needs import StepNeeds
+from traceanalyzer.analyses.blame.step_needs import StepNeeds, host_needs_ns
 from traceanalyzer.analyses.blame.stragglers import Stragglers
 from traceanalyzer.analyses.blame.what_ran import DOING, RANGE, WhatRan
 from traceanalyzer.analyses.host.gaps import GapTable
@@ -77,7 +77,7 @@ def host_bound(
         return []
     rank, cost_ns, share, basis = worst
     means = mean_steps(idle, basis, [HOST.column, "window_ns"])
-    needed = _needed_ns(step_needs, basis)
+    needed = host_needs_ns(basis.within(step_needs.to_frame()))
     are_awaited = share < HOST_PCT
     if are_awaited and not (basis.steps and needed.min() >= BINDS * means["window_ns"].mean()):
         return []
@@ -201,13 +201,6 @@ def _replayed(replay: Replay, *, is_of_steps: bool) -> _Replayed:
     without, binds_too = of_hosts(unprofiled_steps_ns(replay), gain.after_ns if gain else None, is_of_steps=is_of_steps)
     is_drained = gain is not None and drained is not None and drained.gain_ns >= DRAINED * gain.gain_ns
     return _Replayed(gain, without, binds_too, is_drained)
-
-
-def _needed_ns(step_needs: StepNeeds, basis: Basis) -> pd.Series:
-    """What each host needs to launch a step: the mean of the basis' steps, as the page's floors are."""
-    needs = basis.within(step_needs.to_frame())
-    needed = needs[needs["needed_host_ns"].notna()].astype({"needed_host_ns": "float64"})
-    return needed.groupby("rank")["needed_host_ns"].mean()
 
 
 def longest_name(work: pd.DataFrame, rank: int, cost_ns: float, basis: Basis) -> tuple[str, float] | None:

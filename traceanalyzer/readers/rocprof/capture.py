@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from traceanalyzer.kinds import KindRules, collective
+from traceanalyzer.kinds import MEMORIES, KindRules, collective
 from traceanalyzer.meaning.rocm_names import runtime_activity
 from traceanalyzer.model import RankMeta, RankTrace, make_trace
 from traceanalyzer.model.schema import NONE, printable
@@ -19,8 +19,6 @@ ROCTX_DOMAIN = "roctx"
 NO_GPU_OPS = "no GPU operations; record with rocprofv3 --kernel-trace --memory-copy-trace --hip-trace --marker-trace"
 
 _DIRECTIONS = {"HOST_TO_DEVICE": "HtoD", "DEVICE_TO_HOST": "DtoH", "DEVICE_TO_DEVICE": "DtoD", "HOST_TO_HOST": "HtoH"}
-
-_MEMORIES = {"H": "Host", "D": "Device", "P": "Device"}
 
 _NO_CLOCK = "Times count from the start of the machine: ranks of different machines have no common clock."
 
@@ -109,9 +107,7 @@ def _copies(capture: ProcessTables) -> pd.DataFrame:
     words = copies["operation"].astype("object").str.removeprefix("MEMORY_COPY_")
     is_peer = (words == "DEVICE_TO_DEVICE") & (copies["source"] != copies["target"])
     direction = words.map(_DIRECTIONS).mask(is_peer, "PtoP")
-    spelled = {
-        way: f"Memcpy {way} ({_MEMORIES[way[0]]} -> {_MEMORIES[way[-1]]})" for way in direction.dropna().unique()
-    }
+    spelled = {way: f"Memcpy {way} ({MEMORIES[way[0]]} -> {MEMORIES[way[-1]]})" for way in direction.dropna().unique()}
     peer = copies["target"].map({agent: gpu.number for agent, gpu in capture.gpus.items()}).astype("Int64")
     return copies.assign(
         name=direction.map(spelled).astype("object").fillna("Memcpy"),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.kinds import KindRules
+from traceanalyzer.kinds import MEMORIES, KindRules
 from traceanalyzer.meaning.rocm_names import runtime_activity
 from traceanalyzer.readers.xplane.events import events, integers, text_of
 
@@ -13,8 +13,6 @@ from traceanalyzer.readers.xplane.events import events, integers, text_of
 _STREAM = re.compile(r"^Stream\b.*?#?(\d{1,18})")
 
 _COPY = re.compile(r"^Memcpy([HDP])2([HDP])")
-
-_MEMORY = {"H": "Host", "D": "Device", "P": "Device"}
 
 
 def gpu_ops(plane: Any, rules: KindRules, offset_ns: int) -> pd.DataFrame:
@@ -26,8 +24,8 @@ def gpu_ops(plane: Any, rules: KindRules, offset_ns: int) -> pd.DataFrame:
     activities = names.map({name: _activity(name) for name in names.unique()})
     ways = names.map({name: _direction(name) for name in names.unique()}).astype("object")
     memories = details[1].map(_memories, na_action="ignore")
-    sources = _either(memories.str[0], ways.str[0].map(_MEMORY))
-    targets = _either(memories.str[1], ways.str[-1].map(_MEMORY))
+    sources = _either(memories.str[0], ways.str[0].map(MEMORIES))
+    targets = _either(memories.str[1], ways.str[-1].map(MEMORIES))
     shown = [_shown(*row) for row in zip(names, ways, sources, targets, strict=True)]
     kinds = {pair: rules.kind(*pair) for pair in set(zip(shown, activities, strict=True))}
     return found.assign(

@@ -10,6 +10,7 @@ from traceanalyzer.analyses import column_named
 from traceanalyzer.diff import TableDiff
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.meaning.quantities import ABSENT, Scale, digits, is_known, scale
+from traceanalyzer.report.page.table_view import Cell
 from traceanalyzer.report.words.wording import label, words
 
 if TYPE_CHECKING:
@@ -40,14 +41,6 @@ class Heading:
     label: str
     unit: str
     is_number: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """What is shown, and the full value where that is more."""
-
-    text: str
-    full: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from traceanalyzer.analyses.base import plain_values
+from traceanalyzer.analyses.base import plain_rows
 from traceanalyzer.diff import fairness
 from traceanalyzer.report.comparison import FORMAT_VERSION, DiffReport, memory, verdict
 from traceanalyzer.report.writers.tables import write_frame
@@ -56,10 +54,12 @@ def as_json(report: DiffReport) -> dict[str, Any]:
         "refusals": list(judged.refusals),
         "notes": [*judged.notes, *capture_notes(report)],
         "verdict": verdict.sentences(comparison),
-        "facts": rows(fairness.as_frame(judged.facts, comparison.runs)),
-        "metrics": rows(comparison.metrics),
-        "tables": {run: {table.analysis: rows(table.frame) for table in own} for run, own in comparison.tables.items()},
-        "memory": {"verdict": memory.sentences(held), "rows": rows(memory.frame(held))},
+        "facts": plain_rows(fairness.as_frame(judged.facts, comparison.runs)),
+        "metrics": plain_rows(comparison.metrics),
+        "tables": {
+            run: {table.analysis: plain_rows(table.frame) for table in own} for run, own in comparison.tables.items()
+        },
+        "memory": {"verdict": memory.sentences(held), "rows": plain_rows(memory.frame(held))},
         "gates": [
             {"gate": one.gate, "run": one.run, "status": one.status, "message": one.message, "rows": _plain(one.rows)}
             for one in report.outcomes
@@ -75,12 +75,6 @@ def capture_notes(report: DiffReport) -> list[str]:
         for capture in side.captures
         for note in capture.notes
     ]
-
-
-def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """A table as plain rows with `None` for what is absent."""
-    plain = {str(name): plain_values(frame[name]) for name in frame}
-    return [dict(zip(plain, values, strict=True)) for values in zip(*plain.values(), strict=True)]
 
 
 def plain_name(run: str) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from traceanalyzer.analyses import Result, Results
+from traceanalyzer.analyses.blame.step_needs import host_needs_ns
 from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, TRANSFER
 from traceanalyzer.report.words.parts import Split, headline_steps
 
@@ -40,5 +41,4 @@ def _hosts(needs: Result | None, steps: list[int]) -> dict[int, float]:
     if needs is None or not len(needs):
         return {}
     own = needs.table[needs.table["step"].isin(steps)]
-    known = own.groupby("rank")["needed_host_ns"].agg(["count", "mean"])
-    return {int(rank): float(row["mean"]) for rank, row in known[known["count"] == len(steps)].iterrows()}
+    return {int(rank): float(needed) for rank, needed in host_needs_ns(own, least=len(steps)).items()}

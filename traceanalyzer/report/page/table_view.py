@@ -46,7 +46,7 @@ class Cell:
     """What one cell shows, and its full value where that is more."""
 
     text: str
-    full: str
+    full: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer import __version__
-from traceanalyzer.analyses.base import plain_values
+from traceanalyzer.analyses.base import plain_rows
 from traceanalyzer.diff.metrics import BY_NAME
 from traceanalyzer.diff.trend import COLUMNS
 from traceanalyzer.meaning import quantities
@@ -25,10 +25,9 @@ def write(table: pd.DataFrame, doubts: Sequence[str], folder: Path) -> list[Path
     html, csv, plain = (folder / f"trend.{suffix}" for suffix in ("html", "csv", "json"))
     html.write_text(page(table, doubts), encoding="utf-8", errors="replace")
     write_frame(table, csv)
-    rows = {str(name): plain_values(table[name]) for name in table}
     content = {
         "columns": COLUMNS,
-        "rows": [dict(zip(rows, values, strict=True)) for values in zip(*rows.values(), strict=True)],
+        "rows": plain_rows(table),
         "not_the_same_work": list(doubts),
     }
     plain.write_text(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False), encoding="utf-8")

@@ -15,7 +15,7 @@ from traceanalyzer.meaning import quantities
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.report import assets
 from traceanalyzer.report.contents import Report
-from traceanalyzer.report.page import heat, table_view, tiles, use_strips, waiting
+from traceanalyzer.report.page import extracts, heat, table_view, tiles, use_strips, waiting
 from traceanalyzer.report.page.ahead import draw_ahead
 from traceanalyzer.report.page.bars import bars
 from traceanalyzer.report.page.charts import Charts, embedded
@@ -110,6 +110,7 @@ def _context(report: Report, parts: Split | None, charts: Charts, guard: Guard) 
         "evidence": table_view.evidence,
         "wait_matrix": wait_matrix,
         "use_strips": use_strips,
+        "extracts": extracts,
         "waiting": waiting,
         "schedule": schedule,
         "loads": loads,
