@@ -1,13 +1,16 @@
 """The columns of all ranks' calls as arrays, in the form in which they are aligned."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.analyses.communication.candidates import CallList
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import columns_of
 
 NOT_WAITING_ALIKE = (*kinds.ROOTED, *kinds.EXPERTS, "rma", "unknown")
 """Collectives whose ranks do not wait for each other alike."""
@@ -85,9 +88,14 @@ SIZES_FROM = (
 
 def waits_of(calls: pd.DataFrame) -> pd.Series:
     """What each call's duration holds by its kernel: `only` waiting, waiting for `peers` too, `no` waiting; else NA."""
-    names = calls["name"].astype("object")
-    known = {name: kinds.comm_kernel(str(name)) for name in names.unique()}
-    return names.map({name: kernel and kernel.waits for name, kernel in known.items()})
+    return pd.Series(told_of_kernels(calls, lambda kernel: kernel and kernel.waits), index=calls.index, dtype="object")
+
+
+def told_of_kernels(calls: pd.DataFrame, tell: Callable[[kinds.CommKernel | None], Any]) -> np.ndarray:
+    """What is told of each call's kernel, which is looked up once for each name."""
+    codes, names = pd.factorize(calls["name"].array, use_na_sentinel=False)
+    told: np.ndarray = np.array([tell(kinds.comm_kernel(str(name))) for name in names], dtype=object)[codes]
+    return told
 
 
 def _signatures(calls: pd.DataFrame) -> np.ndarray:
@@ -95,9 +103,9 @@ def _signatures(calls: pd.DataFrame) -> np.ndarray:
 
     Ranks of an all-to-all may send different sizes.
     """
-    is_known = calls["group"].notna()
-    sizes = calls["size_bytes"].where(calls["collective"] != "all_to_all").astype("object").astype("str")
-    arguments = calls["collective"].astype("str") + " " + calls["dtype"].astype("str") + " " + sizes
-    kernel = calls["name"].astype("str") + " " + calls["grid"].astype("str")
-    codes: np.ndarray = pd.factorize(arguments.where(is_known, kernel))[0]
-    return codes
+    columns = columns_of(calls)
+    sizes = columns["size_bytes"].to_numpy(dtype=np.int64, na_value=NONE)
+    sizes = np.where(np.asarray(columns["collective"] == "all_to_all"), NONE, sizes)
+    of_names, names = columns | {"size_bytes": sizes}, (("collective", "dtype", "size_bytes"), ("name", "grid"))
+    arguments, kernel = (Groups.of(of_names, own, with_absent=True).of_row for own in names)
+    return np.where(columns["group"].isna(), len(calls) + kernel, arguments)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.communication.call_lists import RANK_MISSING, waits_of
+from traceanalyzer.analyses.communication.call_lists import RANK_MISSING, told_of_kernels, waits_of
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.model.tables import table_of
 
@@ -50,11 +50,7 @@ def is_ring(calls: pd.DataFrame) -> np.ndarray:
 
 def never_names_group(calls: pd.DataFrame) -> np.ndarray:
     """Calls of kernels that are launched by no host call with arguments: those of NCCL's rivals."""
-    names = calls["name"].astype("object")
-    known = {name: kinds.comm_kernel(str(name)) for name in names.unique()}
-    is_bare = {name: kernel is not None and kernel.sizes != kinds.CALL for name, kernel in known.items()}
-    mask: np.ndarray = names.map(is_bare).to_numpy(dtype=bool)
-    return mask
+    return told_of_kernels(calls, lambda kernel: kernel is not None and kernel.sizes != kinds.CALL).astype(bool)
 
 
 def possible_groups(

@@ -31,9 +31,10 @@ from traceanalyzer.analyses.communication.inferred_groups import (
     spinning_without_group,
 )
 from traceanalyzer.analyses.communication.messages import match_messages, no_members
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of, under_each_other
+from traceanalyzer.model.tables import picked, table_of, under_each_other, with_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,13 +250,14 @@ def _numbered(calls: pd.DataFrame, tables: list[pd.DataFrame]) -> pd.DataFrame:
     if not tables:
         return no_members()
     bases = np.cumsum([0, *(int(table["instance"].max()) + 1 for table in tables)])
-    parts = [table.assign(instance=table["instance"] + base) for table, base in zip(tables, bases, strict=False)]
+    parts = [with_columns(table, instance=table["instance"] + base) for table, base in zip(tables, bases, strict=False)]
     members = under_each_other(parts)
-    starts = pd.Series(calls["start_ns"].to_numpy()[members["row"]])
-    first = starts.groupby(members["instance"].to_numpy()).transform("min")
-    order = np.lexsort((members["instance"], first))
-    members = members.iloc[order].reset_index(drop=True)
-    return members.assign(
-        instance=pd.factorize(members["instance"])[0],
-        matched_by=np.array(INFERRED_METHODS, dtype=object)[members["matched_by"]],
+    number = members["instance"].to_numpy()
+    instances = Groups.of_numbers(number)
+    first = instances.smallest(calls["start_ns"].to_numpy()[members["row"]])[instances.of_row]
+    members = picked(members, np.lexsort((number, first)))
+    return with_columns(
+        members,
+        instance=pd.factorize(members["instance"].to_numpy())[0],
+        matched_by=pd.Series(np.array(INFERRED_METHODS, dtype=object)[members["matched_by"]]),
     )

@@ -14,10 +14,12 @@ from traceanalyzer.analyses.communication.call_lists import moves_only, synchron
 from traceanalyzer.analyses.communication.inferred_groups import is_ring
 from traceanalyzer.analyses.communication.matching import match
 from traceanalyzer.analyses.communication.several_peers import with_several_peers
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.names import MembersColumn
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace, whole_capture
-from traceanalyzer.model.tables import table_of, under_each_other, with_columns
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import columns_as_they_are, columns_of, table_of, under_each_other, with_columns
 
 _KEPT = (
     "rank", "call", "step", "start_ns", "end_ns", "stream", "collective", "group", "group_description",
@@ -120,7 +122,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Members:
     table = under_each_other([members, table_of({"row": alone})])
     rows = table["row"].to_numpy()
     table = typed(table.drop(columns="row"), {"instance": "Int64", "is_ambiguous": "boolean"})
-    table = table.join(calls[[*_KEPT]].take(rows).reset_index(drop=True))
+    table = with_columns(table, **columns_as_they_are(calls[[*_KEPT]].take(rows)))
     table["why_unmatched"] = matching.why_unmatched[rows]
     is_whole = table["why_unmatched"].isna()
     table["is_whole"] = is_whole.where(table["instance"].notna()).astype("boolean")
@@ -128,41 +130,46 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Members:
     table["is_only_wait"] = (waits_of(calls) == kinds.WAIT_ONLY).to_numpy()[rows]
     table["moves_only"] = moves_only(calls)[rows]
     table["is_ring"] = is_ring(calls)[rows]
-    table["group_size"] = _group_sizes(table)
-    table = _with_waits(table).sort_values(["rank", "call", "instance"], ignore_index=True)
-    return Members(with_several_peers(table))
+    held = Groups.of(table, ["instance"])
+    table["group_size"] = _group_sizes(table, held)
+    order = np.lexsort((held.of_row, table["call"], table["rank"]))  # a call in no instance has but one row
+    return Members(with_several_peers(_with_waits(table, held).take(order).reset_index(drop=True)))
 
 
-def _group_sizes(table: pd.DataFrame) -> pd.Series:
+def _group_sizes(table: pd.DataFrame, held: Groups) -> pd.arrays.IntegerArray:
     """Of a communicator whose size the trace does not say: the ranks that use it are its members."""
     is_message = table["collective"].isin(kinds.POINT_TO_POINT) & ~table["is_ring"]
-    is_collective = table["instance"].notna() & ~is_message
+    is_collective = (held.of_row != NONE) & ~is_message.to_numpy()
     is_named = table["group"].notna() | table["matched_by"].astype("str").str.endswith("group inferred")
-    used_by = table["rank"].groupby(table["instance"]).transform("nunique").where(is_collective & is_named)
-    return table["group_size"].fillna(used_by.astype("Int64"))
+    sizes = table["group_size"].array
+    is_filled = np.asarray(sizes.isna()) & is_collective & is_named.to_numpy()
+    used_by = np.append(held.distinct(table["rank"].to_numpy(dtype=np.int64)), NONE)[held.of_row]
+    known = np.where(is_filled, used_by, sizes.to_numpy(dtype=np.int64, na_value=NONE))
+    return pd.arrays.IntegerArray(known, known == NONE)
 
 
-def _with_waits(table: pd.DataFrame) -> pd.DataFrame:
-    is_matched = table["instance"].notna()
-    held = table[is_matched]
-    instances = held.groupby("instance")
-    is_alike = instances["is_synchronising"].transform("all")
-    is_told = is_alike & ~is_true(instances["is_ambiguous"].transform("any"))
-    duration = held["end_ns"] - held["start_ns"]
-    shared = duration.groupby(held["instance"]).transform("min").where(is_told).astype("Int64")
-    transfer = shared.where(held["is_whole"].astype(bool))
-    shortest = held.loc[duration.groupby(held["instance"]).idxmin().to_numpy(), ["instance", "rank"]]
-    last = held["instance"].map(shortest.set_index("instance")["rank"]).astype("Int64")
-    length = (table["end_ns"] - table["start_ns"]).astype("Int64")
+def _with_waits(table: pd.DataFrame, held: Groups) -> pd.DataFrame:
+    columns, at = columns_of(table), held.of_row
+    rank, length = columns["rank"].astype(np.int64), columns["end_ns"] - columns["start_ns"]
+    # The last of each is of rows in no instance.
+    is_alike = np.append(~held.any(~columns["is_synchronising"]), True)
+    is_told = is_alike & ~np.append(held.any(is_true(table["is_ambiguous"]).to_numpy()), True)
+    shortest = np.append(held.smallest(length), NONE)[at]
+    last = np.append(rank[held.at_largest(-length)], NONE)[at]
+    is_known = is_told[at]
+    is_split = is_known & (columns["is_whole"].to_numpy(dtype=bool, na_value=False))
+    always = np.where(columns["moves_only"], length, 0)
+    is_always = columns["is_only_wait"] | columns["moves_only"]
     transfer, shared = (
-        values.reindex(table.index).mask(table["is_only_wait"], 0).mask(table["moves_only"], length)
-        for values in (transfer, shared)
+        pd.arrays.IntegerArray(np.where(is_always, always, shortest), ~(is_always | known))
+        for known in (is_split, is_known)
     )
     # Around a ring each rank waits for the one before it, of which only two ranks tell which that is.
-    is_around = table["is_ring"] & (table["group_size"].fillna(0) != 2)
-    return table.assign(
-        is_synchronising=(is_alike.reindex(table.index) & ~is_around).astype("boolean"),
+    is_around = columns["is_ring"] & (columns["group_size"].to_numpy(dtype=np.int64, na_value=0) != 2)
+    return with_columns(
+        table,
+        is_synchronising=pd.array(is_alike[at] & ~is_around, dtype="boolean"),
         transfer_ns=transfer,
         wait_ns=length - shared,
-        waits_for=last.where(is_told & (last != held["rank"])).reindex(table.index).mask(is_around),
+        waits_for=pd.arrays.IntegerArray(last, ~is_known | (last == rank) | is_around),
     )

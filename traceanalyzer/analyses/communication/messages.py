@@ -13,6 +13,8 @@ def match_messages(
     calls: pd.DataFrame, lists: CallLists, rows: np.ndarray, scope: np.ndarray, present: frozenset[int], why: np.ndarray
 ) -> pd.DataFrame:
     """An instance for every two calls that exchange messages, in order for each sender and receiver."""
+    if not len(rows):
+        return no_members()
     ends = _message_ends(calls.iloc[rows].assign(row=rows, scope=scope[rows]))
     why[rows] = NO_PEER
     if ends.empty:

@@ -5,6 +5,9 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.communication.clock_offsets import chained_offsets
+from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import with_columns
 
 
 def with_several_peers(members: pd.DataFrame) -> pd.DataFrame:
@@ -14,12 +17,11 @@ def with_several_peers(members: pd.DataFrame) -> pd.DataFrame:
     each of its instances transfer is what follows the last start. That needs the ranks' clocks, which other instances
     tell; where none does, the shortest duration stays, which may be a wait for another peer (not `is_timed`).
     """
-    matched = members["instance"].notna()
-    is_several = members["instance"].groupby([members["rank"], members["call"]]).transform("nunique") > 1
-    is_joint = is_several.groupby(members["instance"]).transform("any").where(matched, other=False).astype(bool)
-    synchronises = is_true(members["is_synchronising"])
-    ends_together = (synchronises & matched & ~is_joint).astype("boolean")
-    members = members.assign(ends_together=ends_together, is_timed=~is_joint)
+    instances, calls = Groups.of(members, ["instance"]), Groups.of(members, ["rank", "call"])
+    is_several = calls.largest(instances.of_row) != calls.smallest(instances.of_row)
+    is_joint = np.append(instances.any(is_several[calls.of_row]), False)[instances.of_row]
+    ends_together = is_true(members["is_synchronising"]).to_numpy() & (instances.of_row != NONE) & ~is_joint
+    members = with_columns(members, ends_together=pd.array(ends_together, dtype="boolean"), is_timed=~is_joint)
     is_split = is_joint & members["transfer_ns"].notna()
     if not is_split.any():
         return members
