@@ -104,8 +104,8 @@ def _signatures(calls: pd.DataFrame) -> np.ndarray:
     Ranks of an all-to-all may send different sizes.
     """
     columns = columns_of(calls)
-    sizes = columns["size_bytes"].to_numpy(dtype=np.int64, na_value=NONE)
-    sizes = np.where(np.asarray(columns["collective"] == "all_to_all"), NONE, sizes)
+    sizes = calls["size_bytes"].to_numpy(dtype=np.int64, na_value=NONE)
+    sizes = np.where((calls["collective"] == "all_to_all").to_numpy(), NONE, sizes)
     of_names, names = columns | {"size_bytes": sizes}, (("collective", "dtype", "size_bytes"), ("name", "grid"))
     arguments, kernel = (Groups.of(of_names, own, with_absent=True).of_row for own in names)
-    return np.where(columns["group"].isna(), len(calls) + kernel, arguments)
+    return np.where(calls["group"].isna().to_numpy(), len(calls) + kernel, arguments)
