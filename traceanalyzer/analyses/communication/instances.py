@@ -10,8 +10,11 @@ from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.communication.alignment import LEAST_UNCERTAINTY_NS
 from traceanalyzer.analyses.communication.clocks import Clocks
 from traceanalyzer.analyses.communication.members import Members
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.names import InstancesColumn
+from traceanalyzer.analyses.same_keys import places_of
 from traceanalyzer.meaning.columns import Adds, Column, Written
+from traceanalyzer.model.schema import NONE
 
 
 class Instances(Result[InstancesColumn]):
@@ -55,37 +58,55 @@ def across(_parts: Mapping[int, pd.DataFrame], members: Members, clocks: Clocks)
     held = members.table[members.table["is_whole"].fillna(value=False)] if len(members) else members.table
     if held.empty:
         return Instances(held.reindex(columns=list(Instances.columns)))
-    groups = held.groupby("instance")
-    shared = groups[["collective", "group", "group_ranks", "step", "transfer_ns", "matched_by", "is_ambiguous"]]
-    sizes = groups["size_bytes"]
-    table = shared.first().assign(
-        ranks=groups["rank"].nunique(),
-        size_bytes=sizes.first().where((sizes.min() == sizes.max()) & (sizes.count() == groups.size())),
-        start_ns=groups["start_ns"].min(),
-        end_ns=groups["end_ns"].max(),
-        mean_wait_ns=groups["wait_ns"].mean().round().astype("Int64"),
-        max_wait_ns=groups["wait_ns"].max(),
-        **_extremes(held),
-        **_skew(held, clocks),
+    groups = Groups.of(held, ["instance"])
+    sizes = held["size_bytes"].array
+    plain = sizes.to_numpy(dtype=np.int64, na_value=NONE)
+    size, is_one_size = groups.largest(plain), ~groups.any(sizes.isna())
+    shared = ("collective", "group", "group_ranks", "step", "transfer_ns", "matched_by", "is_ambiguous")
+    table = groups.table(
+        **{name: groups.first_known(held[name].array) for name in shared},
+        ranks=groups.distinct(held["rank"].to_numpy(dtype=np.int64)),
+        size_bytes=_known(size, is_one_size & (groups.smallest(plain) == size)),
+        start_ns=groups.smallest(held["start_ns"].to_numpy(dtype=np.int64)),
+        end_ns=groups.largest(held["end_ns"].to_numpy(dtype=np.int64)),
+        **_waits(held, groups),
+        **_skew(held, groups, clocks),
     )
-    return Instances(table.reset_index())
+    return Instances(table)
 
 
-def _extremes(held: pd.DataFrame) -> dict[str, pd.Series]:
-    ordered = held[held["wait_ns"].notna()].sort_values(["instance", "wait_ns", "rank"])
-    ranks = ordered["rank"].astype("Int64").groupby(ordered["instance"])
-    return {"max_wait_rank": ranks.last(), "last_rank": ranks.first()}
+def _known(values: np.ndarray, is_known: np.ndarray) -> pd.arrays.IntegerArray:
+    return pd.arrays.IntegerArray(values, ~is_known)
 
 
-def _skew(held: pd.DataFrame, clocks: Clocks) -> dict[str, pd.Series]:
+def _waits(held: pd.DataFrame, groups: Groups) -> dict[str, pd.arrays.IntegerArray]:
+    """How long its ranks wait, as far as known, and which of them most and least: of equals the highest, the lowest."""
+    waits = held["wait_ns"].to_numpy(dtype=np.int64, na_value=NONE)
+    rank, is_known = held["rank"].to_numpy(dtype=np.int64), waits != NONE
+    counts = groups.sums(is_known.astype(np.int64))
+    mean = np.round(groups.sums(np.where(is_known, waits, 0)) / np.maximum(counts, 1)).astype(np.int64)
+    rows = np.flatnonzero(is_known)
+    order = rows[np.lexsort((rank[rows], waits[rows], groups.of_row[rows]))]
+    most, least = np.full(len(groups), NONE), np.full(len(groups), NONE)
+    most[groups.of_row[order]] = rank[order]
+    least[groups.of_row[order[::-1]]] = rank[order[::-1]]
+    of_each = {"mean_wait_ns": mean, "max_wait_ns": groups.largest(waits), "max_wait_rank": most, "last_rank": least}
+    return {name: _known(values, counts > 0) for name, values in of_each.items()}
+
+
+def _skew(held: pd.DataFrame, groups: Groups, clocks: Clocks) -> dict[str, pd.arrays.IntegerArray]:
     """Spread of the starts, where it is more than the clocks' uncertainty."""
-    clock = clocks.to_frame().set_index("rank")
-    starts = held["start_ns"] - held["rank"].map(clock["offset_ns"])
-    groups = starts.astype("Int64").groupby(held["instance"])
-    skew = (groups.max() - groups.min()).where(groups.count() == groups.size())
-    sure = held["rank"].map(clock["uncertainty_ns"]).groupby(held["instance"]).max()
-    sure = sure.clip(lower=np.int64(LEAST_UNCERTAINTY_NS)).astype("Int64")
-    skew = skew.where((skew > sure).fillna(value=False))
-    ordered = held.loc[starts.sort_values(kind="stable").index]
-    first = ordered["rank"].astype("Int64").groupby(ordered["instance"]).first()
-    return {"skew_ns": skew, "first_rank": first.where(skew.notna()), "skew_uncertainty_ns": sure}
+    clock = clocks.to_frame()
+    place = places_of(held, clock, ["rank"])
+    offset, uncertainty = (clock[name].array.take(place, allow_fill=True) for name in ("offset_ns", "uncertainty_ns"))
+    starts = held["start_ns"].to_numpy(dtype=np.int64) - offset.to_numpy(dtype=np.int64, na_value=0)
+    sure = groups.largest(uncertainty.to_numpy(dtype=np.int64, na_value=NONE))
+    is_sure, sure = sure != NONE, np.maximum(sure, LEAST_UNCERTAINTY_NS)
+    skew = groups.largest(starts) - groups.smallest(starts)
+    is_known = ~groups.any(offset.isna()) & is_sure & (skew > sure)
+    first = held["rank"].to_numpy(dtype=np.int64)[groups.at_largest(-starts)]
+    return {
+        "skew_ns": _known(skew, is_known),
+        "first_rank": _known(first, is_known),
+        "skew_uncertainty_ns": _known(sure, is_sure),
+    }

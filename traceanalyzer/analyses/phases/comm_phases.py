@@ -3,15 +3,21 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
+import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import Groups, labels
+from traceanalyzer.analyses.grouping import Groups as Rows
+from traceanalyzer.analyses.grouping import sums_at
 from traceanalyzer.analyses.names import CommPhasesColumn
 from traceanalyzer.analyses.phases.call_phases import CallPhases
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
+from traceanalyzer.analyses.same_keys import places_of
 from traceanalyzer.meaning.columns import Better, Column, Written
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import columns_of, picked, with_columns
 
 _KEYS = ("rank", "phase", "range", "group", "collective")
 
@@ -60,20 +66,25 @@ def across(
     """Join the calls with their phases and add them up."""
     if not len(call_phases):
         return CommPhases(pd.DataFrame(columns=list(CommPhases.columns)))
-    columns = ["rank", "call", "group", "collective", "size_bytes", "start_ns", "end_ns"]
-    table = call_phases.table.merge(calls.table[columns], on=["rank", "call"], validate="one_to_one")
-    table["range"] = without_numbers(table["range"])
-    waits = exposed_calls.table.groupby(["rank", "call"])["wait_ns"].sum().rename("exposed_wait_ns")
-    table = table.join(waits, on=["rank", "call"])
-    table = table.assign(exposed_wait_ns=table["exposed_wait_ns"].fillna(0).astype("int64"))
-    table["total_ns"] = table["end_ns"] - table["start_ns"]
-    table["is_unknown"] = table["size_bytes"].isna()
-    by_key = table.groupby(list(_KEYS), dropna=False, sort=False)
-    summed = by_key[["size_bytes", "total_ns", "exposed_ns", "exposed_wait_ns"]].sum(min_count=1)
-    summed["size_bytes"] = summed["size_bytes"].where(~by_key["is_unknown"].any()).astype("Int64")
-    summed = summed.assign(calls=by_key.size()).reset_index()
-    summed = summed.assign(group_label=labels(groups, summed))
-    return CommPhases(summed.sort_values(["rank", "total_ns"], ascending=[True, False], ignore_index=True))
+    place = places_of(call_phases.table, calls.table, ("rank", "call"))
+    made, held = columns_of(calls.table), place != NONE
+    phases = picked(call_phases.table, held)
+    columns = {
+        name: made[name].take(place[held]) for name in ("group", "collective", "size_bytes", "start_ns", "end_ns")
+    }
+    columns |= columns_of(phases) | {"range": without_numbers(phases["range"]).array}
+    waits, at = exposed_calls.table["wait_ns"].to_numpy(), places_of(exposed_calls.table, phases, ("rank", "call"))
+    by_key = Rows.of(columns, _KEYS, by_appearance=True, with_absent=True)
+    sizes, total_ns = columns["size_bytes"], by_key.sums(columns["end_ns"] - columns["start_ns"])
+    summed = by_key.table(
+        size_bytes=pd.arrays.IntegerArray(by_key.total(sizes).to_numpy(np.int64, na_value=0), by_key.any(sizes.isna())),
+        total_ns=total_ns,
+        exposed_ns=by_key.sums(columns["exposed_ns"]),
+        exposed_wait_ns=by_key.sums(sums_at(at[at != NONE], waits[at != NONE], len(phases))),
+        calls=by_key.counts(),
+    )
+    summed = with_columns(summed, group_label=labels(groups, summed))
+    return CommPhases(summed.take(np.lexsort((-total_ns, summed["rank"]))).reset_index(drop=True))
 
 
 def without_numbers(ranges: pd.Series) -> pd.Series:
