@@ -1,9 +1,11 @@
 """What recording itself does to the figures: hosts that stop for every call that is written down."""
 
+from traceanalyzer.analyses.replay.recording import RUN_TO_RUN
 from traceanalyzer.meaning.quantities import time_span, time_text
 
 _OTHER = 0.2
-"""A gain that differs by more than this part of the larger one is another gain without the profiler."""
+"""A gain that differs by more than this part of the larger one is another gain without the profiler; so is one that
+differs by more than runs of one job do."""
 
 _WORTH_PCT = 1.0
 """Of a step: what less than this differs by is not worth saying."""
@@ -23,7 +25,8 @@ def otherwise(gain_ns: int, unprofiled_ns: int | None, step_ns: int) -> str:
 def is_another(recorded_ns: float, unprofiled_ns: float, step_ns: float) -> bool:
     """Whether a gain, or a change of either sign, is another one without the profiler."""
     apart = abs(recorded_ns - unprofiled_ns)
-    return apart > _OTHER * max(abs(recorded_ns), abs(unprofiled_ns)) and 100 * apart >= _WORTH_PCT * step_ns
+    is_other = apart > _OTHER * max(abs(recorded_ns), abs(unprofiled_ns)) and 100 * apart >= _WORTH_PCT * step_ns
+    return is_other or apart > RUN_TO_RUN * step_ns
 
 
 def of_hosts(

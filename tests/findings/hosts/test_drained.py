@@ -15,7 +15,7 @@ from traceanalyzer.findings.hosts.drained import _are_of_pageable_copies, _of_jo
 NEEDED = ("headline", "steps", "sync_calls", "idle", "what_ran", "episodes", "replay", "places", "sync_copies")
 
 
-def job(*, synced, host_us=300, kernel_us=1000):
+def job(*, synced, host_us=300, kernel_us=1000, operators=1):
     """Two ranks, six blocks a step: the host works before each kernel, and may wait for the GPU after each block."""
     group, programs = Group("0", (0, 1)), []
     for rank in range(2):
@@ -24,7 +24,8 @@ def job(*, synced, host_us=300, kernel_us=1000):
             with program.range(f"ProfilerStep#{step}"):
                 for block in range(6):
                     with program.range(f"block_{block}"):
-                        program.host(host_us * 1000, "aten::linear")
+                        for _ in range(operators):
+                            program.host(host_us * 1000 // operators, "aten::linear")
                         last = program.kernel("gemm", kernel_us * 1000)
                         if synced(block):
                             program.sync("cudaStreamSynchronize")
@@ -44,6 +45,14 @@ def test_calls_that_drain_the_queue_are_named_with_what_the_job_gains_without_th
     assert re.match(said, found.title)
     # Six times 0.3 ms of launching, which would lie behind the GPU's 6.1 ms a step.
     assert found.gain_ns == pytest.approx(6 * 300_000, rel=0.05)
+
+
+def test_what_recording_made_of_them_is_said():
+    (found,) = told(synced=lambda _: True, operators=60)
+    # To write down 60 operators takes the host 3.2 µs each, of 0.3 ms a block.
+    assert found.gain_ns == pytest.approx(6 * 300_000, rel=0.05)
+    assert found.unprofiled_gain_ns == pytest.approx(6 * (300_000 - 60 * 3_200), rel=0.1)
+    assert re.search(r"1\.\d+ ms shorter \(an estimated \d+ µs without the profiler\)\.$", found.title)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ class Peers:
     """
 
     def __init__(self, job: Job, relief: Relief) -> None:
-        self.job, self.relief, self.cost_ns = job, relief, 0
+        self.job, self.relief, self.same, self.cost_ns = job, relief, relief.same, 0
         self.ranks = np.array([*job.nodes])
         self.place = {rank: column for column, rank in enumerate(job.nodes)}
         self._known: dict[tuple[int, str, bytes], np.ndarray] = {}
@@ -76,14 +76,14 @@ class Peers:
         """
         own = self.job.nodes[rank].column("ops", "duration_ns")
         if changed is None and self._is_stage(rank):
-            is_own = self._op_keys[rank] != NONE
+            is_own = self.same.keys[rank] != NONE
             evened: np.ndarray = np.where(is_own, np.round(own * self._evened(rank, self._work_ns)), own)
             return evened.astype(np.int64)
         columns, put_together = self._compared(rank, changed)
         if not len(columns):
             return np.asarray(own)
-        table = self._op_table if changed is None else self._free_table
-        key, wanted = self._op_keys[rank], self._together(table, columns, put_together)
+        table = self.same.table_ns if changed is None else self._free_table
+        key, wanted = self.same.keys[rank], self._together(table, columns, put_together)
         found: np.ndarray = np.where(key == NONE, own, np.append(wanted, 0)[key]).astype(np.int64)
         return found
 
@@ -130,7 +130,7 @@ class Peers:
     def _work_ns(self) -> np.ndarray:
         """Of each rank the durations of its operations but communication."""
         lengths = [nodes.piece.ops["duration_ns"].to_numpy() for nodes in self.job.nodes.values()]
-        return np.array([own[key != NONE].sum() for own, key in zip(lengths, self._op_keys.values(), strict=True)])
+        return np.array([own[key != NONE].sum() for own, key in zip(lengths, self.same.keys.values(), strict=True)])
 
     @cached_property
     def _host_ns(self) -> np.ndarray:
@@ -170,7 +170,7 @@ class Peers:
     def alike(self) -> np.ndarray:
         """Which ranks run the same kernels, but for some."""
         counts = np.stack(
-            [np.bincount(codes[codes != NONE], minlength=self._names) for codes in self._name_codes.values()]
+            [np.bincount(codes[codes != NONE], minlength=self.same.count) for codes in self.same.names.values()]
         )
         rows = []
         for own in counts:
@@ -191,49 +191,6 @@ class Peers:
         return linked_ranks(self.job)
 
     @cached_property
-    def _name_codes(self) -> dict[int, np.ndarray]:
-        """Code of each operation's name over all ranks; -1 for communication and what belongs to no step."""
-        known: dict[str, int] = {}
-        found = {}
-        for rank, nodes in self.job.nodes.items():
-            ops = nodes.piece.ops
-            names = ops["name"].cat
-            of_category = np.array([known.setdefault(name, len(known)) for name in names.categories] + [NONE])
-            counted = (ops["call"].to_numpy() == NONE) & self._is_in_step(ops["step"].to_numpy())
-            found[rank] = np.where(counted, of_category[names.codes.to_numpy()], NONE)
-        self._names_known = known
-        return found
-
-    @property
-    def _names(self) -> int:
-        return len(self._name_codes) and len(self._names_known)
-
-    @cached_property
-    def _has_steps(self) -> bool:
-        return any((nodes.piece.ops["step"] != NONE).any() for nodes in self.job.nodes.values())
-
-    def _is_in_step(self, step: np.ndarray) -> np.ndarray:
-        return (step != NONE) if self._has_steps else np.ones(len(step), dtype=bool)
-
-    @cached_property
-    def _op_keys_and_table(self) -> tuple[dict[int, np.ndarray], np.ndarray]:
-        pieces = {rank: nodes.piece for rank, nodes in self.job.nodes.items()}
-        places = same_operation.places(pieces, self._name_codes)
-        parts = {
-            rank: (places[rank], name != NONE, pieces[rank].ops["duration_ns"].to_numpy())
-            for rank, name in self._name_codes.items()
-        }
-        return self._tabled(parts)
-
-    @property
-    def _op_keys(self) -> dict[int, np.ndarray]:
-        return self._op_keys_and_table[0]
-
-    @property
-    def _op_table(self) -> np.ndarray:
-        return self._op_keys_and_table[1]
-
-    @cached_property
     def _spans_and_steps(
         self,
     ) -> tuple[tuple[dict[int, np.ndarray], np.ndarray], tuple[dict[int, np.ndarray], np.ndarray]]:
@@ -243,17 +200,17 @@ class Peers:
             step, ns = host["step"].to_numpy(), self._own_host(rank)
             passed = same_operation.calls_passed(nodes.piece)
             number = same_operation.since_first(passed, step)
-            held = self._is_in_step(step)
+            held = self.same.is_in_step(step)
             spans[rank] = (np.stack([step, number], axis=1), held, ns)
             steps[rank] = (step[:, None], held, ns)
-        return self._tabled(spans), self._tabled(steps)
+        return same_operation.tabled(spans), same_operation.tabled(steps)
 
     @cached_property
     def _free_table(self) -> np.ndarray:
         """The same without what compute takes longer beside waits: who is as fast as its peers makes nobody wait."""
-        table = self._op_table.copy()
+        table = self.same.table_ns.copy()
         for rank, slower_ns in self.relief.slower_ns.items():
-            key = self._op_keys[rank]
+            key = self.same.keys[rank]
             np.subtract.at(table, (key[key != NONE], self.place[rank]), slower_ns[key != NONE])
         return table
 
@@ -282,19 +239,3 @@ class Peers:
     @property
     def _step_table(self) -> np.ndarray:
         return self._spans_and_steps[1][1]
-
-    @staticmethod
-    def _tabled(
-        parts: Mapping[int, tuple[np.ndarray, np.ndarray, np.ndarray]],
-    ) -> tuple[dict[int, np.ndarray], np.ndarray]:
-        """For each rank the key of each row, and the sums by key and rank."""
-        lengths = [len(key) for key, _, _ in parts.values()]
-        keys, held, ns = (np.concatenate([part[place] for part in parts.values()]) for place in range(3))
-        code = np.full(len(keys), NONE, dtype=np.int64)
-        columns = {str(place): own for place, own in enumerate(keys[held].T)}
-        code[held] = Groups.of(columns, list(columns), by_appearance=True).of_row
-        column = np.repeat(np.arange(len(parts)), lengths)
-        shape = (int(code.max(initial=NONE)) + 1, len(parts))
-        table = np.bincount(code[held] * shape[1] + column[held], ns[held], shape[0] * shape[1])
-        by_rank = dict(zip(parts, np.split(code, np.cumsum(lengths)[:-1]), strict=True))
-        return by_rank, table.reshape(shape).astype(float)

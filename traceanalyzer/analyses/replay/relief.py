@@ -6,8 +6,11 @@ from functools import cached_property
 import numpy as np
 
 from traceanalyzer.analyses.base import is_any
+from traceanalyzer.analyses.replay import same_operation
 from traceanalyzer.analyses.replay.alone import of_peers
 from traceanalyzer.analyses.replay.job import Job, Lengths
+from traceanalyzer.analyses.replay.other_sizes import filled, of_other_size
+from traceanalyzer.analyses.replay.same_operation import SameOperations
 
 MOST_PEERS = 8
 """Other ranks that are asked how long a kernel takes alone."""
@@ -35,12 +38,13 @@ class Relief:
 
     A kernel that runs beside a wait for a part of its time and takes longer than the median of the same kernel, grid
     and shapes without communication is longer by that part of the difference; of kernels that the rank never runs alone
-    its peers' speak. Of a wait that is shorter by half, half of it goes.
+    its peers' speak, at another size where they run no such one (`of_other_sizes`). Of a wait that is shorter by half,
+    half of it goes.
     Waits that become longer slow nothing further: what would lie beside them is not known.
     """
 
     def __init__(self, job: Job) -> None:
-        self.job = job
+        self.job, self.same = job, SameOperations(job)
 
     @cached_property
     def _beside(self) -> dict[int, Beside]:
@@ -83,7 +87,20 @@ class Relief:
         place = self._rows[rank]
         others = [row for row in range(min(len(self._medians), MOST_PEERS + 1)) if row != place][:MOST_PEERS]
         columns = self._columns[rank]
-        return of_peers(self._medians[place], self._medians[others])[columns]
+        found = of_peers(self._medians[place], self._medians[others])[columns]
+        alone = self.job.nodes[rank].alone
+        unknown = alone.are_beside & np.isnan(found)
+        if unknown.any():
+            ranks = [other for other, row in self._rows.items() if row in others]
+            told = [self._at_other_size(rank, other) for other in ranks]
+            found = filled(found, unknown, told)
+        return found
+
+    def _at_other_size(self, rank: int, other: int) -> np.ndarray:
+        """What the rank's kernels take alone by those of another one, which runs them at another size."""
+        own, peer = (self.job.nodes[each].alone for each in (rank, other))
+        own_op, op = same_operation.matched(self.same.keys[rank], self.same.keys[other])
+        return of_other_size(own, peer, own.code[own_op], peer.code[op])
 
     @property
     def slower_ns(self) -> dict[int, np.ndarray]:

@@ -1,13 +1,93 @@
 """Which operation of one rank is which of another."""
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.grouping import Groups, number_in_group
+from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.model.schema import NONE
+
+
+class SameOperations:
+    """The operations of all ranks, of which those of one name at one place (`places`) are the same.
+
+    What communicates, and what belongs to no step of a job with steps, is compared with nothing.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._known: dict[str, int] = {}
+
+    @cached_property
+    def names(self) -> dict[int, np.ndarray]:
+        """Code of each operation's name over all ranks; -1 for what is not compared."""
+        found = {}
+        for rank, nodes in self._job.nodes.items():
+            ops = nodes.piece.ops
+            names = ops["name"].cat
+            of_category = np.array(
+                [self._known.setdefault(name, len(self._known)) for name in names.categories] + [NONE]
+            )
+            counted = (ops["call"].to_numpy() == NONE) & self.is_in_step(ops["step"].to_numpy())
+            found[rank] = np.where(counted, of_category[names.codes.to_numpy()], NONE)
+        return found
+
+    @property
+    def count(self) -> int:
+        """How many names there are."""
+        return len(self.names) and len(self._known)
+
+    def is_in_step(self, step: np.ndarray) -> np.ndarray:
+        """Which of these are in a step; all of a job without steps."""
+        return (step != NONE) if self._has_steps else np.ones(len(step), dtype=bool)
+
+    @cached_property
+    def _has_steps(self) -> bool:
+        return any((nodes.piece.ops["step"] != NONE).any() for nodes in self._job.nodes.values())
+
+    @cached_property
+    def _keys_and_table(self) -> tuple[dict[int, np.ndarray], np.ndarray]:
+        pieces = {rank: nodes.piece for rank, nodes in self._job.nodes.items()}
+        of_rank = places(pieces, self.names)
+        parts = {
+            rank: (of_rank[rank], name != NONE, pieces[rank].ops["duration_ns"].to_numpy())
+            for rank, name in self.names.items()
+        }
+        return tabled(parts)
+
+    @property
+    def keys(self) -> dict[int, np.ndarray]:
+        """For each rank's operations the number of name and place, which is the same on all ranks; -1 without."""
+        return self._keys_and_table[0]
+
+    @property
+    def table_ns(self) -> np.ndarray:
+        """The recorded durations by that number (rows) and rank (columns)."""
+        return self._keys_and_table[1]
+
+
+def tabled(
+    parts: Mapping[int, tuple[np.ndarray, np.ndarray, np.ndarray]],
+) -> tuple[dict[int, np.ndarray], np.ndarray]:
+    """For each rank the number of each row's key, -1 where it is not held; and the sums by number and rank.
+
+    Args:
+        parts: of each rank its keys (a row each), which of them are held, and the values that are summed.
+    """
+    lengths = [len(key) for key, _, _ in parts.values()]
+    keys, held, ns = (np.concatenate([part[place] for part in parts.values()]) for place in range(3))
+    code = np.full(len(keys), NONE, dtype=np.int64)
+    columns = {str(place): own for place, own in enumerate(keys[held].T)}
+    code[held] = Groups.of(columns, list(columns), by_appearance=True).of_row
+    column = np.repeat(np.arange(len(parts)), lengths)
+    shape = (int(code.max(initial=NONE)) + 1, len(parts))
+    table = np.bincount(code[held] * shape[1] + column[held], ns[held], shape[0] * shape[1])
+    by_rank = dict(zip(parts, np.split(code, np.cumsum(lengths)[:-1]), strict=True))
+    return by_rank, table.reshape(shape).astype(float)
 
 
 def places(pieces: Mapping[int, Piece], names: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
@@ -39,6 +119,15 @@ def places(pieces: Mapping[int, Piece], names: Mapping[int, np.ndarray]) -> dict
             stretch = np.where((names[rank] != NONE) & is_uneven[runs[rank]], _calls_before(piece), 0)
         found[rank] = _numbered(piece.ops, stretch, names[rank])
     return found
+
+
+def matched(own: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of one rank's operations and of another's that are the same, by their `SameOperations.keys`."""
+    at = np.full(max(own.max(initial=NONE), other.max(initial=NONE)) + 2, NONE, dtype=np.int64)  # the last is of -1
+    at[other] = np.where(other == NONE, NONE, np.arange(len(other)))
+    row = at[own]
+    held = np.flatnonzero(row != NONE)
+    return held, row[held]
 
 
 def calls_passed(piece: Piece) -> np.ndarray:

@@ -23,6 +23,7 @@ from traceanalyzer.findings.hosts.host_words import HOST_PCT
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.findings.tools import tools_of
+from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.findings.worst import OF_ALL_STEPS, by_activity, few_steps, longest, worst_rank
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import digits, time_text
@@ -148,6 +149,7 @@ def data_loader(
             gain_ns=round(cost_ns) if gain is None else gain.gain_ns,
             gain_error_ns=None if gain is None else gain.error_ns,
             gain_is_bound=gain is None or gain.is_bound,
+            unprofiled_gain_ns=None if gain is None or gain.is_bound else gain.unprofiled_gain_ns,
             steps=few.steps if few else None,
             interval_ns=longest(own),
             table="gaps",
@@ -172,7 +174,8 @@ def _with_data_ready(gain: Gain | None, basis: Basis) -> str:
     if gain is None or not gain.gain_ns:
         return ""
     of = basis.whole
-    return f" With data ready {of} is {'at most ' if gain.is_bound else ''}{time_text(gain.gain_ns)} shorter."
+    without = "" if gain.is_bound else otherwise(gain.gain_ns, gain.unprofiled_gain_ns, gain.before_ns)
+    return f" With data ready {of} is {'at most ' if gain.is_bound else ''}{time_text(gain.gain_ns)} shorter{without}."
 
 
 def _synchronising_call(own: pd.DataFrame, who: str, basis: Basis, episodes: Episodes) -> Finding:
