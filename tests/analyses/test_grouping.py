@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from traceanalyzer.analyses.grouping import Groups, first_of_each
+from traceanalyzer.analyses.same_keys import at_places, places_of
 
 
 def _table(rows: int) -> pd.DataFrame:
@@ -56,3 +57,22 @@ def test_absent_values_are_groups_of_their_own_where_asked_for(by):
 def test_the_first_rows_of_each_group():
     assert first_of_each(np.array([7, 3, 7, 7, 3]), 2).tolist() == [True, True, True, False, True]
     assert first_of_each(np.array([], dtype=np.int64), 2).tolist() == []
+
+
+def test_what_is_told_of_each_group_s_distinct_values() -> None:
+    groups = Groups.of({"key": np.array([2, 1, 2, 1, 2])}, ["key"])
+    values = pd.array(["b", None, "a", None, "b"], dtype="str")
+    assert groups.told(values, lambda found: ", ".join(sorted(found)) or None) == [None, "a, b"]
+
+
+def test_row_of_each_group_s_largest_value_is_the_first_of_equal_ones() -> None:
+    groups = Groups.of({"key": pd.array([2, 1, None, 2, 2], dtype="Int64")}, ["key"])
+    assert groups.at_largest(np.array([3, 5, 9, 7, 7])).tolist() == [1, 3]
+
+
+def test_places_of_keys_in_another_table() -> None:
+    known = pd.DataFrame({"name": ["b", "a", None, "b"], "rank": [0, 1, 1, 0]})
+    wanted = {"rank": np.array([1, 0, 1, 2]), "name": pd.array([None, "b", "a", "a"], dtype="str")}
+    places = places_of(wanted, known, ("name", "rank"))
+    assert places.tolist() == [2, 0, 1, -1]
+    assert at_places(["x", "y", "z", "u"], places, absent=None).tolist() == ["z", "x", "y", None]

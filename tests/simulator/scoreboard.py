@@ -25,6 +25,7 @@ from tests.simulator.odd_cases import ODD_CASES
 from tests.simulator.rare_cases import RARE_CASES
 from tests.simulator.second_cases import SECOND_CASES
 from tests.simulator.setup_cases import SETUP_CASES
+from tests.simulator.sixth_cases import SIXTH_CASES
 from tests.simulator.strange_cases import STRANGE_CASES
 from tests.simulator.third_cases import THIRD_CASES
 from tests.simulator.unseen_cases import UNSEEN_CASES
@@ -38,7 +39,7 @@ from traceanalyzer.report.words import parts, verdict
 
 EVERY_CASE = (*CASES, *ODD_CASES, *MORE_CASES, *RARE_CASES, *DRAWN_CASES, *LIBRARY_CASES, *STRANGE_CASES, *LINKED_CASES,
               *BLIND_CASES, *WIRE_CASES, *SETUP_CASES, *UNSEEN_CASES, *SECOND_CASES,
-              *THIRD_CASES, *FOURTH_CASES, *FIFTH_CASES)  # fmt: skip
+              *THIRD_CASES, *FOURTH_CASES, *FIFTH_CASES, *SIXTH_CASES)  # fmt: skip
 
 GAIN_TOLERANCE = 0.05
 _LEAST_GAIN_NS = 100_000

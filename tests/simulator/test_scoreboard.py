@@ -13,6 +13,8 @@ _EVERY_TIME = {
     "offload, one rank's host",
     "hsdp 2 x 3, once, evaluation",
     "1f1b, one heavy stage",
+    "decoding by stages, a hot GPU",
+    "micro-batches are steps, garbage in the first of four",
     "throttled in the second half",
     "one step recorded, half late",
     "all wait for data now and then",

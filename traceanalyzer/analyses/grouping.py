@@ -114,6 +114,11 @@ class Groups:
         medians: np.ndarray = (ordered[low] + ordered[high]) / 2
         return medians
 
+    def at_largest(self, values: np.ndarray) -> np.ndarray:
+        """For each group the first row of those with its largest value."""
+        order = np.lexsort((-values, self.of_row))
+        return order[np.count_nonzero(self.of_row == NONE) :][self._starts]
+
     def any(self, mask: np.ndarray) -> np.ndarray:
         """For each group whether one of its rows is in the mask."""
         found: np.ndarray = self.largest(mask.astype(np.int8)).astype(bool)
@@ -128,6 +133,16 @@ class Groups:
         first = np.minimum.reduceat(place, self._starts) if len(self._starts) else self._starts
         ends = self._starts + self.counts()
         return values.take(np.where(first < ends, np.append(self._order, NONE)[first], NONE), allow_fill=True)
+
+    def told(self, values: Any, tell: Callable[[list[Any]], Any]) -> list[Any]:
+        """For each group what is told of the distinct values that its rows have, as far as known."""
+        codes, distinct = pd.factorize(values)
+        held = (codes != NONE) & (self.of_row != NONE)
+        pairs = np.unique(self.of_row[held] * max(1, len(distinct)) + codes[held])
+        own: list[list[Any]] = [[] for _ in range(len(self))]
+        for pair in pairs.tolist():
+            own[pair // len(distinct)].append(distinct[pair % len(distinct)])
+        return [tell(each) for each in own]
 
     def table(self, **columns: Any) -> pd.DataFrame:
         """A row for each group: its keys and these columns."""
@@ -209,20 +224,6 @@ def by_category(values: Any, tell: Callable[[str], object]) -> np.ndarray:
     return found
 
 
-def told_of_each(grouped: Any, name: str, tell: Callable[[list[Any]], Any]) -> pd.Series:
-    """For each group of pandas' what is told of the distinct values that its rows have in a column, as far as known.
-
-    As `grouped[name].agg`, which makes a Series of every group.
-    """
-    groups, (codes, distinct) = grouped.ngroup().to_numpy(), pd.factorize(grouped.obj[name])
-    held = (codes != NONE) & (groups != NONE)
-    pairs = np.unique(groups[held] * max(1, len(distinct)) + codes[held])
-    own: list[list[Any]] = [[] for _ in range(grouped.ngroups)]
-    for pair in pairs.tolist():
-        own[pair // len(distinct)].append(distinct[pair % len(distinct)])
-    return pd.Series([tell(each) for each in own], index=grouped.size().index)
-
-
 def by_letters(names: pd.Categorical) -> pd.Categorical:
     """Names as categories in the order of their letters."""
     order = np.argsort(names.categories.to_numpy(dtype=object), kind="stable")
@@ -252,19 +253,6 @@ def largest_before(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
     reach = np.maximum.accumulate(place[order] + number * len(values)) - number * len(values)
     is_first = np.append(True, number[1:] != number[:-1])
     found[order[1:]] = np.where(is_first[1:], NONE, values[ranked[reach[:-1]]])
-    return found
-
-
-def next_of_group(times: np.ndarray, groups: np.ndarray, of_times: np.ndarray, of_groups: np.ndarray) -> np.ndarray:
-    """For each row the position among the others of the first of its group at its time or later; -1 for none.
-
-    The others are in order of time.
-    """
-    found = np.full(len(times), NONE, dtype=np.int64)
-    for group in np.unique(groups).tolist():
-        rows, others = np.flatnonzero(groups == group), np.flatnonzero(of_groups == group)
-        place = np.searchsorted(of_times[others], times[rows], side="left")
-        found[rows] = np.append(others, NONE)[place]
     return found
 
 

@@ -35,7 +35,7 @@ def worst_rank(
     return (rank, cost_ns, float(share), basis) if share >= least_pct else None
 
 
-OF_ALL_STEPS = "of its time in all steps"
+OF_ALL_STEPS = "of the time in all steps"
 """Whose share `Few.share_pct` is."""
 
 

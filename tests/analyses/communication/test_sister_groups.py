@@ -84,6 +84,16 @@ def test_what_one_step_leaves_to_chance_several_make_sure():
     assert {*slower([each for own in times for each in own])} == {("14,15", step) for step in range(4)}
 
 
+@pytest.mark.parametrize(
+    ("others", "longer"),
+    [((40, 36, 44, 38, 42), {}), ((40, 40, 40, 40, 40), {("0,1", 5): 16})],
+    ids=["as its steps differ", "beyond them"],
+)
+def test_of_two_groups_their_steps_tell_what_is_chance(others, longer):
+    steps = [*zip(others, reversed(others), strict=True), (56, 40)]
+    assert slower([each for step, times in enumerate(steps) for each in reduces(*times, step=step)]) == longer
+
+
 def test_half_of_the_groups_are_held_against_the_others():
     assert {*slower(reduces(38, 39, 40, 41, 80, 80, 80, 80))} == {("8,9", 0), ("10,11", 0), ("12,13", 0), ("14,15", 0)}
 

@@ -9,6 +9,7 @@ from tests.simulator import fleet, more_jobs, odd_jobs
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from traceanalyzer.findings.communication.redundant_exchanges import redundant_exchanges
+from traceanalyzer.findings.late import late_sets
 from traceanalyzer.findings.late.lateness import late_ranks
 from traceanalyzer.findings.pipelines.outside_microbatches import outside_microbatches
 from traceanalyzer.findings.uneven import hidden
@@ -63,9 +64,20 @@ def test_ranks_that_hide_each_other_are_told_together():
     first = both.recommendation.split(". ")[0]
     assert first.endswith(": one alone gains less than half of it"), "the sentence that stands on top of the page"
     assert "oad ahead on rank 2" in first
-    assert "ind what makes rank 1 run more of aten::mm" in first
+    assert "ind what takes rank 1 longer in aten::mm" in first
     assert both.recommendation.count("oad ahead on rank 2") == 1
-    assert both.recommendation.count("ind what makes rank 1 run more of aten::mm") == 1
+    assert both.recommendation.count("ind what takes rank 1 longer in aten::mm") == 1
+
+
+def test_advice_about_a_python_frame_is_not_cut_within_its_name():
+    rows = [
+        {"ranks": ranks, "set": "rank", "place": None, "is_in_turn": False, "cause": cause, "what": "doing", "name": name,
+         "same_work_ratio": None}
+        for ranks, cause, name in (("5", "host", "train.py(88): log_metrics"), ("2", "data", "DataLoader"))
+    ]  # fmt: skip
+    assert late_sets._advice(rows).startswith(
+        "Take train.py(88): log_metrics out of the step on rank 5, do it less often"
+    )
 
 
 @pytest.mark.parametrize(("latest", "begins"), [("1", "Rank 1 computes"), ("2", "Rank 2 waits for its data")])

@@ -10,7 +10,9 @@ from traceanalyzer import kinds
 from traceanalyzer.analyses.base import Result, is_true
 from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.names import CallWaitsColumn
+from traceanalyzer.analyses.same_keys import places_of
 from traceanalyzer.meaning.columns import Better, Column, Written
+from traceanalyzer.model.schema import NONE
 
 AMBIGUOUS = "ambiguous: which calls are one collective cannot be told from their times"
 ONE_ROOT = "has one root: its ranks do not wait alike"
@@ -65,8 +67,8 @@ def across(_parts: Mapping[int, pd.DataFrame], members: Members) -> CallWaits:
 
 def looked_at(call_waits: Result, calls: Result) -> pd.DataFrame:
     """The calls that are looked at: all, or those of the selected steps (they are matched over the whole capture)."""
-    keys = (pd.MultiIndex.from_frame(result.table[["rank", "call"]]) for result in (call_waits, calls))
-    return call_waits.table[next(keys).isin(next(keys))].reset_index(drop=True)
+    is_held = places_of(call_waits.table, calls.table, ("rank", "call")) != NONE
+    return call_waits.table.take(np.flatnonzero(is_held)).reset_index(drop=True)
 
 
 def listed(texts: Iterable[str]) -> str | None:

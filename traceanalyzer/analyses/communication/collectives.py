@@ -12,12 +12,13 @@ from traceanalyzer.analyses.communication.call_waits import CallWaits, listed, l
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.communication.links import nvlink_peak_gbps, one_nvlink_gbps
-from traceanalyzer.analyses.grouping import told_of_each
+from traceanalyzer.analyses.grouping import Groups as Rows
 from traceanalyzer.analyses.names import CollectivesColumn
+from traceanalyzer.analyses.same_keys import at_places, places_of
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.job.wiring import nvlinks
 from traceanalyzer.meaning.columns import Better, Column, Written
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import columns_of, floats, with_columns
 
 KEYS = ("group", "group_ranks", "collective", "size_class", "rank")
 
@@ -79,7 +80,9 @@ class Collectives(Result[CollectivesColumn]):
         algbw = ratio(table["split_bytes"], table["transfer_ns"])
         busbw = algbw * bus_factors(table["collective"], table["group_size"])
         one_way = busbw.where(table["collective"] != "send_recv")
-        return table.assign(algbw_gbps=algbw, busbw_gbps=busbw, peak_pct=percent(one_way, table["link_peak_gbps"]))
+        return self._with(
+            table, {"algbw_gbps": algbw, "busbw_gbps": busbw, "peak_pct": percent(one_way, table["link_peak_gbps"])}
+        )
 
 
 def across(
@@ -93,31 +96,29 @@ def summed(calls: pd.DataFrame, ranks: Result, groups: Result) -> Collectives:
     """The same of some calls: rows of the table of `CallWaits`."""
     if calls.empty:
         return Collectives(calls.reindex(columns=[*Collectives.columns, "split_bytes"]))
-    is_split = calls["transfer_ns"].notna()
-    calls = calls.assign(
-        size_class=size_classes(calls["size_bytes"]),
-        is_split=is_split,
-        split_bytes=calls["size_bytes"].where(is_split),
-        duration_ns=calls["end_ns"] - calls["start_ns"],
+    columns = columns_of(calls)
+    sizes, is_split = columns["size_bytes"], ~columns["transfer_ns"].isna()
+    columns["size_class"] = size_classes(calls["size_bytes"]).to_numpy()
+    by_key = Rows.of(columns, KEYS, with_absent=True)
+    split_bytes = by_key.total(
+        pd.arrays.IntegerArray(sizes.to_numpy(dtype=np.int64, na_value=0), sizes.isna() | ~is_split)
     )
-    by_key = calls.groupby(list(KEYS), dropna=False, observed=True)
-    table = table_of(
-        {
-            "group_size": by_key["group_size"].first(),
-            "calls": by_key.size(),
-            "split_calls": by_key["is_split"].sum(),
-            "total_ns": by_key["duration_ns"].sum(),
-            "why_not_split": told_of_each(by_key, "why_not_split", listed),
-            "sizes_from": told_of_each(by_key, "arguments", sizes_from),
-            **{name: by_key[name].sum(min_count=1) for name in ("size_bytes", "transfer_ns", "wait_ns", "split_bytes")},
-        }
-    ).reset_index()
-    is_known = table["size_class"] != SIZE_CLASSES[-1]
-    table["split_bytes"] = table["split_bytes"].where(is_known)
-    table = table.assign(group_label=labels(groups, table))
-    by_label = groups.table.drop_duplicates("group_label").set_index("group_label")
-    joined = {name: table["group_label"].map(by_label[name]).astype("object") for name in ("path", "transport")}
-    return Collectives(table.assign(**joined, link_peak_gbps=_link_peaks(table, ranks, joined["path"])))
+    is_known = by_key.keys["size_class"] != SIZE_CLASSES[-1]
+    table = by_key.table(
+        group_size=by_key.first_known(columns["group_size"]),
+        calls=by_key.counts(),
+        split_calls=by_key.sums(is_split.astype(np.int64)),
+        total_ns=by_key.sums(columns["end_ns"] - columns["start_ns"]),
+        why_not_split=by_key.told(columns["why_not_split"], listed),
+        sizes_from=by_key.told(columns["arguments"], sizes_from),
+        **{name: by_key.total(columns[name]) for name in ("size_bytes", "transfer_ns", "wait_ns")},
+        split_bytes=pd.Series(split_bytes).where(is_known),
+    )
+    label = labels(groups, table)
+    of_group = places_of({"group_label": label.array}, groups.table, ["group_label"])
+    joined = {name: at_places(groups.table[name], of_group) for name in ("path", "transport")}
+    peaks = _link_peaks(table, ranks, joined["path"])
+    return Collectives(with_columns(table, group_label=label, **joined, link_peak_gbps=peaks))
 
 
 def size_classes(size_bytes: pd.Series) -> pd.Series:
@@ -129,19 +130,22 @@ def size_classes(size_bytes: pd.Series) -> pd.Series:
 
 def bus_factors(collectives: pd.Series, group_sizes: pd.Series) -> pd.Series:
     """What busbw is of algbw; NA where the group's size is unknown and matters."""
-    size = group_sizes.astype("Float64")
-    share = (size - 1) / size
-    factor = pd.Series(1.0, index=collectives.index, dtype="Float64")
-    factor = factor.mask(collectives.isin(["all_gather", "reduce_scatter", "all_to_all"]), share)
-    return factor.mask(collectives == "all_reduce", 2 * share)
+    size, names = floats(group_sizes), collectives.to_numpy(dtype=object)
+    share = np.divide(size - 1, size, out=np.full(len(size), -np.inf), where=size != 0)
+    is_twice = names == "all_reduce"
+    is_shared = is_twice | np.isin(names, ("all_gather", "reduce_scatter", "all_to_all"))
+    factor = np.where(is_shared, np.where(is_twice, 2 * share, share), 1.0)
+    is_absent = np.isnan(factor)
+    return pd.Series(pd.arrays.FloatingArray(np.where(is_absent, 1.0, factor), is_absent), index=collectives.index)
 
 
-def _link_peaks(table: pd.DataFrame, ranks: Result, paths: pd.Series) -> pd.Series:
-    names = ranks.table.set_index("rank")["device_name"].astype("object")
-    columns = (table["rank"].map(names), table["group_size"].fillna(0), paths)
-    peaks = [_peak(name if isinstance(name, str) else None, int(size), path)
-             for name, size, path in zip(*columns, strict=True)]  # fmt: skip
-    return pd.Series(pd.array(peaks, dtype="Int64"), index=table.index)
+def _link_peaks(table: pd.DataFrame, ranks: Result, paths: np.ndarray) -> pd.api.extensions.ExtensionArray:
+    names = dict(zip(ranks.table["rank"].tolist(), ranks.table["device_name"].tolist(), strict=True))
+    devices = [names.get(rank) for rank in table["rank"].tolist()]
+    sizes = table["group_size"].to_numpy(dtype=np.int64, na_value=0).tolist()
+    peaks = [_peak(device if isinstance(device, str) else None, size, path)
+             for device, size, path in zip(devices, sizes, paths.tolist(), strict=True)]  # fmt: skip
+    return pd.array(peaks, dtype="Int64")
 
 
 def _peak(device_name: str | None, group_size: int, path: object) -> int | None:

@@ -19,12 +19,14 @@ from traceanalyzer.analyses.communication.group_names import (
 )
 from traceanalyzer.analyses.communication.group_roles import roles_of_uses, with_marks
 from traceanalyzer.analyses.names import GroupsColumn
+from traceanalyzer.analyses.same_keys import at_places, places_of
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.job.wiring import Wiring
 from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import columns_of
 
 SHORT_NAME = 12
 """A process group's own name of more characters (a hash, a communicator's address) is cut where it must be shown."""
@@ -104,13 +106,15 @@ def labels(groups: Result, frame: pd.DataFrame) -> pd.Series:
     table = groups.table
     if table.empty or frame.empty:
         return pd.Series(None, index=frame.index, dtype="object")
-    keys = ["group", "group_ranks"] if "group_ranks" in frame else ["rank", "group"]
-    known = table.explode("users").rename(columns={"users": "rank"})
-    known = typed(known, dict.fromkeys(("group", "group_ranks"), "object")).fillna({"group_ranks": ""})
-    by_key = known.drop_duplicates(keys).set_index(keys)["group_label"]
-    wanted = typed(frame[keys], {name: "object" for name in keys if name != "rank"}).fillna({"group_ranks": ""})
-    found = by_key.reindex(pd.MultiIndex.from_frame(wanted)).to_numpy(dtype=object)
-    return pd.Series(found, index=frame.index, dtype="object").where(~frame["group"].array.isna(), None)
+    known = columns_of(table)
+    keys = ["group", "group_ranks"] if "group_ranks" in frame else ["group", "rank"]
+    if keys[1] == "rank":
+        rows = np.repeat(np.arange(len(table)), [len(users) for users in known["users"]])
+        users = np.array([rank for users in known["users"] for rank in users], dtype=np.int64)
+        known = {name: known[name].take(rows) for name in ("group", "group_label")} | {"rank": users}
+    found = at_places(known["group_label"], places_of(frame, known, keys))
+    found[np.asarray(frame["group"].array.isna())] = None
+    return pd.Series(found, index=frame.index, dtype="object")
 
 
 def _joined(members: pd.Series, ranks: Ranks, wiring: Wiring | None) -> dict[str, list[str | None]]:

@@ -3,16 +3,17 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
+import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.base import Result, is_true
 from traceanalyzer.analyses.communication.call_waits import CallWaits, listed, looked_at
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import Groups, labels
-from traceanalyzer.analyses.grouping import told_of_each
+from traceanalyzer.analyses.grouping import Groups as Rows
 from traceanalyzer.analyses.names import MatchesColumn
 from traceanalyzer.meaning.columns import Column
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import columns_of, with_columns
 
 KEYS = ("rank", "group", "group_ranks")
 
@@ -59,26 +60,22 @@ def across(_parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, calls: Cal
     held = looked_at(call_waits, calls)
     if held.empty:
         return Matches(held.reindex(columns=list(Matches.columns)))
-    facts = {
-        "is_split": held["transfer_ns"].notna(),
-        "is_inferred": held["arguments"] == "inferred",
-        "why_unsplit": held["why_not_split"].where(held["is_matched"].astype(bool), None),
+    columns = columns_of(held)
+    by_key = Rows.of(columns, KEYS, with_absent=True)
+    is_matched = columns["is_matched"].astype(bool)
+    masks = {
+        "matched_calls": is_matched,
+        "split_calls": ~columns["transfer_ns"].isna(),
+        "inferred_calls": np.asarray(columns["arguments"] == "inferred"),
     }
-    by_key = held.assign(**facts).groupby(list(KEYS), dropna=False, sort=True)
-    table = table_of(
-        {
-            "calls": by_key.size(),
-            "matched_calls": by_key["is_matched"].sum(),
-            "split_calls": by_key["is_split"].sum(),
-            "inferred_calls": by_key["is_inferred"].sum(),
-            "matched_by": told_of_each(by_key, "matched_by", listed),
-            "is_ambiguous": by_key["is_ambiguous"].any(),
-            "why_unmatched": told_of_each(by_key, "why_unmatched", listed),
-            "why_unsplit": told_of_each(by_key, "why_unsplit", listed),
-        }
-    ).reset_index()
-    others = {
-        "unmatched_calls": table["calls"] - table["matched_calls"],
-        "unsplit_calls": table["matched_calls"] - table["split_calls"],
-    }
-    return Matches(table.assign(**others, group_label=labels(groups, table)))
+    counts = {"calls": by_key.counts(), **{n: by_key.sums(mask.astype(np.int64)) for n, mask in masks.items()}}
+    table = by_key.table(
+        **counts,
+        matched_by=by_key.told(columns["matched_by"], listed),
+        is_ambiguous=pd.array(by_key.any(is_true(held["is_ambiguous"]).to_numpy()), dtype="boolean"),
+        why_unmatched=by_key.told(columns["why_unmatched"], listed),
+        why_unsplit=by_key.told(np.where(is_matched, columns["why_not_split"], None), listed),
+        unmatched_calls=counts["calls"] - counts["matched_calls"],
+        unsplit_calls=counts["matched_calls"] - counts["split_calls"],
+    )
+    return Matches(with_columns(table, group_label=labels(groups, table)))

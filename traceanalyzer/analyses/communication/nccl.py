@@ -7,18 +7,19 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import grouping
-from traceanalyzer.analyses.base import Result, percent, plain_values, ratio, stack
+from traceanalyzer.analyses.base import Result, plain_values, ratio, stack
 from traceanalyzer.analyses.communication.call_lists import SIZES_FROM, sizes_from
 from traceanalyzer.analyses.communication.call_waits import CallWaits, looked_at
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import Groups, labels
-from traceanalyzer.analyses.grouping import rows_of_each, told_of_each
+from traceanalyzer.analyses.grouping import rows_of_each
 from traceanalyzer.analyses.names import NcclColumn
-from traceanalyzer.analyses.time.breakdown import OVERLAP
+from traceanalyzer.analyses.same_keys import at_places, places_of
+from traceanalyzer.analyses.time.breakdown import OVERLAP, overlap_of
 from traceanalyzer.analyses.time.intervals import Intervals, union
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace, whole_capture
-from traceanalyzer.model.tables import columns_of, sorted_by, table_of
+from traceanalyzer.model.tables import columns_of, sorted_by, table_of, with_columns
 
 KEYS = ("group", "collective", "dtype")
 
@@ -62,10 +63,13 @@ class Nccl(Result[NcclColumn]):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(
-            mean_ns=ratio(table["total_ns"], table["calls"]),
-            size_bytes=table["known_size_bytes"].where(table["calls_of_unknown_size"] == 0),
-            overlap_pct=percent(table["comm_ns"] - table["exposed_comm_ns"], table["comm_ns"]),
+        return self._with(
+            table,
+            {
+                "mean_ns": ratio(table["total_ns"], table["calls"]),
+                "size_bytes": table["known_size_bytes"].where(table["calls_of_unknown_size"] == 0),
+                "overlap_pct": overlap_of(table["comm_ns"] - table["exposed_comm_ns"], table["comm_ns"]),
+            },
         )
 
 
@@ -104,19 +108,18 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
 def across(parts: Mapping[int, pd.DataFrame], groups: Groups, call_waits: CallWaits, calls: Calls) -> Nccl:
     """The ranks' rows under each other, with the groups' sizes as matching found them."""
     table = stack(parts, tuple(Nccl.columns))
-    return Nccl(table.assign(group_label=labels(groups, table), group_size=_sizes(table, looked_at(call_waits, calls))))
+    sizes = _sizes(table, looked_at(call_waits, calls))
+    return Nccl(with_columns(table, group_label=labels(groups, table), group_size=sizes))
 
 
-def _sizes(table: pd.DataFrame, calls: pd.DataFrame) -> pd.Series:
+def _sizes(table: pd.DataFrame, calls: pd.DataFrame) -> pd.api.extensions.ExtensionArray:
     """Ranks of each row's group; absent where its calls do not agree, or nothing tells."""
-    keys = ["rank", *KEYS]
-    if table.empty:
-        return pd.Series(dtype="Int64")
-    # Keys that are absent must meet.
-    plain = calls.assign(**calls[keys[1:]].astype("object").fillna(""))
-    sizes = told_of_each(plain.groupby(keys), "group_size", _one)
-    wanted = pd.MultiIndex.from_frame(table[keys].astype(dict.fromkeys(KEYS, "object")).fillna(""))
-    return pd.Series(sizes.reindex(wanted).array, index=table.index).astype("Int64")
+    if table.empty or calls.empty:
+        return pd.array([None] * len(table), dtype="Int64")
+    of_calls = grouping.Groups.of(calls, ["rank", *KEYS], with_absent=True)
+    sizes = of_calls.told(calls["group_size"].array, _one)
+    found = at_places(sizes, places_of(table, of_calls.keys, ["rank", *KEYS]), absent=None)
+    return pd.array(found.tolist(), dtype="Int64")
 
 
 def _one(values: list[object]) -> object:

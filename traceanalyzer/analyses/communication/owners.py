@@ -3,7 +3,7 @@
 import numpy as np
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.grouping import by_category, largest_before, next_of_group
+from traceanalyzer.analyses.grouping import by_category, largest_before
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.selection import is_lost_launch
@@ -40,7 +40,7 @@ def _of_host(trace: RankTrace, rows: np.ndarray, host: np.ndarray) -> tuple[np.n
     launched, begun, thread = launched[alone], begun[alone], thread[alone]
     args = trace.comm_args
     starts, ends, threads = (args[name].to_numpy()[host] for name in ("start_ns", "end_ns", "thread"))
-    found = next_of_group(starts, threads, begun, thread)
+    found = _next_of_group(starts, threads, begun, thread)
     has_next = found != NONE
     host, starts, ends, threads, found = (each[has_next] for each in (host, starts, ends, threads, found))
     call = launched[found]
@@ -69,7 +69,7 @@ def _launched_itself(trace: RankTrace, starts: np.ndarray, ends: np.ndarray, thr
     if not len(lost):
         return np.zeros(len(starts), dtype=bool)
     begun, thread = (trace.api_calls[name].to_numpy()[lost] for name in ("start_ns", "thread"))
-    found = next_of_group(starts, threads, begun, thread)
+    found = _next_of_group(starts, threads, begun, thread)
     itself: np.ndarray = (found != NONE) & (begun[found] < ends)
     return itself
 
@@ -95,3 +95,16 @@ def _outermost(
     is_outermost = ends[order] > largest_before(ends[order], call[order])
     kept = order[is_outermost]
     return host[kept], call[kept]
+
+
+def _next_of_group(times: np.ndarray, groups: np.ndarray, of_times: np.ndarray, of_groups: np.ndarray) -> np.ndarray:
+    """For each row the position among the others of the first of its group at its time or later; -1 for none.
+
+    The others are in order of time.
+    """
+    found = np.full(len(times), NONE, dtype=np.int64)
+    for group in np.unique(groups).tolist():
+        rows, others = np.flatnonzero(groups == group), np.flatnonzero(of_groups == group)
+        place = np.searchsorted(of_times[others], times[rows], side="left")
+        found[rows] = np.append(others, NONE)[place]
+    return found

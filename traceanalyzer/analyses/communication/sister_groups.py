@@ -109,18 +109,17 @@ def is_beyond_chance(instances: pd.DataFrame, own_ns: np.ndarray, beside_ns: np.
     """Which instances' times, as `usual_ns` has them, chance does not explain: in their step, or in all together.
 
     How transfers of one kind and size differ is told, as a deviation of their logarithms, by those that are quicker
-    than their step's usual one (links are slow, never too fast), of all steps; three deviations are beyond. Of fewer
-    than three such (of two groups none) nothing is known, and everything counts.
+    than their step's usual one (links are slow, never too fast), of all steps; where these are fewer than three (of two
+    groups none), by those that are quicker than their own group's usual one, of which two differ by more than one from
+    several. Three deviations are beyond. Of fewer than three such nothing is known, and everything counts.
     """
     cells = Groups.of(instances, [*_POOL, "step", "among"])
     own, beside = np.maximum(own_ns[cells.first], 1.0), beside_ns[cells.first]
-    step = Groups.of(cells.keys, [*_POOL, "step"]).of_row
-    pool = Groups.of(cells.keys, [*_POOL]).of_row
-    under = np.log(np.maximum(_usual_of_step(step, own) / own, 1.0))
-    known = np.bincount(pool, under > 0)
-    deviation = np.where(known >= _LEAST_KNOWN, np.sqrt(np.bincount(pool, under**2) / np.maximum(known, 1)), 0.0)[pool]
+    pool, step, group = (Groups.of(cells.keys, [*_POOL, *names]).of_row for names in ((), ("step",), ("among",)))
+    known, deviation = _deviation(pool, step, own)
+    of_group, in_steps = _deviation(pool, group, own)
+    deviation = np.where(known, deviation, np.where(of_group, np.sqrt(2) * in_steps, 0.0))
     more = np.log(own / np.where(beside > 0, beside, np.nan))
-    group = Groups.of(cells.keys, [*_POOL, "among"]).of_row
     count = np.bincount(group)[group]
     mean = np.bincount(group, np.nan_to_num(more))[group] / count
     is_beyond = np.isnan(more) | (more >= _SIGMAS * deviation) | (mean >= _SIGMAS * deviation / np.sqrt(count))
@@ -128,7 +127,14 @@ def is_beyond_chance(instances: pd.DataFrame, own_ns: np.ndarray, beside_ns: np.
     return found
 
 
-def _usual_of_step(group: np.ndarray, values: np.ndarray) -> np.ndarray:
+def _deviation(pool: np.ndarray, group: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each value whether three of its pool or more are quicker than their group's usual one, and by how much."""
+    under = np.log(np.maximum(_usual(group, values) / values, 1.0))
+    count = np.bincount(pool, under > 0)
+    return (count >= _LEAST_KNOWN)[pool], np.sqrt(np.bincount(pool, under**2) / np.maximum(count, 1))[pool]
+
+
+def _usual(group: np.ndarray, values: np.ndarray) -> np.ndarray:
     """For each value what its group's longest one is held against: the median without it, of two the lesser."""
     order = np.lexsort((values, group))
     sizes = np.bincount(group)

@@ -1,23 +1,27 @@
 """What each collective does in a mean step: calls, bytes, where its time goes, and how fast it moves data."""
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, ratio
+from traceanalyzer.analyses.base import Result, all_known, percent, ratio
 from traceanalyzer.analyses.communication.call_waits import CallWaits, listed, looked_at
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.collectives import summed
 from traceanalyzer.analyses.communication.groups import Groups, labels
-from traceanalyzer.analyses.grouping import told_of_each
+from traceanalyzer.analyses.grouping import Groups as Rows
+from traceanalyzer.analyses.grouping import sums_at
 from traceanalyzer.analyses.names import ByCollectiveColumn
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
+from traceanalyzer.analyses.same_keys import places_of
 from traceanalyzer.analyses.time.headline import Headline, steps_of
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import columns_of, table_of
 
 _KEYS = ["collective", "group_label"]
 _RATES = ["bus_bytes", "bus_ns", "bus_peak_gbps"]
@@ -64,7 +68,7 @@ class ByCollective(Result[ByCollectiveColumn]):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         busbw = ratio(table["bus_bytes"], table["bus_ns"])
-        return table.assign(busbw_gbps=busbw, peak_pct=percent(busbw, table["bus_peak_gbps"]))
+        return self._with(table, {"busbw_gbps": busbw, "peak_pct": percent(busbw, table["bus_peak_gbps"])})
 
 
 def across(
@@ -83,64 +87,67 @@ def across(
     made = made[made["step"].isin(chosen)] if chosen else made
     if made.empty:
         return ByCollective(pd.DataFrame(columns=[*ByCollective.columns, *_RATES]))
-    made = made.assign(group_label=labels(groups, made), duration_ns=made["end_ns"] - made["start_ns"])
-    exposed = _exposed(exposed_calls, chosen, made)
-    per = len(chosen) or 1
-    by_rank = made.groupby([*_KEYS, "rank"], dropna=False)
-    own = table_of(
-        {
-            "calls": by_rank.size() / per,
-            "size_bytes": by_rank["size_bytes"].sum().where(by_rank["size_bytes"].count() == by_rank.size()) / per,
-            "total_ns": by_rank["duration_ns"].sum() / per,
-        }
-    )
-    own = own.join(exposed / per).fillna(dict.fromkeys(exposed.columns, 0)).reset_index()
+    columns = columns_of(made) | {"group_label": labels(groups, made).astype("str").array}
+    by_rank = Rows.of(columns, (*_KEYS, "rank"), with_absent=True)
+    by_key, every = Rows.of(by_rank.keys, _KEYS, with_absent=True), Rows.of(columns, _KEYS, with_absent=True)
+    exposed = _exposed(exposed_calls, chosen, columns, by_rank)
+    sums = {
+        "calls": by_rank.counts(),
+        "size_bytes": by_rank.sums(columns["size_bytes"].to_numpy(dtype=np.int64, na_value=0)),
+        "total_ns": by_rank.sums(columns["end_ns"] - columns["start_ns"]),
+        **exposed,
+    }
     # What is not told apart is not known to be 0.
-    is_told = by_rank["transfer_ns"].count().to_numpy() > 0
-    own = own.assign(**{name: own[name].where(is_told) for name in ("exposed_transfer_ns", "exposed_wait_ns")})
-    by_key = own.groupby(_KEYS, dropna=False)
-    table = by_key[["calls", "size_bytes", "total_ns", *exposed.columns]].mean()
-    table["size_bytes"] = table["size_bytes"].where(by_key["size_bytes"].count() == by_key.size())
-    highest = own.loc[by_key["exposed_comm_ns"].idxmax()]
-    named = made.groupby(_KEYS, dropna=False)
-    # Both are in the order of their keys, which do not join where a group is absent.
-    table = table.assign(
-        group_size=named["group_size"].max().array,
-        dtype=told_of_each(named, "dtype", listed).array,
-        highest_exposed_ns=highest["exposed_comm_ns"].array,
-        highest_rank=highest["rank"].array,
-    ).join(_rates(made, ranks, groups))
-    return ByCollective(table.sort_values("exposed_comm_ns", ascending=False, kind="stable").reset_index())
+    is_told = by_rank.any(~columns["transfer_ns"].isna())
+    told = {name: np.where(is_told, exposed[name], np.nan) for name in ("exposed_transfer_ns", "exposed_wait_ns")}
+    per_step = table_of({name: values / (len(chosen) or 1) for name, values in (sums | told).items()})
+    means = per_step.groupby(by_key.of_row).mean()  # by pandas: its sums of fractions carry what rounding loses
+    is_unknown = every.any(columns["size_bytes"].isna())
+    group_size = every.largest(columns["group_size"].to_numpy(dtype=np.int64, na_value=NONE))
+    highest = by_key.at_largest(exposed["exposed_comm_ns"])
+    table = by_key.table(
+        **columns_of(means.assign(size_bytes=means["size_bytes"].astype("Float64").mask(is_unknown))),
+        group_size=pd.arrays.IntegerArray(group_size, group_size == NONE),
+        dtype=every.told(columns["dtype"], listed),
+        highest_exposed_ns=per_step["exposed_comm_ns"].to_numpy()[highest],
+        highest_rank=by_rank.keys["rank"][highest],
+        **_rates(made, ranks, groups, by_key),
+    )
+    order = np.argsort(-means["exposed_comm_ns"].to_numpy(), kind="stable")
+    return ByCollective(table.take(order).reset_index(drop=True))
 
 
-def _exposed(exposed_calls: ExposedCalls, steps: Sequence[int], calls: pd.DataFrame) -> pd.DataFrame:
-    """Exposed time by collective, group and rank, and its parts."""
+def _exposed(
+    exposed_calls: ExposedCalls, steps: Sequence[int], calls: Mapping[str, Any], by_rank: Rows
+) -> dict[str, np.ndarray]:
+    """Exposed time of each collective, group and rank, and its parts."""
     stretches = exposed_calls.table
     stretches = stretches[stretches["step"].isin(steps)] if steps else stretches
-    stretches = stretches.merge(calls[["rank", "call", *_KEYS]], on=["rank", "call"])
-    parts = stretches.rename(
-        columns={
-            "transfer_ns": "exposed_transfer_ns",
-            "wait_ns": "exposed_wait_ns",
-            "unmatched_ns": "not_separable_ns",
-        }
-    )
-    parts = parts.assign(exposed_comm_ns=parts["end_ns"] - parts["start_ns"])
-    columns = ["exposed_comm_ns", "exposed_transfer_ns", "exposed_wait_ns", "not_separable_ns"]
-    return parts.groupby([*_KEYS, "rank"], dropna=False)[columns].sum().astype("float64")
+    place = places_of(stretches, calls, ("rank", "call"))
+    columns, held = columns_of(stretches), place != NONE
+    lengths = {
+        "exposed_comm_ns": columns["end_ns"] - columns["start_ns"],
+        "exposed_transfer_ns": columns["transfer_ns"],
+        "exposed_wait_ns": columns["wait_ns"],
+        "not_separable_ns": columns["unmatched_ns"],
+    }
+    rows = by_rank.of_row[place[held]]
+    return {name: sums_at(rows, values[held], len(by_rank)) for name, values in lengths.items()}
 
 
-def _rates(calls: pd.DataFrame, ranks: Ranks, groups: Groups) -> pd.DataFrame:
+def _rates(calls: pd.DataFrame, ranks: Ranks, groups: Groups, by_key: Rows) -> dict[str, Any]:
     """What bus bandwidth is made of; rates of ranks and size classes count by their transfer."""
     known = summed(calls, ranks, groups).to_frame()
-    known = known[known["busbw_gbps"].notna()]
-    rows = known.assign(bus_bytes=known["busbw_gbps"] * known["transfer_ns"])
-    by_key = rows.groupby(_KEYS, dropna=False)
-    is_one_way = by_key["peak_pct"].count() > 0
-    return table_of(
-        {
-            "bus_bytes": by_key["bus_bytes"].sum(),
-            "bus_ns": by_key["transfer_ns"].sum(),
-            "bus_peak_gbps": by_key["link_peak_gbps"].first().where(is_one_way),
-        }
-    )
+    columns = columns_of(known[known["busbw_gbps"].notna()])
+    rows = Rows.of(columns, _KEYS, with_absent=True)
+    transfer = columns["transfer_ns"].to_numpy(dtype=np.int64)
+    moved = columns["busbw_gbps"].to_numpy(dtype=np.float64) * transfer
+    has_peak = rows.any(~columns["peak_pct"].isna())
+    peaks = rows.first_known(columns["link_peak_gbps"])
+    rates = {
+        "bus_bytes": pd.Series(moved).groupby(rows.of_row).sum().astype("Float64").array,
+        "bus_ns": all_known(rows.sums(transfer)),
+        "bus_peak_gbps": pd.arrays.IntegerArray(peaks.to_numpy(dtype=np.int64, na_value=0), peaks.isna() | ~has_peak),
+    }
+    place = places_of(by_key.keys, rows.keys, _KEYS)
+    return {name: values.take(place, allow_fill=True) for name, values in rates.items()}

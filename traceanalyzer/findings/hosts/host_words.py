@@ -152,7 +152,11 @@ def _gpu_idles(hosts: IdleForHosts) -> str:
 
 
 def _most_in(hosts: IdleForHosts, of: str) -> str:
-    return f", most of {of} while its host is in {hosts.doing}" if hosts.doing else ""
+    """What its host does meanwhile; of several GPUs ("that") their hosts."""
+    is_one = of == "it" or hosts.own_set.is_one or hosts.is_one_process
+    return (
+        f", most of {of} while {'its host is' if is_one else 'their hosts are'} in {hosts.doing}" if hosts.doing else ""
+    )
 
 
 def _who_waits(hosts: IdleForHosts) -> str:

@@ -42,7 +42,8 @@ _NOW_AND_THEN = "Find what runs there on {who} and not in other steps: " + _RANG
 PAGEABLE = "pageable"
 
 _NAMED_ADVICE = {
-    "compute": "Find what makes {who} run more of {name}, or give the ranks equal work.",
+    "compute": "Find what takes {who} longer in {name} (more calls, or more to do in each), or give the ranks equal "
+    "work.",
     HOST.key: "Take {name} out of the step on {who}, do it less often, or on all ranks at once.",
     MEMORY_CALLS: "Let {who} keep the memory that its allocator holds: no torch.cuda.empty_cache() in the step, sizes "
     "that repeat, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where memory is nearly full.",

@@ -22,7 +22,8 @@ _MAIN = 0.5
 
 _SEVERAL = 2
 
-_END_OF_FIRST = re.compile(r"[:;.] |\.$")
+_END_OF_FIRST = re.compile(r"(?<!\d\))[:;.] |\.$")
+"""Where an advice's first part ends: not within a frame, `train.py(88): log_metrics`."""
 
 _COUNTS = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
 
