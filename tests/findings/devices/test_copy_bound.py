@@ -14,7 +14,7 @@ from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from traceanalyzer.analyses import run
 from traceanalyzer.findings.devices import copy_bound
-from traceanalyzer.findings.devices.copies import PAGEABLE
+from traceanalyzer.findings.finding import PAGEABLE
 
 
 def found(traces):

@@ -16,13 +16,10 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.alike import of_them
 from traceanalyzer.findings.basis import Basis, plain, severity
-from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.finding import PAGEABLE, Finding
 from traceanalyzer.findings.late.lateness import all_late_by, late_by
 from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.meaning.quantities import digits, size_text, time_text
-
-PAGEABLE = "copies of pageable memory"
-"""The cause, as findings call it."""
 
 PAGEABLE_PCT = 0.5
 

@@ -15,8 +15,8 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.alike import of_them
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, plain
-from traceanalyzer.findings.devices.copies import PAGEABLE, are_pageable
-from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.devices.copies import are_pageable
+from traceanalyzer.findings.finding import PAGEABLE, Finding
 from traceanalyzer.findings.late.lateness import all_late_by
 from traceanalyzer.meaning.quantities import digits, size_text, time_text
 

@@ -17,8 +17,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.alike import AS_LONG, alike, named, of_them
 from traceanalyzer.findings.basis import Basis, mean_steps, plain, severity
-from traceanalyzer.findings.devices.copies import PAGEABLE
-from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.finding import PAGEABLE, Finding
 from traceanalyzer.findings.hosts.hosts import DRAINED, longest_name
 from traceanalyzer.findings.late.host_story import HOSTS
 from traceanalyzer.findings.late.lateness import late_by
