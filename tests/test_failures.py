@@ -49,8 +49,14 @@ def written(tmp_path):
 
 
 @QUIETLY
-@pytest.mark.parametrize("half", ["per_rank", "across"])
-@pytest.mark.parametrize("names", [("efficiency", "exposed_comm", "idle"), ("calls",)], ids=" ".join)
+@pytest.mark.parametrize(
+    ("names", "half"),
+    [
+        (("efficiency", "exposed_comm", "idle"), "per_rank"), (("calls",), "across"),
+        *(pytest.param(*case, marks=pytest.mark.thorough)
+          for case in ((("efficiency", "exposed_comm", "idle"), "across"), (("calls",), "per_rank"))),
+    ],
+)  # fmt: skip
 def test_an_analysis_that_fails_is_a_note(tmp_path, monkeypatch, capsys, names, half):
     """Together those of which none needs another: each has its own note."""
     for name in names:

@@ -77,9 +77,13 @@ def test_every_reader_has_its_functions_and_leaves_other_files_alone(reader, tmp
     assert not reader.recognises(other)
 
 
+@pytest.fixture(scope="module")
+def report():
+    return build(Summary(run([rank_trace([("compute", 0, 10), ("comm", 5, 20)])]), (), (), {}), "job")
+
+
 @pytest.mark.parametrize("name", WRITERS)
-def test_every_writer_writes_the_files_that_it_names(name, tmp_path):
-    report = build(Summary(run([rank_trace([("compute", 0, 10), ("comm", 5, 20)])]), (), (), {}), "job")
+def test_every_writer_writes_the_files_that_it_names(name, report, tmp_path):
     made = WRITERS[name](report, tmp_path)
     assert made
     assert all(path.is_file() and path.stat().st_size for path in made)

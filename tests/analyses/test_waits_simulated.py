@@ -8,6 +8,9 @@ from tests.simulator.analysed import analysed, true_waits
 
 MS = 1_000_000
 
+BOTH = ("exposed_comm", "stragglers")
+"""Asked for together, also where one would do: a job is analysed once for what is asked in the same words."""
+
 DAMAGED = Capture(dropped={1: (0,), 2: (11,)}, offset_ns={3: 2 * MS})
 """One event lost at the front of a rank, one in the middle of another, and a third with another clock."""
 
@@ -57,8 +60,8 @@ def test_the_straggler_is_found_all_the_same(damaged):
 
 def test_both_profilers_give_the_same_waits():
     job = scenarios.ddp(4, slow_compute_ns={2: 400_000})
-    kineto, nsys = (analysed(job, "exposed_comm", "stragglers", by=by)[1] for by in ("kineto", "nsys"))
-    for name in ("exposed_comm", "stragglers"):
+    kineto, nsys = (analysed(job, *BOTH, by=by)[1] for by in ("kineto", "nsys"))
+    for name in BOTH:
         pd.testing.assert_frame_equal(kineto[name].to_frame(), nsys[name].to_frame())
 
 
@@ -125,7 +128,7 @@ def test_kernels_queued_before_the_capture_are_matched_by_what_a_later_step_show
     ids=["ddp, compute", "ddp, host", "two ranks", "hsdp", "copies", "data"],
 )
 def test_the_slow_rank_is_named_with_its_cause(job, rank, cause, operation):
-    _, results = analysed(job, "stragglers")
+    _, results = analysed(job, *BOTH)
     first = results["stragglers"].to_frame().iloc[0]
     assert (first["rank"], first["cause"], first["operation"]) == (rank, cause, operation)
     assert first["steps_affected"] == first["steps"]
@@ -167,7 +170,7 @@ def test_what_explains_next_to_nothing_is_not_named():
 
 def test_chains_beat_direct_blame():
     """The rest is time in which ranks of rank 5's row move data while the other row waits for them."""
-    _, results = analysed(scenarios.hsdp(slow_compute_ns={5: 200_000}), "stragglers", "exposed_comm")
+    _, results = analysed(scenarios.hsdp(slow_compute_ns={5: 200_000}), *BOTH)
     frame = results["stragglers"].to_frame().set_index("rank")
     share = frame.loc[5, ["total_wait_ns", "direct_wait_ns"]] / frame["total_wait_ns"].sum()
     assert share["total_wait_ns"] > 0.89

@@ -222,7 +222,7 @@ def test_unequal_work_is_refused_and_marked_when_forced(tmp_path, capsys):
     ("other", "said"),
     [
         ("moe", "size of matrix products differs (768, 2304, 3072, 4096, 50304 | 2048, 5120, 8192, 11264)"),
-        ("pp", "element type of matrix products differs (bf16 | fp32)"),
+        pytest.param("pp", "element type of matrix products differs (bf16 | fp32)", marks=pytest.mark.thorough),
     ],
 )
 def test_other_work_of_equal_model_flops_is_refused_by_the_traces_alone(other, said, capsys):

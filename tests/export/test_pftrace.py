@@ -108,8 +108,11 @@ def test_every_operation_and_every_host_event_is_there(name, of_sample):
         assert one(database, there, category=category) == sum(len(trace.table(table)) for trace in traces)
 
 
-def test_arrows_lead_from_each_launch_to_its_operation(of_sample):
-    traces, database, _ = of_sample("ddp")
+@pytest.mark.parametrize(
+    "name", ["ddp"]
+)  # a process takes the tests whose ids have a capture's name, and exports it once
+def test_arrows_lead_from_each_launch_to_its_operation(name, of_sample):
+    traces, database, _ = of_sample(name)
     pairs = database.execute(
         """SELECT caller.category, caller.ts, ran.ts, caller_track.pid, ran_track.pid FROM flow tail
            JOIN flow head ON head.id = tail.id AND head.is_last AND NOT tail.is_last
@@ -121,8 +124,9 @@ def test_arrows_lead_from_each_launch_to_its_operation(of_sample):
     assert all(begun <= ran and one_pid == other_pid for _, begun, ran, one_pid, other_pid in pairs)
 
 
-def test_collectives_are_linked_from_rank_to_rank_in_the_order_in_which_they_begin(of_sample):
-    _, database, results = of_sample("ddp")
+@pytest.mark.parametrize("name", ["ddp"])
+def test_collectives_are_linked_from_rank_to_rank_in_the_order_in_which_they_begin(name, of_sample):
+    _, database, results = of_sample(name)
     chains = database.execute(
         """SELECT flow.id, flow.ts, is_last, pid FROM flow JOIN slice ON slice.id = flow.slice
            JOIN track ON track.id = slice.track WHERE category IN ('wait', 'comm')

@@ -124,6 +124,11 @@ class Result(Generic[N]):
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return table
 
+    @classmethod
+    def _with(cls, table: pd.DataFrame, columns: "Mapping[N, Any]") -> pd.DataFrame:
+        """The table with these columns, which are of its own: others are type errors."""
+        return table.assign(**cast("dict[str, Any]", columns))
+
 
 def plain_values(column: pd.Series) -> list[Any]:
     """Python values of a column with `None` for NA."""

@@ -10,6 +10,9 @@ from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.quantities import text
 from traceanalyzer.meaning.severities import Severity
 
+PAGEABLE = "copies of pageable memory"
+"""A cause of which rules of hosts and of copies tell (`Finding.about`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:

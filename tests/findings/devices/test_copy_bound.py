@@ -1,7 +1,9 @@
 """A rank that does nothing but copy is bound by its copies, and the link's limit is named."""
 
 import inspect
+from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 import traceanalyzer as ta
@@ -12,6 +14,7 @@ from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from traceanalyzer.analyses import run
 from traceanalyzer.findings.devices import copy_bound
+from traceanalyzer.findings.finding import PAGEABLE
 
 
 def found(traces):
@@ -60,3 +63,19 @@ def test_copies_in_the_last_step_bind_no_complete_one():
     )
     told = [copy_bound.copy_bound(**{name: results[name] for name in needed}) for results in (last, every)]
     assert [bool(found) for found in told] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("memory", "others_ns", "cause"), [("pageable", 40, PAGEABLE), ("pageable", 60, None), ("pinned", 0, None)]
+)
+def test_what_copies_of_pageable_memory_take_is_of_their_finding(memory, others_ns, cause):
+    """Both say what a step gains without these copies: once is enough."""
+    tables = run(
+        [rank_trace([("copy", 0, 90), ("compute", 90, 100)])], inspect.signature(copy_bound.copy_bound).parameters
+    )
+    row = tables["copies"].table.iloc[0].to_dict()
+    rows = [row | {"direction": "HtoD", "source_memory": memory, "target_memory": "device", "exposed_ns": 50},
+            row | {"direction": "DtoH", "source_memory": "device", "target_memory": "pinned", "exposed_ns": others_ns}]  # fmt: skip
+    filled = replace(tables["copies"], table=pd.DataFrame(rows))
+    (one,) = copy_bound.copy_bound(**{**tables, "copies": filled})
+    assert one.part_of == cause

@@ -31,6 +31,10 @@ _MOST_SAID = 8
 """Changes that are written out."""
 
 
+_DEARER = 2.0
+"""Times as long as others' operations those that a rank runs more may take to launch."""
+
+
 def cells_of(row: Mapping[str, Any], found: pd.DataFrame) -> pd.DataFrame:
     """The cells of an episode."""
     name = found["name"].isna() if pd.isna(row["name"]) else found["name"] == row["name"]
@@ -159,7 +163,8 @@ def _changes(
 def _only_launches_more(row: Mapping[str, Any], late: pd.DataFrame, replay: Replay) -> bool:
     """Whether it computes longer by further operations, which its hosts launch: gone, they take neither.
 
-    Not where one of its hosts needs longer than launching so much more takes: that is left when they are gone.
+    Not where one of its hosts needs longer than launching so much more takes, by operations that take twice as long to
+    launch as the others': that is left when they are gone.
     """
     if row["part"] != "compute_ns" or replay.engine is None:
         return False
@@ -176,7 +181,8 @@ def _only_launches_more(row: Mapping[str, Any], late: pd.DataFrame, replay: Repl
     in_steps = late[late["step"].isin(steps)] if steps else late
     needed = in_steps.groupby("rank")["needed_host_ns"].median().astype("float64").dropna()
     is_own = needed.index.isin(row["ranks"])
-    return bool((needed[is_own] * max(others) / max(own) < apart_ns(needed[~is_own])).all())
+    more = max(own) / max(others) - 1
+    return bool((needed[is_own] < apart_ns(needed[~is_own]) * (1 + _DEARER * more)).all())
 
 
 def _is_of_host(other: Mapping[str, Any], row: Mapping[str, Any]) -> bool:

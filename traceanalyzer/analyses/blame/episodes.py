@@ -158,7 +158,7 @@ class Episodes(Result[EpisodesColumn]):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(cost_pct=percent(table["cost_ns"], table["step_ns"]))
+        return self._with(table, {"cost_pct": percent(table["cost_ns"], table["step_ns"])})
 
 
 def across(

@@ -76,7 +76,7 @@ class Stragglers(Result[StragglersColumn]):
     }  # fmt: skip
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(cost_pct=percent(table["cost_max_ns"], table["window_ns"]))
+        return self._with(table, {"cost_pct": percent(table["cost_max_ns"], table["window_ns"])})
 
 
 def per_rank(_trace: RankTrace, exposed_comm: pd.DataFrame) -> pd.DataFrame:

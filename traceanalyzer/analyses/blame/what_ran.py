@@ -68,7 +68,7 @@ class WhatRan(Result[WhatRanColumn]):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         step = table["step"].astype("Int64")
-        return table.assign(step=step.where(step != NONE))
+        return self._with(table, {"step": step.where(step != NONE)})
 
 
 def per_rank(

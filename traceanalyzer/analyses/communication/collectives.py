@@ -80,7 +80,9 @@ class Collectives(Result[CollectivesColumn]):
         algbw = ratio(table["split_bytes"], table["transfer_ns"])
         busbw = algbw * bus_factors(table["collective"], table["group_size"])
         one_way = busbw.where(table["collective"] != "send_recv")
-        return table.assign(algbw_gbps=algbw, busbw_gbps=busbw, peak_pct=percent(one_way, table["link_peak_gbps"]))
+        return self._with(
+            table, {"algbw_gbps": algbw, "busbw_gbps": busbw, "peak_pct": percent(one_way, table["link_peak_gbps"])}
+        )
 
 
 def across(

@@ -58,7 +58,7 @@ class ExposedComm(Result[ExposedCommColumn]):
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         table = known_only(table, names=PARTS)
         shares = {part.share: percent(table[part.column], table["window_ns"]) for part in COMM_PARTS}
-        return table.assign(**shares)
+        return table.assign(**shares)  # names of the vocabulary
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:

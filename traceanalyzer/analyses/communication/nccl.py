@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import grouping
-from traceanalyzer.analyses.base import Result, percent, plain_values, ratio, stack
+from traceanalyzer.analyses.base import Result, plain_values, ratio, stack
 from traceanalyzer.analyses.communication.call_lists import SIZES_FROM, sizes_from
 from traceanalyzer.analyses.communication.call_waits import CallWaits, looked_at
 from traceanalyzer.analyses.communication.calls import Calls
@@ -15,7 +15,7 @@ from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.grouping import rows_of_each
 from traceanalyzer.analyses.names import NcclColumn
 from traceanalyzer.analyses.same_keys import at_places, places_of
-from traceanalyzer.analyses.time.breakdown import OVERLAP
+from traceanalyzer.analyses.time.breakdown import OVERLAP, overlap_of
 from traceanalyzer.analyses.time.intervals import Intervals, union
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace, whole_capture
@@ -63,10 +63,13 @@ class Nccl(Result[NcclColumn]):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(
-            mean_ns=ratio(table["total_ns"], table["calls"]),
-            size_bytes=table["known_size_bytes"].where(table["calls_of_unknown_size"] == 0),
-            overlap_pct=percent(table["comm_ns"] - table["exposed_comm_ns"], table["comm_ns"]),
+        return self._with(
+            table,
+            {
+                "mean_ns": ratio(table["total_ns"], table["calls"]),
+                "size_bytes": table["known_size_bytes"].where(table["calls_of_unknown_size"] == 0),
+                "overlap_pct": overlap_of(table["comm_ns"] - table["exposed_comm_ns"], table["comm_ns"]),
+            },
         )
 
 

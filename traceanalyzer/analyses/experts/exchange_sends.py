@@ -37,7 +37,9 @@ class ExchangeSends(Result[ExchangeSendsColumn]):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         keys = ["group", "group_ranks", "direction"]
-        return table.assign(share_pct=percent(table["size_bytes"], table.groupby(keys)["size_bytes"].transform("sum")))
+        return self._with(
+            table, {"share_pct": percent(table["size_bytes"], table.groupby(keys)["size_bytes"].transform("sum"))}
+        )
 
 
 def per_rank(_trace: RankTrace, all_to_alls: pd.DataFrame) -> pd.DataFrame:

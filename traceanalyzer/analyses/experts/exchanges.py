@@ -59,7 +59,7 @@ class Exchanges(Result[ExchangesColumn]):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(gbps=ratio(_moved(table), table["duration_ns"]))
+        return self._with(table, {"gbps": ratio(_moved(table), table["duration_ns"])})
 
 
 def per_rank(trace: RankTrace, all_to_alls: pd.DataFrame) -> pd.DataFrame:

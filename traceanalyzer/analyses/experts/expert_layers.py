@@ -64,9 +64,12 @@ class ExpertLayers(Result[ExpertLayersColumn]):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(
-            load_max_over_mean=ratio(table["max_load_bytes"], table["mean_load_bytes"]),
-            sent_max_over_mean=ratio(table["max_sent_bytes"], table["mean_sent_bytes"]),
+        return self._with(
+            table,
+            {
+                "load_max_over_mean": ratio(table["max_load_bytes"], table["mean_load_bytes"]),
+                "sent_max_over_mean": ratio(table["max_sent_bytes"], table["mean_sent_bytes"]),
+            },
         )
 
 

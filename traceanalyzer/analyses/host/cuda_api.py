@@ -31,7 +31,7 @@ class CudaApi(Result[CudaApiColumn]):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         whole = table.groupby("rank")["total_ns"].transform("sum")
-        return with_mean(table, "ns").assign(share_pct=percent(table["total_ns"], whole))
+        return self._with(with_mean(table, "ns"), {"share_pct": percent(table["total_ns"], whole)})
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:

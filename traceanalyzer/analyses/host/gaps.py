@@ -50,7 +50,7 @@ class GapTable(Result[GapTableColumn]):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(length_ns=table["end_ns"] - table["start_ns"])
+        return self._with(table, {"length_ns": table["end_ns"] - table["start_ns"]})
 
 
 def per_rank(trace: RankTrace, idle_short_ns: int = SHORT_NS, idle_launch_ns: int = LAUNCH_NS) -> pd.DataFrame:

@@ -57,7 +57,7 @@ class HostWork(Result[HostWorkColumn]):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return with_steps(table).assign(idle_pct=percent(table["idle_ns"], table["seen_ns"]))
+        return self._with(with_steps(table), {"idle_pct": percent(table["idle_ns"], table["seen_ns"])})
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:

@@ -37,7 +37,7 @@ class Idle(Result[IdleColumn]):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(idle_pct=percent(table["idle_ns"], table["window_ns"]))
+        return self._with(table, {"idle_pct": percent(table["idle_ns"], table["window_ns"])})
 
 
 def per_rank(

@@ -65,12 +65,15 @@ class Launches(Result[LaunchesColumn]):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(
-            queue_mean=ratio(table["waiting_ns"], table["window_ns"]),
-            awaited_pct=percent(table["awaited_kernels"], table["awaitable_kernels"]),
-            host_bound_pct=percent(table["empty_queue_ns"], table["window_ns"]),
-            kernels_under_5us_pct=percent(table["kernels_under_5us"], table["kernels"]),
-            kernels_under_10us_pct=percent(table["kernels_under_10us"], table["kernels"]),
+        return self._with(
+            table,
+            {
+                "queue_mean": ratio(table["waiting_ns"], table["window_ns"]),
+                "awaited_pct": percent(table["awaited_kernels"], table["awaitable_kernels"]),
+                "host_bound_pct": percent(table["empty_queue_ns"], table["window_ns"]),
+                "kernels_under_5us_pct": percent(table["kernels_under_5us"], table["kernels"]),
+                "kernels_under_10us_pct": percent(table["kernels_under_10us"], table["kernels"]),
+            },
         )
 
 

@@ -32,7 +32,7 @@ class QueueDepth(Result[QueueDepthColumn]):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(mean_depth=ratio(table["waiting_ns"], table["length_ns"]))
+        return self._with(table, {"mean_depth": ratio(table["waiting_ns"], table["length_ns"])})
 
 
 def per_rank(trace: RankTrace, queue_bins: int = 200) -> pd.DataFrame:

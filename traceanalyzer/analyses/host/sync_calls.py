@@ -40,7 +40,7 @@ class SyncCalls(Result[SyncCallsColumn]):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(cost_ns=table["idle_in_call_ns"])
+        return self._with(table, {"cost_ns": table["idle_in_call_ns"]})
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:

@@ -44,7 +44,7 @@ class Graphs(Result[GraphsColumn]):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return known_only(table).assign(operations_per_launch=ratio(table["gpu_ops"], table["launches"]))
+        return self._with(known_only(table), {"operations_per_launch": ratio(table["gpu_ops"], table["launches"])})
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:

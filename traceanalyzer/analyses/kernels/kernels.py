@@ -37,8 +37,8 @@ class Kernels(Result[KernelsColumn]):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         whole = table.groupby("rank")["total_ns"].transform("sum")
-        return table.assign(
-            mean_ns=ratio(table["total_ns"], table["calls"]), share_pct=percent(table["total_ns"], whole)
+        return self._with(
+            table, {"mean_ns": ratio(table["total_ns"], table["calls"]), "share_pct": percent(table["total_ns"], whole)}
         )
 
 

@@ -38,11 +38,14 @@ class KernelsOverRanks(Result[KernelsOverRanksColumn]):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         calls, total, ranks = table["all_calls"], table["all_ns"], table["ranks"]
-        return table.assign(
-            calls=ratio(calls, ranks),
-            total_ns=ratio(total, ranks),
-            mean_ns=ratio(total, calls),
-            share_pct=percent(total, pd.Series(total.sum(), total.index)),
+        return self._with(
+            table,
+            {
+                "calls": ratio(calls, ranks),
+                "total_ns": ratio(total, ranks),
+                "mean_ns": ratio(total, calls),
+                "share_pct": percent(total, pd.Series(total.sum(), total.index)),
+            },
         )
 
 

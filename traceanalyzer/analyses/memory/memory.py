@@ -52,7 +52,7 @@ class Memory(Result[MemoryColumn]):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         headroom = table["device_bytes"] - table["peak_reserved_bytes"]
-        return table.assign(headroom_bytes=headroom, headroom_pct=percent(headroom, table["device_bytes"]))
+        return self._with(table, {"headroom_bytes": headroom, "headroom_pct": percent(headroom, table["device_bytes"])})
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:

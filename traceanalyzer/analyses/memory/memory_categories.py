@@ -39,7 +39,7 @@ class MemoryCategories(Result[MemoryCategoriesColumn]):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         whole = table.groupby("rank")["peak_bytes"].transform("sum")
-        return table.assign(share_pct=percent(table["peak_bytes"], whole))
+        return self._with(table, {"share_pct": percent(table["peak_bytes"], whole)})
 
 
 def per_rank(_trace: RankTrace, held: Held) -> pd.DataFrame:

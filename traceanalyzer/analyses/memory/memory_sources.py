@@ -41,7 +41,7 @@ class MemorySources(Result[MemorySourcesColumn]):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(stays_bytes=table["allocated_bytes"] - table["freed_bytes"])
+        return self._with(table, {"stays_bytes": table["allocated_bytes"] - table["freed_bytes"]})
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:

@@ -38,7 +38,7 @@ class MemorySteps(Result[MemoryStepsColumn]):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(growth_bytes=table["end_bytes"] - table["start_bytes"])
+        return self._with(table, {"growth_bytes": table["end_bytes"] - table["start_bytes"]})
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:

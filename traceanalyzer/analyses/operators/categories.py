@@ -39,7 +39,9 @@ class Categories(Result[CategoriesColumn]):
         return table[~table["category"].isin(["communication", "copy"])]
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(share_pct=percent(table["gpu_ns"], table.groupby("rank")["gpu_ns"].transform("sum")))
+        return self._with(
+            table, {"share_pct": percent(table["gpu_ns"], table.groupby("rank")["gpu_ns"].transform("sum"))}
+        )
 
 
 def per_rank(trace: RankTrace, category_of_op: pd.Categorical) -> pd.DataFrame:

@@ -83,12 +83,15 @@ class Efficiency(Result[EfficiencyColumn]):
         # FLOPs a ns are 10⁹ a second, bytes a ns 10⁹ a second.
         tflops, gbytes = ratio(done, table["gpu_ns"]) / 1000, ratio(table["bytes"], table["gpu_ns"])
         gbytes = gbytes.mask(table["family"] == "communication")
-        return table.assign(
-            tflops_per_s=tflops,
-            gbytes_per_s=gbytes,
-            flops_per_byte=ratio(done, table["bytes"]),
-            flops_pct=percent(tflops, table["peak_tflops_per_s"]),
-            bandwidth_pct=percent(gbytes, table["peak_gbytes_per_s"]),
+        return self._with(
+            table,
+            {
+                "tflops_per_s": tflops,
+                "gbytes_per_s": gbytes,
+                "flops_per_byte": ratio(done, table["bytes"]),
+                "flops_pct": percent(tflops, table["peak_tflops_per_s"]),
+                "bandwidth_pct": percent(gbytes, table["peak_gbytes_per_s"]),
+            },
         )
 
 

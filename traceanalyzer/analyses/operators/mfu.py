@@ -75,10 +75,13 @@ class Mfu(Result[MfuColumn]):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         available = table["peak_tflops_per_s"] * table["step_ns"] * 1000
-        return table.assign(
-            mfu_pct=percent(table["model_flops"], available),
-            unmasked_mfu_pct=percent(table["model_flops"] - table["masked_flops"], available),
-            covered_pct=percent(table["covered_ns"], table["matrix_ns"]),
+        return self._with(
+            table,
+            {
+                "mfu_pct": percent(table["model_flops"], available),
+                "unmasked_mfu_pct": percent(table["model_flops"] - table["masked_flops"], available),
+                "covered_pct": percent(table["covered_ns"], table["matrix_ns"]),
+            },
         )
 
     def known(self) -> pd.DataFrame:

@@ -27,9 +27,12 @@ class Operators(Result[OperatorsColumn]):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         by_rank = table.groupby("rank")
-        return table.assign(
-            gpu_share_pct=percent(table["gpu_own_ns"], by_rank["gpu_own_ns"].transform("sum")),
-            host_share_pct=percent(table["host_self_ns"], by_rank["host_self_ns"].transform("sum")),
+        return self._with(
+            table,
+            {
+                "gpu_share_pct": percent(table["gpu_own_ns"], by_rank["gpu_own_ns"].transform("sum")),
+                "host_share_pct": percent(table["host_self_ns"], by_rank["host_self_ns"].transform("sum")),
+            },
         )
 
 

@@ -79,9 +79,12 @@ class Iterations(Result[IterationsColumn]):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         tokens = table["prefill_tokens"] + table["decode_tokens"]
-        return table.assign(
-            idle_pct=percent(table["idle_ns"], table["window_ns"]),
-            tokens_per_s=(tokens * 1e9 / table["window_ns"]).astype("Float64"),
+        return self._with(
+            table,
+            {
+                "idle_pct": percent(table["idle_ns"], table["window_ns"]),
+                "tokens_per_s": (tokens * 1e9 / table["window_ns"]).astype("Float64"),
+            },
         )
 
 

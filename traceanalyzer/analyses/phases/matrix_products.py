@@ -44,10 +44,13 @@ class MatrixProducts(Result[MatrixProductsColumn]):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         alone = table["calls"] - table["calls_beside_comm"]
-        return table.assign(
-            mean_ns=ratio(table["gpu_ns"], table["calls"]),
-            mean_alone_ns=ratio(table["gpu_ns"] - table["gpu_beside_comm_ns"], alone),
-            mean_beside_comm_ns=ratio(table["gpu_beside_comm_ns"], table["calls_beside_comm"]),
+        return self._with(
+            table,
+            {
+                "mean_ns": ratio(table["gpu_ns"], table["calls"]),
+                "mean_alone_ns": ratio(table["gpu_ns"] - table["gpu_beside_comm_ns"], alone),
+                "mean_beside_comm_ns": ratio(table["gpu_beside_comm_ns"], table["calls_beside_comm"]),
+            },
         )
 
 

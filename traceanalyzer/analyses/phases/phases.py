@@ -60,8 +60,9 @@ class Phases(Result[PhasesColumn]):
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         total = table[list(PARTS)].sum(axis=1).astype("int64")
         unknown = table.groupby(["rank", "step"], dropna=False)["opaque_ns"].transform("sum")
-        return known_only(table, unknown, EXPOSED_PARTS).assign(
-            total_ns=total, share_pct=percent(total, table["window_ns"])
+        return self._with(
+            known_only(table, unknown, EXPOSED_PARTS),
+            {"total_ns": total, "share_pct": percent(total, table["window_ns"])},
         )
 
 

@@ -74,7 +74,7 @@ class Pipeline(Result[PipelineColumn]):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         bubble = (table["idle_ns"] + table["p2p_wait_ns"]).astype("Int64")
-        return table.assign(bubble_ns=bubble, bubble_pct=percent(bubble, table["window_ns"]))
+        return self._with(table, {"bubble_ns": bubble, "bubble_pct": percent(bubble, table["window_ns"])})
 
 
 def across(

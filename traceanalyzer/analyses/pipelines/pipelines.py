@@ -54,11 +54,14 @@ class Pipelines(Result[PipelinesColumn]):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(
-            bubble_pct=percent(table["bubble_ns"], table["window_ns"]),
-            collective_wait_pct=percent(table["collective_wait_ns"], table["window_ns"]),
-            compute_cv=ratio(table["compute_std_ns"], table["compute_mean_ns"]),
-            compute_max_over_mean=ratio(table["compute_max_ns"], table["compute_mean_ns"]),
+        return self._with(
+            table,
+            {
+                "bubble_pct": percent(table["bubble_ns"], table["window_ns"]),
+                "collective_wait_pct": percent(table["collective_wait_ns"], table["window_ns"]),
+                "compute_cv": ratio(table["compute_std_ns"], table["compute_mean_ns"]),
+                "compute_max_over_mean": ratio(table["compute_max_ns"], table["compute_mean_ns"]),
+            },
         )
 
 

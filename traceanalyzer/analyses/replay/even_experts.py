@@ -56,11 +56,14 @@ class EvenExperts(Result[EvenExpertsColumn]):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         gain = (table["before_ns"] - table["after_ns"]).clip(lower=0)
-        return table.assign(
-            hot_over_mean=ratio(table["hot_load_bytes"], table["mean_load_bytes"]),
-            gain_ns=gain,
-            gain_pct=percent(gain, table["before_ns"]),
-            is_bound=(percent(table["error_ns"], table["before_ns"]) > BOUND_PCT).astype("boolean"),
+        return self._with(
+            table,
+            {
+                "hot_over_mean": ratio(table["hot_load_bytes"], table["mean_load_bytes"]),
+                "gain_ns": gain,
+                "gain_pct": percent(gain, table["before_ns"]),
+                "is_bound": (percent(table["error_ns"], table["before_ns"]) > BOUND_PCT).astype("boolean"),
+            },
         )
 
 

@@ -64,7 +64,7 @@ class CriticalPath(Result[CriticalPathColumn]):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(path_pct=percent(table["path_ns"], table["window_ns"]))
+        return self._with(table, {"path_pct": percent(table["path_ns"], table["window_ns"])})
 
 
 def stretches(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> PathStretches:

@@ -78,7 +78,7 @@ class Replay(Result[ReplayColumn]):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         error = table["recorded_ns"] - table["replayed_ns"]
-        return table.assign(error_ns=error, error_pct=percent(error, table["recorded_ns"]))
+        return self._with(table, {"error_ns": error, "error_pct": percent(error, table["recorded_ns"])})
 
 
 def per_rank(

@@ -53,7 +53,7 @@ class Slowdown(Result[SlowdownColumn]):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(slowdown_ratio=ratio(table["step_ns"], table["ideal_ns"]))
+        return self._with(table, {"slowdown_ratio": ratio(table["step_ns"], table["ideal_ns"])})
 
 
 _STORED = ("of", "type", "rank", "stage", "step", "step_ns", "ideal_ns", "error_ns")

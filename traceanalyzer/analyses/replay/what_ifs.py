@@ -76,11 +76,14 @@ class WhatIfs(Result[WhatIfsColumn]):
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         gain = (table["before_ns"] - table["after_ns"]).clip(lower=0)
         error_pct, unmatched_pct = (percent(table[name], table["before_ns"]) for name in ("error_ns", "unmatched_ns"))
-        return table.assign(
-            gain_ns=gain,
-            gain_pct=percent(gain, table["before_ns"]),
-            error_pct=error_pct,
-            is_bound=(error_pct > BOUND_PCT) | (unmatched_pct > BOUND_PCT),
+        return self._with(
+            table,
+            {
+                "gain_ns": gain,
+                "gain_pct": percent(gain, table["before_ns"]),
+                "error_pct": error_pct,
+                "is_bound": (error_pct > BOUND_PCT) | (unmatched_pct > BOUND_PCT),
+            },
         )
 
 

@@ -50,9 +50,12 @@ class Copies(Result[CopiesColumn]):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         # Bytes per nanosecond are decimal gigabytes per second.
-        return table.assign(
-            rate_gbps=ratio(table["size_bytes"], table["total_ns"]),
-            combined_gbps=ratio(table["size_bytes"], table["busy_ns"]),
+        return self._with(
+            table,
+            {
+                "rate_gbps": ratio(table["size_bytes"], table["total_ns"]),
+                "combined_gbps": ratio(table["size_bytes"], table["busy_ns"]),
+            },
         )
 
 

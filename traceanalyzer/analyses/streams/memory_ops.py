@@ -36,9 +36,12 @@ class MemoryOps(Result[MemoryOpsColumn]):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         whole = table.groupby("rank")["total_ns"].transform("sum")
-        return with_mean(with_mean(table, "ns"), "bytes").assign(
-            share_pct=percent(table["total_ns"], whole),
-            bandwidth_gb_per_s=ratio(table["total_bytes"], table["total_ns"]),  # bytes a ns are GB a second
+        return self._with(
+            with_mean(with_mean(table, "ns"), "bytes"),
+            {
+                "share_pct": percent(table["total_ns"], whole),
+                "bandwidth_gb_per_s": ratio(table["total_bytes"], table["total_ns"]),
+            },
         )
 
 

@@ -39,7 +39,7 @@ class StreamPairs(Result[StreamPairsColumn]):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         shorter = table["first_ns"].where(table["first_ns"] < table["second_ns"], table["second_ns"])
-        return table.assign(both_pct=percent(table["both_ns"], shorter))
+        return self._with(table, {"both_pct": percent(table["both_ns"], shorter)})
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:

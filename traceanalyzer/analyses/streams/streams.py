@@ -64,7 +64,7 @@ class Streams(Result[StreamsColumn]):
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         known = [name for name in _NS if name != _UNKNOWN_NS]
         table = known_only(table, table[_UNKNOWN_NS], known)
-        return table.assign(busy_pct=percent(table["busy_ns"], table["window_ns"]))
+        return self._with(table, {"busy_pct": percent(table["busy_ns"], table["window_ns"])})
 
 
 def per_rank(trace: RankTrace, stream_role_pct: float = 90) -> pd.DataFrame:

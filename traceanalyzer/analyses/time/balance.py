@@ -67,7 +67,7 @@ class Balance(Result[BalanceColumn]):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         mean, std, most = (table[f"{what}_ns"].fillna(table[f"{what}_bytes"]) for what in ("mean", "std", "max"))
-        return table.assign(cv=ratio(std, mean), max_over_mean=ratio(most, mean))
+        return self._with(table, {"cv": ratio(std, mean), "max_over_mean": ratio(most, mean)})
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:

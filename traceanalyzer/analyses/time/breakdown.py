@@ -142,4 +142,13 @@ def with_overlap(table: pd.DataFrame) -> pd.DataFrame:
     """Add the columns that follow from `comm_ns` and `exposed_comm_ns`, where those are known."""
     table = known_only(table)
     overlapped = table["comm_ns"] - table["exposed_comm_ns"]
-    return table.assign(overlapped_comm_ns=overlapped, overlap_pct=percent(overlapped, table["comm_ns"]))
+    made: dict[BreakdownColumn, pd.Series] = {
+        "overlapped_comm_ns": overlapped,
+        "overlap_pct": overlap_of(overlapped, table["comm_ns"]),
+    }
+    return table.assign(**made)
+
+
+def overlap_of(hidden_ns: pd.Series, comm_ns: pd.Series) -> pd.Series:
+    """What `OVERLAP` defines."""
+    return percent(hidden_ns, comm_ns)

@@ -39,7 +39,7 @@ class GpuGaps(Result[GpuGapsColumn]):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(share_pct=percent(table["gap_ns"], table["window_ns"]))
+        return self._with(table, {"share_pct": percent(table["gap_ns"], table["window_ns"])})
 
 
 def per_rank(trace: RankTrace, min_gap_ns: int = SHORTEST_NS, most_gaps: int = MOST) -> pd.DataFrame:

@@ -40,7 +40,7 @@ class GpuUtilization(Result[GpuUtilizationColumn]):
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         table = breakdown.known_only(table)
         busy = table["bin_ns"] - table["idle_ns"]
-        return table.assign(busy_ns=busy, busy_pct=percent(busy, table["bin_ns"]))
+        return self._with(table, {"busy_ns": busy, "busy_pct": percent(busy, table["bin_ns"])})
 
 
 def per_rank(trace: RankTrace, bins: int = BINS) -> pd.DataFrame:

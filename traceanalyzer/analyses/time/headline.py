@@ -52,7 +52,7 @@ class Headline(Result[HeadlineColumn]):
         table = breakdown.known_only(table)
         shares = {part.share: percent(table[part.column], table["window_ns"]) for part in (*PARTS, FUSED)}
         mean = ratio(table["window_ns"], table["steps"])
-        return breakdown.with_overlap(table).assign(step_mean_ns=mean, **shares)
+        return self._with(breakdown.with_overlap(table).assign(**shares), {"step_mean_ns": mean})
 
 
 def across(_parts: Mapping[int, pd.DataFrame], breakdown: Breakdown, steps: Steps, ranks: Ranks) -> Headline:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.names import OverlapColumn
-from traceanalyzer.analyses.time.breakdown import OVERLAP, fused, known_only
+from traceanalyzer.analyses.time.breakdown import OVERLAP, fused, known_only, overlap_of
 from traceanalyzer.analyses.time.intervals import union
 from traceanalyzer.kinds import KINDS
 from traceanalyzer.meaning.columns import Better, Column
@@ -41,9 +41,12 @@ class Overlap(Result[OverlapColumn]):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         table = known_only(table, names=_DOUBTFUL)
-        return table.assign(
-            overlap_pct=percent(table["comm_with_compute_ns"], table["comm_ns"]),
-            copy_overlap_pct=percent(table["hidden_copy_ns"], table["copy_ns"]),
+        return self._with(
+            table,
+            {
+                "overlap_pct": overlap_of(table["comm_with_compute_ns"], table["comm_ns"]),
+                "copy_overlap_pct": percent(table["hidden_copy_ns"], table["copy_ns"]),
+            },
         )
 
 

@@ -16,7 +16,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.alike import of_them
 from traceanalyzer.findings.basis import Basis, plain, severity
-from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.finding import PAGEABLE, Finding
 from traceanalyzer.findings.late.lateness import all_late_by, late_by
 from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.meaning.quantities import digits, size_text, time_text
@@ -44,7 +44,7 @@ def pageable_copies(
     basis = Basis.of(headline, steps)
     windows = launches.table.set_index("rank")["window_ns"]
     table = copies.to_frame()
-    table = table[(table["source_memory"] == "pageable") | (table["target_memory"] == "pageable")]
+    table = table[are_pageable(table)]
     by_rank = table.groupby("rank")[["copies", "size_bytes", "total_ns", "exposed_ns"]].sum(min_count=1)
     by_rank["share_pct"] = 100.0 * by_rank["exposed_ns"] / by_rank.index.map(windows)
     by_rank["window_ns"] = windows.reindex(by_rank.index)
@@ -107,7 +107,13 @@ def _pageable(held: pd.DataFrame, basis: Basis, ranks: int, replay: Replay) -> F
         gain_error_ns=None if gain is None else gain.error_ns,
         unprofiled_gain_ns=None if gain is None else gain.unprofiled_gain_ns,
         table="copies",
+        about=PAGEABLE,
     )
+
+
+def are_pageable(copies: pd.DataFrame) -> pd.Series:
+    """Which rows of the table are of copies from or to pageable memory."""
+    return is_true((copies["source_memory"] == "pageable") | (copies["target_memory"] == "pageable"))
 
 
 def _who(held: pd.DataFrame, ranks: int) -> str:

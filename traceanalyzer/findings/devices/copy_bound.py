@@ -15,7 +15,8 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.alike import of_them
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, plain
-from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.devices.copies import are_pageable
+from traceanalyzer.findings.finding import PAGEABLE, Finding
 from traceanalyzer.findings.late.lateness import all_late_by
 from traceanalyzer.meaning.quantities import digits, size_text, time_text
 
@@ -39,7 +40,8 @@ def copy_bound(
 ) -> list[Finding]:  # fmt: skip
     """A rank on which for half of the window or more nothing runs but copies, and those that copy half as long as it.
 
-    Of ranks that are late by them it is a part of what is said of that. Not where complete steps gain nothing by them.
+    Of ranks that are late by them, and of pageable memory where most are from or to it, it is a part of what is said of
+    that. Not where complete steps gain nothing by them.
     """
     if not len(breakdown) or not len(copies):
         return []
@@ -55,7 +57,7 @@ def copy_bound(
     gain_ns = None if mean_ns is None or pd.isna(mean_ns) else round(float(bound[rank]) / 100 * float(mean_ns))
     gain = gain_of(replay, Change("copy", 0.0, frozenset(int(each) for each in bound.index)))
     found = _found(bound, rows, ranks.to_frame().set_index("rank")["device_name"])
-    part_of = all_late_by(episodes, bound.index, "copies")
+    part_of = all_late_by(episodes, bound.index, "copies") or (PAGEABLE if _mostly_pageable(rows) else None)
     if gain is None:
         return [replace(found, gain_ns=gain_ns, part_of=part_of)]
     of_steps = bool(Basis.of(headline, steps).steps)
@@ -64,6 +66,10 @@ def copy_bound(
     of = "a mean step" if of_steps else "the capture"
     hidden = f" Hidden, {of} is at most {time_text(gain.gain_ns)} shorter." if gain.gain_ns else ""
     return [replace(found, title=f"{found.title}{hidden}", gain_ns=gain.gain_ns, part_of=part_of)]
+
+
+def _mostly_pageable(rows: pd.DataFrame) -> bool:
+    return bool(2 * rows.loc[are_pageable(rows), "exposed_ns"].sum() > rows["exposed_ns"].sum())
 
 
 def _found(share: pd.Series, rows: pd.DataFrame, devices: pd.Series) -> Finding:

@@ -17,7 +17,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.alike import AS_LONG, alike, named, of_them
 from traceanalyzer.findings.basis import Basis, mean_steps, plain, severity
-from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.finding import PAGEABLE, Finding
 from traceanalyzer.findings.hosts.hosts import DRAINED, longest_name
 from traceanalyzer.findings.late.host_story import HOSTS
 from traceanalyzer.findings.late.lateness import late_by
@@ -61,7 +61,8 @@ def drained_queues(
 
     The GPU idles after such a call until its host has launched again, however short the call itself. Where the host
     does something else first for most of that time, that is to be named: the rules about hosts and data do. Of a rank
-    that is late by its host, or by the copies from pageable memory that it waits for, it is a part of what is said.
+    that is late by its host, or by the copies from pageable memory that it waits for, it is a part of what is said; so
+    it is of what is said of such copies.
     """
     gain, ideal = gain_of(replay, Change("sync")), gain_of(replay, Change("host"))
     if not len(sync_calls) or not len(headline) or gain is None or ideal is None or gain.is_bound:
@@ -94,6 +95,7 @@ def _found(
     worst = int(idles.idxmax())
     own = calls[calls["rank"] == worst].sort_values("idle_ns", ascending=False, kind="stable")
     of_copies = _are_of_pageable_copies(own, sync_copies)
+    late = late_by(episodes, worst, HOST.key, DATA.key, SYNC.key, *(["copies"] if of_copies else []))
     of = basis.whole
     expected_ns = gain.gain_ns if gain.unprofiled_gain_ns is None else gain.unprofiled_gain_ns
     without = otherwise(gain.gain_ns, gain.unprofiled_gain_ns, gain.before_ns)
@@ -114,7 +116,7 @@ def _found(
         unprofiled_gain_ns=gain.unprofiled_gain_ns,
         table="sync_calls",
         about=HOSTS,
-        part_of=late_by(episodes, worst, HOST.key, DATA.key, SYNC.key, *(["copies"] if of_copies else [])),
+        part_of=late or (PAGEABLE if of_copies else None),
     )
 
 

@@ -2,26 +2,24 @@
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.base import percent, ratio
+from traceanalyzer.analyses.kernels.kernels_over_ranks import KernelsOverRanks
+from traceanalyzer.analyses.operators.operators import Operators
 
 
-def kernels(result: Result, count: int) -> pd.DataFrame:
+def kernels(result: KernelsOverRanks, count: int) -> pd.DataFrame:
     """`name`, `kind`, `calls` and `total_ns` of a mean rank, `mean_ns` of a call, `share_pct` of all of them."""
-    return _longest(result, ["name", "kind"], "total_ns", count)
+    frame: pd.DataFrame = result.to_frame()
+    return frame[frame["total_ns"] > 0].head(count)
 
 
-def operators(result: Result, count: int) -> pd.DataFrame:
+def operators(result: Operators, count: int) -> pd.DataFrame:
     """The same of operators (`operator`, `autograd`), by the time of the GPU operations that they launch themselves."""
-    return _longest(result, ["operator", "autograd"], "gpu_own_ns", count)
-
-
-def _longest(result: Result, keys: list[str], time: str, count: int) -> pd.DataFrame:
-    frame = result.to_frame()
+    frame: pd.DataFrame = result.to_frame()
     if frame.empty:
         return frame
-    ranks = frame["rank"].nunique()
-    sums = frame.groupby(keys, dropna=False, observed=True)[["calls", time]].sum().reset_index()
+    ranks, time = frame["rank"].nunique(), "gpu_own_ns"
+    sums = frame.groupby(["operator", "autograd"], dropna=False, observed=True)[["calls", time]].sum().reset_index()
     whole = pd.Series(int(sums[time].sum()), index=sums.index)
     made = sums.assign(
         total_ns=sums[time] / ranks,

@@ -15,7 +15,7 @@ from traceanalyzer.report.words import top
 def show(report: Report, count: int, console: Console) -> None:
     """Print the kernels and the operators that take most GPU time."""
     of = _window(report)
-    held = top.kernels(report.results["kernels"], count)
+    held = top.kernels(report.results["kernels_over_ranks"], count)
     if not held.empty:
         console.print(_top(f"Kernels and copies of a mean rank, {of}", held, "name", "kind", console.width))
     held = top.operators(report.results["operators"], count)
