@@ -43,7 +43,7 @@ STAGES = {
 PIECES = {
     "traceanalyzer.forks": ("_work",),
     "traceanalyzer.decoding.batches": ("_sent", "_received"),
-    "traceanalyzer.findings": ("_of_rule",),
+    "traceanalyzer.findings.asking": ("_of_rule",),
 }
 """What processes share."""
 

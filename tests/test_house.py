@@ -1,6 +1,7 @@
 """The house itself: no file or function that nobody can read at once, and none that nobody needs."""
 
 import ast
+import importlib.util
 import re
 from collections import Counter
 from pathlib import Path
@@ -51,6 +52,17 @@ def test_every_function_and_class_is_named_outside_its_own_definition():
         and not is_called_for(node)
     ]
     assert sorted({name for name in defined if named[name] == 1}) == []
+
+
+def test_what_the_benchmark_of_stages_times_exists():
+    path = PACKAGE.parent / "benchmarks" / "stages.py"
+    spec = importlib.util.spec_from_file_location("stages", path)
+    stages = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(stages)
+    named = {**stages.STAGES, **stages.PIECES}
+    absent = {f"{module}.{name}" for module, names in named.items() for name in names
+              if not hasattr(importlib.import_module(module), name)}  # fmt: skip
+    assert absent == set()
 
 
 def is_called_for(node):
