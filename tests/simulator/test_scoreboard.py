@@ -41,6 +41,7 @@ _EVERY_TIME = {
     "a checkpoint is copied beside all-reduces",
     "one pipeline edge at half rate",
     "a cut file, another's loader",
+    "no step is shared",
     "one rank without its host's side",
     # Rare work, and healthy jobs.
     "one microbatch more",
