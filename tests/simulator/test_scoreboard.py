@@ -12,6 +12,7 @@ _EVERY_TIME = {
     "fsdp of 6, host",
     "offload, one rank's host",
     "hsdp 2 x 3, once, evaluation",
+    "evaluation by one rank in some steps",
     "1f1b, one heavy stage",
     "decoding by stages, a hot GPU",
     "micro-batches are steps, garbage in the first of four",
