@@ -54,6 +54,12 @@ from traceanalyzer.analyses.operators.operator_kernels import OperatorKernels as
 from traceanalyzer.analyses.operators.operator_launches import OperatorLaunches as _OperatorLaunches
 from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes as _OperatorShapes
 from traceanalyzer.analyses.operators.operators import Operators as _Operators
+from traceanalyzer.analyses.overview.host_steps import HostSteps as _HostSteps
+from traceanalyzer.analyses.overview.over_ranks import OverRanks as _OverRanks
+from traceanalyzer.analyses.overview.steps_over_ranks import StepsOverRanks as _StepsOverRanks
+from traceanalyzer.analyses.overview.time_parts import StepTimeParts as _StepTimeParts
+from traceanalyzer.analyses.overview.time_parts import TimeParts as _TimeParts
+from traceanalyzer.analyses.overview.unlike_ranks import UnlikeRanks as _UnlikeRanks
 from traceanalyzer.analyses.phases.by_collective import ByCollective as _ByCollective
 from traceanalyzer.analyses.phases.call_phases import CallPhases as _CallPhases
 from traceanalyzer.analyses.phases.comm_phases import CommPhases as _CommPhases
@@ -120,6 +126,8 @@ def analyse(
     run_world_size: Any = None,
     hosts: Any = None,
     run_hosts: Any = None,
+    unlike_points: float = 2.0,
+    unlike_deviations: float = 5.0,
     run_memory: Any = None,
     wiring: Any = None,
     idle_short_ns: int = 5000,
@@ -151,6 +159,8 @@ def find(
     run_world_size: Any = None,
     hosts: Any = None,
     run_hosts: Any = None,
+    unlike_points: float = 2.0,
+    unlike_deviations: float = 5.0,
     run_memory: Any = None,
     wiring: Any = None,
     idle_short_ns: int = 5000,
@@ -197,6 +207,8 @@ def report(
     run_world_size: Any = None,
     hosts: Any = None,
     run_hosts: Any = None,
+    unlike_points: float = 2.0,
+    unlike_deviations: float = 5.0,
     run_memory: Any = None,
     wiring: Any = None,
     idle_short_ns: int = 5000,
@@ -248,6 +260,59 @@ def integrity(
 def ranks(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None) -> _Ranks: ...
 def headline(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None) -> _Headline: ...
 def breakdown(traces: TraceSet) -> _Breakdown: ...
+def time_parts(
+    traces: TraceSet,
+    *,
+    idle_short_ns: int = 5000,
+    idle_launch_ns: int = 50000,
+    hosts: Any = None,
+    run_hosts: Any = None,
+    least_times: float = 1.25,
+    wiring: Any = None,
+) -> _TimeParts: ...
+def step_time_parts(
+    traces: TraceSet,
+    *,
+    idle_short_ns: int = 5000,
+    idle_launch_ns: int = 50000,
+    hosts: Any = None,
+    run_hosts: Any = None,
+) -> _StepTimeParts: ...
+def over_ranks(
+    traces: TraceSet,
+    *,
+    unprofiled_step_ns: Any = None,
+    stated_work: Any = None,
+    idle_short_ns: int = 5000,
+    idle_launch_ns: int = 50000,
+    hosts: Any = None,
+    run_hosts: Any = None,
+    least_times: float = 1.25,
+    wiring: Any = None,
+) -> _OverRanks: ...
+def unlike_ranks(
+    traces: TraceSet,
+    *,
+    unlike_points: float = 2.0,
+    unlike_deviations: float = 5.0,
+    idle_short_ns: int = 5000,
+    idle_launch_ns: int = 50000,
+    hosts: Any = None,
+    run_hosts: Any = None,
+    least_times: float = 1.25,
+    wiring: Any = None,
+) -> _UnlikeRanks: ...
+def steps_over_ranks(
+    traces: TraceSet,
+    *,
+    idle_short_ns: int = 5000,
+    idle_launch_ns: int = 50000,
+    hosts: Any = None,
+    run_hosts: Any = None,
+) -> _StepsOverRanks: ...
+def host_steps(
+    traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None, least_times: float = 1.25, wiring: Any = None
+) -> _HostSteps: ...
 def overlap(traces: TraceSet) -> _Overlap: ...
 def steps(traces: TraceSet) -> _Steps: ...
 def iterations(traces: TraceSet) -> _Iterations: ...

@@ -20,7 +20,6 @@ from traceanalyzer.report.page.ahead import draw_ahead
 from traceanalyzer.report.page.bars import bars
 from traceanalyzer.report.page.charts import Charts, embedded
 from traceanalyzer.report.page.figures import FIGURES
-from traceanalyzer.report.page.floors import floors
 from traceanalyzer.report.page.guard import Guard
 from traceanalyzer.report.page.host_heat import host_heat
 from traceanalyzer.report.page.icicle import icicle
@@ -102,7 +101,6 @@ def _context(report: Report, parts: Split | None, charts: Charts, guard: Guard) 
         "ranks_of": meant_ranks,
         "step_chart": guard.made("steps chart", partial(_step_chart, report, parts), None),
         "embedded": embedded,
-        "floors": guard.made("floors", partial(floors, report.results, parts), {}),
         "parts": PARTS.items(),
         "sections": sections(report.results),
         "view": partial(table_view.view, zero_ns=_zero(report)),
