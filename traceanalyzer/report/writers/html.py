@@ -1,6 +1,5 @@
 """The report as one HTML page that needs no network."""
 
-import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -89,6 +88,7 @@ def page(report: Report, *, plotlyjs: str = "inline", failures: list[Failure] | 
 
 def _context(report: Report, parts: Split | None, charts: Charts, guard: Guard) -> dict[str, Any]:
     """What the templates see; without the timeline."""
+    first = next((rank for finding in report.findings[:1] for rank in meant_ranks(finding)), None)
     return {
         "report": report,
         "results": report.results,
@@ -119,7 +119,7 @@ def _context(report: Report, parts: Split | None, charts: Charts, guard: Guard) 
         "hosts": guard.made("hosts", partial(host_heat, report.results), None),
         "plain_rows": table_view.PLAIN_ROWS,
         "chart": charts.add,
-        "figures": {**FIGURES, "operator_kernels": partial(icicle, first=_first_rank(report))},
+        "figures": {**FIGURES, "operator_kernels": partial(icicle, first=first)},
         "charts": charts,
     }
 
@@ -182,12 +182,6 @@ def _captured(steps: int, complete: int) -> str:
 def _versions(texts: list[str]) -> list[str]:
     """The versions if all ranks have the same."""
     return wording.versions(texts[0]) if len(texts) == 1 else []
-
-
-def _first_rank(report: Report) -> int | None:
-    """The rank that the first finding is about, if it is about one."""
-    named = re.search(r"\brank (\d+)$", report.findings[0].about or "") if report.findings else None
-    return int(named[1]) if named else None
 
 
 def _zero(report: Report) -> int:
