@@ -162,13 +162,16 @@ def _unpacked(told: _Column, body: _Body) -> Any:
         return _MASKED[told.dtype](values, body.numbers("?", told.rows))
     if told.dtype not in ("category", "str", "object"):
         return values
-    texts = msgspec.json.decode(body.take(told.texts), type=list[str | None])
+    held = body.take(told.texts)
+    if told.dtype == "str":
+        texts = np.array(msgspec.json.decode(held, type=list[str | None]), dtype=object)
+        return pd.array(texts[values], dtype="str")
+    names = msgspec.json.decode(held, type=list[str])
     if told.dtype == "category":
-        return pd.Categorical.from_codes(values, categories=pd.Index(texts, dtype=told.of_texts))
-    distinct = np.empty(len(texts), dtype=object)
-    distinct[:] = texts if told.dtype == "str" else [_value(text) for text in texts]
-    rows = distinct[values]
-    return pd.array(rows, dtype="str") if told.dtype == "str" else pd.arrays.NumpyExtensionArray(rows)
+        return pd.Categorical.from_codes(values, categories=pd.Index(names, dtype=told.of_texts))
+    distinct = np.empty(len(names), dtype=object)
+    distinct[:] = [_value(name) for name in names]
+    return pd.arrays.NumpyExtensionArray(distinct[values])
 
 
 def _distinct_objects(values: list[Any]) -> tuple[np.ndarray, list[Any]]:
