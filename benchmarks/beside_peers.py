@@ -6,7 +6,7 @@
     python benchmarks/beside_peers.py --jobs 512x12 --no-peers --before ../earlier  # beside an earlier revision
     python benchmarks/beside_peers.py --quick --trend trend.jsonl                 # without peers: for CI
 
-A job is RANKSxMB; `1x370z` is packed with gzip. With `--processes` the command is run cold with each number of them, in
+A job is RANKSxMB; `1x370z` is packed with gzip, `1x40n` one database of Nsight Systems (of the GPUs of its sample). With `--processes` the command is run cold with each number of them, in
 place of cold and warm; with `--before FOLDER` the package in that folder is measured too, cold. The command makes an environment for each peer below `--environments`
 (both are imported as `hta`, so one cannot hold both) and takes those that are there already; a peer that cannot be
 installed is left out, and the table says why. Traces are a sample's events repeated. Writes a table and a plot with
@@ -30,6 +30,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import nsys_read
 import peer_tools
 import speed_report
 from kineto_speed import repeat
@@ -41,8 +42,14 @@ SAMPLE = ROOT / "tests" / "captures" / "ddp" / "rank0.json.gz"
 EVENT_BYTES = 328
 """Of the sample, on average."""
 
+KERNEL_BYTES = 325
+"""Of the sample of Nsight Systems for each kernel, with what else is recorded beside it."""
+
 MODERATE = "1x12,1x40,1x40z,1x370,8x12,64x12"
 QUICK = "1x12,2x12"
+
+FORMS = {"": "", "z": "gzip", "n": "nsys"}
+"""How files are written, by the letter of a job."""
 
 _MEASURED = """
 import resource, subprocess, sys
@@ -62,15 +69,16 @@ class Job:
 
     ranks: int
     mb: int
-    is_packed: bool = False
+    form: str = ""
+    """`gzip`, `nsys`, or plain text."""
 
     @classmethod
     def of(cls, text: str) -> "Job":
-        """`8x40` or `1x370z`."""
-        match = re.fullmatch(r"(\d+)x(\d+)(z?)", text.strip())
-        if match is None:
-            raise argparse.ArgumentTypeError(f"{text!r} is no job such as 8x40 or 1x370z")
-        return cls(int(match[1]), int(match[2]), bool(match[3]))
+        """`8x40`, `1x370z` or `1x40n`."""
+        match = re.fullmatch(r"(\d+)x(\d+)([zn]?)", text.strip())
+        if match is None or (match[3] == "n" and match[1] != "1"):
+            raise argparse.ArgumentTypeError(f"{text!r} is no job such as 8x40, 1x370z or 1x40n")
+        return cls(int(match[1]), int(match[2]), FORMS[match[3]])
 
 
 @dataclass(frozen=True)
@@ -80,7 +88,7 @@ class Row:
     what: str
     ranks: int
     file_mb: float
-    is_packed: bool
+    form: str
     wall_s: float | None = None
     cpu_s: float | None = None
     peak_mb: float | None = None
@@ -108,15 +116,15 @@ def measured_job(job: Job, pythons: Mapping[str, str], options: argparse.Namespa
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         traces = Path(folder, "traces")
         size_mb = make(traces, job)
-        like = Row("", job.ranks, size_mb, job.is_packed)
+        like = Row("", job.ranks, size_mb, job.form)
         rows = ours(Path(folder), traces, like, options)
         first = next(traces.iterdir())
-        if job.ranks == 1 and not job.is_packed:
+        if job.ranks == 1 and not job.form:
             rows.append(run("json.load", like, [sys.executable, "-c", peer_tools.LOADED, str(first)]))
         for name, python in pythons.items():
             is_parser = name == peer_tools.SIMDJSON
-            if is_parser and (job.ranks > 1 or job.is_packed):
-                continue
+            if job.form == "nsys" or (is_parser and (job.ranks > 1 or job.form)):
+                continue  # which it does not read
             target = first if is_parser else traces
             command = [python, "-c", peer_tools.code_of(name), str(target)]
             rows.append(run(name, like, command, limit_s=options.limit_s))
@@ -144,6 +152,10 @@ def ours(folder: Path, traces: Path, like: Row, options: argparse.Namespace) -> 
 def make(folder: Path, job: Job) -> float:
     """One file a rank; returns the size of one, of its text."""
     folder.mkdir()
+    if job.form == "nsys":
+        path, kernels = folder / "job.sqlite", round(job.mb * 1e6 / KERNEL_BYTES)
+        nsys_read.repeat(path, kernels, (nsys_read.KERNELS, *nsys_read.HOST_TABLES))
+        return path.stat().st_size / 1e6
     first = folder / "rank0.json"
     repeat(SAMPLE, first, round(job.mb * 1e6 / EVENT_BYTES))
     size_mb = first.stat().st_size / 1e6
@@ -154,7 +166,7 @@ def make(folder: Path, job: Job) -> float:
             target.write(source.read(place) + b'"rank": %d' % rank)
             source.seek(place + len(b'"rank": 0'))
             shutil.copyfileobj(source, target, 8 << 20)
-    if job.is_packed:
+    if job.form == "gzip":
         for path in list(folder.iterdir()):
             with path.open("rb") as source, gzip.open(f"{path}.gz", "wb", compresslevel=4) as target:
                 shutil.copyfileobj(source, target, 8 << 20)
@@ -174,8 +186,8 @@ def run(what: str, like: Row, command: list[str], environment: dict[str, str] | 
     wall_s = time.perf_counter() - started
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     told = done.stdout.split()
-    job = f"{what}, {like.ranks} × {like.file_mb:.0f} MB{' gzip' if like.is_packed else ''}"
-    facts = {"what": what, "ranks": like.ranks, "file_mb": like.file_mb, "is_packed": like.is_packed}
+    job = f"{what}, {like.ranks} × {like.file_mb:.0f} MB{f' {like.form}' if like.form else ''}"
+    facts = {"what": what, "ranks": like.ranks, "file_mb": like.file_mb, "form": like.form}
     if done.returncode or told[1] != "0":
         why = (done.stderr.strip().splitlines() or ["?"])[-1][:120]
         print(f"{job}: failed: {why}", flush=True)

@@ -56,11 +56,11 @@ def write(rows: Rows, missing: Mapping[str, str], folder: Path, note: str = "") 
 
 
 def _line(row: Mapping[str, Any], rows: Rows) -> str:
-    size = f"{row['file_mb']:.0f}{' gzip' if row['is_packed'] else ''}"
+    size = f"{row['file_mb']:.0f}{' ' + row['form'] if row['form'] else ''}"
     head = f"| {row['what']} | {row['ranks']} | {size} |"
     if row["cpu_s"] is None:
         return f"{head} failed: {row['failed']} | | | |"
-    job = ("ranks", "file_mb", "is_packed")
+    job = ("ranks", "file_mb", "form")
     ours = [each["cpu_s"] for each in rows if each["what"] == COLD and all(each[key] == row[key] for key in job)]
     beside = f"{row['cpu_s'] / ours[0]:.2g} ×" if ours and ours[0] and row["what"] != COLD else ""
     return f"{head} {row['wall_s']:.1f} | {row['cpu_s']:.1f} | {row['peak_mb']:,.0f} | {beside} |"
@@ -68,7 +68,7 @@ def _line(row: Mapping[str, Any], rows: Rows) -> str:
 
 def estimate(rows: Rows, ranks: int = 10_000, mb: int = 500, cores: int = 512) -> list[str]:
     """What the measured curves say of a job that nobody has measured."""
-    cold = [row for row in rows if row["what"] == COLD and row["cpu_s"] and not row["is_packed"]]
+    cold = [row for row in rows if row["what"] == COLD and row["cpu_s"] and not row["form"]]
     many = [row for row in cold if row["ranks"] > 1 and row["own_cpu_s"]]
     if len({row["ranks"] for row in many}) < 2 or len({row["file_mb"] for row in cold}) < 2:
         return ["An estimate of larger jobs needs files of two sizes, and two numbers of ranks above one."]
@@ -101,7 +101,7 @@ def _line_through(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]
 
 def plot(rows: Rows) -> str:
     """CPU seconds: of one file by its size, and of files of the smallest size by ranks; logarithmic."""
-    done = [row for row in rows if row["cpu_s"] and not row["is_packed"]]
+    done = [row for row in rows if row["cpu_s"] and not row["form"]]
     if not done:
         return '<svg xmlns="http://www.w3.org/2000/svg"/>\n'
     least = min(row["file_mb"] for row in done)
