@@ -1,7 +1,7 @@
 """Each analysis as a function of traces in memory: what `traceanalyzer.breakdown` and its like are."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, cast
@@ -36,12 +36,30 @@ def with_rules(traces: TraceSet, thresholds: dict[str, Any]) -> tuple[Results, d
     Raises:
         UsageError: a threshold is unknown, or `traces` are not loaded.
     """
-    of_rules, of_analyses = thresholds_of_rules(), thresholds_of(ANALYSES)
-    unknown = [name for name in thresholds if name not in of_rules and name not in of_analyses]
-    if unknown:
-        raise UsageError(no_such_threshold(unknown[0], [*of_analyses, *of_rules]))
-    results = analyse(traces, **{name: value for name, value in thresholds.items() if name in of_analyses})
-    return results, {name: value for name, value in thresholds.items() if name in of_rules}
+    of_analyses, of_rules = thresholds_apart(thresholds)
+    return analyse(traces, **of_analyses), of_rules
+
+
+def thresholds_apart(
+    thresholds: Mapping[str, Any], known: Iterable[str] | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Those of analyses, and those of rules; `known` are the names that may be set, all unless given.
+
+    Raises:
+        UsageError: a threshold is unknown.
+    """
+    of_analyses, of_rules = thresholds_of(ANALYSES), thresholds_of_rules()
+    names = [*of_analyses, *of_rules] if known is None else [*known]
+    if unknown := [name for name in thresholds if name not in names]:
+        raise UsageError(no_such_threshold(unknown[0], names))
+    return ({name: value for name, value in thresholds.items() if name in of_analyses},
+            {name: value for name, value in thresholds.items() if name in of_rules})  # fmt: skip
+
+
+def thresholds_with_numbers() -> dict[str, float]:
+    """Every threshold whose default is a number, with it: others are what a run's files say."""
+    every = thresholds_of(ANALYSES) | thresholds_of_rules()
+    return {name: value for name, value in every.items() if isinstance(value, int | float)}
 
 
 def loaded(traces: TraceSet) -> TraceSet:

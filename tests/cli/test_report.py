@@ -48,6 +48,29 @@ def test_writes_page_csv_and_json(tmp_path, capsys):
     assert "Overlap %" in printed
 
 
+def test_limits_of_rules_and_of_analyses_can_be_set(tmp_path):
+    asked = ["--threshold", "late_gain_pct=1000", "--threshold", "most_gaps=2"]
+    assert run([str(SAMPLES / "ddp"), "--output", "out", "--format", "json", *asked]) == 0
+    made = summary(tmp_path / "out")
+    assert "late_ranks" not in {finding["rule"] for finding in made["findings"]}
+    assert len(made["results"]["gaps"]) == 4, "two of each rank"
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ("silent_pc=3", "no threshold is called 'silent_pc'; did you mean silent_pct"),
+        ("silent_pct", "write NAME=VALUE, the value a number"),
+        ("silent_pct=nan", "write NAME=VALUE, the value a number"),
+        ("most_gaps=2.5", "write NAME=VALUE, the value a whole number"),
+        ("hosts=3", "no threshold is called 'hosts'"),
+    ],
+)
+def test_a_limit_that_makes_no_sense_is_refused(small, capsys, limit, said):
+    assert run([small, "--threshold", limit]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
 def test_profile_folders_keep_their_place(tmp_path):
     write(tmp_path / "profile" / "mine" / "ddp" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
     assert run(["--trace-dir", "profile/mine/ddp", "--format", "json"]) == 0

@@ -1,11 +1,10 @@
 """Each rule speaks when its case is there, with the cost of a mean step, and is silent otherwise."""
 
-import inspect
-
 import pytest
 
 import traceanalyzer as ta
 from tests import once
+from tests.findings.needed import needed_by
 from tests.host_builders import host_trace
 from tests.samples import SAMPLES, sample
 from traceanalyzer.analyses import run
@@ -18,7 +17,7 @@ MS = 1_000_000
 
 
 def told(rule, traces):
-    return rule(**run(traces, inspect.signature(rule).parameters))
+    return rule(**run(traces, needed_by(rule)))
 
 
 def train(gap_ms, *, steps=3, name="gemm", host=(), memory="pinned", ranges=(), blocking=None, rank=0):
@@ -102,7 +101,7 @@ def test_ddp_is_host_bound_and_launch_bound_on_rank_0():
 def test_a_gpu_bound_run_has_none_of_these():
     results = once.results("moe")
     for rule in (hosts.host_bound, idle.short_kernels, idle.synchronising_calls, idle.data_loader):
-        assert rule(**{name: results[name] for name in inspect.signature(rule).parameters}) == []
+        assert rule(**{name: results[name] for name in needed_by(rule)}) == []
 
 
 def test_the_pipeline_sample_is_uneven_and_waits():

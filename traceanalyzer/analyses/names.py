@@ -446,6 +446,7 @@ HostSilencesColumn = Literal[
     "host_per_step_ns",
     "idle_per_step_ns",
 ]
+HostStepsColumn = Literal["step", "host", "slowest_rank", "needs_ns", "median_ns", "longer_pct"]
 HostWorkColumn = Literal[
     "rank",
     "role",
@@ -819,6 +820,19 @@ OperatorsColumn = Literal[
     "gpu_share_pct",
     "host_share_pct",
 ]
+OverRanksColumn = Literal[
+    "figure",
+    "ranks",
+    "mean_ns",
+    "least_ns",
+    "most_ns",
+    "mean_pct",
+    "least_pct",
+    "most_pct",
+    "least_rank",
+    "most_rank",
+    "of_all_pct",
+]
 OverlapColumn = Literal[
     "rank",
     "comm_ns",
@@ -971,6 +985,26 @@ StepNeedsColumn = Literal[
     "clock_jump_ns",
     "peers",
 ]
+StepTimePartsColumn = Literal[
+    "rank",
+    "step",
+    "is_complete",
+    "window_ns",
+    "compute_ns",
+    "exposed_comm_ns",
+    "exposed_copy_ns",
+    "opaque_ns",
+    "idle_ns",
+    "exposed_transfer_ns",
+    "exposed_wait_ns",
+    "exposed_unmatched_ns",
+    "sync_ns",
+    "data_ns",
+    "host_ns",
+    "launch_ns",
+    "unknown_ns",
+    "between_kernels_ns",
+]
 StepsColumn = Literal[
     "rank",
     "step",
@@ -993,6 +1027,28 @@ StepsColumn = Literal[
     "overlap_pct",
     "operations",
     "operations_ns",
+]
+StepsOverRanksColumn = Literal[
+    "step",
+    "ranks",
+    "is_complete",
+    "shortest_ns",
+    "longest_ns",
+    "window_ns",
+    "compute_ns",
+    "exposed_comm_ns",
+    "exposed_copy_ns",
+    "opaque_ns",
+    "idle_ns",
+    "exposed_transfer_ns",
+    "exposed_wait_ns",
+    "exposed_unmatched_ns",
+    "sync_ns",
+    "data_ns",
+    "host_ns",
+    "launch_ns",
+    "unknown_ns",
+    "between_kernels_ns",
 ]
 StragglersColumn = Literal[
     "rank",
@@ -1051,6 +1107,43 @@ SyncCopiesColumn = Literal[
     "gpu_ns",
     "host_ns",
 ]
+TimePartsColumn = Literal[
+    "rank",
+    "basis",
+    "steps",
+    "window_ns",
+    "compute_ns",
+    "exposed_comm_ns",
+    "exposed_copy_ns",
+    "opaque_ns",
+    "idle_ns",
+    "exposed_transfer_ns",
+    "exposed_wait_ns",
+    "exposed_unmatched_ns",
+    "sync_ns",
+    "data_ns",
+    "host_ns",
+    "launch_ns",
+    "unknown_ns",
+    "between_kernels_ns",
+    "host_needs_ns",
+    "gpu_needs_ns",
+    "compute_pct",
+    "exposed_comm_pct",
+    "exposed_copy_pct",
+    "opaque_pct",
+    "idle_pct",
+    "exposed_transfer_pct",
+    "exposed_wait_pct",
+    "exposed_unmatched_pct",
+    "sync_pct",
+    "data_pct",
+    "host_pct",
+    "launch_pct",
+    "unknown_pct",
+    "between_kernels_pct",
+    "not_computing_pct",
+]
 TimelineColumn = Literal[
     "rank",
     "operation",
@@ -1069,6 +1162,9 @@ TimelineColumn = Literal[
     "operator",
     "shapes",
     "path",
+]
+UnlikeRanksColumn = Literal[
+    "rank", "part", "time_ns", "median_ns", "away_ns", "alike_ranks", "alike_ns", "alike_away_ns"
 ]
 WaitsColumn = Literal["rank", "start_ns", "end_ns", "call", "instance", "waits_for"]
 WhatIfsColumn = Literal[
@@ -1092,6 +1188,12 @@ ResultName = Literal[
     "ranks",
     "headline",
     "breakdown",
+    "time_parts",
+    "step_time_parts",
+    "over_ranks",
+    "unlike_ranks",
+    "steps_over_ranks",
+    "host_steps",
     "overlap",
     "steps",
     "iterations",

@@ -69,6 +69,7 @@ from traceanalyzer.analyses.operators import (
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.operator_work import OperatorWork
 from traceanalyzer.analyses.operators.scopes import Scopes
+from traceanalyzer.analyses.overview import host_steps, over_ranks, steps_over_ranks, time_parts, unlike_ranks
 from traceanalyzer.analyses.phases import (
     by_collective,
     call_phases,
@@ -129,6 +130,12 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "ranks": Analysis(ranks.across, ranks.per_rank),
         "headline": Analysis(headline.across),
         "breakdown": Analysis(breakdown.across, breakdown.per_rank, _GPU),
+        "time_parts": Analysis(time_parts.across),
+        "step_time_parts": Analysis(time_parts.of_steps),
+        "over_ranks": Analysis(over_ranks.across),
+        "unlike_ranks": Analysis(unlike_ranks.across),
+        "steps_over_ranks": Analysis(steps_over_ranks.across),
+        "host_steps": Analysis(host_steps.across),
         "overlap": Analysis(overlap.across, overlap.per_rank, _GPU),
         "steps": Analysis(steps.across, steps.per_rank, _GPU),
         "iterations": Analysis(iterations.across, iterations.per_rank, _GPU),

@@ -84,6 +84,7 @@ from traceanalyzer.analyses.names import (
     HeadlineColumn,
     HostEventsColumn,
     HostSilencesColumn,
+    HostStepsColumn,
     HostWorkColumn,
     IdleColumn,
     InstancesColumn,
@@ -114,6 +115,7 @@ from traceanalyzer.analyses.names import (
     OperatorsColumn,
     OperatorShapesColumn,
     OverlapColumn,
+    OverRanksColumn,
     PathStretchesColumn,
     PhasesColumn,
     PipelineColumn,
@@ -129,12 +131,16 @@ from traceanalyzer.analyses.names import (
     SlowerCallsColumn,
     StepNeedsColumn,
     StepsColumn,
+    StepsOverRanksColumn,
+    StepTimePartsColumn,
     StragglersColumn,
     StreamPairsColumn,
     StreamsColumn,
     SyncCallsColumn,
     SyncCopiesColumn,
     TimelineColumn,
+    TimePartsColumn,
+    UnlikeRanksColumn,
     WaitsColumn,
     WhatIfsColumn,
     WhatRanColumn,
@@ -147,6 +153,11 @@ from traceanalyzer.analyses.operators.operator_kernels import OperatorKernels
 from traceanalyzer.analyses.operators.operator_launches import OperatorLaunches
 from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
 from traceanalyzer.analyses.operators.operators import Operators
+from traceanalyzer.analyses.overview.host_steps import HostSteps
+from traceanalyzer.analyses.overview.over_ranks import OverRanks
+from traceanalyzer.analyses.overview.steps_over_ranks import StepsOverRanks
+from traceanalyzer.analyses.overview.time_parts import StepTimeParts, TimeParts
+from traceanalyzer.analyses.overview.unlike_ranks import UnlikeRanks
 from traceanalyzer.analyses.phases.by_collective import ByCollective
 from traceanalyzer.analyses.phases.call_phases import CallPhases
 from traceanalyzer.analyses.phases.comm_phases import CommPhases
@@ -195,6 +206,18 @@ class Results(dict[str, Result[Any]]):
     def __getitem__(self, name: Literal["headline"]) -> Headline: ...
     @overload
     def __getitem__(self, name: Literal["breakdown"]) -> Breakdown: ...
+    @overload
+    def __getitem__(self, name: Literal["time_parts"]) -> TimeParts: ...
+    @overload
+    def __getitem__(self, name: Literal["step_time_parts"]) -> StepTimeParts: ...
+    @overload
+    def __getitem__(self, name: Literal["over_ranks"]) -> OverRanks: ...
+    @overload
+    def __getitem__(self, name: Literal["unlike_ranks"]) -> UnlikeRanks: ...
+    @overload
+    def __getitem__(self, name: Literal["steps_over_ranks"]) -> StepsOverRanks: ...
+    @overload
+    def __getitem__(self, name: Literal["host_steps"]) -> HostSteps: ...
     @overload
     def __getitem__(self, name: Literal["overlap"]) -> Overlap: ...
     @overload
@@ -379,6 +402,18 @@ class Results(dict[str, Result[Any]]):
     @overload
     def get(self, name: Literal["breakdown"]) -> Breakdown | None: ...
     @overload
+    def get(self, name: Literal["time_parts"]) -> TimeParts | None: ...
+    @overload
+    def get(self, name: Literal["step_time_parts"]) -> StepTimeParts | None: ...
+    @overload
+    def get(self, name: Literal["over_ranks"]) -> OverRanks | None: ...
+    @overload
+    def get(self, name: Literal["unlike_ranks"]) -> UnlikeRanks | None: ...
+    @overload
+    def get(self, name: Literal["steps_over_ranks"]) -> StepsOverRanks | None: ...
+    @overload
+    def get(self, name: Literal["host_steps"]) -> HostSteps | None: ...
+    @overload
     def get(self, name: Literal["overlap"]) -> Overlap | None: ...
     @overload
     def get(self, name: Literal["steps"]) -> Steps | None: ...
@@ -562,6 +597,18 @@ class Tables(Protocol):
     def __call__(self, name: Literal["headline"]) -> Frame[HeadlineColumn] | None: ...
     @overload
     def __call__(self, name: Literal["breakdown"]) -> Frame[BreakdownColumn] | None: ...
+    @overload
+    def __call__(self, name: Literal["time_parts"]) -> Frame[TimePartsColumn] | None: ...
+    @overload
+    def __call__(self, name: Literal["step_time_parts"]) -> Frame[StepTimePartsColumn] | None: ...
+    @overload
+    def __call__(self, name: Literal["over_ranks"]) -> Frame[OverRanksColumn] | None: ...
+    @overload
+    def __call__(self, name: Literal["unlike_ranks"]) -> Frame[UnlikeRanksColumn] | None: ...
+    @overload
+    def __call__(self, name: Literal["steps_over_ranks"]) -> Frame[StepsOverRanksColumn] | None: ...
+    @overload
+    def __call__(self, name: Literal["host_steps"]) -> Frame[HostStepsColumn] | None: ...
     @overload
     def __call__(self, name: Literal["overlap"]) -> Frame[OverlapColumn] | None: ...
     @overload

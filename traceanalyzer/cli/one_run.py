@@ -164,7 +164,8 @@ def _analysed(
     known = surroundings.with_model(run_info.thresholds(info), options["model"]) | options["thresholds"]
     known["wiring"] = wiring
     analysed = partial(summarise, found, run, load, jobs=options["jobs"], is_guarded=True, **known)
-    entry = kept_report.place_of(found, run, load, known)
+    asked = known | options["of_rules"]
+    entry = kept_report.place_of(found, run, load, asked)
     findings = None
     if held := kept_report.kept(entry, analysed):
         summary, findings = held
@@ -174,12 +175,13 @@ def _analysed(
     clock.mark("read and analyse")
     notes = (*_of_other_runs(command, run), *info_notes, *examination_notes)
     processes = _beside(run, options)
-    made = build(summary, label, notes, shlex.join(["analyze-traces", *sys.argv[1:]]), info, findings, processes)
+    command_line = shlex.join(["analyze-traces", *sys.argv[1:]])
+    made = build(summary, label, notes, command_line, info, findings, processes, **options["of_rules"])
     memory, told = memory_beside(options["snapshots"], made.results["steps"].table)
     whole = with_timelines(summary, run, load, named_ranks(made.findings), jobs=options["jobs"])
     drawn = {name: whole.results[name] for name in ("timeline", "host_events")}
     if entry and not held:
-        again = kept_report.place_of(found, run, load, known)
+        again = kept_report.place_of(found, run, load, asked)
         later(partial(kept_report.keep, entry, again, whole, made.findings), processes=processes)
     return summary, replace(made, results=made.results | drawn, snapshots=told), examination, (memory, told)
 
@@ -246,8 +248,10 @@ def _source(run: "Run") -> str:
 
 
 def _content(command: Command, run: "Run", label: str) -> str:
-    """What tells this report from others: of these files as they are, read so."""
+    """What tells this report from others: of these files as they are, read so, with these limits."""
     from traceanalyzer.report.writers.folder import fingerprint
 
-    beside = [path for path in (run.info, command.options["hosts_file"]) if path]
-    return fingerprint(__version__, label, command.load, files=[*(one.path for one in run.captures), *beside])
+    options = command.options
+    beside = [path for path in (run.info, options["hosts_file"]) if path]
+    files = [*(one.path for one in run.captures), *beside]
+    return fingerprint(__version__, label, command.load, options["limits"], files=files)

@@ -22,6 +22,7 @@ from traceanalyzer.cli.options import (
 )
 from traceanalyzer.cli.own_files import refuse_others
 from traceanalyzer.cli.snapshots import report_alone, snapshots_in
+from traceanalyzer.cli.thresholds import read_thresholds, threshold_option
 from traceanalyzer.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ FORMATS = ("html", "csv", "json", "parquet", "md", "xlsx")
 @click.option("--top", type=click.IntRange(min=1), metavar="N",
               help="Print the N kernels and operators that take most GPU time, too.")  # fmt: skip
 @click.option("--open", "open_page", is_flag=True, help="Open the report in the browser.")
+@threshold_option
 @surroundings.model_option
 @surroundings.surroundings_options
 @FORCE
@@ -74,6 +76,7 @@ def _report(folder: Path | None, options: dict[str, Any]) -> int:
 
     console = Console(quiet=options["quiet"])
     options["gates"] = wanted_gates(options)
+    of_analyses, options["of_rules"] = read_thresholds(options["limits"])
     refuse_others(options["debug"], debug.MARK, force=options["force"])
     snapshots = snapshots_in(folder, options["trace_dir"], follows_links=options["follow_links"])
     try:
@@ -88,7 +91,7 @@ def _report(folder: Path | None, options: dict[str, Any]) -> int:
         if not snapshots:
             raise
         return _memory_alone(snapshots, folder or options["trace_dir"], options, console)
-    options["snapshots"], options["thresholds"] = snapshots, _hosts(options["hosts_file"])
+    options["snapshots"], options["thresholds"] = snapshots, _hosts(options["hosts_file"]) | of_analyses
     command = Command(found, load_options(options), options, console, [])
     with _workers(options["scheduler"], options["jobs"]) as options["jobs"]:
         done = _reported(command, _targets(found, label, options["select"], options["output"]))

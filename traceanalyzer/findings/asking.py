@@ -17,7 +17,7 @@ _MOST = 4
 
 
 def thresholds_of_rules() -> dict[str, Any]:
-    """Every threshold of a rule, by parameter name, with its default; no two rules have one of the same name."""
+    """Every threshold of a rule, by parameter name, with its default; rules with one of the same name mean the same."""
     parameters = [one for rule in RULES for one in _parameters(rule)]
     return {one.name: one.default for one in parameters if one.default is not one.empty}
 

@@ -25,8 +25,9 @@ from traceanalyzer.loading.cache import UNREADABLE, Draft, code_of, key_of, prun
 from traceanalyzer.loading.kept_tables import Told, read_tables, write_tables
 from traceanalyzer.loading.kept_traces import facts_of
 from traceanalyzer.model import RankMeta
+from traceanalyzer.model.tables import columns_of, table_of
 
-FORMAT = 1
+FORMAT = 2
 
 WORTH_BYTES, WORTH_BYTES_OF_TEXT = 512 << 10, 4 << 20
 """Of smaller files: they are read and analysed within a moment."""
@@ -121,7 +122,7 @@ def _flat(tables: Tables) -> Iterator[Told]:
             piece = frame["piece"].iloc[0]
             if not isinstance(piece, Piece) or len(frame) != 1:
                 raise ValueError("not as the analysis gives it")
-            yield name, frame.drop(columns="piece"), _PIECE
+            yield name, table_of({own: values for own, values in columns_of(frame).items() if own != "piece"}), _PIECE
             for part in _FRAMES:
                 yield part, getattr(piece, part), piece.why_no_host
         else:

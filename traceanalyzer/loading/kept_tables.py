@@ -7,6 +7,7 @@ read; a table that would not come back as it was is refused when it is written.
 
 import zlib
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,9 @@ def read_tables(path: Path, count: int) -> list[Told]:
 
 
 def _told(name: str, frame: pd.DataFrame, said: str, parts: list[Any]) -> _Table:
-    if not frame.index.equals(pd.RangeIndex(len(frame))) or not frame.columns.is_unique:
+    rows: Any = frame.index
+    is_numbered = isinstance(rows, pd.RangeIndex) and (rows.start, rows.step) == (0, 1)
+    if not (is_numbered or rows.equals(pd.RangeIndex(len(frame)))) or not frame.columns.is_unique:
         raise ValueError("not a table that is kept")
     columns = [_packed(str(column), values, parts) for column, values in columns_of(frame).items()]
     return _Table(name, said, len(frame), columns)
@@ -95,7 +98,7 @@ def _table(told: _Table, body: "_Body") -> pd.DataFrame:
 def _packed(name: str, values: Any, parts: list[Any]) -> _Column:
     """A column as it is described; its bytes are added to the parts."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "iufb":
-        return _numbers(name, str(values.dtype), values, parts)
+        return _numbers(name, _dtype_name(values.dtype), values, parts)
     dtype = str(values.dtype)
     if isinstance(values, pd.Categorical):
         texts = values.categories.tolist()
@@ -105,20 +108,34 @@ def _packed(name: str, values: Any, parts: list[Any]) -> _Column:
     if dtype in _MASKED:
         plain = values.to_numpy(dtype=values.dtype.numpy_dtype, na_value=0)
         told = _numbers(name, dtype, plain, parts)
-        parts.append(np.asarray(values.isna()).tobytes())
+        parts.append(np.asarray(values.isna()))
         return told
-    if dtype in ("str", "object"):
-        codes, distinct = _distinct_texts(values) if dtype == "str" else _distinct_objects(values.tolist())
+    if dtype == "str":
+        # Not `factorize`, which takes longer to look at an array of few texts than these take to be told apart.
+        codes, distinct = _numbered(texts := values.tolist(), texts)
+        return _with_texts(_numbers(name, dtype, codes, parts), "", distinct, parts)  # JSON's null for what is absent
+    if dtype == "object":
+        codes, distinct = _distinct_objects(values.tolist())
         return _with_texts(_numbers(name, dtype, codes, parts), "", [_text(value) for value in distinct], parts)
     raise ValueError(f"a column of {dtype}")
 
 
 def _numbers(name: str, dtype: str, values: np.ndarray, parts: list[Any]) -> _Column:
-    parts.append(values.tobytes())
-    return _Column(name, dtype, values.dtype.str, len(values))
+    parts.append(np.ascontiguousarray(values))
+    return _Column(name, dtype, _dtype_text(values.dtype), len(values))
 
 
-def _with_texts(told: _Column, of_texts: str, texts: list[str], parts: list[Any]) -> _Column:
+@cache
+def _dtype_name(dtype: np.dtype) -> str:
+    return str(dtype)
+
+
+@cache
+def _dtype_text(dtype: np.dtype) -> str:
+    return dtype.str
+
+
+def _with_texts(told: _Column, of_texts: str, texts: list[Any], parts: list[Any]) -> _Column:
     parts.append(msgspec.json.encode(texts))
     told.texts, told.of_texts = len(parts[-1]), of_texts
     return told
@@ -145,24 +162,25 @@ def _unpacked(told: _Column, body: _Body) -> Any:
         return _MASKED[told.dtype](values, body.numbers("?", told.rows))
     if told.dtype not in ("category", "str", "object"):
         return values
-    texts = msgspec.json.decode(body.take(told.texts), type=list[str])
+    held = body.take(told.texts)
+    if told.dtype == "str":
+        texts = np.array(msgspec.json.decode(held, type=list[str | None]), dtype=object)
+        return pd.array(texts[values], dtype="str")
+    names = msgspec.json.decode(held, type=list[str])
     if told.dtype == "category":
-        return pd.Categorical.from_codes(values, categories=pd.Index(texts, dtype=told.of_texts))
-    distinct = np.empty(len(texts), dtype=object)
-    distinct[:] = [_value(text) for text in texts]
-    rows = distinct[values]
-    return pd.array(rows, dtype="str") if told.dtype == "str" else pd.arrays.NumpyExtensionArray(rows)
-
-
-def _distinct_texts(values: Any) -> tuple[np.ndarray, list[Any]]:
-    """Which of the distinct values each is; a table of many rows repeats few."""
-    codes, distinct = pd.factorize(values, use_na_sentinel=False)
-    return codes.astype(np.int32), distinct.tolist()
+        return pd.Categorical.from_codes(values, categories=pd.Index(names, dtype=told.of_texts))
+    distinct = np.empty(len(names), dtype=object)
+    distinct[:] = [_value(name) for name in names]
+    return pd.arrays.NumpyExtensionArray(distinct[values])
 
 
 def _distinct_objects(values: list[Any]) -> tuple[np.ndarray, list[Any]]:
     """The same, told apart by which object each is: 1, True and 1.0 are equal."""
-    own = list(map(id, values))
+    return _numbered(list(map(id, values)), values)
+
+
+def _numbered(own: list[Any], values: list[Any]) -> tuple[np.ndarray, list[Any]]:
+    """Which of the distinct values each is, told apart by what each has of its `own`."""
     distinct = dict(zip(own, values, strict=True))
     number = dict(zip(distinct, range(len(distinct)), strict=True))
     codes = np.fromiter(map(number.__getitem__, own), dtype=np.int32, count=len(own))

@@ -22,6 +22,7 @@ def build(
     run_info: RunInfo | None = None,
     findings: tuple[Finding, ...] | None = None,
     processes: int = 1,
+    **thresholds: Any,
 ) -> Report:
     """The report of one run.
 
@@ -33,10 +34,11 @@ def build(
         run_info: the run.json beside the traces.
         findings: where they are known already.
         processes: how many may look for them, where this one can be forked.
+        thresholds: keyword arguments of rules, by parameter name.
     """
     failures = list(summary.failures)
     if findings is None:
-        findings = findings_of(summary.results, failures, processes)
+        findings = findings_of(summary.results, failures, processes, **thresholds)
     warn(failures[len(summary.failures) :])
     return Report(
         label=label,

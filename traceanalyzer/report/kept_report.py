@@ -31,7 +31,7 @@ from traceanalyzer.model import Skipped
 from traceanalyzer.model.tables import table_of
 from traceanalyzer.scale import Summary
 
-FORMAT = 2
+FORMAT = 3
 
 ENDING = "-report"
 """Of an entry's name, which else is that of its files' ranks together."""

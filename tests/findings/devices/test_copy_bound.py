@@ -1,6 +1,5 @@
 """A rank that does nothing but copy is bound by its copies, and the link's limit is named."""
 
-import inspect
 from dataclasses import replace
 
 import pandas as pd
@@ -8,6 +7,7 @@ import pytest
 
 import traceanalyzer as ta
 from tests.builders import rank_trace
+from tests.findings.needed import needed_by
 from tests.samples import SAMPLES
 from tests.simulator import workloads as usual
 from tests.simulator.analysed import analysed
@@ -18,7 +18,7 @@ from traceanalyzer.findings.finding import PAGEABLE
 
 
 def found(traces):
-    return copy_bound.copy_bound(**run(traces, inspect.signature(copy_bound.copy_bound).parameters))
+    return copy_bound.copy_bound(**run(traces, needed_by(copy_bound.copy_bound)))
 
 
 def test_a_broadcast_by_two_uploads_fills_the_link():
@@ -57,7 +57,7 @@ def test_a_gpu_whose_link_is_not_known_has_no_limit():
 
 def test_copies_in_the_last_step_bind_no_complete_one():
     """They are over half of the capture, and mean steps gain nothing without them."""
-    needed = inspect.signature(copy_bound.copy_bound).parameters
+    needed = needed_by(copy_bound.copy_bound)
     last, every = (
         analysed(usual.ddp(2, 4, (Fault("copy", 25_000_000, (1,), steps),)), *needed)[1] for steps in ((3,), None)
     )
@@ -70,9 +70,7 @@ def test_copies_in_the_last_step_bind_no_complete_one():
 )
 def test_what_copies_of_pageable_memory_take_is_of_their_finding(memory, others_ns, cause):
     """Both say what a step gains without these copies: once is enough."""
-    tables = run(
-        [rank_trace([("copy", 0, 90), ("compute", 90, 100)])], inspect.signature(copy_bound.copy_bound).parameters
-    )
+    tables = run([rank_trace([("copy", 0, 90), ("compute", 90, 100)])], needed_by(copy_bound.copy_bound))
     row = tables["copies"].table.iloc[0].to_dict()
     rows = [row | {"direction": "HtoD", "source_memory": memory, "target_memory": "device", "exposed_ns": 50},
             row | {"direction": "DtoH", "source_memory": "device", "target_memory": "pinned", "exposed_ns": others_ns}]  # fmt: skip

@@ -44,7 +44,7 @@ def test_the_work_of_ranks_that_are_said_already_is_not_compared_again(monkeypat
     _, results = analysed(fleet.job(12, "half", 3, fleet.SMALL), *_NEEDED)
     asked = []
     monkeypatch.setattr(hidden, "_is_own", lambda _needs, _work, rank, _others: asked.append(rank) or True)
-    own = hidden._slower(results["step_needs"].table, 10 * MS, results["what_ran"].table, [])
+    own = hidden._slower(results["step_needs"].table, 0.3 * MS, results["what_ran"].table, [])
     assert [one.rank for one in own] == asked
     assert sorted(asked) == [0, 1, 2, 3, 4, 5]
     hidden_late(**{name: results[name] for name in _NEEDED})

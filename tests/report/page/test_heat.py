@@ -12,22 +12,23 @@ def many(busy_of):
     traces = [
         rank_trace([("compute", 0, busy_of(rank)), ("comm", 900, 1000)], rank=rank) for rank in range(heat.MANY_RANKS)
     ]
-    made = split(run(traces, ["headline", "steps"]))
+    results = run(traces, ["headline", "steps", "time_parts", "unlike_ranks"])
+    made = split(results)
     assert made is not None
-    return made
+    return made, results["unlike_ranks"]
 
 
 @pytest.mark.parametrize(("slow", "expected"), [({5}, {5}), ({5, 9}, {5, 9}), (set(), set())])
 def test_ranks_unlike_the_others_are_named(slow, expected):
-    made = many(lambda rank: 800 if rank in slow else 400 + rank % 3)
-    assert {item.rank for item in heat.outliers(made)} == expected
+    made, others = many(lambda rank: 800 if rank in slow else 400 + rank % 3)
+    assert set(others.table["rank"]) == expected
     if expected:
-        assert set(heat.shown(made)["rank"]) == expected | {heat.middle(made)}
+        assert set(heat.shown(made, others)["rank"]) == expected | {heat.middle(made)}
         assert heat.middle(made) not in expected
 
 
 def test_equal_ranks_share_a_rectangle_and_all_have_a_place():
-    rows = heat.heat_rows(many(lambda rank: 800 if rank == 5 else 400))
+    rows = heat.heat_rows(many(lambda rank: 800 if rank == 5 else 400)[0])
     compute = next(row for row in rows if row.part.kind == "compute")
     assert [round(run.width * heat.MANY_RANKS / 100) for run in compute.runs] == [5, 1, heat.MANY_RANKS - 6]
     assert compute.runs[1].label == "compute, rank 5: 80.0 %"
@@ -37,8 +38,8 @@ def test_equal_ranks_share_a_rectangle_and_all_have_a_place():
 def test_those_unlike_the_others_are_told_as_sets_by_time_and_not_by_share():
     hosts = [(n, "host", f"host b{n}", ",".join(map(str, range(4 * n, 4 * n + 4))), 4) for n in range(8)]
     places = Places(pd.DataFrame(hosts, columns=list(Places.columns)))
-    made = many(lambda rank: 800 if rank in range(4, 8) else 700 if rank == 30 else 400 + rank % 3)
-    first, second = heat.unlike(made, places)
+    made, others = many(lambda rank: 800 if rank in range(4, 8) else 700 if rank == 30 else 400 + rank % 3)
+    first, second = heat.unlike(made, others, places)
     assert [item.who for item in (first, second)] == ["ranks 4 to 7 (host b1)", "rank 30 (host b7)"]
     computed, idle = first.differences
     assert (computed.part.kind, computed.ns) == ("compute", 800)

@@ -5,18 +5,27 @@ import pytest
 
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.step_parts import OWN_PARTS
+from traceanalyzer.analyses.overview import host_steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.report.page.host_heat import MOST_STEPS, host_heat
 
 
 def results(hosts, compute_ns, steps=3):
+    return of_tables(*tables(hosts, compute_ns, steps))
+
+
+def tables(hosts, compute_ns, steps=3):
     rows = [
         {"rank": rank, "step": step, "is_partial": False, "compute_ns": compute_ns(host, step)}
         for rank, host in enumerate(hosts) for step in range(steps)
     ]  # fmt: skip
     needs = pd.DataFrame(rows).assign(**dict.fromkeys([*OWN_PARTS[1:], "exposed_transfer_ns"], 0))
     ranks = pd.DataFrame({"rank": range(len(hosts)), "host": hosts})
-    return {"ranks": Ranks(ranks), "step_needs": StepNeeds(needs)}
+    return ranks, needs
+
+
+def of_tables(ranks, needs):
+    return {"ranks": Ranks(ranks), "host_steps": host_steps.across({}, StepNeeds(needs), Ranks(ranks))}
 
 
 HOSTS = ["b0"] * 2 + ["b1"] * 2 + ["b2"] * 2
@@ -32,10 +41,9 @@ def test_the_slow_host_is_dark_in_the_step_in_which_it_is_slow():
 
 
 def test_one_slow_rank_makes_its_host_dark_and_is_named_with_its_rack():
-    made = results(HOSTS, lambda *_: 100)
-    needs, ranks = made["step_needs"].table, made["ranks"].table
+    ranks, needs = tables(HOSTS, lambda *_: 100)
     slow = needs.assign(compute_ns=needs["compute_ns"].where(needs["rank"] != 5, 150))
-    made = host_heat({"ranks": Ranks(ranks.assign(rack=list("aabbcc"))), "step_needs": StepNeeds(slow)})
+    made = host_heat(of_tables(ranks.assign(rack=list("aabbcc")), slow))
     assert [cell.label for row in made.rows for cell in row.cells] == [
         f"b2 (rack c), step {step}: +50.0 %, slowest rank 5" for step in range(3)
     ]

@@ -2,9 +2,7 @@ import pytest
 
 from tests import once
 from traceanalyzer.report.page import step_chart as module
-from traceanalyzer.report.page.floors import floors
 from traceanalyzer.report.page.step_chart import step_chart
-from traceanalyzer.report.words.parts import split
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +26,3 @@ def test_of_many_ranks_only_those_on_top_are_carried(results, monkeypatch):
     made = step_chart(results, [1])
     assert list(made["ranks"]) == ["1"]
     assert made["left_out"] == 1
-
-
-def test_a_gpu_needs_its_step_without_waits_and_idling(results):
-    parts = split(results)
-    needs = floors(results, parts)
-    row = parts.table.set_index("rank").loc[0]
-    assert needs[0].gpu_ns == pytest.approx(
-        (row["compute_ns"] + row["exposed_transfer_ns"] + row["exposed_copy_ns"]) / parts.per
-    )
-    assert needs[0].host_ns > needs[0].gpu_ns

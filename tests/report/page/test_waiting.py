@@ -8,7 +8,7 @@ from tests import once
 from traceanalyzer.report.page import waiting
 from traceanalyzer.report.words.parts import split
 
-NEEDED = ("stragglers", "headline", "steps", "exposed_comm", "idle", "call_waits", "instances")
+NEEDED = ("time_parts", "stragglers", "headline", "steps", "exposed_comm", "idle", "call_waits", "instances")
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,9 @@ def test_waits_that_cannot_be_measured_are_counted_and_weighed():
     made = split(results)
     said = waiting.not_measured(results, made)
     assert said.startswith("Not measured: waits in 48 all-to-alls (uneven all-to-all: its ranks do not wait alike); ")
-    most = made.table["exposed_unmatched_ns"].max() / made.per / 1e6
+    most = made.table["exposed_unmatched_ns"].max() / 1e6
     assert f"up to {most:.2f}\u202fms a step of exposed communication, on rank 1" in said
     calls = results["instances"].to_frame()
     apart = calls[calls["transfer_ns"].isna() & calls["step"].isin([1, 2])]["skew_ns"].dropna()
-    assert f"enters {len(apart)} of them {apart.sum() / made.per / 1e6:.2f} ms a step after the first" in said
+    assert f"enters {len(apart)} of them {apart.sum() / made.steps / 1e6:.2f} ms a step after the first" in said
     assert waiting.not_measured(once.results("ddp_straggler", NEEDED), split(results)) == ""

@@ -1,29 +1,23 @@
-from typing import ClassVar
-
 import pandas as pd
 import pytest
 
 from tests import once
 from tests.builders import rank_trace
-from traceanalyzer.analyses import Result, run
+from traceanalyzer.analyses import run
+from traceanalyzer.analyses.communication.exposed_comm import ExposedComm
+from traceanalyzer.analyses.overview import time_parts
+from traceanalyzer.meaning.vocabulary import COMM_PARTS
 from traceanalyzer.report.words.parts import split, unsplit_calls, unsplit_part
 
 OPS = [("compute", 0, 40), ("comm", 40, 90), ("copy", 90, 95), ("compute", 100, 110)]
 
 
-class Detail(Result):
-    columns: ClassVar = {
-        "rank": "",
-        "step": "",
-        "exposed_transfer_ns": "",
-        "exposed_wait_ns": "",
-        "exposed_unmatched_ns": "",
-    }
-
-
 def detail(*rows):
-    frame = pd.DataFrame(rows, columns=list(Detail.columns))
-    return Detail(frame.astype({"step": "Int64"}))
+    """Rows of `exposed_comm`."""
+    table = pd.DataFrame(rows, columns=["rank", "step", *(part.column for part in COMM_PARTS)])
+    return ExposedComm(
+        table.astype({"step": "Int64"}).assign(is_complete=True, window_ns=110, exposed_comm_ns=50, opaque_ns=0)
+    )
 
 
 @pytest.mark.parametrize(
@@ -37,7 +31,8 @@ def detail(*rows):
 )
 def test_communication_is_divided_only_where_the_parts_add_up(rows, is_divided):
     results = {**run([rank_trace(OPS)]), "exposed_comm": detail(*rows)}
-    made = split(results)
+    needed = [results[name] for name in ("headline", "steps", "exposed_comm", "idle", "step_needs")]
+    made = split({**results, "time_parts": time_parts.across({}, *needed)})
     assert made is not None
     assert made.has_wait is is_divided
     columns = [part.column for part in made.parts]
@@ -48,13 +43,13 @@ def test_without_ranks_there_is_nothing_to_split():
     assert split(run([rank_trace([])])) is None
 
 
-def test_a_mean_step_divides_by_the_steps_of_the_headline():
+def test_a_mean_step_is_that_of_the_headlines_steps():
     steps = [(0, 100), (100, 200), (200, 300)]
     ops = [("compute", start + 10, start + 60, start + 5) for start, _ in steps]
     made = split(run([rank_trace(ops, steps=steps)]))
     assert made is not None
-    assert (made.basis, made.steps, made.per) == ("steps 0 to 1", 2, 2)
-    assert made.table[["window_ns", "compute_ns"]].to_numpy().tolist() == [[200, 100]]
+    assert (made.basis, made.steps) == ("steps 0 to 1", 2)
+    assert made.table[["window_ns", "compute_ns"]].to_numpy().tolist() == [[100, 50]]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +66,7 @@ def test_matched_calls_whose_wait_cannot_be_told_are_not_called_unmatched(calls,
 
 
 def test_the_bars_speak_of_the_calls_of_their_steps():
-    results = once.results("moe", ["headline", "steps", "exposed_comm", "idle", "call_waits"])
+    results = once.results("moe", ["headline", "steps", "time_parts", "call_waits"])
     assert unsplit_part(unsplit_calls(results)).label == "exposed, unmatched or not separable", "cut by the capture"
     made = split(results)
     assert "exposed transfer + wait, not separable" in [part.label for part in made.parts]

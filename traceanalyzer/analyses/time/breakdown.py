@@ -119,16 +119,18 @@ def _times(trace: RankTrace) -> Mapping[str, Intervals]:
     }
 
 
-def known_only(table: pd.DataFrame, unknown: pd.Series | None = None, names: Sequence[str] = ()) -> pd.DataFrame:
+def known_only(
+    table: pd.DataFrame, unknown: pd.Series | None = None, names: Sequence[str] = (), dtype: str = "Int64"
+) -> pd.DataFrame:
     """The table without figures of windows in which something unknown runs: those of `names` too are absent there.
 
-    `unknown` is how long it runs; the column `opaque_ns` unless given.
+    `unknown` is how long it runs; the column `opaque_ns` unless given. `dtype` is theirs where any is absent.
     """
     hides = is_true((table["opaque_ns"] if unknown is None else unknown) > 0)
     if not hides.any():
         return table
     held = [name for name in (*_DOUBTFUL, *names) if name in table]
-    return table.assign(**{name: table[name].astype("Int64").mask(hides) for name in held})
+    return table.assign(**{name: table[name].astype(dtype).mask(hides) for name in held})
 
 
 def fused(ops: pd.DataFrame) -> Intervals:

@@ -56,6 +56,8 @@ def absent_stage(
     ranks: Ranks,
     integrity: Integrity,
     episodes: Episodes,
+    *,
+    absent_wait_pct: float = LEAST_WAIT_PCT,
 ) -> list[Finding]:
     """A stage without a whole trace is waited for over 5 % of a step longer than the same stage of other pipelines.
 
@@ -71,7 +73,7 @@ def absent_stage(
     if stages["is_here"].all():
         return []
     basis = Basis.of(headline, steps)
-    least_ns = LEAST_WAIT_PCT / 100 * float(basis.window_ns.mean()) / basis.per
+    least_ns = absent_wait_pct / 100 * float(basis.window_ns.mean()) / basis.per
     exchanged = _exchanged(pipeline_messages.table, exposed_calls.table, basis, stages)
     # Who is late spends less on messages: beside it anybody would seem to wait.
     late = {rank for text in episodes.table["ranks"] for rank in numbers(text)}

@@ -45,6 +45,8 @@ def missing_straggler(
     exposed_calls: ExposedCalls,
     ranks: Ranks,
     integrity: Integrity,
+    *,
+    absent_wait_pct: float = LEAST_WAIT_PCT,
 ) -> list[Finding]:
     """Every rank here waits alike in groups of which a rank has no trace: over 5 % of a step, beside no compute.
 
@@ -65,7 +67,7 @@ def missing_straggler(
         return []
     beyond = each["exposed_ns"] / basis.per
     step_ns = float(basis.window_ns.mean()) / basis.per
-    if len(beyond) < 2 or 100 * beyond.min() < LEAST_WAIT_PCT * step_ns or beyond.min() < _ALIKE * beyond.max():
+    if len(beyond) < 2 or 100 * beyond.min() < absent_wait_pct * step_ns or beyond.min() < _ALIKE * beyond.max():
         return []
     are_left_out = len(integrity) > 0 and bool((integrity.table["check"] == LEFT_OUT).any())
     who, add = _why_not_here(missing, are_cut=ranks.cut_off >= {*missing}, are_left_out=are_left_out)

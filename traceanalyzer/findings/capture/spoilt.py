@@ -38,16 +38,21 @@ CUT_OFF = "files that are cut off"
 def spoilt_ranks(headline: Headline, integrity: Integrity) -> set[int]:
     """Ranks of which nothing is concluded, for any of the reasons that the rules here give."""
     ranks = {rank for check in (TRUNCATED, *_IMPOSSIBLE) for rank in _with(integrity, check)}
-    lost = _lost_in_all(headline, integrity)
-    return ranks | set(lost.index[lost >= SPOILT_PCT])
+    lost = _lost_in_all(headline, integrity, SPOILT_PCT)
+    return ranks | set(lost.index)
 
 
-def lost_operations(headline: Headline, integrity: Integrity) -> list[Finding]:
+def lost_operations(
+    headline: Headline,
+    integrity: Integrity,
+    *,
+    lost_operations_pct: float = LEAST_LOST_PCT,
+) -> list[Finding]:
     """The profiler lost over 1 % of a rank's GPU operations amid others, and no step without such a loss is left.
 
     Over 5 % nothing is concluded of that rank.
     """
-    share = _lost_in_all(headline, integrity)
+    share = _lost_in_all(headline, integrity, lost_operations_pct)
     if share.empty:
         return []
     low, high = round(float(share.min())), round(float(share.max()))
@@ -74,11 +79,11 @@ def lost_operations(headline: Headline, integrity: Integrity) -> list[Finding]:
     ]
 
 
-def _lost_in_all(headline: Headline, integrity: Integrity) -> pd.Series:
-    """`lost_pct` of ranks that lost 1 % and more, where no step without a loss is left."""
+def _lost_in_all(headline: Headline, integrity: Integrity, least_pct: float) -> pd.Series:
+    """`lost_pct` of ranks that lost that much and more, where no step without a loss is left."""
     share = lost_pct(integrity)
     is_in_all = len(headline) > 0 and not headline.table["steps"].notna().any()
-    return share[share >= LEAST_LOST_PCT] if is_in_all else share.iloc[:0]
+    return share[share >= least_pct] if is_in_all else share.iloc[:0]
 
 
 def lost_pct(integrity: Result) -> pd.Series:

@@ -33,6 +33,9 @@ def unmatched_calls(
     ranks: Ranks,
     calls: Result,
     integrity: Integrity,
+    *,
+    unmatched_pct: float = LEAST_PCT,
+    grave_unmatched_pct: float = HIGH_PCT,
 ) -> list[Finding]:
     """Over 10 % of a step is exposed communication of calls of which no other rank's trace holds the other end.
 
@@ -49,7 +52,7 @@ def unmatched_calls(
     each = lengths.groupby(held["rank"]).sum().reindex(headline.table["rank"], fill_value=0.0) / basis.per
     step_ns = float(basis.window_ns.mean()) / basis.per
     share = 100 * float(each.mean()) / step_ns if step_ns else 0.0
-    if share < LEAST_PCT:
+    if share < unmatched_pct:
         return []
     are_left_out = len(integrity) > 0 and bool((integrity.table["check"] == LEFT_OUT).any())
     is_of_some = 2 * lengths[held["instance"].notna()].sum() > lengths.sum()
@@ -58,12 +61,12 @@ def unmatched_calls(
     on_average = " on average" if len(ranks) > 1 else ""
     return [
         Finding(
-            severity="high" if share >= HIGH_PCT else "medium",
+            severity="high" if share >= grave_unmatched_pct else "medium",
             title=f"{who}: {is_open_for}{on_average}, is communication {what}.",
             evidence=plain(_by_collective(held[is_open], basis.per)),
             recommendation=advice,
             caveat="Who is late, and what there is to gain by it, is told of the other calls alone.",
-            is_about_capture=share >= HIGH_PCT,
+            is_about_capture=share >= grave_unmatched_pct,
             table="call_waits",
             about=PARTNERS,
             part_of=PARTNERS,

@@ -17,7 +17,12 @@ _LEAST_CALL_NS = 100_000_000
 _AGAIN = "Record again with a schedule of some steps of warm-up: torch.profiler.schedule(wait=1, warmup=3, active=3)."
 
 
-def warm_up(step_needs: StepNeeds, steps: Steps) -> list[Finding]:
+def warm_up(
+    step_needs: StepNeeds,
+    steps: Steps,
+    *,
+    warm_up_times: float = WARM_UP,
+) -> list[Finding]:
     """The first complete step is three times as long as the later ones, or one API call takes a third of it.
 
     And it is half as long again as any later one: a loader that is slow at every second batch makes no warm-up.
@@ -40,7 +45,7 @@ def warm_up(step_needs: StepNeeds, steps: Steps) -> list[Finding]:
     wide = each.pivot_table(index="step", columns="rank", values="ns").astype("float64")
     is_beyond = wide.iloc[0] >= BEYOND_ANY * wide.iloc[1:].max()
     is_beyond_any = bool(is_beyond.mean() > 0.5) if len(later) else True
-    is_long = len(later) > 0 and is_beyond_any and own.iloc[0] >= WARM_UP * own.iloc[1:].median()
+    is_long = len(later) > 0 and is_beyond_any and own.iloc[0] >= warm_up_times * own.iloc[1:].median()
     is_one_call = is_beyond_any and call_ns >= max(_LEAST_CALL_NS, _ONE_CALL * lengths.iloc[0])
     if not (is_long or is_one_call):
         return []

@@ -47,7 +47,14 @@ def slow_links(collective: str) -> str:
 
 
 def low_bandwidth(
-    collectives: Collectives, calls: Calls, replay: Replay, places: Places, episodes: Episodes, call_waits: CallWaits
+    collectives: Collectives,
+    calls: Calls,
+    replay: Replay,
+    places: Places,
+    episodes: Episodes,
+    call_waits: CallWaits,
+    *,
+    low_peak_pct: float = LOW_PEAK_PCT,
 ) -> list[Finding]:
     """Collectives of over 16 MiB whose transfer, waits aside, is below 30 % of what the links carry.
 
@@ -58,7 +65,7 @@ def low_bandwidth(
     """
     return [
         _of_late(_slow(groups, collectives, calls, replay, places, call_waits), str(name), episodes)
-        for name, groups in _slow_groups(collectives).groupby("collective", observed=True)
+        for name, groups in _slow_groups(collectives, low_peak_pct).groupby("collective", observed=True)
     ]
 
 
@@ -69,15 +76,15 @@ def _of_late(finding: Finding, collective: str, episodes: Episodes) -> Finding:
 
 def healthy_rate(collectives: Collectives, collective: str) -> Change | None:
     """The change that makes a slow collective as fast as in healthy jobs; `None` for one that is not slow."""
-    own = _slow_groups(collectives)
+    own = _slow_groups(collectives, LOW_PEAK_PCT)
     own = own[own["collective"] == collective]
     return _healthy(own.iloc[-1].to_dict()) if len(own) else None
 
 
-def _slow_groups(collectives: Collectives) -> pd.DataFrame:
+def _slow_groups(collectives: Collectives, low_peak_pct: float) -> pd.DataFrame:
     """The best class of sizes of each group that is slow; the slowest group first."""
     frame = collectives.to_frame()
-    slow = frame[frame["size_class"].isin(_LARGE) & (frame["peak_pct"] < LOW_PEAK_PCT).fillna(value=False)]
+    slow = frame[frame["size_class"].isin(_LARGE) & (frame["peak_pct"] < low_peak_pct).fillna(value=False)]
     return slow.sort_values("peak_pct").drop_duplicates(["group", "group_ranks", "collective"], keep="last")
 
 

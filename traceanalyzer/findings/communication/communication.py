@@ -33,7 +33,14 @@ _FREE = Change("comm", 0.0)
 
 
 def little_overlap(
-    headline: Headline, steps: Steps, exposed_comm: ExposedComm, replay: Replay, collectives: Collectives
+    headline: Headline,
+    steps: Steps,
+    exposed_comm: ExposedComm,
+    replay: Replay,
+    collectives: Collectives,
+    *,
+    unhidden_transfer_pct: float = LEAST_TRANSFER_PCT,
+    little_overlap_pct: float = LITTLE_OVERLAP_PCT,
 ) -> list[Finding]:
     """Data moves in over 5 % of a step while no compute runs, and no rank overlaps a tenth of its communication.
 
@@ -42,10 +49,10 @@ def little_overlap(
     a part of a step worth saying. Where a slow collective would gain most of it at a healthy rate, it is part of that.
     """
     rows = [row for row in headline.rows() if row["overlap_pct"] is not None]
-    if not rows or max(row["overlap_pct"] for row in rows) >= LITTLE_OVERLAP_PCT:
+    if not rows or max(row["overlap_pct"] for row in rows) >= little_overlap_pct:
         return []
     worst = _per_step(exposed_comm)
-    if worst is None or worst["pct"] < LEAST_TRANSFER_PCT:
+    if worst is None or worst["pct"] < unhidden_transfer_pct:
         return []
     overlap = max(row["overlap_pct"] for row in rows)
     basis = Basis.of(headline, steps)
@@ -53,7 +60,7 @@ def little_overlap(
     gain = _no_shorter_than(worst["ns"], gain_of(replay, _FREE))
     won = max(gain.gain_ns, gain.unprofiled_gain_ns or 0) if gain else round(worst["ns"])
     share = 100 * won / (gain.before_ns if gain else worst["window_ns"])
-    behind = "" if share >= LEAST_GAIN_PCT else _behind_hosts(replay, worst["ns"])
+    behind = "" if share >= LEAST_GAIN_PCT else _behind_hosts(replay, worst["ns"], unhidden_transfer_pct)
     if share < LEAST_GAIN_PCT and not behind:
         return []
     return [
@@ -102,14 +109,14 @@ def _open(worst: pd.Series) -> str:
     return f", and communicates for {time_text(worst['open_ns'])} more that may be data or waiting"
 
 
-def _behind_hosts(replay: Replay, moved_ns: float) -> str:
+def _behind_hosts(replay: Replay, moved_ns: float, least_pct: float) -> str:
     """What hiding gains where hosts take no time; empty where that is no part of such a step worth saying."""
     hosts = Change("host", 0.0)
     before, after = gain_of(replay, hosts), _no_shorter_than(moved_ns, gain_of(replay, hosts, _FREE))
     if before is None or after is None:
         return ""
     won = before.after_ns - after.after_ns
-    if 100 * won < LEAST_TRANSFER_PCT * before.after_ns:
+    if 100 * won < least_pct * before.after_ns:
         return ""
     return (
         f" Hosts decide a step's length: if they took no time, hiding it would make one of "
@@ -125,7 +132,14 @@ def _hidden(gain: Gain | None, basis: Basis) -> str:
     return f" With all of it hidden {basis.whole} is {shorter}{without}."
 
 
-def many_small_collectives(call_waits: CallWaits, headline: Headline, steps: Steps, replay: Replay) -> list[Finding]:
+def many_small_collectives(
+    call_waits: CallWaits,
+    headline: Headline,
+    steps: Steps,
+    replay: Replay,
+    *,
+    clear_gain_pct: float = CLEAR_GAIN_PCT,
+) -> list[Finding]:
     """A step would be 3 % shorter and more if collectives of at most 1 MiB took no time: what they cost is latency.
 
     Told with the kind and rank of which it is most. Those that run beside compute, or for which hosts have no time,
@@ -137,7 +151,7 @@ def many_small_collectives(call_waits: CallWaits, headline: Headline, steps: Ste
         return []
     share_pct = 100 * gain.gain_ns / gain.before_ns if gain.before_ns else 0.0
     small = calls[are_small(calls) & calls["step"].notna()]
-    if small.empty or share_pct < CLEAR_GAIN_PCT:
+    if small.empty or share_pct < clear_gain_pct:
         return []
     duration = small["end_ns"] - small["start_ns"]
     shortest = duration.groupby(small["instance"]).transform("min")

@@ -12,7 +12,13 @@ _SURE = 2
 """Times the replay's error."""
 
 
-def contention(headline: Headline, steps: Steps, replay: Replay) -> list[Finding]:
+def contention(
+    headline: Headline,
+    steps: Steps,
+    replay: Replay,
+    *,
+    clear_gain_pct: float = CLEAR_GAIN_PCT,
+) -> list[Finding]:
     """Compute at the speed of the same kernels without communication beside them: a step shorter by over 3 %."""
     if not len(headline):
         return []
@@ -20,7 +26,7 @@ def contention(headline: Headline, steps: Steps, replay: Replay) -> list[Finding
     if gain is None or not gain.before_ns:
         return []
     share = 100 * gain.gain_ns / gain.before_ns
-    if share < CLEAR_GAIN_PCT or gain.gain_ns < _SURE * gain.error_ns:
+    if share < clear_gain_pct or gain.gain_ns < _SURE * gain.error_ns:
         return []
     of = Basis.of(headline, steps).whole
     return [

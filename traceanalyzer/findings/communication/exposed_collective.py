@@ -60,6 +60,9 @@ def exposed_collective(
     collectives: Collectives,
     calls: Calls,
     ranks: Ranks,
+    *,
+    exposed_collective_pct: float = LEAST_PCT,
+    exposed_mean_pct: float = LEAST_MEAN_PCT,
 ) -> list[Finding]:
     """The collective without whose transfers a step would be shorter by most, from 10 % of the steps with it on.
 
@@ -77,7 +80,7 @@ def exposed_collective(
     held = _exposed(exposed_calls, call_waits, basis)
     by_rank = held.groupby(["collective", "rank"], observed=True)["ns"].sum()
     worst = by_rank.groupby("collective", observed=True).max()
-    worst = worst[100 * worst >= LEAST_MEAN_PCT * replay.engine.before_ns]
+    worst = worst[100 * worst >= exposed_mean_pct * replay.engine.before_ns]
     asked = [(Change("collective", 0.0, name=str(name)),) for name in worst.index]
     gains = gains_of(replay, asked) or []
     if not gains:
@@ -86,7 +89,7 @@ def exposed_collective(
     own = held[held["collective"] == name]
     few = _few_steps(own, basis)
     share = _share_pct(gain)
-    if share < LEAST_MEAN_PCT or share * basis.per / (len(few) or basis.per) < LEAST_PCT:
+    if share < exposed_mean_pct or share * basis.per / (len(few) or basis.per) < exposed_collective_pct:
         return []
     every = basis.within(calls.table)
     every = every[every["collective"] == name]

@@ -23,7 +23,14 @@ _KEYS = ["rank", "step", "group", "group_ranks", "size_bytes"]
 
 
 def gathered_again(
-    headline: Headline, steps: Steps, calls: Calls, call_phases: CallPhases, groups: Groups, replay: Replay
+    headline: Headline,
+    steps: Steps,
+    calls: Calls,
+    call_phases: CallPhases,
+    groups: Groups,
+    replay: Replay,
+    *,
+    clear_gain_pct: float = CLEAR_GAIN_PCT,
 ) -> list[Finding]:
     """In backward a sharding group gathers arrays of the sizes that it gathered in forward: 3 % of a step, at least.
 
@@ -39,7 +46,7 @@ def gathered_again(
         return []
     gain = gain_without(replay.engine, again)
     share = 100 * gain.gain_ns / gain.before_ns if gain.before_ns else 0.0
-    if share < CLEAR_GAIN_PCT:
+    if share < clear_gain_pct:
         return []
     by_rank = again.groupby("rank")["size_bytes"].agg(["size", "sum"]).max() / basis.per
     count, kept = f"{by_rank['size']:.3g}", in_a_line(by_rank["sum"], Unit.BYTES)

@@ -29,7 +29,15 @@ _GROUP = ["group", "group_ranks"]
 
 
 def more_exchanges(
-    headline: Headline, steps: Steps, calls: Calls, groups: Groups, pipeline: Pipeline, replay: Replay
+    headline: Headline,
+    steps: Steps,
+    calls: Calls,
+    groups: Groups,
+    pipeline: Pipeline,
+    replay: Replay,
+    *,
+    more_exchanges_times: float = LEAST_TIMES,
+    clear_gain_pct: float = CLEAR_GAIN_PCT,
 ) -> list[Finding]:
     """A group runs a collective of one size 1.5 times as often as others of its role and size do.
 
@@ -43,11 +51,11 @@ def more_exchanges(
     if basis.steps is None or held.empty:
         return []
     found = []
-    for row in _more(held, basis).to_dict("records"):
+    for row in _more(held, basis, more_exchanges_times).to_dict("records"):
         own = held[(held[[*_SORT, *_GROUP]] == pd.Series(row)[[*_SORT, *_GROUP]]).all(axis=1)]
         place = own.sort_values("start_ns").groupby(["rank", "step"]).cumcount(ascending=False)
         gain = gain_without(replay.engine, own[place.reindex(own.index) >= round(row["others"])])
-        if 100 * gain.gain_ns >= CLEAR_GAIN_PCT * gain.before_ns > 0:
+        if 100 * gain.gain_ns >= clear_gain_pct * gain.before_ns > 0:
             found.append(_finding(row, gain))
     return found
 
@@ -87,7 +95,7 @@ def _of_roles(calls: pd.DataFrame, groups: pd.DataFrame) -> pd.DataFrame:
     return held.astype({"collective": "object"}).merge(known, on=_GROUP)
 
 
-def _more(held: pd.DataFrame, basis: Basis) -> pd.DataFrame:
+def _more(held: pd.DataFrame, basis: Basis, times: float) -> pd.DataFrame:
     """Groups that run a sort of call more often than the median of the others: `count` of a step, and the `others`'."""
     by_rank = held.groupby([*_SORT, *_GROUP, "rank"]).size().rename("count").reset_index()
     each = by_rank.groupby([*_SORT, *_GROUP])["count"].max().div(basis.per).reset_index()
@@ -96,4 +104,4 @@ def _more(held: pd.DataFrame, basis: Basis) -> pd.DataFrame:
     ]
     rows = [row for own in each.groupby(_SORT).groups.values() for row in own]
     each = each.loc[rows].assign(others=others)
-    return each[(each["others"] > 0) & (each["count"] >= LEAST_TIMES * each["others"])]
+    return each[(each["others"] > 0) & (each["count"] >= times * each["others"])]

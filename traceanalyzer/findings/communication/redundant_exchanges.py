@@ -24,7 +24,13 @@ LEAST_BYTES = 64 << 10
 
 
 def redundant_exchanges(
-    headline: Headline, steps: Steps, calls: Calls, micro_steps: MicroSteps, replay: Replay
+    headline: Headline,
+    steps: Steps,
+    calls: Calls,
+    micro_steps: MicroSteps,
+    replay: Replay,
+    *,
+    redundant_calls: int = LEAST_CALLS,
 ) -> list[Finding]:
     """Every micro-step of every step exchanges the same sequence of gradients: all but the last are redundant.
 
@@ -43,7 +49,7 @@ def redundant_exchanges(
         return []
     own = basis.within(calls.table)
     own = own[own["collective"].isin(GRADIENT_COLLECTIVES) & (own["size_bytes"] >= LEAST_BYTES).fillna(value=False)]
-    repeats = [_repeated(rows, micro) for _, rows in own.groupby(["rank", "step"])]
+    repeats = [_repeated(rows, micro, redundant_calls) for _, rows in own.groupby(["rank", "step"])]
     if not repeats or any(rows is None for rows in repeats):
         return []
     redundant = pd.concat([rows for rows in repeats if rows is not None])
@@ -53,11 +59,11 @@ def redundant_exchanges(
     return [_finding(micro, len(one) / basis.per, size, gain, str(one["collective"].iloc[0]))]
 
 
-def _repeated(rows: pd.DataFrame, micro: int) -> pd.DataFrame | None:
+def _repeated(rows: pd.DataFrame, micro: int, least_calls: int) -> pd.DataFrame | None:
     """All but the last of so many equal sequences of calls; `None` where the step's calls are no such sequence."""
     ordered = rows.sort_values("start_ns")
     each, rest = divmod(len(ordered), micro)
-    if rest or each * micro < LEAST_CALLS:
+    if rest or each * micro < least_calls:
         return None
     sizes = ordered["size_bytes"].to_numpy(dtype=np.int64).reshape(micro, each)
     names = ordered["collective"].astype("str").to_numpy().reshape(micro, each)

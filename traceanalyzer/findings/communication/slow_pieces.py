@@ -27,7 +27,13 @@ _SEVERAL = 2.0
 
 
 def slow_pieces(
-    headline: Headline, steps: Steps, collectives: Collectives, call_waits: CallWaits, replay: Replay
+    headline: Headline,
+    steps: Steps,
+    collectives: Collectives,
+    call_waits: CallWaits,
+    replay: Replay,
+    *,
+    clear_gain_pct: float = CLEAR_GAIN_PCT,
 ) -> list[Finding]:
     """Collectives of 1 to 16 MiB move data at less than half of the rate of larger ones of their kind and group.
 
@@ -45,7 +51,7 @@ def slow_pieces(
         if basis.steps is None or own.empty or by_rank.max() < _SEVERAL:
             continue
         gain = _gain(engine, own)
-        if 100 * gain.gain_ns >= CLEAR_GAIN_PCT * gain.before_ns > 0:
+        if 100 * gain.gain_ns >= clear_gain_pct * gain.before_ns > 0:
             found.append(_finding(str(name), pairs, own, float(by_rank.max()), gain))
     return found
 

@@ -33,7 +33,14 @@ _WHOLE_STEP = 0.8
 
 
 def pageable_copies(
-    headline: Headline, steps: Steps, launches: Launches, copies: Copies, episodes: Episodes, replay: Replay
+    headline: Headline,
+    steps: Steps,
+    launches: Launches,
+    copies: Copies,
+    episodes: Episodes,
+    replay: Replay,
+    *,
+    pageable_pct: float = PAGEABLE_PCT,
 ) -> list[Finding]:
     """Copies of 1 MiB and more from or to pageable memory that are exposed for 0.5 % of the window.
 
@@ -49,7 +56,7 @@ def pageable_copies(
     by_rank["share_pct"] = 100.0 * by_rank["exposed_ns"] / by_rank.index.map(windows)
     by_rank["window_ns"] = windows.reindex(by_rank.index)
     is_large = (by_rank["size_bytes"] >= _LEAST_BYTES).fillna(value=True)
-    held = by_rank[is_large & (by_rank["share_pct"] >= PAGEABLE_PCT)].sort_values(
+    held = by_rank[is_large & (by_rank["share_pct"] >= pageable_pct)].sort_values(
         "share_pct", ascending=False, kind="stable"
     )
     part_of = all_late_by(episodes, held.index, "copies")
@@ -57,7 +64,13 @@ def pageable_copies(
 
 
 def serial_blocks(
-    headline: Headline, steps: Steps, launches: Launches, block_bounds: BlockBounds, episodes: Episodes
+    headline: Headline,
+    steps: Steps,
+    launches: Launches,
+    block_bounds: BlockBounds,
+    episodes: Episodes,
+    *,
+    serial_copies_pct: float = SERIAL_PCT,
 ) -> list[Finding]:
     """Repeated blocks whose copies from and to the host (a tenth of them or more) and compute follow each other.
 
@@ -74,7 +87,7 @@ def serial_blocks(
     numbered = steps.table[steps.table["step"].notna()] if len(steps) else steps.table
     is_rare = table["blocks"] <= table["rank"].map(numbered.groupby("rank").size()).fillna(0)
     is_block = ~is_long & ~is_rare
-    serial = table[is_block & (table["bound"] == "serial") & (100 * moved >= SERIAL_PCT * table["pitch_ns"])]
+    serial = table[is_block & (table["bound"] == "serial") & (100 * moved >= serial_copies_pct * table["pitch_ns"])]
     windows = launches.table.set_index("rank")["window_ns"]
     found = [_serial(row, basis, int(windows[row["rank"]])) for _, row in serial.iterrows()]
     return [

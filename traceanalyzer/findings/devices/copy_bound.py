@@ -36,7 +36,7 @@ WORDS = {"HtoD": "host to device", "DtoH": "device to host", "DtoD": "device to 
 
 def copy_bound(
     headline: Headline, steps: Steps, breakdown: Breakdown, copies: Copies, ranks: Ranks, episodes: Episodes,
-    replay: Replay,
+    replay: Replay, *, copy_bound_pct: float = COPY_BOUND_PCT,
 ) -> list[Finding]:  # fmt: skip
     """A rank on which for half of the window or more nothing runs but copies, and those that copy half as long as it.
 
@@ -47,7 +47,7 @@ def copy_bound(
         return []
     table = breakdown.to_frame().set_index("rank")
     share = 100 * table["exposed_copy_ns"] / table["window_ns"].where(table["window_ns"] > 0)
-    bound = share[share >= _ALIKE * share.max()] if share.max() >= COPY_BOUND_PCT else share[:0]
+    bound = share[share >= _ALIKE * share.max()] if share.max() >= copy_bound_pct else share[:0]
     rows = copies.to_frame()
     rows = rows[rows["rank"].isin(bound.index)].sort_values("exposed_ns", ascending=False, kind="stable")
     if bound.empty or rows.empty:

@@ -41,7 +41,13 @@ _MOST_ROWS = 5
 
 
 def tensor_cores_unused(
-    categories: Categories, efficiency: Efficiency, headline: Headline, ranks: Ranks, episodes: Episodes
+    categories: Categories,
+    efficiency: Efficiency,
+    headline: Headline,
+    ranks: Ranks,
+    episodes: Episodes,
+    *,
+    matrix_pct: float = MATRIX_PCT,
 ) -> list[Finding]:
     """Matrix kernels whose names say that they run without tensor cores take a fifth of a rank's compute or more.
 
@@ -53,9 +59,9 @@ def tensor_cores_unused(
     matrix = table[table["category"].isin(MATRIX_CATEGORIES)].astype({"no_tensor_core_ns": "float64"})
     share = 100 * matrix.groupby("rank")["no_tensor_core_ns"].sum() / table.groupby("rank")["gpu_ns"].sum()
     share = share.dropna()
-    if share.empty or share.max() < MATRIX_PCT:
+    if share.empty or share.max() < matrix_pct:
         return []
-    table = _off_tensor_cores(share, headline)
+    table = _off_tensor_cores(share, headline, matrix_pct)
     if table.empty:
         return []
     per = " a step" if headline.table["steps"].notna().all() else ""
@@ -80,13 +86,13 @@ def tensor_cores_unused(
     ]
 
 
-def _off_tensor_cores(share: pd.Series, headline: Headline) -> pd.DataFrame:
+def _off_tensor_cores(share: pd.Series, headline: Headline, least_pct: float) -> pd.DataFrame:
     """Each rank's matrix work without tensor cores in a mean step or the capture, where it is a large share."""
     held = headline.to_frame().set_index("rank")
     compute = held["compute_ns"].astype("float64") / held["steps"].astype("Float64").fillna(1).astype("float64")
     table = pd.DataFrame({"share_of_compute_pct": share, "off_tensor_cores_ns": share / 100 * compute})
     return (
-        table[table["share_of_compute_pct"] >= MATRIX_PCT].dropna().sort_values("off_tensor_cores_ns", ascending=False)
+        table[table["share_of_compute_pct"] >= least_pct].dropna().sort_values("off_tensor_cores_ns", ascending=False)
     )
 
 
@@ -101,14 +107,22 @@ def _by_rank(table: pd.DataFrame, per: str) -> str:
     return f"{said}, {least}" if len(table) == 2 else f"on {len(table)} ranks, {said} most, {least} least"
 
 
-def memory_bound_kernels(categories: Categories, headline: Headline, ranks: Ranks) -> list[Finding]:
+def memory_bound_kernels(
+    categories: Categories,
+    headline: Headline,
+    ranks: Ranks,
+    *,
+    memory_bound_pct: float = MEMORY_BOUND_PCT,
+    busy_pct: float = BUSY_PCT,
+) -> list[Finding]:
     """A GPU that computes 70 % of the time spends half of it in kernels that move data and compute little."""
     table = categories.of_compute()
     if table.empty:
         return []
     moving = table[table["category"].isin(MEMORY_BOUND)].groupby("rank")["gpu_ns"].sum()
-    share = (100 * moving / table.groupby("rank")["gpu_ns"].sum()).loc[lambda s: s.index.isin(_busy(headline))].dropna()
-    if share.empty or share.max() < MEMORY_BOUND_PCT:
+    share = 100 * moving / table.groupby("rank")["gpu_ns"].sum()
+    share = share[share.index.isin(_busy(headline, busy_pct))].dropna()
+    if share.empty or share.max() < memory_bound_pct:
         return []
     rank = share.idxmax()
     shares = categories.to_frame()
@@ -126,7 +140,15 @@ def memory_bound_kernels(categories: Categories, headline: Headline, ranks: Rank
     ]
 
 
-def low_mfu(mfu: Mfu, headline: Headline, episodes: Episodes) -> list[Finding]:
+def low_mfu(
+    mfu: Mfu,
+    headline: Headline,
+    episodes: Episodes,
+    *,
+    low_mfu_pct: float = LOW_MFU_PCT,
+    covered_flops_pct: float = COVERED_PCT,
+    busy_pct: float = BUSY_PCT,
+) -> list[Finding]:
     """A GPU that computes 70 % of the time does model FLOPs of less than 30 % of its peak.
 
     Not that of a rank which is late by its compute: what is wrong with that is said already.
@@ -135,12 +157,12 @@ def low_mfu(mfu: Mfu, headline: Headline, episodes: Episodes) -> list[Finding]:
     if table.empty:
         return []
     late = {rank for row in said_with_gain(episodes) if row["cause"] == "compute" for rank in numbers(row["ranks"])}
-    busy = [rank for rank in _busy(headline) if rank not in late]
-    table = table[is_true(table["covered_pct"] >= COVERED_PCT) & table["rank"].isin(busy)]
+    busy = [rank for rank in _busy(headline, busy_pct) if rank not in late]
+    table = table[is_true(table["covered_pct"] >= covered_flops_pct) & table["rank"].isin(busy)]
     if table.empty:
         return []
     means = table.groupby("rank")["mfu_pct"].mean()
-    if means.mean() >= LOW_MFU_PCT:
+    if means.mean() >= low_mfu_pct:
         return []
     first = table.iloc[0]
     return [
@@ -165,9 +187,9 @@ def _whose(ranks: pd.Index, headline: Headline) -> str:
     return f"The GPU of rank {listed} is" if len(ranks) == 1 else f"The GPUs of ranks {listed} are"
 
 
-def _busy(headline: Headline) -> list[int]:
+def _busy(headline: Headline, least_pct: float) -> list[int]:
     """Ranks whose GPU computes most of the time."""
-    return [rank for rank, share in _compute_pct(headline).items() if share >= BUSY_PCT]
+    return [rank for rank, share in _compute_pct(headline).items() if share >= least_pct]
 
 
 def _compute_pct(headline: Headline) -> Mapping[int, float]:

@@ -29,7 +29,11 @@ _LEAST_UNEVEN_BYTES = 1 << 30
 
 
 def low_headroom(
-    memory: Memory, memory_fit: MemoryFit, *, least_headroom_pct: float = LEAST_HEADROOM_PCT
+    memory: Memory,
+    memory_fit: MemoryFit,
+    *,
+    least_headroom_pct: float = LEAST_HEADROOM_PCT,
+    grave_headroom_pct: float = GRAVE_HEADROOM_PCT,
 ) -> list[Finding]:
     """The allocator held over 90 % of a GPU's memory at its peak; names the least strategy that should leave more."""
     known = memory.to_frame().dropna(subset=["headroom_pct"]) if len(memory) else pd.DataFrame()
@@ -40,7 +44,7 @@ def low_headroom(
     others = "" if len(short) == 1 else f" {len(short)} ranks are short; this one most."
     return [
         Finding(
-            severity="high" if worst["headroom_pct"] < GRAVE_HEADROOM_PCT else "medium",
+            severity="high" if worst["headroom_pct"] < grave_headroom_pct else "medium",
             title=f"Rank {worst['rank']}'s allocator held {worst['peak_reserved_bytes'] / 1e9:.1f} GB of its GPU's "
             f"{worst['device_bytes'] / 1e9:.1f} GB at its peak: {worst['headroom_bytes'] / 1e9:.1f} GB are "
             f"left.{others}",
@@ -73,7 +77,14 @@ def _enough(memory_fit: MemoryFit) -> str:
     )
 
 
-def allocator_retries(memory_calls: MemoryCalls, headline: Headline, steps: Steps, episodes: Episodes) -> list[Finding]:
+def allocator_retries(
+    memory_calls: MemoryCalls,
+    headline: Headline,
+    steps: Steps,
+    episodes: Episodes,
+    *,
+    allocator_pct: float = LEAST_COST_PCT,
+) -> list[Finding]:
     """Calls of cudaMalloc and cudaFree take over 1 % of a step: the allocator holds no block that fits."""
     table = memory_calls.to_frame()
     if table.empty or not len(headline):
@@ -82,7 +93,7 @@ def allocator_retries(memory_calls: MemoryCalls, headline: Headline, steps: Step
     inside = basis.within(table)
     cost = inside.groupby("rank")["host_ns"].sum() / basis.per
     share = 100 * cost / pd.Series({rank: basis.mean_ns(rank) for rank in cost.index}, dtype="float64")
-    if share.empty or share.max() < LEAST_COST_PCT:
+    if share.empty or share.max() < allocator_pct:
         return []
     rank = int(share.idxmax())
     own = inside[inside["rank"] == rank]
@@ -101,7 +112,7 @@ def allocator_retries(memory_calls: MemoryCalls, headline: Headline, steps: Step
     )
     return [
         Finding(
-            severity="medium" if share.max() >= 5 * LEAST_COST_PCT else "low",
+            severity="medium" if share.max() >= 5 * allocator_pct else "low",
             title=f"Rank {rank}'s host spends {time_text(cost[rank])} {basis.of_a_step} in calls for GPU memory: "
             f"{named}{f' in {basis.steps} steps' if basis.steps else ''}.",
             evidence=plain(own),

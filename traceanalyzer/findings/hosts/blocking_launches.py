@@ -16,12 +16,18 @@ LEAST_AWAITED_PCT = 90.0
 LEAST_KERNELS = 20
 
 
-def blocking_launches(launches: Result, replay: Replay) -> list[Finding]:
+def blocking_launches(
+    launches: Result,
+    replay: Replay,
+    *,
+    blocking_pct: float = LEAST_AWAITED_PCT,
+    blocking_kernels: int = LEAST_KERNELS,
+) -> list[Finding]:
     """On some rank over 90 % of the kernels of over 20 µs had ended when the calls that launched them returned."""
     table = launches.to_frame()
     if table.empty:
         return []
-    is_blocking = (table["awaitable_kernels"] >= LEAST_KERNELS) & (table["awaited_pct"] >= LEAST_AWAITED_PCT)
+    is_blocking = (table["awaitable_kernels"] >= blocking_kernels) & (table["awaited_pct"] >= blocking_pct)
     rows = table[is_true(is_blocking)]
     if rows.empty:
         return []

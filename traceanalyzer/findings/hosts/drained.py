@@ -56,6 +56,8 @@ def drained_queues(
     replay: Replay,
     places: Places,
     sync_copies: SyncCopies,
+    *,
+    drained_pct: float = LEAST_PCT,
 ) -> list[Finding]:
     """Without the hosts' waits for their GPUs a step is over 2 % shorter, and hosts could gain little otherwise.
 
@@ -68,7 +70,7 @@ def drained_queues(
     if not len(sync_calls) or not len(headline) or gain is None or ideal is None or gain.is_bound:
         return []
     share = 100.0 * gain.gain_ns / gain.before_ns
-    if share < LEAST_PCT or gain.gain_ns < max(_SURE * gain.error_ns, DRAINED * ideal.gain_ns):
+    if share < drained_pct or gain.gain_ns < max(_SURE * gain.error_ns, DRAINED * ideal.gain_ns):
         return []
     basis = Basis.of(headline, steps)
     calls = _that_idle(_of_job(basis.within(sync_calls.to_frame())))

@@ -66,6 +66,8 @@ def host_bound(
     ranks: Ranks,
     stragglers: Stragglers,
     operators: Operators,
+    *,
+    host_idle_pct: float = HOST_PCT,
 ) -> list[Finding]:
     """GPUs idle for their hosts in over 10 % of a step: what the hosts need, on every rank, and what they do.
 
@@ -78,11 +80,11 @@ def host_bound(
     rank, cost_ns, share, basis = worst
     means = mean_steps(idle, basis, [HOST.column, "window_ns"])
     needed = host_needs_ns(basis.within(step_needs.to_frame()))
-    are_awaited = share < HOST_PCT
+    are_awaited = share < host_idle_pct
     if are_awaited and not (basis.steps and needed.min() >= BINDS * means["window_ns"].mean()):
         return []
     replayed = _replayed(replay, is_of_steps=basis.steps is not None)
-    if are_awaited and not replayed.is_much:
+    if are_awaited and not replayed.is_worth(host_idle_pct):
         return []
     own = _gaps_of(gaps, basis, rank)
     few = None if are_awaited else few_steps(step_needs, basis, rank, HOST.column)
@@ -185,10 +187,9 @@ class _Replayed:
         """The gain's part of the step."""
         return 100 * self.gain.gain_ns / self.gain.before_ns if self.gain and self.gain.before_ns else 0.0
 
-    @property
-    def is_much(self) -> bool:
+    def is_worth(self, least_pct: float) -> bool:
         """Whether the gain is worth a finding, and more than the replay's error."""
-        return self.gain is not None and self.share_pct >= HOST_PCT and self.gain.gain_ns >= 2 * self.gain.error_ns
+        return self.gain is not None and self.share_pct >= least_pct and self.gain.gain_ns >= 2 * self.gain.error_ns
 
     @property
     def is_recorded_so(self) -> bool:

@@ -60,20 +60,23 @@ def short_kernels(
     episodes: Episodes,
     places: Places,
     ranks: Ranks,
+    *,
+    short_kernels_pct: float = SHORT_KERNELS_PCT,
+    host_idle_pct: float = HOST_PCT,
 ) -> list[Finding]:
     """Most kernels are shorter than 10 µs, on ranks whose GPU waits for launches in over 10 % of a step."""
-    worst = worst_rank(headline, steps, idle, HOST.column, HOST_PCT)
+    worst = worst_rank(headline, steps, idle, HOST.column, host_idle_pct)
     if worst is None:
         return []
     rank, _, _, basis = worst
     row = launches.to_frame().astype("object").set_index("rank").loc[rank]
     share = row["kernels_under_10us_pct"]
-    if pd.isna(share) or share <= SHORT_KERNELS_PCT:
+    if pd.isna(share) or share <= short_kernels_pct:
         return []
     mean = mean_steps(idle, basis, [LAUNCH.column, BETWEEN_KERNELS.column, HOST.column, "window_ns"])
     parts = mean.loc[rank, [LAUNCH.column, BETWEEN_KERNELS.column]]
-    is_short = launches.to_frame().set_index("rank")["kernels_under_10us_pct"].reindex(mean.index) > SHORT_KERNELS_PCT
-    is_idle = 100.0 * mean[HOST.column] >= HOST_PCT * mean["window_ns"]
+    is_short = launches.to_frame().set_index("rank")["kernels_under_10us_pct"].reindex(mean.index) > short_kernels_pct
+    is_idle = 100.0 * mean[HOST.column] >= host_idle_pct * mean["window_ns"]
     same = mean.index[is_true(is_short) & is_idle.astype(bool)]
     return [
         Finding(
@@ -92,7 +95,13 @@ def short_kernels(
 
 
 def synchronising_calls(
-    headline: Headline, steps: Steps, sync_calls: SyncCalls, episodes: Episodes, places: Places
+    headline: Headline,
+    steps: Steps,
+    sync_calls: SyncCalls,
+    episodes: Episodes,
+    places: Places,
+    *,
+    sync_idle_pct: float = SYNC_PCT,
 ) -> list[Finding]:
     """Calls that block the host while its GPU has nothing to do: over 1 % of a step; the worst of each rank.
 
@@ -106,7 +115,7 @@ def synchronising_calls(
     table = basis.within(sync_calls.to_frame())
     table = table.groupby(["rank", *places_of_call], dropna=False)[_SYNC_FIGURES].sum().reset_index()
     table["share_pct"] = 100.0 * table["cost_ns"] / table["rank"].map(basis.window_ns)
-    worst = table[table["share_pct"] >= SYNC_PCT].sort_values("share_pct", ascending=False).drop_duplicates("rank")
+    worst = table[table["share_pct"] >= sync_idle_pct].sort_values("share_pct", ascending=False).drop_duplicates("rank")
     every = basis.window_ns.index
     return [
         _synchronising_call(own, named(own["rank"], every, places), basis, episodes)
@@ -123,9 +132,11 @@ def data_loader(
     episodes: Episodes,
     replay: Replay,
     places: Places,
+    *,
+    data_idle_pct: float = DATA_PCT,
 ) -> list[Finding]:
     """The GPU waits for the next batch: idle by cause data over 2 % of a step."""
-    worst = worst_rank(headline, steps, idle, DATA.column, DATA_PCT)
+    worst = worst_rank(headline, steps, idle, DATA.column, data_idle_pct)
     if worst is None:
         return []
     rank, cost_ns, share, basis = worst

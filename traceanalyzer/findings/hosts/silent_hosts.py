@@ -45,13 +45,14 @@ def silent_hosts(
     replay: Replay,
     *,
     silent_pct: float = SILENT_PCT,
+    host_idle_pct: float = HOST_PCT,
 ) -> list[Finding]:
     """Where GPUs wait for hosts: 10 % of a step in stretches of 1 ms and more of which nothing is recorded.
 
     Launching takes some 10 µs a call, with Python between; what takes longer is something else that the program does
     there. Not where the job would be no quicker if these hosts took no time at all: another rank is later.
     """
-    worst = worst_rank(headline, steps, idle, HOST.column, HOST_PCT)
+    worst = worst_rank(headline, steps, idle, HOST.column, host_idle_pct)
     if worst is None or not len(host_silences):
         return []
     rank, _, _, basis = worst

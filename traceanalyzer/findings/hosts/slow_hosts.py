@@ -14,7 +14,7 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import plain
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
-from traceanalyzer.findings.late.beside import MoreCalls, SlowHost, more_calls, slow_host
+from traceanalyzer.findings.late.beside import MORE, SLOWER, MoreCalls, SlowHost, more_calls, slow_host
 from traceanalyzer.findings.late.host_story import story_of_host
 from traceanalyzer.findings.late.late_words import whole_of
 from traceanalyzer.findings.late.lateness import is_said, of_lead
@@ -30,7 +30,15 @@ _HALF = 0.5
 
 
 def slow_hosts(
-    headline: Headline, steps: Steps, idle: Idle, episodes: Episodes, operators: Operators, pipeline: Pipeline
+    headline: Headline,
+    steps: Steps,
+    idle: Idle,
+    episodes: Episodes,
+    operators: Operators,
+    pipeline: Pipeline,
+    *,
+    slow_host_times: float = SLOWER,
+    host_idle_pct: float = HOST_PCT,
 ) -> list[Finding]:
     """A rank makes the calls that all make, and takes at least 1.2 times as long for them.
 
@@ -43,10 +51,10 @@ def slow_hosts(
     late = {numbers(row["ranks"])[0]: of_lead(episodes, row)
             for row, has_name in zip(said, is_named, strict=True)
             if not has_name and len(numbers(row["ranks"])) == 1}  # fmt: skip
-    most = worst_rank(headline, steps, idle, HOST.column, HOST_PCT)
+    most = worst_rank(headline, steps, idle, HOST.column, host_idle_pct)
     if most and most[0] not in {*late, *named}:
         late[most[0]] = story_of_host(most[0], episodes, pipeline)
-    slow = {rank: (slow_host(operators, rank), part_of) for rank, part_of in late.items()}
+    slow = {rank: (slow_host(operators, rank, least_times=slow_host_times), part_of) for rank, part_of in late.items()}
     return [_slow(rank, own, operators, part_of, episodes) for rank, (own, part_of) in slow.items() if own is not None]
 
 
@@ -83,17 +91,25 @@ def _most(slow: SlowHost) -> str:
 
 
 def busy_hosts(
-    headline: Headline, steps: Steps, idle: Idle, episodes: Episodes, operators: Operators, pipeline: Pipeline
+    headline: Headline,
+    steps: Steps,
+    idle: Idle,
+    episodes: Episodes,
+    operators: Operators,
+    pipeline: Pipeline,
+    *,
+    busy_host_times: float = MORE,
+    host_idle_pct: float = HOST_PCT,
 ) -> list[Finding]:
     """A rank whose host is late, or whose GPU idles most for it, makes 1.15 times as many operator calls as others.
 
     Named with those that make as many.
     """
     late = [numbers(row["ranks"]) for row in episodes.rows() if is_said(row) and row["cause"] == HOST.key]
-    most = worst_rank(headline, steps, idle, HOST.column, HOST_PCT)
+    most = worst_rank(headline, steps, idle, HOST.column, host_idle_pct)
     found: dict[tuple[int, ...], Finding] = {}
     for rank in sorted({own[0] for own in late} | ({most[0]} if most else set())):
-        busy = more_calls(operators, rank)
+        busy = more_calls(operators, rank, busy_host_times)
         if busy is not None and busy.ranks not in found:
             found[busy.ranks] = _busy(busy, story_of_host(rank, episodes, pipeline))
     return list(found.values())

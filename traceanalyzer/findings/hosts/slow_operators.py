@@ -63,6 +63,7 @@ def slow_operators(
     *,
     slow_call_ns: int = CALL_NS,
     slow_operators_pct: float = SLOW_OPERATORS_PCT,
+    host_idle_pct: float = HOST_PCT,
 ) -> list[Finding]:
     """Where GPUs wait for hosts: operators that take a CPU 1 ms of its own a call, 10 % of a step together.
 
@@ -70,7 +71,7 @@ def slow_operators(
     operators that it calls, and in no call of CUDA's; nor does it launch many kernels in one call. What starts no GPU
     work at all has a rule of its own (`cpu_work`).
     """
-    worst = worst_rank(headline, steps, idle, HOST.column, HOST_PCT)
+    worst = worst_rank(headline, steps, idle, HOST.column, host_idle_pct)
     if worst is None or not len(operators):
         return []
     rank, _, _, basis = worst

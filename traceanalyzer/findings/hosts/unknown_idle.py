@@ -39,9 +39,11 @@ def unknown_idle(
     episodes: Episodes,
     places: Places,
     ranks: Ranks,
+    *,
+    unknown_idle_pct: float = UNKNOWN_PCT,
 ) -> list[Finding]:
     """Over 10 % of a step is idle without a cause, on ranks most of whose operations have no launch in the capture."""
-    worst = worst_rank(headline, steps, idle, UNKNOWN.column, UNKNOWN_PCT)
+    worst = worst_rank(headline, steps, idle, UNKNOWN.column, unknown_idle_pct)
     if worst is None:
         return []
     rank, cost_ns, share, basis = worst
@@ -51,7 +53,7 @@ def unknown_idle(
     if rank not in blind:
         return []
     mean = mean_steps(idle, basis, [UNKNOWN.column, "window_ns"])
-    same = mean.index[(100.0 * mean[UNKNOWN.column] >= UNKNOWN_PCT * mean["window_ns"]) & mean.index.isin(blind)]
+    same = mean.index[(100.0 * mean[UNKNOWN.column] >= unknown_idle_pct * mean["window_ns"]) & mean.index.isin(blind)]
     with_calls = _WITH_CALLS.get(str(ranks.table["format"].iloc[0]), "the host's calls")
     return [
         Finding(

@@ -63,14 +63,16 @@ class SlowHost:
     rows: pd.DataFrame
 
 
-def slow_host(operators: Operators, rank: int, among: Collection[int] | None = None) -> SlowHost | None:
+def slow_host(
+    operators: Operators, rank: int, among: Collection[int] | None = None, least_times: float = SLOWER
+) -> SlowHost | None:
     """`None` unless nearly all of the rank's host time is in operators that all ranks call as often, and is longer.
 
     All ranks are those `among`, if given.
     """
     same = same_calls(operators.to_frame(), rank, among)
     pace = None if same is None else same.pace
-    if same is None or pace is None or same.covered < _COVERED or pace < SLOWER:
+    if same is None or pace is None or same.covered < _COVERED or pace < least_times:
         return None
     own, others = same.own_ns, same.others_ns
     rows = pd.DataFrame(
@@ -113,7 +115,7 @@ class MoreCalls:
         return self.calls / self.others_calls
 
 
-def more_calls(operators: Operators, rank: int) -> MoreCalls | None:
+def more_calls(operators: Operators, rank: int, least_times: float = MORE) -> MoreCalls | None:
     """`None` unless the rank, and those that make as many calls (within 2 %), make 1.15 times the others' median."""
     table = operators.to_frame()
     table = table[table["calls"].notna() & table["host_self_ns"].notna()].astype(
@@ -129,7 +131,7 @@ def more_calls(operators: Operators, rank: int) -> MoreCalls | None:
     if others.empty:
         return None
     total, typical = int(sums[is_alike].max()), int(others.sum().median())
-    if not typical or total < MORE * typical:
+    if not typical or total < least_times * typical:
         return None
     beyond = (calls[rank] - others.median(axis=1)).clip(lower=0)
     each = ns[rank] / calls[rank].where(calls[rank] > 0)

@@ -43,6 +43,8 @@ def late_ranks(
     replay: Replay,
     operators: Operators,
     host_work: HostWork,
+    *,
+    late_gain_pct: float = LEAST_GAIN_PCT,
 ) -> list[Finding]:
     """Each episode whose mending gains at least 1 % of a step, or whose gain is not known; the five costliest.
 
@@ -56,7 +58,9 @@ def late_ranks(
     numbered = step_needs.table["step"].dropna() if len(step_needs) else list[int]()
     last = int(max(numbered)) if len(numbered) else None
     saved = {each.hot_rank: each for each in evened(expert_layers.to_frame(), even_experts.to_frame()).values()}
-    rows = [with_advice(_evened(row, saved), operators, host_work) for row in episodes.rows() if is_said(row)]
+    rows = [
+        with_advice(_evened(row, saved), operators, host_work) for row in episodes.rows() if is_said(row, late_gain_pct)
+    ]
     rows.sort(key=lambda row: (-max(_expected_ns(row) or 0, joint_ns(row)), row["place_in_set"] or 0))
     found = [
         told(_with(_finding(row, rows, step_needs.to_frame(), last), how_far(row, replay)), row, rows, last)
@@ -99,13 +103,13 @@ def _evened(row: Mapping[str, Any], saved: Mapping[int, Evened]) -> Mapping[str,
             "unprofiled_gain_ns": None}  # fmt: skip
 
 
-def is_said(row: Mapping[str, Any]) -> bool:
+def is_said(row: Mapping[str, Any], least_pct: float = LEAST_GAIN_PCT) -> bool:
     """Whether the lateness is these ranks' own, and mending it worth anything, with what hides it or alone."""
     if is_of_every_host(row):
         return False
     expected = _expected_ns(row)
     expected = expected if expected is None else max(expected, joint_ns(row))
-    return expected is None or 100 * expected >= LEAST_GAIN_PCT * _whole_ns(row)
+    return expected is None or 100 * expected >= least_pct * _whole_ns(row)
 
 
 def _expected_ns(row: Mapping[str, Any]) -> int | None:

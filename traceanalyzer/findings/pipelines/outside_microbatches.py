@@ -20,7 +20,7 @@ from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.model.schema import NONE
 
-LEAST_PCT = 3.0
+OUTSIDE_PCT = 3.0
 """Of a step."""
 
 _OF_ONE = 2
@@ -44,7 +44,13 @@ class Outside:
     by_step: Mapping[int, int]
 
 
-def outside_microbatches(pipeline: Pipeline, what_ran: WhatRan, replay: Replay) -> list[Finding]:
+def outside_microbatches(
+    pipeline: Pipeline,
+    what_ran: WhatRan,
+    replay: Replay,
+    *,
+    outside_pct: float = OUTSIDE_PCT,
+) -> list[Finding]:
     """A stage computes over 3 % of a step before its first exchange what no microbatch repeats.
 
     It gains over 1 % of a step to be without, or would once hosts take no time: then it is part of its pipeline's
@@ -54,7 +60,7 @@ def outside_microbatches(pipeline: Pipeline, what_ran: WhatRan, replay: Replay) 
     stages = pipeline.table if len(pipeline) else pd.DataFrame(columns=["rank", "pipeline"])
     stages = stages[_has_several(stages)] if len(stages) else stages
     for rank, number in stages[["rank", "pipeline"]].itertuples(index=False):
-        costly = costly_outside(replay, int(rank))
+        costly = costly_outside(replay, int(rank), outside_pct)
         if costly is not None:
             found.append(_finding(costly, what_ran.table, int(rank), int(number)))
     return sorted(found, key=lambda item: -(item.gain_ns or 0))
@@ -108,12 +114,12 @@ class Costly:
         return 100 * self.gain.gain_ns < LEAST_GAIN_PCT * self.gain.before_ns
 
 
-def costly_outside(replay: Replay, rank: int) -> Costly | None:
+def costly_outside(replay: Replay, rank: int, least_pct: float) -> Costly | None:
     """Such work of the rank and what the job gains without it; `None` where either is small."""
     if replay.engine is None or rank not in replay.engine.job.nodes or not replay.engine.windows.has_steps:
         return None
     own = outside(replay, rank)
-    if own is None or 100 * own.ns < LEAST_PCT * replay.engine.before_ns:
+    if own is None or 100 * own.ns < least_pct * replay.engine.before_ns:
         return None
     without = [Change("kernel", 0.0, frozenset({rank}), name=name) for name in own.kernels]
     gain, hosts, both = replay.engine.gains([tuple(without), (Change("host"),), (Change("host"), *without)])

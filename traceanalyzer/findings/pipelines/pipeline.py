@@ -14,10 +14,10 @@ from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.late.host_story import HOSTS, pipeline_name
+from traceanalyzer.findings.late.host_story import HOSTS, UNEVEN_STAGES, pipeline_name
 from traceanalyzer.findings.late.lateness import is_said, of_lead
 from traceanalyzer.findings.pipelines.one_stream import held_up_ns
-from traceanalyzer.findings.pipelines.outside_microbatches import costly_outside, work_outside
+from traceanalyzer.findings.pipelines.outside_microbatches import OUTSIDE_PCT, costly_outside, work_outside
 from traceanalyzer.findings.pipelines.uneven_stages import (
     count_of_steps,
     evidence_of,
@@ -39,7 +39,16 @@ _OF_HOSTS = 0.8
 """Of what an ideal pipeline gains: when hosts alone gain that, they are what its stages wait for."""
 
 
-def pipeline_bubble(pipelines: Pipelines, pipeline: Pipeline, episodes: Episodes, replay: Replay) -> list[Finding]:
+def pipeline_bubble(
+    pipelines: Pipelines,
+    pipeline: Pipeline,
+    episodes: Episodes,
+    replay: Replay,
+    *,
+    bubble_pct: float = BUBBLE_PCT,
+    outside_pct: float = OUTSIDE_PCT,
+    uneven_stages_times: float = UNEVEN_STAGES,
+) -> list[Finding]:
     """A bubble, and waits in collectives among stages, of over 10 % of the stages' time.
 
     Says what the schedule alone would cost where that is known.
@@ -47,11 +56,13 @@ def pipeline_bubble(pipelines: Pipelines, pipeline: Pipeline, episodes: Episodes
     It is part of what is said of a late rank when a stage makes the others wait by its own doing. Pipelines of one
     schedule that nothing of their own explains are one finding, of the one that waits most.
     """
-    waiting = [row for row in pipelines.rows() if (_waits_pct(row) or 0.0) >= BUBBLE_PCT]
-    causes = {row["pipeline"]: _cause(row["pipeline"], pipeline, episodes, replay) for row in waiting}
+    waiting = [row for row in pipelines.rows() if (_waits_pct(row) or 0.0) >= bubble_pct]
+    causes = {row["pipeline"]: _cause(row["pipeline"], pipeline, episodes, replay, outside_pct) for row in waiting}
     ideal = _ideal(replay)
     elsewhere = _late_elsewhere(episodes, ideal) or (HOSTS if _waits_for_hosts(replay, ideal) else None)
-    uneven = {row["pipeline"]: rows[0]["pipeline"] for rows in uneven_alike(pipelines) for row in rows}
+    uneven = {
+        row["pipeline"]: rows[0]["pipeline"] for rows in uneven_alike(pipelines, uneven_stages_times) for row in rows
+    }
     alike: dict[object, list[Mapping[str, Any]]] = {}
     for row in sorted(waiting, key=lambda row: -(_waits_pct(row) or 0.0)):
         number = row["pipeline"]
@@ -79,13 +90,13 @@ def _stages(pipeline: Pipeline, row: Mapping[str, Any]) -> pd.DataFrame:
     return frame[frame["pipeline"] == row["pipeline"]]
 
 
-def _cause(number: int, pipeline: Pipeline, episodes: Episodes, replay: Replay) -> str | None:
+def _cause(number: int, pipeline: Pipeline, episodes: Episodes, replay: Replay, outside_pct: float) -> str | None:
     """The late ranks of the pipeline that cost it most, or a stage's work that no microbatch repeats."""
     stages = pipeline.table[pipeline.table["pipeline"] == number]
     own = set(stages["rank"])
     repeats = not (stages["microbatches"] == 1).any()
     extra = [(found.gain.gain_ns, int(rank)) for rank in own if repeats and
-             (found := costly_outside(replay, int(rank))) and not found.is_hidden]  # fmt: skip
+             (found := costly_outside(replay, int(rank), outside_pct)) and not found.is_hidden]  # fmt: skip
     if extra:
         return work_outside(max(extra)[1])
     late = [row for row in episodes.rows() if is_said(row) and own & {*numbers(row["ranks"])}]

@@ -35,7 +35,13 @@ _ALIKE: tuple[PipelinesColumn, ...] = ("schedule", "stages", "stages_per_rank", 
 
 
 def pipeline_imbalance(
-    pipelines: Pipelines, pipeline: Pipeline, mfu: Mfu, episodes: Episodes, replay: Replay
+    pipelines: Pipelines,
+    pipeline: Pipeline,
+    mfu: Mfu,
+    episodes: Episodes,
+    replay: Replay,
+    *,
+    uneven_stages_times: float = UNEVEN_STAGES,
 ) -> list[Finding]:
     """A stage that computes over 10 % more than the mean stage: all others wait for it.
 
@@ -45,7 +51,8 @@ def pipeline_imbalance(
     """
     frame = pipeline.to_frame()
     stages = [
-        (rows, frame[frame["pipeline"].isin([row["pipeline"] for row in rows])]) for rows in uneven_alike(pipelines)
+        (rows, frame[frame["pipeline"].isin([row["pipeline"] for row in rows])])
+        for rows in uneven_alike(pipelines, uneven_stages_times)
     ]
     return [
         _uneven(rows, own, mfu, replay)
@@ -77,11 +84,11 @@ def _is_of_windows(stages: pd.DataFrame) -> bool:
     return has_longer_window(table["window_ns"], rank, float(compute[rank] - compute.mean()))
 
 
-def uneven_alike(pipelines: Pipelines) -> list[list[Mapping[str, Any]]]:
+def uneven_alike(pipelines: Pipelines, least_times: float) -> list[list[Mapping[str, Any]]]:
     """The pipelines with uneven stages, those of one schedule whose same stage computes longest together."""
     alike: dict[object, list[Mapping[str, Any]]] = {}
     for row in pipelines.rows():
-        if row["compute_max_over_mean"] is not None and row["compute_max_over_mean"] >= UNEVEN_STAGES:
+        if row["compute_max_over_mean"] is not None and row["compute_max_over_mean"] >= least_times:
             alike.setdefault(tuple(row[name] for name in _ALIKE), []).append(row)
     return list(alike.values())
 

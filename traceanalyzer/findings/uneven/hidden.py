@@ -83,6 +83,11 @@ def hidden_late(
     what_ran: WhatRan,
     episodes: Episodes,
     replay: Replay,
+    *,
+    clear_gain_pct: float = CLEAR_GAIN_PCT,
+    hidden_excess_pct: float = LEAST_EXCESS_PCT,
+    data_idle_pct: float = DATA_PCT,
+    host_idle_pct: float = HOST_PCT,
 ) -> list[Finding]:
     """With the first cause mended, another rank would cost at least 3 % of a step: now it is hidden behind that cause.
 
@@ -96,15 +101,15 @@ def hidden_late(
     needs = basis.within(step_needs.table)
     if basis.steps is None or needs.empty:
         return []
-    firsts = list(_firsts(headline, steps, idle, episodes))
+    firsts = list(_firsts(headline, steps, idle, episodes, data_idle_pct, host_idle_pct))
     gains = gains_of(replay, [first.changes for first in firsts]) or []
     if not gains:
         return []
     gain, first = _most_gained(gains, firsts)
     said = {(rank, row["cause"]) for row in episodes.rows() if is_said(row) for rank in numbers(row["ranks"])}
-    slower = _slower(needs, gain.before_ns, what_ran.table, said)
+    slower = _slower(needs, hidden_excess_pct / 100 * gain.before_ns, what_ran.table, said)
     most_ns, one = _costliest(replay, first, gain, slower)
-    if one is None or 100 * most_ns < CLEAR_GAIN_PCT * gain.before_ns:
+    if one is None or 100 * most_ns < clear_gain_pct * gain.before_ns:
         return []
     alone = gain_of(replay, _as_peers(one))
     assert alone is not None
@@ -165,17 +170,21 @@ def _as_peers(one: Slower) -> Change:
     return Change(one.part, PEERS, frozenset({one.rank}))
 
 
-def _firsts(headline: Headline, steps: Steps, idle: Idle, episodes: Episodes) -> Iterator[First]:
+def _firsts(
+    headline: Headline, steps: Steps, idle: Idle, episodes: Episodes, data_pct: float, host_pct: float
+) -> Iterator[First]:
     for row in episodes.rows():
         if row["what_if"] and row["gain_ns"] and is_said(row):
             yield First(tuple(map(read_change, row["what_if"].split("; "))), whose(row), of_lead(episodes, row))
-    if worst_rank(headline, steps, idle, DATA.column, DATA_PCT):
+    if worst_rank(headline, steps, idle, DATA.column, data_pct):
         yield First((Change("data", 0.0),), "data", LOADER)
-    if worst_rank(headline, steps, idle, HOST.column, HOST_PCT):
+    if worst_rank(headline, steps, idle, HOST.column, host_pct):
         yield First((Change("host", 0.0),), "the hosts", HOSTS)
 
 
-def _slower(needs: pd.DataFrame, step_ns: int, work: pd.DataFrame, said: Collection[tuple[int, str]]) -> list[Slower]:
+def _slower(
+    needs: pd.DataFrame, least_ns: float, work: pd.DataFrame, said: Collection[tuple[int, str]]
+) -> list[Slower]:
     """Ranks that need more than the median of the others that do the same, most beyond it first; not who is `said`."""
     found = []
     for part, column in _PARTS.items():
@@ -189,7 +198,7 @@ def _slower(needs: pd.DataFrame, step_ns: int, work: pd.DataFrame, said: Collect
             peers = pd.DataFrame(median_of_others(group.to_numpy().T).T, group.index, group.columns)
             excess = group - peers
             middle = excess.median()
-            is_more = (middle >= LEAST_EXCESS_PCT / 100 * step_ns) & (excess.min() >= _STEADY * middle)
+            is_more = (middle >= least_ns) & (excess.min() >= _STEADY * middle)
             own_ns, peers_ns = group.mean(), peers.mean()
             found += [
                 (Slower(int(rank), part, float(own_ns[rank]), float(peers_ns[rank])), group.columns)

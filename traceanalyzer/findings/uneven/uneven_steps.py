@@ -43,6 +43,10 @@ def uneven_steps(
     episodes: Episodes,
     pipeline: Pipeline,
     replay: Replay,
+    *,
+    uneven_steps_pct: float = UNEVEN_PCT,
+    uneven_work_pct: float = LEAST_OF_WORK_PCT,
+    clear_gain_pct: float = CLEAR_GAIN_PCT,
 ) -> list[Finding]:
     """Ranks compute unevenly, each longest in other steps, and even compute gains over 3 % of a step.
 
@@ -59,14 +63,14 @@ def uneven_steps(
     beyond_ns = float((wide.max(axis=1) - wide.mean(axis=1)).mean())
     step_ns = float(basis.window_ns.mean()) / basis.per
     beyond_pct = 100 * beyond_ns / max(step_ns, 1)
-    if beyond_pct < LEAST_OF_WORK_PCT or _is_one_ranks(wide, step_ns):
+    if beyond_pct < uneven_work_pct or _is_one_ranks(wide, step_ns):
         return []
     gain = gain_of(replay, Change("compute", EVEN))
     gain_pct = 100 * gain.gain_ns / max(gain.before_ns, 1) if gain else 0.0
-    if gain is None or gain_pct < LEAST_OF_WORK_PCT:
+    if gain is None or gain_pct < uneven_work_pct:
         return []
     is_work = _is_other_work(wide, what_ran)
-    if not is_work and (beyond_pct < UNEVEN_PCT or gain_pct < CLEAR_GAIN_PCT):
+    if not is_work and (beyond_pct < uneven_steps_pct or gain_pct < clear_gain_pct):
         return []
     return [_found(wide, gain, is_work=is_work)]
 

@@ -36,6 +36,9 @@ def waits_within_steps(
     stragglers: Stragglers,
     pipeline: Pipeline,
     replay: Replay,
+    *,
+    waits_within_pct: float = WAITING_PCT,
+    clear_gain_pct: float = CLEAR_GAIN_PCT,
 ) -> list[Finding]:
     """Ranks wait for each other over 5 % of a step, and hardly idle; replayed without waits over 3 % is gained.
 
@@ -50,13 +53,13 @@ def waits_within_steps(
     waits, step_ns = needs[_WAIT], float(basis.window_ns.mean()) / basis.per
     roots = stragglers.table.set_index("rank")["total_wait_ns"].astype("float64")
     if (
-        100 * waits.mean() < WAITING_PCT * step_ns
+        100 * waits.mean() < waits_within_pct * step_ns
         or needs[_IDLE].sum(axis=1).mean() > _EXPLAINED * waits.mean()
         or roots.max() > _MOST_OF_ONE * roots.sum()
     ):
         return []
     gain = gain_of(replay, Change("waits", 0.0))
-    if gain is None or 100 * gain.gain_ns < CLEAR_GAIN_PCT * gain.before_ns or _is_said(gain.gain_ns, episodes, replay):
+    if gain is None or 100 * gain.gain_ns < clear_gain_pct * gain.before_ns or _is_said(gain.gain_ns, episodes, replay):
         return []
     where = collective_words(stragglers.table["collective"].iloc[0])
     most = "at most " if gain.is_bound else ""

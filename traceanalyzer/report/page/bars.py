@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
+from traceanalyzer.analyses.overview.unlike_ranks import UnlikeRanks
 from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.quantities import text
+from traceanalyzer.meaning.quantities import is_known, text
 from traceanalyzer.meaning.vocabulary import Part
 from traceanalyzer.report.page.heat import shown
 from traceanalyzer.report.words.parts import Split
@@ -15,15 +16,15 @@ class Piece:
 
     Attributes:
         part: what it is.
-        ns: its time, summed over the steps.
+        ns: its time in a mean step, or the capture.
         at: where it begins, in per cent of the longest bar.
         width: likewise.
-        length: its time in a mean step, or the capture, in words.
+        length: the same in words.
         share: of the rank's window, in words.
     """
 
     part: Part
-    ns: int
+    ns: float
     at: float
     width: float
     length: str
@@ -32,27 +33,37 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One rank: its window summed over the steps, that of a mean step in words, and the parts that it has."""
+    """One rank.
+
+    Attributes:
+        rank: which.
+        window_ns: the length of a mean step, or of the capture.
+        length: the same in words.
+        pieces: the parts that it has.
+        needs: what its host and its GPU need for a step by themselves, in words; none where it is not known.
+    """
 
     rank: int
-    window_ns: int
+    window_ns: float
     length: str
     pieces: tuple[Piece, ...]
+    needs: tuple[str, ...]
 
 
-def bars(split: Split) -> list[Bar]:
+def bars(split: Split, unlike_ranks: UnlikeRanks) -> list[Bar]:
     """The ranks of which bars are drawn."""
     longest = split.table["window_ns"].max()
     made = []
-    for row in shown(split).to_dict("records"):
+    for row in shown(split, unlike_ranks).to_dict("records"):
         at: float = 0
         pieces = []
         for part in split.parts:
             ns = row[part.column]
             if ns:
                 width = 100 * ns / longest
-                share = text(100 * ns / row["window_ns"], Unit.PCT)
-                pieces.append(Piece(part, ns, at, width, text(ns / split.per, Unit.NS), share))
+                pieces.append(Piece(part, ns, at, width, text(ns, Unit.NS), text(row[part.share], Unit.PCT)))
                 at += width
-        made.append(Bar(row["rank"], row["window_ns"], text(row["window_ns"] / split.per, Unit.NS), tuple(pieces)))
+        needs = {"host": row["host_needs_ns"], "GPU": row["gpu_needs_ns"]}
+        said = tuple(f"{who} {text(ns, Unit.NS)}" for who, ns in needs.items() if is_known(ns))
+        made.append(Bar(row["rank"], row["window_ns"], text(row["window_ns"], Unit.NS), tuple(pieces), said))
     return made

@@ -10,7 +10,7 @@ from traceanalyzer.findings.late.lateness import is_said
 from traceanalyzer.job.run_info import RunInfo
 from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.number_lists import numbers
-from traceanalyzer.report.words.parts import split_steps
+from traceanalyzer.report.words.parts import split_steps, steps_over_ranks_of
 
 MOST_CELLS = 4_000
 """Ranks × steps that are carried one by one; of more only the ranks on top of the timeline, beside the mean."""
@@ -29,17 +29,16 @@ def step_chart(results: Results, on_top: Sequence[int] = (), run_info: RunInfo |
         return None
     parts = tuple(part for part in parts if table[part.column].any())
     columns = [part.column for part in parts]
-    by_step = table.astype(dict.fromkeys([*columns, "window_ns"], "float64")).groupby("step")
-    means, windows = by_step[columns].mean(), by_step["window_ns"]
+    over = steps_over_ranks_of(results).table.set_index("step").reindex(steps)
     every = sorted(table["rank"].unique().tolist())
     shown = every if len(every) * len(steps) <= MOST_CELLS else [rank for rank in on_top if rank in every]
     return {
         "steps": [int(step) for step in steps],
-        "complete": [bool(known) for known in by_step["is_complete"].all().reindex(steps)],
+        "complete": [bool(known) for known in over["is_complete"]],
         "parts": [{"kind": part.kind, "label": part.label} for part in parts],
-        "mean": means.reindex(steps).round().astype("int64").to_numpy().tolist(),
-        "least": windows.min().reindex(steps).astype("int64").tolist(),
-        "most": windows.max().reindex(steps).astype("int64").tolist(),
+        "mean": over[columns].astype("float64").round().astype("int64").to_numpy().tolist(),
+        "least": over["shortest_ns"].astype("int64").tolist(),
+        "most": over["longest_ns"].astype("int64").tolist(),
         "ranks": _of_ranks(table[table["rank"].isin(shown)], columns, steps),
         "left_out": len(every) - len(shown),
         "bare_ns": _bare_ns(run_info),

@@ -1,20 +1,24 @@
 """The tiles below the verdict: one figure each, with its spread over ranks and its definition."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from traceanalyzer.analyses.overview.over_ranks import Figure, OverRanks
 from traceanalyzer.job.run_info import RunInfo
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.quantities import ABSENT, text
+from traceanalyzer.meaning.vocabulary import TRANSFER, UNMATCHED, WAIT
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import care
-from traceanalyzer.report.words.parts import Split
+from traceanalyzer.report.words.parts import Split, over_ranks_of
 
 if TYPE_CHECKING:
-    from traceanalyzer.analyses.frames import Frame
-    from traceanalyzer.analyses.names import HeadlineColumn
+    from traceanalyzer.analyses.frames import Frame, Row
+    from traceanalyzer.analyses.names import HeadlineColumn, OverRanksColumn
 
 
 _IN_GRAPHS = "not told inside CUDA graphs"
@@ -49,35 +53,37 @@ def tiles(report: Report, split: Split | None) -> list[Tile]:
         return []
     frame = report.results["headline"].to_frame().set_index("rank")
     doubts = care.reasons(report.results)
-    return [replace(tile, doubt=care.doubt_of(tile.sources, doubts)) for tile in _made(report, frame, split)]
+    made = _made(report, frame, over_ranks_of(report.results), split)
+    return [replace(tile, doubt=care.doubt_of(tile.sources, doubts)) for tile in made]
 
 
-def _made(report: Report, frame: "Frame[HeadlineColumn]", split: Split) -> list[Tile]:
+def _made(report: Report, frame: "Frame[HeadlineColumn]", over: OverRanks, split: Split) -> list[Tile]:
     return [
-        _length(frame, split, report.run_info),
-        _share(frame["compute_pct"], "Compute", "compute", "Share of the time in which a compute kernel runs.",
-               _fused(frame)),
-        replace(_share(frame["exposed_comm_pct"], "Exposed communication", _larger_part(split),
-                       "Share of the time in which communication but no compute runs.", _transfer_and_wait(split)),
+        _length(over, split, report.run_info),
+        _share(frame["compute_pct"], over.of("compute_pct"), "Compute", "compute",
+               "Share of the time in which a compute kernel runs.", _fused(over)),
+        replace(_share(frame["exposed_comm_pct"], over.of("exposed_comm_pct"), "Exposed communication",
+                       _larger_part(over), "Share of the time in which communication but no compute runs.",
+                       _transfer_and_wait(over, split)),
                 sources=("headline", "exposed_comm")),
-        _share(frame["idle_pct"], "Idle", "idle", "Share of the time in which nothing runs on the GPU."),
-        _overlap(frame),
+        _share(frame["idle_pct"], over.of("idle_pct"), "Idle", "idle",
+               "Share of the time in which nothing runs on the GPU."),
+        _overlap(frame, over),
         *_speed(report.run_info),
-        *_mfu(report),
+        *_mfu(report, over),
         *_memory(report.run_info),
     ]  # fmt: skip
 
 
-def _larger_part(split: Split) -> str:
+def _larger_part(over: OverRanks) -> str:
     """The kind that stands for exposed communication."""
-    is_wait = split.has_wait and split.table["exposed_wait_ns"].sum() > split.table["exposed_transfer_ns"].sum()
-    return "wait" if is_wait else "transfer"
+    wait, transfer = (over.of(name)["mean_pct"] or 0 for name in ("exposed_wait_pct", "exposed_transfer_pct"))
+    return "wait" if wait > transfer else "transfer"
 
 
-def _length(frame: "Frame[HeadlineColumn]", split: Split, info: RunInfo | None) -> Tile:
-    each = frame["window_ns"] / split.per
-    deviation = frame["step_std_ns"].dropna()
-    detail = f"± {text(deviation.mean(), Unit.NS)} between steps" if len(deviation) else split.basis
+def _length(over: OverRanks, split: Split, info: RunInfo | None) -> Tile:
+    length, deviation_ns = over.of("window_ns"), over.of("step_std_ns")["mean_ns"]
+    detail = split.basis if deviation_ns is None else f"± {text(deviation_ns, Unit.NS)} between steps"
     if info is not None and info.unprofiled is not None and info.unprofiled.mean is not None:
         detail = f"{detail}; {text(info.unprofiled.mean, Unit.NS)} without the profiler"
     name = "Step time" if split.steps else "Window"
@@ -86,28 +92,31 @@ def _length(frame: "Frame[HeadlineColumn]", split: Split, info: RunInfo | None) 
         if split.steps
         else "From the first to the last GPU operation of the capture."
     )
-    return Tile(name, "plain", text(each.mean(), Unit.NS), detail, _spread(each, Unit.NS), (), definition)
+    return Tile(name, "plain", text(length["mean_ns"], Unit.NS), detail, _spread(length, Unit.NS), (), definition)
 
 
-def _share(share: pd.Series, name: str, kind: str, definition: str, detail: str = "") -> Tile:
-    if share.isna().all():
+def _share(
+    of_ranks: pd.Series, over: "Row[OverRanksColumn]", name: str, kind: str, definition: str, detail: str = ""
+) -> Tile:
+    if not over["ranks"]:
         return Tile(name, kind, ABSENT, _IN_GRAPHS, (), (), definition)
-    marks = tuple((int(rank), float(value)) for rank, value in share.dropna().items())
-    return Tile(name, kind, text(share.mean(), Unit.PCT), detail, _spread(share, Unit.PCT), marks, definition)
+    marks = tuple((int(rank), float(value)) for rank, value in of_ranks.dropna().items())
+    return Tile(name, kind, text(over["mean_pct"], Unit.PCT), detail, _spread(over, Unit.PCT), marks, definition)
 
 
-def _fused(frame: "Frame[HeadlineColumn]") -> str:
+def _fused(over: OverRanks) -> str:
     """Mean share of kernels that compute and communicate at once; empty without any."""
-    share = frame["fused_pct"].fillna(0)
-    return f"{text(share.mean(), Unit.PCT)} in kernels that communicate too" if share.any() else ""
+    mean = over.of("fused_pct")["mean_pct"]
+    return f"{text(mean, Unit.PCT)} in kernels that communicate too" if mean else ""
 
 
-def _overlap(frame: "Frame[HeadlineColumn]") -> Tile:
+def _overlap(frame: "Frame[HeadlineColumn]", over: OverRanks) -> Tile:
     definition = "Share of the communication time that runs under compute; higher is better."
-    if frame["overlap_pct"].isna().all():
+    overlap = over.of("overlap_pct")
+    if not overlap["ranks"]:
         why = _IN_GRAPHS if frame["comm_ns"].isna().any() else "no communication"
         return Tile("Overlap", "plain", ABSENT, why, (), (), definition)
-    return _share(frame["overlap_pct"], "Overlap", "plain", definition)
+    return _share(frame["overlap_pct"], overlap, "Overlap", "plain", definition)
 
 
 def _speed(info: RunInfo | None) -> list[Tile]:
@@ -118,56 +127,63 @@ def _speed(info: RunInfo | None) -> list[Tile]:
     return [Tile("Tokens per second", "plain", value, "without the profiler", (), (), definition, sources=())]
 
 
-def _mfu(report: Report) -> list[Tile]:
+def _mfu(report: Report, over: OverRanks) -> list[Tile]:
     """Of the complete steps; none without a known peak."""
-    if "mfu" not in report.results or (mean := report.results["mfu"].by_rank()).empty:
+    if "mfu" not in report.results or (of_ranks := report.results["mfu"].by_rank()).empty:
         return []
-    mfu = report.results["mfu"]
+    mfu, mean = report.results["mfu"], over.of("mfu_pct")
     first = mfu.known().iloc[0]
     peak = f"of {first['peak_tflops_per_s']:,.0f} TFLOP/s {first['element_type']}, {first['step_source']} step"
     name = "MFU"
     definition = "FLOPs of the model in a step, without recomputation, / (step time · the GPU's peak for that type)."
-    marks = tuple((int(rank), float(value)) for rank, value in mean.items())
     is_pipeline = "pipeline" in report.results and len(report.results["pipeline"]) > 0
     if not mfu.is_of_equal_work and not is_pipeline:
         # Whether all of it is the model's, a trace does not tell: a rank may do work that no other does.
         name = "FLOPs of peak"
         peak += "; not called MFU: the ranks do not do the same work"
-    value, over_ranks = text(mean.mean(), Unit.PCT), _spread(mean, Unit.PCT)
-    return [Tile(name, "plain", value, peak, over_ranks, marks, definition, sources=("headline", "mfu"))]
+    return [replace(_share(of_ranks, mean, name, "plain", definition, peak), sources=("headline", "mfu"))]
 
 
 def _memory(info: RunInfo | None) -> list[Tile]:
     rows = [row for row in (info.memory or ()) if row] if info is not None else []
-    peaks = pd.Series({row["rank"]: row.get("peak_allocated_bytes") for row in rows}, dtype="Float64").dropna()
-    if peaks.empty:
+    peaks = {row["rank"]: peak for row in rows if (peak := row.get("peak_allocated_bytes")) is not None}
+    if not peaks:
         return []
     definition = "Most memory that PyTorch's allocator had given out at once, as the run recorded it."
-    value = text(peaks.max(), Unit.BYTES)
-    over_ranks = _spread(peaks, Unit.BYTES)
+    least, most = min(peaks, key=lambda rank: peaks[rank]), max(peaks, key=lambda rank: peaks[rank])
+    ends = ((peaks[least], least), (peaks[most], most))
+    over_ranks = _ends(len(peaks), *ends, Unit.BYTES)
+    value = text(peaks[most], Unit.BYTES)
     return [Tile("Peak memory", "plain", value, "allocated, largest rank", over_ranks, (), definition, sources=())]
 
 
-def _transfer_and_wait(split: Split) -> str:
+def _transfer_and_wait(over: OverRanks, split: Split) -> str:
     """Mean shares of transfer and wait, where they are known apart."""
     if not split.has_wait:
         return "transfer and wait not told apart"
-    window = split.table["window_ns"]
-    shares = {part.column: (100.0 * split.table[part.column] / window).mean() for part in split.parts}
     pieces = [
-        f"{part.label.removeprefix('exposed').lstrip(', ')}\u00a0{text(shares[part.column], Unit.PCT)}"
+        f"{part.label.removeprefix('exposed').lstrip(', ')}\u00a0{text(mean, Unit.PCT)}"
         for part in split.parts
-        if part.kind in ("transfer", "wait", "unmatched") and split.table[part.column].any()
+        if part.kind in _OF_COMM and (mean := over.of(_OF_COMM[part.kind])["mean_pct"])
     ]
     return "; ".join(pieces)
 
 
-def _spread(values: pd.Series, unit: Unit) -> tuple[str, ...]:
+_OF_COMM: Mapping[str, Figure] = MappingProxyType(
+    {TRANSFER.kind: "exposed_transfer_pct", WAIT.kind: "exposed_wait_pct", UNMATCHED.kind: "exposed_unmatched_pct"}
+)
+
+
+def _spread(over: "Row[OverRanksColumn]", unit: Unit) -> tuple[str, ...]:
     """Least and most, and whose they are."""
-    known = values.dropna()
-    if len(known) < 2:
+    low, high = (over["least_ns"], over["most_ns"]) if unit is Unit.NS else (over["least_pct"], over["most_pct"])
+    return _ends(over["ranks"], (low, over["least_rank"]), (high, over["most_rank"]), unit)
+
+
+def _ends(ranks: int, low: tuple[float, int], high: tuple[float, int], unit: Unit) -> tuple[str, ...]:
+    if ranks < 2:
         return ()
-    low, high = known.idxmin(), known.idxmax()
-    if text(known[low], unit) == text(known[high], unit):
-        return ("the same on both ranks" if len(known) == 2 else f"the same on all {len(known)} ranks",)
-    return f"{text(known[low], unit)} on rank {low},", f"{text(known[high], unit)} on rank {high}"
+    least, most = text(low[0], unit), text(high[0], unit)
+    if least == most:
+        return ("the same on both ranks" if ranks == 2 else f"the same on all {ranks} ranks",)
+    return f"{least} on rank {low[1]},", f"{most} on rank {high[1]}"

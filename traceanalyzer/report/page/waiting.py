@@ -65,7 +65,7 @@ def too_cheap(stragglers: Stragglers) -> str:
 def not_measured(results: Results, split: Split | None) -> str:
     """Which calls of the headline's steps wait in a way that cannot be measured, and how much time that is."""
     calls = unsplit_calls(results, headline_steps(results))
-    if split is None or calls.empty or "exposed_unmatched_ns" not in split.table:
+    if split is None or calls.empty or not split.has_wait:
         return ""
     counts = calls.groupby(["why_not_split", "collective"], sort=False).size()
     whys = [
@@ -73,7 +73,7 @@ def not_measured(results: Results, split: Split | None) -> str:
         for why, own in counts.groupby("why_not_split", sort=False)
     ]
     basis = Basis.of(results["headline"], results["steps"])
-    exposed = split.table.set_index("rank")["exposed_unmatched_ns"] / split.per
+    exposed = split.table.set_index("rank")["exposed_unmatched_ns"]
     worst = exposed.idxmax()
     per = " a step" if split.steps else ""
     return (

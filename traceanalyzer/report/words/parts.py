@@ -5,23 +5,13 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result, Results
-from traceanalyzer.analyses.time.breakdown import PARTS
+from traceanalyzer.analyses import Results
+from traceanalyzer.analyses.overview import over_ranks, steps_over_ranks, time_parts
+from traceanalyzer.analyses.overview.over_ranks import OverRanks
+from traceanalyzer.analyses.overview.steps_over_ranks import StepsOverRanks
+from traceanalyzer.analyses.overview.time_parts import StepTimeParts, TimeParts
 from traceanalyzer.analyses.time.headline import steps_of
-from traceanalyzer.meaning.vocabulary import (
-    COMM,
-    COMM_PARTS,
-    COMPUTE,
-    COPY,
-    IDLE,
-    IDLE_PARTS,
-    INSEPARABLE,
-    OPAQUE,
-    UNMATCHED,
-    UNSPLIT,
-    WAIT,
-    Part,
-)
+from traceanalyzer.meaning.vocabulary import INSEPARABLE, UNMATCHED, UNSPLIT, WAIT, Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +22,8 @@ class Split:
         basis: what it is of: `steps 2 to 3`, or `whole capture`.
         steps: number of those steps; `None` for a whole capture.
         parts: in the order of the bars.
-        table: `rank`, `window_ns` and a column for each part, summed over the basis; the parts add up.
+        table: of `time_parts`: `rank`, `window_ns`, and of each part its time in a mean step (or the capture) and its
+            share; the parts add up, also where what is unknown makes those that are known too small.
     """
 
     basis: str
@@ -41,58 +32,62 @@ class Split:
     table: pd.DataFrame
 
     @property
-    def per(self) -> int:
-        """By what to divide for a mean step; 1 for a whole capture."""
-        return self.steps or 1
-
-    @property
-    def opaque_pct(self) -> float:
-        """Share of all ranks' time in which nothing but CUDA graphs of unknown content runs."""
-        return float(100.0 * self.table["opaque_ns"].sum() / max(1, self.table["window_ns"].sum()))
-
-    @property
     def has_wait(self) -> bool:
         """Whether exposed communication is told apart into transfer and wait."""
         return any(part is WAIT for part in self.parts)
 
 
 def split(results: Results) -> Split | None:
-    """The headline's breakdown with communication and idle in their own parts where Results have them.
-
-    `None` without any rank. Parts that do not add up to what they divide are left out.
-    """
-    headline = results["headline"].to_frame()
-    if headline.empty:
+    """The parts of `time_parts` that add up to the windows, called as the bars call them; `None` without any rank."""
+    table = time_parts_of(results).table
+    if table.empty:
         return None
-    chosen = headline_steps(results)
-    # The parts that add up: of a window with unknown time those that are known are too small, and the words say so.
-    table = results["headline"].table[["rank", "window_ns", *PARTS]].reset_index(drop=True)
-    comm_parts = (*COMM_PARTS[:-1], unsplit_part(unsplit_calls(results, chosen)))
-    table, comm = _divided(table, results.get("exposed_comm"), COMM, comm_parts, chosen)
-    table, idle = _divided(table, results.get("idle"), IDLE, IDLE_PARTS, chosen)
-    steps = headline["steps"].iloc[0]
+    rest = unsplit_part(unsplit_calls(results, headline_steps(results)))
+    steps = table["steps"].iloc[0]
     return Split(
-        str(headline["basis"].iloc[0]), None if pd.isna(steps) else int(steps),
-        (COMPUTE, *comm, COPY, OPAQUE, *idle), table.reset_index(drop=True),
+        str(table["basis"].iloc[0]), None if pd.isna(steps) else int(steps),
+        tuple(rest if part is UNMATCHED else part for part in time_parts.leaves(table)), table,
     )  # fmt: skip
 
 
 def split_steps(results: Results) -> tuple[pd.DataFrame, tuple[Part, ...]]:
-    """Each step of each rank by part, as the bars split a mean step: `rank`, `step`, `is_complete`, `window_ns`, parts.
+    """The rows of `step_time_parts`, with the parts that add up to each step; empty where there are no steps."""
+    table = step_time_parts_of(results).table
+    if table.empty:
+        return table, ()
+    rest = unsplit_part(unsplit_calls(results))
+    return table, tuple(rest if part is UNMATCHED else part for part in time_parts.leaves(table))
 
-    Steps without a window are left out; the table is empty where there are none.
-    """
-    steps = results["steps"].table if "steps" in results else pd.DataFrame(columns=["step"])
-    held = steps[steps["step"].notna()] if len(steps) else steps
-    held = held[held["window_ns"].notna()] if len(held) else held
-    if held.empty:
-        return held, ()
-    table = held[["rank", "step", "is_complete", "window_ns", *PARTS]].reset_index(drop=True)
-    comm_parts = (*COMM_PARTS[:-1], unsplit_part(unsplit_calls(results)))
-    keys = ["rank", "step"]
-    table, comm = _divided(table, results.get("exposed_comm"), COMM, comm_parts, keys=keys)
-    table, idle = _divided(table, results.get("idle"), IDLE, IDLE_PARTS, keys=keys)
-    return table, (COMPUTE, *comm, COPY, OPAQUE, *idle)
+
+def time_parts_of(results: Results) -> TimeParts:
+    """`time_parts`; where an analysis failed that divides a part further, what the others give."""
+    made = results["time_parts"]
+    if len(made) or not len(results["headline"]):
+        return made
+    exposed_comm, idle, step_needs = results["exposed_comm"], results["idle"], results["step_needs"]
+    return time_parts.across({}, results["headline"], results["steps"], exposed_comm, idle, step_needs)
+
+
+def over_ranks_of(results: Results) -> OverRanks:
+    """`over_ranks`, likewise."""
+    made = results["over_ranks"]
+    if len(made) or not len(results["headline"]):
+        return made
+    return over_ranks.across({}, time_parts_of(results), results["headline"], results["mfu"])
+
+
+def step_time_parts_of(results: Results) -> StepTimeParts:
+    """`step_time_parts`, likewise."""
+    made = results["step_time_parts"]
+    if len(made) or not len(results["steps"]):
+        return made
+    return time_parts.of_steps({}, results["steps"], results["exposed_comm"], results["idle"])
+
+
+def steps_over_ranks_of(results: Results) -> StepsOverRanks:
+    """`steps_over_ranks`, likewise."""
+    made = results["steps_over_ranks"]
+    return made if len(made) else steps_over_ranks.across({}, step_time_parts_of(results))
 
 
 def unsplit_calls(results: Results, steps: Sequence[int] = ()) -> pd.DataFrame:
@@ -115,28 +110,3 @@ def unsplit_part(calls: pd.DataFrame) -> Part:
 def headline_steps(results: Results) -> list[int]:
     """Numbers of the steps that the headline is of; none when it is of the whole capture."""
     return steps_of(results["headline"], results["steps"])
-
-
-def _divided(
-    table: pd.DataFrame,
-    detail: Result | None,
-    whole: Part,
-    parts: tuple[Part, ...],
-    steps: Sequence[int] = (),
-    keys: Sequence[str] = ("rank",),
-) -> tuple[pd.DataFrame, tuple[Part, ...]]:
-    """The table with `whole`'s parts as columns when they are there and add up, else as it is.
-
-    By rank, summed over `steps` (none: of the whole capture); or by rank and step.
-    """
-    if detail is None or not len(detail):
-        return table, (whole,)
-    frame = detail.to_frame()
-    columns = [part.column for part in parts if part.column in frame]
-    wanted = frame["step"].notna() if "step" in keys else frame["step"].isin(steps) if steps else frame["step"].isna()
-    sums = frame[wanted].groupby(list(keys))[columns].sum(min_count=1)
-    joined = table.join(sums, on=list(keys))
-    total = joined[columns].sum(axis=1)
-    if joined[columns].isna().all(axis=1).any() or (total != joined[whole.column]).any():
-        return table, (whole,)
-    return joined.fillna(dict.fromkeys(columns, 0)), tuple(part for part in parts if part.column in columns)

@@ -1,6 +1,5 @@
 """The report as one HTML page that needs no network."""
 
-import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from traceanalyzer.report.page.ahead import draw_ahead
 from traceanalyzer.report.page.bars import bars
 from traceanalyzer.report.page.charts import Charts, embedded
 from traceanalyzer.report.page.figures import FIGURES
-from traceanalyzer.report.page.floors import floors
 from traceanalyzer.report.page.guard import Guard
 from traceanalyzer.report.page.host_heat import host_heat
 from traceanalyzer.report.page.icicle import icicle
@@ -90,6 +88,7 @@ def page(report: Report, *, plotlyjs: str = "inline", failures: list[Failure] | 
 
 def _context(report: Report, parts: Split | None, charts: Charts, guard: Guard) -> dict[str, Any]:
     """What the templates see; without the timeline."""
+    first = next((rank for finding in report.findings[:1] for rank in meant_ranks(finding)), None)
     return {
         "report": report,
         "results": report.results,
@@ -102,7 +101,6 @@ def _context(report: Report, parts: Split | None, charts: Charts, guard: Guard) 
         "ranks_of": meant_ranks,
         "step_chart": guard.made("steps chart", partial(_step_chart, report, parts), None),
         "embedded": embedded,
-        "floors": guard.made("floors", partial(floors, report.results, parts), {}),
         "parts": PARTS.items(),
         "sections": sections(report.results),
         "view": partial(table_view.view, zero_ns=_zero(report)),
@@ -121,7 +119,7 @@ def _context(report: Report, parts: Split | None, charts: Charts, guard: Guard) 
         "hosts": guard.made("hosts", partial(host_heat, report.results), None),
         "plain_rows": table_view.PLAIN_ROWS,
         "chart": charts.add,
-        "figures": {**FIGURES, "operator_kernels": partial(icicle, first=_first_rank(report))},
+        "figures": {**FIGURES, "operator_kernels": partial(icicle, first=first)},
         "charts": charts,
     }
 
@@ -184,12 +182,6 @@ def _captured(steps: int, complete: int) -> str:
 def _versions(texts: list[str]) -> list[str]:
     """The versions if all ranks have the same."""
     return wording.versions(texts[0]) if len(texts) == 1 else []
-
-
-def _first_rank(report: Report) -> int | None:
-    """The rank that the first finding is about, if it is about one."""
-    named = re.search(r"\brank (\d+)$", report.findings[0].about or "") if report.findings else None
-    return int(named[1]) if named else None
 
 
 def _zero(report: Report) -> int:

@@ -1,0 +1,89 @@
+"""What all other analyses come to: their figures are those of the analyses that they put together."""
+
+import pandas as pd
+import pytest
+
+from tests import once
+from tests.builders import rank_trace
+from traceanalyzer.analyses import run
+from traceanalyzer.analyses.overview import over_ranks, time_parts
+from traceanalyzer.meaning.vocabulary import COMM_PARTS, IDLE_PARTS, PARTS
+from traceanalyzer.report.words.parts import over_ranks_of, split, split_steps, time_parts_of
+
+CAPTURES = ["ddp", "moe", "pp", "nsys_ddp"]
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_parts_of_a_mean_step_are_the_headlines_and_add_up(name):
+    results = once.results(name)
+    head, parts = (results[each].to_frame().set_index("rank") for each in ("headline", "time_parts"))
+    steps = head["steps"].fillna(1)
+    for part in PARTS:
+        assert parts[part.column].tolist() == pytest.approx((head[part.column] / steps).tolist())
+        assert parts[part.share].tolist() == head[part.share].tolist(), "the same quotient, to the last digit"
+    for whole, own in (("exposed_comm_ns", COMM_PARTS), ("idle_ns", IDLE_PARTS)):
+        total = parts[[part.column for part in own]].sum(axis=1)
+        assert total.tolist() == pytest.approx(parts[whole].tolist())
+
+
+def test_a_gpu_needs_its_step_without_waits_and_idling_and_a_host_its_own_range():
+    for row in once.results("ddp")["time_parts"].rows():
+        assert row["gpu_needs_ns"] == row["compute_ns"] + row["exposed_transfer_ns"] + row["exposed_copy_ns"]
+    late, waiting = once.results("ddp")["time_parts"].rows()
+    assert late["host_needs_ns"] > 0.99 * late["window_ns"]
+    assert waiting["host_needs_ns"] < 0.7 * waiting["window_ns"]
+    (row,) = run([rank_trace([("compute", 0, 10)])], ["time_parts"])["time_parts"].rows()
+    assert (row["host_needs_ns"], row["gpu_needs_ns"], row["steps"]) == (None, None, None), "no step, no need of one"
+
+
+def test_over_ranks_are_the_mean_and_the_ends_of_the_ranks_cells():
+    results = once.results("ddp")
+    over, idle = results["over_ranks"], results["headline"].to_frame().set_index("rank")["idle_pct"]
+    row = over.of("idle_pct")
+    assert (row["mean_pct"], row["least_pct"], row["most_pct"]) == (idle.mean(), idle.min(), idle.max())
+    assert (row["least_rank"], row["most_rank"], row["mean_ns"]) == (1, 0, None)
+    assert over.of("mfu_pct")["mean_pct"] == pytest.approx(results["mfu"].by_rank().mean())
+    assert over.of("window_ns")["mean_ns"] == results["headline"].to_frame()["step_mean_ns"].mean()
+    assert over.of("comm_ns") == over.of("overlapped_comm_ns"), "no such row: no value"
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_a_step_over_ranks_is_the_mean_of_its_rows(name):
+    results = once.results(name)
+    rows, over = results["step_time_parts"].to_frame(), results["steps_over_ranks"].to_frame()
+    assert len(rows) == results["steps"].to_frame().dropna(subset=["step", "window_ns"]).shape[0] > 0
+    means = rows.groupby("step")[["window_ns", "compute_ns", "idle_ns"]].mean().reset_index(drop=True)
+    pd.testing.assert_frame_equal(over[list(means)].astype("float64"), means.astype("float64"))
+    assert over["longest_ns"].tolist() == rows.groupby("step")["window_ns"].max().tolist()
+
+
+def many(*, points=2.0):
+    traces = [rank_trace([("compute", 0, 60 if rank in (3, 4) else 40), ("comm", 90, 100)], rank=rank)
+              for rank in range(8)]  # fmt: skip
+    return run(traces, ["unlike_ranks"], unlike_points=points)["unlike_ranks"].rows()
+
+
+def test_ranks_far_from_the_median_are_told_with_those_like_them():
+    rows = many()
+    assert [(row["rank"], row["part"]) for row in rows[:2]] == [(3, "compute_ns"), (4, "compute_ns")]
+    assert {(row["time_ns"], row["median_ns"], row["alike_ranks"]) for row in rows[:2]} == {(60, 40, "3,4")}
+    assert many(points=20.1) == []
+
+
+def test_where_an_analysis_failed_what_is_left_is_still_split():
+    results = once.results("ddp")
+    lost = {name: type(results[name]).without_rows() for name in ("idle", "time_parts", "over_ranks", "mfu")}
+    left = {**results, **lost, "step_time_parts": type(results["step_time_parts"]).without_rows()}
+    assert [part.column for part in split(left).parts][-1] == "idle_ns"
+    assert time_parts_of(left).to_frame()["compute_pct"].tolist() == pytest.approx([24.6373, 27.6572], abs=1e-4)
+    assert over_ranks_of(left).of("idle_pct") == results["over_ranks"].of("idle_pct")
+    assert over_ranks_of(left).of("mfu_pct")["ranks"] == 0
+    table, parts = split_steps(left)
+    assert (len(table), parts[-1].column) == (6, "idle_ns")
+
+
+def test_a_capture_without_gpu_work_has_none_of_it():
+    results = run([rank_trace([])], ["headline", "time_parts", "over_ranks", "unlike_ranks", "steps_over_ranks"])
+    assert [len(result) for result in results.values()] == [0] * 5
+    assert time_parts.leaves(results["time_parts"].table)
+    assert over_ranks.OverRanks.without_rows().of("idle_pct")["mean_pct"] is None

@@ -1,0 +1,1 @@
+"""What all other analyses come to, in few rows: what a report says first."""

@@ -1,0 +1,43 @@
+"""`--threshold NAME=VALUE`: limits of analyses and of rules, by parameter name."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from traceanalyzer.errors import UsageError
+
+threshold_option = click.option(
+    "--threshold", "limits", multiple=True, metavar="NAME=VALUE",
+    help="Set a limit of a rule (docs/findings.md) or an analysis, such as silent_pct=5; repeatable.",
+)  # fmt: skip
+
+
+def read_thresholds(texts: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Thresholds of analyses, and those of rules.
+
+    Raises:
+        UsageError: one has no such name, or no number.
+    """
+    if not (given := tuple(texts)):
+        return {}, {}
+    from traceanalyzer.functions import thresholds_apart, thresholds_with_numbers
+
+    known, read = thresholds_with_numbers(), {}
+    for text in given:
+        name, _, value = (part.strip() for part in text.partition("="))
+        read[name] = _number(text, value, known.get(name, 0.0))
+    return thresholds_apart(read, known)
+
+
+def _number(text: str, value: str, default: float) -> float:
+    """Of the default's kind: a whole number where that is one."""
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or (isinstance(default, int) and not number.is_integer()):
+        kind = "a whole number" if isinstance(default, int) else "a number"
+        raise UsageError(f"--threshold {text}: write NAME=VALUE, the value {kind}")
+    return int(number) if isinstance(default, int) else number
