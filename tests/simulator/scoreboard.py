@@ -80,9 +80,11 @@ def report_of(case: Case) -> Report:
 def _needed() -> tuple[str, ...]:
     """The Results that findings and sentences are of: the others take four times as long."""
     of_rules = {name for rule in RULES for name in inspect.signature(rule).parameters if name in ANALYSES}
-    return tuple(
-        name for name in ANALYSES if name in {*of_rules, "stragglers", "integrity", "ranks", "headline", "nccl", "mfu"}
-    )
+    return tuple(name for name in ANALYSES if name in {*of_rules, *_OF_THE_VERDICT})
+
+
+_OF_THE_VERDICT = ("stragglers", "integrity", "ranks", "headline", "nccl", "mfu", "time_parts", "over_ranks",
+                   "host_work_over_ranks")  # fmt: skip
 
 
 def first_line(report: Report) -> str:

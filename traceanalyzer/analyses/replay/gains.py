@@ -11,7 +11,7 @@ from traceanalyzer.analyses.replay.change import EVEN, IDEAL, UNRECORDED, Change
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.lengths import (
     changed,
-    concerning,
+    concerning_each,
     keeps_waits,
     met_after,
     timing_after,
@@ -229,19 +229,19 @@ class Engine:
     def _weights(self, scenarios: Sequence[tuple[Change, ...]]) -> np.ndarray:
         """Length of every edge after each set of changes; what many sets do to a rank alike is computed once."""
         # Rank by rank: all that is known of one is near, which of all of a large job it is not.
-        own = [[self._of_rank(rank, changes) for changes in scenarios] for rank in self.job.nodes]
+        by_rank = [concerning_each(self.job.nodes, changes) for changes in scenarios]
+        own = [[self._of_rank(rank, each[rank]) for each in by_rank] for rank in self.job.nodes]
         columns = []
         for place, changes in enumerate(scenarios):
             between = transfers_after(self.job, changes), met_after(self.job, changes)
             columns.append(self.job.joined([each[place] for each in own], *between, has_waits=keeps_waits(changes)))
         return np.stack(columns, axis=1)
 
-    def _of_rank(self, rank: int, changes: Sequence[Change]) -> np.ndarray:
-        key = (rank, concerning(rank, changes))
-        return self._known[key] if key in self._known else self._own_weights(*key)
-
-    def _own_weights(self, rank: int, changes: tuple[Change, ...]) -> np.ndarray:
+    def _of_rank(self, rank: int, changes: tuple[Change, ...]) -> np.ndarray:
         """Length of the rank's own edges after changes that concern it; of a large job the oldest answers go."""
+        known = self._known.get((rank, changes))
+        if known is not None:
+            return known
         found = self.job.own_weights(rank, timing_after(self.job, self.peers, rank, changes))
         self._known[rank, changes] = found
         self._held += len(found)

@@ -1,6 +1,6 @@
 """The graph's lengths after some changes."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -15,6 +15,7 @@ from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.analyses.replay.recording import COST_NS
 from traceanalyzer.analyses.replay.transfer_lengths import are_small, as_on_peers, at_rate, even
 from traceanalyzer.meaning.vocabulary import DATA
+from traceanalyzer.model.schema import NONE
 
 
 def changed(job: Job, peers: Peers, changes: Sequence[Change]) -> Lengths:
@@ -27,6 +28,13 @@ def concerning(rank: int, changes: Sequence[Change]) -> tuple[Change, ...]:
     """The changes of what a rank does itself; two that do the same to it are equal, whatever other ranks they name."""
     own = (change for change in changes if change.part != "waits" and (change.ranks is None or rank in change.ranks))
     return tuple(change if change.to == PEERS else _of_all(change) for change in own)
+
+
+def concerning_each(ranks: Collection[int], changes: Sequence[Change]) -> Mapping[int, tuple[Change, ...]]:
+    """The same for each rank: those that no change names have the same."""
+    named = frozenset[int]().union(*(change.ranks or () for change in changes))
+    others = concerning(NONE, changes)
+    return {rank: concerning(rank, changes) if rank in named else others for rank in ranks}
 
 
 @lru_cache(1_024)
@@ -211,6 +219,8 @@ def _host(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -> 
         after = peers.host(rank, _changed_ranks(job, change))
     elif change.to == FASTEST:
         after = peers.fastest_host(rank)
+    elif change.part == "profiler" and before is nodes.recorded.host_ns and change.steps is None:
+        after = peers.own_host(rank)
     elif change.part == "profiler":
         after = np.maximum(before - nodes.column("host", "recorded") * COST_NS[str(change.to)], 0)
     elif change.part == "data":

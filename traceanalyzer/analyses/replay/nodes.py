@@ -4,8 +4,10 @@ Within a run of a stream that one segment launched, an operation starts at max(e
 that the run's end is max(its begin + a, the segment's begin + b) with a and b from sums and maxima over whole columns.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Generic, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -16,6 +18,8 @@ from traceanalyzer.analyses.replay.explained import Explained, explained, offset
 from traceanalyzer.analyses.replay.host_cuts import LATE_NS
 from traceanalyzer.analyses.replay.piece import SOURCE, Piece
 from traceanalyzer.model.schema import NONE
+
+T = TypeVar("T")
 
 NEVER = -(1 << 60)
 """Weight of an edge that a change has taken away."""
@@ -57,6 +61,26 @@ class Sums:
     by_launch_ns: np.ndarray
 
 
+class Latest(Generic[T]):
+    """What is made of an array, kept for the two that were asked for last: most changes leave most lengths as they are.
+
+    An array is told by which object it is: nobody writes to one that was given here.
+    """
+
+    def __init__(self, make: Callable[[np.ndarray], T]) -> None:
+        self._make = make
+        self._known: list[tuple[np.ndarray, T]] = []
+
+    def __call__(self, array: np.ndarray) -> T:
+        """What is made of it."""
+        for own, made in self._known:
+            if own is array:
+                return made
+        made = self._make(array)
+        self._known = [(array, made), *self._known[:1]]
+        return made
+
+
 FOLLOWS, LAUNCHED, RELEASED, WAITS, OWN, CHAINED, ANCHOR, BLOCKS = range(8)
 """Kinds of edges: into a run from the one before it, from the host, from nothing, from another stream; from a single
 operation's start to its end; into a segment from the one before it, from nothing, from an operation."""
@@ -74,11 +98,13 @@ class Nodes:
         self.piece = piece
         ops = piece.ops
         self.known: Explained = explained(piece)
-        self.recorded = Timing(
-            ops["duration_ns"].to_numpy(), piece.host["ns"].to_numpy(), np.ones(len(piece.segments), dtype=bool)
-        )
         self._is_of: dict[str, np.ndarray] = {}
         self._columns: dict[tuple[str, str], np.ndarray] = {}
+        self._within = {True: Latest(partial(self._within_runs, has_lag=True)),
+                        False: Latest(partial(self._within_runs, has_lag=False))}  # fmt: skip
+        self._host_ends = Latest(partial(offsets, self.column("host", "segment")))
+        lengths = self.column("ops", "duration_ns"), self.column("host", "ns")
+        self.recorded = Timing(*lengths, np.ones(len(piece.segments), dtype=bool))
         self.is_single = (self.column("ops", "call") != NONE) | self.begins_step
         self.is_comm = self.is_of("comm")
         self.begins_run = self._runs()
@@ -179,27 +205,38 @@ class Nodes:
 
     def sums(self, timing: Timing) -> Sums:
         """Lengths within the runs and segments."""
-        known, duration = self.known, timing.duration_ns
-        lag = known.lag_ns if timing.has_lag else np.zeros(len(self.piece), dtype=np.int64)
+        lag, until = self._within[timing.has_lag](timing.duration_ns)
+        host = self._host_ends(timing.host_ns)
+        by_launch = np.append(host, 0)[self.column("ops", "launch")]
+        by_launch += self.known.latency_ns
+        by_launch += until
+        by_launch[self._without_launch] = NEVER
+        return Sums(lag, until, host, by_launch)
+
+    @cached_property
+    def _without_launch(self) -> np.ndarray:
+        return np.flatnonzero(self.column("ops", "launch") == NONE)
+
+    def _within_runs(self, duration: np.ndarray, *, has_lag: bool) -> tuple[np.ndarray, np.ndarray]:
+        """`lag_ns` and `until_ns` of `Sums`."""
+        known = self.known
+        lag = known.lag_ns if has_lag else np.zeros(len(self.piece), dtype=np.int64)
         total = np.append(0, np.cumsum(duration + np.append(known.turnaround_ns[1:] + lag[1:], 0)))
         until = (total[self.last] + duration[self.last])[self.run_of_op] - total[:-1]
-        until = np.where(self.is_single, 0, until) + lag
-        host = offsets(self.column("host", "segment"), timing.host_ns)
-        launch = self.column("ops", "launch")
-        by_launch = np.where(launch == NONE, NEVER, np.append(host, 0)[launch] + known.latency_ns + until)
-        return Sums(lag, until, host, by_launch)
+        return lag, np.where(self.is_single, 0, until) + lag
 
     def weights(self, timing: Timing) -> np.ndarray:
         """Length of each edge, in the order of `parts`."""
         known, first, duration = self.known, self.first, timing.duration_ns
         sums = self.sums(timing)
+        follows, released = first[self.follows], first[self.released]
         source, target = self.column("waits", "source"), self.column("waits", "target")
         hidden = np.where(timing.is_hidden & self.is_comm[source], duration[source], 0)
         return np.concatenate(
             [
-                (known.turnaround_ns + sums.until_ns)[first[self.follows]],
+                known.turnaround_ns[follows] + sums.until_ns[follows],
                 np.maximum.reduceat(sums.by_launch_ns, first)[self.launched],
-                (known.release_ns + sums.until_ns)[first[self.released]],
+                known.release_ns[released] + sums.until_ns[released],
                 known.wait_ns - hidden + sums.until_ns[target],
                 duration[self.singles],
                 *self._host_weights(timing, sums.host_ns),

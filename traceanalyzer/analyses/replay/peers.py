@@ -1,6 +1,6 @@
 """What the same work takes on the ranks that do the same: the floor that a change to `peers` stands on."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copy import copy
 from functools import cached_property
 
@@ -24,7 +24,7 @@ SLOWER = 0.1
 """A host whose median stretch of work is longer than its peers' by this part is slower throughout."""
 
 
-_OF_HOSTS = ("_spans_and_steps", "_middle_table", "_host_ns")
+_OF_HOSTS = ("_host_tables", "_middle_table", "_host_ns")
 """What `Peers` keeps of the hosts' lengths."""
 
 
@@ -39,6 +39,7 @@ class Peers:
         self.ranks = np.array([*job.nodes])
         self.place = {rank: column for column, rank in enumerate(job.nodes)}
         self._known: dict[tuple[int, str, bytes], np.ndarray] = {}
+        self._hosts: dict[int, np.ndarray] = {}
         self._hosts_evened: dict[int, np.ndarray] = {}
         self._unrecorded: dict[int, Peers] = {0: self}
 
@@ -46,17 +47,20 @@ class Peers:
         """The same where hosts do not have to write down what they do, at so much for each operator and call."""
         if cost_ns not in self._unrecorded:
             made = copy(self)
-            made.cost_ns, made._known, made._hosts_evened = cost_ns, {}, {}  # noqa: SLF001 - its own
+            made.cost_ns, made._known, made._hosts, made._hosts_evened = cost_ns, {}, {}, {}  # noqa: SLF001 - its own
             for name in _OF_HOSTS:
                 made.__dict__.pop(name, None)
             self._unrecorded[cost_ns] = made
         return self._unrecorded[cost_ns]
 
-    def _own_host(self, rank: int) -> np.ndarray:
+    def own_host(self, rank: int) -> np.ndarray:
         """Lengths of the rank's stretches of host work."""
-        nodes = self.job.nodes[rank]
-        own = nodes.column("host", "ns")
-        return np.maximum(own - self.cost_ns * nodes.column("host", "recorded"), 0) if self.cost_ns else np.asarray(own)
+        if rank not in self._hosts:
+            nodes = self.job.nodes[rank]
+            own = nodes.column("host", "ns")
+            costs = self.cost_ns * nodes.column("host", "recorded")
+            self._hosts[rank] = np.maximum(own - costs, 0) if self.cost_ns else own
+        return self._hosts[rank]
 
     def of(self, rank: int, changed: frozenset[int]) -> np.ndarray:
         """Columns of the ranks that do the same as `rank` and are not changed; of all that do when none is left.
@@ -79,11 +83,11 @@ class Peers:
             is_own = self.same.keys[rank] != NONE
             evened: np.ndarray = np.where(is_own, np.round(own * self._evened(rank, self._work_ns)), own)
             return evened.astype(np.int64)
-        columns, put_together = self._compared(rank, changed)
-        if not len(columns):
+        together = self._compared(rank, changed)
+        if together is None:
             return np.asarray(own)
         table = self.same.table_ns if changed is None else self._free_table
-        key, wanted = self.same.keys[rank], self._together(table, columns, put_together)
+        key, wanted = self.same.keys[rank], together(table)
         found: np.ndarray = np.where(key == NONE, own, np.append(wanted, 0)[key]).astype(np.int64)
         return found
 
@@ -100,18 +104,18 @@ class Peers:
         return self._hosts_evened[rank]
 
     def _host_as(self, rank: int, changed: frozenset[int] | None) -> np.ndarray:
-        own = self._own_host(rank)
+        own = self.own_host(rank)
         if changed is None and self._is_stage(rank):
             return np.asarray(np.round(own * self._evened(rank, self._host_ns)), dtype=np.int64)
-        columns, put_together = self._compared(rank, changed)
-        if not len(columns):
+        together = self._compared(rank, changed)
+        if together is None:
             return own
         key, held = self._host_keys[rank], self._host_table[:, self.place[rank]]
-        wanted = self._together(self._host_table, columns, put_together)
-        scaled = self._scaled(own, rank, self._host_keys, self._host_table, columns, put_together)
+        wanted = together(self._host_table)
+        scaled = _scaled(own, key, held, wanted)
         if not len(wanted):
             return scaled
-        typical = self._together(self._middle_table, columns, put_together)
+        typical = together(self._middle_table)
         is_slow = self._middle_table[:, self.place[rank]] > (1 + SLOWER) * typical
         is_extra = (key != NONE) & (wanted < held)[key] & ~is_slow[key]
         lengths: np.ndarray = np.where(is_extra, capped(own, key, wanted), scaled)
@@ -135,19 +139,26 @@ class Peers:
     @cached_property
     def _host_ns(self) -> np.ndarray:
         """Of each rank its host's work."""
-        return np.array([self._own_host(rank).sum() for rank in self.job.nodes], dtype=np.int64)
+        return np.array([self.own_host(rank).sum() for rank in self.job.nodes], dtype=np.int64)
 
-    def _compared(self, rank: int, changed: frozenset[int] | None) -> tuple[np.ndarray, Callable[..., np.ndarray]]:
-        """Columns of the ranks to compare with, and how they are put together."""
+    def _compared(self, rank: int, changed: frozenset[int] | None) -> Callable[[np.ndarray], np.ndarray] | None:
+        """How the columns of a table of the ranks to compare with are put together; `None` without such ranks."""
+        columns = np.flatnonzero(self.alike[self.place[rank]]) if changed is None else self.of(rank, changed)
+        if not len(columns):
+            return None
         if changed is None:
-            return np.flatnonzero(self.alike[self.place[rank]]), np.mean
-        return self.of(rank, changed), np.median
+            return lambda table: self._together(table, columns, np.mean)
+        if changed == {rank}:
+            return lambda table: self._median_without(table, columns, self.place[rank])
+        return lambda table: self._together(table, columns, np.median)
 
     def fastest_host(self, rank: int) -> np.ndarray:
         """The same when each step takes what it takes on the fastest rank that does the same."""
-        own = self._own_host(rank)
-        columns = np.flatnonzero(self.alike[self.place[rank]])
-        return self._scaled(own, rank, self._step_keys, self._step_table, columns, np.min)
+        own, columns = self.own_host(rank), np.flatnonzero(self.alike[self.place[rank]])
+        if not len(columns):
+            return own
+        held = self._step_table[:, self.place[rank]]
+        return _scaled(own, self._step_keys[rank], held, self._together(self._step_table, columns, np.min))
 
     def _together(self, table: np.ndarray, columns: np.ndarray, of: Callable[..., np.ndarray]) -> np.ndarray:
         """A table's columns put together: one answer for all ranks that are held against the same others."""
@@ -156,15 +167,16 @@ class Peers:
             self._known[key] = of(table[:, columns], axis=1)
         return self._known[key]
 
-    def _scaled(self, own: np.ndarray, rank: int, keys: Mapping[int, np.ndarray], table: np.ndarray,
-                columns: np.ndarray, of: Callable[..., np.ndarray]) -> np.ndarray:  # fmt: skip
-        if not len(columns):
-            return own
-        wanted = self._together(table, columns, of)
-        held = table[:, self.place[rank]]
-        factor = np.divide(wanted, held, out=np.ones_like(held), where=held > 0)
-        key = keys[rank]
-        return np.round(own * np.where(key == NONE, 1.0, np.append(factor, 1.0)[key])).astype(np.int64)
+    def _median_without(self, table: np.ndarray, columns: np.ndarray, own: int) -> np.ndarray:
+        """The median of the columns, none of which is `own`: of many ranks each is held against all the others.
+
+        All of them together are put in order once; without its own value, what is not below it is one place further.
+        """
+        if own in columns:
+            return self._together(table, columns, np.median)
+        middle = self._together(table, np.sort(np.append(columns, own)), _middle)
+        without = np.where(table[:, own, None] > middle[:, :2], middle[:, :2], middle[:, 1:])
+        return (without[:, 0] + without[:, 1 - len(columns) % 2]) / 2
 
     @cached_property
     def alike(self) -> np.ndarray:
@@ -191,19 +203,23 @@ class Peers:
         return linked_ranks(self.job)
 
     @cached_property
-    def _spans_and_steps(
-        self,
-    ) -> tuple[tuple[dict[int, np.ndarray], np.ndarray], tuple[dict[int, np.ndarray], np.ndarray]]:
+    def _spans_and_steps(self) -> tuple[same_operation.Numbered, same_operation.Numbered]:
+        """Each stretch of host work by its span between two calls of a step, and by its step."""
         spans, steps = {}, {}
         for rank, nodes in self.job.nodes.items():
-            host = nodes.piece.host
-            step, ns = host["step"].to_numpy(), self._own_host(rank)
-            passed = same_operation.calls_passed(nodes.piece)
-            number = same_operation.since_first(passed, step)
+            step = nodes.column("host", "step")
             held = self.same.is_in_step(step)
-            spans[rank] = (np.stack([step, number], axis=1), held, ns)
-            steps[rank] = (step[:, None], held, ns)
-        return same_operation.tabled(spans), same_operation.tabled(steps)
+            number = same_operation.since_first(same_operation.calls_passed(nodes.piece), step)
+            spans[rank] = (np.stack([step, number], axis=1), held)
+            steps[rank] = (step[:, None], held)
+        return same_operation.Numbered(spans), same_operation.Numbered(steps)
+
+    @cached_property
+    def _host_tables(self) -> tuple[np.ndarray, np.ndarray]:
+        """The hosts' work by span, and by step (rows), and rank."""
+        lengths = [self.own_host(rank) for rank in self.job.nodes]
+        spans, steps = self._spans_and_steps
+        return spans.table(lengths), steps.table(lengths)
 
     @cached_property
     def _free_table(self) -> np.ndarray:
@@ -216,11 +232,11 @@ class Peers:
 
     @property
     def _host_keys(self) -> dict[int, np.ndarray]:
-        return self._spans_and_steps[0][0]
+        return self._spans_and_steps[0].keys
 
     @property
     def _host_table(self) -> np.ndarray:
-        return self._spans_and_steps[0][1]
+        return self._host_tables[0]
 
     @cached_property
     def _middle_table(self) -> np.ndarray:
@@ -229,13 +245,29 @@ class Peers:
         for rank, key in self._host_keys.items():
             held = key[key != NONE]
             groups = Groups.of_numbers(held)
-            table[held[groups.first], self.place[rank]] = groups.medians(self._own_host(rank)[key != NONE])
+            table[held[groups.first], self.place[rank]] = groups.medians(self.own_host(rank)[key != NONE])
         return table
 
     @property
     def _step_keys(self) -> dict[int, np.ndarray]:
-        return self._spans_and_steps[1][0]
+        return self._spans_and_steps[1].keys
 
     @property
     def _step_table(self) -> np.ndarray:
-        return self._spans_and_steps[1][1]
+        return self._host_tables[1]
+
+
+def _scaled(own: np.ndarray, key: np.ndarray, held: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Lengths times what their key's sum should be of what it is."""
+    factor = np.divide(wanted, held, out=np.ones_like(held), where=held > 0)
+    scaled: np.ndarray = np.round(own * np.where(key == NONE, 1.0, np.append(factor, 1.0)[key])).astype(np.int64)
+    return scaled
+
+
+def _middle(table: np.ndarray, axis: int) -> np.ndarray:
+    """The three values of each row from which its median comes, whichever one of the row is left out."""
+    count = table.shape[axis]
+    low = (count - 2) // 2
+    places = np.minimum([low, low + 1, low + 2], count - 1)
+    middle: np.ndarray = np.partition(table, places, axis=axis)[:, places]
+    return middle

@@ -1,6 +1,6 @@
 """Which operation of one rank is which of another."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -50,44 +50,45 @@ class SameOperations:
         return any((nodes.piece.ops["step"] != NONE).any() for nodes in self._job.nodes.values())
 
     @cached_property
-    def _keys_and_table(self) -> tuple[dict[int, np.ndarray], np.ndarray]:
+    def _numbered(self) -> "Numbered":
         pieces = {rank: nodes.piece for rank, nodes in self._job.nodes.items()}
         of_rank = places(pieces, self.names)
-        parts = {
-            rank: (of_rank[rank], name != NONE, pieces[rank].ops["duration_ns"].to_numpy())
-            for rank, name in self.names.items()
-        }
-        return tabled(parts)
+        return Numbered({rank: (of_rank[rank], name != NONE) for rank, name in self.names.items()})
 
     @property
     def keys(self) -> dict[int, np.ndarray]:
         """For each rank's operations the number of name and place, which is the same on all ranks; -1 without."""
-        return self._keys_and_table[0]
+        return self._numbered.keys
 
-    @property
+    @cached_property
     def table_ns(self) -> np.ndarray:
         """The recorded durations by that number (rows) and rank (columns)."""
-        return self._keys_and_table[1]
+        return self._numbered.table([nodes.column("ops", "duration_ns") for nodes in self._job.nodes.values()])
 
 
-def tabled(
-    parts: Mapping[int, tuple[np.ndarray, np.ndarray, np.ndarray]],
-) -> tuple[dict[int, np.ndarray], np.ndarray]:
-    """For each rank the number of each row's key, -1 where it is not held; and the sums by number and rank.
+class Numbered:
+    """Rows of all ranks that have the same key.
 
-    Args:
-        parts: of each rank its keys (a row each), which of them are held, and the values that are summed.
+    Attributes:
+        keys: for each rank the number of each row's key, -1 where it is not held.
     """
-    lengths = [len(key) for key, _, _ in parts.values()]
-    keys, held, ns = (np.concatenate([part[place] for part in parts.values()]) for place in range(3))
-    code = np.full(len(keys), NONE, dtype=np.int64)
-    columns = {str(place): own for place, own in enumerate(keys[held].T)}
-    code[held] = Groups.of(columns, list(columns), by_appearance=True).of_row
-    column = np.repeat(np.arange(len(parts)), lengths)
-    shape = (int(code.max(initial=NONE)) + 1, len(parts))
-    table = np.bincount(code[held] * shape[1] + column[held], ns[held], shape[0] * shape[1])
-    by_rank = dict(zip(parts, np.split(code, np.cumsum(lengths)[:-1]), strict=True))
-    return by_rank, table.reshape(shape).astype(float)
+
+    def __init__(self, parts: Mapping[int, tuple[np.ndarray, np.ndarray]]) -> None:
+        """Number the keys (a row each) of each rank's rows; with them goes which rows are held."""
+        lengths = [len(key) for key, _ in parts.values()]
+        keys, held = (np.concatenate([part[place] for part in parts.values()]) for place in range(2))
+        self._code = np.full(len(keys), NONE, dtype=np.int64)
+        columns = {str(place): own for place, own in enumerate(keys[held].T)}
+        self._code[held] = Groups.of(columns, list(columns), by_appearance=True).of_row
+        self._held, self._column = held, np.repeat(np.arange(len(parts)), lengths)
+        self.keys = dict(zip(parts, np.split(self._code, np.cumsum(lengths)[:-1]), strict=True))
+
+    def table(self, lengths: Sequence[np.ndarray]) -> np.ndarray:
+        """The sums of the ranks' values by number (rows) and rank (columns)."""
+        shape = (int(self._code.max(initial=NONE)) + 1, len(self.keys))
+        cell = self._code[self._held] * shape[1] + self._column[self._held]
+        sums = np.bincount(cell, np.concatenate(lengths)[self._held], shape[0] * shape[1])
+        return sums.reshape(shape).astype(float)
 
 
 def places(pieces: Mapping[int, Piece], names: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:

@@ -15,12 +15,15 @@ def varints(values: np.ndarray) -> bytes:
     numbers = np.asarray(values, dtype=np.int64)
     if len(numbers) and numbers.min() < 0:
         raise ValueError("only values from 0 have an unsigned code")
+    most = max(1, -(-int(numbers.max(initial=0)).bit_length() // 7))
+    if most == 1:
+        return numbers.astype(np.uint8).tobytes()
     lengths = np.ones(len(numbers), dtype=np.int64)
-    for shift in range(7, 63, 7):
-        lengths += (numbers >> shift) > 0
+    for place in range(1, most):
+        lengths += (numbers >> (7 * place)) > 0
     ends = np.cumsum(lengths)
     out = np.zeros(int(ends[-1]) if len(ends) else 0, dtype=np.uint8)
-    for place in range(int(lengths.max(initial=0))):
+    for place in range(most):
         held = lengths > place
         more = np.where(lengths[held] > place + 1, 128, 0)
         out[ends[held] - lengths[held] + place] = ((numbers[held] >> (7 * place)) & 127) | more
