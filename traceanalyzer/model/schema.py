@@ -5,6 +5,7 @@ where there is none; a *quantity* that is not known is `NA`, never 0 or -1. Name
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -232,13 +233,20 @@ def conform(frame: pd.DataFrame | None, schema: Mapping[str, str]) -> pd.DataFra
 
     Quantities that cannot be (bytes or elements below 0 or beyond 2⁴⁸, groups of no rank) are NA: they are not known.
     """
+    if frame is None:
+        return _without_rows(tuple(schema.items())).copy(deep=False)
     # On arrays: a trace has eight such tables, and pandas' own way takes as long as reading a megabyte of text.
-    count, held = (0, {}) if frame is None else (len(frame), columns_of(frame))
+    count, held = len(frame), columns_of(frame)
     columns = {
         name: _column(held[name], name, dtype) if name in held else _absent(count, name, dtype)
         for name, dtype in schema.items()
     }
     return table_of(columns, pd.RangeIndex(count))
+
+
+@cache
+def _without_rows(schema: tuple[tuple[str, str], ...]) -> pd.DataFrame:
+    return table_of({name: _absent(0, name, dtype) for name, dtype in schema}, pd.RangeIndex(0))
 
 
 def _column(values: Any, name: str, dtype: str) -> Any:
@@ -271,16 +279,17 @@ def _as(values: Any, dtype: str) -> Any:
     return column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
 
 
-def _no_names(length: int, categories: Any) -> pd.Categorical:
-    # Not from a list of absent values, each of which pandas would look at.
-    return pd.Categorical.from_codes(np.full(length, NONE, dtype=np.int8), categories=categories)
+@cache
+def _names_of(name: str) -> pd.CategoricalDtype:
+    # Not as this file is loaded: how texts are stored may be set then.
+    fixed = _FIXED_CATEGORIES.get(name)
+    return pd.CategoricalDtype(pd.Index([], dtype="str") if fixed is None else list(fixed))
 
 
 def _absent(length: int, name: str, dtype: str) -> Any:
-    if name in _FIXED_CATEGORIES:
-        return _no_names(length, list(_FIXED_CATEGORIES[name]))
     if dtype == _CATEGORY:
-        return _no_names(length, pd.Index([], dtype="str"))
+        # Not from a list of absent values, each of which pandas would look at.
+        return pd.Categorical.from_codes(np.full(length, NONE, dtype=np.int8), dtype=_names_of(name))
     if dtype == _MAYBE_INT:
         return pd.arrays.IntegerArray(np.ones(length, dtype=np.int64), np.ones(length, dtype=bool))
     return np.full(length, NONE if dtype == _INT else 0, dtype=dtype)

@@ -145,6 +145,8 @@ def _up_to_next(starts: np.ndarray, ends: np.ndarray, is_last: np.ndarray) -> tu
 
 
 def _with_windows(trace: RankTrace, found: pd.DataFrame, op_step: np.ndarray) -> pd.DataFrame:
+    if found.empty:
+        return conform(None, STEPS)
     starts, ends = trace.gpu_ops["start_ns"], trace.gpu_ops["end_ns"]
     held = op_step != NONE
     # Int64 before a step without operations makes a float of it: nanoseconds since 1970 need more than 53 bits.

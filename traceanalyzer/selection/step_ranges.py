@@ -112,6 +112,8 @@ def _from_parts(parts: pd.DataFrame) -> pd.DataFrame:
 def _repeated(trace: RankTrace) -> pd.DataFrame:
     """Occurrences of the outermost range that launches most of the GPU's work; empty where none launches enough."""
     ranges = trace.ranges
+    if len(ranges) < LEAST_TIMES:
+        return ranges.iloc[:0]
     modules = _most_launching(trace, ranges[(ranges["domain"] == XLA_MODULES).to_numpy(dtype=bool)])
     if len(modules):
         return modules
@@ -127,6 +129,8 @@ def _repeated(trace: RankTrace) -> pd.DataFrame:
 
 def _most_launching(trace: RankTrace, outer: pd.DataFrame) -> pd.DataFrame:
     """Of ranges that repeat on a thread, the name that launches most; empty where that is not enough."""
+    if len(outer) < LEAST_TIMES:
+        return outer.iloc[:0]
     launched_ns, all_ns = _launched_ns(trace, outer)
     kind = outer["name"].astype("object").map(lambda name: _NUMBER.sub("#", name))
     places = outer.assign(launched_ns=launched_ns, kind=kind).groupby(["thread", "kind"])["launched_ns"]
