@@ -83,7 +83,8 @@ def _needed() -> tuple[str, ...]:
     return tuple(name for name in ANALYSES if name in {*of_rules, *_OF_THE_VERDICT})
 
 
-_OF_THE_VERDICT = ("stragglers", "integrity", "ranks", "headline", "nccl", "mfu", "time_parts", "over_ranks")
+_OF_THE_VERDICT = ("stragglers", "integrity", "ranks", "headline", "nccl", "mfu", "time_parts", "over_ranks",
+                   "host_work_over_ranks")  # fmt: skip
 
 
 def first_line(report: Report) -> str:

@@ -140,7 +140,7 @@ CallsColumn = Literal[
 ]
 CategoriesColumn = Literal["rank", "category", "gpu_ops", "gpu_ns", "share_pct", "tensor_core_ns", "no_tensor_core_ns"]
 ClocksColumn = Literal["rank", "reference", "offset_ns", "spread_ns", "uncertainty_ns", "is_significant", "instances"]
-CollectiveWaitsColumn = Literal["rank", "collective", "wait_ns"]
+CollectiveWaitsColumn = Literal["rank", "collective", "wait_ns", "all_wait_ns"]
 CollectivesColumn = Literal[
     "group",
     "group_label",
@@ -198,6 +198,18 @@ CriticalPathColumn = Literal["rank", "category", "phase", "name", "stretches", "
 CudaApiColumn = Literal[
     "rank", "name", "share_pct", "calls", "total_ns", "mean_ns", "median_ns", "min_ns", "max_ns", "std_ns"
 ]
+DispatchLoadsColumn = Literal[
+    "group_label",
+    "group",
+    "group_ranks",
+    "place",
+    "step",
+    "load_bytes",
+    "mean_load_bytes",
+    "max_load_bytes",
+    "hot_rank",
+    "load_max_over_mean",
+]
 EfficiencyColumn = Literal[
     "rank",
     "operator",
@@ -220,6 +232,19 @@ EfficiencyColumn = Literal[
     "peak_gbytes_per_s",
     "flops_pct",
     "bandwidth_pct",
+]
+EfficiencyOverRanksColumn = Literal[
+    "family",
+    "operator",
+    "shapes",
+    "element_type",
+    "peak_tflops_per_s",
+    "peak_gbytes_per_s",
+    "flops",
+    "bytes",
+    "gpu_ns",
+    "flops_per_byte",
+    "tflops_per_s",
 ]
 EpisodesColumn = Literal[
     "episode",
@@ -277,6 +302,9 @@ EvenExpertsColumn = Literal[
     "gain_pct",
     "error_ns",
     "is_bound",
+]
+ExchangeReceiversColumn = Literal[
+    "group_label", "group", "group_ranks", "direction", "rank", "size_bytes", "mean_bytes", "of_mean"
 ]
 ExchangeSendsColumn = Literal["group", "group_ranks", "direction", "rank", "peer", "calls", "size_bytes", "share_pct"]
 ExchangesColumn = Literal[
@@ -464,6 +492,7 @@ HostWorkColumn = Literal[
     "idle_per_step_ns",
     "idle_pct",
 ]
+HostWorkOverRanksColumn = Literal["role", "what", "name", "is_of_steps", "ranks", "mean_ns", "least_ns", "most_ns"]
 IdleColumn = Literal[
     "rank",
     "step",
@@ -820,6 +849,7 @@ OperatorsColumn = Literal[
     "gpu_share_pct",
     "host_share_pct",
 ]
+OperatorsOverRanksColumn = Literal["operator", "autograd", "share_pct", "total_ns", "calls", "mean_ns"]
 OverRanksColumn = Literal[
     "figure",
     "ranks",
@@ -844,6 +874,7 @@ OverlapColumn = Literal[
     "copy_with_comm_ns",
     "copy_overlap_pct",
 ]
+PathOverRanksColumn = Literal["rank", "path_ns", "path_pct"]
 PathStretchesColumn = Literal["start_ns", "end_ns", "rank", "where", "category", "name", "operator", "phase", "step"]
 PhasesColumn = Literal[
     "rank",
@@ -1207,6 +1238,7 @@ ResultName = Literal[
     "idle",
     "host_silences",
     "host_work",
+    "host_work_over_ranks",
     "launches",
     "sync_calls",
     "kernels",
@@ -1238,11 +1270,13 @@ ResultName = Literal[
     "fusions",
     "graphs",
     "operators",
+    "operators_over_ranks",
     "operator_shapes",
     "operator_kernels",
     "operator_launches",
     "matrix_products",
     "efficiency",
+    "efficiency_over_ranks",
     "calls",
     "call_phases",
     "exposed_calls",
@@ -1250,6 +1284,8 @@ ResultName = Literal[
     "queue_depth",
     "blocks",
     "expert_layers",
+    "exchange_receivers",
+    "dispatch_loads",
     "exchange_sends",
     "exchanges",
     "pipeline_messages",
@@ -1271,6 +1307,7 @@ ResultName = Literal[
     "what_ifs",
     "slowdown",
     "critical_path",
+    "path_over_ranks",
     "slack",
     "path_stretches",
     "matches",

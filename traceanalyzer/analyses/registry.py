@@ -31,7 +31,14 @@ from traceanalyzer.analyses.communication import (
     nccl,
     waits,
 )
-from traceanalyzer.analyses.experts import exchange_sends, exchanges, expert_layers, split_sizes
+from traceanalyzer.analyses.experts import (
+    dispatch_loads,
+    exchange_receivers,
+    exchange_sends,
+    exchanges,
+    expert_layers,
+    split_sizes,
+)
 from traceanalyzer.analyses.host import (
     cuda_api,
     gaps,
@@ -69,7 +76,17 @@ from traceanalyzer.analyses.operators import (
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.operator_work import OperatorWork
 from traceanalyzer.analyses.operators.scopes import Scopes
-from traceanalyzer.analyses.overview import host_steps, over_ranks, steps_over_ranks, time_parts, unlike_ranks
+from traceanalyzer.analyses.overview import (
+    efficiency_over_ranks,
+    host_steps,
+    host_work_over_ranks,
+    operators_over_ranks,
+    over_ranks,
+    path_over_ranks,
+    steps_over_ranks,
+    time_parts,
+    unlike_ranks,
+)
 from traceanalyzer.analyses.phases import (
     by_collective,
     call_phases,
@@ -149,6 +166,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "idle": Analysis(idle.across, idle.per_rank, _GPU),
         "host_silences": Analysis(host_silences.across, host_silences.per_rank, _HOST, sees_all=_ON_THE_GPU),
         "host_work": Analysis(host_work.across, host_work.per_rank, _HOST, sees_all=_ON_THE_GPU),
+        "host_work_over_ranks": Analysis(host_work_over_ranks.across),
         "launches": Analysis(launches.across, launches.per_rank, _GPU),
         "sync_calls": Analysis(sync_calls.across, sync_calls.per_rank, _CALLS),
         "kernels": Analysis(kernels.across, kernels.per_rank, _GPU),
@@ -180,11 +198,13 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "fusions": Analysis(fusions.across, fusions.per_rank, _GPU),
         "graphs": Analysis(graphs.across, graphs.per_rank, _GPU),
         "operators": Analysis(operators.across, operators.per_rank, _OPERATORS),
+        "operators_over_ranks": Analysis(operators_over_ranks.across),
         "operator_shapes": Analysis(operator_shapes.across, operator_shapes.per_rank, _OPERATORS),
         "operator_kernels": Analysis(operator_kernels.across, operator_kernels.per_rank, _GPU),
         "operator_launches": Analysis(operator_launches.across, operator_launches.per_rank, _GPU),
         "matrix_products": Analysis(matrix_products.across, matrix_products.per_rank, _GPU),
         "efficiency": Analysis(efficiency.across, efficiency.per_rank, _GPU),
+        "efficiency_over_ranks": Analysis(efficiency_over_ranks.across),
         "calls": Analysis(calls.across, calls.per_rank, _GPU),
         "call_phases": Analysis(call_phases.across, call_phases.per_rank, _GPU),
         "exposed_calls": Analysis(exposed_calls.across, exposed_calls.per_rank, _GPU),
@@ -192,6 +212,8 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "queue_depth": Analysis(queue_depth.across, queue_depth.per_rank, _GPU),
         "blocks": Analysis(blocks.across, blocks.per_rank, _GPU, sees_all=_ON_THE_GPU),
         "expert_layers": Analysis(expert_layers.across),
+        "exchange_receivers": Analysis(exchange_receivers.across),
+        "dispatch_loads": Analysis(dispatch_loads.across),
         "exchange_sends": Analysis(exchange_sends.across, exchange_sends.per_rank, _GPU),
         "exchanges": Analysis(exchanges.across, exchanges.per_rank, _GPU),
         "pipeline_messages": Analysis(pipeline_messages.across, pipeline_messages.per_rank, _GPU),
@@ -213,6 +235,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "what_ifs": Analysis(what_ifs.across),
         "slowdown": Analysis(slowdown.across),
         "critical_path": Analysis(path.across),
+        "path_over_ranks": Analysis(path_over_ranks.across),
         "slack": Analysis(slack.across),
         "path_stretches": Analysis(path.stretches),
         "matches": Analysis(matches.across),

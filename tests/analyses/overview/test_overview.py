@@ -87,3 +87,57 @@ def test_a_capture_without_gpu_work_has_none_of_it():
     assert [len(result) for result in results.values()] == [0] * 5
     assert time_parts.leaves(results["time_parts"].table)
     assert over_ranks.OverRanks.without_rows().of("idle_pct")["mean_pct"] is None
+
+
+def test_operators_over_ranks_are_a_mean_ranks():
+    results = once.results("moe")
+    rows, over = results["operators"].to_frame(), results["operators_over_ranks"].to_frame()
+    assert over["total_ns"].sum() == pytest.approx(rows["gpu_own_ns"].sum() / 2)
+    assert over["share_pct"].sum() == pytest.approx(100)
+    first, own = over.iloc[0], rows[rows["operator"] == over["operator"].iloc[0]]
+    assert first["calls"] == own["calls"].sum() / 2
+    assert first["mean_ns"] == own["gpu_own_ns"].sum() / own["calls"].sum()
+
+
+def test_work_of_hosts_over_ranks_has_the_ends_of_the_ranks():
+    results = once.results("ddp")
+    over = results["host_work_over_ranks"].to_frame()
+    assert over["mean_ns"].is_monotonic_decreasing
+    row = over.iloc[0]
+    own = (
+        results["host_work"].to_frame().query("name == @row['name'] and role == @row['role'] and what == @row['what']")
+    )
+    assert (row["least_ns"], row["most_ns"]) == (own["host_per_step_ns"].min(), own["host_per_step_ns"].max())
+    assert (row["ranks"], row["is_of_steps"]) == (len(own), True)
+
+
+def test_the_path_over_ranks_adds_up_to_it():
+    results = once.results("moe")
+    over = results["path_over_ranks"].to_frame()
+    assert over["path_ns"].sum() == results["critical_path"].table["window_ns"].iloc[0]
+    assert over["path_pct"].sum() == pytest.approx(100)
+    assert over["path_ns"].is_monotonic_decreasing
+
+
+def test_efficiency_over_ranks_is_that_of_the_ranks_together():
+    results = once.results("moe")
+    rows = results["efficiency"].to_frame()
+    over = results["efficiency_over_ranks"].to_frame()
+    products, of_both = rows[rows["operator"] == "aten::mm"], over[over["operator"] == "aten::mm"]
+    assert of_both["gpu_ns"].sum() == products["gpu_ns"].sum()
+    each = of_both["flops"] / of_both["gpu_ns"] / 1000
+    assert of_both["tflops_per_s"].tolist() == pytest.approx(each.tolist())
+    assert (of_both["flops_per_byte"] == of_both["flops"] / of_both["bytes"]).all()
+
+
+def test_receivers_and_dispatches_are_the_senders_and_the_ranks_together():
+    """The captured job sends 6144 rows to rank 0 and 2048 to rank 1 at first."""
+    results = once.results("moe")
+    sent, received = results["exchange_sends"].to_frame(), results["exchange_receivers"].to_frame()
+    assert received["size_bytes"].sum() == sent["size_bytes"].sum()
+    dispatched = received[received["direction"] == "dispatch"].set_index("rank")
+    assert dispatched["of_mean"].tolist() == [1.375, 0.625]
+    loads, own = results["dispatch_loads"].to_frame(), results["exchanges"].to_frame()
+    own = own[(own["direction"] == "dispatch") & own["step"].notna()]
+    assert loads["load_bytes"].sum() == own["load_bytes"].sum()
+    assert {*loads["hot_rank"]} == {0}

@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 
+from traceanalyzer.analyses.overview.path_over_ranks import PathOverRanks
 from traceanalyzer.findings import Finding, named_ranks
 from traceanalyzer.meaning.vocabulary import UNMATCHED, WAIT
 from traceanalyzer.report.timeline.first_look import pins
@@ -14,18 +15,11 @@ def finding(title, **more):
 
 
 def split_of(waits, unmatched=(0, 0, 0, 0)):
-    table = pd.DataFrame({"rank": range(4), "window_ns": 100, WAIT.column: waits, UNMATCHED.column: unmatched})
+    table = pd.DataFrame({"rank": range(4), WAIT.share: waits, UNMATCHED.share: unmatched})
     return Split("whole capture", None, (WAIT, UNMATCHED), table)
 
 
-class Stretches:
-    """As the Result of that name: where the critical path lies."""
-
-    def __init__(self, *rows):
-        self.table = pd.DataFrame(rows, columns=["rank", "start_ns", "end_ns"])
-
-
-PATH = {"path_stretches": Stretches((2, 0, 5), (3, 5, 90), (0, 90, 100))}
+PATH = {"path_over_ranks": PathOverRanks(pd.DataFrame({"rank": [3, 0, 2], "path_ns": [85, 10, 5]}))}
 
 
 @pytest.mark.parametrize(

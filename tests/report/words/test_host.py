@@ -1,12 +1,15 @@
 """What is said of captures without GPU work."""
 
 from tests.host_builders import host_work
+from traceanalyzer.analyses.overview import host_work_over_ranks
 from traceanalyzer.report.words.host import sentences
 
 
 def said(rows):
     """Of rows (rank, role, name, ms a step)."""
-    return [sentence.replace("\u202f", " ") for sentence in sentences({"host_work": host_work(rows)})[1:]]
+    work = host_work(rows)
+    results = {"host_work": work, "host_work_over_ranks": host_work_over_ranks.across({}, work)}
+    return [sentence.replace("\u202f", " ") for sentence in sentences(results)[1:]]
 
 
 def test_what_takes_longest_is_named_with_the_ranks_that_do_it():

@@ -8,7 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.communication.collectives import Collectives
 from traceanalyzer.analyses.names import CollectiveWaitsColumn
-from traceanalyzer.meaning.columns import Better, Column, Written
+from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 
 
 class CollectiveWaits(Result[CollectiveWaitsColumn]):
@@ -25,6 +25,7 @@ class CollectiveWaits(Result[CollectiveWaitsColumn]):
             is_news_when_zero=True,
             better=Better.LESS,
         ),
+        "all_wait_ns": Column.time("The same of all the rank's collectives.", adds=Adds.DERIVED, better=Better.LESS),
     }
 
 
@@ -34,4 +35,5 @@ def across(_parts: Mapping[int, pd.DataFrame], collectives: Collectives) -> Coll
     if known.empty:
         return CollectiveWaits(pd.DataFrame(columns=list(CollectiveWaits.columns)))
     waits = known.groupby(list(CollectiveWaits.keys), observed=True)["wait_ns"].sum().astype("Int64")
-    return CollectiveWaits(waits.reset_index())
+    table = waits.reset_index()
+    return CollectiveWaits(table.assign(all_wait_ns=table.groupby("rank")["wait_ns"].transform("sum")))

@@ -91,8 +91,8 @@ def across(
     # The parts that add up: of a window with unknown time those that are known are too small, and the words say so.
     table = headline.table[["rank", "basis", "steps", "window_ns", *breakdown.PARTS]].reset_index(drop=True)
     chosen = steps_of(headline, steps)
-    table = _divided(table, _of_ranks(exposed_comm, chosen), COMM, COMM_PARTS, ["rank"])
-    table = _divided(table, _of_ranks(idle, chosen), IDLE, IDLE_PARTS, ["rank"])
+    table = divided(table, _of_ranks(exposed_comm, chosen), COMM, COMM_PARTS, ["rank"])
+    table = divided(table, _of_ranks(idle, chosen), IDLE, IDLE_PARTS, ["rank"])
     shares = {part.share: percent(table[part.column], table["window_ns"]) for part in EVERY}
     lost = table[[part.column for part in (IDLE, COMM, COPY)]].sum(axis=1)
     shares["not_computing_pct"] = percent(lost, table["window_ns"])
@@ -145,8 +145,8 @@ def of_steps(_parts: Mapping[int, pd.DataFrame], steps: Steps, exposed_comm: Exp
         return StepTimeParts(pd.DataFrame(columns=list(StepTimeParts.columns)))
     keys = ["rank", "step"]
     table = held[[*keys, "is_complete", "window_ns", *breakdown.PARTS]].reset_index(drop=True)
-    table = _divided(table, _of_each(exposed_comm), COMM, COMM_PARTS, keys)
-    return StepTimeParts(_divided(table, _of_each(idle), IDLE, IDLE_PARTS, keys))
+    table = divided(table, _of_each(exposed_comm), COMM, COMM_PARTS, keys)
+    return StepTimeParts(divided(table, _of_each(idle), IDLE, IDLE_PARTS, keys))
 
 
 def _of_ranks(detail: Result, steps: list[int]) -> pd.DataFrame:
@@ -162,7 +162,7 @@ def _of_each(detail: Result) -> pd.DataFrame:
     return table[table["step"].notna()] if len(table) else table
 
 
-def _divided(
+def divided(
     table: pd.DataFrame, rows: pd.DataFrame, whole: Part, parts: tuple[Part, ...], keys: list[str]
 ) -> pd.DataFrame:
     """The table with `whole`'s parts as columns, summed over these rows; absent unless they add up on every row."""

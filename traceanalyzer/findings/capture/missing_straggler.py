@@ -38,16 +38,9 @@ _OF_LINKS = 2
 
 
 def missing_straggler(
-    headline: Headline,
-    steps: Steps,
-    calls: Calls,
-    call_waits: CallWaits,
-    exposed_calls: ExposedCalls,
-    ranks: Ranks,
-    integrity: Integrity,
-    *,
-    absent_wait_pct: float = LEAST_WAIT_PCT,
-) -> list[Finding]:
+    headline: Headline, steps: Steps, calls: Calls, call_waits: CallWaits, exposed_calls: ExposedCalls,
+    ranks: Ranks, integrity: Integrity, *, absent_wait_pct: float = LEAST_WAIT_PCT,
+) -> list[Finding]:  # fmt: skip
     """Every rank here waits alike in groups of which a rank has no trace: over 5 % of a step, beside no compute.
 
     Not in messages between stages: these wait in a pipeline's bubble, too. Nor where ranks that are here keep the

@@ -53,22 +53,10 @@ _PROFILED = (
 
 
 def host_bound(
-    headline: Headline,
-    steps: Steps,
-    idle: Idle,
-    gaps: GapTable,
-    step_needs: StepNeeds,
-    what_ran: WhatRan,
-    episodes: Episodes,
-    pipeline: Pipeline,
-    replay: Replay,
-    places: Places,
-    ranks: Ranks,
-    stragglers: Stragglers,
-    operators: Operators,
-    *,
-    host_idle_pct: float = HOST_PCT,
-) -> list[Finding]:
+    headline: Headline, steps: Steps, idle: Idle, gaps: GapTable, step_needs: StepNeeds, what_ran: WhatRan,
+    episodes: Episodes, pipeline: Pipeline, replay: Replay, places: Places, ranks: Ranks, stragglers: Stragglers,
+    operators: Operators, *, host_idle_pct: float = HOST_PCT,
+) -> list[Finding]:  # fmt: skip
     """GPUs idle for their hosts in over 10 % of a step: what the hosts need, on every rank, and what they do.
 
     Or all hosts need the whole step, and GPUs wait for each other's within collectives: 10 % of it would go with hosts

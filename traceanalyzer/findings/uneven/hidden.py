@@ -76,19 +76,10 @@ class Slower:
 
 
 def hidden_late(
-    headline: Headline,
-    steps: Steps,
-    idle: Idle,
-    step_needs: StepNeeds,
-    what_ran: WhatRan,
-    episodes: Episodes,
-    replay: Replay,
-    *,
-    clear_gain_pct: float = CLEAR_GAIN_PCT,
-    hidden_excess_pct: float = LEAST_EXCESS_PCT,
-    data_idle_pct: float = DATA_PCT,
-    host_idle_pct: float = HOST_PCT,
-) -> list[Finding]:
+    headline: Headline, steps: Steps, idle: Idle, step_needs: StepNeeds, what_ran: WhatRan, episodes: Episodes,
+    replay: Replay, *, clear_gain_pct: float = CLEAR_GAIN_PCT, hidden_excess_pct: float = LEAST_EXCESS_PCT,
+    data_idle_pct: float = DATA_PCT, host_idle_pct: float = HOST_PCT,
+) -> list[Finding]:  # fmt: skip
     """With the first cause mended, another rank would cost at least 3 % of a step: now it is hidden behind that cause.
 
     First is what gains most of: the late ranks, data, hosts. A rank is slower by work that its peers do not have, or by

@@ -29,17 +29,10 @@ _IDLE = [cause.column for cause in IDLE_CAUSES]
 
 
 def waits_within_steps(
-    headline: Headline,
-    steps: Steps,
-    step_needs: StepNeeds,
-    episodes: Episodes,
-    stragglers: Stragglers,
-    pipeline: Pipeline,
-    replay: Replay,
-    *,
-    waits_within_pct: float = WAITING_PCT,
+    headline: Headline, steps: Steps, step_needs: StepNeeds, episodes: Episodes, stragglers: Stragglers,
+    pipeline: Pipeline, replay: Replay, *, waits_within_pct: float = WAITING_PCT,
     clear_gain_pct: float = CLEAR_GAIN_PCT,
-) -> list[Finding]:
+) -> list[Finding]:  # fmt: skip
     """Ranks wait for each other over 5 % of a step, and hardly idle; replayed without waits over 3 % is gained.
 
     No one rank is waited for in most of it, and neither late ranks nor compute evened over steps gain half as much.

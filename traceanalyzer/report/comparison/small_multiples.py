@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from traceanalyzer.analyses.overview.time_parts import divided
 from traceanalyzer.diff import Comparison, Side, metrics
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.meaning.columns import Unit
@@ -90,16 +91,18 @@ def _of_side(comparison: Comparison, side: Side) -> pd.DataFrame | None:
     return table.mean().to_frame(f"mean of {len(table)} ranks").T
 
 
-def _divided(table: pd.DataFrame, capture: Capture, analysis: str, whole: Part, parts: Sequence[Part]) -> pd.DataFrame:
+def _divided(
+    table: pd.DataFrame, capture: Capture, analysis: str, whole: Part, parts: tuple[Part, ...]
+) -> pd.DataFrame:
     """The table with a part in its own parts, where these are of the same steps and add up to it."""
     found = capture.tables.get(analysis)
     columns = [part.column for part in parts]
     if found is None or not {"rank", "step", *columns} <= set(found):
         return table
     for rows in (found[found["step"].isna()], found[found["step"].isin(capture.steps)]):
-        own = rows.groupby("rank")[columns].sum(min_count=1).reindex(table.index)
-        if not own.isna().any(axis=None) and (own.sum(axis=1) == table[whole.column]).all():
-            return table.drop(columns=whole.column).join(own)
+        made = divided(table.reset_index(), rows, whole, parts, ["rank"]).set_index("rank")
+        if made[columns].notna().all(axis=None):
+            return made.drop(columns=whole.column)
     return table
 
 

@@ -20,7 +20,7 @@ FIGURES: Mapping[str, Callable[[Result], dict[str, Any] | None]] = MappingProxyT
         "breakdown": breakdown_bars,
         "calls": call_scatter,
         "queue_depth": queue_lines,
-        "efficiency": roofline,
+        "efficiency_over_ranks": roofline,
         "operator_kernels": icicle,
     }
 )

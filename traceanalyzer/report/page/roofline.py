@@ -37,24 +37,16 @@ def roofline(result: Result) -> dict[str, Any] | None:
 
 
 def _points(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row for each operator and shape, added up over ranks."""
-    done = (frame["flops"] - frame["masked_flops"]).astype("Float64")
-    held = frame.assign(done=done)[(done > 0).fillna(value=False) & (frame["bytes"] > 0).fillna(value=False)]
-    keys = ["family", "operator", "shapes", "element_type", "peak_tflops_per_s", "peak_gbytes_per_s"]
-    table = held.groupby(keys, dropna=False)[["done", "bytes", "gpu_ns"]].sum().reset_index()
-    table = table[table["gpu_ns"] > 0].nlargest(MOST_POINTS, "gpu_ns")
-    return table.assign(
-        intensity=table["done"] / table["bytes"],
-        tflops=table["done"] / table["gpu_ns"] / 1000,
-        area=table["gpu_ns"] / max(int(table["gpu_ns"].max()), 1) if len(table) else 0.0,
-    )
+    """The rows that are drawn, those with most GPU time; `area` is of the largest."""
+    table = frame.head(MOST_POINTS)
+    return table.assign(area=table["gpu_ns"] / max(int(table["gpu_ns"].max()), 1) if len(table) else 0.0)
 
 
 def _roofs(points: pd.DataFrame) -> list[dict[str, Any]]:
     """For each known peak the lesser of bandwidth · intensity and the peak."""
     known = points.dropna(subset=["element_type", "peak_tflops_per_s", "peak_gbytes_per_s"])
     kinds = known[["element_type", "peak_tflops_per_s", "peak_gbytes_per_s"]].drop_duplicates()
-    low, high = float(points["intensity"].min()) / 2, float(points["intensity"].max()) * 2
+    low, high = float(points["flops_per_byte"].min()) / 2, float(points["flops_per_byte"].max()) * 2
     roofs = []
     for place, (kind, tflops, gbytes) in enumerate(kinds.itertuples(index=False)):
         ridge = 1000 * tflops / gbytes
@@ -78,8 +70,8 @@ def _series(family: str, own: pd.DataFrame) -> dict[str, Any]:
         "type": "scatter",
         "mode": "markers",
         "name": family,
-        "x": own["intensity"].tolist(),
-        "y": own["tflops"].tolist(),
+        "x": own["flops_per_byte"].tolist(),
+        "y": own["tflops_per_s"].tolist(),
         "text": (own["operator"] + " " + own["shapes"].fillna("").str.slice(0, 80)).tolist(),
         "customdata": (own["gpu_ns"] / 1e6).tolist(),
         "marker": {

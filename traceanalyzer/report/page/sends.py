@@ -1,14 +1,18 @@
 """Who sends how much to whom in all-to-alls, as a square of cells; and which rank gets most, by layer and step."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from traceanalyzer.analyses import Results
-from traceanalyzer.analyses.communication.groups import labels
 from traceanalyzer.analyses.experts.split_sizes import DISPATCH
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.quantities import text
+
+if TYPE_CHECKING:
+    from traceanalyzer.analyses.frames import Row
+    from traceanalyzer.analyses.names import DispatchLoadsColumn
 
 MOST_RANKS = 64
 """Of a picture: it has a cell for every two ranks."""
@@ -61,21 +65,21 @@ def sends(results: Results) -> Sends | None:
     if frame.empty:
         return None
     frame = frame[frame["direction"] == DISPATCH] if (frame["direction"] == DISPATCH).any() else frame
-    told_groups = frame.assign(label=labels(results["groups"], frame))
-    totals = told_groups.groupby(["label", "direction"])["size_bytes"].sum()
+    receivers = results["exchange_receivers"].to_frame()
+    told = receivers[receivers["direction"].isin(frame["direction"].unique())]
+    totals = told.groupby(["group_label", "direction"])["size_bytes"].sum()
     label, direction = totals.idxmax()
-    own = told_groups[(told_groups["label"] == label) & (told_groups["direction"] == direction)]
-    ranks = tuple(sorted(int(rank) for rank in own["peer"].unique()))
+    to = told[(told["group_label"] == label) & (told["direction"] == direction)].sort_values("rank")
+    own = frame.merge(to[["group", "group_ranks", "direction"]].drop_duplicates())
+    ranks = tuple(to["rank"].tolist())
     if len(ranks) > MOST_RANKS:
         return None
-    received = own.groupby("peer")["size_bytes"].sum().reindex(ranks, fill_value=0)
     rows = tuple(_sender(int(rank), part, ranks, int(own["size_bytes"].max())) for rank, part in own.groupby("rank"))
-    of_mean = received / max(received.mean(), 1)
-    told = "; ".join(
+    said = "; ".join(
         f"rank {rank} receives {text(total, Unit.BYTES)}, {share:.2f} × the mean"
-        for rank, total, share in zip(ranks, received, of_mean, strict=True)
+        for rank, total, share in zip(ranks, to["size_bytes"], to["of_mean"], strict=True)
     )
-    return Sends(str(label), str(direction), int(own["calls"].max()), len(totals) - 1, ranks, f"R{told[1:]}.", rows)
+    return Sends(str(label), str(direction), int(own["calls"].max()), len(totals) - 1, ranks, f"R{said[1:]}.", rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,30 +114,29 @@ MOST_STEPS, MOST_LAYERS = 16, 64
 
 def loads(results: Results) -> Loads | None:
     """Which rank gets how much in each dispatch; `None` without dispatches in steps."""
-    frame = results["exchanges"].to_frame()
-    frame = frame[(frame["direction"] == DISPATCH) & frame["place"].notna()] if len(frame) else frame
+    frame = results["dispatch_loads"].to_frame()
     if frame.empty:
         return None
-    told = frame.assign(label=labels(results["groups"], frame))
-    label = told.groupby("label")["load_bytes"].sum().idxmax()
-    own = told[told["label"] == label]
-    steps = sorted(int(step) for step in own["step"].unique())
-    held = own[own["step"].isin(steps[:MOST_STEPS])]
-    cells = {(int(place), int(step)): part for (place, step), part in held.groupby(["place", "step"])}
+    label = frame.groupby("group_label")["load_bytes"].sum().idxmax()
+    held = frame[frame["group_label"] == label]
+    every = sorted(held["step"].unique().tolist())
+    steps = every[:MOST_STEPS]
+    ranks = results["exchanges"].to_frame().merge(held[["group", "group_ranks"]].drop_duplicates())
+    each = dict(list(ranks[ranks["direction"] == DISPATCH].groupby(["place", "step"])))
+    cells = {(row["place"], row["step"]): _load(row, each[row["place"], row["step"]])
+             for row in held.to_dict("records") if row["step"] in steps}  # fmt: skip
     places = sorted({place for place, _ in cells})[:MOST_LAYERS]
-    rows = tuple((place, tuple(_load(place, cells.get((place, step)), step) for step in steps[:MOST_STEPS]))
-                 for place in places)  # fmt: skip
-    return Loads(str(label), tuple(steps[:MOST_STEPS]), max(len(steps) - MOST_STEPS, 0), rows)
+    rows = tuple((place, tuple(cells.get((place, step)) for step in steps)) for place in places)
+    return Loads(str(label), tuple(steps), len(every) - len(steps), rows)
 
 
-def _load(place: int, own: pd.DataFrame | None, step: int) -> Load | None:
+def _load(row: "Row[DispatchLoadsColumn]", own: pd.DataFrame) -> Load:
     """Darkest at twice the mean."""
-    if own is None or not own["load_bytes"].sum():
-        return None
-    by_rank = own.groupby("rank")["load_bytes"].sum()
-    share, hot = float(by_rank.max() / by_rank.mean()), int(by_rank.idxmax())
-    each = "; ".join(f"rank {rank} {text(size, Unit.BYTES)}" for rank, size in by_rank.items())
-    words = f"step {step}, all-to-all {place}: rank {hot} receives {share:.2f} × the mean ({each})"
+    share, hot = row["load_max_over_mean"], row["hot_rank"]
+    each = "; ".join(
+        f"rank {rank} {text(size, Unit.BYTES)}" for rank, size in zip(own["rank"], own["load_bytes"], strict=True)
+    )
+    words = f"step {row['step']}, all-to-all {row['place']}: rank {hot} receives {share:.2f} × the mean ({each})"
     return Load(round(min(max(share - 1, 0), 1), 3), f"{hot}: {share:.2f}", words)
 
 

@@ -1,6 +1,6 @@
 """What a timeline shows first: which ranks stand on top, in what groups the others lie, which stretch is in view."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -9,7 +9,6 @@ from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.communication.common_clock import Clock
 from traceanalyzer.findings import Finding, named_ranks
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES, UNMATCHED, WAIT
-from traceanalyzer.report.timeline.path_line import path_lengths
 from traceanalyzer.report.words.parts import Split, headline_steps
 
 FEW_RANKS = 4
@@ -34,7 +33,8 @@ def pins(
     which most of the critical path lies.
     """
     there = set(kept)
-    lengths = path_lengths(results) if results is not None else pd.Series(dtype="int64")
+    path = results.get("path_over_ranks") if results is not None else None
+    lengths = {} if path is None else {row["rank"]: row["path_ns"] for row in path.rows()}
     found: dict[int, str] = {}
     for finding in findings:
         late = [rank for rank in finding.ranks if rank in there]
@@ -62,7 +62,7 @@ def _own_cause(finding: Finding, rank: int) -> str:
     return next(own, finding.cause or "")
 
 
-def _weightiest(ranks: Sequence[int], lengths: pd.Series) -> int:
+def _weightiest(ranks: Sequence[int], lengths: Mapping[int, int]) -> int:
     return max(ranks, key=lambda rank: lengths.get(rank, 0))
 
 
@@ -83,8 +83,8 @@ def _waits_most(split: Split | None, ranks: set[int]) -> tuple[int, str] | None:
     if split is None or not split.has_wait:
         return None
     table = split.table[split.table["rank"].isin(ranks)].set_index("rank")
-    for column, why, least_pct in ((WAIT.column, "waits most", 1.0), (UNMATCHED.column, "longest in calls", 10.0)):
-        share = 100 * table[column] / table["window_ns"]
+    for column, why, least_pct in ((WAIT.share, "waits most", 1.0), (UNMATCHED.share, "longest in calls", 10.0)):
+        share = table[column].astype("float64")
         if len(share) and share.max() >= least_pct:
             return int(share.idxmax()), why
     return None

@@ -94,16 +94,7 @@ def _drawn(table: pd.DataFrame) -> pd.DataFrame:
     return _joined(table, begins)
 
 
-def path_lengths(results: Results) -> pd.Series:
-    """By rank how much of the critical path lies on it, most first; empty without a path."""
-    stretches = results["path_stretches"].table if "path_stretches" in results else None
-    if stretches is None or stretches.empty:
-        return pd.Series(dtype="int64")
-    lengths = (stretches["end_ns"] - stretches["start_ns"]).astype("int64")
-    return lengths.groupby(stretches["rank"]).sum().sort_values(ascending=False)
-
-
 def _shares(results: Results) -> list[list[Any]]:
     """[rank, per cent of the path], most first."""
-    lengths = path_lengths(results)
-    return [[int(rank), round(100 * int(own) / int(lengths.sum()), 1)] for rank, own in lengths.head(4).items()]
+    rows = results["path_over_ranks"].rows() if "path_over_ranks" in results else []
+    return [[row["rank"], round(row["path_pct"], 1)] for row in rows[:4]]

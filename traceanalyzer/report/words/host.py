@@ -1,17 +1,17 @@
 """What is said of a capture without GPU work: what the CPUs did."""
 
-from typing import Any
-
-import numpy as np
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from traceanalyzer.analyses import Results
-from traceanalyzer.analyses.host.host_work import times_to_compare
 from traceanalyzer.analyses.host.thread_roles import COLLECTIVES, MAIN
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import text
+
+if TYPE_CHECKING:
+    from traceanalyzer.analyses.frames import Row
+    from traceanalyzer.analyses.names import HostWorkOverRanksColumn
 
 NO_GPU_WORK = "No GPU work in this capture; here is the host."
 
@@ -25,43 +25,35 @@ def is_host_only(results: Results) -> bool:
 
 def sentences(results: Results) -> list[str]:
     """That there is no GPU work, what the main thread is longest in, and the CPU's collectives."""
-    table, is_of_steps = times_to_compare(results["host_work"])
+    every = results["host_work_over_ranks"].rows()
     made = [NO_GPU_WORK]
     for role, what in (
         (MAIN, "The main thread is longest in"),
         (COLLECTIVES, "Of the CPU's collectives the longest is"),
     ):
-        own = table[table["role"] == role]
-        if len(own):
-            per = "a step" if is_of_steps else "in the capture"
-            made.append(f"{what} {_over_ranks(own, table['rank'].unique(), per)}.")
+        own = [row for row in every if row["role"] == role]
+        if own:
+            made.append(f"{what} {_over_ranks(own[0], results)}.")
     return made
 
 
-def longest(results: Results) -> list[dict[str, Any]]:
-    """The rows that a terminal shows: the longest names over all ranks, with their mean time in ns."""
-    table, _ = times_to_compare(results["host_work"])
-    groups = table.groupby(["role", "what", "name"], sort=False)
-    means = groups["time_ns"].mean().sort_values(ascending=False).head(_MOST_ROWS)
-    ranks = groups.size()
-    return [
-        {"role": key[0], "what": key[1], "name": key[2], "ranks": int(ranks[key]), "time_ns": float(mean)}
-        for key, mean in means.items()
-    ]
+def longest(results: Results) -> "list[Row[HostWorkOverRanksColumn]]":
+    """The rows that a terminal shows: the longest names over all ranks."""
+    return results["host_work_over_ranks"].rows()[:_MOST_ROWS]
 
 
 def has_steps(results: Results) -> bool:
     """Whether times are of a step: all ranks have complete ones."""
-    return times_to_compare(results["host_work"])[1]
+    return any(row["is_of_steps"] for row in results["host_work_over_ranks"].rows()[:1])
 
 
-def _over_ranks(own: pd.DataFrame, ranks: np.ndarray, per: str) -> str:
+def _over_ranks(row: "Row[HostWorkOverRanksColumn]", results: Results) -> str:
     """`Optimizer.step#AdamW.step: 1.2 to 1.5 ms a step, by rank`; which ranks, where not all of them do it."""
-    name = own.groupby("name", sort=False)["time_ns"].mean().idxmax()
-    rows = own[own["name"] == name]
-    held = rows["time_ns"]
-    least, most = text(float(held.min()), Unit.NS), text(float(held.max()), Unit.NS)
+    table = results["host_work"].table
+    rows = table[(table["role"] == row["role"]) & (table["what"] == row["what"]) & (table["name"] == row["name"])]
     some = sorted(set(rows["rank"].tolist()))
-    where = f" on {numbered('rank', some)} alone" if len(some) < len(ranks) else ""
-    shown = f"{short_name(str(name))}{where}"
+    where = f" on {numbered('rank', some)} alone" if len(some) < table["rank"].nunique() else ""
+    per = "a step" if row["is_of_steps"] else "in the capture"
+    least, most = text(row["least_ns"], Unit.NS), text(row["most_ns"], Unit.NS)
+    shown = f"{short_name(str(row['name']))}{where}"
     return f"{shown}: {most} {per}" if least == most else f"{shown}: {least} to {most} {per}, by rank"

@@ -111,7 +111,7 @@ def _host_table(report: Report) -> Table:
         table.add_column(heading, justify="right" if is_number else "left")
     table.add_column("ms a step" if host.has_steps(report.results) else "ms", justify="right")
     for row in host.longest(report.results):
-        shown = (escape(short_name(str(row["name"]))), str(row["ranks"]), f"{row['time_ns'] / 1e6:,.2f}")
+        shown = (escape(short_name(str(row["name"]))), str(row["ranks"]), f"{row['mean_ns'] / 1e6:,.2f}")
         table.add_row(row["role"], row["what"], *shown)
     return table
 

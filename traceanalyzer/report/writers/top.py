@@ -6,24 +6,30 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from traceanalyzer.analyses import Result
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import is_known
 from traceanalyzer.report.contents import Report
-from traceanalyzer.report.words import top
 
 
 def show(report: Report, count: int, console: Console) -> None:
     """Print the kernels and the operators that take most GPU time."""
     of = _window(report)
-    held = top.kernels(report.results["kernels_over_ranks"], count)
+    held = _first(report.results["kernels_over_ranks"], count)
     if not held.empty:
         console.print(_top(f"Kernels and copies of a mean rank, {of}", held, "name", "kind", console.width))
-    held = top.operators(report.results["operators"], count)
+    held = _first(report.results["operators_over_ranks"], count)
     if not held.empty:
         title = f"Operators by the GPU time of what they launch themselves, of a mean rank, {of}"
         console.print(_top(title, held, "operator", "autograd", console.width))
     else:
         console.print("No operators were recorded (Nsight Systems needs --pytorch=autograd-nvtx).", highlight=False)
+
+
+def _first(result: Result, count: int) -> pd.DataFrame:
+    """The first of those that take any time; rows stand longest first."""
+    frame: pd.DataFrame = result.to_frame()
+    return frame[frame["total_ns"] > 0].head(count)
 
 
 def _window(report: Report) -> str:

@@ -1,0 +1,76 @@
+"""A report's figures are cells of Results: its files choose, order, write and place them, and compute none."""
+
+import ast
+from pathlib import Path
+
+from traceanalyzer import report
+from traceanalyzer.report import assets
+
+ROOM = Path(report.__file__).parent
+
+OF_SEVERAL = {"comparison", "examination", "snapshots", "trend"}
+"""Rooms of what is no report of one run: their figures are those of comparisons, logs and snapshots."""
+
+METHODS = {"agg", "aggregate", "apply", "cov", "cumsum", "mean", "median", "pivot_table", "prod", "quantile", "std",
+           "sum", "transform", "var"}  # fmt: skip
+FUNCTIONS = {"percent", "ratio", "sum"}
+
+CHOSEN = "which rows are drawn, and in which order"
+PLACED = "where something is drawn, and how large"
+COUNTED = "how many rows or columns there are"
+
+REASONS = {
+    "page/heat.py:middle": CHOSEN,
+    "page/heat.py:_row": PLACED,
+    "page/icicle.py:icicle": CHOSEN,
+    "page/icicle.py:_trace": PLACED,
+    "page/icicle.py:tree": PLACED,
+    "page/icicle.py:_colour": PLACED,
+    "page/queue_lines.py:queue_lines": CHOSEN,
+    "page/schedule.py:schedule": CHOSEN,
+    "page/sends.py:sends": CHOSEN,
+    "page/sends.py:loads": CHOSEN,
+    "page/table_view.py:view_of": COUNTED,
+    "page/use_strips.py:_strip": PLACED,  # and of all of a strip's columns, which are one rank's window, their words
+    "page/wait_matrix.py:wait_matrix": CHOSEN,
+    "page/waiting.py:too_cheap": COUNTED,
+    "timeline/columns.py:varints": PLACED,
+    "timeline/host_lanes.py:host_lanes": COUNTED,
+    "timeline/operation_columns.py:of": PLACED,
+    "timeline/path_line.py:_joined": PLACED,
+    "timeline/timeline_data.py:_kept": COUNTED,
+    "writers/tables.py:beside_json": COUNTED,
+}
+"""Why a function adds up nevertheless: nothing of what it adds up is said as a figure."""
+
+
+def adding(tree):
+    """Names of the functions of a file that add up, or take a mean, a share or the like."""
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            calls = [node.func for node in ast.walk(function) if isinstance(node, ast.Call)]
+            called = {call.attr for call in calls if isinstance(call, ast.Attribute)} & METHODS
+            if called or {call.id for call in calls if isinstance(call, ast.Name)} & FUNCTIONS:
+                yield function.name
+
+
+def test_the_report_of_a_run_computes_no_figure():
+    found = {
+        f"{path.relative_to(ROOM).as_posix()}:{name}"
+        for path in ROOM.rglob("*.py")
+        if path.relative_to(ROOM).parts[0] not in OF_SEVERAL
+        for name in adding(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    assert found == set(REASONS), "make it a column of a Result beside its analysis, or say here why it is no figure"
+
+
+def test_no_section_of_a_page_adds_up():
+    for path in (assets.templates() / "sections").iterdir():
+        text = path.read_text(encoding="utf-8")
+        assert not [word for word in ("| sum", ".sum(", ".mean(", ".max(", ".min(") if word in text], path.name
+
+
+def test_what_adds_up_is_found():
+    assert [*adding(ast.parse("def total(rows):\n    return rows['wait_ns'].sum()"))] == ["total"]
+    assert [*adding(ast.parse("def share(a, b):\n    return percent(a, b)"))] == ["share"]
+    assert [*adding(ast.parse("def longest(rows):\n    return rows.nlargest(3, 'wait_ns')"))] == []
