@@ -42,7 +42,7 @@ STAGES = {
 
 PIECES = {
     "traceanalyzer.forks": ("_work",),
-    "traceanalyzer.decoding.batches": ("_sent", "_received"),
+    "traceanalyzer.decoding.batches": ("decoded",),
     "traceanalyzer.findings.asking": ("_of_rule",),
 }
 """What processes share."""

@@ -50,6 +50,19 @@ def _analysed_once():
 
 
 @pytest.fixture
+def monkeypatch(monkeypatch):
+    """pytest's; what a test has changed is not in what was analysed before: its own files are analysed with it."""
+    for name in ("setattr", "delattr", "setitem", "delitem", "setenv", "delenv"):
+        setattr(monkeypatch, name, _noted(getattr(monkeypatch, name)))
+    yield monkeypatch
+    once.CHANGED.clear()
+
+
+def _noted(change):
+    return lambda *given, **named: once.CHANGED.append(given) or change(*given, **named)
+
+
+@pytest.fixture
 def analysed_anew(monkeypatch):
     """Commands read and analyse each time, as they do for users."""
     for module in _COMMANDS:

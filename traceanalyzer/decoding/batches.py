@@ -5,22 +5,19 @@ decodes a piece reads it. This process decodes too: it takes each batch that no 
 that come while the workers start. Batches are merged in the file's order.
 """
 
-import pickle
-import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from queue import Full, Queue
 from threading import Event, Thread
 
 from traceanalyzer.decoding.decoder import EventDecoder
 from traceanalyzer.decoding.stream import Stretch, text_of
 from traceanalyzer.decoding.tables import TableBuilder
-from traceanalyzer.processes import Pool, quiet_pool
+from traceanalyzer.processes import Pool, Sent, quiet_pool
 
 Chunk = bytes | Stretch
 
@@ -37,9 +34,6 @@ _QUEUED_A_WORKER = 2
 
 Decoded = tuple[TableBuilder, EventDecoder]
 """The tables of a batch, and what decoded it."""
-
-Sent = Decoded | Path
-"""The same, or the file that holds it."""
 
 
 def decode_all(chunks: Iterable[Chunk], decoder: EventDecoder, builder: TableBuilder, processes: int) -> None:
@@ -68,7 +62,7 @@ class _Merger:
     builder: TableBuilder
 
     def run(self, chunks: Iterable[Chunk]) -> None:
-        waiting: deque[tuple[tuple[Chunk, ...], Future[Sent]]] = deque()
+        waiting: deque[tuple[tuple[Chunk, ...], Future[Sent[Decoded]]]] = deque()
         rest = iter(chunks)
         while batch := tuple(islice(rest, CHUNKS_A_BATCH)):
             has_room = sum(not future.done() for _, future in waiting) < self.room
@@ -83,21 +77,21 @@ class _Merger:
         while waiting:
             self._merge(*waiting.popleft())
 
-    def _submitted(self, batch: tuple[Chunk, ...]) -> Future[Sent]:
+    def _submitted(self, batch: tuple[Chunk, ...]) -> Future[Sent[Decoded]]:
         with suppress(BrokenExecutor):
-            return self.pool.submit(_sent, batch, needs_exact=bool(self.decoder.needs_exact))
+            return self.pool.submit(Sent.by, decoded, batch, needs_exact=bool(self.decoder.needs_exact))
         return self._here(batch)
 
-    def _here(self, batch: tuple[Chunk, ...]) -> Future[Sent]:
-        done: Future[Sent] = Future()
-        done.set_result(decoded(batch, needs_exact=bool(self.decoder.needs_exact)))
+    def _here(self, batch: tuple[Chunk, ...]) -> Future[Sent[Decoded]]:
+        done: Future[Sent[Decoded]] = Future()
+        done.set_result(Sent(decoded(batch, needs_exact=bool(self.decoder.needs_exact)), None))
         return done
 
-    def _merge(self, batch: tuple[Chunk, ...], future: Future[Sent]) -> None:
+    def _merge(self, batch: tuple[Chunk, ...], future: Future[Sent[Decoded]]) -> None:
         try:
-            tables, decoder = _received(future.result())
+            tables, decoder = future.result().received()
         except BrokenExecutor:  # the system ended a worker: what it had is done here
-            tables, decoder = _received(self._here(batch).result())
+            tables, decoder = self._here(batch).result().received()
         self.builder.merge(tables)
         self.decoder.merge(decoder)
 
@@ -108,28 +102,6 @@ def decoded(batch: tuple[Chunk, ...], *, needs_exact: bool) -> Decoded:
     for chunk in batch:
         builder.add(decoder.decode(text_of(chunk)))
     return builder, decoder
-
-
-def _sent(batch: tuple[Chunk, ...], *, needs_exact: bool) -> Sent:
-    """What a worker decoded, as a file where one can be written.
-
-    A pipe takes 64 kB at a time, and for each of them whoever receives it waits until the thread that decodes rests.
-    """
-    made = decoded(batch, needs_exact=needs_exact)
-    try:
-        with tempfile.NamedTemporaryFile(delete=False) as file:
-            pickle.dump(made, file, pickle.HIGHEST_PROTOCOL)
-    except OSError:
-        return made
-    return Path(file.name)
-
-
-def _received(sent: Sent) -> Decoded:
-    if not isinstance(sent, Path):
-        return sent
-    made: Decoded = pickle.loads(sent.read_bytes())  # noqa: S301 - from a worker of this process
-    sent.unlink()
-    return made
 
 
 @contextmanager

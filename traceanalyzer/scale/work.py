@@ -12,7 +12,7 @@ import pandas as pd
 
 from traceanalyzer.discovery.clustering import TraceFile
 from traceanalyzer.errors import InputError
-from traceanalyzer.processes import CORES_A_FILE, Pool, cores_for_a_file, hold_memory, processes_for, quiet_pool
+from traceanalyzer.processes import CORES_A_FILE, Pool, Sent, cores_for_a_file, hold_memory, processes_for, quiet_pool
 from traceanalyzer.scale.dask_cluster import Cluster, Gathering
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ def each(
         futures = [None if bundle[0].path in held else _submitted(pool, task, bundle) for bundle in bundles]
         for bundle, future in zip(bundles, futures, strict=True):
             try:
-                made = task(bundle) if future is None else future.result()
+                made = task(bundle) if future is None else future.result().received()
             except BrokenExecutor:  # the system ended a process: all that wait for one are lost with it
                 made = task.joined([_alone(work, capture, lost or _refused) for capture in bundle])
             yield made
@@ -118,11 +118,11 @@ def _one_more(report: Progress, before: int, files: int, done: int) -> None:
     report(before + done, files)
 
 
-def _submitted(pool: Pool, work: Callable[[Sequence[TraceFile]], T], bundle: Sequence[TraceFile]) -> Future[T]:
+def _submitted(pool: Pool, work: Callable[[Sequence[TraceFile]], T], bundle: Sequence[TraceFile]) -> Future[Sent[T]]:
     try:
-        return pool.submit(work, bundle)
+        return pool.submit(Sent.by, work, bundle)
     except BrokenExecutor as error:
-        broken: Future[T] = Future()
+        broken: Future[Sent[T]] = Future()
         broken.set_exception(error)
         return broken
 

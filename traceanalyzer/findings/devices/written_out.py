@@ -58,7 +58,8 @@ def written_out_attention(
         return []
     basis = Basis.of(headline, steps)
     table = operator_shapes.table[operator_shapes.table["shapes"].notna()]
-    table = table.assign(first=table["shapes"].map(_first))
+    first = {shapes: _first(shapes) for shapes in table["shapes"].unique()}  # ranks of one program have the same
+    table = table.assign(first=table["shapes"].map(first.get))
     scores = _scores(table)
     own = table[table["first"].isin(scores) & ~table["operator"].isin(_PRODUCTS)]
     cost_ns = own.groupby("rank")["gpu_own_ns"].sum().astype("float64") / steps_of_operators(steps, basis)
