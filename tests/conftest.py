@@ -1,5 +1,6 @@
 """Options of the test run."""
 
+import gc
 import os
 import shutil
 import tempfile
@@ -87,6 +88,11 @@ def pytest_collection_modifyitems(config, items):
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("thorough")]
+
+
+def pytest_collection_finish():
+    """What is loaded by now stays to the end: the collector need not go through it again each time."""
+    gc.freeze()
 
 
 def pytest_xdist_make_scheduler(config, log):
