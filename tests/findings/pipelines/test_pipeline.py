@@ -34,7 +34,7 @@ def test_pipelines_that_wait_alike_are_one_finding(monkeypatch, is_uneven):
     pipelines, stages = beside(results, bubble_ns=10_000_000)
     monkeypatch.setattr(rules, "_cause", lambda *_: None)
     if not is_uneven:
-        monkeypatch.setattr(rules, "uneven_alike", lambda _: [])
+        monkeypatch.setattr(rules, "uneven_alike", lambda *_: [])
     found = rules.pipeline_bubble(pipelines, stages, results["episodes"], results["replay"])
     assert len(found) == 1
     assert found[0].part_of == (pipeline_name(0) if is_uneven else None)
