@@ -1,5 +1,6 @@
 """Options of the test run."""
 
+import gc
 import os
 import shutil
 import tempfile
@@ -50,6 +51,19 @@ def _analysed_once():
 
 
 @pytest.fixture
+def monkeypatch(monkeypatch):
+    """pytest's; what a test has changed is not in what was analysed before: its own files are analysed with it."""
+    for name in ("setattr", "delattr", "setitem", "delitem", "setenv", "delenv"):
+        setattr(monkeypatch, name, _noted(getattr(monkeypatch, name)))
+    yield monkeypatch
+    once.CHANGED.clear()
+
+
+def _noted(change):
+    return lambda *given, **named: once.CHANGED.append(given) or change(*given, **named)
+
+
+@pytest.fixture
 def analysed_anew(monkeypatch):
     """Commands read and analyse each time, as they do for users."""
     for module in _COMMANDS:
@@ -74,6 +88,11 @@ def pytest_collection_modifyitems(config, items):
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("thorough")]
+
+
+def pytest_collection_finish():
+    """What is loaded by now stays to the end: the collector need not go through it again each time."""
+    gc.freeze()
 
 
 def pytest_xdist_make_scheduler(config, log):

@@ -4,19 +4,24 @@ import ast
 import importlib.util
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import traceanalyzer
 
 PACKAGE = Path(traceanalyzer.__file__).parent
 FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path != PACKAGE / "analyses" / "names.py"]  # made, not read
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+
+
+@cache
+def trees():
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 
 
 def test_files_and_functions_are_short():
     assert {path.name: lines for path in FILES if (lines := path.read_text(encoding="utf-8").count("\n")) > 300} == {}
     functions = [
-        (path, node) for path, tree in TREES.items() for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)
+        (path, node) for path, tree in trees().items() for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)
     ]
     long = {f"{path.name}: {node.name}": node.end_lineno - node.lineno + 1 for path, node in functions}
     assert len(long) > 1_000
@@ -26,7 +31,7 @@ def test_files_and_functions_are_short():
 def test_every_module_is_named_by_another_one():
     """By an import, or as a text in a registry of names."""
     named = Counter()
-    for tree in TREES.values():
+    for tree in trees().values():
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):
                 named.update([*node.module.split("."), *(one.name for one in node.names)])
@@ -45,7 +50,7 @@ def test_every_function_and_class_is_named_outside_its_own_definition():
         named.update(re.findall(r"\w+", path.read_text(encoding="utf-8")))
     defined = [
         node.name
-        for tree in TREES.values()
+        for tree in trees().values()
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.ClassDef)
         and not node.name.startswith("__")

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from traceanalyzer.agents.answer import MOST_CHARACTERS
 from traceanalyzer.agents.workspace import Workspace
 
-mcp = pytest.importorskip("mcp", reason="needs the extra agents")
+pytestmark = pytest.mark.skipif(find_spec("mcp") is None, reason="needs the extra agents")  # it takes a second to load
 
 ROOT = Path(__file__).parents[2]
 

@@ -22,6 +22,8 @@ from traceanalyzer.report.writers import folder
 
 COMMAND = [sys.executable, "-m", "traceanalyzer"]
 
+pytestmark = pytest.mark.usefixtures("analysed_anew")
+
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import pytest
 
 import traceanalyzer as ta
+from tests.asked import said_of
 from tests.builders import document, host, kernel, write
 
 
@@ -20,7 +21,7 @@ def events(device, thread):
 def titles(tmp_path, devices):
     held = [event for device in range(devices) for event in events(device, device + 1)]
     write(tmp_path / "all.json", document(held))
-    found = ta.find(ta.load(tmp_path))
+    found = said_of(*ta.load(tmp_path))
     return [finding.title for finding in found if finding.rule == "host_bound"]
 
 
@@ -54,12 +55,12 @@ def test_broadcasts_of_one_process_have_their_partners(tmp_path):
     waits = ta.analyse(traces, "call_waits")["call_waits"].to_frame()
     assert waits["instance"].notna().all()
     assert set(waits["why_not_split"]) == {"has one root: its ranks do not wait alike"}
-    assert "unmatched_calls" not in {finding.rule for finding in ta.find(traces)}
+    assert "unmatched_calls" not in {finding.rule for finding in said_of(*traces)}
 
 
 @pytest.mark.parametrize(
     ("operators", "is_named"), [(("Scatter", "Broadcast", "Gather"), True), (("Broadcast",), False)]
 )
 def test_data_parallel_is_named(tmp_path, operators, is_named):
-    [first] = [found for found in ta.find(data_parallel(tmp_path, operators)) if found.rule == "host_bound"]
+    [first] = [found for found in said_of(*data_parallel(tmp_path, operators)) if found.rule == "host_bound"]
     assert first.recommendation.startswith("nn.DataParallel") is is_named

@@ -4,6 +4,7 @@ import pytest
 
 import traceanalyzer as ta
 from tests import once
+from tests.asked import said_of
 from tests.findings.needed import needed_by
 from tests.host_builders import host_trace
 from tests.samples import SAMPLES, sample
@@ -71,7 +72,7 @@ def test_pageable_copies_of_all_ranks_are_one_finding():
 
 def test_data_that_all_ranks_wait_for_comes_before_what_their_hosts_need():
     waiting = {"ranges": ["## data ##"]}
-    first = find(run([train(30, **waiting), train(30, **waiting, rank=1)]))[0]
+    first = said_of(train(30, **waiting), train(30, **waiting, rank=1))[0]
     assert first.rule == "data_loader"
     assert first.title.startswith("Both GPUs wait for data, rank 0's 28 ms, 70.0 % of a step.")
     assert first.title.endswith(" With data ready a mean step is 28 ms shorter.")
@@ -127,7 +128,7 @@ def test_blocks_one_after_another(name, count):
 
 @pytest.mark.parametrize("traces", [[], [host_trace()]], ids=["no rank", "an empty rank"])
 def test_nothing_to_say_about_nothing(traces):
-    assert find(run(traces)) == ()
+    assert said_of(*traces) == ()
 
 
 def test_what_happens_after_the_last_complete_step_is_no_finding():

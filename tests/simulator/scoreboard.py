@@ -1,14 +1,13 @@
 """What a report says first of each case, beside the truth: `python -m tests.simulator.scoreboard [name]`."""
 
-import inspect
 import re
 import sys
 import tempfile
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import traceanalyzer as ta
+from tests.asked import ASKED
 from tests.simulator import kineto, nsys
 from tests.simulator.blind_cases import BLIND_CASES
 from tests.simulator.capture import capture
@@ -30,9 +29,8 @@ from tests.simulator.strange_cases import STRANGE_CASES
 from tests.simulator.third_cases import THIRD_CASES
 from tests.simulator.unseen_cases import UNSEEN_CASES
 from tests.simulator.wire_cases import WIRE_CASES
-from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.analyses import run as run_analyses
-from traceanalyzer.findings import RULES, Finding
+from traceanalyzer.findings import Finding
 from traceanalyzer.report.build import findings_of
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import parts, verdict
@@ -72,19 +70,8 @@ def report_of(case: Case) -> Report:
         if case.spoil:
             case.spoil(Path(folder))
         traces = ta.load(folder)
-    results = run_analyses(traces.ranks, _needed())
+    results = run_analyses(traces.ranks, ASKED)
     return Report(traces.label, results, findings_of(results), traces.skipped, traces.notes)
-
-
-@cache
-def _needed() -> tuple[str, ...]:
-    """The Results that findings and sentences are of: the others take four times as long."""
-    of_rules = {name for rule in RULES for name in inspect.signature(rule).parameters if name in ANALYSES}
-    return tuple(name for name in ANALYSES if name in {*of_rules, *_OF_THE_VERDICT})
-
-
-_OF_THE_VERDICT = ("stragglers", "integrity", "ranks", "headline", "nccl", "mfu", "time_parts", "over_ranks",
-                   "host_work_over_ranks")  # fmt: skip
 
 
 def first_line(report: Report) -> str:

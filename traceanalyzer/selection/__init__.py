@@ -65,7 +65,7 @@ def select(trace: RankTrace, selection: Selection) -> RankTrace:
     launch = trace.gpu_ops["launch"].to_numpy()
     op_step = _step_of_launch(trace, found)[launch] if len(trace.api_calls) else np.full(len(launch), NONE)
     op_step = np.where(launch == NONE, NONE, op_step)
-    steps = _with_windows(trace, found, op_step)
+    steps = _with_windows(trace, found, op_step) if len(found) else conform(None, STEPS)
     meta = replace(trace.meta, notes=(*trace.meta.notes, *_beyond(steps, selection.steps)))
     return replace(trace, meta=meta, steps=steps, op_step=op_step, window=_window(trace, steps, selection.steps))
 
@@ -145,8 +145,6 @@ def _up_to_next(starts: np.ndarray, ends: np.ndarray, is_last: np.ndarray) -> tu
 
 
 def _with_windows(trace: RankTrace, found: pd.DataFrame, op_step: np.ndarray) -> pd.DataFrame:
-    if found.empty:
-        return conform(None, STEPS)
     starts, ends = trace.gpu_ops["start_ns"], trace.gpu_ops["end_ns"]
     held = op_step != NONE
     # Int64 before a step without operations makes a float of it: nanoseconds since 1970 need more than 53 bits.

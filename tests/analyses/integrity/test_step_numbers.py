@@ -7,6 +7,7 @@ from functools import cache
 import pytest
 
 import traceanalyzer as ta
+from tests.asked import ASKED
 from tests.simulator import capture, kineto, run, workloads
 from tests.simulator.faults import Fault
 from traceanalyzer import findings
@@ -24,7 +25,7 @@ def told(folder, by):
         if event["name"].startswith("ProfilerStep#"):
             event["name"] = f"ProfilerStep#{int(event['name'][13:]) + by}"
     renamed.write_bytes(gzip.compress(json.dumps(content).encode()))
-    results = ta.analyse(ta.load(folder))
+    results = ta.analyse(ta.load(folder), *ASKED)
     checks = {row["check"]: row["sentence"] for row in results["integrity"].rows()}
     return checks, findings.find(results)
 

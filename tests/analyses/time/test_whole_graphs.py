@@ -3,6 +3,7 @@
 import base64
 import json
 import zlib
+from functools import cache
 
 import pytest
 
@@ -35,6 +36,12 @@ def with_graphs(ops, *, steps=()):
 OPS = [("gemm", 0, 10, 1), ("graph", 10, 90, 2), ("nccl", 85, 95, 3), ("gemm", 98, 100, 4)]
 
 
+@cache
+def whole():
+    """All Results of a rank of these."""
+    return run([with_graphs(OPS)])
+
+
 def test_their_time_is_a_part_of_its_own():
     (row,) = run([with_graphs(OPS)], ["breakdown"])["breakdown"].table.to_dict("records")
     assert {name: row[name] for name in ("compute_ns", "exposed_comm_ns", "opaque_ns", "idle_ns", "window_ns")} == {
@@ -61,17 +68,17 @@ def test_all_analyses_and_rules_take_them():
     "text", ["exposed_comm_pct > 5", "compute_pct < 1", "exposed_comm_ns > 1 s", "overlap_pct < 0"]
 )
 def test_a_gate_on_what_is_unknown_is_not_available(text):
-    (outcome,) = check_run([parse(text)], run([with_graphs(OPS)]), "run")
+    (outcome,) = check_run([parse(text)], whole(), "run")
     assert outcome.status == "not available"
 
 
 def test_a_gate_on_idle_time_holds():
-    (outcome,) = check_run([parse("idle_pct > 5")], run([with_graphs(OPS)]), "run")
+    (outcome,) = check_run([parse("idle_pct > 5")], whole(), "run")
     assert outcome.status == "passed"
 
 
 def test_the_verdict_does_not_say_that_all_is_well():
-    results = run([with_graphs(OPS)])
+    results = whole()
     said = " ".join(verdict.sentences(Report("run", results), parts.split(results)))
     assert "75\u202f% of it CUDA graphs" in said.replace(" %", "\u202f%")
     assert "computes for" not in said
@@ -98,6 +105,6 @@ def test_what_overlaps_inside_them_is_not_said():
 
 
 def test_the_timeline_has_them_in_a_lane_of_their_own():
-    data = timeline_data(run([with_graphs(OPS)]))
+    data = timeline_data(whole())
     meta = json.loads(zlib.decompress(base64.b64decode(data.meta)))
     assert {kind for _, _, kind in meta["names"]} == {"compute", "comm", "unknown"}

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.asked import ASKED, said_of
 from tests.host_builders import host_trace
 from traceanalyzer import findings
 from traceanalyzer.analyses import run
@@ -61,7 +62,7 @@ def graphs():
     ids=["nested", "far apart", "no time", "graphs"],
 )
 def test_of_such_a_rank_only_that_is_said(made, rule, told):
-    results = run([host_trace(*made)])
+    results = run([host_trace(*made)], ASKED)
     found = findings.find(results)
     assert [item.rule for item in found] == [rule]
     assert told in found[0].title
@@ -70,5 +71,5 @@ def test_of_such_a_rank_only_that_is_said(made, rule, told):
 
 def test_where_one_launch_is_early_times_stand():
     ops = [("gemm", (100 * n + 10) * US, (100 * n + 115) * US, n + 1) for n in range(20)]
-    found = findings.find(run([host_trace(ops, calls(*range(0, 2_000, 100)))]))
+    found = said_of(host_trace(ops, calls(*range(0, 2_000, 100))))
     assert not [item for item in found if item.rule == "impossible_times"]

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tests import once
+from tests.asked import said_of
 from tests.programs import program
 from traceanalyzer.analyses import run
-from traceanalyzer.findings import find
 from traceanalyzer.findings.devices import efficiency
 
 NVJET, SGEMM, ELEMENT = "nvjet_sm90_tst_192x128", "ampere_sgemm_128x64_nn", "void vectorized_elementwise_kernel<4>"
@@ -16,7 +16,7 @@ BF16 = FLOAT | {"dtypes": '["c10::BFloat16","c10::BFloat16"]'}
 
 
 def rules(trace):
-    return [finding.rule for finding in find(run([trace]))]
+    return [finding.rule for finding in said_of(trace)]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ TENSOR_CORES = ("categories", "efficiency", "headline", "ranks", "episodes")
 
 def test_tensor_cores_unused_shows_the_products_and_the_peaks():
     trace = program([("aten::mm", 0, 10, FLOAT)], [(SGEMM, 20, 120, {"launch": 5})])
-    (found,) = efficiency.tensor_cores_unused(**{name: run([trace])[name] for name in TENSOR_CORES})
+    (found,) = efficiency.tensor_cores_unused(**run([trace], TENSOR_CORES))
     assert found.severity == "high"
     assert found.title == "Matrix work runs without tensor cores: 100 ns on rank 0 (100 % of its compute)."
     assert found.evidence == ({"rank": 0, "share_of_compute_pct": 100.0, "off_tensor_cores_ns": 100.0},)
@@ -71,7 +71,7 @@ def test_where_only_the_late_rank_has_none_that_is_why(ranks, is_why):
 
 def test_a_rank_without_compute_beside_one_without_tensor_cores():
     traces = [program(gpu=[(SGEMM, 0, 50)]), program(gpu=[("nccl", 0, 50, {"kind": "comm"})]).renumbered(1, "test")]
-    (found,) = (finding for finding in find(run(traces)) if finding.rule == "tensor_cores_unused")
+    (found,) = (finding for finding in said_of(*traces) if finding.rule == "tensor_cores_unused")
     assert [row["rank"] for row in found.evidence] == [0]
 
 
@@ -81,7 +81,7 @@ def test_what_tf32_wins_is_not_known_of_other_types():
         [("aten::mm", 0, 10, FLOAT), ("aten::mm", 10, 20, double)],
         [(SGEMM, 20, 120, {"launch": 5}), ("ampere_dgemm_64x64_nn", 120, 220, {"launch": 15})],
     )
-    (found,) = efficiency.tensor_cores_unused(**{name: run([trace])[name] for name in TENSOR_CORES})
+    (found,) = efficiency.tensor_cores_unused(**run([trace], TENSOR_CORES))
     assert found.gain_ns is None
 
 
@@ -127,12 +127,12 @@ def test_low_mfu_says_of_which_gpus_it_is(durations, who):
         gpu = [(NVJET, 100, 100 + duration, {"launch": 2}), (NVJET, 10_100, 10_100 + duration, {"launch": 12})]
         trace = program(host, gpu, steps=[(0, 10), (10, 20)])
         ranks.append(replace(trace, meta=replace(trace.meta, rank=rank)))
-    (found,) = (finding for finding in find(run(ranks)) if finding.rule == "low_mfu")
+    (found,) = (finding for finding in said_of(*ranks) if finding.rule == "low_mfu")
     assert found.title.startswith(f"{who}, but model FLOPs are ")
 
 
 def test_tensor_cores_matter_little_to_a_gpu_that_waits():
-    (found,) = find(run([program(gpu=[(SGEMM, 0, 50), (ELEMENT, 950, 1000)])]))
+    (found,) = said_of(program(gpu=[(SGEMM, 0, 50), (ELEMENT, 950, 1000)]))
     assert (found.rule, found.severity) == ("tensor_cores_unused", "low")
 
 
@@ -140,7 +140,7 @@ def test_low_mfu_of_a_rank_that_is_late_by_its_compute_is_said_already(monkeypat
     host, gpu = [("aten::mm", 1, 5, BF16), ("aten::mm", 11, 15, BF16)], [(100, 2), (10_100, 12)]
     kernels = [(NVJET, start, start + 10_000, {"launch": launch}) for start, launch in gpu]
     trace = program(host, kernels, steps=[(0, 10), (10, 20)], device_name="NVIDIA H200")
-    held = {name: run([trace])[name] for name in ("mfu", "headline", "episodes")}
+    held = run([trace], ("mfu", "headline", "episodes"))
     assert len(efficiency.low_mfu(**held)) == 1
     monkeypatch.setattr(efficiency, "said_with_gain", lambda _: [{"cause": "copies", "ranks": "0"}])
     assert len(efficiency.low_mfu(**held)) == 1

@@ -2,6 +2,7 @@ import pandas as pd
 import pytest
 
 from tests import once
+from tests.asked import ASKED
 from tests.builders import rank_trace
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.communication.exposed_comm import ExposedComm
@@ -30,7 +31,7 @@ def detail(*rows):
     ],
 )
 def test_communication_is_divided_only_where_the_parts_add_up(rows, is_divided):
-    results = {**run([rank_trace(OPS)]), "exposed_comm": detail(*rows)}
+    results = {**run([rank_trace(OPS)], ASKED), "exposed_comm": detail(*rows)}
     needed = [results[name] for name in ("headline", "steps", "exposed_comm", "idle", "step_needs")]
     made = split({**results, "time_parts": time_parts.across({}, *needed)})
     assert made is not None
@@ -40,13 +41,13 @@ def test_communication_is_divided_only_where_the_parts_add_up(rows, is_divided):
 
 
 def test_without_ranks_there_is_nothing_to_split():
-    assert split(run([rank_trace([])])) is None
+    assert split(run([rank_trace([])], ASKED)) is None
 
 
 def test_a_mean_step_is_that_of_the_headlines_steps():
     steps = [(0, 100), (100, 200), (200, 300)]
     ops = [("compute", start + 10, start + 60, start + 5) for start, _ in steps]
-    made = split(run([rank_trace(ops, steps=steps)]))
+    made = split(run([rank_trace(ops, steps=steps)], ASKED))
     assert made is not None
     assert (made.basis, made.steps) == ("steps 0 to 1", 2)
     assert made.table[["window_ns", "compute_ns"]].to_numpy().tolist() == [[100, 50]]

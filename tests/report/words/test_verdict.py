@@ -2,6 +2,7 @@ import pytest
 from rich.console import Console
 
 from tests import once
+from tests.asked import ASKED
 from tests.builders import rank_trace
 from traceanalyzer.analyses import run
 from traceanalyzer.findings import Finding
@@ -17,7 +18,7 @@ BUSY = [("compute", 0, 95), ("comm", 95, 100)]
 
 
 def verdict(*ranks, findings=()):
-    results = run([rank_trace(ops, rank=rank) for rank, ops in enumerate(ranks)])
+    results = run([rank_trace(ops, rank=rank) for rank, ops in enumerate(ranks)], ASKED)
     return " ".join(sentences(Report("x", results, findings), split(results)))
 
 
@@ -43,7 +44,7 @@ def test_the_breakdown_alone_says_what_is_wrong_or_that_nothing_is(ranks, said):
     ("world_size", "said"), [(1, "Nothing stands out"), (2, "cannot be told without their traces.")]
 )
 def test_nothing_stands_out_only_where_all_ranks_are_here(world_size, said):
-    results = run([rank_trace(BUSY, rank=0, world_size=world_size)])
+    results = run([rank_trace(BUSY, rank=0, world_size=world_size)], ASKED)
     found = sentences(Report("x", results, ()), split(results))
     assert [said in sentence for sentence in found].count(True) == 1
     assert ("What there is to gain" in " ".join(found), len(found)) == (False, 3 if world_size == 2 else len(found))
@@ -51,7 +52,7 @@ def test_nothing_stands_out_only_where_all_ranks_are_here(world_size, said):
 
 @pytest.mark.parametrize(("ranks", "said"), [((BUSY, BUSY), "Nothing stands out"), ((LATE, LATE), "spent idle")])
 def test_without_findings_the_command_line_says_what_the_page_says(ranks, said):
-    report = Report("x", run([rank_trace(ops, rank=rank) for rank, ops in enumerate(ranks)]), ())
+    report = Report("x", run([rank_trace(ops, rank=rank) for rank, ops in enumerate(ranks)], ASKED), ())
     console = Console(width=200)
     with console.capture() as held:
         terminal.show(report, console)

@@ -33,6 +33,15 @@ from traceanalyzer.report.page.figures import FIGURES
 from traceanalyzer.report.words.parts import split
 from traceanalyzer.report.writers import html, tables
 
+KERNEL = (("compute", 0, 10),)
+
+
+@cache
+def of(ops):
+    """All Results of a rank that has these operations alone."""
+    return run([rank_trace(ops)])
+
+
 HOSTILE = (
     "<script>document.title='owned'</script>",
     "</script><script>document.title='owned'</script>",
@@ -110,13 +119,18 @@ def test_short_gaps_are_a_sentence(gap_ns, is_table):
 
 
 @pytest.mark.parametrize(
-    ("about", "rank"), [("host of rank 1", "1"), ("pipeline 1", "0"), ("host of rank 7", "0"), (None, "0")]
+    ("first", "rank"),
+    [
+        (Finding("high", "Late.", ranks=(1,), about="lateness of ranks 1"), "1"),
+        (Finding("high", "Late.", ranks=(0, 1), worst_rank=1), "1"),
+        (Finding("high", "Rank 1 computes longer."), "1"),
+        (Finding("high", "Something.", about="host of rank 1"), "0"),
+        (Finding("high", "Late.", ranks=(7,)), "0"),
+    ],
+    ids=["late", "worst", "named", "called so by others alone", "not here"],
 )
-def test_the_icicle_opens_on_the_rank_of_the_first_finding(about, rank):
-    findings = (
-        Finding("high", "Something.", about=about, rule="rule"),
-        Finding("high", "Else.", about="host of rank 1", rule="rule"),
-    )
+def test_the_icicle_opens_on_the_rank_of_the_first_finding(first, rank):
+    findings = (first, Finding("high", "Else.", ranks=(1,)))
     page = Page(html.page(replace(report_of("ddp"), findings=findings)))
     figure = next(text for own, text in page.scripts if own.get("data-for") == "chart-operator_kernels")
     assert [trace["name"] for trace in unpacked(figure)["data"] if trace["visible"]] == [rank]
@@ -142,7 +156,7 @@ def test_the_head_says_what_ran():
         strategy="zero3", model={"layers": 4, "parameters": 110_118_912, "seq_len": 1024}, dtype="bf16",
         batch=Batch(global_batch=16),
     )  # fmt: skip
-    text = Page(html.page(Report("x", run([rank_trace([("compute", 0, 10)])]), run_info=info))).text
+    text = Page(html.page(Report("x", of(KERNEL), run_info=info))).text
     for fact in ("zero3", "model of 4 layers, 110 M parameters", "batch 16 × 1,024 tokens", "bf16"):
         assert fact in text
 
@@ -175,7 +189,7 @@ def test_hostile_names_stay_text(tmp_path, monkeypatch):
 
 
 def test_hostile_labels_findings_and_notes_stay_text():
-    results = run([rank_trace([("compute", 0, 10)])])
+    results = of(KERNEL)
     for name in HOSTILE:
         finding = Finding("high", name, ({"name": name, name: 1},), name, name, rule="rule")
         said = {"command": name, "created": name, "version": name, "run_info": RunInfo(strategy=name)}
@@ -200,7 +214,7 @@ class Later(Result):
 
 def test_a_later_result_has_a_table_without_a_template():
     later = Later(pd.DataFrame({"rank": [0, 1], "queue_ns": pd.array([1_500_000, None], dtype="Int64")}))
-    page = Page(html.page(Report("x", {**run([rank_trace([("compute", 0, 10)])]), "later": later})))
+    page = Page(html.page(Report("x", {**of(KERNEL), "later": later})))
     assert page.tables["later"].rows == [
         {"rank": ("0", "0"), "queue_ns": ("1.50", "1500000")},
         {"rank": ("1", "1"), "queue_ns": ("n/a", None)},
@@ -212,19 +226,17 @@ def test_a_later_result_has_a_table_without_a_template():
 
 def test_rows_beyond_the_shown_are_counted_once():
     """Where a script folds a table its button counts all rows, so the count of those not yet unpacked is hidden."""
-    assert ".folded-rows .later-rows { display: none; }" in html.page(
-        Report("x", run([rank_trace([("compute", 0, 10)])]))
-    )
+    assert ".folded-rows .later-rows { display: none; }" in html.page(Report("x", of(KERNEL)))
 
 
 def test_the_page_says_what_summary_csv_is_of():
-    page = Page(html.page(Report("x", run([rank_trace([("compute", 0, 10)])]))))
+    page = Page(html.page(Report("x", of(KERNEL))))
     assert "summary.csv is “GPU time of each rank's window by kind” (whole capture)." in page.text
 
 
 @pytest.mark.parametrize("ops", [[], [("compute", 0, 10)], [("comm", 0, 10)]])
 def test_a_page_of_almost_nothing(ops):
-    page = Page(html.page(Report("x", run([rank_trace(ops)]))))
+    page = Page(html.page(Report("x", of(tuple(ops)))))
     assert "nothing to split" in page.text if not ops else page.tables["headline"].rows
     charts = [a for _, a in page.elements if a.get("class") == "chart"]
     assert ops or not charts
@@ -264,7 +276,7 @@ def test_plotly_lies_once_beside_the_folders_of_reports(tmp_path):
 
 def test_no_script_beside_a_page_without_charts(tmp_path):
     (tmp_path / "one").mkdir()
-    html.write(Report("x", run([rank_trace([])])), tmp_path / "one", plotlyjs="directory")
+    html.write(Report("x", of(())), tmp_path / "one", plotlyjs="directory")
     assert [path.name for path in tmp_path.rglob("*")] == ["one", "summary.html"]
 
 

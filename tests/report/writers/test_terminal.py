@@ -5,6 +5,7 @@ from functools import cache
 import pytest
 from rich.console import Console
 
+from tests.asked import ASKED
 from tests.builders import rank_trace
 from traceanalyzer.analyses import run
 from traceanalyzer.findings import Finding
@@ -16,7 +17,7 @@ OPS = [("compute", 0, 250_000), ("comm", 250_000, 1_000_000)]
 
 @cache
 def report_of(ranks):
-    return Report("ddp", run([rank_trace(OPS, rank=rank) for rank in range(ranks)]))
+    return Report("ddp", run([rank_trace(OPS, rank=rank) for rank in range(ranks)], ASKED))
 
 
 def printed(width, ranks=2):
@@ -56,7 +57,7 @@ def test_of_many_ranks_the_late_the_middle_and_the_victims_are_shown_and_the_rem
     finding = Finding(
         "high", "Ranks 20 and 21 are late.", ranks=(20, 21), recommendation="Give them less.", rule="late_ranks"
     )
-    report = Report("ddp", run(ranks), (finding,))
+    report = Report("ddp", run(ranks, ASKED), (finding,))
     console = Console(width=100)
     with console.capture() as held:
         terminal.show(report, console)

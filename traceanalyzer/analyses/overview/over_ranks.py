@@ -1,17 +1,19 @@
 """What the ranks' figures are on the whole: their mean, and who has least and most."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, typed
+from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.names import HeadlineColumn, MfuColumn, OverRanksColumn, TimePartsColumn
 from traceanalyzer.analyses.operators.mfu import Mfu
 from traceanalyzer.analyses.overview.time_parts import EVERY, TimeParts
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.meaning.vocabulary import OPAQUE
+from traceanalyzer.model.tables import floats
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.frames import Row
@@ -53,7 +55,7 @@ class OverRanks(Result[OverRanksColumn]):
 
     @classmethod
     def _absent(cls) -> "OverRanks":
-        return cls(typed(pd.DataFrame([{"figure": "", "ranks": 0}]).reindex(columns=list(cls.columns)), _DTYPES))
+        return cls(_table([{"figure": "", "ranks": 0}]))
 
 
 def across(_parts: Mapping[int, pd.DataFrame], time_parts: TimeParts, headline: Headline, mfu: Mfu) -> OverRanks:
@@ -67,29 +69,37 @@ def across(_parts: Mapping[int, pd.DataFrame], time_parts: TimeParts, headline: 
     shares |= {"fused_pct": heads["fused_pct"], "overlap_pct": heads["overlap_pct"], "mfu_pct": mfu.by_rank()}
     rows = [_row(name, values, "ns") for name, values in times.items()]
     rows += [_row(name, values, "pct") for name, values in shares.items()]
-    table = pd.DataFrame(rows).reindex(columns=list(OverRanks.columns))
     window = float(parts["window_ns"].sum())
-    opaque = 100.0 * float(parts[OPAQUE.column].sum()) / window if window else pd.NA
-    of_all = [opaque if name == OPAQUE.share else pd.NA for name in table["figure"]]
-    return OverRanks(typed(table.assign(**{_OF_ALL: pd.array(of_all, dtype="Float64")}), _DTYPES))
+    opaque = 100.0 * float(parts[OPAQUE.column].sum()) / window if window else None
+    every = [{**row, _OF_ALL: opaque if row["figure"] == OPAQUE.share else None} for row in rows]
+    return OverRanks(_table(every))
 
 
 _DTYPES = {
     "figure": "str", "ranks": "int64", "least_rank": "Int64", "most_rank": "Int64",
-    **{f"{what}_{unit}": "Float64" for what in ("mean", "least", "most") for unit in ("ns", "pct")},
+    **{f"{what}_{unit}": "Float64" for what in ("mean", "least", "most") for unit in ("ns", "pct")}, _OF_ALL: "Float64",
 }  # fmt: skip
 
 
-def _row(figure: str, values: pd.Series, unit: str) -> dict[str, object]:
-    known = values.dropna().astype("float64")
-    if known.empty:
+def _table(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    table = pd.DataFrame(
+        {name: pd.array([row.get(name) for row in rows], dtype=dtype) for name, dtype in _DTYPES.items()}
+    )
+    return table[list(OverRanks.columns)]
+
+
+def _row(figure: str, values: pd.Series, unit: str) -> dict[str, Any]:
+    numbers = floats(values)
+    known = numbers[~np.isnan(numbers)]
+    if not len(known):
         return {"figure": figure, "ranks": 0}
+    ranks = values.index.to_numpy()
     return {
         "figure": figure,
         "ranks": len(known),
         f"mean_{unit}": float(known.mean()),
         f"least_{unit}": float(known.min()),
-        "least_rank": int(known.idxmin()),
+        "least_rank": int(ranks[np.nanargmin(numbers)]),
         f"most_{unit}": float(known.max()),
-        "most_rank": int(known.idxmax()),
+        "most_rank": int(ranks[np.nanargmax(numbers)]),
     }

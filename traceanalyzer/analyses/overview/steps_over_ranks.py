@@ -3,14 +3,17 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
+import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.grouping import extreme_at
 from traceanalyzer.analyses.names import StepsOverRanksColumn
 from traceanalyzer.analyses.overview.time_parts import EVERY, StepTimeParts
 from traceanalyzer.analyses.time.breakdown import known_only
 from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.meaning.vocabulary import COMM_PARTS
+from traceanalyzer.model.tables import columns_of, floats, table_of
 
 
 class StepsOverRanks(Result[StepsOverRanksColumn]):
@@ -40,16 +43,17 @@ def across(_parts: Mapping[int, pd.DataFrame], step_time_parts: StepTimeParts) -
     """Put the ranks' rows of each step together."""
     if not len(step_time_parts):
         return StepsOverRanks(pd.DataFrame(columns=list(StepsOverRanks.columns)))
-    times = ["window_ns", *(part.column for part in EVERY)]
-    rows = step_time_parts.table
-    by_step = rows.astype(dict.fromkeys(times, "Float64")).groupby("step")
-    known = by_step[times].count().eq(by_step.size(), axis=0)
-    windows = rows.astype({"window_ns": "Int64"}).groupby("step")["window_ns"]
-    table = by_step[times].mean().where(known).astype("Float64")
-    table = table.assign(
-        ranks=by_step.size(),
-        is_complete=by_step["is_complete"].all().astype(bool),
-        shortest_ns=windows.min(),
-        longest_ns=windows.max(),
-    )
-    return StepsOverRanks(table.reset_index().reindex(columns=list(StepsOverRanks.columns)))
+    columns = columns_of(step_time_parts.table)
+    steps, of_row = np.unique(columns["step"].to_numpy(dtype=np.int64), return_inverse=True)
+    ranks = np.bincount(of_row)
+    times = {name: floats(columns[name]) for name in ("window_ns", *(part.column for part in EVERY))}
+    means = {name: np.bincount(of_row, values) / ranks for name, values in times.items()}  # absent where one is
+    incomplete = np.bincount(of_row, ~columns["is_complete"].to_numpy(dtype=bool))
+    windows = times["window_ns"].astype(np.int64)
+    ends = {name: extreme_at(of, of_row, windows, len(steps)) for name, of in _ENDS.items()}
+    known = {name: pd.arrays.FloatingArray(values, np.isnan(values)) for name, values in means.items()}
+    table = table_of({"step": steps, "ranks": ranks, "is_complete": incomplete == 0, **ends, **known})
+    return StepsOverRanks(table[list(StepsOverRanks.columns)])
+
+
+_ENDS = {"shortest_ns": np.minimum, "longest_ns": np.maximum}

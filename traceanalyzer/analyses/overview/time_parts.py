@@ -3,13 +3,16 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
+import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, ratio
+from traceanalyzer.analyses.base import Result, all_known
 from traceanalyzer.analyses.blame.step_needs import StepNeeds, host_needs_ns
 from traceanalyzer.analyses.communication.exposed_comm import ExposedComm
+from traceanalyzer.analyses.grouping import sums_at
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.names import StepTimePartsColumn, TimePartsColumn
+from traceanalyzer.analyses.same_keys import places_of
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.headline import Headline, steps_of
 from traceanalyzer.analyses.time.steps import Steps
@@ -27,6 +30,8 @@ from traceanalyzer.meaning.vocabulary import (
     TRANSFER,
     Part,
 )
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import columns_of, floats, with_columns
 
 EVERY = (*PARTS, *COMM_PARTS, *IDLE_PARTS)
 """The parts that add up to a window, those of exposed communication, and those of idle time."""
@@ -68,7 +73,7 @@ class TimeParts(Result[TimePartsColumn]):
             "absent without steps, or where transfers are not told from waits.",
             adds=Adds.DERIVED,
         ),
-        **{part.share: Column.share(f"100 · {part.column} / window.") for part in EVERY},
+        **{part.share: Column.share(f"100 · {part.column} / window.", is_secondary=True) for part in EVERY},
         "not_computing_pct": Column.share("100 · (idle + exposed communication + exposed copies) / window."),
     }
 
@@ -93,15 +98,23 @@ def across(
     chosen = steps_of(headline, steps)
     table = divided(table, _of_ranks(exposed_comm, chosen), COMM, COMM_PARTS, ["rank"])
     table = divided(table, _of_ranks(idle, chosen), IDLE, IDLE_PARTS, ["rank"])
-    shares = {part.share: percent(table[part.column], table["window_ns"]) for part in EVERY}
-    lost = table[[part.column for part in (IDLE, COMM, COPY)]].sum(axis=1)
-    shares["not_computing_pct"] = percent(lost, table["window_ns"])
-    count = table["steps"].astype("Int64").fillna(1)
-    means = {name: ratio(table[name], count) for name in ("window_ns", *(part.column for part in EVERY))}
-    gpu = pd.DataFrame({part.column: means[part.column] for part in (COMPUTE, TRANSFER, COPY)})
-    gpu_needs = gpu.sum(axis=1, skipna=False).astype("Float64").where(table["steps"].notna())
-    host_needs = table["rank"].map(_hosts(step_needs, chosen)).astype("Float64")
-    return TimeParts(table.assign(**means, **shares, host_needs_ns=host_needs, gpu_needs_ns=gpu_needs))
+    columns, window = columns_of(table), floats(table["window_ns"])
+    count = np.nan_to_num(floats(columns["steps"]), nan=1.0)
+    times = {name: floats(columns[name]) for name in ("window_ns", *(part.column for part in EVERY))}
+    lost = times[IDLE.column] + times[COMM.column] + times[COPY.column]
+    shares = {part.share: 100.0 * _quotient(times[part.column], window) for part in EVERY}
+    shares["not_computing_pct"] = 100.0 * _quotient(lost, window)
+    means = {name: _quotient(own, count) for name, own in times.items()}
+    gpu = sum(means[part.column] for part in (COMPUTE, TRANSFER, COPY))
+    means["gpu_needs_ns"] = np.where(np.isnan(floats(columns["steps"])), np.nan, gpu)
+    means["host_needs_ns"] = table["rank"].map(_hosts(step_needs, chosen)).to_numpy(dtype=np.float64)
+    known = {name: pd.arrays.FloatingArray(own, np.isnan(own)) for name, own in (means | shares).items()}
+    return TimeParts(with_columns(table, **known))
+
+
+def _quotient(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """NaN where the whole is 0, or either is absent."""
+    return np.divide(part, whole, out=np.full(len(part), np.nan), where=whole != 0)
 
 
 def leaves(table: pd.DataFrame) -> tuple[Part, ...]:
@@ -167,12 +180,12 @@ def divided(
 ) -> pd.DataFrame:
     """The table with `whole`'s parts as columns, summed over these rows; absent unless they add up on every row."""
     columns = [part.column for part in parts]
-    absent = table.assign(**{name: pd.array([pd.NA] * len(table), dtype="Int64") for name in columns})
-    if rows.empty:
-        return absent
-    sums = rows.groupby(keys)[columns].sum(min_count=1)
-    joined = table.join(sums, on=keys)
-    total = joined[columns].sum(axis=1)
-    if joined[columns].isna().all(axis=1).any() or (total != joined[whole.column]).any():
-        return absent
-    return joined.assign(**{name: joined[name].fillna(0).astype("Int64") for name in columns})
+    place = places_of(rows, table, keys) if len(rows) else np.empty(0, dtype=np.int64)
+    held = place[place != NONE]
+    own = rows[place != NONE] if len(rows) else rows
+    if len(np.unique(held)) == len(table) and own[columns].notna().all(axis=None):
+        sums = {name: sums_at(held, own[name].to_numpy(dtype=np.int64), len(table)) for name in columns}
+        if np.array_equal(np.sum([*sums.values()], axis=0), table[whole.column].to_numpy(dtype=np.int64)):
+            return with_columns(table, **{name: all_known(values) for name, values in sums.items()})
+    absent = pd.arrays.IntegerArray(np.zeros(len(table), dtype=np.int64), np.ones(len(table), dtype=bool))
+    return with_columns(table, **dict.fromkeys(columns, absent))

@@ -14,6 +14,10 @@ _ALIKE = 0.2
 """A rank that differs by this part less than the next one before it is not of its set."""
 
 
+_FEWEST = 3
+"""Of two ranks both are as far from their median."""
+
+
 class UnlikeRanks(Result[UnlikeRanksColumn]):
     """One row for each rank and part whose share of its window is far from the median rank's, the farthest first."""
 
@@ -39,7 +43,9 @@ def across(
     unlike_deviations: float = 5.0,
 ) -> UnlikeRanks:
     """Ranks more than so many median deviations, and percentage points, from a part's median share."""
-    rows = _far(time_parts.table.set_index("rank"), unlike_points, unlike_deviations) if len(time_parts) else []
+    if len(time_parts) < _FEWEST:
+        return UnlikeRanks(pd.DataFrame(columns=list(UnlikeRanks.columns)))
+    rows = _far(time_parts.table.set_index("rank"), unlike_points, unlike_deviations)
     table = pd.DataFrame(rows, columns=["rank", "part", "time_ns", "median_ns"])
     table = table.assign(away_ns=(table["time_ns"] - table["median_ns"]).abs())
     table = table.sort_values("away_ns", ascending=False, kind="stable", ignore_index=True)
