@@ -33,7 +33,6 @@ REASONS = {
     "page/table_view.py:view_of": COUNTED,
     "page/use_strips.py:_strip": PLACED,  # and of all of a strip's columns, which are one rank's window, their words
     "page/wait_matrix.py:wait_matrix": CHOSEN,
-    "page/waiting.py:too_cheap": COUNTED,
     "timeline/columns.py:varints": PLACED,
     "timeline/host_lanes.py:host_lanes": COUNTED,
     "timeline/operation_columns.py:of": PLACED,

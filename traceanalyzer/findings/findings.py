@@ -38,7 +38,7 @@ def named_ranks(findings: Iterable[Finding]) -> list[int]:
     """The ranks that findings name, in their order: those that they blame, then all that their words speak of."""
     found: list[int] = []
     for finding in findings:
-        words = " ".join([finding.title, finding.about or "", *(item.title for item in finding.also)])
+        words = " ".join([finding.title, *(item.title for item in finding.also)])
         found += [*finding.ranks, *(int(rank) for named in _NAMED.findall(words) for rank in _NUMBER.findall(named))]
     return list(dict.fromkeys(found))
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests import once
+from traceanalyzer.findings import awaited
 from traceanalyzer.report.page import waiting
 from traceanalyzer.report.words.parts import split
 
@@ -25,16 +26,16 @@ NEEDED = ("time_parts", "stragglers", "headline", "steps", "exposed_comm", "idle
 )
 def test_stragglers_that_cost_too_little_are_counted_only(name, ranks, rest):
     result = once.results(name, ["stragglers"])["stragglers"]
-    assert waiting.costly(result)["rank"].tolist() == ranks
-    assert waiting.too_cheap(result) == rest
+    assert awaited.costly(result)["rank"].tolist() == ranks
+    assert awaited.too_cheap(result) == rest
 
 
 def test_ranks_whose_hosts_need_what_every_host_needs_are_acquitted():
     result = once.results("ddp", ["stragglers"])["stragglers"]
-    assert waiting.acquitted(result) == ""
+    assert awaited.acquitted(result) == ""
     cleared = replace(result, table=result.table.assign(is_acquitted=True))
-    assert waiting.costly(cleared).empty
-    assert "wait for rank 0, whose host needs no longer for a step than the slowest of" in waiting.acquitted(cleared)
+    assert awaited.costly(cleared).empty
+    assert "wait for rank 0, whose host needs no longer for a step than the slowest of" in awaited.acquitted(cleared)
 
 
 def test_waits_that_cannot_be_measured_are_counted_and_weighed():

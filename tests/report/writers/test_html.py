@@ -119,13 +119,18 @@ def test_short_gaps_are_a_sentence(gap_ns, is_table):
 
 
 @pytest.mark.parametrize(
-    ("about", "rank"), [("host of rank 1", "1"), ("pipeline 1", "0"), ("host of rank 7", "0"), (None, "0")]
+    ("first", "rank"),
+    [
+        (Finding("high", "Late.", ranks=(1,), about="lateness of ranks 1"), "1"),
+        (Finding("high", "Late.", ranks=(0, 1), worst_rank=1), "1"),
+        (Finding("high", "Rank 1 computes longer."), "1"),
+        (Finding("high", "Something.", about="host of rank 1"), "0"),
+        (Finding("high", "Late.", ranks=(7,)), "0"),
+    ],
+    ids=["late", "worst", "named", "called so by others alone", "not here"],
 )
-def test_the_icicle_opens_on_the_rank_of_the_first_finding(about, rank):
-    findings = (
-        Finding("high", "Something.", about=about, rule="rule"),
-        Finding("high", "Else.", about="host of rank 1", rule="rule"),
-    )
+def test_the_icicle_opens_on_the_rank_of_the_first_finding(first, rank):
+    findings = (first, Finding("high", "Else.", ranks=(1,)))
     page = Page(html.page(replace(report_of("ddp"), findings=findings)))
     figure = next(text for own, text in page.scripts if own.get("data-for") == "chart-operator_kernels")
     assert [trace["name"] for trace in unpacked(figure)["data"] if trace["visible"]] == [rank]

@@ -73,7 +73,7 @@ class TimeParts(Result[TimePartsColumn]):
             "absent without steps, or where transfers are not told from waits.",
             adds=Adds.DERIVED,
         ),
-        **{part.share: Column.share(f"100 · {part.column} / window.") for part in EVERY},
+        **{part.share: Column.share(f"100 · {part.column} / window.", is_secondary=True) for part in EVERY},
         "not_computing_pct": Column.share("100 · (idle + exposed communication + exposed copies) / window."),
     }
 

@@ -6,16 +6,12 @@ from dataclasses import replace
 import pandas as pd
 
 from traceanalyzer.analyses import Results, reached_by
-from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.integrity.integrity import Integrity
 from traceanalyzer.findings import Finding
 from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.severities import GRAVE
 from traceanalyzer.model import Skipped
 from traceanalyzer.report.contents import Report
-
-MANY_PCT = 10.0
-"""Operations without a step or launch in this share are worth a sentence."""
 
 
 def sentences(report: Report) -> list[str]:
@@ -46,7 +42,7 @@ def of_what_is_here(report: Report) -> list[str]:
     return [
         *report.notes,
         *_of_some_ranks(ranks.dropna(subset="notes"), len(ranks)),
-        *(_checks(report.results["integrity"]) if "integrity" in report.results else _of_ranks(ranks)),
+        *(_checks(report.results["integrity"]) if "integrity" in report.results else []),
     ]
 
 
@@ -108,41 +104,3 @@ def _of_some_ranks(noted: pd.DataFrame, ranks: int) -> list[str]:
         who = numbered("rank", rows["rank"].tolist()).capitalize()
         made.append(str(note) if len(rows) == ranks else f"{who}: {note}")
     return made
-
-
-def _of_ranks(ranks: pd.DataFrame) -> list[str]:
-    return [*_damage(ranks), *_missing(ranks), *_without_launch(ranks)]
-
-
-def _damage(ranks: pd.DataFrame) -> list[str]:
-    cut = ranks["rank"][is_true(ranks["truncated"])].tolist()
-    is_one = len(cut) == 1
-    whose = f"{'file' if is_one else 'files'} of {numbered('rank', cut)} {'is' if is_one else 'are'} cut off"
-    skipped = ranks[ranks["events_skipped"].fillna(0) > 0]
-    return [
-        *([f"The {whose}: the last part is missing."] if cut else []),
-        *(
-            f"Rank {rank}: {count:,} events could not be read."
-            for rank, count in zip(skipped["rank"], skipped["events_skipped"], strict=True)
-        ),
-    ]
-
-
-def _missing(ranks: pd.DataFrame) -> list[str]:
-    sizes = ranks["world_size"].dropna()
-    if sizes.empty or len(ranks) >= sizes.max():
-        return []
-    return [f"{len(ranks)} of the job's {int(sizes.max())} ranks are here; figures over ranks are of these."]
-
-
-def _without_launch(ranks: pd.DataFrame) -> list[str]:
-    share = 100.0 * ranks["operations_without_launch"] / ranks["operations"]
-    many = share[share >= MANY_PCT]
-    if many.empty:
-        return []
-    return [
-        (
-            f"Up to {many.max():.0f} % of a rank's GPU operations were queued before the capture began: they belong to "
-            "no step, and the capture does not say what launched them."
-        )
-    ]

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from traceanalyzer.analyses.communication.mesh import mesh
 from traceanalyzer.failures import Failure, sentences
+from traceanalyzer.findings import awaited
 from traceanalyzer.forks import aside
 from traceanalyzer.meaning import quantities
 from traceanalyzer.meaning.columns import Unit
@@ -110,6 +111,7 @@ def _context(report: Report, parts: Split | None, charts: Charts, guard: Guard) 
         "use_strips": use_strips,
         "extracts": extracts,
         "waiting": waiting,
+        "awaited": awaited,
         "schedule": schedule,
         "loads": loads,
         "sends": sends,
