@@ -54,9 +54,9 @@ def test_a_wrong_option_says_what_is_right(call, message):
         call(sample("moe"))
 
 
-def test_thresholds_of_rules_and_of_analyses_reach_both():
+def test_thresholds_of_rules_and_of_analyses_reach_both(report):
     traces = sample("moe")
-    for found, is_said in ((ta.find(traces), True), (ta.find(traces, experts_saved_pct=100.0), False)):
+    for found, is_said in ((report.findings, True), (ta.find(traces, experts_saved_pct=100.0), False)):
         assert ("uneven_experts" in {one.rule for first in found for one in (first, *first.also)}) is is_said
     report = ta.report(traces, experts_saved_pct=100.0, most_gaps=1)
     assert "uneven_experts" not in {one.rule for first in report.findings for one in (first, *first.also)}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from traceanalyzer.forks import aside, can_fork
 
-CAPTURE = Path(__file__).parent / "captures" / "ddp" / "rank0.json.gz"
+CAPTURE = Path(__file__).parent / "captures" / "moe" / "rank0.json.gz"
 
 _IN_A_PROGRAM = """
 import os, signal, sys
@@ -66,13 +66,13 @@ alone = reduce_rank(trace)
 forks = []
 at_once.aside = lambda work, **how: forks.append(work) or aside(work, **how)
 at_once.all_aside = lambda works, **how: forks.extend(works) or all_aside(works, **how)
-for processes in (2, 4, 9):
+for processes in (2, 9):
     shared = reduce_rank(trace, processes=processes)
     assert [*shared] == [*alone]
     for name, table in alone.items():
         same = [column for column in table if column != "piece"]
         assert_frame_equal(shared[name][same], table[same], obj=name)
-assert len(forks) == 1 + 3 + 8
+assert len(forks) == 1 + 8
 
 results = engine.combine({0: alone})
 sent = []

@@ -11,7 +11,7 @@ import traceanalyzer as ta
 from tests import once
 from tests.builders import rank_trace
 from tests.export.decoded import decoded
-from tests.samples import SAMPLES, sample
+from tests.samples import RUNNERS, SAMPLES, sample
 from tests.simulator import Capture, capture, kineto, scenarios
 from tests.simulator import run as simulated
 from traceanalyzer.analyses import run
@@ -79,7 +79,7 @@ def window(trace, database):
     return trace.window.start_ns + moved - zero, trace.window.end_ns + moved - zero
 
 
-@pytest.mark.parametrize("name", ["ddp", "moe", "nsys_ddp"])
+@pytest.mark.parametrize("name", ["pytorch_ddp_memory", "moe", "pytorch_ddp_nsys"])
 def test_the_breakdown_is_recomputed_from_the_file_to_the_nanosecond(name, of_sample):
     traces, database, results = of_sample(name)
     rows = results["breakdown"].to_frame().set_index("rank")
@@ -88,7 +88,7 @@ def test_the_breakdown_is_recomputed_from_the_file_to_the_nanosecond(name, of_sa
         assert found == {part: int(rows.loc[trace.rank, part]) for part in found}
 
 
-@pytest.mark.parametrize("name", ["ddp", "moe", "streams"])
+@pytest.mark.parametrize("name", ["pytorch_ddp_memory", "moe", "streams"])
 def test_every_operation_and_every_host_event_is_there(name, of_sample):
     traces, database, results = of_sample(name)
     on_gpu = "FROM slice JOIN track ON track.id = track JOIN track p ON p.id = track.parent WHERE p.name = 'GPU'"
@@ -109,7 +109,7 @@ def test_every_operation_and_every_host_event_is_there(name, of_sample):
 
 
 @pytest.mark.parametrize(
-    "name", ["ddp"]
+    "name", ["pytorch_ddp_memory"]
 )  # a process takes the tests whose ids have a capture's name, and exports it once
 def test_arrows_lead_from_each_launch_to_its_operation(name, of_sample):
     traces, database, _ = of_sample(name)
@@ -124,7 +124,7 @@ def test_arrows_lead_from_each_launch_to_its_operation(name, of_sample):
     assert all(begun <= ran and one_pid == other_pid for _, begun, ran, one_pid, other_pid in pairs)
 
 
-@pytest.mark.parametrize("name", ["ddp"])
+@pytest.mark.parametrize("name", ["pytorch_ddp_memory"])
 def test_collectives_are_linked_from_rank_to_rank_in_the_order_in_which_they_begin(name, of_sample):
     _, database, results = of_sample(name)
     chains = database.execute(
@@ -140,8 +140,9 @@ def test_collectives_are_linked_from_rank_to_rank_in_the_order_in_which_they_beg
     assert {pid for *_, pid in chains} == {1, 2}
 
 
-def test_counters_hold_memory_and_the_launch_queue(of_sample):
-    traces, database, _ = of_sample("pytorch_ddp_memory")
+@pytest.mark.parametrize("name", ["pytorch_ddp_memory"])
+def test_counters_hold_memory_and_the_launch_queue(name, of_sample):
+    traces, database, _ = of_sample(name)
     names = {name for (name,) in database.execute("SELECT DISTINCT name FROM track WHERE is_counter")}
     levels, held = {"memory allocated", "memory reserved"}, {name for name in names if name.startswith("memory held: ")}
     assert names == {"launched operations that wait"} | levels | held
@@ -180,8 +181,8 @@ def test_offsets_of_clocks_are_applied_and_said(tmp_path):
 
 
 def test_chosen_steps_bring_the_host_that_launched_them_only(tmp_path):
-    whole = sample("ddp").ranks
-    one_step = ta.load(SAMPLES / "ddp", steps="last").ranks
+    whole = sample("pytorch_ddp").ranks
+    one_step = ta.load(RUNNERS / "pytorch_ddp", steps="last").ranks
     database, _ = exported(one_step, tmp_path)
     host = "FROM slice JOIN track ON track.id = track JOIN track p ON p.id = track.parent WHERE p.name = 'host'"
     count = one(database, f"SELECT count(*) {host} AND category = 'operator'")

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 from traceanalyzer import kinds
@@ -17,11 +18,18 @@ NAMES = {
 } | {vocabulary.BETWEEN_KERNELS.key}
 
 
+@cache
+def trees():
+    """What each file of the package says, by its place there."""
+    files = {str(path.relative_to(PACKAGE)): path for path in PACKAGE.rglob("*.py")}
+    return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in files.items()}
+
+
 def test_the_names_of_idle_causes_are_written_in_one_file():
     written = {
-        str(path.relative_to(PACKAGE))
-        for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        name
+        for name, tree in trees().items()
+        for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and node.value in NAMES
     }
     assert written == {"meaning/vocabulary.py", "analyses/names.py"}  # the second is made from the first
@@ -56,9 +64,9 @@ def is_of_a_cause(node):
 
 def test_no_other_file_writes_the_keys_of_causes():
     files = {
-        str(path.relative_to(PACKAGE))
-        for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        name
+        for name, tree in trees().items()
+        for node in ast.walk(tree)
         if len(held(node) & KEYS) > 1 or is_of_a_cause(node)
     }
     assert files - OF_CHANGES == set()

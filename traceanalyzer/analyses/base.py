@@ -15,7 +15,7 @@ from traceanalyzer.errors import UsageError
 from traceanalyzer.filters import chosen
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of, floats, with_columns
+from traceanalyzer.model.tables import columns_as_they_are, columns_of, floats, table_of, with_columns
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.frames import Frame, N, Row
@@ -70,8 +70,8 @@ class Result(Generic[N]):
     def to_frame(self) -> "Frame[N]":
         """The table with derived columns, in the order of `columns`; absent values are NA."""
         if not self._shown:
-            frame = self._derived(self.table)
-            self._shown.append(frame[list(self.columns)].reset_index(drop=True))
+            held = columns_as_they_are(self._derived(self.table))
+            self._shown.append(table_of({name: held[name] for name in self.columns}))
         return cast("Frame[N]", pd.DataFrame(self._shown[0], copy=False))
 
     def head(self, n: int = 5) -> "Frame[N]":

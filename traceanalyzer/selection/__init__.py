@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ _LEAST_STEPS = 2
 
 _NEVER = np.iinfo(np.int64).min
 
+_PROFILER_STEP = re.compile(r"^ProfilerStep#(\d{1,15})$")
+_LAST_NUMBER = re.compile(r"(?<!\d)(\d{1,15})\D*$")  # more digits are no number of a step
 _BEGIN_CAPTURE, _END_CAPTURE = re.compile(r"StreamBeginCapture"), re.compile(r"StreamEndCapture")
 
 
@@ -171,9 +174,9 @@ def _with_windows(trace: RankTrace, found: pd.DataFrame, op_step: np.ndarray) ->
 
 def _ends_recording(names: pd.Series) -> np.ndarray:
     """Steps of PyTorch's profiler after which it paused: the next one in the file is not the program's next step."""
-    number = names.str.extract(r"^ProfilerStep#(\d{1,15})$")[0].astype("Int64")
-    pauses: np.ndarray = (number.shift(-1) != number + 1).fillna(value=False).to_numpy(dtype=bool)
-    return pauses
+    found = [_PROFILER_STEP.search(name) for name in names]
+    pairs = [one and other and int(other[1]) != int(one[1]) + 1 for one, other in pairwise(found)]
+    return np.array([*map(bool, pairs), False][: len(found)])
 
 
 def _is_main_stream(gpu_ops: pd.DataFrame) -> np.ndarray:
@@ -237,11 +240,8 @@ def _numbers(names: pd.Series) -> np.ndarray:
     """The number that ends each name; ordinals where a name has none, two share one, or it counts something else."""
     if any(map(is_iteration, names)):
         return np.arange(len(names))
-    text = names.str.extract(r"(?<!\d)(\d{1,15})\D*$")[0]  # more digits are no number of a step
-    if text.isna().any() or text.duplicated().any():
-        return np.arange(len(names))
-    numbers: np.ndarray = text.astype("int64").to_numpy()
-    return numbers
+    texts = [match[1] for name in names if (match := _LAST_NUMBER.search(name))]
+    return np.array([*map(int, texts)] if len(set(texts)) == len(names) else range(len(names)), dtype=np.int64)
 
 
 def _window(trace: RankTrace, steps: pd.DataFrame, wanted: str) -> Window:

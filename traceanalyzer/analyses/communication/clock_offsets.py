@@ -18,7 +18,10 @@ def chained_offsets(members: pd.DataFrame) -> dict[int, tuple[int, int, int, int
     """
     held = members[members["wait_ns"].notna()]
     together = is_true(held["ends_together"])
-    sure, rest = _differences(held[together]), _differences(held[~together])
+    sure = _differences(held[together])
+    if together.all():
+        return _chained(sure)
+    rest = _differences(held[~together])
     known = set(zip(sure["base"], sure["rank"], strict=True))
     is_new = [pair not in known for pair in zip(rest["base"], rest["rank"], strict=True)]
     return _chained(under_each_other([sure, rest[is_new]]))

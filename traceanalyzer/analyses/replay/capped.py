@@ -9,7 +9,7 @@ def capped(ns: np.ndarray, key: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     Rows of key -1 belong to no group.
     """
     rows = np.flatnonzero(key >= 0)
-    order = rows[np.lexsort((ns[rows], key[rows]))]
+    order = rows[_by_key(key[rows], ns[rows])]
     cut = ns.copy()
     if not len(order):
         return cut
@@ -25,3 +25,15 @@ def capped(ns: np.ndarray, key: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     first = np.repeat(np.append(level, np.inf)[place], counts)
     cut[order] = np.round(np.minimum(held, np.maximum(first, 0))).astype(np.int64)
     return cut
+
+
+def _by_key(key: np.ndarray, ns: np.ndarray) -> np.ndarray:
+    """Places in order of key, then of length; of the same ones in any."""
+    longest = int(ns.max(initial=0)) + 1
+    if ns.min(initial=0) < 0 or longest > _MOST // (int(key.max(initial=0)) + 1):
+        return np.lexsort((ns, key))
+    return np.argsort(key * longest + ns)  # one search for an order takes half as long as two
+
+
+_MOST = 2**62
+"""Of an integer."""

@@ -92,15 +92,20 @@ class Relief:
         unknown = alone.are_beside & np.isnan(found)
         if unknown.any():
             ranks = [other for other, row in self._rows.items() if row in others]
-            told = [self._at_other_size(rank, other) for other in ranks]
-            found = filled(found, unknown, told)
+            told = [one for other in ranks if (one := self._at_other_size(rank, other, unknown)) is not None]
+            found = filled(found, unknown, told) if told else found
         return found
 
-    def _at_other_size(self, rank: int, other: int) -> np.ndarray:
-        """What the rank's kernels take alone by those of another one, which runs them at another size."""
+    def _at_other_size(self, rank: int, other: int, unknown: np.ndarray) -> np.ndarray | None:
+        """What the rank's kernels take alone by those of another one, which runs them at another size.
+
+        `None` where that one tells nothing of those that are unknown.
+        """
         own, peer = (self.job.nodes[each].alone for each in (rank, other))
         own_op, op = same_operation.matched(self.same.keys[rank], self.same.keys[other])
-        return of_other_size(own, peer, own.code[own_op], peer.code[op])
+        own_code, code = own.code[own_op], peer.code[op]
+        is_told = unknown[own_code] & ~np.isnan(peer.medians)[code]
+        return of_other_size(own, peer, own_code, code) if is_told.any() else None
 
     @property
     def slower_ns(self) -> dict[int, np.ndarray]:

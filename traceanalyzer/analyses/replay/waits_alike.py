@@ -128,7 +128,8 @@ def _touched(piece: Piece, known: dict[object, int]) -> tuple[np.ndarray, np.nda
     of_stream, streams = pd.factorize(piece.ops["stream"].to_numpy())
     stream = np.array([known.setdefault(number, len(known)) for number in streams.tolist()], dtype=np.int64)
     kinds = (code[names.codes.to_numpy()] << _STREAM_BITS) + stream[of_stream]
-    return kinds, piece.waits.loc[piece.waits["is_touching"], ["source", "target"]].to_numpy(dtype=np.int64)
+    touching = piece.waits["is_touching"].to_numpy(dtype=bool)
+    return kinds, np.stack([piece.waits[end].to_numpy()[touching] for end in ("source", "target")], axis=1)
 
 
 def _everywhere(ops: _Operations) -> tuple[np.ndarray, np.ndarray]:
