@@ -58,9 +58,9 @@ def test_thresholds_of_rules_and_of_analyses_reach_both(report):
     traces = sample("moe")
     for found, is_said in ((report.findings, True), (ta.find(traces, experts_saved_pct=100.0), False)):
         assert ("uneven_experts" in {one.rule for first in found for one in (first, *first.also)}) is is_said
-    report = ta.report(traces, experts_saved_pct=100.0, most_gaps=1)
+    report = ta.report(traces, experts_saved_pct=100.0, bins=7)
     assert "uneven_experts" not in {one.rule for first in report.findings for one in (first, *first.also)}
-    assert len(report.results["gpu_gaps"]) == 2 < len(ta.gpu_gaps(traces))
+    assert report.results["gpu_utilization"].table["bin"].nunique() == 7
 
 
 def test_a_wrong_format_says_which_there_are(report):
