@@ -121,6 +121,12 @@ def signals_wait() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def signals_come() -> None:
+    """In a process that was started while signals wait: they come again, and end it."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+
+
 def _held(work: Callable[[], T]) -> Callable[[], T]:
     made = work()
     return lambda: made
@@ -191,7 +197,7 @@ def _work(work: Callable[[], object], outgoing: int) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         for name in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(name, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+        signals_come()
         IS_PROGRAM.set(False)
         gc.freeze()  # looking for garbage would copy what is shared
         answer: tuple[Exception | None, object]

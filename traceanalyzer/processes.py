@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Generic, TypeVar, cast
 
-from traceanalyzer.forks import IS_PROGRAM, can_fork, quiet_fork, signals_wait
+from traceanalyzer.forks import IS_PROGRAM, can_fork, quiet_fork, signals_come, signals_wait
 
 T = TypeVar("T")
 
@@ -155,6 +155,7 @@ def _begin(set_up: Callable[[], None] | None, files_at_once: int, temporary: str
     # Ctrl-C reaches every process of the terminal; the parent alone answers it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signals_come()  # else a pool of which one process was killed waits for ever for the others, which it tells to end
     Thread(target=_end_with_parent, daemon=True).start()
     IS_PROGRAM.set(False)
     CORES_A_FILE.set(cores_for_a_file(files_at_once, None) if files_at_once else 1)

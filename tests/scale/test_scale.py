@@ -1,6 +1,8 @@
 """What the parent process keeps of many ranks."""
 
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 
@@ -188,3 +190,25 @@ def test_an_error_waits_for_no_process_and_what_they_unpacked_goes(tmp_path, mon
         interrupted()
     assert [process.is_alive() for process in running] == [False]
     assert not list(tmp_path.iterdir())
+
+
+KILLED = """
+import os, signal, time
+from concurrent.futures.process import BrokenProcessPool
+from traceanalyzer.processes import quiet_pool
+
+with quiet_pool(2) as pool:
+    own = [pool.submit(os.getpid).result()]
+    works = [pool.submit(time.sleep, 600) for _ in range(2)]
+    os.kill(own[0], signal.SIGKILL)
+    try:
+        works[0].result()
+    except BrokenProcessPool:
+        print("broken")
+print("over")
+"""
+
+
+def test_a_pool_of_which_a_process_is_killed_ends():
+    done = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.split() == ["broken", "over"], done.stderr

@@ -68,9 +68,10 @@ def test_a_capture_cuts_shifts_and_loses():
 
 def test_nsys_files_hold_the_same(tmp_path):
     import sqlite3
+    from contextlib import closing
 
     path = nsys.write(capture(run(scenarios.pipeline(2, steps=1))), tmp_path / "job.sqlite")
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database:
         kernels = database.execute("SELECT deviceId, count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL GROUP BY 1").fetchall()
         launches = database.execute(
             "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_RUNTIME WHERE correlationId BETWEEN 1 AND 999999"
