@@ -15,10 +15,8 @@ _COST = "what recording takes is known of PyTorch's profiler only"
 
 ALWAYS = {
     "ranks": _RECORDER,
-    "operators": _OPERATORS,
-    "modules": _OPERATORS,
-    "host_work": _OPERATORS,
-    "nvtx_projection": _OPERATORS,
+    **dict.fromkeys(("operators", "operators_over_ranks", "modules", "nvtx_projection"), _OPERATORS),
+    **dict.fromkeys(("host_work", "host_work_over_ranks"), _OPERATORS),
     "what_ifs": _COST,
     "slowdown": _COST,
 }
@@ -39,8 +37,9 @@ _ON_WAITS = "it follows the waits between ranks, which are not known"
 WITHOUT_PAYLOADS = ALWAYS | {
     "integrity": "it says what a capture lacks: matches that cannot be made",
     **dict.fromkeys(("micro_steps", "nccl", "by_collective", "groups", "comm_phases", "collectives", "pipelines", "pipeline"), _ARGUMENTS),
+    **dict.fromkeys(("over_ranks", "steps_over_ranks", "time_parts"), _WAITS),
     **dict.fromkeys(("phases", "exposed_comm", "stragglers", "matches", "clocks", "collective_waits"), _WAITS),
-    **dict.fromkeys(("episodes", "replay", "critical_path", "slack"), _ON_WAITS),
+    **dict.fromkeys(("episodes", "replay", "critical_path", "path_over_ranks", "slack"), _ON_WAITS),
 }  # fmt: skip
 
 OF_TWO_RANKS = ("phases", "pipelines", "pipeline", "exposed_comm", "stragglers", "episodes", "replay", "slack")
