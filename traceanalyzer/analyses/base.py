@@ -148,6 +148,20 @@ def percent(part: pd.Series, whole: pd.Series) -> pd.Series:
     return 100.0 * ratio(part, whole)
 
 
+def of_a_mean_rank(table: pd.DataFrame) -> dict[str, pd.Series]:
+    """What a mean rank does of each thing, from `all_calls` and `all_ns` (ns) of all `ranks` together.
+
+    Returns `calls` and `total_ns` on a mean rank, `mean_ns` of a call, and `share_pct` of all things' time.
+    """
+    calls, total, ranks = table["all_calls"], table["all_ns"], table["ranks"]
+    return {
+        "calls": ratio(calls, ranks),
+        "total_ns": ratio(total, ranks),
+        "mean_ns": ratio(total, calls),
+        "share_pct": percent(total, pd.Series(total.sum(), total.index)),
+    }
+
+
 def ratio(part: pd.Series, whole: pd.Series) -> pd.Series:
     """Return part / whole, row by row, as Float64; NA where whole is 0 or either is absent."""
     # On arrays: a report has hundreds of small tables, and pandas' own way takes a millisecond each.

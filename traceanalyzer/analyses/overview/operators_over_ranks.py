@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, ratio, typed
+from traceanalyzer.analyses.base import Result, of_a_mean_rank, typed
 from traceanalyzer.analyses.names import OperatorsOverRanksColumn
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.meaning.columns import Adds, Column
@@ -29,16 +29,7 @@ class OperatorsOverRanks(Result[OperatorsOverRanksColumn]):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        calls, total, ranks = table["all_calls"], table["all_ns"], table["ranks"]
-        return self._with(
-            table,
-            {
-                "calls": ratio(calls, ranks),
-                "total_ns": ratio(total, ranks),
-                "mean_ns": ratio(total, calls),
-                "share_pct": percent(total, pd.Series(total.sum(), total.index)),
-            },
-        )
+        return self._with(table, of_a_mean_rank(table))
 
 
 def across(_parts: Mapping[int, pd.DataFrame], operators: Operators) -> OperatorsOverRanks:
