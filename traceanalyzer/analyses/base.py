@@ -148,10 +148,11 @@ def percent(part: pd.Series, whole: pd.Series) -> pd.Series:
     return 100.0 * ratio(part, whole)
 
 
-def of_a_mean_rank(table: pd.DataFrame) -> dict[str, pd.Series]:
+def of_a_mean_rank(table: pd.DataFrame) -> dict[Any, pd.Series]:
     """What a mean rank does of each thing, from `all_calls` and `all_ns` (ns) of all `ranks` together.
 
     Returns `calls` and `total_ns` on a mean rank, `mean_ns` of a call, and `share_pct` of all things' time.
+    Keys are typed as `Any`: each Result has its own set of names.
     """
     calls, total, ranks = table["all_calls"], table["all_ns"], table["ranks"]
     return {
