@@ -20,7 +20,7 @@ CREATE TABLE counter (track INTEGER, ts INTEGER, value REAL);
 
 
 class Decoded(sqlite3.Connection):
-    """Closed when nobody holds it: Python 3.13 warns of one that is left open."""
+    """Closed when nobody holds it, by whichever thread finds that: Python 3.13 warns of one that is left open."""
 
     def __del__(self):
         self.close()
@@ -30,7 +30,7 @@ def decoded(path: Path) -> sqlite3.Connection:
     """Tables of `TABLES`; an event that names what was never described, or ends what never began, is an error."""
     content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     trace = proto.Trace.FromString(content)
-    database = sqlite3.connect(":memory:", factory=Decoded)
+    database = sqlite3.connect(":memory:", factory=Decoded, check_same_thread=False)
     database.executescript(TABLES)
     names = defaultdict(lambda: defaultdict(dict))
     parents, processes, stacks, last = {}, {}, defaultdict(list), defaultdict(int)
