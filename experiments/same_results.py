@@ -96,7 +96,7 @@ def cluster(workers: int) -> Iterator[tuple[str, Killing]]:
     from distributed import Client, LocalCluster  # noqa: PLC0415 - an extra, which `--workers 0` does without
 
     with (
-        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=50) as made,
+        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=50) as made,
         Client(made, set_as_default=False) as client,
     ):
         process_id = next(iter(client.run(os.getpid).values()))

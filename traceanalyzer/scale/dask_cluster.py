@@ -168,8 +168,8 @@ def connected(address: str, workers: int | None = None, *, timeout_s: float = _C
         return
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     count = workers or cores
-    with (
-        LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None, silence_logs=50) as local,
-        Client(local, set_as_default=False) as client,
-    ):
+    # Without an address Dask takes port 8787 for its routes, and warns where another cluster has it.
+    local = LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address="127.0.0.1:0",
+                         scheduler_kwargs={"dashboard": False}, silence_logs=50)  # fmt: skip
+    with local, Client(local, set_as_default=False) as client:
         yield Cluster(client)
