@@ -7,13 +7,15 @@ writes the traces, `hosts.csv` (rank, host, rack) and `truth.json` beside them.
 
 import argparse
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from random import Random
 
-from tests.simulator import kineto
+from tests.simulator import kineto, meshes, workloads
 from tests.simulator.capture import Capture, capture
 from tests.simulator.engine import run
-from tests.simulator.program import COMM_STREAM, Group, Job, Program
+from tests.simulator.program import COMM_STREAM, Group, Instruction, Job, Program
 
 SLOWER = 1.24
 """By what a slow GPU's kernels are longer."""
@@ -56,17 +58,21 @@ class Truth:
     says: tuple[str, ...]
 
 
-def truth_of(fault: str, ranks: int, layout: Layout = USUAL) -> Truth:
-    """What a report of such a job has to say first."""
-    node = ranks // layout.per_host * 5 // 8  # b20 of 32 hosts
+def truth_of(fault: str, ranks: int, layout: Layout = USUAL, seed: int | None = None) -> Truth:
+    """What a report of such a job has to say first; `seed` draws which host, rank and half, b20 of 32 and so on without."""
+    drawn = Random(seed)
+    hosts = ranks // layout.per_host
+    node = hosts * 5 // 8 if seed is None else drawn.randrange(hosts)
+    one = layout.per_host // 2 if seed is None else drawn.randrange(layout.per_host)
+    begin = 0 if seed is None else drawn.choice((0, ranks // 2))
     of_node = tuple(range(node * layout.per_host, (node + 1) * layout.per_host))
     rack = node // layout.hosts_per_rack
     per_rack = layout.per_host * layout.hosts_per_rack
     late = {
         "node": of_node,
         "rack": tuple(range(rack * per_rack, (rack + 1) * per_rack)),
-        "rank": of_node[layout.per_host // 2 : layout.per_host // 2 + 1],
-        "half": tuple(range(ranks // 2)),
+        "rank": of_node[one : one + 1],
+        "half": tuple(range(begin, begin + ranks // 2)),
         "nvlink": of_node,
         "none": (),
     }[fault]
@@ -85,52 +91,79 @@ def truth_of(fault: str, ranks: int, layout: Layout = USUAL) -> Truth:
     )
 
 
-def job(ranks: int = 256, fault: str = "none", steps: int = 4, layout: Layout = USUAL) -> Job:
+def job(ranks: int = 256, fault: str = "none", steps: int = 4, layout: Layout = USUAL, parallel: str = "hybrid",
+        seed: int | None = None) -> Job:  # fmt: skip
+    """A job of the kind `parallel` (of `PARALLEL`) with a fault, on hosts."""
+    truth = truth_of(fault, ranks, layout, seed)
+    whole = PARALLEL[parallel](ranks, layout.per_host, steps)
+    programs = tuple(_faulty(program, truth) for program in whole.programs)
+    return replace(whole, programs=programs, hosts=tuple(layout.host_of(rank) for rank in range(ranks)))
+
+
+def _faulty(program: Program, truth: Truth) -> Program:
+    """The program on a slow GPU, or beside slow links: transfers within the hosts at fault."""
+
+    def factor(each: Instruction) -> float:
+        is_within = each.comm is not None and {*each.comm.group.ranks} <= {*truth.ranks}
+        return SLOWER if truth.cause == each.kind == "compute" else 2.0 if truth.cause == "transfer" and is_within else 1.0
+
+    if program.rank not in truth.ranks:
+        return program
+    return replace(program, instructions=[replace(each, ns=round(each.ns * factor(each))) for each in program.instructions])
+
+
+def _hybrid(ranks: int, per_host: int, steps: int) -> Job:
     """Hybrid sharding: parameters gathered and gradients scattered within hosts, reduced across them."""
-    truth, per_host = truth_of(fault, ranks, layout), layout.per_host
     rows = [Group(f"shard{row}", tuple(range(row * per_host, (row + 1) * per_host)), "shard")
             for row in range(ranks // per_host)]  # fmt: skip
     columns = [Group(f"replicate{one}", tuple(range(one, ranks, per_host)), "replicate") for one in range(per_host)]
     programs = []
     for rank in range(ranks):
         program = Program(rank)
-        is_late = rank in truth.ranks
-        compute = SLOWER if is_late and truth.cause == "compute" else 1.0
-        links = 2.0 if is_late and truth.cause == "transfer" else 1.0
         for step in range(steps):
             with program.range(f"ProfilerStep#{step}"):
-                _step(program, rows[rank // per_host], columns[rank % per_host], compute, links)
+                _step(program, rows[rank // per_host], columns[rank % per_host])
                 program.sync()
         programs.append(program)
-    hosts = tuple(layout.host_of(rank) for rank in range(ranks))
-    return Job(tuple(programs), (*rows, *columns), jitter=0.004, hosts=hosts)
+    return Job(tuple(programs), (*rows, *columns), jitter=0.004)
 
 
-def _step(program: Program, row: Group, column: Group, compute: float, links: float) -> None:
-    move_ns = round(_MOVE_NS * links)
+def _step(program: Program, row: Group, column: Group) -> None:
     for _ in range(_LAYERS):
-        gathered = program.collective("all_gather", row, 32_000_000, move_ns)
+        gathered = program.collective("all_gather", row, 32_000_000, _MOVE_NS)
         with program.range("aten::linear", "operator", "[[4096, 768], [768, 768]]"):
             program.host(10_000)
-            program.kernel("forward_gemm", round(_FORWARD_NS * compute), after=(gathered,))
+            program.kernel("forward_gemm", _FORWARD_NS, after=(gathered,))
     reduced = []
     for _ in range(_LAYERS):
-        gathered = program.collective("all_gather", row, 32_000_000, move_ns)
+        gathered = program.collective("all_gather", row, 32_000_000, _MOVE_NS)
         with program.range("aten::linear_backward", "operator", "[[4096, 768], [768, 768]]"):
             program.host(10_000)
-            gradient = program.kernel("backward_gemm", round(_BACKWARD_NS * compute), after=(gathered,))
-        scattered = program.collective("reduce_scatter", row, 32_000_000, move_ns, stream=COMM_STREAM + 1,
+            gradient = program.kernel("backward_gemm", _BACKWARD_NS, after=(gathered,))
+        scattered = program.collective("reduce_scatter", row, 32_000_000, _MOVE_NS, stream=COMM_STREAM + 1,
                                        after=(gradient,))  # fmt: skip
         reduced.append(program.collective("all_reduce", column, 4_000_000, _REDUCE_NS, stream=COMM_STREAM + 2,
                                           after=(scattered,)))  # fmt: skip
     with program.range("Optimizer.step#AdamW.step", "operator"):
-        program.kernel("adam", round(200_000 * compute), after=tuple(reduced))
+        program.kernel("adam", 200_000, after=tuple(reduced))
 
 
-def write(folder: Path, ranks: int, fault: str, steps: int = 4, layout: Layout = USUAL) -> Truth:
+PARALLEL: dict[str, Callable[[int, int, int], Job]] = {
+    "hybrid": _hybrid,
+    "data": lambda ranks, _, steps: workloads.ddp(ranks, steps),
+    "sharded": lambda ranks, _, steps: workloads.fsdp(ranks, steps),
+    "tensor": lambda ranks, per_host, steps: workloads.tp_dp(per_host, ranks // per_host, steps),
+    "experts": lambda ranks, per_host, steps: workloads.ep_dp(per_host, ranks // per_host, steps),
+    "pipeline": lambda ranks, _, steps: meshes.pipeline_by_data(4, ranks // 4, 8, steps),
+}
+"""Kinds of jobs, of so many ranks, ranks on a host and steps."""
+
+
+def write(folder: Path, ranks: int, fault: str, steps: int = 4, layout: Layout = USUAL, parallel: str = "hybrid",
+          seed: int | None = None) -> Truth:  # fmt: skip
     """The job's traces, `hosts.csv` and `truth.json`; returns the truth."""
-    truth = truth_of(fault, ranks, layout)
-    kineto.write(capture(run(job(ranks, fault, steps, layout)), Capture()), folder)
+    truth = truth_of(fault, ranks, layout, seed)
+    kineto.write(capture(run(job(ranks, fault, steps, layout, parallel, seed)), Capture()), folder)
     rows = [f"{rank},{layout.host_of(rank)},{layout.rack_of(rank)}" for rank in range(ranks)]
     (folder / "hosts.csv").write_text("\n".join(["rank,host,rack", *rows, ""]))
     (folder / "truth.json").write_text(json.dumps(asdict(truth), indent=1) + "\n")
@@ -144,8 +177,10 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=256)
     parser.add_argument("--fault", choices=FAULTS, default="none")
     parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--parallel", choices=PARALLEL, default="hybrid")
+    parser.add_argument("--seed", type=int)
     given = parser.parse_args()
-    write(given.folder, given.ranks, given.fault, given.steps)
+    write(given.folder, given.ranks, given.fault, given.steps, parallel=given.parallel, seed=given.seed)
 
 
 if __name__ == "__main__":
