@@ -40,7 +40,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         traces = options.traces or Path(folder, "traces")
         if options.traces is None:
-            fleet.write(traces, options.simulated, "node", layout=fleet.SMALL)
+            layout = fleet.USUAL if options.simulated % fleet.USUAL.per_host == 0 else fleet.SMALL
+            fleet.write(traces, options.simulated, "node", layout=layout)
         ways = {}
         for count in options.jobs:
             ways[f"--jobs {count}"] = written(traces, Path(folder, "report"), "--jobs", str(count))
@@ -122,7 +123,7 @@ def arguments() -> argparse.Namespace:
     """What is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("traces", type=Path, nargs="?", help="a folder of traces")
-    parser.add_argument("--simulated", type=int, default=24, help="ranks of a simulated job, without a folder")
+    parser.add_argument("--simulated", type=int, default=24, help="ranks of a simulated job, without a folder: a multiple of 8 or of 3")
     parser.add_argument("--jobs", type=int, nargs="+", default=[1, 2, 8])
     parser.add_argument("--workers", type=int, default=2, help="of the cluster; 0 for none")
     return parser.parse_args()

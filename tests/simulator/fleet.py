@@ -158,6 +158,9 @@ PARALLEL: dict[str, Callable[[int, int, int], Job]] = {
 }
 """Kinds of jobs, of so many ranks, ranks on a host and steps."""
 
+WITHIN_HOSTS = ("hybrid", "tensor", "experts")
+"""Kinds with transfers among the ranks of one host alone: in the others a slow host's links slow everyone's."""
+
 
 def write(folder: Path, ranks: int, fault: str, steps: int = 4, layout: Layout = USUAL, parallel: str = "hybrid",
           seed: int | None = None) -> Truth:  # fmt: skip
