@@ -123,7 +123,9 @@ def arguments() -> argparse.Namespace:
     """What is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("traces", type=Path, nargs="?", help="a folder of traces")
-    parser.add_argument("--simulated", type=int, default=24, help="ranks of a simulated job, without a folder: a multiple of 8 or of 3")
+    parser.add_argument(
+        "--simulated", type=int, default=24, help="ranks of a simulated job, without a folder: a multiple of 8 or of 3"
+    )
     parser.add_argument("--jobs", type=int, nargs="+", default=[1, 2, 8])
     parser.add_argument("--workers", type=int, default=2, help="of the cluster; 0 for none")
     return parser.parse_args()

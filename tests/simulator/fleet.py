@@ -105,11 +105,15 @@ def _faulty(program: Program, truth: Truth) -> Program:
 
     def factor(each: Instruction) -> float:
         is_within = each.comm is not None and {*each.comm.group.ranks} <= {*truth.ranks}
-        return SLOWER if truth.cause == each.kind == "compute" else 2.0 if truth.cause == "transfer" and is_within else 1.0
+        return (
+            SLOWER if truth.cause == each.kind == "compute" else 2.0 if truth.cause == "transfer" and is_within else 1.0
+        )
 
     if program.rank not in truth.ranks:
         return program
-    return replace(program, instructions=[replace(each, ns=round(each.ns * factor(each))) for each in program.instructions])
+    return replace(
+        program, instructions=[replace(each, ns=round(each.ns * factor(each))) for each in program.instructions]
+    )
 
 
 def _hybrid(ranks: int, per_host: int, steps: int) -> Job:
