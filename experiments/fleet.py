@@ -97,7 +97,9 @@ def row_of(asked: Asked, found: list[dict[str, Any]], truth: fleet.Truth, cpu_s:
     """The row of a job of which these findings were made."""
     late = [each for each in found if each["rule"] == "late_ranks"]
     first = found[0]["title"] if found else ""
-    is_named = len(late) == bool(truth.ranks) and all(word in first for word in truth.says if truth.ranks)
+    is_by_rule = truth.rule is None or found[:1] == [each for each in found if each["rule"] == truth.rule]
+    says = all(word in first for word in truth.says if truth.ranks)
+    is_named = len(late) == (truth.rule == "late_ranks") and is_by_rule and says
     named = "yes" if is_named else "no"
     drawn = "" if asked.seed is None else asked.seed
     job = f"{asked.ranks:,} | {asked.parallel} | {asked.fault} | {drawn}"

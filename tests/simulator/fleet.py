@@ -50,16 +50,22 @@ SMALL = Layout(3, 2)
 
 @dataclass(frozen=True)
 class Truth:
-    """Who is at fault, by what, and the words that the report's first line has to have."""
+    """Who is at fault, by what, the words that the report's first line has to have, and which rule says it."""
 
     fault: str
     ranks: tuple[int, ...]
     cause: str | None
     says: tuple[str, ...]
+    rule: str | None
 
 
-def truth_of(fault: str, ranks: int, layout: Layout = USUAL, seed: int | None = None) -> Truth:
-    """What a report of such a job has to say first; `seed` draws which host, rank and half, b20 of 32 and so on without."""
+def truth_of(
+    fault: str, ranks: int, layout: Layout = USUAL, seed: int | None = None, parallel: str = "hybrid"
+) -> Truth:
+    """What a report of such a job has to say first; `seed` draws which host, rank and half, b20 of 32 and so on without.
+
+    Half of a pipelined job is two of its four stages: of stages whose every GPU is slow nothing but their layers tells.
+    """
     drawn = Random(seed)
     hosts = ranks // layout.per_host
     node = hosts * 5 // 8 if seed is None else drawn.randrange(hosts)
@@ -86,15 +92,17 @@ def truth_of(fault: str, ranks: int, layout: Layout = USUAL, seed: int | None = 
         "nvlink": (host, "move data"),
         "none": ("A step takes",),
     }[fault]
-    return Truth(
-        fault, late, {"nvlink": "transfer", "none": None}.get(fault, "compute"), tuple(filter(None, (shown, *words)))
-    )
+    cause = {"nvlink": "transfer", "none": None}.get(fault, "compute")
+    if fault == "half" and parallel == "pipeline":
+        stage = 2 * begin // (ranks // 2)
+        return Truth(fault, late, cause, (shown, f"Stages {stage} and {stage + 1} "), "pipeline_imbalance")
+    return Truth(fault, late, cause, tuple(filter(None, (shown, *words))), "late_ranks" if late else None)
 
 
 def job(ranks: int = 256, fault: str = "none", steps: int = 4, layout: Layout = USUAL, parallel: str = "hybrid",
         seed: int | None = None) -> Job:  # fmt: skip
     """A job of the kind `parallel` (of `PARALLEL`) with a fault, on hosts."""
-    truth = truth_of(fault, ranks, layout, seed)
+    truth = truth_of(fault, ranks, layout, seed, parallel)
     whole = PARALLEL[parallel](ranks, layout.per_host, steps)
     programs = tuple(_faulty(program, truth) for program in whole.programs)
     return replace(whole, programs=programs, hosts=tuple(layout.host_of(rank) for rank in range(ranks)))
@@ -169,7 +177,7 @@ WITHIN_HOSTS = ("hybrid", "tensor", "experts")
 def write(folder: Path, ranks: int, fault: str, steps: int = 4, layout: Layout = USUAL, parallel: str = "hybrid",
           seed: int | None = None) -> Truth:  # fmt: skip
     """The job's traces, `hosts.csv` and `truth.json`; returns the truth."""
-    truth = truth_of(fault, ranks, layout, seed)
+    truth = truth_of(fault, ranks, layout, seed, parallel)
     kineto.write(capture(run(job(ranks, fault, steps, layout, parallel, seed)), Capture()), folder)
     rows = [f"{rank},{layout.host_of(rank)},{layout.rack_of(rank)}" for rank in range(ranks)]
     (folder / "hosts.csv").write_text("\n".join(["rank,host,rack", *rows, ""]))

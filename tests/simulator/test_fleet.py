@@ -4,7 +4,9 @@ import pytest
 
 import traceanalyzer as ta
 from tests.simulator import fleet
+from tests.simulator.analysed import analysed
 from traceanalyzer.findings.late.lateness import late_ranks
+from traceanalyzer.findings.pipelines.uneven_stages import uneven_alike
 from traceanalyzer.job.hosts import read_hosts
 
 NEEDED = ("episodes", "step_needs", "expert_layers", "even_experts", "replay", "operators", "host_work")
@@ -28,3 +30,26 @@ def test_the_set_is_named(tmp_path, ranks, fault):
     assert [words for words in truth.says if words not in found[0].title] == []
     assert (found[0].ranks, found[0].cause) == (truth.ranks, truth.cause)
     assert len(found) == 1, "nobody else is blamed"
+
+
+OTHERS = [("data", "rack"), ("sharded", "rank"), ("tensor", "nvlink"), ("experts", "half"), ("pipeline", "half")]
+
+
+@pytest.mark.parametrize(("parallel", "fault"), OTHERS)
+def test_it_is_in_other_kinds_of_jobs(tmp_path, parallel, fault):
+    truth = fleet.write(tmp_path, 32, fault, 3, fleet.Layout(4, 2), parallel, seed=5)
+    found = ta.find(ta.load(tmp_path), hosts=read_hosts(tmp_path / "hosts.csv"))
+    assert found[0].rule == truth.rule
+    assert [words for words in truth.says if words not in found[0].title] == []
+    assert [each.rule for each in found].count("late_ranks") == (truth.rule == "late_ranks")
+
+
+def test_replicas_of_a_pipeline_are_judged_together():
+    """Each pipeline's stages are a little more or less uneven by chance: all are spoken of, or none."""
+    _, results = analysed(fleet.job(32, "half", 3, fleet.Layout(4, 2), "pipeline"), "pipelines", "pipeline")
+    times = results["pipelines"].to_frame()["compute_max_over_mean"]
+    frame = results["pipeline"].to_frame()
+    for least in (float(times.median()), float(times.max())):
+        assert times.min() < least
+        assert [len(rows) for rows in uneven_alike(results["pipelines"], frame, least)] == [len(times)]
+    assert uneven_alike(results["pipelines"], frame, times.max() + 0.001) == []

@@ -60,9 +60,8 @@ def pipeline_bubble(
     causes = {row["pipeline"]: _cause(row["pipeline"], pipeline, episodes, replay, outside_pct) for row in waiting}
     ideal = _ideal(replay)
     elsewhere = _late_elsewhere(episodes, ideal) or (HOSTS if _waits_for_hosts(replay, ideal) else None)
-    uneven = {
-        row["pipeline"]: rows[0]["pipeline"] for rows in uneven_alike(pipelines, uneven_stages_times) for row in rows
-    }
+    together = uneven_alike(pipelines, pipeline.to_frame(), uneven_stages_times)
+    uneven = {row["pipeline"]: rows[0]["pipeline"] for rows in together for row in rows}
     alike: dict[object, list[Mapping[str, Any]]] = {}
     for row in sorted(waiting, key=lambda row: -(_waits_pct(row) or 0.0)):
         number = row["pipeline"]

@@ -31,7 +31,7 @@ _MAKES = 0.5
 """Recomputation is why a stage computes longer where it makes this part of the FLOPs that it has more, and a slower GPU
 where it makes this part of the time."""
 
-_ALIKE: tuple[PipelinesColumn, ...] = ("schedule", "stages", "stages_per_rank", "microbatches", "bottleneck_stage")
+_ALIKE: tuple[PipelinesColumn, ...] = ("schedule", "stages", "stages_per_rank", "microbatches")
 
 
 def pipeline_imbalance(
@@ -52,7 +52,7 @@ def pipeline_imbalance(
     frame = pipeline.to_frame()
     stages = [
         (rows, frame[frame["pipeline"].isin([row["pipeline"] for row in rows])])
-        for rows in uneven_alike(pipelines, uneven_stages_times)
+        for rows in uneven_alike(pipelines, frame, uneven_stages_times)
     ]
     return [
         _uneven(rows, own, mfu, replay)
@@ -84,13 +84,23 @@ def _is_of_windows(stages: pd.DataFrame) -> bool:
     return has_longer_window(table["window_ns"], rank, float(compute[rank] - compute.mean()))
 
 
-def uneven_alike(pipelines: Pipelines, least_times: float) -> list[list[Mapping[str, Any]]]:
-    """The pipelines with uneven stages, those of one schedule whose same stage computes longest together."""
+def uneven_alike(pipelines: Pipelines, stages: pd.DataFrame, least_times: float) -> list[list[Mapping[str, Any]]]:
+    """The pipelines with uneven stages, those of one schedule whose same stages compute longest together.
+
+    Each of several is told with the most uneven one where its longest stage computes half as much beyond its mean: one
+    threshold for each alone would take some of many replicas by chance.
+    """
     alike: dict[object, list[Mapping[str, Any]]] = {}
     for row in pipelines.rows():
-        if row["compute_max_over_mean"] is not None and row["compute_max_over_mean"] >= least_times:
-            alike.setdefault(tuple(row[name] for name in _ALIKE), []).append(row)
-    return list(alike.values())
+        if row["compute_max_over_mean"] is not None:
+            heavy = _heavy(stages[stages["pipeline"] == row["pipeline"]], row)
+            alike.setdefault((*(row[name] for name in _ALIKE), *heavy), []).append(row)
+    found = []
+    for rows in alike.values():
+        most = max(row["compute_max_over_mean"] for row in rows)
+        if most >= least_times:
+            found.append([row for row in rows if row["compute_max_over_mean"] - 1 >= AS_LONG * (most - 1)])
+    return found
 
 
 def _uneven(rows: Sequence[Mapping[str, Any]], stages: pd.DataFrame, mfu: Mfu, replay: Replay) -> Finding:
