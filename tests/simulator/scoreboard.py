@@ -8,6 +8,7 @@ from pathlib import Path
 
 import traceanalyzer as ta
 from tests.asked import ASKED
+from tests.findings.named_in_words import unlike_words
 from tests.simulator import kineto, nsys
 from tests.simulator.blind_cases import BLIND_CASES
 from tests.simulator.capture import capture
@@ -88,6 +89,7 @@ def _wrong(case: Case, report: Report, line: str) -> list[str]:
         for item in _blaming(report)
         if not {*item.ranks} <= {*truth.ranks, *truth.others}
     ]
+    wrong += unlike_words(report.findings)
     wrong += [f"table stragglers: rank {rank} first" for rank in _awaited_most(report) - {*truth.ranks, *truth.others}]
     if truth.says and not re.search(truth.says, line):
         wrong.append(f"does not say {truth.says!r}")

@@ -77,15 +77,26 @@ def alike(cost: pd.Series, places: Places) -> Alike:
 
 def named(ranks: Collection[int], every: Collection[int], places: Places) -> str:
     """Some ranks of a job in words: `rank 5`, `ranks 8 to 15 (host b07)`, `both ranks`, `all 8 ranks`."""
-    chosen = sorted(set(ranks))
-    if len(chosen) > 1 and set(every) <= set(chosen):
-        return "both ranks" if len(chosen) == 2 else f"all {len(chosen)} ranks"
-    return Alike(tuple(chosen), set_of(chosen, sorted(every), places.places(), places.whole(len(every))).name, None).who
+    chosen = one_by_one(ranks, every)
+    if not chosen:
+        return "both ranks" if len(set(ranks)) == 2 else f"all {len(set(ranks))} ranks"
+    return Alike(chosen, set_of(chosen, sorted(every), places.places(), places.whole(len(every))).name, None).who
+
+
+def one_by_one(ranks: Collection[int], every: Collection[int]) -> tuple[int, ...]:
+    """Those that `named` names: none where it says that they are all."""
+    chosen = sorted({int(rank) for rank in ranks})
+    return () if len(chosen) > 1 and set(every) <= set(chosen) else tuple(chosen)
 
 
 def also_on(ranks: Collection[int], every: Collection[int], places: Places) -> str:
     """Behind a sentence about one of them: `; the same on ranks 8 to 15 (host b07)`; nothing where it is alone."""
     return f"; the same on {named(ranks, every, places)}" if len(ranks) > 1 else ""
+
+
+def with_others(rank: int, ranks: Collection[int], every: Collection[int]) -> tuple[int, ...]:
+    """The one that such a sentence is of, and those that `also_on` names behind it."""
+    return (rank, *(other for other in one_by_one(ranks, every) if other != rank))
 
 
 def of_them(count: int, ranks: int) -> str:

@@ -86,7 +86,9 @@ def _notable(name: str, share: "Row[OverRanksColumn]", notable_pct: float, apart
             f"On average {digits(mean)} % of the time is spent {name}, unevenly: {digits(most)} % on rank "
             f"{share['most_rank']}, {digits(least)} % on rank {share['least_rank']}."
         )
-    return [Finding("info", title)]
+    apart = most - least >= apart_pct
+    named = (int(share["most_rank"]), int(share["least_rank"])) if apart else ()
+    return [Finding("info", title, named=named)]
 
 
 def unknown_kernels(integrity: Integrity) -> list[Finding]:
@@ -108,11 +110,12 @@ def nothing_without_others(integrity: Integrity, over_ranks: OverRanks) -> list[
     share = over_ranks.of("not_computing_pct")
     one = share["ranks"] == 1
     here, it = (f"rank {share['most_rank']}'s", "it") if one else ("any of these ranks'", "them")
+    own = (int(share["most_rank"]),) if one else ()
     what = "idle, exposed communication or exposed copies"
     itself = "itself" if one else "themselves"
     most = f"no more than {digits(share['most_pct'])} %"
     return [
-        Finding("info", f"By {itself} nothing stands out: {most} of {here} time is {what}."),
+        Finding("info", f"By {itself} nothing stands out: {most} of {here} time is {what}.", named=own),
         Finding("info", f"Whether the job's other ranks wait for {it} cannot be told without their traces."),
     ]
 

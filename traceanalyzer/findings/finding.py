@@ -34,6 +34,8 @@ class Finding:
             severity it comes after causes that can be mended.
         is_of_hosts: it stands on the time of hosts, which are slower under a profiler.
         ranks: those that are late by it, in order; none where the finding holds nobody to be late.
+        named: those that its words single out besides, in their order: not where they say all ranks, nor those of a
+            pipeline as a whole.
         worst_rank: of several the one that is latest, clearly; `None` where they are alike.
         steps: in which they are; `None` for every step that is looked at.
         is_about_capture: it says what the capture cannot tell: such findings come before advice.
@@ -62,6 +64,7 @@ class Finding:
     is_of_ideal: bool = False
     is_of_hosts: bool = False
     ranks: tuple[int, ...] = ()
+    named: tuple[int, ...] = ()
     worst_rank: int | None = None
     steps: tuple[int, ...] | None = None
     cause: str | None = None

@@ -1,6 +1,5 @@
 """Several findings: as a notebook shows them, and the ranks that they name."""
 
-import re
 from collections.abc import Iterable, Iterator
 from html import escape
 from typing import overload
@@ -35,13 +34,6 @@ class Findings(tuple[Finding, ...]):
 
 
 def named_ranks(findings: Iterable[Finding]) -> list[int]:
-    """The ranks that findings name, in their order: those that they blame, then all that their words speak of."""
-    found: list[int] = []
-    for finding in findings:
-        words = " ".join([finding.title, *(item.title for item in finding.also)])
-        found += [*finding.ranks, *(int(rank) for named in _NAMED.findall(words) for rank in _NUMBER.findall(named))]
-    return list(dict.fromkeys(found))
-
-
-_NAMED = re.compile(r"\brank \d+\b|\branks \d+\b(?:(?:, | and )\d+\b)*(?!,\d)", re.IGNORECASE)
-_NUMBER = re.compile(r"\d+")
+    """The ranks that findings name, in their order: of each those that it blames and names, then those of its signs."""
+    said = (each for finding in findings for each in (finding, *finding.also))
+    return list(dict.fromkeys(rank for each in said for rank in (*each.ranks, *each.named)))

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from traceanalyzer.analyses.overview.path_over_ranks import PathOverRanks
-from traceanalyzer.findings import Finding, named_ranks
+from traceanalyzer.findings import Finding
 from traceanalyzer.meaning.vocabulary import UNMATCHED, WAIT
 from traceanalyzer.report.timeline.first_look import pins
 from traceanalyzer.report.words.parts import Split
@@ -27,8 +27,8 @@ PATH = {"path_over_ranks": PathOverRanks(pd.DataFrame({"rank": [3, 0, 2], "path_
     [
         (finding("Ranks 2 and 3 compute longer", ranks=(2, 3), cause="host"), split_of([60, 40, 0, 0]), [3, 0]),
         (finding("Late", ranks=(2, 3), worst_rank=2), split_of([60, 40, 0, 0]), [2, 0]),
-        (finding("Stage 3 (rank 3) computes longer"), split_of([60, 40, 30, 0]), [3, 0]),
-        (finding("The GPUs of ranks 0, 1 and 2 idle"), split_of([0, 0, 0, 0]), [0]),
+        (finding("Stage 3 (rank 3) computes longer", named=(3,)), split_of([60, 40, 30, 0]), [3, 0]),
+        (finding("The GPUs of ranks 0, 1 and 2 idle", named=(0, 1, 2)), split_of([0, 0, 0, 0]), [0]),
         (finding("Rank 2 is late", ranks=(2,)), split_of([0] * 4, [70, 82, 0, 9]), [2, 1]),
         (finding("Links are slow"), split_of([0] * 4), [0]),
     ],
@@ -45,17 +45,3 @@ def test_all_that_hide_each_other_are_on_top_each_with_its_own_cause():
     assert [(pin["rank"], pin["why"]) for pin in found] == [
         (1, "late: compute"), (2, "late: data loader and compute"), (0, "waits most"),
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("title", "ranks"),
-    [
-        ("Rank 3's host is late: it needs 9 ms to launch a step, rank 1's 4 ms", [3, 1]),
-        ("the GPUs of ranks 1, 2 and 6 idle", [1, 2, 6]),
-        ("The pipeline of ranks 0,1,2,3 waits 45 %, most on rank 0: 46 %", [0]),
-        ("of rank 12, 5 of 9 calls", [12]),
-        ("all 4 ranks", []),
-    ],
-)
-def test_ranks_are_read_from_words(title, ranks):
-    assert named_ranks([finding(title)]) == ranks

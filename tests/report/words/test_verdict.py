@@ -89,7 +89,7 @@ def test_what_a_finding_has_taken_in_is_said_once_with_it():
 
 
 def test_what_a_finding_says_is_not_said_twice():
-    finding = Finding("high", "Rank 1 waits 70 ns a step for rank 0.", rule="straggler")
+    finding = Finding("high", "Rank 1 waits 70 ns a step for rank 0.", ranks=(0,), named=(1,), rule="straggler")
     said = verdict(LATE, WAITING, findings=(finding,))
     assert finding.title in said
     assert "sits in" not in said

@@ -123,7 +123,7 @@ def test_short_gaps_are_a_sentence(gap_ns, is_table):
     [
         (Finding("high", "Late.", ranks=(1,), about="lateness of ranks 1"), "1"),
         (Finding("high", "Late.", ranks=(0, 1), worst_rank=1), "1"),
-        (Finding("high", "Rank 1 computes longer."), "1"),
+        (Finding("high", "Rank 1 computes longer.", named=(1,)), "1"),
         (Finding("high", "Something.", about="host of rank 1"), "0"),
         (Finding("high", "Late.", ranks=(7,)), "0"),
     ],

@@ -17,7 +17,7 @@ def ranks_text(ranks: Sequence[int], world_size: int | None) -> str:
     """`all 8 ranks`, `ranks 0–3`, `ranks 0, 4, 8, 12`, `ranks 0, 8, … 120`; unlike distances are counted."""
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
-    if world_size is not None and len(ranks) == world_size > 2:
+    if is_whole_job(ranks, world_size):
         return f"all {world_size} ranks"
     step = stride(ranks)
     if step == 1 and len(ranks) > 2:
@@ -27,3 +27,8 @@ def ranks_text(ranks: Sequence[int], world_size: int | None) -> str:
     if step is not None:
         return f"ranks {ranks[0]}, {ranks[1]}, … {ranks[-1]}"
     return f"{len(ranks)} ranks, {ranks[0]} to {ranks[-1]}"
+
+
+def is_whole_job(ranks: Sequence[int], world_size: int | None) -> bool:
+    """Whether they are all ranks of a job of more than two: these are not listed."""
+    return world_size is not None and len(ranks) == world_size > 2

@@ -168,6 +168,7 @@ def _finding(
         evidence=plain(pd.DataFrame([_row(own) for own in waited])),
         recommendation=f"{add}: what makes {'them' if others else 'it'} late is told there alone.",
         caveat="A slow link to it looks the same.",
+        named=(rank, most.rank, most.beside, most.its_peer, *others),
         is_about_capture=True,
         table="pipeline",
         about=PARTNERS,

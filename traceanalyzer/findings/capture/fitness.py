@@ -51,6 +51,7 @@ def _clock_step(rank: int, step: int, jump: float) -> Finding:
         f"{step}: no other rank's step is as long, and nobody waits.",
         recommendation="Record again without a time service that sets clocks; leave that step out (--steps) till then.",
         caveat="Lengths across that moment on this rank are wrong, and calls around it may stay unmatched.",
+        named=(rank,),
         is_about_capture=True,
     )
 
@@ -117,6 +118,7 @@ def silent_rank(calls: Calls, ranks: Ranks, integrity: Integrity) -> list[Findin
             "others of the group wait in theirs: a hang, or a capture of another time.",
             recommendation="Look at what this rank's host does at the end of its trace; TORCH_NCCL_DUMP_ON_TIMEOUT=1 "
             "and the flight recorder say which collective it never joined.",
+            named=tuple(silent),
             is_about_capture=True,
         )
     ]

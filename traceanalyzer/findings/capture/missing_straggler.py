@@ -77,6 +77,7 @@ def missing_straggler(
             recommendation=f"{add}: the late one is among them ({listed(missing)}).",
             caveat="The shortest call of a kind stands for its transfer, and only calls are counted that take twice as "
             "long; links that are slow at times look the same.",
+            named=tuple(missing) if len(missing) == 1 else (),
             is_about_capture=True,
             about=PARTNERS,
         )

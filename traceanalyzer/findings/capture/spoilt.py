@@ -73,6 +73,7 @@ def lost_operations(
             if graphs
             else "Record again, and less at once: fewer steps, without with_stack, record_shapes and "
             "profile_memory; no second profiler (DCGM, Nsight) beside it.",
+            named=tuple(map(int, share.index)),
             is_about_capture=True,
             about=LOST,
         )
@@ -126,6 +127,7 @@ def cut_files(integrity: Integrity) -> list[Finding]:
             f"concluded of {it}.",
             recommendation="Record again: let the profiler end its export before the process is killed, with room on "
             "the disk.",
+            named=tuple(ranks),
             is_about_capture=True,
             about=CUT_OFF,
         )
@@ -148,6 +150,7 @@ def impossible_times(integrity: Integrity) -> list[Finding]:
                     f"are not known, and nothing is concluded of {'it' if len(ranks) == 1 else 'them'}.",
                     recommendation="Record again; give each process's file as the profiler wrote it: not several "
                     "merged into one, with the streams' own numbers.",
+                    named=tuple(ranks),
                     is_about_capture=True,
                 )
             )

@@ -1,5 +1,7 @@
 """Communication whose partners the capture does not hold: what part of a step cannot be told from waiting."""
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from traceanalyzer.analyses import Result
@@ -56,7 +58,7 @@ def unmatched_calls(
         return []
     are_left_out = len(integrity) > 0 and bool((integrity.table["check"] == LEFT_OUT).any())
     is_of_some = 2 * lengths[held["instance"].notna()].sum() > lengths.sum()
-    who, what, advice = _said(ranks, calls, call_waits.table, are_left_out=are_left_out, is_of_some=is_of_some)
+    who, what, advice, named = _said(ranks, calls, call_waits.table, are_left_out=are_left_out, is_of_some=is_of_some)
     is_open_for = f"{time_text(float(each.mean()))} {basis.of_a_step}, {share:.0f} % of it"
     on_average = " on average" if len(ranks) > 1 else ""
     return [
@@ -66,6 +68,7 @@ def unmatched_calls(
             evidence=plain(_by_collective(held[is_open], basis.per)),
             recommendation=advice,
             caveat="Who is late, and what there is to gain by it, is told of the other calls alone.",
+            named=named,
             is_about_capture=share >= grave_unmatched_pct,
             table="call_waits",
             about=PARTNERS,
@@ -76,8 +79,8 @@ def unmatched_calls(
 
 def _said(
     ranks: Ranks, calls: Result, waits: pd.DataFrame, *, are_left_out: bool, is_of_some: bool
-) -> tuple[str, str, str]:
-    """Which ranks are here, what of their communication is not known, and what to do.
+) -> tuple[str, str, str, tuple[int, ...]]:
+    """Which ranks are here, what of their communication is not known, what to do, and which ranks this names.
 
     Args:
         ranks: the Result.
@@ -93,14 +96,17 @@ def _said(
     if are_left_out:
         advice = "Look at all ranks (without --ranks)."
     if not is_of_some:
-        return who, "of which it cannot be told whether it moves data or waits, nor for whom", advice
+        alone = tuple(here) if len(here) == 1 else ()
+        return who, "of which it cannot be told whether it moves data or waits, nor for whom", advice, alone
     lacking = _absent(calls, here)
     cut = [] if lacking else sorted(ranks.cut_off)
-    absent, has = _named(lacking or cut)
+    of = tuple(lacking or cut)
+    absent, has = _named(of)
     left_out = f"--ranks leaves {absent} out"
     why = left_out if are_left_out else f"{absent} {has} {'a file that is cut off' if cut else 'no file'}"
     who = f"{len(here) - len(cut)} of {size} ranks are {where}{' whole' if cut else ''}, {why}"
-    return who, f"after the last of them has come: it moves data, or waits for {absent}, how late is not known", advice
+    what = f"after the last of them has come: it moves data, or waits for {absent}, how late is not known"
+    return who, what, advice, of
 
 
 def _size(ranks: Ranks, calls: Result) -> int | None:
@@ -116,7 +122,7 @@ def _absent(calls: Result, here: list[int]) -> list[int]:
     return sorted({rank for ranks in lists for rank in ranks} - {*here})
 
 
-def _named(ranks: list[int]) -> tuple[str, str]:
+def _named(ranks: Sequence[int]) -> tuple[str, str]:
     return (f"rank {ranks[0]}", "has") if len(ranks) == 1 else (f"ranks {listed(ranks)}", "have")
 
 

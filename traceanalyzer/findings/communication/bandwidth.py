@@ -12,6 +12,7 @@ from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.collectives import SIZE_CLASSES, Collectives, size_classes
+from traceanalyzer.analyses.communication.group_members import is_whole_job
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.spread import robust_deviation
@@ -112,7 +113,7 @@ def _slow(
     if len(rows) > 1:
         who = f" of {len(rows)} groups{who and f', slowest {who[2:]}'}"
         rate += f" to {most}" if (most := f"{fastest['busbw_gbps']:.0f}") != rate else ""
-    slower = _slower_ranks(groups, collectives, places, _differ_by(slowest, call_waits))
+    slower, apart = _slower_ranks(groups, collectives, places, _differ_by(slowest, call_waits))
     own = {_identity(row) for row in rows}
     healthy = HEALTHY_PEAK * float(fastest["link_peak_gbps"])
     gain = gain_of(replay, _healthy(fastest))
@@ -138,6 +139,7 @@ def _slow(
         f"{taken(slowest)}",
         caveat="The transfer is the shortest duration over ranks, so waits are not in it; compute that runs beside it "
         "slows it. The peak supposes NVLink between all ranks of the group, on one host.",
+        named=tuple(dict.fromkeys((*_members(slowest, places), *apart))),
         about=slow_links(str(slowest["collective"])),
     )
 
@@ -163,8 +165,10 @@ def _differ_by(slowest: Mapping[str, Any], call_waits: CallWaits) -> float:
     return float(np.exp(_SIGMAS * spread / np.sqrt(groups.size().min())))
 
 
-def _slower_ranks(groups: pd.DataFrame, collectives: Collectives, places: Places, chance: float) -> str:
-    """A sentence on the ranks whose groups take longest for a byte, if there is a set of them apart from the others."""
+def _slower_ranks(
+    groups: pd.DataFrame, collectives: Collectives, places: Places, chance: float
+) -> tuple[str, tuple[int, ...]]:
+    """A sentence on the ranks whose groups take longest for a byte, and these, if they are apart from the others."""
     slowest, frame = groups.iloc[0], collectives.to_frame()
     is_like = (frame["collective"] == slowest["collective"]) & (frame["size_class"] == slowest["size_class"])
     known = frame.loc[is_like, ["group_label", "group_ranks", "busbw_gbps"]].dropna()
@@ -175,16 +179,22 @@ def _slower_ranks(groups: pd.DataFrame, collectives: Collectives, places: Places
     rows = [row for row in rows if len({hosts.get(rank) for rank in row[1]}) == spanned]
     own = [(one, 1 / rate) for like, ranks, rate in rows if (like, len(ranks)) == (role, members) for one in ranks]
     if not own:
-        return ""
+        return "", ()
     costs = pd.DataFrame(own, columns=["rank", "cost"]).groupby("rank")["cost"].max()
     slow = alike(costs, places)
     if slow.is_one or slow.others is None:
-        return ""
+        return "", ()
     slowest_cost = costs[list(slow.ranks)].max()
     if slow.others > _AS_FAST * slowest_cost or slowest_cost < chance * slow.others:
-        return ""
+        return "", ()
     rates = f"{1 / slowest_cost:.0f} GB/s, the others {1 / slow.others:.0f}"
-    return f" {slow.opening} reach {rates}: look at their links first."
+    return f" {slow.opening} reach {rates}: look at their links first.", slow.ranks
+
+
+def _members(row: Mapping[str, Any], places: Places) -> tuple[int, ...]:
+    """The ranks that a group's label lists: none without a label, nor where they are the whole job."""
+    ranks = numbers(row["group_ranks"])
+    return () if pd.isna(row["group_label"]) or is_whole_job(ranks, places.world_size) else ranks
 
 
 def _role(label: object) -> str:

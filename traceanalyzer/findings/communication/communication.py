@@ -49,14 +49,12 @@ def little_overlap(
     a part of a step worth saying. Where a slow collective would gain most of it at a healthy rate, it is part of that.
     """
     rows = [row for row in headline.rows() if row["overlap_pct"] is not None]
-    if not rows or max(row["overlap_pct"] for row in rows) >= little_overlap_pct:
+    overlap = max((row["overlap_pct"] for row in rows), default=None)
+    if overlap is None or overlap >= little_overlap_pct:
         return []
-    worst = _per_step(exposed_comm)
+    basis, worst = Basis.of(headline, steps), _per_step(exposed_comm)
     if worst is None or worst["pct"] < unhidden_transfer_pct:
         return []
-    overlap = max(row["overlap_pct"] for row in rows)
-    basis = Basis.of(headline, steps)
-    step = "capture" if basis.steps is None else "step"
     gain = _no_shorter_than(worst["ns"], gain_of(replay, _FREE))
     won = max(gain.gain_ns, gain.unprofiled_gain_ns or 0) if gain else round(worst["ns"])
     share = 100 * won / (gain.before_ns if gain else worst["window_ns"])
@@ -67,7 +65,8 @@ def little_overlap(
         Finding(
             severity=severity(share),
             title=f"Next to nothing overlaps: rank {worst['rank']:.0f} moves data for {time_text(worst['ns'])} of a "
-            f"{time_text(worst['window_ns'])} {step} while no compute runs{_open(worst)} "
+            f"{time_text(worst['window_ns'])} {'capture' if basis.steps is None else 'step'} while no compute runs"
+            f"{_open(worst)} "
             f"({overlap:.0f} % of communication is hidden).{_hidden(gain, basis)}{behind}",
             evidence=tuple(rows),
             recommendation=f"{'Once hosts launch sooner, start' if behind else 'Start'} communication as soon as its "
@@ -77,6 +76,7 @@ def little_overlap(
             gain_ns=gain.gain_ns if gain else round(worst["ns"]),
             gain_error_ns=gain.error_ns if gain else None,
             unprofiled_gain_ns=gain.unprofiled_gain_ns if gain else None,
+            named=(int(worst["rank"]),),
             is_of_ideal=True,
             about=EXPOSED,
             part_of=_slow_link(collectives, replay, won),
@@ -189,6 +189,7 @@ def _many_small(row: dict[str, float], gain: Gain, share_pct: float, basis: Basi
         gain_ns=gain.gain_ns,
         gain_error_ns=gain.error_ns,
         unprofiled_gain_ns=gain.unprofiled_gain_ns,
+        named=(int(row["rank"]),),
         part_of=EXPOSED,
         tells_why=True,
     )  # fmt: skip

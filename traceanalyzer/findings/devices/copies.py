@@ -119,6 +119,7 @@ def _pageable(held: pd.DataFrame, basis: Basis, ranks: int, replay: Replay) -> F
         gain_ns=gain_ns,
         gain_error_ns=None if gain is None else gain.error_ns,
         unprofiled_gain_ns=None if gain is None else gain.unprofiled_gain_ns,
+        named=(rank,),
         table="copies",
         about=PAGEABLE,
     )
@@ -160,4 +161,5 @@ def _serial(row: pd.Series, basis: Basis, window_ns: int) -> Finding:
         caveat="Copies that run beside compute share memory bandwidth: the gain is at most the smaller of the two "
         "times.",
         gain_ns=basis.scaled(int(row["exposed_ns"]) * blocks, window_ns, rank),
+        named=(rank,),
     )

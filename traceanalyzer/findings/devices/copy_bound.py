@@ -98,6 +98,7 @@ def _found(share: pd.Series, rows: pd.DataFrame, devices: pd.Series) -> Finding:
             "computed."
         ),
         caveat=None if limit is None else "The limit is that of a ×16 link; a slot with fewer lanes carries less.",
+        named=(int(share.index[0]),) if len(share) == 1 else (),
         sources=("breakdown", "copies"),
         table="copies",
     )

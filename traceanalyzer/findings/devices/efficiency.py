@@ -1,6 +1,6 @@
 """Rules about a busy GPU that does little: tensor cores unused, memory-bound kernels, low MFU."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -79,6 +79,7 @@ def tensor_cores_unused(
             "sizes may have to stay as they are. The gain supposes TF32 on all ranks, and kernels as near to "
             "its peak as they are to that of FP32: expect less.",
             gain_ns=_gain_by_tf32(efficiency, table["off_tensor_cores_ns"][rank], rank, peak),
+            named=tuple(int(table.index[place]) for place in dict.fromkeys((0, len(table) - 1))),
             table="efficiency",
             part_of=late.pop() if len(late) == 1 else None,
             tells_why=True,
@@ -135,6 +136,7 @@ def memory_bound_kernels(
             evidence=plain(own.head(_MOST_ROWS)),
             recommendation=tools_of(ranks).fuse_moving,
             caveat="A small model or batch has little matrix work to begin with.",
+            named=(int(rank),),
             part_of=SCORES,
         )
     ]
@@ -165,25 +167,27 @@ def low_mfu(
     if means.mean() >= low_mfu_pct:
         return []
     first = table.iloc[0]
+    own = () if len(means) == len(headline.table) else tuple(sorted(map(int, means.index)))
     return [
         Finding(
             severity="low",
-            title=f"{_whose(means.index, headline)} busy, but model FLOPs are {means.mean():.0f} % of the peak of "
+            title=f"{_whose(own)} busy, but model FLOPs are {means.mean():.0f} % of the peak of "
             f"{first['gpu']} in {first['element_type']} ({first['peak_tflops_per_s']:.0f} TFLOP/s).",
             evidence=plain(table[["rank", "step", "model_flops", "step_ns", "mfu_pct"]].head(_MOST_ROWS)),
             recommendation="See which category takes the time; larger micro-batches, sizes that are multiples of 64, "
             "fused attention and less recomputation raise it.",
             caveat="Step times are those under the profiler unless the run recorded its own.",
+            named=own,
             is_of_ideal=True,
         )
     ]
 
 
-def _whose(ranks: pd.Index, headline: Headline) -> str:
-    """Which GPUs a figure is of: in a pipeline often those of some stages only."""
-    if len(ranks) == len(headline.table):
+def _whose(ranks: Sequence[int]) -> str:
+    """Which GPUs a figure is of: in a pipeline often those of some stages only; none for all."""
+    if not ranks:
         return "The GPUs are"
-    listed = ", ".join(map(str, sorted(ranks)))
+    listed = ", ".join(map(str, ranks))
     return f"The GPU of rank {listed} is" if len(ranks) == 1 else f"The GPUs of ranks {listed} are"
 
 

@@ -50,6 +50,7 @@ def layout_conversions(headline: Headline, kernels: Kernels, *, layout_pct: floa
             "torch.channels_last), the inputs too; norms and pooling then run in that layout as well.",
             caveat="Operators without such an implementation turn them back. The gain is what these kernels take.",
             gain_ns=round(cost_ns[rank]),
+            named=(rank,),
             table="kernels",
             is_to_do_first=True,
         )

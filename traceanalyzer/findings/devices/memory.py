@@ -39,6 +39,7 @@ def memory_growth(
             f"(docs/memory.md). Of operators most stays from {', '.join(map(str, stay['operator']))}.",
             caveat="What an operator allocates may be freed outside it, so that an operator's share is no proof. The "
             "first steps of a run allocate optimizer state and buffers once.",
+            named=(rank,),
             table="memory_steps",
         )
     ]

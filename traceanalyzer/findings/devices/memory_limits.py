@@ -54,6 +54,7 @@ def low_headroom(
             caveat="Reserved is what PyTorch's caching allocator holds, more than tensors use: it gives it back when "
             "it "
             "must. NCCL, cuBLAS and other processes take memory beside it, which is in no figure here.",
+            named=(int(worst["rank"]),),
             table="memory",
         )
     ]
@@ -121,6 +122,7 @@ def allocator_retries(
             "at most "
             "their time. Without expandable segments cudaFree waits for all of the GPU's work.",
             gain_ns=round(cost[rank]),
+            named=(rank,),
             table="memory_calls",
             part_of=late_by(episodes, rank, HOST.key),
         )
@@ -146,6 +148,7 @@ def uneven_memory(memory: Memory, *, uneven_memory_ratio: float = UNEVEN) -> lis
             "layers, "
             "or split the loss over the vocabulary. With experts, bound the tokens that one rank may get.",
             caveat="Peaks of different moments: nothing is lost as long as all fit.",
+            named=(int(peaks.idxmax()),),
             table="memory",
         )
     ]

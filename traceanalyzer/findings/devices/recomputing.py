@@ -43,6 +43,7 @@ def recomputed_activations(
             "(selective activation checkpointing); compare the step with checkpointing off.",
             caveat="Checkpointing takes this time to save memory: what it saves, the trace does not say.",
             gain_ns=round(again_ns[rank]),
+            named=(rank,),
             table="operators",
         )
     ]

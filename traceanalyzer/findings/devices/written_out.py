@@ -82,6 +82,7 @@ def written_out_attention(
             caveat="Fused attention computes the scores anew in the backward pass. Kernels whose launch was not "
             "recorded are not counted.",
             gain_ns=round(cost_ns[rank]),
+            named=(rank,),
             table="operator_shapes",
             is_to_do_first=True,
             about=SCORES,

@@ -59,6 +59,7 @@ def blocking_launches(
             gain_is_bound=gain is None or gain.is_bound,
             unprofiled_gain_ns=gain.unprofiled_gain_ns if gain else None,
             ranks=() if is_all else ranks,
+            named=ranks if is_all and one else (),
             is_about_capture=is_all,
             table="launches",
             about=None if is_all else of_ranks({"ranks": ",".join(map(str, ranks))}),

@@ -5,7 +5,7 @@ from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.alike import also_on
+from traceanalyzer.findings.alike import also_on, with_others
 from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
@@ -59,6 +59,7 @@ def checked_gradients(
             caveat="What recording stacks takes is not counted.",
             gain_ns=round(host_ns[rank]),
             is_of_hosts=True,
+            named=with_others(rank, held.index, basis.window_ns.index),
             table="operators",
             is_to_do_first=True,
             tells_why=True,

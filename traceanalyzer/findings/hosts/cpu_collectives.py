@@ -44,6 +44,7 @@ def last_to_cpu_collectives(headline: Headline, host_work: HostWork) -> list[Fin
             recommendation=f"Look at what rank {late} does in {short_name(name)}, or move it behind the collective.",
             caveat="A profiler slows the host; that the ranks' collectives are the same ones is not looked at.",
             is_of_hosts=True,
+            named=(early, late),
             table="host_work",
         )
     ]

@@ -15,7 +15,7 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.streams.sync_copies import SyncCopies
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.alike import AS_LONG, alike, named, of_them
+from traceanalyzer.findings.alike import AS_LONG, alike, named, of_them, one_by_one
 from traceanalyzer.findings.basis import Basis, mean_steps, plain, severity
 from traceanalyzer.findings.finding import PAGEABLE, Finding
 from traceanalyzer.findings.hosts.hosts import DRAINED, longest_name
@@ -116,6 +116,7 @@ def _found(
         gain_error_ns=gain.error_ns,
         gain_is_bound=False,
         unprofiled_gain_ns=gain.unprofiled_gain_ns,
+        named=_named(idles, gain.gain_ns, basis, places),
         table="sync_calls",
         about=HOSTS,
         part_of=late or (PAGEABLE if of_copies else None),
@@ -169,10 +170,21 @@ def _who(idle: pd.Series, basis: Basis, places: Places) -> str:
 
 def _then(idle: pd.Series, gain_ns: int, basis: Basis, places: Places) -> str:
     """How long a GPU idles after them, where that is most of what they cost: else they cost the hosts' lead."""
-    if 2 * idle.max() < gain_ns:
+    if not _is_idle_told(idle, gain_ns):
         return "."
     whose = f"{_whose(idle, places)} {time_text(idle.max())} {basis.of_a_step}"
     return f", and then the GPU idles until its host has launched again, {whose}."
+
+
+def _is_idle_told(idle: pd.Series, gain_ns: int) -> bool:
+    return bool(2 * idle.max() >= gain_ns)
+
+
+def _named(idle: pd.Series, gain_ns: int, basis: Basis, places: Places) -> tuple[int, ...]:
+    """Whose hosts wait, and whose GPUs idle longest."""
+    waiting = one_by_one(idle.index, basis.window_ns.index)
+    longest = alike(idle, places).ranks if _is_idle_told(idle, gain_ns) else ()
+    return tuple(dict.fromkeys((*waiting, *longest)))
 
 
 def _whose(idle: pd.Series, places: Places) -> str:

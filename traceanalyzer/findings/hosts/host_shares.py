@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from traceanalyzer.analyses.blame.places import Places
-from traceanalyzer.findings.alike import also_on
+from traceanalyzer.findings.alike import also_on, with_others
 from traceanalyzer.findings.basis import Basis
 
 
@@ -26,6 +26,10 @@ class HostShares:
     def also(self, places: Places) -> str:
         """Who else, behind the sentence about that one."""
         return also_on(self.ranks, self.every, places)
+
+    def named(self, rank: int) -> tuple[int, ...]:
+        """Those that the sentence and `also` name; it is of this one."""
+        return with_others(rank, self.ranks, self.every)
 
 
 def host_shares(spent_ns: pd.Series, rank: int, basis: Basis, least_pct: float) -> HostShares | None:

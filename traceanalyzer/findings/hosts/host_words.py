@@ -91,26 +91,45 @@ class IdleForHosts:
         return self.is_acquitted or bool(self.needed_ns.max() < apart_ns(others))
 
 
-def said_of(hosts: IdleForHosts) -> tuple[str, bool]:
-    """What is said of the hosts, and whether it is of all alike: then nothing else says who waits."""
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A sentence on the hosts.
+
+    Attributes:
+        words: it.
+        named: the ranks that it names.
+        is_of_all: whether it is of all alike: then nothing else says who waits.
+    """
+
+    words: str
+    named: tuple[int, ...]
+    is_of_all: bool = False
+
+
+def said_of(hosts: IdleForHosts) -> Said:
+    """What is said of the hosts."""
     if hosts.few:
-        return _of_few_steps(hosts, hosts.few), False
+        return Said(_of_few_steps(hosts, hosts.few), (hosts.rank,))
+    gpu, most, idle = _gpu_idles(hosts), _most_in(hosts, "that"), _named_idle(hosts)
     if hosts.is_floor:
-        return _of_floor(hosts), len(hosts.needed_ns) > 1 and not hosts.is_one_process
-    gpu, most = _gpu_idles(hosts), _most_in(hosts, "that")
+        own = (hosts.rank,) if len(hosts.needed_ns) == 1 else ()
+        is_of_all = len(hosts.needed_ns) > 1 and not hosts.is_one_process
+        return Said(_of_floor(hosts), (*own, *idle), is_of_all)
     needed, window = hosts.needed_ns, hosts.means["window_ns"].mean()
     if hosts.is_needed_known and int(needed.idxmax()) != hosts.rank and needed.max() >= BINDS * window:
-        return (
-            f"Rank {int(needed.idxmax())}'s host needs {time_text(needed.max())} to launch a step of "
+        latest = int(needed.idxmax())
+        words = (
+            f"Rank {latest}'s host needs {time_text(needed.max())} to launch a step of "
             f"{time_text(window)}, rank {hosts.rank}'s {time_text(needed[hosts.rank])}: {gpu}{most}."
-        ), False
-    if hosts.is_needed_known and hosts.are_near and needed[hosts.rank] >= _SHORT * window:
-        return f"{_what_hosts_need(hosts)}: {gpu}{most}.", False
+        )
+        return Said(words, (latest, hosts.rank, *idle))
+    is_near = hosts.is_needed_known and hosts.are_near and bool(needed[hosts.rank] >= _SHORT * window)
     is_last = hosts.is_needed_known and int(needed.idxmax()) == hosts.rank and len(needed) > 1
-    if is_last and not (hosts.is_of_late or hosts.are_late_alike):
-        return f"{_what_hosts_need(hosts)}: {gpu}{most}.", False
+    if is_near or (is_last and not (hosts.is_of_late or hosts.are_late_alike)):
+        need, ranks = _what_hosts_need(hosts)
+        return Said(f"{need}: {gpu}{most}.", (*ranks, *idle))
     words = f"{_who_waits(hosts)}{gpu}{most}."
-    return f"{words[0].upper()}{words[1:]}", False
+    return Said(f"{words[0].upper()}{words[1:]}", idle)
 
 
 def _of_few_steps(hosts: IdleForHosts, few: Few) -> str:
@@ -133,16 +152,26 @@ def _of_floor(hosts: IdleForHosts) -> str:
     return f"{each} {time_span(needed.min(), needed.max())} {words}."
 
 
-def _what_hosts_need(hosts: IdleForHosts) -> str:
-    """What launching a step takes the host whose GPU idles longest, and the others'."""
+def _what_hosts_need(hosts: IdleForHosts) -> tuple[str, tuple[int, ...]]:
+    """What launching a step takes the host whose GPU idles longest, and the others'; and whose hosts are named."""
     own, others = hosts.needed_ns[hosts.rank], hosts.needed_ns.drop(hosts.rank)
     whose = f"rank {others.index[0]}'s" if len(others) == 1 else "the others'"
     each = time_span(others.min(), others.max())
-    return f"Rank {hosts.rank}'s host needs {time_text(own)} to launch a step, {whose} {each}"
+    only = (int(others.index[0]),) if len(others) == 1 else ()
+    return f"Rank {hosts.rank}'s host needs {time_text(own)} to launch a step, {whose} {each}", (hosts.rank, *only)
+
+
+def _are_of_one_host(hosts: IdleForHosts) -> bool:
+    return hosts.is_one_process and hosts.are_late_alike
+
+
+def _named_idle(hosts: IdleForHosts) -> tuple[int, ...]:
+    """The ranks that `_gpu_idles` names."""
+    return () if _are_of_one_host(hosts) else hosts.own_set.ranks
 
 
 def _gpu_idles(hosts: IdleForHosts) -> str:
-    if hosts.is_one_process and hosts.are_late_alike:
+    if _are_of_one_host(hosts):
         idle_for = time_span(hosts.means[HOST.column].min(), hosts.cost_ns)
         idles = f"its GPUs idle {idle_for},{' up to' if ' to ' in idle_for else ''}"
     else:
@@ -174,15 +203,16 @@ def _one_host(gpus: int) -> str:
     return f"The one host process of {'both' if gpus == 2 else f'all {gpus}'} GPUs"
 
 
-def who_waits(rank: int, stragglers: Stragglers, basis: Basis) -> str:
-    """Which rank's GPU waits for this one meanwhile, where it does for a tenth of a step."""
+def who_waits(rank: int, stragglers: Stragglers, basis: Basis) -> tuple[str, tuple[int, ...]]:
+    """Which rank's GPU waits for this one meanwhile, where it does for a tenth of a step; and that rank."""
     table = stragglers.to_frame()
     own = table[(table["rank"] == rank) & (table["cost_pct"] >= HOST_PCT)] if len(table) else table
     if own.empty:
-        return ""
+        return "", ()
     row = own.iloc[0]
     where = f", most of it in {collective_words(row['collective'])}" if pd.notna(row["collective"]) else ""
-    return f" Rank {row['cost_max_rank']}'s waits {time_text(row['cost_max_ns'])} {basis.of_a_step} for it{where}."
+    words = f" Rank {row['cost_max_rank']}'s waits {time_text(row['cost_max_ns'])} {basis.of_a_step} for it{where}."
+    return words, (int(row["cost_max_rank"]),)
 
 
 def advice(name: str | None, ranks: Ranks, *, is_sure: bool) -> str:

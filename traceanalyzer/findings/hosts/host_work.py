@@ -14,7 +14,7 @@ from traceanalyzer.analyses.replay.meetings import awaited
 from traceanalyzer.analyses.replay.replay import Replay, gains_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.alike import also_on
+from traceanalyzer.findings.alike import also_on, with_others
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
@@ -151,6 +151,7 @@ def _finding(
         caveat="A profiler slows the host; what GPU work could run meanwhile, the trace does not tell.",
         gain_ns=round(most_ns),
         steps=few.steps if few else None,
+        named=tuple(dict.fromkeys((*with_others(rank, alike, basis.window_ns.index), *(last or ())[:1]))),
         is_of_hosts=True,
         table="host_work",
         is_to_do_first=True,

@@ -97,10 +97,12 @@ def host_bound(
 def _found(hosts: IdleForHosts, replayed: "_Replayed", stragglers: Stragglers, *, are_awaited: bool) -> Finding:
     """What is said of the hosts, without what to do."""
     share = replayed.share_pct if are_awaited else hosts.share_pct
+    title, named = _title(hosts, replayed, stragglers, are_awaited=are_awaited)
     return Finding(
         severity=severity(share) if replayed.binds_too or replayed.is_drained else "medium",
-        title=_title(hosts, replayed, stragglers, are_awaited=are_awaited),
+        title=title,
         caveat=f"The gain supposes hosts that take no time. {_PROFILED}",
+        named=named,
         is_about_capture=replayed.is_recorded_so,
         is_of_ideal=True,
         is_of_hosts=True,
@@ -125,12 +127,16 @@ def _beside_late(hosts: IdleForHosts, part_of: str | None) -> tuple[IdleForHosts
     return replace(hosts, needed_ns=hosts.needed_ns.iloc[:0]), part_of
 
 
-def _title(hosts: IdleForHosts, replayed: "_Replayed", stragglers: Stragglers, *, are_awaited: bool) -> str:
-    said, is_of_all = said_of(hosts)
-    waits = who_waits(hosts.rank, stragglers, hosts.basis) if is_of_all else ""
+def _title(
+    hosts: IdleForHosts, replayed: "_Replayed", stragglers: Stragglers, *, are_awaited: bool
+) -> tuple[str, tuple[int, ...]]:
+    """The sentences, and the ranks that they name."""
+    said = said_of(hosts)
+    waits, waiting = who_waits(hosts.rank, stragglers, hosts.basis) if said.is_of_all else ("", ())
     if are_awaited and replayed.gain:
         waits += f" If hosts took no time, {hosts.basis.whole} would be {time_text(replayed.gain.gain_ns)} shorter."
-    return f"{said}{waits} {'' if replayed.is_drained else replayed.without}".strip()
+    words = f"{said.words}{waits} {'' if replayed.is_drained else replayed.without}".strip()
+    return words, tuple(dict.fromkeys((*said.named, *waiting)))
 
 
 def _recommendation(doing: str | None, replayed: "_Replayed", operators: Operators, ranks: Ranks) -> str:

@@ -1,5 +1,7 @@
 """Rules about idle GPUs: launch-bound kernels, synchronising calls, the data loader."""
 
+from dataclasses import replace
+
 import pandas as pd
 
 from traceanalyzer.analyses.base import is_true
@@ -16,7 +18,7 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings.alike import AS_LONG, Alike, alike, also_on, named, of_them
+from traceanalyzer.findings.alike import AS_LONG, Alike, alike, also_on, named, of_them, one_by_one, with_others
 from traceanalyzer.findings.basis import Basis, mean_steps, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
@@ -88,6 +90,7 @@ def short_kernels(
             recommendation=tools_of(ranks).fuse_small,
             caveat="Short kernels cost nothing while the launch queue is full.",
             gain_ns=round(float(parts.sum())),
+            named=with_others(rank, same, mean.index),
             is_of_hosts=True,
             part_of=lateness_or_hosts(rank, episodes),
         )
@@ -118,7 +121,10 @@ def synchronising_calls(
     worst = table[table["share_pct"] >= sync_idle_pct].sort_values("share_pct", ascending=False).drop_duplicates("rank")
     every = basis.window_ns.index
     return [
-        _synchronising_call(own, named(own["rank"], every, places), basis, episodes)
+        replace(
+            _synchronising_call(own, named(own["rank"], every, places), basis, episodes),
+            named=one_by_one(own["rank"], every),
+        )
         for _, own in worst.groupby(places_of_call, dropna=False, sort=False)
     ]
 
@@ -147,7 +153,8 @@ def data_loader(
     few = few_steps(step_needs, basis, rank, DATA.column)
     cost = few.cost if few else time_text(cost_ns)
     share = few.share_pct(basis, rank) if few else share
-    who = _who_waits(alike(waits, places), waits, cost)
+    longest_waiting = alike(waits, places)
+    who = _who_waits(longest_waiting, waits, cost)
     return [
         Finding(
             severity=severity(share),
@@ -162,6 +169,7 @@ def data_loader(
             gain_is_bound=gain is None or gain.is_bound,
             unprofiled_gain_ns=None if gain is None or gain.is_bound else gain.unprofiled_gain_ns,
             steps=few.steps if few else None,
+            named=longest_waiting.ranks,
             interval_ns=longest(own),
             table="gaps",
             about=LOADER,

@@ -52,6 +52,7 @@ def _finding(row: pd.Series) -> Finding:
         "--disable-cuda-graph off), batch more requests, or schedule asynchronously.",
         caveat="Profiling slows the host, most of all with stacks and shapes; time between iterations counts too.",
         gain_ns=round(idle_ns),
+        named=(rank,),
         table="iterations",
         about=HOSTS,
     )

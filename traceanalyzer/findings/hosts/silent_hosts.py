@@ -67,8 +67,7 @@ def silent_hosts(
     if gain and 100 * most_ns < LEAST_GAIN_PCT * gain.before_ns:
         return []
     is_rare = int(own["stretches"].sum()) < int(own["per"].iloc[0])
-    times, of_what = (basis.per, OF_ALL_STEPS) if is_rare else (1, basis.of_a_step)
-    a_step = "in all" if is_rare else basis.a_step
+    times, of_what, a_step = (basis.per, OF_ALL_STEPS, "in all") if is_rare else (1, basis.of_a_step, basis.a_step)
     return [
         Finding(
             severity=severity(shares.pct),
@@ -80,6 +79,7 @@ def silent_hosts(
             caveat="A profiler slows the host, but hardly where it records nothing.",
             gain_ns=round(most_ns),
             is_of_hosts=True,
+            named=shares.named(rank),
             table="host_silences",
             is_to_do_first=True,
             part_of=lateness_or_hosts(rank, episodes),

@@ -66,6 +66,7 @@ def _slow(rank: int, slow: SlowHost, operators: Operators, part_of: str, episode
         title=f"Rank {rank}'s host makes the same {slow.calls:,} operator calls as {whose} in the capture and takes "
         f"{slow.times:.2g} times as long for them{_most(slow)}.{_acquitted(rank, whose, episodes)}",
         evidence=plain(slow.rows),
+        named=(rank, *(map(int, others) if len(others) == 1 else ())),
         table="operators",
         part_of=part_of,
     )
@@ -124,6 +125,7 @@ def _busy(busy: MoreCalls, part_of: str) -> Finding:
         title=f"{who} {digits(busy.times)} times as many operator calls as "
         f"{busy.others} ({busy.calls:,} and {busy.others_calls:,} in the capture){what}.",
         evidence=plain(busy.rows),
+        named=(*busy.ranks, *busy.only_other),
         recommendation=f"Give the hosts equal work, or launch less on {'this one' if is_one else 'these'}.",
         table="operators",
         part_of=part_of,
@@ -157,6 +159,7 @@ def _eager(late: list[int], share: pd.Series, others: float, gain_ns: int | None
         recommendation=f"Find why r{who} replay{'s' if one else ''} no graph where others do: a capture that failed "
         "or is switched off there, shapes that no graph was captured for, a graph break.",
         gain_ns=gain_ns,
+        named=tuple(late),
         table="launches",
         part_of=part_of,
         tells_why=True,

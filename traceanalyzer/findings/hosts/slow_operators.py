@@ -93,6 +93,7 @@ def slow_operators(
             caveat="A profiler slows the host, but hardly inside a single operator.",
             gain_ns=round(total_ns),
             is_of_hosts=True,
+            named=shares.named(rank),
             table="operators",
             is_to_do_first=True,
             part_of=lateness_or_hosts(rank, episodes),

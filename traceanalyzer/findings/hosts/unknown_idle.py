@@ -8,7 +8,7 @@ from traceanalyzer.analyses.integrity.integrity_checks import WITHOUT_LAUNCH
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings.alike import also_on
+from traceanalyzer.findings.alike import also_on, with_others
 from traceanalyzer.findings.basis import mean_steps, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import late_by
@@ -64,6 +64,7 @@ def unknown_idle(
             evidence=tuple({"rank": int(one), "unknown_ns": round(mean.loc[one, UNKNOWN.column])} for one in same),
             recommendation=f"Record the host too: {with_calls}.",
             is_about_capture=True,
+            named=with_others(rank, same, mean.index),
             table="idle",
             part_of=late_by(episodes, rank, UNKNOWN.key),
         )

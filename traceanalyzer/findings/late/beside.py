@@ -97,7 +97,7 @@ class MoreCalls:
         ranks: they; each makes about as many.
         calls: of the one of them that makes most.
         others_calls: the others' median.
-        others: who they are, in words.
+        only_other: the other one's rank, where there is one alone.
         name: the operator with most of the host time in calls beyond the others'; absent where none has a quarter.
         rows: the operators with most: `operator`, `calls`, `others_calls`, `more_ns` (of host time).
     """
@@ -105,7 +105,7 @@ class MoreCalls:
     ranks: tuple[int, ...]
     calls: int
     others_calls: int
-    others: str
+    only_other: tuple[int, ...]
     name: str | None
     rows: pd.DataFrame
 
@@ -113,6 +113,11 @@ class MoreCalls:
     def times(self) -> float:
         """The ranks' calls over the others'."""
         return self.calls / self.others_calls
+
+    @property
+    def others(self) -> str:
+        """Whose the others' calls are, in words."""
+        return f"rank {self.only_other[0]}'s" if self.only_other else "the others'"
 
 
 def more_calls(operators: Operators, rank: int, least_times: float = MORE) -> MoreCalls | None:
@@ -138,6 +143,6 @@ def more_calls(operators: Operators, rank: int, least_times: float = MORE) -> Mo
     more = (beyond * each).fillna(0).sort_values(ascending=False, kind="stable")
     rows = pd.DataFrame({"calls": calls[rank], "others_calls": others.median(axis=1), "more_ns": more.round()})
     name = str(more.index[0]) if more.iloc[0] >= _A_QUARTER * more.sum() else None
-    who = f"rank {others.columns[0]}'s" if others.shape[1] == 1 else "the others'"
+    only_other = tuple(map(int, others.columns)) if others.shape[1] == 1 else ()
     ranks = tuple(int(other) for other in sums.index[is_alike])
-    return MoreCalls(ranks, total, typical, who, name, rows.loc[more.index[:_MOST_ROWS]].reset_index())
+    return MoreCalls(ranks, total, typical, only_other, name, rows.loc[more.index[:_MOST_ROWS]].reset_index())

@@ -10,7 +10,7 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.late_advice import advice
-from traceanalyzer.findings.late.late_words import late, waited, whole_of, whose
+from traceanalyzer.findings.late.late_words import beside_late, late, peer, waited, whole_of, whose
 from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
@@ -56,7 +56,8 @@ def told(finding: Finding, row: Row, rows: Sequence[Row], last_step: int | None)
             f"{_first_upper(late(row, last_step))} {waited(row)}. Hidden behind {_and([whose(it) for it in before])}"
         )
         costs = f"with that mended, it costs {time_text(row['then_gain_ns'])} a step"
-        return replace(finding, title=f"{title} now; {costs}.")
+        ahead = (rank for it in before for rank in numbers(it["ranks"]))
+        return replace(finding, title=f"{title} now; {costs}.", named=tuple(dict.fromkeys((*beside_late(row), *ahead))))
     alone = row["gain_ns"] if row["unprofiled_gain_ns"] is None else row["unprofiled_gain_ns"]
     is_main = alone is not None and alone >= _MAIN * joint_ns(row)
     return finding if is_main else _of_all(finding, own, last_step)
@@ -104,6 +105,7 @@ def _of_all(finding: Finding, rows: Sequence[Row], last_step: int | None) -> Fin
         gain_ns=lead["joint_gain_ns"],
         unprofiled_gain_ns=lead["joint_unprofiled_gain_ns"],
         ranks=tuple(sorted({rank for row in rows for rank in numbers(row["ranks"])})),
+        named=tuple(dict.fromkeys(rank for row in rows for rank in peer(row))),
         steps=None if None in steps else tuple(sorted({step for own in steps for step in own or ()})),
         cause=" and ".join(dict.fromkeys(row["cause"] for row in rows)),
     )

@@ -34,9 +34,20 @@ def title(row: Mapping[str, Any], last_step: int | None) -> str:
     return f"{first_upper(told)} {waited(row)}. {_gains(row)}".strip()
 
 
+def beside_late(row: Mapping[str, Any]) -> tuple[int, ...]:
+    """The rank that `title` names beside those that are late: the only one that waits."""
+    return (row["most_waiting_rank"],) if row["waiting_ranks"] == 1 and not row["is_in_turn"] else ()
+
+
+def peer(row: Mapping[str, Any]) -> tuple[int, ...]:
+    """The rank that `late` names beside those that are late: the only other one."""
+    is_named = _all(row) == 2 and not (_is_of_nothing(row) and not _are_needs_known(row))
+    return (row["most_waiting_rank"],) if is_named else ()
+
+
 def late(row: Mapping[str, Any], last_step: int | None) -> str:
     """When, who and by what, up to the colon or semicolon before who waits."""
-    if row["cause"] == HOST.key and row["name"] is None:
+    if _is_of_nothing(row):
         return f"{when(row, last_step)}{_late_hosts(row)}"
     if is_slow_gpu(row):
         return f"{when(row, last_step)}{_slow_gpus(row)}"
@@ -132,6 +143,17 @@ def is_slow_gpu(row: Mapping[str, Any]) -> bool:
     return row["same_work_ratio"] is not None and not row["is_in_turn"]
 
 
+def _is_of_nothing(row: Mapping[str, Any]) -> bool:
+    """Whether hosts are late by nothing that has a name."""
+    return row["cause"] == HOST.key and row["name"] is None
+
+
+def _are_needs_known(row: Mapping[str, Any]) -> bool:
+    """Whether what late hosts need to launch a step is known, and more than the others'."""
+    own, others = row["own_host_ns"], row["peers_host_ns"]
+    return own is not None and others is not None and bool(own >= others)
+
+
 def _slow_gpus(row: Mapping[str, Any]) -> str:
     """`rank 3's GPU is slower: the same kernels take 6.37 ms a step, on the others 4.9 ms (1.3 times as long);`."""
     many = len(numbers(row["ranks"])) > 1
@@ -152,7 +174,7 @@ def _late_hosts(row: Mapping[str, Any]) -> str:
     late = f"the hosts of {who(row)} are late" if many else f"{who(row)}'s host is late"
     late += _IN_TURN if row["is_in_turn"] else ""
     own, others = row["own_host_ns"], row["peers_host_ns"]
-    if own is None or others is None or own < others:
+    if not _are_needs_known(row):
         return f"{late}, by {time_text(row['excess_ns'])}{_each(row)}:"
     beside = f"{_peers(row)}'s" if _all(row) == 2 else "the others' at most"
     computed = [f"{operator} {time_text(time_ns)}" for operator, time_ns in row.get(COMPUTED, {}).items()]

@@ -24,7 +24,7 @@ from traceanalyzer.findings.late.gain_range import how_far
 from traceanalyzer.findings.late.late_advice import advice, caveat
 from traceanalyzer.findings.late.late_hosts import with_advice
 from traceanalyzer.findings.late.late_sets import joint_ns, set_of, told, with_other_causes
-from traceanalyzer.findings.late.late_words import is_of_hosts, title
+from traceanalyzer.findings.late.late_words import beside_late, is_of_hosts, title
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
@@ -181,6 +181,7 @@ def _finding(
         unprofiled_gain_ns=row["unprofiled_gain_ns"],
         is_of_hosts=is_of_hosts(row),
         ranks=numbers(row["ranks"]),
+        named=beside_late(row),
         worst_rank=row["worst_rank"],
         steps=None if row["is_in_every_step"] else numbers(row["numbers"]) or None,
         cause=row["cause"],

@@ -1,6 +1,7 @@
 """Why a rank computes longer: in another number format, more of it, or by other operators than its peers."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -48,27 +49,35 @@ def other_work(episodes: Episodes, efficiency: Efficiency, mfu: Mfu, pipeline: P
             said = _formats(table, late, others) or _amounts(table, mfu, row, others)
             said = said or (_operators(table, late, others, row) if row["name"] is None else None)
             if said:
-                found.append(_finding(*said, table, row, others, of_lead(episodes, row)))
+                found.append(_finding(said, table, row, others, of_lead(episodes, row)))
     return found
 
 
-def _finding(
-    title: str, advice: str, table: pd.DataFrame, row: Mapping[str, Any], others: Sequence[int], part_of: str
-) -> Finding:
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What differs, what to do, and the one other rank that is named beside the late ones, if there is one."""
+
+    title: str
+    advice: str
+    other: tuple[int, ...]
+
+
+def _finding(said: _Said, table: pd.DataFrame, row: Mapping[str, Any], others: Sequence[int], part_of: str) -> Finding:
     shown = table[table["rank"].isin([numbers(row["ranks"])[0], others[0]])]
     return Finding(
         severity="low",
-        title=title,
+        title=said.title,
         evidence=plain(shown.sort_values("gpu_ns", ascending=False, kind="stable")[_SHOWN].head(8)),
-        recommendation=advice,
+        recommendation=said.advice,
         gain_ns=row["gain_ns"],
+        named=(*numbers(row["ranks"]), *said.other),
         table="efficiency",
         part_of=part_of,
         tells_why=True,
     )
 
 
-def _formats(table: pd.DataFrame, late: Sequence[int], others: Sequence[int]) -> tuple[str, str] | None:
+def _formats(table: pd.DataFrame, late: Sequence[int], others: Sequence[int]) -> _Said | None:
     """Where the late ranks' matrix products mostly run in another number format, and take longer for it."""
     products = table[(table["family"] == "gemm") & table["element_type"].notna()]
     by_type = products.groupby(["rank", "element_type"], observed=True)["gpu_ns"].sum().unstack(fill_value=0)  # noqa: PD010 - a table of two keys
@@ -87,10 +96,10 @@ def _formats(table: pd.DataFrame, late: Sequence[int], others: Sequence[int]) ->
     advice = (
         f"Let {_whom(late)} compute in {formats[1]}, too: the same autocast, matrix products' precision, parameters."
     )
-    return title, advice
+    return _Said(title, advice, _only(others))
 
 
-def _amounts(table: pd.DataFrame, mfu: Mfu, row: Mapping[str, Any], others: Sequence[int]) -> tuple[str, str] | None:
+def _amounts(table: pd.DataFrame, mfu: Mfu, row: Mapping[str, Any], others: Sequence[int]) -> _Said | None:
     """Where FLOPs of operators differ as the time does, or half as much."""
     late, own = numbers(row["ranks"]), mfu.to_frame()
     steps = numbers(row["numbers"]) if row["numbers"] else own["step"].dropna().unique().tolist()
@@ -112,12 +121,10 @@ def _amounts(table: pd.DataFrame, mfu: Mfu, row: Mapping[str, Any], others: Sequ
         f"{in_a_line(theirs, Unit.FLOPS)}{how or f', {times} times as much'}."
     )
     advice = f"Give {_whom(late)} as much as the others: batches, sequences, experts, what else it computes."
-    return title, advice
+    return _Said(title, advice, _only(others))
 
 
-def _operators(
-    table: pd.DataFrame, late: Sequence[int], others: Sequence[int], row: Mapping[str, Any]
-) -> tuple[str, str] | None:
+def _operators(table: pd.DataFrame, late: Sequence[int], others: Sequence[int], row: Mapping[str, Any]) -> _Said | None:
     """Where operators that no other rank runs take the time; with those that only the others run."""
     if not row["is_in_every_step"]:
         return None
@@ -135,7 +142,7 @@ def _operators(
         f"capture){instead}."
     )
     advice = f"Let {_whom(late)} take the path of the others: the same backends (of attention), options and versions."
-    return title, advice
+    return _Said(title, advice, _only(others) if instead else ())
 
 
 def _longer(table: pd.DataFrame, late: Sequence[int], others: Sequence[int]) -> float:
@@ -154,6 +161,11 @@ def _who(ranks: Sequence[int], of: Sequence[int] = ()) -> str:
     if of and len(ranks) > 1:
         return "the others"
     return f"{'rank' if of else 'Rank'} {ranks[0]}" if len(ranks) == 1 else f"Ranks {listed(ranks)}"
+
+
+def _only(others: Sequence[int]) -> tuple[int, ...]:
+    """The ranks that `_who` names of others."""
+    return tuple(others) if len(others) == 1 else ()
 
 
 def _whose(ranks: Sequence[int], of: Sequence[int] = ()) -> str:

@@ -145,6 +145,7 @@ def _bubble(
         else ideal.gain_ns + held_ns,
         gain_error_ns=None if ideal is None else ideal.error_ns,
         gain_is_bound=True,
+        named=(int(worst["rank"]),),
         is_of_ideal=True,
         table="pipeline_schedule",
         about=pipeline_name(row["pipeline"]),

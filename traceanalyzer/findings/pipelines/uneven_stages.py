@@ -119,11 +119,12 @@ def _uneven(rows: Sequence[Mapping[str, Any]], stages: pd.DataFrame, mfu: Mfu, r
     hidden = _behind_hosts(replay, evened) if gain is not None and 100 * gain_ns < LEAST_GAIN_PCT * step_ns else ""
     more = recomputed_more(mfu, stages, row)
     heavy = _heavy(stages, row)
+    ranks = _longest(rows, heavy, stages)
     whence = f"stages {listed(heavy)}" if len(heavy) > 1 else its_stages(row)
     move = f"{'m' if more else 'M'}ove layers from {whence} to {the_others(row)}"
     return Finding(
         severity=severity(100 * gain_ns / step_ns),
-        title=f"{_who(row, rows, heavy, stages)} {time_text(longest_ns)} "
+        title=f"{_who(row, ranks, heavy)} {time_text(longest_ns)} "
         f"{per}, {_beside_others(stages, heavy, excess, hidden, many=len(rows) > 1)}."
         + ("" if hidden else _shorter(gain))
         + (f" {more}" if more else ""),
@@ -135,6 +136,7 @@ def _uneven(rows: Sequence[Mapping[str, Any]], stages: pd.DataFrame, mfu: Mfu, r
         gain_ns=gain_ns,
         gain_error_ns=None if gain is None else gain.error_ns,
         gain_is_bound=gain is None or gain.is_bound,
+        named=(*ranks, *_only_other(stages, heavy, row, is_of_recomputing=bool(more))),
         table="pipeline",
         about=pipeline_name(rows[0]["pipeline"]),
     )
@@ -196,11 +198,24 @@ def _heavy(stages: pd.DataFrame, row: Mapping[str, Any]) -> list[int]:
     return sorted({int(row["bottleneck_stage"]), *map(int, each.index[beyond >= AS_LONG * beyond.max()])})
 
 
-def _who(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], heavy: Sequence[int], stages: pd.DataFrame) -> str:
+def _longest(rows: Sequence[Mapping[str, Any]], heavy: Sequence[int], stages: pd.DataFrame) -> tuple[int, ...]:
+    """The ranks of the stages that compute longest."""
+    of_stages = stages.loc[stages["stage"].isin(heavy), "rank"]
+    return tuple(sorted(map(int, of_stages if len(heavy) > 1 else (row["bottleneck_rank"] for row in rows))))
+
+
+def _only_other(
+    stages: pd.DataFrame, heavy: Sequence[int], row: Mapping[str, Any], *, is_of_recomputing: bool
+) -> tuple[int, ...]:
+    """The other one of two ranks, where it is named: as one of several stages, or as what recomputes less."""
+    others = stages.loc[~stages["stage"].isin(heavy), "rank"]
+    is_named = is_of_recomputing or (row["stages_per_rank"] or 1) > 1
+    return tuple(map(int, others)) if len(others) == 1 and is_named else ()
+
+
+def _who(row: Mapping[str, Any], ranks: Sequence[int], heavy: Sequence[int]) -> str:
     if len(heavy) > 1:
-        of = sorted(map(int, stages.loc[stages["stage"].isin(heavy), "rank"]))
-        return f"Stages {listed(heavy)} (ranks {listed(of)}) compute up to"
-    ranks = sorted(int(each["bottleneck_rank"]) for each in rows)
+        return f"Stages {listed(heavy)} (ranks {listed(ranks)}) compute up to"
     of_many = (row["stages_per_rank"] or 1) > 1
     if len(ranks) == 1:
         return (f"Rank {ranks[0]} with its {row['stages_per_rank']} stages" if of_many else

@@ -89,6 +89,7 @@ def uneven_compute(
         evidence=_shares(frame, basis),
         recommendation=_EXPERTS if calls["collective"].eq("all_to_all").any() else _BATCHES,
         caveat=None if even else f"The gain is what {_beyond(own)}.",
+        named=(*own.ranks, least),
         interval_ns=_longest_step(calls, steps, least),
         table="efficiency",
         about=about("uneven compute", rank),
@@ -185,6 +186,7 @@ def _other_products(efficiency: Efficiency, rank: int, least: int) -> list[Findi
                 evidence=plain(work[0].head(_MOST_ROWS)),
                 recommendation=f"Find what makes rank {rank} run it: another stream's work counts too.",
                 caveat="Of the whole capture.",
+                named=(rank,),
                 part_of=about("uneven compute", rank),
             )
         ]
@@ -195,6 +197,7 @@ def _other_products(efficiency: Efficiency, rank: int, least: int) -> list[Findi
             title=f"Only rank {rank} runs {most}, only rank {least} {fewest}: their work differs in size.",
             evidence=plain(pd.concat([rows.head(_MOST_ROWS) for rows in work])),
             caveat="Of the whole capture.",
+            named=(rank, least),
             part_of=about("uneven compute", rank),
         )
     ]

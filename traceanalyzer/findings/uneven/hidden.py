@@ -58,10 +58,11 @@ _ALONE = {
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """What is mended first: the changes, how that is said, and what findings about it are called."""
+    """What is mended first: the changes, how that is said, which ranks it names, what findings about it are called."""
 
     changes: tuple[Change, ...]
     words: str
+    ranks: tuple[int, ...]
     about: str
 
 
@@ -114,6 +115,7 @@ def hidden_late(
         gain_ns=alone.gain_ns,
         gain_error_ns=alone.error_ns,
         gain_is_bound=alone.is_bound,
+        named=tuple(dict.fromkeys((one.rank, *_peer(one.rank, needs, len(headline)), *first.ranks))),
         is_of_hosts=one.part == HOST.key,
         table="what_ifs",
         part_of=first.about,
@@ -166,11 +168,12 @@ def _firsts(
 ) -> Iterator[First]:
     for row in episodes.rows():
         if row["what_if"] and row["gain_ns"] and is_said(row):
-            yield First(tuple(map(read_change, row["what_if"].split("; "))), whose(row), of_lead(episodes, row))
+            changes = tuple(map(read_change, row["what_if"].split("; ")))
+            yield First(changes, whose(row), numbers(row["ranks"]), of_lead(episodes, row))
     if worst_rank(headline, steps, idle, DATA.column, data_pct):
-        yield First((Change("data", 0.0),), "data", LOADER)
+        yield First((Change("data", 0.0),), "data", (), LOADER)
     if worst_rank(headline, steps, idle, HOST.column, host_pct):
-        yield First((Change("host", 0.0),), "the hosts", HOSTS)
+        yield First((Change("host", 0.0),), "the hosts", (), HOSTS)
 
 
 def _slower(
@@ -230,12 +233,17 @@ def _named(needs: pd.DataFrame, work: pd.DataFrame, rank: int) -> pd.Series:
     return named(cells, late, work).iloc[0]
 
 
+def _peer(rank: int, needs: pd.DataFrame, ranks: int) -> tuple[int, ...]:
+    """The other one of two ranks."""
+    return tuple(int(other) for other in needs["rank"].unique() if other != rank) if ranks == 2 else ()
+
+
 def _title(one: Slower, work: pd.DataFrame, needs: pd.DataFrame, ranks: int) -> str:
-    others = next(rank for rank in sorted(needs["rank"].unique()) if rank != one.rank)
-    beside = f"rank {others}" if ranks == 2 else "the others"
+    only = _peer(one.rank, needs, ranks)
+    beside = f"rank {only[0]}" if only else "the others"
     own, peers = time_text(one.own_ns), time_text(one.peers_ns)
     if one.part == "host":
-        theirs = f"{beside}'s" if ranks == 2 else "the others'"
+        theirs = f"{beside}'s" if only else "the others'"
         return f"Rank {one.rank}'s host needs {own} a step, {theirs} {peers}"
     name = _named(needs, work, one.rank)["name"]
     called = f", most of it {name}" if isinstance(name, str) else ""

@@ -46,6 +46,7 @@ def _unlike(episodes: Episodes, table: pd.DataFrame, column: str, words: tuple[s
                 evidence=plain(table[["rank", column]]),
                 recommendation="Run all ranks on GPUs of one model, or give those on slower ones less work.",
                 gain_ns=row["gain_ns"],
+                named=late,
                 table="ranks",
                 tells_why=True,
                 part_of=of_lead(episodes, row),
@@ -70,7 +71,8 @@ def shared_gpu(ranks: Ranks) -> list[Finding]:
 
 
 def _shared(host: str, device: int, own: pd.DataFrame) -> Finding:
-    who = f"Ranks {listed([int(rank) for rank in own['rank']])}"
+    ranks = tuple(int(rank) for rank in own["rank"])
+    who = f"Ranks {listed(ranks)}"
     return Finding(
         severity="high",
         title=f"{who} run on one GPU: each of them names number {device} of the {own['devices_seen'].min()} that it "
@@ -79,6 +81,7 @@ def _shared(host: str, device: int, own: pd.DataFrame) -> Finding:
         recommendation="Give each rank a GPU of its own: torch.cuda.set_device(LOCAL_RANK) before anything is put on a "
         "GPU, and one process for each GPU.",
         caveat="It holds unless CUDA_VISIBLE_DEVICES names other GPUs for each of them.",
+        named=ranks,
         is_about_capture=True,
         table="ranks",
     )

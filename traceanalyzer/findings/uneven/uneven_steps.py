@@ -1,6 +1,6 @@
 """Compute that differs between ranks from step to step: no rank is late, but each step lasts as long as its longest."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import pandas as pd
 
@@ -77,13 +77,13 @@ def uneven_steps(
 
 def _found(wide: pd.DataFrame, gain: Gain, *, is_work: bool) -> Finding:
     """What is said of compute by step and rank, that gains so much when it is evened."""
-    longest = wide.max(axis=1)
+    longest, always = wide.max(axis=1), _always_longest(wide)
     spread = (longest - wide.min(axis=1)).mean()
     most = "at most " if gain.is_bound else ""
     same = "Work of equal size that takes unequal time, such as kernels beside communication, looks the same."
     return Finding(
         severity=severity(100 * gain.gain_ns / gain.before_ns),
-        title=f"Ranks compute unevenly, {_how(wide)}: in the same step "
+        title=f"Ranks compute unevenly, {_how(always)}: in the same step "
         f"{time_text(spread)} lie between the shortest and the longest ({time_text(float(longest.mean()))}), "
         f"for which the others wait. Evened, a mean step is {most}{time_text(gain.gain_ns)} shorter.",
         evidence=plain(_by_step(wide)),
@@ -93,6 +93,7 @@ def _found(wide: pd.DataFrame, gain: Gain, *, is_work: bool) -> Finding:
         gain_ns=gain.gain_ns,
         gain_error_ns=gain.error_ns,
         gain_is_bound=gain.is_bound,
+        named=always,
         table="step_needs",
     )
 
@@ -109,10 +110,16 @@ def _by_step(wide: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _how(wide: pd.DataFrame) -> str:
-    if len(wide.idxmax(axis=1).unique()) > 1:
+def _always_longest(wide: pd.DataFrame) -> tuple[int, ...]:
+    """The rank that computes longest in every step; none where these are several."""
+    longest = wide.idxmax(axis=1).unique()
+    return (int(longest[0]),) if len(longest) == 1 else ()
+
+
+def _how(always_longest: Sequence[int]) -> str:
+    if not always_longest:
         return "another one longest from step to step"
-    return f"rank {wide.idxmax(axis=1).iloc[0]} longest by another amount from step to step"
+    return f"rank {always_longest[0]} longest by another amount from step to step"
 
 
 def _is_other_work(wide: pd.DataFrame, what_ran: WhatRan) -> bool:

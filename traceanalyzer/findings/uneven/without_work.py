@@ -101,6 +101,7 @@ def _without_compute(rank: int, calls: float, compute: pd.Series, usual_ns: floa
         recommendation="Look at which GPU its process uses (torch.cuda.set_device(LOCAL_RANK)), and whether it gets a "
         "part of the batch.",
         caveat="A rank that is there for something else by design has the same trace.",
+        named=(rank,),
         table="breakdown",
     )
 
@@ -121,5 +122,6 @@ def _finding(spent: list[_Spent], table: pd.DataFrame) -> Finding:
         recommendation="Give all ranks as many batches: a sampler that pads or drops the rest (DistributedSampler, "
         "drop_last=True), or streams that are split evenly. Join only lets the others end.",
         caveat="A rank whose part of the job ends there by design has the same trace.",
+        named=tuple(ranks),
         table="steps",
     )

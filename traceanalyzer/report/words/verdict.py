@@ -22,14 +22,15 @@ MOST_SENTENCES = 3
 
 def sentences(report: Report, split: Split | None) -> list[str]:
     """The verdict, most important first; says so when nothing is wrong."""
+    told = _told(report.findings)
+    found = [item.title for item in told]
     if split is None:
         is_host_only = host.is_host_only(report.results)
         none = ["No GPU operation was recorded, so there is nothing to split."]
-        return [*host.sentences(report.results), *_said(report.findings)] if is_host_only else none
+        return [*host.sentences(report.results), *found] if is_host_only else none
     over = over_ranks_of(report.results)
     if not over.of("idle_pct")["ranks"]:
         return ["No recorded GPU operation takes any time, so there is nothing to split."]
-    found = _said(report.findings)
     if _opaque_pct(over) and not found:
         return _of_unknown(split, over)
     if spoilt_ranks(report.results["headline"], report.results["integrity"]):
@@ -42,7 +43,7 @@ def sentences(report: Report, split: Split | None) -> list[str]:
     pair = [
         seen.title
         for seen in _pair(report.results, over)
-        if not any(all(f"ank {rank}" in title for rank in seen.ranks) for title in found)
+        if not any({*seen.ranks} <= {*item.ranks, *item.named} for item in told)
     ]
     return [*length, *pair, *found, *_of_profiled_hosts(report)]
 
@@ -59,10 +60,10 @@ def _of_unknown(split: Split, over: OverRanks) -> list[str]:
     ]
 
 
-def _said(findings: Sequence[Finding]) -> list[str]:
-    """What the first findings say that are grave or have a grave sign, each with the first two that it has taken in."""
+def _told(findings: Sequence[Finding]) -> list[Finding]:
+    """The first findings that are grave or have a grave sign, each with the first two that it has taken in."""
     grave = _grave(findings)
-    return [item.title for finding in grave for item in (finding, *finding.also[:2])][:MOST_SENTENCES]
+    return [item for finding in grave for item in (finding, *finding.also[:2])][:MOST_SENTENCES]
 
 
 def _grave(findings: Sequence[Finding]) -> list[Finding]:
