@@ -1,10 +1,14 @@
 """`analyze-traces cache`: what is kept of large traces that were read."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from traceanalyzer.errors import UsageError
+
+if TYPE_CHECKING:
+    from traceanalyzer.loading.cache import Contents
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -24,20 +28,25 @@ def cache() -> None:
 def info() -> None:
     """Say where it is and how much it holds."""
     from traceanalyzer.loading import cache as kept
-    from traceanalyzer.meaning.quantities import size_text
 
     held = kept.contents(_folder())
-    click.echo(f"{held.folder}: {held.entries} traces, {size_text(held.size_bytes)}")
+    click.echo(f"{held.folder}: {_held(held)}")
 
 
 @cache.command(context_settings={"help_option_names": ["-h", "--help"]})
 def clear() -> None:
     """Remove all of it."""
     from traceanalyzer.loading import cache as kept
-    from traceanalyzer.meaning.quantities import size_text
 
     held = kept.clear(_folder())
-    click.echo(f"Removed {held.entries} traces, {size_text(held.size_bytes)}, from {held.folder}")
+    click.echo(f"Removed {_held(held)} from {held.folder}")
+
+
+def _held(held: "Contents") -> str:
+    from traceanalyzer.meaning.quantities import size_text
+
+    kinds = f"traces read: {held.read}, analysed: {held.analysed}, whole runs: {held.reports}"
+    return f"{size_text(held.size_bytes)} ({kinds})"
 
 
 def _folder() -> Path:

@@ -9,6 +9,7 @@ import re
 import shutil
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import ClassVar
 import msgspec
 import pyarrow as pa
 
+from traceanalyzer.errors import InputError
 from traceanalyzer.files.cached import name_of
 
 MOST_BYTES = 4 << 30
@@ -46,25 +48,41 @@ class Contents:
 
     Attributes:
         folder: where.
-        entries: traces.
-        size_bytes: of all of them, and of what analyses made of ranks.
+        read: files of which there is what was read.
+        analysed: those of which there is what analyses made of their ranks.
+        reports: runs of which Results and findings are there.
+        size_bytes: of all that.
     """
 
     folder: Path
-    entries: int
+    read: int
+    analysed: int
+    reports: int
     size_bytes: int
+
+    @property
+    def entries(self) -> int:
+        """How many there are of all kinds."""
+        return self.read + self.analysed + self.reports
 
 
 def contents(folder: Path) -> Contents:
     """How much there is."""
     sizes = {entry.name: _size_of(entry) for entry in _entries(folder)}
-    return Contents(folder, sum(name.isalnum() for name in sizes), sum(sizes.values()))
+    of_kind = Counter(name.partition("-")[2] for name in sizes)
+    return Contents(folder, of_kind[""], of_kind["ranks"], of_kind["report"], sum(sizes.values()))
 
 
 def clear(folder: Path) -> Contents:
-    """Remove all entries and drafts; what there was."""
+    """Remove all entries and drafts; what there was.
+
+    Raises:
+        InputError: some of them cannot be removed.
+    """
     held = contents(folder)
     shutil.rmtree(folder, ignore_errors=True)
+    if left := contents(folder).entries:
+        raise InputError(f"{folder}: {left} of {held.entries} entries cannot be removed")
     return held
 
 
