@@ -56,8 +56,11 @@ def _analysed_once():
 
 @pytest.fixture
 def monkeypatch(monkeypatch):
-    """pytest's; what a test has changed is not in what was analysed before: its own files are analysed with it."""
-    for name in ("setattr", "delattr", "setitem", "delitem", "setenv", "delenv"):
+    """pytest's; what a test has changed is not in what was analysed before: its own files are analysed with it.
+
+    But for the environment, of which no analysis reads.
+    """
+    for name in ("setattr", "delattr", "setitem", "delitem"):
         setattr(monkeypatch, name, _noted(getattr(monkeypatch, name)))
     yield monkeypatch
     once.CHANGED.clear()
@@ -101,8 +104,12 @@ def pytest_collection_finish():
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item, nextitem):
     yield
-    if nextitem is None or nextitem.path != item.path:
+    if nextitem is None or (nextitem.path != item.path and gc.get_count()[0] > _MANY):
         _settle()
+
+
+_MANY = 50_000
+"""Objects that were made since the collector last looked and are still here."""
 
 
 def _settle():

@@ -22,8 +22,6 @@ from traceanalyzer.report.writers import folder
 
 COMMAND = [sys.executable, "-m", "traceanalyzer"]
 
-pytestmark = pytest.mark.usefixtures("analysed_anew")
-
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):
@@ -104,6 +102,7 @@ def as_nobody(*arguments):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), Path("said").read_text()
 
 
+@pytest.mark.usefixtures("analysed_anew")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become nobody")
 def test_no_permission_is_said():
     with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
@@ -418,6 +417,7 @@ def test_nobody_listens(tmp_path, closed):
     assert found.returncode == 0, found.stderr
 
 
+@pytest.mark.usefixtures("analysed_anew")
 def test_links_out_of_a_folder_of_traces_are_followed_on_request_only(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "elsewhere" / "rank1.json", document([kernel(0, 5)], rank=1, world_size=2))
