@@ -1,6 +1,7 @@
 """A table's sums for each key, per step and over ranks: what is joined."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -78,10 +79,15 @@ def _summed(
     held = pd.DataFrame(np.column_stack([np.empty((len(frame), 0)), *values]), frame.index, sums)
     by = [frame["rank"], *(plain_keys(frame[key]) for key in keys)]
     groups = held.groupby(by, dropna=False, sort=False)
-    # A sum with an unknown part is unknown.
-    table = (groups.sum(min_count=1).where(groups.count().eq(groups.size(), axis=0)) / divisor).reset_index()
+    table = (_known_sums(groups, held) / divisor).reset_index()
     made = table if ranks is None else _over_ranks(table, keys, {name: columns[name] for name in sums}, ranks)
     return with_columns(made, **{name: _floating(made[name]) for name in made if name not in ("rank", *keys)})
+
+
+def _known_sums(groups: Any, summed: pd.DataFrame) -> pd.DataFrame:
+    """The sums of each group: a sum with an unknown part is unknown."""
+    sums: pd.DataFrame = groups.sum(min_count=1)
+    return sums.where(groups.count().eq(groups.size(), axis=0)) if summed.isna().to_numpy().any() else sums
 
 
 def _floating(column: pd.Series) -> pd.arrays.FloatingArray:
@@ -104,14 +110,15 @@ def _with_bus_bytes(frame: pd.DataFrame) -> pd.DataFrame:
 def _over_ranks(table: pd.DataFrame, keys: tuple[str, ...], columns: Mapping[str, Column], ranks: int) -> pd.DataFrame:
     """Mean over all ranks of the run (a rank without the row counts as 0), and the time's standard deviation."""
     sums, time = list(columns), leading_time(columns)
-    groups = table.groupby(list(keys), dropna=False, sort=False)
-    known = groups[sums].count().eq(groups.size(), axis=0)
-    mean = groups[sums].sum().where(known) / ranks
+    held = table[[*keys, *sums]].assign(**({_SQUARES: table[time] ** 2} if time else {}))
+    mean = _known_sums(held.groupby(list(keys), dropna=False, sort=False), held[sums]) / ranks
     if time:
-        squares = (table[time] ** 2).groupby([table[key] for key in keys], dropna=False, sort=False).sum()
-        spread = (squares / ranks - mean[time] ** 2).clip(lower=0) ** 0.5
-        mean[spread_of(time)] = spread.where(known[time])
+        squares = mean.pop(_SQUARES)
+        mean[spread_of(time)] = (squares - mean[time] ** 2).clip(lower=0) ** 0.5
     return mean.reset_index()
+
+
+_SQUARES = "squares"
 
 
 def plain_keys(column: pd.Series) -> pd.Series:
