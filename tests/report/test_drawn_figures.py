@@ -31,7 +31,7 @@ REASONS = {
     "page/sends.py:sends": CHOSEN,
     "page/sends.py:loads": CHOSEN,
     "page/table_view.py:view_of": COUNTED,
-    "page/use_strips.py:_strip": PLACED,  # and of all of a strip's columns, which are one rank's window, their words
+    "page/use_strips.py:_strip": PLACED,
     "page/wait_matrix.py:wait_matrix": CHOSEN,
     "timeline/columns.py:varints": PLACED,
     "timeline/host_lanes.py:host_lanes": COUNTED,

@@ -1,5 +1,8 @@
 import re
 
+import pytest
+
+from tests import once
 from tests.builders import rank_trace
 from traceanalyzer.analyses import run
 from traceanalyzer.report.page.use_strips import HEIGHT, strips
@@ -11,9 +14,9 @@ def area(path):
 
 def test_areas_are_the_kinds_shares_of_the_window():
     ops = [("compute", 0, 300), ("comm", 200, 400), ("copy", 500, 600)]
-    results = run([rank_trace(ops), rank_trace([("comm", 0, 600)], rank=1)], ["gpu_utilization"])
-    first, second = strips(results["gpu_utilization"], [0, 1, 7])
-    assert (first.rank, first.bins, first.busy, first.window) == (0, 60, "83.3\u202f%", "600\u202fns")
+    results = run([rank_trace(ops), rank_trace([("comm", 0, 600)], rank=1)], ["gpu_utilization", "breakdown"])
+    first, second = strips(results["gpu_utilization"], results["breakdown"], [0, 1, 7])
+    assert (first.rank, first.bins, first.idle, first.window) == (0, 60, "100\u202fns", "600\u202fns")
     shares = {kind: area(path) / (60 * HEIGHT) for kind, path in first.paths}
     assert {kind: round(share, 3) for kind, share in shares.items()} == {
         "compute": 0.5,
@@ -25,8 +28,15 @@ def test_areas_are_the_kinds_shares_of_the_window():
 
 
 def test_columns_stand_on_each_other():
-    (strip,) = strips(
-        run([rank_trace([("compute", 0, 50), ("comm", 50, 100)])], ["gpu_utilization"])["gpu_utilization"], [0]
-    )
+    results = run([rank_trace([("compute", 0, 50), ("comm", 50, 100)])], ["gpu_utilization", "breakdown"])
+    (strip,) = strips(results["gpu_utilization"], results["breakdown"], [0])
     assert dict(strip.paths)["compute"].startswith("M0 0.0h1v100.0h-1z")
     assert dict(strip.paths)["comm"].endswith("M59 0.0h1v100.0h-1z")
+
+
+@pytest.mark.parametrize("name", ["ddp", "nsys_naive", "nsys_cuda_graph_node"])
+def test_a_strip_is_of_the_window_that_its_words_are_of(name):
+    made = once.results(name, ["gpu_utilization", "breakdown"])
+    drawn = made["gpu_utilization"].to_frame().groupby("rank")[["bin_ns", "idle_ns"]].sum()
+    told = made["breakdown"].to_frame().set_index("rank")[["window_ns", "idle_ns"]]
+    assert drawn.to_numpy().tolist() == told.to_numpy().tolist()
