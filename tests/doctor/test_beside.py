@@ -52,6 +52,7 @@ def test_the_peak_is_that_of_the_path(topology, peak):
 def test_a_log_of_another_run_is_told_by_what_was_measured(via, is_said):
     results = run(sample("ddp").ranks, ["collectives"], wiring=of(NVLINK, via=via))
     assert bool(log_of_another_run(results["collectives"])) == is_said
+    assert log_of_another_run(results["collectives"], pcie_most_gbps=1_000.0) == []
 
 
 def test_texts_beside_traces_are_found_by_what_stands_in_them(tmp_path):

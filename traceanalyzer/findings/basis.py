@@ -24,6 +24,10 @@ CLEAR_GAIN_PCT = 3.0
 """The same for what chance or a profiler makes too: steps that differ, kernels beside others, second causes."""
 
 
+EXPLAINED_PCT = 50.0
+"""Of what takes a rank longer, by which something that differs is said to be why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Basis:
     """The headline's window.

@@ -68,3 +68,12 @@ def test_nothing_is_told_that_explains_less_than_half(own, changed):
 def test_what_is_pinned_is_not_to_be_pinned():
     assert "Pin" not in advice(row_of(UPLOAD))
     assert advice(row_of("Memcpy HtoD (Pageable -> Device)")).startswith("Pin the host memory of what rank 1 copies")
+
+
+def test_its_limits_can_be_set():
+    copies = pd.DataFrame([OTHER, (2, *OTHER[1:]), (1, *OTHER[1:5], 400 * MB, 8 * MS)], columns=COPIES)
+    given = SimpleNamespace(rows=lambda: [row_of(UPLOAD)]), Rows(frame=copies.assign(rate_gbps=1.0))
+    assert len(other_copies(*given)) == 1
+    assert other_copies(*given, explained_pct=1_000.0) == []
+    (found,) = other_copies(*given, alike_bytes_times=10.0)
+    assert "as many bytes as the others" in found.title

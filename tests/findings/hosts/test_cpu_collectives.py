@@ -18,6 +18,8 @@ def test_the_rank_that_comes_last_to_the_cpu_s_collectives_is_named_with_what_it
         "rank 1 takes 50 ms longer than others in metrics."
     )
     assert [(row["rank"], row["name"]) for row in found.evidence] == [(1, "metrics")]
+    for limit in ({"collectives_apart_times": 8.0}, {"explained_pct": 97.0}):  # 60 over 8, and 50 of 52 ms
+        assert last_to_cpu_collectives(NOTHING, host_work([*LATE, *GLOO]), **limit) == []
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.findings.hosts.slow_hosts import eager_hosts, slow_hosts
 from traceanalyzer.findings.late.beside import more_calls, named, own_work, slow_host
 from traceanalyzer.findings.late.late_advice import advice
-from traceanalyzer.findings.late.late_hosts import with_advice
+from traceanalyzer.findings.late.late_hosts import Unlike, with_advice
 
 
 def result(columns, rows):
@@ -53,7 +53,7 @@ ALIKE = [(0, "mm", 10, 150), (1, "mm", 10, 100), (0, "add", 5, 75), (1, "add", 5
     ],
 )
 def test_a_host_is_slow_at_the_calls_that_all_make(rows, times):
-    found = slow_host(operators(*rows), 0)
+    found = slow_host(operators(*rows), 0, UNLIKE.slow_times)
     if times is None or times < 1.2:
         assert found is None
         return
@@ -64,7 +64,7 @@ def test_a_host_is_slow_at_the_calls_that_all_make(rows, times):
 
 def test_of_a_few_operators_that_take_longer_each_is_told():
     rows = [(0, "mm", 10, 400), (1, "mm", 10, 100), (0, "add", 5, 60), (1, "add", 5, 50)]
-    found = slow_host(operators(*rows), 0)
+    found = slow_host(operators(*rows), 0, UNLIKE.slow_times)
     assert (found.more_ns, found.most) == (310, {"mm": 300})
 
 
@@ -106,6 +106,8 @@ def test_own_work_is_what_no_other_runs():
     assert named(work.iloc[0].replace("[[3, 4]]", "no list")) == "mm"
 
 
+UNLIKE = Unlike(slow_times=1.2, busy_times=1.15)
+
 WORK = SimpleNamespace(
     table=pd.DataFrame(
         [(0, "main", "generate", 200), (1, "main", "generate", 100), (0, "main", "save", 50)],
@@ -125,7 +127,7 @@ WORK = SimpleNamespace(
 def test_a_range_that_all_are_in_is_not_to_be_taken_out_of_the_step(name, said):
     row = {"ranks": "0", "cause": "host", "name": name, "what": "range", "same_work_ratio": None, "place": None}
     rows = [(0, "mm", 20, 200), (1, "mm", 10, 100)]
-    assert advice(with_advice(row, operators(*rows), WORK)).startswith(said)
+    assert advice(with_advice(row, operators(*rows), WORK, UNLIKE)).startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +143,7 @@ def test_a_range_that_all_are_in_is_not_to_be_taken_out_of_the_step(name, said):
 )
 def test_what_to_do_about_an_operator_is_what_other_ranks_do_with_it(rows, said):
     row = {"ranks": "0", "cause": "host", "name": "nms", "what": "operator", "same_work_ratio": None, "place": None}
-    assert advice(with_advice(row, operators(*rows), WORK)).startswith(said)
+    assert advice(with_advice(row, operators(*rows), WORK, UNLIKE)).startswith(said)
 
 
 ALL = [(rank, "mm", 10, 150 if rank < 2 else 100) for rank in range(4)]
@@ -163,14 +165,14 @@ LATE = {"cause": "host", "name": None, "same_work_ratio": None, "is_in_every_ste
 )  # fmt: skip
 def test_of_several_late_hosts_it_is_said_where_it_holds_for_each(rows, said):
     row = {"ranks": "0,1", **LATE}
-    assert advice(with_advice(row, operators(*rows), WORK)).startswith(said)
+    assert advice(with_advice(row, operators(*rows), WORK, UNLIKE)).startswith(said)
 
 
 def test_who_makes_as_many_calls_is_named_beside_the_rank():
     rows = [(rank, "mm", {0: 200, 1: 199, 2: 100, 3: 90}[rank], 100) for rank in range(4)]
-    busy = more_calls(operators(*rows), 0)
+    busy = more_calls(operators(*rows), 0, UNLIKE.busy_times)
     assert (busy.ranks, busy.calls, busy.others_calls) == ((0, 1), 200, 95)
-    assert more_calls(operators(*rows[:2]), 0) is None
+    assert more_calls(operators(*rows[:2]), 0, UNLIKE.busy_times) is None
 
 
 @pytest.mark.parametrize(
@@ -185,7 +187,7 @@ def test_who_makes_as_many_calls_is_named_beside_the_rank():
 )  # fmt: skip
 def test_what_to_do_about_a_late_host_is_what_its_operators_tell(rows, said):
     row = {"ranks": "0", **LATE}
-    assert advice(with_advice(row, operators(*rows), WORK)).startswith(said)
+    assert advice(with_advice(row, operators(*rows), WORK, UNLIKE)).startswith(said)
 
 
 def test_what_autograd_itself_takes_is_not_to_be_taken_out_of_the_step():
@@ -198,7 +200,7 @@ def test_what_autograd_itself_takes_is_not_to_be_taken_out_of_the_step():
         "is_in_every_step": True,
         "place": None,
     }
-    assert "hooks of gradients" in advice(with_advice(row, operators(), WORK))
+    assert "hooks of gradients" in advice(with_advice(row, operators(), WORK, UNLIKE))
 
 
 @pytest.mark.parametrize(
@@ -215,3 +217,4 @@ def test_what_autograd_itself_takes_is_not_to_be_taken_out_of_the_step():
 def test_a_late_host_that_launches_no_graphs_where_the_others_do_is_told_so(job, said):
     _, results = analysed(job, "episodes", "launches")
     assert [each.title for each in eager_hosts(**results)] == said
+    assert eager_hosts(**results, eager_graphs_pct=-1.0) == []

@@ -1,6 +1,6 @@
 """What differs on a rank that computes longer is told beside its lateness."""
 
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -22,7 +22,7 @@ class Rows(SimpleNamespace):
         return self.frame
 
 
-def told(own, flops=(5, 5, 5), pipelines=0, **changed):
+def told(own, flops=(5, 5, 5), pipelines=0, *, limits=MappingProxyType({}), **changed):
     rows = [(*row[:-1], row[-1] * MS) for row in [*OTHERS, *own]]
     efficiency = Rows(frame=pd.DataFrame(rows, columns=EFFICIENCY))
     mfu = Rows(frame=pd.DataFrame({"rank": [0, 1, 2], "step": 3, "model_flops": flops, "recompute_flops": 0}))
@@ -31,7 +31,7 @@ def told(own, flops=(5, 5, 5), pipelines=0, **changed):
            "joint_gain_ns": None, "joint_unprofiled_gain_ns": None, "unprofiled_gain_ns": None, "gain_is_bound": False,
            "own_host_ns": None, "peers_host_ns": None, "apart_host_ns": None, "steps": 3, "episode": 0,
            "set": "rank", "place": None, "gain_is_of_capture": False} | changed  # fmt: skip
-    found = other_work(SimpleNamespace(rows=lambda: [row]), efficiency, mfu, [0] * pipelines)
+    found = other_work(SimpleNamespace(rows=lambda: [row]), efficiency, mfu, [0] * pipelines, **limits)
     assert all("rank 1" in one.recommendation for one in found), "what to do first names whom"
     return [(one.title.replace("\u202f", " "), one.gain_ns) for one in found]
 
@@ -90,3 +90,16 @@ def test_what_differs_is_told(own, flops, says):
 )
 def test_what_explains_less_than_half_is_not(own, flops, changed):
     assert told(own, flops, **changed) == []
+
+
+@pytest.mark.parametrize(
+    ("own", "flops", "limits"),
+    [
+        ((1, "mm", "gemm", "tf32", 9, 10, 100), (5, 5, 5), {"explained_pct": 200.0}),
+        ((1, "mm", "gemm", "bf16", 9, 15, 100), (5, 8, 5), {"explained_pct": 200.0}),
+        ((1, "mm", "gemm", "bf16", 9, 15, 100), (5, 8, 5), {"more_flops_times": 2.0}),
+    ],
+)
+def test_its_limits_can_be_set(own, flops, limits):
+    assert len(told([own, ADD], flops)) == 1
+    assert told([own, ADD], flops, limits=limits) == []

@@ -19,6 +19,7 @@ def test_a_rank_whose_input_runs_out_is_named_with_the_step_from_which_on_and_wh
     )
     assert found.title.startswith(said)
     assert found.ranks == ()  # nobody waits for it
+    assert ranks_without_work(**results, without_work_pct=-1.0) == []
 
 
 @pytest.mark.parametrize(
@@ -57,6 +58,8 @@ def test_a_rank_that_only_takes_part_in_all_steps_is_named():
     _, results = analysed(onlookers(3, 2), "headline", "steps", "call_waits")
     (found,) = ranks_without_compute(**results)
     assert found.title.startswith("Rank 2 computes next to nothing (0 ns a step, others 4.00 ms)")
+    assert ranks_without_compute(**results, without_work_pct=-1.0) == []
+    assert ranks_without_compute(**results, as_many_calls_pct=101.0) == []
 
 
 @pytest.mark.parametrize("job", [workloads.ddp(4, 5), onlookers(3, 2, sends=True)], ids=["all work", "a receiver"])

@@ -75,9 +75,9 @@ def _of_late(finding: Finding, collective: str, episodes: Episodes) -> Finding:
     return replace(finding, part_of=late) if late else finding
 
 
-def healthy_rate(collectives: Collectives, collective: str) -> Change | None:
+def healthy_rate(collectives: Collectives, collective: str, low_peak_pct: float) -> Change | None:
     """The change that makes a slow collective as fast as in healthy jobs; `None` for one that is not slow."""
-    own = _slow_groups(collectives, LOW_PEAK_PCT)
+    own = _slow_groups(collectives, low_peak_pct)
     own = own[own["collective"] == collective]
     return _healthy(own.iloc[-1].to_dict()) if len(own) else None
 

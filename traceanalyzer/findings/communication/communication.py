@@ -14,7 +14,7 @@ from traceanalyzer.analyses.replay.transfer_lengths import are_small
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, LEAST_GAIN_PCT, Basis, severity
-from traceanalyzer.findings.communication.bandwidth import healthy_rate, slow_links
+from traceanalyzer.findings.communication.bandwidth import LOW_PEAK_PCT, healthy_rate, slow_links
 from traceanalyzer.findings.communication.exposed_collective import EXPOSED, MOSTLY
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.unprofiled import otherwise
@@ -33,15 +33,10 @@ _FREE = Change("comm", 0.0)
 
 
 def little_overlap(
-    headline: Headline,
-    steps: Steps,
-    exposed_comm: ExposedComm,
-    replay: Replay,
-    collectives: Collectives,
-    *,
-    unhidden_transfer_pct: float = LEAST_TRANSFER_PCT,
-    little_overlap_pct: float = LITTLE_OVERLAP_PCT,
-) -> list[Finding]:
+    headline: Headline, steps: Steps, exposed_comm: ExposedComm, replay: Replay, collectives: Collectives,
+    *, unhidden_transfer_pct: float = LEAST_TRANSFER_PCT, little_overlap_pct: float = LITTLE_OVERLAP_PCT,
+    low_peak_pct: float = LOW_PEAK_PCT,
+) -> list[Finding]:  # fmt: skip
     """Data moves in over 5 % of a step while no compute runs, and no rank overlaps a tenth of its communication.
 
     The gain is at most that of the replay in which transfers take no time (hosts that bind leave little of it), and no
@@ -56,8 +51,8 @@ def little_overlap(
     if worst is None or worst["pct"] < unhidden_transfer_pct:
         return []
     gain = _no_shorter_than(worst["ns"], gain_of(replay, _FREE))
-    won = max(gain.gain_ns, gain.unprofiled_gain_ns or 0) if gain else round(worst["ns"])
-    share = 100 * won / (gain.before_ns if gain else worst["window_ns"])
+    won, before_ns = _won_of(gain, worst)
+    share = 100 * won / before_ns
     behind = "" if share >= LEAST_GAIN_PCT else _behind_hosts(replay, worst["ns"], unhidden_transfer_pct)
     if share < LEAST_GAIN_PCT and not behind:
         return []
@@ -79,15 +74,22 @@ def little_overlap(
             named=(int(worst["rank"]),),
             is_of_ideal=True,
             about=EXPOSED,
-            part_of=_slow_link(collectives, replay, won),
+            part_of=_slow_link(collectives, replay, won, low_peak_pct),
         )
     ]
 
 
-def _slow_link(collectives: Collectives, replay: Replay, won_ns: int) -> str | None:
+def _won_of(gain: Gain | None, worst: pd.Series) -> tuple[int, float]:
+    """What hiding gains, with the profiler or without, and of what; all that is exposed where no replay tells."""
+    if gain is None:
+        return round(worst["ns"]), float(worst["window_ns"])
+    return max(gain.gain_ns, gain.unprofiled_gain_ns or 0), gain.before_ns
+
+
+def _slow_link(collectives: Collectives, replay: Replay, won_ns: int, low_peak_pct: float) -> str | None:
     """The slow collective that would gain most of this at a healthy rate, as findings call it."""
     for name in collectives.table["collective"].dropna().unique() if len(collectives) else ():
-        faster = healthy_rate(collectives, str(name))
+        faster = healthy_rate(collectives, str(name), low_peak_pct)
         gain = gain_of(replay, faster) if faster else None
         if gain is not None and gain.gain_ns >= MOSTLY * won_ns > 0:
             return slow_links(str(name))

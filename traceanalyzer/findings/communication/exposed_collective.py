@@ -16,7 +16,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import Basis, plain, severity
-from traceanalyzer.findings.communication.bandwidth import healthy_rate, slow_links
+from traceanalyzer.findings.communication.bandwidth import LOW_PEAK_PCT, healthy_rate, slow_links
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import is_said, of_lead, of_slow_links
 from traceanalyzer.findings.tools import Tools, tools_of
@@ -63,6 +63,7 @@ def exposed_collective(
     *,
     exposed_collective_pct: float = LEAST_PCT,
     exposed_mean_pct: float = LEAST_MEAN_PCT,
+    low_peak_pct: float = LOW_PEAK_PCT,
 ) -> list[Finding]:
     """The collective without whose transfers a step would be shorter by most, from 10 % of the steps with it on.
 
@@ -97,7 +98,7 @@ def exposed_collective(
     advice = _AT_TIMES if at_times_ns is not None else _advice(_phase(own), every, tools_of(ranks))
     told = _Told(str(name), own, every, gain, basis, few, at_times_ns)
     found = _found(told, "" if few else _behind(told, headline), advice)
-    part_of = _late(told, episodes) or _slow(told, collectives, replay)
+    part_of = _late(told, episodes) or _slow(told, collectives, replay, low_peak_pct)
     return [replace(found, part_of=part_of) if part_of else found]
 
 
@@ -155,9 +156,9 @@ def _late(told: _Told, episodes: Episodes) -> str | None:
     return of_lead(episodes, late[0]) if late else of_slow_links(episodes, told.name, told.gain.gain_ns)
 
 
-def _slow(told: _Told, collectives: Collectives, replay: Replay) -> str | None:
+def _slow(told: _Told, collectives: Collectives, replay: Replay, low_peak_pct: float) -> str | None:
     """Its slow links, where a healthy rate would gain most of it."""
-    faster = healthy_rate(collectives, told.name)
+    faster = healthy_rate(collectives, told.name, low_peak_pct)
     at_rate = gain_of(replay, faster) if faster else None
     is_slow = at_rate is not None and at_rate.gain_ns >= MOSTLY * told.gain.gain_ns > 0
     return slow_links(told.name) if is_slow else None

@@ -14,13 +14,13 @@ PCIE_MOST_GBPS = 64.0
 _BY_HOST_MEMORY = ("SHM",)
 
 
-def log_of_another_run(collectives: Collectives) -> list[Finding]:
+def log_of_another_run(collectives: Collectives, *, pcie_most_gbps: float = PCIE_MOST_GBPS) -> list[Finding]:
     """Bandwidths that the transport of NCCL's log cannot carry: the log is of another run."""
     table = collectives.to_frame()
     if table.empty or table["transport"].isna().all():
         return []
     is_host = is_true(table["transport"].map(_is_through_the_host, na_action="ignore"))
-    found = table[is_host & (table["busbw_gbps"] > PCIE_MOST_GBPS).fillna(value=False)]
+    found = table[is_host & (table["busbw_gbps"] > pcie_most_gbps).fillna(value=False)]
     if found.empty:
         return []
     most = found.sort_values("busbw_gbps").iloc[-1]

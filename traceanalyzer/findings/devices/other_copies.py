@@ -7,7 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.streams.copies import Copies
-from traceanalyzer.findings.basis import plain
+from traceanalyzer.findings.basis import EXPLAINED_PCT, plain
 from traceanalyzer.findings.devices.copy_bound import WORDS
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.late_advice import PAGEABLE
@@ -17,11 +17,8 @@ from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import digits, text
 
-_ALIKE = 1.05
+ALIKE = 1.05
 """Times as many bytes that are as many."""
-
-_EXPLAINS = 0.5
-"""Of what the copies take longer."""
 
 _LINK = (
     "As many bytes take {who} longer, so look at the link between host and GPU: generation and lanes of PCI Express "
@@ -32,7 +29,9 @@ _MORE = "Let {who} copy as much as the others, keep on the GPU what it copies mo
 _ALONE = "Find what {who} copies there and the others do not: leave it out, or copy it beside compute."
 
 
-def other_copies(episodes: Episodes, copies: Copies) -> list[Finding]:
+def other_copies(
+    episodes: Episodes, copies: Copies, *, explained_pct: float = EXPLAINED_PCT, alike_bytes_times: float = ALIKE
+) -> list[Finding]:
     """What differs on a rank that is late by copies in every step: bytes or their rate, where that explains half of it.
 
     Pageable memory is told by its own rule.
@@ -49,7 +48,8 @@ def other_copies(episodes: Episodes, copies: Copies) -> list[Finding]:
         own = table[table["rank"].isin(late)]
         if PAGEABLE in (row["name"] or "").lower():
             continue
-        said = _said(_of_ranks(own, len(late)), _of_ranks(table.drop(own.index), len({*table["rank"]} - late)), row)
+        beside = _of_ranks(table.drop(own.index), len({*table["rank"]} - late))
+        said = _said(_of_ranks(own, len(late)), beside, row, explained_pct / 100, alike_bytes_times)
         found += [_finding(*said, own, row, of_lead(episodes, row))] if said else []
     return found
 
@@ -59,20 +59,22 @@ def _of_ranks(copies: pd.DataFrame, ranks: int) -> pd.DataFrame:
     return copies.groupby("direction")[["size_bytes", "total_ns"]].sum().astype("float64") / ranks
 
 
-def _said(own: pd.DataFrame, theirs: pd.DataFrame, row: Mapping[str, Any]) -> tuple[str, str] | None:
+def _said(
+    own: pd.DataFrame, theirs: pd.DataFrame, row: Mapping[str, Any], part: float, alike: float
+) -> tuple[str, str] | None:
     """What is told of the direction whose copies take longest beyond the others', and what to do."""
     if own.empty:
         return None
     theirs = theirs.reindex(own.index, fill_value=0.0)
     way = (own["total_ns"] - theirs["total_ns"]).idxmax()
     (moved, time_ns), (moved_by_them, their_ns) = own.loc[way], theirs.loc[way]
-    if time_ns <= their_ns or not moved or moved_by_them > _ALIKE * moved:
+    if time_ns <= their_ns or not moved or moved_by_them > alike * moved:
         return None
     copied = f"{first_upper(who(row))} copies {text(moved, Unit.BYTES)} {WORDS[way]} in the capture"
     if not moved_by_them:
         return f"{copied}, which no other rank does.", _ALONE
-    if moved > _ALIKE * moved_by_them:
-        is_why = moved / moved_by_them - 1 >= _EXPLAINS * (time_ns / their_ns - 1)
+    if moved > alike * moved_by_them:
+        is_why = moved / moved_by_them - 1 >= part * (time_ns / their_ns - 1)
         return (f"{copied}, the others {text(moved_by_them, Unit.BYTES)}.", _MORE) if is_why else None
     rates = f"at {digits(moved / time_ns)} GB/s, they at {digits(moved_by_them / their_ns)} GB/s"
     return f"{copied}, as many bytes as the others: {rates}.", _LINK

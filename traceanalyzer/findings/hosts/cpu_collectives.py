@@ -5,19 +5,22 @@ import pandas as pd
 from traceanalyzer.analyses.host.host_work import COLLECTIVE, HostWork, times_to_compare
 from traceanalyzer.analyses.host.thread_roles import COLLECTIVES, MAIN
 from traceanalyzer.analyses.time.headline import Headline
-from traceanalyzer.findings.basis import plain
+from traceanalyzer.findings.basis import EXPLAINED_PCT, plain
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import time_text
 
-_FAR_APART = 2.0
+FAR_APART = 2.0
 """Times in collectives of which one is this many times the other are no chance."""
 
-_EXPLAINS = 0.5
-"""What a late rank does longer is named when it is this part of what others spend longer in collectives."""
 
-
-def last_to_cpu_collectives(headline: Headline, host_work: HostWork) -> list[Finding]:
+def last_to_cpu_collectives(
+    headline: Headline,
+    host_work: HostWork,
+    *,
+    collectives_apart_times: float = FAR_APART,
+    explained_pct: float = EXPLAINED_PCT,
+) -> list[Finding]:
     """Without GPU work: a rank spends half as long in the CPU's collectives as another, and as much longer elsewhere.
 
     A collective of the CPU ends on no rank before the last one has come: who spends least in them came last.
@@ -26,12 +29,12 @@ def last_to_cpu_collectives(headline: Headline, host_work: HostWork) -> list[Fin
         return []
     times, is_of_steps = times_to_compare(host_work)
     own = times[times["role"] == COLLECTIVES].groupby("rank")["time_ns"].sum()
-    if len(own) < 2 or len(own) < times["rank"].nunique() or own.max() < _FAR_APART * own.min():
+    if len(own) < 2 or len(own) < times["rank"].nunique() or own.max() < collectives_apart_times * own.min():
         return []
     late, early = int(own.idxmin()), int(own.idxmax())
     apart_ns = float(own[early] - own[late])
     longer = _longer(times, late, own.index)
-    if longer.empty or longer.max() < _EXPLAINS * apart_ns:
+    if longer.empty or 100 * longer.max() < explained_pct * apart_ns:
         return []
     name, a_step = str(longer.idxmax()), "a step" if is_of_steps else "in the capture"
     return [

@@ -25,7 +25,7 @@ from traceanalyzer.findings.alike import alike
 from traceanalyzer.findings.basis import Basis, mean_steps, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.host_words import BINDS, HOST_PCT, IdleForHosts, advice, said_of, who_waits
-from traceanalyzer.findings.late.host_story import HOSTS, story_of_host
+from traceanalyzer.findings.late.host_story import HOSTS, UNEVEN_STAGES, story_of_host
 from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.findings.tools import data_parallel_advice
 from traceanalyzer.findings.unprofiled import of_hosts
@@ -55,7 +55,7 @@ _PROFILED = (
 def host_bound(
     headline: Headline, steps: Steps, idle: Idle, gaps: GapTable, step_needs: StepNeeds, what_ran: WhatRan,
     episodes: Episodes, pipeline: Pipeline, replay: Replay, places: Places, ranks: Ranks, stragglers: Stragglers,
-    operators: Operators, *, host_idle_pct: float = HOST_PCT,
+    operators: Operators, *, host_idle_pct: float = HOST_PCT, uneven_stages_times: float = UNEVEN_STAGES,
 ) -> list[Finding]:  # fmt: skip
     """GPUs idle for their hosts in over 10 % of a step: what the hosts need, on every rank, and what they do.
 
@@ -76,7 +76,7 @@ def host_bound(
         return []
     own = _gaps_of(gaps, basis, rank)
     few = None if are_awaited else few_steps(step_needs, basis, rank, HOST.column)
-    part_of = None if replayed.is_recorded_so else story_of_host(rank, episodes, pipeline, needed)
+    part_of = None if replayed.is_recorded_so else story_of_host(rank, episodes, pipeline, uneven_stages_times, needed)
     is_of_late = part_of is not None and part_of == late_by(episodes, rank, HOST.key)
     is_acquitted = any(is_of_every_host(row) for row in episodes.rows() if rank in numbers(row["ranks"]))
     said = IdleForHosts(

@@ -15,7 +15,7 @@ from traceanalyzer.findings.basis import plain
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
 from traceanalyzer.findings.late.beside import MORE, SLOWER, MoreCalls, SlowHost, more_calls, slow_host
-from traceanalyzer.findings.late.host_story import story_of_host
+from traceanalyzer.findings.late.host_story import UNEVEN_STAGES, story_of_host
 from traceanalyzer.findings.late.late_words import whole_of
 from traceanalyzer.findings.late.lateness import is_said, of_lead
 from traceanalyzer.findings.unprofiled import otherwise
@@ -25,7 +25,7 @@ from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import digits, time_text
 from traceanalyzer.meaning.vocabulary import HOST
 
-_HALF = 0.5
+EAGER_PCT = 50.0
 """Of the part that others launch as graphs."""
 
 
@@ -39,6 +39,7 @@ def slow_hosts(
     *,
     slow_host_times: float = SLOWER,
     host_idle_pct: float = HOST_PCT,
+    uneven_stages_times: float = UNEVEN_STAGES,
 ) -> list[Finding]:
     """A rank makes the calls that all make, and takes at least 1.2 times as long for them.
 
@@ -53,8 +54,8 @@ def slow_hosts(
             if not has_name and len(numbers(row["ranks"])) == 1}  # fmt: skip
     most = worst_rank(headline, steps, idle, HOST.column, host_idle_pct)
     if most and most[0] not in {*late, *named}:
-        late[most[0]] = story_of_host(most[0], episodes, pipeline)
-    slow = {rank: (slow_host(operators, rank, least_times=slow_host_times), part_of) for rank, part_of in late.items()}
+        late[most[0]] = story_of_host(most[0], episodes, pipeline, uneven_stages_times)
+    slow = {rank: (slow_host(operators, rank, slow_host_times), part_of) for rank, part_of in late.items()}
     return [_slow(rank, own, operators, part_of, episodes) for rank, (own, part_of) in slow.items() if own is not None]
 
 
@@ -101,6 +102,7 @@ def busy_hosts(
     *,
     busy_host_times: float = MORE,
     host_idle_pct: float = HOST_PCT,
+    uneven_stages_times: float = UNEVEN_STAGES,
 ) -> list[Finding]:
     """A rank whose host is late, or whose GPU idles most for it, makes 1.15 times as many operator calls as others.
 
@@ -112,7 +114,7 @@ def busy_hosts(
     for rank in sorted({own[0] for own in late} | ({most[0]} if most else set())):
         busy = more_calls(operators, rank, busy_host_times)
         if busy is not None and busy.ranks not in found:
-            found[busy.ranks] = _busy(busy, story_of_host(rank, episodes, pipeline))
+            found[busy.ranks] = _busy(busy, story_of_host(rank, episodes, pipeline, uneven_stages_times))
     return list(found.values())
 
 
@@ -132,7 +134,7 @@ def _busy(busy: MoreCalls, part_of: str) -> Finding:
     )
 
 
-def eager_hosts(episodes: Episodes, launches: Launches) -> list[Finding]:
+def eager_hosts(episodes: Episodes, launches: Launches, *, eager_graphs_pct: float = EAGER_PCT) -> list[Finding]:
     """A late host launches half as large a part of its operations as CUDA graphs as the others do, or less."""
     table = launches.table.set_index("rank")
     share = (table["graph_operations"] / table["operations"].where(table["operations"] > 0)).astype("float64")
@@ -142,7 +144,7 @@ def eager_hosts(episodes: Episodes, launches: Launches) -> list[Finding]:
         others = share.drop(index=late).median()
         if row["cause"] != HOST.key or not is_said(row) or not late or not others > 0:
             continue
-        if share[late].max() <= _HALF * others:
+        if 100 * share[late].max() <= eager_graphs_pct * others:
             found.append(_eager(late, share, others, row["gain_ns"], of_lead(episodes, row)))
     return found
 

@@ -50,21 +50,11 @@ _OTHER = (
 
 
 def slow_operators(
-    headline: Headline,
-    steps: Steps,
-    idle: Idle,
-    host_work: HostWork,
-    operators: Operators,
-    operator_launches: OperatorLaunches,
-    operator_shapes: OperatorShapes,
-    sync_calls: SyncCalls,
-    episodes: Episodes,
-    places: Places,
-    *,
-    slow_call_ns: int = CALL_NS,
-    slow_operators_pct: float = SLOW_OPERATORS_PCT,
-    host_idle_pct: float = HOST_PCT,
-) -> list[Finding]:
+    headline: Headline, steps: Steps, idle: Idle, host_work: HostWork, operators: Operators,
+    operator_launches: OperatorLaunches, operator_shapes: OperatorShapes, sync_calls: SyncCalls, episodes: Episodes,
+    places: Places, *, slow_call_ns: int = CALL_NS, slow_operators_pct: float = SLOW_OPERATORS_PCT,
+    host_idle_pct: float = HOST_PCT, cpu_work_pct: float = CPU_WORK_PCT,
+) -> list[Finding]:  # fmt: skip
     """Where GPUs wait for hosts: operators that take a CPU 1 ms of its own a call, 10 % of a step together.
 
     A library makes a plan, compiles, or picks an algorithm there, or the CPU computes: the time is in none of the
@@ -76,7 +66,7 @@ def slow_operators(
         return []
     rank, _, _, basis = worst
     table = _own(operators, operator_launches, sync_calls)
-    table = table[(table["own_ns"] >= slow_call_ns * table["most"]) & ~_is_said(table, host_work, basis)]
+    table = table[(table["own_ns"] >= slow_call_ns * table["most"]) & ~_is_said(table, host_work, basis, cpu_work_pct)]
     table["per_step_ns"] = table["own_ns"] / table["rank"].map(steps_of_operators(steps, basis))
     shares = host_shares(table.groupby("rank")["per_step_ns"].sum(), rank, basis, slow_operators_pct)
     if shares is None:
@@ -129,13 +119,13 @@ def _is_of_library(name: str) -> bool:
     return "::" in name and not name.startswith(_NO_OPERATOR)
 
 
-def _is_said(table: pd.DataFrame, host_work: HostWork, basis: Basis) -> np.ndarray:
+def _is_said(table: pd.DataFrame, host_work: HostWork, basis: Basis, cpu_work_pct: float) -> np.ndarray:
     """Operators without GPU work, of ranks of which `cpu_work` speaks: these may lie in what it names."""
     if not len(host_work):
         return np.zeros(len(table), dtype=bool)
     own = host_work.to_frame()
     window_ns = own["rank"].map(basis.window_ns).astype("Float64") / basis.per
-    is_long = (100.0 * own["idle_per_step_ns"].astype("Float64") >= CPU_WORK_PCT * window_ns).fillna(value=False)
+    is_long = (100.0 * own["idle_per_step_ns"].astype("Float64") >= cpu_work_pct * window_ns).fillna(value=False)
     told = own["rank"][is_long & (own["launches"] == 0)]
     is_said: np.ndarray = (table["rank"].isin(told) & (table["gpu_total_ns"] == 0)).to_numpy()
     return is_said

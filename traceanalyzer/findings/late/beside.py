@@ -64,7 +64,7 @@ class SlowHost:
 
 
 def slow_host(
-    operators: Operators, rank: int, among: Collection[int] | None = None, least_times: float = SLOWER
+    operators: Operators, rank: int, least_times: float, among: Collection[int] | None = None
 ) -> SlowHost | None:
     """`None` unless nearly all of the rank's host time is in operators that all ranks call as often, and is longer.
 
@@ -120,8 +120,8 @@ class MoreCalls:
         return f"rank {self.only_other[0]}'s" if self.only_other else "the others'"
 
 
-def more_calls(operators: Operators, rank: int, least_times: float = MORE) -> MoreCalls | None:
-    """`None` unless the rank, and those that make as many calls (within 2 %), make 1.15 times the others' median."""
+def more_calls(operators: Operators, rank: int, least_times: float) -> MoreCalls | None:
+    """`None` unless the rank, and those that make as many calls (within 2 %), make so many times the others' median."""
     table = operators.to_frame()
     table = table[table["calls"].notna() & table["host_self_ns"].notna()].astype(
         {"operator": "object", "calls": "int64", "host_self_ns": "int64"}

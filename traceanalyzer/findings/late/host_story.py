@@ -19,15 +19,17 @@ def pipeline_name(number: int) -> str:
     return f"pipeline {number}"
 
 
-def story_of_host(rank: int, episodes: Episodes, pipeline: Pipeline, needed_ns: pd.Series | None = None) -> str:
+def story_of_host(
+    rank: int, episodes: Episodes, pipeline: Pipeline, uneven_times: float, needed_ns: pd.Series | None = None
+) -> str:
     """What a finding about this rank's host is part of; `needed_ns` is what each host needs for a step.
 
     Where the other stages' hosts need about as long, it is not the size of its stage that makes this one late.
     """
     late = late_by(episodes, rank, HOST.key)
-    if late is not None or (needed_ns is not None and not _needs_more(rank, needed_ns)):
+    if late is not None or (needed_ns is not None and not _needs_more(rank, needed_ns, uneven_times)):
         return lateness_or_hosts(rank, episodes)
-    return heavy_stage(rank, pipeline) or HOSTS
+    return heavy_stage(rank, pipeline, uneven_times) or HOSTS
 
 
 def lateness_or_hosts(rank: int, episodes: Episodes, cause: str = HOST.key) -> str:
@@ -35,18 +37,18 @@ def lateness_or_hosts(rank: int, episodes: Episodes, cause: str = HOST.key) -> s
     return late_by(episodes, rank, cause) or HOSTS
 
 
-def _needs_more(rank: int, needed_ns: pd.Series) -> bool:
+def _needs_more(rank: int, needed_ns: pd.Series, times: float) -> bool:
     others = needed_ns.drop(rank, errors="ignore")
-    return rank in needed_ns and len(others) > 0 and bool(needed_ns[rank] >= UNEVEN_STAGES * others.median())
+    return rank in needed_ns and len(others) > 0 and bool(needed_ns[rank] >= times * others.median())
 
 
-def heavy_stage(rank: int, pipeline: Pipeline) -> str | None:
-    """The pipeline whose largest stage the rank is, where it computes a tenth more than the mean; else `None`."""
+def heavy_stage(rank: int, pipeline: Pipeline, uneven_times: float) -> str | None:
+    """The pipeline whose largest stage the rank is, where it computes so many times the mean; else `None`."""
     table = pipeline.table
     own = table[table["rank"] == rank] if len(table) else table
     if own.empty:
         return None
     number = int(own["pipeline"].iloc[0])
     compute = table.loc[table["pipeline"] == number].set_index("rank")["compute_ns"].astype("float64")
-    is_heavy = compute.idxmax() == rank and compute[rank] >= UNEVEN_STAGES * compute.mean()
+    is_heavy = compute.idxmax() == rank and compute[rank] >= uneven_times * compute.mean()
     return pipeline_name(number) if is_heavy else None

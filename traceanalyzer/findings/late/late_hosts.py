@@ -1,6 +1,7 @@
 """What to do about a late host, by what the table of operators says of it: more calls, or the same ones slower."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -48,7 +49,15 @@ _SHARED = 0.25
 """Of the late rank's time in a range: others that spend this part of it there run the same, and less of it."""
 
 
-def with_advice(row: Mapping[str, Any], operators: Operators, host_work: HostWork) -> Mapping[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Unlike:
+    """From how many times the others' on a host's time for the same calls is slow, and its number of calls large."""
+
+    slow_times: float
+    busy_times: float
+
+
+def with_advice(row: Mapping[str, Any], operators: Operators, host_work: HostWork, unlike: Unlike) -> Mapping[str, Any]:
     """An episode of late hosts, with what to do where what hosts did tells why they are late."""
     if row["cause"] != HOST.key:
         return row
@@ -56,7 +65,7 @@ def with_advice(row: Mapping[str, Any], operators: Operators, host_work: HostWor
     if alone:
         names = ", ".join(alone)
         return {**row, COMPUTED: alone, OF_HOST: _ON_CPU.format(who=who(row), names=names)}
-    told = _told(row, operators, host_work)
+    told = _told(row, operators, host_work, unlike)
     return row if told is None else {**row, OF_HOST: told}
 
 
@@ -83,29 +92,29 @@ def computed(row: Mapping[str, Any], host_work: HostWork) -> Mapping[str, int]:
     return {short_name(str(name).removeprefix(f"{AUTOGRAD_NODE}: ")): int(time_ns) for name, time_ns in told}
 
 
-def _told(row: Mapping[str, Any], operators: Operators, host_work: HostWork) -> str | None:
+def _told(row: Mapping[str, Any], operators: Operators, host_work: HostWork, unlike: Unlike) -> str | None:
     """A range that only the late rank is in can be taken out of the step; not one that all are in, nor PyTorch's."""
     late, name = numbers(row["ranks"]), row["name"]
     if name is not None and is_autograd_node(name):
         return _HELD_UP.format(who=who(row))
     if name is not None and not is_framework_range(name):
-        return _of_name(name, late[0], operators, host_work) if len(late) == 1 else None
-    busy, one = more_calls(operators, late[0]), len(late) == 1
+        return _of_name(name, late[0], operators, host_work, unlike) if len(late) == 1 else None
+    busy, one = more_calls(operators, late[0], unlike.busy_times), len(late) == 1
     if busy is not None and {*late} <= {*busy.ranks}:
         return _BUSY.format(who=who(row), es="es" if one else "", calls=_most(busy))
     others = [rank for rank in operators.to_frame()["rank"].unique() if rank not in late]
-    if others and all(slow_host(operators, rank, (rank, *others)) is not None for rank in late):
+    if others and all(slow_host(operators, rank, unlike.slow_times, (rank, *others)) is not None for rank in late):
         told = _SLOW.format(Who=who(row), s="s" if one else "", its="its" if one else "their")
         return told[0].upper() + told[1:]
     return ADVICE[HOST.key] if name is not None else None
 
 
-def _of_name(name: str, rank: int, operators: Operators, host_work: HostWork) -> str | None:
+def _of_name(name: str, rank: int, operators: Operators, host_work: HostWork, unlike: Unlike) -> str | None:
     """Of a span that only this host is in nothing; of an operator that others run on the GPU, and of what all run."""
     if _is_on_cpu_alone(operators, name, rank):
         return _ON_CPU.format(who=f"rank {rank}", names=short_name(name))
     if _all_are_in(host_work, name, rank) or _all_call(operators, name, rank):
-        return _LONGER.format(name=name, rank=rank, more=_more(more_calls(operators, rank)))
+        return _LONGER.format(name=name, rank=rank, more=_more(more_calls(operators, rank, unlike.busy_times)))
     return None
 
 

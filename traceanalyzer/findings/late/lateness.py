@@ -19,10 +19,11 @@ from traceanalyzer.analyses.replay.even_experts import EvenExperts
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, lower, plain, severity, whole
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.late.beside import MORE, SLOWER
 from traceanalyzer.findings.late.evened import Evened, evened
 from traceanalyzer.findings.late.gain_range import how_far
 from traceanalyzer.findings.late.late_advice import advice, caveat
-from traceanalyzer.findings.late.late_hosts import with_advice
+from traceanalyzer.findings.late.late_hosts import Unlike, with_advice
 from traceanalyzer.findings.late.late_sets import joint_ns, set_of, told, with_other_causes
 from traceanalyzer.findings.late.late_words import beside_late, is_of_hosts, title
 from traceanalyzer.meaning.names import collective_words
@@ -45,6 +46,8 @@ def late_ranks(
     host_work: HostWork,
     *,
     late_gain_pct: float = LEAST_GAIN_PCT,
+    slow_host_times: float = SLOWER,
+    busy_host_times: float = MORE,
 ) -> list[Finding]:
     """Each episode whose mending gains at least 1 % of a step, or whose gain is not known; the five costliest.
 
@@ -58,8 +61,11 @@ def late_ranks(
     numbered = step_needs.table["step"].dropna() if len(step_needs) else list[int]()
     last = int(max(numbered)) if len(numbered) else None
     saved = {each.hot_rank: each for each in evened(expert_layers.to_frame(), even_experts.to_frame()).values()}
+    unlike = Unlike(slow_host_times, busy_host_times)
     rows = [
-        with_advice(_evened(row, saved), operators, host_work) for row in episodes.rows() if is_said(row, late_gain_pct)
+        with_advice(_evened(row, saved), operators, host_work, unlike)
+        for row in episodes.rows()
+        if is_said(row, late_gain_pct)
     ]
     rows.sort(key=lambda row: (-max(_expected_ns(row) or 0, joint_ns(row)), row["place_in_set"] or 0))
     found = [

@@ -10,7 +10,7 @@ from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.operators.efficiency import Efficiency
 from traceanalyzer.analyses.operators.mfu import Mfu
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
-from traceanalyzer.findings.basis import plain
+from traceanalyzer.findings.basis import EXPLAINED_PCT, plain
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import is_said, of_lead
 from traceanalyzer.meaning.columns import Unit
@@ -18,10 +18,7 @@ from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import digits, in_a_line, time_text
 
-_EXPLAINS = 0.5
-"""Of what a rank computes longer."""
-
-_MORE = 1.05
+MORE = 1.05
 """Times the others' FLOPs, at least."""
 
 _MOST_NAMES = 3
@@ -31,7 +28,15 @@ _FORMATS = {"tf32": "TF32"}
 _SHOWN = ["rank", "family", "element_type", "operator", "calls", "flops", "gpu_ns"]
 
 
-def other_work(episodes: Episodes, efficiency: Efficiency, mfu: Mfu, pipeline: Pipeline) -> list[Finding]:
+def other_work(
+    episodes: Episodes,
+    efficiency: Efficiency,
+    mfu: Mfu,
+    pipeline: Pipeline,
+    *,
+    explained_pct: float = EXPLAINED_PCT,
+    more_flops_times: float = MORE,
+) -> list[Finding]:
     """What differs on a rank that is late by computing longer, where that explains half of it.
 
     That is the number format of its matrix products, its FLOPs, or the operators that only it runs. Stages of a
@@ -41,13 +46,14 @@ def other_work(episodes: Episodes, efficiency: Efficiency, mfu: Mfu, pipeline: P
         return []
     table = efficiency.to_frame()
     table = table[table["family"] != "communication"]
+    part = explained_pct / 100
     found = []
     for row in episodes.rows():
         late = numbers(row["ranks"])
         others = sorted({int(rank) for rank in table["rank"].unique()} - {*late})
         if row["cause"] == "compute" and is_said(row) and row["same_work_ratio"] is None and others:
-            said = _formats(table, late, others) or _amounts(table, mfu, row, others)
-            said = said or (_operators(table, late, others, row) if row["name"] is None else None)
+            said = _formats(table, late, others, part) or _amounts(table, mfu, row, others, part, more_flops_times)
+            said = said or (_operators(table, late, others, row, part) if row["name"] is None else None)
             if said:
                 found.append(_finding(said, table, row, others, of_lead(episodes, row)))
     return found
@@ -77,7 +83,7 @@ def _finding(said: _Said, table: pd.DataFrame, row: Mapping[str, Any], others: S
     )
 
 
-def _formats(table: pd.DataFrame, late: Sequence[int], others: Sequence[int]) -> _Said | None:
+def _formats(table: pd.DataFrame, late: Sequence[int], others: Sequence[int], part: float) -> _Said | None:
     """Where the late ranks' matrix products mostly run in another number format, and take longer for it."""
     products = table[(table["family"] == "gemm") & table["element_type"].notna()]
     by_type = products.groupby(["rank", "element_type"], observed=True)["gpu_ns"].sum().unstack(fill_value=0)  # noqa: PD010 - a table of two keys
@@ -86,7 +92,7 @@ def _formats(table: pd.DataFrame, late: Sequence[int], others: Sequence[int]) ->
     mostly = by_type.idxmax(axis=1)
     own, theirs = {*mostly.loc[[*late]]}, {*mostly.loc[[*others]]}
     own_ns, their_ns = (float(by_type.loc[[*ranks]].sum(axis=1).median()) for ranks in (late, others))
-    if len(own) > 1 or len(theirs) > 1 or own == theirs or own_ns - their_ns < _EXPLAINS * _longer(table, late, others):
+    if len(own) > 1 or len(theirs) > 1 or own == theirs or own_ns - their_ns < part * _longer(table, late, others):
         return None
     formats = [_FORMATS.get(str(one), str(one)) for one in (*own, *theirs)]
     title = (
@@ -99,7 +105,9 @@ def _formats(table: pd.DataFrame, late: Sequence[int], others: Sequence[int]) ->
     return _Said(title, advice, _only(others))
 
 
-def _amounts(table: pd.DataFrame, mfu: Mfu, row: Mapping[str, Any], others: Sequence[int]) -> _Said | None:
+def _amounts(
+    table: pd.DataFrame, mfu: Mfu, row: Mapping[str, Any], others: Sequence[int], part: float, more: float
+) -> _Said | None:
     """Where FLOPs of operators differ as the time does, or half as much."""
     late, own = numbers(row["ranks"]), mfu.to_frame()
     steps = numbers(row["numbers"]) if row["numbers"] else own["step"].dropna().unique().tolist()
@@ -108,9 +116,9 @@ def _amounts(table: pd.DataFrame, mfu: Mfu, row: Mapping[str, Any], others: Sequ
     if not {*late, *others} <= {*done.index}:
         return None
     flops, theirs = float(done.loc[[*late]].median()), float(done.loc[[*others]].median())
-    if flops < _MORE * theirs or not row["peers_ns"] or not theirs:
+    if flops < more * theirs or not row["peers_ns"] or not theirs:
         return None
-    if flops / theirs - 1 < _EXPLAINS * (row["own_ns"] / row["peers_ns"] - 1):
+    if flops / theirs - 1 < part * (row["own_ns"] / row["peers_ns"] - 1):
         return None
     calls = table[table["family"] == "gemm"].groupby("rank")["calls"].sum()
     counts = [float(calls.reindex([*ranks]).median()) for ranks in (late, others)]
@@ -124,7 +132,9 @@ def _amounts(table: pd.DataFrame, mfu: Mfu, row: Mapping[str, Any], others: Sequ
     return _Said(title, advice, _only(others))
 
 
-def _operators(table: pd.DataFrame, late: Sequence[int], others: Sequence[int], row: Mapping[str, Any]) -> _Said | None:
+def _operators(
+    table: pd.DataFrame, late: Sequence[int], others: Sequence[int], row: Mapping[str, Any], part: float
+) -> _Said | None:
     """Where operators that no other rank runs take the time; with those that only the others run."""
     if not row["is_in_every_step"]:
         return None
@@ -134,7 +144,7 @@ def _operators(table: pd.DataFrame, late: Sequence[int], others: Sequence[int], 
     own, theirs = (by_rank[[*ranks]].median(axis=1) for ranks in (late, others))
     only = own[(by_rank[[*others]] == 0).all(axis=1)].sort_values(ascending=False, kind="stable")
     without = theirs[(by_rank[[*late]] == 0).all(axis=1)].sort_values(ascending=False, kind="stable")
-    if only.sum() - without.sum() < _EXPLAINS * _longer(table, late, others):
+    if only.sum() - without.sum() < part * _longer(table, late, others):
         return None
     instead = f"; {_who(others, of=late)} {_run(others)} {_names(without)} instead" if without.sum() else ""
     title = (

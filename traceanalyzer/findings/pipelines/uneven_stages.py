@@ -55,7 +55,7 @@ def pipeline_imbalance(
         for rows in uneven_alike(pipelines, frame, uneven_stages_times)
     ]
     return [
-        _uneven(rows, own, mfu, replay)
+        _uneven(rows, own, mfu, replay, uneven_stages_times)
         for rows, own in stages
         if not _is_of_windows(own) and not _is_of_gpus(rows, own, episodes)
     ]
@@ -103,7 +103,9 @@ def uneven_alike(pipelines: Pipelines, stages: pd.DataFrame, least_times: float)
     return found
 
 
-def _uneven(rows: Sequence[Mapping[str, Any]], stages: pd.DataFrame, mfu: Mfu, replay: Replay) -> Finding:
+def _uneven(
+    rows: Sequence[Mapping[str, Any]], stages: pd.DataFrame, mfu: Mfu, replay: Replay, least_times: float
+) -> Finding:
     row = max(rows, key=lambda row: row["compute_max_over_mean"])
     steps = count_of_steps(stages)
     compute = stages["compute_ns"].astype("int64")
@@ -117,7 +119,7 @@ def _uneven(rows: Sequence[Mapping[str, Any]], stages: pd.DataFrame, mfu: Mfu, r
     gain = gain_of(replay, *evened)
     gain_ns = round(longest_ns - mean.max() / (steps or 1)) if gain is None else gain.gain_ns
     hidden = _behind_hosts(replay, evened) if gain is not None and 100 * gain_ns < LEAST_GAIN_PCT * step_ns else ""
-    more = recomputed_more(mfu, stages, row)
+    more = recomputed_more(mfu, stages, row, least_times)
     heavy = _heavy(stages, row)
     ranks = _longest(rows, heavy, stages)
     whence = f"stages {listed(heavy)}" if len(heavy) > 1 else its_stages(row)
@@ -156,7 +158,7 @@ def _advice(more: str, move: str) -> str:
     return f"{move}; the first and last stages also carry embedding, head and loss."
 
 
-def recomputed_more(mfu: Mfu, stages: pd.DataFrame, row: Mapping[str, Any]) -> str:
+def recomputed_more(mfu: Mfu, stages: pd.DataFrame, row: Mapping[str, Any], least_times: float) -> str:
     """What is said where recomputation makes half of what the rank's operators do more, or more; else nothing."""
     table = mfu.to_frame()
     own = table[table["rank"].isin(stages["rank"]) & is_true(table["is_complete"])]
@@ -166,7 +168,7 @@ def recomputed_more(mfu: Mfu, stages: pd.DataFrame, row: Mapping[str, Any]) -> s
         return ""
     mean, of_rank = done.loc[others].mean(), done.loc[rank]
     more = of_rank["recompute_flops"] - mean["recompute_flops"]
-    if more < max(_MAKES * (of_rank - mean).sum(), (UNEVEN_STAGES - 1) * mean.sum()):
+    if more < max(_MAKES * (of_rank - mean).sum(), (least_times - 1) * mean.sum()):
         return ""
     model, most, least = (
         in_a_line(flops, Unit.FLOPS)

@@ -47,6 +47,7 @@ def uneven_steps(
     uneven_steps_pct: float = UNEVEN_PCT,
     uneven_work_pct: float = LEAST_OF_WORK_PCT,
     clear_gain_pct: float = CLEAR_GAIN_PCT,
+    imbalance_pct: float = IMBALANCE_PCT,
 ) -> list[Finding]:
     """Ranks compute unevenly, each longest in other steps, and even compute gains over 3 % of a step.
 
@@ -63,7 +64,7 @@ def uneven_steps(
     beyond_ns = float((wide.max(axis=1) - wide.mean(axis=1)).mean())
     step_ns = float(basis.window_ns.mean()) / basis.per
     beyond_pct = 100 * beyond_ns / max(step_ns, 1)
-    if beyond_pct < uneven_work_pct or _is_one_ranks(wide, step_ns):
+    if beyond_pct < uneven_work_pct or _is_one_ranks(wide, imbalance_pct / 100 * step_ns):
         return []
     gain = gain_of(replay, Change("compute", EVEN))
     gain_pct = 100 * gain.gain_ns / max(gain.before_ns, 1) if gain else 0.0
@@ -135,12 +136,12 @@ def _is_other_work(wide: pd.DataFrame, what_ran: WhatRan) -> bool:
     return more >= _HALF * beyond > 0
 
 
-def _is_one_ranks(wide: pd.DataFrame, step_ns: float) -> bool:
+def _is_one_ranks(wide: pd.DataFrame, least_ns: float) -> bool:
     """Whether one rank is longest throughout, by so much that it is said of it, or in all steps."""
     rank = int(wide.mean().idxmax())
     beyond = wide[rank].mean() - wide.mean(axis=1).mean()
     is_longest = bool((wide.idxmax(axis=1) == rank).all())
-    return is_lasting(wide, rank) and (is_longest or 100 * beyond >= IMBALANCE_PCT * step_ns)
+    return is_lasting(wide, rank) and (is_longest or bool(beyond >= least_ns))
 
 
 def compute_by_step(step_needs: StepNeeds) -> pd.DataFrame:

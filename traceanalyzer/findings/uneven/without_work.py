@@ -14,10 +14,10 @@ from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.quantities import time_text
 
-_NEXT_TO_NOTHING = 0.05
-"""Of what a rank computes in its complete steps: a step with less has no work."""
+NEXT_TO_NOTHING_PCT = 5.0
+"""Of what a rank, or the others, compute in complete steps: with less there is no work."""
 
-_AS_MANY = 0.5
+AS_MANY_PCT = 50.0
 """Of the collectives of the ranks that compute, in which one without work takes part."""
 
 
@@ -32,7 +32,9 @@ class _Spent:
     others_ns: float
 
 
-def ranks_without_work(steps: Steps, call_waits: CallWaits) -> list[Finding]:
+def ranks_without_work(
+    steps: Steps, call_waits: CallWaits, *, without_work_pct: float = NEXT_TO_NOTHING_PCT
+) -> list[Finding]:
     """A rank computes in some steps and next to nothing in all later ones, but takes part in the others' collectives.
 
     So it is with a rank whose input has run out (torch's `Join`): its profiler makes no steps any more, the last one
@@ -43,16 +45,16 @@ def ranks_without_work(steps: Steps, call_waits: CallWaits) -> list[Finding]:
     if table.empty or call_waits.table.empty:
         return []
     table = table[table["start_ns"].notna() & table["step"].notna()]
-    spent = list(_spent(table, call_waits.table))
+    spent = list(_spent(table, call_waits.table, without_work_pct))
     firsts = sorted({each.step for each in spent})
     return [_finding([each for each in spent if each.step == first], table) for first in firsts]
 
 
-def _spent(table: pd.DataFrame, calls: pd.DataFrame) -> Iterator[_Spent]:
+def _spent(table: pd.DataFrame, calls: pd.DataFrame, least_pct: float) -> Iterator[_Spent]:
     complete = complete_steps(table)
     usual = complete.groupby("rank")["compute_ns"].mean().astype("float64")
     table = table[table["rank"].isin(usual.index[usual > 0])]
-    has_work = table["compute_ns"].astype("float64") > _NEXT_TO_NOTHING * table["rank"].map(usual)
+    has_work = 100 * table["compute_ns"].astype("float64") > least_pct * table["rank"].map(usual)
     last = table[has_work].groupby("rank")["step"].max()
     is_after = table["step"].astype("float64") > table["rank"].map(last).astype("float64")
     for rank, tail in table[is_after].groupby("rank"):  # few: all others are looked through for each
@@ -69,7 +71,14 @@ def _spent(table: pd.DataFrame, calls: pd.DataFrame) -> Iterator[_Spent]:
             yield _Spent(int(rank), first, ns, its_own, float(others["compute_ns"].mean()))
 
 
-def ranks_without_compute(headline: Headline, steps: Steps, call_waits: CallWaits) -> list[Finding]:
+def ranks_without_compute(
+    headline: Headline,
+    steps: Steps,
+    call_waits: CallWaits,
+    *,
+    without_work_pct: float = NEXT_TO_NOTHING_PCT,
+    as_many_calls_pct: float = AS_MANY_PCT,
+) -> list[Finding]:
     """A rank computes next to nothing in any complete step, and takes part in as many collectives as the others.
 
     Its kernels may run on another GPU, or it gets no part of the batch. Messages do not count: who answers them may be
@@ -80,10 +89,10 @@ def ranks_without_compute(headline: Headline, steps: Steps, call_waits: CallWait
     basis = Basis.of(headline, steps)
     compute = headline.table.set_index("rank")["compute_ns"].astype("float64") / basis.per
     usual_ns = float(compute.median() if len(compute) > 2 else compute.max())
-    idle = compute.index[compute < _NEXT_TO_NOTHING * usual_ns]
+    idle = compute.index[100 * compute < without_work_pct * usual_ns]
     calls = basis.within(call_waits.table)
     counts = calls[~calls["collective"].isin(POINT_TO_POINT)].groupby("rank").size() / basis.per
-    least = _AS_MANY * counts.reindex(compute.index.difference(idle)).median()
+    least = as_many_calls_pct / 100 * counts.reindex(compute.index.difference(idle)).median()
     return [
         _without_compute(int(rank), float(counts[rank]), compute, usual_ns, basis)
         for rank in idle
