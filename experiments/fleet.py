@@ -28,8 +28,6 @@ HEAD = """# Sets of ranks that are slow, by simulated job
 
 From runs of `experiments/fleet.py` on {date}, {cores} cores. *Named* says that the first sentence holds every word
 of the truth ({words}) and that no second lateness is said.
-*In pieces*: read and analysed by hand 64 or 128 ranks at a time, one process after the other, and put
-together by a last one.
 
 | ranks | job | fault | drawn | named | said first | CPU s | largest process, MB |
 |---:|---|---|---|---|---|---:|---:|
