@@ -19,8 +19,10 @@ def test_made_once_for_each_trace_and_gone_with_it():
 
     first, second = (make_trace(RankMeta(rank, "path", (), "kineto")) for rank in (0, 1))
     assert [number(first), number(second), number(first)] == [1, 2, 1]
+    held = weakref.ref(first)
     del first
     gc.collect()
+    assert held() is None
     again = make_trace(RankMeta(0, "path", (), "kineto"))
     assert [number(again), asked] == [3, [0, 1, 0]]
 

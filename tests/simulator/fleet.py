@@ -83,7 +83,8 @@ def truth_of(
         "none": (),
     }[fault]
     host = f"host {layout.host_of(of_node[0])}"
-    shown = f"anks {late[0]} to {late[-1]}" if len(late) > 1 else f"ank {late[0]}" if late else ""
+    to = "and" if len(late) == 2 else "to"
+    shown = f"anks {late[0]} {to} {late[-1]}" if len(late) > 1 else f"ank {late[0]}" if late else ""
     words = {
         "node": (host,),
         "rack": (f"rack r{rack}",),

@@ -37,7 +37,7 @@ OTHERS = [("data", "rack"), ("sharded", "rank"), ("tensor", "nvlink"), ("experts
 
 @pytest.mark.parametrize(("parallel", "fault"), OTHERS)
 def test_it_is_in_other_kinds_of_jobs(tmp_path, parallel, fault):
-    truth = fleet.write(tmp_path, 32, fault, 3, fleet.Layout(4, 2), parallel, seed=5)
+    truth = fleet.write(tmp_path, 16, fault, 3, fleet.Layout(2, 2), parallel, seed=5)
     found = ta.find(ta.load(tmp_path), hosts=read_hosts(tmp_path / "hosts.csv"))
     assert found[0].rule == truth.rule
     assert [words for words in truth.says if words not in found[0].title] == []
@@ -46,7 +46,7 @@ def test_it_is_in_other_kinds_of_jobs(tmp_path, parallel, fault):
 
 def test_replicas_of_a_pipeline_are_judged_together():
     """Each pipeline's stages are a little more or less uneven by chance: all are spoken of, or none."""
-    _, results = analysed(fleet.job(32, "half", 3, fleet.Layout(4, 2), "pipeline"), "pipelines", "pipeline")
+    _, results = analysed(fleet.job(16, "half", 3, fleet.Layout(2, 2), "pipeline"), "pipelines", "pipeline")
     times = results["pipelines"].to_frame()["compute_max_over_mean"]
     frame = results["pipeline"].to_frame()
     for least in (float(times.median()), float(times.max())):
