@@ -5,6 +5,8 @@ import pandas as pd
 import pytest
 
 from traceanalyzer.model.tables import (
+    array_of,
+    column_of,
     columns_as_they_are,
     columns_of,
     picked,
@@ -38,6 +40,21 @@ COLUMNS = {
 def test_a_column_is_as_pandas_takes_it(name):
     columns = {"first": np.arange(3), name: COLUMNS[name]}
     pd.testing.assert_frame_equal(table_of(columns), pd.DataFrame(columns))
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_column_is_read_as_pandas_reads_it(name):
+    table = table_of({"first": np.arange(3), name: COLUMNS[name]})
+    array, column = array_of(table, name), column_of(table, name)
+    assert array.dtype == table[name].to_numpy().dtype
+    pd.testing.assert_series_equal(pd.Series(array), pd.Series(table[name].to_numpy()))
+    assert type(column) is type(table[name].array)
+    pd.testing.assert_extension_array_equal(column, table[name].array)
+    if type(column) is pd.arrays.NumpyExtensionArray:  # texts are of a class below it
+        assert not array.flags.writeable
+        assert not column.to_numpy().flags.writeable
+    with pytest.raises(KeyError):
+        array_of(table, "of no column")
 
 
 def test_series_that_are_numbered_otherwise_are_matched_by_pandas():

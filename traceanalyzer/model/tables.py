@@ -48,6 +48,25 @@ def columns_of(table: pd.DataFrame) -> dict[str, Any]:
     return {name: _unwritable(values) for name, values in _arrays(table).items()}
 
 
+def array_of(table: pd.DataFrame, name: str) -> np.ndarray:
+    """The same as `table[name].to_numpy()` of a table whose columns have a name each."""
+    values = _column(table, name)
+    array: np.ndarray = _unwritable(values if isinstance(values, np.ndarray) else values.to_numpy())
+    return array
+
+
+def column_of(table: pd.DataFrame, name: str) -> Any:
+    """The same as `table[name].array` of such a table: an array of pandas' own kinds."""
+    values = _column(table, name)
+    return pd.arrays.NumpyExtensionArray(_unwritable(values)) if isinstance(values, np.ndarray) else values
+
+
+def _column(table: pd.DataFrame, name: str) -> Any:
+    # To select a column pandas makes an object around it, which costs ten times as much as the selection.
+    read = getattr(table, "_get_column_array", None)
+    return read(table.columns.get_loc(name)) if read else _array(table[name])
+
+
 def _arrays(table: pd.DataFrame) -> dict[str, Any]:
     # To select a column pandas makes an object around it, which costs ten times as much as the selection.
     arrays = getattr(table, "_iter_column_arrays", lambda: [_array(column) for _, column in table.items()])()
