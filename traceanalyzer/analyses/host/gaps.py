@@ -11,7 +11,6 @@ from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.host.host_activity import longest, names_around_launches, thread_activity, user_ranges
 from traceanalyzer.analyses.host.idle_causes import CAUSES, LAUNCH_NS, SHORT_NS, Gaps
 from traceanalyzer.analyses.names import GapTableColumn
-from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.meaning.vocabulary import GAP_CAUSES
 from traceanalyzer.model import RankTrace
@@ -110,8 +109,9 @@ def _doing(trace: RankTrace, gaps: Gaps) -> dict[str, Any]:
     for thread in np.unique(threads[(threads != NONE) & is_before]):
         rows = np.flatnonzero((threads == thread) & is_before)
         starts, ends = gaps.starts[rows], gaps.launched[rows]
-        activity = thread_activity(trace, int(thread), Intervals.of(starts, ends))
-        doing[rows], what[rows], lengths[rows] = longest(activity, starts, ends)
+        for held, activity in thread_activity(trace, int(thread), starts, ends):
+            own = rows[held]
+            doing[own], what[own], lengths[own] = longest(activity, starts[held], ends[held])
         is_known[rows] = True
     texts = {name: pd.Series(column, dtype="object") for name, column in (("doing", doing), ("doing_what", what))}
     return {**texts, "doing_ns": pd.arrays.IntegerArray(lengths, ~is_known)}

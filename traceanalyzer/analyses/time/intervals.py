@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
+from traceanalyzer.analyses.blocks import row_blocks
 from traceanalyzer.analyses.grouping import largest_before
 from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.model import RankTrace, Window
@@ -24,6 +25,24 @@ class Intervals:
     def of(cls, starts: np.ndarray | Sequence[int], ends: np.ndarray | Sequence[int]) -> "Intervals":
         """Union of any intervals; those with end ≤ start hold no time and are dropped."""
         start_array, end_array = np.asarray(starts, dtype=np.int64), np.asarray(ends, dtype=np.int64)
+        return cls._of_all([cls._of(start_array[rows], end_array[rows]) for rows in row_blocks(len(start_array))])
+
+    @classmethod
+    def of_rows(cls, starts: np.ndarray, ends: np.ndarray, mask: np.ndarray) -> "Intervals":
+        """Union of those under the mask."""
+        return cls._of_all(
+            [cls._of(starts[rows][mask[rows]], ends[rows][mask[rows]]) for rows in row_blocks(len(mask))]
+        )
+
+    @classmethod
+    def _of_all(cls, parts: Sequence["Intervals"]) -> "Intervals":
+        """Union of the unions of blocks, of which little is left where events lie in each other."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls._of(np.concatenate([part.starts for part in parts]), np.concatenate([part.ends for part in parts]))
+
+    @classmethod
+    def _of(cls, start_array: np.ndarray, end_array: np.ndarray) -> "Intervals":
         held = end_array > start_array
         start_array, end_array = start_array[held], end_array[held]
         if not len(start_array):
@@ -93,8 +112,8 @@ def unions(trace: RankTrace) -> Mapping[str, Intervals]:
     """By kind the union of all the rank's GPU operations of it."""
     starts, ends = (trace.gpu_ops[name].to_numpy() for name in ("start_ns", "end_ns"))
     kind: Any = trace.gpu_ops["kind"].array
-    masks = {name: kind.codes == place for place, name in enumerate(kind.categories.tolist())}
-    return {name: Intervals.of(starts[masks[name]], ends[masks[name]]) for name in kinds.KINDS}
+    places = kind.categories.tolist()
+    return {name: Intervals.of_rows(starts, ends, kind.codes == places.index(name)) for name in kinds.KINDS}
 
 
 @once_a_trace
@@ -105,7 +124,7 @@ def busy(trace: RankTrace) -> Intervals:
 
 def of_rows(frame: pd.DataFrame, mask: np.ndarray) -> Intervals:
     """Union of the rows of a table with `start_ns` and `end_ns` that `mask` picks."""
-    return Intervals.of(frame["start_ns"].to_numpy()[mask], frame["end_ns"].to_numpy()[mask])
+    return Intervals.of_rows(frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy(), mask)
 
 
 def new_ns(starts: np.ndarray, ends: np.ndarray, groups: np.ndarray) -> np.ndarray:
