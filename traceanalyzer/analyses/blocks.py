@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-MOST_ROWS = 1 << 16
+MOST_ROWS = 1 << 15
 """Rows of a table that are gone through at once."""
 
 
