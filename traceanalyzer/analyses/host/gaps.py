@@ -77,8 +77,9 @@ def per_rank(trace: RankTrace, idle_short_ns: int = SHORT_NS, idle_launch_ns: in
             **{cause: causes[cause].to_numpy() for cause in CAUSES},
             **_doing(trace, gaps),
             "range": names_around_launches(user_ranges(trace), trace, gaps.launch),
-            "ended_by": ops["name"].array[gaps.ended_by].astype("str"),
-            "ended_by_kind": ops["kind"].array[gaps.ended_by].astype("str"),
+            # Names stay numbered: as texts those of kernels take as much as all other columns together.
+            "ended_by": ops["name"].array[gaps.ended_by],
+            "ended_by_kind": ops["kind"].array[gaps.ended_by],
             "ended_by_stream": ops["stream"].to_numpy()[gaps.ended_by],
         },
     )
