@@ -9,13 +9,13 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, is_any, stack
 from traceanalyzer.analyses.blame.step_parts import step_gaps
+from traceanalyzer.analyses.blame.telling_threads import pairs, who_tells
 from traceanalyzer.analyses.blame.work_names import Names, as_names, called, names_of
 from traceanalyzer.analyses.grouping import Groups, first_of_each
 from traceanalyzer.analyses.host import host_names, idle_causes, other_threads
 from traceanalyzer.analyses.host.host_activity import NOTHING, Activity, Around, activity_of, range_around
 from traceanalyzer.analyses.names import WhatRanColumn
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
-from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.meaning.vocabulary import DATA, HOST, SYNC
 from traceanalyzer.model import RankTrace
@@ -179,32 +179,8 @@ def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[Mapping[str, n
     numbers = windows["step"].to_numpy()
     for thread in np.unique(threads[is_held]):
         rows = np.flatnonzero(is_held & (threads == thread))
-        for one, since, until, held in _who_tells(trace, int(thread), starts[rows], launched[rows]):
+        for one, since, until, held in who_tells(trace, int(thread), starts[rows], launched[rows]):
             yield from _of_thread(trace, one, since, until, numbers[of_gap[rows[held]]])
-
-
-def _who_tells(
-    trace: RankTrace, thread: int, starts: np.ndarray, launched: np.ndarray
-) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
-    """Threads, the stretches of which each one tells, and which of the given stretches each of those lies in.
-
-    That is the launching thread; of JAX, whose program only waits for its runtime's threads while those launch, they
-    tell as long as they record something, and the program's own thread the rest.
-    """
-    program = idle_causes.program_thread(trace)
-    if program is None or program == thread:
-        yield thread, starts, launched, np.arange(len(starts))
-        return
-    tables = (trace.api_calls, trace.host_ops, trace.ranges)
-    recorded = Intervals.of(*(
-        np.concatenate([table[name].to_numpy()[table["thread"].to_numpy() == thread] for table in tables])
-        for name in ("start_ns", "end_ns")
-    ))  # fmt: skip
-    rest = Intervals.of([int(starts.min())], [int(launched.max())]) - recorded
-    for one, told in ((thread, recorded), (program, rest)):
-        held, stretch = _pairs(told.starts, told.ends, starts, launched)
-        since, until = np.maximum(told.starts[stretch], starts[held]), np.minimum(told.ends[stretch], launched[held])
-        yield one, since, until, held
 
 
 def _of_thread(
@@ -214,7 +190,7 @@ def _of_thread(
     operators = Around.of(trace.host_ops, thread) if has_data.any() else None
     found: dict[tuple[str, str], list[Mapping[str, np.ndarray]]] = {}
     for held, activity in activity_of(trace, thread, starts, launched):
-        query, stretch = _pairs(activity.starts, activity.ends, starts[held], launched[held])
+        query, stretch = pairs(activity.starts, activity.ends, starts[held], launched[held])
         since = np.maximum(activity.starts[stretch], starts[held][query])
         shared = np.minimum(activity.ends[stretch], launched[held][query]) - since
         middle = since + shared // 2
@@ -280,16 +256,6 @@ def _called_on_host(name: str, of_steps: set[str]) -> str:
     if name in of_steps:
         return NOTHING
     return MEMORY_CALLS if host_names.is_memory_call(name) else name
-
-
-def _pairs(
-    starts: np.ndarray, ends: np.ndarray, from_ns: np.ndarray, to_ns: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Every query [from, to) with the disjoint stretches [start, end) that it shares time with."""
-    first = np.searchsorted(ends, from_ns, side="right")
-    count = np.maximum(np.searchsorted(starts, to_ns, side="left") - first, 0)
-    query = np.repeat(np.arange(len(from_ns)), count)
-    return query, np.arange(len(query)) - np.repeat(np.cumsum(count) - count - first, count)
 
 
 def _summed(

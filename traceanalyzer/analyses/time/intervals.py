@@ -30,9 +30,7 @@ class Intervals:
     @classmethod
     def of_rows(cls, starts: np.ndarray, ends: np.ndarray, mask: np.ndarray) -> "Intervals":
         """Union of those under the mask."""
-        return cls.of_all(
-            [cls._of(starts[rows][mask[rows]], ends[rows][mask[rows]]) for rows in row_blocks(len(mask))]
-        )
+        return cls.of_all([cls._of(starts[rows][mask[rows]], ends[rows][mask[rows]]) for rows in row_blocks(len(mask))])
 
     @classmethod
     def of_all(cls, parts: Sequence["Intervals"]) -> "Intervals":
