@@ -129,15 +129,19 @@ def _by_query(blocks: Iterable[Activity], starts: np.ndarray, ends: np.ndarray) 
 
 
 def _with_more(first: Activity, then: Activity) -> Activity:
-    columns = ("starts", "ends", "code", "what")
-    return Activity(*(np.concatenate([getattr(own, name) for own in (first, then)]) for name in columns), first.names)
+    starts, ends, code, what = (np.concatenate(each) for each in zip(_columns(first), _columns(then), strict=True))
+    return Activity(starts, ends, code, what, first.names)
 
 
 def _since(activity: Activity, time_ns: int) -> Activity:
     """The stretches that end later."""
-    rows = slice(int(activity.ends.searchsorted(time_ns, side="right")), None)
-    columns = (activity.starts, activity.ends, activity.code, activity.what)
-    return Activity(*(own[rows] for own in columns), activity.names)
+    first = int(activity.ends.searchsorted(time_ns, side="right"))
+    starts, ends, code, what = (own[first:] for own in _columns(activity))
+    return Activity(starts, ends, code, what, activity.names)
+
+
+def _columns(activity: Activity) -> tuple[np.ndarray, ...]:
+    return activity.starts, activity.ends, activity.code, activity.what
 
 
 def innermost(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
