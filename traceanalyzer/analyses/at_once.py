@@ -15,7 +15,7 @@ from traceanalyzer.forks import Shared, all_aside, aside
 Bundle = tuple[str, ...]
 """Analyses that one process makes."""
 
-_LONGEST = (
+LONGEST = (
     *("doings", "parts_of_steps", "gaps", "host_events", "operator_shapes", "replay", "host_work", "idle"),
     *("what_ifs", "critical_path"),
 )
@@ -42,14 +42,14 @@ def made_at_once(
     """
     makers = {name: ANALYSES[name].per_rank for name in ANALYSES} | {**SHARED}
     wanted = {name: _needs_of(name, makers) for name in names if makers[name] is not None}
-    apart = {name for own in wanted.values() for name in own if name in SHARED and name in _LONGEST}
+    apart = {name for own in wanted.values() for name in own if name in SHARED and name in LONGEST}
     needs = {name: own for name, own in wanted.items() if own.isdisjoint(apart)}
     needs |= {name: _needs_of(name, makers) | {name} for name in apart}
     shared = [name for name in SHARED if sum(name in own for own in needs.values()) > 1]
     first = [
         name
         for name in shared
-        if name not in apart and any(name in own for long, own in needs.items() if long in _LONGEST)
+        if name not in apart and any(name in own for long, own in needs.items() if long in LONGEST)
     ]
     return _at_once(_together(needs, {*shared} - {*first}), first, table, held, processes)
 
@@ -141,11 +141,11 @@ def _longest_first(bundles: Iterable[Bundle]) -> list[Bundle]:
 
 
 def _is_long(bundle: Bundle) -> bool:
-    return any(name in _LONGEST for name in bundle)
+    return any(name in LONGEST for name in bundle)
 
 
 def _place(name: str) -> int:
-    return _LONGEST.index(name) if name in _LONGEST else len(_LONGEST)
+    return LONGEST.index(name) if name in LONGEST else len(LONGEST)
 
 
 def _taken(queue: Shared[Bundle], make: Callable[[str], Any], held: Callable[[str], Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 
-from traceanalyzer.analyses.at_once import joined_at_once, made_at_once
+from traceanalyzer.analyses.at_once import LONGEST, joined_at_once, made_at_once
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.dependencies import parameters_of, with_needed
 from traceanalyzer.analyses.registry import ANALYSES, SHARED
@@ -19,9 +19,13 @@ from traceanalyzer.errors import UsageError
 from traceanalyzer.failures import Failure
 from traceanalyzer.forks import can_fork
 from traceanalyzer.model import RankTrace
+from traceanalyzer.processes import give_back_memory
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.results import Results
+
+LARGE = 200_000
+"""Events of a rank whose tables take tens of megabytes."""
 
 Parts = Mapping[str, pd.DataFrame]
 """One rank's small tables, by analysis."""
@@ -88,12 +92,15 @@ def reduce_rank(
     """
     done: dict[str, Any] = {}
     care = _Care(failures, trace.rank)
+    is_large = len(trace.host_ops) + len(trace.gpu_ops) > LARGE
 
     def table(name: str) -> Any:
         make = SHARED[name] if name in SHARED else ANALYSES[name].per_rank
         if name not in SHARED and _has_none_of(trace, ANALYSES[name].of):
             return done.setdefault(name, _NOTHING)
         if name not in done and make is not None:
+            if is_large and name in LONGEST:
+                give_back_memory()  # else what the ones before used and freed lies between what is kept
             done[name] = care.made(name, lambda: make(trace, **_needed(make, table, options)))  # noqa: F821 - until the end
         return done[name]
 

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses import reduce_rank
+from traceanalyzer.analyses.engine import LARGE
 from traceanalyzer.discovery.clustering import TraceFile
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.failures import Failure
@@ -21,10 +22,6 @@ from traceanalyzer.scale.work import NO_MEMORY
 
 ESSENTIAL = frozenset({"ranks", "breakdown", "steps"})
 """A rank of which one of these cannot be computed is left out whole."""
-
-
-_LARGE = 200_000
-"""Events of a rank whose tables take tens of megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +53,7 @@ def reduce_capture(
     any_large = False
     try:
         for trace in read_capture(capture, options, skipped):
-            is_large = len(trace.host_ops) + len(trace.gpu_ops) > _LARGE
+            is_large = len(trace.host_ops) + len(trace.gpu_ops) > LARGE
             if is_large:
                 give_back_memory()
             processes = CORES_A_FILE.get() if is_large else 1

@@ -9,13 +9,13 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, is_any, stack
 from traceanalyzer.analyses.blame.step_parts import step_gaps
+from traceanalyzer.analyses.blame.telling_threads import pairs, who_tells
 from traceanalyzer.analyses.blame.work_names import Names, as_names, called, names_of
 from traceanalyzer.analyses.grouping import Groups, first_of_each
 from traceanalyzer.analyses.host import host_names, idle_causes, other_threads
-from traceanalyzer.analyses.host.host_activity import NOTHING, Activity, activity_of, range_around
+from traceanalyzer.analyses.host.host_activity import NOTHING, Activity, Around, activity_of, range_around
 from traceanalyzer.analyses.names import WhatRanColumn
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
-from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.meaning.vocabulary import DATA, HOST, SYNC
 from traceanalyzer.model import RankTrace
@@ -179,59 +179,50 @@ def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[Mapping[str, n
     numbers = windows["step"].to_numpy()
     for thread in np.unique(threads[is_held]):
         rows = np.flatnonzero(is_held & (threads == thread))
-        for one, since, until, held in _who_tells(trace, int(thread), starts[rows], launched[rows]):
+        for one, since, until, held in who_tells(trace, int(thread), starts[rows], launched[rows]):
             yield from _of_thread(trace, one, since, until, numbers[of_gap[rows[held]]])
-
-
-def _who_tells(
-    trace: RankTrace, thread: int, starts: np.ndarray, launched: np.ndarray
-) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
-    """Threads, the stretches of which each one tells, and which of the given stretches each of those lies in.
-
-    That is the launching thread; of JAX, whose program only waits for its runtime's threads while those launch, they
-    tell as long as they record something, and the program's own thread the rest.
-    """
-    program = idle_causes.program_thread(trace)
-    if program is None or program == thread:
-        yield thread, starts, launched, np.arange(len(starts))
-        return
-    tables = (trace.api_calls, trace.host_ops, trace.ranges)
-    recorded = Intervals.of(*(
-        np.concatenate([table[name].to_numpy()[table["thread"].to_numpy() == thread] for table in tables])
-        for name in ("start_ns", "end_ns")
-    ))  # fmt: skip
-    rest = Intervals.of([int(starts.min())], [int(launched.max())]) - recorded
-    for one, told in ((thread, recorded), (program, rest)):
-        held, stretch = _pairs(told.starts, told.ends, starts, launched)
-        since, until = np.maximum(told.starts[stretch], starts[held]), np.minimum(told.ends[stretch], launched[held])
-        yield one, since, until, held
 
 
 def _of_thread(
     trace: RankTrace, thread: int, starts: np.ndarray, launched: np.ndarray, steps: np.ndarray
 ) -> Iterator[Mapping[str, np.ndarray]]:
-    activity = activity_of(trace, thread, Intervals.of(starts, launched))
-    query, stretch = _pairs(activity.starts, activity.ends, starts, launched)
-    shared = np.minimum(activity.ends[stretch], launched[query]) - np.maximum(activity.starts[stretch], starts[query])
-    row = activity.row[stretch]
-    code = np.append(activity.code, NONE)[row]
-    is_sync = np.array([*map(host_names.is_sync, activity.names), False], dtype=bool)[code]
-    middle = np.maximum(activity.starts[stretch], starts[query]) + shared // 2
-    threads = np.full(len(row), thread)
-    inside = range_around(trace.ranges, threads, middle)
-    is_data = _is_data(trace.ranges, inside)
-    if host_names.matches(trace.host_ops["name"], host_names.is_data).any():
-        is_data |= _is_data(trace.host_ops, range_around(trace.host_ops, threads, middle))
-    part = np.select([is_sync, is_data], [_DOINGS.index(SYNC.column), _DOINGS.index(DATA.column)],
-                     _DOINGS.index(HOST.column))  # fmt: skip
-    ranges, is_named = _named_ranges(trace, inside)
-    doing = _with_others(trace, thread, activity, stretch, _doing(activity.names, code, _step_names(trace)))
-    for number in np.flatnonzero(np.bincount(part)).tolist():
-        rows, own_part = np.flatnonzero(part == number), _DOINGS[number]
-        if own_part != DATA.column:
-            yield _summed(steps[query[rows]], doing.take(rows), shared[rows], own_part, DOING)
-        rows = rows[is_named[rows]]
-        yield _summed(steps[query[rows]], ranges.take(rows), shared[rows], own_part, RANGE)
+    ranges, has_data = Around.of(trace.ranges, thread), host_names.matches(trace.host_ops["name"], host_names.is_data)
+    operators = Around.of(trace.host_ops, thread) if has_data.any() else None
+    found: dict[tuple[str, str], list[Mapping[str, np.ndarray]]] = {}
+    for held, activity in activity_of(trace, thread, starts, launched):
+        query, stretch = pairs(activity.starts, activity.ends, starts[held], launched[held])
+        since = np.maximum(activity.starts[stretch], starts[held][query])
+        shared = np.minimum(activity.ends[stretch], launched[held][query]) - since
+        middle = since + shared // 2
+        inside = ranges.at(middle)
+        is_data = _is_data(trace.ranges, inside)
+        if operators is not None:
+            is_data |= np.append(has_data, False)[operators.at(middle)]
+        part = _parts(activity, stretch, is_data)
+        own_steps, (named, is_named) = steps[held][query], _named_ranges(trace, inside)
+        doing = _with_others(trace, thread, activity, stretch, _doing(activity, stretch, _step_names(trace)))
+        for number in np.flatnonzero(np.bincount(part)).tolist():
+            rows, own_part = np.flatnonzero(part == number), _DOINGS[number]
+            for what, names, own in ((DOING, doing, rows), (RANGE, named, rows[is_named[rows]])):
+                sums = _summed(own_steps[own], names.take(own), shared[own], own_part, what)
+                found.setdefault((own_part, what), []).append(sums)
+    for own_part, what in ((own_part, what) for own_part in _DOINGS for what in (DOING, RANGE)):
+        if (own_part, what) in found and (own_part, what) != (DATA.column, DOING):
+            yield _added_up(found[own_part, what], own_part, what)
+
+
+def _added_up(blocks: Sequence[Mapping[str, np.ndarray]], part: str, what: str) -> Mapping[str, np.ndarray]:
+    """Sums of several blocks: a step or a name may be in several of them."""
+    step, name, total_ns = (np.concatenate([own[name] for own in blocks]) for name in ("step", "name", "total_ns"))
+    codes, texts = pd.factorize(name)
+    return _summed(step, as_names(texts.tolist(), codes), total_ns, part, what)
+
+
+def _parts(activity: Activity, stretch: np.ndarray, is_data: np.ndarray) -> np.ndarray:
+    """Position in `_DOINGS` of what each of these stretches counts as."""
+    is_sync = np.array([*map(host_names.is_sync, activity.names), False], dtype=bool)[activity.code[stretch]]
+    places = (_DOINGS.index(SYNC.column), _DOINGS.index(DATA.column))
+    return np.select([is_sync, is_data], places, _DOINGS.index(HOST.column))
 
 
 def _with_others(trace: RankTrace, thread: int, activity: Activity, stretch: np.ndarray, doing: Names) -> Names:
@@ -255,26 +246,16 @@ def _is_data(events: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
     return is_data
 
 
-def _doing(names: Sequence[str], codes: np.ndarray, of_steps: set[str]) -> Names:
-    """What events of these names are called, `NOTHING` for those without one."""
-    told = [_called_on_host(name, of_steps) for name in names]
-    return as_names([*told, NOTHING], np.where(codes == NONE, len(told), codes))
+def _doing(activity: Activity, stretch: np.ndarray, of_steps: set[str]) -> Names:
+    """What the innermost events of these stretches are called, `NOTHING` for those without one."""
+    told, code = [_called_on_host(name, of_steps) for name in activity.names], activity.code[stretch]
+    return as_names([*told, NOTHING], np.where(code == NONE, len(told), code))
 
 
 def _called_on_host(name: str, of_steps: set[str]) -> str:
     if name in of_steps:
         return NOTHING
     return MEMORY_CALLS if host_names.is_memory_call(name) else name
-
-
-def _pairs(
-    starts: np.ndarray, ends: np.ndarray, from_ns: np.ndarray, to_ns: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Every query [from, to) with the disjoint stretches [start, end) that it shares time with."""
-    first = np.searchsorted(ends, from_ns, side="right")
-    count = np.maximum(np.searchsorted(starts, to_ns, side="left") - first, 0)
-    query = np.repeat(np.arange(len(from_ns)), count)
-    return query, np.arange(len(query)) - np.repeat(np.cumsum(count) - count - first, count)
 
 
 def _summed(

@@ -11,7 +11,6 @@ from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.host.host_activity import longest, names_around_launches, thread_activity, user_ranges
 from traceanalyzer.analyses.host.idle_causes import CAUSES, LAUNCH_NS, SHORT_NS, Gaps
 from traceanalyzer.analyses.names import GapTableColumn
-from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.meaning.vocabulary import GAP_CAUSES
 from traceanalyzer.model import RankTrace
@@ -78,8 +77,9 @@ def per_rank(trace: RankTrace, idle_short_ns: int = SHORT_NS, idle_launch_ns: in
             **{cause: causes[cause].to_numpy() for cause in CAUSES},
             **_doing(trace, gaps),
             "range": names_around_launches(user_ranges(trace), trace, gaps.launch),
-            "ended_by": ops["name"].array[gaps.ended_by].astype("str"),
-            "ended_by_kind": ops["kind"].array[gaps.ended_by].astype("str"),
+            # Names stay numbered: as texts those of kernels take as much as all other columns together.
+            "ended_by": ops["name"].array[gaps.ended_by],
+            "ended_by_kind": ops["kind"].array[gaps.ended_by],
             "ended_by_stream": ops["stream"].to_numpy()[gaps.ended_by],
         },
     )
@@ -110,8 +110,9 @@ def _doing(trace: RankTrace, gaps: Gaps) -> dict[str, Any]:
     for thread in np.unique(threads[(threads != NONE) & is_before]):
         rows = np.flatnonzero((threads == thread) & is_before)
         starts, ends = gaps.starts[rows], gaps.launched[rows]
-        activity = thread_activity(trace, int(thread), Intervals.of(starts, ends))
-        doing[rows], what[rows], lengths[rows] = longest(activity, starts, ends)
+        for held, activity in thread_activity(trace, int(thread), starts, ends):
+            own = rows[held]
+            doing[own], what[own], lengths[own] = longest(activity, starts[held], ends[held])
         is_known[rows] = True
     texts = {name: pd.Series(column, dtype="object") for name, column in (("doing", doing), ("doing_what", what))}
     return {**texts, "doing_ns": pd.arrays.IntegerArray(lengths, ~is_known)}

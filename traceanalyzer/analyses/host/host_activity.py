@@ -1,17 +1,18 @@
 """What a host thread was doing at each time: the innermost recorded call, operator or range."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, zip_longest
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.blocks import time_blocks
 from traceanalyzer.analyses.grouping import Groups, extreme_at
 from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.host.stretches import Cutter
 from traceanalyzer.analyses.once import once_a_trace
-from traceanalyzer.analyses.time.intervals import Intervals, stable_order
+from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import columns_of, picked
@@ -29,56 +30,118 @@ WHATS = (SYNC, API_CALL, OPERATOR, RANGE, FRAME)
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Disjoint stretches of one thread, in order, with the innermost event in each.
+    """Disjoint stretches of one thread, in order, with what is innermost in each.
 
     Attributes:
         starts: of the stretches.
         ends: of the stretches.
-        row: position of the innermost event, or -1.
-        code: of each event the position of its name in `names`; -1 without one.
-        what: of each event the position of what it is in `WHATS`.
+        code: position of the innermost event's name in `names`; -1 without one.
+        what: position in `WHATS` of what the event is; -1 where nothing is recorded.
         names: names of each sort of events after each other.
     """
 
     starts: np.ndarray
     ends: np.ndarray
-    row: np.ndarray
     code: np.ndarray
     what: np.ndarray
     names: list[str]
 
 
-def thread_activity(trace: RankTrace, thread: int, busy: Intervals) -> Activity:
-    """The innermost recorded event of a thread at each time, for the events that overlap `busy`.
+def thread_activity(
+    trace: RankTrace, thread: int, starts: np.ndarray, ends: np.ndarray
+) -> Iterator[tuple[slice, Activity]]:
+    """The innermost recorded event of a thread at each time, for the events that overlap these stretches [start, end).
+
+    They are disjoint, and in order. Block after block come some of them, with all that they overlap of what was done.
 
     Events nest: a call inside an operator inside a range. Where ranges cross instead (NVTX start/end ranges), the
     one that began last counts as the innermost.
     """
-    return _activity(((trace.api_calls, API_CALL), (trace.host_ops, OPERATOR), (trace.ranges, RANGE)), thread, busy)
+    tables = ((trace.api_calls, API_CALL), (trace.host_ops, OPERATOR), (trace.ranges, RANGE))
+    return _by_query(_activity(tables, thread, Intervals.of(starts, ends)), starts, ends)
 
 
-def activity_of(trace: RankTrace, thread: int, busy: Intervals) -> Activity:
+def activity_of(
+    trace: RankTrace, thread: int, starts: np.ndarray, ends: np.ndarray
+) -> Iterator[tuple[slice, Activity]]:
     """The same with Python frames among the events, where they were recorded."""
     tables = ((trace.api_calls, API_CALL), (trace.host_ops, OPERATOR), (trace.ranges, RANGE), (trace.frames, FRAME))
-    return _activity(tables, thread, busy)
+    return _by_query(_activity(tables, thread, Intervals.of(starts, ends)), starts, ends)
 
 
-def _activity(tables: Sequence[tuple[pd.DataFrame, str]], thread: int, busy: Intervals) -> Activity:
-    parts: list[tuple[np.ndarray, ...]] = []
-    names: list[str] = []
-    for frame, what in tables:
+def _activity(tables: Sequence[tuple[pd.DataFrame, str]], thread: int, busy: Intervals) -> Iterator[Activity]:
+    """All the thread's stretches between the first and the last of the events that overlap `busy`, block by block."""
+    held = [_Events.of(frame, what) for frame, what in tables]
+    names = [name for own in held for name in own.names]
+    before = np.cumsum([0, *(len(own.names) for own in held[:-1])]).tolist()
+    cutter = Cutter()
+    for rows, until_ns in time_blocks([own.starts for own in held]):
+        parts = [own.inside(at, thread, busy, first) for own, at, first in zip(held, rows, before, strict=True)]
+        starts, ends, label = (np.concatenate(each) for each in zip(*parts, strict=True))
+        starts, ends, label = cutter.cut(starts, ends, label, until_ns)
+        code, what = np.divmod(label, len(WHATS))
+        is_none = label == NONE
+        yield Activity(starts, ends, np.where(is_none, NONE, code - 1), np.where(is_none, NONE, what), names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Events:
+    """A table's columns, what its rows are by code of their names, and these names."""
+
+    starts: np.ndarray
+    ends: np.ndarray
+    threads: np.ndarray
+    codes: np.ndarray
+    names: list[str]
+    what_of_code: np.ndarray
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame, what: str) -> "_Events":
         columns = columns_of(frame)
-        starts, ends, called = (columns[name] for name in ("start_ns", "end_ns", "name"))
-        rows = _within(starts, ends, np.flatnonzero(columns["thread"] == thread), busy)
-        code = called.codes[rows].astype(np.int64)
-        own = called.categories.tolist()
-        are = np.full(len(rows), WHATS.index(what))
-        if what == API_CALL:
-            are[np.array([*map(host_names.is_sync, own), False], dtype=bool)[code]] = WHATS.index(SYNC)
-        parts.append((starts[rows], ends[rows], np.where(code == NONE, NONE, code + len(names)), are))
-        names += own
-    begins, until, code, are = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return Activity(*innermost(begins, until), code, are, names)
+        starts, ends, threads, called = (columns[name] for name in ("start_ns", "end_ns", "thread", "name"))
+        names = called.categories.tolist()
+        is_sync = np.array([*(what == API_CALL and host_names.is_sync(name) for name in names), False], dtype=bool)
+        return cls(starts, ends, threads, called.codes, names, np.where(is_sync, WHATS.index(SYNC), WHATS.index(what)))
+
+    def inside(
+        self, rows: slice, thread: int, busy: Intervals, names_before: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Starts and ends of those rows that are the thread's and overlap `busy`, and a number for name and sort."""
+        own = _within(self.starts, self.ends, rows.start + np.flatnonzero(self.threads[rows] == thread), busy)
+        code = self.codes[own].astype(np.int64)
+        number = np.where(code == NONE, 0, code + names_before + 1)
+        return self.starts[own], self.ends[own], number * len(WHATS) + self.what_of_code[code]
+
+
+def _by_query(blocks: Iterable[Activity], starts: np.ndarray, ends: np.ndarray) -> Iterator[tuple[slice, Activity]]:
+    """The queries [start, end) that have ended where a block does, and all stretches that they overlap."""
+    done, held = 0, None
+    for block in blocks:
+        held = block if held is None else _with_more(held, block)
+        if len(held.ends):
+            past = int(ends.searchsorted(held.ends[-1], side="right"))
+            if past > done:
+                yield slice(done, past), held
+                done = past
+            held = _since(held, starts[done] if done < len(starts) else held.ends[-1])
+    if held is not None and done < len(starts):
+        yield slice(done, len(starts)), held
+
+
+def _with_more(first: Activity, then: Activity) -> Activity:
+    starts, ends, code, what = (np.concatenate(each) for each in zip(_columns(first), _columns(then), strict=True))
+    return Activity(starts, ends, code, what, first.names)
+
+
+def _since(activity: Activity, time_ns: int) -> Activity:
+    """The stretches that end later."""
+    first = int(activity.ends.searchsorted(time_ns, side="right"))
+    starts, ends, code, what = (own[first:] for own in _columns(activity))
+    return Activity(starts, ends, code, what, activity.names)
+
+
+def _columns(activity: Activity) -> tuple[np.ndarray, ...]:
+    return activity.starts, activity.ends, activity.code, activity.what
 
 
 def innermost(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -87,46 +150,14 @@ def innermost(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndar
     Stretches inside none have position -1; before the first and after the last interval there is none.
     """
     rows = np.flatnonzero(ends > starts)
-    rows = rows[np.lexsort((-ends[rows], starts[rows]))]
-    found = [_innermost(starts, ends, rows[block]) for block in _apart(starts[rows], ends[rows])]
-    # Between two blocks nothing is open.
-    gaps = [(before[1][-1:], after[0][:1], np.array([NONE])) for before, after in pairwise(found)]
-    parts = [part for pair in zip_longest(found, gaps, fillvalue=_NO_STRETCH) for part in pair]
-    begins, until, row = (np.concatenate(each) for each in zip(*parts or [_NO_STRETCH], strict=True))
-    held = until > begins
-    return (begins, until, row) if held.all() else (begins[held], until[held], row[held])
-
-
-_NO_STRETCH = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-
-_AT_ONCE = 1 << 17
-"""Intervals that are cut at a time, more where all are inside one: on the way they need ten times their memory."""
-
-
-def _apart(starts: np.ndarray, ends: np.ndarray) -> Iterator[slice]:
-    """Blocks of intervals, sorted by start, of which none reaches into the next."""
-    cuts = np.flatnonzero(starts[1:] >= np.maximum.accumulate(ends)[:-1]) + 1
-    begin = 0
-    while begin < len(starts):
-        place = int(np.searchsorted(cuts, begin + _AT_ONCE))
-        until = int(cuts[place]) if place < len(cuts) else len(starts)
-        yield slice(begin, until)
-        begin = until
-
-
-def _innermost(starts: np.ndarray, ends: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The same of some intervals, by their positions in order of start."""
-    count = len(rows)
-    # At one time: ends before starts; outer starts first, inner ends first. A stable sort keeps this order.
-    times = np.concatenate([ends[rows[::-1]], starts[rows]])
-    order = np.argsort(times, kind="stable")
-    is_start = order >= count
-    depth = np.cumsum(np.where(is_start, 1, -1))
-    event_row = np.where(is_start, rows[order - count], NONE)
-    row = _last_started_at_depth(depth, event_row)
-    cut = times[order]
-    held = cut[1:] > cut[:-1]
-    return cut[:-1][held], cut[1:][held], row[:-1][held]
+    rows = rows[np.argsort(starts[rows], kind="stable")]
+    cutter = Cutter()
+    parts = [
+        cutter.cut(starts[rows[block]], ends[rows[block]], rows[block], until_ns)
+        for (block,), until_ns in time_blocks([starts[rows]])
+    ]
+    begins, until, row = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return begins, until, row
 
 
 def longest(activity: Activity, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -136,11 +167,10 @@ def longest(activity: Activity, starts: np.ndarray, ends: np.ndarray) -> tuple[n
     """
     query, stretch = _overlapping_pairs(activity, starts, ends)
     shared = np.minimum(activity.ends[stretch], ends[query]) - np.maximum(activity.starts[stretch], starts[query])
-    row = activity.row[stretch]
-    held = row != NONE
-    query, row, shared = query[held], row[held], shared[held]
+    held = activity.what[stretch] != NONE
+    query, stretch, shared = query[held], stretch[held], shared[held]
     # One number stands for a name and what it is, as texts are slow to group by.
-    label = (activity.code[row] + 1) * len(WHATS) + activity.what[row]
+    label = (activity.code[stretch] + 1) * len(WHATS) + activity.what[stretch]
     groups = Groups.of({"query": query, "label": label}, ["query", "label"], by_appearance=True)
     lengths, of_query = groups.sums(shared), query[groups.first]
     most, of_nothing = extreme_at(np.maximum, of_query, lengths, len(starts)), ends - starts
@@ -148,22 +178,44 @@ def longest(activity: Activity, starts: np.ndarray, ends: np.ndarray) -> tuple[n
     # The first of several that are as long.
     is_most = np.flatnonzero((lengths == most[of_query]) & (lengths >= of_nothing[of_query]))
     told, first = np.unique(of_query[is_most], return_index=True)
-    row = row[groups.first[is_most[first]]]
+    stretch = stretch[groups.first[is_most[first]]]
     names, whats = (np.full(len(starts), value, dtype=object) for value in (NOTHING, np.nan))
-    names[told] = np.array([*activity.names, UNNAMED], dtype=object)[activity.code[row]]
-    whats[told] = np.array(WHATS, dtype=object)[activity.what[row]]
+    names[told] = np.array([*activity.names, UNNAMED], dtype=object)[activity.code[stretch]]
+    whats[told] = np.array(WHATS, dtype=object)[activity.what[stretch]]
     return names, whats, np.maximum(most, of_nothing)
 
 
 def range_around(ranges: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Position in `ranges` of the innermost one of the same thread that holds each time, or -1."""
     answer = np.full(len(times), NONE, dtype=np.int64)
-    starts, ends, of_thread = (ranges[name].to_numpy() for name in ("start_ns", "end_ns", "thread"))
+    of_thread = ranges["thread"].to_numpy()
     for thread in {*pd.unique(of_thread).tolist()} & {*pd.unique(threads).tolist()}:
-        own, asked = np.flatnonzero(of_thread == thread), np.flatnonzero(threads == thread)
-        position = innermost_at(starts[own], ends[own], times[asked])
-        answer[asked] = np.where(position == NONE, NONE, own[position])
+        asked = np.flatnonzero(threads == thread)
+        answer[asked] = Around.of(ranges, thread).at(times[asked])
     return answer
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """One thread's disjoint stretches [start, end), in order, with the row of the innermost event in each, or -1."""
+
+    starts: np.ndarray
+    ends: np.ndarray
+    row: np.ndarray
+
+    @classmethod
+    def of(cls, events: pd.DataFrame, thread: int) -> "Around":
+        """Of the thread's rows of a table."""
+        own = np.flatnonzero(events["thread"].to_numpy() == thread)
+        starts, ends, position = innermost(events["start_ns"].to_numpy()[own], events["end_ns"].to_numpy()[own])
+        return cls(starts, ends, np.append(own, NONE)[position])
+
+    def at(self, times: np.ndarray) -> np.ndarray:
+        """The row of the innermost event that holds each time, -1 where none does."""
+        if not len(self.starts):
+            return np.full(len(times), NONE, dtype=np.int64)
+        place = np.searchsorted(self.starts, times, side="right") - 1
+        return np.where((place >= 0) & (times < self.ends[place]), self.row[place], NONE)
 
 
 def names_around(events: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
@@ -193,11 +245,7 @@ def user_ranges(trace: RankTrace) -> pd.DataFrame:
 
 def innermost_at(starts: np.ndarray, ends: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Position of the innermost interval that holds each time, -1 where none does."""
-    stretch_starts, stretch_ends, row = innermost(starts, ends)
-    if not len(stretch_starts):
-        return np.full(len(times), NONE, dtype=np.int64)
-    at = np.searchsorted(stretch_starts, times, side="right") - 1
-    return np.where((at >= 0) & (times < stretch_ends[at]), row[at], NONE)
+    return Around(*innermost(starts, ends)).at(times)
 
 
 def _within(starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, busy: Intervals) -> np.ndarray:
@@ -207,16 +255,6 @@ def _within(starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, busy: Interv
     is_inside = np.append(busy.starts, np.iinfo(np.int64).max)[ending] < ends
     overlapping: np.ndarray = rows[is_inside & (ends > starts)]
     return overlapping
-
-
-def _last_started_at_depth(depth: np.ndarray, event_row: np.ndarray) -> np.ndarray:
-    """After each event, the last interval that was started at the depth that is left; -1 at depth 0."""
-    order = stable_order(depth)
-    started = np.where(event_row[order] != NONE, np.arange(len(order)), 0)
-    last = np.maximum.accumulate(started)
-    row = np.empty(len(order), dtype=np.int64)
-    row[order] = event_row[order][last]
-    return np.where(depth == 0, NONE, row)
 
 
 def _overlapping_pairs(activity: Activity, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, joined, percent, stack
+from traceanalyzer.analyses.blocks import row_blocks
 from traceanalyzer.analyses.grouping import Groups, largest_before
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_time import TIMES, launches_inside, steps_of_hosts, times_of, with_steps
@@ -114,16 +115,17 @@ def _top_level(trace: RankTrace) -> pd.DataFrame:
     is_step = host_names.matches(names, set(trace.steps["name"].cat.categories).__contains__)
     ranges = np.flatnonzero((is_place | is_collective) & ~is_step)
     ranges = ranges[~_wraps(trace, ranges)]
-    count = len(trace.host_ops)
+    operators = _outer(trace.host_ops)
+    count = len(operators)
     starts, ends, threads = (
-        np.concatenate([trace.ranges[name].to_numpy()[ranges], trace.host_ops[name].to_numpy()])
+        np.concatenate([trace.ranges[name].to_numpy()[ranges], trace.host_ops[name].to_numpy()[operators]])
         for name in ("start_ns", "end_ns", "thread")
     )
     # Ranges before operators of the same times; the longer first.
     is_operator = np.arange(len(starts)) >= len(ranges)
     order = np.lexsort((is_operator, -ends, starts, threads))
     order = order[ends[order] > largest_before(ends[order], threads[order])]
-    called = joined([names.array[ranges], trace.host_ops["name"].array])
+    called = joined([names.array[ranges], trace.host_ops["name"].array[operators]])
     sizes = trace.ranges["size_bytes"].array[ranges]
     size_bytes, is_absent = sizes.to_numpy(dtype=np.int64, na_value=1), np.asarray(sizes.isna())
     what = np.where(is_operator, 2, np.append(is_collective[ranges], np.zeros(count, dtype=bool)))
@@ -139,6 +141,16 @@ def _top_level(trace: RankTrace) -> pd.DataFrame:
         "what": pd.Categorical.from_codes(what[order], dtype=_WHATS),
     }
     return pd.DataFrame(columns, copy=False)
+
+
+def _outer(host_ops: pd.DataFrame) -> np.ndarray:
+    """Operators that lie in no other of those before them in their block: all that lie in none, and a few more."""
+    ends, threads = host_ops["end_ns"].to_numpy(), host_ops["thread"].to_numpy()
+    found = []
+    for rows in row_blocks(len(host_ops)):
+        before = largest_before(ends[rows], threads[rows])
+        found.append(rows.start + np.flatnonzero((before == NONE) | (ends[rows] > before)))
+    return np.concatenate(found)
 
 
 def _wraps(trace: RankTrace, rows: np.ndarray) -> np.ndarray:

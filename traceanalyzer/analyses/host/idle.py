@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack
-from traceanalyzer.analyses.grouping import extreme_at, sums_at
+from traceanalyzer.analyses.blocks import row_blocks
 from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.host.idle_causes import LAUNCH_NS, PARTS, SHORT_NS, Gaps
 from traceanalyzer.analyses.names import IdleColumn
@@ -53,19 +53,23 @@ def per_rank(
     facts, row, begin, end = _windows(trace, breakdown, steps)
     gaps = idle_causes.find(trace)
     window, gap = _pairs(begin, end, gaps)
-    pieces, of_row = gaps.take(gap), row[window]
-    start_ns, end_ns = begin[window], end[window]
-    causes = idle_causes.parts(trace, pieces, start_ns, end_ns, short_ns=idle_short_ns, launch_ns=idle_launch_ns)
-    lengths = np.minimum(pieces.ends, end_ns) - np.maximum(pieces.starts, start_ns)
-    is_gap = (pieces.lengths >= idle_short_ns) & (pieces.starts >= start_ns)
-    sums = {name: sums_at(of_row, causes[name].to_numpy(), len(facts)) for name in PARTS}
-    idle_ns = np.sum(list(sums.values()), axis=0)
+    of_row = row[window]
+    sums = {name: np.zeros(len(facts), dtype=np.int64) for name in (*PARTS, "gaps", "pieces")}
+    longest = np.zeros(len(facts), dtype=np.int64)
+    for rows in row_blocks(len(gap)):
+        pieces, own = gaps.take(gap[rows]), of_row[rows]
+        start_ns, end_ns = begin[window[rows]], end[window[rows]]
+        causes = idle_causes.parts(trace, pieces, start_ns, end_ns, short_ns=idle_short_ns, launch_ns=idle_launch_ns)
+        for name in PARTS:
+            np.add.at(sums[name], own, causes[name].to_numpy())
+        np.add.at(sums["gaps"], own, (pieces.lengths >= idle_short_ns) & (pieces.starts >= start_ns))
+        np.add.at(sums["pieces"], own, 1)
+        np.maximum.at(longest, own, np.minimum(pieces.ends, end_ns) - np.maximum(pieces.starts, start_ns))
+    idle_ns = np.sum([sums[name] for name in PARTS], axis=0)
     assert (idle_ns == facts["idle_ns"].to_numpy()).all(), "the causes must add up to the breakdown's idle time"
-    has_gap = np.bincount(of_row, minlength=len(facts)) > 0
-    longest_ns = pd.arrays.IntegerArray(extreme_at(np.maximum, of_row, lengths, len(facts)), ~has_gap)
-    counts = np.bincount(of_row[is_gap], minlength=len(facts))
+    longest_ns = pd.arrays.IntegerArray(longest, sums.pop("pieces") == 0)
     known = {name: facts[name].array for name in ("step", "window_ns")}
-    return table_of({**known, **sums, "gaps": counts, "idle_ns": idle_ns, "longest_ns": longest_ns})
+    return table_of({**known, **sums, "idle_ns": idle_ns, "longest_ns": longest_ns})
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Idle:

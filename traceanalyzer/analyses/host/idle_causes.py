@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import is_any
+from traceanalyzer.analyses.blocks import row_blocks
 from traceanalyzer.analyses.grouping import largest_before
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.once import once_a_trace
@@ -54,7 +55,7 @@ class Gaps:
         lengths: np.ndarray = self.ends - self.starts
         return lengths
 
-    def take(self, rows: np.ndarray) -> "Gaps":
+    def take(self, rows: np.ndarray | slice) -> "Gaps":
         """The gaps at these positions (or under this mask)."""
         return Gaps(self.starts[rows], self.ends[rows], self.ended_by[rows], self.launch[rows], self.launched[rows])
 
@@ -96,6 +97,15 @@ def parts(
     the first `launch_ns` are `launch` and the rest is `unknown`; without a recorded launch all of it is `unknown`. A
     gap shorter than `short_ns` is `between kernels`, whatever caused it.
     """
+    start_ns, end_ns = (np.broadcast_to(times, len(gaps)) for times in (start_ns, end_ns))
+    limits = {"short_ns": short_ns, "launch_ns": launch_ns}
+    blocks = [_parts(trace, gaps.take(rows), start_ns[rows], end_ns[rows], **limits) for rows in row_blocks(len(gaps))]
+    return table_of({name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]})
+
+
+def _parts(
+    trace: RankTrace, gaps: Gaps, start_ns: np.ndarray, end_ns: np.ndarray, *, short_ns: int, launch_ns: int
+) -> dict[str, np.ndarray]:
     starts, ends = np.clip(gaps.starts, start_ns, end_ns), np.clip(gaps.ends, start_ns, end_ns)
     launched = np.clip(gaps.launched, starts, ends)
     latest = np.clip(gaps.launched + launch_ns, launched, ends)
@@ -112,7 +122,7 @@ def parts(
     columns = {name: np.where(is_short, 0, column) for name, column in columns.items()}
     columns[BETWEEN_KERNELS.column] = np.where(is_short, ends - starts, 0)
     assert (sum(columns.values()) == ends - starts).all(), "the causes must add up to the gap"
-    return table_of(columns)
+    return columns
 
 
 @once_a_trace

@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.blocks import row_blocks
 from traceanalyzer.analyses.time.intervals import stable_order
 from traceanalyzer.model.schema import NONE
 
@@ -15,7 +16,7 @@ class Nesting:
     """The forest that the events of all threads form; arrays have one element an event, in the table's order.
 
     Attributes:
-        parent: row of the innermost other event that holds the event, -1 for none.
+        parent: row of the innermost other event that holds the event, -1 for none; 32 bits, as all rows here.
         depth: number of events that hold it.
     """
 
@@ -70,8 +71,8 @@ class Nesting:
 
     def handed_down(self, marked: np.ndarray, *, including_self: bool = True) -> np.ndarray:
         """For each event the row of its innermost marked ancestor (or itself); -1 without one."""
-        nearest = np.where(marked, np.arange(len(marked)), NONE)
-        above = np.full(len(marked), NONE, dtype=np.int64)
+        nearest = np.where(marked, np.arange(len(marked), dtype=np.int32), np.int32(NONE))
+        above = np.full(len(marked), NONE, dtype=np.int32)
         for rows in self._levels():
             above[rows] = nearest[self.parent[rows]]
             nearest[rows] = np.where(marked[rows], rows, above[rows])
@@ -80,7 +81,7 @@ class Nesting:
     def _levels(self) -> list[np.ndarray]:
         """Rows of events inside others, outer levels first."""
         if not self._found_levels:
-            order = stable_order(self.depth)
+            order = stable_order(self.depth).astype(np.int32)
             bounds = np.searchsorted(self.depth[order], np.arange(1, self.depth.max(initial=0) + 2))
             self._found_levels.extend(order[first:last] for first, last in pairwise(bounds))
         return self._found_levels
@@ -110,7 +111,7 @@ def _is_sorted(starts: np.ndarray, ends: np.ndarray) -> bool:
 
 def _nest(starts: np.ndarray, ends: np.ndarray, threads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Parent position and depth of events sorted by thread and start."""
-    parent, depth = np.full(len(starts), NONE, dtype=np.int64), np.zeros(len(starts), dtype=np.int64)
+    parent, depth = np.full(len(starts), NONE, dtype=np.int32), np.zeros(len(starts), dtype=np.int32)
     bounds = np.append(np.flatnonzero(np.diff(threads, prepend=threads[:1] - 1)), len(starts))
     for first, last in pairwise(bounds):
         part = slice(first, last)
@@ -126,14 +127,31 @@ def _nest(starts: np.ndarray, ends: np.ndarray, threads: np.ndarray) -> tuple[np
 def _depth(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Events that began before each event (in the given order) minus those of them that have ended."""
     lasts = ends > starts
-    ended = np.searchsorted(np.sort(ends[lasts]), starts, side="right")
-    instants_before: np.ndarray = np.cumsum(~lasts) - ~lasts
-    depth: np.ndarray = np.arange(len(starts)) - ended - instants_before
+    ended = np.sort(ends[lasts])
+    depth, instants = np.empty(len(starts), dtype=np.int32), 0
+    for rows in row_blocks(len(starts)):
+        is_instant = ~lasts[rows]
+        before = instants + np.cumsum(is_instant) - is_instant
+        depth[rows] = np.arange(rows.start, rows.stop) - np.searchsorted(ended, starts[rows], side="right") - before
+        instants += int(is_instant.sum())
     return depth
 
 
 def _last_above(depth: np.ndarray) -> np.ndarray:
-    """For each event the last one before it that is one level higher."""
+    """For each event the last one before it that is one level higher; levels rise by one at most."""
+    above = np.empty(len(depth), dtype=np.int32)
+    last = np.empty(0, dtype=np.int64)
+    for rows in row_blocks(len(depth)):
+        # Before the block come the last events of each level.
+        levels = np.concatenate([np.arange(len(last)), depth[rows]])
+        place = np.append(last, np.arange(rows.start, rows.stop))
+        above[rows] = np.append(place, NONE)[_above_in_block(levels)[len(last) :]]
+        last = np.append(last, np.zeros(int(levels.max(initial=-1)) + 1 - len(last), dtype=np.int64))
+        last[levels] = place
+    return above
+
+
+def _above_in_block(depth: np.ndarray) -> np.ndarray:
     count = len(depth)
     keys = depth * count + np.arange(count)
     order = np.sort(keys)
@@ -152,7 +170,7 @@ def _holds(parent: np.ndarray, starts: np.ndarray, ends: np.ndarray, depth: np.n
 
 def _nest_overlapping(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The same with a stack, for the rare thread whose events overlap without nesting."""
-    parent, depth = np.full(len(ends), NONE, dtype=np.int64), np.zeros(len(ends), dtype=np.int64)
+    parent, depth = np.full(len(ends), NONE, dtype=np.int32), np.zeros(len(ends), dtype=np.int32)
     stack: list[tuple[int, int]] = []
     for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
         while stack and (stack[-1][1] < end or stack[-1][1] <= start):
@@ -165,7 +183,7 @@ def _nest_overlapping(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray,
 
 
 def _rows(order: np.ndarray, position: np.ndarray) -> np.ndarray:
-    return np.where(position == NONE, NONE, order[np.maximum(position, 0)])
+    return np.append(order.astype(np.int32), np.int32(NONE))[position]
 
 
 def _unsorted(values: np.ndarray, order: np.ndarray) -> np.ndarray:

@@ -1,12 +1,13 @@
 """What each operator costs on host and GPU, told apart by the shapes and strides that it was called with."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.blocks import row_blocks
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.names import OperatorShapesColumn
@@ -14,7 +15,7 @@ from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATO
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked, sorted_by, table_of, with_rows
+from traceanalyzer.model.tables import columns_of, sorted_by, table_of, under_each_other, with_rows
 
 COSTS: Mapping[str, Column] = {
     "calls": Column.count("Times that it ran; absent for GPU operations without an operator.", is_aside=True),
@@ -80,44 +81,47 @@ def across(parts: Mapping[int, pd.DataFrame]) -> OperatorShapes:
     return OperatorShapes(stack(parts, tuple(OperatorShapes.columns)))
 
 
-def summed(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+def summed(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """Rows added up by fewer keys; a column stays absent where it is absent in all of a row's parts."""
-    sums = Groups.of(table, keys, by_appearance=True, with_absent=True).totals(table, list(COSTS))
-    return sorted_by(sums, "gpu_own_ns")
+    return sorted_by(_totals(table, keys), "gpu_own_ns")
+
+
+def _totals(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    return Groups.of(table, keys, by_appearance=True, with_absent=True).totals(table, list(COSTS))
 
 
 def _operators(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
-    keys = ["operator", "autograd", "shapes", "strides", "dtypes"]
-    rows = _costs(trace, tree)
-    return summed(picked(rows, tree.is_counted | (rows["gpu_ops"].to_numpy() > 0)), keys)
+    costs, ops = _costs(trace, tree), columns_of(trace.host_ops)
+    named = {"operator": ops["name"], **{name: ops[name] for name in _KEYS[2:]}}
+    parts = []
+    for rows in row_blocks(len(trace.host_ops)):
+        held = rows.start + np.flatnonzero(tree.is_counted[rows] | (costs["gpu_ops"][rows] > 0))
+        own = {name: values.take(held) for name, values in (named | costs).items()}
+        own["autograd"] = pd.Categorical.from_codes(tree.autograd[held], dtype=PASS_NAMES)
+        own["calls"] = tree.is_counted[held].astype(np.int64)
+        parts.append(_totals(table_of(own), _KEYS))
+    return summed(under_each_other(parts), _KEYS)
 
 
-def _costs(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
-    """A row for each operator."""
+_KEYS = ("operator", "autograd", "shapes", "strides", "dtypes")
+
+
+def _costs(trace: RankTrace, tree: OperatorTree) -> dict[str, Any]:
+    """Columns `COSTS` but for the calls, a row for each operator."""
     ops = trace.host_ops
     length = ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy()
     gpu_ops, gpu_own = tree.gpu_sums(trace)
     gpu_total = tree.nesting.summed_up(gpu_own)
     outermost = tree.is_outermost_of_name(ops["name"])
     counted, is_replayed = tree.is_counted, _is_replayed(trace)
-    return table_of(
-        {
-            "operator": ops["name"],
-            "autograd": pd.Categorical.from_codes(tree.autograd, dtype=PASS_NAMES),
-            "shapes": ops["shapes"],
-            "strides": ops["strides"],
-            "dtypes": ops["dtypes"],
-            "calls": counted.astype(np.int64),
-            "host_self_ns": pd.arrays.IntegerArray(
-                np.where(counted, length - tree.nesting.children_ns(), 0), is_replayed
-            ),
-            "host_total_ns": pd.arrays.IntegerArray(np.where(counted & outermost, length, 0), is_replayed.copy()),
-            "gpu_ops": gpu_ops,
-            "gpu_own_ns": gpu_own,
-            "gpu_total_ns": np.where(outermost, gpu_total, 0),
-            "backward_gpu_ns": _backward(tree, gpu_total),
-        }
-    )
+    return {
+        "host_self_ns": pd.arrays.IntegerArray(np.where(counted, length - tree.nesting.children_ns(), 0), is_replayed),
+        "host_total_ns": pd.arrays.IntegerArray(np.where(counted & outermost, length, 0), is_replayed),
+        "gpu_ops": gpu_ops,
+        "gpu_own_ns": gpu_own,
+        "backward_gpu_ns": _backward(tree, gpu_total),
+        "gpu_total_ns": np.where(outermost, gpu_total, 0),
+    }
 
 
 def _is_replayed(trace: RankTrace) -> np.ndarray:

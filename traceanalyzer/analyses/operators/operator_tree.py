@@ -119,7 +119,7 @@ def _is_node(ops: pd.DataFrame) -> np.ndarray:
 
 
 def _passes(nesting: Nesting, node: np.ndarray, recorded: np.ndarray) -> np.ndarray:
-    depth = np.append(nesting.depth, NONE)  # the depth of row -1, "none", is above every other
+    depth = np.append(nesting.depth, np.int32(NONE))  # the depth of row -1, "none", is above every other
     forward, backward, recompute = range(len(PASSES))
     inside = np.where(depth[recorded] > depth[node], recompute, backward)
     outside = np.where(recorded != NONE, forward, NONE)
@@ -136,7 +136,7 @@ def _forward_rows(ops: pd.DataFrame, is_node: np.ndarray, records: np.ndarray) -
     on reentrant and compiled checkpointing, they and this agree on every pair. The reader uses them where the numbers
     are lost.
     """
-    found = np.full(len(ops), NONE, dtype=np.int64)
+    found = np.full(len(ops), NONE, dtype=np.int32)
     nodes = np.flatnonzero(is_node & ~ops["sequence"].array.isna())
     if not len(nodes) or not records.any():
         return found

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
+from traceanalyzer.analyses.blocks import row_blocks, time_blocks
 from traceanalyzer.analyses.grouping import largest_before
 from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.model import RankTrace, Window
@@ -24,6 +25,22 @@ class Intervals:
     def of(cls, starts: np.ndarray | Sequence[int], ends: np.ndarray | Sequence[int]) -> "Intervals":
         """Union of any intervals; those with end ≤ start hold no time and are dropped."""
         start_array, end_array = np.asarray(starts, dtype=np.int64), np.asarray(ends, dtype=np.int64)
+        return cls.of_all([cls._of(start_array[rows], end_array[rows]) for rows in row_blocks(len(start_array))])
+
+    @classmethod
+    def of_rows(cls, starts: np.ndarray, ends: np.ndarray, mask: np.ndarray) -> "Intervals":
+        """Union of those under the mask."""
+        return cls.of_all([cls._of(starts[rows][mask[rows]], ends[rows][mask[rows]]) for rows in row_blocks(len(mask))])
+
+    @classmethod
+    def of_all(cls, parts: Sequence["Intervals"]) -> "Intervals":
+        """Union of the unions of blocks, of which little is left where events lie in each other."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls._of(np.concatenate([part.starts for part in parts]), np.concatenate([part.ends for part in parts]))
+
+    @classmethod
+    def _of(cls, start_array: np.ndarray, end_array: np.ndarray) -> "Intervals":
         held = end_array > start_array
         start_array, end_array = start_array[held], end_array[held]
         if not len(start_array):
@@ -60,6 +77,14 @@ class Intervals:
         held = ends > starts
         return Intervals(starts[held], ends[held])
 
+    def between(self, start_ns: int | None, end_ns: int | None) -> "Intervals":
+        """The part inside [start_ns, end_ns), from the first or to the last where that is `None`."""
+        first = 0 if start_ns is None else int(self.ends.searchsorted(start_ns, side="right"))
+        past = len(self) if end_ns is None else int(self.starts.searchsorted(end_ns))
+        starts, ends = self.starts[first:past], self.ends[first:past]
+        starts = starts if start_ns is None else np.maximum(starts, start_ns)
+        return Intervals(starts, ends if end_ns is None else np.minimum(ends, end_ns))
+
     def inside(self, window: Window) -> "Intervals":
         """The part inside the window."""
         if len(window.stretches) == 1:
@@ -72,7 +97,12 @@ class Intervals:
             return np.zeros(len(starts), dtype=np.int64)
         total = np.zeros(len(self) + 1, dtype=np.int64)
         np.cumsum(self.ends - self.starts, out=total[1:])
-        return np.where(ends > starts, self._covered_before(ends, total) - self._covered_before(starts, total), 0)
+        covered = np.empty(len(starts), dtype=np.int64)
+        for rows in row_blocks(len(starts)):
+            since, until = starts[rows], ends[rows]
+            inside = self._covered_before(until, total) - self._covered_before(since, total)
+            covered[rows] = np.where(until > since, inside, 0)
+        return covered
 
     def _covered_before(self, times: np.ndarray, total: np.ndarray) -> np.ndarray:
         row = self.starts.searchsorted(times, side="right")
@@ -93,8 +123,8 @@ def unions(trace: RankTrace) -> Mapping[str, Intervals]:
     """By kind the union of all the rank's GPU operations of it."""
     starts, ends = (trace.gpu_ops[name].to_numpy() for name in ("start_ns", "end_ns"))
     kind: Any = trace.gpu_ops["kind"].array
-    masks = {name: kind.codes == place for place, name in enumerate(kind.categories.tolist())}
-    return {name: Intervals.of(starts[masks[name]], ends[masks[name]]) for name in kinds.KINDS}
+    places = kind.categories.tolist()
+    return {name: Intervals.of_rows(starts, ends, kind.codes == places.index(name)) for name in kinds.KINDS}
 
 
 @once_a_trace
@@ -105,7 +135,7 @@ def busy(trace: RankTrace) -> Intervals:
 
 def of_rows(frame: pd.DataFrame, mask: np.ndarray) -> Intervals:
     """Union of the rows of a table with `start_ns` and `end_ns` that `mask` picks."""
-    return Intervals.of(frame["start_ns"].to_numpy()[mask], frame["end_ns"].to_numpy()[mask])
+    return Intervals.of_rows(frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy(), mask)
 
 
 def new_ns(starts: np.ndarray, ends: np.ndarray, groups: np.ndarray) -> np.ndarray:
@@ -144,6 +174,15 @@ def stable_order(numbers: np.ndarray) -> np.ndarray:
 
 def _combine(left: Intervals, right: Intervals, *, in_both: bool) -> Intervals:
     """Stretches inside `left` that are inside (`in_both`) or outside `right`."""
+    parts = []
+    since_ns: int | None = None
+    for _, until_ns in time_blocks([left.starts, right.starts]):
+        parts.append(_combined(left.between(since_ns, until_ns), right.between(since_ns, until_ns), in_both=in_both))
+        since_ns = until_ns
+    return Intervals.of_all(parts)
+
+
+def _combined(left: Intervals, right: Intervals, *, in_both: bool) -> Intervals:
     if not len(left):
         return EMPTY
     times = np.concatenate([left.starts, left.ends, right.starts, right.ends])

@@ -1,7 +1,7 @@
 """What each thread of a rank's host did: what a timeline draws below the GPU's lanes."""
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -61,31 +61,29 @@ def per_rank(trace: RankTrace, most_host_events: int = MOST_EVENTS) -> pd.DataFr
     if trace.gpu_ops.empty:
         return pd.DataFrame()
     threads = _threads(trace)
-    events, texts = _recorded(trace)
+    tables, texts = _recorded(trace)
     least_ns = trace.window.length_ns * WHOLE_PCT / 100
-    parts = [_of_thread(events, thread, least_ns) for thread, _ in threads]
-    sizes = [len(own["start_ns"]) for own in parts]
+    parts = [_of_thread(tables, thread, least_ns, most_host_events) for thread, _ in threads]
+    sizes = [count for count, _ in parts]
     if not sum(sizes):
         return pd.DataFrame()
-    columns = {name: np.concatenate([own[name] for own in parts]) for name in parts[0]}
-    place = np.repeat(np.arange(len(threads)), sizes)
-    event = np.arange(len(place))
-    if len(place) > most_host_events:
-        # By length: what contains a long event is longer, so that no event loses what it lies in.
-        longest = np.argsort(-(columns["end_ns"] - columns["start_ns"]), kind="stable")[:most_host_events]
-        event = np.sort(longest)
+    columns = {name: np.concatenate([own[name] for _, own in parts]) for name in parts[0][1]}
+    place = np.repeat(np.arange(len(threads)), [len(own["event"]) for _, own in parts])
+    columns["event"] += np.array([0, *np.cumsum(sizes)])[place]
+    longest = _longest(columns["end_ns"] - columns["start_ns"], most_host_events)
+    columns, place = {name: values[longest] for name, values in columns.items()}, place[longest]
     roles = sorted({role for _, role in threads})
     role_of = np.array([roles.index(role) for _, role in threads])
     return table_of(
         {
-            **{name: columns[name][event] for name in ("start_ns", "end_ns")},
-            "name": pd.Categorical.from_codes(columns["name"][event], categories=pd.Index(texts, dtype="str")),
-            "what": pd.Categorical.from_codes(columns["what"][event], dtype=_WHAT_NAMES),
-            "depth": columns["depth"][event],
-            "thread": np.array([thread for thread, _ in threads], dtype=np.int64)[place[event]],
-            "role": pd.Categorical.from_codes(role_of[place[event]], categories=roles),
-            "event": event,
-            "recorded": len(place),
+            **{name: columns[name] for name in ("start_ns", "end_ns")},
+            "name": pd.Categorical.from_codes(columns["name"], categories=pd.Index(texts, dtype="str")),
+            "what": pd.Categorical.from_codes(columns["what"], dtype=_WHAT_NAMES),
+            "depth": columns["depth"],
+            "thread": np.array([thread for thread, _ in threads], dtype=np.int64)[place],
+            "role": pd.Categorical.from_codes(role_of[place], categories=roles),
+            "event": columns["event"],
+            "recorded": sum(sizes),
         }
     )
 
@@ -112,47 +110,66 @@ def _threads(trace: RankTrace) -> list[tuple[int, str]]:
     return [(thread, roles.get(thread, OTHER)) for thread in order[:MOST_THREADS]]
 
 
-def _recorded(trace: RankTrace) -> tuple[dict[str, dict[str, np.ndarray]], list[str]]:
-    """Columns of each sort of events, with the position of its name among all names, which come second."""
-    tables = {RANGE: trace.ranges, OPERATOR: trace.host_ops, API_CALL: trace.api_calls, FRAME: trace.frames}
+def _recorded(trace: RankTrace) -> tuple[list[dict[str, Any]], list[str]]:
+    """Columns of each sort of events, in order of `_WHATS`; and all names, in which `place` says where each code is."""
     place: dict[str, int] = {}
-    events = {}
-    for what, table in tables.items():
+    tables = []
+    for table in (trace.ranges, trace.host_ops, trace.api_calls, trace.frames):
         columns = columns_of(table)
         names = columns["name"]
         codes = [place.setdefault(name, len(place)) for name in names.categories.tolist()]
-        events[what] = {
-            **{name: columns[name] for name in ("start_ns", "end_ns", "thread")},
-            "name": np.array([*codes, NONE], dtype=np.int64)[names.codes],
-            "what": np.full(len(table), _WHATS.index(what)),
-        }
-    return events, list(place)
+        times = {name: columns[name] for name in ("start_ns", "end_ns", "thread")}
+        tables.append({**times, "code": names.codes, "place": np.array([*codes, NONE], dtype=np.int64)})
+    return tables, list(place)
 
 
-def _of_thread(events: Mapping[str, Mapping[str, np.ndarray]], thread: int, least_ns: float) -> dict[str, np.ndarray]:
-    """The thread's events, Python frames last, with how deep each lies in others of the same sort.
+def _of_thread(
+    tables: Sequence[Mapping[str, Any]], thread: int, least_ns: float, most: int
+) -> tuple[int, dict[str, np.ndarray]]:
+    """How many events the thread has, Python frames last, and the longest with their places among them.
 
-    Without frames of `least_ns` and more.
+    How deep each lies in others counts frames for frames, for others the others. Without frames of `least_ns` and more.
     """
-    calls = _nested(_own([events[what] for what in (RANGE, OPERATOR, API_CALL)], thread))
-    frames = _own([events[FRAME]], thread)
-    is_part = frames["end_ns"] - frames["start_ns"] < least_ns
-    nested = _nested({name: values[is_part] for name, values in frames.items()})
-    return {name: np.concatenate([own, nested[name]]) for name, own in calls.items()}
-
-
-def _own(tables: Sequence[Mapping[str, np.ndarray]], thread: int) -> dict[str, np.ndarray]:
-    """The thread's events, table after table."""
     rows = [np.flatnonzero(table["thread"] == thread) for table in tables]
-    return {
-        name: np.concatenate([table[name][own] for table, own in zip(tables, rows, strict=True)])
-        for name in ("start_ns", "end_ns", "name", "what")
-    }
+    frames = tables[-1]
+    rows[-1] = rows[-1][(frames["end_ns"] - frames["start_ns"])[rows[-1]] < least_ns]
+    calls, count = _nested(tables, [*rows[:-1], rows[-1][:0]], most), sum(map(len, rows[:-1]))
+    inside = _nested(tables, [*(own[:0] for own in rows[:-1]), rows[-1]], most)
+    inside["event"] += count
+    return count + len(rows[-1]), {name: np.concatenate([own, inside[name]]) for name, own in calls.items()}
 
 
-def _nested(events: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The events in order of start, outer ones first, with the number of those that are still open as `depth`."""
-    order = np.lexsort((-events["end_ns"], events["start_ns"]))
-    ordered = {name: values[order] for name, values in events.items()}
-    done = np.sort(events["end_ns"])
-    return {**ordered, "depth": np.arange(len(order)) - np.searchsorted(done, ordered["start_ns"], side="right")}
+def _nested(tables: Sequence[Mapping[str, Any]], rows: Sequence[np.ndarray], most: int) -> dict[str, np.ndarray]:
+    """The longest of these rows, each with its place in order of start, outer ones first.
+
+    Its depth is the number of those that are still open then.
+    """
+    starts, ends = (np.concatenate([table[name][own] for table, own in zip(tables, rows, strict=True)])
+                    for name in ("start_ns", "end_ns"))  # fmt: skip
+    order = np.lexsort((-ends, starts))
+    event = _longest((ends - starts)[order], most)
+    held = order[event]
+    before = np.cumsum([0, *map(len, rows)])
+    what = np.searchsorted(before, held, side="right") - 1
+    name = np.empty(len(held), dtype=np.int64)
+    for number, (table, own) in enumerate(zip(tables, rows, strict=True)):
+        mine = np.flatnonzero(what == number)
+        name[mine] = table["place"][table["code"][own[held[mine] - before[number]]]]
+    starts, until = starts[held], ends[held]
+    ends.sort()
+    depth = event - np.searchsorted(ends, starts, side="right")
+    return {"start_ns": starts, "end_ns": until, "name": name, "what": what, "depth": depth, "event": event}
+
+
+def _longest(lengths: np.ndarray, most: int) -> np.ndarray:
+    """Places of the longest, in order; of those as long the first.
+
+    What contains a long event is longer, so that no event loses what it lies in.
+    """
+    if len(lengths) <= most:
+        return np.arange(len(lengths))
+    if not most:
+        return np.empty(0, dtype=np.int64)
+    least = np.partition(lengths, len(lengths) - most)[len(lengths) - most]
+    longer, equal = np.flatnonzero(lengths > least), np.flatnonzero(lengths == least)
+    return np.sort(np.concatenate([longer, equal[: most - len(longer)]]))
