@@ -32,8 +32,7 @@ _SHOWN: list[EfficiencyColumn] = ["rank", "operator", "shapes", "calls", "gpu_ns
 def of_as_many_steps(operators: Operators, by_step: pd.DataFrame) -> Operators:
     """The operators of the ranks of which as many steps were recorded as of most: others' counts are of more or less.
 
-    Args:
-        by_step: rows of `rank` and `step` for each step that was recorded, complete or not.
+    `by_step` has `rank` and `step` of each step that was recorded, complete or not.
     """
     steps = by_step.dropna(subset=["step"]).groupby("rank")["step"].nunique() if len(by_step) else pd.Series(dtype=int)
     if steps.nunique() < 2:
