@@ -9,7 +9,9 @@ import pytest
 import traceanalyzer as ta
 from tests.builders import document, kernel, write
 from traceanalyzer.discovery import discover, of_files
+from traceanalyzer.discovery.no_trace import nothing_in
 from traceanalyzer.errors import InputError
+from traceanalyzer.model import Skipped
 from traceanalyzer.readers import nsys_parquet
 
 SECOND = 1_000_000  # µs
@@ -275,3 +277,12 @@ def test_an_unreadable_file_is_skipped(tmp_path):
     capture(tmp_path, "rank1.json", 1).chmod(0)
     (skipped,) = discover(tmp_path).skipped
     assert "cannot be read" in skipped.why
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [(1, "a: empty"), (2, "a: empty (and 1 more file that is no trace)"),
+     (3, "a: empty (and 2 more files that are no traces)")],
+)  # fmt: skip
+def test_of_several_files_that_are_no_traces_the_first_is_told_and_how_many_more(files, said):
+    assert nothing_in(Path("folder"), [Skipped(name, "empty") for name in "abc"[:files]]) == said

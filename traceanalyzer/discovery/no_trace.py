@@ -42,8 +42,9 @@ def nothing_in(folder: Path, skipped: list[Skipped]) -> str:
         return f"{named(other)}: {named_by(other.name)}"
     if not skipped:
         return f"{named(folder)}: no traces here; expected {EXPECTED}"
-    first = skipped[0]
-    more = f" (and {len(skipped) - 1} more files that are no traces)" if len(skipped) > 1 else ""
+    first, *others = skipped
+    are = "file that is no trace" if len(others) == 1 else "files that are no traces"
+    more = f" (and {len(others)} more {are})" if others else ""
     return f"{first.what}: {first.why}{more}"
 
 

@@ -42,10 +42,20 @@ def test_tensor_cores_unused_shows_the_products_and_the_peaks():
     trace = program([("aten::mm", 0, 10, FLOAT)], [(SGEMM, 20, 120, {"launch": 5})])
     (found,) = efficiency.tensor_cores_unused(**run([trace], TENSOR_CORES))
     assert found.severity == "high"
-    assert found.title == "Matrix work runs without tensor cores: 100 ns on rank 0 (100 % of its compute)."
+    assert found.title == (
+        "Matrix work runs without tensor cores: 100 ns on rank 0 (100 % of its compute). "
+        "In TF32 rank 0's takes at most 86 ns less."
+    )
     assert found.evidence == ({"rank": 0, "share_of_compute_pct": 100.0, "off_tensor_cores_ns": 100.0},)
     assert "67 in FP32, 495 in TF32, 989 in BF16" in found.recommendation
     assert found.gain_ns == round(100 * (1 - 66.9 / 494.7))
+
+
+def test_of_types_that_are_not_known_no_gain_is_told():
+    (found,) = efficiency.tensor_cores_unused(**run([program(gpu=[(SGEMM, 0, 100)])], TENSOR_CORES))
+    assert found.gain_ns is None
+    assert "TF32 rank" not in found.title
+    assert "The gain" not in found.caveat
 
 
 def test_every_rank_without_tensor_cores_is_named():

@@ -10,8 +10,9 @@ from tests.simulator import blind_host_jobs, workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.findings.hosts.slow_hosts import eager_hosts, slow_hosts
-from traceanalyzer.findings.late.beside import more_calls, named, own_work, slow_host
+from traceanalyzer.findings.late.beside import more_calls, named, of_as_many_steps, own_work, slow_host
 from traceanalyzer.findings.late.late_advice import advice
 from traceanalyzer.findings.late.late_hosts import Unlike, with_advice
 
@@ -173,6 +174,14 @@ def test_who_makes_as_many_calls_is_named_beside_the_rank():
     busy = more_calls(operators(*rows), 0, UNLIKE.busy_times)
     assert (busy.ranks, busy.calls, busy.others_calls) == ((0, 1), 200, 95)
     assert more_calls(operators(*rows[:2]), 0, UNLIKE.busy_times) is None
+
+
+@pytest.mark.parametrize(("recorded", "kept"), [((3, 3), {0, 1}), ((3, 2), {0}), ((2, 3, 3), {1, 2}), ((0, 0), {0, 1})])
+def test_a_rank_of_which_fewer_steps_were_recorded_is_no_measure_of_calls(recorded, kept):
+    made = Operators(pd.DataFrame({"rank": range(len(recorded)), "operator": "mm", "calls": 10}))
+    steps = pd.DataFrame([(rank, step) for rank, many in enumerate(recorded) for step in range(many)])
+    by_step = steps.set_axis(["rank", "step"], axis=1) if len(steps) else steps
+    assert {*of_as_many_steps(made, by_step).table["rank"]} == kept
 
 
 @pytest.mark.parametrize(

@@ -67,3 +67,12 @@ def test_of_many_ranks_the_late_the_middle_and_the_victims_are_shown_and_the_rem
     }
     assert which == {"20": "late", "21": "late", "11": "median", **{str(rank): "waits" for rank in range(4)}}
     assert "→ Give them less." in held.get()
+
+
+@pytest.mark.parametrize(("gains_ns", "is_said"), [((600_000, 500_000), True), ((600_000, 400_000), False)])
+def test_gains_of_more_than_there_is_are_said_not_to_add_up(gains_ns, is_said):
+    found = tuple(Finding("high", f"{gain_ns} ns", gain_ns=gain_ns) for gain_ns in gains_ns)
+    console = Console(width=100)
+    with console.capture() as held:
+        terminal.show(Report("ddp", report_of(2).results, found), console)
+    assert ("their gains do not add up" in held.get()) == is_said

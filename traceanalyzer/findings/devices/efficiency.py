@@ -39,6 +39,10 @@ MEMORY_BOUND = ("element-wise", "norm", "softmax", "reduction")
 
 _MOST_ROWS = 5
 
+_OF_TF32 = (
+    " The gain supposes TF32 on all ranks, and kernels as near to its peak as they are to that of FP32: expect less."
+)
+
 
 def tensor_cores_unused(
     categories: Categories,
@@ -67,18 +71,19 @@ def tensor_cores_unused(
     per = " a step" if headline.table["steps"].notna().all() else ""
     rank = int(table["off_tensor_cores_ns"].idxmax())
     peak = _peak(ranks, rank)
+    gain_ns = _gain_by_tf32(efficiency, table["off_tensor_cores_ns"][rank], rank, peak)
+    saved = "" if gain_ns is None else f" In TF32 rank {rank}'s takes at most {time_text(gain_ns)} less."
     late = {late_by(episodes, own, "compute") for own in table.index}
     return [
         Finding(
             severity=_severity(share[rank] / 100 * _compute_pct(headline).get(rank, 0.0)),
-            title=f"Matrix work runs without tensor cores: {_by_rank(table, per)}.",
+            title=f"Matrix work runs without tensor cores: {_by_rank(table, per)}.{saved}",
             evidence=plain(table.head(_MOST_ROWS).reset_index()),
             recommendation="Compute in bfloat16 (torch.autocast), or allow TF32: "
             f'torch.set_float32_matmul_precision("high").{_rates(peak)}',
             caveat="Told by kernels' names. TF32 and bfloat16 round more: check the loss. Double precision and odd "
-            "sizes may have to stay as they are. The gain supposes TF32 on all ranks, and kernels as near to "
-            "its peak as they are to that of FP32: expect less.",
-            gain_ns=_gain_by_tf32(efficiency, table["off_tensor_cores_ns"][rank], rank, peak),
+            f"sizes may have to stay as they are.{'' if gain_ns is None else _OF_TF32}",
+            gain_ns=gain_ns,
             named=tuple(int(table.index[place]) for place in dict.fromkeys((0, len(table) - 1))),
             table="efficiency",
             part_of=late.pop() if len(late) == 1 else None,

@@ -14,7 +14,15 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import plain
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
-from traceanalyzer.findings.late.beside import MORE, SLOWER, MoreCalls, SlowHost, more_calls, slow_host
+from traceanalyzer.findings.late.beside import (
+    MORE,
+    SLOWER,
+    MoreCalls,
+    SlowHost,
+    more_calls,
+    of_as_many_steps,
+    slow_host,
+)
 from traceanalyzer.findings.late.host_story import UNEVEN_STAGES, story_of_host
 from traceanalyzer.findings.late.late_words import whole_of
 from traceanalyzer.findings.late.lateness import is_said, of_lead
@@ -44,8 +52,9 @@ def slow_hosts(
     """A rank makes the calls that all make, and takes at least 1.2 times as long for them.
 
     Of ranks whose host is late by nothing that has a name, or in a range that all have, and of the one whose GPU idles
-    most for its host.
+    most for its host. Ranks of which fewer steps were recorded, or more, are no measure.
     """
+    operators = of_as_many_steps(operators, steps.table)
     said = [row for row in episodes.rows() if is_said(row) and row["cause"] == HOST.key]
     is_named = [row["name"] is not None and row["what"] != RANGE for row in said]
     named = {rank for row, has_name in zip(said, is_named, strict=True) if has_name for rank in numbers(row["ranks"])}
@@ -106,8 +115,9 @@ def busy_hosts(
 ) -> list[Finding]:
     """A rank whose host is late, or whose GPU idles most for it, makes 1.15 times as many operator calls as others.
 
-    Named with those that make as many.
+    Named with those that make as many. Ranks of which fewer steps were recorded, or more, are no measure.
     """
+    operators = of_as_many_steps(operators, steps.table)
     late = [numbers(row["ranks"]) for row in episodes.rows() if is_said(row) and row["cause"] == HOST.key]
     most = worst_rank(headline, steps, idle, HOST.column, host_idle_pct)
     found: dict[tuple[int, ...], Finding] = {}

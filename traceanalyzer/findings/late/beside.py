@@ -1,7 +1,7 @@
 """A rank beside others, by operators: work of its own, the same calls that take its host longer, more calls."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -27,6 +27,18 @@ _COVERED = 0.9
 
 _MOST_ROWS = 5
 _SHOWN: list[EfficiencyColumn] = ["rank", "operator", "shapes", "calls", "gpu_ns", "tflops_per_s"]
+
+
+def of_as_many_steps(operators: Operators, by_step: pd.DataFrame) -> Operators:
+    """The operators of the ranks of which as many steps were recorded as of most: others' counts are of more or less.
+
+    `by_step` has `rank` and `step` of each step that was recorded, complete or not.
+    """
+    steps = by_step.dropna(subset=["step"]).groupby("rank")["step"].nunique() if len(by_step) else pd.Series(dtype=int)
+    if steps.nunique() < 2:
+        return operators
+    kept = steps.index[steps == steps.mode().max()]
+    return replace(operators, table=operators.table[operators.table["rank"].isin(kept)])
 
 
 def own_work(efficiency: Efficiency, rank: int, others: Collection[int]) -> pd.DataFrame:

@@ -19,7 +19,7 @@ from traceanalyzer.analyses.replay.even_experts import EvenExperts
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, lower, plain, severity, whole
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.late.beside import MORE, SLOWER
+from traceanalyzer.findings.late.beside import MORE, SLOWER, of_as_many_steps
 from traceanalyzer.findings.late.evened import Evened, evened
 from traceanalyzer.findings.late.gain_range import how_far
 from traceanalyzer.findings.late.late_advice import advice, caveat
@@ -62,6 +62,7 @@ def late_ranks(
     last = int(max(numbered)) if len(numbered) else None
     saved = {each.hot_rank: each for each in evened(expert_layers.to_frame(), even_experts.to_frame()).values()}
     unlike = Unlike(slow_host_times, busy_host_times)
+    operators = of_as_many_steps(operators, step_needs.table)
     rows = [
         with_advice(_evened(row, saved), operators, host_work, unlike)
         for row in episodes.rows()

@@ -23,6 +23,8 @@ _PARTS = (COMPUTE, FUSED, COMM, COPY, IDLE, OPAQUE)
 _RARE = (FUSED, OPAQUE)
 """Only where they are not 0: kernels that communicate too, CUDA graphs that were recorded whole."""
 
+_MOST_FINDINGS = 5
+
 _MOST_FILES = 8
 """Names of files that are said of those skipped for one reason; the report and the JSON have them all."""
 
@@ -65,12 +67,19 @@ def show(report: Report, console: Console) -> None:
 def _show_findings(report: Report, console: Console) -> None:
     """The first findings; with what to do where the capture tells too little, and of ranks so many that few open it."""
     is_large = len(report.results["ranks"]) > fleet.MANY_RANKS
-    for finding in report.findings[:5]:
+    for finding in report.findings[:_MOST_FINDINGS]:
         console.print(f"[bold]•[/] {escape(finding.title)}")
         for sign in finding.also[:2]:
             console.print(f"  – {escape(sign.title)}")
         if finding.recommendation and (is_large or finding.is_about_capture):
             console.print(f"  [dim]→[/] {escape(finding.recommendation)}")
+    if sum(finding.gain_ns or 0 for finding in report.findings[:_MOST_FINDINGS]) > _longest_ns(report):
+        console.print("[yellow]Note:[/] Findings count the same time: their gains do not add up.", highlight=False)
+
+
+def _longest_ns(report: Report) -> int:
+    """Of the ranks' mean steps, or windows: no finding gains more, nor do all together."""
+    return max(map(_time_ns, report.results["headline"].rows()), default=0)
 
 
 def _show_ranks(report: Report, console: Console) -> None:
