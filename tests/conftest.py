@@ -58,7 +58,7 @@ def _analysed_once():
 def monkeypatch(monkeypatch):
     """pytest's; what a test has changed is not in what was analysed before: its own files are analysed with it.
 
-    But for the environment, of which no analysis reads.
+    But for the environment, of which no analysis reads, and what imports analyses and is imported by none.
     """
     for name in ("setattr", "delattr", "setitem", "delitem"):
         setattr(monkeypatch, name, _noted(getattr(monkeypatch, name)))
@@ -67,7 +67,16 @@ def monkeypatch(monkeypatch):
 
 
 def _noted(change):
-    return lambda *given, **named: once.CHANGED.append(given) or change(*given, **named)
+    return lambda place, *given, **named: _note(place) or change(place, *given, **named)
+
+
+def _note(place):
+    name = place if isinstance(place, str) else getattr(place, "__name__", "")
+    if place is not os.environ and not name.startswith(_ABOVE):  # `setenv` is an item that is set
+        once.CHANGED.append(place)
+
+
+_ABOVE = tuple(f"traceanalyzer.{room}." for room in ("cli", "report", "findings", "gate"))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.builders import document, kernel, write
+from tests.builders import NAMES, document, host, kernel, write
 from tests.samples import SAMPLES
 from traceanalyzer.cli import run
 
@@ -30,6 +30,22 @@ def _elsewhere(tmp_path, monkeypatch):
 
 def summary(folder):
     return json.loads((folder / "summary.json").read_text())
+
+
+def steps_of_a_kernel(length=5):
+    """Three steps, the last open: a rank whose mean step is known."""
+    events = [
+        event
+        for at in (0, 100, 200)
+        for event in (
+            host(at, 99, name=f"ProfilerStep#{at // 100}", cat="user_annotation"),
+            host(at + 1, 1, name="cudaLaunchKernel", cat="cuda_runtime", correlation=at + 1),
+            kernel(at + 5, length, correlation=at + 1),
+            host(at + 2, 1, name="cudaLaunchKernel", cat="cuda_runtime", correlation=at + 2),
+            kernel(at + 5 + length, 20, correlation=at + 2, name=NAMES["comm"]),
+        )
+    ]
+    return document(events, rank=0, world_size=1)
 
 
 GATES = ("step_ms +3% @ any rank", "overlap_pct? -90pp")
@@ -73,16 +89,34 @@ def test_writes_every_form(compared):
     assert float(rows[1]["change"]) == pytest.approx(float(rows[1]["value"]) - float(rows[0]["value"]))
 
 
-def test_the_page_is_whole_and_runs_only_its_own_scripts(tmp_path):
-    assert run(["diff", DDP, FSDP, STRAGGLER, "--force", "--format", "html", "--output", "out"]) == 0
-    page = html.unescape((tmp_path / "out" / "summary.html").read_text())
+def test_the_page_is_whole_and_runs_only_its_own_scripts(compared):
+    page = html.unescape((compared[0] / "summary.html").read_text())
     assert page.rstrip().endswith("</html>")
     assert "default-src 'none'" in page
-    assert "ddp → ddp_straggler" in page
-    assert "model FLOPs a step differs (6.537 TFLOP | 6.537 TFLOP | 50.52 TFLOP, 47.25 of them on rank 1)" in page
-    assert page.count('class="fall"') == 4  # of each run, over ranks and along the critical path
+    assert "ddp → fsdp_full" in page
+    assert page.count('class="fall"') == 2  # over ranks and along the critical path
     assert 'data-status="REMOVED"' in page
     assert "http://" not in page.replace("http://www.w3.org", "")
+
+
+def test_a_page_of_three_runs_compares_each_with_the_first(tmp_path):
+    """Tiny ones: what it says is of their names and their `run.json`."""
+    for name, tokens in (("one", 1000), ("two", 1000), ("three", 4000)):
+        write(tmp_path / name / "rank0.json", steps_of_a_kernel())
+        (tmp_path / name / "run.json").write_text(
+            json.dumps({"batch": {"tokens_per_step": tokens}, "dtype": str(tokens)})
+        )
+    assert run(["diff", "one", "two", "three", "--force", "--format", "html", "--output", "out"]) == 0
+    page = html.unescape((tmp_path / "out" / "summary.html").read_text())
+    assert "dtype differs (1000 | 1000 | 4000)" in page
+    assert page.count('class="fall"') == 4  # of each run, over ranks and along the critical path
+    assert "one → three" in page
+
+
+def test_of_which_rank_model_flops_differ_is_said(capsys):
+    assert run(["diff", DDP, STRAGGLER, *JSON]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "model FLOPs a step differs (6.537 TFLOP | 50.52 TFLOP, 47.25 of them on rank 1)" in said
 
 
 def test_a_run_with_itself_differs_in_nothing_and_passes_every_gate(tmp_path, capsys):
@@ -137,8 +171,9 @@ def test_a_failed_gate_is_code_1_with_its_rows_in_three_forms(compared):
     ("gates", "code"), [(("exposed_comm_pct > 5", "idle_pct > 10 @ any rank"), 1), (("exposed_comm_pct > 99",), 0)]
 )
 def test_gates_of_the_main_command(tmp_path, gates, code, capsys):
+    write(tmp_path / "in" / "rank0.json", steps_of_a_kernel())
     words = [word for gate in gates for word in ("--fail-on", gate)]
-    assert run([DDP, *words, "--output", "out", "--format", "json"]) == code
+    assert run(["in", *words, "--output", "out", "--format", "json"]) == code
     assert capsys.readouterr().out.count("FAILED") == (len(gates) if code else 0)
     failures = int(ET.parse(tmp_path / "out" / "gate.xml").getroot().get("failures"))
     assert failures == (len(gates) if code else 0)
@@ -159,15 +194,17 @@ def test_a_figure_that_is_not_there_fails_the_gate(tmp_path, capsys):
     assert run(["in", "--fail-on", "overlap_pct? < 50", *JSON]) == 0
 
 
-def test_baselines(capsys):
-    assert run(["baseline", "save", "main", DDP]) == 0
+def test_baselines(tmp_path, capsys):
+    for name, length in (("ddp", 5), ("longer", 45)):
+        write(tmp_path / name / "rank0.json", steps_of_a_kernel(length))
+    assert run(["baseline", "save", "main", "ddp"]) == 0
     assert "Baseline: .traceanalyzer/baselines/main.json" in capsys.readouterr().out
-    assert run(["baseline", "save", "main", DDP]) == 0
+    assert run(["baseline", "save", "main", "ddp"]) == 0
     assert "Baseline replaced: .traceanalyzer/baselines/main.json" in capsys.readouterr().out
-    assert run(["baseline", "save", "later", DDP, "-q"]) == 0
+    assert run(["baseline", "save", "later", "ddp", "-q"]) == 0
     assert run(["baseline", "list", "--json"]) == 0
     first, second = json.loads(capsys.readouterr().out)
-    assert (first["name"], first["of"], first["captures"], first["ranks"]) == ("main", "ddp", 1, 2)
+    assert (first["name"], first["of"], first["captures"], first["ranks"]) == ("main", "ddp", 1, 1)
     assert first["saved"] <= second["saved"]
     assert first["step_ns"] == second["step_ns"] > 0
     assert run(["baseline", "trend", "--metric", "step_ns"]) == 0
@@ -180,10 +217,10 @@ def test_baselines(capsys):
     assert run(["baseline", "list"]) == 0
     assert "cannot be read" in capsys.readouterr().out
     assert run(["baseline", "trend", "main"]) == 2
-    assert run(["diff", "baseline:main", DDP, "--fail-on", "step_ms +0%", "-o", "out", *JSON]) == 0
-    assert run(["diff", "baseline:main", FSDP, "--fail-on", "step_ms +3%", "-o", "out", *JSON]) == 1
+    assert run(["diff", "baseline:main", "ddp", "--fail-on", "step_ms +0%", "-o", "out", *JSON]) == 0
+    assert run(["diff", "baseline:main", "longer", "--fail-on", "compute_ns +3%", "-o", "out", *JSON]) == 1
     assert run(["baseline", "remove", "main"]) == 0
-    assert run(["diff", "baseline:main", DDP]) == 2
+    assert run(["diff", "baseline:main", "ddp"]) == 2
     assert "no such baseline" in capsys.readouterr().err
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders import NAMES, document, host, kernel, write
+from tests.cli.killed import kill_once
 from tests.conftest import sampled
 from traceanalyzer import cli
 from traceanalyzer.cli import run
@@ -71,6 +72,7 @@ def test_a_full_disk_is_said_and_the_older_report_stays(tmp_path, capsys):
     assert {name: (tmp_path / "out" / name).stat().st_mtime_ns for name in left(tmp_path / "out")} == before
 
 
+@pytest.mark.usefixtures("analysed_anew")
 @pytest.mark.parametrize(
     ("arguments", "place"),
     [(["export", "job", "--jobs", "1", "--kineto"], "new/cut"), (["export", "job", "--jobs", "1"], "new/x.pftrace.gz"),
@@ -167,8 +169,9 @@ TERMINATED, INTERRUPTED = (signal.SIGTERM, 143), (signal.SIGINT, 130)
 ], every=2), ids=lambda when: f"{when[0][1]}-{when[1][1]}")  # fmt: skip
 def test_a_signal_leaves_nothing_half_written(tmp_path, when):
     place, (number, code) = when
-    job(tmp_path / "job", ranks=4)
-    words = [*place, str(int(number)), "job", "-o", "out", "--jobs", "2", "--format", "json"]
+    ranks, jobs = (4, "2") if place == READS else (1, "1")  # when it writes, whoever read has ended
+    job(tmp_path / "job", ranks=ranks)
+    words = [*place, str(int(number)), "job", "-o", "out", "--jobs", jobs, "--format", "json"]
     process = subprocess.Popen([sys.executable, "-c", SIGNALLED, *words], stdout=-3, stderr=subprocess.PIPE, text=True)
     _, said = process.communicate(timeout=300)
     assert process.returncode == code, said
@@ -239,15 +242,6 @@ def _mentions(place, words):
         return words.encode() in place.read_bytes()
     except OSError:
         return False
-
-
-def kill_once(capture, mark):
-    """A worker that the system ends at one file: once, or each time."""
-    if capture.path.name == "rank1.json" and (mark is None or not mark.exists()):
-        if mark is not None:
-            mark.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return capture.path.name
 
 
 @pytest.mark.parametrize("is_once", sampled([False, True], every=2))
@@ -377,19 +371,21 @@ def test_files_that_change_while_they_are_read_are_said(tmp_path, monkeypatch, c
     "environment",
     sampled(
         [
-            {"HOME": "/nowhere", "COLUMNS": "1", "LINES": "1"},
-            {"HOME": ""},
-            {"COLUMNS": "8", "TERM": "dumb"},
             {
-                "COLUMNS": "20",
+                "HOME": "/nowhere",
+                "COLUMNS": "1",
+                "LINES": "1",
                 "TERM": "dumb",
                 "LANG": "C",
                 "LC_ALL": "C",
                 "PYTHONUTF8": "0",
                 "PYTHONCOERCECLOCALE": "0",
             },
+            {"HOME": "", "COLUMNS": "20", "TERM": "dumb"},
+            {"HOME": "/nowhere", "COLUMNS": "1", "LINES": "1"},
+            {"COLUMNS": "8", "TERM": "dumb"},
         ],
-        every=3,
+        every=4,
     ),
 )
 def test_odd_surroundings(tmp_path, environment):

@@ -229,6 +229,7 @@ def test_the_library_keeps_nothing_unless_told(tmp_path, monkeypatch, trace_file
     assert LoadOptions().cache is None
 
 
+@pytest.mark.usefixtures("analysed_anew")
 def test_the_command(tmp_path, monkeypatch, trace_file, capsys):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     target = tmp_path / "out"

@@ -17,7 +17,7 @@ from tests import once
 from tests.builders import document, kernel, rank_trace, write
 from tests.report.pages import Page
 from tests.simulator.analysed import repeated
-from traceanalyzer.analyses import Result, run
+from traceanalyzer.analyses import Result, combine, reduce_rank, run
 from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.cli import run as command
 from traceanalyzer.diff.captures import result_class
@@ -144,9 +144,12 @@ def test_tables_of_zeros_are_left_out():
 
 
 def test_a_rank_unlike_the_others_has_its_mark_wherever_it_stands():
-    ends = [90 if rank == 270 else 10 for rank in range(280)]
-    traces = [rank_trace([("compute", 0, end), ("copy", 90, 100)], rank=rank) for rank, end in enumerate(ends)]
-    results = run(traces, ["headline", "steps", "time_parts", "over_ranks"])
+    names = ["headline", "steps", "time_parts", "over_ranks"]
+    like, unlike = (
+        reduce_rank(rank_trace([("compute", 0, end), ("copy", 90, 100)], rank=rank), names)
+        for rank, end in ((0, 10), (270, 90))
+    )
+    results = combine({rank: unlike if rank == 270 else like for rank in range(280)}, names)
     compute = next(tile for tile in tiles.tiles(Report("x", results), split(results)) if tile.name == "Compute")
     assert compute.places == [10.0, 90.0]
 
