@@ -36,7 +36,11 @@ from traceanalyzer.report.writers.notebook import NotebookReport as _NotebookRep
 from traceanalyzer.samples import sample as sample
 """
 
-_NAMES = '''"""The names of every Result's columns, one a line so that two changes merge. Made by `python -m tests.typed_names`."""
+_NAMES = '''"""The names of every Result's columns, one a line so that two changes merge. Made by `python -m tests.typed_names`.
+
+A type checker runs nothing, so it cannot read them from the `columns` that each Result declares: they stand here again,
+made so that nobody writes them by hand. It is kept in the repository as users' own type checkers read it too.
+"""
 
 from typing import Literal
 '''

@@ -3,8 +3,9 @@
 import pandas as pd
 import pytest
 
-from tests.simulator import Capture, meshes, scenarios
+from tests.simulator import Capture, scenarios
 from tests.simulator.analysed import analysed
+from tests.simulator.jobs import meshes
 from traceanalyzer.analyses import ANALYSES
 
 _RECORDER = "it names the recorder, its files and what only one of them writes down"

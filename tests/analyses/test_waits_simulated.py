@@ -3,8 +3,9 @@
 import pandas as pd
 import pytest
 
-from tests.simulator import Capture, Group, Job, Program, meshes, run, scenarios
+from tests.simulator import Capture, Group, Job, Program, run, scenarios
 from tests.simulator.analysed import analysed, true_waits
+from tests.simulator.jobs import meshes
 
 MS = 1_000_000
 

@@ -1,7 +1,7 @@
 """A job with a fault and the truth about it: who, when, by what, and what mending it would gain."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.simulator.capture import Capture
@@ -12,6 +12,15 @@ from tests.simulator.program import COMPUTE_STREAM, Job
 MS = 1_000_000
 
 LOADER = "DataLoader"
+
+HEALTHY = "A step takes|model FLOPs"
+"""What the first line says where there is nothing to mend."""
+
+FOUR = (0, 1, 2, 3)
+"""All ranks of four."""
+
+APART = Capture(offset_ns={1: 2 * MS, 2: -MS, 3: 5 * MS, 5: -3 * MS})
+"""Clocks that differ by some milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -100,15 +109,36 @@ def _begins(truth: Run, rank: int) -> list[int]:
     return sorted(event.start_ns for event in truth.host[rank] if event.name.startswith("ProfilerStep#"))
 
 
-def case_of(name: str, job: Callable[..., Job], fault: Fault, what: str, *, first: int = 0,
-          how: Capture | None = None, says_ranks: tuple[int, ...] | None = None, cause: str | None = None,
-          has_gain: bool = True, is_small: bool = False, others: tuple[int, ...] = (),
-          left: Faults = (), is_behind: bool = False, **options: object) -> Case:  # fmt: skip
-    """A case of one fault, and others that are `left` when it is mended; `options` are the job's."""
+def case_of(name: str, job: Callable[..., Job], fault: Fault, what: str, *, says_ranks: tuple[int, ...] | None = None,
+            cause: str | None = None, has_gain: bool = True, is_small: bool = False, others: tuple[int, ...] = (),
+            left: Faults = (), is_behind: bool = False, **options: object) -> Case:  # fmt: skip
+    """A case of one fault, and others that are `left` when it is mended; `options` are `several`'s and the job's."""
     known = {"eval": "compute", "throttle": "compute", "copy": "copies", "link": "transfer",
              **dict.fromkeys(("gc", "free", "malloc", "save", "item", "silent"), "host")}  # fmt: skip
     truth = Truth(says_ranks or fault.ranks, cause or known.get(fault.what, fault.what), what, fault.steps,
                   has_gain=has_gain, is_small=is_small, others=others, is_behind=is_behind)  # fmt: skip
-    return Case(
-        name, lambda faults: job(faults=faults, **options), (fault, *left), truth, how or Capture(), first, left
-    )
+    return several(name, job, (fault, *left), truth, left=left, **options)
+
+
+def nobody(name: str, says: str, job: Callable[..., Job], *faults: Fault, others: tuple[int, ...] = (),
+           **options: object) -> Case:  # fmt: skip
+    """Nobody's fault comes first: the first line `says` something else; what is said behind it of `others` is true."""
+    return several(name, job, faults, Truth(says=says, others=others), **options)
+
+
+def several(name: str, job: Callable[..., Job], faults: Faults, truth: Truth, *, how: Capture | None = None,
+            first: int = 0, left: Faults = (), is_of_capture: bool = False, spoil: Callable[[Path], None] | None = None,
+            by: str = "kineto", **options: object) -> Case:  # fmt: skip
+    """A case of any faults, with the truth about them; `options` are the job's."""
+    return Case(name, lambda own: job(faults=own, **options), faults, truth, how or Capture(), first, left,
+                is_of_capture, spoil, by)  # fmt: skip
+
+
+def on_nodes(job: Callable[..., Job], each: int) -> Callable[..., Job]:
+    """The job, by name and options, on nodes of `each` ranks that its files name."""
+
+    def made(**options: object) -> Job:
+        plain = job(**options)
+        return replace(plain, hosts=tuple(f"node{rank // each}" for rank in range(len(plain.programs))))
+
+    return made

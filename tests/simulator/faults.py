@@ -1,11 +1,13 @@
 """What can go wrong in a simulated job: which ranks, in which steps, by what, for how long."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tests.simulator.program import COMPUTE_STREAM, Program
 
 EXTRA_SHAPES = "[[8192, 8192], [8192, 8192]]"
+
+LOADER_OF_WORKERS = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,21 @@ Faults = tuple[Fault, ...]
 def time_ns(faults: Faults, what: str, rank: int, step: int) -> int:
     """How much longer the rank needs in the step by this."""
     return sum(fault.ns for fault in faults if fault.what == what and fault.hits(rank, step))
+
+
+def hit(faults: Faults, what: str, rank: int, step: int) -> bool:
+    """Whether the rank has such a fault in the step."""
+    return any(fault.what == what and fault.hits(rank, step) for fault in faults)
+
+
+def factor(faults: Faults, what: str, rank: int, step: int) -> float:
+    """How many times as long something takes the rank in the step."""
+    return next((fault.factor for fault in faults if fault.what == what and fault.hits(rank, step)), 1.0)
+
+
+def in_turn(what: str, ns: int, turns: Sequence[int]) -> Faults:
+    """In each step it is another rank's turn."""
+    return tuple(Fault(what, ns, (rank,), (step,)) for step, rank in enumerate(turns))
 
 
 def throttled(program: Program, begin: int, faults: Faults, step: int) -> None:

@@ -12,10 +12,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 
-from tests.simulator import kineto, meshes, workloads
+from tests.simulator import kineto, workloads
 from tests.simulator.capture import Capture, capture
 from tests.simulator.engine import run
-from tests.simulator.program import COMM_STREAM, Group, Instruction, Job, Program
+from tests.simulator.jobs import meshes
+from tests.simulator.program import COMM_STREAM, Group, Instruction, Job, Program, adjacent, strided
 
 SLOWER = 1.24
 """By what a slow GPU's kernels are longer."""
@@ -127,9 +128,8 @@ def _faulty(program: Program, truth: Truth) -> Program:
 
 def _hybrid(ranks: int, per_host: int, steps: int) -> Job:
     """Hybrid sharding: parameters gathered and gradients scattered within hosts, reduced across them."""
-    rows = [Group(f"shard{row}", tuple(range(row * per_host, (row + 1) * per_host)), "shard")
-            for row in range(ranks // per_host)]  # fmt: skip
-    columns = [Group(f"replicate{one}", tuple(range(one, ranks, per_host)), "replicate") for one in range(per_host)]
+    rows = adjacent("shard", per_host, ranks // per_host)  # fmt: skip
+    columns = strided("replicate", ranks // per_host, per_host)
     programs = []
     for rank in range(ranks):
         program = Program(rank)

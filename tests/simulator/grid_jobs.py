@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from tests.simulator import workloads as usual
 from tests.simulator.faults import Faults, load, strike, time_ns
-from tests.simulator.program import COMM_STREAM, Group, Job, Program
+from tests.simulator.program import COMM_STREAM, Job, Program, adjacent, strided
 from tests.simulator.workloads import job_of, microbatch, one_forward_one_backward, optimizer
 
 RANKS = 6
@@ -76,8 +76,8 @@ def _slow(program: Program, description: str, collective: str, faults: Faults) -
 
 def replicated_pipeline(steps: int, faults: Faults, chunks: int, *, stages: int = 3, microbatches: int = 6) -> Job:
     """Two pipelines of 1F1B, interleaved with several chunks, whose stages reduce their gradients with each other."""
-    lines = [Group(f"pp{n}", tuple(range(n * stages, (n + 1) * stages)), "pp") for n in range(2)]
-    across = [Group(f"dp{n}", (n, n + stages), "dp") for n in range(stages)]
+    lines = adjacent("pp", stages, 2)
+    across = strided("dp", 2, stages)
 
     def step(program: Program, number: int) -> None:
         line, stage = divmod(program.rank, stages)

@@ -3,7 +3,7 @@
 import math
 import random
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from tests.simulator.faults import Faults
@@ -23,6 +23,26 @@ class Noise:
     kernel: float = 0.02
     wire: float = 0.08
     paces: Sequence[float] = ()
+
+
+PACES = (1.0, 1.2, 1.1, 1.3, 1.05, 1.5, 1.0, 1.15, 1.4, 1.0, 1.25, 1.1, 1.0, 1.35, 1.2, 1.05) * 4
+
+PACES_OF_16 = (1.0, 1.1, 1.2, 1.5, 1.05, 1.3, 1.0, 1.4, 1.15, 1.25, 1.0, 1.1, 1.45, 1.2, 1.0, 1.35)
+
+
+def unlike_hosts(seed: int) -> Noise:
+    """Hosts at their own paces, a noisy network."""
+    return Noise(seed, 0.25, 0.03, 0.12, PACES)
+
+
+def like_hosts(seed: int) -> Noise:
+    """Hosts that all have one pace."""
+    return Noise(seed, 0.2, 0.03, 0.1)
+
+
+def with_noise(job: Callable[..., Job], noise: Noise) -> Callable[..., Job]:
+    """The job, by name and options, with noise."""
+    return lambda *, faults=(), **options: noisy(job(faults=faults, **options), noise, faults)
 
 
 def noisy(job: Job, noise: Noise, faults: Faults = ()) -> Job:

@@ -16,6 +16,16 @@ class Group:
     description: str = "default_pg"
 
 
+def adjacent(name: str, each: int, count: int, description: str = "") -> list[Group]:
+    """So many groups of `each` ranks that lie beside each other, by number."""
+    return [Group(f"{name}{n}", tuple(range(n * each, (n + 1) * each)), description or name) for n in range(count)]
+
+
+def strided(name: str, each: int, count: int, description: str = "") -> list[Group]:
+    """So many groups of `each` ranks that are `count` apart, by number."""
+    return [Group(f"{name}{n}", tuple(range(n, each * count, count)), description or name) for n in range(count)]
+
+
 @dataclass(frozen=True)
 class Comm:
     """A communication call: a collective of a group, or messages (`sends`, `receives`: global ranks).

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, Group, Job, Program
+from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, Group, Job, Program, adjacent, strided
 
 _NONE: Mapping[int, int] = {}
 
@@ -88,9 +88,8 @@ def _reduced_buckets(
 def hsdp(shard: int = 4, replicate: int = 2, steps: int = 4, layers: int = 4, *,
          slow_compute_ns: Mapping[int, int] = _NONE, seed: int = 0) -> Job:  # fmt: skip
     """Hybrid sharding: parameters gathered and gradients scattered in a row of the mesh, reduced along its columns."""
-    rows = [Group(f"shard{row}", tuple(range(row * shard, (row + 1) * shard)), "shard") for row in range(replicate)]
-    columns = [Group(f"replicate{column}", tuple(range(column, shard * replicate, shard)), "replicate")
-               for column in range(shard)]  # fmt: skip
+    rows = adjacent("shard", shard, replicate)
+    columns = strided("replicate", replicate, shard)  # fmt: skip
     programs = []
     for rank in range(shard * replicate):
         program = Program(rank)

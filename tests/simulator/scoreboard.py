@@ -10,35 +10,15 @@ import traceanalyzer as ta
 from tests.asked import ASKED
 from tests.findings.named_in_words import unlike_words
 from tests.simulator import kineto, nsys
-from tests.simulator.blind_cases import BLIND_CASES
 from tests.simulator.capture import capture
 from tests.simulator.case import Case, recorded
-from tests.simulator.cases import CASES
-from tests.simulator.drawn_cases import DRAWN_CASES
+from tests.simulator.cases import EVERY_CASE
 from tests.simulator.engine import run
-from tests.simulator.fifth_cases import FIFTH_CASES
-from tests.simulator.fourth_cases import FOURTH_CASES
-from tests.simulator.library_cases import LIBRARY_CASES
-from tests.simulator.linked_cases import LINKED_CASES
-from tests.simulator.more_cases import MORE_CASES
-from tests.simulator.odd_cases import ODD_CASES
-from tests.simulator.rare_cases import RARE_CASES
-from tests.simulator.second_cases import SECOND_CASES
-from tests.simulator.setup_cases import SETUP_CASES
-from tests.simulator.sixth_cases import SIXTH_CASES
-from tests.simulator.strange_cases import STRANGE_CASES
-from tests.simulator.third_cases import THIRD_CASES
-from tests.simulator.unseen_cases import UNSEEN_CASES
-from tests.simulator.wire_cases import WIRE_CASES
 from traceanalyzer.analyses import run as run_analyses
 from traceanalyzer.findings import Finding
 from traceanalyzer.report.build import findings_of
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import parts, verdict
-
-EVERY_CASE = (*CASES, *ODD_CASES, *MORE_CASES, *RARE_CASES, *DRAWN_CASES, *LIBRARY_CASES, *STRANGE_CASES, *LINKED_CASES,
-              *BLIND_CASES, *WIRE_CASES, *SETUP_CASES, *UNSEEN_CASES, *SECOND_CASES,
-              *THIRD_CASES, *FOURTH_CASES, *FIFTH_CASES, *SIXTH_CASES)  # fmt: skip
 
 GAIN_TOLERANCE = 0.05
 _LEAST_GAIN_NS = 100_000

@@ -17,7 +17,7 @@ Made by `python -m tests.simulator.table`. A simulated job runs with its fault, 
 the profiler's files of its ranks, read back and reported; run again without the fault, it tells the *true gain* of a mean
 step. *Right* are who is blamed first, in which steps, by what, the name of what ran, and a gain within 5 % (within the
 replay's error, or as the bound that it is said to be); nobody else may be blamed. Of jobs without a fault the first line
-may hold nobody to be late. Those of `tests/simulator/drawn_cases.py` have figures drawn at random.
+may hold nobody to be late. Those of `tests/simulator/cases/drawn.py` have figures drawn at random.
 A gain is not told of a step that no mean holds, nor where files are missing or cut.
 
 | job | truth | blamed | gain said | true gain | right | first line |

@@ -4,11 +4,14 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 from tests.simulator.faults import Faults, load, strike, throttled
-from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, COPY_STREAM, Group, Job, Program
+from tests.simulator.noise import Noise, noisy
+from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, COPY_STREAM, Group, Job, Program, adjacent, strided
 
 JITTER = 0.004
 
-_SMALL = "[[4096, 768], [768, 768]]"
+SHAPES, WIDE_SHAPES = "[[4096, 768], [768, 768]]", "[[4096, 2048], [2048, 2048]]"
+WIDE_BACK_SHAPES, TOKEN_SHAPES = "[[4096, 2048], [4096, 2048]]", "[[8, 4096], [4096, 4096]]"
+"""Of products: forward, backward, and of the tokens that are decoded."""
 
 
 def ddp(ranks: int = 8, steps: int = 5, faults: Faults = (), *, layers: int = 8, host_ns: int = 20_000,
@@ -43,14 +46,14 @@ def fsdp(ranks: int = 8, steps: int = 5, faults: Faults = (), *, layers: int = 6
 
 def hsdp(shard: int = 4, replicate: int = 4, steps: int = 5, faults: Faults = (), *, layers: int = 4) -> Job:
     """Hybrid sharding: gathered and scattered in a row of the mesh, reduced along its columns."""
-    rows, columns = _mesh(shard, replicate, "shard", "replicate")
+    rows, columns = adjacent("shard", shard, replicate), strided("replicate", replicate, shard)
     return _sharded(shard * replicate, steps, faults, layers, lambda rank: rows[rank // shard],
                     lambda rank: columns[rank % shard], (*rows, *columns))  # fmt: skip
 
 
 def tp_dp(tensor: int = 4, data: int = 4, steps: int = 5, faults: Faults = (), *, layers: int = 4) -> Job:
     """Tensor parallel groups that reduce after every layer, data parallel across them."""
-    rows, columns = _mesh(tensor, data, "tp", "dp")
+    rows, columns = adjacent("tp", tensor, data), strided("dp", data, tensor)
 
     def step(program: Program, number: int) -> None:
         row, column = rows[program.rank // tensor], columns[program.rank % tensor]
@@ -58,7 +61,7 @@ def tp_dp(tensor: int = 4, data: int = 4, steps: int = 5, faults: Faults = (), *
         needed: tuple[int, ...] = ()
         for layer in range(2 * layers):
             name = "forward_gemm" if layer < layers else "backward_gemm"
-            with program.range("aten::mm", "operator", _SMALL):
+            with program.range("aten::mm", "operator", SHAPES):
                 program.host(15_000)
                 part = program.kernel(name, 250_000, after=needed)
             if layer == 1:
@@ -73,7 +76,7 @@ def tp_dp(tensor: int = 4, data: int = 4, steps: int = 5, faults: Faults = (), *
 
 def ep_dp(expert: int = 4, data: int = 2, steps: int = 5, faults: Faults = (), *, layers: int = 3) -> Job:
     """Experts exchanged in groups within data parallelism: dispatch, experts, combine; gradients over all ranks."""
-    rows, _ = _mesh(expert, data, "ep", "dp")
+    rows = adjacent("ep", expert, data)
     world = Group("world", tuple(range(expert * data)))
 
     def step(program: Program, number: int) -> None:
@@ -82,7 +85,7 @@ def ep_dp(expert: int = 4, data: int = 2, steps: int = 5, faults: Faults = (), *
         for layer in range(2 * layers):
             before = layer_of(program, "aten::linear", "dense_gemm", 200_000, 15_000)
             sent = program.collective("all_to_all", row, 1_000_000, 60_000, after=(before,))
-            with program.range("aten::_grouped_mm", "operator", _SMALL):
+            with program.range("aten::_grouped_mm", "operator", SHAPES):
                 program.host(15_000)
                 done = program.kernel("expert_gemm", 300_000, after=(sent,))
             if layer == 1:
@@ -136,7 +139,7 @@ def offload(
         for layer in range(2 * layers):
             up = program.copy("HtoD", 8 << 20, 200_000)
             gathered = program.collective("all_gather", world, 8_000_000, 60_000, after=(up,))
-            with program.range("aten::linear", "operator", _SMALL):
+            with program.range("aten::linear", "operator", SHAPES):
                 program.host(15_000)
                 done = program.kernel("forward_gemm" if layer < layers else "backward_gemm", 300_000, after=(gathered,))
             if layer == 1:
@@ -169,11 +172,28 @@ def job_of(ranks: int, steps: int, step: Callable[[Program, int], None], groups:
     return Job(tuple(programs), groups, jitter=jitter, end_jitter_ns=2_000)
 
 
-def layer_of(program: Program, operator: str, kernel: str, ns: int, host_ns: int, shapes: str = _SMALL) -> int:
+def noisy_job(ranks: int, steps: int, step: Callable[[Program, int], None], groups: tuple[Group, ...], faults: Faults,
+              noise: Noise | None, *, ends_synced: bool = True) -> Job:  # fmt: skip
+    """The same with noise."""
+    return noisy(job_of(ranks, steps, step, groups, faults, ends_synced=ends_synced), noise or Noise(), faults)
+
+
+def layer_of(program: Program, operator: str, kernel: str, ns: int, host_ns: int, shapes: str = SHAPES) -> int:
     """An operator of one kernel."""
+    return after_of(program, operator, kernel, ns, (), host_ns, shapes)
+
+
+def after_of(program: Program, operator: str, kernel: str, ns: int, after: tuple[int, ...], host_ns: int = 14_000,
+             shapes: str = WIDE_SHAPES) -> int:  # fmt: skip
+    """An operator of one kernel that waits for others."""
     with program.range(operator, "operator", shapes):
         program.host(host_ns)
-        return program.kernel(kernel, ns)
+        return program.kernel(kernel, ns, after=after)
+
+
+def linear_after(program: Program, kernel: str, ns: int, after: tuple[int, ...]) -> int:
+    """A product whose kernel waits for others."""
+    return after_of(program, "aten::linear", kernel, ns, after, 15_000, SHAPES)
 
 
 def optimizer(program: Program, after: tuple[int, ...]) -> None:
@@ -181,14 +201,6 @@ def optimizer(program: Program, after: tuple[int, ...]) -> None:
     with program.range("Optimizer.step#AdamW.step"), program.range("aten::_fused_adamw_", "operator"):
         program.host(10_000)
         program.kernel("adam", 100_000, after=after)
-
-
-def _mesh(inner: int, outer: int, row: str, column: str) -> tuple[list[Group], list[Group]]:
-    rows = [Group(f"{row}{number}", tuple(range(number * inner, (number + 1) * inner)), row) for number in range(outer)]
-    columns = [
-        Group(f"{column}{number}", tuple(range(number, inner * outer, inner)), column) for number in range(inner)
-    ]
-    return rows, columns
 
 
 def _sharded(ranks: int, steps: int, faults: Faults, layers: int, row_of: Callable[[int], Group],
@@ -199,7 +211,7 @@ def _sharded(ranks: int, steps: int, faults: Faults, layers: int, row_of: Callab
         for layer in range(layers):
             program.host(10_000)
             gathered = program.collective("all_gather", row, 8_000_000, 60_000)
-            with program.range("aten::linear", "operator", _SMALL):
+            with program.range("aten::linear", "operator", SHAPES):
                 program.kernel("forward_gemm", 250_000, after=(gathered,))
             if layer == 1:
                 strike(program, faults, number)
@@ -207,7 +219,7 @@ def _sharded(ranks: int, steps: int, faults: Faults, layers: int, row_of: Callab
         for _ in range(layers):
             program.host(10_000)
             gathered = program.collective("all_gather", row, 8_000_000, 60_000)
-            with program.range("aten::linear_backward", "operator", _SMALL):
+            with program.range("aten::linear_backward", "operator", SHAPES):
                 gradient = program.kernel("backward_gemm", 500_000, after=(gathered,))
             last = program.collective(
                 "reduce_scatter", row, 8_000_000, 80_000, stream=COMM_STREAM + 1, after=(gradient,)
@@ -236,7 +248,7 @@ def _chunk(number: int, stages: int, chunks: int) -> int:
 
 
 def microbatch(program: Program, world: Group, stage: int, last: int, forward_ns: int, *, is_forward: bool,
-               shapes: str = _SMALL) -> None:  # fmt: skip
+               shapes: str = SHAPES) -> None:  # fmt: skip
     ranks = len(world.ranks)
     source, target = (stage - 1, stage + 1) if is_forward else (stage + 1, stage - 1)
     # Each direction has a stream of its own, or two neighbours' messages would block each other.

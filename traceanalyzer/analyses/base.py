@@ -1,10 +1,10 @@
 """What an analysis gives: a Result is one table with its keys and the definition of every column."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from html import escape
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, cast
 
 import numpy as np
 import pandas as pd
@@ -148,19 +148,23 @@ def percent(part: pd.Series, whole: pd.Series) -> pd.Series:
     return 100.0 * ratio(part, whole)
 
 
-def of_a_mean_rank(table: pd.DataFrame) -> dict[Any, pd.Series]:
+OfAMeanRank = Literal["calls", "total_ns", "mean_ns", "share_pct"]
+
+
+def of_a_mean_rank(table: pd.DataFrame) -> Iterable[tuple[OfAMeanRank, pd.Series]]:
     """What a mean rank does of each thing, from `all_calls` and `all_ns` (ns) of all `ranks` together.
 
-    Returns `calls` and `total_ns` on a mean rank, `mean_ns` of a call, and `share_pct` of all things' time.
-    Keys are typed as `Any`: each Result has its own set of names.
+    Returns `calls` and `total_ns` on a mean rank, `mean_ns` of a call, and `share_pct` of all things' time. They are
+    pairs: `dict` makes of them a mapping of the Result's own names, and an error where one is none of these.
     """
     calls, total, ranks = table["all_calls"], table["all_ns"], table["ranks"]
-    return {
+    columns: dict[OfAMeanRank, pd.Series] = {
         "calls": ratio(calls, ranks),
         "total_ns": ratio(total, ranks),
         "mean_ns": ratio(total, calls),
         "share_pct": percent(total, pd.Series(total.sum(), total.index)),
     }
+    return columns.items()
 
 
 def ratio(part: pd.Series, whole: pd.Series) -> pd.Series:

@@ -6,8 +6,8 @@ from tests.simulator.analysed import analysed
 from tests.simulator.case import MS
 from tests.simulator.faults import Fault
 from tests.simulator.grid_jobs import replicated_pipeline
+from tests.simulator.jobs.sharded import by_hooks
 from tests.simulator.noise import Noise
-from tests.simulator.third_jobs import by_hooks
 from tests.simulator.workloads import ddp
 
 

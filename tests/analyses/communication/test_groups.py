@@ -5,8 +5,9 @@ import pytest
 
 from tests import once
 from tests.builders import document, host, kernel, write
-from tests.simulator import meshes, scenarios
+from tests.simulator import scenarios
 from tests.simulator.analysed import analysed
+from tests.simulator.jobs import meshes
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.communication.group_members import ranks_text
 from traceanalyzer.analyses.communication.group_names import role_of_description

@@ -9,7 +9,7 @@ from tests import once
 from tests.host_builders import host_trace
 from tests.samples import sample
 from tests.simulator.analysed import analysed
-from tests.simulator.unseen_jobs import chunked_tensor
+from tests.simulator.jobs.tensor_parallel import chunked_tensor
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.pipelines.pipeline_shape import stages, transfers, with_absent

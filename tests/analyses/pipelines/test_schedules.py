@@ -7,9 +7,9 @@ import pytest
 
 from tests import once
 from tests.samples import sample
-from tests.simulator import dualpipe, megatron, torch_schedules
-from tests.simulator import schedules as made
 from tests.simulator.analysed import analysed
+from tests.simulator.jobs import dualpipe, megatron, torch_schedules
+from tests.simulator.jobs import schedules as made
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.pipelines import schedules, stage_ranges
 from traceanalyzer.analyses.pipelines.pipeline_shape import stages, with_absent

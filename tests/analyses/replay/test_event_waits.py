@@ -6,7 +6,7 @@ import pytest
 from tests.host_builders import host_trace
 from tests.simulator import Capture
 from tests.simulator.analysed import analysed
-from tests.simulator.unseen_jobs import limited
+from tests.simulator.jobs.sharded import limited
 from traceanalyzer.analyses.replay.event_waits import event_waits
 from traceanalyzer.model import make_trace
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from tests.simulator import Capture, rare_jobs
+from tests.simulator import Capture
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
+from tests.simulator.jobs import host_pauses
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 
@@ -12,7 +13,7 @@ LATE = (Fault("host", 6_000_000, (1,)),)
 
 
 def _replay(faults=LATE, how=None, **options) -> Replay:
-    found = analysed(rare_jobs.meeting_hosts(4, 4, faults, **options), "replay", how=how)[1]["replay"]
+    found = analysed(host_pauses.meeting_hosts(4, 4, faults, **options), "replay", how=how)[1]["replay"]
     assert isinstance(found, Replay)
     return found
 
@@ -73,7 +74,7 @@ def test_without_waits_nobody_meets():
 
 
 def test_episodes_name_who_comes_last_and_where_the_others_wait():
-    job = rare_jobs.meeting_hosts(4, 4, LATE)
+    job = host_pauses.meeting_hosts(4, 4, LATE)
     (row,) = analysed(job, "episodes")[1]["episodes"].rows()
     assert (row["ranks"], row["cause"], row["collective"]) == ("1", "host", "gloo:barrier")
     assert "log_metrics" in row["name"]

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.simulator import rare_jobs, scenarios
+from tests.simulator import scenarios
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
+from tests.simulator.jobs import host_pauses
 from tests.simulator.program import Group, Job, Program
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.critical_path import critical_path
@@ -20,7 +21,7 @@ JOBS = {
     "data parallel": scenarios.ddp(3, steps=3, slow_host_ns={1: 300_000}, seed=1),
     "fed by a loader": scenarios.fed(2, steps=3, slow_data_ns={0: 900_000}),
     "hybrid sharding": scenarios.hsdp(2, 2, steps=3, slow_compute_ns={3: 50_000}, seed=2),
-    "hosts that meet": rare_jobs.meeting_hosts(4, 3, (Fault("host", 2_000_000, (1,)),), groups=2),
+    "hosts that meet": host_pauses.meeting_hosts(4, 3, (Fault("host", 2_000_000, (1,)),), groups=2),
     "pipeline": scenarios.pipeline(3, 3, steps=3, slow_compute_ns={2: 200_000}, seed=3),
 }
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.simulator.analysed import analysed
-from tests.simulator.torch_schedules import actions, job
+from tests.simulator.jobs.torch_schedules import actions, job
 from traceanalyzer.analyses.replay.answer import answer, needed
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.schedule_orders import order_of, read_schedule

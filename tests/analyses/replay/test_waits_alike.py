@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.simulator import blind_jobs
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
+from tests.simulator.jobs import inputs
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import gain_of
 
@@ -12,7 +12,7 @@ from traceanalyzer.analyses.replay.replay import gain_of
 def test_a_copy_that_is_launched_before_a_wait_for_another_one_is_not_waited_for():
     """The next batch's; only rank 4, whose copies bind, shows that its kernels do not wait for that one."""
     slow = (Fault("pcie", 0, (4,), None, 2.0),)
-    _, results = analysed(blind_jobs.prefetched(faults=slow), "replay")
+    _, results = analysed(inputs.prefetched(faults=slow), "replay")
     gain = gain_of(results["replay"], Change("rank", "peers", frozenset({4})))
     assert gain is not None
     assert gain.gain_ns == pytest.approx(3_760_000, rel=0.05)  # what the job without the fault takes less

@@ -4,9 +4,10 @@ import pandas as pd
 import pytest
 
 from tests.host_builders import host_trace
-from tests.simulator import Capture, drawn_jobs, odd_jobs, workloads
+from tests.simulator import Capture, workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
+from tests.simulator.jobs import host_pauses, lengths, links
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.integrity.integrity import Integrity
 from traceanalyzer.analyses.trace.ranks import Ranks
@@ -54,7 +55,7 @@ def test_all_wait_for_a_rank_that_is_not_here(missing, late_ns, is_said):
 
 def test_nobody_is_late_who_is_not_here_where_each_rank_is_last_at_times():
     """Lengths of sequences are drawn anew: for a rank without a trace others wait as for each one that has one."""
-    _, results = analysed(odd_jobs.lengths(4, 8, spread=0.6, seed=11), *_NEEDED, how=Capture(missing=(2,)))
+    _, results = analysed(lengths.lengths(4, 8, spread=0.6, seed=11), *_NEEDED, how=Capture(missing=(2,)))
     assert missing_straggler(**results) == []
 
 
@@ -106,7 +107,7 @@ def test_a_late_rank_is_no_clock():
 
 def test_ranks_for_which_others_wait_in_the_next_step_have_no_clock_that_was_set():
     """Half of the ranks exchange gradients for longer, at the end of each step: the first ends apart, without a wait."""
-    job = drawn_jobs.slow_network(steps=4, faults=(Fault("link", 4 * MS, (1, 3, 5, 7)),))
+    job = links.slow_network(steps=4, faults=(Fault("link", 4 * MS, (1, 3, 5, 7)),))
     _, results = analysed(job, "step_needs")
     assert rules.clock_step(**results) == []
 
@@ -168,5 +169,5 @@ def test_steps_that_are_long_now_and_then_are_no_warm_up():
 def test_what_one_rank_does_after_the_first_step_and_again_is_no_warm_up():
     """Its own step is longer by it, the other's next one: the median over both is longest in the first."""
     faults = (Fault("gc", 20 * MS, (0,), (0,)), Fault("gc", 60 * MS, (1,), (0,)), Fault("gc", 45 * MS, (1,), (2,)))
-    _, results = analysed(odd_jobs.around(2, 5, faults), "step_needs", "steps")
+    _, results = analysed(host_pauses.around(2, 5, faults), "step_needs", "steps")
     assert warm_up(**results) == []

@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 
 from tests import once
-from tests.simulator import Group, Program, blind_jobs, odd_jobs, scenarios
+from tests.simulator import Group, Program, scenarios
 from tests.simulator.analysed import analysed
+from tests.simulator.jobs import data_parallel, gradients, tensor_parallel
 from tests.simulator.workloads import job_of
 from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.analyses.blame.places import Places
@@ -178,7 +179,7 @@ _OF_SMALL = ("call_waits", "headline", "steps", "replay")
 
 def test_small_collectives_that_a_step_waits_for_are_told_however_few():
     """48 of 8 elements stand in the way; of the 24 larger ones none is told."""
-    _, results = analysed(blind_jobs.many_scales(), *_OF_SMALL)
+    _, results = analysed(tensor_parallel.many_scales(), *_OF_SMALL)
     (found,) = many_small_collectives(**results)
     assert "runs 48 all-reduces of at most 1 MiB a step" in found.title
     assert found.gain_ns == pytest.approx(48 * 16_000, rel=0.15)  # and what their ends differ by
@@ -193,7 +194,7 @@ def test_collectives_that_gain_nothing_or_are_large_are_no_news_however_many(mad
 @pytest.mark.parametrize(("layers", "is_said"), [(30, True), (1, False)])
 def test_the_collective_that_nothing_runs_beside_is_named(layers, is_said):
     _, results = analysed(
-        odd_jobs.serial(steps=4, layers=layers),
+        gradients.serial(steps=4, layers=layers),
         "headline",
         "steps",
         "exposed_calls",
@@ -229,7 +230,7 @@ def test_only_gradients_that_are_wide_are_to_be_reduced_in_bfloat16(phase, dtype
 def test_steps_that_alone_hold_a_collective_are_named():
     """Parameters that are averaged in every third step only."""
     _, results = analysed(
-        odd_jobs.averaging(),
+        data_parallel.averaging(),
         "headline",
         "steps",
         "exposed_calls",

@@ -3,11 +3,12 @@
 import pytest
 
 from tests import once
-from tests.simulator import run, setup_jobs
+from tests.simulator import run
 from tests.simulator import workloads as usual
 from tests.simulator.analysed import analysed
 from tests.simulator.case import case_of
 from tests.simulator.faults import Fault
+from tests.simulator.jobs import accumulating, gradients, replicated_pipelines, sharded
 from traceanalyzer.findings.communication.exposed_collective import exposed_collective
 from traceanalyzer.findings.communication.gathered_again import gathered_again
 from traceanalyzer.findings.communication.more_exchanges import more_exchanges
@@ -23,7 +24,7 @@ _OF_PIECES = ("headline", "steps", "collectives", "call_waits", "replay")
 
 
 def test_parameters_gathered_again_are_told_with_what_keeping_them_gains():
-    case = case_of("", setup_jobs.regathered, *_AGAIN, what="")
+    case = case_of("", sharded.regathered, *_AGAIN, what="")
     _, results = analysed(case.job(_AGAIN), *_OF_GATHERS)
     (found,) = gathered_again(**results)
     assert found.gain_ns == pytest.approx(case.gain_ns(), rel=0.05)
@@ -40,7 +41,7 @@ def test_parameters_gathered_again_are_told_with_what_keeping_them_gains():
     ids=["kept", "hidden behind compute", "of other sizes"],
 )
 def test_gathers_that_are_not_made_twice_or_cost_nothing_are_not_told(options):
-    _, results = analysed(setup_jobs.regathered(**options), *_OF_GATHERS)
+    _, results = analysed(sharded.regathered(**options), *_OF_GATHERS)
     assert gathered_again(**results) == []
 
 
@@ -50,10 +51,10 @@ def test_a_capture_whose_gathers_are_hidden_is_told_nothing():
 
 def test_pieces_are_told_with_what_joining_them_gains():
     """40 pieces of 8 MB take 180 µs each; at the rate of 320 MB in 1.4 ms all of them take 1.4 ms."""
-    _, results = analysed(setup_jobs.medium(), *_OF_PIECES)
+    _, results = analysed(gradients.medium(), *_OF_PIECES)
     (found,) = slow_pieces(**results)
     joined, apart = (
-        _step_ns(run(setup_jobs.medium(calls=calls, each_ns=ns))) for calls, ns in ((1, 1_400_000), (40, 180_000))
+        _step_ns(run(gradients.medium(calls=calls, each_ns=ns))) for calls, ns in ((1, 1_400_000), (40, 180_000))
     )
     assert found.gain_ns == pytest.approx(apart - joined, rel=0.05)
     assert found.title.startswith("All-reduces of 8 MB on average, 40 a step on each rank, reach 66 GB/s, larger ones of "
@@ -64,7 +65,7 @@ def test_pieces_are_told_with_what_joining_them_gains():
     "options", [{"calls": 1, "each_ns": 900_000}, {"each_ns": 60_000}], ids=["one", "nearly as fast"]
 )
 def test_pieces_that_cannot_be_joined_or_are_fast_are_not_told(options):
-    _, results = analysed(setup_jobs.medium(**options), *_OF_PIECES)
+    _, results = analysed(gradients.medium(**options), *_OF_PIECES)
     assert slow_pieces(**results) == []
 
 
@@ -76,7 +77,7 @@ def _step_ns(truth):
 def test_a_gain_above_what_is_exposed_is_explained():
     """20 gathers and 10 all-reduces queue on one stream; beside 5 ms of compute they bind the step."""
     names = ("headline", "steps", "exposed_calls", "call_waits", "replay", "episodes", "collectives", "calls", "ranks")
-    _, results = analysed(setup_jobs.queued(), *names)
+    _, results = analysed(sharded.queued(), *names)
     (found,) = exposed_collective(**results)
     assert found.title.startswith("All-gathers (20 a step) run while nothing computes for 3.5")
     assert "Other communication and idle time, 5" in found.title
@@ -98,11 +99,11 @@ _OF_GROUPS = ("headline", "steps", "calls", "groups", "pipeline", "replay")
 @pytest.mark.parametrize(
     ("job", "expected"),
     [
-        (setup_jobs.accumulated(faults=(Fault("sync", 0, (1, 3)),)), [(1, 3)]),
-        (setup_jobs.accumulated(faults=(Fault("sync", 0, (0, 1, 2, 3)),)), []),
-        (setup_jobs.accumulated(), []),
+        (accumulating.accumulated(faults=(Fault("sync", 0, (1, 3)),)), [(1, 3)]),
+        (accumulating.accumulated(faults=(Fault("sync", 0, (0, 1, 2, 3)),)), []),
+        (accumulating.accumulated(), []),
         (usual.hsdp(2, 2, 3), []),
-        (setup_jobs.staged(), []),
+        (replicated_pipelines.with_large_stage(), []),
     ],
     ids=["one group", "all groups", "none", "a mesh", "stages"],
 )

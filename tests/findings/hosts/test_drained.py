@@ -6,9 +6,10 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from tests.simulator import blind_host_jobs, workloads
+from tests.simulator import workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
+from tests.simulator.jobs import reads
 from tests.simulator.program import Group, Job, Program
 from traceanalyzer.findings.hosts.drained import _are_of_pageable_copies, _of_job, drained_queues
 
@@ -78,7 +79,7 @@ def test_what_the_host_does_after_waiting_is_named_by_the_rule_about_hosts():
 
 def test_hosts_that_wait_for_little_are_not_among_those_that_wait():
     """All synchronise at the end of a step; rank 2 alone in each layer."""
-    _, results = analysed(blind_host_jobs.masking(faults=(Fault("nonzero", 3_000_000, (2,)),)), *NEEDED)
+    _, results = analysed(reads.masking(faults=(Fault("nonzero", 3_000_000, (2,)),)), *NEEDED)
     (found,) = drained_queues(**results)
     assert found.title.startswith(
         "Rank 2's host waits for its GPU 11 times a step (cudaStreamSynchronize in aten::nonzero"

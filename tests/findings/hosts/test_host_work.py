@@ -3,11 +3,12 @@
 import pytest
 
 from tests.host_builders import host_trace
-from tests.simulator import odd_jobs
 from tests.simulator.case import Case, Truth
 from tests.simulator.faults import Fault
+from tests.simulator.jobs import host_pauses
+from tests.simulator.jobs.first_times import set_up
+from tests.simulator.jobs.reads import logged
 from tests.simulator.scoreboard import report_of
-from tests.simulator.unseen_host_jobs import logged, set_up
 from traceanalyzer.analyses import combine, reduce_rank
 from traceanalyzer.findings.hosts import host_work as rule
 from traceanalyzer.findings.hosts.host_work import cpu_work
@@ -102,7 +103,7 @@ def test_waits_in_a_collective_on_the_cpu_are_no_need_of_the_host():
 def test_what_another_rank_hides_is_not_advised():
     """Rank 1 augments for longer before the step than rank 0 logs after it: without the log no step is shorter."""
     faults = (Fault("host", 12 * MS, (1,)), Fault("gc", 7 * MS, (0,)))
-    case = Case("", lambda given: odd_jobs.around(faults=given), faults, Truth())
+    case = Case("", lambda given: host_pauses.around(faults=given), faults, Truth())
     results = report_of(case).results
     titles = [finding.title for finding in cpu_work(*(results[name] for name in NAMES))]
     assert len(titles) == 1

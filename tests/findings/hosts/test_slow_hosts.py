@@ -6,9 +6,10 @@ import pandas as pd
 import pytest
 
 from tests import once
-from tests.simulator import blind_host_jobs, workloads
+from tests.simulator import workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
+from tests.simulator.jobs import launches
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.findings.hosts.slow_hosts import eager_hosts, slow_hosts
@@ -216,7 +217,7 @@ def test_what_autograd_itself_takes_is_not_to_be_taken_out_of_the_step():
     ("job", "said"),
     [
         (
-            blind_host_jobs.graphed(faults=(Fault("eager", 0, (2,)),)),
+            launches.graphed(faults=(Fault("eager", 0, (2,)),)),
             ["Rank 2 launches none of its operations as CUDA graphs, the others 98 %."],
         ),
         (workloads.ddp(4, 4, (Fault("host", 6_000_000, (2,)),)), []),

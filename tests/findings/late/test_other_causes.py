@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.simulator import blind_host_jobs
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
+from tests.simulator.jobs import reads
 from traceanalyzer.findings.late.lateness import late_ranks
 
 NEEDED = ("episodes", "step_needs", "expert_layers", "even_experts", "replay", "operators", "host_work")
@@ -17,7 +17,7 @@ LOSS, LOGITS = Fault("loss", 8 * MS, (1,)), Fault("logits", 6 * MS, (1,))
     [((LOSS, LOGITS), ["With rank 1's copies mended too it is 13.9 ms shorter.", None]), ((LOSS,), [None])],
 )
 def test_the_first_cause_says_what_all_of_them_gain(faults, said):
-    _, results = analysed(blind_host_jobs.loss_on_cpu(faults=faults), *NEEDED)
+    _, results = analysed(reads.loss_on_cpu(faults=faults), *NEEDED)
     found = late_ranks(**results)
     assert [each.ranks for each in found] == [(1,)] * len(said)
     for each, words in zip(found, said, strict=True):

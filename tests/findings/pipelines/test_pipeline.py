@@ -6,8 +6,7 @@ import pytest
 from tests import once
 from tests.simulator import run
 from tests.simulator.analysed import analysed
-from tests.simulator.drawn_jobs import interleaved
-from tests.simulator.unseen_jobs import zero_bubble
+from tests.simulator.jobs.pipelines import interleaved, zero_bubble
 from traceanalyzer.analyses.operators.mfu import Mfu
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.pipelines.pipelines import Pipelines

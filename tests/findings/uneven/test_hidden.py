@@ -5,9 +5,10 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from tests.simulator import fleet, more_jobs, odd_jobs
+from tests.simulator import fleet
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
+from tests.simulator.jobs import accumulating, models, pipelines
 from traceanalyzer.findings.communication.redundant_exchanges import redundant_exchanges
 from traceanalyzer.findings.late import late_sets
 from traceanalyzer.findings.late.lateness import late_ranks
@@ -27,7 +28,7 @@ _OF_LATENESS = ("episodes", "step_needs", "expert_layers", "even_experts", "repl
 
 @pytest.mark.parametrize(("faults", "is_said"), [((LOADER, PRODUCTS), True), ((LOADER,), False), ((PRODUCTS,), False)])
 def test_a_second_straggler_is_told_by_what_it_costs_once_the_first_is_mended(faults, is_said):
-    _, results = analysed(odd_jobs.accumulating(faults=faults), *_NEEDED, *_OF_LATENESS)
+    _, results = analysed(accumulating.accumulating(faults=faults), *_NEEDED, *_OF_LATENESS)
     first, *hidden = late_ranks(**{name: results[name] for name in _OF_LATENESS})
     assert "Hidden" not in first.title
     assert len(hidden) == is_said
@@ -53,7 +54,7 @@ def test_the_work_of_ranks_that_are_said_already_is_not_compared_again(monkeypat
 
 def test_ranks_that_hide_each_other_are_told_together():
     faults = (Fault("compute", 3 * MS, (1,)), Fault("data", 3 * MS, (2,)))
-    _, results = analysed(odd_jobs.accumulating(faults=faults), *_OF_LATENESS)
+    _, results = analysed(accumulating.accumulating(faults=faults), *_OF_LATENESS)
     both, behind = late_ranks(**{name: results[name] for name in _OF_LATENESS})
     assert both.ranks == (1, 2)
     assert set(both.cause.split(" and ")) == {"compute", "data"}
@@ -83,7 +84,7 @@ def test_advice_about_a_python_frame_is_not_cut_within_its_name():
 @pytest.mark.parametrize(("latest", "begins"), [("1", "Rank 1 computes"), ("2", "Rank 2 waits for its data")])
 def test_of_ranks_that_hide_each_other_the_latest_is_said_first(latest, begins):
     faults = (Fault("compute", 3 * MS, (1,)), Fault("data", 3 * MS, (2,)))
-    _, results = analysed(odd_jobs.accumulating(faults=faults), *_OF_LATENESS)
+    _, results = analysed(accumulating.accumulating(faults=faults), *_OF_LATENESS)
     table = results["episodes"].table
     costs = table["cost_ns"].where(table["ranks"].astype("str") != latest, 10 * table["cost_ns"])
     episodes = replace(results["episodes"], table=table.assign(cost_ns=costs))
@@ -95,7 +96,7 @@ def test_of_ranks_that_hide_each_other_the_latest_is_said_first(latest, begins):
 @pytest.mark.parametrize(("ns", "is_said"), [(3 * MS, True), (0, False)])
 def test_what_a_stage_computes_before_its_first_microbatch(ns, is_said):
     faults = (Fault("compute", ns, (0,)),) if ns else ()
-    _, results = analysed(more_jobs.pipeline_with_extra(faults=faults), "pipeline", "what_ran", "replay")
+    _, results = analysed(pipelines.pipeline_with_extra(faults=faults), "pipeline", "what_ran", "replay")
     found = outside_microbatches(**results)
     assert [(item.ranks, "aten::mm of [8192, 8192]" in item.title) for item in found] == [((0,), True)] * is_said
     assert all(item.gain_ns == pytest.approx(ns, rel=0.05) for item in found)
@@ -105,7 +106,7 @@ def test_what_a_stage_computes_before_its_first_microbatch(ns, is_said):
 def test_what_no_microbatch_repeats_is_not_asked_of_one_message_there_and_back(messages, is_said):
     """The number of microbatches is not known where the trace does not tell forward from backward."""
     faults = (Fault("compute", 3 * MS, (0,)),)
-    _, results = analysed(more_jobs.pipeline_with_extra(faults=faults), "pipeline", "what_ran", "replay")
+    _, results = analysed(pipelines.pipeline_with_extra(faults=faults), "pipeline", "what_ran", "replay")
     table = results["pipeline"].table
     calls = pd.array([messages] * len(table), dtype="Int64") * table["steps"].array
     unknown = type(results["pipeline"])(table.assign(microbatches=pd.NA, p2p_calls=calls))
@@ -113,7 +114,7 @@ def test_what_no_microbatch_repeats_is_not_asked_of_one_message_there_and_back(m
     assert [item.ranks for item in found] == [(0,)] * is_said
 
 
-@pytest.mark.parametrize(("job", "is_said"), [(more_jobs.redundant_exchanges, True), (more_jobs.two_models, False)])
+@pytest.mark.parametrize(("job", "is_said"), [(accumulating.redundant_exchanges, True), (models.two_models, False)])
 def test_gradients_of_every_micro_step_are_exchanged_once_too_often(job, is_said):
     _, results = analysed(job(steps=3), "headline", "steps", "calls", "micro_steps", "replay")
     found = redundant_exchanges(**results)

@@ -2,9 +2,10 @@
 
 import pytest
 
-from tests.simulator import Group, blind_jobs, workloads
+from tests.simulator import Group, workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.capture import Capture
+from tests.simulator.jobs import data_parallel, replicated_pipelines
 from traceanalyzer.findings.uneven.without_work import ranks_without_compute, ranks_without_work
 
 NEEDED = ("steps", "call_waits")
@@ -12,7 +13,7 @@ MS = 1_000_000
 
 
 def test_a_rank_whose_input_runs_out_is_named_with_the_step_from_which_on_and_what_it_still_does():
-    _, results = analysed(blind_jobs.joined(steps=7, spent=3, runs_out=4), *NEEDED)
+    _, results = analysed(data_parallel.joined(steps=7, spent=3, runs_out=4), *NEEDED)
     (found,) = ranks_without_work(**results)
     said = (
         "Rank 3 computes nothing from step 4 on: for 18.9 ms it takes part in the others' collectives alone (27 calls)"
@@ -27,8 +28,8 @@ def test_a_rank_whose_input_runs_out_is_named_with_the_step_from_which_on_and_wh
     [
         (workloads.ddp(4, 5), Capture()),
         (workloads.ddp(4, 6), Capture(end_ns={3: 25 * MS})),  # its recording ends halfway
-        (blind_jobs.joined(steps=5, runs_out=5), Capture()),
-        (blind_jobs.staged(steps=3, data=1), Capture()),
+        (data_parallel.joined(steps=5, runs_out=5), Capture()),
+        (replicated_pipelines.unlike_stages(steps=3, data=1), Capture()),
     ],
     ids=["all work", "recorded for less long", "input to the end", "a pipeline"],
 )

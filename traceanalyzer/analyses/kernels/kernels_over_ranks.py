@@ -37,7 +37,7 @@ class KernelsOverRanks(Result[KernelsOverRanksColumn]):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(table, of_a_mean_rank(table))
+        return self._with(table, dict(of_a_mean_rank(table)))
 
 
 def across(_parts: Mapping[int, pd.DataFrame], kernels: Kernels) -> KernelsOverRanks:

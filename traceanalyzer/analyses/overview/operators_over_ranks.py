@@ -29,7 +29,7 @@ class OperatorsOverRanks(Result[OperatorsOverRanksColumn]):
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
-        return self._with(table, of_a_mean_rank(table))
+        return self._with(table, dict(of_a_mean_rank(table)))
 
 
 def across(_parts: Mapping[int, pd.DataFrame], operators: Operators) -> OperatorsOverRanks:

@@ -1,0 +1,46 @@
+"""Copies between host and GPU that take longer, are pageable, or run beside and cost nothing."""
+
+from tests.simulator import workloads as usual
+from tests.simulator.case import FOUR, HEALTHY, MS, Case, case_of, nobody
+from tests.simulator.faults import Fault
+from tests.simulator.jobs import accumulating, inputs, memory, models, sharded
+from tests.simulator.noise import unlike_hosts, with_noise
+
+COPIES: tuple[Case, ...] = (
+    case_of("ddp, one rank, copy", usual.ddp, Fault("copy", 3 * MS, (5,)), "HtoD"),
+    case_of("fsdp, one rank, copy", usual.fsdp, Fault("copy", 3 * MS, (2,)), "HtoD"),
+    case_of("ddp of 5, three by copies", usual.ddp, Fault("copy", 4 * MS, (0, 2, 3)), "HtoD", ranks=5, steps=6),
+    case_of("ep 8 in dp 2, copies", usual.ep_dp, Fault("copy", 4 * MS, (11,)), "HtoD", expert=8, data=2),
+    case_of("batches come over half of the lanes", inputs.prefetched, Fault("pcie", 0, (4,), None, 2.0), "HtoD",
+            cause="copies"),
+    case_of("gathered ahead, a slow bus", sharded.prefetching, Fault("batch", 5 * MS, (2,)), "HtoD", cause="copies",
+            noise=unlike_hosts(112)),
+    case_of("micro-steps, a slow bus", accumulating.micro_steps, Fault("bus", 8 * MS, (6,)), "HtoD", cause="copies",
+            noise=unlike_hosts(146)),
+    nobody("micro-steps, a snapshot beside", "", accumulating.micro_steps, Fault("snapshot", 0, (0,), (2,)),
+            noise=unlike_hosts(147)),
+    nobody("healthy, activations on the host", "", memory.spilled, noise=unlike_hosts(205)),
+    case_of("activations on the host, a slow bus", memory.spilled, Fault("bus", 12 * MS, (2,)), "", cause="copies",
+            noise=unlike_hosts(206)),
+    case_of("two GPUs behind one switch", with_noise(usual.fsdp, unlike_hosts(322)), Fault("copy", 5 * MS, (2, 3)),
+            "HtoD"),
+    case_of("features over a slow bus, by a kernel", inputs.gathered_from_host, Fault("bus", 3 * MS, (3,)), "gather",
+            cause="compute", noise=unlike_hosts(414)),
+    nobody("metrics are copied out beside, nobody waits", "", memory.measured, Fault("metrics", 4 * MS, (4,)),
+            noise=unlike_hosts(418)),
+    nobody("all keep a checkpoint beside a step", "", memory.measured, Fault("kept", 5 * MS, tuple(range(8)), (1,)),
+            noise=unlike_hosts(419)),
+    case_of("one of two ranks copies in the last step of four", usual.ddp, Fault("copy", 9 * MS, (1,), (3,)), "HtoD",
+            ranks=2, steps=4, has_gain=False),
+    case_of("activations offloaded on one rank", memory.offloads_activations, Fault("copy", 4 * MS, (2,)), "DtoH"),
+    nobody("rank 0 copies beside its compute", HEALTHY, memory.saving_beside),
+    case_of("adapters, copies", models.frozen, Fault("copy", 3 * MS, (0,)), "HtoD"),
+    case_of("offload, one rank's bus is slow", usual.offload, Fault("copy", 6 * MS, (1,)), "HtoD", ranks=4,
+            optimizer_ns=2 * MS),
+    case_of("limited prefetch, one rank's bus", sharded.limited, Fault("bus", 7 * MS, (3,)), "HtoD", cause="copies"),
+    nobody("pictures from pageable memory", "ageable|pin", inputs.pictures, memory="Pageable"),
+    case_of("pictures, one rank without pinned memory", inputs.pictures, Fault("pageable", 0, (2,)), "HtoD",
+            cause="copies"),
+    nobody("a checkpoint is copied beside all-reduces", "step 3|" + HEALTHY, memory.checkpointed,
+            Fault("copy", 8 * MS, (0,), (3,)), Fault("link", 6 * MS, FOUR, (3,))),
+)  # fmt: skip

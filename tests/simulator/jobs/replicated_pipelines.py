@@ -1,0 +1,239 @@
+"""Pipelines side by side whose stages reduce their gradients with each other."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tests.simulator.faults import Faults, hit, load, strike, time_ns
+from tests.simulator.grid_jobs import slowed
+from tests.simulator.noise import Noise
+from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, Group, Job, Program, adjacent, strided
+from tests.simulator.workloads import (
+    SHAPES,
+    after_of,
+    job_of,
+    linear_after,
+    microbatch,
+    noisy_job,
+    one_forward_one_backward,
+    optimizer,
+)
+
+_IN_A_MS = 100_000_000
+"""Elements of two bytes that links move in a millisecond: 200 GB/s."""
+
+
+def pp_dp(
+    stages: int = 3,
+    data: int = 2,
+    steps: int = 4,
+    faults: Faults = (),
+    *,
+    microbatches: int = 6,
+    heavy: tuple[int, float] = (0, 1.0),
+) -> Job:
+    """Pipelines side by side whose stages reduce their gradients with each other; one stage may be heavy, by a factor."""
+    lines = adjacent("pp", stages, data)
+    across = strided("dp", data, stages)
+
+    def step(program: Program, number: int) -> None:
+        line, stage = divmod(program.rank, stages)
+        load(program, faults, number)
+        for place, (is_forward, _) in enumerate(one_forward_one_backward(stage, stages, microbatches, 1)):
+            forward_ns = round(500_000 * (heavy[1] if stage == heavy[0] else 1))
+            microbatch(program, lines[line], stage, stages, forward_ns, is_forward=is_forward)
+            if place == 1:
+                strike(program, faults, number)
+        reduced = program.collective("all_reduce", across[stage], 8_000_000, 400_000, stream=COMM_STREAM + 8,
+                                     after=(program.launched - 2,))  # fmt: skip
+        optimizer(program, (reduced,))
+
+    return job_of(stages * data, steps, step, (*lines, *across), faults)
+
+
+def unlike_stages(stages: int = 4, data: int = 2, steps: int = 4, faults: Faults = (), *, microbatches: int = 8,
+           recomputes: tuple[int, ...] = (), frozen: int = 0) -> Job:  # fmt: skip
+    """1F1B in replicas; stages that `recompute` run forward again in backward; the first `frozen` stages have no backward."""
+    lines = adjacent("pp", stages, data)
+    columns = strided("dp", data, stages)
+
+    def step(program: Program, number: int) -> None:
+        line, stage = divmod(program.rank, stages)
+        ranks = lines[line].ranks
+        load(program, faults, number)
+        for place, (is_forward, _) in enumerate(one_forward_one_backward(stage, stages, microbatches, 1)):
+            if is_forward or stage >= frozen:
+                _passed(program, lines[line], stage, is_forward=is_forward, recomputes=stage in recomputes,
+                        first=0 if is_forward else frozen, ranks=ranks)  # fmt: skip
+            if place == 1:
+                strike(program, faults, number)
+        last = (program.launched - 1,)
+        if stage >= frozen:
+            last = (
+                program.collective(
+                    "all_reduce", columns[stage], 16_000_000, 250_000, stream=COMM_STREAM + 8, after=last
+                ),
+            )
+        optimizer(program, last)
+
+    return job_of(stages * data, steps, step, (*lines, *columns), faults)
+
+
+def _passed(program: Program, line: Group, stage: int, *, is_forward: bool, recomputes: bool, first: int,
+            ranks: tuple[int, ...]) -> None:  # fmt: skip
+    source, target = (stage - 1, stage + 1) if is_forward else (stage + 1, stage - 1)
+    stream = COMM_STREAM + (0 if is_forward else 2)
+    needed: tuple[int, ...] = ()
+    if first <= source < len(ranks):
+        needed = (program.exchange(line, 1_000_000, 30_000, receives=(ranks[source],), stream=stream),)
+    if not is_forward and recomputes:
+        with program.range("autograd::engine::evaluate_function: CheckpointFunctionBackward", "operator"):
+            program.host(3_000, "CheckpointFunctionBackward")
+            with program.range("aten::linear", "operator", SHAPES, sequence=1):
+                program.host(15_000)
+                needed = (program.kernel("forward_gemm", 500_000, after=needed),)
+    with program.range("aten::linear" if is_forward else "aten::linear_backward", "operator", SHAPES):
+        program.host(15_000)
+        done = program.kernel("forward_gemm" if is_forward else "backward_gemm", 500_000 if is_forward else 1_000_000,
+                              after=needed, stream=COMPUTE_STREAM)  # fmt: skip
+    if first <= target < len(ranks):
+        program.exchange(line, 1_000_000, 30_000, sends=(ranks[target],), stream=stream + 1, after=(done,))
+
+
+def with_large_stage(stages: int = 2, data: int = 2, steps: int = 4, faults: Faults = ()) -> Job:
+    """Pipelines side by side; the first stage has three times as many parameters, and reduces three times as often."""
+    lines = adjacent("pp", stages, data)
+    columns = strided("dp", data, stages)
+
+    def step(program: Program, number: int) -> None:
+        line, stage = divmod(program.rank, stages)
+        load(program, faults, number)
+        for place, (is_forward, _) in enumerate(one_forward_one_backward(stage, stages, 4, 1)):
+            microbatch(program, lines[line], stage, stages, 400_000, is_forward=is_forward)
+            if place == 1:
+                strike(program, faults, number)
+        last = program.launched - 1
+        for _ in range(3 if stage == 0 else 1):
+            last = program.collective(
+                "all_reduce", columns[stage], 60_000_000, 900_000, stream=COMM_STREAM + 8, after=(last,)
+            )
+        optimizer(program, (last,))
+
+    return job_of(stages * data, steps, step, (*lines, *columns), faults)
+
+
+def linked(stages: int = 4, data: int = 2, steps: int = 5, faults: Faults = (), *, microbatches: int = 6, chunks: int = 1,
+           elements: Sequence[int] = (), buckets: int = 1, is_sharded: bool = False, slow: str = "all_reduce",
+           hosts: tuple[str, ...] = (), across: float = 1.0) -> Job:  # fmt: skip
+    """1F1B with so many replicas; rank stage + stages · replica.
+
+    Gradients are reduced after the last backward, in so many `buckets`, or (`is_sharded`) parameters are gathered before
+    the first microbatch and gradients scattered after the last one. `elements` of each stage's gradients; transfers of
+    groups on several `hosts` take `across` times as long. `link` makes the calls of `slow` longer.
+    """
+    lines = adjacent("pp", stages, data)
+    columns = strided("dp", data, stages)
+
+    def step(program: Program, number: int) -> None:
+        line, stage = divmod(program.rank, stages)
+        column, own = columns[stage], (elements or [40_000_000] * stages)[stage] // buckets
+        is_across = len({hosts[rank] for rank in column.ranks}) > 1 if hosts else False
+        ns = round(own / _IN_A_MS * 1_000_000 * (across if is_across else 1.0))
+        load(program, faults, number)
+        if is_sharded:
+            for _ in range(buckets):
+                program.collective("all_gather", column, own, ns, stream=COMM_STREAM + 8)
+            program.kernel("unshard", 10_000, after=(program.launched - 1,))
+        for place, (is_forward, chunk) in enumerate(one_forward_one_backward(stage, stages, microbatches, chunks)):
+            microbatch(program, lines[line], chunk * stages + stage, stages * chunks, 500_000 // chunks,
+                       is_forward=is_forward)  # fmt: skip
+            if place == 1:
+                strike(program, faults, number)
+        last = program.launched - (2 if stage else 1)
+        for _ in range(buckets):
+            name = "reduce_scatter" if is_sharded else "all_reduce"
+            last = program.collective(name, column, own, ns, stream=COMM_STREAM + 8, after=(last,))
+        optimizer(program, (last,))
+
+    job = job_of(stages * data, steps, step, (*lines, *columns), faults)
+    return replace(slowed(job, "dp", slow, faults), hosts=hosts)
+
+
+def stages_of_tensors(tensor: int = 2, stages: int = 2, steps: int = 4, faults: Faults = (), *, microbatches: int = 6,
+                      noise: Noise | None = None) -> Job:  # fmt: skip
+    """Pipelines whose stages meet in a barrier of all at the end of a step."""
+    world = Group("w", tuple(range(tensor * stages)))
+    lines = strided("pp", stages, tensor)
+
+    def step(program: Program, number: int) -> None:
+        stage, place = divmod(program.rank, tensor)
+        load(program, faults, number)
+        for count, (is_forward, _) in enumerate(one_forward_one_backward(stage, stages, microbatches, 1)):
+            microbatch(program, lines[place], stage, stages, 600_000, is_forward=is_forward)
+            if count == 2:
+                strike(program, faults, number)
+        made = program.collective(
+            "all_reduce", world, 64, 15_000, stream=COMM_STREAM + 8, after=(program.launched - 1,)
+        )
+        optimizer(program, (made,))
+
+    return noisy_job(tensor * stages, steps, step, (world, *lines), faults, noise)
+
+
+def replicas(stages: int = 3, data: int = 2, steps: int = 3, faults: Faults = (), *, microbatches: int = 6,
+             noise: Noise | None = None) -> Job:  # fmt: skip
+    """Pipelines side by side; `more`: those of these ranks have one microbatch more."""
+    lines = strided("pp", stages, data)
+    rows = adjacent("dp", data, stages)
+
+    def step(program: Program, number: int) -> None:
+        stage, place = divmod(program.rank, data)
+        line, many = lines[place], microbatches + hit(faults, "more", program.rank, number)
+        load(program, faults, number)
+        made = -1
+        for at, (is_forward, _) in enumerate(one_forward_one_backward(stage, stages, many, 1)):
+            way, stream, needed = 1 if is_forward else -1, COMM_STREAM + (0 if is_forward else 2), ()
+            if 0 <= stage - way < stages:
+                needed = (
+                    program.exchange(line, 2_000_000, 40_000, receives=(line.ranks[stage - way],), stream=stream),
+                )
+            made = after_of(program, "aten::linear" if is_forward else "aten::linear_backward",
+                            "forward_gemm" if is_forward else "backward_gemm", 450_000 if is_forward else 900_000, needed)  # fmt: skip
+            if at == 1:
+                strike(program, faults, number)
+                made = program.launched - 1
+            if 0 <= stage + way < stages:
+                program.exchange(
+                    line, 2_000_000, 40_000, sends=(line.ranks[stage + way],), stream=stream + 1, after=(made,)
+                )
+        made = program.collective("all_reduce", rows[stage], 20_000_000, 400_000, stream=COMM_STREAM + 5, after=(made,))
+        optimizer(program, (made,))
+
+    return noisy_job(stages * data, steps, step, (*lines, *rows), faults, noise)
+
+
+def edged(stages: int = 4, microbatches: int = 8, steps: int = 4, faults: Faults = (), *, edge: int = 1,
+          message_ns: int = 200_000) -> Job:  # fmt: skip
+    """1F1B whose messages between one stage and the next take longer (`link`, of both ranks), both ways."""
+    world = Group("0", tuple(range(stages)))
+
+    def message(program: Program, number: int, peer: int, stream: int, *, is_sent: bool, after: tuple[int, ...]) -> int:
+        is_edge = {program.rank, peer} == {edge, edge + 1}
+        ns = message_ns + is_edge * (time_ns(faults, "link", program.rank, number) // (2 * microbatches))
+        peers = {"sends": (peer,)} if is_sent else {"receives": (peer,)}
+        return program.exchange(world, 20_000_000, ns, stream=stream, after=after, **peers)
+
+    def step(program: Program, number: int) -> None:
+        load(program, faults, number)
+        for is_forward, _ in one_forward_one_backward(program.rank, stages, microbatches, 1):
+            way = 1 if is_forward else -1
+            stream, needed = COMM_STREAM + (0 if is_forward else 2), ()
+            if 0 <= program.rank - way < stages:
+                needed = (message(program, number, program.rank - way, stream, is_sent=False, after=()),)
+            made = linear_after(
+                program, f"{'for' if is_forward else 'back'}ward_gemm", 500_000 * (3 - way) // 2, needed
+            )
+            if 0 <= program.rank + way < stages:
+                message(program, number, program.rank + way, stream + 1, is_sent=True, after=(made,))
+        optimizer(program, ())
+
+    return job_of(stages, steps, step, (world,), faults)
