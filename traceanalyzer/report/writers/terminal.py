@@ -23,6 +23,12 @@ _PARTS = (COMPUTE, FUSED, COMM, COPY, IDLE, OPAQUE)
 _RARE = (FUSED, OPAQUE)
 """Only where they are not 0: kernels that communicate too, CUDA graphs that were recorded whole."""
 
+SHOWN = (
+    *("integrity", "ranks", "headline", "time_parts", "over_ranks", "steps", "nccl", "idle", "host_work"),
+    *("host_work_over_ranks", "kernels", "categories", "mfu", "call_waits", "exposed_comm", "step_needs"),
+)
+"""Results that are looked at here, besides those that rules name."""
+
 _MOST_FILES = 8
 """Names of files that are said of those skipped for one reason; the report and the JSON have them all."""
 
