@@ -27,6 +27,7 @@ def results(name, names=ANALYSES):
 def summarise(found, run, options, *, names=ANALYSES, jobs=None, progress=None, **more):
     """As `traceanalyzer.scale.summarise`; of captures of the repository and small files each content is analysed once."""
     paths = [capture.path for capture in run.captures]
+    more.pop("first", None)  # all are at hand
     # Guarded or not, nothing fails in them; and what is not given is as if it were not named.
     given = {name: value for name, value in more.items() if name != "is_guarded" and value is not None}
     shown = repr((run, found, options, tuple(names), sorted(given.items())))

@@ -46,7 +46,7 @@ def test_it_has_versions_timings_and_counts_and_no_names(tmp_path, monkeypatch):
     assert "secret" not in text
     assert str(tmp_path) not in text
     assert told["packages"]["pandas"]
-    assert set(told["seconds"]) == {"read and analyse", "findings and gates", "write"}
+    assert set(told["seconds"]) == {"read and analyse", "findings and gates", "other analyses", "write"}
     assert told["rows"]["breakdown"] == 1
     assert told["failures"][0]["error"] == "KeyError"
     assert any(place.startswith("report/") for place in told["failures"][0]["at"])

@@ -1,27 +1,36 @@
 """What the parent process keeps of many ranks."""
 
+import io
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
+from tests.once import results
 from tests.simulator import Capture, capture, kineto, run, scenarios
 from traceanalyzer import processes as deciding
+from traceanalyzer.analyses import ANALYSES, engine
+from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.timeline.host_events import MOST_RANKS
 from traceanalyzer.discovery import discover
 from traceanalyzer.errors import UsageError
+from traceanalyzer.failures import PartFailedWarning
+from traceanalyzer.findings import results_of_rules
 from traceanalyzer.loading import LoadOptions
 from traceanalyzer.processes import quiet_pool
 from traceanalyzer.report.build import build
 from traceanalyzer.report.timeline.timeline_data import timeline_data
 from traceanalyzer.report.words import care
-from traceanalyzer.scale import summarise, with_timelines
+from traceanalyzer.report.writers import terminal
+from traceanalyzer.scale import Summary, summarise, with_timelines
 from traceanalyzer.scale.gathered import Gathered
 from traceanalyzer.scale.reduced import Done
 from traceanalyzer.scale.thinning import Limits, kept_of, sizes_of, thinned
@@ -72,6 +81,33 @@ def test_what_findings_name_is_read_again_for_the_timeline(folder):
     of_drawn = hosts[hosts["rank"].isin({1, 3, alone})].reset_index(drop=True)
     assert len(of_drawn)
     pd.testing.assert_frame_equal(more.results["host_events"].to_frame().reset_index(drop=True), of_drawn)
+
+
+def _broken(_parts) -> Steps:
+    raise ValueError
+
+
+def test_first_results_come_before_the_others_and_nothing_is_made_or_fails_twice(folder, monkeypatch):
+    found = discover(folder)
+    monkeypatch.setattr(engine, "ANALYSES", {**ANALYSES, "steps": replace(ANALYSES["steps"], across=_broken)})
+    how = {"names": NAMES, "jobs": 1, "is_guarded": True, "first": {"ranks", "steps"}}
+    with pytest.warns(PartFailedWarning) as told:
+        begun = summarise(found, found.runs[-1], LoadOptions(), **how)
+    whole = begun.rest(begun.failures)  # a warning here is an error
+    assert [*begun.results] == ["ranks", "steps"]
+    assert [*whole.results] == [*NAMES]
+    assert whole.results["ranks"] is begun.results["ranks"]
+    assert len(whole.results["timeline"])
+    assert not len(whole.results["headline"]), "it needs what failed before"
+    assert ([one.name for one in whole.failures], len(told)) == (["steps"], 1)
+
+
+@pytest.mark.parametrize("name", ["ddp", "simple_ddp"])
+def test_what_is_shown_first_is_of_the_first_results(name):
+    held = results(name, (*{*results_of_rules(), *terminal.SHOWN},))
+    report = build(Summary(held, (), (), {}), name)
+    assert not report.failures
+    terminal.show(report, Console(file=io.StringIO()))
 
 
 def test_missing_ranks_are_named_once(folder, tmp_path):

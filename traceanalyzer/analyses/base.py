@@ -15,7 +15,7 @@ from traceanalyzer.errors import UsageError
 from traceanalyzer.filters import chosen
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_as_they_are, columns_of, floats, table_of, with_columns
+from traceanalyzer.model.tables import columns_as_they_are, columns_of, floats, table_of, with_columns, without_rows
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.frames import Frame, N, Row
@@ -57,7 +57,7 @@ class Result(Generic[N]):
     @classmethod
     def without_rows(cls) -> "Result":
         """The answer where there is none to give."""
-        table = pd.DataFrame(columns=list(cls.columns))
+        table = without_rows(cls.columns)
         made = cls(table)
         made._shown.append(table)  # what is derived may need more columns than these
         return made
@@ -72,7 +72,7 @@ class Result(Generic[N]):
         if not self._shown:
             held = columns_as_they_are(self._derived(self.table))
             self._shown.append(table_of({name: held[name] for name in self.columns}))
-        return cast("Frame[N]", pd.DataFrame(self._shown[0], copy=False))
+        return cast("Frame[N]", self._shown[0].copy(deep=False))
 
     def head(self, n: int = 5) -> "Frame[N]":
         """The first rows of `to_frame()`."""
@@ -127,7 +127,7 @@ class Result(Generic[N]):
     @classmethod
     def _with(cls, table: pd.DataFrame, columns: "Mapping[N, Any]") -> pd.DataFrame:
         """The table with these columns, which are of its own: others are type errors."""
-        return table.assign(**cast("dict[str, Any]", columns))
+        return with_columns(table, **cast("dict[str, Any]", columns))
 
 
 def plain_values(column: pd.Series) -> list[Any]:
@@ -223,12 +223,7 @@ def stack(parts: Mapping[int, pd.DataFrame], columns: Mapping[str, Any] | tuple[
     # Names as plain strings: categories differ from rank to rank, and these tables are small.
     tables = parts if isinstance(parts, RankTables) else RankTables.of(dict(sorted(parts.items())))
     table = tables.under_each_other()
-    return pd.DataFrame(columns=_with_rank(tuple(columns))) if table is None else table
-
-
-@cache
-def _with_rank(names: tuple[str, ...]) -> pd.Index:
-    return pd.Index(["rank", *(name for name in names if name != "rank")])
+    return without_rows(dict.fromkeys(["rank", *columns])) if table is None else table
 
 
 def is_any(column: pd.Series, *names: str) -> np.ndarray:

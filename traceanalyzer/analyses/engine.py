@@ -7,6 +7,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
@@ -143,15 +144,19 @@ def combine_tables(
     failures: list[Failure] | None = None,
     *,
     processes: int = 1,
+    made_before: Mapping[str, Any] = MappingProxyType({}),
     **options: Any,
 ) -> "Results":
     """The same from each analysis' tables, by rank, of so many ranks.
 
     With a list for failures (which holds those of the ranks) a Result that could not be made is empty, and so is one
-    that lacks a rank's part. With `processes` forks of this one make a share, where it can be forked.
+    that lacks a rank's part. With `processes` forks of this one make a share, where it can be forked. Results that were
+    `made_before` of the same tables, with the same list for failures, are not made again.
     """
-    done: dict[str, Result] = {}
     care = _Care(failures)
+    if made_before:
+        care.left_out |= {name for failure in failures or () for name in (failure.name, *failure.left_out)}
+    done: dict[str, Result] = {name: made for name, made in made_before.items() if name not in care.left_out}
 
     def own(name: str) -> Mapping[int, pd.DataFrame]:
         held = tables.get(name, {})

@@ -19,7 +19,7 @@ from traceanalyzer.cli.snapshots import write as write_memory
 from traceanalyzer.forks import later
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from rich.console import Console
 
@@ -123,11 +123,14 @@ def _write(command: Command, run: "Run", label: str, folder: Path, beside: Path)
 
     options, clock = command.options, debug.Clock()
     formats = options["formats"] or ("html", "csv", "json")
-    summary, made, examination, memory = _analysed(command, run, label, clock)
+    made, examination, memory, complete = _analysed(command, run, label, clock)
     outcomes = _judged(command, made, label)
     clock.mark("findings and gates")
-    # Before the page is drawn, which takes as long as the analyses of a small trace.
-    failures = [*made.failures, *_shown(command, made, outcomes)]
+    # Before the page is drawn, which takes as long as the analyses of a small trace, and what only it shows is made.
+    unshown = _shown(command, made, outcomes)
+    summary, made = complete()
+    clock.mark("other analyses")
+    failures = [*made.failures, *unshown]
     how = {"plotlyjs": options["plotlyjs"], "processes": _beside(run, options)}
     files = write(made, folder, formats, failures=failures, beside=beside, **how)
     clock.mark("write")
@@ -150,12 +153,12 @@ def _write(command: Command, run: "Run", label: str, folder: Path, beside: Path)
 
 def _analysed(
     command: Command, run: "Run", label: str, clock: debug.Clock
-) -> "tuple[Summary, Report, Examination | None, Memory]":
-    from traceanalyzer.findings import named_ranks
+) -> "tuple[Report, Examination | None, Memory, Callable[[], tuple[Summary, Report]]]":
+    """The report, which may lack Results that are not shown first; what is returned last makes it whole."""
     from traceanalyzer.job import run_info
     from traceanalyzer.report import kept_report
     from traceanalyzer.report.build import build
-    from traceanalyzer.scale import summarise, with_timelines
+    from traceanalyzer.scale import summarise
 
     found, load, options = command.found, command.load, command.options
     info, info_notes = run_info.read_or_note(run.info)
@@ -171,19 +174,44 @@ def _analysed(
         summary, findings = held
     else:
         with progress(command.console, len(run.captures)) as advance:
-            summary = analysed(progress=advance)
+            summary = analysed(progress=advance, first=_first(options))
     clock.mark("read and analyse")
     notes = (*_of_other_runs(command, run), *info_notes, *examination_notes)
     processes = _beside(run, options)
     command_line = shlex.join(["analyze-traces", *sys.argv[1:]])
     made = build(summary, label, notes, command_line, info, findings, processes, **options["of_rules"])
     memory, told = memory_beside(options["snapshots"], made.results["steps"].table)
-    whole = with_timelines(summary, run, load, named_ranks(made.findings), jobs=options["jobs"])
-    drawn = {name: whole.results[name] for name in ("timeline", "host_events")}
-    if entry and not held:
-        again = kept_report.place_of(found, run, load, asked)
-        later(partial(kept_report.keep, entry, again, whole, made.findings), processes=processes)
-    return summary, replace(made, results=made.results | drawn, snapshots=told), examination, (memory, told)
+    made = replace(made, snapshots=told)
+
+    def keep(whole: "Summary") -> None:
+        if entry and not held:
+            again = kept_report.place_of(found, run, load, asked)
+            later(partial(kept_report.keep, entry, again, whole, made.findings), processes=processes)
+
+    return made, examination, (memory, told), partial(_completed, command, run, summary, made, keep)
+
+
+def _first(options: dict[str, Any]) -> "Collection[str]":
+    """Results that the summary is of; nothing where it may be of any."""
+    from traceanalyzer.findings import results_of_rules
+    from traceanalyzer.report.writers.terminal import SHOWN
+
+    return () if options["gates"] or options["top"] else {*results_of_rules(), *SHOWN}
+
+
+def _completed(
+    command: Command, run: "Run", summary: "Summary", made: "Report", keep: "Callable[[Summary], None]"
+) -> "tuple[Summary, Report]":
+    """All Results of the run, with what is drawn of the ranks that findings name, and its report with them."""
+    from traceanalyzer.findings import named_ranks
+    from traceanalyzer.report.build import with_results
+    from traceanalyzer.scale import with_timelines
+
+    whole = summary.rest(made.failures) if summary.rest else summary
+    failures = whole.failures if summary.rest else made.failures
+    whole = with_timelines(whole, run, command.load, named_ranks(made.findings), jobs=command.options["jobs"])
+    keep(whole)
+    return whole, with_results(made, whole.results, failures)
 
 
 def _beside(run: "Run", options: dict[str, Any]) -> int:

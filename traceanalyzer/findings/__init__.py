@@ -5,7 +5,7 @@ from typing import Any
 
 from traceanalyzer.analyses import Results
 from traceanalyzer.failures import Failure
-from traceanalyzer.findings.asking import of_rules, thresholds_of_rules
+from traceanalyzer.findings.asking import of_rules, results_of_rules, thresholds_of_rules
 from traceanalyzer.findings.capture_limits import within_limits
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.findings import Findings, named_ranks
@@ -13,7 +13,7 @@ from traceanalyzer.findings.folding import folded
 from traceanalyzer.findings.order import error_of_mean_step_ns, ordered
 from traceanalyzer.findings.registry import RULES, Rule
 
-__all__ = ["RULES", "Finding", "Findings", "Rule", "find", "named_ranks", "thresholds_of_rules"]
+__all__ = ["RULES", "Finding", "Findings", "Rule", "find", "named_ranks", "results_of_rules", "thresholds_of_rules"]
 
 
 def find(

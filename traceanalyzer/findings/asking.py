@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from traceanalyzer.analyses import Result, Results
+from traceanalyzer.analyses import ANALYSES, Result, Results
 from traceanalyzer.failures import Failure
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.registry import RULES, Rule
@@ -20,6 +20,12 @@ def thresholds_of_rules() -> dict[str, Any]:
     """Every threshold of a rule, by parameter name, with its default; rules with one of the same name mean the same."""
     parameters = [one for rule in RULES for one in _parameters(rule)]
     return {one.name: one.default for one in parameters if one.default is not one.empty}
+
+
+def results_of_rules() -> tuple[str, ...]:
+    """Analyses whose Results rules name."""
+    named = {one.name for rule in RULES for one in _parameters(rule) if one.default is one.empty}
+    return tuple(name for name in ANALYSES if name in named)
 
 
 def of_rules(

@@ -1,5 +1,7 @@
 """From Results to a Report: findings, what was skipped, and how to make it again."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -52,6 +54,14 @@ def build(
         version=__version__,
         failures=tuple(failures),
     )
+
+
+def with_results(report: Report, results: Results, failures: Sequence[Failure]) -> Report:
+    """The report with these in place of the Results of analyses that it has, and with all that failed by now."""
+    others = {name: result for name, result in report.results.items() if name not in results}
+    notes = report.notes[len(sentences(report.failures)) :]
+    whole = results | others
+    return replace(report, results=whole, notes=(*sentences(failures), *notes), failures=tuple(failures))
 
 
 def findings_of(

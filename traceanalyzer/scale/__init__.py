@@ -1,7 +1,7 @@
 """The per-rank work of a run, and how its small tables come together as Results."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -47,6 +47,8 @@ class Summary:
     notes: tuple[str, ...]
     claims: Claims
     failures: tuple[Failure, ...] = ()
+    rest: Callable[[Sequence[Failure]], "Summary"] | None = field(default=None, compare=False)
+    """Where only the first Results were asked for: makes the others too, when this and that could not be computed."""
 
 
 def summarise(
@@ -59,6 +61,7 @@ def summarise(
     progress: Progress | None = None,
     most_operations: int = MOST_OPERATIONS,
     is_guarded: bool = False,
+    first: Collection[str] = (),
     **thresholds: Any,
 ) -> Summary:
     """Analyse a run, one rank's events in memory at a time in each process.
@@ -72,6 +75,8 @@ def summarise(
         progress: called as files are done.
         most_operations: of all ranks together that the timeline keeps, whole ranks at a time.
         is_guarded: whether an analysis that fails is noted in the summary, with an empty Result, and no error.
+        first: analyses whose Results are wanted before the others, which `Summary.rest` then makes, where it is guarded
+            and no processes share them; else all are made at once.
         thresholds: keyword arguments of analyses, by parameter name.
 
     Raises:
@@ -79,26 +84,45 @@ def summarise(
     """
     wanted = tuple(names)
     work = partial(gather_capture, options=options, names=wanted, thresholds=thresholds, is_guarded=is_guarded)
-    skipped, failures = list(found.skipped), list[Failure]()
     at_hand = {one.path for one in run.captures if is_kept(one, options, wanted, thresholds)}
     limits = Limits(most_operations, thresholds.get("most_replayed", MOST_REPLAYED))
     gathering = Gathering(Gathered.joined, thinning(limits))
     pieces = each(work, run.captures, jobs, progress, nothing_of, at_hand, gathering)
     gathered = Gathered.joined(thinned(pieces, limits))
-    skipped += gathered.skipped
-    failures += gathered.failures
+    skipped, failures = [*found.skipped, *gathered.skipped], [*gathered.failures]
     ranks, metas, claims = _claimed(gathered, skipped)
     if not ranks and failures:
         raise RuntimeError(failures[0].sentence)
     require_ranks(metas, found, skipped)
     notes = notes_of(metas, options.ranks, names_missing="integrity" not in wanted)
-    asked = {} if options.ranks is None else {"wanted_ranks": options.ranks}
-    tables = gathered.by_analysis(ranks)
     noted = failures if is_guarded else None
-    processes = min(processes_beside([capture.path for capture in run.captures], jobs), _LEAST_PROCESSES + len(ranks))
-    results = combine_tables(tables, len(ranks), wanted, noted, processes=processes, **thresholds, **asked)
+    combined = _combining(run, options, jobs, gathered.by_analysis(ranks), len(ranks), thresholds)
+    is_in_parts = is_guarded and combined.keywords["processes"] == 1
+    begun = tuple(name for name in wanted if name in first) if is_in_parts else ()
+    results = combined(begun or wanted, noted)
     warn(failures)
-    return Summary(results, tuple(skipped), notes, claims, tuple(failures))
+    made = Summary(results, tuple(skipped), notes, claims, tuple(failures))
+    return replace(made, rest=partial(_whole, made, combined, wanted)) if begun else made
+
+
+def _combining(
+    run: Run, options: LoadOptions, jobs: Jobs, tables: Any, ranks: int, thresholds: Mapping[str, Any]
+) -> "partial[Results]":
+    """How Results are made of the tables of so many ranks."""
+    asked: dict[str, Any] = {} if options.ranks is None else {"wanted_ranks": options.ranks}
+    processes = min(processes_beside([capture.path for capture in run.captures], jobs), _LEAST_PROCESSES + ranks)
+    how = {**thresholds, **asked, "processes": processes}
+    return partial(combine_tables, tables, ranks, **how)
+
+
+def _whole(
+    first: Summary, combined: Callable[..., Results], wanted: Sequence[str], failures: Sequence[Failure]
+) -> Summary:
+    """The summary with all Results; `failures` are those that are known by now."""
+    noted = [*failures]
+    results = combined(wanted, noted, made_before=first.results)
+    warn(noted[len(failures) :])
+    return replace(first, results=results, failures=tuple(noted), rest=None)
 
 
 _LEAST_PROCESSES = 2

@@ -33,7 +33,7 @@ from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
-from traceanalyzer.model.tables import under_each_other
+from traceanalyzer.model.tables import under_each_other, without_rows
 
 _ALIKE = 0.6
 """Two ranks are late together when they share this much of the steps in which either is."""
@@ -175,7 +175,7 @@ def across(
     replay: Replay,
 ) -> Episodes:
     """Find the rank-steps that need more than their peers', and put together what belongs together."""
-    empty = Episodes(pd.DataFrame(columns=[*Episodes.columns]))
+    empty = Episodes(without_rows(Episodes.columns))
     if step_needs.table.empty or step_needs.table["rank"].nunique() < 2:
         return empty
     work = under_each_other([what_ran.table, transfers(slower_calls.table)])

@@ -13,7 +13,7 @@ from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.spread import median_of_others, medians, of_each
 from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, DATA, HOST, LAUNCH, SYNC, UNKNOWN
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of, floats, picked, table_of, with_columns
+from traceanalyzer.model.tables import columns_of, floats, picked, table_of, with_columns, without_rows
 
 LEAST_PCT = 2.0
 """Of a step; less is noise."""
@@ -169,7 +169,7 @@ def cells(late: pd.DataFrame) -> pd.DataFrame:
     the parts that are longer by too little to be told apart.
     """
     if late.empty:
-        return pd.DataFrame(columns=["rank", "step", "part", "excess_ns", "beside"])
+        return without_rows(["rank", "step", "part", "excess_ns", "beside"])
     columns = columns_of(late)
     is_late = _are_late(columns)
     rank, excess_ns = columns["rank"][is_late], columns["excess_ns"][is_late]

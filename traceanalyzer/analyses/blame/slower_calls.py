@@ -14,6 +14,7 @@ from traceanalyzer.analyses.names import SlowerCallsColumn
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Better, Column, Written
+from traceanalyzer.model.tables import without_rows
 
 LEAST_TIMES = 1.25
 """Times what the sister groups take: links of one kind differ by less."""
@@ -61,7 +62,7 @@ def across(
     jobs = jobs_of(members.table, ranks.table["rank"])
     held = instances_of(members.table, ranks.table, jobs)
     if held.empty:
-        return SlowerCalls(pd.DataFrame(columns=list(SlowerCalls.columns)))
+        return SlowerCalls(without_rows(SlowerCalls.columns))
     own_ns, beside_ns = usual_ns(held)
     lone = np.isnan(beside_ns)
     if lone.any():

@@ -20,7 +20,7 @@ from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked, table_of, under_each_other, with_columns
+from traceanalyzer.model.tables import picked, table_of, under_each_other, with_columns, without_rows
 
 PARTS = (*OWN_PARTS, "transfer_ns")
 """All that a rank's own step consists of; transfer only as far as its calls move data for longer than the peers'."""
@@ -115,7 +115,7 @@ def across(
     """Split each step's exposed communication, waits first: a wait under a transfer on another stream is one."""
     every = stack(parts, ("rank", *COLUMNS, "is_step", "is_copy"))
     if every.empty:
-        return StepNeeds(pd.DataFrame(columns=list(StepNeeds.columns)))
+        return StepNeeds(without_rows(StepNeeds.columns))
     is_step, is_copy = (every[name].to_numpy(dtype=bool) for name in ("is_step", "is_copy"))
     steps = typed(picked(every, is_step, ("rank", *COLUMNS)), _TYPES).rename(columns={"begin_ns": "start_ns"})
     exposed, copied = (

@@ -13,7 +13,7 @@ from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.meaning.vocabulary import HOST
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of, table_of
+from traceanalyzer.model.tables import columns_of, table_of, without_rows
 from traceanalyzer.selection import host_spans, step_at
 
 OWN_PARTS = ("compute_ns", "exposed_copy_ns", *idle_causes.PARTS)
@@ -48,7 +48,7 @@ def step_parts(trace: RankTrace) -> pd.DataFrame:
     """
     windows = _windows(trace)
     if windows.empty:
-        return pd.DataFrame(columns=list(COLUMNS))
+        return without_rows(COLUMNS)
     begins, ends = windows["begin_ns"].to_numpy(), windows["end_ns"].to_numpy()
     compute, comm, copy = (unions(trace)[kind] for kind in ("compute", "comm", "copy"))
     gaps, of_gap = step_gaps(trace, windows)
@@ -115,7 +115,7 @@ def _windows(trace: RankTrace) -> pd.DataFrame:
     ops, steps = trace.gpu_ops, trace.steps
     names = ["step", "begin_ns", "end_ns", "is_partial", "is_open"]
     if ops.empty:
-        return pd.DataFrame(columns=names)
+        return without_rows(names)
     row = trace.op_step
     owned = row != NONE
     last = extreme_at(np.maximum, row[owned], ops["end_ns"].to_numpy()[owned], len(steps))

@@ -22,7 +22,7 @@ from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import table_of, without_rows
 
 
 class Stragglers(Result[StragglersColumn]):
@@ -97,7 +97,7 @@ def across(
 ) -> Stragglers:
     """Follow every exposed wait of the shared complete steps, moment by moment, to the rank that is waited for."""
     if waits.table.empty:
-        return Stragglers(pd.DataFrame(columns=[name for name in Stragglers.columns if name != "cost_pct"]))
+        return Stragglers(without_rows([name for name in Stragglers.columns if name != "cost_pct"]))
     windows = _windows(steps, ranks)
     known = clocks.table[clocks.table["offset_ns"].notna()]
     offsets = dict(zip(known["rank"].astype(int), known["offset_ns"].astype(int), strict=True))

@@ -6,6 +6,7 @@ from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.number_lists import numbers
+from traceanalyzer.model.tables import without_rows
 
 COLLECTIVE = "collective"
 
@@ -19,7 +20,7 @@ _AMONG = " among ranks "
 def transfers(slower: pd.DataFrame) -> pd.DataFrame:
     """Rows as `what_ran` has them, of part `transfer_ns`: by collective and group what its calls take longer."""
     if slower.empty:
-        return pd.DataFrame(columns=["rank", "step", "part", "what", "name", "total_ns"])
+        return without_rows(["rank", "step", "part", "what", "name", "total_ns"])
     once = slower.sort_values("longer_ns", ascending=False, kind="stable").drop_duplicates(["rank", "call"])
     pairs = once[["collective", "among"]].astype("str")
     known = {pair: _name(*pair) for pair in pairs.drop_duplicates().itertuples(index=False)}

@@ -20,7 +20,7 @@ from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.meaning.vocabulary import DATA, HOST, SYNC
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import table_of, without_rows
 
 OPERATOR, KERNEL, COPY, DOING, RANGE = "operator", "kernel", "copy", "doing", "range"
 """What a name is of, best first within a part: an operator with its shapes, a kernel; what the host did, its range."""
@@ -76,7 +76,7 @@ def per_rank(
 ) -> pd.DataFrame:
     """The longest names of each step and part."""
     if parts_of_steps.empty:
-        return pd.DataFrame(columns=list(COLUMNS))
+        return without_rows(COLUMNS)
     parts = (_longest(_on_gpu(trace, tree), parts_of_steps), doings)
     table = {name: np.concatenate([part[name] for part in parts]) for name in COLUMNS}
     order = np.argsort(-table["total_ns"], kind="stable")

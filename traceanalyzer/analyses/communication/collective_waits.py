@@ -9,6 +9,7 @@ from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.communication.collectives import Collectives
 from traceanalyzer.analyses.names import CollectiveWaitsColumn
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
+from traceanalyzer.model.tables import without_rows
 
 
 class CollectiveWaits(Result[CollectiveWaitsColumn]):
@@ -33,7 +34,7 @@ def across(_parts: Mapping[int, pd.DataFrame], collectives: Collectives) -> Coll
     """Sum what `collectives` has of each group and size class."""
     known = collectives.table[collectives.table["wait_ns"].notna()]
     if known.empty:
-        return CollectiveWaits(pd.DataFrame(columns=list(CollectiveWaits.columns)))
+        return CollectiveWaits(without_rows(CollectiveWaits.columns))
     waits = known.groupby(list(CollectiveWaits.keys), observed=True)["wait_ns"].sum().astype("Int64")
     table = waits.reset_index()
     return CollectiveWaits(table.assign(all_wait_ns=table.groupby("rank")["wait_ns"].transform("sum")))

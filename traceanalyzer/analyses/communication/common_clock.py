@@ -9,7 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import is_true
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.quantities import text
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import table_of, without_rows
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.results import Results
@@ -82,7 +82,7 @@ def _windows(ranks: pd.DataFrame) -> pd.DataFrame:
 
 def _clocks(results: "Results", spans: pd.DataFrame) -> pd.DataFrame:
     names = ["offset_ns", "uncertainty_ns", "is_significant", "reference"]
-    known = results["clocks"].to_frame() if "clocks" in results else pd.DataFrame(columns=["rank", *names])
+    known = results["clocks"].to_frame() if "clocks" in results else without_rows(["rank", *names])
     return known.set_index("rank").reindex(index=spans.index, columns=names)
 
 

@@ -26,7 +26,7 @@ from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import columns_of
+from traceanalyzer.model.tables import columns_of, without_rows
 
 SHORT_NAME = 12
 """A process group's own name of more characters (a hash, a communicator's address) is cut where it must be shown."""
@@ -84,7 +84,7 @@ def across(parts: Mapping[int, pd.DataFrame], ranks: Ranks, wiring: Wiring | Non
     """
     uses = with_marks(stack(parts, group_uses.COLUMNS))
     if uses.empty:
-        return Groups(pd.DataFrame(columns=[*Groups.columns, "users"]))
+        return Groups(without_rows([*Groups.columns, "users"]))
     keyed = uses.assign(code=uses.groupby(["group", "group_ranks"], dropna=False).ngroup())
     table = keyed.groupby("code").apply(_facts, include_groups=False).reset_index()
     table = table.assign(family=_families(table))

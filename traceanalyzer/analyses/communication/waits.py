@@ -14,7 +14,7 @@ from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.analyses.time.side_by_side import side_by_side
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import table_of, without_rows
 
 
 class Waits(Result[WaitsColumn]):
@@ -42,7 +42,7 @@ def across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits) -> Waits:
     """Cut each rank's exposed wait by the calls that wait."""
     exposed = stack(parts, STRETCH)
     table = side_by_side(_cut, exposed, call_waits.table) if len(exposed) and len(call_waits) else exposed[:0]
-    return Waits(table if len(table) else pd.DataFrame(columns=list(Waits.columns)))
+    return Waits(table if len(table) else without_rows(Waits.columns))
 
 
 def _cut(stretches: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from traceanalyzer.analyses.experts.exchanges import Exchanges
 from traceanalyzer.analyses.experts.split_sizes import DISPATCH
 from traceanalyzer.analyses.names import DispatchLoadsColumn
 from traceanalyzer.meaning.columns import Adds, Column
+from traceanalyzer.model.tables import without_rows
 
 
 class DispatchLoads(Result[DispatchLoadsColumn]):
@@ -45,7 +46,7 @@ def across(_parts: Mapping[int, pd.DataFrame], exchanges: Exchanges, groups: Gro
     if len(rows):
         rows = rows[(rows["direction"] == DISPATCH) & rows["place"].notna() & rows["step"].notna()]
     if rows.empty:
-        return DispatchLoads(pd.DataFrame(columns=list(DispatchLoads.columns)))
+        return DispatchLoads(without_rows(DispatchLoads.columns))
     keys = ["group_label", *DispatchLoads.keys]
     told = rows.assign(group_label=labels(groups, rows))
     by_rank = told.groupby([*keys, "rank"])["load_bytes"].sum().astype("int64").reset_index()

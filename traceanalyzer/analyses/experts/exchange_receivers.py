@@ -10,6 +10,7 @@ from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.experts.exchange_sends import ExchangeSends
 from traceanalyzer.analyses.names import ExchangeReceiversColumn
 from traceanalyzer.meaning.columns import Adds, Column
+from traceanalyzer.model.tables import without_rows
 
 _KEYS = ["group", "group_ranks", "direction", "peer"]
 
@@ -41,7 +42,7 @@ def across(_parts: Mapping[int, pd.DataFrame], exchange_sends: ExchangeSends, gr
     """Sum over senders."""
     sent = exchange_sends.table
     if sent.empty:
-        return ExchangeReceivers(pd.DataFrame(columns=list(ExchangeReceivers.columns)))
+        return ExchangeReceivers(without_rows(ExchangeReceivers.columns))
     told = sent.assign(group_label=labels(groups, exchange_sends.to_frame()))
     sums = told.groupby(["group_label", *_KEYS])["size_bytes"].sum().astype("int64").reset_index()
     mean = sums.groupby(_KEYS[:-1])["size_bytes"].transform("mean")

@@ -13,6 +13,7 @@ from traceanalyzer.analyses.names import ExchangesColumn, ExpertLayersColumn
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.meaning.columns import Adds, Column, Written
+from traceanalyzer.model.tables import without_rows
 
 _KEYS: list[ExchangesColumn] = ["group", "group_ranks", "place"]
 
@@ -87,7 +88,7 @@ def across(_parts: Mapping[int, pd.DataFrame], exchanges: Exchanges, steps: Step
     counts = held.groupby(["group", "group_ranks", "rank", "step"]).size()
     by_group = counts.groupby(["group", "group_ranks"])
     if counts.empty or (by_group.min() != by_group.max()).any():
-        return ExpertLayers(pd.DataFrame(columns=[*ExpertLayers.columns, *_STORED]))
+        return ExpertLayers(without_rows([*ExpertLayers.columns, *_STORED]))
     rows = [_row(own) for _, own in held.groupby(_KEYS)]
     table = pd.DataFrame(rows)
     first = held.drop_duplicates(_KEYS).sort_values(_KEYS)[["rank", "group", "group_ranks"]].reset_index(drop=True)

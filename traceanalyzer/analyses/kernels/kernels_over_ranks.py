@@ -9,7 +9,7 @@ from traceanalyzer.analyses.base import Result, of_a_mean_rank, typed
 from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.names import KernelsOverRanksColumn
 from traceanalyzer.meaning.columns import Adds, Column, Written
-from traceanalyzer.model.tables import sorted_by, table_of
+from traceanalyzer.model.tables import sorted_by, table_of, without_rows
 
 _KEYS = ["name", "kind", "activity"]
 
@@ -43,7 +43,7 @@ class KernelsOverRanks(Result[KernelsOverRanksColumn]):
 def across(_parts: Mapping[int, pd.DataFrame], kernels: Kernels) -> KernelsOverRanks:
     """Sum the ranks' rows of each name; only ranks that have GPU operations count."""
     if not len(kernels):
-        return KernelsOverRanks(pd.DataFrame(columns=[*KernelsOverRanks.columns, "all_calls", "all_ns", "ranks"]))
+        return KernelsOverRanks(without_rows([*KernelsOverRanks.columns, "all_calls", "all_ns", "ranks"]))
     frame = _of_every_rank(kernels.table)
     groups = frame.groupby(_KEYS, observed=True, sort=False)
     ranks = frame["rank"].nunique()

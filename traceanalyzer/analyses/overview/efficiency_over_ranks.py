@@ -9,6 +9,7 @@ from traceanalyzer.analyses.base import Result, is_true, ratio
 from traceanalyzer.analyses.names import EfficiencyOverRanksColumn
 from traceanalyzer.analyses.operators.efficiency import Efficiency
 from traceanalyzer.meaning.columns import Column, Unit
+from traceanalyzer.model.tables import without_rows
 
 _KEYS = ("family", "operator", "shapes", "element_type", "peak_tflops_per_s", "peak_gbytes_per_s")
 
@@ -38,7 +39,7 @@ def across(_parts: Mapping[int, pd.DataFrame], efficiency: Efficiency) -> Effici
     """Sum the ranks' rows of known FLOPs and bytes."""
     rows: pd.DataFrame = efficiency.to_frame()
     if rows.empty:
-        return EfficiencyOverRanks(pd.DataFrame(columns=list(EfficiencyOverRanks.columns)))
+        return EfficiencyOverRanks(without_rows(EfficiencyOverRanks.columns))
     done = (rows["flops"] - rows["masked_flops"]).astype("Float64")
     held = rows.assign(flops=done)[is_true(done > 0) & is_true(rows["bytes"] > 0)]
     table = held.groupby(list(_KEYS), dropna=False, observed=True)[["flops", "bytes", "gpu_ns"]].sum().reset_index()

@@ -12,6 +12,7 @@ from traceanalyzer.analyses.names import HostStepsColumn
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.meaning.vocabulary import TRANSFER
+from traceanalyzer.model.tables import without_rows
 
 _OWN = (*OWN_PARTS, TRANSFER.column)
 
@@ -44,7 +45,7 @@ def across(_parts: Mapping[int, pd.DataFrame], step_needs: StepNeeds, ranks: Ran
     hosts = ranks.table.dropna(subset="host").sort_values("rank").set_index("rank")["host"].astype("str")
     needs = step_needs.table
     if hosts.nunique() < 2 or needs.empty:
-        return HostSteps(pd.DataFrame(columns=list(HostSteps.columns)))
+        return HostSteps(without_rows(HostSteps.columns))
     held = needs[needs["step"].notna() & ~needs["is_partial"].astype(bool) & needs["rank"].isin(hosts.index)]
     own = held[list(_OWN)].astype("float64").sum(axis=1)
     table = pd.DataFrame({"step": held["step"].astype("int64"), "host": held["rank"].map(hosts)})

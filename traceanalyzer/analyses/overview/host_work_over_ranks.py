@@ -9,7 +9,7 @@ from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.host.host_work import HostWork, times_to_compare
 from traceanalyzer.analyses.names import HostWorkOverRanksColumn
 from traceanalyzer.meaning.columns import Adds, Column
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import table_of, without_rows
 
 _KEYS = ["role", "what", "name"]
 
@@ -33,7 +33,7 @@ class HostWorkOverRanks(Result[HostWorkOverRanksColumn]):
 def across(_parts: Mapping[int, pd.DataFrame], host_work: HostWork) -> HostWorkOverRanks:
     """Compare the ranks that do the same."""
     if not len(host_work):
-        return HostWorkOverRanks(pd.DataFrame(columns=list(HostWorkOverRanks.columns)))
+        return HostWorkOverRanks(without_rows(HostWorkOverRanks.columns))
     rows, is_of_steps = times_to_compare(host_work)
     times = rows.groupby(_KEYS, sort=False, observed=True)["time_ns"]
     table = table_of(

@@ -9,6 +9,7 @@ from traceanalyzer.analyses.base import Result, of_a_mean_rank, typed
 from traceanalyzer.analyses.names import OperatorsOverRanksColumn
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.meaning.columns import Adds, Column
+from traceanalyzer.model.tables import without_rows
 
 _STORED = ("all_calls", "all_ns", "ranks")
 
@@ -36,7 +37,7 @@ def across(_parts: Mapping[int, pd.DataFrame], operators: Operators) -> Operator
     """Sum the ranks' rows of each operator."""
     rows = operators.table
     if rows.empty or not rows["gpu_own_ns"].any():
-        return OperatorsOverRanks(pd.DataFrame(columns=[*OperatorsOverRanks.columns, *_STORED]))
+        return OperatorsOverRanks(without_rows([*OperatorsOverRanks.columns, *_STORED]))
     ranks = rows["rank"].nunique()
     groups = rows.groupby(["operator", "autograd"], dropna=False, observed=True)
     sums = groups[["calls", "gpu_own_ns"]].sum().reset_index()

@@ -13,7 +13,7 @@ from traceanalyzer.analyses.overview.time_parts import EVERY, TimeParts
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.meaning.vocabulary import OPAQUE
-from traceanalyzer.model.tables import floats
+from traceanalyzer.model.tables import floats, without_rows
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.frames import Row
@@ -61,7 +61,7 @@ class OverRanks(Result[OverRanksColumn]):
 def across(_parts: Mapping[int, pd.DataFrame], time_parts: TimeParts, headline: Headline, mfu: Mfu) -> OverRanks:
     """Compare the ranks, one of them alone as well."""
     if not len(headline):
-        return OverRanks(pd.DataFrame(columns=list(OverRanks.columns)))
+        return OverRanks(without_rows(OverRanks.columns))
     parts: pd.DataFrame = time_parts.to_frame().set_index("rank")
     heads = headline.to_frame().set_index("rank")
     times: dict[Figure, pd.Series] = {"window_ns": parts["window_ns"], "step_std_ns": heads["step_std_ns"]}

@@ -9,7 +9,7 @@ from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.names import PathOverRanksColumn
 from traceanalyzer.analyses.replay.path import CriticalPath
 from traceanalyzer.meaning.columns import Column
-from traceanalyzer.model.tables import sorted_by
+from traceanalyzer.model.tables import sorted_by, without_rows
 
 
 class PathOverRanks(Result[PathOverRanksColumn]):
@@ -32,6 +32,6 @@ class PathOverRanks(Result[PathOverRanksColumn]):
 def across(_parts: Mapping[int, pd.DataFrame], critical_path: CriticalPath) -> PathOverRanks:
     """Sum its rows."""
     if not len(critical_path):
-        return PathOverRanks(pd.DataFrame(columns=list(PathOverRanks.columns)))
+        return PathOverRanks(without_rows(PathOverRanks.columns))
     table = critical_path.table.groupby("rank", sort=False)["path_ns"].sum().astype("int64").reset_index()
     return PathOverRanks(sorted_by(table, "path_ns"))

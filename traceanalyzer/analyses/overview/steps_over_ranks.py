@@ -13,7 +13,7 @@ from traceanalyzer.analyses.overview.time_parts import EVERY, StepTimeParts
 from traceanalyzer.analyses.time.breakdown import known_only
 from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.meaning.vocabulary import COMM_PARTS
-from traceanalyzer.model.tables import columns_of, floats, table_of
+from traceanalyzer.model.tables import columns_of, floats, table_of, without_rows
 
 
 class StepsOverRanks(Result[StepsOverRanksColumn]):
@@ -42,7 +42,7 @@ class StepsOverRanks(Result[StepsOverRanksColumn]):
 def across(_parts: Mapping[int, pd.DataFrame], step_time_parts: StepTimeParts) -> StepsOverRanks:
     """Put the ranks' rows of each step together."""
     if not len(step_time_parts):
-        return StepsOverRanks(pd.DataFrame(columns=list(StepsOverRanks.columns)))
+        return StepsOverRanks(without_rows(StepsOverRanks.columns))
     columns = columns_of(step_time_parts.table)
     steps, of_row = np.unique(columns["step"].to_numpy(dtype=np.int64), return_inverse=True)
     ranks = np.bincount(of_row)

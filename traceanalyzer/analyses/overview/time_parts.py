@@ -31,7 +31,7 @@ from traceanalyzer.meaning.vocabulary import (
     Part,
 )
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of, floats, with_columns
+from traceanalyzer.model.tables import columns_of, floats, with_columns, without_rows
 
 EVERY = (*PARTS, *COMM_PARTS, *IDLE_PARTS)
 """The parts that add up to a window, those of exposed communication, and those of idle time."""
@@ -92,7 +92,7 @@ def across(
 ) -> TimeParts:
     """Take the headline's parts, divide communication and idle time, and take the mean over its steps."""
     if not len(headline):
-        return TimeParts(pd.DataFrame(columns=list(TimeParts.columns)))
+        return TimeParts(without_rows(TimeParts.columns))
     # The parts that add up: of a window with unknown time those that are known are too small, and the words say so.
     table = headline.table[["rank", "basis", "steps", "window_ns", *breakdown.PARTS]].reset_index(drop=True)
     chosen = steps_of(headline, steps)
@@ -155,7 +155,7 @@ def of_steps(_parts: Mapping[int, pd.DataFrame], steps: Steps, exposed_comm: Exp
     if len(held):
         held = held[held["step"].notna() & held["window_ns"].notna()]
     if held.empty:
-        return StepTimeParts(pd.DataFrame(columns=list(StepTimeParts.columns)))
+        return StepTimeParts(without_rows(StepTimeParts.columns))
     keys = ["rank", "step"]
     table = held[[*keys, "is_complete", "window_ns", *breakdown.PARTS]].reset_index(drop=True)
     table = divided(table, _of_each(exposed_comm), COMM, COMM_PARTS, keys)

@@ -9,6 +9,7 @@ from traceanalyzer.analyses.base import Result, typed
 from traceanalyzer.analyses.names import UnlikeRanksColumn
 from traceanalyzer.analyses.overview.time_parts import TimeParts, leaves
 from traceanalyzer.meaning.columns import Adds, Column, Written
+from traceanalyzer.model.tables import without_rows
 
 _ALIKE = 0.2
 """A rank that differs by this part less than the next one before it is not of its set."""
@@ -44,7 +45,7 @@ def across(
 ) -> UnlikeRanks:
     """Ranks more than so many median deviations, and percentage points, from a part's median share."""
     if len(time_parts) < _FEWEST:
-        return UnlikeRanks(pd.DataFrame(columns=list(UnlikeRanks.columns)))
+        return UnlikeRanks(without_rows(UnlikeRanks.columns))
     rows = _far(time_parts.table.set_index("rank"), unlike_points, unlike_deviations)
     table = pd.DataFrame(rows, columns=["rank", "part", "time_ns", "median_ns"])
     table = table.assign(away_ns=(table["time_ns"] - table["median_ns"]).abs())

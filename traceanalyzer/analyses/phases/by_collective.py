@@ -21,7 +21,7 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of, table_of
+from traceanalyzer.model.tables import columns_of, table_of, without_rows
 
 _KEYS = ["collective", "group_label"]
 _RATES = ["bus_bytes", "bus_ns", "bus_peak_gbps"]
@@ -86,7 +86,7 @@ def across(
     made = looked_at(call_waits, calls)
     made = made[made["step"].isin(chosen)] if chosen else made
     if made.empty:
-        return ByCollective(pd.DataFrame(columns=[*ByCollective.columns, *_RATES]))
+        return ByCollective(without_rows([*ByCollective.columns, *_RATES]))
     columns = columns_of(made) | {"group_label": labels(groups, made).astype("str").array}
     by_rank = Rows.of(columns, (*_KEYS, "rank"), with_absent=True)
     by_key, every = Rows.of(by_rank.keys, _KEYS, with_absent=True), Rows.of(columns, _KEYS, with_absent=True)

@@ -17,7 +17,7 @@ from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.same_keys import places_of
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of, picked, with_columns
+from traceanalyzer.model.tables import columns_of, picked, with_columns, without_rows
 
 _KEYS = ("rank", "phase", "range", "group", "collective")
 
@@ -65,7 +65,7 @@ def across(
 ) -> CommPhases:
     """Join the calls with their phases and add them up."""
     if not len(call_phases):
-        return CommPhases(pd.DataFrame(columns=list(CommPhases.columns)))
+        return CommPhases(without_rows(CommPhases.columns))
     place = places_of(call_phases.table, calls.table, ("rank", "call"))
     made, held = columns_of(calls.table), place != NONE
     phases = picked(call_phases.table, held)

@@ -16,7 +16,7 @@ from traceanalyzer.analyses.pipelines.stage_ranges import BACKWARD, FORWARD, act
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import table_of, without_rows
 
 _OF_STAGES = (None, PIPELINE, EMBEDDING, MODEL)
 """What groups are for whose messages can be stages'."""
@@ -103,7 +103,7 @@ def in_ring(calls: pd.DataFrame, groups: pd.DataFrame) -> np.ndarray:
 
 def _is_ring(own: pd.DataFrame, groups: pd.DataFrame) -> np.ndarray:
     keys = ["group", "group_ranks"]
-    texts = groups[keys].astype("object").fillna("") if len(groups) else pd.DataFrame(columns=keys)
+    texts = groups[keys].astype("object").fillna("") if len(groups) else without_rows(keys)
     rings = {
         tuple(key)
         for key, uses in groups.groupby([texts[name] for name in keys])

@@ -7,6 +7,7 @@ from traceanalyzer.analyses.communication.messages import global_rank
 from traceanalyzer.analyses.pipelines.hubs import is_of_hub
 from traceanalyzer.analyses.pipelines.stage_ranges import BACKWARD, FORWARD
 from traceanalyzer.kinds import POINT_TO_POINT
+from traceanalyzer.model.tables import without_rows
 
 _BACK = {FORWARD: BACKWARD, BACKWARD: FORWARD}
 
@@ -32,7 +33,7 @@ def transfers(calls: pd.DataFrame) -> pd.DataFrame:
     calls = point_to_point(calls)
     columns = ["rank", "call", "gpu_op", "step", "start_ns", "end_ns", "is_send", "peer"]
     if calls.empty:
-        return pd.DataFrame(columns=columns)
+        return without_rows(columns)
     table = calls[[*columns[:6], "group_ranks", "peers"]].assign(part=calls["peers"].str.split(", "))
     table = table.explode("part", ignore_index=True)
     parts = table["part"].str.extract(r"(?P<verb>send|recv) (?P<peer>\d+)$")

@@ -9,6 +9,7 @@ from traceanalyzer.analyses.base import Result, percent, ratio
 from traceanalyzer.analyses.names import PipelinesColumn
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.meaning.columns import Adds, Better, Column
+from traceanalyzer.model.tables import without_rows
 
 
 class Pipelines(Result[PipelinesColumn]):
@@ -71,7 +72,7 @@ _STORED = ("bubble_ns", "collective_wait_ns", "window_ns", "compute_std_ns", "co
 def across(_parts: Mapping[int, pd.DataFrame], pipeline: Pipeline) -> Pipelines:
     """Summarise the stages of each pipeline."""
     if not len(pipeline):
-        return Pipelines(pd.DataFrame(columns=[*Pipelines.columns, *_STORED]))
+        return Pipelines(without_rows([*Pipelines.columns, *_STORED]))
     frame = pipeline.to_frame()
     return Pipelines(pd.DataFrame([_row(int(number), own) for number, own in frame.groupby("pipeline")]))
 

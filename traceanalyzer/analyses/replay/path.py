@@ -14,7 +14,7 @@ from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.meaning.vocabulary import DATA, HOST, KINDS, ON_PATH
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import sorted_by, table_of
+from traceanalyzer.model.tables import sorted_by, table_of, without_rows
 
 _WORK = (*(kind.key for kind in KINDS), HOST.key, DATA.key)
 """Categories that are summed up by name; the others are one row a rank."""
@@ -70,7 +70,7 @@ class CriticalPath(Result[CriticalPathColumn]):
 def stretches(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> PathStretches:
     """The path of the job as recorded."""
     if replay.engine is None:
-        return PathStretches(pd.DataFrame(columns=list(PathStretches.columns)))
+        return PathStretches(without_rows(PathStretches.columns))
     return PathStretches(path_of(replay, replay.engine.job.recorded))
 
 

@@ -27,7 +27,7 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import table_of, without_rows
 
 MOST_OPERATIONS = 8_000_000
 """Of all ranks together that are replayed."""
@@ -111,7 +111,7 @@ def across(
     """Join the pieces, replay them, and compare each step with the recording."""
     held = {rank: part for rank, part in parts.items() if len(part)}
     is_large = sum(int(part["operations"].iloc[0]) for part in held.values()) > most_replayed
-    empty = pd.DataFrame(columns=["rank", "step", "has_host", "recorded_ns", "replayed_ns"])
+    empty = without_rows(["rank", "step", "has_host", "recorded_ns", "replayed_ns"])
     if not held or is_large:
         return Replay(empty, why_not=TOO_LARGE if held else "no GPU operations")
     pieces = with_waits_alike({rank: part["piece"].iloc[0] for rank, part in held.items()})

@@ -13,7 +13,7 @@ from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import table_of, without_rows
 
 
 class Slack(Result[SlackColumn]):
@@ -39,7 +39,7 @@ class Slack(Result[SlackColumn]):
 def across(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> Slack:
     """Group the operations of all ranks by name."""
     if replay.engine is None:
-        return Slack(pd.DataFrame(columns=list(Slack.columns)))
+        return Slack(without_rows(Slack.columns))
     table = _of_all(replay.engine.job, replay.engine.slack_of_ops)
     table["urgent_ns"] = table["duration_ns"].where(table["slack_ns"] == 0, 0)
     table["is_urgent"] = table["slack_ns"] == 0

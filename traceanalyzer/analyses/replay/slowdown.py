@@ -15,6 +15,7 @@ from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import EVEN, Change, Changeable
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.meaning.columns import Adds, Column
+from traceanalyzer.model.tables import without_rows
 
 MOST_RANKS = 64
 """Of more ranks only operation types and stages are told."""
@@ -63,7 +64,7 @@ def across(_parts: Mapping[int, pd.DataFrame], replay: Replay, pipeline: Pipelin
     """Replay the ideal job, and with one part of it as recorded after the other."""
     engine = replay.engine
     if engine is None or len(engine.job.nodes) < 2:
-        return Slowdown(pd.DataFrame(columns=list(_STORED)))
+        return Slowdown(without_rows(_STORED))
     cases = _cases(list(engine.job.nodes), pipeline)
     steps = _ideal_or_recorded(engine.steps_after([ideal_but(), *(changes for _, changes in cases)], is_relieved=False))
     error_ns = engine.error_ns

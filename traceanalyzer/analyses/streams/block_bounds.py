@@ -11,7 +11,7 @@ from traceanalyzer.analyses.names import BlockBoundsColumn
 from traceanalyzer.analyses.streams.block_chain import LEAST_WAIT
 from traceanalyzer.analyses.streams.blocks import Blocks
 from traceanalyzer.meaning.columns import Adds, Column
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import table_of, without_rows
 
 _MEDIANS = ("pitch_ns", "compute_ns", "communication_ns", "upload_ns", "exchange_ns", "download_ns", "exposed_ns",
             "idle_ns", "upload_hidden_ns", "download_hidden_ns", "upload_queued_ns", "waited_ns",
@@ -51,7 +51,7 @@ class BlockBounds(Result[BlockBoundsColumn]):
 def across(_parts: Mapping[int, pd.DataFrame], blocks: Blocks) -> BlockBounds:
     """Summarise each rank's blocks."""
     if not len(blocks):
-        table = pd.DataFrame(columns=list(BlockBounds.columns))
+        table = without_rows(BlockBounds.columns)
         return BlockBounds(typed(table, dict.fromkeys(_MEDIANS, "Int64")))
     held = typed(blocks.table, dict.fromkeys(_MEDIANS, "Float64"))
     by_rank = held.groupby("rank")

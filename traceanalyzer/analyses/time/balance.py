@@ -10,6 +10,7 @@ from traceanalyzer.analyses.names import BalanceColumn
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import without_rows
 
 _TIMES = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns", "window_ns")
 
@@ -89,7 +90,7 @@ def across(
     """
     table = headline.table.sort_values("rank").set_index("rank") if len(headline) else headline.table
     if len(table) < 2:
-        return Balance(pd.DataFrame(columns=list(Balance.columns)))
+        return Balance(without_rows(Balance.columns))
     basis = str(table["basis"].iloc[0])
     is_known = not table["opaque_ns"].any()
     rows = [_row(figure, basis, table[figure], "ns") for figure in _TIMES if is_known or figure in _ALWAYS_KNOWN]

@@ -14,7 +14,7 @@ from traceanalyzer.analyses.operators.scopes import Scopes
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of, picked, table_of, under_each_other
+from traceanalyzer.model.tables import columns_of, picked, table_of, under_each_other, without_rows
 
 MOST_OPERATIONS = 600_000
 """Beyond this a page would open slowly: reports leave ranks out, those first that are most like the others."""
@@ -79,7 +79,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Timeline:
     """The ranks' operations under each other; names stay categorical, so that a million rows stay small."""
     held = {rank: columns_of(part) for rank, part in sorted(parts.items()) if len(part)}
     if not held:
-        return Timeline(pd.DataFrame(columns=list(Timeline.columns)))
+        return Timeline(without_rows(Timeline.columns))
     names = {name: union_categoricals([own[name] for own in held.values()]) for name in _NAMES}
     others = [name for name in Timeline.columns if name not in (*_NAMES, "rank")]
     table = under_each_other([table_of({name: own[name] for name in others}) for own in held.values()])

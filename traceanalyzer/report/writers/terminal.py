@@ -25,6 +25,12 @@ _RARE = (FUSED, OPAQUE)
 
 _MOST_FINDINGS = 5
 
+SHOWN = (
+    *("integrity", "ranks", "headline", "time_parts", "over_ranks", "steps", "nccl", "idle", "host_work"),
+    *("host_work_over_ranks", "kernels", "categories", "mfu", "call_waits", "exposed_comm", "step_needs"),
+)
+"""Results that are looked at here, besides those that rules name."""
+
 _MOST_FILES = 8
 """Names of files that are said of those skipped for one reason; the report and the JSON have them all."""
 
