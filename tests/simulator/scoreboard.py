@@ -28,6 +28,7 @@ from tests.simulator.setup_cases import SETUP_CASES
 from tests.simulator.sixth_cases import SIXTH_CASES
 from tests.simulator.strange_cases import STRANGE_CASES
 from tests.simulator.third_cases import THIRD_CASES
+from tests.simulator.transformer_cases import TRANSFORMER_CASES
 from tests.simulator.unseen_cases import UNSEEN_CASES
 from tests.simulator.wire_cases import WIRE_CASES
 from traceanalyzer.analyses import run as run_analyses
@@ -38,7 +39,7 @@ from traceanalyzer.report.words import parts, verdict
 
 EVERY_CASE = (*CASES, *ODD_CASES, *MORE_CASES, *RARE_CASES, *DRAWN_CASES, *LIBRARY_CASES, *STRANGE_CASES, *LINKED_CASES,
               *BLIND_CASES, *WIRE_CASES, *SETUP_CASES, *UNSEEN_CASES, *SECOND_CASES,
-              *THIRD_CASES, *FOURTH_CASES, *FIFTH_CASES, *SIXTH_CASES)  # fmt: skip
+              *THIRD_CASES, *FOURTH_CASES, *FIFTH_CASES, *SIXTH_CASES, *TRANSFORMER_CASES)  # fmt: skip
 
 GAIN_TOLERANCE = 0.05
 _LEAST_GAIN_NS = 100_000
