@@ -9,6 +9,7 @@ from tests.simulator import workloads as usual
 from tests.simulator.capture import Capture
 from tests.simulator.case import LOADER, MS, Case, Truth, case_of
 from tests.simulator.faults import Fault
+from tests.simulator.noise import Noise
 from tests.simulator.program import Job
 from tests.simulator.spoiled import edited, without_shapes
 from tests.simulator.third_cases import alike, healthy, noise_of
@@ -27,6 +28,20 @@ def _on_their_thread(document: dict[str, Any]) -> None:
         within = any(begin <= one["ts"] and one["ts"] + one["dur"] <= end for begin, end in spans)
         if one["tid"] == 100 and one["name"] != "backward" and within:
             one["tid"] = 220
+
+
+def without_python(document: dict[str, Any]) -> None:
+    """Neither shapes nor Python's frames."""
+    document["traceEvents"] = [one for one in document["traceEvents"] if one["cat"] != "python_function"]
+    for one in document["traceEvents"]:
+        one["args"].pop("Input Dims", None)
+
+
+def without_group_ranks(document: dict[str, Any]) -> None:
+    """Which ranks a group has is not told, neither beside its calls nor at the head."""
+    document["distributedInfo"].pop("pg_config")
+    for one in document["traceEvents"]:
+        one["args"].pop("Process Group Ranks", None)
 
 
 def autograd(ranks: int) -> Any:
@@ -94,4 +109,51 @@ TRANSFORMER_CASES: tuple[Case, ...] = (
             tensor=4, data=2),
     healthy("healthy, replicas that serve alone", "", jobs.alone, noise=noise_of(525)),
     healthy("replicas that serve alone, one throttled", "", jobs.alone, Fault("throttle", 0, (2,), None, 1.4), others=(2,), noise=noise_of(526)),
+    # The second lot: pipelines.
+    healthy("healthy, stages of micro-batches of many lengths", "ipeline|ommunication|ll-reduce", jobs.staged, lengths=(0.5, 1.4, 0.8, 1.3, 0.6, 1.4),
+            noise=noise_of(531)),
+    case_of("stages, one replica's micro-batches are longer", jobs.staged, Fault("wide", 0, (1, 3, 5, 7)), "", cause="compute",
+            noise=noise_of(532)),
+    case_of("stages, one edge of one replica is slow", jobs.staged, Fault("edge", 6 * MS, (2,)), "ranks 2 and 4", says_ranks=(2, 4),
+            cause="transfer", noise=noise_of(533)),
+    case_of("stages, garbage in the third one once", jobs.staged, Fault("gc", 15 * MS, (5,), (1,)), "gc.collect", steps=4, noise=noise_of(534)),
+    # Serving.
+    healthy("healthy, decoded with prefills between", "", jobs.decoded, noise=alike(535)),
+    case_of("decoded, rank 0 plans for longer now and then", jobs.decoded, Fault("plan", 4 * MS, (0,), (3, 6, 10)), "schedule", cause="host",
+            noise=alike(536)),
+    case_of("decoded, one host takes longer with its samples", jobs.decoded, Fault("sample", 1 * MS, (2,)), "gather_outputs", cause="host",
+            noise=alike(537)),
+    case_of("decoded, a GPU throttled", jobs.decoded, Fault("throttle", 0, (1,), None, 1.3), "the same kernels take", noise=alike(538)),
+    # Many ranks.
+    Case("sharded over 64, a node's loaders", lambda own: replace(jobs.clipped(64, 3, own, layers=1, noise=noise_of(539)),
+                                                                  hosts=tuple(f"node{rank // 8}" for rank in range(64))),
+         (Fault("data", 6 * MS, tuple(range(24, 32))),), Truth(tuple(range(24, 32)), "data", LOADER)),
+    case_of("one rank of each node recorded, a loader of one of them", jobs.clipped, Fault("data", 6 * MS, (8,)), LOADER, ranks=32, steps=4,
+            layers=2, noise=noise_of(540), how=Capture(missing=tuple(rank for rank in range(32) if rank % 8)), has_gain=False),
+    healthy("one rank of each node recorded, a loader of another", "4 of 32 ranks|not here|missing", jobs.clipped, Fault("data", 6 * MS, (9,)),
+            ranks=32, steps=4, layers=2, noise=noise_of(541), how=Capture(missing=tuple(rank for rank in range(32) if rank % 8))),
+    # Two at once.
+    Case("two loaders, one behind the other", lambda own: with_noise(usual.hsdp, noise_of(542))(shard=4, replicate=2, faults=own),
+         (Fault("data", 9 * MS, (2,)), Fault("data", 6 * MS, (5,))), Truth((2, 5), "data", LOADER)),
+    case_of("a hot GPU before another's garbage in a step of its own", jobs.between_nodes, Fault("throttle", 0, (6,), (2, 3, 4, 5), 1.5),
+            "the same kernels take", left=(Fault("gc", 5 * MS, (1,), (1,)),), others=(1,), steps=7, noise=noise_of(543)),
+    # Experts.
+    case_of("experts' loads drawn, one rank is always hot", jobs.experts, Fault("hot", 0, (3,)), "grouped", cause="compute", spread=0.05,
+            noise=noise_of(544)),
+    # Loaders.
+    healthy("all loaders are slow in every fourth step", "data|DataLoader", jobs.between_nodes, Fault("data", 9 * MS, _EIGHT, (0, 4, 8)), steps=10,
+            layers=2, noise=alike(545)),
+    replace(case_of("loaders of two ranks in turn, no shapes, no frames", jobs.accumulated, Fault("data", 5 * MS, (1,), (1, 3, 5)), LOADER,
+                    left=(Fault("data", 4 * MS, (2,), (2, 4)),), others=(2,), steps=7, lengths=(1.0, 1.0), noise=noise_of(546)),
+            spoil=edited(range(4), without_python)),
+    # Noise.
+    healthy("healthy, two ranks, kernels as they come", "", jobs.accumulated, ranks=2, steps=10, lengths=(1.0, 1.0),
+            noise=Noise(547, 0.3, 0.1, 0.2)),
+    healthy("healthy, recorded from other moments on, clocks apart", "", jobs.between_nodes, noise=noise_of(548),
+            how=Capture(start_ns={1: 9 * MS, 4: 14 * MS}, offset_ns={2: 40 * MS, 5: -90 * MS}, drift={3: 5e-5})),
+    # Captures.
+    replace(case_of("no steps, ranges alone, a GPU throttled", with_noise(usual.ddp, noise_of(549)), Fault("throttle", 0, (3,), None, 1.35),
+                    "the same kernels take", has_steps=False), by="nsys", is_of_capture=True),
+    replace(case_of("groups without ranks, tensor x data, products", with_noise(usual.tp_dp, noise_of(550)), Fault("compute", 4 * MS, (6,)), "mm",
+                    tensor=2, data=4), spoil=edited(_EIGHT, without_group_ranks)),
 )  # fmt: skip

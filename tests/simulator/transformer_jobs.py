@@ -29,7 +29,8 @@ def block(program: Program, after: tuple[int, ...] = (), *, is_backward: bool = 
           math_ns: int = 0, host_ns: int = 10_000, size: float = 1.0) -> int:  # fmt: skip
     """A block's kernels; `times` as many tokens, or `size` of the layer; `math_ns`: attention by a slower way takes more."""
     made = -1
-    for operator, node, kernel, ns, shapes in reversed(_KERNELS) if is_backward else _KERNELS:
+    for operator, node, usual, ns, shapes in reversed(_KERNELS) if is_backward else _KERNELS:
+        kernel = usual
         name = f"autograd::engine::evaluate_function: {node}" if is_backward else operator
         own_ns = round((2 if is_backward else 1) * ns * times * size)
         if math_ns and "flash" in kernel:
@@ -170,9 +171,12 @@ def evaluated(ranks: int = 4, steps: int = 5, faults: Faults = (), *, at: int = 
     return drawn(ranks, steps, step, (world,), faults, noise)
 
 
-def staged(stages: int = 4, data: int = 2, steps: int = 3, faults: Faults = (), *, micro: int = 6,
+def staged(stages: int = 4, data: int = 2, steps: int = 3, faults: Faults = (), *, micro: int = 6, lengths: tuple[float, ...] = (1.0,),
            noise: Noise | None = None) -> Job:  # fmt: skip
-    """1F1B of transformer blocks in data parallelism; the last stage loads the labels (`labels`: it takes that long)."""
+    """1F1B of transformer blocks in data parallelism; the last stage loads the labels (`labels`: it takes that long).
+
+    Micro-batches have such `lengths`, one after the other; `wide`: a rank's are a third longer; `edge`: a rank's messages to the next stage take more.
+    """
     lines = [Group(f"pp{k}", tuple(range(k, stages * data, data)), "pp") for k in range(data)]
     rows = [Group(f"dp{s}", tuple(range(s * data, (s + 1) * data)), "dp") for s in range(stages)]
 
@@ -183,20 +187,34 @@ def staged(stages: int = 4, data: int = 2, steps: int = 3, faults: Faults = (), 
         if stage == 0 or labels_ns:
             with program.range("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"):
                 program.host(30_000 + labels_ns, "collate")
+        edge_ns = time_ns(faults, "edge", program.rank, number) // micro
+        edge_in_ns = time_ns(faults, "edge", line.ranks[stage - 1], number) // micro if stage else 0
+        times, counts = 4 / 3 if hit(faults, "wide", program.rank, number) else 1.0, {True: 0, False: 0}
         made = -1
         for at, (is_forward, _) in enumerate(one_forward_one_backward(stage, stages, micro, 1)):
             way, stream, needed = 1 if is_forward else -1, COMM_STREAM + (0 if is_forward else 2), ()
             if 0 <= stage - way < stages:
+                slow_ns = edge_in_ns if is_forward else 0
                 needed = (
-                    program.exchange(line, 8_000_000, 60_000, receives=(line.ranks[stage - way],), stream=stream),
+                    program.exchange(
+                        line, 8_000_000, 60_000 + slow_ns, receives=(line.ranks[stage - way],), stream=stream
+                    ),
                 )
-            made = block(program, needed, is_backward=not is_forward)
+            own = times * lengths[counts[is_forward] % len(lengths)]
+            counts[is_forward] += 1
+            made = block(program, needed, is_backward=not is_forward, times=own)
             if at == 1:
                 strike(program, faults, number)
                 made = program.launched - 1
             if 0 <= stage + way < stages:
+                slow_ns = edge_ns if is_forward else 0
                 program.exchange(
-                    line, 8_000_000, 60_000, sends=(line.ranks[stage + way],), stream=stream + 1, after=(made,)
+                    line,
+                    8_000_000,
+                    60_000 + slow_ns,
+                    sends=(line.ranks[stage + way],),
+                    stream=stream + 1,
+                    after=(made,),
                 )
         made = program.collective("all_reduce", rows[stage], 40_000_000, 500_000, stream=COMM_STREAM + 5, after=(made,))
         optimizer(program, (made,))
@@ -206,7 +224,7 @@ def staged(stages: int = 4, data: int = 2, steps: int = 3, faults: Faults = (), 
 
 def experts(ranks: int = 8, steps: int = 4, faults: Faults = (), *, layers: int = 2, spread: float = 0.25, seed: int = 0,
             noise: Noise | None = None) -> Job:  # fmt: skip
-    """Experts on all ranks; what each gets is drawn anew in each layer, and gradients meet over all."""
+    """Experts on all ranks; what each gets is drawn anew in each layer, and gradients meet over all; `hot`: a rank gets half as much again."""
     world = Group("0", tuple(range(ranks)), "ep")
     gradients = Group("1", tuple(range(ranks)), "dp")
 
@@ -222,6 +240,7 @@ def experts(ranks: int = 8, steps: int = 4, faults: Faults = (), *, layers: int 
             load_of = [
                 1 + random.Random(f"{seed} {number} {layer} {rank}").uniform(-spread, spread) for rank in range(ranks)
             ]
+            load_of = [each * (1.5 if hit(faults, "hot", rank, number) else 1.0) for rank, each in enumerate(load_of)]
             got = [round(500_000 * each / sum(load_of)) for each in load_of]
             received = got[program.rank]
             sent = program.exchange_unevenly(world, tuple(got), (received,) * ranks, 120_000, after=(made,))
@@ -253,3 +272,43 @@ def alone(ranks: int = 4, steps: int = 6, faults: Faults = (), *, layers: int = 
         program.sync("cudaStreamSynchronize", after=(program.launched - 1,))
 
     return drawn(ranks, steps, step, (Group("0", tuple(range(ranks))),), faults, noise, ends_synced=False)
+
+
+def decoded(ranks: int = 4, steps: int = 12, faults: Faults = (), *, layers: int = 6, prefills: tuple[int, ...] = (4, 9),
+            noise: Noise | None = None) -> Job:  # fmt: skip
+    """Tensor parallel serving: rank 0 plans and tells the others over the CPU, graphs of a layer and all-reduces follow; some steps prefill.
+
+    `plan`: rank 0 plans longer; `sample`: a rank's host takes longer with its samples.
+    """
+    world = Group("0", tuple(range(ranks)), "tp")
+
+    def step(program: Program, number: int) -> None:
+        times = 8 if number in prefills else 1
+        if program.rank == 0:
+            with program.range("schedule"):
+                plan_ns = 120_000 + time_ns(faults, "plan", 0, number)
+                program.host(plan_ns, "vllm/v1/core/sched/scheduler.py(170): schedule", "frame")
+        program.meet(world, "broadcast", 40_000)
+        for layer in range(layers):
+            made = program.graph(
+                [
+                    ("rms_norm_kernel", 5_000),
+                    ("nvjet_qkv_gemm", 30_000 * times),
+                    ("paged_attention_v2_kernel", 25_000 * times),
+                ]
+            )
+            made = program.collective("all_reduce", world, 60_000, 15_000 * times, stream=COMPUTE_STREAM, after=(made,))
+            made = program.graph([("rms_norm_kernel", 5_000), ("nvjet_mlp_gemm", 60_000 * times)])
+            if layer == 1:
+                strike(program, faults, number)
+            program.collective("all_reduce", world, 60_000, 15_000 * times, stream=COMPUTE_STREAM, after=(made,))
+        with program.range("aten::argmax", "operator", "[[64, 128256]]"):
+            program.host(9_000)
+            program.kernel("reduce_argmax_kernel", 20_000)
+        program.copy("DtoH", 512, 2_000, stream=COMPUTE_STREAM)
+        program.sync("cudaStreamSynchronize", after=(program.launched - 1,))
+        program.host(
+            80_000 + time_ns(faults, "sample", program.rank, number), "sampler.py(60): gather_outputs", "frame"
+        )
+
+    return drawn(ranks, steps, step, (world,), faults, noise, ends_synced=False)
