@@ -224,17 +224,24 @@ def _same_work(own: _Names, beside: _Beside, excess_ns: int) -> "_Alike | None":
     """The kernels of which the rank and its peers run as many, of as many blocks and shapes; the most of the excess.
 
     None where neither shapes nor the many kernels that are slower tell that the work is the same: one kernel that alone
-    takes longer may have more to do in as many blocks.
+    takes longer may have more to do in as many blocks. Of kernels of CUDA graphs no shapes are known.
     """
     kernels = _alike(own, beside, KERNEL)
     if kernels.excess_ns < _NAMED * excess_ns:
         return None
-    has_shapes = any(SIZES in name for name in own.of_kind(OPERATOR).name)
+    has_shapes = _have_shapes(own)
     by_shape = _alike(own, beside, OPERATOR)
     if has_shapes and by_shape.excess_ns < _NAMED * excess_ns:
         return None
     is_told = has_shapes and by_shape.of(HAS_KNOWN_WORK).excess_ns >= _NAMED * excess_ns
     return kernels if is_told or kernels.are_slower_throughout() else None
+
+
+def _have_shapes(own: _Names) -> bool:
+    """Whether operators whose shapes are known launched most of the rank's kernels, by time."""
+    operators = own.of_kind(OPERATOR)
+    has_sizes = np.array([SIZES in name for name in operators.name], dtype=bool)
+    return bool(operators.sums[has_sizes, 0].sum() >= _NAMED * own.of_kind(KERNEL).sums[:, 0].sum() > 0)
 
 
 def _slower_part(own: _Names, beside: _Beside, excess_ns: int) -> "_Alike | None":
