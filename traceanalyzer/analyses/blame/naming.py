@@ -172,6 +172,14 @@ class _Beside:
         known = self._known[what]
         return np.array([known.get(name, _UNKNOWN) for name in names]).reshape(len(names), 3)
 
+    def of_other_sizes(self, stem: str, shared: frozenset[str]) -> float:
+        """The median over the ranks of the time in an operator of sizes that are not among the `shared` names."""
+        own = self.names.of_kind(OPERATOR)
+        is_other = np.array([name.startswith(stem + SIZES) and name not in shared for name in own.name], dtype=bool)
+        total = np.zeros(len(self.others))
+        np.add.at(total, np.searchsorted(self.others, own.rank[is_other]), own.sums[is_other, 0])
+        return float(np.median(total))
+
 
 def _told(own: _Names, excess_ns: int, beside: _Beside) -> tuple[Any, ...]:
     same = _same_work(own, beside, excess_ns)
@@ -194,14 +202,31 @@ def _longest(own: _Names, beside: _Beside, excess_ns: int) -> dict[Named, float]
             named = named.at(np.flatnonzero([_is_work(name) for name in named.name]))
         if not len(named.name):
             continue
-        held = named.sums[:, 0]
-        extra = held - np.nan_to_num(beside.medians(what, named.name)[:, 0])
+        held, typical = named.sums[:, 0], np.nan_to_num(beside.medians(what, named.name)[:, 0])
+        extra = held - typical
+        if what == OPERATOR and not typical.all():
+            extra *= _not_of_other_sizes(named, typical == 0, beside)
         is_long = extra >= _NAMED_OF_SEVERAL * excess_ns
         if what in (DOING, RANGE):  # a host that is slow at everything is not slow by what it does most
             is_long &= extra >= _NAMED * held
         if extra[is_long].max(initial=0) >= _NAMED * excess_ns:
             return {(what, str(named.name[row])): float(extra[row]) for row in np.flatnonzero(is_long)}
     return _unrecorded(own, beside, excess_ns)
+
+
+def _not_of_other_sizes(own: _Names, is_own: np.ndarray, beside: _Beside) -> np.ndarray:
+    """Of each name the part that is more than what the peers run of it in sizes that the rank does not run.
+
+    `is_own` are those whose sizes the peers do not run: a longer batch is not all of its operators more.
+    """
+    part = np.ones(len(own.name))
+    stems = np.array([name.partition(SIZES)[0] if SIZES in name else "" for name in own.name], dtype=object)
+    shared = frozenset(own.name[~is_own])
+    for stem in {*stems[is_own]} - {""}:
+        rows = is_own & (stems == stem)
+        total_ns = own.sums[rows, 0].sum()
+        part[rows] = max(total_ns - beside.of_other_sizes(stem, shared), 0.0) / max(total_ns, 1.0)
+    return part
 
 
 def _is_work(doing: str) -> bool:
