@@ -241,16 +241,17 @@ def experts(ranks: int = 8, steps: int = 4, faults: Faults = (), *, layers: int 
                 1 + random.Random(f"{seed} {number} {layer} {rank}").uniform(-spread, spread) for rank in range(ranks)
             ]
             load_of = [each * (1.5 if hit(faults, "hot", rank, number) else 1.0) for rank, each in enumerate(load_of)]
-            got = [round(500_000 * each / sum(load_of)) for each in load_of]
-            received = got[program.rank]
-            sent = program.exchange_unevenly(world, tuple(got), (received,) * ranks, 120_000, after=(made,))
+            load_of = [each * ranks / sum(load_of) for each in load_of]
+            got = [round(500_000 * each / ranks) for each in load_of]
+            received, transfer_ns = got[program.rank], round(120_000 * max(1, load_of[program.rank]))
+            sent = program.exchange_unevenly(world, tuple(got), (received,) * ranks, transfer_ns, after=(made,))
             with program.range(
                 "aten::_grouped_mm", "operator", f"[[{received * ranks // 100}, 4096], [8, 4096, 2048]]"
             ):
                 program.host(12_000)
                 ns = round((2 if is_backward else 1) * 400_000 * load_of[program.rank])
                 made = program.kernel("grouped_gemm", ns, after=(sent,))
-            sent = program.exchange_unevenly(world, (received,) * ranks, tuple(got), 120_000, after=(made,))
+            sent = program.exchange_unevenly(world, (received,) * ranks, tuple(got), transfer_ns, after=(made,))
             with program.range("aten::index_add", "operator", "[[8192, 4096]]"):
                 program.host(12_000)
                 made = program.kernel("combine", 30_000, after=(sent,))
