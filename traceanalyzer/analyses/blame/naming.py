@@ -33,6 +33,9 @@ _NAMED_OF_SEVERAL = 0.4
 _UNRECORDED = 0.8
 """Part of an excess from which on code that leaves no record is said: of a slow host calls are slower, too."""
 
+_NEARLY_ALL = 0.8
+"""Part of an excess from which on an operator of several sizes is said: of longer batches each is about as much more."""
+
 _HARDLY_ELSEWHERE = 0.9
 """Part of that time that peers have none of: so much is no slow host's, and half of an excess is enough."""
 
@@ -211,7 +214,16 @@ def _longest(own: _Names, beside: _Beside, excess_ns: int) -> dict[Named, float]
             is_long &= extra >= _NAMED * held
         if extra[is_long].max(initial=0) >= _NAMED * excess_ns:
             return {(what, str(named.name[row])): float(extra[row]) for row in np.flatnonzero(is_long)}
+        if what == OPERATOR and (of_all := _of_all_sizes(named.name, extra, excess_ns)):
+            return of_all
     return _unrecorded(own, beside, excess_ns)
+
+
+def _of_all_sizes(names: np.ndarray, extra: np.ndarray, excess_ns: int) -> dict[Named, float]:
+    """The operators without their sizes that explain nearly all of the excess in all sizes together."""
+    stems, of_row = np.unique([name.partition(SIZES)[0] for name in names], return_inverse=True)
+    total = np.bincount(of_row, extra)
+    return {(OPERATOR, str(stems[at])): float(total[at]) for at in np.flatnonzero(total >= _NEARLY_ALL * excess_ns)}
 
 
 def _not_of_other_sizes(own: _Names, is_own: np.ndarray, beside: _Beside) -> np.ndarray:
