@@ -34,7 +34,7 @@ _UNRECORDED = 0.8
 """Part of an excess from which on code that leaves no record is said: of a slow host calls are slower, too."""
 
 _NEARLY_ALL = 0.8
-"""Part of an excess from which on an operator of several sizes is said: of longer batches each is about as much more."""
+"""Part of an excess from which on an operator of several sizes is said: a longer batch makes each of them longer."""
 
 _HARDLY_ELSEWHERE = 0.9
 """Part of that time that peers have none of: so much is no slow host's, and half of an excess is enough."""
