@@ -100,7 +100,7 @@ TRANSFORMER_CASES: tuple[Case, ...] = (
     case_of("all evaluate between steps, one has four batches more", jobs.evaluated, Fault("batches", 4, (1,), (2,)), "", cause="compute",
             noise=noise_of(519)),
     # Stages.
-    healthy("labels are loaded within the bubble", "ipeline|ommunication|ll-reduce", jobs.staged, Fault("labels", 1_500_000, (6, 7)), noise=alike(520)),
+    healthy("labels are loaded within the bubble", "", jobs.staged, Fault("labels", 1_500_000, (6, 7)), noise=alike(520)),
     healthy("labels take longer than the bubble", "ranks 6 and 7 wait .* for data", jobs.staged, Fault("labels", 8 * MS, (6, 7)), others=(6, 7),
             noise=alike(521)),
     # Experts.
