@@ -15,10 +15,10 @@ from traceanalyzer.analyses.replay.even_experts import EvenExperts
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, about, plain, severity
+from traceanalyzer.findings.chance import is_beyond_chance
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.evened import Evened, evened, uneven_dispatches
 from traceanalyzer.findings.late.lateness import late_by
-from traceanalyzer.findings.uneven.uneven_steps import is_beyond_chance
 from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.quantities import time_text
 
