@@ -61,6 +61,8 @@ _EVERY_TIME = {
     "healthy, fetched by hooks",
     "drafted on one rank",
     "one of four ranks has the longest lengths by chance",
+    "decoded, one host takes longer with its samples",
+    "decoded, a GPU throttled",
 }
 """Of each kind of fault and job one of the smallest that show it: a rank more is a tenth of a second more."""
 

@@ -8,8 +8,8 @@ from tests.simulator import fleet
 from tests.simulator.analysed import analysed
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.findings.chance import is_beyond_chance
 from traceanalyzer.findings.uneven import balance
-from traceanalyzer.findings.uneven.uneven_steps import is_beyond_chance
 
 NEEDED = (
     "headline", "steps", "step_needs", "episodes", "pipeline", "call_waits", "instances", "efficiency", "replay", "places",

@@ -18,6 +18,7 @@ from tests.simulator.cases.pauses import PAUSES
 from tests.simulator.cases.pipelines import PIPELINES
 from tests.simulator.cases.reads import READS
 from tests.simulator.cases.together import TOGETHER
+from tests.simulator.cases.transformers import TRANSFORMERS
 
 EVERY_CASE = (
     *KERNELS,
@@ -37,5 +38,6 @@ EVERY_CASE = (
     *HEALTHY,
     *CAPTURES,
     *FILES,
+    *TRANSFORMERS,
     *DRAWN,
 )

@@ -22,20 +22,26 @@ def with_hidden_hosts(found: pd.DataFrame, late: pd.DataFrame, replay: Replay) -
     Behind a wait for another late rank, as in a pipeline, a GPU does not idle for its own host; of several hosts that
     are slow alike each GPU idles only where its own is the last. They are added where the replay gains at least
     `LEAST_PCT` of a step more with their hosts as their peers', too, and where as many hosts are in time: they need no
-    more than half as long, or the late ones are apart from them by more than chance.
+    more than half as long, or the late ones are apart from them by more than chance. Who is late by another name in
+    those steps is late by that.
     """
     if replay.engine is None or not replay.engine.has_hosts or late["needed_host_ns"].isna().any():
         return found
     # What launching takes holds the loading of data, which is a part by itself.
     own = late.assign(own_ns=late["needed_host_ns"].astype("float64") - late[DATA.column])
     needed = own.pivot_table(index="step", columns="rank", values="own_ns")
-    is_named = (found["part"] == HOST.column) & found["name"].notna()
-    added = [_hidden(rows, needed, replay) for _, rows in found[is_named].groupby("name", sort=False)]
+    named = found[(found["part"] == HOST.column) & found["name"].notna()]
+    added = [
+        _hidden(rows, named[named["name"] != name], needed, replay) for name, rows in named.groupby("name", sort=False)
+    ]
     return under_each_other([found, *(rows for rows in added if len(rows))])
 
 
-def _hidden(rows: pd.DataFrame, needed: pd.DataFrame, replay: Replay) -> pd.DataFrame:
-    """The cells that lack of ranks that are late by this in all steps in which most of its ranks are."""
+def _hidden(rows: pd.DataFrame, elsewhere: pd.DataFrame, needed: pd.DataFrame, replay: Replay) -> pd.DataFrame:
+    """The cells that lack of ranks that are late by this in all steps in which most of its ranks are.
+
+    `elsewhere` are the cells of hosts with other names.
+    """
     counts = rows["step"].value_counts()
     steps = sorted(counts.index[2 * counts >= rows["rank"].nunique()])
     if not steps or steps[0] < 0:
@@ -44,7 +50,8 @@ def _hidden(rows: pd.DataFrame, needed: pd.DataFrame, replay: Replay) -> pd.Data
     own = [int(rank) for rank in held.index[2 * held > len(steps)]]
     each = needed.loc[steps].min()
     least_ns = float(each[own].min()) if own else 0.0
-    others = each.drop(own)
+    by_others = elsewhere.loc[elsewhere["step"].isin(steps), "rank"]
+    others = each.drop([*{*own, *by_others}])
     alike = [int(rank) for rank in others.index[others >= _AS_LONG * least_ns]]
     in_time = _in_time(needed.loc[steps, others.index.drop(alike)], least_ns)
     if not own or not alike or len(in_time) < len(own) + len(alike):

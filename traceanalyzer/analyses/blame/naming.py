@@ -33,6 +33,9 @@ _NAMED_OF_SEVERAL = 0.4
 _UNRECORDED = 0.8
 """Part of an excess from which on code that leaves no record is said: of a slow host calls are slower, too."""
 
+_NEARLY_ALL = 0.8
+"""Part of an excess from which on an operator of several sizes is said: a longer batch makes each of them longer."""
+
 _HARDLY_ELSEWHERE = 0.9
 """Part of that time that peers have none of: so much is no slow host's, and half of an excess is enough."""
 
@@ -172,6 +175,14 @@ class _Beside:
         known = self._known[what]
         return np.array([known.get(name, _UNKNOWN) for name in names]).reshape(len(names), 3)
 
+    def of_other_sizes(self, stem: str, shared: frozenset[str]) -> float:
+        """The median over the ranks of the time in an operator of sizes that are not among the `shared` names."""
+        own = self.names.of_kind(OPERATOR)
+        is_other = np.array([name.startswith(stem + SIZES) and name not in shared for name in own.name], dtype=bool)
+        total = np.zeros(len(self.others))
+        np.add.at(total, np.searchsorted(self.others, own.rank[is_other]), own.sums[is_other, 0])
+        return float(np.median(total))
+
 
 def _told(own: _Names, excess_ns: int, beside: _Beside) -> tuple[Any, ...]:
     same = _same_work(own, beside, excess_ns)
@@ -194,14 +205,40 @@ def _longest(own: _Names, beside: _Beside, excess_ns: int) -> dict[Named, float]
             named = named.at(np.flatnonzero([_is_work(name) for name in named.name]))
         if not len(named.name):
             continue
-        held = named.sums[:, 0]
-        extra = held - np.nan_to_num(beside.medians(what, named.name)[:, 0])
+        held, typical = named.sums[:, 0], np.nan_to_num(beside.medians(what, named.name)[:, 0])
+        extra = held - typical
+        if what == OPERATOR and not typical.all():
+            extra *= _not_of_other_sizes(named, typical == 0, beside)
         is_long = extra >= _NAMED_OF_SEVERAL * excess_ns
         if what in (DOING, RANGE):  # a host that is slow at everything is not slow by what it does most
             is_long &= extra >= _NAMED * held
         if extra[is_long].max(initial=0) >= _NAMED * excess_ns:
             return {(what, str(named.name[row])): float(extra[row]) for row in np.flatnonzero(is_long)}
+        if what == OPERATOR and (of_all := _of_all_sizes(named.name, extra, excess_ns)):
+            return of_all
     return _unrecorded(own, beside, excess_ns)
+
+
+def _of_all_sizes(names: np.ndarray, extra: np.ndarray, excess_ns: int) -> dict[Named, float]:
+    """The operators without their sizes that explain nearly all of the excess in all sizes together."""
+    stems, of_row = np.unique([name.partition(SIZES)[0] for name in names], return_inverse=True)
+    total = np.bincount(of_row, extra)
+    return {(OPERATOR, str(stems[at])): float(total[at]) for at in np.flatnonzero(total >= _NEARLY_ALL * excess_ns)}
+
+
+def _not_of_other_sizes(own: _Names, is_own: np.ndarray, beside: _Beside) -> np.ndarray:
+    """Of each name the part that is more than what the peers run of it in sizes that the rank does not run.
+
+    `is_own` are those whose sizes the peers do not run: a longer batch is not all of its operators more.
+    """
+    part = np.ones(len(own.name))
+    stems = np.array([name.partition(SIZES)[0] if SIZES in name else "" for name in own.name], dtype=object)
+    shared = frozenset(own.name[~is_own])
+    for stem in {*stems[is_own]} - {""}:
+        rows = is_own & (stems == stem)
+        total_ns = own.sums[rows, 0].sum()
+        part[rows] = max(total_ns - beside.of_other_sizes(stem, shared), 0.0) / max(total_ns, 1.0)
+    return part
 
 
 def _is_work(doing: str) -> bool:
@@ -224,17 +261,24 @@ def _same_work(own: _Names, beside: _Beside, excess_ns: int) -> "_Alike | None":
     """The kernels of which the rank and its peers run as many, of as many blocks and shapes; the most of the excess.
 
     None where neither shapes nor the many kernels that are slower tell that the work is the same: one kernel that alone
-    takes longer may have more to do in as many blocks.
+    takes longer may have more to do in as many blocks. Of kernels of CUDA graphs no shapes are known.
     """
     kernels = _alike(own, beside, KERNEL)
     if kernels.excess_ns < _NAMED * excess_ns:
         return None
-    has_shapes = any(SIZES in name for name in own.of_kind(OPERATOR).name)
+    has_shapes = _have_shapes(own)
     by_shape = _alike(own, beside, OPERATOR)
     if has_shapes and by_shape.excess_ns < _NAMED * excess_ns:
         return None
     is_told = has_shapes and by_shape.of(HAS_KNOWN_WORK).excess_ns >= _NAMED * excess_ns
     return kernels if is_told or kernels.are_slower_throughout() else None
+
+
+def _have_shapes(own: _Names) -> bool:
+    """Whether operators whose shapes are known launched most of the rank's kernels, by time."""
+    operators = own.of_kind(OPERATOR)
+    has_sizes = np.array([SIZES in name for name in operators.name], dtype=bool)
+    return bool(operators.sums[has_sizes, 0].sum() >= _NAMED * own.of_kind(KERNEL).sums[:, 0].sum() > 0)
 
 
 def _slower_part(own: _Names, beside: _Beside, excess_ns: int) -> "_Alike | None":

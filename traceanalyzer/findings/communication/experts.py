@@ -8,12 +8,14 @@ import pandas as pd
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.communication.group_names import TABLES
 from traceanalyzer.analyses.communication.groups import Groups
+from traceanalyzer.analyses.experts.exchanges import Exchanges
 from traceanalyzer.analyses.experts.expert_layers import ExpertLayers
 from traceanalyzer.analyses.experts.split_sizes import DISPATCH
 from traceanalyzer.analyses.replay.even_experts import EvenExperts
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, about, plain, severity
+from traceanalyzer.findings.chance import is_beyond_chance
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.evened import Evened, evened, uneven_dispatches
 from traceanalyzer.findings.late.lateness import late_by
@@ -30,6 +32,7 @@ _EVIDENCE = [
 
 def uneven_experts(
     expert_layers: ExpertLayers,
+    exchanges: Exchanges,
     even_experts: EvenExperts,
     headline: Headline,
     steps: Steps,
@@ -40,6 +43,7 @@ def uneven_experts(
 ) -> list[Finding]:
     """Dispatches load a rank over a tenth more than the mean, and even ones would gain at least 2 % of a step.
 
+    A rank is named where its loads are more than chance deals out from step to step.
     Exchanges of a recommender's tables have no experts.
     """
     frame = expert_layers.to_frame()
@@ -56,22 +60,20 @@ def uneven_experts(
     for own in [uneven] if is_replayed else [[group] for group in uneven]:  # a replay evens out all groups at once
         if own and 100 * max(even.gain_ns for _, even in own) >= experts_saved_pct * step_ns:
             late = [story for _, even in own if (story := late_by(episodes, even.hot_rank, "compute"))]
-            finding = _finding(own, step_ns)
+            finding = _finding(own, step_ns, exchanges.to_frame())
             found.append(replace(finding, part_of=late[0] if late else finding.part_of))
     return found
 
 
-def _finding(groups: Sequence[tuple[pd.DataFrame, Evened]], step_ns: float) -> Finding:
+def _finding(groups: Sequence[tuple[pd.DataFrame, Evened]], step_ns: float, exchanges: pd.DataFrame) -> Finding:
     own, even = pd.concat([own for own, _ in groups]), groups[0][1]
     uneven = pd.concat([_of_rank(uneven_dispatches(own), even.hot_rank) for own, even in groups])
-    hot = sorted({even.hot_rank for _, even in groups})
+    hot = sorted({even.hot_rank for own, even in groups if _is_always_hot(own, even.hot_rank, exchanges)})
     times = uneven["load_max_over_mean"].astype("float64").mean()
     dispatches = (own["direction"] == DISPATCH).sum()
     count = len(uneven)
     which = f"{count} of {dispatches} dispatches" if count < dispatches else f"the {count} dispatches"
-    whose, mean = (f"Rank {hot[0]}'s experts get", "the mean rank's") if len(hot) == 1 else (
-        f"The experts of ranks {listed(hot)} get", "their groups' mean rank's"
-    )  # fmt: skip
+    whose, mean = _whose(hot)
     return Finding(
         severity=severity(100 * even.gain_ns / step_ns),
         title=f"{whose} {times:.2f} times {mean} tokens in {which} of a step; {_gain(own, even)}.",
@@ -86,9 +88,31 @@ def _finding(groups: Sequence[tuple[pd.DataFrame, Evened]], step_ns: float) -> F
         gain_is_bound=even.is_bound,
         ranks=tuple(hot),
         table="expert_layers",
-        part_of=about("uneven compute", hot[0]),
+        part_of=about("uneven compute", groups[0][1].hot_rank),
         tells_why=True,
     )
+
+
+def _whose(hot: Sequence[int]) -> tuple[str, str]:
+    """Whose experts get how many times whose tokens."""
+    if not hot:
+        return "Those experts that get most, another rank's from step to step, get on average", "the mean rank's"
+    one = f"Rank {hot[0]}'s experts get", "the mean rank's"
+    return one if len(hot) == 1 else (f"The experts of ranks {listed(hot)} get", "their groups' mean rank's")
+
+
+def _is_always_hot(own: pd.DataFrame, hot: int, exchanges: pd.DataFrame) -> bool:
+    """Whether any of the group's dispatches that load the rank most do so by more than chance."""
+    held = exchanges[
+        (exchanges["group"] == own["group"].iloc[0]) & (exchanges["group_ranks"] == own["group_ranks"].iloc[0])
+    ]
+    places = _of_rank(uneven_dispatches(own), hot)["place"]
+    loads = [
+        held[held["place"] == place].astype({"step": "int64", "load_bytes": "float64"})
+        .pivot_table(index="step", columns="rank", values="load_bytes").dropna()
+        for place in places
+    ]  # fmt: skip
+    return any(is_beyond_chance(wide, [hot]) for wide in loads)
 
 
 def _of_rank(dispatches: pd.DataFrame, hot: int) -> pd.DataFrame:

@@ -141,7 +141,10 @@ def data_loader(
     *,
     data_idle_pct: float = DATA_PCT,
 ) -> list[Finding]:
-    """The GPU waits for the next batch: idle by cause data over 2 % of a step."""
+    """The GPU waits for the next batch: idle by cause data over 2 % of a step.
+
+    It is as grave as what the job loses: a stage that loads within its bubble loses nothing.
+    """
     worst = worst_rank(headline, steps, idle, DATA.column, data_idle_pct)
     if worst is None:
         return []
@@ -153,11 +156,12 @@ def data_loader(
     few = few_steps(step_needs, basis, rank, DATA.column)
     cost = few.cost if few else time_text(cost_ns)
     share = few.share_pct(basis, rank) if few else share
+    lost_pct = share if gain is None or gain.is_bound else min(share, 100 * gain.gain_ns / max(gain.before_ns, 1))
     longest_waiting = alike(waits, places)
     who = _who_waits(longest_waiting, waits, cost)
     return [
         Finding(
-            severity=severity(share),
+            severity=severity(lost_pct),
             title=f"{f'{few.words}: {who[0].lower()}{who[1:]}' if few else who}, {share:.1f} % "
             f"{OF_ALL_STEPS if few else basis.of_a_step}.{_with_data_ready(gain, basis)}",
             evidence=by_activity(own, basis),

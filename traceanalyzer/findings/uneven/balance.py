@@ -28,9 +28,10 @@ from traceanalyzer.findings.basis import (
     plain,
     severity,
 )
+from traceanalyzer.findings.chance import is_beyond_chance
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.beside import named, own_work
-from traceanalyzer.findings.uneven.uneven_steps import IMBALANCE_PCT, compute_by_step, is_beyond_chance, is_lasting
+from traceanalyzer.findings.uneven.uneven_steps import IMBALANCE_PCT, compute_by_step, is_lasting
 from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.number_lists import numbers

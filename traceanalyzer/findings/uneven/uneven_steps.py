@@ -1,6 +1,6 @@
 """Compute that differs between ranks from step to step: no rank is late, but each step lasts as long as its longest."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 
@@ -16,6 +16,7 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, plain, severity
+from traceanalyzer.findings.chance import is_beyond_chance
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import is_said
 from traceanalyzer.meaning.quantities import time_text
@@ -28,7 +29,6 @@ IMBALANCE_PCT = 10.0
 
 _LASTING = 0.75
 _HALF = 0.5
-_SIGMAS = 3.0
 
 
 LEAST_OF_WORK_PCT = 1.0
@@ -168,23 +168,3 @@ def is_lasting(wide: pd.DataFrame, rank: int) -> bool:
     excess = wide[rank] - mean
     is_steady = (excess >= _HALF * excess.mean()).mean() >= _LASTING
     return bool(is_steady and excess.mean() >= _HALF * (wide.max(axis=1) - mean).mean())
-
-
-def is_beyond_chance(wide: pd.DataFrame, ranks: Collection[int]) -> bool:
-    """Whether these ranks' mean is further from the others' than means of so few steps are by chance: three deviations.
-
-    Of one rank its mean is held against the others' together, of a set its least against the others' most. How far a
-    rank's steps lie apart is what is left of them without each rank's and each step's mean; one step tells nothing.
-    """
-    steps, count = wide.shape
-    if steps < 2 or count < 2:
-        return True
-    mean = wide.mean()
-    left = wide.sub(mean).sub(wide.mean(axis=1), axis=0) + mean.mean()
-    variance = float((left**2).sum().sum()) / ((count - 1) * (steps - 1))
-    own, others = mean[list(ranks)], mean.drop(list(ranks))
-    if len(own) == 1:
-        gap, error = float(own.iloc[0] - others.mean()), variance / steps * (1 + 1 / len(others))
-    else:
-        gap, error = float(own.min() - others.max()), 2 * variance / steps
-    return gap >= _SIGMAS * error**0.5
