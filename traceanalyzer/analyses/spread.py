@@ -11,6 +11,7 @@ from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of
 from traceanalyzer.selection import step_at
 
 _TO_DEVIATION = 1.4826
@@ -62,11 +63,11 @@ def with_mean(table: pd.DataFrame, unit: str) -> pd.DataFrame:
 
 def counted_calls(trace: RankTrace) -> np.ndarray:
     """Mask of the API calls that are counted: all, or those that begin in the selected steps on the host."""
-    starts = trace.api_calls["start_ns"].to_numpy()
+    starts = array_of(trace.api_calls, "start_ns")
     if trace.window.steps is None:
         return np.ones(len(starts), dtype=bool)
     chosen = trace.steps[trace.steps["step"].isin(trace.window.steps)].sort_values("host_start_ns")
-    inside = step_at(chosen["host_start_ns"].to_numpy(), chosen["host_end_ns"].to_numpy(), starts)
+    inside = step_at(array_of(chosen, "host_start_ns"), array_of(chosen, "host_end_ns"), starts)
     counted: np.ndarray = inside != NONE
     return counted
 

@@ -13,6 +13,7 @@ import pandas as pd
 from traceanalyzer.cuda_graphs.operators import GRAPH_LAUNCH, Recording, with_annotations, with_operators
 from traceanalyzer.files.packing import is_json
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import array_of
 
 _CAPTURE = re.compile(r"graph_?captures?|capture_?traces?|captured_?graphs?", re.IGNORECASE)
 
@@ -153,7 +154,7 @@ def _replays(trace: RankTrace, *, is_by_node: bool) -> pd.DataFrame:
     By node they are named by their activity, in the order in which the graph's nodes were made.
     """
     calls, ops = trace.api_calls, trace.gpu_ops
-    is_graph = np.append(_matches(calls["name"], GRAPH_LAUNCH), False)[ops["launch"].to_numpy()]
+    is_graph = np.append(_matches(calls["name"], GRAPH_LAUNCH), False)[array_of(ops, "launch")]
     if is_by_node:
         held = ops[is_graph & ops["graph_node"].notna().to_numpy()].sort_values(["launch", "graph_node"], kind="stable")
         names = held["activity"]
@@ -173,8 +174,8 @@ def _launches(captured: RankTrace) -> pd.DataFrame:
     `source` (row in `api_calls`), `start_ns`, `thread`, `block` (which capture), `name`, `ordinal`, `key`.
     """
     calls = captured.api_calls
-    is_free = ~calls["has_gpu_op"].to_numpy()
-    starts = calls["start_ns"].to_numpy()
+    is_free = ~array_of(calls, "has_gpu_op")
+    starts = array_of(calls, "start_ns")
     ends = starts[_matches(calls["name"], _END_OF_CAPTURE)]
     if _is_by_node(captured):
         name = np.full(len(calls), "", dtype=object)
@@ -188,7 +189,7 @@ def _launches(captured: RankTrace) -> pd.DataFrame:
         held = is_free & calls["kernel"].notna().to_numpy()
     rows = np.flatnonzero(held)
     table = pd.DataFrame(
-        {"source": rows, "start_ns": starts[rows], "thread": calls["thread"].to_numpy()[rows], "name": name[rows]}
+        {"source": rows, "start_ns": starts[rows], "thread": array_of(calls, "thread")[rows], "name": name[rows]}
     )
     table = table.assign(block=np.searchsorted(ends, table["start_ns"]), name=table["name"].astype("str"))
     return table.assign(
@@ -218,7 +219,7 @@ def _alone_or_alike(launches: pd.DataFrame, captured: RankTrace) -> tuple[pd.Ser
     kept = blocks[same]
     first = kept.drop_duplicates("signature")
     is_alike = len(kept.drop_duplicates(["signature", "shapes"])) == len(first)
-    return pd.Series(first["block"].to_numpy(), index=first["signature"].to_numpy()), is_alike
+    return pd.Series(array_of(first, "block"), index=array_of(first, "signature")), is_alike
 
 
 def _innermost(operators: pd.DataFrame, launches: pd.DataFrame) -> np.ndarray:
@@ -227,10 +228,10 @@ def _innermost(operators: pd.DataFrame, launches: pd.DataFrame) -> np.ndarray:
     for thread in launches["thread"].unique():
         own = np.flatnonzero((operators["thread"] == thread).to_numpy())
         asked = np.flatnonzero((launches["thread"] == thread).to_numpy())
-        starts, ends = (operators[name].to_numpy()[own].tolist() for name in ("start_ns", "end_ns"))
+        starts, ends = (array_of(operators, name)[own].tolist() for name in ("start_ns", "end_ns"))
         around: list[int] = []
         coming = 0
-        moments = launches["start_ns"].to_numpy()[asked]
+        moments = array_of(launches, "start_ns")[asked]
         for place in np.argsort(moments, kind="stable").tolist():
             while coming < len(starts) and starts[coming] <= moments[place]:
                 while around and ends[around[-1]] <= starts[coming]:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE, TABLES, conform
+from traceanalyzer.model.tables import array_of
 
 GRAPH_LAUNCH = re.compile(r"GraphLaunch")
 
@@ -58,7 +59,7 @@ def with_operators(trace: RankTrace, matched: pd.DataFrame, recording: Recording
         begin_ns = int(call["start_ns"]) + 1
         for name, parts in added.items():
             parts.append(scene.at(name, begin_ns, call["thread"]))
-        moments.append(pd.Series(begin_ns + scene.places(rows["source"].to_numpy()), index=rows["op"].to_numpy()))
+        moments.append(pd.Series(begin_ns + scene.places(array_of(rows, "source")), index=array_of(rows, "op")))
     tables: dict[str, Any] = {name: _sorted(parts, TABLES[name]) for name, parts in added.items()}
     return replace(trace, gpu_ops=_with_moments(trace.gpu_ops, moments), **tables)
 
@@ -78,19 +79,19 @@ def with_annotations(trace: RankTrace, notes: pd.DataFrame) -> RankTrace:
     if named.empty:
         return trace
     named["annotation"] = named["annotation"].astype("str")
-    starts, threads = (trace.api_calls[name].to_numpy()[named["launch"]] for name in ("start_ns", "thread"))
+    starts, threads = (array_of(trace.api_calls, name)[named["launch"]] for name in ("start_ns", "thread"))
     scopes = named.drop_duplicates(["launch", "annotation"])
     place = scopes.groupby("launch").cumcount().rename("place")
     named = named.merge(scopes.assign(place=place)[["launch", "annotation", "place"]], on=["launch", "annotation"])
     named = named.sort_values("op", ignore_index=True)
-    starts, threads = (trace.api_calls[name].to_numpy()[named["launch"]] for name in ("start_ns", "thread"))
+    starts, threads = (array_of(trace.api_calls, name)[named["launch"]] for name in ("start_ns", "thread"))
     named = named.assign(start_ns=starts + 1 + named["place"], thread=threads)
     rows = named.drop_duplicates(["launch", "annotation"])
     operators = pd.DataFrame(
         {"start_ns": rows["start_ns"], "end_ns": rows["start_ns"] + 1, "name": rows["annotation"],
          "thread": rows["thread"]}
     )  # fmt: skip
-    moments = [pd.Series(named["start_ns"].to_numpy(), index=named["op"].to_numpy())]
+    moments = [pd.Series(array_of(named, "start_ns"), index=array_of(named, "op"))]
     schema = TABLES["host_ops"]
     host_ops = _sorted([trace.host_ops, conform(operators, schema)], schema)
     return replace(trace, gpu_ops=_with_moments(ops, moments), host_ops=host_ops)
@@ -112,7 +113,7 @@ class _Scene:
     def at(self, name: str, begin_ns: int, thread: int) -> pd.DataFrame:
         """The rows of a table within a call that began then."""
         table = self._tables[name]
-        times = {name: begin_ns + np.searchsorted(self._times, table[name].to_numpy()) for name in _TIMES}
+        times = {name: begin_ns + np.searchsorted(self._times, array_of(table, name)) for name in _TIMES}
         return table.assign(thread=thread, **times)
 
     def places(self, sources: np.ndarray) -> np.ndarray:
@@ -125,8 +126,8 @@ def _around(table: pd.DataFrame, launches: pd.DataFrame, *, is_inside: bool) -> 
     """Rows during which their thread launched one of the kernels; with `is_inside` not all of the capture's."""
     count = np.zeros(len(table), dtype=np.int64)
     for thread, rows in launches.groupby("thread"):
-        moments = np.sort(rows["start_ns"].to_numpy())
-        first, past = (np.searchsorted(moments, table[name].to_numpy()) for name in _TIMES)
+        moments = np.sort(array_of(rows, "start_ns"))
+        first, past = (np.searchsorted(moments, array_of(table, name)) for name in _TIMES)
         count += np.where((table["thread"] == thread).to_numpy(), past - first, 0)
     return table[(count > 0) & ~(is_inside & (count == len(launches)))]
 
@@ -142,5 +143,5 @@ def _sorted(parts: list[pd.DataFrame], schema: Mapping[str, str]) -> pd.DataFram
     names = dict.fromkeys((name for name, dtype in schema.items() if dtype == "category"), "object")
     held = [part.astype(names) for part in parts if len(part)] or parts[:1]
     table = pd.concat(held, ignore_index=True)
-    order = np.lexsort((-table["end_ns"].to_numpy(), table["start_ns"].to_numpy()))
+    order = np.lexsort((-array_of(table, "end_ns"), array_of(table, "start_ns")))
     return conform(table.iloc[order].reset_index(drop=True), schema)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked
+from traceanalyzer.model.tables import array_of, picked
 
 HOST_CALL = "record_param_comms"
 """The operator around each call into the communication library; its arguments are those of the collective."""
@@ -21,7 +21,7 @@ def with_copied_collectives(
     stands between it and the host call of a group of several ranks, and that call launches no kernel that
     communicates: then the copies are all that can move its data.
     """
-    has_launch = gpu_ops["launch"].to_numpy() != NONE
+    has_launch = array_of(gpu_ops, "launch") != NONE
     is_copy = _named(gpu_ops["direction"], "DtoD") & has_launch
     if not is_copy.any():
         return gpu_ops
@@ -49,9 +49,9 @@ def _around(gpu_ops: pd.DataFrame, api_calls: pd.DataFrame, spans: pd.DataFrame,
     """Start of the latest span around each operation's launch on its thread, -1 without one."""
     if spans.empty:
         return np.full(len(rows), NONE)
-    launch = gpu_ops["launch"].to_numpy()[rows]
-    times, threads = api_calls["start_ns"].to_numpy()[launch], api_calls["thread"].to_numpy()[launch]
-    starts, ends, on = (spans[name].to_numpy() for name in ("start_ns", "end_ns", "thread"))
+    launch = array_of(gpu_ops, "launch")[rows]
+    times, threads = array_of(api_calls, "start_ns")[launch], array_of(api_calls, "thread")[launch]
+    starts, ends, on = (array_of(spans, name) for name in ("start_ns", "end_ns", "thread"))
     found = np.full(len(rows), NONE)
     for thread in np.unique(threads).tolist():
         own = np.flatnonzero(on == thread)

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of
 
 LATEST_NS = 5 * 10**18
 """The year 2128. A time of any int64 and a clock's start of at most 4·10¹⁸, added, lie beyond where they overflow."""
@@ -46,7 +47,7 @@ def possible(frames: Mapping[str, pd.DataFrame]) -> Possible:
     for name, frame in frames.items():
         if "start_ns" not in frame or frame.empty:
             continue
-        start, end = frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy()
+        start, end = array_of(frame, "start_ns"), array_of(frame, "end_ns")
         is_backwards = end < start
         if is_backwards.any():
             end = np.maximum(start, end)
@@ -66,7 +67,7 @@ def possible(frames: Mapping[str, pd.DataFrame]) -> Possible:
 
 def _middle_ns(frames: Mapping[str, pd.DataFrame]) -> int | None:
     """A time within the recording: the median of what ran on the GPU, else of the host's operators."""
-    named = (frames[name]["start_ns"].to_numpy() for name in ("gpu_ops", "host_ops") if name in frames)
+    named = (array_of(frames[name], "start_ns") for name in ("gpu_ops", "host_ops") if name in frames)
     starts = next((each for each in named if len(each)), None)
     return None if starts is None else int(np.partition(starts, len(starts) // 2)[len(starts) // 2])
 
@@ -84,6 +85,6 @@ def _near(start: np.ndarray, middle_ns: int | None, is_possible: np.ndarray) -> 
 def _of_kept_ops(comm_args: pd.DataFrame, is_kept: np.ndarray) -> pd.DataFrame:
     """Arguments of the host and of the operations that are left, at their new positions."""
     position = np.append(np.where(is_kept, np.cumsum(is_kept) - 1, NONE), NONE)
-    row = comm_args["gpu_op"].to_numpy()
+    row = array_of(comm_args, "gpu_op")
     is_own = (row == NONE) | (position[row] != NONE)
     return comm_args.assign(gpu_op=position[row])[is_own].reset_index(drop=True)

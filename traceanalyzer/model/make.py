@@ -8,7 +8,7 @@ import pandas as pd
 from traceanalyzer.model.copy_engine import with_copied_collectives
 from traceanalyzer.model.event_times import possible
 from traceanalyzer.model.schema import NONE, STEPS, TABLES, conform, legible, named, printable
-from traceanalyzer.model.tables import picked, with_columns
+from traceanalyzer.model.tables import array_of, picked, with_columns
 from traceanalyzer.model.trace import ProcessGroup, RankMeta, RankTrace
 from traceanalyzer.model.window import whole_capture
 
@@ -99,16 +99,16 @@ def _has_gpu_op(call_correlation: pd.Series, correlation: pd.Series) -> np.ndarr
 
 def _by_time(frame: pd.DataFrame) -> pd.DataFrame:
     # At equal starts the longer comes first, so that a parent precedes its children.
-    order = np.lexsort((-frame["end_ns"].to_numpy(), frame["start_ns"].to_numpy()))
+    order = np.lexsort((-array_of(frame, "end_ns"), array_of(frame, "start_ns")))
     return picked(frame, order)
 
 
 def _sorted_ops(gpu_ops: pd.DataFrame, comm_args: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    order = np.lexsort((gpu_ops["end_ns"].to_numpy(), gpu_ops["start_ns"].to_numpy()))
+    order = np.lexsort((array_of(gpu_ops, "end_ns"), array_of(gpu_ops, "start_ns")))
     new_row = np.empty(len(order) + 1, dtype=np.int64)
     new_row[order] = np.arange(len(order))
     new_row[NONE] = NONE  # -1 indexes the extra last element
     return (
         picked(gpu_ops, order),
-        with_columns(comm_args, gpu_op=new_row[comm_args["gpu_op"].to_numpy()]),
+        with_columns(comm_args, gpu_op=new_row[array_of(comm_args, "gpu_op")]),
     )

@@ -12,6 +12,7 @@ import pandas as pd
 from traceanalyzer.errors import UsageError
 from traceanalyzer.model import RankTrace, Window, whole_capture
 from traceanalyzer.model.schema import NONE, STEPS, conform
+from traceanalyzer.model.tables import array_of, column_of
 from traceanalyzer.selection.step_ranges import is_iteration, some, step_ranges
 
 # cudaLaunchHostFunc runs on the host and leaves no GPU operation.
@@ -65,7 +66,7 @@ def select(trace: RankTrace, selection: Selection) -> RankTrace:
         UsageError: the selection asks for steps that this capture does not have.
     """
     found = step_ranges(trace, selection.step_range)
-    launch = trace.gpu_ops["launch"].to_numpy()
+    launch = array_of(trace.gpu_ops, "launch")
     op_step = _step_of_launch(trace, found)[launch] if len(trace.api_calls) else np.full(len(launch), NONE)
     op_step = np.where(launch == NONE, NONE, op_step)
     steps = _with_windows(trace, found, op_step) if len(found) else conform(None, STEPS)
@@ -88,13 +89,13 @@ def is_lost_launch(api_calls: pd.DataFrame) -> np.ndarray:
     A copy is no evidence: one of no bytes leaves no operation. Neither is a call whose correlation id is unknown, nor
     one while its thread captures a CUDA graph: that is recorded, not run.
     """
-    is_unanswered = ~api_calls["has_gpu_op"].to_numpy() & (api_calls["correlation"].to_numpy() > 0)
+    is_unanswered = ~array_of(api_calls, "has_gpu_op") & (array_of(api_calls, "correlation") > 0)
     is_lost: np.ndarray = _named(api_calls, _LAUNCH) & is_unanswered
     return is_lost & ~_in_graph_capture(api_calls) if is_lost.any() else is_lost
 
 
 def _named(api_calls: pd.DataFrame, pattern: re.Pattern[str]) -> np.ndarray:
-    names: Any = api_calls["name"].array
+    names: Any = column_of(api_calls, "name")
     is_named = [pattern.search(name) is not None for name in names.categories.tolist()]
     mask: np.ndarray = np.array([*is_named, False])[names.codes]
     return mask
@@ -104,7 +105,7 @@ def _in_graph_capture(api_calls: pd.DataFrame) -> np.ndarray:
     """API calls between a begin of graph capture on their thread and the next end; an end beyond the trace counts."""
     inside = np.zeros(len(api_calls), dtype=bool)
     begins, ends = _named(api_calls, _BEGIN_CAPTURE), _named(api_calls, _END_CAPTURE)
-    starts, threads = api_calls["start_ns"].to_numpy(), api_calls["thread"].to_numpy()
+    starts, threads = array_of(api_calls, "start_ns"), array_of(api_calls, "thread")
     for thread in np.unique(threads[begins]):
         own = threads == thread
         last_begin = np.append(-1, np.flatnonzero(begins & own))
@@ -119,8 +120,8 @@ def _in_graph_capture(api_calls: pd.DataFrame) -> np.ndarray:
 
 def _step_of_launch(trace: RankTrace, found: pd.DataFrame) -> np.ndarray:
     """Row of the step at which the host is when each API call starts, whatever its thread."""
-    starts, ends = found["start_ns"].to_numpy(), found["end_ns"].to_numpy()
-    calls = trace.api_calls["start_ns"].to_numpy()
+    starts, ends = array_of(found, "start_ns"), array_of(found, "end_ns")
+    calls = array_of(trace.api_calls, "start_ns")
     return step_at(*_up_to_next(starts, ends, _ends_recording(found["name"].astype(str))), calls)
 
 
@@ -137,7 +138,7 @@ def host_spans(steps: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 
     To its own end where the recording paused, or ended.
     """
-    starts, ends, is_open = (steps[name].to_numpy() for name in ("host_start_ns", "host_end_ns", "is_open"))
+    starts, ends, is_open = (array_of(steps, name) for name in ("host_start_ns", "host_end_ns", "is_open"))
     return _up_to_next(starts, ends, is_open.astype(bool))
 
 

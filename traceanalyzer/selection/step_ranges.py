@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer.errors import UsageError
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE, XLA_MODULES
+from traceanalyzer.model.tables import array_of
 
 GUESSES = (
     re.compile(r"^ProfilerStep"),
@@ -149,9 +150,9 @@ def _launched_ns(trace: RankTrace, ranges: pd.DataFrame) -> tuple[np.ndarray, in
     """
     own = (trace.gpu_ops["launch"] != NONE) & (trace.gpu_ops["kind"] != "comm")
     ops = trace.gpu_ops[own.to_numpy(dtype=bool)]
-    called = trace.api_calls["start_ns"].to_numpy()[ops["launch"].to_numpy()]
+    called = array_of(trace.api_calls, "start_ns")[array_of(ops, "launch")]
     order = np.argsort(called, kind="stable")
     length = (ops["end_ns"] - ops["start_ns"]).to_numpy()[order]
     before = np.concatenate([[0], np.cumsum(length)])
-    first, past = (np.searchsorted(called[order], ranges[name].to_numpy()) for name in ("start_ns", "end_ns"))
+    first, past = (np.searchsorted(called[order], array_of(ranges, name)) for name in ("start_ns", "end_ns"))
     return before[past] - before[first], int(before[-1])

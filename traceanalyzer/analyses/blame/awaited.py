@@ -11,7 +11,7 @@ from traceanalyzer.analyses.communication.waits import cut_by_calls, overlapping
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.analyses.time.side_by_side import side_by_side
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked, under_each_other, with_columns
+from traceanalyzer.model.tables import array_of, column_of, picked, under_each_other, with_columns
 
 _COLUMNS = ("rank", "start_ns", "end_ns", "instance", "waits_for", "root_rank")
 
@@ -56,7 +56,7 @@ def _later(table: pd.DataFrame, offsets: Mapping[int, int], times: int = 1) -> p
 def _idle_in_calls(stretches: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
     """Stretches in which a rank computes nothing and waits, or may: `waits_for` is `NONE` where that is not known."""
     exposed = exposed_of(stretches)
-    starts, ends = calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy()
+    starts, ends = array_of(calls, "start_ns"), array_of(calls, "end_ns")
     is_unknown, has_none = (calls[name].isna().to_numpy() for name in ("wait_ns", "waits_for"))
     wait_ns, waits_for = (calls[name].to_numpy(np.int64, na_value=NONE) for name in ("wait_ns", "waits_for"))
     wait_ns = np.where(is_unknown, ends - starts, wait_ns)
@@ -65,7 +65,7 @@ def _idle_in_calls(stretches: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame
     waiting = Intervals.of(starts[rows], (starts + wait_ns)[rows])
     held = picked(calls, rows, ["rank", "start_ns", "call", "instance"])
     cut = cut_by_calls(waiting & exposed, held.assign(wait_ns=wait_ns[rows], waits_for=whom[rows]))
-    return picked(cut, ~cut["waits_for"].array.isna())
+    return picked(cut, ~column_of(cut, "waits_for").isna())
 
 
 def _followed(pieces: pd.DataFrame, own: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -81,11 +81,11 @@ def _followed(pieces: pd.DataFrame, own: pd.DataFrame) -> tuple[pd.DataFrame, pd
 
 def _cut_by_waits(pieces: pd.DataFrame, waiting: pd.DataFrame) -> pd.DataFrame:
     """The pieces, at the ranks that are awaited, cut by these ranks' waits for others: `is_moved` there."""
-    inside = Intervals(waiting["start_ns"].to_numpy(), waiting["end_ns"].to_numpy())
-    starts, ends = pieces["start_ns"].to_numpy(), pieces["end_ns"].to_numpy()
+    inside = Intervals(array_of(waiting, "start_ns"), array_of(waiting, "end_ns"))
+    starts, ends = array_of(pieces, "start_ns"), array_of(pieces, "end_ns")
     row, wait = overlapping(starts, ends, inside)
     following = waiting["waits_for"].to_numpy(dtype=np.int64)[wait]
-    is_new = following != pieces["of_rank"].to_numpy()[row]
+    is_new = following != array_of(pieces, "of_rank")[row]
     row, wait, following = row[is_new], wait[is_new], following[is_new]
     moves = with_columns(
         picked(pieces, row),
@@ -100,10 +100,10 @@ def _cut_by_waits(pieces: pd.DataFrame, waiting: pd.DataFrame) -> pd.DataFrame:
 def _rest(part: pd.DataFrame, row: np.ndarray, taken: pd.DataFrame) -> pd.DataFrame:
     """The parts of the stretches between what is taken out of them, which is in order."""
     rows = np.concatenate([np.arange(len(part)), row])
-    begins = np.concatenate([part["start_ns"].to_numpy(), taken["end_ns"].to_numpy()])
+    begins = np.concatenate([array_of(part, "start_ns"), array_of(taken, "end_ns")])
     order = np.lexsort((begins, rows))
     rows, begins = rows[order], begins[order]
-    ends = np.concatenate([part["end_ns"].to_numpy(), taken["start_ns"].to_numpy()])
+    ends = np.concatenate([array_of(part, "end_ns"), array_of(taken, "start_ns")])
     # Each stretch begins once more than it is interrupted, and is interrupted, or ends, as often.
     ends = ends[np.lexsort((ends, np.concatenate([np.arange(len(part)), row])))]
     is_left = ends > begins

@@ -7,6 +7,7 @@ from traceanalyzer.analyses.host.host_activity import NOTHING
 from traceanalyzer.analyses.host.host_names import is_framework_range
 from traceanalyzer.analyses.operators.same_calls import SameCalls, same_calls
 from traceanalyzer.meaning.vocabulary import HOST
+from traceanalyzer.model.tables import array_of
 
 _COVERED = 0.5
 """Of a host's time in operators: calls that all make tell of its pace where they take this part."""
@@ -41,7 +42,7 @@ def without_names_of_pace(cells: pd.DataFrame, late: pd.DataFrame, operators: pd
         if same is None or same.covered < _COVERED or not same.pace:
             continue
         own = needed.reindex(pd.MultiIndex.from_frame(rows[["rank", "step"]])).to_numpy()
-        explained = own * (1 - 1 / same.pace) >= _OF_PACE * rows["excess_ns"].to_numpy()
+        explained = own * (1 - 1 / same.pace) >= _OF_PACE * array_of(rows, "excess_ns")
         of_pace = explained & np.array([_all_do(name, same, same.pace) for name in rows["name"]])
         is_of_pace[rows.index] = of_pace | rows["name"].isin(_hardly_longer(rows, same)).to_numpy()
     return cells.assign(**{name: cells[name].mask(is_of_pace, None) for name in ("what", "name")})

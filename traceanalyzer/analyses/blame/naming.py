@@ -22,7 +22,7 @@ from traceanalyzer.analyses.blame.work_names import HAS_KNOWN_WORK, OF_DATA
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_activity import NOTHING
 from traceanalyzer.meaning.vocabulary import HOST
-from traceanalyzer.model.tables import floats
+from traceanalyzer.model.tables import array_of, floats
 
 _NAMED = 0.5
 """A name is said when it explains this much of an excess; so is that the same kernels take longer."""
@@ -112,7 +112,7 @@ def _agreed(cells: pd.DataFrame, fits: list[dict[Named, float]]) -> list[Named]:
         unnamed = [row for row in rows if not fits[row]]
         most = max(Counter(chosen[row] for row in rows if fits[row]).values(), default=0)
         if part == HOST.column and len(unnamed) > most:
-            excess = cells["excess_ns"].to_numpy()
+            excess = array_of(cells, "excess_ns")
             for row in rows:
                 if excess[row] <= _LIKE_THE_OTHERS * np.median(excess[unnamed]):
                     chosen[row] = (None, None)
@@ -141,7 +141,7 @@ class _Names:
     def of(cls, work: pd.DataFrame) -> "_Names":
         sums = [floats(work[name]) for name in ("total_ns", "calls", "blocks")]
         what, name = (work[column].to_numpy(dtype=object) for column in ("what", "name"))
-        return cls(work["rank"].to_numpy(), what, name, np.nan_to_num(np.stack(sums, axis=1)))
+        return cls(array_of(work, "rank"), what, name, np.nan_to_num(np.stack(sums, axis=1)))
 
     def at(self, rows: np.ndarray) -> "_Names":
         """These rows."""

@@ -6,6 +6,7 @@ import pandas as pd
 from traceanalyzer.analyses.blame.lateness import LEAST_PCT
 from traceanalyzer.analyses.blame.naming import named
 from traceanalyzer.meaning.vocabulary import DATA, HOST
+from traceanalyzer.model.tables import column_of
 
 _COMPUTE = "compute_ns"
 _OF_HOSTS = (HOST.column, DATA.column)
@@ -32,7 +33,7 @@ def told_apart(found: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> p
     cells, own = (pd.MultiIndex.from_frame(table[["rank", "step"]]) for table in (found, slower))
     is_slower = cells.isin(own)
     left = _without(found, has_compute & is_slower, (_COMPUTE,), excess)
-    left = _without(left, ~left["same_ns"].array.isna(), _OF_HOSTS, excess)
+    left = _without(left, ~column_of(left, "same_ns").isna(), _OF_HOSTS, excess)
     return pd.concat([left, slower], ignore_index=True) if len(slower) else left
 
 

@@ -20,7 +20,7 @@ from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked, table_of, under_each_other, with_columns, without_rows
+from traceanalyzer.model.tables import array_of, picked, table_of, under_each_other, with_columns, without_rows
 
 PARTS = (*OWN_PARTS, "transfer_ns")
 """All that a rank's own step consists of; transfer only as far as its calls move data for longer than the peers'."""
@@ -154,7 +154,7 @@ def _split(
     steps: pd.DataFrame, stretches: pd.DataFrame, copied: pd.DataFrame, calls: pd.DataFrame, late: pd.DataFrame
 ) -> pd.DataFrame:
     exposed = exposed_of(stretches)
-    begins, ends = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
+    begins, ends = array_of(steps, "start_ns"), array_of(steps, "end_ns")
     transfer, wait = moves_and_waits(calls)
     own_wait = wait & exposed
     own_transfer = (transfer & exposed) - own_wait

@@ -13,7 +13,7 @@ from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.meaning.vocabulary import HOST
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of, table_of, without_rows
+from traceanalyzer.model.tables import array_of, columns_of, table_of, without_rows
 from traceanalyzer.selection import host_spans, step_at
 
 OWN_PARTS = ("compute_ns", "exposed_copy_ns", *idle_causes.PARTS)
@@ -49,7 +49,7 @@ def step_parts(trace: RankTrace) -> pd.DataFrame:
     windows = _windows(trace)
     if windows.empty:
         return without_rows(COLUMNS)
-    begins, ends = windows["begin_ns"].to_numpy(), windows["end_ns"].to_numpy()
+    begins, ends = array_of(windows, "begin_ns"), array_of(windows, "end_ns")
     compute, comm, copy = (unions(trace)[kind] for kind in ("compute", "comm", "copy"))
     gaps, of_gap = step_gaps(trace, windows)
     causes = _causes(trace, gaps, begins[of_gap], ends[of_gap])
@@ -79,7 +79,7 @@ def _met_in(trace: RankTrace, begins: np.ndarray, ends: np.ndarray) -> pd.Series
     longest = np.zeros(len(begins), dtype=np.int64)
     named = np.full(len(begins), None, dtype=object)
     for name, own in cpu_collectives(trace).groupby("name"):
-        waited = Intervals.of(own["since_ns"].to_numpy(), own["end_ns"].to_numpy()).covered_ns(begins, ends)
+        waited = Intervals.of(array_of(own, "since_ns"), array_of(own, "end_ns")).covered_ns(begins, ends)
         named[waited > longest] = name
         longest = np.maximum(longest, waited)
     return pd.Series(named, dtype="str")
@@ -91,7 +91,7 @@ def step_gaps(trace: RankTrace, windows: pd.DataFrame) -> tuple[Gaps, np.ndarray
     The time between the first step's begin and the capture's first operation is one of them.
     """
     gaps = idle_causes.find(trace)
-    begins, ends = windows["begin_ns"].to_numpy(), windows["end_ns"].to_numpy()
+    begins, ends = array_of(windows, "begin_ns"), array_of(windows, "end_ns")
     first_ns = int(trace.gpu_ops["start_ns"].iloc[0])
     if begins[0] < first_ns:
         gaps = _preceded(trace, gaps, int(begins[0]), first_ns)
@@ -118,22 +118,22 @@ def _windows(trace: RankTrace) -> pd.DataFrame:
         return without_rows(names)
     row = trace.op_step
     owned = row != NONE
-    last = extreme_at(np.maximum, row[owned], ops["end_ns"].to_numpy()[owned], len(steps))
+    last = extreme_at(np.maximum, row[owned], array_of(ops, "end_ns")[owned], len(steps))
     held = np.flatnonzero(np.bincount(row[owned], minlength=len(steps)))
     if not len(held):
         whole = (NONE, trace.window.start_ns, trace.window.end_ns, trace.meta.is_truncated, True)
         return pd.DataFrame([whole], columns=names)
-    pauses = steps["is_open"].to_numpy()[held][:-1]
+    pauses = array_of(steps, "is_open")[held][:-1]
     next_begins = _begins(trace, held)[1:]
     ends = _until_the_next(np.maximum.accumulate(last[held]), next_begins, pauses)
     begins = np.append(_first_begin(trace, int(held[0])), np.where(pauses, next_begins, ends[:-1]))
     table = table_of(
         {
-            "step": steps["step"].to_numpy()[held],
+            "step": array_of(steps, "step")[held],
             "begin_ns": np.minimum(begins, ends),
             "end_ns": ends,
-            "is_partial": steps["is_partial"].to_numpy()[held],
-            "is_open": steps["is_open"].to_numpy()[held],
+            "is_partial": array_of(steps, "is_partial")[held],
+            "is_open": array_of(steps, "is_open")[held],
             "row": held,
         }
     )
@@ -144,9 +144,9 @@ def _windows(trace: RankTrace) -> pd.DataFrame:
 
 def _begins(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
     """When the host begins each step, or its first operation runs."""
-    owned, starts = trace.op_step != NONE, trace.gpu_ops["start_ns"].to_numpy()
+    owned, starts = trace.op_step != NONE, array_of(trace.gpu_ops, "start_ns")
     first = extreme_at(np.minimum, trace.op_step[owned], starts[owned], len(trace.steps))[rows]
-    begins: np.ndarray = np.minimum(trace.steps["host_start_ns"].to_numpy()[rows], first)
+    begins: np.ndarray = np.minimum(array_of(trace.steps, "host_start_ns")[rows], first)
     return begins
 
 
@@ -159,7 +159,7 @@ def _until_the_next(ends: np.ndarray, next_begins: np.ndarray, pauses: np.ndarra
 def _first_begin(trace: RankTrace, row: int) -> int:
     """Where the first step with operations begins: its range on the host, or the end of what was queued before it."""
     ops = trace.gpu_ops
-    starts, ends = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
+    starts, ends = array_of(ops, "start_ns"), array_of(ops, "end_ns")
     first_ns = int(starts[trace.op_step == row].min())
     earlier = (trace.op_step < row) & (starts < first_ns)
     host_ns = int(trace.steps["host_start_ns"].iloc[row])
@@ -176,7 +176,7 @@ def _host_needed(trace: RankTrace, windows: pd.DataFrame) -> pd.api.extensions.E
     starts, ends = _host_times(trace, windows)
     rows, since = idle_causes.blocking(trace)
     queued = into_full_queue(trace)
-    called, returned = (trace.api_calls[name].to_numpy() for name in ("start_ns", "end_ns"))
+    called, returned = (array_of(trace.api_calls, name) for name in ("start_ns", "end_ns"))
     blocked = Intervals.of(np.append(since, called[queued]), np.append(returned[rows], returned[queued]))
     return all_known(ends - starts - (blocked | waiting(trace)).covered_ns(starts, ends))
 
@@ -193,7 +193,7 @@ def _longest_call(trace: RankTrace, windows: pd.DataFrame) -> pd.api.extensions.
         return pd.array([pd.NA] * len(windows), dtype="Int64")
     is_free = ~into_full_queue(trace)
     is_free[idle_causes.blocking(trace)[0]] = False
-    starts, ends = (trace.api_calls[name].to_numpy()[is_free] for name in ("start_ns", "end_ns"))
+    starts, ends = (array_of(trace.api_calls, name)[is_free] for name in ("start_ns", "end_ns"))
     at = step_at(*_host_times(trace, windows), starts)
     held = at != NONE
     longest = extreme_at(np.maximum, at[held], (ends - starts)[held], len(windows))
@@ -205,5 +205,5 @@ def _operations(trace: RankTrace, windows: pd.DataFrame) -> np.ndarray:
     if "row" not in windows:
         return np.full(len(windows), len(trace.gpu_ops), dtype=np.int64)
     of_step = trace.op_step[trace.op_step != NONE]
-    counts: np.ndarray = np.bincount(of_step, minlength=len(trace.steps))[windows["row"].to_numpy()]
+    counts: np.ndarray = np.bincount(of_step, minlength=len(trace.steps))[array_of(windows, "row")]
     return counts

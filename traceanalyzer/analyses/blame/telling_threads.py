@@ -7,6 +7,7 @@ import numpy as np
 from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import array_of
 
 
 def who_tells(
@@ -23,7 +24,7 @@ def who_tells(
         return
     tables = (trace.api_calls, trace.host_ops, trace.ranges)
     recorded = Intervals.of(*(
-        np.concatenate([table[name].to_numpy()[table["thread"].to_numpy() == thread] for table in tables])
+        np.concatenate([array_of(table, name)[array_of(table, "thread") == thread] for table in tables])
         for name in ("start_ns", "end_ns")
     ))  # fmt: skip
     rest = Intervals.of([int(starts.min())], [int(launched.max())]) - recorded

@@ -20,7 +20,7 @@ from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.meaning.vocabulary import DATA, HOST, SYNC
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of, without_rows
+from traceanalyzer.model.tables import array_of, column_of, table_of, without_rows
 
 OPERATOR, KERNEL, COPY, DOING, RANGE = "operator", "kernel", "copy", "doing", "range"
 """What a name is of, best first within a part: an operator with its shapes, a kernel; what the host did, its range."""
@@ -96,7 +96,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> WhatRan:
 def _longest(parts: Iterable[Mapping[str, np.ndarray]], windows: pd.DataFrame) -> Mapping[str, np.ndarray]:
     """Columns `COLUMNS`, longest first: of each step and part the longest names."""
     table = {name: np.concatenate(columns) for name, columns in _by_column(parts).items()}
-    is_held = np.isin(table["step"], windows["step"].to_numpy())
+    is_held = np.isin(table["step"], array_of(windows, "step"))
     codes = {name: pd.factorize(table[name][is_held])[0] for name in ("part", "what", "name")}
     # Several threads may do the same.
     keys = {"step": table["step"][is_held], **codes}
@@ -121,9 +121,9 @@ def _by_column(parts: Iterable[Mapping[str, np.ndarray]]) -> Mapping[str, list[n
 
 def _on_gpu(trace: RankTrace, tree: OperatorTree) -> Iterator[Mapping[str, np.ndarray]]:
     ops, kind = trace.gpu_ops, trace.gpu_ops["kind"]
-    numbers = np.append(trace.steps["step"].to_numpy(), NONE)
+    numbers = np.append(array_of(trace.steps, "step"), NONE)
     step = numbers[trace.op_step] if len(trace.steps) else np.full(len(ops), NONE)
-    total_ns, blocks = ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy(), _blocks(ops["grid"])
+    total_ns, blocks = array_of(ops, "end_ns") - array_of(ops, "start_ns"), _blocks(ops["grid"])
     names = names_of(ops)
     is_compute, is_copy = is_any(kind, "compute"), is_any(kind, "copy")
     for held, part, what in ((is_compute, "compute_ns", KERNEL), (is_copy, "exposed_copy_ns", COPY)):
@@ -135,7 +135,7 @@ def _on_gpu(trace: RankTrace, tree: OperatorTree) -> Iterator[Mapping[str, np.nd
     yield _summed(step[owned], operators, total_ns[owned], "compute_ns", OPERATOR, blocks[owned])
     if len(trace.ranges):
         rows = np.flatnonzero(is_compute)
-        inside = _range_of_launch(trace, ops["launch"].to_numpy()[rows])
+        inside = _range_of_launch(trace, array_of(ops, "launch")[rows])
         ranges, is_named = _named_ranges(trace, inside)
         rows = rows[is_named]
         yield _summed(step[rows], ranges.take(is_named), total_ns[rows], "compute_ns", RANGE)
@@ -144,7 +144,7 @@ def _on_gpu(trace: RankTrace, tree: OperatorTree) -> Iterator[Mapping[str, np.nd
 def _range_of_launch(trace: RankTrace, launch: np.ndarray) -> np.ndarray:
     """Row of the user's innermost range around each launch; -1 where there is none."""
     threads = idle_causes.thread_of_launch(trace, launch)
-    starts = np.append(trace.api_calls["start_ns"].to_numpy(), NONE)[launch]
+    starts = np.append(array_of(trace.api_calls, "start_ns"), NONE)[launch]
     return range_around(trace.ranges, threads, starts)
 
 
@@ -157,7 +157,7 @@ def _named_ranges(trace: RankTrace, rows: np.ndarray) -> tuple[Names, np.ndarray
 
 
 def _step_names(trace: RankTrace) -> set[str]:
-    names: Any = trace.steps["name"].array
+    names: Any = column_of(trace.steps, "name")
     return {names.categories[code] for code in {*names.codes.tolist()} - {NONE}}
 
 
@@ -172,11 +172,11 @@ def _blocks(grid: pd.Series) -> np.ndarray:
 def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[Mapping[str, np.ndarray]]:
     """What the launching thread did between a gap's start and the launch that ends it."""
     gaps, of_gap = step_gaps(trace, windows)
-    starts = np.maximum(gaps.starts, windows["begin_ns"].to_numpy()[of_gap])
-    launched = np.minimum(gaps.launched, windows["end_ns"].to_numpy()[of_gap])
+    starts = np.maximum(gaps.starts, array_of(windows, "begin_ns")[of_gap])
+    launched = np.minimum(gaps.launched, array_of(windows, "end_ns")[of_gap])
     threads = idle_causes.thread_of_launch(trace, gaps.launch)
     is_held = (threads != NONE) & (launched > starts) & (gaps.lengths >= idle_causes.SHORT_NS)
-    numbers = windows["step"].to_numpy()
+    numbers = array_of(windows, "step")
     for thread in np.unique(threads[is_held]):
         rows = np.flatnonzero(is_held & (threads == thread))
         for one, since, until, held in who_tells(trace, int(thread), starts[rows], launched[rows]):

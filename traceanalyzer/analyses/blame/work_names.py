@@ -11,7 +11,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked
+from traceanalyzer.model.tables import column_of, picked
 
 _PRODUCT = re.compile(r"mm(_out)?$|matmul|linear|conv")
 _MOST_SHAPES = 3
@@ -42,7 +42,7 @@ class Names(NamedTuple):
 
 def names_of(events: pd.DataFrame) -> Names:
     """What a table's events are called."""
-    names: Any = events["name"].array
+    names: Any = column_of(events, "name")
     return as_names(names.categories.tolist(), names.codes)
 
 

@@ -10,7 +10,7 @@ from traceanalyzer import kinds
 from traceanalyzer.analyses.communication.candidates import CallList
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of
+from traceanalyzer.model.tables import array_of, column_of, columns_of
 
 NOT_WAITING_ALIKE = (*kinds.ROOTED, *kinds.EXPERTS, "rma", "unknown")
 """Collectives whose ranks do not wait for each other alike."""
@@ -30,9 +30,9 @@ class CallLists:
     """Columns of the calls as arrays, from which a `CallList` of some rows is taken."""
 
     def __init__(self, calls: pd.DataFrame) -> None:
-        self.rank = calls["rank"].to_numpy()
-        self.start_ns = calls["start_ns"].to_numpy()
-        self.end_ns = calls["end_ns"].to_numpy()
+        self.rank = array_of(calls, "rank")
+        self.start_ns = array_of(calls, "start_ns")
+        self.end_ns = array_of(calls, "end_ns")
         self._step = calls["step"].fillna(NONE).to_numpy(dtype=np.int64)
         self._sequence = calls["sequence"].fillna(NONE).to_numpy(dtype=np.int64)
         self._signature = _signatures(calls)
@@ -93,7 +93,7 @@ def waits_of(calls: pd.DataFrame) -> pd.Series:
 
 def told_of_kernels(calls: pd.DataFrame, tell: Callable[[kinds.CommKernel | None], Any]) -> np.ndarray:
     """What is told of each call's kernel, which is looked up once for each name."""
-    codes, names = pd.factorize(calls["name"].array, use_na_sentinel=False)
+    codes, names = pd.factorize(column_of(calls, "name"), use_na_sentinel=False)
     told: np.ndarray = np.array([tell(kinds.comm_kernel(str(name))) for name in names], dtype=object)[codes]
     return told
 

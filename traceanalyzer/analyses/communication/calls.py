@@ -17,7 +17,7 @@ from traceanalyzer.analyses.names import CallsColumn
 from traceanalyzer.analyses.time.steps import step_numbers
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import table_of, with_columns
+from traceanalyzer.model.tables import column_of, table_of, with_columns
 
 
 class Calls(Result[CallsColumn]):
@@ -81,11 +81,11 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     rows = np.flatnonzero(is_any(ops["kind"], "comm"))
     if not len(rows):
         return pd.DataFrame()
-    of_ops = {name: ops[name].array[rows] for name in ("start_ns", "end_ns", "stream", "name", "activity", "grid")}
+    of_ops = {name: column_of(ops, name)[rows] for name in ("start_ns", "end_ns", "stream", "name", "activity", "grid")}
     arguments = merged(trace.comm_args, *owners(trace, rows), len(rows))
     numbers = {"call": np.arange(len(rows)), "gpu_op": rows, "step": step_numbers(trace, rows)}
     table = table_of({"call": numbers["call"], **of_ops, **numbers, **arguments})
-    calls = _completed(with_operators(trace, rows, table), ops["bytes"].array[rows])
+    calls = _completed(with_operators(trace, rows, table), column_of(ops, "bytes")[rows])
     return with_inferred(calls)[trace.counted[rows]].reset_index(drop=True)
 
 
@@ -96,7 +96,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Calls:
 
 def _completed(table: pd.DataFrame, moved_bytes: Any) -> pd.DataFrame:
     """Fill what the operation itself tells: collective from its name, bytes of a peer-to-peer copy."""
-    names: Any = table["name"].array
+    names: Any = column_of(table, "name")
     is_copy = is_any(table["activity"], "memcpy")
     of_name = np.where(is_copy, "peer_copy", by_category(names, kinds.kernel_collective))
     said = table["collective"].to_numpy(dtype=object)
@@ -104,6 +104,6 @@ def _completed(table: pd.DataFrame, moved_bytes: Any) -> pd.DataFrame:
     collective[pd.isna(collective)] = "unknown"
     # A copy moves its own bytes: the host's call may carry out its collective by several.
     is_moved = is_copy & ~moved_bytes.isna()
-    size_bytes = table["size_bytes"].array.copy()
+    size_bytes = column_of(table, "size_bytes").copy()
     size_bytes[is_moved] = moved_bytes[is_moved]
     return with_columns(table, collective=pd.Series(collective, dtype="object"), size_bytes=size_bytes)

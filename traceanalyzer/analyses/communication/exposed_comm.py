@@ -18,7 +18,7 @@ from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.meaning.vocabulary import COMM_PARTS
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of, table_of, with_columns
+from traceanalyzer.model.tables import array_of, columns_of, table_of, with_columns
 
 PARTS = tuple(part.column for part in COMM_PARTS)
 """Columns that add up to `exposed_comm_ns`."""
@@ -145,7 +145,7 @@ def _queries(windows: pd.DataFrame, exposed: pd.DataFrame) -> pd.DataFrame:
 
 def _row_parts(rows: pd.DataFrame, stretches: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
     """The parts of each row; of the whole windows what is looked at."""
-    starts, ends, is_whole = (rows[name].to_numpy() for name in ("start_ns", "end_ns", "is_whole"))
+    starts, ends, is_whole = (array_of(rows, name) for name in ("start_ns", "end_ns", "is_whole"))
     exposed = exposed_of(stretches)
     looked_at = exposed_of(stretches[stretches["is_looked_at"].to_numpy(dtype=bool)])
     every, transfer, wait = (

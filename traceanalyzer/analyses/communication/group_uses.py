@@ -13,7 +13,7 @@ from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import array_of, column_of, table_of
 
 KEYS = ("group", "group_ranks", "collective", "phase")
 
@@ -48,28 +48,28 @@ def uses(
     send as often as they receive. `of_tables` counts those of a recommender's tables; `peers` are the
     ranks that messages go to or come from.
     """
-    held = calls[~calls["group"].array.isna()] if len(calls) else calls
+    held = calls[~column_of(calls, "group").isna()] if len(calls) else calls
     if not len(held):
         return pd.DataFrame()
-    rows = held["gpu_op"].to_numpy()
+    rows = array_of(held, "gpu_op")
     whole = _whole_steps(trace)
     is_of_step = np.isin(held["step"].to_numpy(dtype=np.int64, na_value=NONE), whole)
     keys = {
-        "group": held["group"].array.astype("str"),
-        "group_ranks": held["group_ranks"].array,
-        "collective": held["collective"].array.astype("str"),
+        "group": column_of(held, "group").astype("str"),
+        "group_ranks": column_of(held, "group_ranks"),
+        "collective": column_of(held, "collective").astype("str"),
         "phase": _PHASES[phase_of_op[rows]],
     }
     groups = Groups.of(keys, KEYS, with_absent=True)
-    sizes: Any = held["size_bytes"].array
+    sizes: Any = column_of(held, "size_bytes")
     of_steps = pd.arrays.IntegerArray(
         np.where(is_of_step, sizes.to_numpy(dtype=np.int64, na_value=0), 0), is_of_step & sizes.isna()
     )
     counted = _marks(trace, held, category_of_op)
     columns = {
         **groups.keys,
-        "group_description": groups.first_known(held["group_description"].array),
-        "group_size": groups.first_known(held["group_size"].array),
+        "group_description": groups.first_known(column_of(held, "group_description")),
+        "group_size": groups.first_known(column_of(held, "group_size")),
         "world_size": pd.array([trace.meta.world_size] * len(groups), "Int64"),
         "calls": groups.counts(),
         **{name: groups.total(values) for name, values in (("size_bytes", sizes), ("step_bytes", of_steps))},
@@ -84,12 +84,12 @@ def uses(
 
 def _marks(trace: RankTrace, held: pd.DataFrame, category_of_op: pd.Categorical) -> dict[str, np.ndarray]:
     """What the calls tell of what their groups are for: by column a mark for each call."""
-    rows = held["gpu_op"].to_numpy()
-    ranges = names_around_launches(user_ranges(trace), trace, trace.gpu_ops["launch"].to_numpy()[rows])
+    rows = array_of(held, "gpu_op")
+    ranges = names_around_launches(user_ranges(trace), trace, array_of(trace.gpu_ops, "launch")[rows])
     return {
-        "uneven_calls": held["is_uneven"].array.to_numpy(dtype=bool, na_value=False),
+        "uneven_calls": column_of(held, "is_uneven").to_numpy(dtype=bool, na_value=False),
         "by_attention": _by_attention(trace, rows, category_of_op),
-        "both_ways": np.array([_is_both_ways(peers) for peers in held["peers"].array], dtype=bool),
+        "both_ways": np.array([_is_both_ways(peers) for peers in column_of(held, "peers")], dtype=bool),
         "in_fsdp": _named(ranges, _FSDP),
         "in_experts": _named(ranges, _EXPERTS),
         "of_tables": _named(ranges, _TABLES) | _looks_up(trace),
@@ -101,13 +101,13 @@ def _whole_steps(trace: RankTrace) -> np.ndarray:
     steps = trace.steps[~trace.steps["is_partial"]]
     if trace.window.steps is not None:
         steps = steps[steps["step"].isin(trace.window.steps)]
-    numbers: np.ndarray = steps["step"].to_numpy()
+    numbers: np.ndarray = array_of(steps, "step")
     return numbers
 
 
 def _by_attention(trace: RankTrace, rows: np.ndarray, category_of_op: pd.Categorical) -> np.ndarray:
     """Whether the nearest heavy kernel launched before, or after, each operation is attention."""
-    launch = trace.gpu_ops["launch"].to_numpy()
+    launch = array_of(trace.gpu_ops, "launch")
     heavy = np.flatnonzero(category_of_op.isin(MATRIX_CATEGORIES) & (launch != NONE))
     if not len(heavy):
         return np.zeros(len(rows), dtype=bool)

@@ -26,7 +26,7 @@ from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import columns_of, without_rows
+from traceanalyzer.model.tables import column_of, columns_of, without_rows
 
 SHORT_NAME = 12
 """A process group's own name of more characters (a hash, a communicator's address) is cut where it must be shown."""
@@ -113,7 +113,7 @@ def labels(groups: Result, frame: pd.DataFrame) -> pd.Series:
         users = np.array([rank for users in known["users"] for rank in users], dtype=np.int64)
         known = {name: known[name].take(rows) for name in ("group", "group_label")} | {"rank": users}
     found = at_places(known["group_label"], places_of(frame, known, keys))
-    found[np.asarray(frame["group"].array.isna())] = None
+    found[np.asarray(column_of(frame, "group").isna())] = None
     return pd.Series(found, index=frame.index, dtype="object")
 
 

@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.model.tables import array_of, column_of
+
 ARGUMENTS = (
     "collective", "group", "group_description", "group_ranks", "group_size", "dtype", "in_elements",
     "out_elements", "in_split", "out_split", "root", "size_bytes", "is_uneven", "peers", "host_operations",
@@ -25,7 +27,7 @@ def with_inferred(calls: pd.DataFrame) -> pd.DataFrame:
     # The last step may be cut, so its end says nothing; a sole one is all there is.
     templates = steps[:-1] or steps
     queued = _queued(calls)
-    streams = calls["stream"].to_numpy()[queued]
+    streams = array_of(calls, "stream")[queued]
     found = [_best_match(calls, queued[streams == stream], templates) for stream in np.unique(streams)]
     rows = np.concatenate([queued[:0], *(rows for rows, _ in found)])
     sources = np.concatenate([queued[:0], *(sources for _, sources in found)])
@@ -38,15 +40,15 @@ def with_inferred(calls: pd.DataFrame) -> pd.DataFrame:
 
 def _queued(calls: pd.DataFrame) -> np.ndarray:
     """Positions of the calls without arguments before the first step's first."""
-    in_step = np.flatnonzero(~calls["step"].array.isna())
+    in_step = np.flatnonzero(~column_of(calls, "step").isna())
     before = np.arange(len(calls)) < (in_step[0] if len(in_step) else 0)
-    return np.flatnonzero(before & calls["arguments"].array.isna())
+    return np.flatnonzero(before & column_of(calls, "arguments").isna())
 
 
 def _best_match(calls: pd.DataFrame, rows: np.ndarray, steps: list[int]) -> tuple[np.ndarray, np.ndarray]:
     """Rows that get arguments and the rows they get them from: the step that agrees on most."""
     stream = calls["stream"].iloc[rows[0]]
-    on_stream = (calls["stream"].to_numpy() == stream) & ~calls["arguments"].array.isna()
+    on_stream = (array_of(calls, "stream") == stream) & ~column_of(calls, "arguments").isna()
     matches = [
         _agreeing(calls, rows, np.flatnonzero(on_stream & (calls["step"] == step).fillna(value=False).to_numpy(bool)))
         for step in steps

@@ -9,7 +9,7 @@ import pandas as pd
 from traceanalyzer import kinds
 from traceanalyzer.analyses.communication.call_lists import RANK_MISSING, told_of_kernels, waits_of
 from traceanalyzer.meaning.number_lists import numbers
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import array_of, table_of
 
 _ONE_TO_ONE = ("rma", "unknown", "send", "recv")
 
@@ -68,7 +68,7 @@ def possible_groups(
     libraries = {name: kernel.library for name in names.unique() if (kernel := kinds.comm_kernel(str(name)))}
     families = pd.factorize(names.map(libraries))[0]
     sizes = calls["group_size"].iloc[rows].fillna(0).to_numpy(dtype=np.int64)
-    ranks = calls["rank"].to_numpy()[rows]
+    ranks = array_of(calls, "rank")[rows]
     listed = _partitions(calls)
     for family, size in sorted(set(zip(families.tolist(), sizes.tolist(), strict=True))):
         held = (families == family) & (sizes == size)
@@ -136,8 +136,8 @@ def scatter_ns(members: pd.DataFrame, ranks: np.ndarray, ends_ns: np.ndarray) ->
     """How far the ends of one instance are from each other, clocks aside: the median over all calls."""
     if members.empty:
         return 0.0
-    rows = members["row"].to_numpy()
-    table = table_of({"instance": members["instance"].to_numpy(), "rank": ranks[rows], "end_ns": ends_ns[rows]})
+    rows = array_of(members, "row")
+    table = table_of({"instance": array_of(members, "instance"), "rank": ranks[rows], "end_ns": ends_ns[rows]})
     of_instance = table.groupby("instance")
     lead = of_instance["rank"].transform("first")
     apart = table["end_ns"] - of_instance["end_ns"].transform("first")

@@ -15,6 +15,7 @@ from traceanalyzer.analyses.names import InstancesColumn
 from traceanalyzer.analyses.same_keys import places_of
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import column_of
 
 
 class Instances(Result[InstancesColumn]):
@@ -59,12 +60,12 @@ def across(_parts: Mapping[int, pd.DataFrame], members: Members, clocks: Clocks)
     if held.empty:
         return Instances(held.reindex(columns=list(Instances.columns)))
     groups = Groups.of(held, ["instance"])
-    sizes = held["size_bytes"].array
+    sizes = column_of(held, "size_bytes")
     plain = sizes.to_numpy(dtype=np.int64, na_value=NONE)
     size, is_one_size = groups.largest(plain), ~groups.any(sizes.isna())
     shared = ("collective", "group", "group_ranks", "step", "transfer_ns", "matched_by", "is_ambiguous")
     table = groups.table(
-        **{name: groups.first_known(held[name].array) for name in shared},
+        **{name: groups.first_known(column_of(held, name)) for name in shared},
         ranks=groups.distinct(held["rank"].to_numpy(dtype=np.int64)),
         size_bytes=_known(size, is_one_size & (groups.smallest(plain) == size)),
         start_ns=groups.smallest(held["start_ns"].to_numpy(dtype=np.int64)),

@@ -34,7 +34,7 @@ from traceanalyzer.analyses.communication.messages import match_messages, no_mem
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked, table_of, under_each_other, with_columns
+from traceanalyzer.model.tables import array_of, column_of, picked, table_of, under_each_other, with_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def _scopes(calls: pd.DataFrame) -> np.ndarray:
     Where it never does, on any call of any rank, all calls are taken for one group: ends decide. Not so kernels that
     never name one: their group is inferred.
     """
-    held = ~calls["group"].array.isna()
+    held = ~column_of(calls, "group").isna()
     if not held.any():
         return np.where(never_names_group(calls), NONE, 0)
     key = calls["group"].astype("object").fillna("") + "\n" + calls["group_ranks"].astype("object").fillna("")
@@ -136,8 +136,8 @@ def _is_of_one_clock(calls: pd.DataFrame, instances: pd.DataFrame, why: np.ndarr
     """
     if instances.empty or "file" not in calls:
         return True
-    rows = instances["row"].to_numpy()
-    held = calls[["rank", "file", "end_ns"]].take(rows).assign(instance=instances["instance"].to_numpy())
+    rows = array_of(instances, "row")
+    held = calls[["rank", "file", "end_ns"]].take(rows).assign(instance=array_of(instances, "instance"))
     held = held[~calls["collective"].take(rows).isin(NOT_WAITING_ALIKE).to_numpy()]
     if held.empty:
         return True
@@ -252,12 +252,12 @@ def _numbered(calls: pd.DataFrame, tables: list[pd.DataFrame]) -> pd.DataFrame:
     bases = np.cumsum([0, *(int(table["instance"].max()) + 1 for table in tables)])
     parts = [with_columns(table, instance=table["instance"] + base) for table, base in zip(tables, bases, strict=False)]
     members = under_each_other(parts)
-    number = members["instance"].to_numpy()
+    number = array_of(members, "instance")
     instances = Groups.of_numbers(number)
-    first = instances.smallest(calls["start_ns"].to_numpy()[members["row"]])[instances.of_row]
+    first = instances.smallest(array_of(calls, "start_ns")[members["row"]])[instances.of_row]
     members = picked(members, np.lexsort((number, first)))
     return with_columns(
         members,
-        instance=pd.factorize(members["instance"].to_numpy())[0],
+        instance=pd.factorize(array_of(members, "instance"))[0],
         matched_by=pd.Series(np.array(INFERRED_METHODS, dtype=object)[members["matched_by"]]),
     )

@@ -19,7 +19,15 @@ from traceanalyzer.analyses.names import MembersColumn
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace, whole_capture
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_as_they_are, columns_of, table_of, under_each_other, with_columns
+from traceanalyzer.model.tables import (
+    array_of,
+    column_of,
+    columns_as_they_are,
+    columns_of,
+    table_of,
+    under_each_other,
+    with_columns,
+)
 
 _KEPT = (
     "rank", "call", "step", "start_ns", "end_ns", "stream", "collective", "group", "group_description",
@@ -120,7 +128,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Members:
     members = matching.members
     alone = np.setdiff1d(np.arange(len(calls)), members["row"])
     table = under_each_other([members, table_of({"row": alone})])
-    rows = table["row"].to_numpy()
+    rows = array_of(table, "row")
     table = typed(table.drop(columns="row"), {"instance": "Int64", "is_ambiguous": "boolean"})
     table = with_columns(table, **columns_as_they_are(calls[[*_KEPT]].take(rows)))
     table["why_unmatched"] = matching.why_unmatched[rows]
@@ -141,7 +149,7 @@ def _group_sizes(table: pd.DataFrame, held: Groups) -> pd.arrays.IntegerArray:
     is_message = table["collective"].isin(kinds.POINT_TO_POINT) & ~table["is_ring"]
     is_collective = (held.of_row != NONE) & ~is_message.to_numpy()
     is_named = table["group"].notna() | table["matched_by"].astype("str").str.endswith("group inferred")
-    sizes = table["group_size"].array
+    sizes = column_of(table, "group_size")
     is_filled = np.asarray(sizes.isna()) & is_collective & is_named.to_numpy()
     used_by = np.append(held.distinct(table["rank"].to_numpy(dtype=np.int64)), NONE)[held.of_row]
     known = np.where(is_filled, used_by, sizes.to_numpy(dtype=np.int64, na_value=NONE))

@@ -8,7 +8,7 @@ import pandas as pd
 from traceanalyzer import kinds
 from traceanalyzer.analyses.grouping import Groups, by_category
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of
+from traceanalyzer.model.tables import array_of, column_of, columns_of
 
 _FIRST = (
     "group", "group_description", "group_ranks", "group_size", "dtype", "in_elements", "out_elements", "in_split",
@@ -33,11 +33,11 @@ def merged(args: pd.DataFrame, rows: np.ndarray, call: np.ndarray, count: int) -
     groups = Groups.of_numbers(call)
     place = np.full(count, NONE, dtype=np.int64)
     place[call[groups.first]] = np.arange(len(groups))
-    is_kernel = groups.any(args["gpu_op"].to_numpy()[rows] != NONE)
-    is_inferred = groups.any(args["has_inferred_size"].to_numpy()[rows])
+    is_kernel = groups.any(array_of(args, "gpu_op")[rows] != NONE)
+    is_inferred = groups.any(array_of(args, "has_inferred_size")[rows])
     columns = columns_of(args)
     found = {
-        "collective": _collective(args["collective"].array[rows], groups),
+        "collective": _collective(column_of(args, "collective")[rows], groups),
         **{name: groups.first_known(columns[name][rows]) for name in _FIRST},
         "size_bytes": _size(args, rows, groups),
         "is_uneven": _is_uneven(args, rows, groups),
@@ -56,9 +56,9 @@ def _taken(values: Any, place: np.ndarray) -> Any:
 
 def _size(args: pd.DataFrame, rows: np.ndarray, groups: Groups) -> Any:
     """Size in bytes of the full arrays of each call; NA when elements or dtype of one are unknown."""
-    said, gathered, given = (args[name].array[rows] for name in ("size_bytes", "out_elements", "in_elements"))
-    collective: Any = args["collective"].array[rows]
-    of_dtype = by_category(args["dtype"].array[rows], kinds.dtype_bytes)
+    said, gathered, given = (column_of(args, name)[rows] for name in ("size_bytes", "out_elements", "in_elements"))
+    collective: Any = column_of(args, "collective")[rows]
+    of_dtype = by_category(column_of(args, "dtype")[rows], kinds.dtype_bytes)
     is_told = np.array([own is not None for own in of_dtype], dtype=bool)
     element = np.where(is_told, of_dtype, 0).astype(np.int64)
     gathers = by_category(collective, lambda name: name == "all_gather") == True  # noqa: E712 - element by element
@@ -76,7 +76,7 @@ def _plain(values: Any) -> np.ndarray:
 
 def _is_uneven(args: pd.DataFrame, rows: np.ndarray, groups: Groups) -> Any:
     """Whether split sizes differ; NA when those that the trace shows are equal but it left some out."""
-    told = [by_category(args[name].array[rows], _differ) for name in ("in_split", "out_split")]
+    told = [by_category(column_of(args, name)[rows], _differ) for name in ("in_split", "out_split")]
     is_uneven, is_cut = (groups.any((told[0] == what) | (told[1] == what)) for what in ("uneven", "cut"))
     return pd.arrays.BooleanArray(is_uneven, is_cut & ~is_uneven)
 
@@ -90,8 +90,8 @@ def _differ(split: str) -> str:
 
 def _peers(args: pd.DataFrame, rows: np.ndarray, groups: Groups) -> np.ndarray:
     """`send 1, recv 1` of each call that has peers."""
-    peer = args["peer"].array[rows]
-    collective: Any = args["collective"].array[rows]
+    peer = column_of(args, "peer")[rows]
+    collective: Any = column_of(args, "collective")[rows]
     found = np.full(len(groups), None, dtype=object)
     is_named = np.flatnonzero(~peer.isna() & (collective.codes != NONE))
     for row in is_named[np.argsort(groups.of_row[is_named], kind="stable")].tolist():

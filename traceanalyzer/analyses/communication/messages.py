@@ -6,7 +6,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import typed
 from traceanalyzer.analyses.communication.alignment import Alignment, align
 from traceanalyzer.analyses.communication.call_lists import NO_PEER, NOT_ON_ALL, RANK_MISSING, TO_ITSELF, CallLists
-from traceanalyzer.model.tables import table_of, under_each_other
+from traceanalyzer.model.tables import array_of, table_of, under_each_other
 
 
 def match_messages(
@@ -24,7 +24,7 @@ def match_messages(
     ends = ends[~is_own]
     if ends.empty:
         return no_members()
-    why[ends["row"].to_numpy()] = NOT_ON_ALL
+    why[array_of(ends, "row")] = NOT_ON_ALL
     why[ends.loc[~ends["source"].isin(present) | ~ends["target"].isin(present), "row"].to_numpy()] = RANK_MISSING
     parts = _channels(lists, ends.assign(has_one_peer=_has_one_peer(ends)))
     # A call may send to and receive from the same peer: that is one instance.
@@ -37,8 +37,8 @@ def match_messages(
         {
             "row": members.ravel(),
             "instance": np.repeat(np.arange(len(pairs)), 2),
-            "matched_by": np.repeat(pairs["matched_by"].to_numpy(), 2),
-            "is_ambiguous": np.repeat(pairs["is_ambiguous"].to_numpy(), 2),
+            "matched_by": np.repeat(array_of(pairs, "matched_by"), 2),
+            "is_ambiguous": np.repeat(array_of(pairs, "is_ambiguous"), 2),
         }
     )
 
@@ -53,7 +53,7 @@ def _message_ends(calls: pd.DataFrame) -> pd.DataFrame:
     words = ends["peers"].str.split(" ", expand=True)
     pairs = zip(words[1], ends["group_ranks"].astype("object"), strict=True)
     peer = np.array([global_rank(int(number), group) for number, group in pairs])
-    is_send, rank = (words[0] == "send").to_numpy(), ends["rank"].to_numpy()
+    is_send, rank = (words[0] == "send").to_numpy(), array_of(ends, "rank")
     return ends.assign(is_send=is_send, source=np.where(is_send, rank, peer), target=np.where(is_send, peer, rank))
 
 
@@ -90,14 +90,14 @@ def _channels(lists: CallLists, ends: pd.DataFrame) -> list[pd.DataFrame]:
 
 def _sides(channel: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The ends of the calls that send and of those that receive."""
-    is_send = channel["is_send"].to_numpy()
+    is_send = array_of(channel, "is_send")
     return channel[is_send], channel[~is_send]
 
 
 def _aligned(lists: CallLists, sends: pd.DataFrame, receives: pd.DataFrame, offset_ns: int | None = None) -> Alignment:
     """A call with other peers beside this one ends with its last message: its end tells nothing of this one."""
     left, right = (
-        lists.of_messages(side["row"].to_numpy(), side["has_one_peer"].to_numpy(), are_sends=are_sends)
+        lists.of_messages(array_of(side, "row"), array_of(side, "has_one_peer"), are_sends=are_sends)
         for side, are_sends in ((sends, True), (receives, False))
     )
     return align(left, right, offset_ns)
@@ -107,8 +107,8 @@ def _pairs(found: Alignment, sends: pd.DataFrame, receives: pd.DataFrame) -> pd.
     """Rows `left` (sender's call) and `right` (receiver's), in order of the messages."""
     return table_of(
         {
-            "left": sends["row"].to_numpy()[found.left],
-            "right": receives["row"].to_numpy()[found.right],
+            "left": array_of(sends, "row")[found.left],
+            "right": array_of(receives, "row")[found.right],
             "matched_by": found.method,
             "is_ambiguous": found.is_ambiguous,
         }

@@ -19,7 +19,7 @@ from traceanalyzer.analyses.time.breakdown import OVERLAP, overlap_of
 from traceanalyzer.analyses.time.intervals import Intervals, union
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace, whole_capture
-from traceanalyzer.model.tables import columns_of, sorted_by, table_of, with_columns
+from traceanalyzer.model.tables import column_of, columns_of, sorted_by, table_of, with_columns
 
 KEYS = ("group", "collective", "dtype")
 
@@ -117,7 +117,7 @@ def _sizes(table: pd.DataFrame, calls: pd.DataFrame) -> pd.api.extensions.Extens
     if table.empty or calls.empty:
         return pd.array([None] * len(table), dtype="Int64")
     of_calls = grouping.Groups.of(calls, ["rank", *KEYS], with_absent=True)
-    sizes = of_calls.told(calls["group_size"].array, _one)
+    sizes = of_calls.told(column_of(calls, "group_size"), _one)
     found = at_places(sizes, places_of(table, of_calls.keys, ["rank", *KEYS]), absent=None)
     return pd.array(found.tolist(), dtype="Int64")
 

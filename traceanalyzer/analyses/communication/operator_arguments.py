@@ -11,7 +11,7 @@ from traceanalyzer.analyses.grouping import by_category
 from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of, with_columns
+from traceanalyzer.model.tables import array_of, column_of, table_of, with_columns
 
 OPERATOR = "operator"
 """Where the arguments of such calls come from."""
@@ -23,14 +23,14 @@ def with_operators(trace: RankTrace, rows: np.ndarray, calls: pd.DataFrame) -> p
     `rows` are their positions in `trace.gpu_ops`. Peer-to-peer copies keep their own bytes. Sizes of kernels are taken
     where their library's operators have the tensors as arguments. The group's size may stand in the kernel's name.
     """
-    in_name = pd.array(by_category(calls["name"].array, _group_size), dtype="Int64")
-    calls = with_columns(calls, group_size=calls["group_size"].array.fillna(in_name))
+    in_name = pd.array(by_category(column_of(calls, "name"), _group_size), dtype="Int64")
+    calls = with_columns(calls, group_size=column_of(calls, "group_size").fillna(in_name))
     operator = np.where(calls["arguments"].isna(), comm_operators(trace, rows), NONE)
     if (operator == NONE).all():
         return calls
     kernels = {name: kinds.comm_kernel(str(name)) for name in calls["name"].unique()}
     names = calls["name"].astype("object")
-    texts = {name: taken(trace.host_ops[name].array, operator) for name in ("name", "shapes", "dtypes")}
+    texts = {name: taken(column_of(trace.host_ops, name), operator) for name in ("name", "shapes", "dtypes")}
     is_copy = is_any(calls["activity"], "memcpy")
     said = pd.Series(texts["name"]).astype("object").map(_collectives(texts["name"]), na_action="ignore")
     of_kernel = names.map({name: kinds.kernel_collective(str(name)) for name in kernels})
@@ -58,14 +58,14 @@ def comm_operators(
     trace: RankTrace, rows: np.ndarray, is_of: Callable[[str], bool] = kinds.is_comm_operator
 ) -> np.ndarray:
     """For each call the row in `host_ops` of the innermost communicating operator around its launch, else -1."""
-    launch = trace.gpu_ops["launch"].to_numpy()[rows]
+    launch = array_of(trace.gpu_ops, "launch")[rows]
     own = np.flatnonzero(_mask(trace.host_ops["name"], is_of))
     found = np.full(len(rows), NONE, dtype=np.int64)
     launched = np.flatnonzero(launch != NONE)
     if not len(own) or not len(launched):
         return found
     moments, threads = launch_moments(trace, rows[launched])
-    starts, ends, thread_of = (trace.host_ops[name].to_numpy()[own] for name in ("start_ns", "end_ns", "thread"))
+    starts, ends, thread_of = (array_of(trace.host_ops, name)[own] for name in ("start_ns", "end_ns", "thread"))
     for thread in np.unique(threads):
         held, asked = np.flatnonzero(thread_of == thread), np.flatnonzero(threads == thread)
         times, reach = moments[asked], np.maximum.accumulate(ends[held])

@@ -6,6 +6,7 @@ from traceanalyzer import kinds
 from traceanalyzer.analyses.grouping import by_category, largest_before
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of, column_of
 from traceanalyzer.selection import is_lost_launch
 
 _SENT = frozenset((*kinds.POINT_TO_POINT, "all_to_all", "gather", "scatter"))
@@ -19,7 +20,7 @@ def owners(trace: RankTrace, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     of_op = np.full(len(trace.gpu_ops), NONE, dtype=np.int64)
     of_op[rows] = np.arange(len(rows))
-    op = trace.comm_args["gpu_op"].to_numpy()
+    op = array_of(trace.comm_args, "gpu_op")
     of_kernel = np.flatnonzero(op != NONE)
     call_of_kernel = of_op[op[of_kernel]]
     is_call = call_of_kernel != NONE
@@ -33,13 +34,13 @@ def owners(trace: RankTrace, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _of_host(trace: RankTrace, rows: np.ndarray, host: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The same for host operations: around a launch, or before a launch that is inside none."""
-    launch = trace.gpu_ops["launch"].to_numpy()[rows]
+    launch = array_of(trace.gpu_ops, "launch")[rows]
     launched = np.flatnonzero(launch != NONE)
-    begun, thread = (trace.api_calls[name].to_numpy()[launch[launched]] for name in ("start_ns", "thread"))
+    begun, thread = (array_of(trace.api_calls, name)[launch[launched]] for name in ("start_ns", "thread"))
     alone = _once(begun, thread)
     launched, begun, thread = launched[alone], begun[alone], thread[alone]
     args = trace.comm_args
-    starts, ends, threads = (args[name].to_numpy()[host] for name in ("start_ns", "end_ns", "thread"))
+    starts, ends, threads = (array_of(args, name)[host] for name in ("start_ns", "end_ns", "thread"))
     found = _next_of_group(starts, threads, begun, thread)
     has_next = found != NONE
     host, starts, ends, threads, found = (each[has_next] for each in (host, starts, ends, threads, found))
@@ -68,7 +69,7 @@ def _launched_itself(trace: RankTrace, starts: np.ndarray, ends: np.ndarray, thr
     lost = np.flatnonzero(is_lost_launch(trace.api_calls))
     if not len(lost):
         return np.zeros(len(starts), dtype=bool)
-    begun, thread = (trace.api_calls[name].to_numpy()[lost] for name in ("start_ns", "thread"))
+    begun, thread = (array_of(trace.api_calls, name)[lost] for name in ("start_ns", "thread"))
     found = _next_of_group(starts, threads, begun, thread)
     itself: np.ndarray = (found != NONE) & (begun[found] < ends)
     return itself
@@ -79,7 +80,7 @@ def _carries(trace: RankTrace, ops: np.ndarray, host: np.ndarray) -> np.ndarray:
 
     Where the kernel's name tells no collective, it may be of any.
     """
-    names, collectives = trace.gpu_ops["name"].array[ops], trace.comm_args["collective"].array[host]
+    names, collectives = column_of(trace.gpu_ops, "name")[ops], column_of(trace.comm_args, "collective")[host]
     told = by_category(names, kinds.kernel_collective)
     is_sent = by_category(collectives, lambda name: name in _SENT)
     carries: np.ndarray = np.array([own is None for own in told], dtype=bool)

@@ -8,7 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import array_of, table_of
 
 BLOCK = 8
 """GPUs of a host, where the trace does not say which rank is where."""
@@ -65,7 +65,7 @@ def instances_of(members: pd.DataFrame, ranks: pd.DataFrame, jobs: Mapping[int, 
             "transfer_ns": own.smallest(_since_all_came(held)),
         }
     )
-    return table.assign(among=_among(rank, at, len(own)))[table["ranks"].to_numpy() > 1]
+    return table.assign(among=_among(rank, at, len(own)))[array_of(table, "ranks") > 1]
 
 
 def _since_all_came(held: pd.DataFrame) -> np.ndarray:
@@ -96,7 +96,7 @@ def usual_ns(instances: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """
     cells = Groups.of(instances, [*_ALIKE, "size_bytes", "among"])
     count = cells.counts()
-    own_ns = cells.sums(instances["transfer_ns"].to_numpy()) / np.maximum(count, 1)
+    own_ns = cells.sums(array_of(instances, "transfer_ns")) / np.maximum(count, 1)
     alike = Groups.of({name: np.asarray(cells.keys[name]) for name in (*_ALIKE, "size_bytes")}, [*_ALIKE, "size_bytes"])
     beside_ns = _median_of_others(alike.of_row, own_ns)
     lone = np.isnan(beside_ns)
@@ -156,7 +156,7 @@ def is_extra(
     calls = calls.dropna().assign(job=calls["rank"].map(jobs))
     run_by = calls.groupby(["job", "kind", "size_bytes"])["rank"].nunique()
     keys = pd.MultiIndex.from_frame(instances[["job", "kind", "size_bytes"]])
-    own = instances["ranks"].to_numpy()
+    own = array_of(instances, "ranks")
     is_alone = run_by.reindex(keys).to_numpy() == own
     found: np.ndarray = is_alone & (own < ranks_of_job.reindex(instances["job"]).to_numpy())
     return found & ~instances["job"].isin(staged_jobs).to_numpy() & (instances["kind"] != _MESSAGE).to_numpy()

@@ -14,7 +14,7 @@ from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.analyses.time.side_by_side import side_by_side
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import table_of, without_rows
+from traceanalyzer.model.tables import array_of, column_of, table_of, without_rows
 
 
 class Waits(Result[WaitsColumn]):
@@ -51,7 +51,7 @@ def _cut(stretches: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
 
 def cut_by_calls(wait: Intervals, calls: pd.DataFrame) -> pd.DataFrame:
     """Stretches of waiting, of all ranks side by side, cut by the calls that wait; of several at once by the first."""
-    begins, lengths = calls["start_ns"].to_numpy(), calls["wait_ns"].to_numpy(dtype=np.int64, na_value=0)
+    begins, lengths = array_of(calls, "start_ns"), calls["wait_ns"].to_numpy(dtype=np.int64, na_value=0)
     waiting = np.flatnonzero(lengths > 0)
     waiting = waiting[np.argsort(begins[waiting], kind="stable")]
     starts = begins[waiting]
@@ -61,10 +61,10 @@ def cut_by_calls(wait: Intervals, calls: pd.DataFrame) -> pd.DataFrame:
     call, piece = overlapping(starts, ends, wait)
     return table_of(
         {
-            "rank": calls["rank"].to_numpy()[waiting[call]],
+            "rank": array_of(calls, "rank")[waiting[call]],
             "start_ns": np.maximum(starts[call], wait.starts[piece]),
             "end_ns": np.minimum(ends[call], wait.ends[piece]),
-            **{name: calls[name].array[waiting[call]] for name in ("call", "instance", "waits_for")},
+            **{name: column_of(calls, name)[waiting[call]] for name in ("call", "instance", "waits_for")},
         }
     )
 

@@ -14,7 +14,7 @@ from traceanalyzer.analyses.names import ExchangeSendsColumn
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of, under_each_other
+from traceanalyzer.model.tables import array_of, table_of, under_each_other
 
 KEYS = ("group", "group_ranks", "direction", "rank", "peer")
 
@@ -48,7 +48,7 @@ def per_rank(_trace: RankTrace, all_to_alls: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame()
     groups = Groups.of(all_to_alls, [*split_sizes.GROUP, "direction"])
     keys = zip(*(column.tolist() for column in groups.keys.values()), strict=True)
-    columns = {name: all_to_alls[name].to_numpy() for name in ("sends", "ranks")}
+    columns = {name: array_of(all_to_alls, name) for name in ("sends", "ranks")}
     tables = [_sums(key, *(values[rows] for values in columns.values()))
               for key, rows in zip(keys, rows_of_each(groups.of_row), strict=True)]  # fmt: skip
     return under_each_other(tables)

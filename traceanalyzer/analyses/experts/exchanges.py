@@ -16,6 +16,7 @@ from traceanalyzer.analyses.time.intervals import unions
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import array_of
 
 
 class Exchanges(Result[ExchangesColumn]):
@@ -67,7 +68,7 @@ def per_rank(trace: RankTrace, all_to_alls: pd.DataFrame) -> pd.DataFrame:
     own = all_to_alls
     if own.empty:
         return pd.DataFrame()
-    launch = trace.gpu_ops["launch"].to_numpy()[own["gpu_op"].to_numpy()]
+    launch = array_of(trace.gpu_ops, "launch")[array_of(own, "gpu_op")]
     kept = np.array(
         [_kept(sends, ranks, trace.rank) for sends, ranks in zip(own["sends"], own["ranks"], strict=True)],
         dtype=np.int64,
@@ -137,7 +138,7 @@ def _moved(table: pd.DataFrame) -> pd.Series:
 def _in_order(trace: RankTrace, table: pd.DataFrame, direction: pd.Series) -> pd.DataFrame:
     """Place in the step, direction, and the compute that follows, of one group's calls."""
     compute = unions(trace)["compute"]
-    ends, following = table["end_ns"].to_numpy(), table["start_ns"].to_numpy()[1:]
+    ends, following = array_of(table, "end_ns"), array_of(table, "start_ns")[1:]
     after = pd.array([*compute.covered_ns(ends[:-1], following), pd.NA], dtype="Int64")
     place = table.groupby("step").cumcount().astype("Int64").where(table["step"].notna())
     return table.assign(place=place, direction=direction, compute_after_ns=after)

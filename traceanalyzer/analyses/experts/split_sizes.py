@@ -10,6 +10,7 @@ from traceanalyzer.kinds import CUT_LIST, dtype_bytes
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import column_of
 
 GROUP = ("group", "group_ranks")
 
@@ -76,7 +77,7 @@ def _directions(own: pd.DataFrame) -> np.ndarray:
     found = np.full(len(own), EXCHANGE, dtype=object)
     step = own["step"].fillna(NONE).to_numpy(dtype=np.int64)
     sends, receives = (own[name].astype("object").to_numpy() for name in ("in_split", "out_split"))
-    groups = Groups.of({**{name: own[name].array for name in GROUP}, "step": step}, [*GROUP, "step"]).of_row
+    groups = Groups.of({**{name: column_of(own, name) for name in GROUP}, "step": step}, [*GROUP, "step"]).of_row
     for rows in rows_of_each(groups):
         if step[rows[0]] != NONE:
             found[rows] = _of_step(sends[rows].tolist(), receives[rows].tolist())

@@ -10,7 +10,7 @@ from traceanalyzer.analyses.host.idle_causes import launching_threads
 from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import table_of, under_each_other
+from traceanalyzer.model.tables import array_of, table_of, under_each_other
 
 _CALLS = "c10d::"
 """Operators that hand a collective to the thread that carries it out."""
@@ -55,14 +55,14 @@ def cpu_collectives(trace: RankTrace) -> pd.DataFrame:
 def waiting(trace: RankTrace) -> Intervals:
     """Time in which the host does nothing but wait for one."""
     table = cpu_collectives(trace)
-    return Intervals.of(table["since_ns"].to_numpy(), table["end_ns"].to_numpy())
+    return Intervals.of(array_of(table, "since_ns"), array_of(table, "end_ns"))
 
 
 def _with_monitored(trace: RankTrace, held: pd.DataFrame) -> pd.DataFrame:
     """In order of start, monitored barriers as one each: they are messages that the calling thread sends itself."""
     operators = trace.host_ops
     whole = operators[host_names.matches(operators["name"], _MONITORED.__eq__)]
-    within = Intervals.of(whole["start_ns"].to_numpy(), whole["end_ns"].to_numpy())
+    within = Intervals.of(array_of(whole, "start_ns"), array_of(whole, "end_ns"))
     starts, ends = (held[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns"))
     apart = held[within.covered_ns(starts, ends) == 0][["name", "start_ns", "end_ns"]]
     barriers = whole[["start_ns", "end_ns"]].assign(name=_BARRIER)
@@ -74,12 +74,12 @@ def _callers(trace: RankTrace, starts: np.ndarray) -> np.ndarray:
     """Thread of the last operator that hands over a collective before each start; of none the busiest that launches."""
     operators = trace.host_ops
     calls = operators[host_names.matches(operators["name"], _hands_over)]
-    begun = calls["start_ns"].to_numpy()
+    begun = array_of(calls, "start_ns")
     order = np.argsort(begun, kind="stable")
     launch = trace.gpu_ops["launch"]
-    launching = trace.api_calls["thread"].to_numpy()[launch[launch >= 0]]
+    launching = array_of(trace.api_calls, "thread")[launch[launch >= 0]]
     default = np.bincount(launching).argmax() if len(launching) else -1
-    threads = np.append(default, calls["thread"].to_numpy()[order])
+    threads = np.append(default, array_of(calls, "thread")[order])
     found: np.ndarray = threads[np.searchsorted(begun[order], starts, side="right")]
     return found
 
@@ -98,8 +98,8 @@ def _idle_since(trace: RankTrace, threads: np.ndarray, starts: np.ndarray, ends:
 def _events(trace: RankTrace, threads: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Starts and ends of the threads' calls and operators; what hands a collective over may return after its end."""
     for frame in (trace.api_calls, trace.host_ops):
-        held = np.isin(frame["thread"].to_numpy(), threads)
-        starts, ends = frame["start_ns"].to_numpy()[held], frame["end_ns"].to_numpy()[held]
+        held = np.isin(array_of(frame, "thread"), threads)
+        starts, ends = array_of(frame, "start_ns")[held], array_of(frame, "end_ns")[held]
         yield starts, np.where(host_names.matches(frame["name"], _hands_over)[held], starts, ends)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of
 
 FULL_QUEUE = 900
 """Launches ahead of the GPU from which on a launch may block: the queue holds 1,024."""
@@ -17,12 +18,12 @@ def into_full_queue(trace: RankTrace) -> np.ndarray:
 
     The host needs nothing of that time: it is ahead of its GPU.
     """
-    calls, launch = trace.api_calls, trace.gpu_ops["launch"].to_numpy()
-    starts = calls["start_ns"].to_numpy()
-    is_slow = calls["end_ns"].to_numpy() - starts > SLOW_LAUNCH_NS
+    calls, launch = trace.api_calls, array_of(trace.gpu_ops, "launch")
+    starts = array_of(calls, "start_ns")
+    is_slow = array_of(calls, "end_ns") - starts > SLOW_LAUNCH_NS
     if not is_slow.any() or len(launch) < FULL_QUEUE:
         return np.zeros(len(calls), dtype=bool)
-    begins, is_launched = trace.gpu_ops["start_ns"].to_numpy(), launch != NONE
+    begins, is_launched = array_of(trace.gpu_ops, "start_ns"), launch != NONE
     # What has no launch and begins before anything that has one was queued before the capture began.
     first = begins[is_launched].min(initial=np.iinfo(np.int64).max)
     is_before = ~is_launched & (begins < first)

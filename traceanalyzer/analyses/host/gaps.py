@@ -15,7 +15,7 @@ from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.meaning.vocabulary import GAP_CAUSES
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import array_of, column_of, table_of
 
 _KEYS = {cause.column: cause.key for cause in GAP_CAUSES}
 
@@ -78,9 +78,9 @@ def per_rank(trace: RankTrace, idle_short_ns: int = SHORT_NS, idle_launch_ns: in
             **_doing(trace, gaps),
             "range": names_around_launches(user_ranges(trace), trace, gaps.launch),
             # Names stay numbered: as texts those of kernels take as much as all other columns together.
-            "ended_by": ops["name"].array[gaps.ended_by],
-            "ended_by_kind": ops["kind"].array[gaps.ended_by],
-            "ended_by_stream": ops["stream"].to_numpy()[gaps.ended_by],
+            "ended_by": column_of(ops, "name")[gaps.ended_by],
+            "ended_by_kind": column_of(ops, "kind")[gaps.ended_by],
+            "ended_by_stream": array_of(ops, "stream")[gaps.ended_by],
         },
     )
 

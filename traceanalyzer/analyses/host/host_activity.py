@@ -15,7 +15,7 @@ from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of, picked
+from traceanalyzer.model.tables import array_of, column_of, columns_of, picked
 
 NOTHING = "(nothing recorded)"
 
@@ -188,7 +188,7 @@ def longest(activity: Activity, starts: np.ndarray, ends: np.ndarray) -> tuple[n
 def range_around(ranges: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Position in `ranges` of the innermost one of the same thread that holds each time, or -1."""
     answer = np.full(len(times), NONE, dtype=np.int64)
-    of_thread = ranges["thread"].to_numpy()
+    of_thread = array_of(ranges, "thread")
     for thread in {*pd.unique(of_thread).tolist()} & {*pd.unique(threads).tolist()}:
         asked = np.flatnonzero(threads == thread)
         answer[asked] = Around.of(ranges, thread).at(times[asked])
@@ -206,8 +206,8 @@ class Around:
     @classmethod
     def of(cls, events: pd.DataFrame, thread: int) -> "Around":
         """Of the thread's rows of a table."""
-        own = np.flatnonzero(events["thread"].to_numpy() == thread)
-        starts, ends, position = innermost(events["start_ns"].to_numpy()[own], events["end_ns"].to_numpy()[own])
+        own = np.flatnonzero(array_of(events, "thread") == thread)
+        starts, ends, position = innermost(array_of(events, "start_ns")[own], array_of(events, "end_ns")[own])
         return cls(starts, ends, np.append(own, NONE)[position])
 
     def at(self, times: np.ndarray) -> np.ndarray:
@@ -221,7 +221,7 @@ class Around:
 def names_around(events: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Name of the innermost event of the same thread that holds each time; `None` where none does."""
     row = range_around(events, threads, times)
-    names: Any = events["name"].array
+    names: Any = column_of(events, "name")
     around: np.ndarray = np.array([*names.categories.tolist(), None], dtype=object)[np.append(names.codes, NONE)[row]]
     return around
 
@@ -230,7 +230,7 @@ def names_around_launches(events: pd.DataFrame, trace: RankTrace, launch: np.nda
     """The same at the start of API calls, given by their rows; `None` for row -1."""
     answer = np.full(len(launch), None, dtype=object)
     has = launch != NONE
-    threads, starts = (trace.api_calls[name].to_numpy()[launch[has]] for name in ("thread", "start_ns"))
+    threads, starts = (array_of(trace.api_calls, name)[launch[has]] for name in ("thread", "start_ns"))
     answer[has] = names_around(events, threads, starts)
     return answer
 

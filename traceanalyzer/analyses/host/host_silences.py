@@ -16,7 +16,7 @@ from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked, sorted_by, table_of
+from traceanalyzer.model.tables import array_of, column_of, picked, sorted_by, table_of
 
 LEAST_NS = 1_000_000
 """A stretch from which on it is not what Python takes between two calls: that is some 10 to 100 µs."""
@@ -60,7 +60,7 @@ def per_rank(trace: RankTrace, silent_ns: int = LEAST_NS) -> pd.DataFrame:
     recorded = _recorded(trace, threads)
     looked_at = (recorded.starts[:1], recorded.ends[-1:])
     if len(steps):
-        looked_at = (steps["host_start_ns"].to_numpy(), steps["host_end_ns"].to_numpy())
+        looked_at = (array_of(steps, "host_start_ns"), array_of(steps, "host_end_ns"))
     silent = Intervals.of(*looked_at) - recorded
     starts, ends = (times[silent.ends - silent.starts >= silent_ns] for times in (silent.starts, silent.ends))
     if not len(starts):
@@ -75,7 +75,7 @@ def per_rank(trace: RankTrace, silent_ns: int = LEAST_NS) -> pd.DataFrame:
     return sorted_by(
         table_of(
             {
-                **{name: firsts[name].array for name in table.columns},
+                **{name: column_of(firsts, name) for name in table.columns},
                 "stretches": groups.counts(),
                 **times_of(trace, groups, starts, ends, steps),
             }
@@ -92,7 +92,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> HostSilences:
 def _threads(trace: RankTrace) -> np.ndarray:
     """Those that run the steps, autograd's and the CPU's collectives', and all that launch."""
     telling = [thread for thread, role in thread_roles(trace).items() if role in (MAIN, AUTOGRAD, COLLECTIVES)]
-    launching = trace.api_calls["thread"].to_numpy()[trace.api_calls["has_gpu_op"].to_numpy()]
+    launching = array_of(trace.api_calls, "thread")[array_of(trace.api_calls, "has_gpu_op")]
     return np.union1d(np.array(telling, dtype=np.int64), launching)
 
 
@@ -107,7 +107,7 @@ def _recorded(trace: RankTrace, threads: np.ndarray) -> Intervals:
 def _columns(tables: Sequence[pd.DataFrame], threads: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Starts and ends of the tables' rows under each other, and which are of these threads."""
     starts, ends, thread = (
-        np.concatenate([table[name].to_numpy() for table in tables]) for name in ("start_ns", "end_ns", "thread")
+        np.concatenate([array_of(table, name) for table in tables]) for name in ("start_ns", "end_ns", "thread")
     )
     return starts, ends, np.isin(thread, threads)
 
@@ -124,15 +124,15 @@ def _ranges_around(trace: RankTrace, threads: np.ndarray, starts: np.ndarray, en
     for thread in threads.tolist():
         own = range_around(ranges, np.full(len(middle), thread), middle)
         around = np.where(around == NONE, own, around)
-    return _texts(ranges["name"].array, around)
+    return _texts(column_of(ranges, "name"), around)
 
 
 def _around(trace: RankTrace, threads: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """What ended last before each time, and what begins first after it; the outermost of those that do at once."""
-    launches = np.flatnonzero(trace.api_calls["has_gpu_op"].to_numpy())
+    launches = np.flatnonzero(array_of(trace.api_calls, "has_gpu_op"))
     tables = (user_ranges(trace), trace.host_ops, picked(trace.api_calls, launches))
     starts, ends, is_own = _columns(tables, threads)
-    names = joined([tables[0]["name"].array, tables[1]["name"].array, _launched(trace, launches)])
+    names = joined([column_of(tables[0], "name"), column_of(tables[1], "name"), _launched(trace, launches)])
     rows = np.flatnonzero(is_own)
     starts, ends = starts[rows], ends[rows]
     # Of several at one time the outermost comes last of those that end, first of those that begin.
@@ -144,10 +144,10 @@ def _around(trace: RankTrace, threads: np.ndarray, times: np.ndarray) -> tuple[n
 
 def _launched(trace: RankTrace, launches: np.ndarray) -> Any:
     """Names of what these API calls started on the GPU."""
-    launch = trace.gpu_ops["launch"].to_numpy()
+    launch = array_of(trace.gpu_ops, "launch")
     rows = np.full(len(trace.api_calls) + 1, NONE)
     rows[launch] = np.arange(len(launch))
-    return picked(trace.gpu_ops, rows[launches])["name"].array
+    return column_of(picked(trace.gpu_ops, rows[launches]), "name")
 
 
 def _texts(names: Any, rows: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.time.intervals import busy
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import array_of
 
 TIMES: Mapping[str, Column] = MappingProxyType(
     {
@@ -77,9 +78,9 @@ def steps_of_hosts(trace: RankTrace) -> pd.DataFrame:
 
 def launches_inside(trace: RankTrace, events: pd.DataFrame) -> np.ndarray:
     """API calls with a GPU operation that begin in each event, on its thread."""
-    has_op = trace.api_calls["has_gpu_op"].to_numpy()
-    begun, thread_of = (trace.api_calls[name].to_numpy()[has_op] for name in ("start_ns", "thread"))
-    starts, ends, threads = (events[name].to_numpy() for name in ("start_ns", "end_ns", "thread"))
+    has_op = array_of(trace.api_calls, "has_gpu_op")
+    begun, thread_of = (array_of(trace.api_calls, name)[has_op] for name in ("start_ns", "thread"))
+    starts, ends, threads = (array_of(events, name) for name in ("start_ns", "end_ns", "thread"))
     count = np.zeros(len(events), dtype=np.int64)
     for thread in np.unique(thread_of).tolist():
         rows = np.flatnonzero(threads == thread)

@@ -16,7 +16,7 @@ from traceanalyzer.analyses.names import HostWorkColumn
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked, sorted_by, table_of
+from traceanalyzer.model.tables import array_of, column_of, picked, sorted_by, table_of
 from traceanalyzer.selection import step_at
 
 RANGE, OPERATOR, COLLECTIVE = "range", "operator", "collective"
@@ -69,13 +69,13 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     events = _inside(_top_level(trace), steps)
     if events.empty:
         return pd.DataFrame()
-    starts, ends = events["start_ns"].to_numpy(), events["end_ns"].to_numpy()
-    threads, of_thread = np.unique(events["thread"].to_numpy(), return_inverse=True)
+    starts, ends = array_of(events, "start_ns"), array_of(events, "end_ns")
+    threads, of_thread = np.unique(array_of(events, "thread"), return_inverse=True)
     roles = thread_roles(trace)
     role = np.array([roles.get(thread, OTHER) for thread in threads.tolist()], dtype=object)[of_thread]
     table = table_of({"role": role, "what": events["what"], "name": events["name"]})
     groups = Groups.of(table, ["role", "what", "name"], by_appearance=True)
-    sizes = events["size_bytes"].array
+    sizes = column_of(events, "size_bytes")
     size_bytes = groups.sums(sizes.to_numpy(dtype=np.int64, na_value=0))
     times = times_of(trace, groups, starts, ends, steps)
     order = np.argsort(-times["host_ns"], kind="stable")
@@ -118,15 +118,15 @@ def _top_level(trace: RankTrace) -> pd.DataFrame:
     operators = _outer(trace.host_ops)
     count = len(operators)
     starts, ends, threads = (
-        np.concatenate([trace.ranges[name].to_numpy()[ranges], trace.host_ops[name].to_numpy()[operators]])
+        np.concatenate([array_of(trace.ranges, name)[ranges], array_of(trace.host_ops, name)[operators]])
         for name in ("start_ns", "end_ns", "thread")
     )
     # Ranges before operators of the same times; the longer first.
     is_operator = np.arange(len(starts)) >= len(ranges)
     order = np.lexsort((is_operator, -ends, starts, threads))
     order = order[ends[order] > largest_before(ends[order], threads[order])]
-    called = joined([names.array[ranges], trace.host_ops["name"].array[operators]])
-    sizes = trace.ranges["size_bytes"].array[ranges]
+    called = joined([names.array[ranges], column_of(trace.host_ops, "name")[operators]])
+    sizes = column_of(trace.ranges, "size_bytes")[ranges]
     size_bytes, is_absent = sizes.to_numpy(dtype=np.int64, na_value=1), np.asarray(sizes.isna())
     what = np.where(is_operator, 2, np.append(is_collective[ranges], np.zeros(count, dtype=bool)))
     columns = {
@@ -145,7 +145,7 @@ def _top_level(trace: RankTrace) -> pd.DataFrame:
 
 def _outer(host_ops: pd.DataFrame) -> np.ndarray:
     """Operators that lie in no other of those before them in their block: all that lie in none, and a few more."""
-    ends, threads = host_ops["end_ns"].to_numpy(), host_ops["thread"].to_numpy()
+    ends, threads = array_of(host_ops, "end_ns"), array_of(host_ops, "thread")
     found = []
     for rows in row_blocks(len(host_ops)):
         before = largest_before(ends[rows], threads[rows])
@@ -155,8 +155,8 @@ def _outer(host_ops: pd.DataFrame) -> np.ndarray:
 
 def _wraps(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
     """Which of these ranges take half of a step and hold another one of their thread."""
-    begins, until = (trace.steps[name].to_numpy() for name in ("host_start_ns", "host_end_ns"))
-    starts, ends, threads = (trace.ranges[name].to_numpy()[rows] for name in ("start_ns", "end_ns", "thread"))
+    begins, until = (array_of(trace.steps, name) for name in ("host_start_ns", "host_end_ns"))
+    starts, ends, threads = (array_of(trace.ranges, name)[rows] for name in ("start_ns", "end_ns", "thread"))
     row = step_at(begins, until, starts)
     is_long = (row != NONE) & (ends - starts >= _WRAPPER_SHARE * np.append(until - begins, 0)[row])
     order = np.lexsort((-ends, starts, threads))
@@ -170,8 +170,8 @@ def _inside(events: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     """Events that begin in a step, cut at its end; all of them without steps."""
     if steps.empty:
         return events
-    ends = steps["host_end_ns"].to_numpy()
-    row = step_at(steps["host_start_ns"].to_numpy(), ends, events["start_ns"].to_numpy())
+    ends = array_of(steps, "host_end_ns")
+    row = step_at(array_of(steps, "host_start_ns"), ends, array_of(events, "start_ns"))
     held = row != NONE
     inside = picked(events, held)
-    return inside.assign(end_ns=np.minimum(inside["end_ns"].to_numpy(), ends[row[held]]))
+    return inside.assign(end_ns=np.minimum(array_of(inside, "end_ns"), ends[row[held]]))

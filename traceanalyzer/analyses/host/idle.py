@@ -15,7 +15,7 @@ from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import array_of, column_of, table_of
 
 
 class Idle(Result[IdleColumn]):
@@ -61,14 +61,14 @@ def per_rank(
         start_ns, end_ns = begin[window[rows]], end[window[rows]]
         causes = idle_causes.parts(trace, pieces, start_ns, end_ns, short_ns=idle_short_ns, launch_ns=idle_launch_ns)
         for name in PARTS:
-            np.add.at(sums[name], own, causes[name].to_numpy())
+            np.add.at(sums[name], own, array_of(causes, name))
         np.add.at(sums["gaps"], own, (pieces.lengths >= idle_short_ns) & (pieces.starts >= start_ns))
         np.add.at(sums["pieces"], own, 1)
         np.maximum.at(longest, own, np.minimum(pieces.ends, end_ns) - np.maximum(pieces.starts, start_ns))
     idle_ns = np.sum([sums[name] for name in PARTS], axis=0)
-    assert (idle_ns == facts["idle_ns"].to_numpy()).all(), "the causes must add up to the breakdown's idle time"
+    assert (idle_ns == array_of(facts, "idle_ns")).all(), "the causes must add up to the breakdown's idle time"
     longest_ns = pd.arrays.IntegerArray(longest, sums.pop("pieces") == 0)
-    known = {name: facts[name].array for name in ("step", "window_ns")}
+    known = {name: column_of(facts, name) for name in ("step", "window_ns")}
     return table_of({**known, **sums, "idle_ns": idle_ns, "longest_ns": longest_ns})
 
 
@@ -82,11 +82,11 @@ def _windows(
 ) -> tuple[pd.DataFrame, np.ndarray, np.ndarray, np.ndarray]:
     """The rows' `step`, `window_ns` and `idle_ns`, the whole window's first; and stretches: of which row, from, to."""
     whole = trace.window
-    has_window = ~steps["start_ns"].array.isna() if len(steps) else np.empty(0, dtype=bool)
+    has_window = ~column_of(steps, "start_ns").isna() if len(steps) else np.empty(0, dtype=bool)
     of_steps = {name: steps[name].to_numpy(dtype=np.int64, na_value=NONE)[has_window] if len(steps) else _NO_TIMES
                 for name in ("step", "start_ns", "window_ns", "idle_ns")}  # fmt: skip
-    is_absent = np.append(True, steps["step"].array.isna()[has_window] if len(steps) else has_window)
-    facts = {name: np.append(breakdown[name].to_numpy()[0], of_steps[name]) for name in ("window_ns", "idle_ns")}
+    is_absent = np.append(True, column_of(steps, "step").isna()[has_window] if len(steps) else has_window)
+    facts = {name: np.append(array_of(breakdown, name)[0], of_steps[name]) for name in ("window_ns", "idle_ns")}
     step = pd.arrays.IntegerArray(np.append(1, of_steps["step"]), is_absent)
     row = np.append(np.zeros(len(whole.starts), dtype=np.int64), np.arange(1, len(step)))
     begin = np.append(whole.starts, of_steps["start_ns"])

@@ -14,7 +14,7 @@ from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, busy, of_row
 from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, GAP_CAUSES, HOST, IDLE_CAUSES, LAUNCH, SYNC, UNKNOWN
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import array_of, table_of
 
 CAUSES = tuple(cause.column for cause in GAP_CAUSES)
 
@@ -67,15 +67,15 @@ def find(trace: RankTrace) -> Gaps:
     Operations without duration end none, except at the capture's end.
     """
     ops = trace.gpu_ops
-    starts, ends = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
+    starts, ends = array_of(ops, "start_ns"), array_of(ops, "end_ns")
     free = Intervals.of([starts.min()], [ends.max()]) - busy(trace) if len(ops) else EMPTY
     gap_starts, gap_ends = free.starts, free.ends
     lasting = np.append(np.flatnonzero(ends > starts), len(ops) - 1)
     ended_by = lasting[np.searchsorted(starts[lasting[:-1]], gap_ends)]
-    launch = ops["launch"].to_numpy()[ended_by]
+    launch = array_of(ops, "launch")[ended_by]
     returned = gap_starts
     if len(trace.api_calls):
-        returned = np.where(launch == NONE, gap_starts, trace.api_calls["end_ns"].to_numpy()[launch])
+        returned = np.where(launch == NONE, gap_starts, array_of(trace.api_calls, "end_ns")[launch])
     return Gaps(gap_starts, gap_ends, ended_by, launch, np.clip(returned, gap_starts, gap_ends))
 
 
@@ -128,8 +128,8 @@ def _parts(
 @once_a_trace
 def launching_threads(trace: RankTrace) -> np.ndarray:
     """Host threads that launched at least one of the rank's GPU operations."""
-    launch = trace.gpu_ops["launch"].to_numpy()
-    return np.unique(trace.api_calls["thread"].to_numpy()[launch[launch != NONE]])
+    launch = array_of(trace.gpu_ops, "launch")
+    return np.unique(array_of(trace.api_calls, "thread")[launch[launch != NONE]])
 
 
 @once_a_trace
@@ -146,7 +146,7 @@ def thread_of_launch(trace: RankTrace, launch: np.ndarray) -> np.ndarray:
     """Thread of each launching call; -1 where there is none."""
     if not len(trace.api_calls):
         return np.full(len(launch), NONE, dtype=np.int64)
-    return np.where(launch == NONE, NONE, trace.api_calls["thread"].to_numpy()[launch])
+    return np.where(launch == NONE, NONE, array_of(trace.api_calls, "thread")[launch])
 
 
 @once_a_trace
@@ -158,20 +158,20 @@ def blocking(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
     copy's stream still has work when the call begins, the call waits for that first, and blocks from its own start.
     """
     calls, ops = trace.api_calls, trace.gpu_ops
-    since = calls["start_ns"].to_numpy().copy()
+    since = array_of(calls, "start_ns").copy()
     is_blocking = host_names.matches(calls["name"], host_names.is_sync)
     is_plain = host_names.matches(calls["name"], host_names.is_plain_copy)
     pageable = is_any(ops["source_memory"], "pageable") | is_any(ops["target_memory"], "pageable")
-    launch = ops["launch"].to_numpy()
+    launch = array_of(ops, "launch")
     is_copy = is_any(ops["activity"], "memcpy") & (launch != NONE)
     if is_copy.any():
         waits = is_copy & (pageable | is_plain[launch])
         called = since[launch[waits]]
-        since[launch[waits]] = np.where(_busy_until(ops)[waits] > called, called, ops["start_ns"].to_numpy()[waits])
+        since[launch[waits]] = np.where(_busy_until(ops)[waits] > called, called, array_of(ops, "start_ns")[waits])
         is_blocking[launch[waits]] = True
         # A copy that begins when its call has returned held nobody up.
-        ends = calls["end_ns"].to_numpy()
-        held = ops["start_ns"].to_numpy()[waits] < ends[launch[waits]]
+        ends = array_of(calls, "end_ns")
+        held = array_of(ops, "start_ns")[waits] < ends[launch[waits]]
         since[launch[waits]] = np.where(held, since[launch[waits]], ends[launch[waits]])
     rows = np.flatnonzero(is_blocking)
     return rows, since[rows]
@@ -179,7 +179,7 @@ def blocking(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
 
 def _busy_until(ops: pd.DataFrame) -> np.ndarray:
     """When the operations before each one on its stream have all ended; 0 for a stream's first one."""
-    return np.maximum(largest_before(ops["end_ns"].to_numpy(), ops["stream"].to_numpy()), 0)
+    return np.maximum(largest_before(array_of(ops, "end_ns"), array_of(ops, "stream")), 0)
 
 
 def _before_launch(
@@ -220,8 +220,8 @@ class _Thread:
 def _threads(trace: RankTrace) -> dict[int, _Thread]:
     """What threads that launch work on the GPU, and that of JAX's program, record of synchronising calls and data."""
     rows, since = blocking(trace)
-    until = trace.api_calls["end_ns"].to_numpy()[rows]
-    of_call, of_op, of_range = (frame["thread"].to_numpy() for frame in (trace.api_calls, trace.host_ops, trace.ranges))
+    until = array_of(trace.api_calls, "end_ns")[rows]
+    of_call, of_op, of_range = (array_of(frame, "thread") for frame in (trace.api_calls, trace.host_ops, trace.ranges))
     is_data_op, is_data_range = (
         host_names.matches(frame["name"], host_names.is_data) for frame in (trace.host_ops, trace.ranges)
     )
@@ -239,6 +239,6 @@ def _threads(trace: RankTrace) -> dict[int, _Thread]:
 
 def _recorded(trace: RankTrace, thread: int, data: Intervals) -> Intervals:
     """Time inside a call, an operator or a data range of the thread."""
-    calls, operators = (of_rows(frame, frame["thread"].to_numpy() == thread)
+    calls, operators = (of_rows(frame, array_of(frame, "thread") == thread)
                         for frame in (trace.api_calls, trace.host_ops))  # fmt: skip
     return calls | operators | data

@@ -6,6 +6,7 @@ import numpy as np
 
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +76,8 @@ def launch_queue(trace: RankTrace) -> Queue:
 
 def waiting(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
     """When each operation with a launch joins the queue and leaves it."""
-    launch = trace.gpu_ops["launch"].to_numpy()
+    launch = array_of(trace.gpu_ops, "launch")
     held = launch != NONE
-    leaves = trace.gpu_ops["start_ns"].to_numpy()[held]
-    returned = trace.api_calls["end_ns"].to_numpy()[launch[held]]
+    leaves = array_of(trace.gpu_ops, "start_ns")[held]
+    returned = array_of(trace.api_calls, "end_ns")[launch[held]]
     return np.minimum(returned, leaves), leaves

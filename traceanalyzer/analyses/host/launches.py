@@ -12,7 +12,7 @@ from traceanalyzer.analyses.names import LaunchesColumn
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked
+from traceanalyzer.model.tables import array_of, column_of, picked
 
 _LONG_NS = 20_000
 """A kernel of this length outlives the call that launches it, unless that waits for it."""
@@ -106,20 +106,20 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Launches:
 
 
 def _delays(trace: RankTrace, ops: pd.DataFrame) -> dict[str, int | None]:
-    launch = ops["launch"].to_numpy()
+    launch = array_of(ops, "launch")
     held = launch != NONE
     if not held.any():
         return dict.fromkeys(("delay_median_ns", "delay_p95_ns", "delay_max_ns"))
-    delay = (ops["start_ns"].to_numpy() - np.append(trace.api_calls["start_ns"].to_numpy(), 0)[launch])[held]
+    delay = (array_of(ops, "start_ns") - np.append(array_of(trace.api_calls, "start_ns"), 0)[launch])[held]
     median, p95 = (round(float(value)) for value in np.percentile(delay, (50, 95)))
     return {"delay_median_ns": median, "delay_p95_ns": p95, "delay_max_ns": int(delay.max())}
 
 
 def _awaited(trace: RankTrace, ops: pd.DataFrame) -> dict[str, int]:
-    launch, starts, ends = (ops[name].to_numpy() for name in ("launch", "start_ns", "end_ns"))
+    launch, starts, ends = (array_of(ops, name) for name in ("launch", "start_ns", "end_ns"))
     is_long_kernel = is_any(ops["activity"], "kernel") & (ends - starts > _LONG_NS)
-    held = is_long_kernel & (launch != NONE) & ops["graph_node"].array.isna()
-    returned = np.append(trace.api_calls["end_ns"].to_numpy(), 0)[launch[held]]
+    held = is_long_kernel & (launch != NONE) & column_of(ops, "graph_node").isna()
+    returned = np.append(array_of(trace.api_calls, "end_ns"), 0)[launch[held]]
     return {"awaitable_kernels": int(held.sum()), "awaited_kernels": int((returned >= ends[held]).sum())}
 
 
@@ -136,7 +136,7 @@ def _queue(trace: RankTrace) -> dict[str, int | None]:
 
 
 def _kernels(ops: pd.DataFrame) -> dict[str, int | None]:
-    durations = (ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy())[is_any(ops["activity"], "kernel")]
+    durations = (array_of(ops, "end_ns") - array_of(ops, "start_ns"))[is_any(ops["activity"], "kernel")]
     return {
         "kernels": len(durations),
         "kernels_under_5us": int((durations < 5_000).sum()),

@@ -14,7 +14,7 @@ from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_as_they_are, picked, sorted_by, table_of
+from traceanalyzer.model.tables import array_of, column_of, columns_as_they_are, picked, sorted_by, table_of
 
 
 class NvtxProjection(Result[NvtxProjectionColumn]):
@@ -51,10 +51,10 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         return pd.DataFrame()
     found = {name: np.zeros(len(ranges), dtype=np.int64) for name in ("operations", "first_ns", "last_ns")}
     engine = _engine_threads(trace)
-    starts, ends, threads = (ranges[name].to_numpy() for name in ("start_ns", "end_ns", "thread"))
+    starts, ends, threads = (array_of(ranges, name) for name in ("start_ns", "end_ns", "thread"))
     for thread in np.unique(threads):
         rows = np.flatnonzero(threads == thread)
-        lane = picked(launched, np.isin(launched["thread"].to_numpy(), [thread, *engine]))
+        lane = picked(launched, np.isin(array_of(launched, "thread"), [thread, *engine]))
         for name, values in _projections(starts[rows], ends[rows], lane).items():
             found[name][rows] = values
     return _by_name(trace, **found)
@@ -67,29 +67,29 @@ def across(parts: Mapping[int, pd.DataFrame]) -> NvtxProjection:
 
 def _launched(trace: RankTrace) -> pd.DataFrame:
     """Counted GPU operations with the time and thread of their launch, in its order."""
-    rows = np.flatnonzero(trace.counted & (trace.gpu_ops["launch"].to_numpy() != NONE))
+    rows = np.flatnonzero(trace.counted & (array_of(trace.gpu_ops, "launch") != NONE))
     moments, threads = launch_moments(trace, rows)
     order = np.argsort(moments, kind="stable")
-    times = {name: trace.gpu_ops[name].to_numpy()[rows[order]] for name in ("start_ns", "end_ns")}
+    times = {name: array_of(trace.gpu_ops, name)[rows[order]] for name in ("start_ns", "end_ns")}
     return table_of({"launch_ns": moments[order], "thread": threads[order], **times})
 
 
 def _engine_threads(trace: RankTrace) -> set[int]:
     """Threads on which autograd runs operators and no forward operator runs."""
-    threads = trace.host_ops["thread"].to_numpy()
+    threads = array_of(trace.host_ops, "thread")
     is_autograd = trace.host_ops["forward_thread"].to_numpy(dtype=np.int64, na_value=0) != 0
-    has_sequence = ~trace.host_ops["sequence"].array.isna()
+    has_sequence = ~column_of(trace.host_ops, "sequence").isna()
     return set(np.setdiff1d(threads[is_autograd], threads[~is_autograd & has_sequence]).tolist())
 
 
 def _projections(starts: np.ndarray, ends: np.ndarray, lane: pd.DataFrame) -> dict[str, np.ndarray]:
     """First start, last end and number of the operations launched in each range."""
-    launch = lane["launch_ns"].to_numpy()
+    launch = array_of(lane, "launch_ns")
     low, high = (np.searchsorted(launch, times, side="left") for times in (starts, ends))
     return {
         "operations": high - low,
-        "first_ns": _reduced(np.minimum, lane["start_ns"].to_numpy(), low, high),
-        "last_ns": _reduced(np.maximum, lane["end_ns"].to_numpy(), low, high),
+        "first_ns": _reduced(np.minimum, array_of(lane, "start_ns"), low, high),
+        "last_ns": _reduced(np.maximum, array_of(lane, "end_ns"), low, high),
     }
 
 
@@ -104,12 +104,12 @@ def _by_name(trace: RankTrace, operations: np.ndarray, first_ns: np.ndarray, las
     held = operations > 0
     if not held.any():
         return pd.DataFrame()
-    names = {name: by_letters(trace.ranges[name].array) for name in ("domain", "name")}
+    names = {name: by_letters(column_of(trace.ranges, name)) for name in ("domain", "name")}
     groups = Groups.of(names, ["domain", "name"], with_absent=True)
     lengths = pd.Series((last_ns - first_ns)[held])
     table = spread(lengths, table_of({"group": groups.of_row[held]}), "ns")
-    group = table["group"].to_numpy()
-    host_ns = groups.sums(trace.ranges["end_ns"].to_numpy() - trace.ranges["start_ns"].to_numpy())
+    group = array_of(table, "group")
+    host_ns = groups.sums(array_of(trace.ranges, "end_ns") - array_of(trace.ranges, "start_ns"))
     sums = {"operations": groups.sums(operations), "host_ns": host_ns, "ranges": groups.counts()}
     columns = {name: values[group].astype(object) for name, values in groups.keys.items()}
     columns |= {name: own for name, own in columns_as_they_are(table).items() if name != "group"}

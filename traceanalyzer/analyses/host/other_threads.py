@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.host.host_activity import NOTHING, innermost
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of, column_of
 
 BESIDE = f"{NOTHING} beside "
 """Before the frame of another thread, in what a host is said to do where nothing of its own is recorded."""
@@ -38,8 +39,8 @@ def beside(trace: RankTrace, thread: int, starts: np.ndarray, ends: np.ndarray) 
     frames = trace.frames
     if not len(asked) or frames.empty:
         return answer
-    for other in np.setdiff1d(frames["thread"].to_numpy(), [thread]).tolist():
-        own = frames[frames["thread"].to_numpy() == other]
+    for other in np.setdiff1d(array_of(frames, "thread"), [thread]).tolist():
+        own = frames[array_of(frames, "thread") == other]
         found = _covering(own, starts[asked], ends[asked])
         held = found != NONE
         names = own["name"].astype("object").to_numpy()
@@ -49,8 +50,8 @@ def beside(trace: RankTrace, thread: int, starts: np.ndarray, ends: np.ndarray) 
 
 def _covering(frames: pd.DataFrame, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Row of the innermost frame that covers most of each stretch, -1 where there is none or the thread waits."""
-    begins, until = (frames[name].to_numpy() for name in ("start_ns", "end_ns"))
-    names: Any = frames["name"].array
+    begins, until = (array_of(frames, name) for name in ("start_ns", "end_ns"))
+    names: Any = column_of(frames, "name")
     is_of_threads = np.array([*(bool(_OF_THREADS.match(name)) for name in names.categories), True])[names.codes]
     long = np.flatnonzero((until - begins >= _COVERED * LEAST_NS) & ~is_of_threads)
     since, ended, row = innermost(begins, until)

@@ -15,7 +15,7 @@ from traceanalyzer.analyses.names import SyncCallsColumn
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import array_of, table_of
 
 
 class SyncCalls(Result[SyncCallsColumn]):
@@ -49,7 +49,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     A gap counts with the last call that returned in it, until the operation that ends the gap starts.
     """
     rows, since = idle_causes.blocking(trace)
-    ends = trace.api_calls["end_ns"].to_numpy()[rows]
+    ends = array_of(trace.api_calls, "end_ns")[rows]
     inside = trace.window.holds(ends - 1)  # one that returns when the window ends is in it
     rows, since, ends = rows[inside], since[inside], ends[inside]
     if not len(rows):

@@ -7,6 +7,7 @@ import numpy as np
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import array_of
 
 MAIN, AUTOGRAD, DATA, COLLECTIVES, OTHER = "main", "autograd", "data loader", "collectives", "other"
 
@@ -19,7 +20,7 @@ def thread_roles(trace: RankTrace) -> Mapping[int, str]:
     others, one that runs autograd's nodes is autograd's, one whose ranges are all collectives of the CPU is theirs, one
     whose ranges are all of the data loader's is its.
     """
-    ran, thread = (table["thread"].to_numpy() for table in (trace.host_ops, trace.ranges))
+    ran, thread = (array_of(table, "thread") for table in (trace.host_ops, trace.ranges))
     roles = dict.fromkeys(np.union1d(ran, thread).tolist(), OTHER)
     names = trace.ranges["name"]
     for role, test in ((COLLECTIVES, host_names.is_cpu_collective), (DATA, host_names.is_data)):
@@ -34,7 +35,7 @@ def thread_roles(trace: RankTrace) -> Mapping[int, str]:
 
 def _main(trace: RankTrace) -> int | None:
     is_step = host_names.matches(trace.ranges["name"], set(trace.steps["name"].cat.categories).__contains__)
-    ran, thread = (table["thread"].to_numpy() for table in (trace.host_ops, trace.ranges))
+    ran, thread = (array_of(table, "thread") for table in (trace.host_ops, trace.ranges))
     for threads in (thread[is_step], ran, thread):
         if len(threads):
             distinct, counts = np.unique(threads, return_counts=True)

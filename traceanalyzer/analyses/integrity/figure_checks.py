@@ -8,6 +8,7 @@ from traceanalyzer.analyses.integrity.integrity_checks import Defect, many
 from traceanalyzer.analyses.names import SourceName
 from traceanalyzer.meaning.severities import MEDIUM
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import array_of
 
 _BANDWIDTHS: tuple[SourceName, ...] = ("collectives", "by_collective", "nccl", "comm_phases")
 
@@ -22,8 +23,8 @@ def impossible_memory_levels(trace: RankTrace) -> list[Defect]:
     """Moments at which the allocator had given out more than it held, or less than nothing."""
     counters = trace.counters
     masks = [is_any(counters["name"], name) for name in ("memory_allocated_bytes", "memory_reserved_bytes")]
-    times = [counters["time_ns"].to_numpy()[mask] for mask in masks]
-    allocated, reserved = (counters["value"].to_numpy()[mask] for mask in masks)
+    times = [array_of(counters, "time_ns")[mask] for mask in masks]
+    allocated, reserved = (array_of(counters, "value")[mask] for mask in masks)
     total = len(allocated)
     if not total or not np.array_equal(*times):
         return []

@@ -14,6 +14,7 @@ from traceanalyzer.analyses.time.steps import is_complete
 from traceanalyzer.meaning.severities import HIGH, INFO, LOW, MEDIUM, Severity
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of, column_of
 from traceanalyzer.selection import is_lost_launch
 
 _MANY, SOME = 0.1, 0.01
@@ -132,7 +133,7 @@ def lost_amid_others(trace: RankTrace) -> list[Defect]:
     calls = trace.api_calls
     is_launch = host_names.matches(calls["name"], host_names.is_launch)
     lost = is_lost_launch(calls)
-    answered = np.flatnonzero(is_launch & calls["has_gpu_op"].to_numpy())
+    answered = np.flatnonzero(is_launch & array_of(calls, "has_gpu_op"))
     if not lost.any() or not len(answered):
         return []
     begin, end = answered[[0, -1]]
@@ -158,7 +159,7 @@ def lost_graphs(trace: RankTrace) -> list[Defect]:
 def operations_without_launch(trace: RankTrace) -> list[Defect]:
     """GPU operations whose host call the capture does not have; grave where headlines hold many of them."""
     total = len(trace.gpu_ops)
-    is_without = trace.gpu_ops["launch"].to_numpy() == NONE
+    is_without = array_of(trace.gpu_ops, "launch") == NONE
     count = int(is_without.sum())
     if not count:
         return []
@@ -183,7 +184,7 @@ def operations_without_launch(trace: RankTrace) -> list[Defect]:
 
 def shared_launches(trace: RankTrace) -> list[Defect]:
     """Operations that name one launch, graphs aside: a call launches one, so that their numbers are not unique."""
-    launch = trace.gpu_ops["launch"].to_numpy()
+    launch = array_of(trace.gpu_ops, "launch")
     calls = launch[launch != NONE]
     is_graph = host_names.matches(trace.api_calls["name"], host_names.is_graph_launch)
     times = np.bincount(calls, minlength=len(trace.api_calls))
@@ -221,7 +222,7 @@ def cuda_graphs(trace: RankTrace) -> list[Defect]:
     if unknown:
         text = f"{many(unknown, 'CUDA graph')} recorded as a whole: busy time is right, what ran inside is unknown."
         found.append(Defect("graphs_of_unknown_content", MEDIUM, unknown, len(ops), text, BY_KIND))
-    nodes = len(ops) - int(ops["graph_node"].array.isna().sum())
+    nodes = len(ops) - int(column_of(ops, "graph_node").isna().sum())
     if nodes:
         text = f"{many(nodes, 'operation')} ran in CUDA graphs: one launch stands for many, operators are unknown."
         found.append(Defect("graph_operations", INFO, nodes, len(ops), text, ("launches", "phases")))
@@ -238,7 +239,7 @@ def _complete_steps(trace: RankTrace) -> pd.DataFrame:
 def _in_headline(trace: RankTrace) -> np.ndarray:
     """GPU operations that run, at least in part, in what headlines are of: complete steps, else the window."""
     steps, ops = _complete_steps(trace), trace.gpu_ops
-    starts, ends = (ops[name].to_numpy() for name in ("start_ns", "end_ns"))
+    starts, ends = (array_of(ops, name) for name in ("start_ns", "end_ns"))
     if steps.empty:
         mask: np.ndarray = trace.window.touched(starts, ends) != NONE
         return mask

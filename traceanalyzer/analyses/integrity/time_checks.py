@@ -21,11 +21,12 @@ from traceanalyzer.meaning.severities import HIGH, INFO
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.event_times import LONGEST_CAPTURE_NS
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of
 
 
 def far_apart(trace: RankTrace) -> list[Defect]:
     """Operations that lie further apart than any recording lasts: single times are damaged."""
-    begin, end = int(trace.gpu_ops["start_ns"].to_numpy()[0]), int(trace.gpu_ops["end_ns"].to_numpy().max())
+    begin, end = int(array_of(trace.gpu_ops, "start_ns")[0]), int(array_of(trace.gpu_ops, "end_ns").max())
     if end - begin <= LONGEST_CAPTURE_NS:
         return []
     text = (
@@ -38,7 +39,7 @@ def far_apart(trace: RankTrace) -> list[Defect]:
 def overlaps_on_a_stream(trace: RankTrace) -> list[Defect]:
     """Operations that start before an earlier one of their stream has ended: a stream runs one after the other."""
     ops = trace.gpu_ops
-    starts, ends, stream = (ops[name].to_numpy() for name in ("start_ns", "end_ns", "stream"))
+    starts, ends, stream = (array_of(ops, name) for name in ("start_ns", "end_ns", "stream"))
     order = np.lexsort((ends, starts, stream))
     count = int((starts[order] < largest_before(ends[order], stream[order])).sum())
     text = (
@@ -56,7 +57,7 @@ def nested_on_a_stream(trace: RankTrace) -> list[Defect]:
     by side, whatever stream they are recorded on.
     """
     ops = trace.gpu_ops[trace.gpu_ops["graph_node"].isna().to_numpy()]
-    starts, ends, stream = (ops[name].to_numpy() for name in ("start_ns", "end_ns", "stream"))
+    starts, ends, stream = (array_of(ops, name) for name in ("start_ns", "end_ns", "stream"))
     order = np.lexsort((-ends, starts, stream))
     lengths, latest = (ends - starts)[order], largest_before(ends[order], stream[order])
     is_nested = (starts[order] < latest) & (ends[order] <= latest) & (lengths > 0)
@@ -72,7 +73,7 @@ def nested_on_a_stream(trace: RankTrace) -> list[Defect]:
 
 def operations_without_duration(trace: RankTrace) -> list[Defect]:
     """Operations that end where they start, or before (a reader takes negative durations for none)."""
-    count = int((trace.gpu_ops["end_ns"].to_numpy() <= trace.gpu_ops["start_ns"].to_numpy()).sum())
+    count = int((array_of(trace.gpu_ops, "end_ns") <= array_of(trace.gpu_ops, "start_ns")).sum())
     text = f"{many(count, 'GPU operation')} {have(count)} no duration, or had a negative one: their time is missing."
     total = len(trace.gpu_ops)
     severity = HIGH if 2 * count >= total else by_share(count, total)
@@ -81,11 +82,11 @@ def operations_without_duration(trace: RankTrace) -> list[Defect]:
 
 def operations_before_their_launch(trace: RankTrace) -> list[Defect]:
     """Operations that start before the call that launched them: the clocks of host and GPU disagree."""
-    launch = trace.gpu_ops["launch"].to_numpy()
+    launch = array_of(trace.gpu_ops, "launch")
     held = launch != NONE
     if not held.any():
         return []
-    early = trace.gpu_ops["start_ns"].to_numpy()[held] < trace.api_calls["start_ns"].to_numpy()[launch[held]]
+    early = array_of(trace.gpu_ops, "start_ns")[held] < array_of(trace.api_calls, "start_ns")[launch[held]]
     count = int(early.sum())
     text = (
         f"{many(count, 'GPU operation')} {start(count)} before the call that launched them: the clocks of host and "

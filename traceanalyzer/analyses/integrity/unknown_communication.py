@@ -18,6 +18,7 @@ from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.severities import HIGH, LOW, MEDIUM
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of, column_of
 
 UNKNOWN = "unknown_communication"
 NOWHERE = "no_communication"
@@ -147,8 +148,8 @@ WITHOUT_MATCH = "kind_without_match"
 
 def _by_name(ops: pd.DataFrame, held: np.ndarray) -> pd.Series:
     """Total time of each distinct name of these operations, longest first."""
-    names: Any = ops["name"].array
-    codes, durations = names.codes[held], (ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy())[held]
+    names: Any = column_of(ops, "name")
+    codes, durations = names.codes[held], (array_of(ops, "end_ns") - array_of(ops, "start_ns"))[held]
     total = sums_at(codes, durations, len(names.categories))
     occurs = np.flatnonzero(np.bincount(codes, minlength=len(total)))
     order = occurs[np.argsort(-total[occurs], kind="stable")]
@@ -172,7 +173,7 @@ def _of_operators(trace: RankTrace, is_kernel: np.ndarray) -> set[str]:
     inside = np.flatnonzero(operator != NONE)
     if not len(inside):
         return set()
-    operators, kernels = (frame["name"].array.codes for frame in (trace.host_ops, ops))
+    operators, kernels = (column_of(frame, "name").codes for frame in (trace.host_ops, ops))
     of_op = operators[operator[inside]]
     is_known = is_any(ops["kind"], "comm") | host_names.matches(ops["name"], kinds.is_fused)
     launches_known = np.bincount(of_op[is_known[inside]], minlength=int(of_op.max()) + 1) > 0

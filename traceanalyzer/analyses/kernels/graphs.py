@@ -15,7 +15,7 @@ from traceanalyzer.analyses.time.breakdown import DEFINITIONS, known_only, split
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import array_of, column_of, table_of
 
 _LAUNCH = re.compile(r"GraphLaunch")
 _PARTS = ("window_ns", *breakdown.PARTS)
@@ -52,7 +52,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     launches = _launches(trace)
     if launches.empty:
         return pd.DataFrame()
-    parts = split(trace, launches["start_ns"].to_numpy(), launches["end_ns"].to_numpy())
+    parts = split(trace, array_of(launches, "start_ns"), array_of(launches, "end_ns"))
     table = launches.assign(**{name: parts[name] for name in _PARTS})
     groups = table.groupby("signature", sort=False)
     sums = groups[["gpu_ops", "gpu_ns", "host_ns", *_PARTS]].sum()
@@ -68,17 +68,17 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Graphs:
 def _launches(trace: RankTrace) -> pd.DataFrame:
     """A row for each graph launch whose operations are counted, in order."""
     ops, calls = trace.gpu_ops, trace.api_calls
-    is_launch = by_category(calls["name"].array, _LAUNCH.search)
+    is_launch = by_category(column_of(calls, "name"), _LAUNCH.search)
     is_graph_call = np.append(is_launch.astype(bool), False)
-    launch = ops["launch"].to_numpy()
+    launch = array_of(ops, "launch")
     held = trace.counted & is_graph_call[np.where(launch == NONE, len(calls), launch)]
     if not held.any():
         return pd.DataFrame()
     table = table_of(
         {
             "launch": launch[held],
-            "start_ns": ops["start_ns"].to_numpy()[held],
-            "end_ns": ops["end_ns"].to_numpy()[held],
+            "start_ns": array_of(ops, "start_ns")[held],
+            "end_ns": array_of(ops, "end_ns")[held],
             "code": ops["name"].cat.codes.to_numpy()[held],
             "is_opaque": is_any(ops["activity"], "graph")[held],
         }
@@ -90,4 +90,4 @@ def _launches(trace: RankTrace) -> pd.DataFrame:
     # Kernels on parallel branches change their order from launch to launch: what ran identifies a graph.
     rows["signature"] = groups["code"].agg(lambda codes: tuple(sorted(codes)))
     own = calls.iloc[rows.index]
-    return rows.assign(host_ns=(own["end_ns"].to_numpy() - own["start_ns"].to_numpy())).reset_index(drop=True)
+    return rows.assign(host_ns=(array_of(own, "end_ns") - array_of(own, "start_ns"))).reset_index(drop=True)

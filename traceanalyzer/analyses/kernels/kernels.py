@@ -11,7 +11,7 @@ from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.analyses.names import KernelsColumn
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import sorted_by
+from traceanalyzer.model.tables import array_of, sorted_by
 
 
 class Kernels(Result[KernelsColumn]):
@@ -48,9 +48,9 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     if ops.empty:
         return pd.DataFrame()
     groups = Groups.of(ops, ["name", "kind", "activity"])
-    durations = ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy()
+    durations = array_of(ops, "end_ns") - array_of(ops, "start_ns")
     held = groups.of_row >= 0
-    numbers, number = np.unique(ops["stream"].to_numpy()[held], return_inverse=True)
+    numbers, number = np.unique(array_of(ops, "stream")[held], return_inverse=True)
     group, number = np.divmod(np.unique(groups.of_row[held] * len(numbers) + number), len(numbers))
     streams = [",".join(map(str, numbers[number[rows]].tolist())) for rows in rows_of_each(group)]
     table = groups.table(

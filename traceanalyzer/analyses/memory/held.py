@@ -11,7 +11,7 @@ from traceanalyzer.analyses.host.host_activity import range_around
 from traceanalyzer.analyses.memory.levels import moments
 from traceanalyzer.analyses.phases.op_phases import NAMES, phases_of_moments
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import table_of, under_each_other
+from traceanalyzer.model.tables import array_of, table_of, under_each_other
 
 CATEGORIES = ("gradients", "optimizer state", "activations", "communication", "temporaries", "unknown")
 """What a block may be. Parameters are there before a capture begins: they are part of what is unknown."""
@@ -50,9 +50,9 @@ class Held:
             return cls(events.iloc[:0], np.zeros((0, count), dtype=np.int64), np.zeros((0, count), dtype=np.int64))
         lives = _lives(events)
         category = _categories(trace, events, lives)
-        level = _summed(len(events), lives, category, lives["size_bytes"].to_numpy())
+        level = _summed(len(events), lives, category, array_of(lives, "size_bytes"))
         blocks = _summed(len(events), lives, category, np.ones(len(lives), dtype=np.int64))
-        level[:, UNKNOWN] = events["level_bytes"].to_numpy() - level[:, :UNKNOWN].sum(axis=1)
+        level[:, UNKNOWN] = array_of(events, "level_bytes") - level[:, :UNKNOWN].sum(axis=1)
         return cls(events, level, blocks)
 
 
@@ -60,7 +60,7 @@ def _lives(events: pd.DataFrame) -> pd.DataFrame:
     """Blocks given in the capture: `born` and `died` (rows of events, their number for never), `size_bytes`."""
     told = np.flatnonzero((events["address"].notna() & (events["change_bytes"] != 0)).to_numpy())
     address = events["address"].to_numpy(dtype=np.int64, na_value=-1)[told]
-    change = events["change_bytes"].to_numpy()[told]
+    change = array_of(events, "change_bytes")[told]
     order = np.lexsort((told, address))
     told, address, change = told[order], address[order], change[order]
     follows = np.append(address[1:] == address[:-1], False)
@@ -72,7 +72,7 @@ def _lives(events: pd.DataFrame) -> pd.DataFrame:
 
 def _categories(trace: RankTrace, events: pd.DataFrame, lives: pd.DataFrame) -> np.ndarray:
     """Position in CATEGORIES of each block, by what the host did when it was given and when it was taken back."""
-    threads, times = events["thread"].to_numpy(), events["time_ns"].to_numpy()
+    threads, times = array_of(events, "thread"), array_of(events, "time_ns")
     names = np.array([*NAMES, _NEVER], dtype=object)
     phase = np.append(phases_of_moments(trace, threads, times), len(NAMES))
     born, died = names[phase[lives["born"]]], names[phase[lives["died"]]]
@@ -106,7 +106,7 @@ def _in_communication(trace: RankTrace, threads: np.ndarray, times: np.ndarray) 
 def _summed(events: int, lives: pd.DataFrame, category: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Sum of the weights of the blocks that live after each event, by category."""
     change = np.zeros((events + 1, len(CATEGORIES)), dtype=np.int64)
-    np.add.at(change, (lives["born"].to_numpy(), category), weights)
-    np.subtract.at(change, (lives["died"].to_numpy(), category), weights)
+    np.add.at(change, (array_of(lives, "born"), category), weights)
+    np.subtract.at(change, (array_of(lives, "died"), category), weights)
     summed: np.ndarray = np.cumsum(change[:events], axis=0)
     return summed

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import array_of, column_of, table_of
 
 ALLOCATED, RESERVED = "memory_allocated_bytes", "memory_reserved_bytes"
 
@@ -20,9 +20,9 @@ def moments(trace: RankTrace, name: str = ALLOCATED) -> pd.DataFrame:
     level = told["value"].to_numpy(np.int64)
     return table_of(
         {
-            "time_ns": told["time_ns"].to_numpy(),
-            "thread": told["thread"].to_numpy(),
-            "address": told["address"].array,
+            "time_ns": array_of(told, "time_ns"),
+            "thread": array_of(told, "thread"),
+            "address": column_of(told, "address"),
             "level_bytes": level,
             "change_bytes": np.diff(level, prepend=level[:1]),
         }

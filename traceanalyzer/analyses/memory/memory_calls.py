@@ -13,7 +13,7 @@ from traceanalyzer.analyses.names import MemoryCallsColumn
 from traceanalyzer.analyses.time.steps import complete_steps
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import array_of, table_of
 
 
 class MemoryCalls(Result[MemoryCallsColumn]):
@@ -38,15 +38,15 @@ def per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
     names = trace.api_calls["name"]
     known = [name for name in names.cat.categories if host_names.is_memory_call(name)]
     calls = trace.api_calls[names.isin(known)]
-    row = step_of(trace, calls["start_ns"].to_numpy())
-    numbers = np.append(trace.steps["step"].to_numpy(), -1)[row]
+    row = step_of(trace, array_of(calls, "start_ns"))
+    numbers = np.append(array_of(trace.steps, "step"), -1)[row]
     if trace.window.steps is not None:
         held = np.isin(numbers, trace.window.steps)
         calls, numbers = calls[held], numbers[held]
     if calls.empty:
         return pd.DataFrame()
     complete = set(complete_steps(steps)["step"]) if len(steps) else set()
-    lengths = calls["end_ns"].to_numpy() - calls["start_ns"].to_numpy()
+    lengths = array_of(calls, "end_ns") - array_of(calls, "start_ns")
     table = table_of({"step": numbers, "name": calls["name"].astype("str").to_numpy(), "length": lengths})
     grouped = table.groupby(["step", "name"])["length"].agg(["size", "sum", "max"]).reset_index()
     grouped.columns = ["step", "name", "calls", "host_ns", "longest_ns"]

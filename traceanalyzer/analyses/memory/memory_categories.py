@@ -11,7 +11,7 @@ from traceanalyzer.analyses.memory.held import CATEGORIES, Held
 from traceanalyzer.analyses.names import MemoryCategoriesColumn
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import array_of, table_of
 
 
 class MemoryCategories(Result[MemoryCategoriesColumn]):
@@ -46,7 +46,7 @@ def per_rank(_trace: RankTrace, held: Held) -> pd.DataFrame:
     """The categories at the first event of the highest level; of the whole capture, as the peak."""
     if held.events.empty:
         return pd.DataFrame()
-    top = int(held.events["level_bytes"].to_numpy().argmax())
+    top = int(array_of(held.events, "level_bytes").argmax())
     return table_of(
         {
             "category": np.array(CATEGORIES, dtype=object),

@@ -11,7 +11,7 @@ from traceanalyzer.analyses.memory.held import CATEGORIES, Held
 from traceanalyzer.analyses.names import MemoryLevelsColumn
 from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import array_of, table_of
 
 COLUMN = {name: cast("MemoryLevelsColumn", f"{name.replace(' ', '_')}_bytes") for name in CATEGORIES}
 """Category → column."""
@@ -43,7 +43,7 @@ def per_rank(_trace: RankTrace, held: Held, memory_points: int = 600) -> pd.Data
     """At most `memory_points` stretches of the whole capture."""
     if held.events.empty:
         return pd.DataFrame()
-    times, level = held.events["time_ns"].to_numpy(), held.events["level_bytes"].to_numpy()
+    times, level = array_of(held.events, "time_ns"), array_of(held.events, "level_bytes")
     span = max(int(times[-1] - times[0]), 1)
     stretch = np.minimum((times - times[0]) * memory_points // span, memory_points - 1)
     by_stretch = pd.Series(level).groupby(stretch)

@@ -13,7 +13,7 @@ from traceanalyzer.analyses.names import MemoryPeaksColumn
 from traceanalyzer.analyses.phases.op_phases import NAMES, phases_of_moments
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import array_of, table_of
 
 _MODULE = "nn.Module: "
 
@@ -42,14 +42,14 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     held = moments(trace)
     if held.empty:
         return pd.DataFrame()
-    top = held.iloc[[int(held["level_bytes"].to_numpy().argmax())]]
-    thread, time = top["thread"].to_numpy(), top["time_ns"].to_numpy()
+    top = held.iloc[[int(array_of(held, "level_bytes").argmax())]]
+    thread, time = array_of(top, "thread"), array_of(top, "time_ns")
     row = int(step_of(trace, time)[0])
     is_module = trace.frames["name"].astype(str).str.startswith(_MODULE)
     module = names_around(trace.frames[is_module].reset_index(drop=True), thread, time)[0]
     table = table_of(
         {
-            "peak_allocated_bytes": top["level_bytes"].to_numpy(),
+            "peak_allocated_bytes": array_of(top, "level_bytes"),
             "peak_ns": time,
             "step": [trace.steps["step"].iloc[row] if row >= 0 else pd.NA],
             "phase": np.array(NAMES, dtype=object)[phases_of_moments(trace, thread, time)],

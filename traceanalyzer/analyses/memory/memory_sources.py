@@ -13,7 +13,7 @@ from traceanalyzer.analyses.names import MemorySourcesColumn
 from traceanalyzer.analyses.phases.op_phases import NAMES, phases_of_moments
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import sorted_by, table_of
+from traceanalyzer.model.tables import array_of, sorted_by, table_of
 
 UNKNOWN = "unknown"
 
@@ -49,9 +49,9 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     held = moments(trace)
     if held.empty:
         return pd.DataFrame()
-    threads, times = held["thread"].to_numpy(), held["time_ns"].to_numpy()
+    threads, times = array_of(held, "thread"), array_of(held, "time_ns")
     operators = names_around(trace.host_ops, threads, times)
-    change = held["change_bytes"].to_numpy()
+    change = array_of(held, "change_bytes")
     table = table_of(
         {
             "phase": np.array(NAMES, dtype=object)[phases_of_moments(trace, threads, times)],
@@ -59,7 +59,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
             "events": 1,
             "allocated_bytes": np.maximum(change, 0),
             "freed_bytes": np.maximum(-change, 0),
-            "highest_bytes": held["level_bytes"].to_numpy(),
+            "highest_bytes": array_of(held, "level_bytes"),
         }
     )
     sums = dict.fromkeys(("events", "allocated_bytes", "freed_bytes"), "sum")

@@ -11,7 +11,7 @@ from traceanalyzer.analyses.memory.levels import RESERVED, moments, step_of
 from traceanalyzer.analyses.names import MemoryStepsColumn
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import array_of, table_of
 
 _SIZES = ("start_bytes", "peak_allocated_bytes", "end_bytes", "peak_reserved_bytes")
 
@@ -44,20 +44,20 @@ class MemorySteps(Result[MemoryStepsColumn]):
 def per_rank(trace: RankTrace) -> pd.DataFrame:
     """Levels by the step that the host was in: its range's start to the next one's."""
     held = moments(trace)
-    row = step_of(trace, held["time_ns"].to_numpy())
+    row = step_of(trace, array_of(held, "time_ns"))
     if held.empty or (row < 0).all():
         return pd.DataFrame()
     inside = held[row >= 0].assign(row=row[row >= 0])
     grouped = inside.groupby("row")["level_bytes"]
     table = table_of({"events": grouped.size(), "peak_allocated_bytes": grouped.max(), "end_bytes": grouped.last()})
-    before = np.searchsorted(held["time_ns"].to_numpy(), trace.steps["host_start_ns"].to_numpy()[table.index]) - 1
-    start = pd.array(held["level_bytes"].to_numpy()[before], dtype="Int64")
+    before = np.searchsorted(array_of(held, "time_ns"), array_of(trace.steps, "host_start_ns")[table.index]) - 1
+    start = pd.array(array_of(held, "level_bytes")[before], dtype="Int64")
     start[before < 0] = pd.NA
     taken = moments(trace, RESERVED)
-    of_step = step_of(trace, taken["time_ns"].to_numpy())
+    of_step = step_of(trace, array_of(taken, "time_ns"))
     reserved = taken["level_bytes"].groupby(of_step).max().reindex(table.index)
     table = table.assign(
-        start_bytes=start, peak_reserved_bytes=reserved, step=trace.steps["step"].to_numpy()[table.index]
+        start_bytes=start, peak_reserved_bytes=reserved, step=array_of(trace.steps, "step")[table.index]
     ).reset_index(drop=True)
     table["peak_allocated_bytes"] = table["peak_allocated_bytes"].where(
         table["start_bytes"].isna() | (table["peak_allocated_bytes"] > table["start_bytes"]), table["start_bytes"]

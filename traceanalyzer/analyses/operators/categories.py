@@ -13,7 +13,7 @@ from traceanalyzer.analyses.names import CategoriesColumn
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import sorted_by, table_of
+from traceanalyzer.model.tables import array_of, column_of, sorted_by, table_of
 
 
 class Categories(Result[CategoriesColumn]):
@@ -52,8 +52,8 @@ def per_rank(trace: RankTrace, category_of_op: pd.Categorical) -> pd.DataFrame:
     ops, of_op, count = trace.gpu_ops, category_of_op.codes[rows], len(category_of_op.categories)
     gpu_ops = np.bincount(of_op, minlength=count)
     held = np.flatnonzero(gpu_ops)
-    gpu_ns = (ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy())[rows]
-    uses = by_category(ops["name"].array, uses_tensor_cores)[rows]
+    gpu_ns = (array_of(ops, "end_ns") - array_of(ops, "start_ns"))[rows]
+    uses = by_category(column_of(ops, "name"), uses_tensor_cores)[rows]
     is_other = ~np.isin(category_of_op.categories.to_numpy(dtype=object), MATRIX_CATEGORIES)
     columns = {
         "category": pd.Categorical.from_codes(held, dtype=category_of_op.dtype),
@@ -75,8 +75,8 @@ _NAMES = pd.CategoricalDtype(list(CATEGORIES))
 
 def op_categories(trace: RankTrace, tree: OperatorTree) -> pd.Categorical:
     """Category of each GPU operation."""
-    keyed = {name: trace.gpu_ops[name].array for name in ("name", "kind")}
-    keyed["operator"] = taken(trace.host_ops["name"].array, tree.owner)
+    keyed = {name: column_of(trace.gpu_ops, name) for name in ("name", "kind")}
+    keyed["operator"] = taken(column_of(trace.host_ops, "name"), tree.owner)
     groups = Groups.of(keyed, list(keyed), with_absent=True)
     names = [category(*_plain(values)) for values in zip(*(own.tolist() for own in groups.keys.values()), strict=True)]
     places = {name: place for place, name in enumerate(CATEGORIES)}

@@ -7,7 +7,7 @@ from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import array_of, table_of
 
 _NODE = "CompiledFunctionBackward"
 
@@ -27,7 +27,7 @@ def compiled_recompute(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame
     """
     rows = _outermost_nodes(trace, tree)
     own = np.zeros(len(trace.host_ops), dtype=np.int64)
-    np.add.at(own, known["row"].to_numpy(), known["model_flops"].to_numpy(dtype=np.int64))
+    np.add.at(own, array_of(known, "row"), known["model_flops"].to_numpy(dtype=np.int64))
     total = tree.nesting.summed_up(own)
     return table_of({"row": rows, "flops": np.maximum(total[rows] - 2 * total[tree.forward[rows]], 0)})
 

@@ -16,7 +16,7 @@ from traceanalyzer.analyses.operators.operator_work import OperatorWork
 from traceanalyzer.analyses.operators.work import MODEL_FAMILIES
 from traceanalyzer.meaning.columns import Better, Column, Unit
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import columns_of, picked, sorted_by, table_of
+from traceanalyzer.model.tables import array_of, columns_of, picked, sorted_by, table_of
 
 _TEXTS = ("operator", "autograd", "shapes", "dtypes", "family", "dtype")
 """What tells calls apart; the last one, what they compute in, only decides on the peak."""
@@ -97,7 +97,7 @@ class Efficiency(Result[EfficiencyColumn]):
 
 def per_rank(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, work: OperatorWork) -> pd.DataFrame:
     """Add up the work of equal calls, and of communication by collective, dtype and size."""
-    found = picked(work.calls, work.calls["gpu_ops"].to_numpy() > 0)
+    found = picked(work.calls, array_of(work.calls, "gpu_ops") > 0)
     if found.empty and calls.empty:
         return pd.DataFrame()
     parts = [_operators(trace, tree, found), *([_communication(calls)] if len(calls) else [])]

@@ -27,7 +27,7 @@ from traceanalyzer.job.run_info import StatedWork
 from traceanalyzer.meaning.columns import Adds, Better, Column, Unit
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked, table_of
+from traceanalyzer.model.tables import array_of, column_of, picked, table_of
 
 _APART = 0.2
 """Ranks whose work differs by this share do not do the same."""
@@ -115,21 +115,21 @@ def per_rank(
     flops, (matrix_ns, covered_ns, is_known) = _flops(trace, tree, known), _covered(trace, work, category_of_op)
     compiled = np.where(is_known & (covered_ns == matrix_ns), flops.pop("compiled_flops"), 0)
     rows = np.flatnonzero(flops.pop("calls"))
-    numbers = trace.steps["step"].to_numpy()[rows]
-    is_wanted = ~steps["step"].array.isna()
+    numbers = array_of(trace.steps, "step")[rows]
+    is_wanted = ~column_of(steps, "step").isna()
     wanted = pd.Index(steps["step"].to_numpy(dtype=np.int64, na_value=NONE)[is_wanted])
     place = wanted.get_indexer(numbers)
     rows, place = rows[place != NONE], np.flatnonzero(is_wanted)[place[place != NONE]]
     table = table_of(
         {
-            "step": all_known(trace.steps["step"].to_numpy()[rows]),
+            "step": all_known(array_of(trace.steps, "step")[rows]),
             "model_flops": all_known((flops["model_flops"] - compiled)[rows]),
             "recompute_flops": all_known((flops["recompute_flops"] + compiled)[rows]),
             "masked_flops": all_known(flops["masked_flops"][rows]),
             "matrix_ns": pd.arrays.IntegerArray(matrix_ns[rows], ~is_known[rows]),
             "covered_ns": pd.arrays.IntegerArray(covered_ns[rows], ~is_known[rows]),
-            "is_complete": steps["is_complete"].array[place],
-            "step_ns": steps["window_ns"].array[place],
+            "is_complete": column_of(steps, "is_complete")[place],
+            "step_ns": column_of(steps, "window_ns")[place],
         },
     )
     return table.assign(step_source="profiled", **_peak(trace, known))
@@ -178,17 +178,17 @@ def _flops(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame) -> dict[st
     own = {"model_flops": model, "recompute_flops": known["flops"] - model, "masked_flops": masked}
     compiled = compiled_recompute(trace, tree, known.assign(model_flops=model))
     step_of, count = host_steps(trace), len(trace.steps) + 1  # the last one for what is in no step
-    step, of_compiled = (step_of[rows] % count for rows in (known["row"].to_numpy(), compiled["row"].to_numpy()))
+    step, of_compiled = (step_of[rows] % count for rows in (array_of(known, "row"), array_of(compiled, "row")))
     sums = {name: sums_at(step, column.fillna(0).to_numpy(dtype=np.int64), count) for name, column in own.items()}
-    sums["compiled_flops"] = sums_at(of_compiled, compiled["flops"].to_numpy(), count)
+    sums["compiled_flops"] = sums_at(of_compiled, array_of(compiled, "flops"), count)
     sums["calls"] = np.bincount(step, minlength=count) + np.bincount(of_compiled, minlength=count)
     return {name: values[:-1] for name, values in sums.items()}
 
 
 def _is_repeated(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame) -> np.ndarray:
     """Work that autograd records anew in the backward pass, and forward attention in a compiled one."""
-    rows = known["row"].to_numpy()
-    names: Any = trace.host_ops["name"].array[rows]
+    rows = array_of(known, "row")
+    names: Any = column_of(trace.host_ops, "name")[rows]
     is_forward = ~mask_of(names, lambda name: name.endswith("_backward"))
     is_attention = is_any(known["family"], "attention")
     in_backward = tree.autograd[rows] == PASSES.index("backward")
@@ -210,7 +210,7 @@ def _covered(
     is_known = (found.of_op != NONE) & np.append(is_model, False)[found.of_op]
     rows = np.flatnonzero(trace.op_step != NONE)
     step = trace.op_step[rows]
-    durations = np.where(is_matrix[category_of_op.codes], ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy(), 0)
+    durations = np.where(is_matrix[category_of_op.codes], array_of(ops, "end_ns") - array_of(ops, "start_ns"), 0)
     matrix_ns, covered_ns = (sums_at(step, own[rows], count) for own in (durations, np.where(is_known, durations, 0)))
     return matrix_ns, covered_ns, np.bincount(step, minlength=count) > 0
 

@@ -16,7 +16,7 @@ from traceanalyzer.analyses.time.breakdown import DEFINITIONS, known_only, split
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of, picked, under_each_other, with_columns
+from traceanalyzer.model.tables import array_of, columns_of, picked, under_each_other, with_columns
 
 _PARTS = ("window_ns", *breakdown.PARTS)
 OUTSIDE = "(outside any module or range)"
@@ -109,7 +109,7 @@ def _tree_order(table: pd.DataFrame) -> list[int]:
 
 def _runs_backward(scopes: Scopes, tree: OperatorTree) -> np.ndarray:
     """Calls of scopes that themselves run inside an autograd node."""
-    around = tree.nesting.innermost_at(scopes.calls["start_ns"].to_numpy(), scopes.calls["thread"].to_numpy())
+    around = tree.nesting.innermost_at(array_of(scopes.calls, "start_ns"), array_of(scopes.calls, "thread"))
     found: np.ndarray = np.append(is_backward(tree), False)[around]
     return found
 
@@ -140,7 +140,7 @@ def _launched(trace: RankTrace, scopes: Scopes, held: np.ndarray) -> dict[str, A
     """For each call of a scope what it launched, and when the first began and the last ended."""
     count = len(scopes.calls)
     owner = scopes.of_op[held]
-    starts, ends = (trace.gpu_ops[name].to_numpy()[held] for name in ("start_ns", "end_ns"))
+    starts, ends = (array_of(trace.gpu_ops, name)[held] for name in ("start_ns", "end_ns"))
     own = np.zeros(count, dtype=np.int64)
     np.add.at(own, owner, ends - starts)
     first = np.full(count, np.iinfo(np.int64).max)

@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.blocks import row_blocks
 from traceanalyzer.analyses.time.intervals import stable_order
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Nesting:
         the first row holds the second, and an instant is outside of what ends there. Events that overlap without
         holding each other are siblings.
         """
-        starts, ends, threads = (events[name].to_numpy() for name in ("start_ns", "end_ns", "thread"))
+        starts, ends, threads = (array_of(events, name) for name in ("start_ns", "end_ns", "thread"))
         # Made for tables sorted by start, longer first: then a stable sort by thread is all that is needed.
         order = (
             np.lexsort((-ends, starts, threads))

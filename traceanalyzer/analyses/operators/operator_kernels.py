@@ -16,7 +16,7 @@ from traceanalyzer.analyses.operators.source_lines import source_lines
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked, sorted_by, table_of, with_columns
+from traceanalyzer.model.tables import array_of, column_of, picked, sorted_by, table_of, with_columns
 
 _KEYS = ("path", "operator", "autograd", "kernel", "kind")
 
@@ -53,7 +53,7 @@ def per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes, category_of_o
     table = picked(_rows(trace, tree, scopes, category_of_op), trace.counted)
     by_source = sorted_by(_summed(table, [*_KEYS, "category", "source"]), "gpu_ns")
     groups = Groups.of(by_source, _KEYS, by_appearance=True, with_absent=True)
-    longest = {name: by_source[name].array[groups.first] for name in ("category", "source")}
+    longest = {name: column_of(by_source, name)[groups.first] for name in ("category", "source")}
     return sorted_by(with_columns(groups.totals(by_source, _SUMS), **longest), "gpu_ns")
 
 
@@ -67,7 +67,7 @@ def _rows(trace: RankTrace, tree: OperatorTree, scopes: Scopes, category: pd.Cat
     ops = trace.gpu_ops
     return table_of(
         {
-            "path": taken(scopes.calls["path"].array, scopes.of_op),
+            "path": taken(column_of(scopes.calls, "path"), scopes.of_op),
             "operator": _operators(trace, tree),
             "autograd": taken(pd.Categorical.from_codes(tree.autograd, dtype=PASS_NAMES), tree.owner),
             "kernel": ops["name"],
@@ -75,13 +75,13 @@ def _rows(trace: RankTrace, tree: OperatorTree, scopes: Scopes, category: pd.Cat
             "category": category,
             "source": taken(source_lines(trace, tree), tree.owner),
             "gpu_ops": 1,
-            "gpu_ns": ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy(),
+            "gpu_ns": array_of(ops, "end_ns") - array_of(ops, "start_ns"),
         }
     )
 
 
 def _operators(trace: RankTrace, tree: OperatorTree) -> pd.Categorical:
-    names = trace.host_ops["name"].array.add_categories([NO_LAUNCH, NO_OPERATOR])
+    names = column_of(trace.host_ops, "name").add_categories([NO_LAUNCH, NO_OPERATOR])
     last = len(names.categories) - 1
     found = np.append(names.codes, NONE)[np.where(tree.owner >= 0, tree.owner, len(names))]
     codes = np.where(tree.owner == NONE, last - 1, np.where(tree.owner < NONE, last, found))

@@ -14,7 +14,7 @@ from traceanalyzer.analyses.operators.operator_tree import NO_OPERATOR, Operator
 from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked, table_of
+from traceanalyzer.model.tables import array_of, column_of, picked, table_of
 
 
 class OperatorLaunches(Result[OperatorLaunchesColumn]):
@@ -45,13 +45,13 @@ class OperatorLaunches(Result[OperatorLaunchesColumn]):
 
 def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     """The rank's counted operations whose launch is in the capture."""
-    held = trace.counted & (trace.gpu_ops["launch"].to_numpy() != NONE)
+    held = trace.counted & (array_of(trace.gpu_ops, "launch") != NONE)
     if not held.any():
         return pd.DataFrame()
-    launch, starts, ends = (trace.gpu_ops[name].to_numpy()[held] for name in ("launch", "start_ns", "end_ns"))
-    begun, done = (trace.api_calls[name].to_numpy() for name in ("start_ns", "end_ns"))
+    launch, starts, ends = (array_of(trace.gpu_ops, name)[held] for name in ("launch", "start_ns", "end_ns"))
+    begun, done = (array_of(trace.api_calls, name) for name in ("start_ns", "end_ns"))
     call_ns, lengths, delay = done - begun, ends - starts, starts - begun[launch]
-    operators: Any = trace.host_ops["name"].array
+    operators: Any = column_of(trace.host_ops, "name")
     owner = np.maximum(_around_call(trace, tree, held), NONE)
     name_of = np.append(operators.codes.astype(np.int64), NONE)[owner]
     by_op = Groups.of_numbers(name_of)
@@ -83,11 +83,11 @@ def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
 def _around_call(trace: RankTrace, tree: OperatorTree, held: np.ndarray) -> np.ndarray:
     """Row of the operator around the call: that of a replayed graph is not what captured its operations."""
     ops = trace.gpu_ops
-    rows = np.flatnonzero(held & ~ops["captured_ns"].array.isna())
+    rows = np.flatnonzero(held & ~column_of(ops, "captured_ns").isna())
     owner = tree.owner.copy()
     if len(rows):
-        launch = ops["launch"].to_numpy()[rows]
-        starts, threads = (trace.api_calls[name].to_numpy()[launch] for name in ("start_ns", "thread"))
+        launch = array_of(ops, "launch")[rows]
+        starts, threads = (array_of(trace.api_calls, name)[launch] for name in ("start_ns", "thread"))
         owner[rows] = tree.nesting.innermost_at(starts, threads)
     found: np.ndarray = owner[held]
     return found

@@ -15,7 +15,7 @@ from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATO
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of, sorted_by, table_of, under_each_other, with_rows
+from traceanalyzer.model.tables import array_of, column_of, columns_of, sorted_by, table_of, under_each_other, with_rows
 
 COSTS: Mapping[str, Column] = {
     "calls": Column.count("Times that it ran; absent for GPU operations without an operator.", is_aside=True),
@@ -70,7 +70,7 @@ def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     if trace.gpu_ops.empty and trace.host_ops.empty:
         return pd.DataFrame()
     table = typed(_operators(trace, tree), dict.fromkeys(COSTS, "Int64"))
-    durations = np.where(trace.counted, trace.gpu_ops["end_ns"].to_numpy() - trace.gpu_ops["start_ns"].to_numpy(), 0)
+    durations = np.where(trace.counted, array_of(trace.gpu_ops, "end_ns") - array_of(trace.gpu_ops, "start_ns"), 0)
     table = with_rows(table, _without_operator(durations, trace.counted, tree))
     assert int(table["gpu_own_ns"].sum()) == int(durations.sum()), "own GPU time must add up to the GPU operations'"
     return sorted_by(table, "gpu_own_ns")
@@ -109,7 +109,7 @@ _KEYS = ("operator", "autograd", "shapes", "strides", "dtypes")
 def _costs(trace: RankTrace, tree: OperatorTree) -> dict[str, Any]:
     """Columns `COSTS` but for the calls, a row for each operator."""
     ops = trace.host_ops
-    length = ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy()
+    length = array_of(ops, "end_ns") - array_of(ops, "start_ns")
     gpu_ops, gpu_own = tree.gpu_sums(trace)
     gpu_total = tree.nesting.summed_up(gpu_own)
     outermost = tree.is_outermost_of_name(ops["name"])
@@ -127,13 +127,13 @@ def _costs(trace: RankTrace, tree: OperatorTree) -> dict[str, Any]:
 def _is_replayed(trace: RankTrace) -> np.ndarray:
     """Operators that stand inside the call that replays the graph that they were captured into."""
     mask = np.zeros(len(trace.host_ops), dtype=bool)
-    if trace.gpu_ops["captured_ns"].array.isna().all():
+    if column_of(trace.gpu_ops, "captured_ns").isna().all():
         return mask
     calls = trace.api_calls[host_names.matches(trace.api_calls["name"], host_names.is_graph_launch)]
-    begins, threads = (trace.host_ops[name].to_numpy() for name in ("start_ns", "thread"))
+    begins, threads = (array_of(trace.host_ops, name) for name in ("start_ns", "thread"))
     for thread, own in calls.groupby("thread"):
-        row = np.searchsorted(own["start_ns"].to_numpy(), begins, side="right") - 1
-        mask |= (row >= 0) & (threads == thread) & (begins < own["end_ns"].to_numpy()[row])
+        row = np.searchsorted(array_of(own, "start_ns"), begins, side="right") - 1
+        mask |= (row >= 0) & (threads == thread) & (begins < array_of(own, "end_ns")[row])
     return mask
 
 

@@ -10,6 +10,7 @@ from traceanalyzer.analyses.operators.nesting import Nesting
 from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of, column_of
 from traceanalyzer.selection import step_at
 
 _CALLS = ("c10d::", "record_param_comms", "nccl:", "gloo:")
@@ -64,7 +65,7 @@ class OperatorTree:
         is_node = _is_node(ops)
         node = nesting.handed_down(is_node)
         is_call = host_names.matches(ops["name"], lambda name: name.startswith(_CALLS))
-        records = ~ops["sequence"].array.isna() & ~is_node & ~is_call
+        records = ~column_of(ops, "sequence").isna() & ~is_node & ~is_call
         autograd = _passes(nesting, node, nesting.handed_down(records))
         return cls(
             nesting=nesting,
@@ -79,7 +80,7 @@ class OperatorTree:
         """For each operator the number and total duration of the counted GPU operations that it launched itself."""
         held = trace.counted & (self.owner >= 0)
         rows = self.owner[held]
-        durations = (trace.gpu_ops["end_ns"].to_numpy() - trace.gpu_ops["start_ns"].to_numpy())[held]
+        durations = (array_of(trace.gpu_ops, "end_ns") - array_of(trace.gpu_ops, "start_ns"))[held]
         total = np.zeros(len(trace.host_ops), dtype=np.int64)
         np.add.at(total, rows, durations)
         return np.bincount(rows, minlength=len(trace.host_ops)), total
@@ -137,10 +138,10 @@ def _forward_rows(ops: pd.DataFrame, is_node: np.ndarray, records: np.ndarray) -
     are lost.
     """
     found = np.full(len(ops), NONE, dtype=np.int32)
-    nodes = np.flatnonzero(is_node & ~ops["sequence"].array.isna())
+    nodes = np.flatnonzero(is_node & ~column_of(ops, "sequence").isna())
     if not len(nodes) or not records.any():
         return found
-    sequence, thread = ops["sequence"].to_numpy(dtype=np.int64, na_value=NONE), ops["thread"].to_numpy()
+    sequence, thread = ops["sequence"].to_numpy(dtype=np.int64, na_value=NONE), array_of(ops, "thread")
     makers = _last_of_each(np.flatnonzero(records), sequence, thread)
     first, end = (np.searchsorted(sequence[makers], sequence[nodes], side=side) for side in ("left", "right"))
     count = end - first
@@ -148,7 +149,7 @@ def _forward_rows(ops: pd.DataFrame, is_node: np.ndarray, records: np.ndarray) -
     maker = makers[np.arange(len(node)) - np.repeat(np.cumsum(count) - count - first, count)]
     is_before = maker < node  # operators are in order of their starts
     node, maker = node[is_before], maker[is_before]
-    named = pd.factorize(ops["forward_thread"].array[node], use_na_sentinel=False)[0]
+    named = pd.factorize(column_of(ops, "forward_thread")[node], use_na_sentinel=False)[0]
     threads, used = np.unique(thread[maker], return_inverse=True)
     votes = np.bincount(named * len(threads) + used, minlength=(named.max(initial=-1) + 1) * len(threads))
     votes = votes.reshape(-1, max(len(threads), 1))
@@ -167,7 +168,7 @@ def _last_of_each(rows: np.ndarray, sequence: np.ndarray, thread: np.ndarray) ->
 
 
 def _owners(trace: RankTrace, nesting: Nesting) -> np.ndarray:
-    launch = trace.gpu_ops["launch"].to_numpy()
+    launch = array_of(trace.gpu_ops, "launch")
     owner = np.full(len(launch), NONE, dtype=np.int64)
     rows = np.flatnonzero(launch != NONE)
     around = nesting.innermost_at(*launch_moments(trace, rows))
@@ -185,5 +186,5 @@ def _is_counted(trace: RankTrace) -> np.ndarray:
 def host_steps(trace: RankTrace) -> np.ndarray:
     """Row of the step in which each operator began, on whatever thread; -1 for none."""
     steps = trace.steps
-    starts, ends = steps["host_start_ns"].to_numpy(), steps["host_end_ns"].to_numpy()
-    return step_at(starts, ends, trace.host_ops["start_ns"].to_numpy())
+    starts, ends = array_of(steps, "host_start_ns"), array_of(steps, "host_end_ns")
+    return step_at(starts, ends, array_of(trace.host_ops, "start_ns"))

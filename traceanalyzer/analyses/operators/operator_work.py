@@ -16,7 +16,7 @@ from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.work import MODEL_FAMILIES, OWN_WORK, work
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of, picked, table_of, with_columns
+from traceanalyzer.model.tables import array_of, column_of, columns_of, picked, table_of, with_columns
 
 _KEY = ["name", "shapes", "dtypes", "arguments"]
 _QUANTITIES = ("flops", "model_flops", "masked_flops", "bytes", "list_elements")
@@ -43,7 +43,7 @@ class OperatorWork:
     def of(cls, trace: RankTrace, tree: OperatorTree) -> "OperatorWork":
         """Find the operators that count: `OWN_WORK`, and the innermost with a formula; matrix work apart."""
         found, of_row = _distinct_work(trace.host_ops)
-        is_known = ~(found["flops"].array.isna() & found["bytes"].array.isna())
+        is_known = ~(column_of(found, "flops").isna() & column_of(found, "bytes").isna())
         is_model, is_known = is_any(found["family"], *MODEL_FAMILIES)[of_row], is_known[of_row]
         has_own = is_any(trace.host_ops["name"], *OWN_WORK)
         counts = _innermost(tree, is_model & is_known) | _innermost(tree, ~is_model & is_known) | (has_own & is_known)
@@ -96,19 +96,19 @@ def _calls_of_ops(tree: OperatorTree, counts: np.ndarray, rows: np.ndarray) -> n
 
 def _with_list_types(trace: RankTrace, calls: pd.DataFrame, of_op: np.ndarray) -> pd.DataFrame:
     """Bytes and element type of calls on lists of tensors, by the first of their kernels whose name has types."""
-    dtypes: Any = calls["dtype"].array
+    dtypes: Any = column_of(calls, "dtype")
     texts = dtypes.categories.tolist()
-    has_list = ~calls["list_elements"].array.isna()
+    has_list = ~column_of(calls, "list_elements").isna()
     if not has_list.any():
         return with_columns(calls, dtype=named(texts, dtypes.codes))
-    names: Any = trace.gpu_ops["name"].array
+    names: Any = column_of(trace.gpu_ops, "name")
     types = [_list_type(name) for name in names.categories.tolist()]
     is_told = np.array([*(size is not None for _, size in types), False])[names.codes]
     told = np.flatnonzero((of_op != NONE) & is_told)
     call, first = np.unique(of_op[told], return_index=True)
     call, code = call[has_list[call]], names.codes[told[first]][has_list[call]]
     element_bytes = np.array([size or 0.0 for _, size in types])[code]
-    moved, is_absent = calls["bytes"].array.copy(), np.zeros(len(call), dtype=bool)
+    moved, is_absent = column_of(calls, "bytes").copy(), np.zeros(len(call), dtype=bool)
     elements = calls["list_elements"].to_numpy(dtype=np.float64, na_value=0)[call]
     moved[call] = pd.arrays.IntegerArray(np.round(elements * element_bytes).astype(np.int64), is_absent)
     place = dtypes.codes.astype(np.int64)
@@ -127,8 +127,8 @@ def _list_type(kernel: str) -> tuple[str | None, float | None]:
 def _gpu_columns(trace: RankTrace, of_op: np.ndarray, count: int) -> dict[str, Any]:
     ops = trace.gpu_ops
     held = trace.counted & (of_op != NONE)
-    durations = ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy()
-    said = by_category(ops["name"].array, uses_tensor_cores)
+    durations = array_of(ops, "end_ns") - array_of(ops, "start_ns")
+    said = by_category(column_of(ops, "name"), uses_tensor_cores)
     yes, no = (np.bincount(of_op[held & (said == answer)], minlength=count) for answer in (True, False))
     return {
         "gpu_ops": np.bincount(of_op[held], minlength=count),

@@ -13,7 +13,7 @@ from traceanalyzer.analyses.operators.operator_tree import PASSES, OperatorTree
 from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of, table_of, with_columns
+from traceanalyzer.model.tables import array_of, column_of, columns_of, table_of, with_columns
 
 MODULE = "nn.Module: "
 
@@ -44,7 +44,7 @@ class Scopes:
         """Gather the scopes of a rank; steps are not scopes, so that a path is the same in every step."""
         calls = _calls(trace)
         nesting = Nesting.of(calls)
-        calls = with_columns(calls, path=_paths(calls["name"].array, nesting))
+        calls = with_columns(calls, path=_paths(column_of(calls, "name"), nesting))
         of_operator = _of_operators(trace, tree, nesting)
         return cls(calls, nesting, of_operator, _of_ops(trace, tree, nesting, of_operator))
 
@@ -55,7 +55,7 @@ def is_backward(tree: OperatorTree) -> np.ndarray:
 
 
 def _calls(trace: RankTrace) -> pd.DataFrame:
-    of_steps = set(trace.steps["name"].array.dropna())
+    of_steps = set(column_of(trace.steps, "name").dropna())
     is_module = host_names.matches(trace.frames["name"], lambda name: name.startswith(MODULE))
     is_own = host_names.matches(trace.ranges["name"], lambda name: name.startswith(_OWN_RANGES) or name in of_steps)
     rows = (np.flatnonzero(is_module), np.flatnonzero(~is_own))
@@ -94,7 +94,7 @@ def _joined(paths: list[str], parent: int, name: str) -> str:
 
 def _of_operators(trace: RankTrace, tree: OperatorTree, nesting: Nesting) -> np.ndarray:
     ops = trace.host_ops
-    return tree.inherited(nesting.innermost_at(ops["start_ns"].to_numpy(), ops["thread"].to_numpy()))
+    return tree.inherited(nesting.innermost_at(array_of(ops, "start_ns"), array_of(ops, "thread")))
 
 
 def _of_ops(trace: RankTrace, tree: OperatorTree, nesting: Nesting, of_operator: np.ndarray) -> np.ndarray:

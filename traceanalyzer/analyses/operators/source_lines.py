@@ -9,6 +9,7 @@ from traceanalyzer.analyses.operators.nesting import Nesting
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of
 
 _LINE = re.compile(r"\S.*\(\d+\): ")
 
@@ -29,6 +30,6 @@ def source_lines(trace: RankTrace, tree: OperatorTree) -> pd.Categorical:
     names = frames["name"].cat.categories
     wanted = [name for name in names if _LINE.match(name) and not _LIBRARY.search(name)]
     own = frames[frames["name"].isin(wanted)].reset_index(drop=True)
-    around = Nesting.of(own).innermost_at(ops["start_ns"].to_numpy(), ops["thread"].to_numpy())
+    around = Nesting.of(own).innermost_at(array_of(ops, "start_ns"), array_of(ops, "thread"))
     codes = np.append(own["name"].cat.codes.to_numpy(), NONE)[tree.inherited(around)]
     return pd.Categorical.from_codes(codes, dtype=own["name"].dtype)

@@ -21,7 +21,7 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of, table_of, without_rows
+from traceanalyzer.model.tables import array_of, columns_of, table_of, without_rows
 
 _KEYS = ["collective", "group_label"]
 _RATES = ["bus_bytes", "bus_ns", "bus_peak_gbps"]
@@ -109,11 +109,11 @@ def across(
         **columns_of(means.assign(size_bytes=means["size_bytes"].astype("Float64").mask(is_unknown))),
         group_size=pd.arrays.IntegerArray(group_size, group_size == NONE),
         dtype=every.told(columns["dtype"], listed),
-        highest_exposed_ns=per_step["exposed_comm_ns"].to_numpy()[highest],
+        highest_exposed_ns=array_of(per_step, "exposed_comm_ns")[highest],
         highest_rank=by_rank.keys["rank"][highest],
         **_rates(made, ranks, groups, by_key),
     )
-    order = np.argsort(-means["exposed_comm_ns"].to_numpy(), kind="stable")
+    order = np.argsort(-array_of(means, "exposed_comm_ns"), kind="stable")
     return ByCollective(table.take(order).reset_index(drop=True))
 
 

@@ -13,7 +13,7 @@ from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.phases.phase_parts import Share
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import array_of, table_of
 
 
 class CallPhases(Result[CallPhasesColumn]):
@@ -40,15 +40,15 @@ def per_rank(
     """Phase and exposed time inside the window of the rank's calls; the times add up to exposed communication."""
     if calls.empty:
         return pd.DataFrame()
-    rows = calls["gpu_op"].to_numpy()
+    rows = array_of(calls, "gpu_op")
     own, times = shares["exposed_comm_ns"].inside(trace.window)
     exposed = np.zeros(len(trace.gpu_ops), dtype=np.int64)
     np.add.at(exposed, own, times)
     return table_of(
         {
-            "call": calls["call"].to_numpy(),
+            "call": array_of(calls, "call"),
             "phase": np.array(NAMES, dtype=object)[phase_of_op[rows]],
-            "range": names_around_launches(user_ranges(trace), trace, trace.gpu_ops["launch"].to_numpy()[rows]),
+            "range": names_around_launches(user_ranges(trace), trace, array_of(trace.gpu_ops, "launch")[rows]),
             "exposed_ns": exposed[rows],
         }
     )

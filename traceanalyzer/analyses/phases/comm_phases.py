@@ -17,7 +17,7 @@ from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.same_keys import places_of
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of, picked, with_columns, without_rows
+from traceanalyzer.model.tables import array_of, columns_of, picked, with_columns, without_rows
 
 _KEYS = ("rank", "phase", "range", "group", "collective")
 
@@ -73,7 +73,7 @@ def across(
         name: made[name].take(place[held]) for name in ("group", "collective", "size_bytes", "start_ns", "end_ns")
     }
     columns |= columns_of(phases) | {"range": without_numbers(phases["range"]).array}
-    waits, at = exposed_calls.table["wait_ns"].to_numpy(), places_of(exposed_calls.table, phases, ("rank", "call"))
+    waits, at = array_of(exposed_calls.table, "wait_ns"), places_of(exposed_calls.table, phases, ("rank", "call"))
     by_key = Rows.of(columns, _KEYS, by_appearance=True, with_absent=True)
     sizes, total_ns = columns["size_bytes"], by_key.sums(columns["end_ns"] - columns["start_ns"])
     summed = by_key.table(

@@ -17,7 +17,7 @@ from traceanalyzer.analyses.time.side_by_side import side_by_side
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of, with_columns
+from traceanalyzer.model.tables import array_of, column_of, table_of, with_columns
 
 PARTS = ("transfer_ns", "wait_ns", "unmatched_ns")
 """Columns that add up to a stretch's length."""
@@ -81,7 +81,7 @@ def _numbers(trace: RankTrace, calls: pd.DataFrame, row: np.ndarray) -> pd.api.e
     """The calls' numbers of rows of `gpu_ops`; absent for operations that are none of the chosen steps' calls."""
     numbers = np.full(len(trace.gpu_ops), NONE, dtype=np.int64)
     if not calls.empty:
-        numbers[calls["gpu_op"].to_numpy()] = calls["call"].to_numpy()
+        numbers[array_of(calls, "gpu_op")] = array_of(calls, "call")
     return pd.arrays.IntegerArray(numbers[row], numbers[row] == NONE)
 
 
@@ -95,7 +95,7 @@ def _step_windows(steps: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     if steps.empty:
         empty = np.empty(0, dtype=np.int64)
         return empty, empty
-    has_window = ~steps["start_ns"].array.isna()
+    has_window = ~column_of(steps, "start_ns").isna()
     starts, lengths = (
         steps[name].to_numpy(dtype=np.int64, na_value=NONE)[has_window] for name in ("start_ns", "window_ns")
     )
@@ -113,7 +113,7 @@ def _step_of(steps: pd.DataFrame, times: np.ndarray) -> pd.api.extensions.Extens
 
 
 def _split(stretches: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
-    starts, ends = stretches["start_ns"].to_numpy(), stretches["end_ns"].to_numpy()
+    starts, ends = array_of(stretches, "start_ns"), array_of(stretches, "end_ns")
     transfer, wait = transfer_and_wait(Intervals.of(starts, ends), calls)
     moving, waiting = transfer.covered_ns(starts, ends), wait.covered_ns(starts, ends)
     rest = ends - starts - moving - waiting

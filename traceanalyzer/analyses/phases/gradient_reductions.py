@@ -8,6 +8,7 @@ from traceanalyzer.analyses.phases.micro_steps import GRADIENT_COLLECTIVES
 from traceanalyzer.analyses.phases.op_phases import BACKWARD, UNKNOWN, op_phases
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of
 
 LEAST_BYTES = 64 << 10
 """Reductions after one backward pass that carry less together (a loss, a norm, a flag) are no gradients."""
@@ -25,7 +26,7 @@ def phases_with_reductions(trace: RankTrace, calls: pd.DataFrame) -> np.ndarray:
         return phase
     own = np.flatnonzero(calls["collective"].isin(GRADIENT_COLLECTIVES))
     rows = calls["gpu_op"].to_numpy(dtype=np.int64)[own]
-    launch = trace.gpu_ops["launch"].to_numpy()
+    launch = array_of(trace.gpu_ops, "launch")
     is_open = (phase[rows] == UNKNOWN) & (launch[rows] != NONE)
     own, rows = own[is_open], rows[is_open]
     known = np.flatnonzero((phase != UNKNOWN) & (launch != NONE))

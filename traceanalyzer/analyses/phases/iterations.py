@@ -13,6 +13,7 @@ from traceanalyzer.analyses.names import IterationsColumn
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of, column_of
 
 PREFILL, DECODE, MIXED = "prefill", "decode", "mixed"
 
@@ -159,11 +160,11 @@ def _of_sglang(name: str, phase: str) -> dict[str, int | None]:
 
 def _graph_operations(trace: RankTrace, numbers: np.ndarray) -> pd.api.extensions.ExtensionArray:
     """By step number: operations with a graph's node, or launched by a call that launches a graph."""
-    launch, step = trace.gpu_ops["launch"].to_numpy(), trace.op_step
+    launch, step = array_of(trace.gpu_ops, "launch"), trace.op_step
     is_launch = np.append(host_names.matches(trace.api_calls["name"], host_names.is_graph_launch), values=False)
-    is_graph = ~trace.gpu_ops["graph_node"].array.isna() | is_launch[launch]
+    is_graph = ~column_of(trace.gpu_ops, "graph_node").isna() | is_launch[launch]
     if not (launch != NONE).any():
         return pd.array([pd.NA] * len(numbers), dtype="Int64")
     count = np.bincount(step[is_graph & (step != NONE)], minlength=len(trace.steps))
-    of_number = pd.Series(count, index=trace.steps["step"].to_numpy())
+    of_number = pd.Series(count, index=array_of(trace.steps, "step"))
     return pd.array(of_number.reindex(numbers).to_numpy(), dtype="Int64")

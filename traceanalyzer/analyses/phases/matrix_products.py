@@ -16,7 +16,7 @@ from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.time.intervals import unions
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import picked, sorted_by, table_of
+from traceanalyzer.model.tables import array_of, picked, sorted_by, table_of
 
 
 class MatrixProducts(Result[MatrixProductsColumn]):
@@ -60,11 +60,11 @@ def per_rank(trace: RankTrace, work: OperatorWork, phase_of_op: np.ndarray) -> p
     rows = np.flatnonzero(trace.counted & np.append(is_product, False)[work.of_op])
     if not len(rows):
         return pd.DataFrame()
-    starts, ends = (trace.gpu_ops[name].to_numpy()[rows] for name in ("start_ns", "end_ns"))
+    starts, ends = (array_of(trace.gpu_ops, name)[rows] for name in ("start_ns", "end_ns"))
     calls = Groups.of_numbers(work.of_op[rows])
     gpu_ns = calls.sums(ends - starts)
     is_beside = 2 * calls.sums(unions(trace)["comm"].covered_ns(starts, ends)) >= gpu_ns
-    named = _products(trace.host_ops, work.calls["row"].to_numpy()[work.of_op[rows][calls.first]])
+    named = _products(trace.host_ops, array_of(work.calls, "row")[work.of_op[rows][calls.first]])
     phase = np.array(NAMES, dtype=object)[phase_of_op[rows][calls.first]]
     keys = ["phase", "product", "dtype"]
     groups = Groups.of(table_of({"phase": phase, **named}), keys, with_absent=True)

@@ -13,7 +13,7 @@ from traceanalyzer.analyses.names import MicroStepsColumn
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE, XLA_PHASES
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import array_of, column_of, table_of
 from traceanalyzer.selection import step_at
 
 GRADIENT_COLLECTIVES = ("all_reduce", "reduce_scatter")
@@ -59,7 +59,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
         steps = steps[steps["step"].isin(trace.window.steps)]
     if steps.empty:
         return pd.DataFrame()
-    starts, ends = steps["host_start_ns"].to_numpy(), steps["host_end_ns"].to_numpy()
+    starts, ends = array_of(steps, "host_start_ns"), array_of(steps, "host_end_ns")
     begins = _begins(trace)
     of_step, of_update = step_at(starts, ends, begins), step_at(starts, ends, _updates(trace))
     of_call = calls["step"].to_numpy(dtype=np.int64, na_value=NONE) if len(calls) else np.empty(0, dtype=np.int64)
@@ -85,7 +85,7 @@ def _begins(trace: RankTrace) -> np.ndarray:
     """Starts of the ranges that mark micro-steps, in order; nested ones count once."""
     ranges = trace.ranges
     is_own = ~is_any(ranges["domain"], XLA_PHASES)
-    starts, ends = ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy()
+    starts, ends = array_of(ranges, "start_ns"), array_of(ranges, "end_ns")
     for pattern in (_BACKWARD, _FORWARD):
         rows = np.flatnonzero(is_own & host_names.matches(ranges["name"], pattern.fullmatch))
         if len(rows):
@@ -97,7 +97,7 @@ def _begins(trace: RankTrace) -> np.ndarray:
 
 def _updates(trace: RankTrace) -> np.ndarray:
     """Starts of the ranges that PyTorch puts around every optimizer's step."""
-    begins: np.ndarray = trace.ranges["start_ns"].to_numpy()[host_names.matches(trace.ranges["name"], _is_update)]
+    begins: np.ndarray = array_of(trace.ranges, "start_ns")[host_names.matches(trace.ranges["name"], _is_update)]
     return begins
 
 
@@ -109,7 +109,7 @@ def _row(
     trace: RankTrace, number: int, begins: np.ndarray, updates: int, calls: pd.DataFrame, own: np.ndarray
 ) -> dict[str, object]:
     """A step's row; `own` are its gradient calls."""
-    sizes: Any = calls["size_bytes"].array[own] if len(own) else ()
+    sizes: Any = column_of(calls, "size_bytes")[own] if len(own) else ()
     is_known = len(own) == 0 or not sizes.isna().any()
     return {
         "step": number,
@@ -124,7 +124,7 @@ def _row(
 def _synchronising(trace: RankTrace, begins: np.ndarray, calls: pd.DataFrame, own: np.ndarray) -> int:
     if not len(own):
         return 0
-    launch = trace.gpu_ops["launch"].to_numpy()[calls["gpu_op"].to_numpy()[own]]
-    times = trace.api_calls["start_ns"].to_numpy()[launch[launch != NONE]]
+    launch = array_of(trace.gpu_ops, "launch")[array_of(calls, "gpu_op")[own]]
+    times = array_of(trace.api_calls, "start_ns")[launch[launch != NONE]]
     held = np.searchsorted(begins, times, side="right") - 1
     return len(np.unique(held[held >= 0]))

@@ -10,7 +10,7 @@ from traceanalyzer.analyses.host.host_activity import innermost_at, range_around
 from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked, under_each_other, with_columns
+from traceanalyzer.model.tables import array_of, column_of, picked, under_each_other, with_columns
 
 NAMES = (*PHASES, UNATTRIBUTED)
 
@@ -35,7 +35,7 @@ def op_phases(trace: RankTrace) -> np.ndarray:
     Otherwise, and without a recorded launch, the operation is unattributed.
     """
     phase = np.full(len(trace.gpu_ops), UNKNOWN, dtype=np.int64)
-    launch = trace.gpu_ops["launch"].to_numpy()
+    launch = array_of(trace.gpu_ops, "launch")
     has_launch = launch != NONE
     if has_launch.any():
         calls, back = np.unique(launch[has_launch], return_inverse=True)
@@ -45,8 +45,8 @@ def op_phases(trace: RankTrace) -> np.ndarray:
 
 def phases_of_calls(trace: RankTrace, calls: np.ndarray) -> np.ndarray:
     """The same for rows of `api_calls`."""
-    times = trace.api_calls["start_ns"].to_numpy()[calls]
-    return phases_of_moments(trace, trace.api_calls["thread"].to_numpy()[calls], times)
+    times = array_of(trace.api_calls, "start_ns")[calls]
+    return phases_of_moments(trace, array_of(trace.api_calls, "thread")[calls], times)
 
 
 def phases_of_moments(trace: RankTrace, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
@@ -54,7 +54,7 @@ def phases_of_moments(trace: RankTrace, threads: np.ndarray, times: np.ndarray) 
     named = _phase_ranges(trace)
     phase = _of_own_thread(trace, named, threads, times)
     open_calls = np.flatnonzero(phase == UNKNOWN)
-    around = innermost_at(named["start_ns"].to_numpy(), named["end_ns"].to_numpy(), times[open_calls])
+    around = innermost_at(array_of(named, "start_ns"), array_of(named, "end_ns"), times[open_calls])
     codes = np.append(named["phase"].to_numpy(np.int64), UNKNOWN)
     phase[open_calls] = codes[around]
     open_calls = np.flatnonzero(phase == UNKNOWN)
@@ -70,7 +70,7 @@ def _phase_ranges(trace: RankTrace) -> pd.DataFrame:
 
 
 def _named(frame: pd.DataFrame) -> pd.DataFrame:
-    names: Any = frame["name"].array
+    names: Any = column_of(frame, "name")
     known = [_code(name) if "::" not in name or name.startswith("FSDP") else UNKNOWN
              for name in names.categories.tolist()]  # fmt: skip
     phase = np.array([*known, UNKNOWN], dtype=np.int64)[names.codes]
@@ -100,12 +100,12 @@ def _forward_operators(trace: RankTrace) -> pd.DataFrame:
     notes a number made its node.
     """
     ops = trace.host_ops
-    has_sequence = ~ops["sequence"].array.isna()
+    has_sequence = ~column_of(ops, "sequence").isna()
     is_autograds = ops["forward_thread"].to_numpy(dtype=np.int64, na_value=0) != 0
     # Plain collectives make none, and come last where gradients are reduced after the backward pass.
     is_collective = host_names.matches(ops["name"], lambda name: name.startswith("c10d::"))
     rows = np.flatnonzero(has_sequence & ~is_autograds & ~is_collective)
-    sequence, thread = ops["sequence"].to_numpy(dtype=np.int64, na_value=NONE), ops["thread"].to_numpy()
+    sequence, thread = ops["sequence"].to_numpy(dtype=np.int64, na_value=NONE), array_of(ops, "thread")
     by_number = rows[np.lexsort((rows, sequence[rows], thread[rows]))]
     is_last = (np.diff(sequence[by_number]) != 0) | (np.diff(thread[by_number]) != 0)
     makers = np.sort(by_number[np.append(is_last, True)[: len(by_number)]])

@@ -10,6 +10,7 @@ from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, unions
 from traceanalyzer.kinds import KNOWN_KINDS, UNKNOWN
 from traceanalyzer.model import RankTrace, Window
+from traceanalyzer.model.tables import array_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ def shares(trace: RankTrace) -> dict[str, Share]:
 
 def _first_started(ops: pd.DataFrame, kind: str, hidden: Intervals) -> Share:
     rows = np.flatnonzero(is_any(ops["kind"], kind))
-    starts, ends = ops["start_ns"].to_numpy()[rows], ops["end_ns"].to_numpy()[rows]
+    starts, ends = array_of(ops, "start_ns")[rows], array_of(ops, "end_ns")[rows]
     if not len(rows):
         return Share(starts, ends, rows, hidden)
     reach = np.maximum.accumulate(ends)

@@ -15,7 +15,7 @@ from traceanalyzer.analyses.phases.phase_parts import Share
 from traceanalyzer.analyses.time.breakdown import PARTS, known_only
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace, Window
-from traceanalyzer.model.tables import picked, table_of, under_each_other
+from traceanalyzer.model.tables import array_of, column_of, picked, table_of, under_each_other
 
 
 class Phases(Result[PhasesColumn]):
@@ -116,7 +116,7 @@ def _by_phase(stretches: pd.DataFrame) -> pd.DataFrame:
 
 def _windows(breakdown: pd.DataFrame, steps: pd.DataFrame) -> tuple[dict[str, np.ndarray], Any]:
     """Parts and start of the whole window (its start is 0) and of every step that has one; the steps' numbers."""
-    held = ~steps["start_ns"].array.isna() if len(steps) else np.zeros(0, dtype=bool)
+    held = ~column_of(steps, "start_ns").isna() if len(steps) else np.zeros(0, dtype=bool)
     names = (*PARTS, "window_ns")
     columns = {name: breakdown[name].to_numpy(dtype=np.int64) for name in names} | {"start_ns": np.zeros(1, np.int64)}
     number: Any = pd.array([pd.NA], dtype="Int64")
@@ -137,7 +137,7 @@ def _parts(
         times = [_by_phase_of(phase, *shares[part].inside(window)) for window in held]
         assert (np.sum(times, axis=1) == windows[part]).all(), "the phases must add up to the breakdown"
         table[part] = np.concatenate(times)
-    begins = trace.gpu_ops["start_ns"].to_numpy()
+    begins = array_of(trace.gpu_ops, "start_ns")
     counts = [
         sum(np.bincount(phase[first:past], minlength=len(NAMES)) for first, past in np.searchsorted(begins, limits))
         for limits in (window.stretches for window in held)

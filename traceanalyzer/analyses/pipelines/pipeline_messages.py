@@ -16,7 +16,7 @@ from traceanalyzer.analyses.pipelines.stage_ranges import BACKWARD, FORWARD, act
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of, without_rows
+from traceanalyzer.model.tables import array_of, table_of, without_rows
 
 _OF_STAGES = (None, PIPELINE, EMBEDDING, MODEL)
 """What groups are for whose messages can be stages'."""
@@ -53,12 +53,12 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame, groups: pd.DataFrame, phase_
     if own.empty:
         return pd.DataFrame()
     moves = pipeline_shape.transfers(own.assign(rank=trace.rank)).drop(columns="rank")
-    rows = moves["gpu_op"].to_numpy()
+    rows = array_of(moves, "gpu_op")
     launched_last, is_mixed = _phases_before(trace, rows, phase_of_op)
     told = _of_several(moves, pd.Series(launched_last, dtype="object").where(moves["is_send"], None), is_mixed)
     direction = _by_ranges(trace, rows).fillna(told).to_numpy()
-    launch = trace.gpu_ops["launch"].to_numpy()[rows]
-    launched_ns = trace.api_calls["start_ns"].to_numpy().take(np.maximum(launch, 0)) if len(trace.api_calls) else launch
+    launch = array_of(trace.gpu_ops, "launch")[rows]
+    launched_ns = array_of(trace.api_calls, "start_ns").take(np.maximum(launch, 0)) if len(trace.api_calls) else launch
     return moves.assign(message=moves.groupby("call").cumcount(), direction=direction,
                         launch_ns=pd.arrays.IntegerArray(launched_ns.astype(np.int64), launch == NONE))  # fmt: skip
 
@@ -98,7 +98,7 @@ def _of_several(moves: pd.DataFrame, told: pd.Series, is_mixed: np.ndarray) -> p
 def in_ring(calls: pd.DataFrame, groups: pd.DataFrame) -> np.ndarray:
     """Numbers of a rank's calls whose messages go round, or both ways, or are of a group that is for something else."""
     own = pipeline_shape.point_to_point(calls)
-    return own["call"].to_numpy()[_is_ring(own, groups)] if len(own) else np.empty(0, dtype=np.int64)
+    return array_of(own, "call")[_is_ring(own, groups)] if len(own) else np.empty(0, dtype=np.int64)
 
 
 def _is_ring(own: pd.DataFrame, groups: pd.DataFrame) -> np.ndarray:
@@ -117,10 +117,10 @@ def _by_ranges(trace: RankTrace, rows: np.ndarray) -> pd.Series:
     """What the schedule's range around each launch says; absent without."""
     found = actions(trace)
     found = found[~found["is_compute"]].reset_index(drop=True)
-    launch = trace.gpu_ops["launch"].to_numpy()[rows]
+    launch = array_of(trace.gpu_ops, "launch")[rows]
     if found.empty:
         return pd.Series([None] * len(rows), dtype="object")
-    times = np.where(launch != NONE, trace.api_calls["start_ns"].to_numpy()[launch], -1)
+    times = np.where(launch != NONE, array_of(trace.api_calls, "start_ns")[launch], -1)
     names = np.array([*found["what"], None], dtype=object)
     return pd.Series(names[action_at(found, times)], dtype="object")
 
@@ -147,4 +147,4 @@ def _are_mixed(ops: pd.DataFrame, phase: np.ndarray, is_work: np.ndarray) -> pd.
     done = np.stack([np.cumsum(is_work & (phase == name))[at] for name in (FORWARD, BACKWARD)])
     made = np.diff(done, axis=1, prepend=0) > 0
     is_mixed = pd.Series(made.all(axis=0)).astype("boolean").where(made.any(axis=0)).ffill().fillna(value=False)
-    return pd.Series(is_mixed.to_numpy(dtype=bool), index=ops["gpu_op"].to_numpy()[at])
+    return pd.Series(is_mixed.to_numpy(dtype=bool), index=array_of(ops, "gpu_op")[at])

@@ -14,6 +14,7 @@ from traceanalyzer.analyses.pipelines.stage_ranges import BACKWARD, FORWARD, act
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of, column_of
 
 
 class PipelineSchedule(Result[PipelineScheduleColumn]):
@@ -52,7 +53,7 @@ def per_rank(trace: RankTrace, pipeline_messages: pd.DataFrame, phase_of_op: np.
     """
     if pipeline_messages.empty:
         return pd.DataFrame()
-    ops = in_launch_order(trace, pipeline_messages["gpu_op"].to_numpy())
+    ops = in_launch_order(trace, array_of(pipeline_messages, "gpu_op"))
     found = actions(trace)
     has_ranges = bool(found["is_compute"].any())
     marked = _by_ranges(trace, ops, found, phase_of_op) if has_ranges else _by_phase(ops, phase_of_op)
@@ -90,7 +91,7 @@ def _by_phase(ops: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:
     phase = np.array(NAMES, dtype=object)[phase_of_op[ops["gpu_op"]]]
     is_step = np.isin(phase, [FORWARD, BACKWARD]) & is_any(ops["kind"], "compute")
     absent = pd.array([pd.NA] * int(is_step.sum()), dtype="Int64")
-    cut = np.cumsum(ops["is_transfer"].to_numpy())[is_step]
+    cut = np.cumsum(array_of(ops, "is_transfer"))[is_step]
     return ops[is_step].assign(phase=phase[is_step], cut=cut, virtual_stage=absent, microbatch=absent,
                                is_beside=False)  # fmt: skip
 
@@ -98,10 +99,10 @@ def _by_phase(ops: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:
 def _by_ranges(trace: RankTrace, ops: pd.DataFrame, found: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:
     """Kernels launched inside an action of the schedule; each action is a stretch, or one a pass where it has two."""
     found = found[found["is_compute"]].reset_index(drop=True)
-    row = action_at(found, trace.api_calls["start_ns"].to_numpy()[ops["launch"]])
+    row = action_at(found, array_of(trace.api_calls, "start_ns")[ops["launch"]])
     is_held = (row >= 0) & is_any(ops["kind"], "compute")
     held, own = ops[is_held], found.iloc[row[is_held]]
-    is_beside = ~own["back"].array.isna()
+    is_beside = ~column_of(own, "back").isna()
     is_back = is_beside & (np.array(NAMES, dtype=object)[phase_of_op[held["gpu_op"]]] == BACKWARD)
     return held.assign(
         phase=own["what"].where(~is_back, own["back"]).array,

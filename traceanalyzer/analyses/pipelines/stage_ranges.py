@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import array_of, table_of
 
 FORWARD, BACKWARD = "forward", "backward"
 INPUTS, WEIGHTS = "backward of inputs", "backward of weights"
@@ -49,7 +49,7 @@ def actions(trace: RankTrace) -> pd.DataFrame:
 
 def action_at(found: pd.DataFrame, times: np.ndarray) -> np.ndarray:
     """Row of the action at each time on whatever thread, -1 where there is none; actions follow each other."""
-    starts, ends = found["start_ns"].to_numpy(), found["end_ns"].to_numpy()
+    starts, ends = array_of(found, "start_ns"), array_of(found, "end_ns")
     row = np.searchsorted(starts, times, side="right") - 1
     is_inside = (row >= 0) & (times < np.append(ends, 0)[row])
     at: np.ndarray = np.where(is_inside, row, -1)

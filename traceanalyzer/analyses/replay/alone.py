@@ -6,6 +6,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.model.tables import array_of
 
 LEAST_ALONE = 3
 """So many runs of a kernel without communication beside it tell its own speed."""
@@ -34,7 +35,7 @@ class Alone:
     """
 
     def __init__(self, ops: pd.DataFrame) -> None:
-        starts, lengths = ops["start_ns"].to_numpy(), ops["duration_ns"].to_numpy()
+        starts, lengths = array_of(ops, "start_ns"), array_of(ops, "duration_ns")
         comm = is_any(ops["kind"], "comm")
         beside = Intervals.of(starts[comm], (starts + lengths)[comm]).covered_ns(starts, starts + lengths)
         self._is_beside = (beside >= BESIDE * lengths) & ~comm & (lengths > 0)
@@ -95,7 +96,7 @@ def _kernels(ops: pd.DataFrame) -> tuple[np.ndarray, list[tuple[str, ...]]]:
     columns = [ops[name].cat for name in ("name", "grid", "shapes" if has_shapes else "phase")]
     parts = [(column.codes.to_numpy(), column.categories) for column in columns]
     if not has_shapes:
-        parts += [(own, columns[0].categories) for own in _beside_on_stream(parts[0][0], ops["stream"].to_numpy())]
+        parts += [(own, columns[0].categories) for own in _beside_on_stream(parts[0][0], array_of(ops, "stream"))]
     for own, categories in parts:
         code = pd.factorize(code * (len(categories) + 1) + own + 1)[0]
     first = np.unique(code, return_index=True)[1]

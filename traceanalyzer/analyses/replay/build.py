@@ -15,7 +15,7 @@ from traceanalyzer.analyses.replay.host_chain import host_chain
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of, picked, table_of, under_each_other, with_columns
+from traceanalyzer.model.tables import array_of, column_of, columns_of, picked, table_of, under_each_other, with_columns
 
 RETURNS_BEFORE_NS = 100_000
 """A blocking copy's call returns at most so long before the copy's recorded end."""
@@ -29,7 +29,7 @@ def piece_of(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, phases: 
     ops = _operations(trace, calls, tree, phases, ring)
     chain = host_chain(trace, ops)
     waits, denied = event_waits(trace, ops)
-    launch = chain.launch_row[ops["api_call"].to_numpy()]
+    launch = chain.launch_row[array_of(ops, "api_call")]
     host = _named(chain.host, ops, launch)
     columns = {name: values for name, values in columns_of(ops).items() if name != "api_call"}
     piece = Piece(table_of({**columns, "launch": launch}), host, chain.segments, waits, chain.blocks,
@@ -53,12 +53,12 @@ def _operations(
     call, collective = (np.full(len(order), NONE, dtype=np.int64) for _ in range(2))
     collectives = pd.Categorical(calls["collective"] if len(calls) else [])
     if len(calls):
-        call[calls["gpu_op"].to_numpy()] = calls["call"].to_numpy()
-        collective[calls["gpu_op"].to_numpy()] = collectives.codes
+        call[array_of(calls, "gpu_op")] = array_of(calls, "call")
+        collective[array_of(calls, "gpu_op")] = collectives.codes
     call = call[order]
     owner = np.where(tree.owner >= 0, tree.owner, NONE)[order]
     held = {name: ops[name].take(order) for name in ("stream", "start_ns", "kind", "name", "grid", "launch")}
-    numbers = np.append(trace.steps["step"].to_numpy(), NONE)
+    numbers = np.append(array_of(trace.steps, "step"), NONE)
     ends = _ends_with_their_calls(trace)[order]
     return table_of(
         {
@@ -93,12 +93,12 @@ def _ends_with_their_calls(trace: RankTrace) -> np.ndarray:
     copy that blocked the host all the same.
     """
     ops, calls = trace.gpu_ops, trace.api_calls
-    ends, launch = ops["end_ns"].to_numpy(), ops["launch"].to_numpy()
+    ends, launch = array_of(ops, "end_ns"), array_of(ops, "launch")
     is_blocking = np.zeros(len(calls) + 1, dtype=bool)
     is_blocking[blocking(trace)[0]] = True
-    returned = np.append(calls["end_ns"].to_numpy(), 0)[launch]
+    returned = np.append(array_of(calls, "end_ns"), 0)[launch]
     is_early = is_blocking[launch] & (launch != NONE) & (returned < ends) & (ends - returned <= RETURNS_BEFORE_NS)
-    made: np.ndarray = np.where(is_early & (returned > ops["start_ns"].to_numpy()), returned, ends)
+    made: np.ndarray = np.where(is_early & (returned > array_of(ops, "start_ns")), returned, ends)
     return made
 
 
@@ -107,7 +107,7 @@ def _named(host: pd.DataFrame, ops: pd.DataFrame, launch: np.ndarray) -> pd.Data
     held = np.flatnonzero(launch != NONE)
     columns = {}
     for name in ("operator", "phase"):
-        values: Any = ops[name].array
+        values: Any = column_of(ops, name)
         codes = np.full(len(host), NONE, dtype=np.int64)
         codes[launch[held]] = values.codes[held]
         columns[name] = pd.Categorical.from_codes(codes, dtype=values.dtype)

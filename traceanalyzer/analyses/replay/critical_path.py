@@ -23,7 +23,7 @@ from traceanalyzer.analyses.replay.piece import SOURCE
 from traceanalyzer.analyses.replay.windows import Windows
 from traceanalyzer.meaning.vocabulary import BEFORE, BETWEEN_KERNELS, COMM, DATA, HOST, LAUNCH, ON_PATH, SYNC, UNKNOWN
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import array_of, table_of
 
 CATEGORIES = tuple(one.key for one in ON_PATH)
 """What a stretch of the path is."""
@@ -141,7 +141,7 @@ def _of_rank(nodes: Nodes, timing: Timing, sums: Sums, edge: int, since_ns: int)
         head = _columns([(int(known.turnaround_ns[row]), BETWEEN_KERNELS.key, row, NONE)])
     else:
         wait = edge - int(np.searchsorted(nodes.kind, WAITS))
-        source = int(nodes.piece.waits["source"].to_numpy()[wait])
+        source = int(array_of(nodes.piece.waits, "source")[wait])
         hidden = int(timing.duration_ns[source]) if timing.is_hidden and nodes.is_comm[source] else 0
         head = _columns([(int(known.wait_ns[wait]) - hidden, BETWEEN_KERNELS.key, row, NONE)])
     head = _joined(head, _columns([(int(sums.lag_ns[row]), UNKNOWN.key, row, NONE)]))
@@ -180,7 +180,7 @@ def _operations(nodes: Nodes, timing: Timing, sums: Sums, first: int, last: int)
 
 def _launch(nodes: Nodes, timing: Timing, op: int) -> Columns:
     """From a segment's begin through the host's work to the launch, and its latency."""
-    last = int(nodes.piece.ops["launch"].to_numpy()[op])
+    last = int(array_of(nodes.piece.ops, "launch")[op])
     latency = _columns([(int(nodes.known.latency_ns[op]), LAUNCH.key, op, NONE)])
     return _joined(_work(nodes, timing, last), latency)
 
@@ -188,7 +188,7 @@ def _launch(nodes: Nodes, timing: Timing, op: int) -> Columns:
 def _work(nodes: Nodes, timing: Timing, last: int) -> Columns:
     """The host's stretches of a segment up to one, each cut into the loader's part and the rest."""
     host = nodes.piece.host
-    segment = host["segment"].to_numpy()
+    segment = array_of(host, "segment")
     first = int(np.searchsorted(segment, segment[last]))
     rows = np.arange(first, last + 1)
     ns = timing.host_ns[rows]

@@ -17,6 +17,7 @@ from traceanalyzer.analyses.replay.job import Lengths
 from traceanalyzer.analyses.replay.lengths import no_longer_than_transfers
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.meaning.columns import Adds, Column
+from traceanalyzer.model.tables import array_of
 
 _GROUP: list[ExchangesColumn] = ["group", "group_ranks"]
 _PLACE = [*_GROUP, "step", "place"]
@@ -128,7 +129,7 @@ def evened(engine: Engine, exchanges: pd.DataFrame) -> Lengths:
         timing[rank] = replace(timing[rank], duration_ns=after)
         rows = job.joins_of(rank)
         by_call = pd.Series(transfer.loc[own.index].to_numpy(), index=own["call"])
-        calls = ops["call"].to_numpy()[job.joins["op"].to_numpy()[rows]]
+        calls = array_of(ops, "call")[array_of(job.joins, "op")[rows]]
         transfer_ns[rows] = np.round(transfer_ns[rows] * by_call.reindex(calls).fillna(1.0).to_numpy()).astype(np.int64)
         timing[rank] = replace(timing[rank], duration_ns=no_longer_than_transfers(job, timing[rank], rank, transfer_ns))
     return replace(recorded, timing=timing, transfer_ns=transfer_ns)
@@ -147,8 +148,8 @@ def _of_ops(ops: pd.DataFrame, own: pd.DataFrame, factor: pd.Series) -> np.ndarr
     """For each operation of a rank what its compute is multiplied with: that of the last all-to-all before it."""
     order = own["start_ns"].argsort(kind="stable")
     ends = (own["start_ns"] + own["duration_ns"]).to_numpy()[order]
-    following = np.append(own["start_ns"].to_numpy()[order][1:], 0)  # nothing is known of what follows the last
-    start = ops["start_ns"].to_numpy()
+    following = np.append(array_of(own, "start_ns")[order][1:], 0)  # nothing is known of what follows the last
+    start = array_of(ops, "start_ns")
     place = np.searchsorted(ends, start, side="right") - 1
     is_own = (place >= 0) & (start < following[place]) & is_any(ops["kind"], "compute")
     of_op: np.ndarray = np.where(is_own, factor.to_numpy()[order][place], 1.0)

@@ -11,7 +11,7 @@ from traceanalyzer.analyses.grouping import largest_before
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked, table_of
+from traceanalyzer.model.tables import array_of, column_of, picked, table_of
 
 TOUCHING_NS = 16_000
 """An operation that begins within this of another stream's operation's end, with no other reason, waited for it."""
@@ -40,9 +40,9 @@ def event_waits(trace: RankTrace, ops: pd.DataFrame) -> tuple[pd.DataFrame, pd.D
     """
     order = _Streams(trace, ops)
     waits = trace.stream_waits
-    recorded = waits[(waits["record"].to_numpy() != NONE) & ~waits["source_stream"].array.isna()]
+    recorded = waits[(array_of(waits, "record") != NONE) & ~column_of(waits, "source_stream").isna()]
     table = _recorded(trace, recorded, order) if len(recorded) else _inferred(trace, order)
-    source, target, is_recorded = (table[name].to_numpy() for name in ("source", "target", "is_recorded"))
+    source, target, is_recorded = (array_of(table, name) for name in ("source", "target", "is_recorded"))
     fits = order.ends[source] <= order.starts[target]
     # Which collective a stream waits for is guessed: where times contradict that, it is an earlier one.
     is_denied = ~(fits | is_recorded | order.is_comm[source])
@@ -55,9 +55,9 @@ def touching(ops: pd.DataFrame, lag_ns: np.ndarray) -> pd.DataFrame:
     Of one that begins 36 ms after anything that is known to hold it, and 43 µs after an operation of another stream,
     that operation is the reason, and another one's blocks were still in the way.
     """
-    starts = ops["start_ns"].to_numpy()
-    ends = starts + ops["duration_ns"].to_numpy()
-    stream = ops["stream"].to_numpy()
+    starts = array_of(ops, "start_ns")
+    ends = starts + array_of(ops, "duration_ns")
+    stream = array_of(ops, "stream")
     late = np.flatnonzero(lag_ns > 0)
     order = np.argsort(ends, kind="stable")
     found = np.full(len(late), NONE, dtype=np.int64)
@@ -78,9 +78,9 @@ def without_room(ops: pd.DataFrame, lag_ns: np.ndarray) -> pd.DataFrame:
     A kernel whose blocks fill the GPU lets another stream's begin only when the first of its last blocks are done: in
     its last quarter, or within 50 µs of its end. It ran all the while from when nothing held the other any more.
     """
-    starts = ops["start_ns"].to_numpy()
-    ends = starts + ops["duration_ns"].to_numpy()
-    stream = ops["stream"].to_numpy()
+    starts = array_of(ops, "start_ns")
+    ends = starts + array_of(ops, "duration_ns")
+    stream = array_of(ops, "stream")
     compute = np.flatnonzero(is_any(ops["kind"], "compute"))
     late = np.flatnonzero((lag_ns > 0) & ~is_any(ops["kind"], "copy"))
     if not len(compute) or not len(late):
@@ -106,14 +106,14 @@ class _Streams:
     """The operations' streams in order of launch."""
 
     def __init__(self, trace: RankTrace, ops: pd.DataFrame) -> None:
-        self.starts = ops["start_ns"].to_numpy()
-        self.ends = self.starts + ops["duration_ns"].to_numpy()
-        self.stream = ops["stream"].to_numpy()
+        self.starts = array_of(ops, "start_ns")
+        self.ends = self.starts + array_of(ops, "duration_ns")
+        self.stream = array_of(ops, "stream")
         self.is_comm = is_any(ops["kind"], "comm")
         self.name = ops["name"].cat.codes.to_numpy()
-        call = ops["api_call"].to_numpy()
+        call = array_of(ops, "api_call")
         self.call = call
-        self.launched = np.where(call == NONE, _LONG_AGO, np.append(trace.api_calls["start_ns"].to_numpy(), 0)[call])
+        self.launched = np.where(call == NONE, _LONG_AGO, np.append(array_of(trace.api_calls, "start_ns"), 0)[call])
         bounds = np.append(np.flatnonzero(np.append(True, self.stream[1:] != self.stream[:-1])), len(self.stream))
         if not len(ops):
             bounds = np.zeros(1, dtype=np.int64)
@@ -142,7 +142,7 @@ def _recorded(trace: RankTrace, waits: pd.DataFrame, order: _Streams) -> pd.Data
     """
     if (order.call == NONE).all():
         return _table([], is_recorded=True)
-    recorded = trace.api_calls["start_ns"].to_numpy()[waits["record"].to_numpy()].tolist()
+    recorded = array_of(trace.api_calls, "start_ns")[array_of(waits, "record")].tolist()
     pending: dict[int, list[tuple[int, int]]] = {}
     rows: list[tuple[int, int]] = []
     streams = zip(waits["start_ns"].tolist(), waits["stream"].tolist(), waits["source_stream"].tolist(),
@@ -172,8 +172,8 @@ def _inferred(trace: RankTrace, order: _Streams) -> pd.DataFrame:
         return _table([], is_recorded=False)
     by_call = launches[np.argsort(order.call[launches], kind="stable")]
     call_of = order.call[by_call]
-    threads = calls["thread"].to_numpy()
-    starts = calls["start_ns"].to_numpy()
+    threads = array_of(calls, "thread")
+    starts = array_of(calls, "start_ns")
     found: list[tuple[int, int]] = []
     for thread in np.unique(threads[rows]):
         own = by_call[threads[call_of] == thread]
@@ -230,7 +230,7 @@ def _table(rows: list[tuple[int, int]], *, is_recorded: bool) -> pd.DataFrame:
 
 def _without_implied(table: pd.DataFrame, stream: np.ndarray) -> pd.DataFrame:
     """Without edges that an earlier operation of the target's stream already waits for."""
-    source, target = table["source"].to_numpy(), table["target"].to_numpy()
+    source, target = array_of(table, "source"), array_of(table, "target")
     order = np.lexsort((-source, target, stream[source], stream[target]))
     source, target = source[order], target[order]
     number = pd.factorize(stream)[0].astype(np.int64)

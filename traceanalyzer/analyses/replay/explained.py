@@ -7,6 +7,7 @@ import numpy as np
 from traceanalyzer.analyses.host.idle_causes import LAUNCH_NS, SHORT_NS
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of
 
 LATENCY_NS = 20_000
 """From a launching call's start to its operation's start, with nothing else to wait for, at most."""
@@ -39,12 +40,12 @@ class Explained:
 def explained(piece: Piece) -> Explained:
     """Delays are as recorded where they decide, up to a limit, and the rank's median where something else decides."""
     ops = piece.ops
-    starts = ops["start_ns"].to_numpy()
-    ends = starts + ops["duration_ns"].to_numpy()
+    starts = array_of(ops, "start_ns")
+    ends = starts + array_of(ops, "duration_ns")
     first = piece.begins_stream
     previous = np.where(first, _LONG_AGO, np.append(0, ends[:-1])[: len(ends)])
     launched = launch_times(piece)
-    source, target = piece.waits["source"].to_numpy(), piece.waits["target"].to_numpy()
+    source, target = array_of(piece.waits, "source"), array_of(piece.waits, "target")
     reached = np.full(len(ops), _LONG_AGO)
     np.maximum.at(reached, target, ends[source])
     after, since = starts - previous, starts - launched
@@ -60,7 +61,7 @@ def explained(piece: Piece) -> Explained:
     ready = np.maximum(previous + turnarounds, launched + latencies)
     np.maximum.at(ready, target, ends[source] + waits)
     # What was launched before the capture, and began late for no reason, was launched late: nothing moves that.
-    is_untold = (ops["launch"].to_numpy() == NONE) & (starts - ready > LAUNCH_NS) & (not piece.why_no_host)
+    is_untold = (array_of(ops, "launch") == NONE) & (starts - ready > LAUNCH_NS) & (not piece.why_no_host)
     has_reason = (ready > _LONG_AGO // 2) & ~is_untold
     return Explained(turnarounds, latencies, waits, np.where(has_reason, starts - ready, 0),
                      np.where(has_reason, NONE, starts))  # fmt: skip
@@ -69,9 +70,9 @@ def explained(piece: Piece) -> Explained:
 def launch_times(piece: Piece) -> np.ndarray:
     """Recorded start of each operation's launching call; long ago for none."""
     host = piece.host
-    begins = piece.segments["begin_ns"].to_numpy()
-    times = begins[host["segment"].to_numpy()] + offsets(host["segment"].to_numpy(), host["ns"].to_numpy())
-    launched: np.ndarray = np.append(times, _LONG_AGO)[piece.ops["launch"].to_numpy()]
+    begins = array_of(piece.segments, "begin_ns")
+    times = begins[array_of(host, "segment")] + offsets(array_of(host, "segment"), array_of(host, "ns"))
+    launched: np.ndarray = np.append(times, _LONG_AGO)[array_of(piece.ops, "launch")]
     return launched
 
 

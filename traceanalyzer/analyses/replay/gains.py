@@ -24,6 +24,7 @@ from traceanalyzer.analyses.replay.relief import Relief
 from traceanalyzer.analyses.replay.windows import Windows
 from traceanalyzer.errors import UsageError
 from traceanalyzer.kinds import POINT_TO_POINT
+from traceanalyzer.model.tables import array_of
 
 BOUND_PCT = 3.0
 """Gains of a model that is further from the recording are bounds."""
@@ -131,7 +132,7 @@ class Engine:
     @cached_property
     def has_cost_of_recording(self) -> bool:
         """Whether any capture holds calls of which is known what writing them down takes."""
-        return any(nodes.piece.host["recorded"].to_numpy().any() for nodes in self.job.nodes.values())
+        return any(array_of(nodes.piece.host, "recorded").any() for nodes in self.job.nodes.values())
 
     @cached_property
     def unmatched_ns(self) -> int:
@@ -145,9 +146,9 @@ class Engine:
             ops = nodes.piece.ops
             is_open = nodes.is_comm
             own = self.job.joins.take(self.job.joins_of(rank))
-            open_ns = np.where(is_open, ops["duration_ns"].to_numpy(), 0)
+            open_ns = np.where(is_open, array_of(ops, "duration_ns"), 0)
             open_ns[own["op"]] = np.where(own["is_whole"], 0, own["own_ns"])
-            counted = np.isin(ops["step"].to_numpy(), steps) if len(steps) else np.ones(len(ops), dtype=bool)
+            counted = np.isin(array_of(ops, "step"), steps) if len(steps) else np.ones(len(ops), dtype=bool)
             total += int(open_ns[counted].sum())
         met = self.job.meetings
         is_open = met.is_alone & (np.isin(met.step, steps) if len(steps) else True)

@@ -14,7 +14,7 @@ from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
 from traceanalyzer.meaning.vocabulary import DATA
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of, picked, table_of, under_each_other
+from traceanalyzer.model.tables import array_of, column_of, columns_of, picked, table_of, under_each_other
 from traceanalyzer.selection import host_spans, step_at
 
 SHARED_TIME = 0.2
@@ -85,9 +85,9 @@ def no_hosts() -> Tables:
 
 def _chains(trace: RankTrace) -> list[np.ndarray]:
     """The launching threads, those that take turns together, the busiest first."""
-    launch = trace.gpu_ops["launch"].to_numpy()
+    launch = array_of(trace.gpu_ops, "launch")
     # Not numpy's unique: of few distinct values among many pandas finds them ten times faster.
-    threads = pd.unique(trace.api_calls["thread"].to_numpy()[launch[launch != NONE]])
+    threads = pd.unique(array_of(trace.api_calls, "thread")[launch[launch != NONE]])
     busy = {int(thread): _busy(trace, int(thread)) for thread in threads}
     chains: list[tuple[list[int], Intervals]] = []
     for thread in sorted(busy, key=lambda thread: -busy[thread].total_ns):
@@ -114,14 +114,14 @@ def _busy(trace: RankTrace, thread: int) -> Intervals:
 def _one_chain(trace: RankTrace, ops: pd.DataFrame, threads: np.ndarray) -> tuple[Tables, np.ndarray]:
     """The chain's tables, segments numbered from 0, and for each row of `host` the launch that it ends with, or -1."""
     calls = trace.api_calls
-    mine = np.isin(calls["thread"].to_numpy(), threads)
-    starts = calls["start_ns"].to_numpy()
+    mine = np.isin(array_of(calls, "thread"), threads)
+    starts = array_of(calls, "start_ns")
     exchanges = _exchanges(trace, threads)
     cuts = cuts_of(trace, mine, exchanges)
     begin = _begin(trace, threads)
     begins = np.append(begin, cuts.ends)
     is_launch = np.zeros(len(calls) + 1, dtype=bool)
-    is_launch[ops["api_call"].to_numpy()] = True
+    is_launch[array_of(ops, "api_call")] = True
     launches = np.flatnonzero(is_launch[:-1] & mine)
     # A launch of another thread while this one is blocked belongs to the segment before.
     times = np.concatenate([starts[launches], cuts.starts])
@@ -142,7 +142,7 @@ def _one_chain(trace: RankTrace, ops: pd.DataFrame, threads: np.ndarray) -> tupl
             "is_launch": ~is_cut,
         }
     )
-    names: Any = calls["name"].array
+    names: Any = column_of(calls, "name")
     segments = table_of(
         {
             "begin_ns": begins,
@@ -161,7 +161,7 @@ def _one_chain(trace: RankTrace, ops: pd.DataFrame, threads: np.ndarray) -> tupl
 def _begin(trace: RankTrace, threads: np.ndarray) -> int:
     """When the first thing is recorded of the threads; a range, as of a step, may begin before any call in it."""
     frames = (trace.api_calls, trace.host_ops, trace.ranges)
-    starts = [frame["start_ns"].to_numpy()[np.isin(frame["thread"].to_numpy(), threads)] for frame in frames]
+    starts = [array_of(frame, "start_ns")[np.isin(array_of(frame, "thread"), threads)] for frame in frames]
     return int(min(own.min() for own in starts if len(own)))
 
 
@@ -170,20 +170,20 @@ def _data(trace: RankTrace, threads: np.ndarray) -> Intervals:
     for frame in (trace.ranges, trace.host_ops):
         named = host_names.matches(frame["name"], host_names.is_data)
         if named.any():
-            found = found | of_rows(frame, named & np.isin(frame["thread"].to_numpy(), threads))
+            found = found | of_rows(frame, named & np.isin(array_of(frame, "thread"), threads))
     return found
 
 
 def _steps(trace: RankTrace, times: np.ndarray) -> np.ndarray:
     row = step_at(*host_spans(trace.steps), times)
-    steps: np.ndarray = np.append(trace.steps["step"].to_numpy(), NONE)[row]
+    steps: np.ndarray = np.append(array_of(trace.steps, "step"), NONE)[row]
     return steps
 
 
 def _exchanges(trace: RankTrace, threads: np.ndarray) -> pd.DataFrame:
     """The CPU's collectives that the chain's threads call."""
     table = cpu_collectives(trace)
-    return table[np.isin(table["thread"].to_numpy(), threads)]
+    return table[np.isin(array_of(table, "thread"), threads)]
 
 
 def _meetings(trace: RankTrace, exchanges: pd.DataFrame, cuts: Cuts) -> pd.DataFrame:
@@ -195,13 +195,13 @@ def _meetings(trace: RankTrace, exchanges: pd.DataFrame, cuts: Cuts) -> pd.DataF
     begins, segment = places
     table = table_of(
         {
-            "step": _steps(trace, exchanges["start_ns"].to_numpy()),
+            "step": _steps(trace, array_of(exchanges, "start_ns")),
             "begins": begins,
             "segment": segment,
-            "start_ns": exchanges["start_ns"].to_numpy(),
-            "end_ns": exchanges["end_ns"].to_numpy(),
+            "start_ns": array_of(exchanges, "start_ns"),
+            "end_ns": array_of(exchanges, "end_ns"),
             "instance": NONE,
-            "name": exchanges["name"].to_numpy(),
+            "name": array_of(exchanges, "name"),
         }
     )
     return picked(table, begins != NONE)

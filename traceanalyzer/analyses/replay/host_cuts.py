@@ -11,7 +11,7 @@ from traceanalyzer.analyses.host import host_names, idle_causes
 from traceanalyzer.analyses.host.full_queue import into_full_queue
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import array_of, table_of
 
 CALL_NS = 10_000
 """What a blocking call takes when the GPU has long been done."""
@@ -51,14 +51,14 @@ def cuts_of(trace: RankTrace, mine: np.ndarray, exchanges: pd.DataFrame) -> Cuts
     """The chain's calls that block it, and begins and ends of its CPU's collectives, in order, none inside another."""
     calls = trace.api_calls
     rows, what = _blocking(trace, mine)
-    called, since, done = (exchanges[name].to_numpy() for name in ("start_ns", "since_ns", "end_ns"))
+    called, since, done = (array_of(exchanges, name) for name in ("start_ns", "since_ns", "end_ns"))
     number = np.arange(len(exchanges))
     both = np.full(2 * len(number), NONE)
     cuts = Cuts(
         call=np.append(rows, both),
         what=np.concatenate([what, np.full(len(number), HANDS_OVER), np.full(len(number), PEERS)]),
-        starts=np.concatenate([calls["start_ns"].to_numpy()[rows], called, since]),
-        ends=np.concatenate([calls["end_ns"].to_numpy()[rows], called, done]),
+        starts=np.concatenate([array_of(calls, "start_ns")[rows], called, since]),
+        ends=np.concatenate([array_of(calls, "end_ns")[rows], called, done]),
         exchange=np.concatenate([np.full(len(rows), NONE), number, number]),
     )
     cuts = cuts.take(np.flatnonzero((cuts.what != PEERS) | (cuts.ends > cuts.starts)))
@@ -87,9 +87,9 @@ def blocks_of(trace: RankTrace, ops: pd.DataFrame, cuts: Cuts) -> pd.DataFrame:
     """For each blocking call the operations whose end lets it return, as far as the recorded times agree."""
     calls = trace.api_calls
     what, starts, ends = cuts.what, cuts.starts, cuts.ends
-    call, stream = ops["api_call"].to_numpy(), ops["stream"].to_numpy()
-    launched = np.where(call == NONE, np.iinfo(np.int64).min, np.append(calls["start_ns"].to_numpy(), 0)[call])
-    op_ends = ops["start_ns"].to_numpy() + ops["duration_ns"].to_numpy()
+    call, stream = array_of(ops, "api_call"), array_of(ops, "stream")
+    launched = np.where(call == NONE, np.iinfo(np.int64).min, np.append(array_of(calls, "start_ns"), 0)[call])
+    op_ends = array_of(ops, "start_ns") + array_of(ops, "duration_ns")
     last = _last_of_streams(stream, launched, starts)
     # An event may have been recorded long before the call: what stands after it in its stream ends later.
     is_event = (what == _EVENT)[:, None]

@@ -14,6 +14,7 @@ from traceanalyzer.analyses.replay.nodes import NEVER, Nodes, Timing
 from traceanalyzer.analyses.replay.order import Order, order_of
 from traceanalyzer.analyses.replay.piece import SOURCE, Piece
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of, column_of
 
 _NO_ROWS = np.empty(0, dtype=np.int64)
 
@@ -75,7 +76,7 @@ class Job:
     def _link(self) -> None:
         joins = self.joins
         start, end = self._nodes_of_joins()
-        instance = self.first_instance + joins["instance"].to_numpy()
+        instance = self.first_instance + array_of(joins, "instance")
         waits = joins["waits"].to_numpy(dtype=bool)
         self.start_of_join = start
         """Node of each matched call's start."""
@@ -94,7 +95,7 @@ class Job:
         start, end = np.zeros(len(self.joins), dtype=np.int64), np.zeros(len(self.joins), dtype=np.int64)
         for rank, nodes in self.nodes.items():
             rows = self.joins_of(rank)
-            op = self.joins["op"].to_numpy()[rows]
+            op = array_of(self.joins, "op")[rows]
             start[rows] = self.node(rank, nodes.start_node[op])
             end[rows] = self.node(rank, nodes.end_node[op])
         return start, end
@@ -103,7 +104,7 @@ class Job:
     def order(self) -> Order:
         """The order of all nodes."""
         when = np.zeros(len(self.source), dtype=np.int64)
-        when[self._is_join] = self.joins["ready_ns"].to_numpy()[self.waiting]
+        when[self._is_join] = array_of(self.joins, "ready_ns")[self.waiting]
         when[self._is_meeting] = self.meetings.ready_ns - self.origin_ns
         return order_of(self.count, self.source, self.target, self._is_join | self._is_meeting, when)
 
@@ -111,14 +112,14 @@ class Job:
     def recorded(self) -> Lengths:
         """Nothing changed: what the model does not explain is kept, so that the replay gives the recording."""
         timing = {}
-        waits, ops, own_ns = (self.joins[name].to_numpy() for name in ("waits", "op", "own_ns"))
+        waits, ops, own_ns = (array_of(self.joins, name) for name in ("waits", "op", "own_ns"))
         for rank, nodes in self.nodes.items():
             rows = self.joins_of(rank)
             held = rows[waits[rows].astype(bool)]
             duration = nodes.recorded.duration_ns.copy()
             duration[ops[held]] = np.minimum(duration[ops[held]], own_ns[held])
             timing[rank] = replace(nodes.recorded, duration_ns=duration)
-        return Lengths(timing, self.joins["transfer_ns"].to_numpy())
+        return Lengths(timing, array_of(self.joins, "transfer_ns"))
 
     @cached_property
     def explained(self) -> Lengths:
@@ -172,7 +173,7 @@ def _joins(job: Job, members: pd.DataFrame) -> pd.DataFrame:
     for name in ("collective", "size_bytes"):
         table[name] = held[name].to_numpy(dtype=object, na_value=None) if len(held) else None
     table = typed(table, {"size_bytes": "Float64", "collective": "str"})
-    table["synchronises"] = ~held["wait_ns"].array.isna() if len(held) else False
+    table["synchronises"] = ~column_of(held, "wait_ns").isna() if len(held) else False
     table["is_whole"] = held["is_whole"].to_numpy(dtype=bool) if len(held) else True
     table["instance"] = pd.factorize(table["instance"])[0]
     ready = table["start_ns"].groupby(table["instance"]).transform("max").astype("int64")
@@ -196,8 +197,8 @@ def _ops(job: Job, table: pd.DataFrame) -> np.ndarray:
     """Row of each call in its rank's piece."""
     op = np.full(len(table), NONE, dtype=np.int64)
     for rank, rows in table.groupby("rank").indices.items():
-        call = job.nodes[rank].piece.ops["call"].to_numpy()
+        call = array_of(job.nodes[rank].piece.ops, "call")
         by_call = np.full(int(call.max()) + 1, NONE, dtype=np.int64)
         by_call[call[call != NONE]] = np.flatnonzero(call != NONE)
-        op[rows] = by_call[table["call"].to_numpy()[rows]]
+        op[rows] = by_call[array_of(table, "call")[rows]]
     return op

@@ -16,6 +16,7 @@ from traceanalyzer.analyses.replay.recording import COST_NS
 from traceanalyzer.analyses.replay.transfer_lengths import are_small, as_on_peers, at_rate, even
 from traceanalyzer.meaning.vocabulary import DATA
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of
 
 
 def changed(job: Job, peers: Peers, changes: Sequence[Change]) -> Lengths:
@@ -115,7 +116,7 @@ def _chosen_joins(job: Job, change: Change) -> np.ndarray:
     chosen = np.ones(len(joins), dtype=bool)
     for rank in job.nodes:
         rows = job.joins_of(rank)
-        op = joins["op"].to_numpy()[rows]
+        op = array_of(joins, "op")[rows]
         chosen[rows] = _chosen_ops(job, rank, change)[op]
     if change.ranks is not None:
         chosen &= joins["rank"].isin(change.ranks).to_numpy()
@@ -137,7 +138,7 @@ def _chosen_ops(job: Job, rank: int, change: Change) -> np.ndarray:
         chosen = ~job.nodes[rank].is_comm
     else:
         chosen = job.nodes[rank].is_of(change.part)
-    mask: np.ndarray = chosen if change.steps is None else chosen & _in_steps(ops["step"].to_numpy(), change)
+    mask: np.ndarray = chosen if change.steps is None else chosen & _in_steps(array_of(ops, "step"), change)
     return mask
 
 
@@ -179,7 +180,7 @@ def _calls_of_its_own(job: Job, peers: Peers, rank: int, change: Change) -> np.n
     is_own = np.zeros(len(segments), dtype=bool)
     for step, call in left:
         is_own |= ((segments["step"] == step) & (segments["call"] == call)).to_numpy(dtype=bool)
-    return is_own & _in_steps(segments["step"].to_numpy(), change)
+    return is_own & _in_steps(array_of(segments, "step"), change)
 
 
 def _chosen_calls(piece: Piece, change: Change) -> np.ndarray:
@@ -188,14 +189,14 @@ def _chosen_calls(piece: Piece, change: Change) -> np.ndarray:
     A call is in the phase of what was launched last before it.
     """
     segments = piece.segments
-    chosen = _in_steps(segments["step"].to_numpy(), change)
+    chosen = _in_steps(array_of(segments, "step"), change)
     if not change.name:
         return chosen
     call, _, phase = change.name.partition("@")
     chosen &= (segments["call"] == call).to_numpy(dtype=bool)
     if phase:
         host = piece.host[piece.host["is_launch"].to_numpy(dtype=bool)]
-        last = host["phase"].astype("object").groupby(host["segment"].to_numpy()).last().reindex(range(len(segments)))
+        last = host["phase"].astype("object").groupby(array_of(host, "segment")).last().reindex(range(len(segments)))
         # A segment that launches nothing is in the phase of the one before.
         before = last.ffill().shift()
         chosen &= (before == phase).to_numpy(dtype=bool)
@@ -245,7 +246,7 @@ def no_longer_than_transfers(job: Job, timing: Timing, rank: int, after: np.ndar
     rows = job.joins_of(rank)
     rows = rows[job.joins["waits"].to_numpy(dtype=bool)[rows]]
     durations = timing.duration_ns.copy()
-    op = job.joins["op"].to_numpy()[rows]
+    op = array_of(job.joins, "op")[rows]
     longest = np.zeros_like(durations)
     np.maximum.at(longest, op, after[rows])
     durations[op] = np.minimum(durations[op], longest[op])

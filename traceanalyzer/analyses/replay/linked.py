@@ -5,6 +5,7 @@ import numpy as np
 from traceanalyzer.analyses.pipelines.hubs import is_of_hub
 from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.kinds import POINT_TO_POINT
+from traceanalyzer.model.tables import array_of
 
 
 def linked_ranks(job: Job) -> np.ndarray:
@@ -31,9 +32,9 @@ def linked_ranks(job: Job) -> np.ndarray:
 
 def _is_ring(job: Job) -> np.ndarray:
     """Rows of `Job.joins` of messages that go round."""
-    op = job.joins["op"].to_numpy()
+    op = array_of(job.joins, "op")
     found = np.zeros(len(op), dtype=bool)
     for rank, nodes in job.nodes.items():
         rows = job.joins_of(rank)
-        found[rows] = nodes.piece.ops["is_ring"].to_numpy()[op[rows]]
+        found[rows] = array_of(nodes.piece.ops, "is_ring")[op[rows]]
     return found

@@ -9,7 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.replay.nodes import Nodes
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of, under_each_other
+from traceanalyzer.model.tables import array_of, table_of, under_each_other
 
 _MESSAGES = ("gloo:send", "gloo:recv")
 
@@ -78,8 +78,8 @@ def edges_of(nodes: Mapping[int, Nodes], base: Mapping[int, int], offset_ns: Map
     tables = [
         own.piece.meetings.assign(
             rank=rank,
-            goes_on=np.append(own.segment_node + base[rank], NONE)[own.piece.meetings["segment"].to_numpy()],
-            begins=own.segment_node[own.piece.meetings["begins"].to_numpy()] + base[rank],
+            goes_on=np.append(own.segment_node + base[rank], NONE)[array_of(own.piece.meetings, "segment")],
+            begins=own.segment_node[array_of(own.piece.meetings, "begins")] + base[rank],
             start_ns=own.piece.meetings["start_ns"] - offset_ns[rank],
             end_ns=own.piece.meetings["end_ns"] - offset_ns[rank],
         )
@@ -87,24 +87,24 @@ def edges_of(nodes: Mapping[int, Nodes], base: Mapping[int, int], offset_ns: Map
         if len(own.piece.meetings) or not place
     ]
     every = under_each_other(tables)
-    codes, numbers = pd.factorize(every["instance"].to_numpy())
+    codes, numbers = pd.factorize(array_of(every, "instance"))
     ready = np.full(len(numbers), np.iinfo(np.int64).min)
-    np.maximum.at(ready, codes, every["start_ns"].to_numpy())
+    np.maximum.at(ready, codes, array_of(every, "start_ns"))
     waits = np.flatnonzero((every["goes_on"] != NONE).to_numpy())
     held = every.iloc[waits]
     instance = codes[waits]
     return Meetings(
-        begins=every["begins"].to_numpy(),
-        begun_ns=every["start_ns"].to_numpy(),
-        of_rank=every["rank"].to_numpy(),
+        begins=array_of(every, "begins"),
+        begun_ns=array_of(every, "start_ns"),
+        of_rank=array_of(every, "rank"),
         instance=codes,
         count=len(numbers),
         waits=waits,
-        goes_on=held["goes_on"].to_numpy(),
-        after_ns=held["end_ns"].to_numpy() - ready[instance],
-        rank=held["rank"].to_numpy(),
+        goes_on=array_of(held, "goes_on"),
+        after_ns=array_of(held, "end_ns") - ready[instance],
+        rank=array_of(held, "rank"),
         name=held["name"].to_numpy(dtype=object),
-        step=held["step"].to_numpy(),
+        step=array_of(held, "step"),
         is_alone=np.bincount(codes, minlength=1)[instance] == 1,
         ready_ns=ready[instance],
     )
@@ -131,7 +131,7 @@ def awaited(meetings: Meetings, name: str) -> dict[int, int]:
 def _instances(every: pd.DataFrame) -> np.ndarray:
     """Number of each row's instance; of a host whose partners are not known it has one to itself."""
     found = np.full(len(every), NONE, dtype=np.int64)
-    starts, ends = every["start_ns"].to_numpy(), every["end_ns"].to_numpy()
+    starts, ends = array_of(every, "start_ns"), array_of(every, "end_ns")
     number = 0
     # Of messages the trace does not say whose they are.
     place = every["place"].where(~every["name"].isin(_MESSAGES), every.index.to_series())

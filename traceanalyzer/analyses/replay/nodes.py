@@ -18,6 +18,7 @@ from traceanalyzer.analyses.replay.explained import Explained, explained, offset
 from traceanalyzer.analyses.replay.host_cuts import LATE_NS
 from traceanalyzer.analyses.replay.piece import SOURCE, Piece
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of
 
 T = TypeVar("T")
 
@@ -127,7 +128,7 @@ class Nodes:
     def column(self, table: str, name: str) -> np.ndarray:
         """Values of a column of one of the piece's tables: replays ask for some of them again and again."""
         if (table, name) not in self._columns:
-            self._columns[table, name] = getattr(self.piece, table)[name].to_numpy()
+            self._columns[table, name] = array_of(getattr(self.piece, table), name)
         return self._columns[table, name]
 
     def is_of(self, kind: str) -> np.ndarray:
@@ -166,7 +167,7 @@ class Nodes:
         begins = piece.begins_stream.copy()
         segment = piece.segment_of_op
         begins[1:] |= segment[1:] != segment[:-1]
-        begins[piece.waits["target"].to_numpy()] = True
+        begins[array_of(piece.waits, "target")] = True
         awaited = np.concatenate([piece.waits["source"], piece.blocks["op"], np.flatnonzero(self.is_single)]) + 1
         begins[awaited[awaited < len(begins)]] = True
         begins[self.is_single | (self.known.release_ns != NONE)] = True
@@ -180,8 +181,8 @@ class Nodes:
         launched = piece.segment_of_op[first] != NONE
         released = self.known.release_ns[first] != NONE
         entry_of_op = np.where(self.is_single, self.start_node, self.end_node)
-        source, target = piece.waits["source"].to_numpy(), piece.waits["target"].to_numpy()
-        before = piece.segments["before"].to_numpy()
+        source, target = array_of(piece.waits, "source"), array_of(piece.waits, "target")
+        before = array_of(piece.segments, "before")
         chained = np.flatnonzero(before != NONE)
         anchors = np.flatnonzero(before == NONE)
         blocks = piece.blocks
@@ -196,7 +197,7 @@ class Nodes:
             (self.start_node[self.singles], self.end_node[self.singles], self.singles),
             (segment_node[before[chained]], segment_node[chained], chained),
             (np.full(len(anchors), SOURCE), segment_node[anchors], anchors),
-            (self.end_node[blocks["op"].to_numpy()], segment_node[blocks["segment"].to_numpy()], blocks["segment"]),
+            (self.end_node[array_of(blocks, "op")], segment_node[array_of(blocks, "segment")], blocks["segment"]),
         )
         self.source, self.target, self.row = (
             np.concatenate([part[place] for part in parts]).astype(np.int64) for place in range(3)
@@ -265,20 +266,20 @@ class Nodes:
     def returns(self) -> tuple[np.ndarray, np.ndarray]:
         """Of each row of `blocks` the time to the call's return; of each segment what that leaves unexplained."""
         piece = self.piece
-        begin = piece.segments["begin_ns"].to_numpy()
+        begin = array_of(piece.segments, "begin_ns")
         ends = self.column("ops", "start_ns") + self.column("ops", "duration_ns")
-        op, segment = piece.blocks["op"].to_numpy(), piece.blocks["segment"].to_numpy()
+        op, segment = array_of(piece.blocks, "op"), array_of(piece.blocks, "segment")
         after = begin[segment] - ends[op]
         # After its own copy from or to pageable memory a call works on: it moves the bytes, and its pages come.
         after = np.where(piece.blocks["is_own"].to_numpy(dtype=bool), after, np.minimum(after, LATE_NS))
         reached = np.full(len(begin), NEVER)
         np.maximum.at(reached, segment, ends[op] + after)
-        chained, before = self._chained, piece.segments["before"].to_numpy()[self._chained]
-        tail = offsets(piece.host["segment"].to_numpy(), piece.host["ns"].to_numpy())[self.cut_of_segment[chained]]
+        chained, before = self._chained, array_of(piece.segments, "before")[self._chained]
+        tail = offsets(array_of(piece.host, "segment"), array_of(piece.host, "ns"))[self.cut_of_segment[chained]]
         reached[chained] = np.maximum(
-            reached[chained], begin[before] + tail + piece.segments["own_ns"].to_numpy()[chained]
+            reached[chained], begin[before] + tail + array_of(piece.segments, "own_ns")[chained]
         )
-        met = piece.meetings["segment"].to_numpy()
+        met = array_of(piece.meetings, "segment")
         met = met[met != NONE]  # there the hosts that meet decide
         reached[met] = begin[met]
         return after, np.where(reached == NEVER, 0, begin - reached)

@@ -14,7 +14,7 @@ from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.meaning.vocabulary import DATA, HOST, KINDS, ON_PATH
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import sorted_by, table_of, without_rows
+from traceanalyzer.model.tables import array_of, sorted_by, table_of, without_rows
 
 _WORK = (*(kind.key for kind in KINDS), HOST.key, DATA.key)
 """Categories that are summed up by name; the others are one row a rank."""
@@ -110,9 +110,9 @@ def composition(path: pd.DataFrame) -> dict[str, float]:
 
 def _named(job: Job, rank: int, path: pd.DataFrame) -> pd.DataFrame:
     piece = job.nodes[rank].piece
-    op, host = path["op"].to_numpy(), path["host"].to_numpy()
-    stream = np.append(piece.ops["stream"].to_numpy(), NONE)[op]
-    step = _of_either(piece.ops["step"].to_numpy(), op, piece.host["step"].to_numpy(), host)
+    op, host = array_of(path, "op"), array_of(path, "host")
+    stream = np.append(array_of(piece.ops, "stream"), NONE)[op]
+    step = _of_either(array_of(piece.ops, "step"), op, array_of(piece.host, "step"), host)
     return path.assign(
         where=["host" if number == NONE else f"stream {number}" for number in stream],
         category=path["category"].astype("str"),

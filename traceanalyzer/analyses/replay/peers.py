@@ -13,6 +13,7 @@ from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.analyses.replay.linked import linked_ranks
 from traceanalyzer.analyses.replay.relief import Relief
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of
 
 ALIKE = 0.5
 """Ranks are peers when they share this part of the kernels that either of them runs,"""
@@ -133,7 +134,7 @@ class Peers:
     @cached_property
     def _work_ns(self) -> np.ndarray:
         """Of each rank the durations of its operations but communication."""
-        lengths = [nodes.piece.ops["duration_ns"].to_numpy() for nodes in self.job.nodes.values()]
+        lengths = [array_of(nodes.piece.ops, "duration_ns") for nodes in self.job.nodes.values()]
         return np.array([own[key != NONE].sum() for own, key in zip(lengths, self.same.keys.values(), strict=True)])
 
     @cached_property

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of
 
 SOURCE = 0
 """The node that stands for what happened before the capture: always reached at time 0."""
@@ -51,12 +52,12 @@ class Piece:
     @property
     def segment_of_op(self) -> np.ndarray:
         """The segment in which each operation was launched; -1 for none."""
-        segment: np.ndarray = np.append(self.host["segment"].to_numpy(), NONE)[self.ops["launch"].to_numpy()]
+        segment: np.ndarray = np.append(array_of(self.host, "segment"), NONE)[array_of(self.ops, "launch")]
         return segment
 
     @property
     def begins_stream(self) -> np.ndarray:
         """Operations that are the first of their stream."""
-        stream = self.ops["stream"].to_numpy()
+        stream = array_of(self.ops, "stream")
         begins: np.ndarray = np.append(True, stream[1:] != stream[:-1])[: len(stream)]
         return begins

@@ -8,6 +8,7 @@ import numpy as np
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of
 
 TYPICAL, LEAST, MOST = "none", "least", "most"
 
@@ -37,7 +38,7 @@ def recorded_calls(trace: RankTrace, threads: np.ndarray, since: np.ndarray, unt
     if trace.meta.format != _PROFILER:
         return np.zeros(len(since), dtype=np.int64)
     frames = (trace.api_calls, trace.host_ops)
-    starts = [frame["start_ns"].to_numpy()[np.isin(frame["thread"].to_numpy(), threads)] for frame in frames]
+    starts = [array_of(frame, "start_ns")[np.isin(array_of(frame, "thread"), threads)] for frame in frames]
     begun = np.sort(np.concatenate([*starts, _of_graphs(trace, threads)]))
     count: np.ndarray = np.searchsorted(begun, until) - np.searchsorted(begun, since)
     return count
@@ -52,8 +53,8 @@ def _of_graphs(trace: RankTrace, threads: np.ndarray) -> np.ndarray:
     rows = np.flatnonzero(
         host_names.matches(calls["name"], host_names.is_graph_launch) & np.isin(calls["thread"], threads)
     )
-    launch = trace.gpu_ops["launch"].to_numpy()
+    launch = array_of(trace.gpu_ops, "launch")
     launched = np.bincount(launch[launch != NONE], minlength=len(calls))[rows]
-    starts = calls["start_ns"].to_numpy()[rows]
-    spare_ns = calls["end_ns"].to_numpy()[rows] - starts - PLAIN_LAUNCH_NS
+    starts = array_of(calls, "start_ns")[rows]
+    spare_ns = array_of(calls, "end_ns")[rows] - starts - PLAIN_LAUNCH_NS
     return np.repeat(starts, np.clip(launched, 0, np.maximum(spare_ns, 0) // COST_NS[MOST]))

@@ -11,6 +11,7 @@ from traceanalyzer.analyses.replay.alone import of_peers
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.other_sizes import filled, of_other_size
 from traceanalyzer.analyses.replay.same_operation import SameOperations
+from traceanalyzer.model.tables import array_of
 
 MOST_PEERS = 8
 """Other ranks that are asked how long a kernel takes alone."""
@@ -65,7 +66,7 @@ class Relief:
     @cached_property
     def _waits(self) -> tuple[np.ndarray, np.ndarray]:
         """Of each row of `Job.joins` from when until when it waits; those that do not end as they begin."""
-        begins, ready = (self.job.joins[name].to_numpy() for name in ("start_ns", "ready_ns"))
+        begins, ready = (array_of(self.job.joins, name) for name in ("start_ns", "ready_ns"))
         return begins, np.where(self.job.joins["waits"].to_numpy(dtype=bool), ready, begins)
 
     @cached_property
@@ -126,7 +127,7 @@ class Relief:
         begins, ends = (times[rows] for times in self._waits)
         rows, begins, ends = (own[ends > begins] for own in (rows, begins, ends))
         shift = job.origin_ns + job.offset_ns[rank]
-        starts, lengths = ops["start_ns"].to_numpy() - shift, ops["duration_ns"].to_numpy()
+        starts, lengths = array_of(ops, "start_ns") - shift, array_of(ops, "duration_ns")
         least = nodes.alone.lengths_ns(self._typical(rank))
         slower = np.where(is_any(ops["kind"], "compute"), np.maximum(lengths - least, 0), 0)
         held = np.flatnonzero(slower)
@@ -152,7 +153,7 @@ class Relief:
     def _waits_left(self, times: np.ndarray) -> np.ndarray:
         """Of each call the part of its recorded wait that is left, from 0 to 1."""
         job = self.job
-        instance = job.first_instance + job.joins["instance"].to_numpy()
+        instance = job.first_instance + array_of(job.joins, "instance")
         recorded = (job.joins["ready_ns"] - job.joins["start_ns"]).to_numpy()
         left = np.divide(times[instance] - times[job.start_of_join], recorded, out=np.ones(len(recorded)),
                          where=recorded > 0)  # fmt: skip

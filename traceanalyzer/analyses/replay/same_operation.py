@@ -10,6 +10,7 @@ from traceanalyzer.analyses.grouping import Groups, number_in_group
 from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of
 
 
 class SameOperations:
@@ -32,7 +33,7 @@ class SameOperations:
             of_category = np.array(
                 [self._known.setdefault(name, len(self._known)) for name in names.categories] + [NONE]
             )
-            counted = (ops["call"].to_numpy() == NONE) & self.is_in_step(ops["step"].to_numpy())
+            counted = (array_of(ops, "call") == NONE) & self.is_in_step(array_of(ops, "step"))
             found[rank] = np.where(counted, of_category[names.codes.to_numpy()], NONE)
         return found
 
@@ -102,11 +103,11 @@ def places(pieces: Mapping[int, Piece], names: Mapping[int, np.ndarray]) -> dict
         pieces: each rank's operations (`ops`) and its hosts' work (`host`).
         names: of each operation the code of its name over all ranks; -1 for what is not compared.
     """
-    steps = np.unique(np.concatenate([piece.ops["step"].to_numpy() for piece in pieces.values()]))
+    steps = np.unique(np.concatenate([array_of(piece.ops, "step") for piece in pieces.values()]))
     size = max(int(code.max(initial=NONE)) for code in names.values()) + 1
     runs, calls = {}, []
     for rank, piece in pieces.items():
-        row = np.searchsorted(steps, piece.ops["step"].to_numpy())
+        row = np.searchsorted(steps, array_of(piece.ops, "step"))
         runs[rank] = row * size + names[rank]
         calls.append(np.bincount(row[_is_call(piece)], minlength=len(steps)))
     held = np.stack([np.bincount(own[names[rank] != NONE], minlength=len(steps) * size) for rank, own in runs.items()])
@@ -133,7 +134,7 @@ def matched(own: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 def calls_passed(piece: Piece) -> np.ndarray:
     """For each piece of the rank's host work how many operations of communication were launched before it, in all."""
-    launch = piece.ops["launch"].to_numpy()
+    launch = array_of(piece.ops, "launch")
     begins = np.zeros(len(piece.host), dtype=np.int64)
     begins[launch[_is_call(piece) & (launch != NONE)]] = 1
     passed: np.ndarray = np.cumsum(begins) - begins
@@ -146,7 +147,7 @@ def _is_call(piece: Piece) -> np.ndarray:
 
 def _calls_before(piece: Piece) -> np.ndarray:
     """The same of each operation, by the work that launched it, within its step; 0 where no launch is known."""
-    launch, step = piece.ops["launch"].to_numpy(), piece.ops["step"].to_numpy()
+    launch, step = array_of(piece.ops, "launch"), array_of(piece.ops, "step")
     passed = np.append(calls_passed(piece), 0)[launch]
     known = launch != NONE
     before = np.zeros(len(launch), dtype=np.int64)
@@ -162,8 +163,8 @@ def since_first(passed: np.ndarray, steps: np.ndarray) -> np.ndarray:
 
 def _numbered(ops: pd.DataFrame, stretch: np.ndarray, name: np.ndarray) -> np.ndarray:
     """In order of start over all streams: the same program may use other stream numbers."""
-    step = ops["step"].to_numpy()
-    order = np.argsort(ops["start_ns"].to_numpy(), kind="stable")
+    step = array_of(ops, "step")
+    order = np.argsort(array_of(ops, "start_ns"), kind="stable")
     number = np.empty(len(ops), dtype=np.int64)
     keys = {"step": step[order], "stretch": stretch[order], "name": name[order]}
     number[order] = number_in_group(Groups.of(keys, list(keys)).of_row)

@@ -17,6 +17,7 @@ from traceanalyzer.analyses.replay.schedule_orders import BACKWARD, FORWARD, OF_
 from traceanalyzer.analyses.replay.schedule_play import Cost, Lengths, Outside
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of
 
 KINDS: Mapping[str, str] = {AHEAD: FORWARD, WHOLE: BACKWARD, INPUTS: OF_INPUTS, WEIGHTS: OF_WEIGHTS}
 """Phases of the pipeline's schedule as kinds of passes."""
@@ -158,7 +159,7 @@ def _of_rank(job: Job, lengths: JobLengths, rank: int, passes: pd.DataFrame) -> 
     held = np.flatnonzero(row != NONE)
     gpu = np.bincount(row[held], ns[held], minlength=len(passes))
     done = np.append(0, np.cumsum(timing.host_ns))
-    launch = ops["launch"].to_numpy()
+    launch = array_of(ops, "launch")
     launched = held[launch[held] != NONE]
     first, last = np.full(len(passes), len(done)), np.full(len(passes), NONE)
     np.minimum.at(first, row[launched], launch[launched])
@@ -173,11 +174,11 @@ def _of_rank(job: Job, lengths: JobLengths, rank: int, passes: pd.DataFrame) -> 
         gpu_ns=gpu, before_ns=np.maximum(before, 0), within_ns=np.where(has_host, ended - begun, 0)
     )
     count = max(len(np.unique(step)), 1)
-    in_steps = np.isin(ops["step"].to_numpy(), step)
+    in_steps = np.isin(array_of(ops, "step"), step)
     other = in_steps & (row == NONE) & ~nodes.is_comm
     joins = job.joins_of(rank)
     joins = joins[~job.joins["collective"].isin(OF_MESSAGES).to_numpy()[joins]]
-    joins = joins[in_steps[job.joins["op"].to_numpy()[joins]]]
+    joins = joins[in_steps[array_of(job.joins, "op")[joins]]]
     gpu_ns = int(ns[other].sum()) + int(np.maximum(lengths.transfer_ns[joins], 0).sum())
     ends = np.flatnonzero(np.append(is_first[1:], False))  # the last passes of steps that another follows
     host_ns = float(np.mean(np.maximum(begun[ends + 1] - ended[ends], 0))) if len(ends) else 0.0
@@ -190,7 +191,7 @@ def _blocks_outside(
     ends: np.ndarray,
 ) -> bool:  # fmt: skip
     """Whether the host is blocked between the last pass of a step and the first one of the next."""
-    of = host["segment"].to_numpy()
+    of = array_of(host, "segment")
     waits = is_blocking & segments["call"].str.contains(_WAITS_FOR_GPU).to_numpy(dtype=bool)
     spans = ((of[last[end]] + 1, of[first[end + 1]] + 1) for end in ends.tolist() if len(of))
     return any(bool(waits[begin:until].any()) for begin, until in spans)
@@ -198,7 +199,7 @@ def _blocks_outside(
 
 def _pass_of_op(ops: pd.DataFrame, passes: pd.DataFrame) -> np.ndarray:
     """Place in `passes` of each operation that computes in one, -1 for others."""
-    starts = ops["start_ns"].to_numpy()
+    starts = array_of(ops, "start_ns")
     begins = passes["start_ns"].to_numpy(dtype=np.int64)
     order = np.argsort(begins, kind="stable")
     place = np.searchsorted(begins[order], starts, side="right") - 1
@@ -219,8 +220,8 @@ def _of_messages(job: Job, lengths: JobLengths, ranks: Sequence[int]) -> tuple[f
 def is_on_one_stream(job: Job, ranks: Sequence[int]) -> bool:
     """Whether each of these ranks that exchanges messages has all of its own on one stream, and any of them does."""
     held = _is_message(job, ranks)
-    ops, rank_of = job.joins["op"].to_numpy(), job.joins["rank"].to_numpy()
-    own = [job.nodes[rank].piece.ops["stream"].to_numpy()[ops[held & (rank_of == rank)]] for rank in set(rank_of[held])]
+    ops, rank_of = array_of(job.joins, "op"), array_of(job.joins, "rank")
+    own = [array_of(job.nodes[rank].piece.ops, "stream")[ops[held & (rank_of == rank)]] for rank in set(rank_of[held])]
     return bool(own) and all(len(np.unique(streams)) == 1 for streams in own)
 
 

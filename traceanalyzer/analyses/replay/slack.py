@@ -13,7 +13,7 @@ from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of, without_rows
+from traceanalyzer.model.tables import array_of, column_of, table_of, without_rows
 
 
 class Slack(Result[SlackColumn]):
@@ -66,11 +66,13 @@ def _of_all(job: Job, slacks: Mapping[int, np.ndarray]) -> pd.DataFrame:
     """
     inside = {rank: np.flatnonzero(slacks[rank] != NONE) for rank in job.nodes}
     pieces = [(nodes.piece.ops, inside[rank]) for rank, nodes in job.nodes.items()]
-    texts = {name: union_categoricals([ops[name].array[rows] for ops, rows in pieces]) for name in ("kind", "name")}
+    texts = {
+        name: union_categoricals([column_of(ops, name)[rows] for ops, rows in pieces]) for name in ("kind", "name")
+    }
     return table_of(
         texts
         | {
-            "duration_ns": np.concatenate([ops["duration_ns"].to_numpy()[rows] for ops, rows in pieces]),
+            "duration_ns": np.concatenate([array_of(ops, "duration_ns")[rows] for ops, rows in pieces]),
             "slack_ns": np.concatenate([slacks[rank][rows] for rank, rows in inside.items()]),
         }
     )

@@ -8,6 +8,7 @@ from traceanalyzer.analyses.communication.collectives import bus_factors
 from traceanalyzer.analyses.communication.sister_groups import at_most_ns
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.replay.job import Job
+from traceanalyzer.model.tables import array_of
 
 SMALL_BYTES = 1 << 20
 BUCKETED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
@@ -84,7 +85,7 @@ def _of_other_sizes(kind: np.ndarray, size: pd.Series, own: pd.Series, is_own: p
     for each, size_bytes in asked[["kind", "size"]].dropna().itertuples(index=False):
         rows = beside[beside["kind"] == each]
         if len(rows):
-            known[each, size_bytes] = at_most_ns(size_bytes, rows["size"].to_numpy(), rows["ns"].to_numpy()).min()
+            known[each, size_bytes] = at_most_ns(size_bytes, array_of(rows, "size"), array_of(rows, "ns")).min()
     return pd.Series([known.get(pair, np.nan) for pair in zip(kind, table["size"], strict=True)], table.index)
 
 

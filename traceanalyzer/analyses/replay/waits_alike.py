@@ -10,7 +10,7 @@ import pandas as pd
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of, under_each_other
+from traceanalyzer.model.tables import array_of, table_of, under_each_other
 
 _STREAM_BITS = 24
 
@@ -75,7 +75,7 @@ def _pairs(piece: Piece, waits: pd.DataFrame) -> list[_Pair]:
     if not len(rows):
         return []
     place = ops.groupby(["step", "stream", "name"], observed=True, sort=False).cumcount().to_numpy()
-    step, stream, names = ops["step"].to_numpy(), ops["stream"].to_numpy(), ops["name"].cat.categories
+    step, stream, names = array_of(ops, "step"), array_of(ops, "stream"), ops["name"].cat.categories
     code = ops["name"].cat.codes.to_numpy()
     return [
         ((int(stream[one]), str(names[code[one]]), int(place[one])),
@@ -110,7 +110,7 @@ class _Operations:
         )  # fmt: skip
         tables = [(piece.ops, rows) for piece, rows in zip(pieces.values(), held, strict=True)]
         step, self.starts, length = (
-            np.concatenate([ops[name].to_numpy()[rows] for ops, rows in tables])
+            np.concatenate([array_of(ops, name)[rows] for ops, rows in tables])
             for name in ("step", "start_ns", "duration_ns")
         )
         self.ends = self.starts + length
@@ -125,7 +125,7 @@ def _touched(piece: Piece, known: dict[object, int]) -> tuple[np.ndarray, np.nda
     """Number of each operation's stream and name over all ranks, and the rows of each two that touch."""
     names = piece.ops["name"].cat
     code = np.array([*(known.setdefault(name, len(known)) for name in names.categories), NONE], dtype=np.int64)
-    of_stream, streams = pd.factorize(piece.ops["stream"].to_numpy())
+    of_stream, streams = pd.factorize(array_of(piece.ops, "stream"))
     stream = np.array([known.setdefault(number, len(known)) for number in streams.tolist()], dtype=np.int64)
     kinds = (code[names.codes.to_numpy()] << _STREAM_BITS) + stream[of_stream]
     touching = piece.waits["is_touching"].to_numpy(dtype=bool)
@@ -146,8 +146,8 @@ def _everywhere(ops: _Operations) -> tuple[np.ndarray, np.ndarray]:
     pairs = sources.merge(targets, on=["wait", "place"])
     first, second = pairs["row_x"].to_numpy(dtype=np.int64), pairs["row_y"].to_numpy(dtype=np.int64)
     is_contradicted = np.zeros(len(waits.first), dtype=bool)
-    is_contradicted[pairs["wait"].to_numpy()[ops.ends[first] > ops.starts[second]]] = True
-    held = ~is_contradicted[pairs["wait"].to_numpy()]
+    is_contradicted[array_of(pairs, "wait")[ops.ends[first] > ops.starts[second]]] = True
+    held = ~is_contradicted[array_of(pairs, "wait")]
     return first[held], second[held]
 
 
@@ -155,7 +155,7 @@ def _rows_of(ops: _Operations, keys: np.ndarray) -> pd.DataFrame:
     """All operations of some keys: `row`, `place`, and `wait` (the position of the key)."""
     wanted = table_of({"key": np.asarray(keys), "wait": np.arange(len(keys))})
     is_wanted = np.zeros(int(ops.key.max(initial=0)) + 1, dtype=bool)
-    is_wanted[wanted["key"].to_numpy()] = True
+    is_wanted[array_of(wanted, "key")] = True
     row = np.flatnonzero(is_wanted[ops.key])
     return table_of({"key": ops.key[row], "row": row, "place": ops.place[row]}).merge(wanted, on="key")
 
@@ -163,7 +163,7 @@ def _rows_of(ops: _Operations, keys: np.ndarray) -> pd.DataFrame:
 def _with(piece: Piece, source: np.ndarray, target: np.ndarray) -> Piece:
     """With the waits that it does not have yet."""
     waits = piece.waits
-    known = waits["source"].to_numpy() * len(piece) + waits["target"].to_numpy()
+    known = array_of(waits, "source") * len(piece) + array_of(waits, "target")
     is_new = ~np.isin(source * len(piece) + target, known)
     if not is_new.any():
         return piece

@@ -13,7 +13,7 @@ from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import array_of, table_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Windows:
     def of_ranks(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """When each rank, in order, begins its first window and ends its last one; a column for each replay."""
         begins, ends = times[self.begin], self.lengths(times) + times[self.begin]
-        ranks, codes = np.unique(self.table["rank"].to_numpy(), return_inverse=True)
+        ranks, codes = np.unique(array_of(self.table, "rank"), return_inverse=True)
         first, last = (np.full((len(ranks), times.shape[1]), limit) for limit in (_LAST, _FIRST))
         np.minimum.at(first, codes, begins)
         np.maximum.at(last, codes, ends)
@@ -71,7 +71,7 @@ class Windows:
     def of_slowest(self, times: np.ndarray) -> np.ndarray:
         """The same of the rank that takes longest for all of them, by itself: of ranks that wait for nobody."""
         lengths = self.lengths(times)
-        ranks, codes = np.unique(self.table["rank"].to_numpy(), return_inverse=True)
+        ranks, codes = np.unique(array_of(self.table, "rank"), return_inverse=True)
         total = np.zeros((len(ranks), times.shape[1]), dtype=np.int64)
         np.add.at(total, codes, lengths)
         # Every rank has the same steps, in order.
@@ -114,7 +114,7 @@ def _of_rank(job: Job, rank: int, shared: list[int]) -> list[Window]:
     """Step, node of its first operation, node of the next step's."""
     nodes = job.nodes[rank]
     ops = nodes.piece.ops
-    step = ops["step"].to_numpy()
+    step = array_of(ops, "step")
     first = np.flatnonzero(nodes.begins_step & (ops["stream"] == nodes.main_stream).to_numpy() & (step != NONE))
     begins = job.node(rank, nodes.start_node[first])
     return [
@@ -128,7 +128,7 @@ def _whole(job: Job, rank: int, steps: pd.DataFrame) -> list[Window]:
     """The whole capture; of one of which steps were chosen what lies from the first of these to the last."""
     nodes = job.nodes[rank]
     ops = nodes.piece.ops
-    start, step = ops["start_ns"].to_numpy(), ops["step"].to_numpy()
+    start, step = array_of(ops, "start_ns"), array_of(ops, "step")
     numbers = steps.loc[steps["rank"] == rank, "step"].dropna().astype("int64") if len(steps) else step[:0]
     chosen = np.isin(step, numbers)
     is_left_out = (step != NONE) & ~chosen

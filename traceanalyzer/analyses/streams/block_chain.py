@@ -10,7 +10,7 @@ from traceanalyzer.analyses.streams.traffic import CLASSES
 from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import with_columns
+from traceanalyzer.model.tables import array_of, with_columns
 
 UPLOAD, DOWNLOAD = "upload", "download"
 
@@ -30,8 +30,8 @@ def with_chain(trace: RankTrace, ops: pd.DataFrame, table: pd.DataFrame) -> pd.D
         table: one row for each block, its number in `ops` as index.
     """
     compute, upload, download = (_Side.of(ops, name, table.index.to_numpy()) for name in ("compute", UPLOAD, DOWNLOAD))
-    returned = np.append(trace.api_calls["end_ns"].to_numpy(), 0)
-    queued = upload.start - upload.smallest(returned[ops["launch"].to_numpy()])
+    returned = np.append(array_of(trace.api_calls, "end_ns"), 0)
+    queued = upload.start - upload.smallest(returned[array_of(ops, "launch")])
     busy = unions(trace)["compute"]
     columns = {f"{name}_hidden_ns": side.known(_hidden(busy, side, table[f"{name}_ns"].to_numpy()))
                for name, side in ((UPLOAD, upload), (DOWNLOAD, download))}  # fmt: skip
@@ -55,10 +55,10 @@ class _Side:
 
     @classmethod
     def of(cls, ops: pd.DataFrame, name: str, blocks: np.ndarray) -> "_Side":
-        place = np.searchsorted(blocks, ops["block"].to_numpy())
-        is_own = np.append(blocks, NONE)[place] == ops["block"].to_numpy()
-        rows = np.flatnonzero((ops["place"].to_numpy() == CLASSES.index(name)) & is_own)
-        starts, ends, place = ops["start_ns"].to_numpy()[rows], ops["end_ns"].to_numpy()[rows], place[rows]
+        place = np.searchsorted(blocks, array_of(ops, "block"))
+        is_own = np.append(blocks, NONE)[place] == array_of(ops, "block")
+        rows = np.flatnonzero((array_of(ops, "place") == CLASSES.index(name)) & is_own)
+        starts, ends, place = array_of(ops, "start_ns")[rows], array_of(ops, "end_ns")[rows], place[rows]
         count = len(blocks)
         start, end = extreme_at(np.minimum, place, starts, count), extreme_at(np.maximum, place, ends, count)
         return cls(starts, ends, rows, place, count, np.bincount(place, minlength=count) > 0, start, end)

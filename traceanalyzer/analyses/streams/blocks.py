@@ -20,7 +20,7 @@ from traceanalyzer.analyses.time.intervals import busy, new_ns, unions
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked, table_of, with_columns
+from traceanalyzer.model.tables import array_of, column_of, picked, table_of, with_columns
 
 PARTS = ("compute", "communication", "upload", "exchange", "download")
 """Classes of work that can bound a block."""
@@ -100,7 +100,7 @@ def per_rank(trace: RankTrace, block_repeats: int = 4, block_bound_pct: float = 
     ops = with_columns(ops, block=block)
     table = with_chain(trace, picked(ops, block != NONE), _measured(ops))
     table = with_columns(table, name=np.array(names, dtype=object)[table.index] if names else None)
-    table = picked(table, np.argsort(table["start_ns"].to_numpy()))
+    table = picked(table, np.argsort(array_of(table, "start_ns")))
     table = _within_pitch(trace, table)
     bound = _bound(table, block_bound_pct)
     return with_columns(table, block=np.arange(len(table)), source=source, bound=bound)
@@ -113,7 +113,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Blocks:
 
 def _in_launch_order(trace: RankTrace) -> pd.DataFrame:
     ops = trace.gpu_ops
-    launch, starts = ops["launch"].to_numpy(), ops["start_ns"].to_numpy()
+    launch, starts = array_of(ops, "launch"), array_of(ops, "start_ns")
     rows = np.flatnonzero(trace.counted & (launch != NONE))
     rows = rows[np.lexsort((starts[rows], launch[rows]))]
     table = picked(ops, rows, ("start_ns", "end_ns", "name", "launch", "bytes"))
@@ -125,9 +125,9 @@ def _by_range(trace: RankTrace, ops: pd.DataFrame, least: int) -> tuple[np.ndarr
     if is_block.sum() < least:
         return np.full(len(ops), NONE), []
     ranges = picked(trace.ranges, is_block, ("start_ns", "end_ns", "name", "thread"))
-    threads, starts = (trace.api_calls[name].to_numpy()[ops["launch"].to_numpy()] for name in ("thread", "start_ns"))
+    threads, starts = (array_of(trace.api_calls, name)[array_of(ops, "launch")] for name in ("thread", "start_ns"))
     block = range_around(ranges, threads, starts)
-    owner = _owners(ranges, block[ops["place"].to_numpy() == CLASSES.index("compute")])
+    owner = _owners(ranges, block[array_of(ops, "place") == CLASSES.index("compute")])
     return np.append(owner, NONE)[block], list(ranges["name"].astype("str"))
 
 
@@ -135,7 +135,7 @@ def _owners(ranges: pd.DataFrame, computing: np.ndarray) -> np.ndarray:
     """For each range the nearest one of its number that is among the `computing`; itself where it is, or none is."""
     owner = np.arange(len(ranges))
     computes = np.isin(owner, computing)
-    starts, number = ranges["start_ns"].to_numpy(), ranges["name"].astype("str").str.extract(r"(\d+)\D*$")[0]
+    starts, number = array_of(ranges, "start_ns"), ranges["name"].astype("str").str.extract(r"(\d+)\D*$")[0]
     for rows in number.groupby(number).indices.values():
         with_compute, others = rows[computes[rows]], rows[~computes[rows]]
         if len(with_compute):
@@ -146,10 +146,10 @@ def _owners(ranges: pd.DataFrame, computing: np.ndarray) -> np.ndarray:
 
 def _by_sequence(ops: pd.DataFrame, least: int) -> np.ndarray:
     block = np.full(len(ops), NONE, dtype=np.int64)
-    places = ops["place"].to_numpy()
+    places = array_of(ops, "place")
     compute = np.flatnonzero(places == CLASSES.index("compute"))
-    codes = ops["name"].array.codes[compute].astype(np.int64)
-    durations = (ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy())[compute]
+    codes = column_of(ops, "name").codes[compute].astype(np.int64)
+    durations = (array_of(ops, "end_ns") - array_of(ops, "start_ns"))[compute]
     starts, period = repetitions(codes, durations, least)
     if not period:
         return block
@@ -166,7 +166,7 @@ def _by_sequence(ops: pd.DataFrame, least: int) -> np.ndarray:
 
 def _measured(ops: pd.DataFrame) -> pd.DataFrame:
     """Start, times and bytes of each block by class; blocks without compute are left out."""
-    starts, ends, block, place = (ops[name].to_numpy() for name in ("start_ns", "end_ns", "block", "place"))
+    starts, ends, block, place = (array_of(ops, name) for name in ("start_ns", "end_ns", "block", "place"))
     count, of_compute = int(block.max()) + 1, CLASSES.index("compute")
     is_held, is_compute = block != NONE, (block != NONE) & (place == of_compute)
     blocks = np.unique(block[is_compute])
@@ -174,7 +174,7 @@ def _measured(ops: pd.DataFrame) -> pd.DataFrame:
     rows = np.flatnonzero(is_held)
     busy = new_ns(starts[rows], ends[rows], cell[rows])
     times = sums_at(cell[rows], busy, count * len(CLASSES)).reshape(count, len(CLASSES))[blocks]
-    size, is_absent = ops["bytes"].to_numpy(dtype=np.int64, na_value=0), ops["bytes"].array.isna()
+    size, is_absent = ops["bytes"].to_numpy(dtype=np.int64, na_value=0), column_of(ops, "bytes").isna()
     moved = sums_at(cell[rows], size[rows], count * len(CLASSES)).reshape(count, len(CLASSES))[blocks]
     told = np.bincount(cell[is_held & ~is_absent], minlength=count * len(CLASSES)).reshape(count, -1)[blocks] > 0
     columns: dict[str, Any] = {"start_ns": extreme_at(np.minimum, block[is_compute], starts[is_compute], count)[blocks]}
@@ -188,7 +188,7 @@ def _measured(ops: pd.DataFrame) -> pd.DataFrame:
 
 def _within_pitch(trace: RankTrace, table: pd.DataFrame) -> pd.DataFrame:
     """Pitch, and what happens in it; a pitch of more than ten times the median is a pause between rows of blocks."""
-    starts = table["start_ns"].to_numpy()
+    starts = array_of(table, "start_ns")
     ends = np.append(starts[1:], starts[-1:])
     pitch = ends - starts
     typical = np.median(pitch[:-1]) if len(pitch) > 1 else 0

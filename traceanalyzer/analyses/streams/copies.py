@@ -13,7 +13,7 @@ from traceanalyzer.analyses.names import CopiesColumn
 from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import sorted_by, table_of
+from traceanalyzer.model.tables import array_of, column_of, sorted_by, table_of
 
 _KEYS = ("direction", "source_memory", "target_memory", "peer_device")
 
@@ -66,7 +66,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     if not len(rows):
         return pd.DataFrame()
     directions = _directions(ops)
-    described = {name: ops[name].array[rows] for name in _KEYS} | {"direction": directions[rows]}
+    described = {name: column_of(ops, name)[rows] for name in _KEYS} | {"direction": directions[rows]}
     groups = Groups.of(described, _KEYS, by_appearance=True, with_absent=True)
     every = _Every(unions(trace), ops, directions.codes, is_any(ops["activity"], "memcpy"))
     kinds = {name: plain_values(pd.Series(column)) for name, column in groups.keys.items()}
@@ -82,7 +82,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Copies:
 
 def _directions(ops: pd.DataFrame) -> pd.Categorical:
     """Direction of every operation, `memset` for a memset."""
-    direction: Any = ops["direction"].array
+    direction: Any = column_of(ops, "direction")
     codes = np.where(is_any(ops["activity"], "memset"), len(direction.categories), direction.codes)
     return pd.Categorical.from_codes(codes, categories=[*direction.categories, "memset"])
 
@@ -99,8 +99,8 @@ class _Every:
 
 def _sums(every: _Every, groups: list[np.ndarray]) -> dict[str, list[int | None]]:
     """Columns of sums, given the rows of each group's operations."""
-    starts, ends = (every.ops[name].to_numpy() for name in ("start_ns", "end_ns"))
-    size, is_comm = every.ops["bytes"].array, is_any(every.ops["kind"], "comm")
+    starts, ends = (array_of(every.ops, name) for name in ("start_ns", "end_ns"))
+    size, is_comm = column_of(every.ops, "bytes"), is_any(every.ops["kind"], "comm")
     compute, comm = every.unions["compute"], every.unions["comm"]
     columns: dict[str, list[int | None]] = {name: [] for name in _SUMS}
     for rows in groups:

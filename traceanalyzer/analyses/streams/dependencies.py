@@ -11,7 +11,7 @@ from traceanalyzer.analyses.host.idle_causes import SHORT_NS
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of, with_columns
+from traceanalyzer.model.tables import array_of, column_of, columns_of, with_columns
 
 RECORDED, INFERRED, PARTLY = "recorded", "inferred", "partly inferred"
 
@@ -37,7 +37,7 @@ def of_streams(trace: RankTrace) -> dict[int, Dependency]:
     """The dependency of each stream that ran something."""
     streams = {int(stream): _Stream.of(trace, int(stream)) for stream in trace.gpu_ops["stream"].unique()}
     waits = _waits(trace)
-    if (waits["record_ns"].to_numpy() == _UNKNOWN).all():
+    if (array_of(waits, "record_ns") == _UNKNOWN).all():
         return {number: _dependency(trace, own, None) for number, own in streams.items()}
     held_back = _reached(waits, streams)
     return {number: _dependency(trace, own, held_back.get(number, ([], []))) for number, own in streams.items()}
@@ -61,11 +61,11 @@ class _Stream:
 
     @classmethod
     def of(cls, trace: RankTrace, number: int) -> "_Stream":
-        rows = np.flatnonzero(trace.gpu_ops["stream"].to_numpy() == number)
-        launch = trace.gpu_ops["launch"].to_numpy()[rows]
-        calls = np.append(trace.api_calls["start_ns"].to_numpy(), _LONG_AGO)  # NONE: queued before the capture
+        rows = np.flatnonzero(array_of(trace.gpu_ops, "stream") == number)
+        launch = array_of(trace.gpu_ops, "launch")[rows]
+        calls = np.append(array_of(trace.api_calls, "start_ns"), _LONG_AGO)  # NONE: queued before the capture
         order = np.argsort(calls[launch], kind="stable")
-        ends = np.maximum.accumulate(trace.gpu_ops["end_ns"].to_numpy()[rows[order]])
+        ends = np.maximum.accumulate(array_of(trace.gpu_ops, "end_ns")[rows[order]])
         return cls(rows[order], calls[launch][order].tolist(), [_LONG_AGO, *ends.tolist()])
 
     def done_ns(self, time_ns: int) -> int:
@@ -92,9 +92,9 @@ class _Stream:
 def _waits(trace: RankTrace) -> pd.DataFrame:
     """The trace's waits with the host's time of each event's record, unknown where the trace does not say."""
     waits = trace.stream_waits
-    record = waits["record"].to_numpy()
-    is_known = ~waits["source_stream"].array.isna() & (record != NONE)
-    recorded = np.append(trace.api_calls["start_ns"].to_numpy(), _UNKNOWN)[np.where(is_known, record, NONE)]
+    record = array_of(waits, "record")
+    is_known = ~column_of(waits, "source_stream").isna() & (record != NONE)
+    recorded = np.append(array_of(trace.api_calls, "start_ns"), _UNKNOWN)[np.where(is_known, record, NONE)]
     return with_columns(waits, record_ns=recorded)
 
 
@@ -118,7 +118,7 @@ def _dependency(trace: RankTrace, own: _Stream, waits: tuple[list[int], list[int
     """The stretches between the stream's operations that were spent waiting; without `waits` all are taken for that."""
     ops, calls = columns_of(trace.gpu_ops), trace.api_calls
     starts, ends, launch = (ops[name][own.rows] for name in ("start_ns", "end_ns", "launch"))
-    launched = np.where(launch == NONE, starts, np.append(calls["end_ns"].to_numpy(), 0)[launch])
+    launched = np.where(launch == NONE, starts, np.append(array_of(calls, "end_ns"), 0)[launch])
     until, known_by = starts, INFERRED
     if waits is not None:
         reached = _of_operations(own, *waits)

@@ -11,7 +11,7 @@ from traceanalyzer.analyses.names import MemoryOpsColumn
 from traceanalyzer.analyses.spread import columns_of, spread, with_mean
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import columns_as_they_are, picked, sorted_by, table_of
+from traceanalyzer.model.tables import column_of, columns_as_they_are, picked, sorted_by, table_of
 
 
 class MemoryOps(Result[MemoryOpsColumn]):
@@ -65,14 +65,14 @@ def across(parts: Mapping[int, pd.DataFrame]) -> MemoryOps:
 
 def is_copy(ops: pd.DataFrame) -> np.ndarray:
     """Mask of copies and memsets."""
-    activity: Any = ops["activity"].array
+    activity: Any = column_of(ops, "activity")
     mask: np.ndarray = np.isin(activity.codes, activity.categories.get_indexer(["memcpy", "memset"]))
     return mask
 
 
 def operations(ops: pd.DataFrame) -> pd.Series:
     """Direction of each copy, `memset` for a memset, `unknown` for a copy that does not say."""
-    direction: Any = ops["direction"].array
+    direction: Any = column_of(ops, "direction")
     names = np.array([*direction.categories, "unknown"], dtype=object)[direction.codes]
     names[is_any(ops["activity"], "memset")] = "memset"
     return pd.Series(names, index=ops.index, dtype="object", name="operation")

@@ -12,7 +12,7 @@ from traceanalyzer.analyses.streams import traffic
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import table_of, under_each_other
+from traceanalyzer.model.tables import array_of, table_of, under_each_other
 
 
 class StreamPairs(Result[StreamPairsColumn]):
@@ -47,7 +47,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     ops = trace.gpu_ops
     if ops.empty:
         return pd.DataFrame()
-    starts, ends, stream = (ops[name].to_numpy() for name in ("start_ns", "end_ns", "stream"))
+    starts, ends, stream = (array_of(ops, name) for name in ("start_ns", "end_ns", "stream"))
     masks = {str(number): stream == number for number in np.unique(stream)}
     streams = {name: Intervals.of(starts[mask], ends[mask]) for name, mask in masks.items()}
     classes = traffic.unions(starts, ends, traffic.op_classes(trace))

@@ -16,7 +16,7 @@ from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of, picked, sorted_by, table_of, with_columns
+from traceanalyzer.model.tables import array_of, columns_of, picked, sorted_by, table_of, with_columns
 
 _NS = tuple(f"{name.replace(' ', '_')}_ns" for name in CLASSES)
 _UNKNOWN_NS = _NS[-1]
@@ -72,12 +72,12 @@ def per_rank(trace: RankTrace, stream_role_pct: float = 90) -> pd.DataFrame:
     ops = trace.gpu_ops
     if ops.empty:
         return pd.DataFrame()
-    starts, ends, stream = (ops[name].to_numpy() for name in ("start_ns", "end_ns", "stream"))
+    starts, ends, stream = (array_of(ops, name) for name in ("start_ns", "end_ns", "stream"))
     is_inside = trace.window.touched(starts, ends) != NONE
     waited = dependencies.of_streams(trace)
     rows = [_row(trace, number, is_inside & (stream == number), stream_role_pct, waited[number]) for number in waited]
     table = table_of({name: [row[name] for row in rows] for name in rows[0]})
-    table = typed(picked(table, table["operations"].to_numpy() > 0), {"copied_bytes": "Int64"})
+    table = typed(picked(table, array_of(table, "operations") > 0), {"copied_bytes": "Int64"})
     return with_columns(sorted_by(table, "busy_ns"), window_ns=trace.window.length_ns)
 
 

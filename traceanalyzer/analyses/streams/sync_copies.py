@@ -14,7 +14,7 @@ from traceanalyzer.analyses.streams.memory_ops import is_copy, operations
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked, sorted_by, table_of
+from traceanalyzer.model.tables import array_of, picked, sorted_by, table_of
 
 _KEYS = ["problem", "api_call", "operation", "source_memory", "target_memory"]
 
@@ -43,7 +43,7 @@ class SyncCopies(Result[SyncCopiesColumn]):
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:
     """The rank's counted copies and memsets whose launch is known to block, or may."""
-    launch = trace.gpu_ops["launch"].to_numpy()
+    launch = array_of(trace.gpu_ops, "launch")
     held = np.flatnonzero(trace.counted & (launch != NONE) & is_copy(trace.gpu_ops))
     problem = _problems(trace, held)
     held, problem = held[problem != ""], problem[problem != ""]
@@ -79,7 +79,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> SyncCopies:
 
 def _problems(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
     """`synchronous` for a memcpy or memset function without Async, else `pageable` where an end is; else empty."""
-    calls = trace.gpu_ops["launch"].to_numpy()[rows]
+    calls = array_of(trace.gpu_ops, "launch")[rows]
     # A graph's copies are launched by neither.
     is_plain, is_async = (host_names.matches(trace.api_calls["name"], test)[calls] for test in (_is_plain, _is_async))
     is_pageable = np.zeros(len(rows), dtype=bool)

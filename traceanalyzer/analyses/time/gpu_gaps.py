@@ -13,7 +13,7 @@ from traceanalyzer.analyses.time.steps import step_numbers
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import array_of, column_of, table_of
 
 SHORTEST_NS = 100_000
 MOST = 50
@@ -52,7 +52,7 @@ def per_rank(trace: RankTrace, min_gap_ns: int = SHORTEST_NS, most_gaps: int = M
     if not len(rows):
         return pd.DataFrame()
     starts, ends = free.starts[rows], free.ends[rows]
-    after = np.searchsorted(ops["start_ns"].to_numpy(), ends, side="left")
+    after = np.searchsorted(array_of(ops, "start_ns"), ends, side="left")
     table = table_of(
         {
             "start_ns": starts,
@@ -71,22 +71,22 @@ def across(parts: Mapping[int, pd.DataFrame]) -> GpuGaps:
 
 
 def _ending_at(ops: pd.DataFrame, times: np.ndarray) -> np.ndarray:
-    order = np.argsort(ops["end_ns"].to_numpy(), kind="stable")
-    return order[np.searchsorted(ops["end_ns"].to_numpy()[order], times, side="left")]
+    order = np.argsort(array_of(ops, "end_ns"), kind="stable")
+    return order[np.searchsorted(array_of(ops, "end_ns")[order], times, side="left")]
 
 
 def _names(ops: pd.DataFrame, rows: np.ndarray) -> pd.Series:
-    return pd.Series(ops["name"].array[rows].astype("str"))
+    return pd.Series(column_of(ops, "name")[rows].astype("str"))
 
 
 def _launches(trace: RankTrace, rows: np.ndarray, starts: np.ndarray) -> pd.DataFrame:
-    launch = trace.gpu_ops["launch"].to_numpy()[rows]
+    launch = array_of(trace.gpu_ops, "launch")[rows]
     is_unknown = launch == NONE
     if is_unknown.all():
         nothing = pd.array([pd.NA] * len(rows), dtype="Int64")
         return table_of({"launch": [None] * len(rows), "launched_after_ns": nothing})
     rows = np.maximum(launch, 0)
-    names = trace.api_calls["name"].array[rows].astype(object)
+    names = column_of(trace.api_calls, "name")[rows].astype(object)
     names[is_unknown] = None
-    after_ns = pd.arrays.IntegerArray(trace.api_calls["end_ns"].to_numpy()[rows] - starts, is_unknown)
+    after_ns = pd.arrays.IntegerArray(array_of(trace.api_calls, "end_ns")[rows] - starts, is_unknown)
     return table_of({"launch": pd.Series(names, dtype="object"), "launched_after_ns": after_ns})

@@ -12,6 +12,7 @@ from traceanalyzer.analyses.blocks import row_blocks, time_blocks
 from traceanalyzer.analyses.grouping import largest_before
 from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.model import RankTrace, Window
+from traceanalyzer.model.tables import array_of, column_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +122,8 @@ def union(trace: RankTrace, kind: str, window: Window | None = None) -> Interval
 @once_a_trace
 def unions(trace: RankTrace) -> Mapping[str, Intervals]:
     """By kind the union of all the rank's GPU operations of it."""
-    starts, ends = (trace.gpu_ops[name].to_numpy() for name in ("start_ns", "end_ns"))
-    kind: Any = trace.gpu_ops["kind"].array
+    starts, ends = (array_of(trace.gpu_ops, name) for name in ("start_ns", "end_ns"))
+    kind: Any = column_of(trace.gpu_ops, "kind")
     places = kind.categories.tolist()
     return {name: Intervals.of_rows(starts, ends, kind.codes == places.index(name)) for name in kinds.KINDS}
 
@@ -130,12 +131,12 @@ def unions(trace: RankTrace) -> Mapping[str, Intervals]:
 @once_a_trace
 def busy(trace: RankTrace) -> Intervals:
     """The union of all the rank's GPU operations."""
-    return Intervals.of(trace.gpu_ops["start_ns"].to_numpy(), trace.gpu_ops["end_ns"].to_numpy())
+    return Intervals.of(array_of(trace.gpu_ops, "start_ns"), array_of(trace.gpu_ops, "end_ns"))
 
 
 def of_rows(frame: pd.DataFrame, mask: np.ndarray) -> Intervals:
     """Union of the rows of a table with `start_ns` and `end_ns` that `mask` picks."""
-    return Intervals.of_rows(frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy(), mask)
+    return Intervals.of_rows(array_of(frame, "start_ns"), array_of(frame, "end_ns"), mask)
 
 
 def new_ns(starts: np.ndarray, ends: np.ndarray, groups: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.model.tables import columns_of, picked, under_each_other, with_columns
+from traceanalyzer.model.tables import array_of, columns_of, picked, under_each_other, with_columns
 
 _LONGEST_AXIS = 2**62
 
@@ -52,7 +52,7 @@ def _axes(tables: tuple[pd.DataFrame, ...]) -> Iterator[tuple[np.ndarray, np.nda
 
 
 def _of_ranks(table: pd.DataFrame, ranks: np.ndarray) -> pd.DataFrame:
-    held = np.isin(table["rank"].to_numpy(), ranks)
+    held = np.isin(array_of(table, "rank"), ranks)
     return table if held.all() else picked(table, held)
 
 

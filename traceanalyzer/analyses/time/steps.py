@@ -14,7 +14,7 @@ from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked, table_of, with_columns
+from traceanalyzer.model.tables import array_of, column_of, picked, table_of, with_columns
 
 
 class Steps(Result[StepsColumn]):
@@ -59,7 +59,7 @@ def step_numbers(trace: RankTrace, rows: np.ndarray) -> pd.api.extensions.Extens
     step = trace.op_step[rows]
     if not len(trace.steps):
         return pd.array([pd.NA] * len(rows), dtype="Int64")
-    numbers = trace.steps["step"].to_numpy()[np.maximum(step, 0)]
+    numbers = array_of(trace.steps, "step")[np.maximum(step, 0)]
     return pd.arrays.IntegerArray(numbers.astype(np.int64), step == NONE)
 
 
@@ -101,7 +101,7 @@ def is_complete(steps: pd.DataFrame) -> pd.Series:
 
 
 def _windows(trace: RankTrace, steps: pd.DataFrame) -> dict[str, Any]:
-    has_window = ~steps["start_ns"].array.isna()
+    has_window = ~column_of(steps, "start_ns").isna()
     starts, ends = (steps[name].to_numpy(dtype=np.int64, na_value=NONE)[has_window] for name in ("start_ns", "end_ns"))
     row = np.full(len(steps), NONE, dtype=np.int64)
     row[has_window] = np.arange(len(starts))
@@ -111,7 +111,7 @@ def _windows(trace: RankTrace, steps: pd.DataFrame) -> dict[str, Any]:
 
 def _owned(trace: RankTrace) -> dict[str, np.ndarray]:
     """For no step, and then for each row of `steps`, how many operations it owns and the time that they cover."""
-    starts, ends = trace.gpu_ops["start_ns"].to_numpy(), trace.gpu_ops["end_ns"].to_numpy()
+    starts, ends = array_of(trace.gpu_ops, "start_ns"), array_of(trace.gpu_ops, "end_ns")
     row = trace.op_step + 1
     # Each step's operations are moved into a stretch of their own, so that one union serves all steps.
     stretch = int(ends.max() - starts.min()) + 1
@@ -128,4 +128,4 @@ def _with_no_step(table: pd.DataFrame, owned: dict[str, np.ndarray]) -> pd.DataF
     rows = np.append(np.arange(len(table)), NONE)
     columns = {name: column.array.take(rows, allow_fill=True) for name, column in table.items() if name not in owned}
     columns["name"][-1] = "(no step)"
-    return table_of({**columns, **{name: np.append(table[name].array, own[0]) for name, own in owned.items()}})
+    return table_of({**columns, **{name: np.append(column_of(table, name), own[0]) for name, own in owned.items()}})

@@ -12,7 +12,7 @@ from traceanalyzer.analyses.names import CounterSeriesColumn
 from traceanalyzer.analyses.time.intervals import bins_of
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import table_of, under_each_other
+from traceanalyzer.model.tables import array_of, table_of, under_each_other
 
 LEVELS = {"memory_allocated_bytes": "memory allocated", "memory_reserved_bytes": "memory reserved"}
 """Counters that keep their value until the next one, as Kineto's memory events; others are samples."""
@@ -84,13 +84,13 @@ def _chosen(counters: pd.DataFrame) -> list[tuple[str, str]]:
 def _binned(own: pd.DataFrame, starts: np.ndarray, ends: np.ndarray, *, is_level: bool) -> pd.DataFrame:
     """One row for each bin with a value: the mean of its samples, or the highest level that held in it."""
     own = own[own["value"].notna()].sort_values("time_ns", kind="stable")
-    place = np.searchsorted(starts, own["time_ns"].to_numpy(), side="right") - 1
-    inside = (place >= 0) & (own["time_ns"].to_numpy() < ends[np.maximum(place, 0)])
+    place = np.searchsorted(starts, array_of(own, "time_ns"), side="right") - 1
+    inside = (place >= 0) & (array_of(own, "time_ns") < ends[np.maximum(place, 0)])
     values = own["value"].to_numpy(dtype=np.float64)
     groups = pd.Series(values[inside]).groupby(place[inside])
     binned = (groups.max() if is_level else groups.mean()).reindex(range(len(starts)))
     if is_level:
-        before = np.searchsorted(own["time_ns"].to_numpy(), starts, side="right") - 1
+        before = np.searchsorted(array_of(own, "time_ns"), starts, side="right") - 1
         held = np.where(before >= 0, np.append(values, np.nan)[before], np.nan)
         binned = pd.Series(np.fmax(binned.to_numpy(), held))
     table = table_of({"bin": np.arange(len(starts)), "start_ns": starts, "length_ns": ends - starts,

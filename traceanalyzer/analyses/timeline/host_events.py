@@ -14,7 +14,7 @@ from traceanalyzer.analyses.names import HostEventsColumn
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of, table_of
+from traceanalyzer.model.tables import array_of, columns_of, table_of
 
 MOST_RANKS = 8
 """Ranks whose threads a page draws."""
@@ -99,8 +99,8 @@ def _threads(trace: RankTrace) -> list[tuple[int, str]]:
     tables = (trace.host_ops, trace.api_calls, trace.ranges, trace.frames)
     spent = dict.fromkeys(roles, 0)
     for table in tables:
-        place, threads = pd.factorize(table["thread"].to_numpy())
-        sums = sums_at(place, table["end_ns"].to_numpy() - table["start_ns"].to_numpy(), len(threads))
+        place, threads = pd.factorize(array_of(table, "thread"))
+        sums = sums_at(place, array_of(table, "end_ns") - array_of(table, "start_ns"), len(threads))
         for thread, time_ns in zip(threads.tolist(), sums.tolist(), strict=True):
             if thread in spent:
                 spent[thread] += time_ns

@@ -14,7 +14,7 @@ from traceanalyzer.analyses.operators.scopes import Scopes
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of, picked, table_of, under_each_other, without_rows
+from traceanalyzer.model.tables import array_of, column_of, columns_of, picked, table_of, under_each_other, without_rows
 
 MOST_OPERATIONS = 600_000
 """Beyond this a page would open slowly: reports leave ranks out, those first that are most like the others."""
@@ -65,11 +65,11 @@ def per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> pd.DataFra
             "call": _calls(ops),
             "size_bytes": ops["bytes"],
             "launch": _launch_names(trace),
-            "launch_start_ns": _at_launch(trace, trace.api_calls["start_ns"].to_numpy()),
-            "launch_thread": _at_launch(trace, trace.api_calls["thread"].to_numpy()),
-            "operator": taken(trace.host_ops["name"].array, tree.owner),
-            "shapes": taken(trace.host_ops["shapes"].array, tree.owner),
-            "path": taken(scopes.calls["path"].array, scopes.of_op),
+            "launch_start_ns": _at_launch(trace, array_of(trace.api_calls, "start_ns")),
+            "launch_thread": _at_launch(trace, array_of(trace.api_calls, "thread")),
+            "operator": taken(column_of(trace.host_ops, "name"), tree.owner),
+            "shapes": taken(column_of(trace.host_ops, "shapes"), tree.owner),
+            "path": taken(column_of(scopes.calls, "path"), scopes.of_op),
         }
     )
     return table if trace.window.steps is None else picked(table, trace.counted)
@@ -101,7 +101,7 @@ def _calls(ops: pd.DataFrame) -> pd.Series:
 
 def _at_launch(trace: RankTrace, values: np.ndarray) -> pd.Series:
     """A column of `api_calls` for the operations' launches; absent where there is none."""
-    launch = trace.gpu_ops["launch"].to_numpy()
+    launch = array_of(trace.gpu_ops, "launch")
     if not len(values):
         return pd.Series(pd.array([pd.NA] * len(launch), dtype="Int64"))
     return pd.Series(pd.arrays.IntegerArray(values[np.maximum(launch, 0)].astype(np.int64), launch == NONE))

@@ -9,6 +9,7 @@ from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.names import GpuMetricsColumn
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import array_of
 
 # Kineto's memory events: levels that change with each allocation, of which a mean over samples says nothing.
 _LEVELS = ("memory_allocated_bytes", "memory_reserved_bytes")
@@ -32,7 +33,7 @@ class GpuMetrics(Result[GpuMetricsColumn]):
 def per_rank(trace: RankTrace) -> pd.DataFrame:
     """Mean of each sampled counter inside the rank's window; samples are equally far apart."""
     counters = trace.counters
-    inside = trace.window.holds(counters["time_ns"].to_numpy()) & counters["value"].notna()
+    inside = trace.window.holds(array_of(counters, "time_ns")) & counters["value"].notna()
     chosen = counters[inside & ~counters["name"].isin(_LEVELS)]
     if chosen.empty:
         return pd.DataFrame()

@@ -13,7 +13,7 @@ from traceanalyzer.analyses.names import GpuRangesColumn
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import picked, table_of
+from traceanalyzer.model.tables import array_of, picked, table_of
 
 DEEPEST = 1
 """Ranges nested deeper than this are left out: they are many, and the operations' own names say the rest."""
@@ -42,23 +42,23 @@ class GpuRanges(Result[GpuRangesColumn]):
 def per_rank(trace: RankTrace) -> pd.DataFrame:
     """Project each range onto the GPU through the launches inside it."""
     ranges = _of_the_user(trace)
-    launch = trace.gpu_ops["launch"].to_numpy()
+    launch = array_of(trace.gpu_ops, "launch")
     launched = np.flatnonzero((launch != NONE) & trace.counted)
     if ranges.empty or not len(launched):
         return pd.DataFrame()
-    times = trace.api_calls["start_ns"].to_numpy()[launch[launched]]
+    times = array_of(trace.api_calls, "start_ns")[launch[launched]]
     order = np.argsort(times, kind="stable")
     ops, times = picked(trace.gpu_ops, launched[order], ("start_ns", "end_ns")), times[order]
-    first = np.searchsorted(times, ranges["start_ns"].to_numpy(), side="left")
-    past = np.searchsorted(times, ranges["end_ns"].to_numpy(), side="left")
+    first = np.searchsorted(times, array_of(ranges, "start_ns"), side="left")
+    past = np.searchsorted(times, array_of(ranges, "end_ns"), side="left")
     held = past > first
     return table_of(
         {
             "range": np.arange(len(ranges))[held],
             "name": ranges["name"].astype("str").to_numpy()[held],
-            "depth": ranges["depth"].to_numpy()[held],
-            "start_ns": _reduced(np.minimum, ops["start_ns"].to_numpy(), first[held], past[held]),
-            "end_ns": _reduced(np.maximum, ops["end_ns"].to_numpy(), first[held], past[held]),
+            "depth": array_of(ranges, "depth")[held],
+            "start_ns": _reduced(np.minimum, array_of(ops, "start_ns"), first[held], past[held]),
+            "end_ns": _reduced(np.maximum, array_of(ops, "end_ns"), first[held], past[held]),
             "operations": (past - first)[held],
         }
     )
@@ -74,11 +74,11 @@ def _of_the_user(trace: RankTrace) -> pd.DataFrame:
     every = trace.ranges
     names = every["name"].cat.categories.tolist()
     is_wanted = is_any(every["name"], *(name for name in names if not _OF_THE_TOOLS.search(name)))
-    starts_with_step = np.isin(every["start_ns"].to_numpy(), trace.steps["host_start_ns"].to_numpy())
+    starts_with_step = np.isin(array_of(every, "start_ns"), array_of(trace.steps, "host_start_ns"))
     ranges = picked(every, is_wanted & ~(starts_with_step & is_any(every["name"], *trace.steps["name"].astype("str"))))
-    starts, ends = ranges["start_ns"].to_numpy(), ranges["end_ns"].to_numpy()
+    starts, ends = array_of(ranges, "start_ns"), array_of(ranges, "end_ns")
     depth = np.zeros(len(ranges), dtype=np.int64)
-    for own in rows_of_each(ranges["thread"].to_numpy()):
+    for own in rows_of_each(array_of(ranges, "thread")):
         # Sorted by start: those that began before it, less those that had ended.
         depth[own] = np.arange(len(own)) - np.searchsorted(np.sort(ends[own]), starts[own], side="right")
     return picked(ranges.assign(depth=depth), depth <= DEEPEST)
