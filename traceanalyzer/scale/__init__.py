@@ -86,8 +86,7 @@ def summarise(
     work = partial(gather_capture, options=options, names=wanted, thresholds=thresholds, is_guarded=is_guarded)
     at_hand = {one.path for one in run.captures if is_kept(one, options, wanted, thresholds)}
     limits = Limits(most_operations, thresholds.get("most_replayed", MOST_REPLAYED))
-    gathering = Gathering(Gathered.joined, thinning(limits))
-    pieces = each(work, run.captures, jobs, progress, nothing_of, at_hand, gathering)
+    pieces = each(work, run.captures, jobs, progress, nothing_of, at_hand, Gathering(Gathered.joined, thinning(limits)))
     gathered = Gathered.joined(thinned(pieces, limits))
     skipped, failures = [*found.skipped, *gathered.skipped], [*gathered.failures]
     ranks, metas, claims = _claimed(gathered, skipped)
@@ -95,11 +94,10 @@ def summarise(
         raise RuntimeError(failures[0].sentence)
     require_ranks(metas, found, skipped)
     notes = notes_of(metas, options.ranks, names_missing="integrity" not in wanted)
-    noted = failures if is_guarded else None
     combined = _combining(run, options, jobs, gathered.by_analysis(ranks), len(ranks), thresholds)
     is_in_parts = is_guarded and combined.keywords["processes"] == 1
     begun = tuple(name for name in wanted if name in first) if is_in_parts else ()
-    results = combined(begun or wanted, noted)
+    results = combined(begun or wanted, failures if is_guarded else None)
     warn(failures)
     made = Summary(results, tuple(skipped), notes, claims, tuple(failures))
     return replace(made, rest=partial(_whole, made, combined, wanted)) if begun else made
