@@ -1,12 +1,14 @@
 """What the parent process keeps of many ranks."""
 
 import io
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -108,6 +110,14 @@ def test_what_is_shown_first_is_of_the_first_results(name):
     report = build(Summary(held, (), (), {}), name)
     assert not report.failures
     terminal.show(report, Console(file=io.StringIO()))
+
+
+def test_what_the_terminal_and_its_words_look_at_is_made_first():
+    package = Path(terminal.__file__).parents[2]
+    places = [Path(terminal.__file__), package / "cli" / "one_run.py", *(package / "report" / "words").glob("*.py")]
+    asked = {name for place in places for name in re.findall(r'results\["(\w+)"\]', place.read_text("utf-8"))}
+    assert len(asked) > 15
+    assert asked <= {*results_of_rules(), *terminal.SHOWN}
 
 
 def test_missing_ranks_are_named_once(folder, tmp_path):
