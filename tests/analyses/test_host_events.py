@@ -1,3 +1,4 @@
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -7,9 +8,9 @@ from traceanalyzer.analyses.timeline import counter_series, host_events
 
 
 def test_events_have_the_depth_of_what_they_lie_in():
-    events = pd.DataFrame({"start_ns": [0, 0, 10, 50, 120], "end_ns": [100, 100, 20, 60, 130], "name": list("abcde"),
-                           "what": "operator"})  # fmt: skip
-    assert host_events._nested(events)["depth"].tolist() == [0, 1, 2, 2, 0]
+    starts, ends = np.array([0, 0, 10, 50, 120]), np.array([100, 100, 20, 60, 130])
+    events = {"start_ns": starts, "end_ns": ends, "code": np.arange(5), "place": np.arange(5)}
+    assert host_events._nested([events], [np.arange(5)], 5)["depth"].tolist() == [0, 1, 2, 2, 0]
 
 
 @pytest.mark.parametrize(("most", "kept"), [(10, [100, 60, 5]), (2, [100, 60])])

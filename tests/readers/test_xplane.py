@@ -7,7 +7,7 @@ import pytest
 
 from tests import xplane_builders as build
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.blame import what_ran
+from traceanalyzer.analyses.blame import telling_threads
 from traceanalyzer.analyses.communication import calls
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import gain_of
@@ -146,7 +146,7 @@ def test_what_the_hosts_need_cannot_be_told_and_the_program_s_thread_says_what_t
     assert gain_of(results["replay"], Change("host")) is None
     assert {piece.why_no_host for piece in pieces} == {"waits of JAX's hosts for their GPUs leave no events"}
     since, until = np.array([START]), np.array([START + 100_000])
-    told = {one: (begin - START).tolist() for one, begin, _, _ in what_ran._who_tells(ranks[1], 2, since, until)}
+    told = {one: (begin - START).tolist() for one, begin, _, _ in telling_threads.who_tells(ranks[1], 2, since, until)}
     assert set(told) == {1, 2}  # the program's thread, where the one that launches records nothing
     assert 0 in told[1]
     assert min(told[2]) == 50

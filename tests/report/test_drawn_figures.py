@@ -18,6 +18,7 @@ FUNCTIONS = {"percent", "ratio", "sum"}
 CHOSEN = "which rows are drawn, and in which order"
 PLACED = "where something is drawn, and how large"
 COUNTED = "how many rows or columns there are"
+HELD = "a sum is held against a figure, and none is said"
 
 REASONS = {
     "page/heat.py:middle": CHOSEN,
@@ -39,6 +40,7 @@ REASONS = {
     "timeline/path_line.py:_joined": PLACED,
     "timeline/timeline_data.py:_kept": COUNTED,
     "writers/tables.py:beside_json": COUNTED,
+    "writers/terminal.py:_show_findings": HELD,
 }
 """Why a function adds up nevertheless: nothing of what it adds up is said as a figure."""
 

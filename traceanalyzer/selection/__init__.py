@@ -120,9 +120,9 @@ def _in_graph_capture(api_calls: pd.DataFrame) -> np.ndarray:
 
 def _step_of_launch(trace: RankTrace, found: pd.DataFrame) -> np.ndarray:
     """Row of the step at which the host is when each API call starts, whatever its thread."""
-    starts, ends = array_of(found, "start_ns"), array_of(found, "end_ns")
-    calls = array_of(trace.api_calls, "start_ns")
-    return step_at(*_up_to_next(starts, ends, _ends_recording(found["name"].astype(str))), calls)
+    times = array_of(found, "start_ns"), array_of(found, "end_ns")
+    begun = array_of(trace.api_calls, "start_ns")
+    return step_at(*_up_to_next(*times, _ends_recording(found["name"].astype(str))), begun)
 
 
 def step_at(starts: np.ndarray, ends: np.ndarray, times: np.ndarray) -> np.ndarray:
@@ -138,8 +138,8 @@ def host_spans(steps: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 
     To its own end where the recording paused, or ended.
     """
-    starts, ends, is_open = (array_of(steps, name) for name in ("host_start_ns", "host_end_ns", "is_open"))
-    return _up_to_next(starts, ends, is_open.astype(bool))
+    starts, ends = array_of(steps, "host_start_ns"), array_of(steps, "host_end_ns")
+    return _up_to_next(starts, ends, array_of(steps, "is_open").astype(bool))
 
 
 def _up_to_next(starts: np.ndarray, ends: np.ndarray, is_last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -149,8 +149,7 @@ def _up_to_next(starts: np.ndarray, ends: np.ndarray, is_last: np.ndarray) -> tu
 
 
 def _with_windows(trace: RankTrace, found: pd.DataFrame, op_step: np.ndarray) -> pd.DataFrame:
-    starts, ends = trace.gpu_ops["start_ns"], trace.gpu_ops["end_ns"]
-    held = op_step != NONE
+    starts, ends, held = trace.gpu_ops["start_ns"], trace.gpu_ops["end_ns"], op_step != NONE
     # Int64 before a step without operations makes a float of it: nanoseconds since 1970 need more than 53 bits.
     is_main = held & _is_main_stream(trace.gpu_ops)
     first = _first_starts(starts.to_numpy(), op_step, held, is_main, len(found))

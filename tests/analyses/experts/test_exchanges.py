@@ -139,13 +139,13 @@ def test_until_the_first_other_rank_comes_nothing_moves():
     assert bounded(rows, offsets=(0, 0, 0))["least_wait_ns"].tolist() == [270, 0, 0]
 
 
-_OF_RULE = ("expert_layers", "even_experts", "headline", "steps", "episodes", "groups")
+_OF_RULE = ("expert_layers", "exchanges", "even_experts", "headline", "steps", "episodes", "groups")
 
 
 def test_a_capture_of_uneven_experts():
     results = run(
         sample("moe").ranks,
-        ["exchanges", "exchange_sends", *_OF_RULE],
+        ["exchange_sends", *_OF_RULE],
     )
     frame = results["exchange_sends"].to_frame().query("direction == 'dispatch'")
     # 6,144 and 2,048 rows of 2,048 bf16 from rank 0; 5,120 and 3,072 from rank 1; six dispatches in each of three steps.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.blame.named_work import Beside, NamedWork
 from traceanalyzer.analyses.blame.sizes import (
     SIZES,
     Named,
@@ -22,7 +23,7 @@ from traceanalyzer.analyses.blame.work_names import HAS_KNOWN_WORK, OF_DATA
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_activity import NOTHING
 from traceanalyzer.meaning.vocabulary import HOST
-from traceanalyzer.model.tables import array_of, floats
+from traceanalyzer.model.tables import array_of
 
 _NAMED = 0.5
 """A name is said when it explains this much of an excess; so is that the same kernels take longer."""
@@ -55,7 +56,6 @@ _KINDS = (OPERATOR, DOING, RANGE, KERNEL, "copy", COLLECTIVE)
 """The most telling first."""
 
 _NO_ROWS = np.empty(0, dtype=np.int64)
-_UNKNOWN = np.full(3, np.nan)
 _NOTHING_KNOWN: tuple[Any, ...] = ({}, np.nan, np.nan)
 
 
@@ -73,19 +73,19 @@ def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Dat
     late_ranks = cells.groupby("step")["rank"].unique()
     peers = late.drop_duplicates("rank").set_index("rank")["peers"]
     every_peer = peers.map(lambda _: "all")  # a transfer is named by its group, of which peers may be members
-    every, rows = _Names.of(held), held.groupby(["step", "part", "rank"]).indices
+    every, rows = NamedWork.of(held), held.groupby(["step", "part", "rank"]).indices
     in_part = held.groupby(["step", "part"]).indices
     sized, bare = ranks_with_sizes(held), None
-    beside: dict[tuple[object, ...], _Beside] = {}  # late ranks of a step are mostly held against the same others
+    beside: dict[tuple[object, ...], Beside] = {}  # late ranks of a step are mostly held against the same others
     found = []
     for rank, step, part, excess_ns in cells[["rank", "step", "part", "excess_ns"]].itertuples(index=False):
         others = _others(ranks[step], rank, every_peer if part == TRANSFER else peers, late_ranks[step])
         others, is_alike = recorded_alike(others, rank, sized)
-        names = every if is_alike else bare if bare is not None else (bare := _Names.of(without_operators(held)))
+        names = every if is_alike else bare if bare is not None else (bare := NamedWork.of(without_operators(held)))
         key = (step, part, others.tobytes(), is_alike)
         if key not in beside:
             of_all = in_part.get((step, part), _NO_ROWS)
-            beside[key] = _Beside(names.at(of_all[np.isin(every.rank[of_all], others)]), others)
+            beside[key] = Beside(names.at(of_all[np.isin(every.rank[of_all], others)]), others)
         own = names.at(rows.get((step, part, rank), _NO_ROWS))
         found.append(_told(own, excess_ns, beside[key]) if (step, part) in in_part else _NOTHING_KNOWN)
     chosen = _agreed(cells, [row[0] for row in found])
@@ -127,64 +127,7 @@ def _others(ranks: np.ndarray, rank: int, peers: pd.Series, late: np.ndarray) ->
     return in_time if len(in_time) else others
 
 
-@dataclass(frozen=True, slots=True)
-class _Names:
-    """What ran, on arrays: there are many cells, and few names in each."""
-
-    rank: np.ndarray
-    what: np.ndarray
-    name: np.ndarray
-    sums: np.ndarray
-    """Time, calls and blocks of each row as floats; 0 where they are not known."""
-
-    @classmethod
-    def of(cls, work: pd.DataFrame) -> "_Names":
-        sums = [floats(work[name]) for name in ("total_ns", "calls", "blocks")]
-        what, name = (work[column].to_numpy(dtype=object) for column in ("what", "name"))
-        return cls(array_of(work, "rank"), what, name, np.nan_to_num(np.stack(sums, axis=1)))
-
-    def at(self, rows: np.ndarray) -> "_Names":
-        """These rows."""
-        return _Names(self.rank[rows], self.what[rows], self.name[rows], self.sums[rows])
-
-    def of_kind(self, what: str) -> "_Names":
-        """The rows of `what`: of operators, say."""
-        return self.at(np.flatnonzero(self.what == what))
-
-
-class _Beside:
-    """What some ranks ran in one step and part: medians over them by name; who has none of it has 0."""
-
-    def __init__(self, names: _Names, others: np.ndarray) -> None:
-        self.names = names
-        self.others = np.sort(others)
-        self._known: dict[str, dict[str, np.ndarray]] = {}
-
-    def medians(self, what: str, names: np.ndarray) -> np.ndarray:
-        """Of time, calls and blocks, a row for each of the names; NaN where none of the ranks has it."""
-        if what not in self._known:
-            own = self.names.of_kind(what)
-            place = {name: number for number, name in enumerate(dict.fromkeys(own.name))}
-            sums = np.zeros((len(self.others), len(place), 3))
-            row, column = (
-                np.searchsorted(self.others, own.rank),
-                np.array([place[name] for name in own.name], dtype=int),
-            )
-            np.add.at(sums, (row, column), own.sums)
-            self._known[what] = dict(zip(place, np.median(sums, axis=0), strict=True)) if place else {}
-        known = self._known[what]
-        return np.array([known.get(name, _UNKNOWN) for name in names]).reshape(len(names), 3)
-
-    def of_other_sizes(self, stem: str, shared: frozenset[str]) -> float:
-        """The median over the ranks of the time in an operator of sizes that are not among the `shared` names."""
-        own = self.names.of_kind(OPERATOR)
-        is_other = np.array([name.startswith(stem + SIZES) and name not in shared for name in own.name], dtype=bool)
-        total = np.zeros(len(self.others))
-        np.add.at(total, np.searchsorted(self.others, own.rank[is_other]), own.sums[is_other, 0])
-        return float(np.median(total))
-
-
-def _told(own: _Names, excess_ns: int, beside: _Beside) -> tuple[Any, ...]:
+def _told(own: NamedWork, excess_ns: int, beside: Beside) -> tuple[Any, ...]:
     same = _same_work(own, beside, excess_ns)
     if same is None:
         return _longest(own, beside, excess_ns), np.nan, np.nan
@@ -195,7 +138,7 @@ def _told(own: _Names, excess_ns: int, beside: _Beside) -> tuple[Any, ...]:
     return {(OPERATOR, named): slower.excess_ns}, *slower.sums
 
 
-def _longest(own: _Names, beside: _Beside, excess_ns: int) -> dict[Named, float]:
+def _longest(own: NamedWork, beside: Beside, excess_ns: int) -> dict[Named, float]:
     """All names of the most telling kind that explain about half of the excess, and how much."""
     for what in _KINDS:
         named = own.of_kind(what)
@@ -226,7 +169,7 @@ def _of_all_sizes(names: np.ndarray, extra: np.ndarray, excess_ns: int) -> dict[
     return {(OPERATOR, str(stems[at])): float(total[at]) for at in np.flatnonzero(total >= _NEARLY_ALL * excess_ns)}
 
 
-def _not_of_other_sizes(own: _Names, is_own: np.ndarray, beside: _Beside) -> np.ndarray:
+def _not_of_other_sizes(own: NamedWork, is_own: np.ndarray, beside: Beside) -> np.ndarray:
     """Of each name the part that is more than what the peers run of it in sizes that the rank does not run.
 
     `is_own` are those whose sizes the peers do not run: a longer batch is not all of its operators more.
@@ -245,7 +188,7 @@ def _is_work(doing: str) -> bool:
     return doing != NOTHING and not host_names.is_launch(doing) and not host_names.holds_whole_pass(doing)
 
 
-def _unrecorded(own: _Names, beside: _Beside, excess_ns: int) -> dict[Named, float]:
+def _unrecorded(own: NamedWork, beside: Beside, excess_ns: int) -> dict[Named, float]:
     """Host time in which nothing is recorded, where that is nearly all of the excess: one thing without a name."""
     doing = own.of_kind(DOING)
     nothing = doing.at(np.flatnonzero(doing.name == NOTHING))
@@ -257,7 +200,7 @@ def _unrecorded(own: _Names, beside: _Beside, excess_ns: int) -> dict[Named, flo
     return {(DOING, NOTHING): float(extra)} if is_one else {}
 
 
-def _same_work(own: _Names, beside: _Beside, excess_ns: int) -> "_Alike | None":
+def _same_work(own: NamedWork, beside: Beside, excess_ns: int) -> "_Alike | None":
     """The kernels of which the rank and its peers run as many, of as many blocks and shapes; the most of the excess.
 
     None where neither shapes nor the many kernels that are slower tell that the work is the same: one kernel that alone
@@ -274,14 +217,14 @@ def _same_work(own: _Names, beside: _Beside, excess_ns: int) -> "_Alike | None":
     return kernels if is_told or kernels.are_slower_throughout() else None
 
 
-def _have_shapes(own: _Names) -> bool:
+def _have_shapes(own: NamedWork) -> bool:
     """Whether operators whose shapes are known launched most of the rank's kernels, by time."""
     operators = own.of_kind(OPERATOR)
     has_sizes = np.array([SIZES in name for name in operators.name], dtype=bool)
     return bool(operators.sums[has_sizes, 0].sum() >= _NAMED * own.of_kind(KERNEL).sums[:, 0].sum() > 0)
 
 
-def _slower_part(own: _Names, beside: _Beside, excess_ns: int) -> "_Alike | None":
+def _slower_part(own: NamedWork, beside: Beside, excess_ns: int) -> "_Alike | None":
     """Of the operators that do the same work those few that are slower, where they hold most of the excess."""
     alike = _alike(own, beside, OPERATOR)
     alike = alike.at(alike.are_slower() & (alike.own_ns - alike.peers_ns >= _A_PART * excess_ns))
@@ -324,7 +267,7 @@ class _Alike:
         return bool(self.peers_ns[self.are_slower()].sum() >= _THROUGHOUT * self.peers_ns.sum())
 
 
-def _alike(own: _Names, beside: _Beside, what: str) -> _Alike:
+def _alike(own: NamedWork, beside: Beside, what: str) -> _Alike:
     """What of the rank's names may be the same work; names of what depends on the data are none of it."""
     held = own.of_kind(what)
     typical = beside.medians(what, held.name)

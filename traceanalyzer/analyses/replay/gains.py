@@ -148,8 +148,7 @@ class Engine:
             own = self.job.joins.take(self.job.joins_of(rank))
             open_ns = np.where(is_open, array_of(ops, "duration_ns"), 0)
             open_ns[own["op"]] = np.where(own["is_whole"], 0, own["own_ns"])
-            counted = np.isin(array_of(ops, "step"), steps) if len(steps) else np.ones(len(ops), dtype=bool)
-            total += int(open_ns[counted].sum())
+            total += int(open_ns[np.isin(array_of(ops, "step"), steps) if len(steps) else slice(None)].sum())
         met = self.job.meetings
         is_open = met.is_alone & (np.isin(met.step, steps) if len(steps) else True)
         total += int(met.after_ns[is_open].sum())

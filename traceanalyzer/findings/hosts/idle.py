@@ -156,12 +156,11 @@ def data_loader(
     few = few_steps(step_needs, basis, rank, DATA.column)
     cost = few.cost if few else time_text(cost_ns)
     share = few.share_pct(basis, rank) if few else share
-    lost_pct = share if gain is None or gain.is_bound else min(share, 100 * gain.gain_ns / max(gain.before_ns, 1))
     longest_waiting = alike(waits, places)
     who = _who_waits(longest_waiting, waits, cost)
     return [
         Finding(
-            severity=severity(lost_pct),
+            severity=severity(_lost_pct(gain, share)),
             title=f"{f'{few.words}: {who[0].lower()}{who[1:]}' if few else who}, {share:.1f} % "
             f"{OF_ALL_STEPS if few else basis.of_a_step}.{_with_data_ready(gain, basis)}",
             evidence=by_activity(own, basis),
@@ -180,6 +179,11 @@ def data_loader(
             part_of=late_by(episodes, rank, DATA.key),
         )
     ]
+
+
+def _lost_pct(gain: Gain | None, share: float) -> float:
+    """What the job loses by it, in percent of a step: of a GPU's idle time that which the replay gains, where known."""
+    return share if gain is None or gain.is_bound else min(share, 100 * gain.gain_ns / max(gain.before_ns, 1))
 
 
 def _who_waits(longest_waiting: Alike, waits: pd.Series, longest_wait: str) -> str:
