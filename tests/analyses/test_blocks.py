@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.analyses.time.test_intervals import PAIRS, intervals
 from traceanalyzer.analyses import blocks, reduce_rank
+from traceanalyzer.analyses.host.stretches import Cutter
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.readers import RankHint, kineto
 from traceanalyzer.selection import Selection, select
@@ -42,3 +44,20 @@ def test_unions_are_the_same_in_any_blocks(left, right, rows):
         found, again = made()
     assert found == whole
     assert again.tolist() == covered.tolist()
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.integers(1, 12)), min_size=1, max_size=12), st.sets(st.integers(1, 20))
+)
+def test_nested_events_are_cut_alike_in_any_blocks(events, moments):
+    starts, lengths = (np.array(each) for each in zip(*sorted(events), strict=True))
+    ends, labels = starts + lengths, np.arange(len(starts))
+
+    def cut(cuts):
+        cutter, found = Cutter(), []
+        for begin, until in zip([0, *cuts], [*cuts, None], strict=True):
+            own = (starts >= begin) & ((starts < until) if until is not None else True)
+            found.append(cutter.cut(starts[own], ends[own], labels[own], until))
+        return [np.concatenate(each).tolist() for each in zip(*found, strict=True)]
+
+    assert cut(sorted(moments)) == cut([])

@@ -9,6 +9,7 @@ from tests.findings.needed import needed_by
 from tests.host_builders import host_trace
 from tests.samples import SAMPLES, sample
 from traceanalyzer.analyses import run
+from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.findings import find
 from traceanalyzer.findings.devices import copies
 from traceanalyzer.findings.hosts import hosts, idle
@@ -144,3 +145,11 @@ def test_what_happens_after_the_last_complete_step_is_no_finding():
     assert run([trace], ["sync_calls"])["sync_calls"].rows()[0]["cost_ns"] == 1 * MS
     assert told(idle.synchronising_calls, [trace]) == []
     assert told(hosts.host_bound, [trace]) == []
+
+
+@pytest.mark.parametrize(
+    ("gain", "expected"),
+    [(None, 10.0), (Gain(1_000, 970, 0), 3.0), (Gain(1_000, 800, 0), 10.0), (Gain(1_000, 970, 100), 10.0)],
+)
+def test_loading_is_as_grave_as_what_the_job_loses_where_that_is_known(gain, expected):
+    assert idle._lost_pct(gain, 10.0) == expected
