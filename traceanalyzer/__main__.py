@@ -38,7 +38,7 @@ def program() -> None:
 
 def _end(code: int) -> None:
     atexit._run_exitfuncs()  # noqa: SLF001 - what Python does itself before it frees everything
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # `>&-` leaves none
         with suppress(OSError, ValueError):  # nobody reads it any more
             stream.flush()
     os._exit(code)

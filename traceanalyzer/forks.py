@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import BinaryIO, Generic, TypeVar
+from types import FrameType
+from typing import Any, BinaryIO, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -108,23 +109,57 @@ def quiet_fork() -> Iterator[None]:
         yield
 
 
+_ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
+"""What asks a process to end; Windows has not all of them."""
+
+
 @contextmanager
 def signals_wait() -> Iterator[None]:
-    """Ctrl-C and the signals that end a process come when this is over."""
+    """Ctrl-C and the signals that end a process come when this is over.
+
+    This thread lets none in. The system gives them to any other thread then, and Python answers those here nonetheless:
+    so the answers wait, too.
+    """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    numbers = [getattr(signal, name) for name in _ENDING]
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    came: list[int] = []
+    answers = _replaced(numbers, lambda number, _: came.append(number))
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        try:
+            for which, answer in answers.items():
+                signal.signal(which, answer)
+            for number in came:
+                os.kill(os.getpid(), number)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+_Answer = Callable[[int, FrameType | None], object]
+
+
+def _replaced(numbers: Sequence[signal.Signals], answer: _Answer) -> dict[signal.Signals, Any]:
+    """Another answer to those signals that Python answers, where it may be set: what the answers were."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}  # only the main thread sets answers, and gives them
+    return {number: signal.signal(number, answer) for number in numbers if callable(signal.getsignal(number))}
 
 
 def signals_come() -> None:
-    """In a process that was started while signals wait: they come again, and end it."""
+    """In a process that was started while signals wait: they come again, and end it.
+
+    But for Ctrl-C, which reaches every process of the terminal: the one that started this alone answers it.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for name in _ENDING[1:]:
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [getattr(signal, name) for name in _ENDING])
 
 
 def _held(work: Callable[[], T]) -> Callable[[], T]:
@@ -193,10 +228,6 @@ def _branch(works: Sequence[Callable[[], object]], outgoing: Sequence[int]) -> N
 def _work(work: Callable[[], object], outgoing: int) -> None:
     """In the fork: do it, send what came of it, and end without a word to whoever waits for this process' end."""
     try:
-        # Ctrl-C reaches every process of the terminal; the one that forked alone answers it.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        for name in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(name, signal.SIG_DFL)
         signals_come()
         IS_PROGRAM.set(False)
         gc.freeze()  # looking for garbage would copy what is shared

@@ -4,7 +4,6 @@ import ctypes
 import os
 import pickle
 import shutil
-import signal
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -152,9 +151,6 @@ def _temporary_folder() -> Iterator[str | None]:
 def _begin(set_up: Callable[[], None] | None, files_at_once: int, temporary: str | None) -> None:
     if temporary:
         tempfile.tempdir = temporary
-    # Ctrl-C reaches every process of the terminal; the parent alone answers it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signals_come()  # else a pool of which one process was killed waits for ever for the others, which it tells to end
     Thread(target=_end_with_parent, daemon=True).start()
     IS_PROGRAM.set(False)

@@ -142,7 +142,7 @@ def check_permissions(tmp_path):
 
 
 SIGNALLED = """
-import importlib, os, signal, sys
+import importlib, os, signal, sys, threading, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins with Ctrl-C ignored
 from traceanalyzer.__main__ import main
 _, module, name, number, *sys.argv[1:] = sys.argv
@@ -150,6 +150,8 @@ program, place = os.getpid(), importlib.import_module(module)
 there = getattr(place, name)
 def signalled(*given, **named):
     setattr(place, name, there)
+    if name == "_settle":  # libraries have threads of their own, to which the system gives what this one lets not in
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
     os.kill(program, int(number))
     return there(*given, **named)
 setattr(place, name, signalled)
