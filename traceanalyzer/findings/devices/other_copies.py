@@ -70,7 +70,8 @@ def _said(
     (moved, time_ns), (moved_by_them, their_ns) = own.loc[way], theirs.loc[way]
     if time_ns <= their_ns or not moved or moved_by_them > alike * moved:
         return None
-    copied = f"{first_upper(who(row))} copies {text(moved, Unit.BYTES)} {WORDS[way]} in the capture"
+    verb = "copy" if len(numbers(row["ranks"])) > 1 else "copies"
+    copied = f"{first_upper(who(row))} {verb} {text(moved, Unit.BYTES)} {WORDS[way]} in the capture"
     if not moved_by_them:
         return f"{copied}, which no other rank does.", _ALONE
     if moved > alike * moved_by_them:
@@ -81,10 +82,9 @@ def _said(
 
 
 def _finding(title: str, advice: str, own: pd.DataFrame, row: Mapping[str, Any], part_of: str) -> Finding:
-    many = len(numbers(row["ranks"])) > 1
     return Finding(
         severity="low",
-        title=title.replace(" copies ", " copy ", 1) if many else title,
+        title=title,
         evidence=plain(
             own[
                 ["rank", "direction", "source_memory", "target_memory", "copies", "size_bytes", "total_ns", "rate_gbps"]

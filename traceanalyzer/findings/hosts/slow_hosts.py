@@ -24,9 +24,9 @@ from traceanalyzer.findings.late.beside import (
     slow_host,
 )
 from traceanalyzer.findings.late.host_story import UNEVEN_STAGES, story_of_host
-from traceanalyzer.findings.late.late_words import whole_of
+from traceanalyzer.findings.late.late_words import whole_of, won_of
 from traceanalyzer.findings.late.lateness import is_said, of_lead
-from traceanalyzer.findings.unprofiled import otherwise
+from traceanalyzer.findings.won import Title
 from traceanalyzer.findings.worst import worst_rank
 from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.number_lists import numbers
@@ -73,8 +73,11 @@ def _slow(rank: int, slow: SlowHost, operators: Operators, part_of: str, episode
     whose = f"rank {others[0]}'s" if len(others) == 1 else "the others'"
     return Finding(
         severity="medium",
-        title=f"Rank {rank}'s host makes the same {slow.calls:,} operator calls as {whose} in the capture and takes "
-        f"{slow.times:.2g} times as long for them{_most(slow)}.{_acquitted(rank, whose, episodes)}",
+        title=Title(
+            f"Rank {rank}'s host makes the same {slow.calls:,} operator calls as {whose} in the capture and takes "
+            f"{slow.times:.2g} times as long for them{_most(slow)}.",
+            _acquitted(rank, whose, episodes),
+        ),
         evidence=plain(slow.rows),
         named=(rank, *(map(int, others) if len(others) == 1 else ())),
         table="operators",
@@ -82,17 +85,17 @@ def _slow(rank: int, slow: SlowHost, operators: Operators, part_of: str, episode
     )
 
 
-def _acquitted(rank: int, whose: str, episodes: Episodes) -> str:
+def _acquitted(rank: int, whose: str, episodes: Episodes) -> Title:
     """Of a host that is late by no more than hosts differ: what it would gain all the same."""
     for row in episodes.rows():
         gain_ns = row["gain_ns"]
         if gain_ns and numbers(row["ranks"]) == (rank,) and is_of_every_host(row):
-            without = otherwise(gain_ns, row["unprofiled_gain_ns"], row["step_ns"])
-            return (
-                f" Hosts differ as much where nothing is wrong. With this one like {whose} {whole_of(row)} is "
-                f"{time_text(gain_ns)} shorter{without}; record again to see whether it is late again."
+            return Title(
+                f" Hosts differ as much where nothing is wrong. With this one like {whose} {whole_of(row)} is ",
+                won_of(row),
+                "; record again to see whether it is late again.",
             )
-    return ""
+    return Title()
 
 
 def _most(slow: SlowHost) -> str:

@@ -26,9 +26,9 @@ from traceanalyzer.findings.late.late_advice import advice, caveat
 from traceanalyzer.findings.late.late_hosts import Unlike, with_advice
 from traceanalyzer.findings.late.late_sets import joint_ns, set_of, told, with_other_causes
 from traceanalyzer.findings.late.late_words import beside_late, is_of_hosts, title
+from traceanalyzer.findings.won import Won
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.number_lists import numbers
-from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 
 _MOST_FINDINGS = 5
@@ -93,7 +93,8 @@ def _dealt_out(finding: Finding, replay: Replay) -> Finding:
     gain = gain_of(replay, Change("compute", EVEN))
     if gain is None or not gain.gain_ns:
         return finding
-    even = f"Dealt out evenly over all ranks, {whole(gain)} is about {time_text(gain.gain_ns)} shorter."
+    about = "" if gain.is_bound else "about "
+    even = f"Dealt out evenly over all ranks, {whole(gain)} is {about}{Won.recorded(gain)}."
     return replace(finding, recommendation=f"{finding.recommendation} {even}")
 
 
