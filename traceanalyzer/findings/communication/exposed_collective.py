@@ -18,7 +18,7 @@ from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import Basis, plain, severity
 from traceanalyzer.findings.communication.bandwidth import LOW_PEAK_PCT, healthy_rate, slow_links
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.late.lateness import is_said, of_lead, of_slow_links
+from traceanalyzer.findings.late.lateness import of_lead, of_slow_links, said
 from traceanalyzer.findings.tools import Tools, tools_of
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.kinds import POINT_TO_POINT, dtype_bytes
@@ -152,7 +152,7 @@ class _Told:
 def _late(told: _Told, episodes: Episodes) -> str | None:
     """The lateness that is most of it: of a rank that is waited for in it, or of a group that moves data for longer."""
     is_unclear = told.own["unmatched_ns"].sum() > told.own["transfer_ns"].sum()
-    late = [row for row in episodes.rows() if is_unclear and is_said(row) and row["collective"] == told.name]
+    late = [row for row in said(episodes) if is_unclear and row["collective"] == told.name]
     return of_lead(episodes, late[0]) if late else of_slow_links(episodes, told.name, told.gain.gain_ns)
 
 

@@ -12,7 +12,7 @@ from traceanalyzer.findings.devices.copy_bound import WORDS
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.late_advice import PAGEABLE
 from traceanalyzer.findings.late.late_words import first_upper, who
-from traceanalyzer.findings.late.lateness import is_said, of_lead
+from traceanalyzer.findings.late.lateness import of_lead, said
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import digits, text
@@ -41,16 +41,16 @@ def other_copies(
     table = copies.to_frame()
     table = table[table["direction"].isin([*WORDS])]
     found = []
-    for row in episodes.rows():
+    for row in said(episodes):
         late = {*numbers(row["ranks"])}
-        if row["cause"] != "copies" or not is_said(row) or not row["is_in_every_step"] or late >= {*table["rank"]}:
+        if row["cause"] != "copies" or not row["is_in_every_step"] or late >= {*table["rank"]}:
             continue
         own = table[table["rank"].isin(late)]
         if PAGEABLE in (row["name"] or "").lower():
             continue
         beside = _of_ranks(table.drop(own.index), len({*table["rank"]} - late))
-        said = _said(_of_ranks(own, len(late)), beside, row, explained_pct / 100, alike_bytes_times)
-        found += [_finding(*said, own, row, of_lead(episodes, row))] if said else []
+        told = _said(_of_ranks(own, len(late)), beside, row, explained_pct / 100, alike_bytes_times)
+        found += [_finding(*told, own, row, of_lead(episodes, row))] if told else []
     return found
 
 

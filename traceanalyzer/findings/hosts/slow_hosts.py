@@ -25,7 +25,7 @@ from traceanalyzer.findings.late.beside import (
 )
 from traceanalyzer.findings.late.host_story import UNEVEN_STAGES, story_of_host
 from traceanalyzer.findings.late.late_words import whole_of, won_of
-from traceanalyzer.findings.late.lateness import is_said, of_lead
+from traceanalyzer.findings.late.lateness import of_lead, said
 from traceanalyzer.findings.won import Title
 from traceanalyzer.findings.worst import worst_rank
 from traceanalyzer.meaning.listed import listed
@@ -55,11 +55,11 @@ def slow_hosts(
     most for its host. Ranks of which fewer steps were recorded, or more, are no measure.
     """
     operators = of_as_many_steps(operators, steps.table)
-    said = [row for row in episodes.rows() if is_said(row) and row["cause"] == HOST.key]
-    is_named = [row["name"] is not None and row["what"] != RANGE for row in said]
-    named = {rank for row, has_name in zip(said, is_named, strict=True) if has_name for rank in numbers(row["ranks"])}
+    rows = [row for row in said(episodes) if row["cause"] == HOST.key]
+    is_named = [row["name"] is not None and row["what"] != RANGE for row in rows]
+    named = {rank for row, has_name in zip(rows, is_named, strict=True) if has_name for rank in numbers(row["ranks"])}
     late = {numbers(row["ranks"])[0]: of_lead(episodes, row)
-            for row, has_name in zip(said, is_named, strict=True)
+            for row, has_name in zip(rows, is_named, strict=True)
             if not has_name and len(numbers(row["ranks"])) == 1}  # fmt: skip
     most = worst_rank(headline, steps, idle, HOST.column, host_idle_pct)
     if most and most[0] not in {*late, *named}:
@@ -121,7 +121,7 @@ def busy_hosts(
     Named with those that make as many. Ranks of which fewer steps were recorded, or more, are no measure.
     """
     operators = of_as_many_steps(operators, steps.table)
-    late = [numbers(row["ranks"]) for row in episodes.rows() if is_said(row) and row["cause"] == HOST.key]
+    late = [numbers(row["ranks"]) for row in said(episodes) if row["cause"] == HOST.key]
     most = worst_rank(headline, steps, idle, HOST.column, host_idle_pct)
     found: dict[tuple[int, ...], Finding] = {}
     for rank in sorted({own[0] for own in late} | ({most[0]} if most else set())):
@@ -152,10 +152,10 @@ def eager_hosts(episodes: Episodes, launches: Launches, *, eager_graphs_pct: flo
     table = launches.table.set_index("rank")
     share = (table["graph_operations"] / table["operations"].where(table["operations"] > 0)).astype("float64")
     found = []
-    for row in episodes.rows():
+    for row in said(episodes):
         late = [rank for rank in numbers(row["ranks"]) if rank in share.index]
         others = share.drop(index=late).median()
-        if row["cause"] != HOST.key or not is_said(row) or not late or not others > 0:
+        if row["cause"] != HOST.key or not late or not others > 0:
             continue
         if 100 * share[late].max() <= eager_graphs_pct * others:
             found.append(_eager(late, share, others, row["gain_ns"], of_lead(episodes, row)))

@@ -18,7 +18,7 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, plain, severity
 from traceanalyzer.findings.chance import is_beyond_chance
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.late.lateness import is_said
+from traceanalyzer.findings.late.lateness import said
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.quantities import time_text
 
@@ -56,7 +56,7 @@ def uneven_steps(
 
     A rank that is longest throughout, ranks late by compute in some steps, and stages of a pipeline are told otherwise.
     """
-    if not len(headline) or len(pipeline) or any(row["cause"] == "compute" and is_said(row) for row in episodes.rows()):
+    if not len(headline) or len(pipeline) or any(row["cause"] == "compute" for row in said(episodes)):
         return []
     basis = Basis.of(headline, steps)
     wide = compute_by_step(step_needs)
