@@ -8,6 +8,7 @@ from tests.simulator import scenarios, workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from traceanalyzer.analyses.blame.episode_rows import cause_of
+from traceanalyzer.analyses.blame.episodes import WORTH_PCT
 from traceanalyzer.analyses.blame.step_parts import OWN_PARTS
 from traceanalyzer.analyses.blame.transfers import TRANSFER
 from traceanalyzer.analyses.host.host_work import HostWork
@@ -164,7 +165,7 @@ def test_hosts_that_need_what_others_need_are_nobodys_fault(own, others, name, g
         "joint_gain_ns": None,
         "joint_unprofiled_gain_ns": None,
     }
-    assert is_said(row) == expected
+    assert is_said(row, WORTH_PCT) == expected
 
 
 def test_equal_ranks_are_left_alone():
@@ -204,8 +205,8 @@ def test_what_only_recording_makes_late_is_not_said():
         "joint_gain_ns": None,
         "joint_unprofiled_gain_ns": None,
     }
-    assert not is_said(row)
-    assert is_said(row | {"unprofiled_gain_ns": 9})
+    assert not is_said(row, WORTH_PCT)
+    assert is_said(row | {"unprofiled_gain_ns": 9}, WORTH_PCT)
 
 
 def test_of_graded_loads_the_rank_that_has_most_is_named_and_what_even_ones_gain():

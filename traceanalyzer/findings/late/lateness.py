@@ -112,10 +112,10 @@ def _evened(row: Mapping[str, Any], saved: Mapping[int, Evened]) -> Mapping[str,
 
 def said(episodes: Episodes) -> list[Mapping[str, Any]]:
     """Rows of lateness that is the ranks' own, and worth mending by what a user asks for: all rules ask this one."""
-    return [row for row in episodes.rows() if _is_said(row, episodes.worth_pct)]
+    return [row for row in episodes.rows() if is_said(row, episodes.worth_pct)]
 
 
-def _is_said(row: Mapping[str, Any], least_pct: float) -> bool:
+def is_said(row: Mapping[str, Any], least_pct: float) -> bool:
     """Whether the lateness is these ranks' own, and mending it worth anything, with what hides it or alone."""
     if is_of_every_host(row):
         return False
