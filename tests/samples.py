@@ -30,6 +30,10 @@ OF_EACH_KIND = [pytest.param(name, marks=pytest.mark.thorough) if name in _LIKE_
 @cache
 def sample(name: str) -> TraceSet:
     """A sample's ranks; read once a test session."""
-    folder = (RUNNERS if name in OF_RUNNERS else SAMPLES) / name
     # The streams' files are captures of one process after each other: a folder of them is as many runs.
-    return ta.load(sorted(folder.glob("*.json.gz")) if name == "streams" else folder)
+    return ta.load(sorted(folder(name).glob("*.json.gz")) if name == "streams" else folder(name))
+
+
+def folder(name: str) -> Path:
+    """Where a sample's files lie."""
+    return (RUNNERS if name in OF_RUNNERS else SAMPLES) / name
