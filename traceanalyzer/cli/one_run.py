@@ -229,7 +229,8 @@ def _judged(command: Command, made: "Report", label: str) -> "list[Outcome]":
     from traceanalyzer import gate
     from traceanalyzer.report.words import care
 
-    lack = gate.lack_of_ranks(made.results["ranks"].to_frame(), command.load.ranks, made.skipped)
+    integrity = made.results["integrity"].to_frame() if "integrity" in made.results else None
+    lack = gate.lack_of_ranks(made.results["ranks"].to_frame(), command.load.ranks, made.skipped, integrity)
     return gate.check_run(
         command.options["gates"], made.results, label,
         lack=lack or _of_newer(command), doubts=care.doubted(made.results),
