@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.integrity.step_numbers import SHIFTED
+from traceanalyzer.analyses.integrity.untrue import untrue_ranks
 from traceanalyzer.findings.capture import absent_stages, fitness, missing_straggler, spoilt, unmatched, warm_up
 from traceanalyzer.findings.communication import more_exchanges
 from traceanalyzer.findings.devices import memory_limits
@@ -34,7 +35,7 @@ def _of_whole_files(findings: list[Finding], results: Results) -> list[Finding]:
     without = spoilt.spoilt_ranks(results["headline"], results["integrity"])
     if any(item.rule == spoilt.lost_operations.__name__ for item in findings):
         findings = [item for item in findings if _is_of_files(item) or not (item.is_of_ideal or item.is_of_hosts)]
-    if spoilt.untrue_ranks(results["integrity"]):
+    if untrue_ranks(results["integrity"].to_frame()):
         findings = [item for item in findings if item.rule not in _OF_TIMES]
     if without and without >= {*results["headline"].to_frame()["rank"]}:
         return [item for item in findings if _is_of_files(item)]

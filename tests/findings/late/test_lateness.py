@@ -122,7 +122,7 @@ def test_lateness_of_some_steps_names_them(steps, begins, severity, has_gain):
         assert found.gain_ns == pytest.approx(3 * MS * len(steps or range(4)) / 4, rel=0.05)
 
 
-@pytest.mark.parametrize(("ranks", "steps"), [(4, 9), (8, 9)])
+@pytest.mark.parametrize(("ranks", "steps"), [(4, 9), pytest.param(8, 9, marks=pytest.mark.thorough)])
 def test_ranks_that_take_turns_are_one_finding(ranks, steps):
     (found,) = said(scenarios.ddp(ranks, steps, in_turn_ns=2_000_000))
     assert found.title.startswith(f"Ranks 0 to {ranks - 1} in turn, each in other steps, compute ")

@@ -195,7 +195,12 @@ class _Replayed:
 
 def _replayed(replay: Replay, *, is_of_steps: bool) -> _Replayed:
     gain, drained = gain_of(replay, Change("host", 0.0)), gain_of(replay, Change("sync"))
-    without, binds_too = of_hosts(unprofiled_steps_ns(replay), gain.after_ns if gain else None, is_of_steps=is_of_steps)
+    without, binds_too = of_hosts(
+        unprofiled_steps_ns(replay),
+        gain.after_ns if gain else None,
+        is_of_steps=is_of_steps,
+        are_waits_open=gain is not None and gain.is_lower_bound,
+    )
     is_drained = gain is not None and drained is not None and drained.gain_ns >= DRAINED * gain.gain_ns
     return _Replayed(gain, without, binds_too, is_drained)
 
