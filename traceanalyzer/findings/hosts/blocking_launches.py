@@ -4,7 +4,7 @@ from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.replay.change import PEERS, Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
-from traceanalyzer.findings.basis import whole
+from traceanalyzer.findings.basis import plain, whole
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import of_ranks
 from traceanalyzer.findings.won import Title, Won
@@ -48,10 +48,7 @@ def blocking_launches(
                 "ended when the calls that launched them returned.",
                 *won,
             ),
-            evidence=tuple(
-                {name: row[name] for name in ("rank", "awaitable_kernels", "awaited_kernels", "awaited_pct")}
-                for row in rows.to_dict("records")
-            ),
+            evidence=plain(rows[["rank", "awaitable_kernels", "awaited_kernels", "awaited_pct"]]),
             recommendation="Unset CUDA_LAUNCH_BLOCKING"
             + ("" if is_all else " there")
             + ": it is for debugging. If it is not set, look for a debugger, a sanitizer, or a synchronisation inside "

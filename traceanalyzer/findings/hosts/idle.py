@@ -154,18 +154,14 @@ def data_loader(
     waits = mean_steps(idle, basis, [DATA.column])[DATA.column]
     gain = gain_of(replay, Change("data", 0.0))
     few = few_steps(step_needs, basis, rank, DATA.column)
-    cost = few.cost if few else time_text(cost_ns)
     share = few.share_pct(basis, rank) if few else share
     longest_waiting = alike(waits, places)
-    who = _who_waits(longest_waiting, waits, cost)
+    who = _who_waits(longest_waiting, waits, few.cost if few else time_text(cost_ns))
+    who, whole = (f"{few.words}: {who[0].lower()}{who[1:]}", OF_ALL_STEPS) if few else (who, basis.of_a_step)
     return [
         Finding(
             severity=severity(_lost_pct(gain, share)),
-            title=Title(
-                f"{f'{few.words}: {who[0].lower()}{who[1:]}' if few else who}, {share:.1f} % "
-                f"{OF_ALL_STEPS if few else basis.of_a_step}.",
-                _with_data_ready(gain, basis),
-            ),
+            title=Title(f"{who}, {share:.1f} % {whole}.", _with_data_ready(gain, basis)),
             evidence=by_activity(own, basis),
             recommendation="Load ahead: more DataLoader workers, persistent workers, prefetch_factor, pinned memory "
             "with non_blocking copies; move decoding and augmentation off the training process.",
