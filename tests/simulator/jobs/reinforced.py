@@ -62,6 +62,8 @@ def apart(steps: int = 5, faults: Faults = (), *, answers: int = 40, noise: Nois
     world, trainers = Group("0", tuple(range(6)), "weights"), Group("1", (0, 1, 2, 3), "fsdp")
 
     def step(program: Program, number: int) -> None:
+        if number:
+            program.kernel("load_weights", 20_000, after=(program.launched - 1,))
         if program.rank >= 4:
             more_ns = time_ns(faults, "answer", program.rank, number) // answers
             with program.range("generate"):
