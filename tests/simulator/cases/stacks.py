@@ -13,8 +13,9 @@ STACKS: tuple[Case, ...] = (
             "schedule", cause="host", noise=like_hosts(602)),
     case_of("generated on the same GPUs, products in training", reinforced.colocated, Fault("compute", 6 * MS, (2,)),
             "mm", others=(5,), noise=like_hosts(603)),
+    # Held against those who train: that of two who generate only one is slow is said behind it ("rank 5 most").
     case_of("generated apart, a generator is slower", reinforced.apart, Fault("answer", 4 * MS, (5,)),
-            "paged_attention", cause="compute", noise=like_hosts(604)),
+            "rank 5 most", says_ranks=(4, 5), cause="compute", has_gain=False, noise=like_hosts(604)),
     nobody("healthy, tables sharded unevenly", "", recommenders.sharded_tables, others=(0, 4), noise=unlike_hosts(605)),
     case_of("tables of a rank have longer bags", recommenders.sharded_tables, Fault("hot", 5 * MS, (3,)),
             "split_embedding", cause="compute", others=(0, 4), noise=unlike_hosts(606)),
