@@ -27,14 +27,12 @@ def sharded_tables(
             came = program.exchange_unevenly(world, tuple(each // ranks for each in ids), (ids[mine] // ranks,) * ranks,
                                              60_000 + 2 * ids[mine], after=(lengths,))  # fmt: skip
         bottom = [layer_of(program, "aten::addmm", "bottom_gemm", 120_000, 14_000, WIDE_SHAPES) for _ in range(3)]
-        with program.range("## embedding_lookup ##"):
-            with program.range(
-                "fbgemm::split_embedding_codegen_lookup", "operator", f"[[{ids[mine]}], [4000000, 128]]"
-            ):
-                program.host(20_000)
-                made = program.kernel(
-                    "split_embedding_codegen_forward_unweighted_kernel", 25 * ids[mine], after=(came,)
-                )
+        with (
+            program.range("## embedding_lookup ##"),
+            program.range("fbgemm::split_embedding_codegen_lookup", "operator", f"[[{ids[mine]}], [4000000, 128]]"),
+        ):
+            program.host(20_000)
+            made = program.kernel("split_embedding_codegen_forward_unweighted_kernel", 25 * ids[mine], after=(came,))
         rows = tuple(each * batch * 16 // ranks for each in TABLES[:ranks])
         sent = (own * batch * 16 // ranks,) * ranks
         pooled = program.exchange_unevenly(world, sent, rows, 250_000, after=(made,))
