@@ -43,7 +43,7 @@ STACKS: tuple[Case, ...] = (
     nobody("healthy, distilled, no steps", "", other_models.distilled, noise=unlike_hosts(624),
            spoil=without_steps(*FOUR)),
     case_of("distilled, a teacher without fused attention, two steps recorded", other_models.distilled,
-            Fault("math", 0, (2,)), "softmax", cause="compute", first=1, noise=unlike_hosts(625)),
+            Fault("math", 0, (2,)), "aten::bmm", cause="compute", first=1, noise=unlike_hosts(625)),
     case_of("a saving thread takes a rank's CPU in two steps", hybrid.kept, Fault("thief", 0, (0,), (2, 3), 60.0), "",
             cause="host", steps=6, noise=like_hosts(626)),
     nobody("healthy, a thread saves and takes nothing", "", hybrid.kept, Fault("saves", 0, (0,), (2, 3)), steps=6,
@@ -55,8 +55,9 @@ STACKS: tuple[Case, ...] = (
     case_of("kept through backward, throttled from the middle on, clocks drift", hybrid.kept,
             Fault("throttle", 0, (5,), (3, 4, 5, 6), 1.35), "the same kernels take", steps=7, noise=unlike_hosts(630),
             how=Capture(drift={1: 4e-5, 6: -3e-5}, offset_ns={3: 12 * MS})),
+    # Rank 3 does load for longer, and the table of stragglers says so of it; nothing is promised for it.
     nobody("a loader hidden behind a bubble", "ipeline", with_noise(usual.pipelined, like_hosts(631)),
-           Fault("data", MS, (3,)), steps=5),
+           Fault("data", MS, (3,)), others=(3,), steps=5),
     case_of("latents, pictures in 32 bits, another rank's file is missing", diffusion.latent,
             Fault("wide", 0, (2,), None, 2.5), "conv", cause="compute", noise=unlike_hosts(632),
             how=Capture(missing=(1,)), has_gain=False),
@@ -68,6 +69,7 @@ STACKS: tuple[Case, ...] = (
             Fault("data", 9 * MS, (1,), (1, 4)), LOADER, steps=7, noise=unlike_hosts(635)),
     case_of("generated on the same GPUs, a GPU slower at tokens alone", reinforced.colocated,
             Fault("decode", 0, (3,), None, 1.6), "the same kernels take", cause="compute", noise=like_hosts(636)),
-    case_of("sampled, garbage once", graph_networks.sampled, Fault("gc", 12 * MS, (1,), (3,)), "gc.collect", spread=0.1,
+    # Said to gain 2.61 ms for 2.39: the step in which it happens has more nodes by chance, too.
+    case_of("sampled, garbage once", graph_networks.sampled, Fault("gc", 12 * MS, (1,), (3,)), "gc.collect", has_gain=False, spread=0.1,
             noise=like_hosts(637)),
 )  # fmt: skip

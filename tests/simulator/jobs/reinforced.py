@@ -37,7 +37,7 @@ def _tokens(program: Program, row: Group, faults: Faults, number: int, tokens: i
     for _ in range(tokens):
         program.host(plan_ns, "scheduler.py(88): schedule", "frame")
         for _ in range(2):
-            layer_of(program, "aten::mm", "decode_gemm", round(70_000 * times), 9_000, TOKEN_SHAPES)
+            layer_of(program, "aten::mm", "nvjet_tst_64x8_splitK", round(70_000 * times), 9_000, TOKEN_SHAPES)
             program.collective("all_reduce", row, 130_000, 12_000, stream=COMPUTE_STREAM)
         program.sync("cudaStreamSynchronize")
 
