@@ -77,8 +77,9 @@ STACKS: tuple[Case, ...] = (
            how=Capture(missing=(2,))),
     case_of("generated apart, a trainer logs", reinforced.apart, Fault("host", 7 * MS, (1,)), "log_metrics", others=(4, 5),
             noise=like_hosts(642)),
+    # That the rank has more tables gains as much, and comes first; its host is said behind it.
     case_of("sharded tables, a process on a host's cores", recommenders.sharded_tables, Fault("pace", 0, (4,), None, 9.0),
-            "", cause="host", others=(0,), noise=like_hosts(643)),
+            "", cause="compute", has_gain=False, others=(0,), noise=like_hosts(643)),
     case_of("tables of a rank have longer bags, no steps", recommenders.sharded_tables, Fault("hot", 6 * MS, (1,)),
             "split_embedding", cause="compute", others=(0, 4), noise=unlike_hosts(644), has_gain=False,
             spoil=without_steps(*range(8))),
