@@ -1,6 +1,7 @@
 """Which files make a run, and which rank each is."""
 
 import errno
+import gzip
 import os
 from pathlib import Path
 
@@ -212,6 +213,28 @@ def test_nothing_to_analyse(tmp_path, make, message):
         folder.mkdir()
     with pytest.raises(InputError, match=message):
         discover(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("rank0.log", b"step 1\nhost:1:1 [0] NCCL INFO Bootstrap : Using eth0\n", "doctor --nccl-log reads it"),
+        ("topo.txt", b"\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV18\t0-7\n", "doctor --topo reads it"),
+        ("rank0.txt", b'{"schemaVersion": 1, "traceEvents": []}', "give it a name that ends in .json$"),
+        (
+            "rank0.dat",
+            gzip.compress(b'{"schemaVersion": 1, "traceEvents": []}'),
+            "give it a name that ends in .json.gz$",
+        ),
+        ("rank0.json.gz", b"PK\x03\x04", "a zip archive by its begin"),
+        ("notes.txt", b"nothing of interest", "no traces here"),
+        ("half.gz", b"\x1f\x8bnothing", "no traces here"),
+    ],
+)
+def test_what_is_no_trace_by_its_name_is_told_by_its_begin(tmp_path, name, content, said):
+    write(tmp_path / name, content)
+    with pytest.raises(InputError, match=said):
+        discover(tmp_path)
 
 
 def test_a_named_file_that_does_not_exist(tmp_path):

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.integrity.step_numbers import SHIFTED
-from traceanalyzer.findings.capture import absent_stages, fitness, missing_straggler, spoilt, warm_up
+from traceanalyzer.findings.capture import absent_stages, fitness, missing_straggler, spoilt, unmatched, warm_up
 from traceanalyzer.findings.communication import more_exchanges
 from traceanalyzer.findings.devices import memory_limits
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.findings import named_ranks
-from traceanalyzer.findings.hosts import slow_hosts
+from traceanalyzer.findings.hosts import slow_hosts, unknown_idle
 from traceanalyzer.findings.uneven import balance, uneven_steps, within_steps
 
 
@@ -33,6 +33,8 @@ def _of_whole_files(findings: list[Finding], results: Results) -> list[Finding]:
     without = spoilt.spoilt_ranks(results["headline"], results["integrity"])
     if any(item.rule == spoilt.lost_operations.__name__ for item in findings):
         findings = [item for item in findings if _is_of_files(item) or not (item.is_of_ideal or item.is_of_hosts)]
+    if spoilt.untrue_ranks(results["integrity"]):
+        findings = [item for item in findings if item.rule not in _OF_TIMES]
     if without and without >= {*results["headline"].to_frame()["rank"]}:
         return [item for item in findings if _is_of_files(item)]
     return [item for item in findings if _is_of_files(item) or not without & set(named_ranks([item]))]
@@ -52,6 +54,21 @@ _BY_STEP = tuple(rule.__name__ for rule in (uneven_steps.uneven_steps, within_st
 def _is_of_files(finding: Finding) -> bool:
     """It says what the capture cannot tell, and does not rest on the time of hosts."""
     return finding.is_about_capture and not finding.is_of_hosts
+
+
+_OF_TIMES = tuple(
+    rule.__name__
+    for rule in (
+        warm_up.warm_up,
+        fitness.clock_step,
+        fitness.no_complete_step,
+        missing_straggler.missing_straggler,
+        absent_stages.absent_stage,
+        unmatched.unmatched_calls,
+        unknown_idle.unknown_idle,
+    )
+)
+"""Rules about the capture that rest on its times, over all ranks: damaged ones tell nothing."""
 
 
 _SPOILING = tuple(
