@@ -2,7 +2,7 @@
 
 from tests.simulator import workloads as usual
 from tests.simulator.capture import Capture
-from tests.simulator.case import FOUR, LOADER, MS, Case, case_of, nobody, on_nodes
+from tests.simulator.case import FOUR, LOADER, MS, Case, Truth, case_of, nobody, on_nodes, several
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import diffusion, graph_networks, hybrid, other_models, recommenders, reinforced
 from tests.simulator.noise import like_hosts, unlike_hosts, with_noise
@@ -105,4 +105,24 @@ STACKS: tuple[Case, ...] = (
     nobody("healthy, latents on one GPU", "", diffusion.latent, ranks=1, noise=like_hosts(654)),
     case_of("thin factors of gradients, a hot GPU in the second half", other_models.low_rank,
             Fault("throttle", 0, (2,), (4, 5, 6, 7), 1.3), "the same kernels take", steps=8, noise=unlike_hosts(655)),
+    # The fourth lot.
+    nobody("distilled, all evaluate in every third step", "steps 2 and 5.*evaluate", other_models.distilled,
+           Fault("eval", 6 * MS, FOUR, (2, 5)), steps=8, noise=unlike_hosts(661)),
+    several("batch norms of all ranks, a loader and products hide each other", other_models.normalised,
+            (Fault("data", 6 * MS, (0,)), Fault("compute", 5 * MS, (3,))), Truth((0, 3), "data and compute", LOADER),
+            noise=like_hosts(662)),
+    nobody("kept through backward, all collect garbage in two steps", "In steps 2 and 4 .*gc.collect", hybrid.kept,
+           Fault("gc", 8 * MS, tuple(range(8)), (2, 4)), steps=7, noise=like_hosts(663)),
+    case_of("thin factors of gradients, rank 0 evaluates in every third step", other_models.low_rank,
+            Fault("eval", 7 * MS, (0,), (2, 5)), "conv", steps=7, noise=unlike_hosts(664)),
+    case_of("sampled, no steps, a hot GPU", graph_networks.sampled, Fault("throttle", 0, (3,), None, 1.5),
+            "the same kernels take", spread=0.0, has_gain=False, noise=like_hosts(665), spoil=without_steps(*FOUR)),
+    case_of("generated on the same GPUs, a GPU throttled in two steps", reinforced.colocated,
+            Fault("throttle", 0, (6,), (2, 3), 1.5), "the same kernels take", steps=6, noise=like_hosts(666)),
+    case_of("latents, a file cut, another's loader", diffusion.latent, Fault("data", 7 * MS, (3,)), LOADER, has_gain=False,
+            noise=unlike_hosts(667), how=Capture(cut={1: 0.7})),
+    case_of("tables of two ranks have longer bags", recommenders.sharded_tables, Fault("hot", 5 * MS, (2, 5)),
+            "split_embedding", cause="compute", others=(0, 4), noise=unlike_hosts(668)),
+    nobody("healthy, kept through backward on 16, two steps, clocks apart", "", hybrid.kept, hosts=4, steps=4, first=2,
+           noise=unlike_hosts(669), how=Capture(offset_ns={3: 20 * MS, 9: -7 * MS})),
 )  # fmt: skip
