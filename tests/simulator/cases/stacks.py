@@ -2,7 +2,7 @@
 
 from tests.simulator import workloads as usual
 from tests.simulator.capture import Capture
-from tests.simulator.case import FOUR, LOADER, MS, Case, Truth, case_of, nobody, on_nodes, several
+from tests.simulator.case import FOUR, LOADER, MS, Case, case_of, nobody, on_nodes
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import diffusion, graph_networks, hybrid, other_models, recommenders, reinforced
 from tests.simulator.noise import like_hosts, unlike_hosts, with_noise
@@ -108,9 +108,8 @@ STACKS: tuple[Case, ...] = (
     # The fourth lot.
     nobody("distilled, all evaluate in every third step", "steps 2 and 5.*evaluate", other_models.distilled,
            Fault("eval", 6 * MS, FOUR, (2, 5)), steps=8, noise=unlike_hosts(661)),
-    several("batch norms of all ranks, a loader and products hide each other", other_models.normalised,
-            (Fault("data", 6 * MS, (0,)), Fault("compute", 5 * MS, (3,))), Truth((0, 3), "data and compute", LOADER),
-            noise=like_hosts(662)),
+    case_of("batch norms of all ranks, a loader before another's products", other_models.normalised,
+            Fault("data", 6 * MS, (0,)), LOADER, left=(Fault("compute", 5 * MS, (3,)),), others=(3,), noise=like_hosts(662)),
     nobody("kept through backward, all collect garbage in two steps", "In steps 2 and 4 .*gc.collect", hybrid.kept,
            Fault("gc", 8 * MS, tuple(range(8)), (2, 4)), steps=7, noise=like_hosts(663)),
     case_of("thin factors of gradients, rank 0 evaluates in every third step", other_models.low_rank,
