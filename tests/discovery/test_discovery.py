@@ -190,6 +190,22 @@ def test_files_that_name_their_rank_may_come_from_hosts_whose_clocks_differ(tmp_
     assert len(discover(tmp_path).runs) == 1
 
 
+@pytest.mark.parametrize(
+    ("files", "count"),
+    [
+        ({"rank0.json": (0, 0), "rank1.json": (1, 5 * 3600)}, 1),
+        ({"hostA/rank0.json": (0, 0), "hostB/rank1.json": (1, 5 * 3600)}, 1),
+        ({"rank1.json": (1, 0), "rank2.json": (2, 5 * 3600)}, 2),  # of another world's size one may be left over
+        ({"a0.json": (0, 0), "a1.json": (1, 1), "b0.json": (0, 5 * 3600), "b1.json": (1, 5 * 3600 + 1)}, 2),
+    ],
+    ids=["one folder", "a folder a host", "a rank is missing", "two runs"],
+)
+def test_each_rank_of_a_world_once_is_one_job_whatever_the_clocks(tmp_path, files, count):
+    for name, (rank, start_s) in files.items():
+        capture(tmp_path, name, rank, start_s=start_s)
+    assert len(discover(tmp_path).runs) == count
+
+
 def test_what_is_no_trace_is_skipped_with_why(tmp_path):
     capture(tmp_path, "rank0.json", 0)
     write(tmp_path / "notes.json", b'{"a": 1}')

@@ -3,37 +3,18 @@
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.integrity import untrue
 from traceanalyzer.analyses.integrity.integrity import Integrity
-from traceanalyzer.analyses.integrity.integrity_checks import (
-    BACKWARDS,
-    FAR_APART,
-    LOST_AMID,
-    LOST_GRAPHS,
-    NESTED,
-    NO_DURATION,
-    SHARED,
-    TRUNCATED,
-    UNREADABLE,
-)
+from traceanalyzer.analyses.integrity.integrity_checks import LOST_AMID, LOST_GRAPHS, SHARED, TRUNCATED
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.listed import listed
-from traceanalyzer.meaning.severities import HIGH
 
 LEAST_LOST_PCT = 1.0
 """Of a rank's launches that have no operation, amid others that have one."""
 
 SPOILT_PCT = 5.0
 """From here on nothing is concluded of the rank."""
-
-_IMPOSSIBLE = {
-    NESTED: "operations run inside others of their stream, which runs one after the other",
-    FAR_APART: "operations lie over a day apart",
-    NO_DURATION: "operations take no time",
-    BACKWARDS: "events end before they start",
-    UNREADABLE: "those of many events are no numbers, or none that can be",
-}
-"""Checks that find times that cannot be, and what these are."""
 
 _AS_WRITTEN = "give each process's file as the profiler wrote it: not several merged into one"
 
@@ -45,12 +26,7 @@ CUT_OFF = "files that are cut off"
 def spoilt_ranks(headline: Headline, integrity: Integrity) -> set[int]:
     """Ranks of which nothing is concluded, for any of the reasons that the rules here give."""
     lost = _lost_in_all(headline, integrity, SPOILT_PCT)
-    return untrue_ranks(integrity) | set(_with(integrity, TRUNCATED)) | set(lost.index)
-
-
-def untrue_ranks(integrity: Result) -> set[int]:
-    """Ranks whose times are damaged, or whose operations are not known to be of which step."""
-    return {rank for check in (SHARED, *_IMPOSSIBLE) for rank in _with(integrity, check)}
+    return {*untrue.untrue_ranks(integrity.to_frame())} | set(_with(integrity, TRUNCATED)) | set(lost.index)
 
 
 def lost_operations(
@@ -152,7 +128,7 @@ def impossible_times(integrity: Integrity) -> list[Finding]:
     rank.
     """
     whats: dict[tuple[int, ...], list[str]] = {}
-    for check, what in _IMPOSSIBLE.items():
+    for check, what in untrue.IMPOSSIBLE.items():
         if ranks := _with(integrity, check):
             whats.setdefault(tuple(ranks), []).append(what)
     return [_of_times(list(ranks), what) for ranks, what in whats.items()]
@@ -194,10 +170,7 @@ def shared_numbers(integrity: Integrity) -> list[Finding]:
 
 
 def _with(integrity: Result, check: str) -> list[int]:
-    """Ranks of which a check found so much that their figures are wrong."""
-    frame = integrity.to_frame()
-    held = frame[(frame["check"] == check) & (frame["severity"] == HIGH)]
-    return sorted(int(rank) for rank in held["rank"].dropna())
+    return untrue.gravely(integrity.to_frame(), check)
 
 
 def _whose(ranks: list[int]) -> str:
