@@ -49,11 +49,13 @@ _EVERY_TIME = {
     "late in turn within a step",
     "ranks recorded one after the other",
     "the links stall once",
+    "uneven shards of the optimizer",
     "fsdp, gc pause, clock step",
     "healthy, fetched by hooks",
     "drafted on one rank",
     "one of four ranks has the longest lengths by chance",
     "decoded, one host takes longer with its samples",
+    "decoded, a GPU throttled",
 }
 """Of each kind of fault and job one of the smallest that show it: a rank more is a tenth of a second more.
 
