@@ -4,6 +4,7 @@ import pytest
 
 from traceanalyzer import free_memory
 from traceanalyzer.free_memory import fitting, free_bytes
+from traceanalyzer.processes import processes_for
 
 GB = 1 << 30
 
@@ -55,3 +56,15 @@ def test_processes_find_room_or_are_fewer(monkeypatch, free, fit):
     assert fitting(4, GB) == fit
     assert told == ([] if fit == 4 else [(4, fit)])
     assert fitting(1, GB) == 1
+
+
+@pytest.mark.parametrize(("free", "processes"), [(16 * GB, 4), (2 * GB, 3), (0, 1)])
+def test_files_are_read_by_no_more_processes_than_find_room(tmp_path, monkeypatch, free, processes):
+    files = [tmp_path / f"rank{rank}.json" for rank in range(4)]
+    for file in files:
+        with file.open("wb") as opened:
+            opened.truncate(int(1.2 * GB))  # of no blocks: nothing is written
+    monkeypatch.setattr(free_memory, "free_bytes", lambda: free)
+    monkeypatch.setattr("traceanalyzer.processes._cores", lambda: 4)
+    assert processes_for(files, None) == processes
+    assert processes_for(files, 4) == 4  # as many as the user says
