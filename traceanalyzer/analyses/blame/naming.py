@@ -96,8 +96,8 @@ def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Dat
 def _agreed(cells: pd.DataFrame, fits: list[dict[Named, float]]) -> list[Named]:
     """Of each cell the name, of those that fit it, that takes most of all its rank's cells of that part.
 
-    None where a rank is late on its host, or by computing, by none more often than by any: a slow host's longest call is
-    another in each step. Of two copies of one size each may be the longer one now and then.
+    None where a rank is late on its host, or by computing, by none more often than by any: a slow host's longest call
+    is another in each step. Of two copies of one size each may be the longer one now and then.
     """
     chosen: list[Named] = [(None, None)] * len(fits)
     for (_, part), rows in cells.reset_index(drop=True).groupby(["rank", "part"]).indices.items():
