@@ -217,6 +217,12 @@ def test_of_graded_loads_the_rank_that_has_most_is_named_and_what_even_ones_gain
     assert "Dealt out evenly over all ranks, a mean step is about 2." in found.recommendation
 
 
+def test_the_worst_of_some_ranks_is_a_whole_number_beside_ranks_that_have_none():
+    more = (Fault("compute", 5 * MS, (3,)), Fault("compute", 3 * MS, (2,)), Fault("data", 7 * MS, (0,), (1,)))
+    _, results = analysed(workloads.ddp(4, 4, more), *NEEDED)
+    assert sorted(map(str, results["episodes"].table["worst_rank"])) == ["3", "<NA>"]
+
+
 @pytest.mark.parametrize(("is_of_capture", "waits"), [(False, "17 ms a step for it"), (True, "17 ms for it")])
 def test_what_is_of_the_capture_is_of_no_step(is_of_capture, waits):
     row = {
