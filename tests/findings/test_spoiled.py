@@ -6,10 +6,10 @@ from tests.host_builders import host_trace
 from traceanalyzer.analyses import run
 from traceanalyzer.findings.capture_limits import _as_bound, _held_to_capture, within_limits
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.won import Title, Won
 
-LATE = Finding(
-    "high", "Rank 1 computes. Mended, a mean step is 3 ms shorter.", gain_ns=3, gain_is_bound=False, rule="late_ranks"
-)
+LATE = Finding("high", Title("Rank 1 computes. Mended, a mean step is ", Won(3_000_000, is_bound=False), "."),
+               gain_ns=3_000_000, gain_is_bound=False, rule="late_ranks")  # fmt: skip
 WARM = Finding("high", "Step 0 is a warm-up.", steps=(0,), is_about_capture=True, rule="warm_up")
 
 

@@ -1,6 +1,5 @@
 """What findings may say where the capture tells less than it seems to: some of them nothing, others a bound."""
 
-import re
 from dataclasses import replace
 
 from traceanalyzer.analyses import Results
@@ -13,11 +12,13 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.findings import named_ranks
 from traceanalyzer.findings.hosts import slow_hosts, unknown_idle
 from traceanalyzer.findings.uneven import balance, uneven_steps, within_steps
+from traceanalyzer.findings.won import as_bound
 
 
 def within_limits(findings: list[Finding], results: Results) -> list[Finding]:
-    """Those that hold of what was recorded, and as far as they do."""
-    return _held_to_capture(_of_same_steps(_of_whole_files(_of_one_capture(findings), results), results))
+    """Those that hold of what was recorded, and as far as they do; their titles are said for good."""
+    held = _held_to_capture(_of_same_steps(_of_whole_files(_of_one_capture(findings), results), results))
+    return [replace(item, title=str(item.title)) for item in held]
 
 
 def _of_one_capture(findings: list[Finding]) -> list[Finding]:
@@ -112,5 +113,4 @@ def _held_to_capture(findings: list[Finding]) -> list[Finding]:
 
 def _as_bound(finding: Finding) -> Finding:
     """The finding with a gain that is the most that can be won, in its words too."""
-    title = re.sub(r"(Mended, [a-z ]+ is )(?!at most )", r"\1at most ", finding.title)
-    return replace(finding, title=title, gain_is_bound=True)
+    return replace(finding, title=as_bound(finding.title), gain_is_bound=True)

@@ -43,7 +43,15 @@ from traceanalyzer.findings.hosts import (
 )
 from traceanalyzer.findings.late import lateness, other_work
 from traceanalyzer.findings.pipelines import outside_microbatches, pipeline, uneven_stages
-from traceanalyzer.findings.uneven import balance, hidden, other_gpus, uneven_steps, within_steps, without_work
+from traceanalyzer.findings.uneven import (
+    balance,
+    hidden,
+    longer_steps,
+    other_gpus,
+    uneven_steps,
+    within_steps,
+    without_work,
+)
 
 Rule = Callable[..., list[Finding]]
 
@@ -74,6 +82,7 @@ RULES: tuple[Rule, ...] = (
     lateness.late_ranks,
     balance.uneven_compute,
     uneven_steps.uneven_steps,
+    longer_steps.longer_steps,
     within_steps.waits_within_steps,
     without_work.ranks_without_work,
     without_work.ranks_without_compute,

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
+from tests import once
 from tests.host_builders import host_trace
-from tests.samples import sample
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.recording import COST_NS, LEAST, MOST
@@ -107,7 +107,7 @@ def test_of_other_profilers_nothing_is_known():
 
 
 def test_the_table_has_both_gains():
-    table = run(sample("ddp").ranks, ["what_ifs"])["what_ifs"].to_frame().set_index("option")
+    table = once.results("ddp", ["what_ifs"])["what_ifs"].to_frame().set_index("option")
     row = table.loc["--profiler none"]
     assert row["before_ns"] > row["after_ns"] == row["unprofiled_ns"] > 0
     hosts = table.loc["--host none"]

@@ -56,7 +56,7 @@ HEALTHY: tuple[Case, ...] = (
     nobody("healthy, tokens in two moves", "", experts.sent_in_two, noise=unlike_hosts(416)),
     nobody("ring, even", HEALTHY, context_parallel.ring),
     nobody("uneven prefetch, even", HEALTHY, sharded.uneven_prefetch),
-    nobody("all validate every third step", HEALTHY, between_steps.validates),
+    nobody("all validate every third step", "In steps 3 and 6 all .* most of it validate", between_steps.validates),
     nobody("two models in turn", HEALTHY, models.two_models),
     nobody("noisy", HEALTHY, usual.ddp, ranks=8, steps=6, jitter=0.08),
     nobody("very noisy", HEALTHY + "|compute unevenly", usual.ddp, ranks=4, steps=5, jitter=0.2),

@@ -151,9 +151,10 @@ def _worst(own: pd.DataFrame, group: pd.DataFrame, part: str) -> dict[str, objec
     """The rank that needs most more, and its time, where the others of the episode need clearly less than it."""
     excess = group.groupby("rank")["excess_ns"].sum().sort_values()
     is_one = len(excess) > 1 and not group["is_in_turn"].iloc[0] and excess.iloc[-1] >= _BEYOND * excess.iloc[:-1].max()
-    rank = int(excess.index[-1]) if is_one else None
-    mean = pd.NA if rank is None else round(float(own.loc[own["rank"] == rank, part].astype("float64").mean()))
-    return {"worst_rank": rank, "worst_ns": mean}
+    if not is_one:
+        return {"worst_rank": pd.NA, "worst_ns": pd.NA}
+    rank = int(excess.index[-1])
+    return {"worst_rank": rank, "worst_ns": round(float(own.loc[own["rank"] == rank, part].astype("float64").mean()))}
 
 
 def _times(group: pd.DataFrame) -> object:

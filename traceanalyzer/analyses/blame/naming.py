@@ -22,7 +22,7 @@ from traceanalyzer.analyses.blame.what_ran import DOING, KERNEL, OPERATOR, RANGE
 from traceanalyzer.analyses.blame.work_names import HAS_KNOWN_WORK, OF_DATA
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_activity import NOTHING
-from traceanalyzer.meaning.vocabulary import HOST
+from traceanalyzer.meaning.vocabulary import COMPUTE, HOST
 from traceanalyzer.model.tables import array_of
 
 _NAMED = 0.5
@@ -96,8 +96,8 @@ def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Dat
 def _agreed(cells: pd.DataFrame, fits: list[dict[Named, float]]) -> list[Named]:
     """Of each cell the name, of those that fit it, that takes most of all its rank's cells of that part.
 
-    None where a host is late by none more often than by any: a slow host's longest call is another in each step. Of two
-    copies of one size each may be the longer one now and then.
+    None where a rank is late on its host, or by computing, by none more often than by any: a slow host's longest call
+    is another in each step. Of two copies of one size each may be the longer one now and then.
     """
     chosen: list[Named] = [(None, None)] * len(fits)
     for (_, part), rows in cells.reset_index(drop=True).groupby(["rank", "part"]).indices.items():
@@ -111,7 +111,7 @@ def _agreed(cells: pd.DataFrame, fits: list[dict[Named, float]]) -> list[Named]:
             chosen[row] = pair
         unnamed = [row for row in rows if not fits[row]]
         most = max(Counter(chosen[row] for row in rows if fits[row]).values(), default=0)
-        if part == HOST.column and len(unnamed) > most:
+        if part in (HOST.column, COMPUTE.column) and len(unnamed) > most:
             excess = array_of(cells, "excess_ns")
             for row in rows:
                 if excess[row] <= _LIKE_THE_OTHERS * np.median(excess[unnamed]):

@@ -27,15 +27,8 @@ CAUSES: tuple[SourceName, ...] = ("idle", "gaps", "launches", "queue_depth", "wh
 """What sets operations beside the calls that launched them."""
 
 BY_KIND: tuple[SourceName, ...] = (
-    "breakdown",
-    "overlap",
-    "steps",
-    "kernels",
-    "calls",
-    "stream_pairs",
-    "blocks",
-    "categories",
-)
+    "breakdown", "overlap", "steps", "kernels", "calls", "stream_pairs", "blocks", "categories",
+)  # fmt: skip
 """What tells kinds of operations apart."""
 
 OPERATIONS: tuple[SourceName, ...] = ("gpu_ops",)
