@@ -33,7 +33,8 @@ def outputs(tmp_path_factory):
                 host(at, 40, name=name, cat="user_annotation"),
                 host(at, 35, name=f"nn.Module: {name}", cat="python_function"),
                 kernel(at + 5, 20, name=name, correlation=number),
-                kernel(at + 20, 30, name=NAMES["comm"], stream=17, correlation=number, **{
+                host(at + 4, 2, name="cudaLaunchKernel", cat="cuda_runtime", correlation=number + 1000),
+                kernel(at + 20, 30, name=NAMES["comm"], stream=17, correlation=number + 1000, **{
                     "Collective name": "allreduce", "Process Group Name": name, "Process Group Description": name,
                     "dtype": name, "In msg nelems": 5, "Out msg nelems": 5, "Group size": 2}),
             ]  # fmt: skip

@@ -188,10 +188,7 @@ def operations_without_launch(trace: RankTrace) -> list[Defect]:
 
 
 def shared_launches(trace: RankTrace) -> list[Defect]:
-    """Operations that name one launch, graphs aside, or a number that several calls bear: it is not unique then.
-
-    A call launches one operation; calls inside each other (of the runtime and the driver) bear one number.
-    """
+    """Operations that name one launch, graphs aside, or a number that several calls bear: it is not unique then."""
     launch = array_of(trace.gpu_ops, "launch")
     calls = launch[launch != NONE]
     is_graph = host_names.matches(trace.api_calls["name"], host_names.is_graph_launch)
@@ -209,7 +206,7 @@ def shared_launches(trace: RankTrace) -> list[Defect]:
 
 
 def _bears_anothers_number(api_calls: pd.DataFrame) -> np.ndarray:
-    """Mask of calls whose correlation number a call before or after them has, too."""
+    """Mask of calls whose number another one, before or after them, has; calls inside each other bear one."""
     number, starts, ends = (array_of(api_calls, name) for name in ("correlation", "start_ns", "end_ns"))
     order = np.lexsort((starts, number))
     is_again = (np.diff(number[order]) == 0) & (starts[order][1:] >= ends[order][:-1]) & (number[order][1:] > 0)
