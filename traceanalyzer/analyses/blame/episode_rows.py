@@ -12,7 +12,7 @@ from traceanalyzer.analyses.blame.step_needs import host_needs_ns
 from traceanalyzer.analyses.blame.transfers import TRANSFER
 from traceanalyzer.analyses.host.host_names import is_autograd_node, is_framework_range
 from traceanalyzer.analyses.spread import robust_deviation
-from traceanalyzer.meaning.vocabulary import COPY, HOST
+from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, HOST
 
 HOST_BEYOND = 1.1
 """A host that needs less than this times what the slowest other one needs is no later than hosts are here."""
@@ -82,6 +82,7 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
     is_late = pd.MultiIndex.from_frame(late[["rank", "step"]]).isin(pd.MultiIndex.from_frame(group[["rank", "step"]]))
     own, others = late[is_late], late[~is_late & late["step"].isin(numbers)]
     peers = others[others["peers"].isin(own["peers"])]
+    is_of_stages = peers.empty and len(others) > 0
     peers = peers if len(peers) else others
     others = others if len(others) else own
     has_more_to_do = bool(launches_more(late)[is_late].all())
@@ -93,6 +94,10 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
     own_ns = _mean_step(own[part], own["step"], complete)
     # Of transfers the measure are sister groups, some of which may be as late.
     peers_ns = max(own_ns - excess_ns, 0) if part == TRANSFER else _peers_ns(peers, part, complete)
+    same_work_ratio = _times(group)
+    is_slow_stage = part == COMPUTE.column and is_of_stages and not pd.isna(same_work_ratio)
+    if is_slow_stage:  # other stages compute something else
+        peers_ns = round(own_ns / same_work_ratio)
     return {
         "ranks": tuple(map(int, ranks)),
         "is_in_turn": bool(group["is_in_turn"].iloc[0]),
@@ -103,7 +108,8 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "part": part,
         "what": _known(group["what"].iloc[0]),
         "name": _known(group["name"].iloc[0]),
-        "same_work_ratio": _times(group),
+        "same_work_ratio": same_work_ratio,
+        "is_slow_stage": is_slow_stage,
         "excess_ns": excess_ns,
         "own_ns": own_ns,
         "peers_ns": peers_ns,
