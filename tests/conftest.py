@@ -91,8 +91,10 @@ def pytest_addoption(parser):
     parser.addoption("--thorough", action="store_true", help="every simulated job and seed, not a sample of them")
 
 
-_FIRST = ("tests/browser/", "tests/runners/", "tests/simulator/", "tests/cli/", "tests/snapshots/", "tests/test_")
-"""Those that take longest begin: at the end no process waits long for the other."""
+_FIRST = ("tests/browser/", "tests/runners/", "tests/simulator/", "tests/cli/", "tests/snapshots/", "tests/test_",
+          "tests/report/", "tests/readers/", "tests/scale/")  # fmt: skip
+"""Those that take longest begin, and of a file's tests, which one process does, many seconds: at the end no process
+waits long for the other."""
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -3,6 +3,8 @@
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 import traceanalyzer as ta
 from traceanalyzer.model import TraceSet
 
@@ -18,10 +20,20 @@ OF_RUNNERS = tuple(folder.name for folder in sorted(RUNNERS.iterdir()) if folder
 EVERY = (*RUNS, *NSYS, *OF_RUNNERS)
 """Of both profilers: what must hold for every capture is tested on all of them."""
 
+_LIKE_ANOTHER = ("zero2", "simple_ddp", "zo_offload_sliced", "nsys_fsdp_full")
+"""Of the same program, profiler and kinds of events as `zero3`, `pytorch_ddp`, `zo_offload`, `nsys_fsdp_grad_metrics`."""
+
+OF_EACH_KIND = [pytest.param(name, marks=pytest.mark.thorough) if name in _LIKE_ANOTHER else name for name in EVERY]
+"""The captures as cases of a test: a run analyses one of each kind, a thorough one all."""
+
 
 @cache
 def sample(name: str) -> TraceSet:
     """A sample's ranks; read once a test session."""
-    folder = (RUNNERS if name in OF_RUNNERS else SAMPLES) / name
     # The streams' files are captures of one process after each other: a folder of them is as many runs.
-    return ta.load(sorted(folder.glob("*.json.gz")) if name == "streams" else folder)
+    return ta.load(sorted(folder(name).glob("*.json.gz")) if name == "streams" else folder(name))
+
+
+def folder(name: str) -> Path:
+    """Where a sample's files lie."""
+    return (RUNNERS if name in OF_RUNNERS else SAMPLES) / name

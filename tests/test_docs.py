@@ -62,7 +62,7 @@ _FINDINGS_HEAD = """# Every finding
 Made from the code by `pytest tests/test_docs.py --update-golden`. `ta.find(traces)` gives them (thresholds of rules are its
 keywords, and `ta.report`'s, as those of analyses are: `ta.find(traces, silent_pct=5.0)`; the command takes
 `--threshold silent_pct=5`; rules with one of the same name mean the same by it), `summary.json` holds them under `findings`, and the report shows the severest first (before the bound of an ideal what gains for sure) and of those what gains most (`gain_ns` of a mean step, the most
-where `gain_is_bound`; of gains no further apart than their errors, or than mean steps are by chance, that of late ranks first: it is a fault). What several rules say of one cause is one finding: the first tells the cause, the others are its `also`.
+where `gain_is_bound`; of gains no further apart than their errors, or than mean steps are by chance, that of late ranks first: it is a fault). What several rules say of one cause is one finding: the first tells the cause, the others are its `also`. A gain is a bound where it is the time that its cause takes and no replay's; where over 3 % of a step are not explained by the replay, or wait for unknown partners, or a rank's host is not in the capture; where it is the distance from an ideal; and where the capture's means are not the job's, as in a warm-up: then words say `at most`.
 How often they are right is measured on [simulated jobs whose fault is known](results/simulated_grid.md).
 """
 

@@ -78,7 +78,7 @@ def test_a_run_loaded_ahead_does_nothing_until_it_may_begin(stand_in):
         run.process.wait(0.3)
     assert not run.folder.exists()
     run.begin()
-    assert run.outcome(30)[0] == "ok"
+    assert run.outcome(300)[0] == "ok"
     assert (run.folder / "run.json").exists()
 
 
@@ -92,7 +92,7 @@ def test_a_run_that_is_not_wanted_leaves_nothing(stand_in):
 def test_a_run_whose_starter_is_gone_ends_by_itself(stand_in):
     run = Waiting.load(stand_in / "a", [str(stand_in / "a")], ranks=1)
     run.process.stdin.close()
-    assert run.process.wait(30) == 1
+    assert run.process.wait(300) == 1
     assert not run.folder.exists()
 
 

@@ -16,6 +16,7 @@ from threading import Thread
 from typing import Any, Generic, TypeVar, cast
 
 from traceanalyzer.forks import IS_PROGRAM, can_fork, quiet_fork, signals_come, signals_wait
+from traceanalyzer.free_memory import fitting
 
 T = TypeVar("T")
 
@@ -42,7 +43,7 @@ def processes_for(files: Sequence[Path], jobs: int | None) -> int:
     """As many processes as asked for; else those that save more than their start takes, one for each core at most."""
     if jobs is not None:
         return max(1, min(jobs, len(files)))
-    processes = max(1, min(len(files), _cores()))
+    processes = fitting(max(1, min(len(files), _cores())), max(map(_most_bytes, files), default=0))
     saved_s = sum(_work_s(file) for file in files) * (1 - 1 / processes)
     return processes if saved_s > (FORK_SECONDS if can_fork() else START_SECONDS) else 1
 
@@ -193,6 +194,17 @@ def _work_s(path: Path) -> float:
     files = path.iterdir() if path.is_dir() else (path,)
     size_mb = sum(file.stat().st_size for file in files) / 1e6
     return SECONDS_A_FILE + size_mb * (SECONDS_A_PLAIN_MB if path.suffix == ".json" else SECONDS_A_MB)
+
+
+def _most_bytes(path: Path) -> float:
+    """About how much memory a process takes that reads and analyses it, at most."""
+    files = path.iterdir() if path.is_dir() else (path,)
+    size = sum(file.stat().st_size for file in files)
+    return _LEAST_BYTES + size * (_TIMES_TEXT if path.suffix == ".json" else _TIMES_TEXT * _TIMES_PACKED)
+
+
+_LEAST_BYTES, _TIMES_TEXT, _TIMES_PACKED = 128 << 20, 0.6, 10
+"""Of a process whatever it reads; for each byte of text; and text for each byte of a packed file."""
 
 
 def _cores() -> int:

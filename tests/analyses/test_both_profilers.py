@@ -62,11 +62,11 @@ def sampled(*chosen):
     return [pytest.param(name, marks=() if name in chosen else pytest.mark.thorough) for name in JOBS]
 
 
-def both(job, *, has_payloads):
+def both(job, *, has_payloads, names=TABLES):
     kineto, nsys = (
-        analysed(job, *TABLES, by=by, how=Capture(has_payloads=has_payloads))[1] for by in ("kineto", "nsys")
+        analysed(job, *names, by=by, how=Capture(has_payloads=has_payloads))[1] for by in ("kineto", "nsys")
     )
-    return {name: (kineto[name].to_frame(), nsys[name].to_frame()) for name in TABLES}
+    return {name: (kineto[name].to_frame(), nsys[name].to_frame()) for name in names}
 
 
 def assert_same(tables, names):
@@ -96,7 +96,7 @@ def test_without_payloads_what_cannot_be_told_is_not_guessed(name):
 
 
 def test_two_ranks_messages_are_paired_without_payloads():
-    assert_same(both(JOBS["pipeline 2"](), has_payloads=False), OF_TWO_RANKS)
+    assert_same(both(JOBS["pipeline 2"](), has_payloads=False, names=OF_TWO_RANKS), OF_TWO_RANKS)
 
 
 def test_every_reason_is_of_a_table_that_there_is():

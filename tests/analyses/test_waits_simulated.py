@@ -16,7 +16,7 @@ DAMAGED = Capture(dropped={1: (0,), 2: (11,)}, offset_ns={3: 2 * MS})
 """One event lost at the front of a rank, one in the middle of another, and a third with another clock."""
 
 
-@pytest.fixture(scope="module", params=["kineto", "nsys"])
+@pytest.fixture(scope="module", params=["kineto", pytest.param("nsys", marks=pytest.mark.thorough)])
 def damaged(request):
     job = scenarios.ddp(8, slow_compute_ns={5: 300_000})
     return analysed(job, "call_waits", "clocks", "stragglers", "matches", how=DAMAGED, by=request.param)
@@ -187,7 +187,7 @@ def test_equal_ranks_make_no_finding():
     assert (results["stragglers"].to_frame()["cost_pct"] < 2).all()
 
 
-@pytest.mark.parametrize("slow", [{5: 60_000}, {5: 150_000, 1: 20_000}])
+@pytest.mark.parametrize("slow", [{5: 60_000}, pytest.param({5: 150_000, 1: 20_000}, marks=pytest.mark.thorough)])
 def test_a_mesh_without_process_groups_is_ambiguous_and_not_guessed(slow):
     # Tensor parallel rows beside each other: their calls look alike, and end together by chance.
     how = Capture(arguments="none")

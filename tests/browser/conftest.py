@@ -74,6 +74,7 @@ class _Tab:
     requested: list[str] = field(default_factory=list)
 
     def __post_init__(self):
+        self.page.set_default_timeout(120_000)  # a busy machine is no failure
         heard = self.page.on
         heard("console", lambda message: self.wrong.append(message.text) if message.type != "log" else None)
         heard("pageerror", lambda error: self.wrong.append(str(error)))

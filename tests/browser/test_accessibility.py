@@ -1,10 +1,10 @@
 """axe-core finds no violation on any page, in either theme and with every table open; and no page is wider than a phone."""
 
-import shutil
-import subprocess
 import tarfile
 
 import pytest
+
+from tests.npm import fetched
 
 pytestmark = pytest.mark.browser
 
@@ -19,14 +19,8 @@ seen.set(kind, (seen.get(kind) ?? 0) + 1); if (seen.get(kind) > 2) row.remove();
 @pytest.fixture(scope="session")
 def axe(tmp_path_factory):
     """axe-core's script from the npm registry; it weighs half a megabyte, so it is not kept here."""
-    if shutil.which("npm") is None:
-        pytest.skip("no npm on this machine to fetch axe-core with")
     folder = tmp_path_factory.mktemp("axe")
-    done = subprocess.run(
-        ["npm", "pack", "axe-core@4"], cwd=folder, capture_output=True, text=True, check=False, timeout=120
-    )
-    if done.returncode:
-        pytest.skip(f"npm cannot fetch axe-core: {done.stderr.strip()[-200:]}")
+    fetched("axe-core@4", folder)
     with tarfile.open(next(folder.glob("axe-core-*.tgz"))) as archive:
         member = archive.extractfile("package/axe.min.js")
         assert member is not None

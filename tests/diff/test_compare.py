@@ -230,3 +230,12 @@ def test_a_run_that_never_exchanged_gradients_is_refused():
 def test_one_run_is_no_comparison():
     with pytest.raises(UsageError, match="at least two"):
         compare([side("base", capture(steady(10)))])
+
+
+def test_a_run_whose_times_cannot_be_true_is_refused():
+    run = capture(steady(10, 5, 5))
+    rows = {"rank": [0], "check": ["operations_without_duration"], "severity": ["high"]}
+    damaged = replace(run, tables={**run.tables, "integrity": pd.DataFrame(rows)})
+    with pytest.raises(UsageError, match=r"cannot be compared:\n  - \S+: what the file of rank 0 tells cannot be true"):
+        compare(two(run, damaged))
+    assert compare(two(run, damaged), force=True).different.endswith("they say nothing of another's.")

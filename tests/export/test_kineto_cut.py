@@ -19,7 +19,9 @@ def read(path):
         return json.load(file)
 
 
-@pytest.mark.parametrize(("name", "steps"), [("ddp", "last"), ("fsdp_full", "2")])
+@pytest.mark.parametrize(
+    ("name", "steps"), [("ddp", "last"), pytest.param("fsdp_full", "2", marks=pytest.mark.thorough)]
+)
 def test_the_cut_steps_have_the_figures_that_they_had(name, steps, tmp_path):
     assert command(["export", str(SAMPLES / name), "--kineto", "--steps", steps, "-o", str(tmp_path / "cut")]) == 0
     before = ta.analyse(ta.load(SAMPLES / name, steps=steps), *FIGURES[:4])

@@ -7,13 +7,13 @@ import pytest
 
 from tests import once
 from tests.findings.named_in_words import in_words, unlike_words
-from tests.samples import EVERY
+from tests.samples import OF_EACH_KIND
 from traceanalyzer.findings import Finding, find, named_ranks
 from traceanalyzer.findings.alike import one_by_one, with_others
 
 
 @pytest.mark.parametrize(
-    "name", [*(name for name in EVERY if name != "streams"), "pp_host_bound", "pp_interleaved", "symm"]
+    "name", [*(name for name in OF_EACH_KIND if name != "streams"), "pp_host_bound", "pp_interleaved", "symm"]
 )
 def test_words_and_data_name_the_same_ranks(name):
     findings = find(once.results(name))

@@ -7,7 +7,7 @@ from tests import once
 from tests.asked import said_of
 from tests.findings.needed import needed_by
 from tests.host_builders import host_trace
-from tests.samples import SAMPLES, sample
+from tests.samples import SAMPLES
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.findings import find
@@ -20,6 +20,10 @@ MS = 1_000_000
 
 def told(rule, traces):
     return rule(**run(traces, needed_by(rule)))
+
+
+def told_of(name, rule):
+    return rule(**once.results(name, needed_by(rule)))
 
 
 def train(gap_ms, *, steps=3, name="gemm", host=(), memory="pinned", ranges=(), blocking=None, rank=0):
@@ -107,10 +111,9 @@ def test_a_gpu_bound_run_has_none_of_these():
 
 
 def test_the_pipeline_sample_is_uneven_and_waits():
-    traces = sample("pp").ranks
-    (uneven,) = told(uneven_stages.pipeline_imbalance, traces)
+    (uneven,) = told_of("pp", uneven_stages.pipeline_imbalance)
     assert uneven.title.startswith("Stage 1 (rank 1) computes 107 ms a step, stage 0 65.5 ms and waits for it")
-    (bubble,) = told(pipeline.pipeline_bubble, traces)
+    (bubble,) = told_of("pp", pipeline.pipeline_bubble)
     assert "waits 31 % of its time (20 % expected of 2 stages and 4 microbatches), most on rank 0: 47 %" in bubble.title
     assert "Move layers from stage 1 to stage 0" in bubble.recommendation
     # At 20 % of bubble the (106.7 + 65.5) / 2 ms of compute of a mean stage would take 107.6 ms of the 125.4; what lies

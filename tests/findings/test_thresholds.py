@@ -54,7 +54,6 @@ def test_a_rule_is_silent_below_its_threshold(name, limit, value):
 
 
 OF_ITS_OWN = {
-    "LEAST_GAIN_PCT": "what the replay gains that is worth a word, whoever asks; `late_gain_pct` only begins with it",
     "PCIE_MOST_GBPS": "the caveat says what PCIe 5.0 carries",
     "HOST_PCT": "in `who_waits` it is of a wait, not of idle time",
     "UNEVEN": "of experts' loads it is another one than of memory",

@@ -122,6 +122,12 @@ def test_what_a_gate_does_not_see(world_size, wanted, skipped, lack):
     assert lack_of_ranks(results["ranks"].to_frame(), wanted, skipped) == lack
 
 
+def test_a_rank_whose_times_cannot_be_true_passes_no_gate():
+    results = analyses.run([rank_trace([("compute", 0, 0), ("compute", 9, 9)])], ["ranks", "integrity"])
+    ranks, integrity = (results[name].to_frame() for name in ("ranks", "integrity"))
+    assert "cannot be true: operations take no time" in str(lack_of_ranks(ranks, None, (), integrity))
+
+
 def test_a_figure_in_doubt_says_so(results):
     (outcome,) = check_run([parse("idle_pct > 25")], results, "run", doubts={"headline": "Clocks disagree."})
     assert (outcome.status, "read with care: Clocks disagree." in outcome.message) == (PASSED, True)

@@ -146,6 +146,7 @@ def test_captures_of_different_times_are_said_whatever_they_state(start_s, world
         for rank, start in [(0, 0), (1, start_s * 10**9)]
     }  # fmt: skip
     assert any("do not overlap in time" in note for note in notes_of(metas)) == is_apart
+    assert any("clocks differ" in note for note in notes_of(metas)) == (is_apart and world_size == len(metas))
 
 
 def test_a_damaged_file_leaves_the_others(tmp_path):

@@ -10,6 +10,7 @@ from contextlib import suppress
 import pytest
 
 from tests.builders import document, host, kernel, write
+from tests.conftest import sampled
 from tests.samples import SAMPLES
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
@@ -158,11 +159,25 @@ def test_members_after_each_other_are_one_text(tmp_path):
 
 
 def test_an_unrelated_large_file_is_told_quickly(tmp_path):
-    path = write(tmp_path / "a.json", b'{"rows": [' + b'{"id": 1}, ' * 3_000_000 + b"0]}")
-    started = time.process_time()
-    with pytest.raises(NotATraceError, match="no traceEvents"):
-        kineto.peek(path)
-    assert time.process_time() - started < 1
+    """Sooner than it could be decoded on this machine, as busy as it is."""
+
+    def seconds(use):
+        times = []
+        for _ in range(3):
+            started = time.process_time()
+            use()
+            times.append(time.process_time() - started)
+        return min(times)
+
+    def unrelated(rows):
+        return b'{"rows": [' + b'{"id": 1}, ' * rows + b"0]}"
+
+    def told():
+        with pytest.raises(NotATraceError, match="no traceEvents"):
+            kineto.peek(path)
+
+    path, tenth = write(tmp_path / "a.json", unrelated(3_000_000)), unrelated(300_000)
+    assert seconds(told) < 10 * seconds(lambda: json.loads(tenth))
 
 
 def test_properties_of_several_megabytes_do_not_hide_the_events(tmp_path):
@@ -218,7 +233,7 @@ def small_capture():
     ]
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", sampled(range(200), every=2))
 def test_mutated_events_never_crash_the_reader(tmp_path, seed):
     rng = random.Random(seed)
     content = document(small_capture(), rank=0)
@@ -231,7 +246,7 @@ def test_mutated_events_never_crash_the_reader(tmp_path, seed):
 
 
 @pytest.mark.parametrize("suffix", [".json", ".json.gz"])
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", sampled(range(100), every=2))
 def test_flipped_bytes_never_crash_the_reader(tmp_path, seed, suffix):
     rng = random.Random(seed)
     data = bytearray(write(tmp_path / f"a{suffix}", document(small_capture(), rank=0)).read_bytes())

@@ -65,3 +65,11 @@ def test_a_rank_is_named_where_as_fast_as_its_peers_it_would_shorten_the_step(ga
     gained = _what_ifs(("--rank 1=peers", 100, gain_ns, None, None))
     own = _with(one, what_ifs=gained, breakdown=pd.DataFrame({"rank": [0, 1]}))
     assert path.bound_of(own).words == said
+
+
+@pytest.mark.parametrize(("unmatched_ns", "is_told"), [(2, True), (40, False)])
+def test_where_waits_stay_as_they_were_the_gpus_do_not_bind(unmatched_ns, is_told):
+    hosts = _captured("after", (0, "host", None, 50), (1, "host", None, 50))
+    what_ifs = _what_ifs(("--host none", 100, 0, None, None)).assign(unmatched_ns=unmatched_ns)
+    said = path.sentence(_captured("before", (0, "data", None, 1)), _with(hosts, what_ifs=what_ifs))
+    assert (said is not None) == is_told

@@ -65,7 +65,7 @@ def runner(tmp_path):
         launcher = [*TORCHRUN, f"--nproc_per_node={ranks}"] if ranks > 1 else [sys.executable]
         command = [*launcher, "-m", "traceanalyzer.runners", *arguments.split()]
         return subprocess.run(
-            command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=100, check=False
+            command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False
         )
 
     return run

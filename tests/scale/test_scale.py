@@ -104,7 +104,7 @@ def test_first_results_come_before_the_others_and_nothing_is_made_or_fails_twice
     assert ([one.name for one in whole.failures], len(told)) == (["steps"], 1)
 
 
-@pytest.mark.parametrize("name", ["ddp", "simple_ddp"])
+@pytest.mark.parametrize("name", ["ddp", pytest.param("simple_ddp", marks=pytest.mark.thorough)])
 def test_what_is_shown_first_is_of_the_first_results(name):
     held = results(name, (*{*results_of_rules(), *terminal.SHOWN},))
     report = build(Summary(held, (), (), {}), name)
@@ -256,5 +256,5 @@ print("over")
 
 
 def test_a_pool_of_which_a_process_is_killed_ends():
-    done = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout.split() == ["broken", "over"], done.stderr

@@ -73,7 +73,7 @@ def test_diff_of_folders_that_have_snapshots_only(tmp_path, monkeypatch, capsys)
 def test_gates_on_folders_that_have_snapshots_only(tmp_path, monkeypatch, capsys, gate, code, said):
     runs(tmp_path, leak(steps=6), leak(steps=9))
     monkeypatch.chdir(tmp_path)
-    assert run(["diff", "run0", "run1", "-o", "out", "--fail-on", gate]) == code
+    assert run(["diff", "run0", "run1", "-o", "out", "--format", "json", "--fail-on", gate]) == code
     printed = capsys.readouterr()
     assert said in " ".join((printed.out + printed.err).split())
     assert (tmp_path / "out" / "gate.xml").exists() == (code != 2)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer import __version__
+from traceanalyzer.free_memory import FEWER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,6 +54,7 @@ def write(path: Path, clock: Clock, failures: "Sequence[Failure]", results: "Res
     content = {
         **_surroundings(),
         "seconds": clock.seconds,
+        "fewer_processes": FEWER,
         "rows": {name: len(result) for name, result in results.items()},
         "ranks": _ranks(results["ranks"].rows()),
         "checks": [{key: row[key] for key in ("check", "severity", "count")} for row in results["integrity"].rows()],

@@ -119,6 +119,7 @@ def _show_failures(failures: "list[Failure]", *, is_verbose: bool) -> None:
 def _write(command: Command, run: "Run", label: str, folder: Path, beside: Path) -> _Written:
     """Analyse the run, show it and write it into the folder; `beside` is where folders of reports stand."""
     from traceanalyzer.failures import warn
+    from traceanalyzer.processes import give_back_memory
     from traceanalyzer.report.writers.write import write
 
     options, clock = command.options, debug.Clock()
@@ -130,6 +131,7 @@ def _write(command: Command, run: "Run", label: str, folder: Path, beside: Path)
     unshown = _shown(command, made, outcomes)
     summary, made = complete()
     clock.mark("other analyses")
+    give_back_memory()  # else what the analyses freed lies between what they made
     failures = [*made.failures, *unshown]
     how = {"plotlyjs": options["plotlyjs"], "processes": _beside(run, options)}
     files = write(made, folder, formats, failures=failures, beside=beside, **how)
@@ -227,7 +229,8 @@ def _judged(command: Command, made: "Report", label: str) -> "list[Outcome]":
     from traceanalyzer import gate
     from traceanalyzer.report.words import care
 
-    lack = gate.lack_of_ranks(made.results["ranks"].to_frame(), command.load.ranks, made.skipped)
+    integrity = made.results["integrity"].to_frame() if "integrity" in made.results else None
+    lack = gate.lack_of_ranks(made.results["ranks"].to_frame(), command.load.ranks, made.skipped, integrity)
     return gate.check_run(
         command.options["gates"], made.results, label,
         lack=lack or _of_newer(command), doubts=care.doubted(made.results),

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,21 @@ class Coded(NamedTuple):
     texts: list[str]
 
 
+class Growing:
+    """Numbers of one type, the later ones behind the earlier: neither their pieces nor a copy lie beside them."""
+
+    def __init__(self, dtype: type[np.generic]) -> None:
+        self._dtype, self._held = dtype, bytearray()
+
+    def extend(self, numbers: np.ndarray) -> None:
+        """Append numbers of this type."""
+        self._held.extend(numbers.data)  # large ones grow in place: the system moves pages, and copies nothing
+
+    def array(self) -> np.ndarray:
+        """All of them; there can be no more then."""
+        return np.frombuffer(self._held, dtype=self._dtype)
+
+
 class _Codes(dict[str | bytes | None, int]):
     """Code of each text; one that is new is given the next code when it is asked for."""
 
@@ -38,23 +54,23 @@ class Names:
     """Distinct texts in order of appearance, and each row's code."""
 
     codes: _Codes = field(default_factory=_Codes)
-    chunks: list[np.ndarray] = field(default_factory=list)
+    rows: Growing = field(default_factory=partial(Growing, np.int32))
 
     def extend(self, texts: list[Any]) -> None:
         """Append rows."""
-        self.chunks.append(np.fromiter(map(self.codes.__getitem__, texts), dtype=np.int32, count=len(texts)))
+        self.rows.extend(np.fromiter(map(self.codes.__getitem__, texts), dtype=np.int32, count=len(texts)))
 
     def extend_some(self, count: int, texts: Mapping[int, str | bytes]) -> None:
         """Append `count` rows of which few have a text."""
         added = np.full(count, self.codes[None], dtype=np.int32)
         for row, text in texts.items():
             added[row] = self.codes[text]
-        self.chunks.append(added)
+        self.rows.extend(added)
 
     def merge(self, later: "Names") -> None:
         """Append the rows of texts that were collected elsewhere: codes are given as if they came here one by one."""
         new_code = np.array([self.codes[text] for text in later.codes], dtype=np.int32)
-        self.chunks.extend(new_code[chunk] for chunk in later.chunks)
+        self.rows.extend(new_code[later.rows.array()])
 
     def column(self) -> "Coded":
         """All rows; `None` and "" are absent."""
@@ -72,7 +88,7 @@ class Names:
         kept = [text for text in dict.fromkeys(texts) if text]
         new_code = {text: code for code, text in enumerate(kept)}
         lookup = np.array([new_code.get(text, -1) for text in texts] or [-1], dtype=np.int32)
-        return Coded(lookup[_joined(self.chunks, np.int32)], kept)
+        return Coded(lookup[self.rows.array()], kept)
 
 
 @dataclass(slots=True)
@@ -81,20 +97,20 @@ class Columns:
 
     _texts: dict[str, Names] = field(default_factory=dict)
     _joined: dict[tuple[str, ...], tuple[Names, Callable[[str], str]]] = field(default_factory=dict)
-    _numbers: dict[str, list[np.ndarray]] = field(default_factory=dict)
+    _numbers: dict[str, Growing] = field(default_factory=dict)
     rows: int = 0
 
     def times(self, events: list[Any]) -> None:
         """`start_ns` and `end_ns` of complete events."""
         starts = to_ns([event.ts for event in events])
         durations = to_ns([event.dur for event in events])
-        self._numbers.setdefault("start_ns", []).append(starts)
-        self._numbers.setdefault("end_ns", []).append(starts + durations)
+        self._grow("start_ns", starts)
+        self._grow("end_ns", starts + durations)
         self.rows += len(events)
 
     def instants(self, events: list[Any]) -> None:
         """`time_ns` of instant events."""
-        self._numbers.setdefault("time_ns", []).append(to_ns([event.ts for event in events]))
+        self._grow("time_ns", to_ns([event.ts for event in events]))
         self.rows += len(events)
 
     def texts(self, column: str, values: list[Any]) -> None:
@@ -121,11 +137,16 @@ class Columns:
                 numbers = np.full(len(values), ABSENT)
             else:
                 numbers = np.array([ABSENT if value is None else value for value in values], dtype=np.int64)
-        self._numbers.setdefault(column, []).append(numbers)
+        self._grow(column, numbers)
 
     def floats(self, column: str, values: list[Any]) -> None:
         """A column of numbers."""
-        self._numbers.setdefault(column, []).append(np.array(values, dtype=np.float64))
+        self._grow(column, np.array(values, dtype=np.float64))
+
+    def _grow(self, column: str, numbers: np.ndarray) -> None:
+        if column not in self._numbers:
+            self._numbers[column] = Growing(numbers.dtype.type)
+        self._numbers[column].extend(numbers)
 
     def merge(self, later: "Columns", rows_before: Mapping[str, int]) -> None:
         """Append the rows of a table that was collected elsewhere.
@@ -136,10 +157,9 @@ class Columns:
             self._texts.setdefault(name, Names()).merge(texts)
         for names, (texts, plain) in later._joined.items():  # noqa: SLF001 - of its own class
             self._joined.setdefault(names, (Names(), plain))[0].merge(texts)
-        for name, chunks in later._numbers.items():  # noqa: SLF001 - of its own class
-            moved = rows_before.get(name, 0)
-            held = [np.where(chunk == NONE, NONE, chunk + moved) for chunk in chunks] if moved else chunks
-            self._numbers.setdefault(name, []).extend(held)
+        for name, grown in later._numbers.items():  # noqa: SLF001 - of its own class
+            numbers, moved = grown.array(), rows_before.get(name, 0)
+            self._grow(name, np.where(numbers == NONE, NONE, numbers + moved) if moved else numbers)
         self.rows += later.rows
 
     def taken(self, base_ns: int) -> Iterator[tuple[str, "np.ndarray | Coded"]]:
@@ -148,7 +168,7 @@ class Columns:
         `ABSENT` stands for integers that are not there.
         """
         for name in list(self._numbers):
-            values = _joined(self._numbers.pop(name), np.int64)
+            values = self._numbers.pop(name).array()
             if name in _TIMES:
                 values += base_ns
             yield name, values
@@ -170,7 +190,3 @@ def to_ns(times_us: list[Any]) -> np.ndarray:
     times = np.array(times_us, dtype=np.float64)
     whole = np.floor(times)
     return whole.astype(np.int64) * 1000 + np.rint((times - whole) * 1000.0).astype(np.int64)
-
-
-def _joined(chunks: list[np.ndarray], dtype: Any) -> np.ndarray:
-    return np.concatenate(chunks) if chunks else np.empty(0, dtype=dtype)

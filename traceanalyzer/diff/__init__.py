@@ -65,6 +65,7 @@ class Comparison:
             self.fairness.facts,
             self.runs,
             is_fair=self.fairness.is_fair,
+            is_damaged=self.fairness.is_damaged,
             has_own_times=len(own_times) == len(self.sides) and bool(own_times.notna().all()),
         )
 
@@ -114,8 +115,8 @@ def compare(sides: Sequence[Side], *, force: bool = False) -> Comparison:
     judged = fairness.judge(sides)
     if not judged.is_fair and not force:
         reasons = "".join(f"\n  - {reason}" for reason in judged.refusals)
-        first = different.line(judged.facts, [side.label for side in sides], is_fair=False, has_own_times=False)
-        raise UsageError(
-            f"{first}\nthese runs did not do the same work:{reasons}\n--force compares them all the same, and says so."
-        )
+        runs = [side.label for side in sides]
+        first = different.line(judged.facts, runs, is_fair=False, has_own_times=False, is_damaged=judged.is_damaged)
+        what = "cannot be compared" if judged.is_damaged else "did not do the same work"
+        raise UsageError(f"{first}\nthese runs {what}:{reasons}\n--force compares them all the same, and says so.")
     return Comparison(tuple(sides), judged, metrics.table(sides, judged.scale), is_forced=not judged.is_fair)

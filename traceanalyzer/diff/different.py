@@ -51,7 +51,9 @@ _MOST_VALUES = 4
 _MOST_NAMES = 3
 
 
-def line(facts: Sequence[Fact], runs: Sequence[str], *, is_fair: bool, has_own_times: bool) -> str:
+def line(
+    facts: Sequence[Fact], runs: Sequence[str], *, is_fair: bool, has_own_times: bool, is_damaged: bool = False
+) -> str:
     """`Different: driver 570 | 580; links NV18 | SYS.` and what may then be concluded.
 
     Args:
@@ -59,6 +61,7 @@ def line(facts: Sequence[Fact], runs: Sequence[str], *, is_fair: bool, has_own_t
         runs: their names.
         is_fair: whether their times may be compared.
         has_own_times: whether every run tells its step time without a profiler.
+        is_damaged: whether times of some run cannot be true.
     """
     known = [fact for fact in facts if fact.name in KINDS]
     differing = [fact for fact in known if fact.state == DIFFERS]
@@ -67,6 +70,8 @@ def line(facts: Sequence[Fact], runs: Sequence[str], *, is_fair: bool, has_own_t
     asked = f" Not known of every run: {', '.join(unknown)}." if unknown else ""
     kinds = {KINDS[fact.name] for fact in differing}
     follows = _conclusion(kinds, len(differing), is_fair=is_fair, has_own_times=has_own_times)
+    if is_damaged:
+        follows = "Times of a run cannot be true: they say nothing of another's."
     if unknown and follows == NOTHING:
         follows = f"Where those are the same, {NOTHING[0].lower()}{NOTHING[1:]}"
     return f"Different: {listed or 'nothing that the runs tell'}.{asked} {follows}"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from traceanalyzer.analyses.communication.mesh import mesh_of
+from traceanalyzer.analyses.integrity import untrue
 from traceanalyzer.diff import contents
 from traceanalyzer.diff.captures import Capture, Side
 from traceanalyzer.diff.facts import (
@@ -35,12 +36,16 @@ _WORK_IS_KNOWN_BY = ("model", "dtype", "tokens a step")
 
 @dataclass(frozen=True, slots=True)
 class Fairness:
-    """What is known of the runs, by what their figures are divided, and why they should not be compared, if so."""
+    """What is known of the runs, by what their figures are divided, and why they should not be compared, if so.
+
+    `is_damaged` where that is so for what a run's files tell, whatever its work.
+    """
 
     facts: tuple[Fact, ...]
     scale: Scale
     refusals: tuple[str, ...]
     notes: tuple[str, ...]
+    is_damaged: bool = False
 
     @property
     def is_fair(self) -> bool:
@@ -85,12 +90,21 @@ def judge(sides: Sequence[Side]) -> Fairness:
     work = [fact for fact in facts if fact.weight == WORK and fact.state == DIFFERS]
     scale, more, notes = _scale(sides, work, _has_same_flops(facts))
     warnings = [_refusal(fact) for fact in facts if fact.weight == WARN and fact.state == DIFFERS]
+    damaged = _damaged(sides)
     return Fairness(
         facts,
         scale,
-        (*refusals, *more, *_without_exchange(sides)),
+        (*damaged, *refusals, *more, *_without_exchange(sides)),
         (*warnings, *notes, *_unknown(facts), *_repeats(sides)),
+        is_damaged=bool(damaged),
     )
+
+
+def _damaged(sides: Sequence[Side]) -> list[str]:
+    """Runs of which some rank's times cannot be true: a difference to them is none."""
+    held = [(capture.label, capture.table("integrity")) for side in sides for capture in side.captures]
+    told = [(label, untrue.told(table)) for label, table in held if table is not None]
+    return [f"{label}: {what}. Nothing can be concluded of it; record it again." for label, what in told if what]
 
 
 def _has_same_flops(facts: Sequence[Fact]) -> bool:

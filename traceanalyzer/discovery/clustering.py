@@ -127,7 +127,14 @@ def numbered(captures: Sequence[TraceFile]) -> list[TraceFile]:
 
 
 def merged(runs: list[Run]) -> list[Run]:
-    """Join runs of different folders that are parts of one job: other ranks, same world size, same time."""
+    """Join runs of different folders that are parts of one job: other ranks, same world size, same time.
+
+    Where they are together each rank of one world, whatever the time.
+    """
+    if len(runs) > 1 and _is_whole_job([capture for run in runs for capture in run.captures]):
+        captures = tuple(capture for run in runs for capture in run.captures)
+        info = next((run.info for run in runs if run.info), None)
+        return [Run("", captures, min(run.start_ns for run in runs), info)]
     joined: list[Run] = []
     for run in sorted(runs, key=lambda run: run.start_ns):
         partner = next((other for other in joined if _is_same_job(other, run)), None)
@@ -188,14 +195,17 @@ def _by_ordinal(captures: list[TraceFile]) -> list[list[TraceFile]] | None:
 def _by_pauses(captures: list[TraceFile]) -> list[list[TraceFile]]:
     """Split at the widest pause between starts until no rank occurs twice and all are near in time.
 
-    Files that say how large their worlds are, and differ, are of other jobs whatever the time.
+    Files that say how large their worlds are, and differ, are of other jobs whatever the time. Those that are each rank
+    of their world once are one job, for clocks of hosts may be hours apart: whether they answer each other's calls is
+    looked at once they are read.
     """
     done: list[list[TraceFile]] = []
     waiting = [sorted(group, key=lambda capture: capture.start_ns) for group in _by_size(captures)]
     while waiting:
         group = waiting.pop()
         gaps = [two.start_ns - one.start_ns for one, two in pairwise(group)]
-        if not gaps or not (max(gaps) > SAME_RUN_NS or _is_mixed(group)) or _is_one_trace(group):
+        is_one = not gaps or not (max(gaps) > SAME_RUN_NS or _is_mixed(group))
+        if is_one or _is_one_trace(group) or _is_whole_job(group):
             done.append(group)
             continue
         cut = gaps.index(max(gaps)) + 1
@@ -246,6 +256,13 @@ def _follow(one: TraceFile, two: TraceFile) -> bool:
 
 def _has_several_sizes(captures: Sequence[TraceFile]) -> bool:
     return len({capture.header.world_size for capture in captures} - {None}) > 1
+
+
+def _is_whole_job(captures: Sequence[TraceFile]) -> bool:
+    """Every rank of one world, as the files say themselves, and each of them once."""
+    claimed = sorted(rank for capture in captures for rank in capture.header.ranks or (-1,))
+    sizes = {capture.header.world_size for capture in captures}
+    return len(sizes) == 1 and claimed == list(range(sizes.pop() or 0))
 
 
 def _is_one_trace(captures: list[TraceFile]) -> bool:

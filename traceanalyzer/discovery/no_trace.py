@@ -4,7 +4,7 @@ from pathlib import Path
 
 from traceanalyzer.discovery.candidates import all_below, packed_by
 from traceanalyzer.errors import InputError
-from traceanalyzer.files.other_tools import FLIGHT_RECORDER, is_flight_recorder, named_by
+from traceanalyzer.files.other_tools import FLIGHT_RECORDER, begun_as, named_by
 from traceanalyzer.files.remote import named, url_of
 from traceanalyzer.model import Skipped
 
@@ -16,7 +16,10 @@ EXPECTED = (
 """What a trace may be, for people."""
 
 _MOST_LOOKED_AT = 200
-"""Files without a trace's name that are looked into for a dump: there is one for each rank."""
+"""Files without a trace's name that are looked into: there is one for each rank."""
+
+_BEGIN_BYTES = 1 << 16
+"""Of each of them: a program may print much before NCCL does."""
 
 
 def why_none(path: Path) -> str:
@@ -25,7 +28,7 @@ def why_none(path: Path) -> str:
         return "a link to a file that is not there"
     if packed := packed_by(path):
         return f"packed by {packed}, which is not unpacked here; unpack it, or pack it with gzip or zstd"
-    if other := named_by(path.name):
+    if other := named_by(path.name) or _what_it_is(path):
         return other
     return (
         "not an SQLite database; export the report again"
@@ -36,10 +39,8 @@ def why_none(path: Path) -> str:
 
 def nothing_in(folder: Path, skipped: list[Skipped]) -> str:
     """Why nothing below the folder is a trace: its first file's reason, or what it holds instead."""
-    if not skipped and _holds_dumps(folder):
-        return f"{named(folder)}: {FLIGHT_RECORDER}"
-    if not skipped and (other := _of_another_tool(folder)):
-        return f"{named(other)}: {named_by(other.name)}"
+    if not skipped and (other := _known(folder)):
+        return other
     if not skipped:
         return f"{named(folder)}: no traces here; expected {EXPECTED}"
     first, *others = skipped
@@ -48,25 +49,23 @@ def nothing_in(folder: Path, skipped: list[Skipped]) -> str:
     return f"{first.what}: {first.why}{more}"
 
 
-def _holds_dumps(folder: Path) -> bool:
-    if url_of(folder) is not None or not folder.is_dir():
-        return False
-    try:
-        return any(is_flight_recorder(_begin(path)) for path in all_below(folder)[:_MOST_LOOKED_AT])
-    except (InputError, OSError):
-        return False
-
-
-def _of_another_tool(folder: Path) -> Path | None:
-    """The first file below that is known by its name."""
+def _known(folder: Path) -> str | None:
+    """The first file below that is known by its name or by what it begins with, and what it is; dumps before others."""
     if url_of(folder) is not None or not folder.is_dir():
         return None
     try:
-        return next((path for path in all_below(folder)[:_MOST_LOOKED_AT] if named_by(path.name)), None)
+        some = all_below(folder)[:_MOST_LOOKED_AT]
     except (InputError, OSError):
         return None
+    told = [(path, what) for path in some if (what := named_by(path.name) or _what_it_is(path))]
+    if FLIGHT_RECORDER in (what for _, what in told):  # their folder is asked for, and logs may lie beside them
+        return f"{named(folder)}: {FLIGHT_RECORDER}"
+    return f"{named(told[0][0])}: {told[0][1]}" if told else None
 
 
-def _begin(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(256)
+def _what_it_is(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            return begun_as(file.read(_BEGIN_BYTES))
+    except OSError:
+        return None

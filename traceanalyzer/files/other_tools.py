@@ -1,6 +1,7 @@
 """Files of tools whose output is not read here: what they are, and what to give instead."""
 
 import re
+import zlib
 
 FLIGHT_RECORDER = (
     "the flight recorder's record of which collective a job hung in, no trace; analyze-traces doctor --flight-recorder "
@@ -10,6 +11,7 @@ FLIGHT_RECORDER = (
 _AGAIN = "record with the PyTorch profiler or Nsight Systems"
 
 _JSON = {
+    rb"\APK\x03\x04": "a zip archive by its begin; give it a name that ends in .zip",
     rb'\A(?s:(?!.*"traceEvents").*)"(?:pg_config|nccl_version|comm_lib_version)"\s*:': FLIGHT_RECORDER,
     rb'"schema"\s*:\s*"[\d.]+-chakra|execution_trace\|': (
         "a PyTorch execution trace (ExecutionTraceObserver, Chakra), which has no times of GPU work; give the "
@@ -66,6 +68,29 @@ def named_by(name: str) -> str | None:
     return next((what for end, what in _BY_NAME.items() if name.lower().endswith(end)), None)
 
 
-def is_flight_recorder(begin: bytes) -> bool:
-    """Whether a file with this begin is a pickled dump of PyTorch's flight recorder."""
-    return bool(_PICKLED_DUMP.match(begin))
+_BY_BEGIN = {
+    _PICKLED_DUMP: FLIGHT_RECORDER,
+    re.compile(rb"NCCL (?:INFO|WARN)"): (
+        "a log of NCCL, no trace; analyze-traces doctor --nccl-log reads it, or the folder of these"
+    ),
+    re.compile(rb"(?m)^[\s\x1b\[\d;m]*GPU0\s.*?(?:CPU Affinity|GPU1)"): (
+        "a topology of nvidia-smi topo -m, no trace; analyze-traces doctor --topo reads it"
+    ),
+    re.compile(rb'"(?:traceEvents|schemaVersion)"\s*:'): (
+        "a trace of the PyTorch profiler by its begin; give it a name that ends in .json"
+    ),
+}
+"""What a file is that no name tells, by what its begin holds."""
+
+_GZIP = b"\x1f\x8b"
+
+
+def begun_as(begin: bytes) -> str | None:
+    """What a file is by its first bytes, where no reader takes it by its name; `None` where that is not known."""
+    is_packed = begin.startswith(_GZIP)
+    try:
+        text = zlib.decompressobj(wbits=31).decompress(begin) if is_packed else begin
+    except zlib.error:
+        return None
+    found = next((what for pattern, what in _BY_BEGIN.items() if pattern.search(text)), None)
+    return found.removesuffix(".json") + ".json.gz" if found and is_packed and found.endswith(".json") else found

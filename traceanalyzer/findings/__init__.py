@@ -5,7 +5,7 @@ from typing import Any
 
 from traceanalyzer.analyses import Results
 from traceanalyzer.failures import Failure
-from traceanalyzer.findings.asking import of_rules, results_of_rules, thresholds_of_rules
+from traceanalyzer.findings.asking import of_rules, results_of_rules, thresholds_of_rules, with_limits
 from traceanalyzer.findings.capture_limits import within_limits
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.findings import Findings, named_ranks
@@ -13,7 +13,17 @@ from traceanalyzer.findings.folding import folded
 from traceanalyzer.findings.order import error_of_mean_step_ns, ordered
 from traceanalyzer.findings.registry import RULES, Rule
 
-__all__ = ["RULES", "Finding", "Findings", "Rule", "find", "named_ranks", "results_of_rules", "thresholds_of_rules"]
+__all__ = [
+    "RULES",
+    "Finding",
+    "Findings",
+    "Rule",
+    "find",
+    "named_ranks",
+    "results_of_rules",
+    "thresholds_of_rules",
+    "with_limits",
+]
 
 
 def find(
@@ -28,6 +38,7 @@ def find(
     With `processes` forks of this one look for a share of them, where it can be forked. Thresholds are those of rules,
     by parameter name (`thresholds_of_rules`).
     """
+    results = with_limits(results, thresholds)
     found = [finding for made in of_rules(results, failures, processes, thresholds) for finding in made]
     held = within_limits(found, results)
     error_ns = error_of_mean_step_ns(results["headline"]) if "headline" in results else 0.0

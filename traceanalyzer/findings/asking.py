@@ -15,6 +15,8 @@ from traceanalyzer.forks import all_aside
 _MOST = 4
 """Processes that share the rules: each takes some milliseconds."""
 
+_OF_EPISODES = "late_gain_pct"
+
 
 def thresholds_of_rules() -> dict[str, Any]:
     """Every threshold of a rule, by parameter name, with its default; rules with one of the same name mean the same."""
@@ -26,6 +28,13 @@ def results_of_rules() -> tuple[str, ...]:
     """Analyses whose Results rules name."""
     named = {one.name for rule in RULES for one in _parameters(rule) if one.default is one.empty}
     return tuple(name for name in ANALYSES if name in named)
+
+
+def with_limits(results: Results, thresholds: Mapping[str, Any]) -> Results:
+    """The Results for rules and for whoever speaks beside them, episodes with what is worth mending by these."""
+    if _OF_EPISODES not in thresholds or "episodes" not in results:
+        return results
+    return results | {"episodes": replace(results["episodes"], worth_pct=thresholds[_OF_EPISODES])}
 
 
 def of_rules(

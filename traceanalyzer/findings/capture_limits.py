@@ -1,22 +1,24 @@
 """What findings may say where the capture tells less than it seems to: some of them nothing, others a bound."""
 
-import re
 from dataclasses import replace
 
 from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.integrity.step_numbers import SHIFTED
-from traceanalyzer.findings.capture import absent_stages, fitness, missing_straggler, spoilt, warm_up
+from traceanalyzer.analyses.integrity.untrue import untrue_ranks
+from traceanalyzer.findings.capture import absent_stages, fitness, missing_straggler, spoilt, unmatched, warm_up
 from traceanalyzer.findings.communication import more_exchanges
 from traceanalyzer.findings.devices import memory_limits
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.findings import named_ranks
-from traceanalyzer.findings.hosts import slow_hosts
+from traceanalyzer.findings.hosts import slow_hosts, unknown_idle
 from traceanalyzer.findings.uneven import balance, uneven_steps, within_steps
+from traceanalyzer.findings.won import as_bound
 
 
 def within_limits(findings: list[Finding], results: Results) -> list[Finding]:
-    """Those that hold of what was recorded, and as far as they do."""
-    return _held_to_capture(_of_same_steps(_of_whole_files(_of_one_capture(findings), results), results))
+    """Those that hold of what was recorded, and as far as they do; their titles are said for good."""
+    held = _held_to_capture(_of_same_steps(_of_whole_files(_of_one_capture(findings), results), results))
+    return [replace(item, title=str(item.title)) for item in held]
 
 
 def _of_one_capture(findings: list[Finding]) -> list[Finding]:
@@ -33,6 +35,8 @@ def _of_whole_files(findings: list[Finding], results: Results) -> list[Finding]:
     without = spoilt.spoilt_ranks(results["headline"], results["integrity"])
     if any(item.rule == spoilt.lost_operations.__name__ for item in findings):
         findings = [item for item in findings if _is_of_files(item) or not (item.is_of_ideal or item.is_of_hosts)]
+    if untrue_ranks(results["integrity"].to_frame()):
+        findings = [item for item in findings if item.rule not in _OF_TIMES]
     if without and without >= {*results["headline"].to_frame()["rank"]}:
         return [item for item in findings if _is_of_files(item)]
     return [item for item in findings if _is_of_files(item) or not without & set(named_ranks([item]))]
@@ -52,6 +56,21 @@ _BY_STEP = tuple(rule.__name__ for rule in (uneven_steps.uneven_steps, within_st
 def _is_of_files(finding: Finding) -> bool:
     """It says what the capture cannot tell, and does not rest on the time of hosts."""
     return finding.is_about_capture and not finding.is_of_hosts
+
+
+_OF_TIMES = tuple(
+    rule.__name__
+    for rule in (
+        warm_up.warm_up,
+        fitness.clock_step,
+        fitness.no_complete_step,
+        missing_straggler.missing_straggler,
+        absent_stages.absent_stage,
+        unmatched.unmatched_calls,
+        unknown_idle.unknown_idle,
+    )
+)
+"""Rules about the capture that rest on its times, over all ranks: damaged ones tell nothing."""
 
 
 _SPOILING = tuple(
@@ -94,5 +113,4 @@ def _held_to_capture(findings: list[Finding]) -> list[Finding]:
 
 def _as_bound(finding: Finding) -> Finding:
     """The finding with a gain that is the most that can be won, in its words too."""
-    title = re.sub(r"(Mended, [a-z ]+ is )(?!at most )", r"\1at most ", finding.title)
-    return replace(finding, title=title, gain_is_bound=True)
+    return replace(finding, title=as_bound(finding.title), gain_is_bound=True)

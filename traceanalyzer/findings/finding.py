@@ -7,6 +7,7 @@ from typing import Any
 
 from traceanalyzer.analyses.names import ResultName
 from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.gains import gain_said
 from traceanalyzer.meaning.quantities import text
 from traceanalyzer.meaning.severities import Severity
 
@@ -27,7 +28,7 @@ class Finding:
         caveat: when it may not hold.
         gain_ns: what mending it gains of a mean step (of the capture, without steps); orders findings.
         gain_error_ns: how far the gain may be off; `None` where that is not known.
-        gain_is_bound: the gain is the most that can be won, not what will be.
+        gain_is_bound: the gain is the most that can be won, not what will be (`meaning.gains.gain_said`).
         unprofiled_gain_ns: the gain without what recording takes the hosts, an estimate; where it is known it is what
             findings are ordered by.
         is_of_ideal: it is a distance from what nobody has (hosts that take no time, the GPU's peak): of the same
@@ -83,14 +84,17 @@ class Finding:
         """What mending it is expected to gain of a step without the profiler, else of a recorded one."""
         return self.gain_ns if self.unprofiled_gain_ns is None else self.unprofiled_gain_ns
 
+    @property
+    def gain_words(self) -> str:
+        """The gain and whether it is the most that can be won; an ideal's is."""
+        return gain_said(text(self.gain_ns, Unit.NS), is_bound=self.gain_is_bound or self.is_of_ideal)
+
     def __repr__(self) -> str:
         gain = f", gain {text(self.gain_ns, Unit.NS)}" if self.gain_ns is not None else ""
         return f"Finding({self.severity}, {self.rule}{gain}: {self.title})"
 
     def _repr_html_(self) -> str:
-        gain = (
-            f" Gain: {'at most ' if self.gain_is_bound else ''}{text(self.gain_ns, Unit.NS)}." if self.gain_ns else ""
-        )
+        gain = f" Gain: {self.gain_words}." if self.gain_ns else ""
         said = [f"<b>{escape(self.severity)}</b>: {escape(self.title)}{gain}"]
         said += [f"<li>{escape(sign.title)}</li>" for sign in self.also]
         said += [f"<p>{escape(self.recommendation)}</p>"] if self.recommendation else []

@@ -61,6 +61,7 @@ RULES: tuple[Rule, ...] = (
     spoilt.cut_files,
     other_gpus.shared_gpu,
     spoilt.impossible_times,
+    spoilt.shared_numbers,
     unknown_idle.unknown_idle,
     blocking_launches.blocking_launches,
     slow_hosts.slow_hosts,

@@ -30,7 +30,7 @@ def is_another(recorded_ns: float, unprofiled_ns: float, step_ns: float) -> bool
 
 
 def of_hosts(
-    steps_ns: tuple[int, int] | None, ideal_ns: int | None, *, is_of_steps: bool = True
+    steps_ns: tuple[int, int] | None, ideal_ns: int | None, *, is_of_steps: bool = True, are_waits_open: bool = False
 ) -> tuple[str, bool | None]:
     """A sentence on the step without the profiler, and whether hosts bind it, too; `None` where that cannot be told.
 
@@ -38,14 +38,18 @@ def of_hosts(
         steps_ns: the step with the most that recording may take the hosts taken away, and with the least.
         ideal_ns: the step of hosts that take no time.
         is_of_steps: else of the whole capture.
+        are_waits_open: waits for partners that are not known stay in all of these as they were: they are the most that
+            the job needs.
     """
     if steps_ns is None or ideal_ns is None:
         return "", True
     shortest, longest = steps_ns
     what = "a step" if is_of_steps else "the capture"
     takes = f"Without the time that recording costs the hosts, {what} is an estimated {time_span(shortest, longest)}"
+    if are_waits_open:
+        takes = takes.replace("an estimated", "at most an estimated")
     most, least = (100 * (step - ideal_ns) / step if step else 0.0 for step in (longest, shortest))
-    if most < BINDS_PCT:
+    if most < BINDS_PCT and not are_waits_open:
         return f"{takes}: then the GPUs decide its length.", False
     if least >= BINDS_PCT:
         return f"{takes}: hosts decide its length then, too.", True

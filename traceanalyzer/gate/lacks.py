@@ -5,12 +5,18 @@ from itertools import islice
 
 import pandas as pd
 
+from traceanalyzer.analyses.integrity.untrue import told
 from traceanalyzer.model import Skipped
 
 _MOST_NAMED = 8
 
 
-def lack_of_ranks(ranks: pd.DataFrame, wanted: Collection[int] | None, skipped: Sequence[Skipped]) -> str | None:
+def lack_of_ranks(
+    ranks: pd.DataFrame,
+    wanted: Collection[int] | None,
+    skipped: Sequence[Skipped],
+    integrity: pd.DataFrame | None = None,
+) -> str | None:
     """Why the gates do not see the whole run; `None` when they do.
 
     Ranks are missing by the world size that the traces state, or of those that the user asked for: ranks that
@@ -21,6 +27,7 @@ def lack_of_ranks(ranks: pd.DataFrame, wanted: Collection[int] | None, skipped: 
         ranks: the table of that name.
         wanted: ranks that the user asked for; `None` is all.
         skipped: files and ranks that were left out.
+        integrity: the table of that name: of a rank whose times cannot be true nothing is seen.
     """
     sizes = ranks["world_size"].dropna()
     here = set(ranks["rank"])
@@ -33,7 +40,7 @@ def lack_of_ranks(ranks: pd.DataFrame, wanted: Collection[int] | None, skipped: 
         return f"{text}; skipped {left_out}" if left_out else text
     if left_out and not expected:
         return f"skipped {left_out}"
-    return _cut(ranks)
+    return _cut(ranks) or (None if integrity is None else told(integrity))
 
 
 def _cut(ranks: pd.DataFrame) -> str | None:

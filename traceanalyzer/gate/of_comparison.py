@@ -57,7 +57,7 @@ def _lack(sides: Sequence[Side], wanted: Collection[int] | None) -> str | None:
     for side in sides:
         for capture in side.captures:
             ranks = capture.table("ranks")
-            lack = lack_of_ranks(ranks, wanted, ()) if ranks is not None else None
+            lack = lack_of_ranks(ranks, wanted, (), capture.table("integrity")) if ranks is not None else None
             if lack:
                 return f"{side.label}: {lack}"
     return None

@@ -46,10 +46,13 @@ def notes_of(
         )
     apart = _apart(metas)
     if apart:
-        notes.append(
-            f"The captures of ranks {apart[0]} and {apart[1]} do not overlap in time: these may not be ranks of one "
-            "job. Analyse each with --trace-file."
+        is_whole = {meta.world_size for meta in metas.values()} == {len(metas)}
+        why = (
+            "their hosts' clocks differ, or they are of several captures; whether their calls match is checked."
+            if is_whole
+            else "these may not be ranks of one job. Analyse each with --trace-file."
         )
+        notes.append(f"The captures of ranks {apart[0]} and {apart[1]} do not overlap in time: {why}")
     return tuple(notes)
 
 

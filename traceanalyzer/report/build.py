@@ -8,7 +8,7 @@ from typing import Any
 from traceanalyzer import __version__
 from traceanalyzer.analyses import Results
 from traceanalyzer.failures import Failure, sentences, warn
-from traceanalyzer.findings import Finding, find
+from traceanalyzer.findings import Finding, find, with_limits
 from traceanalyzer.job.run_info import RunInfo
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import care
@@ -42,9 +42,10 @@ def build(
     if findings is None:
         findings = findings_of(summary.results, failures, processes, **thresholds)
     warn(failures[len(summary.failures) :])
+    results = with_limits(summary.results, thresholds)
     return Report(
         label=label,
-        results=summary.results if run_info is None else summary.results | {"run_info": run_facts(run_info)},
+        results=results if run_info is None else results | {"run_info": run_facts(run_info)},
         findings=findings,
         skipped=summary.skipped,
         notes=(*sentences(failures), *notes, *summary.notes),
@@ -61,6 +62,8 @@ def with_results(report: Report, results: Results, failures: Sequence[Failure]) 
     others = {name: result for name, result in report.results.items() if name not in results}
     notes = report.notes[len(sentences(report.failures)) :]
     whole = results | others
+    if "episodes" in report.results:  # with what is worth mending by what was asked for
+        whole |= {"episodes": report.results["episodes"]}
     return replace(report, results=whole, notes=(*sentences(failures), *notes), failures=tuple(failures))
 
 

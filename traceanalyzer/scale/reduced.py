@@ -13,10 +13,11 @@ from traceanalyzer.discovery.clustering import TraceFile
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.failures import Failure
 from traceanalyzer.forks import later
+from traceanalyzer.free_memory import fitting
 from traceanalyzer.loading import LoadOptions, kept_ranks
 from traceanalyzer.loading.capture import read_capture
-from traceanalyzer.model import RankMeta, Skipped
-from traceanalyzer.model.schema import printable
+from traceanalyzer.model import RankMeta, RankTrace, Skipped
+from traceanalyzer.model.schema import TABLES, printable
 from traceanalyzer.processes import CORES_A_FILE, give_back_memory
 from traceanalyzer.scale.work import NO_MEMORY
 
@@ -56,7 +57,7 @@ def reduce_capture(
             is_large = len(trace.host_ops) + len(trace.gpu_ops) > LARGE
             if is_large:
                 give_back_memory()
-            processes = CORES_A_FILE.get() if is_large else 1
+            processes = fitting(CORES_A_FILE.get(), _bytes_of(trace)) if is_large else 1
             tables = reduce_rank(trace, names, failures if is_guarded else None, processes=processes, **thresholds)
             ranks += [(trace.meta, tables)]
             del trace
@@ -78,6 +79,11 @@ def reduce_capture(
     lost = {failure.rank: failure for failure in failures if failure.name in ESSENTIAL}
     skipped += [Skipped(f"rank {rank}", failure.sentence) for rank, failure in lost.items()]
     return Done(capture, tuple(own for own in ranks if own[0].rank not in lost), tuple(skipped), tuple(failures))
+
+
+def _bytes_of(trace: RankTrace) -> int:
+    """Of its tables: a fork that makes a share of the analyses takes about as much as that."""
+    return sum(int(trace.table(name).memory_usage().sum()) for name in TABLES)
 
 
 def is_kept(capture: TraceFile, options: LoadOptions, names: tuple[str, ...], thresholds: Mapping[str, Any]) -> bool:

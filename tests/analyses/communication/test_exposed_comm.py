@@ -6,7 +6,7 @@ import pytest
 import traceanalyzer as ta
 from tests import once
 from tests.builders import rank_trace
-from tests.samples import EVERY, SAMPLES, sample
+from tests.samples import OF_EACH_KIND, SAMPLES, sample
 from tests.simulator import Capture, scenarios
 from tests.simulator.analysed import analysed
 from traceanalyzer.analyses import run
@@ -42,7 +42,7 @@ def check(results):
     assert breakdown["exposed_comm_ns"].to_dict() == whole["exposed_comm_ns"].to_dict()
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", OF_EACH_KIND)
 def test_parts_add_up_on_every_sample(name):
     check(once.results(name, ["exposed_comm", "waits", "breakdown"]))
 
@@ -65,7 +65,7 @@ def test_ddp_is_a_wait_for_a_late_host():
     ("name", "rank", "cause"), [("ddp", 0, "host"), ("ddp_straggler", 1, "compute"), ("pp", 1, None)]
 )
 def test_stragglers_of_samples(name, rank, cause):
-    first = ta.stragglers(sample(name)).to_frame().iloc[0]
+    first = once.results(name, ["stragglers"])["stragglers"].to_frame().iloc[0]
     assert first["rank"] == rank
     assert first["cause"] == cause or (pd.isna(first["cause"]) and cause is None)
 

@@ -3,9 +3,8 @@
 import pandas as pd
 import pytest
 
-import traceanalyzer as ta
+from tests import once
 from tests.analyses.communication.test_members import rank, waits
-from tests.samples import SAMPLES
 from traceanalyzer.analyses.communication import members as analysis
 
 MULTIMEM = "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)"
@@ -170,7 +169,7 @@ def test_ranks_of_experts_do_not_wait_alike():
 
 @pytest.fixture(scope="module")
 def results():
-    return ta.analyse(ta.load(SAMPLES / "symm"))
+    return once.results("symm")
 
 
 def test_the_late_host_of_the_symmetric_memory_capture(results):

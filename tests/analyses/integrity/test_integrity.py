@@ -26,6 +26,12 @@ def checks(*traces):
     return {(row["rank"], row["check"]): row["count"] for row in run(traces, ["integrity"])["integrity"].rows()}
 
 
+def one_number():
+    """Two calls of one number, one after the other."""
+    trace = host_trace([("gemm", 5, 9, 1)], [LAUNCH, ("cudaLaunchKernel", 2, 3)])
+    return replace(trace, api_calls=trace.api_calls.assign(correlation=1, has_gpu_op=True))
+
+
 CASES = {
     "clean": (host_trace([("gemm", 5, 9, 1)], [LAUNCH]), {}),
     "a launch whose kernel is missing": (
@@ -57,6 +63,7 @@ CASES = {
         {"operations_without_launch": 2}),
     "two operations of one launch": (
         host_trace([("gemm", 5, 9, 1), ("gemm", 10, 12, 1)], [LAUNCH]), {"shared_launches": 2}),
+    "an operation whose number two calls bear": (one_number(), {"shared_launches": 1}),
     "two operations of one graph": (
         host_trace([("gemm", 5, 9, 1), ("gemm", 10, 12, 1)], [("cudaGraphLaunch", 0, 1)]), {}),
     "two operations at once on two streams": (

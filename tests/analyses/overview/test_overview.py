@@ -70,6 +70,17 @@ def test_ranks_far_from_the_median_are_told_with_those_like_them():
     assert many(points=20.1) == []
 
 
+def test_one_rank_that_differs_in_one_part_is_a_set_of_its_own():
+    spans = [
+        [("compute", 0, 44), ("comm", 62, 100)] if rank == 3 else [("compute", 0, 40), ("comm", 60, 100)]
+        for rank in range(4)
+    ]
+    rows = run([rank_trace(own, rank=rank) for rank, own in enumerate(spans)], ["unlike_ranks"], unlike_points=3.0)[
+        "unlike_ranks"
+    ].rows()
+    assert [(row["rank"], row["part"], row["alike_ranks"]) for row in rows] == [(3, "compute_ns", "3")]
+
+
 def test_where_an_analysis_failed_what_is_left_is_still_split():
     results = once.results("ddp")
     lost = {name: type(results[name]).without_rows() for name in ("idle", "time_parts", "over_ranks", "mfu")}

@@ -4,7 +4,7 @@ import pytest
 
 from tests import once
 from tests.host_builders import host_trace
-from tests.samples import EVERY
+from tests.samples import OF_EACH_KIND
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.phases.op_phases import NAMES, op_phases
 
@@ -68,7 +68,7 @@ def test_overlapping_phases_are_attributed_once():
     assert rows["total_ns"].sum() == 70
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", OF_EACH_KIND)
 def test_phases_add_up_on_samples(name):
     results = once.results(name, ["phases", "breakdown", "steps", "comm_phases"])
     phases = results["phases"].to_frame()
@@ -84,7 +84,7 @@ def test_phases_add_up_on_samples(name):
     assert comm_phases["exposed_ns"].sum() == breakdown["exposed_comm_ns"].sum()
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", OF_EACH_KIND)
 def test_transfer_and_wait_by_phase_are_those_of_exposed_communication(name):
     results = once.results(name, ["phases", "exposed_comm"])
     parts = ["exposed_transfer_ns", "exposed_wait_ns", "exposed_unmatched_ns"]

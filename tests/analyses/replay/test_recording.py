@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
+from tests import once
 from tests.host_builders import host_trace
-from tests.samples import sample
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.recording import COST_NS, LEAST, MOST
@@ -107,7 +107,7 @@ def test_of_other_profilers_nothing_is_known():
 
 
 def test_the_table_has_both_gains():
-    table = run(sample("ddp").ranks, ["what_ifs"])["what_ifs"].to_frame().set_index("option")
+    table = once.results("ddp", ["what_ifs"])["what_ifs"].to_frame().set_index("option")
     row = table.loc["--profiler none"]
     assert row["before_ns"] > row["after_ns"] == row["unprofiled_ns"] > 0
     hosts = table.loc["--host none"]
@@ -124,9 +124,13 @@ def test_the_table_has_both_gains():
     ],
 )
 def test_whether_hosts_bind_without_the_profiler(steps_ms, ideal_ms, said, binds_too):
-    words, told = of_hosts(tuple(round(ms * MS) for ms in steps_ms), round(ideal_ms * MS))
+    steps_ns, ideal_ns = tuple(round(ms * MS) for ms in steps_ms), round(ideal_ms * MS)
+    words, told = of_hosts(steps_ns, ideal_ns)
     assert words.endswith(said)
     assert told is binds_too
+    words, told = of_hosts(steps_ns, ideal_ns, are_waits_open=True)
+    assert "is at most an estimated" in words
+    assert told is (True if binds_too else None)
 
 
 def test_a_gain_is_said_twice_only_where_it_differs():

@@ -18,6 +18,8 @@ from traceanalyzer.errors import UsageError
         ("compute 2x", Change("compute", 0.5)),
         ("operator aten::mm=4x", Change("operator", 0.25, name="aten::mm")),
         ("kernel a=b=2x", Change("kernel", 0.5, name="a=b")),
+        ("compute 2000000x", Change("compute", 0.0000005)),
+        ("links 1230000", Change("links", 1_230_000.0)),
         ("waits none", Change("waits", 0.0)),
     ],
 )

@@ -45,7 +45,7 @@ def summed(name, steps, analysis):
     return frame.groupby(keys)[columns].sum().astype("int64")
 
 
-@pytest.mark.parametrize("name", ["ddp", "fsdp_full"])
+@pytest.mark.parametrize("name", ["ddp", pytest.param("fsdp_full", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("analysis", SUMS)
 def test_two_steps_apart_are_their_sum(name, analysis):
     both, first, second = (summed(name, steps, analysis) for steps in ("2,4", "2", "4"))

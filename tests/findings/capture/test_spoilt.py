@@ -38,6 +38,27 @@ def zeroes():
     return [("gemm", (100 * n + 10) * US, (100 * n + 10) * US, n + 1) for n in range(20)], calls(*range(0, 2_000, 100))
 
 
+def some_zeroes():
+    """One kernel of ten has no time; the others of its name take 20 µs each."""
+    ops, made = zeroes()
+    return [ops[n] if n % 10 == 0 else (ops[n][0], ops[n][1], ops[n][2] + 20 * US, n + 1) for n in range(20)], made
+
+
+def backwards():
+    """Of the host's calls every fifth ends before it starts."""
+    ops = [("gemm", (100 * n + 10) * US, (100 * n + 30) * US, n + 1) for n in range(20)]
+    return ops, [
+        (name, start, start - 3 * US if n % 5 == 0 else end)
+        for n, (name, start, end) in enumerate(calls(*range(0, 2_000, 100)))
+    ]
+
+
+def twice():
+    """Two recordings in one list: the second one's operations and calls bear the numbers of the first one's."""
+    ops = [("gemm", (100 * n + 10) * US, (100 * n + 30) * US, n % 10 + 1) for n in range(20)]
+    return ops, calls(*range(0, 1_000, 100))
+
+
 def graphs():
     """Steps of a graph of which nothing was recorded: the GPU seems idle while the host waits for it."""
     ops, made = [], []
@@ -56,10 +77,13 @@ def graphs():
     [
         (nested(), "impossible_times", "Rank 0's times cannot be true: operations run inside others of their stream"),
         (far(), "impossible_times", "Rank 0's times cannot be true: operations lie over a day apart"),
-        (zeroes(), "impossible_times", "Rank 0's times cannot be true: half of the operations and more take no time"),
+        (zeroes(), "impossible_times", "Rank 0's times cannot be true: operations take no time"),
+        (some_zeroes(), "impossible_times", "Rank 0's times cannot be true: operations take no time"),
+        (backwards(), "impossible_times", "Rank 0's times cannot be true: events end before they start"),
+        (twice(), "shared_numbers", "Rank 0's operations share the numbers of their launches"),
         (graphs(), "lost_operations", "did not record what CUDA graphs ran (10 launches of them on rank 0)"),
     ],
-    ids=["nested", "far apart", "no time", "graphs"],
+    ids=["nested", "far apart", "no time", "some without time", "backwards", "two recordings", "graphs"],
 )
 def test_of_such_a_rank_only_that_is_said(made, rule, told):
     results = run([host_trace(*made)], ASKED)

@@ -8,6 +8,7 @@ from tests.simulator import scenarios, workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from traceanalyzer.analyses.blame.episode_rows import cause_of
+from traceanalyzer.analyses.blame.episodes import WORTH_PCT
 from traceanalyzer.analyses.blame.step_parts import OWN_PARTS
 from traceanalyzer.analyses.blame.transfers import TRANSFER
 from traceanalyzer.analyses.host.host_work import HostWork
@@ -134,7 +135,7 @@ def test_lateness_of_some_steps_names_them(steps, begins, severity, has_gain):
         assert found.gain_ns == pytest.approx(3 * MS * len(steps or range(4)) / 4, rel=0.05)
 
 
-@pytest.mark.parametrize(("ranks", "steps"), [(4, 9), (8, 9)])
+@pytest.mark.parametrize(("ranks", "steps"), [(4, 9), pytest.param(8, 9, marks=pytest.mark.thorough)])
 def test_ranks_that_take_turns_are_one_finding(ranks, steps):
     (found,) = said(scenarios.ddp(ranks, steps, in_turn_ns=2_000_000))
     assert found.title.startswith(f"Ranks 0 to {ranks - 1} in turn, each in other steps, compute ")
@@ -177,7 +178,7 @@ def test_hosts_that_need_what_others_need_are_nobodys_fault(own, others, name, g
         "joint_gain_ns": None,
         "joint_unprofiled_gain_ns": None,
     }
-    assert is_said(row) == expected
+    assert is_said(row, WORTH_PCT) == expected
 
 
 def test_equal_ranks_are_left_alone():
@@ -217,8 +218,8 @@ def test_what_only_recording_makes_late_is_not_said():
         "joint_gain_ns": None,
         "joint_unprofiled_gain_ns": None,
     }
-    assert not is_said(row)
-    assert is_said(row | {"unprofiled_gain_ns": 9})
+    assert not is_said(row, WORTH_PCT)
+    assert is_said(row | {"unprofiled_gain_ns": 9}, WORTH_PCT)
 
 
 def test_of_graded_loads_the_rank_that_has_most_is_named_and_what_even_ones_gain():

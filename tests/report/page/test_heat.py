@@ -18,7 +18,9 @@ def many(busy_of):
     return made, results["unlike_ranks"]
 
 
-@pytest.mark.parametrize(("slow", "expected"), [({5}, {5}), ({5, 9}, {5, 9}), (set(), set())])
+@pytest.mark.parametrize(
+    ("slow", "expected"), [pytest.param({5}, {5}, marks=pytest.mark.thorough), ({5, 9}, {5, 9}), (set(), set())]
+)
 def test_ranks_unlike_the_others_are_named(slow, expected):
     made, others = many(lambda rank: 800 if rank in slow else 400 + rank % 3)
     assert set(others.table["rank"]) == expected

@@ -131,7 +131,7 @@ def test_short_gaps_are_a_sentence(gap_ns, is_table):
 )
 def test_the_icicle_opens_on_the_rank_of_the_first_finding(first, rank):
     findings = (first, Finding("high", "Else.", ranks=(1,)))
-    page = Page(html.page(replace(report_of("ddp"), findings=findings)))
+    page = Page(html.page(replace(report_of("moe"), findings=findings)))
     figure = next(text for own, text in page.scripts if own.get("data-for") == "chart-operator_kernels")
     assert [trace["name"] for trace in unpacked(figure)["data"] if trace["visible"]] == [rank]
 

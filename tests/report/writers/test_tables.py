@@ -100,6 +100,7 @@ def test_the_longest_tables_of_many_ranks_lie_beside_the_json(tmp_path, monkeypa
 
 def test_a_long_table_is_parquet_beside_the_others_csv(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "MOST_CSV_ROWS", 20)
+    monkeypatch.setattr(tables, "_ROWS_AT_ONCE", 2)
     report = Report("ddp", once.results("ddp", ["ranks", "breakdown", "kernels"]))
     written = {path.name for path in tables.write_csv(report, tmp_path)}
     assert written == {"summary.csv", "index.md", "ranks.csv", "breakdown.csv", "kernels.parquet"}

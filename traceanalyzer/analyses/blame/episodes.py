@@ -1,6 +1,7 @@
 """Lateness that belongs together: which ranks, in which steps, by what, what it costs the others and what it gains."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import pandas as pd
@@ -41,8 +42,16 @@ _ALIKE = 0.6
 _LEAST_TURNS = 3
 
 
+WORTH_PCT = 1.0
+"""Of a step: what mending gains. Less is in the table alone."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Episodes(Result[EpisodesColumn]):
     """One row for each episode, costliest first."""
+
+    worth_pct: float = WORTH_PCT
+    """The same as a user sets it: whoever speaks of episodes asks for it here (`late_gain_pct`)."""
 
     title: ClassVar[str] = "Who is late, when and by what"
     keys: ClassVar[tuple[str, ...]] = ("episode",)

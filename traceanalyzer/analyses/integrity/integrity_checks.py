@@ -20,19 +20,15 @@ from traceanalyzer.selection import is_lost_launch
 _MANY, SOME = 0.1, 0.01
 """Shares from which a defect is medium, and low."""
 
+GRAVE = 0.05
+"""Share of events with damaged times, or numbers that are not their own, from which figures are wrong."""
+
 CAUSES: tuple[SourceName, ...] = ("idle", "gaps", "launches", "queue_depth", "what_ran", "replay")
 """What sets operations beside the calls that launched them."""
 
 BY_KIND: tuple[SourceName, ...] = (
-    "breakdown",
-    "overlap",
-    "steps",
-    "kernels",
-    "calls",
-    "stream_pairs",
-    "blocks",
-    "categories",
-)
+    "breakdown", "overlap", "steps", "kernels", "calls", "stream_pairs", "blocks", "categories",
+)  # fmt: skip
 """What tells kinds of operations apart."""
 
 OPERATIONS: tuple[SourceName, ...] = ("gpu_ops",)
@@ -50,6 +46,9 @@ NESTED = "nested_on_a_stream"
 FAR_APART = "far_apart"
 
 NO_DURATION = "operations_without_duration"
+BACKWARDS = "events_backwards"
+UNREADABLE = "unreadable_events"
+SHARED = "shared_launches"
 
 EVENTS: Final = "events"
 """Stands for all tables of events."""
@@ -89,14 +88,20 @@ def file_damage(trace: RankTrace) -> list[Defect]:
     if trace.meta.events_skipped:
         count = trace.meta.events_skipped
         text = f"{many(count, 'event')} could not be read and {_are(count)} left out."
-        found.append(Defect("unreadable_events", MEDIUM, count, None, text, (EVENTS,)))
+        found.append(Defect(UNREADABLE, _by_events(count, trace), count, None, text, (EVENTS,)))
     if trace.meta.events_backwards:
         count = trace.meta.events_backwards
         text = (
             f"{many(count, 'event')} ended before {'it' if count == 1 else 'they'} started: no time is counted there."
         )
-        found.append(Defect("events_backwards", MEDIUM, count, None, text, (EVENTS,)))
+        found.append(Defect(BACKWARDS, _by_events(count, trace), count, None, text, (EVENTS,)))
     return found
+
+
+def _by_events(count: int, trace: RankTrace) -> Severity:
+    """Of events of which something is lost; those that are left out are in no table."""
+    total = sum(len(table) for table in (trace.gpu_ops, trace.api_calls, trace.host_ops, trace.ranges))
+    return HIGH if count >= GRAVE * total else MEDIUM
 
 
 def dropped_events(trace: RankTrace) -> list[Defect]:
@@ -183,19 +188,34 @@ def operations_without_launch(trace: RankTrace) -> list[Defect]:
 
 
 def shared_launches(trace: RankTrace) -> list[Defect]:
-    """Operations that name one launch, graphs aside: a call launches one, so that their numbers are not unique."""
+    """Operations that name one launch, graphs aside, or a number that several calls bear: it is not unique then.
+
+    A call launches one operation; calls inside each other (of the runtime and the driver) bear one number.
+    """
     launch = array_of(trace.gpu_ops, "launch")
     calls = launch[launch != NONE]
     is_graph = host_names.matches(trace.api_calls["name"], host_names.is_graph_launch)
     times = np.bincount(calls, minlength=len(trace.api_calls))
-    count, total = int(times[(times > 1) & ~is_graph].sum()), len(calls)
+    is_shared = ((times > 1) & ~is_graph) | _bears_anothers_number(trace.api_calls)
+    count, total = int(times[is_shared].sum()), len(calls)
     text = (
         f"{many(count, 'GPU operation')} of {total:,} share their launch with others: correlation numbers are used "
         "more than once (work of several processes in one file does so), and which call launched what, in which step, "
         "is not known."
     )
     affects: tuple[SourceName, ...] = (*CAUSES, "steps", "phase_of_op", "tree")
-    return [Defect("shared_launches", by_share(count, total), count, total, text, affects)] if count else []
+    severity = HIGH if count >= GRAVE * total else by_share(count, total)
+    return [Defect(SHARED, severity, count, total, text, affects)] if count else []
+
+
+def _bears_anothers_number(api_calls: pd.DataFrame) -> np.ndarray:
+    """Mask of calls whose correlation number a call before or after them has, too."""
+    number, starts, ends = (array_of(api_calls, name) for name in ("correlation", "start_ns", "end_ns"))
+    order = np.lexsort((starts, number))
+    is_again = (np.diff(number[order]) == 0) & (starts[order][1:] >= ends[order][:-1]) & (number[order][1:] > 0)
+    mask = np.zeros(len(api_calls), dtype=bool)
+    mask[order[1:][is_again]] = mask[order[:-1][is_again]] = True
+    return mask
 
 
 def partial_steps(trace: RankTrace) -> list[Defect]:

@@ -1,12 +1,16 @@
 """Times of operations that contradict each other, check by check."""
 
+from typing import Any
+
 import numpy as np
+import pandas as pd
 
 from traceanalyzer.analyses.grouping import largest_before
 from traceanalyzer.analyses.integrity.integrity_checks import (
     CAUSES,
     EVENTS,
     FAR_APART,
+    GRAVE,
     NESTED,
     NO_DURATION,
     OPERATIONS,
@@ -21,7 +25,10 @@ from traceanalyzer.meaning.severities import HIGH, INFO
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.event_times import LONGEST_CAPTURE_NS
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of
+from traceanalyzer.model.tables import array_of, column_of
+
+_NOT_SHORT_NS = 5_000
+"""Operations that usually take so long are not rounded to nothing, not even in whole microseconds."""
 
 
 def far_apart(trace: RankTrace) -> list[Defect]:
@@ -73,11 +80,25 @@ def nested_on_a_stream(trace: RankTrace) -> list[Defect]:
 
 def operations_without_duration(trace: RankTrace) -> list[Defect]:
     """Operations that end where they start, or before (a reader takes negative durations for none)."""
-    count = int((array_of(trace.gpu_ops, "end_ns") <= array_of(trace.gpu_ops, "start_ns")).sum())
+    is_none = array_of(trace.gpu_ops, "end_ns") <= array_of(trace.gpu_ops, "start_ns")
+    count = int(is_none.sum())
     text = f"{many(count, 'GPU operation')} {have(count)} no duration, or had a negative one: their time is missing."
     total = len(trace.gpu_ops)
-    severity = HIGH if 2 * count >= total else by_share(count, total)
-    return [Defect(NO_DURATION, severity, count, total, text, OPERATIONS)] if count else []
+    is_grave = count > 0 and (2 * count >= total or _lost_time(trace, is_none) >= GRAVE * total)
+    return (
+        [Defect(NO_DURATION, HIGH if is_grave else by_share(count, total), count, total, text, OPERATIONS)]
+        if count
+        else []
+    )
+
+
+def _lost_time(trace: RankTrace, is_none: np.ndarray) -> int:
+    """How many operations without a duration are no short ones: of their name half of the others take 5 µs and more."""
+    names: Any = column_of(trace.gpu_ops, "name")
+    codes = names.codes
+    took = array_of(trace.gpu_ops, "end_ns") - array_of(trace.gpu_ops, "start_ns")
+    usual = pd.Series(took[~is_none]).groupby(codes[~is_none]).median()
+    return int((usual.reindex(codes[is_none]) >= _NOT_SHORT_NS).sum())
 
 
 def operations_before_their_launch(trace: RankTrace) -> list[Defect]:

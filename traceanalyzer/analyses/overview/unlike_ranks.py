@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
+import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, typed
@@ -81,7 +82,7 @@ def _with_sets(table: pd.DataFrame) -> pd.DataFrame:
         number, before = last.get(key, (place, away))
         last[key] = (number if away >= (1 - _ALIKE) * before else place, away)
         sets.append(last[key][0])
-    groups = table.groupby(sets)
+    groups = table.groupby(np.array(sets, dtype="int64"))  # of a list of one thing pandas makes other keys
     ranks = {number: ",".join(map(str, sorted(own["rank"]))) for number, own in groups}
     alike_ns = groups["time_ns"].transform("median")
     away = (alike_ns - table["median_ns"]).abs()

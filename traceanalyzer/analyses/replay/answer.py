@@ -13,6 +13,7 @@ from traceanalyzer.analyses.replay.present import check
 from traceanalyzer.analyses.replay.recording import RUN_TO_RUN
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.errors import InputError, UsageError
+from traceanalyzer.meaning.gains import gain_said
 from traceanalyzer.meaning.vocabulary import ON_PATH
 
 _LABELS = {one.key: one.label for one in ON_PATH}
@@ -107,7 +108,8 @@ class Answer:
         if change_ns < 0:
             said = f"{-change_ns / 1e6:,.2f} ms longer"
         else:
-            said = f"gain {'at most ' if gain.is_bound and not gain.is_lower_bound else ''}{change_ns / 1e6:,.2f} ms"
+            is_most = gain.is_bound and not gain.is_lower_bound
+            said = f"gain {gain_said(f'{change_ns / 1e6:,.2f} ms', is_bound=is_most)}"
         why = []
         if gain.error_ns > BOUND_PCT / 100 * gain.before_ns:
             why.append(f"{error} ({self.error_pct:.1f} %) are not explained by the graph")

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
+import numpy as np
+
 from traceanalyzer.analyses.replay.recording import COST_NS, TYPICAL
 from traceanalyzer.analyses.replay.schedule_orders import ORDERS, read_schedule
 from traceanalyzer.errors import UsageError
@@ -132,11 +134,16 @@ class Change:
             return f"schedule {self.to}"
         word = next((word for word, value in WORDS[self.part].items() if value == self.to), None)
         if self.part == "links":
-            word = f"{self.to:g}"
-        to = word or (f"{1 / self.to:.3g}x" if not isinstance(self.to, str) and self.to else "free")
+            word = _plain(float(self.to), 6)
+        to = word or (f"{_plain(1 / self.to, 3)}x" if not isinstance(self.to, str) and self.to else "free")
         where = self.name or (_listed(self.ranks) if self.ranks else "")
         steps = f" in step{'s' if len(self.steps) > 1 else ''} {_listed(self.steps)}" if self.steps else ""
         return f"{self.part} {where}{'=' if where else ''}{to}{steps}"
+
+
+def _plain(number: float, digits: int) -> str:
+    """With so many digits that count, and without an exponent, which nobody types."""
+    return np.format_float_positional(number, digits, fractional=False, trim="-")
 
 
 UNRECORDED = Change("profiler", TYPICAL)

@@ -34,13 +34,14 @@ def of_other_size(own: Alone, other: Alone, own_code: np.ndarray, code: np.ndarr
     alone_ns, other_ns = own.medians[mine], other.medians[theirs]
     ratio = [larger(own.kernels[a][2], other.kernels[b][2]) for a, b in zip(mine, theirs, strict=True)]
     scaled = other_ns * np.array(ratio, dtype=float)
-    off = (alone_ns / scaled)[scaled >= LEAST_NS]
+    is_long = scaled >= LEAST_NS
+    off = alone_ns[is_long] / scaled[is_long]
     off = off[~np.isnan(off)]
     if len(off) < LEAST_ALONE:
         return found
     low, middle, high = np.quantile(off, [0.25, 0.5, 0.75])
     if high <= ALIKE * low:
-        found[mine] = np.where(scaled >= LEAST_NS, scaled * middle, np.nan)
+        found[mine] = np.where(is_long, scaled * middle, np.nan)
     return found
 
 

@@ -3,19 +3,12 @@
 import pandas as pd
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.integrity import untrue
 from traceanalyzer.analyses.integrity.integrity import Integrity
-from traceanalyzer.analyses.integrity.integrity_checks import (
-    FAR_APART,
-    LOST_AMID,
-    LOST_GRAPHS,
-    NESTED,
-    NO_DURATION,
-    TRUNCATED,
-)
+from traceanalyzer.analyses.integrity.integrity_checks import LOST_AMID, LOST_GRAPHS, SHARED, TRUNCATED
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.listed import listed
-from traceanalyzer.meaning.severities import HIGH
 
 LEAST_LOST_PCT = 1.0
 """Of a rank's launches that have no operation, amid others that have one."""
@@ -23,12 +16,7 @@ LEAST_LOST_PCT = 1.0
 SPOILT_PCT = 5.0
 """From here on nothing is concluded of the rank."""
 
-_IMPOSSIBLE = {
-    NESTED: "operations run inside others of their stream, which runs one after the other",
-    FAR_APART: "operations lie over a day apart",
-    NO_DURATION: "half of the operations and more take no time",
-}
-"""Checks that find times that cannot be, and what these are."""
+_AS_WRITTEN = "give each process's file as the profiler wrote it: not several merged into one"
 
 LOST = "operations that were lost"
 CUT_OFF = "files that are cut off"
@@ -37,9 +25,8 @@ CUT_OFF = "files that are cut off"
 
 def spoilt_ranks(headline: Headline, integrity: Integrity) -> set[int]:
     """Ranks of which nothing is concluded, for any of the reasons that the rules here give."""
-    ranks = {rank for check in (TRUNCATED, *_IMPOSSIBLE) for rank in _with(integrity, check)}
     lost = _lost_in_all(headline, integrity, SPOILT_PCT)
-    return ranks | set(lost.index)
+    return {*untrue.untrue_ranks(integrity.to_frame())} | set(_with(integrity, TRUNCATED)) | set(lost.index)
 
 
 def lost_operations(
@@ -137,31 +124,53 @@ def cut_files(integrity: Integrity) -> list[Finding]:
 def impossible_times(integrity: Integrity) -> list[Finding]:
     """Operations of one stream run inside each other, take no time, or lie days apart: no GPU and no recording does so.
 
-    Nothing is concluded of such a rank.
+    Nor does one write times that are no numbers, or events that end before they start. Nothing is concluded of such a
+    rank.
     """
-    found = []
-    for check, what in _IMPOSSIBLE.items():
+    whats: dict[tuple[int, ...], list[str]] = {}
+    for check, what in untrue.IMPOSSIBLE.items():
         if ranks := _with(integrity, check):
-            whose = _whose(ranks)
-            found.append(
-                Finding(
-                    severity="high",
-                    title=f"{whose[0].upper()}{whose[1:]} times cannot be true: {what}. Compute, idle time and waits "
-                    f"are not known, and nothing is concluded of {'it' if len(ranks) == 1 else 'them'}.",
-                    recommendation="Record again; give each process's file as the profiler wrote it: not several "
-                    "merged into one, with the streams' own numbers.",
-                    named=tuple(ranks),
-                    is_about_capture=True,
-                )
-            )
-    return found
+            whats.setdefault(tuple(ranks), []).append(what)
+    return [_of_times(list(ranks), what) for ranks, what in whats.items()]
+
+
+def _of_times(ranks: list[int], whats: list[str]) -> Finding:
+    whose = _whose(ranks)
+    return Finding(
+        severity="high",
+        title=f"{whose[0].upper()}{whose[1:]} times cannot be true: {', and '.join(whats)}. Compute, idle time and "
+        f"waits are not known, and nothing is concluded of {'it' if len(ranks) == 1 else 'them'}.",
+        recommendation=f"Record again; {_AS_WRITTEN}, with the streams' own numbers.",
+        named=tuple(ranks),
+        is_about_capture=True,
+    )
+
+
+def shared_numbers(integrity: Integrity) -> list[Finding]:
+    """Operations share the numbers of their launches, 5 % of a rank's and more: its file holds several recordings.
+
+    Or the work of several processes. Nothing is concluded of such a rank.
+    """
+    ranks = _with(integrity, SHARED)
+    if not ranks:
+        return []
+    whose = _whose(ranks)
+    it = "it" if len(ranks) == 1 else "them"
+    return [
+        Finding(
+            severity="high",
+            title=f"{whose[0].upper()}{whose[1:]} operations share the numbers of their launches, as those of several "
+            "recordings or processes in one file do: which call launched what, and in which step, is not known, and "
+            f"nothing is concluded of {it}.",
+            recommendation=f"{_AS_WRITTEN[0].upper()}{_AS_WRITTEN[1:]}.",
+            named=tuple(ranks),
+            is_about_capture=True,
+        )
+    ]
 
 
 def _with(integrity: Result, check: str) -> list[int]:
-    """Ranks of which a check found so much that their figures are wrong."""
-    frame = integrity.to_frame()
-    held = frame[(frame["check"] == check) & (frame["severity"] == HIGH)]
-    return sorted(int(rank) for rank in held["rank"].dropna())
+    return untrue.gravely(integrity.to_frame(), check)
 
 
 def _whose(ranks: list[int]) -> str:

@@ -21,9 +21,9 @@ from traceanalyzer.findings.basis import LEAST_GAIN_PCT, severity, whole
 from traceanalyzer.findings.communication.wiring import taken
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import of_slow_links
+from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.number_lists import numbers
-from traceanalyzer.meaning.quantities import time_text
 
 LOW_PEAK_PCT = 30.0
 """Of the links' peak. Healthy captures of two GPUs, with compute beside the communication, reach 39 to 55 %."""
@@ -118,16 +118,19 @@ def _slow(
     healthy = HEALTHY_PEAK * float(fastest["link_peak_gbps"])
     gain = gain_of(replay, _healthy(fastest))
     share = 100 * gain.gain_ns / gain.before_ns if gain and gain.before_ns else 0.0
-    won = ""
+    won = Title()
     if gain and share >= LEAST_GAIN_PCT:
-        of = f"{whole(gain)} is {'at most ' if gain.is_bound else ''}"
-        won = f" At {healthy:.0f} GB/s, which healthy jobs reach, {of}{time_text(gain.gain_ns)} shorter."
+        of = f" At {healthy:.0f} GB/s, which healthy jobs reach, {whole(gain)} is "
+        won = Title(of, Won.recorded(gain), ".")
     channels = few_channels(calls, slowest["collective"], slowest["group"])
     on = "" if channels is None else f" on {channels} channel{'' if channels == 1 else 's'}"
     return Finding(
         severity=severity(share),
-        title=f"Large {collectives_words(slowest['collective'])}{who} reach {rate} GB/s{on}, "
-        f"{slowest['peak_pct']:.0f} % of the links' {slowest['link_peak_gbps']} GB/s.{slower}{won}",
+        title=Title(
+            f"Large {collectives_words(slowest['collective'])}{who} reach {rate} GB/s{on}, "
+            f"{slowest['peak_pct']:.0f} % of the links' {slowest['link_peak_gbps']} GB/s.{slower}",
+            won,
+        ),
         gain_ns=gain.gain_ns if gain else None,
         gain_error_ns=gain.error_ns if gain else None,
         gain_is_bound=gain is None or gain.is_bound,

@@ -17,7 +17,7 @@ from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, LEAST_GAIN_PCT, Basis, 
 from traceanalyzer.findings.communication.bandwidth import LOW_PEAK_PCT, healthy_rate, slow_links
 from traceanalyzer.findings.communication.exposed_collective import EXPOSED, MOSTLY
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.unprofiled import otherwise
+from traceanalyzer.findings.won import Won
 from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.quantities import time_text
 
@@ -122,16 +122,14 @@ def _behind_hosts(replay: Replay, moved_ns: float, least_pct: float) -> str:
         return ""
     return (
         f" Hosts decide a step's length: if they took no time, hiding it would make one of "
-        f"{time_text(before.after_ns)} at most {time_text(won)} shorter."
+        f"{time_text(before.after_ns)} {Won(won, is_bound=True)}."
     )
 
 
 def _hidden(gain: Gain | None, basis: Basis) -> str:
     if gain is None:
         return ""
-    shorter = f"at most {time_text(gain.gain_ns)} shorter" if gain.gain_ns else "no shorter"
-    without = otherwise(gain.gain_ns, gain.unprofiled_gain_ns, gain.before_ns)
-    return f" With all of it hidden {basis.whole} is {shorter}{without}."
+    return f" With all of it hidden {basis.whole} is {Won.of(gain, is_bound=True)}."
 
 
 def many_small_collectives(
@@ -179,7 +177,7 @@ def _many_small(row: dict[str, float], gain: Gain, share_pct: float, basis: Basi
         severity=severity(share_pct),
         title=f"Rank {row['rank']} runs {row['size']:.0f} {name} of at most 1 MiB {when}, "
         f"{time_text(round(row['sum']))} {mean}. If small collectives took no time, {basis.whole} would be "
-        f"{time_text(gain.gain_ns)} shorter{otherwise(gain.gain_ns, gain.unprofiled_gain_ns, gain.before_ns)}.",
+        f"{Won.of(gain, is_bound=True)}.",
         evidence=(
             {"collective": row["collective"], "rank": int(row["rank"]), "calls_per_step": row["size"],
              "time_per_step_ns": round(row["sum"])},

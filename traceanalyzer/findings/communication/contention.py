@@ -6,7 +6,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.findings.won import Title, Won
 
 _SURE = 2
 """Times the replay's error."""
@@ -32,8 +32,11 @@ def contention(
     return [
         Finding(
             severity=severity(share),
-            title=f"Compute is slower beside communication: with the same kernels as fast as alone, {of} would be "
-            f"{time_text(gain.gain_ns)} shorter ({share:.0f} %).",
+            title=Title(
+                f"Compute is slower beside communication: with the same kernels as fast as alone, {of} would be ",
+                Won.recorded(gain),
+                f" ({share:.0f} %).",
+            ),
             recommendation="Give communication fewer multiprocessors of the GPU (NCCL_MAX_CTAS, collectives by copy "
             "engines), or move it beside kernels that leave some free; compare a step with less overlap.",
             caveat="The same kernel of the same grid, its median without communication beside it. Not both can be had: "

@@ -19,6 +19,8 @@ from traceanalyzer.findings.chance import is_beyond_chance
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.evened import Evened, evened, uneven_dispatches
 from traceanalyzer.findings.late.lateness import late_by
+from traceanalyzer.findings.won import Title, Won
+from traceanalyzer.meaning.gains import gain_said
 from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.quantities import time_text
 
@@ -76,7 +78,7 @@ def _finding(groups: Sequence[tuple[pd.DataFrame, Evened]], step_ns: float, exch
     whose, mean = _whose(hot)
     return Finding(
         severity=severity(100 * even.gain_ns / step_ns),
-        title=f"{whose} {times:.2f} times {mean} tokens in {which} of a step; {_gain(own, even)}.",
+        title=Title(f"{whose} {times:.2f} times {mean} tokens in {which} of a step; ", _gain(own, even), "."),
         evidence=plain(own[_EVIDENCE].head(12)),
         recommendation=f"{whose} {times:.2f} times {mean} tokens: even out what the router sends, by a balancing "
         "loss, a capacity factor, another placement of the experts, or copies of the experts that are asked for most.",
@@ -121,7 +123,7 @@ def _of_rank(dispatches: pd.DataFrame, hot: int) -> pd.DataFrame:
 
 def _gain(own: pd.DataFrame, evened: Evened) -> str:
     if evened.is_replayed and not evened.is_bound:
-        return f"with even ones a step is {time_text(evened.gain_ns)} shorter"
+        return Title("with even ones a step is ", Won(evened.gain_ns, is_bound=False))
     compute_ns = int(own["saved_compute_ns"].fillna(0).sum())
     part = "" if evened.is_replayed or compute_ns < evened.gain_ns else ", all of it experts' compute"
-    return f"even ones would save at most {time_text(evened.gain_ns)}{part}"
+    return f"even ones would save {gain_said(time_text(evened.gain_ns), is_bound=True)}{part}"

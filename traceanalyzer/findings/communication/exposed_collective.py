@@ -18,9 +18,9 @@ from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import Basis, plain, severity
 from traceanalyzer.findings.communication.bandwidth import LOW_PEAK_PCT, healthy_rate, slow_links
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.late.lateness import is_said, of_lead, of_slow_links
+from traceanalyzer.findings.late.lateness import of_lead, of_slow_links, said
 from traceanalyzer.findings.tools import Tools, tools_of
-from traceanalyzer.findings.unprofiled import otherwise
+from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.kinds import POINT_TO_POINT, dtype_bytes
 from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.names import collectives_words
@@ -152,7 +152,7 @@ class _Told:
 def _late(told: _Told, episodes: Episodes) -> str | None:
     """The lateness that is most of it: of a rank that is waited for in it, or of a group that moves data for longer."""
     is_unclear = told.own["unmatched_ns"].sum() > told.own["transfer_ns"].sum()
-    late = [row for row in episodes.rows() if is_unclear and is_said(row) and row["collective"] == told.name]
+    late = [row for row in said(episodes) if is_unclear and row["collective"] == told.name]
     return of_lead(episodes, late[0]) if late else of_slow_links(episodes, told.name, told.gain.gain_ns)
 
 
@@ -188,14 +188,16 @@ def _found(told: _Told, behind: str, advice: str) -> Finding:
     other_ns = told.at_other_times_ns
     seldom = "hardly in others" if other_ns is None else f"for {time_text(other_ns)} of another"
     step = f"{of}, and {seldom}" if few else f"a {time_text(gain.before_ns)} step"
-    shorter = f"at most {time_text(gain.gain_ns)} shorter" if gain.gain_ns else "no shorter"
-    without = otherwise(gain.gain_ns, gain.unprofiled_gain_ns, gain.before_ns)
     several = collectives_words(told.name)
     return Finding(
         severity=severity(_share_pct(gain)),
-        title=f"{several[0].upper()}{several[1:]} ({calls:.3g} {each}) run while nothing computes for "
-        f"{time_span(by_rank.min(), by_rank.max())} of {step}{where}.{behind} Without them in the way a mean step is "
-        f"{shorter}{without}.",
+        title=Title(
+            f"{several[0].upper()}{several[1:]} ({calls:.3g} {each}) run while nothing computes for "
+            f"{time_span(by_rank.min(), by_rank.max())} of {step}{where}.{behind} Without them in the way a mean step "
+            "is ",
+            Won.of(gain, is_bound=True),
+            ".",
+        ),
         evidence=plain(own.groupby(["rank", "phase", "step"], observed=True)["ns"].sum().reset_index().head(12)),
         recommendation=advice,
         caveat="Of collectives with one root, and of uneven all-to-alls, a wait may be part of the time.",

@@ -13,8 +13,9 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, severity
 from traceanalyzer.findings.communication.without_calls import gain_without
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.quantities import in_a_line, time_text
+from traceanalyzer.meaning.quantities import in_a_line
 
 _MOSTLY = 0.8
 """Of the bytes that backward gathers: what forward gathered before."""
@@ -50,13 +51,15 @@ def gathered_again(
         return []
     by_rank = again.groupby("rank")["size_bytes"].agg(["size", "sum"]).max() / basis.per
     count, kept = f"{by_rank['size']:.3g}", in_a_line(by_rank["sum"], Unit.BYTES)
-    most = "at most " if gain.is_bound else ""
     return [
         Finding(
             severity=severity(share),
-            title=f"Parameters are gathered twice: {count} all-gathers a step on each rank, {kept}, are in "
-            f"backward and of the sizes that the same group gathered in forward. Kept in between, a mean step is {most}"
-            f"{time_text(gain.gain_ns)} shorter.",
+            title=Title(
+                f"Parameters are gathered twice: {count} all-gathers a step on each rank, {kept}, are in "
+                "backward and of the sizes that the same group gathered in forward. Kept in between, a mean step is ",
+                Won.recorded(gain),
+                ".",
+            ),
             recommendation="Where memory allows it, keep parameters after forward: reshard_after_forward=False "
             "(FSDP2), ShardingStrategy.SHARD_GRAD_OP (FSDP), stage 2 instead of 3 (DeepSpeed); or keep them on the "
             "ranks of a host only (reshard_after_forward=8 and the like).",

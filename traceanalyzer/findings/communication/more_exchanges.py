@@ -15,11 +15,12 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, severity
 from traceanalyzer.findings.communication.without_calls import gain_without
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.number_lists import numbers
-from traceanalyzer.meaning.quantities import in_a_line, time_text
+from traceanalyzer.meaning.quantities import in_a_line
 
 LEAST_TIMES = 1.5
 """As many calls as the others' median: from here on the group does something else."""
@@ -65,9 +66,12 @@ def _finding(row: Mapping[str, Any], gain: Gain) -> Finding:
     what = f"{collectives_words(str(row['collective']))} of {in_a_line(float(row['size_bytes']), Unit.BYTES)}"
     return Finding(
         severity=severity(100 * gain.gain_ns / gain.before_ns),
-        title=f"Ranks {listed(ranks)} run {row['count']:.3g} {what} a step among each other, other groups of as many "
-        f"ranks that do the same {row['others']:.3g}. Without what is more, a mean step is "
-        f"{'at most ' if gain.is_bound else ''}{time_text(gain.gain_ns)} shorter.",
+        title=Title(
+            f"Ranks {listed(ranks)} run {row['count']:.3g} {what} a step among each other, other groups of as many "
+            f"ranks that do the same {row['others']:.3g}. Without what is more, a mean step is ",
+            Won.recorded(gain),
+            ".",
+        ),
         recommendation="Look at how these ranks are set up: gradients that are exchanged in every micro-step "
         "(no_sync() is missing), other buckets, a hook or a metric of theirs alone.",
         caveat="Which of the calls are not needed is not known: of each step as many as the others run are left, the "

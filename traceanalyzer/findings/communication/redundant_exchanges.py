@@ -12,9 +12,10 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, severity
 from traceanalyzer.findings.communication.without_calls import gain_without
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.names import collectives_words
-from traceanalyzer.meaning.quantities import text, time_text
+from traceanalyzer.meaning.quantities import text
 
 LEAST_CALLS = 3
 """Of a step: two alike may be of two models that are trained in turn."""
@@ -74,12 +75,11 @@ def _repeated(rows: pd.DataFrame, micro: int, least_calls: int) -> pd.DataFrame 
 
 def _finding(micro: int, calls: float, size: float, gain: Gain | None, collective: str) -> Finding:
     moved = text(size, Unit.BYTES).replace(chr(0x202F), " ")
-    gains = ""
+    gains = Title()
     if gain is not None:
-        most = "at most " if gain.is_bound else ""
-        gains = f" Without them, a mean step is {most}{time_text(gain.gain_ns)} shorter."
+        gains = Title(" Without them, a mean step is ", Won.recorded(gain), ".")
         if 100 * gain.gain_ns < gain.before_ns:
-            gains = (
+            gains = Title(
                 " Without their transfers alone a step is no shorter as recorded, as something else binds it: "
                 "what launching them takes the hosts comes on top, and is not told apart."
             )
@@ -87,8 +87,11 @@ def _finding(micro: int, calls: float, size: float, gain: Gain | None, collectiv
     each = f"{calls:.0f} {collectives_words(collective)} and {moved} a step on each rank"
     return Finding(
         severity="low" if gain is None else severity(100 * gain.gain_ns / gain.before_ns),
-        title=f"{every} micro-steps of a step exchange the same gradients: {micro - 1} of {micro} exchanges {are} "
-        f"redundant, {each}.{gains}",
+        title=Title(
+            f"{every} micro-steps of a step exchange the same gradients: {micro - 1} of {micro} exchanges {are} "
+            f"redundant, {each}.",
+            gains,
+        ),
         recommendation="Exchange gradients in the last micro-step only: model.no_sync() (DDP), "
         "set_requires_gradient_sync(False) (FSDP2) around the others.",
         caveat="With sharded gradients it costs memory: each rank then holds whole gradients between micro-steps. "

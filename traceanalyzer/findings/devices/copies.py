@@ -18,7 +18,7 @@ from traceanalyzer.findings.alike import of_them
 from traceanalyzer.findings.basis import Basis, plain, severity
 from traceanalyzer.findings.finding import PAGEABLE, Finding
 from traceanalyzer.findings.late.lateness import all_late_by, late_by
-from traceanalyzer.findings.unprofiled import otherwise
+from traceanalyzer.findings.won import Won
 from traceanalyzer.meaning.quantities import digits, size_text, time_text
 
 PAGEABLE_PCT = 0.5
@@ -140,12 +140,12 @@ def _who(held: pd.DataFrame, ranks: int) -> str:
 def _hidden(gain_ns: int, gain: Gain | None, basis: Basis) -> str:
     """What it gains when compute hides the copies."""
     of = basis.whole
-    without = otherwise(gain_ns, gain.unprofiled_gain_ns, gain.before_ns) if gain else ""
-    if not gain_ns and without:
-        return f" Pinned and behind compute, {of} as recorded is no shorter{without}."
-    if not gain_ns:
+    won = Won(gain_ns, is_bound=True)
+    if gain:
+        won = replace(won, unprofiled_ns=gain.unprofiled_gain_ns, step_ns=gain.before_ns)
+    if not gain_ns and not won.without:
         return f" As recorded, {of} gains nothing by pinning: something else binds it."
-    return f" Pinned and behind compute, {of} is at most {time_text(gain_ns)} shorter{without}."
+    return f" Pinned and behind compute, {of}{'' if gain_ns else ' as recorded'} is {won}."
 
 
 def _serial(row: pd.Series, basis: Basis, window_ns: int) -> Finding:

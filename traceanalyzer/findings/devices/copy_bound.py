@@ -18,7 +18,8 @@ from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, plain
 from traceanalyzer.findings.devices.copies import are_pageable
 from traceanalyzer.findings.finding import PAGEABLE, Finding
 from traceanalyzer.findings.late.lateness import all_late_by
-from traceanalyzer.meaning.quantities import digits, size_text, time_text
+from traceanalyzer.findings.won import Won
+from traceanalyzer.meaning.quantities import digits, size_text
 
 COPY_BOUND_PCT = 50.0
 
@@ -64,7 +65,7 @@ def copy_bound(
     if of_steps and 100 * gain.gain_ns < LEAST_GAIN_PCT * gain.before_ns and not part_of:
         return []  # they lie in no complete step, or something else binds those
     of = "a mean step" if of_steps else "the capture"
-    hidden = f" Hidden, {of} is at most {time_text(gain.gain_ns)} shorter." if gain.gain_ns else ""
+    hidden = f" Hidden, {of} is {Won.recorded(gain, is_bound=True)}." if gain.gain_ns else ""
     return [replace(found, title=f"{found.title}{hidden}", gain_ns=gain.gain_ns, part_of=part_of)]
 
 

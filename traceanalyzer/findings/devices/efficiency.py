@@ -18,6 +18,7 @@ from traceanalyzer.findings.devices.written_out import SCORES
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import late_by, said_with_gain
 from traceanalyzer.findings.tools import tools_of
+from traceanalyzer.meaning.gains import gain_said
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.severities import Severity
@@ -72,7 +73,9 @@ def tensor_cores_unused(
     rank = int(table["off_tensor_cores_ns"].idxmax())
     peak = _peak(ranks, rank)
     gain_ns = _gain_by_tf32(efficiency, table["off_tensor_cores_ns"][rank], rank, peak)
-    saved = "" if gain_ns is None else f" In TF32 rank {rank}'s takes at most {time_text(gain_ns)} less."
+    saved = (
+        "" if gain_ns is None else f" In TF32 rank {rank}'s takes {gain_said(time_text(gain_ns), is_bound=True)} less."
+    )
     late = {late_by(episodes, own, "compute") for own in table.index}
     return [
         Finding(

@@ -12,7 +12,7 @@ from traceanalyzer.findings.devices.copy_bound import WORDS
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.late_advice import PAGEABLE
 from traceanalyzer.findings.late.late_words import first_upper, who
-from traceanalyzer.findings.late.lateness import is_said, of_lead
+from traceanalyzer.findings.late.lateness import of_lead, said
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import digits, text
@@ -41,16 +41,16 @@ def other_copies(
     table = copies.to_frame()
     table = table[table["direction"].isin([*WORDS])]
     found = []
-    for row in episodes.rows():
+    for row in said(episodes):
         late = {*numbers(row["ranks"])}
-        if row["cause"] != "copies" or not is_said(row) or not row["is_in_every_step"] or late >= {*table["rank"]}:
+        if row["cause"] != "copies" or not row["is_in_every_step"] or late >= {*table["rank"]}:
             continue
         own = table[table["rank"].isin(late)]
         if PAGEABLE in (row["name"] or "").lower():
             continue
         beside = _of_ranks(table.drop(own.index), len({*table["rank"]} - late))
-        said = _said(_of_ranks(own, len(late)), beside, row, explained_pct / 100, alike_bytes_times)
-        found += [_finding(*said, own, row, of_lead(episodes, row))] if said else []
+        told = _said(_of_ranks(own, len(late)), beside, row, explained_pct / 100, alike_bytes_times)
+        found += [_finding(*told, own, row, of_lead(episodes, row))] if told else []
     return found
 
 
@@ -70,7 +70,8 @@ def _said(
     (moved, time_ns), (moved_by_them, their_ns) = own.loc[way], theirs.loc[way]
     if time_ns <= their_ns or not moved or moved_by_them > alike * moved:
         return None
-    copied = f"{first_upper(who(row))} copies {text(moved, Unit.BYTES)} {WORDS[way]} in the capture"
+    verb = "copy" if len(numbers(row["ranks"])) > 1 else "copies"
+    copied = f"{first_upper(who(row))} {verb} {text(moved, Unit.BYTES)} {WORDS[way]} in the capture"
     if not moved_by_them:
         return f"{copied}, which no other rank does.", _ALONE
     if moved > alike * moved_by_them:
@@ -81,10 +82,9 @@ def _said(
 
 
 def _finding(title: str, advice: str, own: pd.DataFrame, row: Mapping[str, Any], part_of: str) -> Finding:
-    many = len(numbers(row["ranks"])) > 1
     return Finding(
         severity="low",
-        title=title.replace(" copies ", " copy ", 1) if many else title,
+        title=title,
         evidence=plain(
             own[
                 ["rank", "direction", "source_memory", "target_memory", "copies", "size_bytes", "total_ns", "rate_gbps"]

@@ -7,8 +7,8 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import whole
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import of_ranks
+from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.listed import numbered
-from traceanalyzer.meaning.quantities import time_text
 
 LEAST_AWAITED_PCT = 90.0
 """Of a rank's kernels of over 20 µs."""
@@ -38,13 +38,16 @@ def blocking_launches(
     who = "every rank" if is_all and not one else numbered("rank", ranks)
     awaited, kernels = int(rows["awaited_kernels"].sum()), int(rows["awaitable_kernels"].sum())
     as_others = f" With {'its host' if one else 'their hosts'} as fast as the others'"
-    besides = "shorter, not counting what overlaps then."
-    won = f"{as_others}, {whole(gain)} is {time_text(gain.gain_ns)} {besides}" if gain and gain.gain_ns > 0 else ""
+    besides = ", not counting what overlaps then."
+    won = (f"{as_others}, {whole(gain)} is ", Won.recorded(gain), besides) if gain and gain.gain_ns > 0 else ()
     return [
         Finding(
             severity="high",
-            title=f"On {who} launches wait for their kernels: {awaited:,} of {kernels:,} kernels of over 20 µs had "
-            f"ended when the calls that launched them returned.{won}",
+            title=Title(
+                f"On {who} launches wait for their kernels: {awaited:,} of {kernels:,} kernels of over 20 µs had "
+                "ended when the calls that launched them returned.",
+                *won,
+            ),
             evidence=tuple(
                 {name: row[name] for name in ("rank", "awaitable_kernels", "awaited_kernels", "awaited_pct")}
                 for row in rows.to_dict("records")

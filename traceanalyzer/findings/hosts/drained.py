@@ -21,7 +21,7 @@ from traceanalyzer.findings.finding import PAGEABLE, Finding
 from traceanalyzer.findings.hosts.hosts import DRAINED, longest_name
 from traceanalyzer.findings.late.host_story import HOSTS
 from traceanalyzer.findings.late.lateness import late_by
-from traceanalyzer.findings.unprofiled import otherwise
+from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import digits, time_text
 from traceanalyzer.meaning.vocabulary import DATA, HOST, SYNC
@@ -99,14 +99,16 @@ def _found(
     own = calls[calls["rank"] == worst].sort_values("idle_ns", ascending=False, kind="stable")
     of_copies = _are_of_pageable_copies(own, sync_copies)
     late = late_by(episodes, worst, HOST.key, DATA.key, SYNC.key, *(["copies"] if of_copies else []))
-    of = basis.whole
     expected_ns = gain.gain_ns if gain.unprofiled_gain_ns is None else gain.unprofiled_gain_ns
-    without = otherwise(gain.gain_ns, gain.unprofiled_gain_ns, gain.before_ns)
     return Finding(
         severity=severity(100.0 * expected_ns / gain.before_ns),
-        title=f"{_who(idles, basis, places)} {_how_often(own, basis)} ({_where(own)})"
-        f"{_then(idles, gain.gain_ns, basis, places)} Without these waits the hosts run ahead, and {of} is "
-        f"{time_text(gain.gain_ns)} shorter{without}.",
+        title=Title(
+            f"{_who(idles, basis, places)} {_how_often(own, basis)} ({_where(own)})"
+            f"{_then(idles, gain.gain_ns, basis, places)} Without these waits the hosts run ahead, and {basis.whole} "
+            "is ",
+            Won.of(gain),
+            ".",
+        ),
         evidence=plain(_by_place(own)),
         recommendation=_PIN
         if of_copies

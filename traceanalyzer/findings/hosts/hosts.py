@@ -29,6 +29,7 @@ from traceanalyzer.findings.late.host_story import HOSTS, UNEVEN_STAGES, story_o
 from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.findings.tools import data_parallel_advice
 from traceanalyzer.findings.unprofiled import of_hosts
+from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.findings.worst import Few, by_activity, few_steps, longest, worst_rank
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
@@ -129,14 +130,15 @@ def _beside_late(hosts: IdleForHosts, part_of: str | None) -> tuple[IdleForHosts
 
 def _title(
     hosts: IdleForHosts, replayed: "_Replayed", stragglers: Stragglers, *, are_awaited: bool
-) -> tuple[str, tuple[int, ...]]:
+) -> tuple[Title, tuple[int, ...]]:
     """The sentences, and the ranks that they name."""
     said = said_of(hosts)
     waits, waiting = who_waits(hosts.rank, stragglers, hosts.basis) if said.is_of_all else ("", ())
+    ideal: tuple[str | Won, ...] = ()
     if are_awaited and replayed.gain:
-        waits += f" If hosts took no time, {hosts.basis.whole} would be {time_text(replayed.gain.gain_ns)} shorter."
-    words = f"{said.words}{waits} {'' if replayed.is_drained else replayed.without}".strip()
-    return words, tuple(dict.fromkeys((*said.named, *waiting)))
+        ideal = (f" If hosts took no time, {hosts.basis.whole} would be ", Won.recorded(replayed.gain), ".")
+    without = "" if replayed.is_drained or not replayed.without else f" {replayed.without}"
+    return Title(said.words, waits, *ideal, without), tuple(dict.fromkeys((*said.named, *waiting)))
 
 
 def _recommendation(doing: str | None, replayed: "_Replayed", operators: Operators, ranks: Ranks) -> str:
@@ -193,7 +195,12 @@ class _Replayed:
 
 def _replayed(replay: Replay, *, is_of_steps: bool) -> _Replayed:
     gain, drained = gain_of(replay, Change("host", 0.0)), gain_of(replay, Change("sync"))
-    without, binds_too = of_hosts(unprofiled_steps_ns(replay), gain.after_ns if gain else None, is_of_steps=is_of_steps)
+    without, binds_too = of_hosts(
+        unprofiled_steps_ns(replay),
+        gain.after_ns if gain else None,
+        is_of_steps=is_of_steps,
+        are_waits_open=gain is not None and gain.is_lower_bound,
+    )
     is_drained = gain is not None and drained is not None and drained.gain_ns >= DRAINED * gain.gain_ns
     return _Replayed(gain, without, binds_too, is_drained)
 

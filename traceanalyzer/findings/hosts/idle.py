@@ -25,7 +25,7 @@ from traceanalyzer.findings.hosts.host_words import HOST_PCT
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.findings.tools import tools_of
-from traceanalyzer.findings.unprofiled import otherwise
+from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.findings.worst import OF_ALL_STEPS, by_activity, few_steps, longest, worst_rank
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import digits, time_text
@@ -161,8 +161,11 @@ def data_loader(
     return [
         Finding(
             severity=severity(_lost_pct(gain, share)),
-            title=f"{f'{few.words}: {who[0].lower()}{who[1:]}' if few else who}, {share:.1f} % "
-            f"{OF_ALL_STEPS if few else basis.of_a_step}.{_with_data_ready(gain, basis)}",
+            title=Title(
+                f"{f'{few.words}: {who[0].lower()}{who[1:]}' if few else who}, {share:.1f} % "
+                f"{OF_ALL_STEPS if few else basis.of_a_step}.",
+                _with_data_ready(gain, basis),
+            ),
             evidence=by_activity(own, basis),
             recommendation="Load ahead: more DataLoader workers, persistent workers, prefetch_factor, pinned memory "
             "with non_blocking copies; move decoding and augmentation off the training process.",
@@ -197,12 +200,11 @@ def _who_waits(longest_waiting: Alike, waits: pd.Series, longest_wait: str) -> s
     return f"{of_them(len(waits), len(waits))} GPUs wait for data, {whose} {longest_wait}"
 
 
-def _with_data_ready(gain: Gain | None, basis: Basis) -> str:
+def _with_data_ready(gain: Gain | None, basis: Basis) -> Title:
     if gain is None or not gain.gain_ns:
-        return ""
-    of = basis.whole
-    without = "" if gain.is_bound else otherwise(gain.gain_ns, gain.unprofiled_gain_ns, gain.before_ns)
-    return f" With data ready {of} is {'at most ' if gain.is_bound else ''}{time_text(gain.gain_ns)} shorter{without}."
+        return Title()
+    won = Won.recorded(gain) if gain.is_bound else Won.of(gain)
+    return Title(f" With data ready {basis.whole} is ", won, ".")
 
 
 def _synchronising_call(own: pd.DataFrame, who: str, basis: Basis, episodes: Episodes) -> Finding:

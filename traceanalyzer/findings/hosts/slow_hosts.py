@@ -24,9 +24,9 @@ from traceanalyzer.findings.late.beside import (
     slow_host,
 )
 from traceanalyzer.findings.late.host_story import UNEVEN_STAGES, story_of_host
-from traceanalyzer.findings.late.late_words import whole_of
-from traceanalyzer.findings.late.lateness import is_said, of_lead
-from traceanalyzer.findings.unprofiled import otherwise
+from traceanalyzer.findings.late.late_words import whole_of, won_of
+from traceanalyzer.findings.late.lateness import of_lead, said
+from traceanalyzer.findings.won import Title
 from traceanalyzer.findings.worst import worst_rank
 from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.number_lists import numbers
@@ -55,11 +55,11 @@ def slow_hosts(
     most for its host. Ranks of which fewer steps were recorded, or more, are no measure.
     """
     operators = of_as_many_steps(operators, steps.table)
-    said = [row for row in episodes.rows() if is_said(row) and row["cause"] == HOST.key]
-    is_named = [row["name"] is not None and row["what"] != RANGE for row in said]
-    named = {rank for row, has_name in zip(said, is_named, strict=True) if has_name for rank in numbers(row["ranks"])}
+    rows = [row for row in said(episodes) if row["cause"] == HOST.key]
+    is_named = [row["name"] is not None and row["what"] != RANGE for row in rows]
+    named = {rank for row, has_name in zip(rows, is_named, strict=True) if has_name for rank in numbers(row["ranks"])}
     late = {numbers(row["ranks"])[0]: of_lead(episodes, row)
-            for row, has_name in zip(said, is_named, strict=True)
+            for row, has_name in zip(rows, is_named, strict=True)
             if not has_name and len(numbers(row["ranks"])) == 1}  # fmt: skip
     most = worst_rank(headline, steps, idle, HOST.column, host_idle_pct)
     if most and most[0] not in {*late, *named}:
@@ -73,8 +73,11 @@ def _slow(rank: int, slow: SlowHost, operators: Operators, part_of: str, episode
     whose = f"rank {others[0]}'s" if len(others) == 1 else "the others'"
     return Finding(
         severity="medium",
-        title=f"Rank {rank}'s host makes the same {slow.calls:,} operator calls as {whose} in the capture and takes "
-        f"{slow.times:.2g} times as long for them{_most(slow)}.{_acquitted(rank, whose, episodes)}",
+        title=Title(
+            f"Rank {rank}'s host makes the same {slow.calls:,} operator calls as {whose} in the capture and takes "
+            f"{slow.times:.2g} times as long for them{_most(slow)}.",
+            _acquitted(rank, whose, episodes),
+        ),
         evidence=plain(slow.rows),
         named=(rank, *(map(int, others) if len(others) == 1 else ())),
         table="operators",
@@ -82,17 +85,17 @@ def _slow(rank: int, slow: SlowHost, operators: Operators, part_of: str, episode
     )
 
 
-def _acquitted(rank: int, whose: str, episodes: Episodes) -> str:
+def _acquitted(rank: int, whose: str, episodes: Episodes) -> Title:
     """Of a host that is late by no more than hosts differ: what it would gain all the same."""
     for row in episodes.rows():
         gain_ns = row["gain_ns"]
         if gain_ns and numbers(row["ranks"]) == (rank,) and is_of_every_host(row):
-            without = otherwise(gain_ns, row["unprofiled_gain_ns"], row["step_ns"])
-            return (
-                f" Hosts differ as much where nothing is wrong. With this one like {whose} {whole_of(row)} is "
-                f"{time_text(gain_ns)} shorter{without}; record again to see whether it is late again."
+            return Title(
+                f" Hosts differ as much where nothing is wrong. With this one like {whose} {whole_of(row)} is ",
+                won_of(row),
+                "; record again to see whether it is late again.",
             )
-    return ""
+    return Title()
 
 
 def _most(slow: SlowHost) -> str:
@@ -118,7 +121,7 @@ def busy_hosts(
     Named with those that make as many. Ranks of which fewer steps were recorded, or more, are no measure.
     """
     operators = of_as_many_steps(operators, steps.table)
-    late = [numbers(row["ranks"]) for row in episodes.rows() if is_said(row) and row["cause"] == HOST.key]
+    late = [numbers(row["ranks"]) for row in said(episodes) if row["cause"] == HOST.key]
     most = worst_rank(headline, steps, idle, HOST.column, host_idle_pct)
     found: dict[tuple[int, ...], Finding] = {}
     for rank in sorted({own[0] for own in late} | ({most[0]} if most else set())):
@@ -149,10 +152,10 @@ def eager_hosts(episodes: Episodes, launches: Launches, *, eager_graphs_pct: flo
     table = launches.table.set_index("rank")
     share = (table["graph_operations"] / table["operations"].where(table["operations"] > 0)).astype("float64")
     found = []
-    for row in episodes.rows():
+    for row in said(episodes):
         late = [rank for rank in numbers(row["ranks"]) if rank in share.index]
         others = share.drop(index=late).median()
-        if row["cause"] != HOST.key or not is_said(row) or not late or not others > 0:
+        if row["cause"] != HOST.key or not late or not others > 0:
             continue
         if 100 * share[late].max() <= eager_graphs_pct * others:
             found.append(_eager(late, share, others, row["gain_ns"], of_lead(episodes, row)))

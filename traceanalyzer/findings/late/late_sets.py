@@ -11,7 +11,8 @@ from traceanalyzer.findings.basis import severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.late_advice import advice
 from traceanalyzer.findings.late.late_words import beside_late, late, peer, waited, whole_of, whose
-from traceanalyzer.findings.unprofiled import otherwise
+from traceanalyzer.findings.won import Title, Won
+from traceanalyzer.meaning.gains import gain_said
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 
@@ -76,10 +77,7 @@ def with_other_causes(finding: Finding, row: Row, rows: Sequence[Row], replay: R
     if whole is None or whole.is_bound or whole.gain_ns < row["gain_ns"] + _MAIN * others_ns:
         return finding
     also = _and(list(dict.fromkeys(whose(each) for each in own[1:])))
-    without = otherwise(whole.gain_ns, whole.unprofiled_gain_ns, whole.before_ns)
-    return replace(
-        finding, title=f"{finding.title} With {also} mended too it is {time_text(whole.gain_ns)} shorter{without}."
-    )
+    return replace(finding, title=Title(finding.title, f" With {also} mended too it is ", Won.of(whole), "."))
 
 
 def _of_all(finding: Finding, rows: Sequence[Row], last_step: int | None) -> Finding:
@@ -88,19 +86,20 @@ def _of_all(finding: Finding, rows: Sequence[Row], last_step: int | None) -> Fin
     rows = sorted(rows, key=lambda row: -row["cost_ns"])
     count = _COUNTS.get(len(rows), str(len(rows)))
     parts = [late(row, last_step).rstrip(":;") for row in rows]
-    most = "at most " if lead["gain_is_bound"] else ""
-    without = otherwise(lead["joint_gain_ns"], lead["joint_unprofiled_gain_ns"], lead["step_ns"])
+    bound = bool(lead["gain_is_bound"])
+    joint = Won(lead["joint_gain_ns"], bound, lead["joint_unprofiled_gain_ns"], lead["step_ns"])
     alone = max(row["gain_ns"] or 0 for row in rows)
-    gain = (
-        f"Mended together, {whole_of(lead)} is {most}{time_text(lead['joint_gain_ns'])} shorter{without}, "
-        f"{'no shorter' if not alone else f'at most {time_text(alone)}'} by one alone."
-    )
+    by_one = gain_said(time_text(alone), is_bound=True) if alone else "no shorter"
     whole_ns = lead["step_ns"] * (lead["steps"] if lead["gain_is_of_capture"] else 1)
     steps = [None if row["is_in_every_step"] else numbers(row["numbers"]) or None for row in rows]
     return replace(
         finding,
         severity=severity(100 * joint_ns(lead) / whole_ns),
-        title=f"{_first_upper('; '.join(parts))}: the {count} hide each other. {gain}",
+        title=Title(
+            f"{_first_upper('; '.join(parts))}: the {count} hide each other. Mended together, {whole_of(lead)} is ",
+            joint,
+            f", {by_one} by one alone.",
+        ),
         recommendation=_advice(rows),
         gain_ns=lead["joint_gain_ns"],
         unprofiled_gain_ns=lead["joint_unprofiled_gain_ns"],

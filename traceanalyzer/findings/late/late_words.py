@@ -1,11 +1,12 @@
 """What is said of an episode of lateness: who, when, by what, who waits, and what mending it gains."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from traceanalyzer.analyses.host.host_activity import NOTHING
 from traceanalyzer.analyses.host.other_threads import BESIDE
-from traceanalyzer.findings.unprofiled import otherwise
+from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.names import collective_words, short_name
 from traceanalyzer.meaning.number_lists import numbers
@@ -21,17 +22,13 @@ _IN_TURN = " in turn, each in other steps"
 _TIMES = 2.0
 """From so many times as long on a per cent is no measure."""
 
-_SURE = 0.01
-"""An error below this part of a gain is not worth saying."""
-
 COMPUTED = "computed_by_host"
 """What is added to an episode whose late host computes what the others' do not: operators, and their times a step."""
 
 
-def title(row: Mapping[str, Any], last_step: int | None) -> str:
+def title(row: Mapping[str, Any], last_step: int | None) -> Title:
     """One sentence on the lateness, and one on what mending it gains."""
-    told = late(row, last_step)
-    return f"{first_upper(told)} {waited(row)}. {_gains(row)}".strip()
+    return Title(f"{first_upper(late(row, last_step))} {waited(row)}.", *_gains(row))
 
 
 def beside_late(row: Mapping[str, Any]) -> tuple[int, ...]:
@@ -246,15 +243,16 @@ def whole_of(row: Mapping[str, Any]) -> str:
     return "the capture" if row["gain_is_of_capture"] else "a mean step"
 
 
-def _gains(row: Mapping[str, Any]) -> str:
+def won_of(row: Mapping[str, Any]) -> Won:
+    """What mending an episode gains."""
+    bound, error_ns = bool(row["gain_is_bound"]), row["gain_error_ns"] or 0
+    return Won(row["gain_ns"], bound, row["unprofiled_gain_ns"], row["step_ns"], error_ns)
+
+
+def _gains(row: Mapping[str, Any]) -> tuple[str | Won, ...]:
     if row["gain_ns"] is None:
-        return ""
-    most = "at most " if row["gain_is_bound"] else ""
-    off_ns = 0 if row["gain_is_bound"] else row["gain_error_ns"] or 0
-    error = f" (± {time_text(off_ns)})" if off_ns >= _SURE * row["gain_ns"] and off_ns else ""
-    of = whole_of(row)
-    without = otherwise(row["gain_ns"], row["unprofiled_gain_ns"], row["step_ns"])
-    if without and not row["gain_is_bound"] and row["gain_ns"] <= off_ns:
-        unrecorded = otherwise(0, row["unprofiled_gain_ns"], row["step_ns"])
-        return f"Mended, {of} as recorded is no shorter{unrecorded}."
-    return f"Mended, {of} is {most}{time_text(row['gain_ns'])}{error} shorter{without}."
+        return ()
+    won = won_of(row)
+    if won.without and not won.is_bound and won.gain_ns <= won.error_ns:
+        return f" Mended, {whole_of(row)} as recorded is ", replace(won, gain_ns=0), "."
+    return f" Mended, {whole_of(row)} is ", won, "."

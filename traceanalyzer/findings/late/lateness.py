@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses.blame.episode_rows import is_of_every_host
-from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.episodes import WORTH_PCT, Episodes
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.transfers import collective_of
 from traceanalyzer.analyses.experts.expert_layers import ExpertLayers
@@ -17,7 +17,7 @@ from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import EVEN, Change
 from traceanalyzer.analyses.replay.even_experts import EvenExperts
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
-from traceanalyzer.findings.basis import LEAST_GAIN_PCT, lower, plain, severity, whole
+from traceanalyzer.findings.basis import lower, plain, severity, whole
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.beside import MORE, SLOWER, of_as_many_steps
 from traceanalyzer.findings.late.evened import Evened, evened
@@ -26,9 +26,9 @@ from traceanalyzer.findings.late.late_advice import advice, caveat
 from traceanalyzer.findings.late.late_hosts import Unlike, with_advice
 from traceanalyzer.findings.late.late_sets import joint_ns, set_of, told, with_other_causes
 from traceanalyzer.findings.late.late_words import beside_late, is_of_hosts, title
+from traceanalyzer.findings.won import Won
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.number_lists import numbers
-from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 
 _MOST_FINDINGS = 5
@@ -45,7 +45,7 @@ def late_ranks(
     operators: Operators,
     host_work: HostWork,
     *,
-    late_gain_pct: float = LEAST_GAIN_PCT,
+    late_gain_pct: float = WORTH_PCT,
     slow_host_times: float = SLOWER,
     busy_host_times: float = MORE,
 ) -> list[Finding]:
@@ -65,8 +65,7 @@ def late_ranks(
     operators = of_as_many_steps(operators, step_needs.table)
     rows = [
         with_advice(_evened(row, saved), operators, host_work, unlike)
-        for row in episodes.rows()
-        if is_said(row, late_gain_pct)
+        for row in said(replace(episodes, worth_pct=late_gain_pct))
     ]
     rows.sort(key=lambda row: (-max(_expected_ns(row) or 0, joint_ns(row)), row["place_in_set"] or 0))
     found = [
@@ -93,7 +92,8 @@ def _dealt_out(finding: Finding, replay: Replay) -> Finding:
     gain = gain_of(replay, Change("compute", EVEN))
     if gain is None or not gain.gain_ns:
         return finding
-    even = f"Dealt out evenly over all ranks, {whole(gain)} is about {time_text(gain.gain_ns)} shorter."
+    about = "" if gain.is_bound else "about "
+    even = f"Dealt out evenly over all ranks, {whole(gain)} is {about}{Won.recorded(gain)}."
     return replace(finding, recommendation=f"{finding.recommendation} {even}")
 
 
@@ -110,7 +110,12 @@ def _evened(row: Mapping[str, Any], saved: Mapping[int, Evened]) -> Mapping[str,
             "unprofiled_gain_ns": None}  # fmt: skip
 
 
-def is_said(row: Mapping[str, Any], least_pct: float = LEAST_GAIN_PCT) -> bool:
+def said(episodes: Episodes) -> list[Mapping[str, Any]]:
+    """Rows of lateness that is the ranks' own, and worth mending by what a user asks for: all rules ask this one."""
+    return [row for row in episodes.rows() if is_said(row, episodes.worth_pct)]
+
+
+def is_said(row: Mapping[str, Any], least_pct: float) -> bool:
     """Whether the lateness is these ranks' own, and mending it worth anything, with what hides it or alone."""
     if is_of_every_host(row):
         return False
@@ -144,12 +149,12 @@ def late_by(episodes: Episodes, rank: int, *causes: str) -> str | None:
 
 def said_with_gain(episodes: Episodes) -> list[Mapping[str, Any]]:
     """Rows of lateness that is said and whose gain is known."""
-    return [row for row in episodes.rows() if is_said(row) and row["gain_ns"] is not None]
+    return [row for row in said(episodes) if row["gain_ns"] is not None]
 
 
 def of_lead(episodes: Episodes, row: Mapping[str, Any]) -> str:
     """How findings call what leads the episodes that hide each other, this one among them; itself without such."""
-    return of_ranks(set_of(row, [each for each in episodes.rows() if is_said(each)] or [row])[0])
+    return of_ranks(set_of(row, said(episodes) or [row])[0])
 
 
 def of_slow_links(episodes: Episodes, collective: str, gain_ns: int) -> str | None:

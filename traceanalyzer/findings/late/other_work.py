@@ -12,7 +12,7 @@ from traceanalyzer.analyses.operators.mfu import Mfu
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.findings.basis import EXPLAINED_PCT, plain
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.late.lateness import is_said, of_lead
+from traceanalyzer.findings.late.lateness import of_lead, said
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.number_lists import numbers
@@ -48,14 +48,14 @@ def other_work(
     table = table[table["family"] != "communication"]
     part = explained_pct / 100
     found = []
-    for row in episodes.rows():
+    for row in said(episodes):
         late = numbers(row["ranks"])
         others = sorted({int(rank) for rank in table["rank"].unique()} - {*late})
-        if row["cause"] == "compute" and is_said(row) and row["same_work_ratio"] is None and others:
-            said = _formats(table, late, others, part) or _amounts(table, mfu, row, others, part, more_flops_times)
-            said = said or (_operators(table, late, others, row, part) if row["name"] is None else None)
-            if said:
-                found.append(_finding(said, table, row, others, of_lead(episodes, row)))
+        if row["cause"] == "compute" and row["same_work_ratio"] is None and others:
+            differs = _formats(table, late, others, part) or _amounts(table, mfu, row, others, part, more_flops_times)
+            differs = differs or (_operators(table, late, others, row, part) if row["name"] is None else None)
+            if differs:
+                found.append(_finding(differs, table, row, others, of_lead(episodes, row)))
     return found
 
 

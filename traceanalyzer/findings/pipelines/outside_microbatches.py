@@ -15,6 +15,7 @@ from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import pipeline_name
+from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import time_text
@@ -78,12 +79,16 @@ def _finding(costly: "Costly", work: pd.DataFrame, rank: int, number: int) -> Fi
     without = (
         f"hidden behind the hosts now, it costs {time_text(costly.behind_hosts_ns)} a step without these"
         if costly.is_hidden
-        else f"without it, a mean step is {'at most ' if gain.is_bound else ''}{time_text(gain.gain_ns)} shorter"
+        else Title("without it, a mean step is ", Won.recorded(gain))
     )
     return Finding(
         severity="low" if costly.is_hidden else severity(100 * gain.gain_ns / gain.before_ns),
-        title=f"Rank {rank} computes {time_text(own.ns)} a step before its first microbatch's exchange that no "
-        f"microbatch repeats, most of it {_called(own, work, rank)}: the others stand still meanwhile; {without}.",
+        title=Title(
+            f"Rank {rank} computes {time_text(own.ns)} a step before its first microbatch's exchange that no "
+            f"microbatch repeats, most of it {_called(own, work, rank)}: the others stand still meanwhile; ",
+            without,
+            ".",
+        ),
         evidence=plain(pd.DataFrame({"step": list(own.by_step), "outside_ns": list(own.by_step.values())})),
         recommendation=f"Take it out of the step on rank {rank}, do it while the stage waits, or move layers from this "
         "stage to the others.",

@@ -15,7 +15,7 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import HOSTS, UNEVEN_STAGES, pipeline_name
-from traceanalyzer.findings.late.lateness import is_said, of_lead
+from traceanalyzer.findings.late.lateness import of_lead, said
 from traceanalyzer.findings.pipelines.one_stream import held_up_ns
 from traceanalyzer.findings.pipelines.outside_microbatches import OUTSIDE_PCT, costly_outside, work_outside
 from traceanalyzer.findings.pipelines.uneven_stages import (
@@ -98,7 +98,7 @@ def _cause(number: int, pipeline: Pipeline, episodes: Episodes, replay: Replay, 
              (found := costly_outside(replay, int(rank), outside_pct)) and not found.is_hidden]  # fmt: skip
     if extra:
         return work_outside(max(extra)[1])
-    late = [row for row in episodes.rows() if is_said(row) and own & {*numbers(row["ranks"])}]
+    late = [row for row in said(episodes) if own & {*numbers(row["ranks"])}]
     late = [row for row in late if row["gain_ns"] is not None]  # else it is of no step that means are taken of
     return of_lead(episodes, late[0]) if late else None
 
@@ -111,7 +111,7 @@ def _waits_for_hosts(replay: Replay, ideal: Gain | None) -> bool:
 
 def _late_elsewhere(episodes: Episodes, ideal: Gain | None) -> str | None:
     """A late rank of any pipeline, which gains most of what ideal pipelines would: all others wait for it, too."""
-    late = [row for row in episodes.rows() if is_said(row) and row["gain_ns"] is not None]
+    late = [row for row in said(episodes) if row["gain_ns"] is not None]
     first = max(late, key=lambda row: row["gain_ns"], default=None)
     if first is None or ideal is None or first["gain_ns"] < _OF_HOSTS * ideal.gain_ns:
         return None

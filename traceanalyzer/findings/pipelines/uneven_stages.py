@@ -20,6 +20,7 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import UNEVEN_STAGES, pipeline_name
 from traceanalyzer.findings.late.late_words import is_slow_gpu
 from traceanalyzer.findings.late.lateness import said_with_gain
+from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.number_lists import numbers
@@ -126,10 +127,12 @@ def _uneven(
     move = f"{'m' if more else 'M'}ove layers from {whence} to {the_others(row)}"
     return Finding(
         severity=severity(100 * gain_ns / step_ns),
-        title=f"{_who(row, ranks, heavy)} {time_text(longest_ns)} "
-        f"{per}, {_beside_others(stages, heavy, excess, hidden, many=len(rows) > 1)}."
-        + ("" if hidden else _shorter(gain))
-        + (f" {more}" if more else ""),
+        title=Title(
+            f"{_who(row, ranks, heavy)} {time_text(longest_ns)} "
+            f"{per}, {_beside_others(stages, heavy, excess, hidden, many=len(rows) > 1)}.",
+            "" if hidden else _shorter(gain),
+            f" {more}" if more else "",
+        ),
         evidence=evidence_of(stages, ["compute_ns", "idle_ns"]),
         recommendation=None if hidden == _NOTHING else _advice(more, move),
         caveat="The gain supposes that layers take their hosts' work along. Coefficient of variation of compute "
@@ -144,12 +147,12 @@ def _uneven(
     )
 
 
-def _shorter(gain: Gain | None) -> str:
+def _shorter(gain: Gain | None) -> Title:
     """What even stages gain, where a replay tells."""
     if gain is None or not gain.gain_ns:
-        return ""
-    hosts, most = ("", "at most ") if gain.is_bound else (", their hosts' work too,", "")
-    return f" With even stages{hosts} {whole(gain)} is {most}{time_text(gain.gain_ns)} shorter."
+        return Title()
+    hosts = "" if gain.is_bound else ", their hosts' work too,"
+    return Title(f" With even stages{hosts} {whole(gain)} is ", Won.recorded(gain), ".")
 
 
 def _advice(more: str, move: str) -> str:

@@ -32,7 +32,7 @@ from traceanalyzer.findings.chance import is_beyond_chance
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.beside import named, own_work
 from traceanalyzer.findings.uneven.uneven_steps import IMBALANCE_PCT, compute_by_step, is_lasting
-from traceanalyzer.findings.unprofiled import otherwise
+from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
@@ -157,14 +157,12 @@ def _shares(frame: pd.DataFrame, basis: Basis) -> tuple[dict[str, Any], ...]:
     return plain(per_step(frame.reset_index()[["rank", *columns]], columns, basis.steps))
 
 
-def _shorter(even: Gain | None, own: Alike, basis: Basis) -> str:
+def _shorter(even: Gain | None, own: Alike, basis: Basis) -> Title:
     """What the step or the capture gains, where a replay tells."""
     if even is None:
-        return ""
-    without = otherwise(even.gain_ns, even.unprofiled_gain_ns, even.before_ns)
-    shorter = f"{time_text(even.gain_ns)} shorter" if even.gain_ns else "no shorter"
+        return Title()
     whose = f"rank {own.ranks[0]}'s compute as the mean rank's" if own.is_one else "their compute as the others'"
-    return f" With {whose} {basis.whole} is {shorter}{without}."
+    return Title(f" With {whose} {basis.whole} is ", Won.of(even), ".")
 
 
 def _beyond(own: Alike) -> str:

@@ -25,7 +25,7 @@ from traceanalyzer.findings.hosts.host_words import HOST_PCT
 from traceanalyzer.findings.hosts.idle import DATA_PCT, LOADER
 from traceanalyzer.findings.late.host_story import HOSTS
 from traceanalyzer.findings.late.late_words import whose
-from traceanalyzer.findings.late.lateness import is_said, of_lead
+from traceanalyzer.findings.late.lateness import of_lead, said
 from traceanalyzer.findings.worst import worst_rank
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
@@ -98,8 +98,8 @@ def hidden_late(
     if not gains:
         return []
     gain, first = _most_gained(gains, firsts)
-    said = {(rank, row["cause"]) for row in episodes.rows() if is_said(row) for rank in numbers(row["ranks"])}
-    slower = _slower(needs, hidden_excess_pct / 100 * gain.before_ns, what_ran.table, said)
+    are_said = {(rank, row["cause"]) for row in said(episodes) for rank in numbers(row["ranks"])}
+    slower = _slower(needs, hidden_excess_pct / 100 * gain.before_ns, what_ran.table, are_said)
     most_ns, one = _costliest(replay, first, gain, slower)
     if one is None or 100 * most_ns < clear_gain_pct * gain.before_ns:
         return []
@@ -166,8 +166,8 @@ def _as_peers(one: Slower) -> Change:
 def _firsts(
     headline: Headline, steps: Steps, idle: Idle, episodes: Episodes, data_pct: float, host_pct: float
 ) -> Iterator[First]:
-    for row in episodes.rows():
-        if row["what_if"] and row["gain_ns"] and is_said(row):
+    for row in said(episodes):
+        if row["what_if"] and row["gain_ns"]:
             changes = tuple(map(read_change, row["what_if"].split("; ")))
             yield First(changes, whose(row), numbers(row["ranks"]), of_lead(episodes, row))
     if worst_rank(headline, steps, idle, DATA.column, data_pct):

@@ -6,7 +6,7 @@ from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import plain
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.late.lateness import is_said, of_lead
+from traceanalyzer.findings.late.lateness import of_lead, said
 from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.number_lists import numbers
 
@@ -27,10 +27,10 @@ _SIZE = "smaller ({own} multiprocessors: a slice of one, or another model)", "of
 def _unlike(episodes: Episodes, table: pd.DataFrame, column: str, words: tuple[str, str]) -> list[Finding]:
     models = table.set_index("rank")[column]
     found = []
-    for row in episodes.rows():
+    for row in said(episodes):
         late = numbers(row["ranks"])
         own, others = models[models.index.isin(late)], models[~models.index.isin(late)]
-        if row["cause"] != "compute" or not is_said(row) or others.empty or models.isna().any():
+        if row["cause"] != "compute" or others.empty or models.isna().any():
             continue
         if {*own} & {*others} or len({*own}) > 1 or len({*others}) > 1:
             continue

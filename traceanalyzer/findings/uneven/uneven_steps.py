@@ -18,7 +18,8 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, plain, severity
 from traceanalyzer.findings.chance import is_beyond_chance
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.late.lateness import is_said
+from traceanalyzer.findings.late.lateness import said
+from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.quantities import time_text
 
 UNEVEN_PCT = 5.0
@@ -55,7 +56,7 @@ def uneven_steps(
 
     A rank that is longest throughout, ranks late by compute in some steps, and stages of a pipeline are told otherwise.
     """
-    if not len(headline) or len(pipeline) or any(row["cause"] == "compute" and is_said(row) for row in episodes.rows()):
+    if not len(headline) or len(pipeline) or any(row["cause"] == "compute" for row in said(episodes)):
         return []
     basis = Basis.of(headline, steps)
     wide = compute_by_step(step_needs)
@@ -80,13 +81,16 @@ def _found(wide: pd.DataFrame, gain: Gain, *, is_work: bool) -> Finding:
     """What is said of compute by step and rank, that gains so much when it is evened."""
     longest, always = wide.max(axis=1), _always_longest(wide)
     spread = (longest - wide.min(axis=1)).mean()
-    most = "at most " if gain.is_bound else ""
     same = "Work of equal size that takes unequal time, such as kernels beside communication, looks the same."
     return Finding(
         severity=severity(100 * gain.gain_ns / gain.before_ns),
-        title=f"Ranks compute unevenly, {_how(always)}: in the same step "
-        f"{time_text(spread)} lie between the shortest and the longest ({time_text(float(longest.mean()))}), "
-        f"for which the others wait. Evened, a mean step is {most}{time_text(gain.gain_ns)} shorter.",
+        title=Title(
+            f"Ranks compute unevenly, {_how(always)}: in the same step "
+            f"{time_text(spread)} lie between the shortest and the longest ({time_text(float(longest.mean()))}), "
+            "for which the others wait. Evened, a mean step is ",
+            Won.recorded(gain),
+            ".",
+        ),
         evidence=plain(_by_step(wide)),
         recommendation="Give all ranks as much in each step: batches of like lengths, packed sequences, "
         "as many tokens a batch, balanced experts.",

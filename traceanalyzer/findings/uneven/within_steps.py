@@ -11,6 +11,7 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, mean_steps, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import said_with_gain
+from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.quantities import time_span, time_text
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
@@ -55,14 +56,17 @@ def waits_within_steps(
     if gain is None or 100 * gain.gain_ns < clear_gain_pct * gain.before_ns or _is_said(gain.gain_ns, episodes, replay):
         return []
     where = collective_words(stragglers.table["collective"].iloc[0])
-    most = "at most " if gain.is_bound else ""
     return [
         Finding(
             severity=severity(100 * gain.gain_ns / gain.before_ns),
-            title=f"Ranks wait for each other {time_span(waits.min(), waits.max())} of a {time_text(step_ns)} step, "
-            f"most of it in {where}: within a step now one comes last, now another; over a step they compute "
-            f"{time_span(needs['compute_ns'].min(), needs['compute_ns'].max())}. If all came together, a mean step "
-            f"would be {most}{time_text(gain.gain_ns)} shorter.",
+            title=Title(
+                f"Ranks wait for each other {time_span(waits.min(), waits.max())} of a {time_text(step_ns)} step, "
+                f"most of it in {where}: within a step now one comes last, now another; over a step they compute "
+                f"{time_span(needs['compute_ns'].min(), needs['compute_ns'].max())}. If all came together, a mean step "
+                "would be ",
+                Won.recorded(gain),
+                ".",
+            ),
             evidence=plain(needs[["compute_ns", _WAIT]].round().reset_index()),
             recommendation="Give all ranks as much between one exchange and the next: microbatches of like lengths on "
             "all ranks, each layer's experts evenly loaded; or exchange less often: no_sync until the last microbatch.",

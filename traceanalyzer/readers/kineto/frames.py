@@ -21,4 +21,7 @@ def _array(values: np.ndarray | Coded) -> Any:
     if isinstance(values, Coded):
         return pd.Categorical.from_codes(values.codes, categories=pd.Index(values.texts, dtype="str"))
     absent = values == ABSENT
-    return pd.arrays.IntegerArray(np.where(absent, 1, values), absent) if absent.any() else values
+    if not absent.any():
+        return values
+    values[absent] = 1
+    return pd.arrays.IntegerArray(values, absent)

@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 import pandas as pd
 
+from traceanalyzer.analyses.replay.gains import BOUND_PCT
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT
 from traceanalyzer.findings.unprofiled import BINDS_PCT
@@ -67,7 +68,8 @@ def bound_of(capture: Capture) -> Bound | None:
     """The category that takes most of the critical path, with its rank and operator where one has most of that.
 
     Hosts bind only where a step would be shorter without their time: of two paths that are about as long the critical
-    one is the longer by little, and recording lengthens that of the hosts.
+    one is the longer by little, and recording lengthens that of the hosts. Nothing is told where waits whose partners
+    are not known stay as they were in that replay.
     """
     table = capture.table("critical_path")
     if table is None or not table["path_ns"].sum():
@@ -76,6 +78,8 @@ def bound_of(capture: Capture) -> Bound | None:
     category = str(by_category.idxmax())
     spared = _gained_pct(capture, "--host none") if category in _HOSTS else None
     if spared is not None and spared < BINDS_PCT:
+        if has_open_waits(capture):
+            return None
         return Bound(_ON_GPUS, f"hosts that take no time would shorten a step by {spared:.1f} %")
     own = table[table["category"] == category]
     total = float(own["path_ns"].sum())
@@ -100,6 +104,15 @@ def _is_apart(capture: Capture, path: pd.DataFrame, rank: int) -> bool:
         return False
     gained = _gained_pct(capture, f"--rank {rank}=peers")
     return gained is None or gained >= CLEAR_GAIN_PCT
+
+
+def has_open_waits(capture: Capture) -> bool:
+    """Whether over 3 % of a step is communication of which a replay does not know for whom it waits."""
+    table = capture.table("what_ifs")
+    if table is None or "unmatched_ns" not in table:
+        return False
+    row = table.iloc[0]
+    return bool(row["unmatched_ns"] > BOUND_PCT / 100 * row["before_ns"])
 
 
 def _gained_pct(capture: Capture, option: str) -> float | None:

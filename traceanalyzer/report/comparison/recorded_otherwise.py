@@ -11,6 +11,7 @@ from traceanalyzer.diff.facts import Fact
 from traceanalyzer.findings.unprofiled import is_another
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.quantities import digits, signed, text
+from traceanalyzer.report.comparison.path import has_open_waits
 
 _FACTS = ("profiler", "profiler's options")
 
@@ -59,7 +60,7 @@ def _estimate_ns(side: Side) -> float | None:
 
 def _unprofiled_ns(held: Capture) -> float | None:
     table = held.table("what_ifs")
-    known = [] if table is None else table["unprofiled_ns"].dropna().tolist()
+    known = [] if table is None or has_open_waits(held) else table["unprofiled_ns"].dropna().tolist()
     return float(known[0]) if known else None
 
 

@@ -68,6 +68,8 @@ def sends(results: Results) -> Sends | None:
     receivers = results["exchange_receivers"].to_frame()
     told = receivers[receivers["direction"].isin(frame["direction"].unique())]
     totals = told.groupby(["group_label", "direction"])["size_bytes"].sum()
+    if totals.empty:
+        return None  # of a group without a name nobody is known to receive
     label, direction = totals.idxmax()
     to = told[(told["group_label"] == label) & (told["direction"] == direction)].sort_values("rank")
     own = frame.merge(to[["group", "group_ranks", "direction"]].drop_duplicates())

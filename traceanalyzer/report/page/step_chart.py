@@ -5,8 +5,9 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses import Result, Results
-from traceanalyzer.findings.late.lateness import is_said
+from traceanalyzer.analyses import Results
+from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.findings.late.lateness import said
 from traceanalyzer.job.run_info import RunInfo
 from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.number_lists import numbers
@@ -64,11 +65,11 @@ def _bare_ns(run_info: RunInfo | None) -> float | None:
     return run_info.unprofiled.mean
 
 
-def _late(episodes: Result | None) -> list[dict[str, Any]]:
+def _late(episodes: Episodes | None) -> list[dict[str, Any]]:
     """Ranks, cause and steps of the episodes that findings speak of, costliest first."""
     if episodes is None:
         return []
-    rows = [row for row in episodes.rows() if is_said(row) and numbers(row["numbers"])]
+    rows = [row for row in said(episodes) if numbers(row["numbers"])]
     return [
         {"ranks": listed(numbers(row["ranks"])), "cause": str(row["cause"]), "steps": list(numbers(row["numbers"]))}
         for row in rows[:_MOST_EPISODES]

@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -91,9 +91,15 @@ def beside_json(report: Report) -> tuple[str, ...]:
 
 
 def _write_parquet(report: Report, folder: Path, name: str) -> Path:
+    from pyarrow import parquet  # noqa: PLC0415 - few runs have a table that is so long
+
     path = folder / "tables" / f"{name}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
-    report.results[name].to_frame().to_parquet(path, index=False)
+    frame = report.results[name].to_frame()
+    schema = pa.Schema.from_pandas(frame, preserve_index=False)
+    with parquet.ParquetWriter(path, schema) as file:
+        for part in _parts(frame):
+            file.write_table(pa.Table.from_pandas(part, schema, preserve_index=False))
     return path
 
 
@@ -164,12 +170,16 @@ def write_frame(frame: pd.DataFrame, path: Path) -> None:
     """Write a table as CSV that no spreadsheet runs as formulas."""
     with path.open("wb") as file:
         file.write(_header([str(name) for name in frame]))
-        for first in range(0, len(frame) if len(frame.columns) else 0, _ROWS_AT_ONCE):
-            part = frame.iloc[first : first + _ROWS_AT_ONCE]
+        for part in _parts(frame):
             table = pa.Table.from_pandas(part.assign(**_plain(part), **_coded(part)), preserve_index=False)
             columns = [_inert(column) for column in table.itercolumns()]
             rows = pa.table(columns, names=table.column_names)
             pyarrow.csv.write_csv(rows, file, pyarrow.csv.WriteOptions(include_header=False))
+
+
+def _parts(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    for first in range(0, len(frame) if len(frame.columns) else 0, _ROWS_AT_ONCE):
+        yield frame.iloc[first : first + _ROWS_AT_ONCE]
 
 
 _ROWS_AT_ONCE = 1 << 15
