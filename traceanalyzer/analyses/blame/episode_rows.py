@@ -162,7 +162,7 @@ def _worst(own: pd.DataFrame, group: pd.DataFrame, part: str) -> dict[str, objec
     return {"worst_rank": rank, "worst_ns": mean}
 
 
-def _times(group: pd.DataFrame) -> object:
+def _times(group: pd.DataFrame) -> Any:
     """How many times as long the same kernels take; absent where they do not make most of the excess."""
     same = group[group["same_ns"].notna()]
     if 2 * same["excess_ns"].sum() < group["excess_ns"].sum() or not same["peers_same_ns"].sum():
