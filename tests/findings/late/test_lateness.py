@@ -13,6 +13,7 @@ from traceanalyzer.analyses.blame.step_parts import OWN_PARTS
 from traceanalyzer.analyses.blame.transfers import TRANSFER
 from traceanalyzer.analyses.host.host_work import HostWork
 from traceanalyzer.findings.late import late_advice, late_hosts, late_words
+from traceanalyzer.findings.late.late_words import late
 from traceanalyzer.findings.late.lateness import is_said, late_ranks
 from traceanalyzer.meaning.vocabulary import UNKNOWN
 
@@ -25,6 +26,18 @@ def test_each_cause_has_its_words_and_advice_and_no_other_has():
     assert {*late_advice.ADVICE} == causes
     assert {*late_words._VERBS} == causes - {UNKNOWN.key}
     assert {*late_words._OF_PARTS} <= causes
+
+
+@pytest.mark.parametrize(
+    ("own_ns", "says"),
+    [(24_300_000, "needs 29 ms a step longer than rank 0, most of it waiting for data:"),
+     (28_900_000, "waits for its data 29 ms a step longer than rank 0:")],
+)  # fmt: skip
+def test_what_is_beside_the_part_is_not_said_to_be_of_it(own_ns, says):
+    row = {"ranks": "1", "place": None, "numbers": "2,3", "is_in_every_step": True, "is_in_turn": False,
+           "cause": "data", "name": None, "own_ns": own_ns, "peers_ns": 0, "excess_ns": 29_000_000,
+           "waiting_ranks": 1, "most_waiting_rank": 0, "same_work_ratio": None, "gain_is_of_capture": False}  # fmt: skip
+    assert says in late(row, None)
 
 
 def said(job):

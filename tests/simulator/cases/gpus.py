@@ -119,6 +119,8 @@ GPUS: tuple[Case, ...] = (
             "the same kernels take 1.25", ranks=4),
     case_of("slower in backward alone", gpus.slow_backward, Fault("backward", 2 * MS, (1,)), "the same kernels take",
             cause="compute"),
+    case_of("a stage that has the loss, a hot GPU", pipelines.with_loss, Fault("throttle", 0, (1,), None, 1.3),
+            "the same kernels take 1.3", stages=2, microbatches=4),
     case_of("a stage throttled in half of the steps", usual.pipelined, Fault("throttle", 0, (2,), (3, 4, 5), 1.4),
             "the same kernels take 1.4", stages=4, microbatches=8, steps=8, how=Capture(has_stream_waits=True)),
     case_of("hosts stall at random, one GPU throttled", host_pauses.stalling_hosts,

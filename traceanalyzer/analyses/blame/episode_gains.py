@@ -153,11 +153,7 @@ def _changes(
     parts = [part for part in parts if part != "data" or "host" not in parts]  # which is a part of it
     if replay.engine is not None and not replay.engine.has_hosts:
         parts = [part for part in parts if part not in OF_HOSTS]
-    return tuple(
-        Change(part, _data_left(row) if part == "data" else PEERS, ranks, steps)
-        for part in parts
-        for ranks, steps in _where(row, own)
-    )
+    return tuple(Change(part, _left(row, part), ranks, steps) for part in parts for ranks, steps in _where(row, own))
 
 
 def _only_launches_more(row: Mapping[str, Any], late: pd.DataFrame, replay: Replay) -> bool:
@@ -192,6 +188,18 @@ def _is_of_host(other: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
     """
     is_same = bool({*other["ranks"]} & {*row["ranks"]}) and {*other["numbers"]} & {*row["numbers"]} == {*row["numbers"]}
     return other["part"] in (HOST.column, DATA.column) and is_same and not is_of_every_host(other)
+
+
+def _left(row: Mapping[str, Any], part: Changeable) -> float | str:
+    """What is left of a part of the ranks' time, where it is told, else what their peers take.
+
+    A stage that no other rank has runs what others do not: its kernels become as much faster as those that they share.
+    """
+    if part == "data":
+        return _data_left(row)
+    if part == "compute" and row["is_slow_stage"]:
+        return round(float(row["peers_ns"] / row["own_ns"]), 4)
+    return PEERS
 
 
 def _data_left(row: Mapping[str, Any]) -> float:

@@ -12,7 +12,7 @@ from traceanalyzer.analyses.blame.step_needs import host_needs_ns
 from traceanalyzer.analyses.blame.transfers import TRANSFER
 from traceanalyzer.analyses.host.host_names import is_autograd_node, is_framework_range
 from traceanalyzer.analyses.spread import robust_deviation
-from traceanalyzer.meaning.vocabulary import COPY, HOST
+from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, HOST
 
 HOST_BEYOND = 1.1
 """A host that needs less than this times what the slowest other one needs is no later than hosts are here."""
@@ -82,9 +82,9 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
     is_late = pd.MultiIndex.from_frame(late[["rank", "step"]]).isin(pd.MultiIndex.from_frame(group[["rank", "step"]]))
     own, others = late[is_late], late[~is_late & late["step"].isin(numbers)]
     peers = others[others["peers"].isin(own["peers"])]
+    is_of_stages = peers.empty and len(others) > 0
     peers = peers if len(peers) else others
     others = others if len(others) else own
-    has_more_to_do = bool(launches_more(late)[is_late].all())
     excess_ns = _mean_step(group["excess_ns"], group["step"], complete)
     seen = _seen_in(numbers, late[late["rank"].isin(others["rank"])])
     waited = _waits(late).reindex(pd.MultiIndex.from_arrays([others["rank"], others["step"].map(seen)]))
@@ -93,6 +93,10 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
     own_ns = _mean_step(own[part], own["step"], complete)
     # Of transfers the measure are sister groups, some of which may be as late.
     peers_ns = max(own_ns - excess_ns, 0) if part == TRANSFER else _peers_ns(peers, part, complete)
+    same_work_ratio = _times(group)
+    is_slow_stage = part == COMPUTE.column and is_of_stages and not pd.isna(same_work_ratio)
+    if is_slow_stage:  # other stages compute something else
+        peers_ns = round(own_ns / same_work_ratio)
     return {
         "ranks": tuple(map(int, ranks)),
         "is_in_turn": bool(group["is_in_turn"].iloc[0]),
@@ -103,7 +107,8 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "part": part,
         "what": _known(group["what"].iloc[0]),
         "name": _known(group["name"].iloc[0]),
-        "same_work_ratio": _times(group),
+        "same_work_ratio": same_work_ratio,
+        "is_slow_stage": is_slow_stage,
         "excess_ns": excess_ns,
         "own_ns": own_ns,
         "peers_ns": peers_ns,
@@ -114,7 +119,7 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "step_ns": int((late["end_ns"] - late["begin_ns"]).mean()),
         "own_host_ns": _of_hosts(own, "min", complete),
         "peers_host_ns": _of_hosts(others, "max", complete),
-        "apart_host_ns": _of_hosts(others, beyond_ns if has_more_to_do else apart_ns, complete),
+        "apart_host_ns": _of_hosts(others, beyond_ns if launches_more(late)[is_late].all() else apart_ns, complete),
         "total_ns": cost_ns * len(numbers),
         **_worst(own, group, part),
     }
@@ -157,7 +162,7 @@ def _worst(own: pd.DataFrame, group: pd.DataFrame, part: str) -> dict[str, objec
     return {"worst_rank": rank, "worst_ns": round(float(own.loc[own["rank"] == rank, part].astype("float64").mean()))}
 
 
-def _times(group: pd.DataFrame) -> object:
+def _times(group: pd.DataFrame) -> Any:
     """How many times as long the same kernels take; absent where they do not make most of the excess."""
     same = group[group["same_ns"].notna()]
     if 2 * same["excess_ns"].sum() < group["excess_ns"].sum() or not same["peers_same_ns"].sum():

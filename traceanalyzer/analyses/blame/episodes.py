@@ -91,7 +91,9 @@ class Episodes(Result[EpisodesColumn]):
         ),
         "own_ns": Column.time("Their time in that part, a step of the episode.", adds=Adds.DERIVED),
         "peers_ns": Column.time(
-            "The peers' median of the same; of transfers what sister groups would take for them.", adds=Adds.DERIVED
+            "The peers' median of the same; of transfers what sister groups would take for them, of a stage whose GPU "
+            "is slower what it would take as fast as others run the same kernels.",
+            adds=Adds.DERIVED,
         ),
         "worst_rank": Column.ident(
             "Of several that are late together the one that needs most more, clearly; absent where they need alike."

@@ -157,11 +157,14 @@ def _slow_gpus(row: Mapping[str, Any]) -> str:
     in_part = "" if row["name"] is None else " in part"
     slow = f"the GPUs of {who(row)} are slower{in_part}" if many else f"{who(row)}'s GPU is slower{in_part}"
     times = f"{row['same_work_ratio']:.3g} times as long as on {_peers(row)}"
+    # A stage computes something else than the others: beside it stands what it would take there.
+    is_of_stage = row["peers_ns"] == round(row["own_ns"] / row["same_work_ratio"])
+    there = " as fast as there" if is_of_stage else ""
     if in_part:
         times += f" in {name(row)}, and about as long in the rest"
     return (
         f"{slow}: the same kernels take {times} ({time_text(row['own_ns'])} of compute{_each(row)}, "
-        f"{time_text(row['peers_ns'])});"
+        f"{time_text(row['peers_ns'])}{there});"
     )
 
 
@@ -201,8 +204,8 @@ _OF_PARTS: Mapping[str, str] = {
 }
 """The same of an episode that holds other parts of the time as well."""
 
-_OWN_SHARE = 0.8
-"""Of an episode's excess: what its own part is less than holds other parts, too."""
+_OWN_SHARE = 0.95
+"""Of an episode's excess: what its own part is less than holds other parts, too, which are mended with it."""
 
 _UNKNOWN = ("idles for a reason that its trace does not hold,", "idle for a reason that their traces do not hold,")
 _KEEPS = ("stays on its host", "stay on their hosts")
