@@ -97,3 +97,9 @@ def test_where_one_launch_is_early_times_stand():
     ops = [("gemm", (100 * n + 10) * US, (100 * n + 115) * US, n + 1) for n in range(20)]
     found = said_of(host_trace(ops, calls(*range(0, 2_000, 100))))
     assert not [item for item in found if item.rule == "impossible_times"]
+
+
+def test_one_call_that_copies_a_batch_spoils_nothing():
+    copies = [("HtoD", (100 * n + 10) * US, (100 * n + 30) * US, n // 4 + 1) for n in range(20)]
+    found = findings.find(run([host_trace(copies, calls(*range(0, 500, 100)))], ASKED))
+    assert "shared_numbers" not in [item.rule for item in found]

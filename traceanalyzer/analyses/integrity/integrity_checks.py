@@ -193,15 +193,18 @@ def shared_launches(trace: RankTrace) -> list[Defect]:
     calls = launch[launch != NONE]
     is_graph = host_names.matches(trace.api_calls["name"], host_names.is_graph_launch)
     times = np.bincount(calls, minlength=len(trace.api_calls))
-    is_shared = ((times > 1) & ~is_graph) | _bears_anothers_number(trace.api_calls)
-    count, total = int(times[is_shared].sum()), len(calls)
+    kernels = np.bincount(launch[(launch != NONE) & is_any(trace.gpu_ops["activity"], "kernel")], minlength=len(times))
+    bears_anothers = _bears_anothers_number(trace.api_calls)
+    count, total = int(times[((times > 1) & ~is_graph) | bears_anothers].sum()), len(calls)
     text = (
         f"{many(count, 'GPU operation')} of {total:,} share their launch with others: correlation numbers are used "
         "more than once (work of several processes in one file does so), and which call launched what, in which step, "
         "is not known."
     )
     affects: tuple[SourceName, ...] = (*CAUSES, "steps", "phase_of_op", "tree")
-    severity = HIGH if count >= GRAVE * total else by_share(count, total)
+    # One call may copy a batch, and launches one kernel.
+    repeated = times[((kernels > 1) & ~is_graph) | bears_anothers].sum()
+    severity = HIGH if repeated >= max(1, GRAVE * total) else by_share(count, total)
     return [Defect(SHARED, severity, count, total, text, affects)] if count else []
 
 
