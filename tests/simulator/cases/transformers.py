@@ -109,7 +109,7 @@ TRANSFORMERS: tuple[Case, ...] = (
     case_of("tensor x data, a node's hosts much slower", _numa, Fault("pace", 0, (4, 5, 6, 7), None, 12.0), LOADER, cause="data",
             tensor=4, data=2),
     nobody("healthy, replicas that serve alone", "", jobs.alone, noise=unlike_hosts(525)),
-    nobody("replicas that serve alone, one throttled", "", jobs.alone, Fault("throttle", 0, (2,), None, 1.4), others=(2,), noise=unlike_hosts(526)),
+    nobody("replicas that serve alone, one throttled", "Rank 2's GPU is slower", jobs.alone, Fault("throttle", 0, (2,), None, 1.4), others=(2,), noise=unlike_hosts(526)),
     # The second lot: pipelines.
     nobody("healthy, stages of micro-batches of many lengths", "ipeline|ommunication|ll-reduce", jobs.staged, lengths=(0.5, 1.4, 0.8, 1.3, 0.6, 1.4),
             noise=unlike_hosts(531)),

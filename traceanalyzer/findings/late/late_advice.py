@@ -56,7 +56,7 @@ _NAMED_ADVICE = {
     PAGEABLE: "Pin the host memory of what {who} copies ({name}) and copy on a stream of its own, or move less.",
 }
 
-_SLOW_GPU = (
+SLOW_GPU = (
     "The work is the same, so look at the GPU: clocks, power limit, temperature (nvidia-smi -q -d "
     "CLOCK,POWER,TEMPERATURE,PERFORMANCE), and what else runs on it."
 )
@@ -72,7 +72,7 @@ PROFILED = "Recorded under the profiler, which slows the host: time some steps w
 def advice(row: Mapping[str, Any]) -> str:
     """What to do, by the name of what is longer where there is one."""
     if is_slow_gpu(row):
-        return _SLOW_GPU if row["name"] is None else _SLOW_IN_PART.format(name=name(row))
+        return SLOW_GPU if row["name"] is None else _SLOW_IN_PART.format(name=name(row))
     if row.get(OF_HOST):
         return str(row[OF_HOST])
     if row["cause"] == HOST.key and row["name"] is None and not row["is_in_every_step"]:
