@@ -45,7 +45,7 @@ def row_of(name=UPLOAD, **changed):
 )
 def test_why_copies_take_longer(own, says, to_do):
     copies = pd.DataFrame([OTHER, (2, *OTHER[1:]), own], columns=COPIES).assign(rate_gbps=1.0)
-    (found,) = other_copies(SimpleNamespace(rows=lambda: [row_of(UPLOAD)]), Rows(frame=copies))
+    (found,) = other_copies(SimpleNamespace(worth_pct=1.0, rows=lambda: [row_of(UPLOAD)]), Rows(frame=copies))
     assert found.title.replace("\u202f", " ").replace("\u00a0", " ") == says
     assert to_do in found.recommendation
 
@@ -62,7 +62,7 @@ def test_why_copies_take_longer(own, says, to_do):
 )
 def test_nothing_is_told_that_explains_less_than_half(own, changed):
     copies = pd.DataFrame([OTHER, (2, *OTHER[1:]), (1, *own[1:])], columns=COPIES).assign(rate_gbps=1.0)
-    assert other_copies(SimpleNamespace(rows=lambda: [row_of(**changed)]), Rows(frame=copies)) == []
+    assert other_copies(SimpleNamespace(worth_pct=1.0, rows=lambda: [row_of(**changed)]), Rows(frame=copies)) == []
 
 
 def test_what_is_pinned_is_not_to_be_pinned():
@@ -72,7 +72,7 @@ def test_what_is_pinned_is_not_to_be_pinned():
 
 def test_its_limits_can_be_set():
     copies = pd.DataFrame([OTHER, (2, *OTHER[1:]), (1, *OTHER[1:5], 400 * MB, 8 * MS)], columns=COPIES)
-    given = SimpleNamespace(rows=lambda: [row_of(UPLOAD)]), Rows(frame=copies.assign(rate_gbps=1.0))
+    given = SimpleNamespace(worth_pct=1.0, rows=lambda: [row_of(UPLOAD)]), Rows(frame=copies.assign(rate_gbps=1.0))
     assert len(other_copies(*given)) == 1
     assert other_copies(*given, explained_pct=1_000.0) == []
     (found,) = other_copies(*given, alike_bytes_times=10.0)

@@ -31,7 +31,7 @@ def told(own, flops=(5, 5, 5), pipelines=0, *, limits=MappingProxyType({}), **ch
            "joint_gain_ns": None, "joint_unprofiled_gain_ns": None, "unprofiled_gain_ns": None, "gain_is_bound": False,
            "own_host_ns": None, "peers_host_ns": None, "apart_host_ns": None, "steps": 3, "episode": 0,
            "set": "rank", "place": None, "gain_is_of_capture": False} | changed  # fmt: skip
-    found = other_work(SimpleNamespace(rows=lambda: [row]), efficiency, mfu, [0] * pipelines, **limits)
+    found = other_work(SimpleNamespace(worth_pct=1.0, rows=lambda: [row]), efficiency, mfu, [0] * pipelines, **limits)
     assert all("rank 1" in one.recommendation for one in found), "what to do first names whom"
     return [(one.title.replace("\u202f", " "), one.gain_ns) for one in found]
 

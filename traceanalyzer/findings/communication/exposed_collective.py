@@ -204,7 +204,7 @@ def _found(told: _Told, behind: str, advice: str) -> Finding:
         gain_ns=gain.gain_ns,
         gain_error_ns=gain.error_ns,
         unprofiled_gain_ns=gain.unprofiled_gain_ns,
-        is_of_ideal=True,
+        is_of_ideal=other_ns is None,  # else the other steps have what is gained
         steps=few or None,
         table="exposed_calls",
         part_of=None if few else EXPOSED,
