@@ -48,34 +48,6 @@ def test_calls_that_drain_the_queue_are_named_with_what_the_job_gains_without_th
     assert found.gain_ns == pytest.approx(6 * 300_000, rel=0.05)
 
 
-def with_short_kernels():
-    """Two ranks that load for 0.6 ms, then run six blocks of ten short kernels and a long one, and wait after each."""
-    group, programs = Group("0", (0, 1)), []
-    for rank in range(2):
-        program = Program(rank)
-        for step in range(5):
-            with program.range(f"ProfilerStep#{step}"):
-                with program.range("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"):
-                    program.host(600_000)
-                for _ in range(6):
-                    for _ in range(10):
-                        program.host(30_000, "aten::add")
-                        program.kernel("add", 10_000)
-                    last = program.kernel("gemm", 1_000_000)
-                    program.sync("cudaStreamSynchronize")
-                program.collective("all_reduce", group, 1000, 100_000, after=(last,))
-        programs.append(program)
-    return Job(tuple(programs), (group,))
-
-
-def test_a_queue_that_stays_short_is_told_beside_data_that_would_be_hidden():
-    """GPUs idle little right after such a call, and between the short kernels that follow: the job gains all of it."""
-    _, results = analysed(with_short_kernels(), *NEEDED)
-    (found,) = drained_queues(**results)
-    assert found.gain_ns > 6 * 200_000
-    assert re.match(r"Both hosts wait for their GPUs 6 times a step", found.title)
-
-
 def test_what_recording_made_of_them_is_said():
     (found,) = told(synced=lambda _: True, operators=60)
     # To write down 60 operators takes the host 3.2 µs each, of 0.3 ms a block.

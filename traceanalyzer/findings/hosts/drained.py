@@ -79,8 +79,7 @@ def drained_queues(
     idles = calls.groupby("rank")["idle_ns"].sum() / basis.per
     idles = idles[idles >= AS_LONG * idles.max()]
     worst = int(idles.idxmax())
-    # Where they cost the hosts' lead, GPUs idle later than after these calls, and for as long as the job gains.
-    if _does_something_else(idle, what_ran, worst, basis, max(float(idles[worst]), float(gain.gain_ns))):
+    if _does_something_else(idle, what_ran, worst, basis, float(idles[worst])):
         return []
     return [_found(gain, idles, calls, basis, places, sync_copies, episodes)]
 
