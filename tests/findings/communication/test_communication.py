@@ -244,6 +244,20 @@ def test_steps_that_alone_hold_a_collective_are_named():
     (found,) = exposed_collective(**results)
     assert found.steps == (2, 5)
     assert "of each of steps 2 and 5, and hardly in others" in found.title
+    assert found.is_of_ideal
+
+
+def test_a_collective_that_is_quick_in_other_steps_is_a_fault_and_no_ideal():
+    world = Group("0", (0, 1))
+
+    def step(program: Program, number: int) -> None:
+        made = program.kernel("gemm", 2 * MS)
+        sent = program.collective("all_reduce", world, 1_000_000, (20 if number == 2 else 1) * MS, after=(made,))
+        program.kernel("adam", MS, after=(sent,))
+
+    names = ("headline", "steps", "exposed_calls", "call_waits", "replay", "episodes", "collectives", "calls", "ranks")
+    (found,) = exposed_collective(**analysed(job_of(2, 6, step, (world,)), *names)[1])
+    assert (found.steps, found.is_of_ideal) == ((2,), False)
 
 
 @pytest.mark.parametrize(
