@@ -7,10 +7,9 @@ import pandas as pd
 from traceanalyzer.analyses.blame.episode_rows import apart_ns
 from traceanalyzer.analyses.blame.stragglers import Stragglers
 from traceanalyzer.analyses.host.host_names import is_framework_range
-from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.alike import Alike
 from traceanalyzer.findings.basis import Basis
-from traceanalyzer.findings.tools import tools_of
+from traceanalyzer.findings.tools import Tools
 from traceanalyzer.findings.worst import OF_ALL_STEPS, Few
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.quantities import time_span, time_text
@@ -215,9 +214,9 @@ def who_waits(rank: int, stragglers: Stragglers, basis: Basis) -> tuple[str, tup
     return words, (int(row["cost_max_rank"]),)
 
 
-def advice(name: str | None, ranks: Ranks, *, is_sure: bool) -> str:
+def advice(name: str | None, tools: Tools, *, is_sure: bool) -> str:
     """What to do about the host; first whether there is anything to do, where the capture cannot tell."""
-    launching = f"{tools_of(ranks).launch_less}; move Python work and logging out of the step"
+    launching = f"{tools.launch_less}; move Python work and logging out of the step"
     if name is not None and is_framework_range(name):
         name = None
     if name is None and not is_sure:
