@@ -36,22 +36,30 @@ def test_without_ranks_it_is_torch():
     assert tools.tools_of(None) == tools.TORCH
 
 
-COMPILED, FUSED, OTHER = (
+_LISTS = "multi_tensor_apply_kernel<"
+COMPILED, FUSED, APEX, PARTS, COPIES = (
     "triton_red_fused_native_layer_norm_0",
-    "multi_tensor_apply_kernel<FusedOptimizerTensorListMetadata<4>, FusedAdamMathFunctor<float, 4, ADAM_MODE::ADAMW>>",
-    "triton_kernel_of_mine",
+    f"{_LISTS}FusedOptimizerTensorListMetadata<4>, FusedAdamMathFunctor<float, 4, ADAM_MODE::ADAMW>>",
+    f"{_LISTS}TensorListMetadata<4>, AdamFunctor<float, float, int>>",
+    f"{_LISTS}TensorListMetadata<3>, PointwiseOpScalarListFunctor<float, 3, 3, 0>, std::divides<float>>",
+    f"{_LISTS}TensorListMetadata<2>, CopyFunctor<float, float, 2, 1, 1>>",
 )
 
 
 @pytest.mark.parametrize(
-    ("names", "compiles", "fuses"),
-    [([OTHER], False, False), ([COMPILED], True, False), ([FUSED], False, True), ([FUSED, COMPILED], True, True)],
+    ("names", "compiles", "is_by_parts"),
+    [
+        ([COPIES, "triton_kernel_of_mine"], False, False),
+        ([COPIES, PARTS], False, True),
+        ([PARTS, COMPILED], True, True),
+        ([FUSED, PARTS, COMPILED], True, False),
+        ([APEX, PARTS], False, False),
+    ],
 )
-def test_what_a_job_uses_already_is_not_advised(names, compiles, fuses):
-    used = tools.tools_of(
-        Ranks(pd.DataFrame({"rank": [0], "format": "kineto"})), Kernels(pd.DataFrame({"name": names}))
-    )
+def test_what_a_job_uses_already_or_has_not_is_not_advised(names, compiles, is_by_parts):
+    ranks = Ranks(pd.DataFrame({"rank": [0], "format": "kineto"}))
+    used = tools.tools_of(ranks, Kernels(pd.DataFrame({"name": names})))
     for advice in (used.launch_less, used.fuse_small, used.fuse_moving):
-        assert ("optimizers" in advice) is not fuses
+        assert ("fused=True" in advice) is is_by_parts
     assert used.launch_less.startswith("CUDA graphs" if compiles else "torch.compile or")
     assert ("already" in used.fusing, 'mode="reduce-overhead"' in used.fuse_small) == (compiles, compiles)

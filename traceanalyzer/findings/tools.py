@@ -17,8 +17,8 @@ class Tools:
         fuse_small: what to do about small kernels.
         fuse_moving: what to do about kernels that move data and compute little.
         fusing: what is said of kernels that fusing may shorten.
-        hide_comm: how communication of a phase comes to run beside computing.
-        hide_any_comm: the same where it is of no phase.
+        hide_comm: how communication comes to run beside computing: a collective's, or that of a phase.
+        hide_any_comm: the same of another collective where it is of no phase.
     """
 
     launch_less: str
@@ -34,19 +34,22 @@ class InUse:
     """What of PyTorch's tools the job's kernels show; a name that nobody knows shows nothing."""
 
     compiles: bool = False
-    fuses_optimizer: bool = False
+    updates_by_parts: bool = False
+    """An optimizer whose every operation is a kernel (foreach), none in which all of them are one (fused)."""
 
     @classmethod
     def of(cls, kernels: Result | None) -> "InUse":
-        """By the names of Inductor's kernels, and of those that update all parameters at once."""
+        """By the names of Inductor's kernels, and of those that update parameters."""
         if kernels is None or not len(kernels):
             return cls()
         names = kernels.table["name"].astype("str")
-        return cls(_any(names, _OF_INDUCTOR), _any(names, _OF_FUSED_OPTIMIZERS))
+        return cls(_any(names, _OF_INDUCTOR), _any(names, _OF_PARTS) and not _any(names, _OF_FUSED))
 
 
 _OF_INDUCTOR = r"triton_(?:poi|red|per|tem|for|spl|mix)_fused"
-_OF_FUSED_OPTIMIZERS = r"Fused(?:Adam|Sgd|Adagrad)|multi_tensor_apply_kernel<.*\bAdamFunctor"
+_OF_PARTS = r"multi_tensor_apply_kernel<.*\b(?:PointwiseOp\w*|BinaryOpListAlpha)Functor"
+"""What Adam, and what stochastic gradient descent, do to lists of tensors."""
+_OF_FUSED = r"Fused(?:Adam|Sgd|Adagrad)|multi_tensor_apply_kernel<.*\bAdamFunctor"
 """PyTorch's with fused=True; Apex's and Transformer Engine's."""
 
 
@@ -55,7 +58,7 @@ def _any(names: pd.Series, pattern: str) -> bool:
 
 
 def _torch(used: InUse) -> Tools:
-    fused = [] if used.fuses_optimizer else ["fused or foreach optimizers"]
+    fused = ["a fused optimizer (fused=True)"] if used.updates_by_parts else []
     graphs = (
         'CUDA graphs for the repeated part (of what torch.compile makes: mode="reduce-overhead")'
         if used.compiles
@@ -68,14 +71,14 @@ def _torch(used: InUse) -> Tools:
         else f"Fuse small kernels ({', '.join(['torch.compile', *fused, 'fused norms and activations'])}) or replay "
         "them as a CUDA graph."
     )
-    whose = "norms and losses" if used.fuses_optimizer else "norms, losses and optimizers"
+    whose = "norms, losses and optimizer (fused=True)" if used.updates_by_parts else "norms and losses"
     moving = (
         f'Let torch.compile take more of it (TORCH_LOGS="graph_breaks" says where it stops), fused {whose}'
         if used.compiles
         else f"Fuse them: torch.compile, fused {whose}"
     )
     return Tools(
-        ", ".join([graphs, *(["fused optimizers"] if fused else []), "a larger batch"]),
+        ", ".join([graphs, *fused, "a larger batch"]),
         small,
         f"{moving}; keep activations in bfloat16; avoid copies and casts between layouts and types.",
         "; torch.compile has fused some of it already" if used.compiles else ": fusing (torch.compile) may shorten it",
@@ -90,6 +93,8 @@ _HIDE_COMM = {
     "forward": "Start them earlier (prefetch the next layer's parameters), run them beside independent work (async "
     "tensor parallelism), or have fewer ranks in the group.",
     "backward": "Start them as soon as their gradients are there (DDP's buckets, FSDP).",
+    "all_to_all": "Exchange one half of the tokens or samples while the other half computes, run beside them what "
+    "needs no exchange (shared experts, dense layers), send fewer bytes, or keep more of them on one host.",
 }
 
 TORCH = _torch(InUse())
@@ -118,7 +123,7 @@ XLA = Tools(
 def tools_of(ranks: Result | None, kernels: Result | None = None) -> Tools:
     """Those of the framework that the traces are of: XLA's where each is JAX's, or says that XLA compiled it.
 
-    With the job's kernels PyTorch's without those that these show in use.
+    With the job's kernels PyTorch's without those that these show in use, or of no use.
     """
     if ranks is None or not len(ranks):
         return TORCH
