@@ -6,7 +6,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.blame.episode_rows import apart_ns
 from traceanalyzer.analyses.blame.stragglers import Stragglers
-from traceanalyzer.analyses.host.host_names import is_framework_range
+from traceanalyzer.analyses.host.host_names import is_cpu_collective, is_framework_range
 from traceanalyzer.findings.alike import Alike
 from traceanalyzer.findings.basis import Basis
 from traceanalyzer.findings.tools import Tools
@@ -226,5 +226,10 @@ def advice(name: str | None, tools: Tools, *, is_sure: bool) -> str:
         )
     if name is None:
         return f"Launch less or sooner: {launching}."
+    if is_cpu_collective(name):
+        return (
+            "Exchange what lies on GPUs with NCCL: gloo takes it through the CPU, while the host waits. What is the "
+            f"CPU's, exchange more rarely or beside other work. Else launch less or sooner: {launching}."
+        )
     first = f"Shorten {name.rsplit(' (', 1)[0]}, or let the GPU have work meanwhile."
     return f"{first} Else launch less or sooner: {launching}."
