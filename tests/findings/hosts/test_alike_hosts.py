@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 
 from traceanalyzer.findings.hosts.host_words import IdleForHosts, advice
-from traceanalyzer.findings.tools import TORCH
 from traceanalyzer.findings.hosts.hosts import _beside_late
 from traceanalyzer.findings.hosts.slow_hosts import _acquitted
+from traceanalyzer.findings.tools import TORCH
 
 MS = 1_000_000
 
