@@ -18,7 +18,17 @@ from traceanalyzer.findings.late.lateness import is_said, late_ranks
 from traceanalyzer.meaning.vocabulary import UNKNOWN
 
 MS = 1_000_000
-NEEDED = ("episodes", "step_needs", "expert_layers", "even_experts", "replay", "operators", "host_work")
+NEEDED = (
+    "headline",
+    "steps",
+    "episodes",
+    "step_needs",
+    "expert_layers",
+    "even_experts",
+    "replay",
+    "operators",
+    "host_work",
+)
 
 
 def test_each_cause_has_its_words_and_advice_and_no_other_has():
@@ -37,7 +47,7 @@ def test_what_is_beside_the_part_is_not_said_to_be_of_it(own_ns, says):
     row = {"ranks": "1", "place": None, "numbers": "2,3", "is_in_every_step": True, "is_in_turn": False,
            "cause": "data", "name": None, "own_ns": own_ns, "peers_ns": 0, "excess_ns": 29_000_000,
            "waiting_ranks": 1, "most_waiting_rank": 0, "same_work_ratio": None, "gain_is_of_capture": False}  # fmt: skip
-    assert says in late(row, None)
+    assert says in late(row, late_words.Recorded(3, None))
 
 
 def said(job):
@@ -236,10 +246,20 @@ def test_the_worst_of_some_ranks_is_a_whole_number_beside_ranks_that_have_none()
     assert sorted(map(str, results["episodes"].table["worst_rank"])) == ["3", "<NA>"]
 
 
-@pytest.mark.parametrize(("is_of_capture", "waits"), [(False, "17 ms a step for it"), (True, "17 ms for it")])
-def test_what_is_of_the_capture_is_of_no_step(is_of_capture, waits):
+@pytest.mark.parametrize(
+    ("steps", "waits"), [("", "17 ms for it"), ("0", "17 ms for it"), ("0,1", "17 ms a step for it")]
+)
+def test_a_rate_is_of_several_steps(steps, waits):
     row = {
-        "ranks": "0", "numbers": "0", "is_in_every_step": True, "gain_is_of_capture": is_of_capture, "cost_ns": 17 * MS,
+        "ranks": "0", "numbers": steps, "is_in_every_step": True, "gain_is_of_capture": False, "cost_ns": 17 * MS,
         "collective": "all_reduce", "is_in_turn": False, "waiting_ranks": 1, "most_waiting_rank": 1,
     }  # fmt: skip
     assert late_words.waited(row) == f"rank 1 waits {waits} inside all-reduce"
+
+
+@pytest.mark.parametrize(
+    ("is_of_capture", "complete", "said"),
+    [(False, 2, "a mean step"), (False, 1, "the step"), (False, None, "a mean step"), (True, None, "the capture")],
+)
+def test_a_gain_is_of_a_mean_step_of_the_only_one_or_of_the_capture(is_of_capture, complete, said):
+    assert late_words.whole_of({"gain_is_of_capture": is_of_capture, "steps": 4}, complete) == said

@@ -21,6 +21,7 @@ from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_span
+from traceanalyzer.meaning.wholes import step_or_capture
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.names import CallsColumn
@@ -72,7 +73,7 @@ def missing_straggler(
             severity="high",
             title=f"The {len(beyond)} ranks here wait alike for a rank that is not here ({who}): their "
             f"{collectives_words(awaited.mode().iloc[0])} take {time_span(beyond.min(), beyond.max())} longer than the "
-            f"shortest of their kind {'in the capture' if basis.steps is None else 'in a step'}, and nothing computes.",
+            f"shortest of their kind in {step_or_capture(basis.steps)}, and nothing computes.",
             evidence=tuple({"rank": int(rank), "beyond_shortest_ns": round(ns)} for rank, ns in beyond.items()),
             recommendation=f"{add}: the late one is among them ({listed(missing)}).",
             caveat="The shortest call of a kind stands for its transfer, and only calls are counted that take twice as "

@@ -172,7 +172,7 @@ def _many_small(row: dict[str, float], gain: Gain, share_pct: float, basis: Basi
     name = collectives_words(row["collective"])
     is_in_all = basis.steps is None or row["held"] >= basis.steps
     when = "a step" if is_in_all else f"in each of {row['held']:.0f} of {basis.steps} steps"
-    mean = "altogether" if is_in_all else "of a mean step"
+    mean = "altogether" if is_in_all else f"of {basis.whole}"
     return Finding(
         severity=severity(share_pct),
         title=f"Rank {row['rank']} runs {row['size']:.0f} {name} of at most 1 MiB {when}, "

@@ -184,7 +184,7 @@ def _found(told: _Told, behind: str, advice: str) -> Finding:
     phase = _phase(own)
     where = f", most of it in the {phase}" if phase else ""
     of = f"each of steps {listed(few)}" if len(few) > 1 else f"step {few[0]}" if few else "a step"
-    each = "in each" if len(few) > 1 else "in it" if few else "a step"
+    each = "in each" if len(few) > 1 else "in it" if few else basis.a_step
     other_ns = told.at_other_times_ns
     seldom = "hardly in others" if other_ns is None else f"for {time_text(other_ns)} of another"
     step = f"{of}, and {seldom}" if few else f"a {time_text(gain.before_ns)} step"
@@ -193,7 +193,7 @@ def _found(told: _Told, behind: str, advice: str) -> Finding:
         severity=severity(_share_pct(gain)),
         title=Title(
             f"{several[0].upper()}{several[1:]} ({calls:.3g} {each}) run while nothing computes for "
-            f"{time_span(by_rank.min(), by_rank.max())} of {step}{where}.{behind} Without them in the way a mean step "
+            f"{time_span(by_rank.min(), by_rank.max())} of {step}{where}.{behind} Without them in the way {gain.whole} "
             "is ",
             Won.of(gain, is_bound=True),
             ".",

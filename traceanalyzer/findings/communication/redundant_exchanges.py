@@ -77,7 +77,7 @@ def _finding(micro: int, calls: float, size: float, gain: Gain | None, collectiv
     moved = text(size, Unit.BYTES).replace(chr(0x202F), " ")
     gains = Title()
     if gain is not None:
-        gains = Title(" Without them, a mean step is ", Won.recorded(gain), ".")
+        gains = Title(f" Without them, {gain.whole} is ", Won.recorded(gain), ".")
         if 100 * gain.gain_ns < gain.before_ns:
             gains = Title(
                 " Without their transfers alone a step is no shorter as recorded, as something else binds it: "

@@ -54,18 +54,17 @@ def copy_bound(
     if bound.empty or rows.empty:
         return []
     rank = int(bound.idxmax())
-    mean_ns = Basis.of(headline, steps).mean_ns(rank)
+    basis = Basis.of(headline, steps)
+    mean_ns = basis.mean_ns(rank)
     gain_ns = None if mean_ns is None or pd.isna(mean_ns) else round(float(bound[rank]) / 100 * float(mean_ns))
     gain = gain_of(replay, Change("copy", 0.0, frozenset(int(each) for each in bound.index)))
     found = _found(bound, rows, ranks.to_frame().set_index("rank")["device_name"])
     part_of = all_late_by(episodes, bound.index, "copies") or (PAGEABLE if _mostly_pageable(rows) else None)
     if gain is None:
         return [replace(found, gain_ns=gain_ns, part_of=part_of)]
-    of_steps = bool(Basis.of(headline, steps).steps)
-    if of_steps and 100 * gain.gain_ns < LEAST_GAIN_PCT * gain.before_ns and not part_of:
+    if basis.steps and 100 * gain.gain_ns < LEAST_GAIN_PCT * gain.before_ns and not part_of:
         return []  # they lie in no complete step, or something else binds those
-    of = "a mean step" if of_steps else "the capture"
-    hidden = f" Hidden, {of} is {Won.recorded(gain, is_bound=True)}." if gain.gain_ns else ""
+    hidden = f" Hidden, {basis.whole} is {Won.recorded(gain, is_bound=True)}." if gain.gain_ns else ""
     return [replace(found, title=f"{found.title}{hidden}", gain_ns=gain.gain_ns, part_of=part_of)]
 
 

@@ -28,7 +28,7 @@ from traceanalyzer.findings.tools import tools_of
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.findings.worst import OF_ALL_STEPS, by_activity, few_steps, longest, worst_rank
 from traceanalyzer.meaning.names import short_name
-from traceanalyzer.meaning.quantities import digits, time_text
+from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
 
 SYNC_PCT = 1.0
@@ -218,7 +218,7 @@ def _synchronising_call(own: pd.DataFrame, who: str, basis: Basis, episodes: Epi
         severity=severity(row["share_pct"]),
         title=f"{row['name']}{f' ({place})' if place else ''} blocks {blocked} "
         f"{time_text(cost_ns)}, {row['share_pct']:.1f} % {basis.of_a_step} "
-        f"({_times(row['calls'] / basis.per, basis)}){_after(row['idle_after_ns'] / basis.per, cost_ns)}.",
+        f"({basis.times(row['calls'])}){_after(row['idle_after_ns'] / basis.per, cost_ns)}.",
         evidence=plain(per_step(own.head(_MOST_ROWS), _SYNC_FIGURES, basis.steps)),
         recommendation="Do not read GPU values on the host within a step (.item(), .cpu(), print, NaN checks): keep "
         "them on the GPU and read them every N steps; use pinned memory and non_blocking copies.",
@@ -229,12 +229,6 @@ def _synchronising_call(own: pd.DataFrame, who: str, basis: Basis, episodes: Epi
         is_to_do_first=True,
         part_of=lateness_or_hosts(rank, episodes, SYNC.key),
     )
-
-
-def _times(calls: float, basis: Basis) -> str:
-    """`146 times a step`."""
-    said = digits(calls)
-    return f"{'once' if said == '1' else f'{said} times'} {'in all' if basis.steps is None else 'a step'}"
 
 
 def _after(after_ns: float, cost_ns: float) -> str:

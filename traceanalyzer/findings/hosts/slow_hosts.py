@@ -1,5 +1,7 @@
 """Why a late host is late: the calls that all make take it longer, it makes more of them, or launches no graphs."""
 
+from dataclasses import replace
+
 import pandas as pd
 
 from traceanalyzer.analyses.blame.episode_rows import is_of_every_host
@@ -11,7 +13,7 @@ from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import plain
+from traceanalyzer.findings.basis import Basis, plain
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
 from traceanalyzer.findings.late.beside import (
@@ -65,33 +67,37 @@ def slow_hosts(
     if most and most[0] not in {*late, *named}:
         late[most[0]] = story_of_host(most[0], episodes, pipeline, uneven_stages_times)
     slow = {rank: (slow_host(operators, rank, slow_host_times), part_of) for rank, part_of in late.items()}
-    return [_slow(rank, own, operators, part_of, episodes) for rank, (own, part_of) in slow.items() if own is not None]
+    found = []
+    for rank, (own, part_of) in slow.items():
+        if own is not None:
+            others = [int(other) for other in operators.table["rank"].unique() if other != rank]
+            whose = f"rank {others[0]}'s" if len(others) == 1 else "the others'"
+            acquitted = _acquitted(rank, whose, episodes, Basis.of(headline, steps).steps)
+            told = _slow(rank, own, whose, acquitted)
+            found.append(replace(told, named=(rank, *others) if len(others) == 1 else (rank,), part_of=part_of))
+    return found
 
 
-def _slow(rank: int, slow: SlowHost, operators: Operators, part_of: str, episodes: Episodes) -> Finding:
-    others = [other for other in operators.table["rank"].unique() if other != rank]
-    whose = f"rank {others[0]}'s" if len(others) == 1 else "the others'"
+def _slow(rank: int, slow: SlowHost, whose: str, acquitted: Title) -> Finding:
     return Finding(
         severity="medium",
         title=Title(
             f"Rank {rank}'s host makes the same {slow.calls:,} operator calls as {whose} in the capture and takes "
             f"{slow.times:.2g} times as long for them{_most(slow)}.",
-            _acquitted(rank, whose, episodes),
+            acquitted,
         ),
         evidence=plain(slow.rows),
-        named=(rank, *(map(int, others) if len(others) == 1 else ())),
         table="operators",
-        part_of=part_of,
     )
 
 
-def _acquitted(rank: int, whose: str, episodes: Episodes) -> Title:
+def _acquitted(rank: int, whose: str, episodes: Episodes, steps: int | None) -> Title:
     """Of a host that is late by no more than hosts differ: what it would gain all the same."""
     for row in episodes.rows():
         gain_ns = row["gain_ns"]
         if gain_ns and numbers(row["ranks"]) == (rank,) and is_of_every_host(row):
             return Title(
-                f" Hosts differ as much where nothing is wrong. With this one like {whose} {whole_of(row)} is ",
+                f" Hosts differ as much where nothing is wrong. With this one like {whose} {whole_of(row, steps)} is ",
                 won_of(row),
                 "; record again to see whether it is late again.",
             )

@@ -79,7 +79,7 @@ def _finding(costly: "Costly", work: pd.DataFrame, rank: int, number: int) -> Fi
     without = (
         f"hidden behind the hosts now, it costs {time_text(costly.behind_hosts_ns)} a step without these"
         if costly.is_hidden
-        else Title("without it, a mean step is ", Won.recorded(gain))
+        else Title(f"without it, {gain.whole} is ", Won.recorded(gain))
     )
     return Finding(
         severity="low" if costly.is_hidden else severity(100 * gain.gain_ns / gain.before_ns),

@@ -148,8 +148,7 @@ def _gains_nothing(even: Gain, step_ns: float) -> bool:
 def _computes(own: Alike, compute: pd.Series, basis: Basis) -> str:
     """How long those that compute longest do, beside the rank that computes least."""
     most = f"{'computes' if own.is_one else 'compute up to'} {time_text(compute.max())}"
-    per = "" if basis.steps is None else " a step"
-    return f"{own.opening} {most}{per}, rank {int(compute.idxmin())} only {time_text(compute.min())}"
+    return f"{own.opening} {most}{basis.rate}, rank {int(compute.idxmin())} only {time_text(compute.min())}"
 
 
 def _shares(frame: pd.DataFrame, basis: Basis) -> tuple[dict[str, Any], ...]:
@@ -208,7 +207,7 @@ def apart(instances: Instances, basis: Basis) -> str:
     own = frame[frame["transfer_ns"].isna() & frame["skew_ns"].notna()]
     if own.empty:
         return ""
-    total = f"{time_text(own['skew_ns'].sum() / basis.per)}{'' if basis.steps is None else ' a step'}"
+    total = f"{time_text(own['skew_ns'].sum() / basis.per)}{basis.rate}"
     each = time_text(own["skew_uncertainty_ns"].max())
     return f" By the clocks the last rank enters {len(own)} of them {total} after the first, summed, each ± {each}."
 

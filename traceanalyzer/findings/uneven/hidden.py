@@ -142,7 +142,7 @@ def _by_itself(found: Finding, who: str, one: Slower, first: First, alone: Gain)
     return replace(
         found,
         severity=severity(_pct_without_profiler(alone)),
-        title=f"{who}: hidden behind {first.words} while they are recorded; without the profiler a mean step is an "
+        title=f"{who}: hidden behind {first.words} while they are recorded; without the profiler {alone.whole} is an "
         f"estimated {time_text(alone.unprofiled_gain_ns or 0)} shorter with that mended.",
         recommendation=_ALONE[one.part].format(one.rank),
         unprofiled_gain_ns=alone.unprofiled_gain_ns,

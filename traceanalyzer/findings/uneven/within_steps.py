@@ -62,8 +62,8 @@ def waits_within_steps(
             title=Title(
                 f"Ranks wait for each other {time_span(waits.min(), waits.max())} of a {time_text(step_ns)} step, "
                 f"most of it in {where}: within a step now one comes last, now another; over a step they compute "
-                f"{time_span(needs['compute_ns'].min(), needs['compute_ns'].max())}. If all came together, a mean step "
-                "would be ",
+                f"{time_span(needs['compute_ns'].min(), needs['compute_ns'].max())}. If all came together, "
+                f"{gain.whole} would be ",
                 Won.recorded(gain),
                 ".",
             ),
