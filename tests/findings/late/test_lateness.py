@@ -44,7 +44,7 @@ def test_each_cause_has_its_words_and_advice_and_no_other_has():
      (28_900_000, "waits for its data 29 ms a step longer than rank 0:")],
 )  # fmt: skip
 def test_what_is_beside_the_part_is_not_said_to_be_of_it(own_ns, says):
-    row = {"ranks": "1", "place": None, "numbers": "2,3", "is_in_every_step": True, "is_in_turn": False,
+    row = {"ranks": "1", "place": None, "numbers": "2,3", "most_numbers": None, "is_in_every_step": True, "is_in_turn": False,
            "cause": "data", "name": None, "own_ns": own_ns, "peers_ns": 0, "excess_ns": 29_000_000,
            "waiting_ranks": 1, "most_waiting_rank": 0, "same_work_ratio": None, "gain_is_of_capture": False}  # fmt: skip
     assert says in late(row, late_words.Recorded(3, None))
@@ -143,6 +143,27 @@ def test_lateness_of_some_steps_names_them(steps, begins, severity, has_gain):
     assert found.steps == steps
     if steps is None or has_gain:
         assert found.gain_ns == pytest.approx(3 * MS * len(steps or range(4)) / 4, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "most", "is_of_all", "begins"),
+    [
+        ("0,1,2,3,4,5,6,7,8", None, False, "in 9 of 12 steps (first in step 0) "),
+        ("0,1,2,3,4,5,6,7,8", "3,7", False, "in 9 of 12 steps (nine tenths of it in steps 3 and 7) "),
+        ("1,3", "3", False, "in steps 1 and 3 (nine tenths of it in step 3) "),
+        ("1,3", None, True, ""),
+        ("1,3", "3", True, "in every step (nine tenths of it in step 3) "),
+    ],
+)
+def test_the_few_steps_that_hold_most_of_it_are_named(numbers, most, is_of_all, begins):
+    row = {"numbers": numbers, "most_numbers": most, "is_in_every_step": is_of_all, "steps": 12}
+    assert late_words.when(row, late_words.Recorded(11, 11)) == begins
+
+
+def test_a_little_lateness_in_most_steps_does_not_hide_where_the_time_goes():
+    faults = (Fault("compute", MS // 2, (1,), (0, 1, 3, 4)), Fault("compute", 30 * MS, (1,), (2,)))
+    (found,) = said(workloads.ddp(2, 6, faults))
+    assert found.title.startswith("In every step (nine tenths of it in step 2) rank 1 computes ")
 
 
 @pytest.mark.parametrize(("ranks", "steps"), [(4, 9), pytest.param(8, 9, marks=pytest.mark.thorough)])

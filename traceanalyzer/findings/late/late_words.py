@@ -98,14 +98,15 @@ def beside(row: Mapping[str, Any]) -> str:
 
 
 def when(row: Mapping[str, Any], recorded: Recorded) -> str:
-    """In which steps, unless in all; which of them is the capture's last."""
-    steps = numbers(row["numbers"])
+    """In which steps, unless in all alike; which few of them hold most of it, or which is the capture's last."""
+    steps, most = numbers(row["numbers"]), numbers(row["most_numbers"])
+    held = f"(nine tenths of it in {numbered('step', most)}) " if most else ""
     if row["is_in_every_step"] or not steps:
-        return ""
+        return f"in every step {held}" if held else ""
     if len(steps) > _MOST_LISTED:
-        return f"in {len(steps)} of {row['steps']} steps (first in step {steps[0]}) "
+        return f"in {len(steps)} of {row['steps']} steps {held or f'(first in step {steps[0]}) '}"
     of = ", the capture's last," if steps == (recorded.last,) else ""
-    return f"in {numbered('step', steps)}{of} "
+    return f"in {numbered('step', steps)}{of} {held}"
 
 
 def _needs(row: Mapping[str, Any]) -> str:
@@ -118,7 +119,8 @@ def _needs(row: Mapping[str, Any]) -> str:
     verb = _VERBS.get(row["cause"], _UNKNOWN)[many]
     if row["cause"] in ("compute", "copies") and many and not turn and row["peers_ns"]:
         times = row["own_ns"] / row["peers_ns"]
-        always = " in every step" if row["is_in_every_step"] and len(numbers(row["numbers"])) > 1 else ""
+        is_alike = row["is_in_every_step"] and len(numbers(row["numbers"])) > 1 and not row["most_numbers"]
+        always = " in every step" if is_alike else ""
         much = f"{times:.3g} times as long" if times >= _TIMES else f"{100 * (times - 1):.0f} % longer"
         longer = f"{verb.removesuffix(' for')} {much}{always}"
         return f"{longer} ({own}, {_peers(row)} {peers}{_worst(row)}){called}"
