@@ -25,6 +25,7 @@ from traceanalyzer.kinds import POINT_TO_POINT, dtype_bytes
 from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.quantities import time_span, time_text
+from traceanalyzer.meaning.sentences import first_upper
 
 LEAST_PCT = 10.0
 """Of the steps that it is in: what the collective gains when it takes no time. The last bucket's tail is less."""
@@ -192,7 +193,7 @@ def _found(told: _Told, behind: str, advice: str) -> Finding:
     return Finding(
         severity=severity(_share_pct(gain)),
         title=Title(
-            f"{several[0].upper()}{several[1:]} ({calls:.3g} {each}) run while nothing computes for "
+            f"{first_upper(several)} ({calls:.3g} {each}) run while nothing computes for "
             f"{time_span(by_rank.min(), by_rank.max())} of {step}{where}.{behind} Without them in the way {gain.whole} "
             "is ",
             Won.of(gain, is_bound=True),

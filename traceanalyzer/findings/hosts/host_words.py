@@ -14,6 +14,7 @@ from traceanalyzer.findings.tools import tools_of
 from traceanalyzer.findings.worst import OF_ALL_STEPS, Few
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.quantities import time_span, time_text
+from traceanalyzer.meaning.sentences import first_upper
 from traceanalyzer.meaning.vocabulary import HOST
 
 HOST_PCT = 10.0
@@ -129,7 +130,7 @@ def said_of(hosts: IdleForHosts) -> Said:
         need, ranks = _what_hosts_need(hosts)
         return Said(f"{need}: {gpu}{most}.", (*ranks, *idle))
     words = f"{_who_waits(hosts)}{gpu}{most}."
-    return Said(f"{words[0].upper()}{words[1:]}", idle)
+    return Said(first_upper(words), idle)
 
 
 def _of_few_steps(hosts: IdleForHosts, few: Few) -> str:

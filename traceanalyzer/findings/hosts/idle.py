@@ -29,6 +29,7 @@ from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.findings.worst import OF_ALL_STEPS, by_activity, few_steps, longest, worst_rank
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.meaning.sentences import first_upper
 from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
 
 SYNC_PCT = 1.0
@@ -190,7 +191,7 @@ def _who_waits(longest_waiting: Alike, waits: pd.Series, longest_wait: str) -> s
     gpus = longest_waiting.whose_gpus
     if len(waits) < 2 or not waits.min() >= AS_LONG * waits.max():
         waiting = f"waits {longest_wait}" if longest_waiting.is_one else f"wait up to {longest_wait}"
-        return f"{gpus[0].upper()}{gpus[1:]} {waiting} for data"
+        return f"{first_upper(gpus)} {waiting} for data"
     of_one = f"rank {longest_waiting.ranks[0]}'s"
     whose = of_one if longest_waiting.is_one else f"those of {longest_waiting.who} up to"
     return f"{of_them(len(waits), len(waits))} GPUs wait for data, {whose} {longest_wait}"

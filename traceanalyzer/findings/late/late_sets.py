@@ -13,7 +13,6 @@ from traceanalyzer.findings.late.late_advice import advice
 from traceanalyzer.findings.late.late_words import (
     Recorded,
     beside_late,
-    first_upper,
     late,
     peer,
     rate_of,
@@ -24,8 +23,10 @@ from traceanalyzer.findings.late.late_words import (
 )
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.gains import gain_said
+from traceanalyzer.meaning.listed import named
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.meaning.sentences import first_upper
 
 Row = Mapping[str, Any]
 
@@ -64,7 +65,7 @@ def told(finding: Finding, row: Row, rows: Sequence[Row], recorded: Recorded) ->
         return finding
     before = own[: _place(row)]
     if before:
-        title = f"{first_upper(late(row, recorded))} {waited(row)}. Hidden behind {_and([whose(it) for it in before])}"
+        title = f"{first_upper(late(row, recorded))} {waited(row)}. Hidden behind {named([whose(it) for it in before])}"
         costs = f"with that mended, it costs {time_text(row['then_gain_ns'])}{rate_of(row, recorded.steps)}"
         ahead = (rank for it in before for rank in numbers(it["ranks"]))
         return replace(finding, title=f"{title} now; {costs}.", named=tuple(dict.fromkeys((*beside_late(row), *ahead))))
@@ -85,7 +86,7 @@ def with_other_causes(finding: Finding, row: Row, rows: Sequence[Row], replay: R
     others_ns = sum(each["gain_ns"] for each in own[1:])
     if whole is None or whole.is_bound or whole.gain_ns < row["gain_ns"] + _MAIN * others_ns:
         return finding
-    also = _and(list(dict.fromkeys(whose(each) for each in own[1:])))
+    also = named(list(dict.fromkeys(whose(each) for each in own[1:])))
     return replace(finding, title=Title(finding.title, f" With {also} mended too it is ", Won.of(whole), "."))
 
 
@@ -126,8 +127,3 @@ def _advice(rows: Sequence[Row]) -> str:
     short = "; and ".join([first, *(head[0].lower() + head[1:] for head in others)])
     rest = [first_upper(more.strip()) for _, *left in parts for more in left if more.strip()]
     return " ".join([f"{short}: one alone gains less than half of it.", *rest])
-
-
-def _and(words: Sequence[str]) -> str:
-    *first, last = words
-    return f"{', '.join(first)} and {last}" if first else last

@@ -11,6 +11,7 @@ from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.names import collective_words, short_name
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.meaning.sentences import first_upper
 from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
 from traceanalyzer.meaning.wholes import rate, whole
 
@@ -58,11 +59,6 @@ def late(row: Mapping[str, Any], recorded: Recorded) -> str:
     if is_slow_gpu(row):
         return f"{when(row, recorded)}{_slow_gpus(row)}"
     return f"{when(row, recorded)}{who(row)} {_needs(row).removeprefix(' ')}:"
-
-
-def first_upper(words: str) -> str:
-    """The words as the beginning of a sentence."""
-    return words[0].upper() + words[1:]
 
 
 def is_of_hosts(row: Mapping[str, Any]) -> bool:
