@@ -25,6 +25,9 @@ CLEAR_GAIN_PCT = 3.0
 """The same for what chance or a profiler makes too: steps that differ, kernels beside others, second causes."""
 
 
+MOSTLY = 0.6
+"""Of a gain or a time: what has so much of it explains it."""
+
 EXPLAINED_PCT = 50.0
 """Of what takes a rank longer, by which something that differs is said to be why."""
 

@@ -13,6 +13,7 @@ from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.findings.alike import AS_LONG
 from traceanalyzer.findings.basis import Basis
 from traceanalyzer.findings.capture.unmatched import PARTNERS
 from traceanalyzer.findings.finding import Finding
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 LEAST_WAIT_PCT = 5.0
 """Of a step, that all ranks wait for somebody who is not here."""
-
-_ALIKE = 0.5
 
 _MORE = 2
 """Times what others wait for a rank that is here, by the median: as one of many that each come last at times."""
@@ -61,7 +60,7 @@ def missing_straggler(
         return []
     beyond = each["exposed_ns"] / basis.per
     step_ns = float(basis.window_ns.mean()) / basis.per
-    if len(beyond) < 2 or 100 * beyond.min() < absent_wait_pct * step_ns or beyond.min() < _ALIKE * beyond.max():
+    if len(beyond) < 2 or 100 * beyond.min() < absent_wait_pct * step_ns or beyond.min() < AS_LONG * beyond.max():
         return []
     are_left_out = len(integrity) > 0 and bool((integrity.table["check"] == LEFT_OUT).any())
     who, add = _why_not_here(missing, are_cut=ranks.cut_off >= {*missing}, are_left_out=are_left_out)

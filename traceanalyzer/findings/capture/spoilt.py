@@ -8,7 +8,7 @@ from traceanalyzer.analyses.integrity.integrity import Integrity
 from traceanalyzer.analyses.integrity.integrity_checks import LOST_AMID, LOST_GRAPHS, SHARED, TRUNCATED
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.meaning.listed import listed
+from traceanalyzer.meaning.listed import listed, numbered
 from traceanalyzer.meaning.sentences import first_upper
 
 LEAST_LOST_PCT = 1.0
@@ -175,4 +175,4 @@ def _with(integrity: Result, check: str) -> list[int]:
 
 
 def _whose(ranks: list[int]) -> str:
-    return f"rank {ranks[0]}'s" if len(ranks) == 1 else f"ranks {listed(ranks)}'s"
+    return f"{numbered('rank', ranks)}'s"

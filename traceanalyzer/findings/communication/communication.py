@@ -13,9 +13,9 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.replay.transfer_lengths import are_small
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
-from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, LEAST_GAIN_PCT, Basis, severity
+from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, LEAST_GAIN_PCT, MOSTLY, Basis, severity
 from traceanalyzer.findings.communication.bandwidth import LOW_PEAK_PCT, healthy_rate, slow_links
-from traceanalyzer.findings.communication.exposed_collective import EXPOSED, MOSTLY
+from traceanalyzer.findings.communication.exposed_collective import EXPOSED
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.won import Won
 from traceanalyzer.meaning.names import collectives_words

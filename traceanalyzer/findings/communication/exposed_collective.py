@@ -15,7 +15,7 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings.basis import Basis, plain, severity
+from traceanalyzer.findings.basis import MOSTLY, Basis, plain, severity
 from traceanalyzer.findings.communication.bandwidth import LOW_PEAK_PCT, healthy_rate, slow_links
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import of_lead, of_slow_links, said
@@ -35,9 +35,6 @@ LEAST_MEAN_PCT = 3.0
 
 EXPOSED = "exposed communication"
 """How findings about it call it."""
-
-MOSTLY = 0.6
-"""Of a gain or a time: what has so much of it explains it."""
 
 _IN_FEW = 0.8
 

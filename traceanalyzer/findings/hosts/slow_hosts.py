@@ -13,6 +13,7 @@ from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.findings.alike import of_the_others
 from traceanalyzer.findings.basis import Basis, plain
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
@@ -30,9 +31,10 @@ from traceanalyzer.findings.late.late_words import whole_of, won_of
 from traceanalyzer.findings.late.lateness import of_lead, said
 from traceanalyzer.findings.won import Title
 from traceanalyzer.findings.worst import worst_rank
-from traceanalyzer.meaning.listed import listed
+from traceanalyzer.meaning.listed import listed, numbered
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import digits, time_text
+from traceanalyzer.meaning.sentences import first_upper
 from traceanalyzer.meaning.vocabulary import HOST
 
 EAGER_PCT = 50.0
@@ -71,7 +73,7 @@ def slow_hosts(
     for rank, (own, part_of) in slow.items():
         if own is not None:
             others = [int(other) for other in operators.table["rank"].unique() if other != rank]
-            whose = f"rank {others[0]}'s" if len(others) == 1 else "the others'"
+            whose = of_the_others(others)
             acquitted = _acquitted(rank, whose, episodes, Basis.of(headline, steps).steps)
             told = _slow(rank, own, whose, acquitted)
             found.append(replace(told, named=(rank, *others) if len(others) == 1 else (rank,), part_of=part_of))
@@ -170,14 +172,14 @@ def eager_hosts(episodes: Episodes, launches: Launches, *, eager_graphs_pct: flo
 
 def _eager(late: list[int], share: pd.Series, others: float, gain_ns: int | None, part_of: str) -> Finding:
     one = len(late) == 1
-    who, whose = f"ank{'' if one else 's'} {listed(late)}", "its" if one else "their"
+    who, whose = numbered("rank", late), "its" if one else "their"
     most = share[late].max()
     own = f"{100 * most:.0f} % of {whose} operations" if most else f"none of {whose} operations"
     return Finding(
         severity="medium",
-        title=f"R{who} launch{'es' if one else ''} {own} as CUDA graphs, the others {100 * others:.0f} %.",
+        title=f"{first_upper(who)} launch{'es' if one else ''} {own} as CUDA graphs, the others {100 * others:.0f} %.",
         evidence=tuple({"rank": rank, "in_graphs_pct": round(100 * share[rank], 1)} for rank in late),
-        recommendation=f"Find why r{who} replay{'s' if one else ''} no graph where others do: a capture that failed "
+        recommendation=f"Find why {who} replay{'s' if one else ''} no graph where others do: a capture that failed "
         "or is switched off there, shapes that no graph was captured for, a graph break.",
         gain_ns=gain_ns,
         named=tuple(late),

@@ -19,7 +19,7 @@ from traceanalyzer.analyses.replay.even_experts import EvenExperts
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import Basis, lower, plain, severity
+from traceanalyzer.findings.basis import MOSTLY, Basis, lower, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.beside import MORE, SLOWER, of_as_many_steps
 from traceanalyzer.findings.late.evened import Evened, evened
@@ -34,8 +34,6 @@ from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 
 _MOST_FINDINGS = 5
-
-_MOSTLY = 0.6
 
 
 def late_ranks(
@@ -165,7 +163,7 @@ def of_slow_links(episodes: Episodes, collective: str, gain_ns: int) -> str | No
     called = collective_words(collective)
     for row in said_with_gain(episodes):
         is_slow = row["cause"] == "transfer" and collective_of(row["name"] or "") == called
-        if is_slow and max(row["gain_ns"], row["joint_gain_ns"] or 0) >= _MOSTLY * gain_ns:
+        if is_slow and max(row["gain_ns"], row["joint_gain_ns"] or 0) >= MOSTLY * gain_ns:
             return of_lead(episodes, row)
     return None
 

@@ -75,7 +75,7 @@ def uneven_compute(
     rank = int(compute.idxmax())
     excess_ns = compute.max() - compute.mean()
     share = 100.0 * excess_ns / basis.mean_ns(rank) if basis.mean_ns(rank) else 0.0
-    if has_longer_window(window, rank, excess_ns) or share < imbalance_pct or _is_said(rank, episodes):
+    if has_longer_window(window, rank, excess_ns) or share < imbalance_pct or _is_late_by_compute(rank, episodes):
         return []
     own = _longest(compute, compute_by_step(step_needs), places)
     even = _evened(compute, own, replay) if own else None
@@ -98,7 +98,7 @@ def uneven_compute(
     return [_with_gain(found, even, excess_ns), *_other_products(efficiency, rank, least)]
 
 
-def _is_said(rank: int, episodes: Episodes) -> bool:
+def _is_late_by_compute(rank: int, episodes: Episodes) -> bool:
     return any(row["cause"] == "compute" and rank in numbers(row["ranks"]) for row in episodes.rows())
 
 

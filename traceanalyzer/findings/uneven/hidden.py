@@ -19,6 +19,7 @@ from traceanalyzer.analyses.replay.written import read_change
 from traceanalyzer.analyses.spread import median_of_others
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.findings.alike import of_the_others, the_others
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
@@ -240,11 +241,10 @@ def _peer(rank: int, needs: pd.DataFrame, ranks: int) -> tuple[int, ...]:
 
 def _title(one: Slower, work: pd.DataFrame, needs: pd.DataFrame, ranks: int) -> str:
     only = _peer(one.rank, needs, ranks)
-    beside = f"rank {only[0]}" if only else "the others"
+    beside = the_others(only)
     own, peers = time_text(one.own_ns), time_text(one.peers_ns)
     if one.part == "host":
-        theirs = f"{beside}'s" if only else "the others'"
-        return f"Rank {one.rank}'s host needs {own} a step, {theirs} {peers}"
+        return f"Rank {one.rank}'s host needs {own} a step, {of_the_others(only)} {peers}"
     name = _named(needs, work, one.rank)["name"]
     called = f", most of it {name}" if isinstance(name, str) else ""
     if not called and _has_more_work(needs, work, one.rank):
