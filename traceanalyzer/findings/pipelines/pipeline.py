@@ -27,6 +27,7 @@ from traceanalyzer.findings.pipelines.uneven_stages import (
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.severities import Severity
+from traceanalyzer.meaning.wholes import rate
 
 BUBBLE_PCT = 10.0
 BEYOND_EXPECTED_PCT = 5.0
@@ -255,6 +256,6 @@ def _saved_by_twice_ns(row: Mapping[str, Any], ideal: Gain | None) -> float | No
 def _of_twice(row: Mapping[str, Any], ideal: Gain | None) -> str:
     """The same, as the end of a sentence."""
     saved_ns = _saved_by_twice_ns(row, ideal)
-    if saved_ns is None:
+    if saved_ns is None or ideal is None:
         return ""
-    return f": twice the microbatches, or stages a rank, at best by {time_text(saved_ns)} a step"
+    return f": twice the microbatches, or stages a rank, at best by {time_text(saved_ns)}{rate(ideal.steps)}"

@@ -25,7 +25,7 @@ from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import in_a_line, time_text
-from traceanalyzer.meaning.wholes import within_whole
+from traceanalyzer.meaning.wholes import rate, within_whole
 
 _NOTHING = "even stages gain nothing"
 
@@ -238,7 +238,7 @@ def _behind_hosts(replay: Replay, evened: Sequence[Change]) -> str:
     more_ns = hosts.after_ns - both.after_ns
     if 100 * more_ns < LEAST_GAIN_PCT * hosts.before_ns:
         return _NOTHING
-    return f"hidden behind the hosts now; without these, even stages gain {time_text(more_ns)} a step"
+    return f"hidden behind the hosts now; without these, even stages gain {time_text(more_ns)}{rate(hosts.steps)}"
 
 
 def _beside_others(stages: pd.DataFrame, heavy: Sequence[int], excess_pct: float, hidden: str, *, many: bool) -> str:

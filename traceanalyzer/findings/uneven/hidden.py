@@ -31,6 +31,7 @@ from traceanalyzer.findings.worst import worst_rank
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import DATA, HOST
+from traceanalyzer.meaning.wholes import rate
 
 LEAST_ALONE_PCT = 1.0
 """Of a step without the profiler: what gains less there hides nothing, what gains more is not hidden."""
@@ -109,7 +110,8 @@ def hidden_late(
     who = _title(one, what_ran.table, needs, len(headline))
     found = Finding(
         severity="medium",
-        title=f"{who}: hidden behind {first.words} now; with that mended, it costs {time_text(most_ns)} a step.",
+        title=f"{who}: hidden behind {first.words} now; with that mended, it costs "
+        f"{time_text(most_ns)}{rate(gain.steps)}.",
         evidence=plain(needs[needs["rank"] == one.rank][["rank", "step", "compute_ns", "needed_host_ns"]]),
         recommendation=f"Mend {first.words} first, then this.",
         caveat="Two changes of one replay: its error holds for both.",
