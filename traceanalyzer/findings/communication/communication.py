@@ -5,7 +5,7 @@ from dataclasses import replace
 import pandas as pd
 
 from traceanalyzer.analyses.communication.call_waits import CallWaits
-from traceanalyzer.analyses.communication.collectives import Collectives
+from traceanalyzer.analyses.communication.collectives import Collectives, transfer_kinds
 from traceanalyzer.analyses.communication.exposed_comm import ExposedComm
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gains import Gain
@@ -88,7 +88,8 @@ def _won_of(gain: Gain | None, worst: pd.Series) -> tuple[int, float]:
 
 def _slow_link(collectives: Collectives, replay: Replay, won_ns: int, low_peak_pct: float) -> str | None:
     """The slow collective that would gain most of this at a healthy rate, as findings call it."""
-    for name in collectives.table["collective"].dropna().unique() if len(collectives) else ():
+    names = transfer_kinds(collectives.table["collective"].dropna()).unique() if len(collectives) else ()
+    for name in names:
         faster = healthy_rate(collectives, str(name), low_peak_pct)
         gain = gain_of(replay, faster) if faster else None
         if gain is not None and gain.gain_ns >= MOSTLY * won_ns > 0:
