@@ -115,7 +115,9 @@ class Change:
         if self.to == IDEAL and self.ranks:
             raise UsageError("stage: all stages become ideal together; write stage ideal")
         if self.to == USUAL and not self.steps:
-            raise UsageError(f"{self.part} {self.name}: what is usual is that of other steps; say in which it becomes so")
+            raise UsageError(
+                f"{self.part} {self.name}: what is usual is that of other steps; say in which it becomes so"
+            )
         if self.part == "links" and not (isinstance(self.to, float | int) and self.to > 0):
             raise UsageError("links: say their bus bandwidth in GB/s, such as 400")
         if not isinstance(self.to, str) and self.to < 0:

@@ -69,7 +69,11 @@ def as_in_other_steps(job: Job, transfer_ns: np.ndarray, is_chosen: np.ndarray) 
     joins = job.joins
     table = joins.assign(ns=transfer_ns, is_chosen=is_chosen).groupby("instance")
     own, chosen = table["ns"].min(), table["is_chosen"].any()
-    kind = [table["collective"].min(), table["size_bytes"].max(), *(table["rank"].agg(end) for end in ("min", "max", "size"))]
+    kind = [
+        table["collective"].min(),
+        table["size_bytes"].max(),
+        *(table["rank"].agg(end) for end in ("min", "max", "size")),
+    ]
     usual = own.where(~chosen).groupby([values.to_numpy() for values in kind], dropna=False).transform("median")
     factor = (usual.clip(upper=own) / own.where(own > 0)).where(chosen).fillna(1.0)
     return _scaled(joins, transfer_ns, factor)

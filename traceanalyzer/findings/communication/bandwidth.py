@@ -211,7 +211,9 @@ def _rows_of(groups: pd.DataFrame, collectives: Collectives) -> tuple[dict[str, 
     kinds = transfer_kinds(collectives.table["collective"])
     every = collectives.table[["group", "group_ranks"]].assign(transfers=kinds)
     own = {_identity(row) for row in groups.to_dict("records")}
-    return tuple(row for row, of in zip(collectives.rows(), every.to_dict("records"), strict=True) if _identity(of) in own)
+    return tuple(
+        row for row, of in zip(collectives.rows(), every.to_dict("records"), strict=True) if _identity(of) in own
+    )
 
 
 def _identity(row: Mapping[Any, Any]) -> tuple[str, str, str]:
