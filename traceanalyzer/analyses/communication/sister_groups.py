@@ -35,8 +35,8 @@ def hosts_of(ranks: pd.DataFrame) -> Mapping[int, str]:
 def instances_of(members: pd.DataFrame, ranks: pd.DataFrame, jobs: Mapping[int, int]) -> pd.DataFrame:
     """A row for each instance of `Members` of which transfer and size are known; `jobs` are the ranks' (`jobs_of`).
 
-    Columns `instance`, `job`, `kind` (`transfer_kinds`), `ranks` and `hosts` (how many), `among` (the ranks), `step` (-1
-    without), `size_bytes`, `transfer_ns`.
+    Columns `instance`, `job`, `kind` (`transfer_kinds`), `ranks` and `hosts` (how many), `among` (the ranks), `step`
+    (-1 without), `size_bytes`, `transfer_ns`.
     """
     if members.empty:
         return pd.DataFrame()
