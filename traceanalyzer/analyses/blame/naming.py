@@ -60,7 +60,7 @@ _NOTHING_KNOWN: tuple[Any, ...] = ({}, np.nan, np.nan)
 
 
 def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
-    """The cells with the name that is longer than on the peers by at least half of the excess: `what`, `name`.
+    """The cells with the name that is longer than on the peers by at least half of the part's excess: `what`, `name`.
 
     `same_ns` and `peers_same_ns`: what the rank and its peers take for the kernels that all of them run, where these
     make at least half of the excess; NaN elsewhere. Where only some are slower, of these, which are then the name.
@@ -78,7 +78,8 @@ def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Dat
     sized, bare = ranks_with_sizes(held), None
     beside: dict[tuple[object, ...], Beside] = {}  # late ranks of a step are mostly held against the same others
     found = []
-    for rank, step, part, excess_ns in cells[["rank", "step", "part", "excess_ns"]].itertuples(index=False):
+    every_cell = zip(*(cells[name] for name in ("rank", "step", "part")), _in_part_ns(cells, late), strict=True)
+    for rank, step, part, excess_ns in every_cell:
         others = _others(ranks[step], rank, every_peer if part == TRANSFER else peers, late_ranks[step])
         others, is_alike = recorded_alike(others, rank, sized)
         names = every if is_alike else bare if bare is not None else (bare := NamedWork.of(without_operators(held)))
@@ -91,6 +92,18 @@ def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Dat
     chosen = _agreed(cells, [row[0] for row in found])
     table = cells.assign(**{name: [pair[place] for pair in chosen] for place, name in enumerate(columns[:2])})
     return table.assign(**{name: [row[place] for row in found] for place, name in enumerate(columns[2:], 1)})
+
+
+def _in_part_ns(cells: pd.DataFrame, late: pd.DataFrame) -> list[int]:
+    """How much longer each cell's part takes: its excess may hold what is longer beside it, which no name of it is."""
+    of_parts = late.set_index(["rank", "step"])
+    found = cells["excess_ns"].to_numpy(dtype=np.int64).copy()
+    for part, rows in cells.reset_index(drop=True).groupby("part").indices.items():
+        at = pd.MultiIndex.from_frame(cells.iloc[rows][["rank", "step"]])
+        own = np.nan_to_num(of_parts[f"{part}_excess"].reindex(at).to_numpy(dtype=np.float64))
+        found[rows] = np.where(own > 0, np.minimum(found[rows], np.round(own)), found[rows])
+    numbers: list[int] = found.tolist()
+    return numbers
 
 
 def _agreed(cells: pd.DataFrame, fits: list[dict[Named, float]]) -> list[Named]:

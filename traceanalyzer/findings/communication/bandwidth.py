@@ -60,7 +60,7 @@ def low_bandwidth(
     """Collectives of over 16 MiB whose transfer, waits aside, is below 30 % of what the links carry.
 
     The gain is that of the replay with all calls of the collective as much faster as takes these to 40 %. Messages are
-    one collective: a send is slow because its receive is, and one that goes both ways as those that go one way. Ranks whose
+    one collective: a send is as slow as its receive, and one that goes both ways as those that go one way. Ranks whose
     groups are slower than the others' of as many hosts, by more than calls of one group differ, are named, as a host or
     rack where they are one. Where most of the gain is that of groups slower than their sister groups, it is part of
     what is said of these.
