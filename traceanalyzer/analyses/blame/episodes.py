@@ -7,7 +7,7 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
-from traceanalyzer.analyses.blame.episode_gains import at_least_its_gain, bounds, gains
+from traceanalyzer.analyses.blame.episode_gains import at_least_its_gain, bounds, gains, mended_in
 from traceanalyzer.analyses.blame.episode_rows import row_of
 from traceanalyzer.analyses.blame.hidden_hosts import with_hidden_hosts
 from traceanalyzer.analyses.blame.host_paces import without_names_of_pace
@@ -232,6 +232,7 @@ def _of_job(
     sets = [set_of(own, every, places.places(), places.whole(len(every))) for own in table["ranks"]]
     table = table.assign(set=[each.kind for each in sets], place=[each.name for each in sets])
     table = table.assign(bound_ns=bounds(table, found, late, complete), gain_is_of_capture=not complete)
+    table = table.assign(mended_in=mended_in(table, needs, replay))
     return together(at_least_its_gain(table.assign(**gains(table, found, late, replay)), late, complete), replay)
 
 

@@ -52,6 +52,9 @@ _HOST_PARTS = (SYNC.column, DATA.column, HOST.column, COPY.column)
 _SEEN = 0.5
 """Of the excess."""
 
+_HARDLY = 0.1
+"""Of what a rank needs more in most steps."""
+
 _MOSTLY = 0.5
 """Of a rank's steps."""
 
@@ -258,7 +261,8 @@ def _launch_more(columns: Mapping[str, Any]) -> np.ndarray:
 def _are_late(columns: Mapping[str, Any]) -> np.ndarray:
     """Rows whose excess is far beyond jitter while another rank waits.
 
-    Of what a rank needs more in all steps the jitter of its median tells, which is less by the root of their number.
+    Of what a rank needs more in all steps the jitter of its median tells, which is less by the root of their number;
+    a step in which it needs hardly anything of that is none of them.
     """
     steps = RankSteps.of(columns)
     if not len(steps.rank):
@@ -269,6 +273,7 @@ def _are_late(columns: Mapping[str, Any]) -> np.ndarray:
     least = np.maximum(LEAST_PCT / 100 * length_ns, _LEAST_NS)
     # What is always there is held against the limit as a whole: of steps near the limit some alone would seem late.
     is_steady = _is_steady(steps, jitter, median, _launch_more(columns)) & (median >= least)
-    least = np.where(is_steady, least / 2, np.maximum(least, _SIGMAS * of_others(steps, jitter)))
+    of_steady = np.maximum(least / 2, _HARDLY * median)
+    least = np.where(is_steady, of_steady, np.maximum(least, _SIGMAS * of_others(steps, jitter)))
     is_late: np.ndarray = (steps.excess_ns >= least) & (waited(columns) >= least / 2)
     return is_late
