@@ -74,7 +74,7 @@ def gains(table: pd.DataFrame, found: pd.DataFrame, late: pd.DataFrame, replay: 
 
 
 def mended_in(table: pd.DataFrame, needs: pd.DataFrame, replay: Replay) -> list[frozenset[int]]:
-    """Of each episode the steps that are changed: its own; one that is in all that were chosen is mended in the others too.
+    """Of each episode the steps that are changed: its own; one that is in all chosen steps is mended in the others too.
 
     Where only the chosen ones were, hosts that ran ahead during the steps before would hide what binds a mended job.
     """
