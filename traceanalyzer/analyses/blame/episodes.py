@@ -17,6 +17,7 @@ from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.rank_sets import set_of
 from traceanalyzer.analyses.blame.slower_calls import SlowerCalls
 from traceanalyzer.analyses.blame.slower_gpus import told_apart
+from traceanalyzer.analyses.blame.roles import with_roles
 from traceanalyzer.analyses.blame.stage_speeds import with_slower_ns
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.together import together
@@ -218,7 +219,7 @@ def _of_job(
     """The episodes of ranks that communicate with each other: nobody else waits for them."""
     if needs["rank"].nunique() < 2:
         return pd.DataFrame()
-    needs, work = as_whole_captures(needs, work)
+    needs, work = as_whole_captures(with_roles(needs, replay), work)
     late = with_excess(with_slower_ns(needs, work))
     found = without_names_of_pace(named(cells(late), late, work), late, operators)
     found = with_hidden_hosts(told_apart(found, late, work), late, replay)

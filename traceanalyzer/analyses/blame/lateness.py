@@ -169,10 +169,10 @@ def cells(late: pd.DataFrame) -> pd.DataFrame:
 
     A rank is late in a step when what it needs more is at least `LEAST_PCT` of the step, far beyond the jitter of the
     ranks' steps, and the others wait. Its excess is split over the parts that are longer, in proportion; `beside` are
-    the parts that are longer by too little to be told apart.
+    the parts that are longer by too little to be told apart, and `in_part_ns` is the excess without them.
     """
     if late.empty:
-        return without_rows(["rank", "step", "part", "excess_ns", "beside"])
+        return without_rows(["rank", "step", "part", "excess_ns", "in_part_ns", "beside"])
     columns = columns_of(late)
     is_late = _are_late(columns)
     rank, excess_ns = columns["rank"][is_late], columns["excess_ns"][is_late]
@@ -191,12 +191,14 @@ def cells(late: pd.DataFrame) -> pd.DataFrame:
     large[:, names == UNKNOWN.column] *= is_seen[:, None]
     large[:, names == COMPUTE.column] *= ~_is_usual(columns, is_late)[is_late, None]
     row, column = np.nonzero(large)
+    own_ns = np.round(excess_ns[row] * large[row, column]).astype(np.int64)
     return table_of(
         {
             "rank": rank[row],
             "step": columns["step"][is_late][row],
             "part": names[column],
-            "excess_ns": np.round(excess_ns[row] * large[row, column]).astype(np.int64),
+            "excess_ns": own_ns,
+            "in_part_ns": np.minimum(own_ns, np.round(parts[row, column]).astype(np.int64)),
             "beside": [beside[number] for number in row],
         }
     )

@@ -64,6 +64,7 @@ def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Dat
 
     `same_ns` and `peers_same_ns`: what the rank and its peers take for the kernels that all of them run, where these
     make at least half of the excess; NaN elsewhere. Where only some are slower, of these, which are then the name.
+    Where cells tell what their part alone takes longer (`in_part_ns`), that is what names are held against.
     """
     columns = ["what", "name", "same_ns", "peers_same_ns"]
     if cells.empty or work.empty:
@@ -78,8 +79,8 @@ def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Dat
     sized, bare = ranks_with_sizes(held), None
     beside: dict[tuple[object, ...], Beside] = {}  # late ranks of a step are mostly held against the same others
     found = []
-    every_cell = zip(*(cells[name] for name in ("rank", "step", "part")), _in_part_ns(cells, late), strict=True)
-    for rank, step, part, excess_ns in every_cell:
+    longer = "in_part_ns" if "in_part_ns" in cells else "excess_ns"
+    for rank, step, part, excess_ns in cells[["rank", "step", "part", longer]].itertuples(index=False):
         others = _others(ranks[step], rank, every_peer if part == TRANSFER else peers, late_ranks[step])
         others, is_alike = recorded_alike(others, rank, sized)
         names = every if is_alike else bare if bare is not None else (bare := NamedWork.of(without_operators(held)))
@@ -92,18 +93,6 @@ def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Dat
     chosen = _agreed(cells, [row[0] for row in found])
     table = cells.assign(**{name: [pair[place] for pair in chosen] for place, name in enumerate(columns[:2])})
     return table.assign(**{name: [row[place] for row in found] for place, name in enumerate(columns[2:], 1)})
-
-
-def _in_part_ns(cells: pd.DataFrame, late: pd.DataFrame) -> list[int]:
-    """How much longer each cell's part takes: its excess may hold what is longer beside it, which no name of it is."""
-    of_parts = late.set_index(["rank", "step"])
-    found = cells["excess_ns"].to_numpy(dtype=np.int64).copy()
-    for part, rows in cells.reset_index(drop=True).groupby("part").indices.items():
-        at = pd.MultiIndex.from_frame(cells.iloc[rows][["rank", "step"]])
-        own = np.nan_to_num(of_parts[f"{part}_excess"].reindex(at).to_numpy(dtype=np.float64))
-        found[rows] = np.where(own > 0, np.minimum(found[rows], np.round(own)), found[rows])
-    numbers: list[int] = found.tolist()
-    return numbers
 
 
 def _agreed(cells: pd.DataFrame, fits: list[dict[Named, float]]) -> list[Named]:
