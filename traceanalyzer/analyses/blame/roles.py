@@ -12,7 +12,8 @@ def with_roles(needs: pd.DataFrame, replay: Replay) -> pd.DataFrame:
     """Rows of `StepNeeds` in which `peers` are those of a rank's role, where ranks have such.
 
     Ranks of one role run the same kernels (`Peers.alike`), directly or by way of others; what one role takes is no
-    measure of another. A rank whose role no other has is held against all: then nobody's role is told apart.
+    measure of another, nor is a collective that one role alone runs. A rank whose role no other has is held against all:
+    then nobody's role is told apart.
     """
     if replay.engine is None or (needs["peers"] != EVERYBODY).any():
         return needs
@@ -26,7 +27,9 @@ def with_roles(needs: pd.DataFrame, replay: Replay) -> pd.DataFrame:
     if len(names) < 2 or counts.min() < 2:
         return needs
     of_rank = {int(rank): f"role of rank {ranks[first]}" for rank, first in zip(ranks, lowest, strict=True)}
-    return needs.assign(peers=needs["rank"].map(of_rank))
+    needs = needs.assign(peers=needs["rank"].map(of_rank))
+    of_role = needs.groupby(["peers", "step"], dropna=False)["slower_transfer_ns"].transform("min")
+    return needs.assign(slower_transfer_ns=needs["slower_transfer_ns"] - of_role)
 
 
 def _joined(alike: np.ndarray) -> np.ndarray:
