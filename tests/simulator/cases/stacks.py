@@ -79,9 +79,9 @@ STACKS: tuple[Case, ...] = (
     nobody("healthy, generated apart", HEALTHY, reinforced.apart, noise=like_hosts(611)),
     nobody("generators have more to do than trainers", "Ranks 4 and 5 compute", reinforced.apart, noise=like_hosts(611),
            answers=80),
-    # That the rank has more tables gains as much, and comes first; its host is said behind it.
+    # That ranks 0 and 4 have more tables gains as much, and comes first; the host is said behind it.
     case_of("sharded tables, a process on a host's cores", recommenders.sharded_tables, Fault("pace", 0, (4,), None, 9.0),
-            "", cause="compute", has_gain=False, others=(0,), noise=like_hosts(643)),
+            "split_embedding", says_ranks=(0, 4), cause="compute", has_gain=False, noise=like_hosts(643)),
     case_of("tables of a rank have longer bags, no steps", recommenders.sharded_tables, Fault("hot", 6 * MS, (1,)),
             "split_embedding", cause="compute", others=(0, 4), noise=unlike_hosts(644), has_gain=False,
             spoil=without_steps(*range(8))),
