@@ -15,9 +15,9 @@ from traceanalyzer.analyses.blame.lateness import cells, with_excess
 from traceanalyzer.analyses.blame.naming import named
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.rank_sets import set_of
+from traceanalyzer.analyses.blame.roles import with_roles
 from traceanalyzer.analyses.blame.slower_calls import SlowerCalls
 from traceanalyzer.analyses.blame.slower_gpus import told_apart
-from traceanalyzer.analyses.blame.roles import with_roles
 from traceanalyzer.analyses.blame.stage_speeds import with_slower_ns
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.together import together

@@ -12,8 +12,8 @@ def with_roles(needs: pd.DataFrame, replay: Replay) -> pd.DataFrame:
     """Rows of `StepNeeds` in which `peers` are those of a rank's role, where ranks have such.
 
     Ranks of one role run the same kernels (`Peers.alike`), directly or by way of others; what one role takes is no
-    measure of another, nor is a collective that one role alone runs. A rank whose role no other has is held against all:
-    then nobody's role is told apart.
+    measure of another, nor is a collective that one role alone runs. Where no other rank has a rank's role, nobody's
+    role is told apart.
     """
     if replay.engine is None or (needs["peers"] != EVERYBODY).any():
         return needs

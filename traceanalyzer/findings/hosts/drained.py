@@ -61,11 +61,11 @@ def drained_queues(
 ) -> list[Finding]:
     """Without the hosts' waits for their GPUs a step is over 2 % shorter, and hosts could gain little otherwise.
 
-    The GPU idles after such a call until its host has launched again, however short the call itself, and the lead of the
-    host is gone for what it does later. Where a host does something else for most of that time, or of what hosts cost by
-    these waits, that is to be named: the rules about hosts and data do. Of a rank
-    that is late by its host, or by the copies from pageable memory that it waits for, it is a part of what is said; so
-    it is of what is said of such copies.
+    The GPU idles after such a call until its host has launched again, however short the call itself, and the host's
+    lead is gone for what it does later. Where a host does something else for most of that time, or of what hosts cost
+    by these waits, that is to be named: the rules about hosts and data do. Of a rank that is late by its host, or by
+    the copies from pageable memory that it waits for, it is a part of what is said; so it is of what is said of such
+    copies.
     """
     gain, ideal = gain_of(replay, Change("sync")), gain_of(replay, Change("host"))
     if not len(sync_calls) or not len(headline) or gain is None or ideal is None or gain.is_bound:
