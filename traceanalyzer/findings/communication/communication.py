@@ -14,9 +14,9 @@ from traceanalyzer.analyses.replay.transfer_lengths import are_small
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, LEAST_GAIN_PCT, Basis, severity
-from traceanalyzer.findings.communication.bandwidth import LOW_PEAK_PCT, healthy_rate, slow_links
 from traceanalyzer.findings.communication.exposed_collective import EXPOSED, MOSTLY
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.link_rates import LOW_PEAK_PCT, healthy_rate, slow_links
 from traceanalyzer.findings.won import Won
 from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.quantities import time_text

@@ -16,9 +16,9 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import Basis, plain, severity
-from traceanalyzer.findings.communication.bandwidth import LOW_PEAK_PCT, healthy_rate, slow_links
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import of_lead, of_slow_links, said
+from traceanalyzer.findings.link_rates import LOW_PEAK_PCT, healthy_rate, slow_links
 from traceanalyzer.findings.tools import Tools, tools_of
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.kinds import MESSAGES, dtype_bytes

@@ -14,10 +14,10 @@ from traceanalyzer.analyses.replay.change import IDEAL, Change
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import severity
-from traceanalyzer.findings.communication.bandwidth import LOW_PEAK_PCT, healthy_rate, slow_links
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import HOSTS, UNEVEN_STAGES, pipeline_name
 from traceanalyzer.findings.late.lateness import of_lead, said
+from traceanalyzer.findings.link_rates import LOW_PEAK_PCT, healthy_rate, slow_links
 from traceanalyzer.findings.pipelines.one_stream import held_up_ns
 from traceanalyzer.findings.pipelines.outside_microbatches import OUTSIDE_PCT, costly_outside, work_outside
 from traceanalyzer.findings.pipelines.uneven_stages import (
