@@ -93,7 +93,7 @@ def exposed_collective(
     share, few = _share_pct(told.gain), told.few
     if share < exposed_mean_pct or share * basis.per / (len(few) or basis.per) < exposed_collective_pct:
         return []
-    advice = _AT_TIMES if told.is_at_times else _advice(_phase(told.own), told.every, tools_of(ranks))
+    advice = _AT_TIMES if told.is_at_times else _advice(told.name, _phase(told.own), told.every, tools_of(ranks))
     found = _found(told, "" if few else _behind(told, headline), advice)
     part_of = _late(told, episodes) or _slow(told, collectives, replay, low_peak_pct)
     return [replace(found, part_of=part_of) if part_of else found]
@@ -235,8 +235,10 @@ def _found(told: _Told, behind: str, advice: str) -> Finding:
     )
 
 
-def _advice(phase: str | None, every: pd.DataFrame, tools: Tools) -> str:
+def _advice(collective: str, phase: str | None, every: pd.DataFrame, tools: Tools) -> str:
     """How it is hidden; of gradients that are known to have four bytes and more, that they may have two."""
+    if collective in tools.hide_comm:
+        return tools.hide_comm[collective]
     hide = tools.hide_comm.get(phase or "", tools.hide_any_comm)
     own = every[every["dtype"].notna()]
     sizes = own.groupby(own["dtype"].astype("object"))["size_bytes"].sum()
