@@ -33,7 +33,8 @@ def slow_groups(collectives: Collectives, low_peak_pct: float) -> pd.DataFrame:
     """The best class of sizes of each group that is slow, with its kind of `transfers`; the slowest group first."""
     frame = collectives.to_frame()
     is_slow = frame["size_class"].isin(_LARGE) & (frame["peak_pct"] < low_peak_pct).fillna(value=False)
-    slow: pd.DataFrame = frame[is_slow].assign(transfers=transfer_kinds(frame["collective"]))
+    slow: pd.DataFrame = frame[is_slow]
+    slow = slow.assign(transfers=transfer_kinds(slow["collective"]))
     return slow.sort_values("peak_pct").drop_duplicates(["group", "group_ranks", "transfers"], keep="last")
 
 
