@@ -23,7 +23,7 @@ from traceanalyzer.analyses.replay.recording import COST_NS
 from traceanalyzer.analyses.replay.relief import Relief
 from traceanalyzer.analyses.replay.windows import Windows
 from traceanalyzer.errors import UsageError
-from traceanalyzer.kinds import POINT_TO_POINT
+from traceanalyzer.kinds import MESSAGES
 from traceanalyzer.meaning.wholes import whole
 from traceanalyzer.model.tables import array_of
 
@@ -181,7 +181,7 @@ class Engine:
         if change.to != IDEAL:
             return (replace(change, part="rank", ranks=ranks),)
         even, no_host = Change("rank", EVEN, ranks, change.steps), Change("host", 0.0, ranks, change.steps)
-        return even, no_host, *(Change("collective", 0.0, ranks, change.steps, name) for name in POINT_TO_POINT)
+        return even, no_host, Change("collective", 0.0, ranks, change.steps, MESSAGES)
 
     @cached_property
     def ranks_of_stages(self) -> tuple[int, ...]:
