@@ -21,7 +21,7 @@ def chunked(ranks: int = 4, steps: int = 14, faults: Faults = (), *, layers: int
     def step(program: Program, number: int) -> None:
         if program.rank == 0:
             with program.range("schedule"):
-                program.host(200_000 + time_ns(faults, "plan", 0, number), "scheduler.py(210): schedule", "frame")
+                program.host(20_000 + time_ns(faults, "plan", 0, number), "scheduler.py(210): schedule", "frame")
         program.meet(world, "broadcast", 120_000)
         swap_ns = time_ns(faults, "swap", program.rank, number)
         if swap_ns:

@@ -143,7 +143,13 @@ def vocabulary(tensor: int = 4, data: int = 2, steps: int = 4, faults: Faults = 
                     for _ in range(3 if ways == 1 else 1):
                         needed = (program.collective("all_reduce", row, 4096, 14_000, after=needed or (program.launched - 1,)),)  # fmt: skip
             made = after_of(
-                program, "aten::mm", "layer_gemm", 320_000 * (1 + (place >= layers)), needed, 11_000, WIDE_SHAPES
+                program,
+                "aten::mm",
+                "layer_backward" if place >= layers else "layer_gemm",
+                320_000 * (1 + (place >= layers)),
+                needed,
+                11_000,
+                WIDE_SHAPES,
             )
             if place == 1:
                 strike(program, faults, number)
@@ -167,13 +173,14 @@ def two_streams(
         needed: tuple[int, ...] = (program.launched - 1,)
         for layer in range(2 * layers):
             is_backward = layer >= layers
+            way, times = ("_backward", 2) if is_backward else ("", 1)
             one = after_of(
-                program, "aten::linear", "main_gemm", 260_000 * (1 + is_backward), needed, 11_000, WIDE_SHAPES
+                program, f"aten::linear{way}", f"main_gemm{way}", 260_000 * times, needed, 11_000, WIDE_SHAPES
             )
-            with program.range("aten::conv1d", "operator", f"[[{2048 + more_ns // 100}, 2048]]"):
+            with program.range(f"aten::conv1d{way}", "operator", f"[[{2048 + more_ns // 100}, 2048]]"):
                 program.host(11_000)
                 two = program.kernel(
-                    "side_conv", 220_000 * (1 + is_backward) + more_ns, stream=COMPUTE_STREAM + 1, after=needed
+                    f"side_conv{way}", 220_000 * times + more_ns, stream=COMPUTE_STREAM + 1, after=needed
                 )
             needed = (one, two)
             if layer == 1:
