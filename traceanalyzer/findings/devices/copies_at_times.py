@@ -6,6 +6,7 @@ from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
@@ -35,36 +36,37 @@ def copies_at_times(
         return []
     copied = mean_steps(step_needs, basis, [COPY.column])[COPY.column]
     few = few_steps(step_needs, basis, int(copied.idxmax()), COPY.column)
-    if few is None or any(row["cause"] == COPY.key for row in said_with_gain(episodes)):
+    if few is None or any(row["cause"] == "copies" for row in said_with_gain(episodes)):
         return []
     held = step_needs.table[step_needs.table["step"].isin(few.steps)]
     by_rank = held.groupby("rank")[COPY.column].mean().astype("float64")
     gain = gain_of(replay, Change("copy", 0.0, steps=frozenset(few.steps)))
-    is_gained = gain is not None and 100 * gain.gain_ns >= clear_gain_pct * gain.before_ns
-    if not is_gained or by_rank.min() < AS_LONG * by_rank.max():
+    if gain is None or 100 * gain.gain_ns < clear_gain_pct * gain.before_ns or by_rank.min() < AS_LONG * by_rank.max():
         return []
-    assert gain is not None
-    return [
-        Finding(
-            severity=severity(100 * gain.gain_ns / gain.before_ns),
-            title=Title(
-                f"{few.words} {_who(len(by_rank))} for {few.cost} while nothing else runs"
-                f"{_what(what_ran.table, int(copied.idxmax()), few)}: work that is done now and then. Hidden, a mean "
-                "step is ",
-                Won.recorded(gain, is_bound=True),
-                ".",
-            ),
-            evidence=plain(held[["step", "rank", COPY.column]]),
-            recommendation="Copy on a stream of its own, in pieces beside the next steps' compute, or less often. What "
-            "the next step changes has to be kept until it is copied.",
-            gain_ns=gain.gain_ns,
-            gain_error_ns=gain.error_ns,
-            unprofiled_gain_ns=gain.unprofiled_gain_ns,
-            is_of_ideal=True,
-            steps=few.steps,
-            table="step_needs",
-        )
-    ]
+    what = _what(what_ran.table, int(copied.idxmax()), few)
+    title = Title(
+        f"{few.words} {_who(len(by_rank))} for {few.cost} while nothing else runs{what}: work that is done now and "
+        "then. Hidden, a mean step is ",
+        Won.recorded(gain, is_bound=True),
+        ".",
+    )
+    return [_found(title, gain, few, held)]
+
+
+def _found(title: Title, gain: Gain, few: Few, held: pd.DataFrame) -> Finding:
+    return Finding(
+        severity=severity(100 * gain.gain_ns / gain.before_ns),
+        title=title,
+        evidence=plain(held[["step", "rank", COPY.column]]),
+        recommendation="Copy on a stream of its own, in pieces beside the next steps' compute, or less often. What the "
+        "next step changes has to be kept until it is copied.",
+        gain_ns=gain.gain_ns,
+        gain_error_ns=gain.error_ns,
+        unprofiled_gain_ns=gain.unprofiled_gain_ns,
+        is_of_ideal=True,
+        steps=few.steps,
+        table="step_needs",
+    )
 
 
 def _who(ranks: int) -> str:

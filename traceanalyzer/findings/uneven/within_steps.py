@@ -1,10 +1,13 @@
 """Waits within steps: in one exchange one rank comes last, in the next another; over a step none needs more."""
 
+from typing import Any
+
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.stragglers import Stragglers
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import EVEN, Change
+from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
@@ -57,36 +60,36 @@ def waits_within_steps(
     if first is not None and waits.get(first, 0.0) < _AS_LONG * waits.mean():
         return []
     gain = gain_of(replay, Change("waits", 0.0))
-    if (
-        gain is None
-        or 100 * gain.gain_ns < clear_gain_pct * gain.before_ns
-        or _is_said(gain.gain_ns, episodes, step_needs, replay)
-    ):
+    is_clear = gain is not None and 100 * gain.gain_ns >= clear_gain_pct * gain.before_ns
+    if gain is None or not is_clear or _is_said(gain.gain_ns, episodes, step_needs, replay):
         return []
-    where = collective_words(stragglers.table["collective"].iloc[0])
-    last = "one comes last" if first is None else f"rank {first} comes last, for most of it"
-    return [
-        Finding(
-            severity=severity(100 * gain.gain_ns / gain.before_ns),
-            title=Title(
-                f"Ranks wait for each other {time_span(waits.min(), waits.max())} of a {time_text(step_ns)} step, "
-                f"most of it in {where}: within a step now {last}, now another; over a step they compute "
-                f"{time_span(needs['compute_ns'].min(), needs['compute_ns'].max())}. If all came together, a mean step "
-                "would be ",
-                Won.recorded(gain),
-                ".",
-            ),
-            evidence=plain(needs[["compute_ns", _WAIT]].round().reset_index()),
-            recommendation="Give all ranks as much between one exchange and the next: microbatches of like lengths on "
-            "all ranks, each layer's experts evenly loaded; or exchange less often: no_sync until the last microbatch.",
-            caveat="Work of equal size that takes unequal time, such as kernels beside communication, looks the same.",
-            gain_ns=gain.gain_ns,
-            gain_error_ns=gain.error_ns,
-            gain_is_bound=gain.is_bound,
-            named=() if first is None else (first,),
-            table="stragglers",
-        )
-    ]
+    last = "one comes last" if first is None else f"rank {first} comes last (for most of it)"
+    title = Title(
+        f"Ranks wait for each other {time_span(waits.min(), waits.max())} of a {time_text(step_ns)} step, most of it in "
+        f"{collective_words(stragglers.table['collective'].iloc[0])}: within a step now {last}, now another; over a "
+        f"step they compute {time_span(needs['compute_ns'].min(), needs['compute_ns'].max())}. If all came together, a "
+        "mean step would be ",
+        Won.recorded(gain),
+        ".",
+    )
+    named = () if first is None else (first,)
+    return [_found(title, gain, plain(needs[["compute_ns", _WAIT]].round().reset_index()), named)]
+
+
+def _found(title: Title, gain: Gain, evidence: tuple[dict[str, Any], ...], named: tuple[int, ...]) -> Finding:
+    return Finding(
+        severity=severity(100 * gain.gain_ns / gain.before_ns),
+        title=title,
+        evidence=evidence,
+        recommendation="Give all ranks as much between one exchange and the next: microbatches of like lengths on "
+        "all ranks, each layer's experts evenly loaded; or exchange less often: no_sync until the last microbatch.",
+        caveat="Work of equal size that takes unequal time, such as kernels beside communication, looks the same.",
+        gain_ns=gain.gain_ns,
+        gain_error_ns=gain.error_ns,
+        gain_is_bound=gain.is_bound,
+        named=named,
+        table="stragglers",
+    )
 
 
 def _is_said(gain_ns: int, episodes: Episodes, step_needs: StepNeeds, replay: Replay) -> bool:
