@@ -65,8 +65,8 @@ def waits_within_steps(
         return []
     last = "one comes last" if first is None else f"rank {first} comes last (for most of it)"
     title = Title(
-        f"Ranks wait for each other {time_span(waits.min(), waits.max())} of a {time_text(step_ns)} step, most of it in "
-        f"{collective_words(stragglers.table['collective'].iloc[0])}: within a step now {last}, now another; over a "
+        f"Ranks wait for each other {time_span(waits.min(), waits.max())} of a {time_text(step_ns)} step, most of it "
+        f"in {collective_words(stragglers.table['collective'].iloc[0])}: within a step now {last}, now another; over a "
         f"step they compute {time_span(needs['compute_ns'].min(), needs['compute_ns'].max())}. If all came together, a "
         "mean step would be ",
         Won.recorded(gain),
