@@ -255,17 +255,6 @@ def _launch_more(columns: Mapping[str, Any]) -> np.ndarray:
     return is_more
 
 
-def _times_usual(columns: Mapping[str, Any]) -> np.ndarray:
-    """How many times as long as in the median step the ranks compute in each row's; at least 1.
-
-    Jitter is told from all steps, and kernels that take three times as long differ by three times as much.
-    """
-    own, of_step = floats(columns[COMPUTE.column])[:, None], np.unique(columns["step"], return_inverse=True)[1]
-    of_step_ns = of_each(own, of_step, medians)[:, 0]
-    usual_ns = np.median(of_step_ns)
-    return np.maximum(of_step_ns / usual_ns, 1.0) if usual_ns > 0 else np.ones(len(of_step))
-
-
 def _are_late(columns: Mapping[str, Any]) -> np.ndarray:
     """Rows whose excess is far beyond jitter while another rank waits.
 
@@ -280,7 +269,6 @@ def _are_late(columns: Mapping[str, Any]) -> np.ndarray:
     least = np.maximum(LEAST_PCT / 100 * length_ns, _LEAST_NS)
     # What is always there is held against the limit as a whole: of steps near the limit some alone would seem late.
     is_steady = _is_steady(steps, jitter, median, _launch_more(columns)) & (median >= least)
-    alone = _SIGMAS * of_others(steps, jitter) * _times_usual(columns)
-    least = np.where(is_steady, least / 2, np.maximum(least, alone))
+    least = np.where(is_steady, least / 2, np.maximum(least, _SIGMAS * of_others(steps, jitter)))
     is_late: np.ndarray = (steps.excess_ns >= least) & (waited(columns) >= least / 2)
     return is_late
