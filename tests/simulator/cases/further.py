@@ -1,15 +1,15 @@
 """Kinds of jobs that no other file has, each fault in its own: committed before any report of them was seen."""
 
 from tests.simulator import workloads as usual
-from tests.simulator.capture import Capture
 from tests.simulator.case import APART, FOUR, LOADER, MS, Case, Truth, case_of, nobody, on_nodes, several
-from tests.simulator.faults import Fault, in_turn
+from tests.simulator.faults import Fault
 from tests.simulator.jobs import chances, chunks, fields, mixtures, senses, settings, sparse
 from tests.simulator.noise import like_hosts, unlike_hosts, with_noise
 
 _EIGHT = tuple(range(8))
 
 FURTHER: tuple[Case, ...] = (
+
     # Fields on grids.
     nobody("healthy, halos on a sheet", "", fields.halos, noise=unlike_hosts(701)),
     case_of("halos on a sheet, a hot GPU", fields.halos, Fault("throttle", 0, (5,), None, 1.4), "the same kernels take",
@@ -122,32 +122,13 @@ FURTHER: tuple[Case, ...] = (
             "gc.collect", left=(Fault("snapshot", 8 * MS, FOUR, (3,)),), noise=like_hosts(822)),
     case_of("all copy their states in a step, one twice as much", sparse.snapshots, Fault("snapshot", 9 * MS, (1,), (3,)),
             "DtoH", cause="copies", left=(Fault("snapshot", 9 * MS, FOUR, (3,)),), noise=like_hosts(823)),
-    nobody("healthy, all copy a little in a step", "", sparse.snapshots, Fault("snapshot", MS // 4, FOUR, (2,)),
-           noise=unlike_hosts(824)),
     nobody("two ranks with a longer forward and a shorter backward", "wait for each other", chances.lopsided,
            Fault("more", 3 * MS, (0, 2)), Fault("less", 3 * MS, (0, 2)), noise=like_hosts(825)),
-    case_of("ranks meet in each layer, a hot GPU", chances.lopsided, Fault("throttle", 0, (2,), None, 1.25),
-            "the same kernels take", noise=unlike_hosts(826)),
     nobody("healthy, prompts in other chunks", "", chunks.chunked, seed=6, noise=like_hosts(827)),
-    nobody("healthy, prompts in chunks of eight", "", chunks.chunked, seed=7, ranks=8, noise=unlike_hosts(828)),
-    case_of("prompts in chunks, a hot GPU", chunks.chunked, Fault("throttle", 0, (1,), None, 1.3),
-            "the same kernels take", noise=like_hosts(829)),
-    case_of("as many frames as there are, a loader", senses.framed, Fault("data", 9 * MS, (3,), (1, 3)), LOADER,
-            spread=4, has_gain=False, noise=like_hosts(830)),
-    case_of("transfers with a long tail, a hot GPU", chances.heavy_tailed, Fault("throttle", 0, (5,), None, 1.3),
-            "the same kernels take", noise=unlike_hosts(831)),
     case_of("small kernels of eight, a crowded host", chances.crowded_hosts, Fault("crowd", 0, (3,), None, 6.0), "",
             cause="host", noise=like_hosts(832)),
-    case_of("layers left out by chance, a loader in two steps", chances.dropped, Fault("data", 12 * MS, (6,), (2, 4)),
-            LOADER, has_gain=False, noise=like_hosts(833)),
-    several("pictures against texts, garbage in turn", senses.contrastive, in_turn("gc", 8 * MS, (0, 3, 1, 2, 0, 3)),
-            Truth((0, 1, 2, 3), "host", "gc.collect"), steps=6, noise=like_hosts(834)),
     case_of("two branches, more in the second of one rank in two steps", mixtures.two_streams,
             Fault("side", 8 * MS, (3,), (1, 4)), "conv1d", cause="compute", steps=7, noise=unlike_hosts(835)),
     case_of("masks by the host before another's recomputing", settings.unlike, Fault("masks", 9 * MS, (2,)), "bernoulli",
             cause="host", left=(Fault("recompute", 0, (1,)),), others=(1,), noise=like_hosts(836)),
-    case_of("tied embeddings, garbage in a stage once", mixtures.tied, Fault("gc", 16 * MS, (4,), (2,)), "gc.collect",
-            steps=5, noise=unlike_hosts(837)),
-    case_of("the vocabulary in parts, another's file is missing, a loader", mixtures.vocabulary,
-            Fault("data", 6 * MS, (5,)), LOADER, has_gain=False, noise=like_hosts(838), how=Capture(missing=(2,))),
 )  # fmt: skip
