@@ -9,7 +9,6 @@ from tests.simulator.noise import like_hosts, unlike_hosts, with_noise
 _EIGHT = tuple(range(8))
 
 FURTHER: tuple[Case, ...] = (
-
     # Fields on grids.
     nobody("healthy, halos on a sheet", "", fields.halos, noise=unlike_hosts(701)),
     case_of("halos on a sheet, a hot GPU", fields.halos, Fault("throttle", 0, (5,), None, 1.4), "the same kernels take",
