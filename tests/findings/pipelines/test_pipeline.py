@@ -98,7 +98,7 @@ def test_a_bubble_that_the_schedule_explains_says_what_twice_the_microbatches_ga
     """GPipe, 4 stages and 4 microbatches: 3/7 of an ideal 70 ms wait; with 8, 3/11 of 55 ms."""
     row = {"stages_per_rank": 1, "schedule": None, "expected_bubble_pct": 300 / 7, "bubble_pct": 45.0,
            "collective_wait_pct": None}  # fmt: skip
-    ideal = Gain(before_ns=72_000_000, after_ns=70_000_000, error_ns=0)
+    ideal = Gain(before_ns=72_000_000, after_ns=70_000_000, error_ns=0, steps=2)
     assert rules._advice(row, ideal, is_uneven=False).endswith(
         "shrink it: twice the microbatches, or stages a rank, at best by 15.0 ms a step."
     )

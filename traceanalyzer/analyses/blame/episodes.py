@@ -65,6 +65,9 @@ class Episodes(Result[EpisodesColumn]):
         "place": Column.text("The set by name, such as host b07; of one rank its host, where there are several."),
         "is_in_turn": Column.flag("Each of them in other steps."),
         "numbers": Column.text("Steps in which they are; absent for a capture without."),
+        "most_numbers": Column.text(
+            "Of those steps the fewest that hold nine tenths of the excess; absent where that takes more than half."
+        ),
         "steps": Column.count("How many steps were compared.", adds=Adds.NONE),
         "is_in_every_step": Column.flag(
             "It happens in every complete step; of a single one or none, in every step that was compared."
@@ -203,7 +206,7 @@ def across(
     table = pd.concat(tables).sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
     table = table.assign(episode=range(len(table)))
     table["together"] = table.groupby(["job", "together"])["episode"].transform("min").astype("Int64")
-    texts = {name: table[name].map(_text) for name in ("ranks", "numbers")}
+    texts = {name: table[name].map(_text) for name in ("ranks", "numbers", "most_numbers")}
     return Episodes(table.assign(**texts)[[name for name in Episodes.columns if name != "cost_pct"]])
 
 

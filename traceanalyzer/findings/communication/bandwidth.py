@@ -17,7 +17,7 @@ from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.spread import robust_deviation
 from traceanalyzer.findings.alike import alike
-from traceanalyzer.findings.basis import LEAST_GAIN_PCT, severity, whole
+from traceanalyzer.findings.basis import LEAST_GAIN_PCT, severity
 from traceanalyzer.findings.communication.wiring import taken
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import of_slow_links
@@ -120,7 +120,7 @@ def _slow(
     share = 100 * gain.gain_ns / gain.before_ns if gain and gain.before_ns else 0.0
     won = Title()
     if gain and share >= LEAST_GAIN_PCT:
-        of = f" At {healthy:.0f} GB/s, which healthy jobs reach, {whole(gain)} is "
+        of = f" At {healthy:.0f} GB/s, which healthy jobs reach, {gain.whole} is "
         won = Title(of, Won.recorded(gain), ".")
     channels = few_channels(calls, slowest["collective"], slowest["group"])
     on = "" if channels is None else f" on {channels} channel{'' if channels == 1 else 's'}"

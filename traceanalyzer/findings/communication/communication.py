@@ -13,9 +13,9 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.replay.transfer_lengths import are_small
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
-from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, LEAST_GAIN_PCT, Basis, severity
+from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, LEAST_GAIN_PCT, MOSTLY, Basis, severity
 from traceanalyzer.findings.communication.bandwidth import LOW_PEAK_PCT, healthy_rate, slow_links
-from traceanalyzer.findings.communication.exposed_collective import EXPOSED, MOSTLY
+from traceanalyzer.findings.communication.exposed_collective import EXPOSED
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.won import Won
 from traceanalyzer.meaning.names import collectives_words
@@ -172,7 +172,7 @@ def _many_small(row: dict[str, float], gain: Gain, share_pct: float, basis: Basi
     name = collectives_words(row["collective"])
     is_in_all = basis.steps is None or row["held"] >= basis.steps
     when = "a step" if is_in_all else f"in each of {row['held']:.0f} of {basis.steps} steps"
-    mean = "altogether" if is_in_all else "of a mean step"
+    mean = "altogether" if is_in_all else f"of {basis.whole}"
     return Finding(
         severity=severity(share_pct),
         title=f"Rank {row['rank']} runs {row['size']:.0f} {name} of at most 1 MiB {when}, "

@@ -15,7 +15,7 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings.basis import Basis, plain, severity
+from traceanalyzer.findings.basis import MOSTLY, Basis, plain, severity
 from traceanalyzer.findings.communication.bandwidth import LOW_PEAK_PCT, healthy_rate, slow_links
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import of_lead, of_slow_links, said
@@ -25,6 +25,7 @@ from traceanalyzer.kinds import POINT_TO_POINT, dtype_bytes
 from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.quantities import time_span, time_text
+from traceanalyzer.meaning.sentences import first_upper
 
 LEAST_PCT = 10.0
 """Of the steps that it is in: what the collective gains when it takes no time. The last bucket's tail is less."""
@@ -34,9 +35,6 @@ LEAST_MEAN_PCT = 3.0
 
 EXPOSED = "exposed communication"
 """How findings about it call it."""
-
-MOSTLY = 0.6
-"""Of a gain or a time: what has so much of it explains it."""
 
 _IN_FEW = 0.8
 
@@ -184,7 +182,7 @@ def _found(told: _Told, behind: str, advice: str) -> Finding:
     phase = _phase(own)
     where = f", most of it in the {phase}" if phase else ""
     of = f"each of steps {listed(few)}" if len(few) > 1 else f"step {few[0]}" if few else "a step"
-    each = "in each" if len(few) > 1 else "in it" if few else "a step"
+    each = "in each" if len(few) > 1 else "in it" if few else basis.a_step
     other_ns = told.at_other_times_ns
     seldom = "hardly in others" if other_ns is None else f"for {time_text(other_ns)} of another"
     step = f"{of}, and {seldom}" if few else f"a {time_text(gain.before_ns)} step"
@@ -192,8 +190,8 @@ def _found(told: _Told, behind: str, advice: str) -> Finding:
     return Finding(
         severity=severity(_share_pct(gain)),
         title=Title(
-            f"{several[0].upper()}{several[1:]} ({calls:.3g} {each}) run while nothing computes for "
-            f"{time_span(by_rank.min(), by_rank.max())} of {step}{where}.{behind} Without them in the way a mean step "
+            f"{first_upper(several)} ({calls:.3g} {each}) run while nothing computes for "
+            f"{time_span(by_rank.min(), by_rank.max())} of {step}{where}.{behind} Without them in the way {gain.whole} "
             "is ",
             Won.of(gain, is_bound=True),
             ".",

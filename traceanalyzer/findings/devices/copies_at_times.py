@@ -46,7 +46,7 @@ def copies_at_times(
     what = _what(what_ran.table, int(copied.idxmax()), few)
     title = Title(
         f"{few.words} {_who(len(by_rank))} for {few.cost} while nothing else runs{what}: work that is done now and "
-        "then. Hidden, a mean step is ",
+        f"then. Hidden, {gain.whole} is ",
         Won.recorded(gain, is_bound=True),
         ".",
     )

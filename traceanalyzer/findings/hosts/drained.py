@@ -23,7 +23,7 @@ from traceanalyzer.findings.late.host_story import HOSTS
 from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.names import short_name
-from traceanalyzer.meaning.quantities import digits, time_text
+from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import DATA, HOST, SYNC
 
 LEAST_PCT = 2.0
@@ -102,7 +102,7 @@ def _found(
     return Finding(
         severity=severity(100.0 * expected_ns / gain.before_ns),
         title=Title(
-            f"{_who(idles, basis, places)} {_how_often(own, basis)} ({_where(own)})"
+            f"{_who(idles, basis, places)} {basis.times(float(own['calls'].sum()))} ({_where(own)})"
             f"{_then(idles, gain.gain_ns, basis, places)} Without these waits the hosts run ahead, and {basis.whole} "
             "is ",
             Won.of(gain),
@@ -129,11 +129,6 @@ def _that_idle(calls: pd.DataFrame) -> pd.DataFrame:
     """Calls in or after which the GPU idles, with that time."""
     calls = calls.assign(idle_ns=calls["idle_in_call_ns"] + calls["idle_after_ns"])
     return calls[calls["idle_ns"] > 0]
-
-
-def _how_often(own: pd.DataFrame, basis: Basis) -> str:
-    times = digits(float(own["calls"].sum()) / basis.per)
-    return f"{'once' if times == '1' else f'{times} times'} {'a step' if basis.steps is not None else 'in all'}"
 
 
 def _of_job(calls: pd.DataFrame) -> pd.DataFrame:

@@ -12,14 +12,13 @@ from traceanalyzer.analyses.pipelines.schedules import OF_KNOWN_BUBBLE
 from traceanalyzer.analyses.replay.change import IDEAL, Change
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
-from traceanalyzer.findings.basis import severity
+from traceanalyzer.findings.basis import count_of_steps, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import HOSTS, UNEVEN_STAGES, pipeline_name
 from traceanalyzer.findings.late.lateness import of_lead, said
 from traceanalyzer.findings.pipelines.one_stream import held_up_ns
 from traceanalyzer.findings.pipelines.outside_microbatches import OUTSIDE_PCT, costly_outside, work_outside
 from traceanalyzer.findings.pipelines.uneven_stages import (
-    count_of_steps,
     evidence_of,
     its_stages,
     the_others,
@@ -28,6 +27,7 @@ from traceanalyzer.findings.pipelines.uneven_stages import (
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.severities import Severity
+from traceanalyzer.meaning.wholes import rate
 
 BUBBLE_PCT = 10.0
 BEYOND_EXPECTED_PCT = 5.0
@@ -256,6 +256,6 @@ def _saved_by_twice_ns(row: Mapping[str, Any], ideal: Gain | None) -> float | No
 def _of_twice(row: Mapping[str, Any], ideal: Gain | None) -> str:
     """The same, as the end of a sentence."""
     saved_ns = _saved_by_twice_ns(row, ideal)
-    if saved_ns is None:
+    if saved_ns is None or ideal is None:
         return ""
-    return f": twice the microbatches, or stages a rank, at best by {time_text(saved_ns)} a step"
+    return f": twice the microbatches, or stages a rank, at best by {time_text(saved_ns)}{rate(ideal.steps)}"

@@ -61,14 +61,14 @@ def waits_within_steps(
         return []
     gain = gain_of(replay, Change("waits", 0.0))
     is_clear = gain is not None and 100 * gain.gain_ns >= clear_gain_pct * gain.before_ns
-    if gain is None or not is_clear or _is_said(gain.gain_ns, episodes, step_needs, replay):
+    if gain is None or not is_clear or _is_told_by_others(gain.gain_ns, episodes, step_needs, replay):
         return []
     last = "one comes last" if first is None else f"rank {first} comes last (for most of it)"
     title = Title(
         f"Ranks wait for each other {time_span(waits.min(), waits.max())} of a {time_text(step_ns)} step, most of it "
         f"in {collective_words(stragglers.table['collective'].iloc[0])}: within a step now {last}, now another; over a "
-        f"step they compute {time_span(needs['compute_ns'].min(), needs['compute_ns'].max())}. If all came together, a "
-        "mean step would be ",
+        f"step they compute {time_span(needs['compute_ns'].min(), needs['compute_ns'].max())}. If all came together, "
+        f"{gain.whole} would be ",
         Won.recorded(gain),
         ".",
     )
@@ -92,7 +92,7 @@ def _found(title: Title, gain: Gain, evidence: tuple[dict[str, Any], ...], named
     )
 
 
-def _is_said(gain_ns: int, episodes: Episodes, step_needs: StepNeeds, replay: Replay) -> bool:
+def _is_told_by_others(gain_ns: int, episodes: Episodes, step_needs: StepNeeds, replay: Replay) -> bool:
     """Whether late ranks, or compute that differs from step to step, gain half as much.
 
     Compute that is uneven in each layer and even over a step is told by no other rule.
