@@ -132,7 +132,7 @@ def nothing(over_ranks: OverRanks) -> list[Finding]:
 def far_from_peak(mfu: Mfu, over_ranks: OverRanks) -> list[Finding]:
     """How near a run without faults is to what its GPUs can do."""
     mean = over_ranks.of("mfu_pct")["mean_pct"]
-    if mean is None:
+    if mean is None or mean > 100:  # the peak, the work or the times are wrong
         return []
     first = mfu.known().iloc[0]
     title = (
