@@ -119,7 +119,9 @@ def fused_kernels(trace: RankTrace) -> list[Defect]:
     """Kernels that compute and communicate at once: compute, overlap and exposed communication leave theirs open."""
     ops = trace.gpu_ops
     by_name = _by_name(ops, is_any(ops["kind"], "compute"))
-    found = _with_time(by_name[[kinds.is_fused(str(name)) for name in by_name.index.tolist()]] if len(by_name) else by_name)
+    found = _with_time(
+        by_name[[kinds.is_fused(str(name)) for name in by_name.index.tolist()]] if len(by_name) else by_name
+    )
     if found.empty:
         return []
     share = 100.0 * float(found.sum()) / float(by_name.sum())
