@@ -116,8 +116,7 @@ def across(
     if not held or is_large:
         return Replay(empty, why_not=TOO_LARGE if held else "no GPU operations")
     pieces = with_waits_alike({rank: part["piece"].iloc[0] for rank, part in held.items()})
-    known = clocks.table[clocks.table["offset_ns"].notna()]
-    offset_ns = dict(zip(known["rank"].astype(int), known["offset_ns"].astype(int), strict=True))
+    offset_ns = clocks.offsets_ns()
     try:
         return _replayed(with_meetings(pieces, offset_ns), members, offset_ns, steps)
     except CircleError:

@@ -53,7 +53,11 @@ def waits_within_steps(
     ):
         return []
     gain = gain_of(replay, Change("waits", 0.0))
-    if gain is None or 100 * gain.gain_ns < clear_gain_pct * gain.before_ns or _is_said(gain.gain_ns, episodes, replay):
+    if (
+        gain is None
+        or 100 * gain.gain_ns < clear_gain_pct * gain.before_ns
+        or _is_told_by_others(gain.gain_ns, episodes, replay)
+    ):
         return []
     where = collective_words(stragglers.table["collective"].iloc[0])
     return [
@@ -62,8 +66,8 @@ def waits_within_steps(
             title=Title(
                 f"Ranks wait for each other {time_span(waits.min(), waits.max())} of a {time_text(step_ns)} step, "
                 f"most of it in {where}: within a step now one comes last, now another; over a step they compute "
-                f"{time_span(needs['compute_ns'].min(), needs['compute_ns'].max())}. If all came together, a mean step "
-                "would be ",
+                f"{time_span(needs['compute_ns'].min(), needs['compute_ns'].max())}. If all came together, "
+                f"{gain.whole} would be ",
                 Won.recorded(gain),
                 ".",
             ),
@@ -79,7 +83,7 @@ def waits_within_steps(
     ]
 
 
-def _is_said(gain_ns: int, episodes: Episodes, replay: Replay) -> bool:
+def _is_told_by_others(gain_ns: int, episodes: Episodes, replay: Replay) -> bool:
     """Whether late ranks, or compute that differs from step to step, gain half as much."""
     late_ns = sum(row["gain_ns"] for row in said_with_gain(episodes))
     even = gain_of(replay, Change("compute", EVEN))
