@@ -147,13 +147,13 @@ class Engine:
         Of those in no instance all of it; where one lacks a rank what follows its last: the other may come later still.
         """
         steps = self.windows.table["step"].dropna().to_numpy(dtype=np.int64)
+        joins = [array_of(self.job.joins, name) for name in ("op", "is_whole", "own_ns")]
         total = 0
         for rank, nodes in self.job.nodes.items():
             ops = nodes.piece.ops
-            is_open = nodes.is_comm
-            own = self.job.joins.take(self.job.joins_of(rank))
-            open_ns = np.where(is_open, array_of(ops, "duration_ns"), 0)
-            open_ns[own["op"]] = np.where(own["is_whole"], 0, own["own_ns"])
+            op, is_whole, own_ns = (values[self.job.joins_of(rank)] for values in joins)
+            open_ns = np.where(nodes.is_comm, array_of(ops, "duration_ns"), 0)
+            open_ns[op] = np.where(is_whole, 0, own_ns)
             total += int(open_ns[np.isin(array_of(ops, "step"), steps) if len(steps) else slice(None)].sum())
         met = self.job.meetings
         is_open = met.is_alone & (np.isin(met.step, steps) if len(steps) else True)
