@@ -3,10 +3,8 @@
 import pytest
 
 import traceanalyzer as ta
-from tests.asked import ASKED
 from tests.simulator import fleet
 from tests.simulator.analysed import analysed
-from traceanalyzer.findings import find
 from traceanalyzer.findings.late.lateness import late_ranks
 from traceanalyzer.findings.pipelines.uneven_stages import uneven_alike
 from traceanalyzer.job.hosts import read_hosts
@@ -47,7 +45,7 @@ OTHERS = [
 def test_it_is_in_other_kinds_of_jobs(tmp_path, parallel, fault):
     layout = fleet.Layout(1, 2) if fault == "rack" else fleet.Layout(2, 2)  # a rack of eight ranks is no half of them
     truth = fleet.write(tmp_path, 8, fault, 3, layout, parallel, seed=5)
-    found = find(ta.analyse(ta.load(tmp_path), *ASKED, hosts=read_hosts(tmp_path / "hosts.csv")))
+    found = ta.find(ta.load(tmp_path), hosts=read_hosts(tmp_path / "hosts.csv"))
     assert found[0].rule == truth.rule
     assert [words for words in truth.says if words not in found[0].title] == []
     assert [each.rule for each in found].count("late_ranks") == (truth.rule == "late_ranks")
