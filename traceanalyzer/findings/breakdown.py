@@ -150,10 +150,4 @@ def not_matrix_work(categories: Categories, kernels: Kernels, ranks: Ranks) -> l
     rest = compute[~matrix].groupby("category", observed=True)["gpu_ns"].sum().sort_values(ascending=False)
     most = " and ".join(str(name) for name in rest.index[:2])
     said = f"{digits(share)} % of compute kernel time in the capture is neither matrix work nor attention, {most} first"
-    if kernels.to_frame()["name"].astype("str").str.match(_OF_INDUCTOR).any():
-        return [Finding("info", f"{said}; torch.compile has fused some of it already.")]
-    return [Finding("info", f"{said}: {tools_of(ranks).fusing} may shorten it.")]
-
-
-_OF_INDUCTOR = r"triton_(?:poi|red|per|tem|for|spl|mix)_fused"
-"""Kernels that torch.compile made."""
+    return [Finding("info", f"{said}{tools_of(ranks, kernels).fusing}.")]

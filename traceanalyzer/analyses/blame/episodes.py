@@ -190,7 +190,8 @@ def across(
     if step_needs.table.empty or step_needs.table["rank"].nunique() < 2:
         return empty
     work = under_each_other([what_ran.table, transfers(slower_calls.table)])
-    job = step_needs.table["rank"].map(jobs_of(members.table, step_needs.table["rank"].unique()))
+    meeting = replay.engine.job.meetings.together() if replay.engine else ()
+    job = step_needs.table["rank"].map(jobs_of(members.table, step_needs.table["rank"].unique(), meeting))
     calls = call_waits.table[["rank", "call", "collective"]].merge(exposed_calls.table, on=["rank", "call"])
     tables = [
         _of_job(needs, work, calls, steps.table, operators.table, places, replay)

@@ -12,7 +12,7 @@ from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.nodes import Timing
 from traceanalyzer.analyses.replay.peers import Peers
 from traceanalyzer.analyses.replay.piece import Piece
-from traceanalyzer.analyses.replay.recording import COST_NS
+from traceanalyzer.analyses.replay.recording import COST_NS, with_waits_for_workers
 from traceanalyzer.analyses.replay.transfer_lengths import are_small, as_on_peers, at_rate, even
 from traceanalyzer.meaning.vocabulary import DATA
 from traceanalyzer.model.schema import NONE
@@ -47,13 +47,17 @@ def timing_after(job: Job, peers: Peers, rank: int, changes: Sequence[Change]) -
     """What the rank's operations and host take after changes that concern it.
 
     What recording takes goes first: a host twice as fast takes half of what is left, and one like its peers what they
-    take without it.
+    take without it. Who waits for a batch of workers waits for it until then all the same, unless that is changed.
     """
     timing = job.recorded.timing[rank]
+    is_loader_as_recorded = all(change.part not in ("rank", "host", "data") for change in changes)
     for change in sorted(changes, key=lambda change: change.part != "profiler"):
         if change.part == "profiler" and change.steps is None:
             peers = peers.unrecorded(COST_NS[str(change.to)])
         timing = _timing(job, peers, timing, rank, change)
+        if change.part == "profiler" and is_loader_as_recorded:
+            host = (job.nodes[rank].column("host", name) for name in ("ns", "takes_up"))
+            timing = replace(timing, host_ns=with_waits_for_workers(timing.host_ns, *host))
     return timing
 
 

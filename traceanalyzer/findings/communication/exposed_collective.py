@@ -95,7 +95,7 @@ def exposed_collective(
     every = basis.within(calls.table)
     every = every[every["collective"] == name]
     at_times_ns = _at_other_times_ns(own, every, basis, few)
-    advice = _AT_TIMES if at_times_ns is not None else _advice(_phase(own), every, tools_of(ranks))
+    advice = _AT_TIMES if at_times_ns is not None else _advice(str(name), _phase(own), every, tools_of(ranks))
     told = _Told(str(name), own, every, gain, basis, few, at_times_ns)
     found = _found(told, "" if few else _behind(told, headline), advice)
     part_of = _late(told, episodes) or _slow(told, collectives, replay, low_peak_pct)
@@ -211,8 +211,10 @@ def _found(told: _Told, behind: str, advice: str) -> Finding:
     )
 
 
-def _advice(phase: str | None, every: pd.DataFrame, tools: Tools) -> str:
+def _advice(collective: str, phase: str | None, every: pd.DataFrame, tools: Tools) -> str:
     """How it is hidden; of gradients that are known to have four bytes and more, that they may have two."""
+    if collective in tools.hide_comm:
+        return tools.hide_comm[collective]
     hide = tools.hide_comm.get(phase or "", tools.hide_any_comm)
     own = every[every["dtype"].notna()]
     sizes = own.groupby(own["dtype"].astype("object"))["size_bytes"].sum()
