@@ -1,7 +1,7 @@
 """One rank's GPU, or some ranks', has more to compute: products, evaluation, averages, what people debug with."""
 
 from tests.simulator import workloads as usual
-from tests.simulator.case import FOUR, MS, Case, Truth, case_of, several
+from tests.simulator.case import FOUR, MS, Case, Truth, case_of, nobody, several
 from tests.simulator.faults import Fault, in_turn
 from tests.simulator.jobs import (
     accumulating,
@@ -95,7 +95,9 @@ KERNELS: tuple[Case, ...] = (
     case_of("edges exchanged with neighbours, a GPU", meshes.neighbours, Fault("compute", 3 * MS, (2,)), "mm"),
     case_of("prefill and decode on other ranks, a slow prefiller", serving.prefill_apart,
             Fault("compute", 5 * MS, (1,)), "mm", others=(0,)),
-    case_of("actors and learners", rollouts.actors_and_learners, Fault("act", 5 * MS, (2, 3)), "mm", cause="compute"),
+    # All of a role: that it acts for too long is not told from a job that is made so.
+    nobody("actors and learners", r"^Ranks 2 and 3 \(half of the job\) compute up to 8\.", rollouts.actors_and_learners,
+           Fault("act", 5 * MS, (2, 3)), others=(2, 3)),
     case_of("one optimizer for all", optimizers.one_optimizer, Fault("adam", 3 * MS, (0,)), "adamw", cause="compute"),
     case_of("sharded, no prefetch, a slow rank", sharded.gathered_late, Fault("compute", 4 * MS, (1,)), "mm"),
     case_of("adapters, compute", models.frozen, Fault("compute", 3 * MS, (2,)), "mm"),

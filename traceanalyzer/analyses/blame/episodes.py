@@ -33,6 +33,7 @@ from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
+from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 from traceanalyzer.model.tables import under_each_other, without_rows
@@ -188,6 +189,7 @@ def across(
     steps: Steps,
     operators: Operators,
     replay: Replay,
+    ranks: Ranks,
 ) -> Episodes:
     """Find the rank-steps that need more than their peers', and put together what belongs together."""
     empty = Episodes(without_rows(Episodes.columns))
@@ -198,7 +200,7 @@ def across(
     job = step_needs.table["rank"].map(jobs_of(members.table, step_needs.table["rank"].unique(), meeting))
     calls = call_waits.table[["rank", "call", "collective"]].merge(exposed_calls.table, on=["rank", "call"])
     tables = [
-        _of_job(needs, work, calls, steps.table, operators.table, places, replay)
+        _of_job(with_roles(needs, replay, ranks), work, calls, steps.table, operators.table, places, replay)
         for _, needs in step_needs.table.groupby(job)
     ]
     tables = [table.assign(job=number) for number, table in enumerate(tables) if len(table)]
@@ -223,7 +225,7 @@ def _of_job(
     """The episodes of ranks that communicate with each other: nobody else waits for them."""
     if needs["rank"].nunique() < 2:
         return pd.DataFrame()
-    needs, work = as_whole_captures(with_roles(needs, replay), work)
+    needs, work = as_whole_captures(needs, work)
     late = with_excess(with_slower_ns(needs, work))
     found = without_names_of_pace(named(cells(late), late, work), late, operators)
     found = with_hidden_hosts(told_apart(found, late, work), late, replay)

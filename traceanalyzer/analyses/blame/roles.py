@@ -4,29 +4,31 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.replay.replay import Replay
+from traceanalyzer.analyses.trace.ranks import Ranks
 
 EVERYBODY = "all"
 
 
-def with_roles(needs: pd.DataFrame, replay: Replay) -> pd.DataFrame:
+def with_roles(needs: pd.DataFrame, replay: Replay, ranks: Ranks) -> pd.DataFrame:
     """Rows of `StepNeeds` in which `peers` are those of a rank's role, where ranks have such.
 
     Ranks of one role run the same kernels (`Peers.alike`), directly or by way of others; what one role takes is no
     measure of another, nor is a collective that one role alone runs. Where no other rank has a rank's role, nobody's
-    role is told apart.
+    role is told apart; nor is it on GPUs of several models, whose kernels have other names for the same work.
     """
-    if replay.engine is None or (needs["peers"] != EVERYBODY).any():
+    models = ranks.table["device_name"].dropna().unique()
+    if replay.engine is None or (needs["peers"] != EVERYBODY).any() or len(models) > 1:
         return needs
-    ranks = np.sort(needs["rank"].unique())
+    numbers = np.sort(needs["rank"].unique())
     place = replay.engine.peers.place
-    if any(rank not in place for rank in ranks.tolist()):
+    if any(rank not in place for rank in numbers.tolist()):
         return needs
-    columns = [place[rank] for rank in ranks.tolist()]
+    columns = [place[rank] for rank in numbers.tolist()]
     lowest = _joined(replay.engine.peers.alike[np.ix_(columns, columns)])
     names, counts = np.unique(lowest, return_counts=True)
     if len(names) < 2 or counts.min() < 2:
         return needs
-    of_rank = {int(rank): f"role of rank {ranks[first]}" for rank, first in zip(ranks, lowest, strict=True)}
+    of_rank = {int(rank): f"role of rank {numbers[first]}" for rank, first in zip(numbers, lowest, strict=True)}
     needs = needs.assign(peers=needs["rank"].map(of_rank))
     of_role = needs.groupby(["peers", "step"], dropna=False)["slower_transfer_ns"].transform("min")
     return needs.assign(slower_transfer_ns=needs["slower_transfer_ns"] - of_role)
