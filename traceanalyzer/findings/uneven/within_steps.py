@@ -5,6 +5,7 @@ from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.stragglers import Stragglers
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import EVEN, Change
+from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
@@ -53,11 +54,7 @@ def waits_within_steps(
     ):
         return []
     gain = gain_of(replay, Change("waits", 0.0))
-    if (
-        gain is None
-        or 100 * gain.gain_ns < clear_gain_pct * gain.before_ns
-        or _is_told_by_others(gain.gain_ns, episodes, replay)
-    ):
+    if gain is None or 100 * gain.gain_ns < clear_gain_pct * gain.before_ns or _is_told(gain, episodes, replay):
         return []
     where = collective_words(stragglers.table["collective"].iloc[0])
     return [
@@ -83,8 +80,8 @@ def waits_within_steps(
     ]
 
 
-def _is_told_by_others(gain_ns: int, episodes: Episodes, replay: Replay) -> bool:
+def _is_told(gain: Gain, episodes: Episodes, replay: Replay) -> bool:
     """Whether late ranks, or compute that differs from step to step, gain half as much."""
     late_ns = sum(row["gain_ns"] for row in said_with_gain(episodes))
     even = gain_of(replay, Change("compute", EVEN))
-    return max(late_ns, even.gain_ns if even else 0) >= _EXPLAINED * gain_ns
+    return max(late_ns, even.gain_ns if even else 0) >= _EXPLAINED * gain.gain_ns
