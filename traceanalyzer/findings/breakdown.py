@@ -132,7 +132,7 @@ def nothing(over_ranks: OverRanks) -> list[Finding]:
 def far_from_peak(mfu: Mfu, over_ranks: OverRanks) -> list[Finding]:
     """How near a run without faults is to what its GPUs can do."""
     mean = over_ranks.of("mfu_pct")["mean_pct"]
-    if mean is None:
+    if mean is None or mean > 100:  # the peak, the work or the times are wrong
         return []
     first = mfu.known().iloc[0]
     title = (
@@ -152,10 +152,4 @@ def not_matrix_work(categories: Categories, kernels: Kernels, ranks: Ranks) -> l
     rest = compute[~matrix].groupby("category", observed=True)["gpu_ns"].sum().sort_values(ascending=False)
     most = " and ".join(str(name) for name in rest.index[:2])
     said = f"{digits(share)} % of compute kernel time in the capture is neither matrix work nor attention, {most} first"
-    if kernels.to_frame()["name"].astype("str").str.match(_OF_INDUCTOR).any():
-        return [Finding("info", f"{said}; torch.compile has fused some of it already.")]
-    return [Finding("info", f"{said}: {tools_of(ranks).fusing} may shorten it.")]
-
-
-_OF_INDUCTOR = r"triton_(?:poi|red|per|tem|for|spl|mix)_fused"
-"""Kernels that torch.compile made."""
+    return [Finding("info", f"{said}{tools_of(ranks, kernels).fusing}.")]

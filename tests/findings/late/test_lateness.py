@@ -182,26 +182,28 @@ def test_two_causes_of_one_rank_are_two_episodes():
 
 
 @pytest.mark.parametrize(
-    ("own", "others", "name", "gain", "expected"),
+    ("own", "others", "name", "gain", "cost", "expected"),
     [
-        (120, 100, None, 10, True),
-        (105, 100, None, 10, False),
-        (105, 100, "gc.collect", 10, True),
-        (None, None, None, 10, True),
-        (120, 100, None, 0, False),
-        (120, 100, None, None, True),
+        (120, 100, None, 10, 10, True),
+        (105, 100, None, 10, 10, False),
+        (105, 100, "gc.collect", 10, 10, True),
+        (None, None, None, 10, 10, True),
+        (120, 100, None, 0, 10, False),
+        (120, 100, None, None, 10, True),
+        (120, 100, None, None, 7, False),
     ],
-    ids=["slower", "as slow as others", "named", "not known", "gains nothing", "gain not known"],
+    ids=["slower", "as slow as others", "named", "not known", "gains nothing", "gain not known", "not worth it"],
 )
-def test_hosts_that_need_what_others_need_are_nobodys_fault(own, others, name, gain, expected):
+def test_hosts_that_need_what_others_need_are_nobodys_fault(own, others, name, gain, cost, expected):
     row = {
         "cause": "host",
         "own_host_ns": own,
         "apart_host_ns": others and 1.1 * others,
         "name": name,
         "gain_ns": gain,
+        "cost_ns": cost,
         "step_ns": 200,
-        "steps": 1,
+        "steps": 4,
     }
     row |= {
         "gain_is_of_capture": False,

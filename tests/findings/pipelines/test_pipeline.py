@@ -29,12 +29,12 @@ def beside(results, bubble_ns=0):
 
 @pytest.mark.parametrize("is_uneven", [False, True])
 def test_pipelines_that_wait_alike_are_one_finding(monkeypatch, is_uneven):
-    results = once.results("pp", ["pipelines", "pipeline", "episodes", "replay"])
+    results = once.results("pp", ["pipelines", "pipeline", "episodes", "replay", "collectives"])
     pipelines, stages = beside(results, bubble_ns=10_000_000)
     monkeypatch.setattr(rules, "_cause", lambda *_: None)
     if not is_uneven:
         monkeypatch.setattr(rules, "uneven_alike", lambda *_: [])
-    found = rules.pipeline_bubble(pipelines, stages, results["episodes"], results["replay"])
+    found = rules.pipeline_bubble(pipelines, stages, results["episodes"], results["replay"], results["collectives"])
     assert len(found) == 1
     assert found[0].part_of == (pipeline_name(0) if is_uneven else None)
     assert found[0].title.startswith("The pipeline of ranks 2,3 waits 33 % of its time (20 % expected of 2 stages")
@@ -108,7 +108,7 @@ def test_a_bubble_that_the_schedule_explains_says_what_twice_the_microbatches_ga
 @pytest.mark.parametrize("is_one_stream", [True, False])
 def test_messages_on_one_stream_are_said_to_hold_each_other_up(is_one_stream):
     """What that costs is the difference of the two jobs, up to what the messages themselves take."""
-    names = ["pipelines", "pipeline", "episodes", "replay"]
+    names = ["pipelines", "pipeline", "episodes", "replay", "collectives"]
     truth, results = analysed(interleaved(steps=3, is_one_stream=is_one_stream), *names)
     (found,) = rules.pipeline_bubble(**{name: results[name] for name in names})
     assert ("follow each other on one stream" in found.title) is is_one_stream

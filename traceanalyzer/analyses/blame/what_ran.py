@@ -164,7 +164,7 @@ def _step_names(trace: RankTrace) -> set[str]:
 
 def _blocks(grid: pd.Series) -> np.ndarray:
     """Thread blocks of each operation, from `24x1x1`; 0 where the trace has none."""
-    texts = map(str, grid.cat.categories)
+    texts = map(str, grid.cat.categories.tolist())
     counts = [prod(map(int, text.split("x"))) if text.replace("x", "").isdigit() else 0 for text in texts]
     blocks: np.ndarray = np.array([*counts, 0], dtype=np.int64)[grid.cat.codes.to_numpy()]
     return blocks

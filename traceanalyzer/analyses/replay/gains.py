@@ -24,7 +24,7 @@ from traceanalyzer.analyses.replay.recording import COST_NS
 from traceanalyzer.analyses.replay.relief import Relief
 from traceanalyzer.analyses.replay.windows import Windows
 from traceanalyzer.errors import UsageError
-from traceanalyzer.kinds import POINT_TO_POINT
+from traceanalyzer.kinds import MESSAGES
 from traceanalyzer.model.tables import array_of
 
 AT_ONCE = 16
@@ -94,13 +94,13 @@ class Engine:
         Of those in no instance all of it; where one lacks a rank what follows its last: the other may come later still.
         """
         steps = self.windows.table["step"].dropna().to_numpy(dtype=np.int64)
+        joins = [array_of(self.job.joins, name) for name in ("op", "is_whole", "own_ns")]
         total = 0
         for rank, nodes in self.job.nodes.items():
             ops = nodes.piece.ops
-            is_open = nodes.is_comm
-            own = self.job.joins.take(self.job.joins_of(rank))
-            open_ns = np.where(is_open, array_of(ops, "duration_ns"), 0)
-            open_ns[own["op"]] = np.where(own["is_whole"], 0, own["own_ns"])
+            op, is_whole, own_ns = (values[self.job.joins_of(rank)] for values in joins)
+            open_ns = np.where(nodes.is_comm, array_of(ops, "duration_ns"), 0)
+            open_ns[op] = np.where(is_whole, 0, own_ns)
             total += int(open_ns[np.isin(array_of(ops, "step"), steps) if len(steps) else slice(None)].sum())
         met = self.job.meetings
         is_open = met.is_alone & (np.isin(met.step, steps) if len(steps) else True)
@@ -128,7 +128,7 @@ class Engine:
         if change.to != IDEAL:
             return (replace(change, part="rank", ranks=ranks),)
         even, no_host = Change("rank", EVEN, ranks, change.steps), Change("host", 0.0, ranks, change.steps)
-        return even, no_host, *(Change("collective", 0.0, ranks, change.steps, name) for name in POINT_TO_POINT)
+        return even, no_host, Change("collective", 0.0, ranks, change.steps, MESSAGES)
 
     @cached_property
     def ranks_of_stages(self) -> tuple[int, ...]:

@@ -22,6 +22,7 @@ from traceanalyzer.analyses.replay.meetings import with_meetings
 from traceanalyzer.analyses.replay.order import CircleError
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.analyses.replay.recording import LEAST, MOST
+from traceanalyzer.analyses.replay.shares import replay_at_once
 from traceanalyzer.analyses.replay.waits_alike import with_waits_alike
 from traceanalyzer.analyses.replay.windows import windows_of
 from traceanalyzer.analyses.time.steps import Steps
@@ -156,4 +157,7 @@ def gain_of(replay: Replay, *changes: Change) -> Gain | None:
 
 def gains_of(replay: Replay, scenarios: Sequence[tuple[Change, ...]]) -> list[Gain] | None:
     """The same for many sets of changes."""
-    return replay.engine.gains(scenarios) if replay.engine else None
+    if replay.engine is None:
+        return None
+    replay_at_once(replay.engine, scenarios)
+    return replay.engine.gains(scenarios)

@@ -141,7 +141,7 @@ def _of_times(ranks: list[int], whats: list[str]) -> Finding:
         severity="high",
         title=f"{first_upper(whose)} times cannot be true: {', and '.join(whats)}. Compute, idle time and "
         f"waits are not known, and nothing is concluded of {'it' if len(ranks) == 1 else 'them'}.",
-        recommendation=f"Record again; {_AS_WRITTEN}, with the streams' own numbers.",
+        recommendation=f"Record again; {_AS_WRITTEN}, with the streams' own numbers and the format's unit of time.",
         named=tuple(ranks),
         is_about_capture=True,
     )

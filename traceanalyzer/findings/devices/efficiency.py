@@ -7,6 +7,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
+from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.kernels.peaks import Peak, peak_of
 from traceanalyzer.analyses.operators.categories import Categories
 from traceanalyzer.analyses.operators.efficiency import Efficiency
@@ -121,6 +122,7 @@ def memory_bound_kernels(
     categories: Categories,
     headline: Headline,
     ranks: Ranks,
+    kernels: Kernels,
     *,
     memory_bound_pct: float = MEMORY_BOUND_PCT,
     busy_pct: float = BUSY_PCT,
@@ -143,7 +145,7 @@ def memory_bound_kernels(
             title=f"{share[rank]:.0f} % of rank {rank}'s compute kernel time goes to element-wise, norm, softmax and "
             "similar kernels, which move data and compute little.",
             evidence=plain(own.head(_MOST_ROWS)),
-            recommendation=tools_of(ranks).fuse_moving,
+            recommendation=tools_of(ranks, kernels).fuse_moving,
             caveat="A small model or batch has little matrix work to begin with.",
             named=(int(rank),),
             part_of=SCORES,

@@ -6,11 +6,10 @@ import pandas as pd
 
 from traceanalyzer.analyses.blame.episode_rows import apart_ns
 from traceanalyzer.analyses.blame.stragglers import Stragglers
-from traceanalyzer.analyses.host.host_names import is_framework_range
-from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.analyses.host.host_names import is_cpu_collective, is_framework_range
 from traceanalyzer.findings.alike import AS_LONG, Alike, of_the_others
 from traceanalyzer.findings.basis import Basis
-from traceanalyzer.findings.tools import tools_of
+from traceanalyzer.findings.tools import Tools
 from traceanalyzer.findings.worst import OF_ALL_STEPS, Few
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.quantities import time_span, time_text
@@ -213,9 +212,9 @@ def who_waits(rank: int, stragglers: Stragglers, basis: Basis) -> tuple[str, tup
     return words, (int(row["cost_max_rank"]),)
 
 
-def advice(name: str | None, ranks: Ranks, *, is_sure: bool) -> str:
+def advice(name: str | None, tools: Tools, *, is_sure: bool) -> str:
     """What to do about the host; first whether there is anything to do, where the capture cannot tell."""
-    launching = f"{tools_of(ranks).launch_less}; move Python work and logging out of the step"
+    launching = f"{tools.launch_less}; move Python work and logging out of the step"
     if name is not None and is_framework_range(name):
         name = None
     if name is None and not is_sure:
@@ -225,5 +224,10 @@ def advice(name: str | None, ranks: Ranks, *, is_sure: bool) -> str:
         )
     if name is None:
         return f"Launch less or sooner: {launching}."
+    if is_cpu_collective(name):
+        return (
+            "Exchange what lies on GPUs with NCCL: gloo takes it through the CPU, while the host waits. What is the "
+            f"CPU's, exchange more rarely or beside other work. Else launch less or sooner: {launching}."
+        )
     first = f"Shorten {name.rsplit(' (', 1)[0]}, or let the GPU have work meanwhile."
     return f"{first} Else launch less or sooner: {launching}."

@@ -119,12 +119,20 @@ def said(episodes: Episodes) -> list[Mapping[str, Any]]:
 
 
 def is_said(row: Mapping[str, Any], least_pct: float) -> bool:
-    """Whether the lateness is these ranks' own, and mending it worth anything, with what hides it or alone."""
+    """Whether the lateness is these ranks' own, and mending it worth anything, with what hides it or alone.
+
+    What no complete step holds has no gain: it is worth what the others wait for it, of all steps.
+    """
     if is_of_every_host(row):
         return False
     expected = _expected_ns(row)
-    expected = expected if expected is None else max(expected, joint_ns(row))
-    return expected is None or 100 * expected >= least_pct * whole_ns(row)
+    pct = _waited_pct(row) if expected is None else 100 * max(expected, joint_ns(row)) / max(whole_ns(row), 1)
+    return pct >= least_pct
+
+
+def _waited_pct(row: Mapping[str, Any]) -> float:
+    """Of all compared steps what the others wait for an episode that is in one that is not complete."""
+    return 100 * float(row["cost_ns"]) / row["steps"] / max(row["step_ns"], 1)
 
 
 def _expected_ns(row: Mapping[str, Any]) -> int | None:
@@ -178,7 +186,7 @@ def _finding(
     row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], needs: pd.DataFrame, recorded: Recorded
 ) -> Finding:
     gain, expected = row["gain_ns"], _expected_ns(row)
-    share = 100 * (row["cost_ns"] / row["steps"] / row["step_ns"] if expected is None else expected / whole_ns(row))
+    share = _waited_pct(row) if expected is None else 100 * expected / whole_ns(row)
     return Finding(
         severity=lower(severity(share)) if gain is None else severity(share),
         title=title(row, recorded),
