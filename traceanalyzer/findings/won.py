@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Self
 
-from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.meaning.gains import gain_said
 from traceanalyzer.meaning.quantities import time_text

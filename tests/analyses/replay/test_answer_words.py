@@ -4,7 +4,7 @@ import pytest
 
 from traceanalyzer.analyses.replay.answer import Answer
 from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.gain import Gain
 
 MS = 1_000_000
 

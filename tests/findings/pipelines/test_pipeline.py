@@ -10,7 +10,7 @@ from tests.simulator.jobs.pipelines import interleaved, zero_bubble
 from traceanalyzer.analyses.operators.mfu import Mfu
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.pipelines.pipelines import Pipelines
-from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.findings.late.host_story import pipeline_name
 from traceanalyzer.findings.pipelines import pipeline as rules
 from traceanalyzer.findings.pipelines import uneven_stages

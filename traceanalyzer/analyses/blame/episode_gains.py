@@ -10,7 +10,7 @@ import pandas as pd
 from traceanalyzer.analyses.blame.episode_rows import apart_ns, is_of_every_host
 from traceanalyzer.analyses.blame.lateness import LEAST_PCT, MORE_OPERATIONS
 from traceanalyzer.analyses.replay.change import OF_HOSTS, PEERS, Change, Changeable
-from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
 from traceanalyzer.meaning.vocabulary import COPY, DATA, HOST, IDLE_CAUSES, UNKNOWN
 from traceanalyzer.model.schema import NONE

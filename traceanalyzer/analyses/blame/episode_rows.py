@@ -80,7 +80,6 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
     """The columns of `Episodes` for some cells of one part; `late` are all steps of their job."""
     part = str(group["part"].iloc[0])
     numbers = sorted(group["step"].unique())
-    ranks = sorted(group["rank"].unique())
     every = late["step"].nunique()
     is_late = pd.MultiIndex.from_frame(late[["rank", "step"]]).isin(pd.MultiIndex.from_frame(group[["rank", "step"]]))
     own, others = late[is_late], late[~is_late & late["step"].isin(numbers)]
@@ -101,7 +100,7 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
     if is_slow_stage:  # other stages compute something else
         peers_ns = round(own_ns / same_work_ratio)
     return {
-        "ranks": tuple(map(int, ranks)),
+        "ranks": tuple(sorted(map(int, group["rank"].unique()))),
         "is_in_turn": bool(group["is_in_turn"].iloc[0]),
         "numbers": tuple(int(number) for number in numbers if number >= 0),
         "most_numbers": _most_of(group),

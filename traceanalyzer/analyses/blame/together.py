@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.blame.episode_rows import is_of_every_host
-from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gains_of
 
 LEAST_PCT = 1.0

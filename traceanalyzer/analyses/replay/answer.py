@@ -6,7 +6,7 @@ from typing import Any
 
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.gains import BOUND_PCT, Gain
+from traceanalyzer.analyses.replay.gain import BOUND_PCT, Gain
 from traceanalyzer.analyses.replay.other_schedule import NEEDED, Rescheduled, rescheduled
 from traceanalyzer.analyses.replay.path import composition, path_of
 from traceanalyzer.analyses.replay.present import check

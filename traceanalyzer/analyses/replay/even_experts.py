@@ -12,7 +12,8 @@ from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.experts.exchanges import Exchanges
 from traceanalyzer.analyses.experts.split_sizes import DISPATCH
 from traceanalyzer.analyses.names import EvenExpertsColumn, ExchangesColumn
-from traceanalyzer.analyses.replay.gains import BOUND_PCT, Engine, Gain
+from traceanalyzer.analyses.replay.gain import BOUND_PCT, Gain
+from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.replay.job import Lengths
 from traceanalyzer.analyses.replay.lengths import no_longer_than_transfers
 from traceanalyzer.analyses.replay.replay import Replay

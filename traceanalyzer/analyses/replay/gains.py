@@ -1,13 +1,14 @@
 """What a change would gain: the changed replay subtracted from the one without the change."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
 from traceanalyzer.analyses.replay.begun import begun_as_ended
 from traceanalyzer.analyses.replay.change import EVEN, IDEAL, UNRECORDED, Change
+from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.lengths import (
     changed,
@@ -24,11 +25,7 @@ from traceanalyzer.analyses.replay.relief import Relief
 from traceanalyzer.analyses.replay.windows import Windows
 from traceanalyzer.errors import UsageError
 from traceanalyzer.kinds import MESSAGES
-from traceanalyzer.meaning.wholes import whole
 from traceanalyzer.model.tables import array_of
-
-BOUND_PCT = 3.0
-"""Gains of a model that is further from the recording are bounds."""
 
 AT_ONCE = 16
 """Replays that are computed together."""
@@ -38,56 +35,6 @@ MOST_EDGES = 12_000_000
 
 LEAST_RELIEF = 0.01
 """Of the window: where compute is slower beside waits by less, replays are not run a second time for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gain:
-    """Of the job's mean complete step, or of the capture when it has none.
-
-    Attributes:
-        before_ns: the recorded job's step.
-        after_ns: the changed job's.
-        error_ns: by how much the replay without a change misses the recording.
-        unmatched_ns: mean over ranks of the time in communication calls whose partners are not known, so that waits in
-            them do not change.
-        unprofiled_ns: the step before and after without what recording takes the hosts, an estimate (`recording`);
-            `None` where the capture holds no calls whose cost is known.
-        steps: of how many steps it is the mean; `None` of a whole capture.
-        lacks_hosts: of some rank the host is not in the graph: it may not launch a shorter step in time.
-    """
-
-    before_ns: int
-    after_ns: int
-    error_ns: int
-    unmatched_ns: int = 0
-    unprofiled_ns: tuple[int, int] | None = None
-    steps: int | None = None
-    lacks_hosts: bool = False
-
-    @property
-    def whole(self) -> str:
-        """Words for what is shorter."""
-        return whole(self.steps)
-
-    @property
-    def gain_ns(self) -> int:
-        """Before − after; never negative."""
-        return max(0, self.before_ns - self.after_ns)
-
-    @property
-    def unprofiled_gain_ns(self) -> int | None:
-        """The gain of a step without the profiler; never negative."""
-        return None if self.unprofiled_ns is None else max(0, self.unprofiled_ns[0] - self.unprofiled_ns[1])
-
-    @property
-    def is_bound(self) -> bool:
-        """What is not known is more than 3 % of the step, or a host is not known: the gain is a bound, no forecast."""
-        return self.lacks_hosts or max(self.error_ns, self.unmatched_ns) > BOUND_PCT / 100 * self.before_ns
-
-    @property
-    def is_lower_bound(self) -> bool:
-        """Waits in calls whose partners are not known would be shorter, too: they are more than 3 % of the step."""
-        return self.unmatched_ns > BOUND_PCT / 100 * self.before_ns
 
 
 class Engine:

@@ -8,7 +8,8 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.gains import Engine, Gain
+from traceanalyzer.analyses.replay.gain import Gain
+from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.replay.job import Lengths
 from traceanalyzer.analyses.replay.recording import COST_NS, TYPICAL
 from traceanalyzer.analyses.replay.schedule_lengths import Recorded, recorded

@@ -15,7 +15,8 @@ from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.pipelines.pipeline_messages import in_ring
 from traceanalyzer.analyses.replay.build import piece_of
 from traceanalyzer.analyses.replay.change import OF_HOSTS, Change
-from traceanalyzer.analyses.replay.gains import Engine, Gain
+from traceanalyzer.analyses.replay.gain import Gain
+from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.analyses.replay.meetings import with_meetings
 from traceanalyzer.analyses.replay.order import CircleError

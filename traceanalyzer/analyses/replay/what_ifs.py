@@ -20,7 +20,7 @@ from traceanalyzer.analyses.replay.change import (
     UNRECORDED,
     Change,
 )
-from traceanalyzer.analyses.replay.gains import BOUND_PCT
+from traceanalyzer.analyses.replay.gain import BOUND_PCT
 from traceanalyzer.analyses.replay.replay import Replay, gains_of
 from traceanalyzer.meaning.columns import Adds, Column
 

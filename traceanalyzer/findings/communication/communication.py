@@ -8,7 +8,7 @@ from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.collectives import Collectives, transfer_kinds
 from traceanalyzer.analyses.communication.exposed_comm import ExposedComm
 from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.replay.transfer_lengths import are_small
 from traceanalyzer.analyses.time.headline import Headline

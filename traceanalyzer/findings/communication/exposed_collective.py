@@ -10,7 +10,7 @@ from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.collectives import Collectives, transfer_kinds
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.replay.change import USUAL, Change
-from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps

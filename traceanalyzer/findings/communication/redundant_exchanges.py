@@ -5,7 +5,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.phases.micro_steps import GRADIENT_COLLECTIVES, MicroSteps
-from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps

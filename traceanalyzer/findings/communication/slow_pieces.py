@@ -5,7 +5,8 @@ import pandas as pd
 
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.collectives import SIZE_CLASSES, Collectives, size_classes
-from traceanalyzer.analyses.replay.gains import Engine, Gain
+from traceanalyzer.analyses.replay.gain import Gain
+from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.replay.transfer_lengths import BUCKETED
 from traceanalyzer.analyses.time.headline import Headline

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.replay.gains import Engine, Gain
+from traceanalyzer.analyses.replay.gain import Gain
+from traceanalyzer.analyses.replay.gains import Engine
 
 
 def gain_without(engine: Engine, calls: pd.DataFrame) -> Gain:

@@ -8,7 +8,7 @@ from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.host.launches import Launches
 from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.streams.block_bounds import BlockBounds
 from traceanalyzer.analyses.streams.copies import Copies

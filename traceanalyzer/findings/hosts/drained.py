@@ -10,7 +10,7 @@ from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.host.sync_calls import SyncCalls
 from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.streams.sync_copies import SyncCopies
 from traceanalyzer.analyses.time.headline import Headline

@@ -9,7 +9,7 @@ from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_work import HostWork
 from traceanalyzer.analyses.host.thread_roles import COLLECTIVES, MAIN
 from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.meetings import awaited
 from traceanalyzer.analyses.replay.replay import Replay, gains_of
 from traceanalyzer.analyses.time.headline import Headline

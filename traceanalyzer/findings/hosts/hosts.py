@@ -17,7 +17,7 @@ from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, unprofiled_steps_ns
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps

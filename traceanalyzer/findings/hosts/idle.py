@@ -14,7 +14,7 @@ from traceanalyzer.analyses.host.launches import Launches
 from traceanalyzer.analyses.host.sync_calls import SyncCalls
 from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps

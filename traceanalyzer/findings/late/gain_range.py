@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from traceanalyzer.analyses.replay.gains import BOUND_PCT, Engine
+from traceanalyzer.analyses.replay.gain import BOUND_PCT
+from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.replay.recording import TYPICAL
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.replay.what_ifs import MOST_RANKS

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from traceanalyzer.analyses.pipelines.schedules import GPIPE, INTERLEAVED, ONE_F_ONE_B
-from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.replay.schedule_lengths import is_on_one_stream
 from traceanalyzer.analyses.replay.schedule_orders import BACKWARD, FORWARD, order_of

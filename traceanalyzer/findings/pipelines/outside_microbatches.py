@@ -10,7 +10,7 @@ from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.blame.what_ran import OPERATOR, WhatRan
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, plain, severity
 from traceanalyzer.findings.finding import Finding

@@ -11,7 +11,7 @@ from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.pipelines.pipelines import Pipelines
 from traceanalyzer.analyses.pipelines.schedules import OF_KNOWN_BUBBLE
 from traceanalyzer.analyses.replay.change import IDEAL, Change
-from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import count_of_steps, severity
 from traceanalyzer.findings.finding import Finding

@@ -12,7 +12,7 @@ from traceanalyzer.analyses.operators.mfu import Mfu
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.pipelines.pipelines import Pipelines
 from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.alike import AS_LONG
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, count_of_steps, has_longer_window, per_step, plain, severity

@@ -13,7 +13,7 @@ from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.replay.change import PEERS, Change, Changeable
-from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
 from traceanalyzer.analyses.replay.written import read_change
 from traceanalyzer.analyses.spread import median_of_others

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 import pandas as pd
 
-from traceanalyzer.analyses.replay.gains import BOUND_PCT
+from traceanalyzer.analyses.replay.gain import BOUND_PCT
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT
 from traceanalyzer.findings.unprofiled import BINDS_PCT
