@@ -89,6 +89,7 @@ def analysed_anew(monkeypatch):
 def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files from today's output")
     parser.addoption("--thorough", action="store_true", help="every simulated job and seed, not a sample of them")
+    parser.addoption("--once", metavar="FILE", help="only tests that it does not name; those that run are added")
 
 
 _FIRST = ("tests/browser/", "tests/runners/", "tests/simulator/", "tests/cli/", "tests/snapshots/", "tests/test_",
@@ -100,12 +101,34 @@ waits long for the other."""
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: not item.nodeid.startswith(_FIRST))
-    if config.getoption("--thorough"):
-        return
-    left_out = [item for item in items if item.get_closest_marker("thorough")]
+    noted, is_thorough = _noted_in(config.getoption("--once")), config.getoption("--thorough")
+    left_out = [
+        item for item in items if item.nodeid in noted or (not is_thorough and item.get_closest_marker("thorough"))
+    ]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
+        gone = {*left_out}
+        items[:] = [item for item in items if item not in gone]
+
+
+def _noted_in(file):
+    return set(Path(file).read_text(encoding="utf-8").splitlines()) if file and Path(file).exists() else set()
+
+
+def pytest_runtest_logreport(report):
+    if report.when == "call" and not report.skipped:
+        _DONE.append(report.nodeid)
+
+
+def pytest_sessionfinish(session):
+    file = session.config.getoption("--once")
+    if file and not hasattr(session.config, "workerinput"):
+        with Path(file).open("a", encoding="utf-8") as noted:
+            noted.writelines(f"{one}\n" for one in _DONE)
+
+
+_DONE = []
+"""Tests that have run, and were not skipped for want of what they need."""
 
 
 def pytest_collection_finish():

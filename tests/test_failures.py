@@ -45,7 +45,15 @@ def break_analysis(monkeypatch, name, half):
 
 
 def written(tmp_path):
-    return json.loads((tmp_path / "out" / "summary.json").read_text()), (tmp_path / "out" / "summary.html").read_text()
+    return said(tmp_path), (tmp_path / "out" / "summary.html").read_text()
+
+
+def said(tmp_path):
+    return json.loads((tmp_path / "out" / "summary.json").read_text())
+
+
+PAGE_AND_JSON = ("--format", "html", "--format", "json")
+JSON = ("--format", "json")
 
 
 @QUIETLY
@@ -61,15 +69,15 @@ def test_an_analysis_that_fails_is_a_note(tmp_path, monkeypatch, capsys, names, 
     """Together those of which none needs another: each has its own note."""
     for name in names:
         break_analysis(monkeypatch, name, half)
-    assert run(["job", "--output", "out"]) == 3
-    said, page = written(tmp_path)
+    assert run(["job", "--output", "out", *PAGE_AND_JSON]) == 3
+    found, page = written(tmp_path)
     error = capsys.readouterr().err
     for name in names:
-        note = next(note for note in said["notes"] if f"Analysis {name} could not be computed" in note)
+        note = next(note for note in found["notes"] if f"Analysis {name} could not be computed" in note)
         assert "IndexError: of 3 rows" in note
-        assert not said["results"].get(name)
+        assert not found["results"].get(name)
         assert f"Partial report: Analysis {name}" in error
-    assert said["results"]["headline"]
+    assert found["results"]["headline"]
     assert "could not be computed" in page
     assert "Traceback" not in error
 
@@ -77,10 +85,10 @@ def test_an_analysis_that_fails_is_a_note(tmp_path, monkeypatch, capsys, names, 
 @QUIETLY
 def test_what_needs_it_is_left_out_with_it(tmp_path, monkeypatch):
     break_analysis(monkeypatch, "calls", "per_rank")
-    assert run(["job", "--output", "out"]) == 3
-    said, _ = written(tmp_path)
-    assert said["results"]["nccl"] == []
-    note = next(note for note in said["notes"] if "Analysis calls" in note)
+    assert run(["job", "--output", "out", *JSON]) == 3
+    told = said(tmp_path)
+    assert told["results"]["nccl"] == []
+    note = next(note for note in told["notes"] if "Analysis calls" in note)
     assert "nccl" in note.partition("left out too: ")[2]
 
 
@@ -96,9 +104,9 @@ def test_a_rule_that_fails_is_a_note(tmp_path, monkeypatch, capsys):
     from traceanalyzer.findings import asking
 
     monkeypatch.setattr(asking, "RULES", (broken_rule, *asking.RULES))
-    assert run(["job", "--output", "out", "-v"]) == 3
-    said, page = written(tmp_path)
-    assert any("Rule broken_rule could not be computed" in note for note in said["notes"])
+    assert run(["job", "--output", "out", "-v", *PAGE_AND_JSON]) == 3
+    found, page = written(tmp_path)
+    assert any("Rule broken_rule could not be computed" in note for note in found["notes"])
     assert "Rule broken_rule" in page
     assert "Traceback" in capsys.readouterr().err
 
@@ -137,13 +145,13 @@ def test_a_terminal_that_fails_leaves_the_files(tmp_path, monkeypatch, capsys):
 def test_a_gate_on_what_failed_does_not_pass(monkeypatch, capsys):
     break_analysis(monkeypatch, "idle", "across")
     gate = ["--fail-on", "idle.host_ns > 1000 s @ any rank"]
-    assert run(["job", "--output", "out", *gate]) == 1
+    assert run(["job", "--output", "out", *JSON, *gate]) == 1
     assert "NOT AVAILABLE" in capsys.readouterr().out
 
 
 def test_in_tests_a_failure_is_an_error(monkeypatch, capsys):
     break_analysis(monkeypatch, "efficiency", "across")
-    assert run(["job", "--output", "out"]) == 70
+    assert run(["job", "--output", "out", *JSON]) == 70
     assert PartFailedWarning.__name__ in capsys.readouterr().err
 
 

@@ -49,11 +49,11 @@ def find(traces: "TraceSet", **thresholds: Any) -> "Findings":
     Raises:
         UsageError: a threshold is unknown, or `traces` are not loaded.
     """
-    from traceanalyzer.findings import Findings
+    from traceanalyzer.findings import Findings, results_of_rules
     from traceanalyzer.functions import with_rules
     from traceanalyzer.report.build import findings_of
 
-    results, of_rules = with_rules(traces, thresholds)
+    results, of_rules = with_rules(traces, thresholds, results_of_rules())
     return Findings(findings_of(results, **of_rules))
 
 

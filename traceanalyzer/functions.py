@@ -1,7 +1,7 @@
 """Each analysis as a function of traces in memory: what `traceanalyzer.breakdown` and its like are."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, cast
@@ -30,14 +30,17 @@ def analyse(traces: TraceSet, *names: str, **thresholds: Any) -> Results:
     return run(loaded(traces).ranks, names or tuple(ANALYSES), **thresholds)
 
 
-def with_rules(traces: TraceSet, thresholds: dict[str, Any]) -> tuple[Results, dict[str, Any]]:
-    """All analyses of traces in memory, and of the thresholds those that rules take.
+def with_rules(
+    traces: TraceSet, thresholds: Mapping[str, Any], names: Collection[str] = ANALYSES
+) -> tuple[Results, dict[str, Any]]:
+    """The analyses of traces in memory, and of the thresholds those that rules take.
 
     Raises:
         UsageError: a threshold is unknown, or `traces` are not loaded.
     """
     of_analyses, of_rules = thresholds_apart(thresholds)
-    return analyse(traces, **of_analyses), of_rules
+    known = thresholds_of(names)
+    return analyse(traces, *names, **{name: of_analyses[name] for name in of_analyses if name in known}), of_rules
 
 
 def thresholds_apart(

@@ -1,5 +1,7 @@
 """Each rule speaks when its case is there, with the cost of a mean step, and is silent otherwise."""
 
+from functools import partial
+
 import pytest
 
 import traceanalyzer as ta
@@ -46,24 +48,29 @@ def train(gap_ms, *, steps=3, name="gemm", host=(), memory="pinned", ranges=(), 
 @pytest.mark.parametrize(
     ("rule", "trace", "quiet", "cost_ms"),
     [
-        (hosts.host_bound, train(10), train(0), 9.9),
-        (idle.data_loader, train(10, ranges=["## data ##"]), train(10), 8.0),
+        (hosts.host_bound, partial(train, 10), partial(train, 0), 9.9),
+        (idle.data_loader, partial(train, 10, ranges=["## data ##"]), partial(train, 10), 8.0),
         (
             idle.synchronising_calls,
-            train(10, blocking="cudaStreamSynchronize"),
-            train(10, blocking="cudaEventQuery"),
+            partial(train, 10, blocking="cudaStreamSynchronize"),
+            partial(train, 10, blocking="cudaEventQuery"),
             5.0,  # the call returns in the middle of the gap
         ),
-        (copies.pageable_copies, train(0, name="HtoD", memory="pageable"), train(0, name="HtoD"), 10.0),
+        (
+            copies.pageable_copies,
+            partial(train, 0, name="HtoD", memory="pageable"),
+            partial(train, 0, name="HtoD"),
+            10.0,
+        ),
     ],
 )
 def test_a_rule_speaks_of_its_case_only(rule, trace, quiet, cost_ms):
-    (finding,) = told(rule, [trace])
+    (finding,) = told(rule, [trace()])
     assert finding.gain_ns / MS == pytest.approx(cost_ms, rel=0.02)
     assert finding.evidence
     assert finding.recommendation
     assert finding.caveat
-    assert told(rule, [quiet]) == []
+    assert told(rule, [quiet()]) == []
 
 
 def test_pageable_copies_of_all_ranks_are_one_finding():

@@ -6,6 +6,7 @@ from dataclasses import fields
 import pandas as pd
 import pytest
 
+from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings import tools
 
@@ -16,13 +17,13 @@ from traceanalyzer.findings import tools
 )
 def test_tools_are_those_of_the_traces(formats, expected):
     ranks = Ranks(pd.DataFrame({"rank": range(len(formats)), "format": formats}))
-    assert tools.tools_of(ranks) is expected
+    assert tools.tools_of(ranks) == expected
 
 
 def test_xla_is_told_by_its_kernels_too():
     ranks = pd.DataFrame({"rank": [0, 1], "format": "nsys", "versions": ["nsys 2025.3.2.0, compiler XLA"] * 2})
     assert tools.tools_of(Ranks(ranks)) is tools.XLA
-    assert tools.tools_of(Ranks(ranks.assign(versions=[ranks["versions"][0], None]))) is tools.TORCH
+    assert tools.tools_of(Ranks(ranks.assign(versions=[ranks["versions"][0], None]))) == tools.TORCH
 
 
 def test_jax_is_not_told_to_use_torch():
@@ -32,4 +33,33 @@ def test_jax_is_not_told_to_use_torch():
 
 
 def test_without_ranks_it_is_torch():
-    assert tools.tools_of(None) is tools.TORCH
+    assert tools.tools_of(None) == tools.TORCH
+
+
+_LISTS = "multi_tensor_apply_kernel<"
+COMPILED, FUSED, APEX, PARTS, COPIES = (
+    "triton_red_fused_native_layer_norm_0",
+    f"{_LISTS}FusedOptimizerTensorListMetadata<4>, FusedAdamMathFunctor<float, 4, ADAM_MODE::ADAMW>>",
+    f"{_LISTS}TensorListMetadata<4>, AdamFunctor<float, float, int>>",
+    f"{_LISTS}TensorListMetadata<3>, PointwiseOpScalarListFunctor<float, 3, 3, 0>, std::divides<float>>",
+    f"{_LISTS}TensorListMetadata<2>, CopyFunctor<float, float, 2, 1, 1>>",
+)
+
+
+@pytest.mark.parametrize(
+    ("names", "compiles", "is_by_parts"),
+    [
+        ([COPIES, "triton_kernel_of_mine"], False, False),
+        ([COPIES, PARTS], False, True),
+        ([PARTS, COMPILED], True, True),
+        ([FUSED, PARTS, COMPILED], True, False),
+        ([APEX, PARTS], False, False),
+    ],
+)
+def test_what_a_job_uses_already_or_has_not_is_not_advised(names, compiles, is_by_parts):
+    ranks = Ranks(pd.DataFrame({"rank": [0], "format": "kineto"}))
+    used = tools.tools_of(ranks, Kernels(pd.DataFrame({"name": names})))
+    for advice in (used.launch_less, used.fuse_small, used.fuse_moving):
+        assert ("fused=True" in advice) is is_by_parts
+    assert used.launch_less.startswith("CUDA graphs" if compiles else "torch.compile or")
+    assert ("already" in used.fusing, 'mode="reduce-overhead"' in used.fuse_small) == (compiles, compiles)

@@ -14,6 +14,11 @@ _OF_WHAT_IS_WRONG = ("integrity", "ranks")
 
 
 @cache
+def _names_of(function: Callable[..., Any]) -> tuple[str, ...]:
+    return tuple(one.name for one in parameters_of(function))
+
+
+@cache
 def parameters_of(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
     """Those after the first."""
     return tuple(inspect.signature(function).parameters.values())[1:]
@@ -59,7 +64,7 @@ def _named_by(name: str) -> list[str]:
         functions = [ANALYSES[name].across, *filter(None, [ANALYSES[name].per_rank])]
     else:
         functions = [SHARED[name]] if name in SHARED else []
-    return [one.name for function in functions for one in parameters_of(function) if one.name in {*ANALYSES, *SHARED}]
+    return [one for function in functions for one in _names_of(function) if one in ANALYSES or one in SHARED]
 
 
 def _tables_of(name: str) -> tuple[str, ...]:

@@ -38,7 +38,8 @@ _WHOLE = ("waits", "schedule")
 _NAMED: Mapping[str, str] = {
     "operator": "What an operator launches, such as aten::mm=2x.",
     "kernel": "Kernels whose name contains a text, such as flash=2x.",
-    "collective": "Transfers of a collective, such as all_reduce=2x.",
+    "collective": "Transfers of a collective, such as all_reduce=2x, or of all sends and receives, messages=2x; in "
+    "some steps as in others, all_reduce=usual.",
 }
 
 

@@ -15,12 +15,14 @@ from traceanalyzer.analyses.operators.mfu import Mfu
 from traceanalyzer.analyses.overview.over_ranks import OverRanks
 from traceanalyzer.analyses.overview.time_parts import TimeParts
 from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.findings.basis import count_of_steps
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.tools import tools_of
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.quantities import digits, text
 from traceanalyzer.meaning.severities import GRAVE
+from traceanalyzer.meaning.wholes import rate
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.frames import Row
@@ -41,7 +43,7 @@ def one_waits_while_another_idles(
     idle, comm = table["idle_pct"], table["exposed_comm_pct"]
     if not (idle[late] - idle[waiting] >= apart_pct and comm[waiting] - comm[late] >= apart_pct):
         return []
-    unit = " a step" if table["steps"].notna().all() else ""
+    unit = rate(count_of_steps(table))
     title = (
         f"Rank {late}'s GPU is idle for {text(table.loc[late, 'idle_ns'], Unit.NS)}{unit} "
         f"({digits(idle[late])} %) while rank {waiting} sits in {_collective(nccl, waiting)} for "
@@ -150,10 +152,4 @@ def not_matrix_work(categories: Categories, kernels: Kernels, ranks: Ranks) -> l
     rest = compute[~matrix].groupby("category", observed=True)["gpu_ns"].sum().sort_values(ascending=False)
     most = " and ".join(str(name) for name in rest.index[:2])
     said = f"{digits(share)} % of compute kernel time in the capture is neither matrix work nor attention, {most} first"
-    if kernels.to_frame()["name"].astype("str").str.match(_OF_INDUCTOR).any():
-        return [Finding("info", f"{said}; torch.compile has fused some of it already.")]
-    return [Finding("info", f"{said}: {tools_of(ranks).fusing} may shorten it.")]
-
-
-_OF_INDUCTOR = r"triton_(?:poi|red|per|tem|for|spl|mix)_fused"
-"""Kernels that torch.compile made."""
+    return [Finding("info", f"{said}{tools_of(ranks, kernels).fusing}.")]

@@ -1,7 +1,9 @@
-"""What advice calls the tools of the job's framework: PyTorch's, or XLA's where the trace is JAX's."""
+"""What advice calls the tools of the job's framework, without those in use already: PyTorch's, or XLA's for JAX."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+import pandas as pd
 
 from traceanalyzer.analyses import Result
 
@@ -14,9 +16,9 @@ class Tools:
         launch_less: how a host launches less.
         fuse_small: what to do about small kernels.
         fuse_moving: what to do about kernels that move data and compute little.
-        fusing: what may shorten them.
-        hide_comm: how communication of a phase comes to run beside computing.
-        hide_any_comm: the same where it is of no phase.
+        fusing: what is said of kernels that fusing may shorten.
+        hide_comm: how communication comes to run beside computing: a collective's, or that of a phase.
+        hide_any_comm: the same of another collective where it is of no phase.
     """
 
     launch_less: str
@@ -27,22 +29,75 @@ class Tools:
     hide_any_comm: str
 
 
-TORCH = Tools(
-    "torch.compile or CUDA graphs for the repeated part, fused optimizers, a larger batch",
-    "Fuse small kernels (torch.compile, fused or foreach optimizers, fused norms and activations) or replay them as a "
-    "CUDA graph.",
-    "Fuse them: torch.compile, fused norms, losses and optimizers; keep activations in bfloat16; avoid copies and "
-    "casts between layouts and types.",
-    "fusing (torch.compile)",
-    {
-        "optimizer": "Gather what the optimizer updated while something else runs: the rest of the optimizer or the "
-        "next forward pass (FSDP gathers layer by layer; ZeroRedundancyOptimizer: overlap_with_ddp).",
-        "forward": "Start them earlier (prefetch the next layer's parameters), run them beside independent work (async "
-        "tensor parallelism), or have fewer ranks in the group.",
-        "backward": "Start them as soon as their gradients are there (DDP's buckets, FSDP).",
-    },
-    "Call them with async_op=True and wait where the result is used; join small ones; or call them in fewer steps.",
-)
+@dataclass(frozen=True, slots=True)
+class InUse:
+    """What of PyTorch's tools the job's kernels show; a name that nobody knows shows nothing."""
+
+    compiles: bool = False
+    updates_by_parts: bool = False
+    """An optimizer whose every operation is a kernel (foreach), none in which all of them are one (fused)."""
+
+    @classmethod
+    def of(cls, kernels: Result | None) -> "InUse":
+        """By the names of Inductor's kernels, and of those that update parameters."""
+        if kernels is None or not len(kernels):
+            return cls()
+        names = kernels.table["name"].astype("str")
+        return cls(_any(names, _OF_INDUCTOR), _any(names, _OF_PARTS) and not _any(names, _OF_FUSED))
+
+
+_OF_INDUCTOR = r"triton_(?:poi|red|per|tem|for|spl|mix)_fused"
+_OF_PARTS = r"multi_tensor_apply_kernel<.*\b(?:PointwiseOp\w*|BinaryOpListAlpha)Functor"
+"""What Adam, and what stochastic gradient descent, do to lists of tensors."""
+_OF_FUSED = r"Fused(?:Adam|Sgd|Adagrad)|multi_tensor_apply_kernel<.*\bAdamFunctor"
+"""PyTorch's with fused=True; Apex's and Transformer Engine's."""
+
+
+def _any(names: pd.Series, pattern: str) -> bool:
+    return bool(names.str.contains(pattern).any())
+
+
+def _torch(used: InUse) -> Tools:
+    fused = ["a fused optimizer (fused=True)"] if used.updates_by_parts else []
+    graphs = (
+        'CUDA graphs for the repeated part (of what torch.compile makes: mode="reduce-overhead")'
+        if used.compiles
+        else "torch.compile or CUDA graphs for the repeated part"
+    )
+    small = (
+        'Replay small kernels as a CUDA graph (of those that torch.compile makes: mode="reduce-overhead"), and fuse '
+        f"those outside it ({', '.join([*fused, 'fused norms and activations'])})."
+        if used.compiles
+        else f"Fuse small kernels ({', '.join(['torch.compile', *fused, 'fused norms and activations'])}) or replay "
+        "them as a CUDA graph."
+    )
+    whose = "norms, losses and optimizer (fused=True)" if used.updates_by_parts else "norms and losses"
+    moving = (
+        f'Let torch.compile take more of it (TORCH_LOGS="graph_breaks" says where it stops), fused {whose}'
+        if used.compiles
+        else f"Fuse them: torch.compile, fused {whose}"
+    )
+    return Tools(
+        ", ".join([graphs, *fused, "a larger batch"]),
+        small,
+        f"{moving}; keep activations in bfloat16; avoid copies and casts between layouts and types.",
+        "; torch.compile has fused some of it already" if used.compiles else ": fusing (torch.compile) may shorten it",
+        _HIDE_COMM,
+        "Call them with async_op=True and wait where the result is used; join small ones; or call them in fewer steps.",
+    )
+
+
+_HIDE_COMM = {
+    "optimizer": "Gather what the optimizer updated while something else runs: the rest of the optimizer or the "
+    "next forward pass (FSDP gathers layer by layer; ZeroRedundancyOptimizer: overlap_with_ddp).",
+    "forward": "Start them earlier (prefetch the next layer's parameters), run them beside independent work (async "
+    "tensor parallelism), or have fewer ranks in the group.",
+    "backward": "Start them as soon as their gradients are there (DDP's buckets, FSDP).",
+    "all_to_all": "Exchange one half of the tokens or samples while the other half computes, run beside them what "
+    "needs no exchange (shared experts, dense layers), send fewer bytes, or keep more of them on one host.",
+}
+
+TORCH = _torch(InUse())
 
 XLA = Tools(
     "one jax.jit around the whole step, several steps in one jax.lax.scan, no block_until_ready() or float() between "
@@ -51,7 +106,7 @@ XLA = Tools(
     "(--xla_gpu_enable_command_buffer).",
     "Put more of the step into one jax.jit, so that XLA fuses it; keep activations in bfloat16; avoid transposes and "
     "casts between layouts and types.",
-    "more of it in one jax.jit",
+    ": more of it in one jax.jit may shorten it",
     {
         "forward": "Let XLA start them earlier, beside independent work: "
         "--xla_gpu_enable_latency_hiding_scheduler=true with measured times "
@@ -65,14 +120,17 @@ XLA = Tools(
 )
 
 
-def tools_of(ranks: Result | None) -> Tools:
-    """Those of the framework that the traces are of: XLA's where each is JAX's, or says that XLA compiled it."""
+def tools_of(ranks: Result | None, kernels: Result | None = None) -> Tools:
+    """Those of the framework that the traces are of: XLA's where each is JAX's, or says that XLA compiled it.
+
+    With the job's kernels PyTorch's without those that these show in use, or of no use.
+    """
     if ranks is None or not len(ranks):
         return TORCH
     is_xla = ranks.table["format"] == "xplane"
     if "versions" in ranks.table:
         is_xla |= ranks.table["versions"].astype("object").fillna("").str.contains("compiler XLA", regex=False)
-    return XLA if is_xla.all() else TORCH
+    return XLA if is_xla.all() else _torch(InUse.of(kernels))
 
 
 def data_parallel_advice(operators: Result, ranks: Result) -> str:

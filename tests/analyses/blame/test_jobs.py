@@ -37,6 +37,12 @@ def test_ranks_that_communicate_are_one_job(calls, jobs):
     assert list(jobs_of(members(*calls), range(4)).values()) == jobs
 
 
+def test_ranks_whose_hosts_meet_are_one_job():
+    calls = members((0, "0", None), (1, "1", None), (2, "2", None), (3, "3", None))
+    for own in (calls, calls.iloc[:0]):
+        assert list(jobs_of(own, range(4), [(1, 3), (0,)]).values()) == [0, 1, 2, 1]
+
+
 def test_transfers_are_called_by_collective_and_ranks():
     rows = [(4, 0, "4,5,6,7", 100), (4, 1, "4,5,6,7", 50), (6, 2, ",".join(map(str, range(0, 64, 2))), 100)]
     slower = pd.DataFrame(rows, columns=["rank", "call", "among", "longer_ns"]).assign(step=1, collective="all_gather")
@@ -49,7 +55,7 @@ def test_transfers_are_called_by_collective_and_ranks():
 
 def test_a_rank_that_communicates_with_nobody_is_held_against_nobody(monkeypatch):
     traces = [rank_trace([("compute", 5, 90 + 300 * rank, 1)], rank=rank, world_size=1) for rank in range(3)]
-    monkeypatch.setattr(episodes, "jobs_of", lambda _members, ranks: {int(rank): int(rank) for rank in ranks})
+    monkeypatch.setattr(episodes, "jobs_of", lambda _members, ranks, _meeting: {int(rank): int(rank) for rank in ranks})
     monkeypatch.setattr(episodes, "with_excess", lambda _needs: pytest.fail("held against others"))
     assert len(run(traces, ["step_needs"])["step_needs"]) >= 3
     assert not len(run(traces, ["episodes"])["episodes"])

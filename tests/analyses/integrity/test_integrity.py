@@ -2,6 +2,7 @@
 
 import tracemalloc
 from dataclasses import replace
+from functools import partial
 from typing import get_args
 
 import pandas as pd
@@ -33,82 +34,82 @@ def one_number():
 
 
 CASES = {
-    "clean": (host_trace([("gemm", 5, 9, 1)], [LAUNCH]), {}),
+    "clean": (partial(host_trace, [("gemm", 5, 9, 1)], [LAUNCH]), {}),
     "a launch whose kernel is missing": (
-        host_trace([("gemm", 5, 9, 1)], [LAUNCH, ("cudaLaunchKernel", 3, 4)]), {"launches_without_operation": 1}),
+        partial(host_trace, [("gemm", 5, 9, 1)], [LAUNCH, ("cudaLaunchKernel", 3, 4)]), {"launches_without_operation": 1}),
     "events that the profiler dropped, one of which a launch shows": (
-        host_trace([("gemm", 5, 9, 1)], [LAUNCH, ("cudaLaunchKernel", 3, 4)], meta=replace(META, events_dropped=3)),
+        partial(host_trace, [("gemm", 5, 9, 1)], [LAUNCH, ("cudaLaunchKernel", 3, 4)], meta=replace(META, events_dropped=3)),
         {"launches_without_operation": 1, "dropped_events": 3}),
     "a launch inside a graph capture runs nothing": (
-        host_trace([("gemm", 5, 9, 1)], [LAUNCH, ("cudaStreamBeginCapture", 10, 11), ("cudaLaunchKernel", 13, 14),
+        partial(host_trace, [("gemm", 5, 9, 1)], [LAUNCH, ("cudaStreamBeginCapture", 10, 11), ("cudaLaunchKernel", 13, 14),
                                          ("cudaStreamEndCapture", 20, 21)]), {"graph_captures": 2}),
     "a kernel whose launch is missing": (
-        host_trace([("gemm", 5, 9, 1), ("gemm", 10, 12)], [LAUNCH]), {"operations_without_launch": 1}),
+        partial(host_trace, [("gemm", 5, 9, 1), ("gemm", 10, 12)], [LAUNCH]), {"operations_without_launch": 1}),
     "communication without arguments": (
-        host_trace([("nccl", 5, 9, 1)], [LAUNCH]), {"communication_without_arguments": 1}),
-    "a peer copy needs none": (host_trace([("PtoP", 5, 9, 1)], [LAUNCH]), {}),
+        partial(host_trace, [("nccl", 5, 9, 1)], [LAUNCH]), {"communication_without_arguments": 1}),
+    "a peer copy needs none": (partial(host_trace, [("PtoP", 5, 9, 1)], [LAUNCH]), {}),
     "two operations at once on a stream": (
-        host_trace([("gemm", 5, 9, 1), ("gemm", 8, 12, 2)], [LAUNCH, LAUNCH]), {"overlaps_on_a_stream": 1}),
+        partial(host_trace, [("gemm", 5, 9, 1), ("gemm", 8, 12, 2)], [LAUNCH, LAUNCH]), {"overlaps_on_a_stream": 1}),
     "an operation inside another one of its stream": (
-        host_trace([("gemm", 5, 20, 1), ("gemm", 8, 12, 2)], [LAUNCH, LAUNCH]),
+        partial(host_trace, [("gemm", 5, 20, 1), ("gemm", 8, 12, 2)], [LAUNCH, LAUNCH]),
         {"overlaps_on_a_stream": 1, "nested_on_a_stream": 1}),
     "an operation inside another one, on another stream": (
-        host_trace([("gemm", 5, 20, 1), ("gemm", 8, 12, 2, 8)], [LAUNCH, LAUNCH]), {}),
+        partial(host_trace, [("gemm", 5, 20, 1), ("gemm", 8, 12, 2, 8)], [LAUNCH, LAUNCH]), {}),
     "a graph that was launched and not recorded": (
-        host_trace([("gemm", 5, 9, 1), ("gemm", 30, 35, 3)],
+        partial(host_trace, [("gemm", 5, 9, 1), ("gemm", 30, 35, 3)],
                    [LAUNCH, ("cudaGraphLaunch", 12, 14), ("cudaLaunchKernel", 20, 21)]),
         {"launches_without_operation": 1, "lost_amid_others": 1, "graphs_without_operations": 1}),
     "operations that do not say which call launched them": (
-        host_trace([("gemm", 5, 9), ("gemm", 10, 12), ("gemm", 14, 16, 3)], [LAUNCH, LAUNCH, LAUNCH]),
+        partial(host_trace, [("gemm", 5, 9), ("gemm", 10, 12), ("gemm", 14, 16, 3)], [LAUNCH, LAUNCH, LAUNCH]),
         {"operations_without_launch": 2}),
     "two operations of one launch": (
-        host_trace([("gemm", 5, 9, 1), ("gemm", 10, 12, 1)], [LAUNCH]), {"shared_launches": 2}),
-    "an operation whose number two calls bear": (one_number(), {"shared_launches": 1}),
+        partial(host_trace, [("gemm", 5, 9, 1), ("gemm", 10, 12, 1)], [LAUNCH]), {"shared_launches": 2}),
+    "an operation whose number two calls bear": (one_number, {"shared_launches": 1}),
     "two operations of one graph": (
-        host_trace([("gemm", 5, 9, 1), ("gemm", 10, 12, 1)], [("cudaGraphLaunch", 0, 1)]), {}),
+        partial(host_trace, [("gemm", 5, 9, 1), ("gemm", 10, 12, 1)], [("cudaGraphLaunch", 0, 1)]), {}),
     "two operations at once on two streams": (
-        host_trace([("gemm", 5, 9, 1), ("gemm", 8, 12, 2, 8)], [LAUNCH, LAUNCH]), {}),
+        partial(host_trace, [("gemm", 5, 9, 1), ("gemm", 8, 12, 2, 8)], [LAUNCH, LAUNCH]), {}),
     "no duration": (
-        host_trace([("gemm", 5, 9, 1), ("gemm", 10, 10, 2)], [LAUNCH, LAUNCH]), {"operations_without_duration": 1}),
+        partial(host_trace, [("gemm", 5, 9, 1), ("gemm", 10, 10, 2)], [LAUNCH, LAUNCH]), {"operations_without_duration": 1}),
     "an operation before its launch": (
-        host_trace([("gemm", 5, 9, 1)], [("cudaLaunchKernel", 7, 8)]), {"operations_before_their_launch": 1}),
+        partial(host_trace, [("gemm", 5, 9, 1)], [("cudaLaunchKernel", 7, 8)]), {"operations_before_their_launch": 1}),
     "a file that is cut off": (
-        host_trace([("gemm", 5, 9, 1)], [LAUNCH], meta=replace(META, is_truncated=True, events_skipped=7)),
+        partial(host_trace, [("gemm", 5, 9, 1)], [LAUNCH], meta=replace(META, is_truncated=True, events_skipped=7)),
         {"truncated": 1, "unreadable_events": 7}),
     "a kernel whose name speaks of communication": (
-        host_trace([("void mine::fast_all_reduce<8>(int)", 5, 9, 1)], [LAUNCH]), {"unknown_communication": 1}),
+        partial(host_trace, [("void mine::fast_all_reduce<8>(int)", 5, 9, 1)], [LAUNCH]), {"unknown_communication": 1}),
     "such kernels that take no time, as all others": (
-        host_trace([("void mine::fast_all_reduce<8>(int)", 5, 5, 1), ("deep_gemm::sm90_fp8_mega_moe_impl<1>(int)", 7, 7, 2)],
+        partial(host_trace, [("void mine::fast_all_reduce<8>(int)", 5, 5, 1), ("deep_gemm::sm90_fp8_mega_moe_impl<1>(int)", 7, 7, 2)],
                    [LAUNCH, ("cudaLaunchKernel", 2, 3)]), {"operations_without_duration": 2}),
     "the user has said what it is": (
-        host_trace([("void mine::fast_all_reduce<8>(int)", 5, 9, 1)], [LAUNCH],
+        partial(host_trace, [("void mine::fast_all_reduce<8>(int)", 5, 9, 1)], [LAUNCH],
                    meta=replace(META, kind_rules=KindRules.parse(("compute=fast_all",)))), {}),
     "an operator that speaks of communication launches nothing that is known": (
-        host_trace([("mystery", 5, 9, 1)], [LAUNCH], host_ops=[("mine::all_reduce", 0, 4, 1)]), {"unknown_communication": 1}),
+        partial(host_trace, [("mystery", 5, 9, 1)], [LAUNCH], host_ops=[("mine::all_reduce", 0, 4, 1)]), {"unknown_communication": 1}),
     "an operator that speaks of communication launches a copy of PyTorch's": (
-        host_trace([("void at::native::vectorized_elementwise_kernel<4>(int)", 5, 9, 1)], [LAUNCH],
+        partial(host_trace, [("void at::native::vectorized_elementwise_kernel<4>(int)", 5, 9, 1)], [LAUNCH],
                    host_ops=[("mine::all_reduce", 0, 4, 1)]), {}),
     "one that launches what is known": (
-        host_trace([("gemm", 5, 9, 1), ("nccl", 10, 12, 2)], [LAUNCH, ("cudaLaunchKernel", 2, 3)],
+        partial(host_trace, [("gemm", 5, 9, 1), ("nccl", 10, 12, 2)], [LAUNCH, ("cudaLaunchKernel", 2, 3)],
                    host_ops=[("mine::all_reduce", 0, 4, 1)]), {"communication_without_arguments": 1}),
     "a job of two ranks without communication": (
-        host_trace([("gemm", 5, 9, 1)], [LAUNCH], meta=replace(META, world_size=2)), {"no_communication": 1}),
+        partial(host_trace, [("gemm", 5, 9, 1)], [LAUNCH], meta=replace(META, world_size=2)), {"no_communication": 1}),
     "a job of two ranks whose kernels are all of libraries that compute": (
-        host_trace([("void at::native::reduce_kernel<1>(int)", 5, 9, 1)], [LAUNCH], meta=replace(META, world_size=2)),
+        partial(host_trace, [("void at::native::reduce_kernel<1>(int)", 5, 9, 1)], [LAUNCH], meta=replace(META, world_size=2)),
         {"without_communication": 1}),
     "a kernel that computes and communicates at once": (
-        host_trace([("deep_gemm::sm90_fp8_mega_moe_impl<1>(int)", 5, 9, 1)], [LAUNCH], meta=replace(META, world_size=1)),
+        partial(host_trace, [("deep_gemm::sm90_fp8_mega_moe_impl<1>(int)", 5, 9, 1)], [LAUNCH], meta=replace(META, world_size=1)),
         {"fused_kernels": 1}),
     "a rule of the user's that fits nothing": (
-        host_trace([("gemm", 5, 9, 1)], [LAUNCH], meta=replace(META, kind_rules=KindRules.parse(("comm=x", "comm=gemm")))),
+        partial(host_trace, [("gemm", 5, 9, 1)], [LAUNCH], meta=replace(META, kind_rules=KindRules.parse(("comm=x", "comm=gemm")))),
         {"kind_without_match": 1}),
-    "no GPU operations": (host_trace(), {"no_gpu_operations": 1}),
+    "no GPU operations": (host_trace, {"no_gpu_operations": 1}),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("trace", "expected"), CASES.values(), ids=CASES)
-def test_checks_of_one_rank(trace, expected):
-    found = {check: count for (_, check), count in checks(trace).items() if check != "missing_ranks"}
+@pytest.mark.parametrize(("make", "expected"), CASES.values(), ids=CASES)
+def test_checks_of_one_rank(make, expected):
+    found = {check: count for (_, check), count in checks(make()).items() if check != "missing_ranks"}
     assert found == expected
 
 

@@ -2,13 +2,14 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from tests import once
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.recording import COST_NS, LEAST, MOST
+from traceanalyzer.analyses.replay.recording import COST_NS, LEAST, MOST, stretches_taken_up, with_waits_for_workers
 from traceanalyzer.analyses.replay.replay import gain_of, unprofiled_steps_ns
 from traceanalyzer.findings.unprofiled import of_hosts, otherwise
 
@@ -99,6 +100,54 @@ def test_what_a_graph_launches_is_written_down_in_its_launch(nodes, call_us, cou
     assert gain.gain_ns == (LAUNCHES - 1) * (1 + counted) * COST_NS["none"]
 
 
+WORKERS, ITSELF = (
+    f"enumerate(DataLoader)#_{kind}DataLoaderIter.__next__" for kind in ("MultiProcessing", "SingleProcess")
+)
+
+
+def loading(loader, load_ns):
+    """A host that has a hundred operators recorded, takes a batch, and launches a kernel, every 10 ms."""
+    begins = [number * 10 * MS for number in range(LAUNCHES)]
+    ops = [("gemm", begin + 10 * US, begin + 60 * US, number) for number, begin in enumerate(begins, 1)]
+    calls = [("cudaLaunchKernel", begin, begin + 5 * US) for begin in begins]
+    host_ops = [
+        ("aten::view", begin + 15 * US * (1 + number), begin + 15 * US * (1 + number) + 9 * US)
+        for begin in begins
+        for number in range(RECORDED)
+    ]
+    taken = [(loader, begin - 50 * US - load_ns, begin - 50 * US) for begin in begins[1:]]
+    return host_trace(ops, calls, host_ops=[*host_ops, *taken])
+
+
+@pytest.mark.parametrize(
+    ("loader", "load_ns", "is_as_long"),
+    [
+        pytest.param(WORKERS, 8 * MS, True, id="workers make the batches"),
+        pytest.param(WORKERS, 500 * US, False, id="they are there in time"),
+        pytest.param(ITSELF, 8 * MS, False, id="the host makes them itself"),
+    ],
+)
+def test_who_waits_for_workers_waits_for_them_without_the_profiler_too(loader, load_ns, is_as_long):
+    replay = replay_of(loading(loader, load_ns))
+    written_ns = (LAUNCHES - 1) * (RECORDED + 2) * COST_NS["none"]
+    assert gain_of(replay, Change("profiler", "none")).gain_ns == (0 if is_as_long else written_ns)
+    ready = gain_of(replay, Change("data", 0.0))
+    assert ready.gain_ns == (LAUNCHES - 1) * load_ns
+    waited_ns = ready.gain_ns + (written_ns if is_as_long else 0)
+    assert ready.unprofiled_gain_ns == waited_ns, "with batches that are there nothing is waited for"
+
+
+def test_a_host_that_waits_for_its_gpu_in_between_saves_nothing_before():
+    """Of each stretch up to the wait for workers, back to the wait for the GPU."""
+    waits, after_gpu = [0, 0, 5 * MS, 0, 0, 5 * MS], [False, False, False, False, True, False]
+    taken_up = stretches_taken_up(np.array(waits), np.array(after_gpu))
+    assert taken_up.tolist() == [0, 0, 3, 0, 0, 2]
+    longer = with_waits_for_workers(np.full(6, 10), np.full(6, 14), taken_up) - 10
+    assert longer.tolist() == [0, 0, 12, 0, 0, 8]
+    nothing = np.empty(0, dtype=np.int64)
+    assert not len(stretches_taken_up(nothing, nothing.astype(bool)))
+
+
 def test_of_other_profilers_nothing_is_known():
     trace = launching(50 * US)
     replay = replay_of(dataclasses.replace(trace, meta=dataclasses.replace(trace.meta, format="nsys")))
@@ -125,10 +174,10 @@ def test_the_table_has_both_gains():
 )
 def test_whether_hosts_bind_without_the_profiler(steps_ms, ideal_ms, said, binds_too):
     steps_ns, ideal_ns = tuple(round(ms * MS) for ms in steps_ms), round(ideal_ms * MS)
-    words, told = of_hosts(steps_ns, ideal_ns)
+    words, told = of_hosts(steps_ns, ideal_ns, steps=2)
     assert words.endswith(said)
     assert told is binds_too
-    words, told = of_hosts(steps_ns, ideal_ns, are_waits_open=True)
+    words, told = of_hosts(steps_ns, ideal_ns, steps=2, are_waits_open=True)
     assert "is at most an estimated" in words
     assert told is (True if binds_too else None)
 

@@ -223,8 +223,9 @@ def test_the_collective_that_nothing_runs_beside_is_named(layers, is_said):
 )
 def test_only_gradients_that_are_wide_are_to_be_reduced_in_bfloat16(phase, dtypes, expected):
     calls = pd.DataFrame({"dtype": dtypes, "size_bytes": [1 << 20, 4]})
-    assert _advice(phase, calls, TORCH).endswith(expected)
-    assert "latency_hiding" in _advice(phase, calls, XLA)
+    assert _advice("all_reduce", phase, calls, TORCH).endswith(expected)
+    assert "latency_hiding" in _advice("all_reduce", phase, calls, XLA)
+    assert _advice("all_to_all", phase, calls, TORCH).startswith("Exchange one half")
 
 
 def test_steps_that_alone_hold_a_collective_are_named():

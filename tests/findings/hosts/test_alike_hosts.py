@@ -5,9 +5,10 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from traceanalyzer.findings.hosts.host_words import IdleForHosts
+from traceanalyzer.findings.hosts.host_words import IdleForHosts, advice
 from traceanalyzer.findings.hosts.hosts import _beside_late
 from traceanalyzer.findings.hosts.slow_hosts import _acquitted
+from traceanalyzer.findings.tools import TORCH
 
 MS = 1_000_000
 
@@ -31,3 +32,8 @@ def test_a_host_that_is_no_later_than_hosts_are_is_told_with_its_gain(apart_ms, 
            "gain_is_of_capture": False}  # fmt: skip
     said = _acquitted(1, "rank 0's", SimpleNamespace(rows=lambda: [row]))
     assert ("20 ms shorter (an estimated 5 ms without the profiler)" in said.replace("\u202f", " ")) is is_told
+
+
+def test_who_waits_in_an_exchange_of_the_cpu_is_told_of_nccl():
+    assert advice("gloo:all_reduce", TORCH, is_sure=True).startswith("Exchange what lies on GPUs with NCCL")
+    assert advice("my range", TORCH, is_sure=True).startswith("Shorten my range")

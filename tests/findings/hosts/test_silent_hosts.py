@@ -6,6 +6,8 @@ import pytest
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
 from traceanalyzer.analyses.host.host_time import with_steps
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.folding import folded
 from traceanalyzer.findings.hosts.silent_hosts import silent_hosts
 
 NAMES = ("headline", "steps", "idle", "host_silences", "episodes", "places", "replay")
@@ -63,6 +65,9 @@ def test_what_a_host_does_is_not_recorded(arguments, said):
         assert said in one.title
         assert one.gain_ns == pytest.approx(50 * MS, rel=0.02)
         assert "record_function" in one.recommendation
+        late = Finding("high", "A host is late.", recommendation="Look at its CPU.", gain_ns=60 * MS, about=one.part_of)
+        (told,) = folded([late, one])
+        assert told.recommendation == one.recommendation, "what is most of a lateness says what to do about it"
 
 
 def test_launching_with_python_between_is_no_silence():

@@ -7,10 +7,17 @@ import pandas as pd
 from traceanalyzer.meaning.number_lists import numbers
 
 
-def jobs_of(members: pd.DataFrame, ranks: Iterable[int]) -> Mapping[int, int]:
-    """For each rank the lowest rank of its job; all are one where a call tells neither its group nor its partners."""
+def jobs_of(members: pd.DataFrame, ranks: Iterable[int], meeting: Iterable[tuple[int, ...]] = ()) -> Mapping[int, int]:
+    """For each rank the lowest rank of its job; all are one where a call tells neither its group nor its partners.
+
+    Args:
+        members: of `Members`.
+        ranks: those that are asked for.
+        meeting: ranks whose hosts meet in a collective of their CPUs, at least one each.
+    """
     job = {int(rank): int(rank) for rank in ranks}
-    if members.empty or not job:
+    meeting = tuple(meeting)
+    if (members.empty and not meeting) or not job:
         return job
     every = min(job.values())
     texts = members["group_ranks"].astype("object").where(members["group_ranks"].notna(), None)
@@ -18,7 +25,7 @@ def jobs_of(members: pd.DataFrame, ranks: Iterable[int]) -> Mapping[int, int]:
     if (texts.map(groups).isna() & members["instance"].isna()).any() or not all(groups.values()):
         return dict.fromkeys(job, every)
     roots: dict[int, int] = {}
-    for linked in (*groups.values(), *_met(members)):
+    for linked in (*groups.values(), *_met(members), *meeting):
         _join(roots, linked)
     found = {rank: _root(roots, rank) for rank in job}
     lowest: dict[int, int] = {}

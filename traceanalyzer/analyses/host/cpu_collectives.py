@@ -7,6 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.idle_causes import launching_threads
+from traceanalyzer.analyses.host.thread_roles import COLLECTIVES, thread_roles
 from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.model import RankTrace
@@ -27,10 +28,11 @@ def cpu_collectives(trace: RankTrace) -> pd.DataFrame:
     """A row for each of those that a thread which launches work called, in order of start.
 
     Returns:
-        `name`; `thread` (that called it); `start_ns` and `end_ns` (of what the collective's own thread records);
-        `since_ns`: from when until `end_ns` no launching thread records a call or an operator, so that it waits. That
-        is the start of one that is waited for at once, and the end of one that ended beside other work. Collectives
-        that other threads call (an asynchronous checkpoint's) hold up nobody, and are left out.
+        `name`; `thread` (that called it); `start_ns` and `end_ns` (of what the collective's own thread records; of one
+        that copies from and to a GPU the end of the exchange between, its thread's longest silence);
+        `since_ns`: from when until `end_ns` no thread of the host that launches work records a call or an operator, so
+        that it waits. That is the start of one that is waited for at once, and the end of one that ended beside other
+        work. Collectives that other threads call (an asynchronous checkpoint's) hold up nobody, and are left out.
     """
     ranges = trace.ranges
     held = ranges[host_names.matches(ranges["name"], host_names.is_cpu_collective)]
@@ -38,8 +40,11 @@ def cpu_collectives(trace: RankTrace) -> pd.DataFrame:
         return _EMPTY
     held = _with_monitored(trace, held)
     starts, ends = (held[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns"))
-    threads = launching_threads(trace)
-    caller = _callers(trace, starts)
+    roles = thread_roles(trace)
+    is_their_own = np.array([roles.get(thread) == COLLECTIVES for thread in held["thread"].tolist()], dtype=bool)
+    ends = np.where(is_their_own, _exchanged(trace, array_of(held, "thread"), starts, ends), ends)
+    threads = np.array([thread for thread in launching_threads(trace).tolist() if roles.get(thread) != COLLECTIVES])
+    caller = _callers(trace, threads, starts)
     table = table_of(
         {
             "name": held["name"].to_numpy(dtype=object),
@@ -64,29 +69,49 @@ def _with_monitored(trace: RankTrace, held: pd.DataFrame) -> pd.DataFrame:
     whole = operators[host_names.matches(operators["name"], _MONITORED.__eq__)]
     within = Intervals.of(array_of(whole, "start_ns"), array_of(whole, "end_ns"))
     starts, ends = (held[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns"))
-    apart = held[within.covered_ns(starts, ends) == 0][["name", "start_ns", "end_ns"]]
-    barriers = whole[["start_ns", "end_ns"]].assign(name=_BARRIER)
+    apart = held[within.covered_ns(starts, ends) == 0][["name", "thread", "start_ns", "end_ns"]]
+    barriers = whole[["thread", "start_ns", "end_ns"]].assign(name=_BARRIER)
     every = under_each_other([apart.assign(name=apart["name"].astype(str)), barriers])
     return every.sort_values("start_ns", kind="stable")
 
 
-def _callers(trace: RankTrace, starts: np.ndarray) -> np.ndarray:
-    """Thread of the last operator that hands over a collective before each start; of none the busiest that launches."""
+def _exchanged(trace: RankTrace, threads: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """When each one's longest silence ends: before it the thread copies from the GPU, after it to the GPU."""
+    calls = trace.api_calls
+    rows = np.flatnonzero(np.isin(array_of(calls, "thread"), threads))  # few, of all that the rank called
+    thread, begun, done = (array_of(calls, name)[rows] for name in ("thread", "start_ns", "end_ns"))
+    found = ends.copy()
+    for row, (own, start, end) in enumerate(zip(threads.tolist(), starts.tolist(), ends.tolist(), strict=True)):
+        held = np.flatnonzero((thread == own) & (begun >= start) & (begun < end))
+        until = np.append(begun[held], end)
+        found[row] = until[np.argmax(until - np.append(start, done[held]))]
+    return found
+
+
+def _callers(trace: RankTrace, threads: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Thread of the last operator that hands over a collective before each start; of none the one that launches most.
+
+    Of those `threads` that are the host's.
+    """
     operators = trace.host_ops
     calls = operators[host_names.matches(operators["name"], _hands_over)]
     begun = array_of(calls, "start_ns")
     order = np.argsort(begun, kind="stable")
     launch = trace.gpu_ops["launch"]
     launching = array_of(trace.api_calls, "thread")[launch[launch >= 0]]
+    launching = launching[np.isin(launching, threads)]
     default = np.bincount(launching).argmax() if len(launching) else -1
-    threads = np.append(default, array_of(calls, "thread")[order])
-    found: np.ndarray = threads[np.searchsorted(begun[order], starts, side="right")]
+    called_by = np.append(default, array_of(calls, "thread")[order])
+    found: np.ndarray = called_by[np.searchsorted(begun[order], starts, side="right")]
     return found
 
 
 def _idle_since(trace: RankTrace, threads: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """From when until each end the threads record nothing; an operator around the call of the collective counts not."""
-    begun, done = (np.concatenate(own) for own in zip(*_events(trace, threads), strict=True))
+    """From when until each end the threads record nothing; an operator around the call of the collective counts not.
+
+    Nor do they hand over another one meanwhile.
+    """
+    begun, done = (np.concatenate([*own, starts]) for own in zip(*_events(trace, threads), strict=True))
     order = np.argsort(begun, kind="stable")
     begun, done = begun[order], done[order]
     first = np.maximum(np.searchsorted(begun, starts) - 1, 0)  # what ran when it began

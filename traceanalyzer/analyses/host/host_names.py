@@ -42,6 +42,8 @@ _DATA = re.compile(
     r"|^input_?pipeline",
 )
 
+_LOADER_OF_WORKERS = re.compile(r"_MultiProcessingDataLoaderIter")
+
 _MOST_NAMES = 16_384
 """Of distinct ones are remembered what they say: the ranks of a job, and the analyses, ask the same."""
 
@@ -99,6 +101,12 @@ def is_memory_call(name: str) -> bool:
 def is_data(name: str) -> bool:
     """A range in which the host waits for, or prepares, the next batch."""
     return bool(_DATA.search(_plain(name)))
+
+
+@lru_cache(_MOST_NAMES)
+def is_loader_of_workers(name: str) -> bool:
+    """A range in which the host takes a batch that other processes make meanwhile."""
+    return bool(_LOADER_OF_WORKERS.search(name))
 
 
 def is_autograd_node(name: str) -> bool:

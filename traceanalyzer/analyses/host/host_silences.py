@@ -8,6 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, joined, stack
 from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.host.cpu_collectives import waiting
 from traceanalyzer.analyses.host.host_activity import range_around, user_ranges
 from traceanalyzer.analyses.host.host_time import TIMES, launches_inside, steps_of_hosts, times_of, with_steps
 from traceanalyzer.analyses.host.thread_roles import AUTOGRAD, COLLECTIVES, MAIN, thread_roles
@@ -97,11 +98,14 @@ def _threads(trace: RankTrace) -> np.ndarray:
 
 
 def _recorded(trace: RankTrace, threads: np.ndarray) -> Intervals:
-    """Time in which one of the threads has something recorded; a range that launches only says where that is."""
+    """Time in which one of the threads has something recorded; a range that launches only says where that is.
+
+    So has a host that waits for a collective of its CPU: that is recorded by the thread which carries it out.
+    """
     told = user_ranges(trace)
     tables = (trace.api_calls, trace.host_ops, trace.frames, picked(told, launches_inside(trace, told) == 0))
     starts, ends, is_own = _columns(tables, threads)
-    return Intervals.of(starts[is_own], ends[is_own])
+    return Intervals.of(starts[is_own], ends[is_own]) | waiting(trace)
 
 
 def _columns(tables: Sequence[pd.DataFrame], threads: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -48,7 +48,7 @@ def unknown_communication(trace: RankTrace) -> list[Defect]:
     ops = trace.gpu_ops
     is_kernel = is_any(ops["kind"], "compute") & is_any(ops["activity"], "kernel")
     by_name = _by_name(ops, is_kernel)
-    speaking = np.array([_speaks(trace, name) for name in by_name.index], dtype=bool)
+    speaking = np.array([_speaks(trace, name) for name in by_name.index.tolist()], dtype=bool)
     by_operator = _of_operators(trace, is_kernel)
     found = _with_time(by_name[speaking | by_name.index.isin(by_operator)])
     if found.empty:
@@ -127,7 +127,7 @@ def _likeliest_first(trace: RankTrace, by_name: pd.Series) -> pd.Series:
     computes = names.map({name: category(name, "compute", None) != "other" for name in names.unique()})
     beside = kernels["stream"].isin(kernels.loc[computes.to_numpy(dtype=bool), "stream"].unique())
     is_beside = beside.groupby(names).any().reindex(by_name.index)
-    told = np.array([category(str(name), "compute", None) != "other" for name in by_name.index], dtype=bool)
+    told = np.array([category(str(name), "compute", None) != "other" for name in by_name.index.tolist()], dtype=bool)
     order = np.lexsort((-by_name.to_numpy(), told, is_beside.to_numpy(dtype=bool), is_silent))
     return by_name.iloc[order]
 
@@ -136,7 +136,9 @@ def fused_kernels(trace: RankTrace) -> list[Defect]:
     """Kernels that compute and communicate at once: compute, overlap and exposed communication leave theirs open."""
     ops = trace.gpu_ops
     by_name = _by_name(ops, is_any(ops["kind"], "compute"))
-    found = _with_time(by_name[[kinds.is_fused(str(name)) for name in by_name.index]] if len(by_name) else by_name)
+    found = _with_time(
+        by_name[[kinds.is_fused(str(name)) for name in by_name.index.tolist()]] if len(by_name) else by_name
+    )
     if found.empty:
         return []
     share = 100.0 * float(found.sum()) / float(by_name.sum())

@@ -1,5 +1,6 @@
 """The host of one rank as segments of work between calls that block it, and what each of those waits for."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,8 +9,8 @@ import pandas as pd
 
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.cpu_collectives import cpu_collectives
-from traceanalyzer.analyses.replay.host_cuts import CALL_NS, HANDS_OVER, PEERS, Cuts, blocks_of, cuts_of
-from traceanalyzer.analyses.replay.recording import recorded_calls
+from traceanalyzer.analyses.replay.host_cuts import CALL_NS, HANDS_OVER, LATE_NS, PEERS, Cuts, blocks_of, cuts_of
+from traceanalyzer.analyses.replay.recording import recorded_calls, stretches_taken_up
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
 from traceanalyzer.meaning.vocabulary import DATA
 from traceanalyzer.model import RankTrace
@@ -68,7 +69,7 @@ def _numbered_from(first: int, chain: Tables) -> Tables:
 def no_hosts() -> Tables:
     """The tables of a capture without a host's side."""
     integers = (
-        ("segment", "ns", DATA.column, "recorded", "step"),
+        ("segment", "ns", DATA.column, "recorded", "takes_up", "step"),
         ("begin_ns", "before", "own_ns", "step"),
         ("op", "segment"),
         ("step", "begins", "segment", "start_ns", "end_ns", "instance"),
@@ -131,14 +132,18 @@ def _one_chain(trace: RankTrace, ops: pd.DataFrame, threads: np.ndarray) -> tupl
     times, segment, is_cut = times[order], segment[order], is_cut[order]
     is_first = np.append(True, segment[1:] != segment[:-1])[: len(segment)]
     since = np.where(is_first, begins[segment], np.append(0, times[:-1])[: len(times)])
+    until = np.maximum(times, since)
+    made_meanwhile = _named(trace, threads, host_names.is_loader_of_workers).covered_ns(since, until)
+    was_blocked = np.append(False, cuts.ends - cuts.starts > LATE_NS)
     host = table_of(
         {
             "segment": segment,
-            "ns": np.maximum(times - since, 0),
-            DATA.column: _data(trace, threads).covered_ns(since, np.maximum(times, since)),
-            "recorded": recorded_calls(trace, threads, since, np.maximum(times, since)),
+            "ns": until - since,
+            DATA.column: _named(trace, threads, host_names.is_data).covered_ns(since, until),
+            "recorded": recorded_calls(trace, threads, since, until),
+            "takes_up": stretches_taken_up(made_meanwhile, is_first & was_blocked[segment]),
             # A stretch over the end of a step is of the one that holds most of it.
-            "step": _steps(trace, since + np.maximum(times - since, 0) // 2),
+            "step": _steps(trace, since + (until - since) // 2),
             "is_launch": ~is_cut,
         }
     )
@@ -165,10 +170,11 @@ def _begin(trace: RankTrace, threads: np.ndarray) -> int:
     return int(min(own.min() for own in starts if len(own)))
 
 
-def _data(trace: RankTrace, threads: np.ndarray) -> Intervals:
+def _named(trace: RankTrace, threads: np.ndarray, is_meant: Callable[[str], bool]) -> Intervals:
+    """When the threads are in ranges or operators of such names."""
     found = EMPTY
     for frame in (trace.ranges, trace.host_ops):
-        named = host_names.matches(frame["name"], host_names.is_data)
+        named = host_names.matches(frame["name"], is_meant)
         if named.any():
             found = found | of_rows(frame, named & np.isin(array_of(frame, "thread"), threads))
     return found

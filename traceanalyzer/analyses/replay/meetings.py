@@ -72,6 +72,11 @@ class Meetings:
     is_alone: np.ndarray
     ready_ns: np.ndarray
 
+    def together(self) -> set[tuple[int, ...]]:
+        """The ranks of each instance; once those that are the same."""
+        table = table_of({"instance": self.instance, "rank": self.of_rank}).drop_duplicates()
+        return {tuple(own.tolist()) for _, own in table.sort_values("rank").groupby("instance")["rank"]}
+
 
 def edges_of(nodes: Mapping[int, Nodes], base: Mapping[int, int], offset_ns: Mapping[int, int]) -> Meetings:
     """Of the job; each rank's nodes are numbered from its `base`."""

@@ -26,6 +26,9 @@ RUN_TO_RUN = 0.05
 PLAIN_LAUNCH_NS = 10_000
 """What launching a CUDA graph takes without a profiler, whatever it holds."""
 
+READY_NS = 2_000_000
+"""Who takes a batch that is there is done within this time."""
+
 _PROFILER = "kineto"
 
 
@@ -58,3 +61,28 @@ def _of_graphs(trace: RankTrace, threads: np.ndarray) -> np.ndarray:
     starts = array_of(calls, "start_ns")[rows]
     spare_ns = array_of(calls, "end_ns")[rows] - starts - PLAIN_LAUNCH_NS
     return np.repeat(starts, np.clip(launched, 0, np.maximum(spare_ns, 0) // COST_NS[MOST]))
+
+
+def stretches_taken_up(made_meanwhile_ns: np.ndarray, is_after_gpu: np.ndarray) -> np.ndarray:
+    """Of each stretch of a host in which it waits for workers' batch, how many up to it that wait takes up; else 0.
+
+    The workers do not hurry because the host comes sooner: what it saves since it last waited, for them or for the
+    GPU, it waits for longer.
+
+    Args:
+        made_meanwhile_ns: of each stretch the time in which the host takes a batch that other processes make.
+        is_after_gpu: the stretches before which the host waited for the GPU.
+    """
+    waits = made_meanwhile_ns >= READY_NS
+    place = np.arange(len(waits))
+    begins = is_after_gpu | np.append(False, waits[:-1])[: len(waits)]
+    since = np.maximum.accumulate(np.where(begins, place, 0)) if len(place) else place
+    return np.where(waits, place + 1 - since, 0)
+
+
+def with_waits_for_workers(without_ns: np.ndarray, recorded_ns: np.ndarray, takes_up: np.ndarray) -> np.ndarray:
+    """The host's stretches without the cost of recording, and with what waits for workers' batches take up of that."""
+    saved = np.append(0, np.cumsum(recorded_ns - without_ns))
+    end = np.arange(1, len(saved))
+    found: np.ndarray = without_ns + np.where(takes_up > 0, saved[end] - saved[end - takes_up], 0)
+    return found

@@ -13,6 +13,7 @@ from traceanalyzer.analyses.blame.what_ran import DOING, RANGE, WhatRan
 from traceanalyzer.analyses.host.gaps import GapTable
 from traceanalyzer.analyses.host.host_names import holds_whole_pass, is_launch
 from traceanalyzer.analyses.host.idle import Idle
+from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import Change
@@ -27,7 +28,7 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.host_words import BINDS, HOST_PCT, IdleForHosts, advice, said_of, who_waits
 from traceanalyzer.findings.late.host_story import HOSTS, UNEVEN_STAGES, story_of_host
 from traceanalyzer.findings.late.lateness import late_by
-from traceanalyzer.findings.tools import data_parallel_advice
+from traceanalyzer.findings.tools import Tools, data_parallel_advice, tools_of
 from traceanalyzer.findings.unprofiled import of_hosts
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.findings.worst import Few, by_activity, few_steps, longest, worst_rank
@@ -56,7 +57,8 @@ _PROFILED = (
 def host_bound(
     headline: Headline, steps: Steps, idle: Idle, gaps: GapTable, step_needs: StepNeeds, what_ran: WhatRan,
     episodes: Episodes, pipeline: Pipeline, replay: Replay, places: Places, ranks: Ranks, stragglers: Stragglers,
-    operators: Operators, *, host_idle_pct: float = HOST_PCT, uneven_stages_times: float = UNEVEN_STAGES,
+    operators: Operators, kernels: Kernels, *, host_idle_pct: float = HOST_PCT,
+    uneven_stages_times: float = UNEVEN_STAGES,
 ) -> list[Finding]:  # fmt: skip
     """GPUs idle for their hosts in over 10 % of a step: what the hosts need, on every rank, and what they do.
 
@@ -72,7 +74,7 @@ def host_bound(
     are_awaited = share < host_idle_pct
     if are_awaited and not (basis.steps and needed.min() >= BINDS * means["window_ns"].mean()):
         return []
-    replayed = _replayed(replay, is_of_steps=basis.steps is not None)
+    replayed = _replayed(replay, basis.steps)
     if are_awaited and not replayed.is_worth(host_idle_pct):
         return []
     own = _gaps_of(gaps, basis, rank)
@@ -88,7 +90,7 @@ def host_bound(
     found = replace(
         _found(hosts, replayed, stragglers, are_awaited=are_awaited),
         evidence=by_activity(own, basis),
-        recommendation=_recommendation(hosts.doing, replayed, operators, ranks),
+        recommendation=_recommendation(hosts.doing, replayed, operators, ranks, tools_of(ranks, kernels)),
         interval_ns=longest(own),
         part_of=part_of,
     )
@@ -141,11 +143,11 @@ def _title(
     return Title(said.words, waits, *ideal, without), tuple(dict.fromkeys((*said.named, *waiting)))
 
 
-def _recommendation(doing: str | None, replayed: "_Replayed", operators: Operators, ranks: Ranks) -> str:
+def _recommendation(doing: str | None, replayed: "_Replayed", operators: Operators, ranks: Ranks, tools: Tools) -> str:
     if replayed.is_recorded_so:
         return _RECORD_LESS
     is_sure = replayed.binds_too is not None or replayed.is_drained
-    return data_parallel_advice(operators, ranks) + advice(doing, ranks, is_sure=is_sure)
+    return data_parallel_advice(operators, ranks) + advice(doing, tools, is_sure=is_sure)
 
 
 def _with_gain(found: Finding, gain: Gain | None, cost_ns: float) -> Finding:
@@ -193,12 +195,12 @@ class _Replayed:
         return self.binds_too is False and not self.is_drained
 
 
-def _replayed(replay: Replay, *, is_of_steps: bool) -> _Replayed:
+def _replayed(replay: Replay, steps: int | None) -> _Replayed:
     gain, drained = gain_of(replay, Change("host", 0.0)), gain_of(replay, Change("sync"))
     without, binds_too = of_hosts(
         unprofiled_steps_ns(replay),
         gain.after_ns if gain else None,
-        is_of_steps=is_of_steps,
+        steps=steps,
         are_waits_open=gain is not None and gain.is_lower_bound,
     )
     is_drained = gain is not None and drained is not None and drained.gain_ns >= DRAINED * gain.gain_ns

@@ -82,6 +82,7 @@ def silent_hosts(
             named=shares.named(rank),
             table="host_silences",
             is_to_do_first=True,
+            tells_why=True,
             part_of=lateness_or_hosts(rank, episodes),
         )
     ]

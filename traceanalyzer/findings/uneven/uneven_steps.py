@@ -9,6 +9,7 @@ from traceanalyzer.analyses.blame.amounts import more_work_ns
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.what_ran import WhatRan
+from traceanalyzer.analyses.once import once_of_tables
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import EVEN, Change
 from traceanalyzer.analyses.replay.gains import Gain
@@ -87,7 +88,7 @@ def _found(wide: pd.DataFrame, gain: Gain, *, is_work: bool) -> Finding:
         title=Title(
             f"Ranks compute unevenly, {_how(always)}: in the same step "
             f"{time_text(spread)} lie between the shortest and the longest ({time_text(float(longest.mean()))}), "
-            "for which the others wait. Evened, a mean step is ",
+            f"for which the others wait. Evened, {gain.whole} is ",
             Won.recorded(gain),
             ".",
         ),
@@ -150,7 +151,11 @@ def _is_one_ranks(wide: pd.DataFrame, least_ns: float) -> bool:
 
 def compute_by_step(step_needs: StepNeeds) -> pd.DataFrame:
     """Compute of the steps that were recorded whole, the last one too: a row for each step, a column for each rank."""
-    held = step_needs.table
+    return _compute_by_step(step_needs.table)
+
+
+@once_of_tables
+def _compute_by_step(held: pd.DataFrame) -> pd.DataFrame:
     held = held[held["step"].notna() & ~is_true(held["is_partial"])] if len(held) else held
     if held.empty:
         return pd.DataFrame()
