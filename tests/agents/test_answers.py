@@ -50,6 +50,8 @@ def test_an_answer_is_bounded_and_says_how_to_go_on():
     assert len(answer.text()) <= MOST_CHARACTERS
     assert 0 < answer.cursor < answer.total_rows == 100
     assert of_rows(rows, {}, cursor=99).cursor is None
+    with pytest.raises(UsageError, match="cursor 100 is beyond the last of 100 rows"):
+        of_rows(rows, {}, cursor=100)
 
 
 @pytest.mark.parametrize(

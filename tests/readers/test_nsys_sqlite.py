@@ -219,6 +219,16 @@ def test_a_call_is_not_answered_by_another_processs_operation(read):
     assert first.api_calls["has_gpu_op"].tolist() == [True] * 4 + [False]
 
 
+def test_an_operation_without_a_time_leaves_its_launch_without_one(read):
+    """Else a table in which a third of the times is damaged would be a GPU that idles for a third longer."""
+    tables = export()
+    tables["CUPTI_ACTIVITY_KIND_KERNEL"].append(kernel(500, 600, correlation=5) | {"start": None})
+    tables["CUPTI_ACTIVITY_KIND_RUNTIME"].append(call(490, 495, correlation=5))
+    (trace,) = read(tables)
+    assert trace.api_calls["has_gpu_op"].tolist() == [True] * 4 + [False]
+    assert trace.meta.events_skipped == 1
+
+
 def test_absent_names(read):
     tables = export() | {
         "StringIds": strings(s9="short"),

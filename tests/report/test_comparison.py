@@ -91,6 +91,9 @@ def test_the_waterfall_tells_transfer_from_wait_only_where_both_runs_do():
     assert [(part.kind, part.change_ns) for part in both] == [("compute", 0), ("transfer", 0), ("wait", 2), ("idle", 0)]
     one = waterfall.parts(comparison(split(base, 4, 1), without(other, "exposed_comm")), "other")
     assert [part.kind for part in one] == ["compute", "comm", "idle"]
+    # Of a rank that is here alone nothing is either: its transfers have not become shorter.
+    alone = waterfall.parts(comparison(split(base, 4, 1), split(other, 0, 0, 7)), "other")
+    assert [part.kind for part in alone] == ["compute", "comm", "idle"]
     # Parts that do not add up are not shown as if they did.
     wrong = waterfall.parts(comparison(split(base, 9, 9), split(other, 4, 3)), "other")
     assert [part.kind for part in wrong] == ["compute", "comm", "idle"]

@@ -83,6 +83,8 @@ def of_rows(
         return Answer(NOTHING_FOUND, _fitting(said), none, notes=_fitting(notes))
     if cursor < 0 or (top is not None and top < 1):
         raise UsageError("cursor is that of the answer before, or 0; top is 1 or more")
+    if cursor >= len(rows):
+        raise UsageError(f"cursor {cursor:,} is beyond the last of {len(rows):,} rows")
     said, notes = _fitting(said), _fitting(notes)
     shown = rows[cursor : None if top is None else cursor + top]
     held = dict.fromkeys(name for row in shown[:1] for name in row)

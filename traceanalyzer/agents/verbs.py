@@ -1,6 +1,7 @@
 """The questions that can be asked of a folder of traces."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from inspect import Parameter, signature
 from types import MappingProxyType
 from typing import Any
@@ -19,6 +20,7 @@ from traceanalyzer.findings import Finding
 from traceanalyzer.findings.hosts import slow_hosts
 from traceanalyzer.findings.late import lateness
 from traceanalyzer.findings.uneven import hidden
+from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.severities import SEVERITIES
 from traceanalyzer.report.words import care, verdict
 from traceanalyzer.report.words.parts import split
@@ -142,8 +144,15 @@ def why_waiting(workspace: Workspace, folder: str, rank: int, step: int | None =
     calls = _frame(report.results["call_waits"])
     of_rank = calls[calls["rank"] == rank]
     if of_rank.empty:
+        ranks = _frame(report.results["ranks"])["rank"].astype(int).tolist()
+        if rank not in ranks:
+            raise UsageError(f"no rank {rank}; the run has {numbered('rank', ranks)}")
         return could_not(f"rank {rank} has no communication calls in these traces")
     if step is not None:
+        known = of_rank["step"].dropna().astype(int).tolist()
+        if step not in known:
+            steps_known = f"it has in {numbered('step', known)}" if known else "its steps are not known"
+            raise UsageError(f"rank {rank} has no communication in step {step}; {steps_known}")
         of_rank = of_rank[of_rank["step"] == step]
     waited = of_rank[of_rank["wait_ns"].fillna(0) > 0].sort_values("wait_ns", ascending=False)
     if waited.empty and not of_rank["is_matched"].any():
@@ -184,7 +193,8 @@ def compare(workspace: Workspace, base: str, other: str, cursor: int = 0) -> Ans
     from traceanalyzer.report.comparison import verdict as of_comparison  # noqa: PLC0415
 
     paths = [str(workspace.place(folder)) for folder in (base, other)]
-    made = compared(read_sides(paths, SourceOptions(jobs=workspace.jobs)))
+    load = replace(SourceOptions().load, follows_links=workspace.follows_links)
+    made = compared(read_sides(paths, SourceOptions(load, jobs=workspace.jobs)))
     frame = made.metrics.astype(object).where(made.metrics.notna(), None)
     rows = [{"id": f"{row['metric']}/{row['run']}", **row} for row in frame.to_dict("records")]
     columns = {str(name): str(name) for name in frame.columns}

@@ -9,6 +9,7 @@ import click
 
 from traceanalyzer.agents.questions import QUESTIONS
 from traceanalyzer.cli.options import FOLLOW_LINKS, PLACE
+from traceanalyzer.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -154,6 +155,9 @@ def mcp(roots: tuple[Path, ...], jobs: int | None) -> None:
     from traceanalyzer.agents.server import server
     from traceanalyzer.agents.workspace import Workspace
 
+    for root in roots:
+        if not root.is_dir():
+            raise UsageError(f"--root {root}: no such folder")
     server(Workspace(roots or (Path.cwd(),), jobs)).run()
 
 

@@ -144,7 +144,7 @@ def snapshot_sides(sources: "Sequence[str]", *, follows_links: bool) -> "dict[st
 
     found = {source: snapshots_in(*places(source)[:1], follows_links=follows_links) for source in sources}
     known = {source: paths for source, paths in found.items() if paths}
-    return known if sources[0] in known and len(known) > 1 else {}
+    return known if sources[0] in known and any(source in known for source in sources[1:]) else {}
 
 
 def changes(sides: "dict[str, list[Path]]", sources: "Sequence[str]") -> "dict[int, MemoryChange]":

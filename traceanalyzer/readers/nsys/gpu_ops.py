@@ -74,8 +74,11 @@ class GpuOps:
         return any(list(part.columns["name"].categories) == [UNNAMED] for part in self.parts)
 
     def correlations(self, process: int) -> pd.Series:
-        """Correlation ids of one process's operations, on all of its devices."""
-        own = [part.columns["correlation"][part.process == process] for part in self.parts]
+        """Correlation ids of one process's operations, on all of its devices; of those without a time nobody reads."""
+        own = [
+            part.columns["correlation"][(part.process == process) & (part.columns["start_ns"] != UNKNOWN_NS)]
+            for part in self.parts
+        ]
         return pd.Series(_stacked(own)) if own else pd.Series(dtype="int64")
 
     def of(self, process: int, device: int, offset_ns: int) -> pd.DataFrame:

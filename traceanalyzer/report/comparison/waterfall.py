@@ -1,5 +1,6 @@
 """From the base's step time to another run's: what each part adds or takes away."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from traceanalyzer.diff import Comparison, Side, metrics
@@ -68,8 +69,8 @@ def _path(comparison: Comparison, side: Side) -> dict[str, float]:
 def parts(comparison: Comparison, run: str) -> list[Part]:
     """The parts of the base's and the run's step; their changes add up to the step's change.
 
-    Exposed communication is told apart into transfer and wait only where both runs tell. Empty when a run does
-    not tell its parts.
+    Exposed communication is told apart into transfer and wait only where both runs tell: not where of one nothing
+    could be, as of a rank that is here alone. Empty when a run does not tell its parts.
     """
     names = [metric.name for metric in metrics.METRICS if metric.part]
     found = {}
@@ -78,10 +79,25 @@ def parts(comparison: Comparison, run: str) -> list[Part]:
         if base is not None and other is not None:
             found[name] = Part(name, _LOOKS[name].label, _LOOKS[name].kind, float(base), float(other))
     steps = [metrics.value(comparison.metrics, "step_ns", one) for one in (comparison.base.label, run)]
-    for left_out in ((COMM.column,), SPLIT):
+    wholes = (SPLIT,) if _one_splits_none(found) else ((COMM.column,), SPLIT)
+    for left_out in wholes:
         chosen = [part for name, part in found.items() if name not in left_out]
         sums = (sum(part.base_ns for part in chosen), sum(part.other_ns for part in chosen))
         # Means over ranks of whole nanoseconds: less than one nanosecond of rounding.
         if None not in steps and all(abs(one - two) < 1 for one, two in zip(sums, steps, strict=True)):
             return [part for part in chosen if part.base_ns or part.other_ns]
     return []
+
+
+def _one_splits_none(found: Mapping[str, Part]) -> bool:
+    """Whether all exposed communication of one run is neither transfer nor wait, and the other's is."""
+    split = [found[one.column] for one in (TRANSFER, WAIT) if one.column in found]
+    whole = found.get(COMM.column)
+    if whole is None or not split:
+        return False
+    tells = [sum(getattr(part, side) for part in split) > 0 for side in _SIDES]
+    has = [getattr(whole, side) > 0 for side in _SIDES]
+    return all(has) and tells[0] != tells[1]
+
+
+_SIDES = ("base_ns", "other_ns")
