@@ -152,6 +152,9 @@ CASES = {
         lambda folder: job(folder, more=[*(kernel(1_000 + 10 * n, 5) for n in range(50)), kernel(3.2e13, 5)]),
         {"unreadable_events"}, ""),
     "a year between two operations": (lambda folder: job(folder, more=[kernel(3.2e13, 5)]), {"far_apart"}, ""),
+    "times of microseconds as if they were milliseconds": (
+        lambda folder: job(folder, more=[kernel(100 + n, 0.008) for n in range(200)]), {"kernels_too_short"}, ""),
+    "kernels without a name": (lambda folder: job(folder, name=""), {"kernels_without_name"}, ""),
     "names with NUL": (lambda folder: job(folder, name="ge\0mm\0"), set(), ""),
 }  # fmt: skip
 

@@ -70,5 +70,5 @@ def test_what_is_no_file_stays_what_it_is(tmp_path):
     reader.join()
     assert told == ["content"]
     assert pipe.is_fifo()
-    with pytest.raises(UsageError, match="cannot be written"):
+    with pytest.raises(UsageError, match=f"{tmp_path}: cannot be written \\(it is a folder"):
         write(tmp_path, "a folder")

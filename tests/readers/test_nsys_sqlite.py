@@ -230,7 +230,7 @@ def test_absent_names(read):
     }  # fmt: skip
     (trace,) = read(tables)
     kernels = trace.gpu_ops[trace.gpu_ops["activity"] == "kernel"]
-    assert kernels["name"].tolist() == ["(kernel without a name)", "short", "(kernel without a name)"]
+    assert kernels["name"].tolist() == ["(unnamed)", "short", "(unnamed)"]
     assert trace.api_calls["name"].tolist() == ["(call without a name)"]
     assert trace.ranges["name"].tolist() == ["(range without a name)"] * 2
 

@@ -48,6 +48,10 @@ def repeated(name, thread=1):
           ("[pl][profile][Strategy]DDPStrategy.training_step", 5, 50)], ["[pl][profile]run_training_batch"] * 3),
         # what holds repeated ranges and says neither may be the step itself
         ([("my_step_of_four", 0, 300), *repeated("forward_backward")], []),
+        # steps that overlap on one thread, and one inside another; on several threads they are each one's own
+        ([("step 1", 0, 101), ("step 2", 100, 210), ("step 2.1", 110, 120), ("step 3", 200, 290)],
+         ["step 1", "step 2", "step 3"]),
+        ([("step 1", 0, 100, 1), ("step 1", 50, 150, 2), ("step 2", 160, 260, 1)], ["step 1", "step 2"]),
         # inside another range it is no step
         ([("request", 0, 300), *repeated("generation")], []),
         # that of another thread launches as much: the same times; the first one counts

@@ -37,6 +37,7 @@ class Truth:
         is_small: it may go unsaid.
         others: further ranks at fault.
         is_behind: what is said of mean steps, which do not hold it, may come before it.
+        is_gained: what is said first, where nobody is at fault, gains what the job without its faults does.
     """
 
     ranks: tuple[int, ...] = ()
@@ -48,6 +49,7 @@ class Truth:
     is_small: bool = False
     others: tuple[int, ...] = ()
     is_behind: bool = False
+    is_gained: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,9 +123,9 @@ def case_of(name: str, job: Callable[..., Job], fault: Fault, what: str, *, says
 
 
 def nobody(name: str, says: str, job: Callable[..., Job], *faults: Fault, others: tuple[int, ...] = (),
-           **options: object) -> Case:  # fmt: skip
+           is_gained: bool = False, **options: object) -> Case:  # fmt: skip
     """Nobody's fault comes first: the first line `says` something else; what is said behind it of `others` is true."""
-    return several(name, job, faults, Truth(says=says, others=others), **options)
+    return several(name, job, faults, Truth(says=says, others=others, is_gained=is_gained), **options)
 
 
 def several(name: str, job: Callable[..., Job], faults: Faults, truth: Truth, *, how: Capture | None = None,

@@ -73,8 +73,10 @@ def _wrong(case: Case, report: Report, line: str) -> list[str]:
     wrong += [f"table stragglers: rank {rank} first" for rank in _awaited_most(report) - {*truth.ranks, *truth.others}]
     if truth.says and not re.search(truth.says, line):
         wrong.append(f"does not say {truth.says!r}")
+    first = _first_advice(case, report)
+    if truth.is_gained:
+        wrong += _wrong_gain(case, first) if first else ["says nothing"]
     if truth.ranks:
-        first = _first_advice(case, report)
         wrong += _wrong_first(case, first) if first else [] if truth.is_small else ["says nothing"]
     return wrong
 

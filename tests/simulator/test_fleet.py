@@ -9,7 +9,17 @@ from traceanalyzer.findings.late.lateness import late_ranks
 from traceanalyzer.findings.pipelines.uneven_stages import uneven_alike
 from traceanalyzer.job.hosts import read_hosts
 
-NEEDED = ("episodes", "step_needs", "expert_layers", "even_experts", "replay", "operators", "host_work")
+NEEDED = (
+    "headline",
+    "steps",
+    "episodes",
+    "step_needs",
+    "expert_layers",
+    "even_experts",
+    "replay",
+    "operators",
+    "host_work",
+)
 
 ALWAYS = [(24, "node"), (24, "nvlink")]
 THOROUGH = [

@@ -10,7 +10,7 @@ from typing import Any
 
 from traceanalyzer.analyses.dependencies import parameters_of
 from traceanalyzer.analyses.registry import ANALYSES, SHARED
-from traceanalyzer.forks import Shared, all_aside, aside
+from traceanalyzer.forks import Shared, all_aside, aside, shared_among
 
 Bundle = tuple[str, ...]
 """Analyses that one process makes."""
@@ -57,7 +57,7 @@ def made_at_once(
 def joined_at_once(
     names: Iterable[str], result: Callable[[str], Any], held: Callable[[str], Any], processes: int
 ) -> dict[str, Any]:
-    """Results that forks made while this process replayed the job, which takes about as long as most others.
+    """Results that forks made while this process replayed the job, without changes and with the standard ones.
 
     Args:
         names: analyses.
@@ -67,14 +67,13 @@ def joined_at_once(
     """
     makers = {name: ANALYSES[name].across for name in ANALYSES}
     # What copies events is made in a moment, and long to send; the replay holds the graph of the job.
-    sent = [name for name in names if name != _REPLAY and not ANALYSES[name].result.is_event_copy]
-    made = _at_once({(name,): _needs_of(name, makers) for name in sent}, [_REPLAY], result, held, processes)
-    if (replay := held(_REPLAY)) and replay.engine and _WHAT_IFS in made:  # rules ask for the same changes again
-        replay.engine.mean_steps.update(made[_WHAT_IFS].replayed)
-    return made
+    first = [_REPLAY, *(name for name in names if name == _WHAT_IFS)]
+    sent = [name for name in names if name not in first and not ANALYSES[name].result.is_event_copy]
+    return _at_once({(name,): _needs_of(name, makers) for name in sent}, first, result, held, processes)
 
 
 _REPLAY, _WHAT_IFS = "replay", "what_ifs"
+"""Rules ask the graph that this process holds for the same changes again."""
 
 
 def _together(needs: Mapping[str, set[str]], shared: set[str]) -> dict[Bundle, set[str]]:
@@ -103,7 +102,7 @@ def _at_once(
     left = processes - 1 - len(begun)
     missing = _by_who_waits(first, needs)
     for name in [*missing]:
-        with suppress(Exception):
+        with suppress(Exception), shared_among(1 + left):
             make(name)
         missing.remove(name)
         for bundle in [bundle for bundle in bound if _is_long(bundle) and needs[bundle].isdisjoint(missing)][:left]:

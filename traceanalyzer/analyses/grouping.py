@@ -216,10 +216,10 @@ def number_in_group(groups: np.ndarray) -> np.ndarray:
 
 def by_category(values: Any, tell: Callable[[str], object]) -> np.ndarray:
     """For each of a categorical's values what is told of its name, which is asked once; `None` where it is absent."""
-    codes = values.codes
-    told = np.full(len(values.categories) + 1, None, dtype=object)
+    codes, names = values.codes, values.categories.tolist()
+    told = np.full(len(names) + 1, None, dtype=object)
     for code in np.unique(codes[codes != NONE]).tolist():
-        told[code] = tell(values.categories[code])
+        told[code] = tell(names[code])
     found: np.ndarray = told[codes]
     return found
 

@@ -257,6 +257,7 @@ EpisodesColumn = Literal[
     "place",
     "is_in_turn",
     "numbers",
+    "most_numbers",
     "steps",
     "is_in_every_step",
     "cause",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from traceanalyzer.cli import left_out
 from traceanalyzer.cli.options import PLACE, find_traces, input_options, load_options, talk_options
 from traceanalyzer.cli.own_files import refuse_others
 from traceanalyzer.cli.progress import progress
@@ -60,36 +61,41 @@ def export(folder: Path | None, **options: Any) -> None:
         if options["kineto"]:
             base = options["output"] or Path("reports", f"{label}_cut")
             target = base / f"run_{number}" if several else base
-            said = _cut(run, load, target, options["jobs"], force=options["force"])
+            said, notes = _cut(found, run, load, target, options)
         else:
             base = options["output"] or Path("reports", label if several else f"{label}{SUFFIX}")
-            said = _drawn(
+            said, notes = _drawn(
                 found, run, load, base / f"run_{number}{SUFFIX}" if several else base, label, console, options
             )
+        left_out.say(notes, console)
         console.print(said, highlight=False, soft_wrap=True, markup=False)
 
 
-def _cut(run: "Run", load: "LoadOptions", folder: Path, jobs: int | None, *, force: bool) -> str:
+def _cut(
+    found: "Found", run: "Run", load: "LoadOptions", folder: Path, options: dict[str, Any]
+) -> tuple[str, list[str]]:
     from traceanalyzer.errors import UsageError
     from traceanalyzer.export.kineto_cut import MADE_BY, cut
     from traceanalyzer.files.whole import whole_files
+    from traceanalyzer.loading import other_runs
     from traceanalyzer.meaning.quantities import size_text
     from traceanalyzer.scale import each_file
 
     for path in sorted(folder.glob("rank_*.pt.trace.json.gz")):
-        refuse_others(path, MADE_BY, force=force)
+        refuse_others(path, MADE_BY, force=options["force"])
     with whole_files(folder) as drafts:
-        cuts = each_file(run, partial(cut, options=load, folder=drafts), jobs=jobs)
+        cuts = each_file(run, partial(cut, options=load, folder=drafts), jobs=options["jobs"])
         written = [path for paths in cuts for path in paths]
         if not written:
             raise UsageError("--ranks and --steps leave nothing to write")
         size = sum(path.stat().st_size for path in written)
-    return f"Traces: {folder} ({len(written)} of {len(run.captures)} files, {size_text(size)})"
+    notes = [*(() if options["select"] == "all" else other_runs(found, run)), *left_out.of_files(found.skipped)]
+    return f"Traces: {folder} ({len(written)} of {len(run.captures)} files, {size_text(size)})", notes
 
 
 def _drawn(
     found: "Found", run: "Run", load: "LoadOptions", path: Path, label: str, console: "Console", options: dict[str, Any]
-) -> str:
+) -> tuple[str, list[str]]:
     from traceanalyzer.export import perfetto
     from traceanalyzer.meaning.quantities import size_text
     from traceanalyzer.scale import summarise, visit
@@ -98,4 +104,5 @@ def _drawn(
     with progress(console, len(run.captures)) as advance:
         summary = summarise(found, run, load, names=perfetto.NEEDED, jobs=options["jobs"], progress=advance)
     show = partial(visit, run, load, summary.claims, jobs=options["jobs"])
-    return f"Perfetto: {path} ({size_text(perfetto.write(summary.results, path, run.label or label, show))})"
+    notes = left_out.of_run(found, run, summary, is_one_of_all=options["select"] == "all")
+    return f"Perfetto: {path} ({size_text(perfetto.write(summary.results, path, run.label or label, show))})", notes

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from traceanalyzer.cli import left_out
 from traceanalyzer.cli.options import PLACE, find_traces, input_options, load_options, talk_options
 from traceanalyzer.cli.progress import progress
 from traceanalyzer.errors import UsageError
@@ -37,7 +38,8 @@ _WHOLE = ("waits", "schedule")
 _NAMED: Mapping[str, str] = {
     "operator": "What an operator launches, such as aten::mm=2x.",
     "kernel": "Kernels whose name contains a text, such as flash=2x.",
-    "collective": "Transfers of a collective, such as all_reduce=2x.",
+    "collective": "Transfers of a collective, such as all_reduce=2x, or of all sends and receives, messages=2x; in "
+    "some steps as in others, all_reduce=usual.",
 }
 
 
@@ -82,6 +84,8 @@ def what_if(folder: Path | None, **options: Any) -> None:
     from traceanalyzer.report.words.care import reasons
     from traceanalyzer.scale import summarise
 
+    if options["select"] == "all":
+        raise UsageError("--select all: one run is replayed at a time; name its folder, or its files with --trace-file")
     changes = list(changes_of(options))
     console = Console(quiet=options["quiet"])
     found, _ = find_traces(
@@ -94,18 +98,20 @@ def what_if(folder: Path | None, **options: Any) -> None:
     run = found.runs[-1]
     with progress(console, len(run.captures)) as advance:
         load = load_options(options)
-        names = (*needed(changes), "integrity")
+        names = (*needed(changes), "integrity", "ranks")
         summary = summarise(found, run, load, names=names, jobs=options["jobs"], progress=advance)
     given = answer(summary.results, changes)
     doubts = reasons(summary.results).get("replay", ())
+    notes = left_out.of_run(found, run, summary)
     if options["as_json"]:
-        click.echo(json.dumps({**given.to_dict(), "notes": list(doubts)}, indent=2))
+        click.echo(json.dumps({**given.to_dict(), "notes": [*doubts, *notes]}, indent=2))
         return
     console.print(f"[bold]{escape(', '.join(map(str, given.changes)))}[/]", highlight=False)
     for line in given.lines():
         console.print(escape(line), highlight=False, soft_wrap=True)
     for doubt in doubts:
         console.print(f"[yellow]Read with care:[/] {escape(doubt)}", highlight=False, soft_wrap=True)
+    left_out.say(notes, console)
 
 
 def changes_of(options: dict[str, Any]) -> "Iterator[Change]":

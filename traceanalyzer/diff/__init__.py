@@ -118,5 +118,6 @@ def compare(sides: Sequence[Side], *, force: bool = False) -> Comparison:
         runs = [side.label for side in sides]
         first = different.line(judged.facts, runs, is_fair=False, has_own_times=False, is_damaged=judged.is_damaged)
         what = "cannot be compared" if judged.is_damaged else "did not do the same work"
-        raise UsageError(f"{first}\nthese runs {what}:{reasons}\n--force compares them all the same, and says so.")
+        how = "`analyze-traces diff --force` (in Python force=True) compares them all the same, and says so."
+        raise UsageError(f"{first}\nthese runs {what}:{reasons}\n{how}")
     return Comparison(tuple(sides), judged, metrics.table(sides, judged.scale), is_forced=not judged.is_fair)

@@ -14,6 +14,7 @@ from traceanalyzer.diff.names import MetricName
 from traceanalyzer.diff.scales import Scale
 from traceanalyzer.diff.sums import WHOLE_RUN
 from traceanalyzer.meaning.columns import Unit, unit_of
+from traceanalyzer.meaning.sentences import first_upper
 from traceanalyzer.meaning.vocabulary import COMM_PARTS, IDLE_CAUSES, Part
 
 if TYPE_CHECKING:
@@ -214,7 +215,7 @@ def _time(name: "HeadlineColumn", *, part: bool = False) -> Metric:
 
 def _part(name: str, part: Part, analysis: str) -> Metric:
     """A part of a step's time, of a Result with a row for each step."""
-    return Metric(name, f"{part.label[0].upper()}{part.label[1:]}. {part.definition}", _of_steps(analysis, part.column))
+    return Metric(name, f"{first_upper(part.label)}. {part.definition}", _of_steps(analysis, part.column))
 
 
 def _share(name: "HeadlineColumn") -> Metric:

@@ -25,6 +25,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     Raises:
         UsageError: it cannot be written.
     """
+    if path.is_dir():
+        raise UsageError(f"{path}: cannot be written (it is a folder); name the file")
     if path.exists() and not path.is_file():
         with _errors_of(path), tempfile.TemporaryDirectory() as folder:
             draft = Path(folder, path.name)

@@ -99,6 +99,16 @@ def with_others(rank: int, ranks: Collection[int], every: Collection[int]) -> tu
     return (rank, *(other for other in one_by_one(ranks, every) if other != rank))
 
 
+def the_others(ranks: Collection[int]) -> str:
+    """Whom a rank is held against: the only other one by its number."""
+    return f"rank {next(iter(ranks))}" if len(ranks) == 1 else "the others"
+
+
+def of_the_others(ranks: Collection[int]) -> str:
+    """What is theirs: `rank 0's`, `the others'`."""
+    return f"{the_others(ranks)}'s" if len(ranks) == 1 else "the others'"
+
+
 def of_them(count: int, ranks: int) -> str:
     """How many of a job's ranks, for the beginning of a sentence: `Both`, `All 8`, `3 of 8`."""
     if count < ranks:

@@ -10,11 +10,12 @@ import pandas as pd
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.once import once_of_tables
-from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.time.headline import Headline, shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.meaning.columns import Unit, unit_of
+from traceanalyzer.meaning.quantities import digits
 from traceanalyzer.meaning.severities import Severity
+from traceanalyzer.meaning.wholes import rate, step_or_capture, whole, within_whole
 from traceanalyzer.model.tables import columns_of, floats, table_of
 
 LEAST_GAIN_PCT = 1.0
@@ -23,6 +24,9 @@ LEAST_GAIN_PCT = 1.0
 CLEAR_GAIN_PCT = 3.0
 """The same for what chance or a profiler makes too: steps that differ, kernels beside others, second causes."""
 
+
+MOSTLY = 0.6
+"""Of a gain or a time: what has so much of it explains it."""
 
 EXPLAINED_PCT = 50.0
 """Of what takes a rank longer, by which something that differs is said to be why."""
@@ -55,17 +59,27 @@ class Basis:
     @property
     def of_a_step(self) -> str:
         """Words for what a share is of."""
-        return "of the capture" if self.steps is None else "of a step"
+        return f"of {step_or_capture(self.steps)}"
 
     @property
     def a_step(self) -> str:
         """Words behind a time: of a mean step, or of all that was recorded."""
-        return "in all" if self.steps is None else "a step"
+        return within_whole(self.steps)
+
+    @property
+    def rate(self) -> str:
+        """The same where only a rate is to be told, with a blank before it."""
+        return rate(self.steps)
+
+    def times(self, calls: float) -> str:
+        """Words for how often something is called, `146 times a step`; `calls` is of all steps."""
+        said = digits(calls / self.per)
+        return f"{'once' if said == '1' else f'{said} times'} {self.a_step}"
 
     @property
     def whole(self) -> str:
         """Words for what is shorter by a gain."""
-        return "the capture" if self.steps is None else "a mean step"
+        return whole(self.steps)
 
     def within(self, table: pd.DataFrame) -> pd.DataFrame:
         """Rows of a table with a `step` that belong to the basis: all of them for a whole capture."""
@@ -83,20 +97,21 @@ class Basis:
 @once_of_tables
 def _basis(headline: pd.DataFrame, steps: pd.DataFrame) -> Basis:
     windows = headline.set_index("rank")["window_ns"].astype("int64")
-    count = headline["steps"].iloc[0]
-    if pd.isna(count):
+    count = count_of_steps(headline)
+    if count is None:
         return Basis(None, (), windows)
-    return Basis(int(count), tuple(shared_steps(complete_steps(steps), set(windows.index))), windows)
+    return Basis(count, tuple(shared_steps(complete_steps(steps), set(windows.index))), windows)
+
+
+def count_of_steps(table: pd.DataFrame) -> int | None:
+    """Of how many complete steps the rows of a headline are, or of what is joined to one; `None` of a whole capture."""
+    steps = table["steps"].iloc[0]
+    return None if pd.isna(steps) else int(steps)
 
 
 @once_of_tables
 def _within(table: pd.DataFrame, *, numbers: tuple[int, ...]) -> pd.DataFrame:
     return table[table["step"].isin(numbers)]
-
-
-def whole(gain: Gain) -> str:
-    """Words for what is shorter by the gain."""
-    return "a mean step" if gain.is_of_steps else "the capture"
 
 
 def mean_steps(by_step: Result, basis: Basis, columns: list[str]) -> pd.DataFrame:

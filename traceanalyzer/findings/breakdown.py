@@ -15,12 +15,14 @@ from traceanalyzer.analyses.operators.mfu import Mfu
 from traceanalyzer.analyses.overview.over_ranks import OverRanks
 from traceanalyzer.analyses.overview.time_parts import TimeParts
 from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.findings.basis import count_of_steps
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.tools import tools_of
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.quantities import digits, text
 from traceanalyzer.meaning.severities import GRAVE
+from traceanalyzer.meaning.wholes import rate
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.frames import Row
@@ -41,7 +43,7 @@ def one_waits_while_another_idles(
     idle, comm = table["idle_pct"], table["exposed_comm_pct"]
     if not (idle[late] - idle[waiting] >= apart_pct and comm[waiting] - comm[late] >= apart_pct):
         return []
-    unit = " a step" if table["steps"].notna().all() else ""
+    unit = rate(count_of_steps(table))
     title = (
         f"Rank {late}'s GPU is idle for {text(table.loc[late, 'idle_ns'], Unit.NS)}{unit} "
         f"({digits(idle[late])} %) while rank {waiting} sits in {_collective(nccl, waiting)} for "
@@ -130,7 +132,7 @@ def nothing(over_ranks: OverRanks) -> list[Finding]:
 def far_from_peak(mfu: Mfu, over_ranks: OverRanks) -> list[Finding]:
     """How near a run without faults is to what its GPUs can do."""
     mean = over_ranks.of("mfu_pct")["mean_pct"]
-    if mean is None:
+    if mean is None or mean > 100:  # the peak, the work or the times are wrong
         return []
     first = mfu.known().iloc[0]
     title = (

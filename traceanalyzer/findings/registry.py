@@ -17,6 +17,7 @@ from traceanalyzer.findings.communication import (
 )
 from traceanalyzer.findings.devices import (
     copies,
+    copies_at_times,
     copy_bound,
     efficiency,
     layouts,
@@ -116,6 +117,7 @@ RULES: tuple[Rule, ...] = (
     copy_bound.copy_bound,
     copies.pageable_copies,
     copies.serial_blocks,
+    copies_at_times.copies_at_times,
     efficiency.tensor_cores_unused,
     layouts.layout_conversions,
     written_out.written_out_attention,

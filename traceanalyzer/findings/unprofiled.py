@@ -2,6 +2,7 @@
 
 from traceanalyzer.analyses.replay.recording import RUN_TO_RUN
 from traceanalyzer.meaning.quantities import time_span, time_text
+from traceanalyzer.meaning.wholes import step_or_capture
 
 _OTHER = 0.2
 """A gain that differs by more than this part of the larger one is another gain without the profiler; so is one that
@@ -30,21 +31,21 @@ def is_another(recorded_ns: float, unprofiled_ns: float, step_ns: float) -> bool
 
 
 def of_hosts(
-    steps_ns: tuple[int, int] | None, ideal_ns: int | None, *, is_of_steps: bool = True, are_waits_open: bool = False
+    steps_ns: tuple[int, int] | None, ideal_ns: int | None, *, steps: int | None, are_waits_open: bool = False
 ) -> tuple[str, bool | None]:
     """A sentence on the step without the profiler, and whether hosts bind it, too; `None` where that cannot be told.
 
     Args:
         steps_ns: the step with the most that recording may take the hosts taken away, and with the least.
         ideal_ns: the step of hosts that take no time.
-        is_of_steps: else of the whole capture.
+        steps: how many these are means of; `None` of the whole capture.
         are_waits_open: waits for partners that are not known stay in all of these as they were: they are the most that
             the job needs.
     """
     if steps_ns is None or ideal_ns is None:
         return "", True
     shortest, longest = steps_ns
-    what = "a step" if is_of_steps else "the capture"
+    what = step_or_capture(steps)
     takes = f"Without the time that recording costs the hosts, {what} is an estimated {time_span(shortest, longest)}"
     if are_waits_open:
         takes = takes.replace("an estimated", "at most an estimated")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.expressions import Expression
-from traceanalyzer.kinds.collectives import COLLECTIVES, EXPERTS, POINT_TO_POINT, ROOTED, collective
+from traceanalyzer.kinds.collectives import COLLECTIVES, EXPERTS, MESSAGES, POINT_TO_POINT, ROOTED, collective
 from traceanalyzer.kinds.dtypes import dtype_bytes, element_types
 from traceanalyzer.kinds.kernels import (
     CALL,
@@ -31,8 +31,8 @@ from traceanalyzer.kinds.operators import (
 )
 
 __all__ = [
-    "ACTIVITIES", "CALL", "COLLECTIVES", "CUT_LIST", "EXPERTS", "KINDS", "KNOWN_KINDS", "NEVER",
-    "PEERS",
+    "ACTIVITIES", "CALL", "COLLECTIVES", "CUT_LIST", "EXPERTS", "KINDS", "KNOWN_KINDS", "MESSAGES",
+    "NEVER", "PEERS",
     "POINT_TO_POINT", "ROOTED", "UNKNOWN", "WAIT_ONLY",
     "CommKernel", "CopyKind", "KindRules", "OperatorBytes", "collective", "comm_kernel", "copy_kind", "dtype_bytes",
     "element_types", "inputs_bytes", "is_comm_operator", "is_fused", "kernel_collective", "libraries",

@@ -29,6 +29,9 @@ ROOTED = ("broadcast", "reduce", "scatter", "gather")
 
 POINT_TO_POINT = ("send", "recv", "send_recv")
 
+MESSAGES = "messages"
+"""What point-to-point operations are together: one end's send is the other end's receive."""
+
 
 def collective(name: str | None) -> str | None:
     """Field's name of a collective: `all_reduce`, `all_gather`, `send`, …; `None` when the name holds none.

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
+from traceanalyzer.kinds import MESSAGES
 from traceanalyzer.kinds import collective as collective_of
 from traceanalyzer.meaning.rocm_names import RULES as ROCM_RULES
 from traceanalyzer.meaning.rocm_names import Rule
@@ -110,7 +111,7 @@ def _element(arguments: str) -> str:
     return _ELEMENTS[named[1]] if named else ""
 
 
-_SEVERAL: Mapping[str, str] = MappingProxyType({"peer_copy": "peer copies"})
+_SEVERAL: Mapping[str, str] = MappingProxyType({"peer_copy": "peer copies", MESSAGES: MESSAGES})
 """Kinds of communication of which several are not called by one more letter."""
 
 _ELEMENTS = {

@@ -12,6 +12,8 @@ import pandas as pd
 
 from traceanalyzer.discovery.clustering import TraceFile
 from traceanalyzer.errors import InputError
+from traceanalyzer.forks import can_fork
+from traceanalyzer.kinds.kernels import comm_kernel
 from traceanalyzer.processes import CORES_A_FILE, Pool, Sent, cores_for_a_file, hold_memory, processes_for, quiet_pool
 from traceanalyzer.scale.dask_cluster import Cluster, Gathering
 
@@ -59,6 +61,8 @@ def each(
             yield task(bundle, partial(_one_more, report, done, len(captures)))
             done += len(bundle)
         return
+    if can_fork():
+        comm_kernel("")  # what names of kernels are held against is compiled here, once, and not in each fork
     with quiet_pool(processes, set_up_process, files_at_once=processes) as pool:
         futures = [None if bundle[0].path in held else _submitted(pool, task, bundle) for bundle in bundles]
         for bundle, future in zip(bundles, futures, strict=True):

@@ -86,9 +86,18 @@ def some(names: list[str], most: int = 8) -> str:
 
 
 def _outermost(ranges: pd.DataFrame) -> pd.DataFrame:
-    """Drop ranges that lie inside an earlier one: steps do not nest."""
-    reach = ranges["end_ns"].cummax().shift(fill_value=np.iinfo(np.int64).min)
-    return ranges[ranges["start_ns"] >= reach].reset_index(drop=True)
+    """Drop ranges that lie inside an earlier one: steps do not nest.
+
+    One that begins before the last has ended, and ends after it, is a step where all are of one thread: the last ends
+    there. Of several threads each has its own.
+    """
+    starts, ends = (array_of(ranges, name) for name in ("start_ns", "end_ns"))
+    reach = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(ends))[: len(ranges)]
+    threads = array_of(ranges, "thread")
+    follows = (ends > reach) & (threads == threads[:1]).all()
+    outer = ranges[(starts >= reach) | follows]
+    following = np.append(array_of(outer, "start_ns")[1:], np.iinfo(np.int64).max)[: len(outer)]
+    return outer.assign(end_ns=np.minimum(array_of(outer, "end_ns"), following)).reset_index(drop=True)
 
 
 def _iterations(ranges: pd.DataFrame) -> pd.DataFrame:

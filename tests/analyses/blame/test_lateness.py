@@ -123,8 +123,10 @@ def test_late_ranks_are_held_against_those_in_time(host_ms, excess_ms):
         ([9, 11], [0, 0], {1: 2}),
         # once below the limit of 2 ms: not all but that one
         ([3, 3, 4, 3, 3, 4, 3, 1], [0] * 8, {1: 8}),
+        # once hardly anything of what it needs in the others
+        ([18, 20, 19, 20, 1], [0] * 5, {1: 4}),
     ],
-    ids=["ever later", "in turn", "two steps", "near the limit"],
+    ids=["ever later", "in turn", "two steps", "near the limit", "hardly once"],
 )
 def test_a_rank_that_is_late_in_most_steps_is_late_in_each(late_ms, other_ms, late_steps):
     ms = 1_000_000

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from traceanalyzer.analyses.blame.naming import _agreed
+from traceanalyzer.analyses.blame.naming import _agreed, named
 
 MM = ("operator", "aten::mm")
 NONE = (None, None)
@@ -20,3 +20,16 @@ NONE = (None, None)
 def test_what_most_late_steps_have_no_name_for_has_none(part, excess_ns, expected):
     cells = pd.DataFrame({"rank": 4, "part": part, "excess_ns": excess_ns})
     assert _agreed(cells, [{}, {}, {}, {MM: 6.0}, {MM: 7.0}]) == expected
+
+
+@pytest.mark.parametrize(("in_part_ns", "name"), [(60, "spmm"), (100, None)])
+def test_a_name_is_held_against_what_its_part_takes_longer(in_part_ns, name):
+    """A rank needs 100 ns more, of which some are copies and loading: 40 ns more in one kernel of three."""
+    taken = {"spmm": (80, 40), "gemm": (30, 20), "norm": (30, 20)}
+    rows = [(rank, kernel, taken[kernel][rank < 2], 5 + rank) for rank in range(3) for kernel in taken]
+    work = pd.DataFrame(rows, columns=["rank", "name", "total_ns", "blocks"]).assign(
+        step=0, part="compute_ns", what="kernel", calls=1
+    )
+    cells = pd.DataFrame({"rank": [2], "step": 0, "part": "compute_ns", "excess_ns": 100, "in_part_ns": in_part_ns})
+    late = pd.DataFrame({"rank": [0, 1, 2], "step": 0, "peers": "all"})
+    assert named(cells, late, work)["name"].tolist() == [name]

@@ -22,15 +22,15 @@ MS = 1_000_000
     ],
 )  # fmt: skip
 def test_a_gain_is_a_forecast_or_a_bound(after_ms, error_ms, unmatched_ms, said):
-    gain = Gain(100 * MS, after_ms * MS, error_ms * MS, unmatched_ms * MS)
-    answer = Answer((Change("comm"),), gain, {}, {}, is_of_steps=True)
+    gain = Gain(100 * MS, after_ms * MS, error_ms * MS, unmatched_ms * MS, steps=2)
+    answer = Answer((Change("comm"),), gain, {}, {})
     assert answer.lines()[0] == f"step 100.00 ms → {after_ms}.00 ms: {said}"
 
 
 def test_a_gain_without_hosts_is_the_most_that_there_may_be():
-    gain = Gain(100 * MS, 80 * MS, MS, lacks_hosts=True)
+    gain = Gain(100 * MS, 80 * MS, MS, steps=2, lacks_hosts=True)
     assert gain.is_bound
-    assert Answer((Change("comm"),), gain, {}, {}, is_of_steps=True).lines()[0].endswith(
+    assert Answer((Change("comm"),), gain, {}, {}).lines()[0].endswith(
         "gain at most 20.00 ms, a bound and no forecast: hosts that are not in the capture may not launch a shorter one "
         "in time"
     )  # fmt: skip
@@ -45,7 +45,7 @@ def test_a_gain_without_hosts_is_the_most_that_there_may_be():
     ],
 )  # fmt: skip
 def test_what_is_won_without_the_profiler_is_an_estimate_with_its_range(by_cost, said):
-    gain = Gain(100 * MS, 80 * MS, 0, unprofiled_ns=(60 * MS, 48 * MS))
+    gain = Gain(100 * MS, 80 * MS, 0, unprofiled_ns=(60 * MS, 48 * MS), steps=2)
     unprofiled = {cost: (before * MS, after * MS) for cost, (before, after) in by_cost.items()}
-    answer = Answer((Change("comm"),), gain, {}, {}, is_of_steps=True, unprofiled_ns=unprofiled)
+    answer = Answer((Change("comm"),), gain, {}, {}, unprofiled_ns=unprofiled)
     assert answer.lines()[1] == f"without the profiler (estimate): 60.00 ms → {said}"

@@ -174,10 +174,10 @@ def test_the_table_has_both_gains():
 )
 def test_whether_hosts_bind_without_the_profiler(steps_ms, ideal_ms, said, binds_too):
     steps_ns, ideal_ns = tuple(round(ms * MS) for ms in steps_ms), round(ideal_ms * MS)
-    words, told = of_hosts(steps_ns, ideal_ns)
+    words, told = of_hosts(steps_ns, ideal_ns, steps=2)
     assert words.endswith(said)
     assert told is binds_too
-    words, told = of_hosts(steps_ns, ideal_ns, are_waits_open=True)
+    words, told = of_hosts(steps_ns, ideal_ns, steps=2, are_waits_open=True)
     assert "is at most an estimated" in words
     assert told is (True if binds_too else None)
 

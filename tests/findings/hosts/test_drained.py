@@ -48,6 +48,14 @@ def test_calls_that_drain_the_queue_are_named_with_what_the_job_gains_without_th
     assert found.gain_ns == pytest.approx(6 * 300_000, rel=0.05)
 
 
+def test_a_queue_that_stays_short_is_told_beside_data_that_would_be_hidden():
+    """GPUs idle little right after such a call, and between the short kernels that follow: the job gains all of it."""
+    _, results = analysed(reads.between_short_kernels(faults=(Fault("read", 0, (0, 1)),)), *NEEDED)
+    (found,) = drained_queues(**results)
+    assert found.gain_ns > 6 * 200_000
+    assert found.title.startswith("Both hosts wait for their GPUs 6 times a step")
+
+
 def test_what_recording_made_of_them_is_said():
     (found,) = told(synced=lambda _: True, operators=60)
     # To write down 60 operators takes the host 3.2 µs each, of 0.3 ms a block.

@@ -18,7 +18,17 @@ from traceanalyzer.findings.late.lateness import is_said, late_ranks
 from traceanalyzer.meaning.vocabulary import UNKNOWN
 
 MS = 1_000_000
-NEEDED = ("episodes", "step_needs", "expert_layers", "even_experts", "replay", "operators", "host_work")
+NEEDED = (
+    "headline",
+    "steps",
+    "episodes",
+    "step_needs",
+    "expert_layers",
+    "even_experts",
+    "replay",
+    "operators",
+    "host_work",
+)
 
 
 def test_each_cause_has_its_words_and_advice_and_no_other_has():
@@ -34,10 +44,10 @@ def test_each_cause_has_its_words_and_advice_and_no_other_has():
      (28_900_000, "waits for its data 29 ms a step longer than rank 0:")],
 )  # fmt: skip
 def test_what_is_beside_the_part_is_not_said_to_be_of_it(own_ns, says):
-    row = {"ranks": "1", "place": None, "numbers": "2,3", "is_in_every_step": True, "is_in_turn": False,
+    row = {"ranks": "1", "place": None, "numbers": "2,3", "most_numbers": None, "is_in_every_step": True, "is_in_turn": False,
            "cause": "data", "name": None, "own_ns": own_ns, "peers_ns": 0, "excess_ns": 29_000_000,
            "waiting_ranks": 1, "most_waiting_rank": 0, "same_work_ratio": None, "gain_is_of_capture": False}  # fmt: skip
-    assert says in late(row, None)
+    assert says in late(row, late_words.Recorded(3, None))
 
 
 def said(job):
@@ -135,6 +145,27 @@ def test_lateness_of_some_steps_names_them(steps, begins, severity, has_gain):
         assert found.gain_ns == pytest.approx(3 * MS * len(steps or range(4)) / 4, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("numbers", "most", "is_of_all", "begins"),
+    [
+        ("0,1,2,3,4,5,6,7,8", None, False, "in 9 of 12 steps (first in step 0) "),
+        ("0,1,2,3,4,5,6,7,8", "3,7", False, "in 9 of 12 steps (nine tenths of it in steps 3 and 7) "),
+        ("1,3", "3", False, "in steps 1 and 3 (nine tenths of it in step 3) "),
+        ("1,3", None, True, ""),
+        ("1,3", "3", True, "in every step (nine tenths of it in step 3) "),
+    ],
+)
+def test_the_few_steps_that_hold_most_of_it_are_named(numbers, most, is_of_all, begins):
+    row = {"numbers": numbers, "most_numbers": most, "is_in_every_step": is_of_all, "steps": 12}
+    assert late_words.when(row, late_words.Recorded(11, 11)) == begins
+
+
+def test_a_little_lateness_in_most_steps_does_not_hide_where_the_time_goes():
+    faults = (Fault("compute", MS // 2, (1,), (0, 1, 3, 4)), Fault("compute", 30 * MS, (1,), (2,)))
+    (found,) = said(workloads.ddp(2, 6, faults))
+    assert found.title.startswith("In every step (nine tenths of it in step 2) rank 1 computes ")
+
+
 @pytest.mark.parametrize(("ranks", "steps"), [(4, 9), pytest.param(8, 9, marks=pytest.mark.thorough)])
 def test_ranks_that_take_turns_are_one_finding(ranks, steps):
     (found,) = said(scenarios.ddp(ranks, steps, in_turn_ns=2_000_000))
@@ -151,26 +182,28 @@ def test_two_causes_of_one_rank_are_two_episodes():
 
 
 @pytest.mark.parametrize(
-    ("own", "others", "name", "gain", "expected"),
+    ("own", "others", "name", "gain", "cost", "expected"),
     [
-        (120, 100, None, 10, True),
-        (105, 100, None, 10, False),
-        (105, 100, "gc.collect", 10, True),
-        (None, None, None, 10, True),
-        (120, 100, None, 0, False),
-        (120, 100, None, None, True),
+        (120, 100, None, 10, 10, True),
+        (105, 100, None, 10, 10, False),
+        (105, 100, "gc.collect", 10, 10, True),
+        (None, None, None, 10, 10, True),
+        (120, 100, None, 0, 10, False),
+        (120, 100, None, None, 10, True),
+        (120, 100, None, None, 7, False),
     ],
-    ids=["slower", "as slow as others", "named", "not known", "gains nothing", "gain not known"],
+    ids=["slower", "as slow as others", "named", "not known", "gains nothing", "gain not known", "not worth it"],
 )
-def test_hosts_that_need_what_others_need_are_nobodys_fault(own, others, name, gain, expected):
+def test_hosts_that_need_what_others_need_are_nobodys_fault(own, others, name, gain, cost, expected):
     row = {
         "cause": "host",
         "own_host_ns": own,
         "apart_host_ns": others and 1.1 * others,
         "name": name,
         "gain_ns": gain,
+        "cost_ns": cost,
         "step_ns": 200,
-        "steps": 1,
+        "steps": 4,
     }
     row |= {
         "gain_is_of_capture": False,
@@ -236,10 +269,20 @@ def test_the_worst_of_some_ranks_is_a_whole_number_beside_ranks_that_have_none()
     assert sorted(map(str, results["episodes"].table["worst_rank"])) == ["3", "<NA>"]
 
 
-@pytest.mark.parametrize(("is_of_capture", "waits"), [(False, "17 ms a step for it"), (True, "17 ms for it")])
-def test_what_is_of_the_capture_is_of_no_step(is_of_capture, waits):
+@pytest.mark.parametrize(
+    ("steps", "waits"), [("", "17 ms for it"), ("0", "17 ms for it"), ("0,1", "17 ms a step for it")]
+)
+def test_a_rate_is_of_several_steps(steps, waits):
     row = {
-        "ranks": "0", "numbers": "0", "is_in_every_step": True, "gain_is_of_capture": is_of_capture, "cost_ns": 17 * MS,
+        "ranks": "0", "numbers": steps, "is_in_every_step": True, "gain_is_of_capture": False, "cost_ns": 17 * MS,
         "collective": "all_reduce", "is_in_turn": False, "waiting_ranks": 1, "most_waiting_rank": 1,
     }  # fmt: skip
     assert late_words.waited(row) == f"rank 1 waits {waits} inside all-reduce"
+
+
+@pytest.mark.parametrize(
+    ("is_of_capture", "complete", "said"),
+    [(False, 2, "a mean step"), (False, 1, "the step"), (False, None, "a mean step"), (True, None, "the capture")],
+)
+def test_a_gain_is_of_a_mean_step_of_the_only_one_or_of_the_capture(is_of_capture, complete, said):
+    assert late_words.whole_of({"gain_is_of_capture": is_of_capture, "steps": 4}, complete) == said

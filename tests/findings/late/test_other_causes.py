@@ -7,7 +7,17 @@ from tests.simulator.faults import Fault
 from tests.simulator.jobs import reads
 from traceanalyzer.findings.late.lateness import late_ranks
 
-NEEDED = ("episodes", "step_needs", "expert_layers", "even_experts", "replay", "operators", "host_work")
+NEEDED = (
+    "headline",
+    "steps",
+    "episodes",
+    "step_needs",
+    "expert_layers",
+    "even_experts",
+    "replay",
+    "operators",
+    "host_work",
+)
 MS = 1_000_000
 LOSS, LOGITS = Fault("loss", 8 * MS, (1,)), Fault("logits", 6 * MS, (1,))
 

@@ -29,12 +29,12 @@ def beside(results, bubble_ns=0):
 
 @pytest.mark.parametrize("is_uneven", [False, True])
 def test_pipelines_that_wait_alike_are_one_finding(monkeypatch, is_uneven):
-    results = once.results("pp", ["pipelines", "pipeline", "episodes", "replay"])
+    results = once.results("pp", ["pipelines", "pipeline", "episodes", "replay", "collectives"])
     pipelines, stages = beside(results, bubble_ns=10_000_000)
     monkeypatch.setattr(rules, "_cause", lambda *_: None)
     if not is_uneven:
         monkeypatch.setattr(rules, "uneven_alike", lambda *_: [])
-    found = rules.pipeline_bubble(pipelines, stages, results["episodes"], results["replay"])
+    found = rules.pipeline_bubble(pipelines, stages, results["episodes"], results["replay"], results["collectives"])
     assert len(found) == 1
     assert found[0].part_of == (pipeline_name(0) if is_uneven else None)
     assert found[0].title.startswith("The pipeline of ranks 2,3 waits 33 % of its time (20 % expected of 2 stages")
@@ -98,7 +98,7 @@ def test_a_bubble_that_the_schedule_explains_says_what_twice_the_microbatches_ga
     """GPipe, 4 stages and 4 microbatches: 3/7 of an ideal 70 ms wait; with 8, 3/11 of 55 ms."""
     row = {"stages_per_rank": 1, "schedule": None, "expected_bubble_pct": 300 / 7, "bubble_pct": 45.0,
            "collective_wait_pct": None}  # fmt: skip
-    ideal = Gain(before_ns=72_000_000, after_ns=70_000_000, error_ns=0)
+    ideal = Gain(before_ns=72_000_000, after_ns=70_000_000, error_ns=0, steps=2)
     assert rules._advice(row, ideal, is_uneven=False).endswith(
         "shrink it: twice the microbatches, or stages a rank, at best by 15.0 ms a step."
     )
@@ -108,7 +108,7 @@ def test_a_bubble_that_the_schedule_explains_says_what_twice_the_microbatches_ga
 @pytest.mark.parametrize("is_one_stream", [True, False])
 def test_messages_on_one_stream_are_said_to_hold_each_other_up(is_one_stream):
     """What that costs is the difference of the two jobs, up to what the messages themselves take."""
-    names = ["pipelines", "pipeline", "episodes", "replay"]
+    names = ["pipelines", "pipeline", "episodes", "replay", "collectives"]
     truth, results = analysed(interleaved(steps=3, is_one_stream=is_one_stream), *names)
     (found,) = rules.pipeline_bubble(**{name: results[name] for name in names})
     assert ("follow each other on one stream" in found.title) is is_one_stream

@@ -64,7 +64,7 @@ def test_a_set_that_computes_alike_is_named_by_its_host():
     results["episodes"] = Episodes(results["episodes"].table.iloc[:0])  # which says it, where waits are known
     (finding,) = balance.uneven_compute(**results)
     assert finding.title.startswith("Ranks 3 to 5 (host b01) compute up to ")
-    assert "With their compute as the others' a mean step is " in finding.title
+    assert "With their compute as the others' the step is " in finding.title
     assert finding.gain_ns == pytest.approx(0.24 * 2 * (1.5e6 + 3e6), rel=0.1), "what their kernels are longer"
 
 

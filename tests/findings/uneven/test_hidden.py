@@ -23,7 +23,17 @@ LOADER = Fault("data", 8 * MS, (2,))
 PRODUCTS = Fault("compute", 2 * MS, (1,))
 
 
-_OF_LATENESS = ("episodes", "step_needs", "expert_layers", "even_experts", "replay", "operators", "host_work")
+_OF_LATENESS = (
+    "headline",
+    "steps",
+    "episodes",
+    "step_needs",
+    "expert_layers",
+    "even_experts",
+    "replay",
+    "operators",
+    "host_work",
+)
 
 
 @pytest.mark.parametrize(("faults", "is_said"), [((LOADER, PRODUCTS), True), ((LOADER,), False), ((PRODUCTS,), False)])

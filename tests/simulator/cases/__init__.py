@@ -5,6 +5,7 @@ from tests.simulator.cases.communication import COMMUNICATION
 from tests.simulator.cases.copies import COPIES
 from tests.simulator.cases.drawn import DRAWN
 from tests.simulator.cases.files import FILES
+from tests.simulator.cases.further import FURTHER
 from tests.simulator.cases.gpus import GPUS
 from tests.simulator.cases.healthy import HEALTHY
 from tests.simulator.cases.hosts import HOSTS
@@ -41,5 +42,6 @@ EVERY_CASE = (
     *FILES,
     *TRANSFORMERS,
     *STACKS,
+    *FURTHER,
     *DRAWN,
 )

@@ -9,6 +9,8 @@ from tests.simulator.noise import like_hosts, unlike_hosts
 READS: tuple[Case, ...] = (
     Case("every rank reads a number in each layer", lambda _: reads.reading(), (),
             Truth(says="aten::item|cudaStreamSynchronize|cudaMemcpyAsync|choose")),
+    nobody("all wait between short kernels, and load", "hosts wait for their GPUs 6 times", reads.between_short_kernels,
+            Fault("read", 0, (0, 1)), is_gained=True),
     case_of("one rank reads the size of its masks", reads.masking, Fault("nonzero", 3 * MS, (2,)), "aten::nonzero",
             cause="host"),
     case_of("the loss on a rank's CPU", reads.loss_on_cpu, Fault("loss", round(8.4 * MS), (1,)), "log_softmax",

@@ -2,7 +2,7 @@
 
 from tests.simulator import workloads as usual
 from tests.simulator.capture import Capture
-from tests.simulator.case import FOUR, LOADER, MS, Case, case_of, nobody, on_nodes
+from tests.simulator.case import FOUR, HEALTHY, LOADER, MS, Case, case_of, nobody, on_nodes
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import diffusion, graph_networks, hybrid, other_models, recommenders, reinforced
 from tests.simulator.noise import like_hosts, unlike_hosts, with_noise
@@ -15,9 +15,8 @@ STACKS: tuple[Case, ...] = (
             "schedule", cause="host", noise=like_hosts(602)),
     case_of("generated on the same GPUs, products in training", reinforced.colocated, Fault("compute", 6 * MS, (2,)),
             "mm", others=(5,), noise=like_hosts(603)),
-    # Held against those who train: that of two who generate only one is slow is said behind it ("rank 5 most").
     case_of("generated apart, a generator is slower", reinforced.apart, Fault("answer", 4 * MS, (5,)),
-            "rank 5 most", says_ranks=(4, 5), cause="compute", has_gain=False, noise=like_hosts(604)),
+            "paged_attention", cause="compute", noise=like_hosts(604)),
     nobody("healthy, tables sharded unevenly", "", recommenders.sharded_tables, others=(0, 4), noise=unlike_hosts(605)),
     case_of("tables of a rank have longer bags", recommenders.sharded_tables, Fault("hot", 5 * MS, (3,)),
             "split_embedding", cause="compute", others=(0, 4), noise=unlike_hosts(606)),
@@ -73,13 +72,16 @@ STACKS: tuple[Case, ...] = (
     case_of("sampled, garbage once", graph_networks.sampled, Fault("gc", 12 * MS, (1,), (3,)), "gc.collect", has_gain=False, spread=0.1,
             noise=like_hosts(637)),
     # The third lot.
-    nobody("healthy, generated apart, a trainer's file is missing", "", reinforced.apart, noise=like_hosts(641), others=(4, 5),
+    nobody("healthy, generated apart, a trainer's file is missing", "", reinforced.apart, noise=like_hosts(641),
            how=Capture(missing=(2,))),
-    case_of("generated apart, a trainer logs", reinforced.apart, Fault("host", 7 * MS, (1,)), "log_metrics", others=(4, 5),
+    case_of("generated apart, a trainer logs", reinforced.apart, Fault("host", 7 * MS, (1,)), "log_metrics",
             noise=like_hosts(642)),
-    # That the rank has more tables gains as much, and comes first; its host is said behind it.
+    nobody("healthy, generated apart", HEALTHY, reinforced.apart, noise=like_hosts(611)),
+    nobody("generators have more to do than trainers", "Ranks 4 and 5 compute", reinforced.apart, noise=like_hosts(611),
+           answers=80),
+    # That ranks 0 and 4 have more tables gains as much, and comes first; the host is said behind it.
     case_of("sharded tables, a process on a host's cores", recommenders.sharded_tables, Fault("pace", 0, (4,), None, 9.0),
-            "", cause="compute", has_gain=False, others=(0,), noise=like_hosts(643)),
+            "split_embedding", says_ranks=(0, 4), cause="compute", has_gain=False, noise=like_hosts(643)),
     case_of("tables of a rank have longer bags, no steps", recommenders.sharded_tables, Fault("hot", 6 * MS, (1,)),
             "split_embedding", cause="compute", others=(0, 4), noise=unlike_hosts(644), has_gain=False,
             spoil=without_steps(*range(8))),

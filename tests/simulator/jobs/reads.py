@@ -26,6 +26,27 @@ def reading(ranks: int = 4, steps: int = 5, *, layers: int = 30) -> Job:
     return job_of(ranks, steps, step, (world,))
 
 
+def between_short_kernels(ranks: int = 2, steps: int = 5, faults: Faults = (), *, blocks: int = 6) -> Job:
+    """Data parallel: a load of 0.6 ms, blocks of ten short kernels and a long one; hosts wait after each (`read`)."""
+    world = Group("0", tuple(range(ranks)))
+
+    def step(program: Program, number: int) -> None:
+        with program.range("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"):
+            program.host(600_000)
+        last = -1
+        for _ in range(blocks):
+            for _ in range(10):
+                program.host(30_000, "aten::add")
+                program.kernel("add", 10_000)
+            last = program.kernel("gemm", 1_000_000)
+            if hit(faults, "read", program.rank, number):
+                program.sync("cudaStreamSynchronize")
+            program.collective("all_reduce", world, 1000, 100_000, after=(last,))
+        optimizer(program, (last,))
+
+    return job_of(ranks, steps, step, (world,), faults, ends_synced=False)
+
+
 def masking(ranks: int = 4, steps: int = 5, faults: Faults = (), *, layers: int = 10) -> Job:
     """Data parallel; a host with the fault `nonzero` reads the size of a mask in each layer and works on it."""
     world = Group("0", tuple(range(ranks)))

@@ -211,16 +211,16 @@ def replicas(stages: int = 3, data: int = 2, steps: int = 3, faults: Faults = ()
     return noisy_job(stages * data, steps, step, (*lines, *rows), faults, noise)
 
 
-def edged(stages: int = 4, microbatches: int = 8, steps: int = 4, faults: Faults = (), *, edge: int = 1,
-          message_ns: int = 200_000) -> Job:  # fmt: skip
-    """1F1B whose messages between one stage and the next take longer (`link`, of both ranks), both ways."""
+def edged(stages: int = 4, microbatches: int = 8, steps: int = 4, faults: Faults = (), *, edges: Sequence[int] = (1,),
+          message_ns: int = 200_000, elements: int = 20_000_000) -> Job:  # fmt: skip
+    """1F1B whose messages between one stage and the next of `edges` take longer (`link`, of both ranks), both ways."""
     world = Group("0", tuple(range(stages)))
 
     def message(program: Program, number: int, peer: int, stream: int, *, is_sent: bool, after: tuple[int, ...]) -> int:
-        is_edge = {program.rank, peer} == {edge, edge + 1}
+        is_edge = min(program.rank, peer) in edges
         ns = message_ns + is_edge * (time_ns(faults, "link", program.rank, number) // (2 * microbatches))
         peers = {"sends": (peer,)} if is_sent else {"receives": (peer,)}
-        return program.exchange(world, 20_000_000, ns, stream=stream, after=after, **peers)
+        return program.exchange(world, elements, ns, stream=stream, after=after, **peers)
 
     def step(program: Program, number: int) -> None:
         load(program, faults, number)

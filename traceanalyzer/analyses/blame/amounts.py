@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 import pandas as pd
 
+from traceanalyzer.analyses.blame.sizes import SIZES
 from traceanalyzer.analyses.blame.what_ran import KERNEL, MOST_NAMES, OPERATOR
 
 _COUNTS = ("calls", "blocks")
@@ -16,7 +17,7 @@ def more_work_ns(work: pd.DataFrame, rank: int, others: Collection[int], steps: 
     all run as many and as large it is the same work, however long it takes: that counts as none.
     """
     held = work[(work["part"] == "compute_ns") & work["step"].isin(steps) & work["rank"].isin([rank, *others])]
-    has_shapes = (held["what"] == OPERATOR) & held["name"].str.contains(" of [", regex=False)
+    has_shapes = (held["what"] == OPERATOR) & held["name"].str.contains(SIZES, regex=False)
     held = held[held["what"] == (OPERATOR if has_shapes.any() else KERNEL)]
     more = pd.Series(0.0, index=pd.Index(sorted(steps)))
     for step, own in held.groupby("step"):

@@ -7,8 +7,8 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import stack
 from traceanalyzer.analyses.communication.exposed_comm import STRETCH, exposed_of
-from traceanalyzer.analyses.communication.waits import cut_by_calls, overlapping
-from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.analyses.communication.waits import cut_by_calls
+from traceanalyzer.analyses.time.intervals import Intervals, overlapping
 from traceanalyzer.analyses.time.side_by_side import side_by_side
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, picked, under_each_other, with_columns

@@ -13,6 +13,7 @@ from traceanalyzer.analyses.replay.change import OF_HOSTS, PEERS, Change, Change
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
 from traceanalyzer.meaning.vocabulary import COPY, DATA, HOST, IDLE_CAUSES, UNKNOWN
+from traceanalyzer.model.schema import NONE
 
 _PART_OF_REPLAY: Mapping[str, Changeable] = {
     "compute_ns": "compute",
@@ -72,6 +73,18 @@ def gains(table: pd.DataFrame, found: pd.DataFrame, late: pd.DataFrame, replay: 
     }
 
 
+def mended_in(table: pd.DataFrame, needs: pd.DataFrame, replay: Replay) -> list[frozenset[int]]:
+    """Of each episode the steps that are changed: its own; one that is in all chosen steps is mended in the others too.
+
+    Where only the chosen ones were, hosts that ran ahead during the steps before would hide what binds a mended job.
+    """
+    pieces = [] if replay.engine is None else [nodes.piece for nodes in replay.engine.job.nodes.values()]
+    recorded = {int(step) for piece in pieces for step in piece.ops["step"].unique() if step != NONE}
+    others = recorded - {*needs["step"].dropna().astype(int)}
+    each = zip(table["numbers"], table["is_in_every_step"], strict=True)
+    return [frozenset(numbers) | others if numbers and is_in_all else frozenset(numbers) for numbers, is_in_all in each]
+
+
 def _is_held(row: Mapping[str, Any], gain: Gain) -> bool:
     """Whether complete steps have the episode, or at least the idle time before it."""
     return not pd.isna(row["bound_ns"]) or 100 * gain.gain_ns >= LEAST_PCT * gain.before_ns
@@ -120,7 +133,7 @@ def _as_long_as_peers(row: Mapping[str, Any]) -> Change:
     """All compute of the ranks in those steps, scaled to what their peers compute altogether."""
     peers_ns = 0 if pd.isna(row["peers_ns"]) else row["peers_ns"]
     factor = max(peers_ns, row["own_ns"] - row["excess_ns"], 0) / max(row["own_ns"], 1)
-    return Change("compute", factor, frozenset(row["ranks"]), frozenset(row["numbers"]) or None)
+    return Change("compute", factor, frozenset(row["ranks"]), row["mended_in"] or None)
 
 
 def _unprofiled(replayed: Gain | None) -> int | None:
@@ -211,7 +224,7 @@ def _data_left(row: Mapping[str, Any]) -> float:
 def _where(row: Mapping[str, Any], own: pd.DataFrame) -> list[tuple[frozenset[int], frozenset[int] | None]]:
     """Ranks, and the steps in which they are late; of ranks in turn those that are late in the same steps."""
     if not row["is_in_turn"]:
-        return [(frozenset(row["ranks"]), frozenset(row["numbers"]) or None)]
+        return [(frozenset(row["ranks"]), row["mended_in"] or None)]
     together: dict[frozenset[int], set[int]] = {}
     for rank, steps in own.groupby("rank")["step"].unique().items():
         together.setdefault(frozenset(map(int, steps)), set()).add(int(rank))

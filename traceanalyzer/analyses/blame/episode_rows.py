@@ -29,6 +29,9 @@ _FAR = 2.0
 
 _SIGMAS = 3.0
 
+_MOST = 0.9
+"""Of an episode's excess: the steps that hold so much of it are said where they are few."""
+
 _BEYOND = 1.15
 """Times the excess of the next one: of ranks that are late together one is the worst."""
 
@@ -101,6 +104,7 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "ranks": tuple(map(int, ranks)),
         "is_in_turn": bool(group["is_in_turn"].iloc[0]),
         "numbers": tuple(int(number) for number in numbers if number >= 0),
+        "most_numbers": _most_of(group),
         "steps": every,
         "is_in_every_step": _is_of_every(numbers, complete, every),
         "cause": cause_of(part),
@@ -123,6 +127,14 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "total_ns": cost_ns * len(numbers),
         **_worst(own, group, part),
     }
+
+
+def _most_of(group: pd.DataFrame) -> tuple[int, ...]:
+    """The fewest of its steps that hold nine tenths of the excess; none where that takes more than half of them."""
+    each = group["excess_ns"].astype("float64").groupby(group["step"]).median()
+    each = each.sort_values(ascending=False, kind="stable")
+    count = int((each.cumsum() < _MOST * each.sum()).sum()) + 1
+    return tuple(sorted(map(int, each.index[:count]))) if 2 * count <= len(each) else ()
 
 
 def _peers_ns(peers: pd.DataFrame, part: str, complete: Sequence[int]) -> object:

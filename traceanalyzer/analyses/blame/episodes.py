@@ -7,7 +7,7 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
-from traceanalyzer.analyses.blame.episode_gains import at_least_its_gain, bounds, gains
+from traceanalyzer.analyses.blame.episode_gains import at_least_its_gain, bounds, gains, mended_in
 from traceanalyzer.analyses.blame.episode_rows import row_of
 from traceanalyzer.analyses.blame.hidden_hosts import with_hidden_hosts
 from traceanalyzer.analyses.blame.host_paces import without_names_of_pace
@@ -15,6 +15,7 @@ from traceanalyzer.analyses.blame.lateness import cells, with_excess
 from traceanalyzer.analyses.blame.naming import named
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.rank_sets import set_of
+from traceanalyzer.analyses.blame.roles import with_roles
 from traceanalyzer.analyses.blame.slower_calls import SlowerCalls
 from traceanalyzer.analyses.blame.slower_gpus import told_apart
 from traceanalyzer.analyses.blame.stage_speeds import with_slower_ns
@@ -65,6 +66,9 @@ class Episodes(Result[EpisodesColumn]):
         "place": Column.text("The set by name, such as host b07; of one rank its host, where there are several."),
         "is_in_turn": Column.flag("Each of them in other steps."),
         "numbers": Column.text("Steps in which they are; absent for a capture without."),
+        "most_numbers": Column.text(
+            "Of those steps the fewest that hold nine tenths of the excess; absent where that takes more than half."
+        ),
         "steps": Column.count("How many steps were compared.", adds=Adds.NONE),
         "is_in_every_step": Column.flag(
             "It happens in every complete step; of a single one or none, in every step that was compared."
@@ -203,7 +207,7 @@ def across(
     table = pd.concat(tables).sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
     table = table.assign(episode=range(len(table)))
     table["together"] = table.groupby(["job", "together"])["episode"].transform("min").astype("Int64")
-    texts = {name: table[name].map(_text) for name in ("ranks", "numbers")}
+    texts = {name: table[name].map(_text) for name in ("ranks", "numbers", "most_numbers")}
     return Episodes(table.assign(**texts)[[name for name in Episodes.columns if name != "cost_pct"]])
 
 
@@ -219,7 +223,7 @@ def _of_job(
     """The episodes of ranks that communicate with each other: nobody else waits for them."""
     if needs["rank"].nunique() < 2:
         return pd.DataFrame()
-    needs, work = as_whole_captures(needs, work)
+    needs, work = as_whole_captures(with_roles(needs, replay), work)
     late = with_excess(with_slower_ns(needs, work))
     found = without_names_of_pace(named(cells(late), late, work), late, operators)
     found = with_hidden_hosts(told_apart(found, late, work), late, replay)
@@ -233,6 +237,7 @@ def _of_job(
     sets = [set_of(own, every, places.places(), places.whole(len(every))) for own in table["ranks"]]
     table = table.assign(set=[each.kind for each in sets], place=[each.name for each in sets])
     table = table.assign(bound_ns=bounds(table, found, late, complete), gain_is_of_capture=not complete)
+    table = table.assign(mended_in=mended_in(table, needs, replay))
     return together(at_least_its_gain(table.assign(**gains(table, found, late, replay)), late, complete), replay)
 
 

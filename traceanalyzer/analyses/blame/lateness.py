@@ -52,6 +52,9 @@ _HOST_PARTS = (SYNC.column, DATA.column, HOST.column, COPY.column)
 _SEEN = 0.5
 """Of the excess."""
 
+_HARDLY = 0.1
+"""Of what a rank needs more in most steps."""
+
 _MOSTLY = 0.5
 """Of a rank's steps."""
 
@@ -166,10 +169,10 @@ def cells(late: pd.DataFrame) -> pd.DataFrame:
 
     A rank is late in a step when what it needs more is at least `LEAST_PCT` of the step, far beyond the jitter of the
     ranks' steps, and the others wait. Its excess is split over the parts that are longer, in proportion; `beside` are
-    the parts that are longer by too little to be told apart.
+    the parts that are longer by too little to be told apart, and `in_part_ns` is the excess without them.
     """
     if late.empty:
-        return without_rows(["rank", "step", "part", "excess_ns", "beside"])
+        return without_rows(["rank", "step", "part", "excess_ns", "in_part_ns", "beside"])
     columns = columns_of(late)
     is_late = _are_late(columns)
     rank, excess_ns = columns["rank"][is_late], columns["excess_ns"][is_late]
@@ -188,12 +191,14 @@ def cells(late: pd.DataFrame) -> pd.DataFrame:
     large[:, names == UNKNOWN.column] *= is_seen[:, None]
     large[:, names == COMPUTE.column] *= ~_is_usual(columns, is_late)[is_late, None]
     row, column = np.nonzero(large)
+    own_ns = np.round(excess_ns[row] * large[row, column]).astype(np.int64)
     return table_of(
         {
             "rank": rank[row],
             "step": columns["step"][is_late][row],
             "part": names[column],
-            "excess_ns": np.round(excess_ns[row] * large[row, column]).astype(np.int64),
+            "excess_ns": own_ns,
+            "in_part_ns": np.minimum(own_ns, np.round(parts[row, column]).astype(np.int64)),
             "beside": [beside[number] for number in row],
         }
     )
@@ -258,7 +263,8 @@ def _launch_more(columns: Mapping[str, Any]) -> np.ndarray:
 def _are_late(columns: Mapping[str, Any]) -> np.ndarray:
     """Rows whose excess is far beyond jitter while another rank waits.
 
-    Of what a rank needs more in all steps the jitter of its median tells, which is less by the root of their number.
+    Of what a rank needs more in all steps the jitter of its median tells, which is less by the root of their number;
+    a step in which it needs hardly anything of that is none of them.
     """
     steps = RankSteps.of(columns)
     if not len(steps.rank):
@@ -269,6 +275,7 @@ def _are_late(columns: Mapping[str, Any]) -> np.ndarray:
     least = np.maximum(LEAST_PCT / 100 * length_ns, _LEAST_NS)
     # What is always there is held against the limit as a whole: of steps near the limit some alone would seem late.
     is_steady = _is_steady(steps, jitter, median, _launch_more(columns)) & (median >= least)
-    least = np.where(is_steady, least / 2, np.maximum(least, _SIGMAS * of_others(steps, jitter)))
+    of_steady = np.maximum(least / 2, _HARDLY * median)
+    least = np.where(is_steady, of_steady, np.maximum(least, _SIGMAS * of_others(steps, jitter)))
     is_late: np.ndarray = (steps.excess_ns >= least) & (waited(columns) >= least / 2)
     return is_late

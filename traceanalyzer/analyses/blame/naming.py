@@ -60,10 +60,11 @@ _NOTHING_KNOWN: tuple[Any, ...] = ({}, np.nan, np.nan)
 
 
 def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
-    """The cells with the name that is longer than on the peers by at least half of the excess: `what`, `name`.
+    """The cells with the name that is longer than on the peers by at least half of the part's excess: `what`, `name`.
 
     `same_ns` and `peers_same_ns`: what the rank and its peers take for the kernels that all of them run, where these
     make at least half of the excess; NaN elsewhere. Where only some are slower, of these, which are then the name.
+    Where cells tell what their part alone takes longer (`in_part_ns`), that is what names are held against.
     """
     columns = ["what", "name", "same_ns", "peers_same_ns"]
     if cells.empty or work.empty:
@@ -78,7 +79,8 @@ def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Dat
     sized, bare = ranks_with_sizes(held), None
     beside: dict[tuple[object, ...], Beside] = {}  # late ranks of a step are mostly held against the same others
     found = []
-    for rank, step, part, excess_ns in cells[["rank", "step", "part", "excess_ns"]].itertuples(index=False):
+    longer = "in_part_ns" if "in_part_ns" in cells else "excess_ns"
+    for rank, step, part, excess_ns in cells[["rank", "step", "part", longer]].itertuples(index=False):
         others = _others(ranks[step], rank, every_peer if part == TRANSFER else peers, late_ranks[step])
         others, is_alike = recorded_alike(others, rank, sized)
         names = every if is_alike else bare if bare is not None else (bare := NamedWork.of(without_operators(held)))

@@ -9,7 +9,7 @@ from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.host.cpu_collectives import cpu_collectives, waiting
 from traceanalyzer.analyses.host.full_queue import into_full_queue
 from traceanalyzer.analyses.host.idle_causes import Gaps
-from traceanalyzer.analyses.time.intervals import Intervals, unions
+from traceanalyzer.analyses.time.intervals import Intervals, overlapping, unions
 from traceanalyzer.meaning.vocabulary import HOST
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -95,10 +95,7 @@ def step_gaps(trace: RankTrace, windows: pd.DataFrame) -> tuple[Gaps, np.ndarray
     first_ns = int(trace.gpu_ops["start_ns"].iloc[0])
     if begins[0] < first_ns:
         gaps = _preceded(trace, gaps, int(begins[0]), first_ns)
-    first = np.searchsorted(ends, gaps.starts, side="right")
-    count = np.maximum(np.searchsorted(begins, gaps.ends, side="left") - first, 0)
-    gap = np.repeat(np.arange(len(gaps)), count)
-    row = np.arange(len(gap)) - np.repeat(np.cumsum(count) - count - first, count)
+    gap, row = overlapping(gaps.starts, gaps.ends, Intervals(begins, ends))
     return gaps.take(gap), row
 
 

@@ -23,6 +23,7 @@ from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import table_of, without_rows
+from traceanalyzer.selection import steps_text
 
 
 class Stragglers(Result[StragglersColumn]):
@@ -99,9 +100,7 @@ def across(
     if waits.table.empty:
         return Stragglers(without_rows([name for name in Stragglers.columns if name != "cost_pct"]))
     windows = _windows(steps, ranks)
-    known = clocks.table[clocks.table["offset_ns"].notna()]
-    offsets = dict(zip(known["rank"].astype(int), known["offset_ns"].astype(int), strict=True))
-    pieces = _clipped(awaited(waits.table, parts, call_waits.table, offsets), windows)
+    pieces = _clipped(awaited(waits.table, parts, call_waits.table, clocks.offsets_ns()), windows)
     pieces = pieces.assign(collective=_collective(pieces, members.table))
     costs = _costs(pieces[pieces["root_rank"] != NONE], windows, straggler_step_pct)
     table = costs.join(pieces.groupby("waits_for")["wait_ns"].sum().rename("direct_wait_ns"))
@@ -178,7 +177,7 @@ def _costs(pieces: pd.DataFrame, windows: pd.DataFrame, least_pct: float) -> pd.
         }
     )
     return table.assign(
-        basis=_basis(numbers) if has_steps else "whole capture",
+        basis=steps_text(numbers) if has_steps else "whole capture",
         steps=pd.array([count if has_steps else pd.NA] * len(table), dtype="Int64"),
         window_ns=window_ns,
         first_step=_of_steps(affected.min().reindex(table.index), has_steps=has_steps),
@@ -197,10 +196,3 @@ def _of_most_waiting(in_affected: pd.DataFrame, most: pd.Series) -> pd.Series:
 def _of_steps(values: pd.Series, *, has_steps: bool) -> pd.Series:
     """The values; absent where there are no steps to speak of."""
     return values.astype("Int64").where(pd.Series(has_steps, index=values.index))
-
-
-def _basis(numbers: list[int]) -> str:
-    if len(numbers) == 1:
-        return f"step {numbers[0]}"
-    is_run = numbers == list(range(numbers[0], numbers[-1] + 1))
-    return f"steps {numbers[0]} to {numbers[-1]}" if is_run else "steps " + ", ".join(map(str, numbers))

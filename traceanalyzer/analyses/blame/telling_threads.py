@@ -1,11 +1,11 @@
-"""Which thread tells what the host did in stretches of time, and what of two rows of stretches they share."""
+"""Which thread tells what the host did in stretches of time."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
 from traceanalyzer.analyses.host import idle_causes
-from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.analyses.time.intervals import Intervals, overlapping
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.tables import array_of
 
@@ -29,16 +29,6 @@ def who_tells(
     ))  # fmt: skip
     rest = Intervals.of([int(starts.min())], [int(launched.max())]) - recorded
     for one, told in ((thread, recorded), (program, rest)):
-        held, stretch = pairs(told.starts, told.ends, starts, launched)
+        held, stretch = overlapping(starts, launched, told)
         since, until = np.maximum(told.starts[stretch], starts[held]), np.minimum(told.ends[stretch], launched[held])
         yield one, since, until, held
-
-
-def pairs(
-    starts: np.ndarray, ends: np.ndarray, from_ns: np.ndarray, to_ns: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Every query [from, to) with the disjoint stretches [start, end) that it shares time with."""
-    first = np.searchsorted(ends, from_ns, side="right")
-    count = np.maximum(np.searchsorted(starts, to_ns, side="left") - first, 0)
-    query = np.repeat(np.arange(len(from_ns)), count)
-    return query, np.arange(len(query)) - np.repeat(np.cumsum(count) - count - first, count)

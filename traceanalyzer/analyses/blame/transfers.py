@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from traceanalyzer.kinds import POINT_TO_POINT
+from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
 from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.number_lists import numbers
@@ -11,8 +11,6 @@ from traceanalyzer.model.tables import without_rows
 COLLECTIVE = "collective"
 
 TRANSFER = "transfer_ns"
-
-MESSAGES = "messages"
 
 _AMONG = " among ranks "
 

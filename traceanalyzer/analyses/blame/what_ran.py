@@ -9,13 +9,14 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, is_any, stack
 from traceanalyzer.analyses.blame.step_parts import step_gaps
-from traceanalyzer.analyses.blame.telling_threads import pairs, who_tells
+from traceanalyzer.analyses.blame.telling_threads import who_tells
 from traceanalyzer.analyses.blame.work_names import Names, as_names, called, names_of
 from traceanalyzer.analyses.grouping import Groups, first_of_each
 from traceanalyzer.analyses.host import host_names, idle_causes, other_threads
 from traceanalyzer.analyses.host.host_activity import NOTHING, Activity, Around, activity_of, range_around
 from traceanalyzer.analyses.names import WhatRanColumn
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
+from traceanalyzer.analyses.time.intervals import Intervals, overlapping
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.meaning.vocabulary import DATA, HOST, SYNC
 from traceanalyzer.model import RankTrace
@@ -163,7 +164,7 @@ def _step_names(trace: RankTrace) -> set[str]:
 
 def _blocks(grid: pd.Series) -> np.ndarray:
     """Thread blocks of each operation, from `24x1x1`; 0 where the trace has none."""
-    texts = map(str, grid.cat.categories)
+    texts = map(str, grid.cat.categories.tolist())
     counts = [prod(map(int, text.split("x"))) if text.replace("x", "").isdigit() else 0 for text in texts]
     blocks: np.ndarray = np.array([*counts, 0], dtype=np.int64)[grid.cat.codes.to_numpy()]
     return blocks
@@ -190,7 +191,7 @@ def _of_thread(
     operators = Around.of(trace.host_ops, thread) if has_data.any() else None
     found: dict[tuple[str, str], list[Mapping[str, np.ndarray]]] = {}
     for held, activity in activity_of(trace, thread, starts, launched):
-        query, stretch = pairs(activity.starts, activity.ends, starts[held], launched[held])
+        query, stretch = overlapping(starts[held], launched[held], Intervals(activity.starts, activity.ends))
         since = np.maximum(activity.starts[stretch], starts[held][query])
         shared = np.minimum(activity.ends[stretch], launched[held][query]) - since
         middle = since + shared // 2

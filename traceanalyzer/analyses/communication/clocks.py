@@ -40,6 +40,11 @@ class Clocks(Result[ClocksColumn]):
         "instances": Column.count("Instances that the offset comes from.", is_compared=False),
     }
 
+    def offsets_ns(self) -> dict[int, int]:
+        """By rank how far its clock is ahead, where that is known."""
+        known = self.table[self.table["offset_ns"].notna()]
+        return dict(zip(known["rank"].astype(int), known["offset_ns"].astype(int), strict=True))
+
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         uncertainty = table["spread_ns"].clip(lower=LEAST_UNCERTAINTY_NS)
         is_significant = (table["offset_ns"].abs() > uncertainty).where(table["offset_ns"].notna())

@@ -17,6 +17,7 @@ from traceanalyzer.analyses.names import CollectivesColumn
 from traceanalyzer.analyses.same_keys import at_places, places_of
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.job.wiring import nvlinks
+from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model.tables import columns_of, floats, with_columns
 
@@ -137,6 +138,12 @@ def bus_factors(collectives: pd.Series, group_sizes: pd.Series) -> pd.Series:
     factor = np.where(is_shared, np.where(is_twice, 2 * share, share), 1.0)
     is_absent = np.isnan(factor)
     return pd.Series(pd.arrays.FloatingArray(np.where(is_absent, 1.0, factor), is_absent), index=collectives.index)
+
+
+def transfer_kinds(collectives: pd.Series) -> pd.Series:
+    """What of each is one kind of transfer: the collective; of point-to-point operations all together."""
+    names = collectives.astype("object")
+    return names.where(~names.isin(POINT_TO_POINT), MESSAGES)
 
 
 def _link_peaks(table: pd.DataFrame, ranks: Result, paths: np.ndarray) -> pd.api.extensions.ExtensionArray:

@@ -89,7 +89,7 @@ def _marks(trace: RankTrace, held: pd.DataFrame, category_of_op: pd.Categorical)
     return {
         "uneven_calls": column_of(held, "is_uneven").to_numpy(dtype=bool, na_value=False),
         "by_attention": _by_attention(trace, rows, category_of_op),
-        "both_ways": np.array([_is_both_ways(peers) for peers in column_of(held, "peers")], dtype=bool),
+        "both_ways": np.array([_is_both_ways(peers) for peers in column_of(held, "peers").tolist()], dtype=bool),
         "in_fsdp": _named(ranges, _FSDP),
         "in_experts": _named(ranges, _EXPERTS),
         "of_tables": _named(ranges, _TABLES) | _looks_up(trace),
@@ -134,7 +134,7 @@ def _is_both_ways(peers: object) -> bool:
 
 
 def _looks_up(trace: RankTrace) -> bool:
-    return any(_LOOKUPS.search(name) for name in trace.gpu_ops["name"].cat.categories)
+    return any(_LOOKUPS.search(name) for name in trace.gpu_ops["name"].cat.categories.tolist())
 
 
 def _named(ranges: np.ndarray | pd.Series, pattern: re.Pattern[str]) -> np.ndarray:

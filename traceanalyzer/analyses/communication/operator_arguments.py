@@ -80,13 +80,13 @@ def comm_operators(
 
 
 def _mask(names: pd.Series, is_of: Callable[[str], bool]) -> np.ndarray:
-    said = np.array([is_of(str(name)) for name in names.cat.categories], dtype=bool)
+    said = np.array([is_of(str(name)) for name in names.cat.categories.tolist()], dtype=bool)
     mask: np.ndarray = np.append(said, False)[names.cat.codes.to_numpy()]
     return mask
 
 
 def _collectives(names: pd.Categorical) -> dict[object, str | None]:
-    return {name: kinds.operator_collective(str(name)) for name in names.categories}
+    return {name: kinds.operator_collective(str(name)) for name in names.categories.tolist()}
 
 
 def _bytes_of(table: pd.DataFrame, rows: np.ndarray) -> pd.DataFrame:

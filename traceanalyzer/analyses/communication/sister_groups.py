@@ -5,16 +5,14 @@ from collections.abc import Collection, Mapping
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.communication.collectives import transfer_kinds
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
-from traceanalyzer.kinds import POINT_TO_POINT
+from traceanalyzer.kinds import MESSAGES
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, table_of
 
 BLOCK = 8
 """GPUs of a host, where the trace does not say which rank is where."""
-
-_MESSAGE = "message"
-"""What a send is to one rank and a receive to the other."""
 
 _POOL = ("job", "kind", "ranks", "hosts", "size_bytes")
 """What transfers of one spread have in common."""
@@ -37,8 +35,8 @@ def hosts_of(ranks: pd.DataFrame) -> Mapping[int, str]:
 def instances_of(members: pd.DataFrame, ranks: pd.DataFrame, jobs: Mapping[int, int]) -> pd.DataFrame:
     """A row for each instance of `Members` of which transfer and size are known; `jobs` are the ranks' (`jobs_of`).
 
-    Columns `instance`, `job`, `kind` (the collective), `ranks` and `hosts` (how many), `among` (the ranks), `step` (-1
-    without), `size_bytes`, `transfer_ns`.
+    Columns `instance`, `job`, `kind` (`transfer_kinds`), `ranks` and `hosts` (how many), `among` (the ranks), `step`
+    (-1 without), `size_bytes`, `transfer_ns`.
     """
     if members.empty:
         return pd.DataFrame()
@@ -51,13 +49,11 @@ def instances_of(members: pd.DataFrame, ranks: pd.DataFrame, jobs: Mapping[int, 
     rank, at = held["rank"].to_numpy(dtype=np.int64), own.of_row
     host = pd.factorize(pd.Series(rank).map(hosts_of(ranks)))[0]
     first = held.take(own.first)
-    kind = first["collective"].astype("object")
-    is_message = kind.isin(POINT_TO_POINT).to_numpy()
     table = table_of(
         {
             "instance": first["instance"].to_numpy(dtype=np.int64),
             "job": first["rank"].map(jobs).to_numpy(dtype=np.int64),
-            "kind": kind.where(~is_message, _MESSAGE).to_numpy(dtype=object),
+            "kind": transfer_kinds(first["collective"]).to_numpy(dtype=object),
             "ranks": own.counts(),
             "hosts": own.distinct(host),
             "step": first["step"].to_numpy(dtype=np.int64, na_value=NONE),
@@ -159,7 +155,7 @@ def is_extra(
     own = array_of(instances, "ranks")
     is_alone = run_by.reindex(keys).to_numpy() == own
     found: np.ndarray = is_alone & (own < ranks_of_job.reindex(instances["job"]).to_numpy())
-    return found & ~instances["job"].isin(staged_jobs).to_numpy() & (instances["kind"] != _MESSAGE).to_numpy()
+    return found & ~instances["job"].isin(staged_jobs).to_numpy() & (instances["kind"] != MESSAGES).to_numpy()
 
 
 def _median_of_others(group: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -183,7 +179,7 @@ def _of_other_sizes(keys: Mapping[str, np.ndarray], own_ns: np.ndarray, lone: np
     size, among = columns["size_bytes"].astype(float), pd.factorize(columns["among"])[0]
     found = np.full(len(lone), np.nan)
     for place, cell in enumerate(lone):
-        if columns["kind"][cell] == _MESSAGE:
+        if columns["kind"][cell] == MESSAGES:
             continue
         rows = rows_of[int(alike[cell])]
         rows = rows[among[rows] != among[cell]]

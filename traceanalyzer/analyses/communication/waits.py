@@ -10,7 +10,7 @@ from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.exposed_comm import STRETCH, exposed_of, transfer_and_wait
 from traceanalyzer.analyses.names import WaitsColumn
-from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.analyses.time.intervals import Intervals, overlapping
 from traceanalyzer.analyses.time.side_by_side import side_by_side
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
@@ -67,12 +67,3 @@ def cut_by_calls(wait: Intervals, calls: pd.DataFrame) -> pd.DataFrame:
             **{name: column_of(calls, name)[waiting[call]] for name in ("call", "instance", "waits_for")},
         }
     )
-
-
-def overlapping(starts: np.ndarray, ends: np.ndarray, pieces: Intervals) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of every query [start, end) and piece that share time."""
-    first = np.searchsorted(pieces.ends, starts, side="right")
-    past = np.searchsorted(pieces.starts, ends, side="left")
-    count = np.where(ends > starts, np.maximum(past - first, 0), 0)
-    query = np.repeat(np.arange(len(starts)), count)
-    return query, np.arange(len(query)) - np.repeat(np.cumsum(count) - count - first, count)

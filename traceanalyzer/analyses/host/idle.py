@@ -9,8 +9,9 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.blocks import row_blocks
 from traceanalyzer.analyses.host import idle_causes
-from traceanalyzer.analyses.host.idle_causes import LAUNCH_NS, PARTS, SHORT_NS, Gaps
+from traceanalyzer.analyses.host.idle_causes import LAUNCH_NS, PARTS, SHORT_NS
 from traceanalyzer.analyses.names import IdleColumn
+from traceanalyzer.analyses.time.intervals import Intervals, overlapping
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 from traceanalyzer.model import RankTrace
@@ -52,7 +53,7 @@ def per_rank(
         return pd.DataFrame()
     facts, row, begin, end = _windows(trace, breakdown, steps)
     gaps = idle_causes.find(trace)
-    window, gap = _pairs(begin, end, gaps)
+    window, gap = overlapping(begin, end, Intervals(gaps.starts, gaps.ends))
     of_row = row[window]
     sums = {name: np.zeros(len(facts), dtype=np.int64) for name in (*PARTS, "gaps", "pieces")}
     longest = np.zeros(len(facts), dtype=np.int64)
@@ -95,12 +96,3 @@ def _windows(
 
 
 _NO_TIMES = np.empty(0, dtype=np.int64)
-
-
-def _pairs(begin: np.ndarray, end: np.ndarray, gaps: Gaps) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of every window and gap that overlap."""
-    first = np.searchsorted(gaps.ends, begin, side="right")
-    past = np.searchsorted(gaps.starts, end, side="left")
-    count = np.maximum(past - first, 0)
-    window = np.repeat(np.arange(len(begin)), count)
-    return window, np.arange(len(window)) - np.repeat(np.cumsum(count) - count - first, count)

@@ -46,6 +46,7 @@ NESTED = "nested_on_a_stream"
 FAR_APART = "far_apart"
 
 NO_DURATION = "operations_without_duration"
+TOO_SHORT = "kernels_too_short"
 BACKWARDS = "events_backwards"
 UNREADABLE = "unreadable_events"
 SHARED = "shared_launches"

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.grouping import largest_before
 from traceanalyzer.analyses.integrity.integrity_checks import (
     CAUSES,
@@ -15,6 +16,7 @@ from traceanalyzer.analyses.integrity.integrity_checks import (
     NO_DURATION,
     OPERATIONS,
     SOME,
+    TOO_SHORT,
     Defect,
     by_share,
     have,
@@ -30,6 +32,12 @@ from traceanalyzer.model.tables import array_of, column_of
 _NOT_SHORT_NS = 5_000
 """Operations that usually take so long are not rounded to nothing, not even in whole microseconds."""
 
+_SHORTEST_NS = 100
+"""An empty kernel runs for some 700 ns on an H200."""
+
+_FEW = 100
+"""Fewer kernels are no sample."""
+
 
 def far_apart(trace: RankTrace) -> list[Defect]:
     """Operations that lie further apart than any recording lasts: single times are damaged."""
@@ -41,6 +49,22 @@ def far_apart(trace: RankTrace) -> list[Defect]:
         "damaged, or the file holds two recordings."
     )
     return [Defect(FAR_APART, HIGH, 1, None, text, (EVENTS,))]
+
+
+def too_short(trace: RankTrace) -> list[Defect]:
+    """Kernels that usually take less time than a GPU needs for the smallest: the unit of times is mistaken."""
+    lengths = (array_of(trace.gpu_ops, "end_ns") - array_of(trace.gpu_ops, "start_ns"))[
+        is_any(trace.gpu_ops["activity"], "kernel")
+    ]
+    lengths = lengths[lengths > 0]
+    if len(lengths) < _FEW or np.median(lengths) >= _SHORTEST_NS:
+        return []
+    count = int((lengths < _SHORTEST_NS).sum())
+    text = (
+        f"{count:,} kernels of {len(lengths):,} run for less than {_SHORTEST_NS} ns, which no GPU does: times are in "
+        "another unit than the file says (too short by 1,000 times?), and so are all that are shown."
+    )
+    return [Defect(TOO_SHORT, HIGH, count, len(lengths), text, (EVENTS,))]
 
 
 def overlaps_on_a_stream(trace: RankTrace) -> list[Defect]:

@@ -11,20 +11,22 @@ from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.communication.operator_arguments import comm_operators
 from traceanalyzer.analyses.grouping import sums_at
 from traceanalyzer.analyses.host import host_names
-from traceanalyzer.analyses.integrity.integrity_checks import BY_KIND, Defect
+from traceanalyzer.analyses.integrity.integrity_checks import BY_KIND, Defect, have, many
 from traceanalyzer.analyses.kernels.kernel_names import category
 from traceanalyzer.kinds.function_names import function_path
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.severities import HIGH, LOW, MEDIUM
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.schema import NONE, UNNAMED
 from traceanalyzer.model.tables import array_of, column_of
 
 UNKNOWN = "unknown_communication"
 NOWHERE = "no_communication"
 _NONE_AT_ALL = "without_communication"
 
-UNKNOWN_KERNELS = (UNKNOWN, NOWHERE)
+_NAMELESS = "kernels_without_name"
+
+UNKNOWN_KERNELS = (UNKNOWN, NOWHERE, _NAMELESS)
 """Checks that leave it open what of compute is communication: with them nothing can be called well."""
 
 _GRAVE_PCT, _SOME_PCT = 10.0, 1.0
@@ -46,7 +48,7 @@ def unknown_communication(trace: RankTrace) -> list[Defect]:
     ops = trace.gpu_ops
     is_kernel = is_any(ops["kind"], "compute") & is_any(ops["activity"], "kernel")
     by_name = _by_name(ops, is_kernel)
-    speaking = np.array([_speaks(trace, name) for name in by_name.index], dtype=bool)
+    speaking = np.array([_speaks(trace, name) for name in by_name.index.tolist()], dtype=bool)
     by_operator = _of_operators(trace, is_kernel)
     found = _with_time(by_name[speaking | by_name.index.isin(by_operator)])
     if found.empty:
@@ -60,6 +62,21 @@ def unknown_communication(trace: RankTrace) -> list[Defect]:
     )
     severity = HIGH if share >= _GRAVE_PCT else MEDIUM if share >= _SOME_PCT else LOW
     return [Defect(UNKNOWN, severity, len(found), len(by_name), text, BY_KIND)]
+
+
+def kernels_without_name(trace: RankTrace) -> list[Defect]:
+    """Kernels whose names the file lacks: they count as compute, and may be anything."""
+    by_name = _by_name(trace.gpu_ops, is_any(trace.gpu_ops["activity"], "kernel"))
+    if not by_name.get(UNNAMED, 0):
+        return []
+    count = int((is_any(trace.gpu_ops["activity"], "kernel") & is_any(trace.gpu_ops["name"], UNNAMED)).sum())
+    share = 100.0 * float(by_name[UNNAMED]) / float(by_name.sum())
+    text = (
+        f"{many(count, 'kernel')} ({share:.1f} % of kernel time) {have(count)} no name in the file: counted as "
+        "compute, though any may be communication. Record or export again."
+    )
+    severity = HIGH if share >= _GRAVE_PCT else MEDIUM if share >= _SOME_PCT else LOW
+    return [Defect(_NAMELESS, severity, count, None, text, BY_KIND)]
 
 
 def _one_said(_count: int, *, by_name: bool) -> tuple[str, str, str]:
@@ -110,7 +127,7 @@ def _likeliest_first(trace: RankTrace, by_name: pd.Series) -> pd.Series:
     computes = names.map({name: category(name, "compute", None) != "other" for name in names.unique()})
     beside = kernels["stream"].isin(kernels.loc[computes.to_numpy(dtype=bool), "stream"].unique())
     is_beside = beside.groupby(names).any().reindex(by_name.index)
-    told = np.array([category(str(name), "compute", None) != "other" for name in by_name.index], dtype=bool)
+    told = np.array([category(str(name), "compute", None) != "other" for name in by_name.index.tolist()], dtype=bool)
     order = np.lexsort((-by_name.to_numpy(), told, is_beside.to_numpy(dtype=bool), is_silent))
     return by_name.iloc[order]
 
@@ -119,7 +136,9 @@ def fused_kernels(trace: RankTrace) -> list[Defect]:
     """Kernels that compute and communicate at once: compute, overlap and exposed communication leave theirs open."""
     ops = trace.gpu_ops
     by_name = _by_name(ops, is_any(ops["kind"], "compute"))
-    found = _with_time(by_name[[kinds.is_fused(str(name)) for name in by_name.index]] if len(by_name) else by_name)
+    found = _with_time(
+        by_name[[kinds.is_fused(str(name)) for name in by_name.index.tolist()]] if len(by_name) else by_name
+    )
     if found.empty:
         return []
     share = 100.0 * float(found.sum()) / float(by_name.sum())

@@ -11,6 +11,7 @@ from traceanalyzer.analyses.integrity.integrity_checks import (
     NESTED,
     NO_DURATION,
     SHARED,
+    TOO_SHORT,
     UNREADABLE,
 )
 from traceanalyzer.meaning.severities import HIGH
@@ -20,6 +21,7 @@ IMPOSSIBLE: Mapping[str, str] = MappingProxyType(
         NESTED: "operations run inside others of their stream, which runs one after the other",
         FAR_APART: "operations lie over a day apart",
         NO_DURATION: "operations take no time",
+        TOO_SHORT: "kernels run for less time than any GPU needs",
         BACKWARDS: "events end before they start",
         UNREADABLE: "those of many events are no numbers, or none that can be",
     }

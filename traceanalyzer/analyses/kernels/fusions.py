@@ -34,7 +34,7 @@ class Fusions(Result[FusionsColumn]):
 def per_rank(trace: RankTrace) -> pd.DataFrame:
     """Add up the rank's counted kernels whose names are Inductor's."""
     ops = trace.gpu_ops[trace.counted]
-    made = {name: fusion(name) for name in ops["name"].cat.categories}
+    made = {name: fusion(name) for name in ops["name"].cat.categories.tolist()}
     own = ops[ops["name"].isin([name for name, found in made.items() if found])]
     if own.empty:
         return pd.DataFrame()

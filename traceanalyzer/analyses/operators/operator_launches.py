@@ -59,7 +59,7 @@ def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     calls, first = np.unique(launch, return_index=True)
     by_call = Groups.of_numbers(by_op.of_row[first])
     is_full = into_full_queue(trace)[calls]
-    names = np.array([*operators.categories, NO_OPERATOR], dtype=object)[name_of[by_op.first]]
+    names = np.array([*operators.categories.tolist(), NO_OPERATOR], dtype=object)[name_of[by_op.first]]
     with_calls = by_op.of_row[first][by_call.first]
     made = table_of(
         {

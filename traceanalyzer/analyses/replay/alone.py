@@ -6,7 +6,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.time.intervals import Intervals
-from traceanalyzer.model.tables import array_of
+from traceanalyzer.model.tables import array_of, column_of
 
 LEAST_ALONE = 3
 """So many runs of a kernel without communication beside it tell its own speed."""
@@ -92,11 +92,11 @@ def of_peers(own: np.ndarray, others: np.ndarray) -> np.ndarray:
 def _kernels(ops: pd.DataFrame) -> tuple[np.ndarray, list[tuple[str, ...]]]:
     """Number of each operation's kernel, and what makes it."""
     code = np.zeros(len(ops), dtype=np.int64)
-    has_shapes = bool((ops["shapes"].cat.codes >= 0).any())
-    columns = [ops[name].cat for name in ("name", "grid", "shapes" if has_shapes else "phase")]
-    parts = [(column.codes.to_numpy(), column.categories) for column in columns]
+    has_shapes = bool((column_of(ops, "shapes").codes >= 0).any())
+    columns = [column_of(ops, name) for name in ("name", "grid", "shapes" if has_shapes else "phase")]
+    parts = [(column.codes, column.categories.tolist()) for column in columns]
     if not has_shapes:
-        parts += [(own, columns[0].categories) for own in _beside_on_stream(parts[0][0], array_of(ops, "stream"))]
+        parts += [(own, parts[0][1]) for own in _beside_on_stream(parts[0][0], array_of(ops, "stream"))]
     for own, categories in parts:
         code = pd.factorize(code * (len(categories) + 1) + own + 1)[0]
     first = np.unique(code, return_index=True)[1]

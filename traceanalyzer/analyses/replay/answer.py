@@ -28,7 +28,6 @@ class Answer:
         gain: the step before and after.
         path_pct_before: percent of the critical path by category, as recorded.
         path_pct_after: the same after the changes.
-        is_of_steps: the figures are of a mean complete step, else of the whole capture.
         schedule: where another order of passes was asked for; then there is no path after the changes.
         unprofiled_ns: the step without the profiler before and after, by what recording may take the hosts
             (`COST_NS`); empty where that is not known.
@@ -38,9 +37,13 @@ class Answer:
     gain: Gain
     path_pct_before: dict[str, float]
     path_pct_after: dict[str, float]
-    is_of_steps: bool
     schedule: Rescheduled | None = None
     unprofiled_ns: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def is_of_steps(self) -> bool:
+        """Whether the figures are of a mean complete step, else of the whole capture."""
+        return self.gain.steps is not None
 
     @property
     def error_pct(self) -> float | None:
@@ -156,17 +159,16 @@ def answer(results: Mapping[str, Result], changes: Sequence[Change]) -> Answer:
     for change in changes:
         check(engine, change)
     before = composition(path_of(replay, engine.job.recorded))
-    is_of_steps = engine.windows.has_steps
     schedules = [change for change in changes if change.part == "schedule"]
     if len(schedules) > 1:
         raise UsageError("a job runs one schedule: ask for one at a time")
     if schedules:
         others = [change for change in changes if change.part != "schedule"]
         found = rescheduled(engine, results, str(schedules[0].to), others)
-        return Answer(tuple(changes), found.gain, before, {}, is_of_steps, found, found.unprofiled_ns)
+        return Answer(tuple(changes), found.gain, before, {}, found, found.unprofiled_ns)
     after = composition(path_of(replay, engine.lengths(*changes)))
     gain, unprofiled = engine.gains([tuple(changes)])[0], engine.unprofiled_ns(changes)
-    return Answer(tuple(changes), gain, before, after, is_of_steps, unprofiled_ns=unprofiled)
+    return Answer(tuple(changes), gain, before, after, unprofiled_ns=unprofiled)
 
 
 def _between(ns: tuple[int, int] | None) -> str:

@@ -11,7 +11,7 @@ from traceanalyzer.analyses.replay.recording import COST_NS, TYPICAL
 from traceanalyzer.analyses.replay.schedule_orders import ORDERS, read_schedule
 from traceanalyzer.errors import UsageError
 
-PEERS, EVEN, IDEAL, FASTEST, HIDDEN, ALONE = "peers", "even", "ideal", "fastest", "hidden", "alone"
+PEERS, EVEN, IDEAL, FASTEST, HIDDEN, ALONE, USUAL = "peers", "even", "ideal", "fastest", "hidden", "alone", "usual"
 
 Changeable = Literal[
     "rank", "stage", "host", "data", "profiler", "compute", "copy", "comm", "waits", "links", "small", "sync",
@@ -35,7 +35,7 @@ PARTS: Mapping[Changeable, str] = MappingProxyType(
         "sync": "waiting of hosts in calls that block until the GPU is done",
         "operator": "GPU operations that an operator of this name launched",
         "kernel": "GPU operations whose name contains this text",
-        "collective": "transfers of this collective",
+        "collective": "transfers of this collective; `messages` are all sends and receives",
         "schedule": "the order in which pipelines run their passes",
     }
 )
@@ -65,6 +65,7 @@ WORDS: Mapping[Changeable, Mapping[str, float | str]] = MappingProxyType(
         "waits": {"none": 0.0},
         "sync": {"none": 0.0},
         **{part: {"free": 0.0} for part in NAMED},
+        "collective": {"free": 0.0, USUAL: USUAL},
         "schedule": {name: name for name in ORDERS},
     }
 )
@@ -84,10 +85,11 @@ class Change:
             all ranks that do the same, of a pipeline's stages all of their work put together (of a transfer the median
             of those of the same collective and size); `ideal` (stages): even, and neither hosts nor messages take time:
             what is left of the bubble is the schedule's own; `fastest` (hosts): the rank that needs least in a step;
-            `hidden` (communication): nothing on other streams waits for transfers; `alone` (compute): the median of the
-            same kernel and grid when no communication runs beside it; `none`, `least`, `most` (profiler): the hosts'
-            time less what recording is estimated to take. Of `links` their bus bandwidth in GB/s; of `schedule` its
-            name (`schedule_orders`), with stages a rank such as `interleaved:2`.
+            `hidden` (communication): nothing on other streams waits for transfers; `usual` (a collective in some
+            steps): the median of the same ranks' transfers of that size in the other steps; `alone` (compute): the
+            median of the same kernel and grid when no communication runs beside it; `none`, `least`, `most` (profiler):
+            the hosts' time less what recording is estimated to take. Of `links` their bus bandwidth in GB/s; of
+            `schedule` its name (`schedule_orders`), with stages a rank such as `interleaved:2`.
         ranks: only these, or of `stage` these stages; `None` is all.
         steps: only these; `None` is all.
         name: of the operator, kernel, collective or blocking call.
@@ -112,6 +114,10 @@ class Change:
             raise UsageError(f"{self.part} cannot become {self.to!r}; it can {' or '.join(words)}")
         if self.to == IDEAL and self.ranks:
             raise UsageError("stage: all stages become ideal together; write stage ideal")
+        if self.to == USUAL and not self.steps:
+            raise UsageError(
+                f"{self.part} {self.name}: what is usual is that of other steps; say in which it becomes so"
+            )
         if self.part == "links" and not (isinstance(self.to, float | int) and self.to > 0):
             raise UsageError("links: say their bus bandwidth in GB/s, such as 400")
         if not isinstance(self.to, str) and self.to < 0:

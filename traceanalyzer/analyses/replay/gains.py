@@ -23,7 +23,8 @@ from traceanalyzer.analyses.replay.recording import COST_NS
 from traceanalyzer.analyses.replay.relief import Relief
 from traceanalyzer.analyses.replay.windows import Windows
 from traceanalyzer.errors import UsageError
-from traceanalyzer.kinds import POINT_TO_POINT
+from traceanalyzer.kinds import MESSAGES
+from traceanalyzer.meaning.wholes import whole
 from traceanalyzer.model.tables import array_of
 
 BOUND_PCT = 3.0
@@ -51,7 +52,7 @@ class Gain:
             them do not change.
         unprofiled_ns: the step before and after without what recording takes the hosts, an estimate (`recording`);
             `None` where the capture holds no calls whose cost is known.
-        is_of_steps: it is of a step; else of the capture.
+        steps: of how many steps it is the mean; `None` of a whole capture.
         lacks_hosts: of some rank the host is not in the graph: it may not launch a shorter step in time.
     """
 
@@ -60,8 +61,13 @@ class Gain:
     error_ns: int
     unmatched_ns: int = 0
     unprofiled_ns: tuple[int, int] | None = None
-    is_of_steps: bool = True
+    steps: int | None = None
     lacks_hosts: bool = False
+
+    @property
+    def whole(self) -> str:
+        """Words for what is shorter."""
+        return whole(self.steps)
 
     @property
     def gain_ns(self) -> int:
@@ -141,13 +147,13 @@ class Engine:
         Of those in no instance all of it; where one lacks a rank what follows its last: the other may come later still.
         """
         steps = self.windows.table["step"].dropna().to_numpy(dtype=np.int64)
+        joins = [array_of(self.job.joins, name) for name in ("op", "is_whole", "own_ns")]
         total = 0
         for rank, nodes in self.job.nodes.items():
             ops = nodes.piece.ops
-            is_open = nodes.is_comm
-            own = self.job.joins.take(self.job.joins_of(rank))
-            open_ns = np.where(is_open, array_of(ops, "duration_ns"), 0)
-            open_ns[own["op"]] = np.where(own["is_whole"], 0, own["own_ns"])
+            op, is_whole, own_ns = (values[self.job.joins_of(rank)] for values in joins)
+            open_ns = np.where(nodes.is_comm, array_of(ops, "duration_ns"), 0)
+            open_ns[op] = np.where(is_whole, 0, own_ns)
             total += int(open_ns[np.isin(array_of(ops, "step"), steps) if len(steps) else slice(None)].sum())
         met = self.job.meetings
         is_open = met.is_alone & (np.isin(met.step, steps) if len(steps) else True)
@@ -175,7 +181,7 @@ class Engine:
         if change.to != IDEAL:
             return (replace(change, part="rank", ranks=ranks),)
         even, no_host = Change("rank", EVEN, ranks, change.steps), Change("host", 0.0, ranks, change.steps)
-        return even, no_host, *(Change("collective", 0.0, ranks, change.steps, name) for name in POINT_TO_POINT)
+        return even, no_host, Change("collective", 0.0, ranks, change.steps, MESSAGES)
 
     @cached_property
     def ranks_of_stages(self) -> tuple[int, ...]:
@@ -264,7 +270,7 @@ class Engine:
 
     def _gain(self, after_ns: int, unprofiled_ns: tuple[int, int] | None) -> Gain:
         known = self.before_ns, after_ns, self.error_ns, self.unmatched_ns, unprofiled_ns
-        return Gain(*known, is_of_steps=self.windows.has_steps, lacks_hosts=self.lacks_hosts)
+        return Gain(*known, steps=self.windows.steps, lacks_hosts=self.lacks_hosts)
 
     def unprofiled_ns(self, changes: Sequence[Change]) -> dict[str, tuple[int, int]]:
         """The step before and after without the profiler, by what recording may take the hosts (`COST_NS`).

@@ -7,13 +7,14 @@ from functools import lru_cache
 import numpy as np
 
 from traceanalyzer.analyses.host import host_names
-from traceanalyzer.analyses.replay.change import ALONE, EVEN, FASTEST, HIDDEN, PEERS, Change
+from traceanalyzer.analyses.replay.change import ALONE, EVEN, FASTEST, HIDDEN, PEERS, USUAL, Change
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.nodes import Timing
 from traceanalyzer.analyses.replay.peers import Peers
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.analyses.replay.recording import COST_NS, with_waits_for_workers
-from traceanalyzer.analyses.replay.transfer_lengths import are_small, as_on_peers, at_rate, even
+from traceanalyzer.analyses.replay.transfer_lengths import are_small, as_in_other_steps, as_on_peers, at_rate, even
+from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
 from traceanalyzer.meaning.vocabulary import DATA
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of
@@ -96,6 +97,8 @@ def _transfers_after(job: Job, changes: Sequence[Change]) -> np.ndarray:
     for change in changes:
         if change.part == "comm" and change.to == EVEN:
             transfer = even(job, transfer)
+        elif change.to == USUAL:
+            transfer = as_in_other_steps(job, transfer, _chosen_joins(job, change))
         elif change.part == "links":
             transfer = np.where(
                 _chosen_joins(job, change), np.minimum(transfer, at_rate(job, float(change.to))), transfer
@@ -135,7 +138,8 @@ def _chosen_ops(job: Job, rank: int, change: Change) -> np.ndarray:
     elif change.part == "kernel":
         chosen = host_names.matches(ops["name"], lambda name: str(change.name) in name)
     elif change.part == "collective":
-        chosen = (ops["collective"] == change.name).to_numpy(dtype=bool)
+        names = POINT_TO_POINT if change.name == MESSAGES else (change.name,)
+        chosen = ops["collective"].isin(names).to_numpy(dtype=bool)
     elif change.part in ("links", "small"):
         chosen = job.nodes[rank].is_comm
     elif change.part == "rank":
@@ -159,7 +163,7 @@ def _timing(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -
         return replace(timing, is_blocking=timing.is_blocking & ~_chosen_calls(job.nodes[rank].piece, change))
     if change.part == "comm" and change.to == HIDDEN:
         return replace(timing, is_hidden=True)
-    if change.part in ("links", "small") or (change.part == "comm" and isinstance(change.to, str)):
+    if change.part in ("links", "small") or (change.part in ("comm", "collective") and isinstance(change.to, str)):
         after = transfers_after(job, (change,))
         return replace(timing, duration_ns=no_longer_than_transfers(job, timing, rank, after))
     if change.part not in ("host", "data", "profiler"):

@@ -108,7 +108,7 @@ def rescheduled(engine: Engine, tables: Mapping[str, Result], wanted: str, other
     after_ns = engine.before_ns - own_ns + _played(plays, orders, engine.lengths(*others) if others else before)
     unprofiled = _unprofiled(engine, plays, orders, others)
     gain = Gain(engine.before_ns, round(after_ns), round(abs(engine.before_ns - own_ns)), engine.unmatched_ns,
-                unprofiled.get(TYPICAL))  # fmt: skip
+                unprofiled.get(TYPICAL), engine.windows.steps)  # fmt: skip
     plan = _plan(name, first.recorded.microbatches, orders[0])
     known = tables["pipeline"].table.set_index("rank")["schedule"].get(first.ranks[0])
     was = _plan(None if pd.isna(known) else str(known), first.recorded.microbatches, first.recorded.order)

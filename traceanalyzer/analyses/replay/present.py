@@ -8,6 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses.replay.change import EVEN, FASTEST, OF_HOSTS, PEERS, Change
 from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.errors import InputError, UsageError
+from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
 
 _MOST_SAID = 5
 """Names that are given to choose from."""
@@ -64,6 +65,7 @@ def _check_name(engine: Engine, change: Change, name: str) -> None:
     known = _names(engine, *_COLUMNS[change.part])
     if change.part == "collective":
         known += _names(engine, "meetings", "name")
+        known += [MESSAGES] if {*known} & {*POINT_TO_POINT} else []
     wanted = name.partition("@")[0] if change.part == "sync" else name
     if wanted in known or (change.part == "kernel" and any(wanted in own for own in known)):
         _check_phase(engine, change, name)

@@ -21,6 +21,7 @@ from traceanalyzer.analyses.replay.meetings import with_meetings
 from traceanalyzer.analyses.replay.order import CircleError
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.analyses.replay.recording import LEAST, MOST
+from traceanalyzer.analyses.replay.shares import replay_at_once
 from traceanalyzer.analyses.replay.waits_alike import with_waits_alike
 from traceanalyzer.analyses.replay.windows import windows_of
 from traceanalyzer.analyses.time.steps import Steps
@@ -115,8 +116,7 @@ def across(
     if not held or is_large:
         return Replay(empty, why_not=TOO_LARGE if held else "no GPU operations")
     pieces = with_waits_alike({rank: part["piece"].iloc[0] for rank, part in held.items()})
-    known = clocks.table[clocks.table["offset_ns"].notna()]
-    offset_ns = dict(zip(known["rank"].astype(int), known["offset_ns"].astype(int), strict=True))
+    offset_ns = clocks.offsets_ns()
     try:
         return _replayed(with_meetings(pieces, offset_ns), members, offset_ns, steps)
     except CircleError:
@@ -156,4 +156,7 @@ def gain_of(replay: Replay, *changes: Change) -> Gain | None:
 
 def gains_of(replay: Replay, scenarios: Sequence[tuple[Change, ...]]) -> list[Gain] | None:
     """The same for many sets of changes."""
-    return replay.engine.gains(scenarios) if replay.engine else None
+    if replay.engine is None:
+        return None
+    replay_at_once(replay.engine, scenarios)
+    return replay.engine.gains(scenarios)

@@ -31,7 +31,7 @@ class SameOperations:
             ops = nodes.piece.ops
             names = ops["name"].cat
             of_category = np.array(
-                [self._known.setdefault(name, len(self._known)) for name in names.categories] + [NONE]
+                [self._known.setdefault(name, len(self._known)) for name in names.categories.tolist()] + [NONE]
             )
             counted = (array_of(ops, "call") == NONE) & self.is_in_step(array_of(ops, "step"))
             found[rank] = np.where(counted, of_category[names.codes.to_numpy()], NONE)

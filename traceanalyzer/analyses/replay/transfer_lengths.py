@@ -64,6 +64,21 @@ def as_on_peers(job: Job, transfer_ns: np.ndarray, ranks: frozenset[int] | None)
     return _without_longer_ones(joins, transfer_ns, _scaled(joins, transfer_ns, factor), own)
 
 
+def as_in_other_steps(job: Job, transfer_ns: np.ndarray, is_chosen: np.ndarray) -> np.ndarray:
+    """The chosen transfers no longer than the median of the others between the same ranks, of collective and size."""
+    joins = job.joins
+    table = joins.assign(ns=transfer_ns, is_chosen=is_chosen).groupby("instance")
+    own, chosen = table["ns"].min(), table["is_chosen"].any()
+    kind = [
+        table["collective"].min(),
+        table["size_bytes"].max(),
+        *(table["rank"].agg(end) for end in ("min", "max", "size")),
+    ]
+    usual = own.where(~chosen).groupby([values.to_numpy() for values in kind], dropna=False).transform("median")
+    factor = (usual.clip(upper=own) / own.where(own > 0)).where(chosen).fillna(1.0)
+    return _scaled(joins, transfer_ns, factor)
+
+
 def _without_longer_ones(joins: pd.DataFrame, before: np.ndarray, after: np.ndarray, shortest: pd.Series) -> np.ndarray:
     """What is left of calls that hold several messages: beside one that is shorter now the others take what they take.
 

@@ -124,7 +124,7 @@ class _Operations:
 def _touched(piece: Piece, known: dict[object, int]) -> tuple[np.ndarray, np.ndarray]:
     """Number of each operation's stream and name over all ranks, and the rows of each two that touch."""
     names = piece.ops["name"].cat
-    code = np.array([*(known.setdefault(name, len(known)) for name in names.categories), NONE], dtype=np.int64)
+    code = np.array([*(known.setdefault(name, len(known)) for name in names.categories.tolist()), NONE], dtype=np.int64)
     of_stream, streams = pd.factorize(array_of(piece.ops, "stream"))
     stream = np.array([known.setdefault(number, len(known)) for number in streams.tolist()], dtype=np.int64)
     kinds = (code[names.codes.to_numpy()] << _STREAM_BITS) + stream[of_stream]

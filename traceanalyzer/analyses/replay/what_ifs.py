@@ -1,7 +1,7 @@
 """What the job would gain if one thing were different: the table that stands in every report."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -31,9 +31,6 @@ MOST_RANKS = 64
 @dataclass(frozen=True, slots=True, repr=False)
 class WhatIfs(Result[WhatIfsColumn]):
     """One row for each change to the job, those that gain most first."""
-
-    replayed: dict[tuple[Change, ...], int] = field(default_factory=dict, init=False, compare=False)
-    """Mean step after each set of changes that was replayed for it: no other process needs to do so again."""
 
     title: ClassVar[str] = "What if"
     keys: ClassVar[tuple[str, ...]] = ("change", "rank")
@@ -136,9 +133,7 @@ def across(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> WhatIfs:
         "unmatched_ns",
     )  # fmt: skip
     table = pd.DataFrame(rows, columns=list(columns)).astype(dict.fromkeys(columns[2:], "Int64"))
-    made = WhatIfs(table.sort_values("after_ns", kind="stable", ignore_index=True))
-    made.replayed.update(replay.engine.mean_steps if replay.engine else {})
-    return made
+    return WhatIfs(table.sort_values("after_ns", kind="stable", ignore_index=True))
 
 
 def _ranks(replay: Replay) -> list[Change]:

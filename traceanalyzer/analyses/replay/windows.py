@@ -34,6 +34,11 @@ class Windows:
     window_of_end: np.ndarray
     has_steps: bool
 
+    @property
+    def steps(self) -> int | None:
+        """How many steps of the job; `None` for a whole capture."""
+        return self.table["step"].nunique() if self.has_steps else None
+
     def lengths(self, times: np.ndarray) -> np.ndarray:
         """Length of each window for the times of all nodes; a column for each replay."""
         latest = np.full((len(self.table), times.shape[1]), np.iinfo(np.int64).min)

@@ -135,7 +135,7 @@ def known_only(
 
 def fused(ops: pd.DataFrame) -> Intervals:
     """Union of the compute kernels that communicate too."""
-    names = ops["name"].cat.categories
+    names = ops["name"].cat.categories.tolist()
     is_fused = np.append([kinds.is_fused(str(name)) for name in names], False).astype(bool)
     return of_rows(ops, is_fused[ops["name"].cat.codes.to_numpy()] & is_any(ops["kind"], "compute"))
 

@@ -111,6 +111,15 @@ class Intervals:
         return np.where(row > 0, total[row] - np.maximum(last_end - times, 0), 0)
 
 
+def overlapping(starts: np.ndarray, ends: np.ndarray, pieces: Intervals) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of every query [start, end) and piece that share time."""
+    first = np.searchsorted(pieces.ends, starts, side="right")
+    past = np.searchsorted(pieces.starts, ends, side="left")
+    count = np.where(ends > starts, np.maximum(past - first, 0), 0)
+    query = np.repeat(np.arange(len(starts)), count)
+    return query, np.arange(len(query)) - np.repeat(np.cumsum(count) - count - first, count)
+
+
 EMPTY = Intervals(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
 

@@ -7,6 +7,7 @@ from traceanalyzer.doctor.case import Case
 from traceanalyzer.doctor.diagnosis import Diagnosis
 from traceanalyzer.doctor.send_recv import open_calls
 from traceanalyzer.meaning.listed import numbered
+from traceanalyzer.meaning.sentences import first_upper
 
 _TORCH = ("torch/", "distributed_c10d.py", "c10d_logger.py", "_functional_collectives.py")
 
@@ -38,7 +39,8 @@ def _absence(one: hang.Absence) -> Diagnosis:
     called = f"{_named(one.operation)} number {one.seq}"
     return Diagnosis(
         severity="high",
-        diagnosis=f"{_capital(who)} never came to {called} of {one.group.label}{since}: {waiting} {verb} there.{where}",
+        diagnosis=f"{first_upper(who)} never came to {called} of {one.group.label}{since}: {waiting} {verb} there."
+        f"{where}",
         signal=f"{called}{size} is not complete on {waiting}{limit}; {last}.{there}",
         recommendation=f"Look at what {who} did after that call: an exception, an early end of its data, a branch that "
         "skips the collective, a slow save or load. py-spy dump on that process shows it while it hangs.",
@@ -70,7 +72,7 @@ def _mismatch(one: hang.Mismatch) -> Diagnosis:
     who = numbered("rank", ranks)
     return Diagnosis(
         severity="high",
-        diagnosis=f"{_capital(who)} came to collective number {one.seq} of {one.group.label} with {what} than the "
+        diagnosis=f"{first_upper(who)} came to collective number {one.seq} of {one.group.label} with {what} than the "
         f"others: {shown}, where {usual}.{where}",
         signal=f"Under number {one.seq} the dumps have {usual}; {shown}.",
         recommendation="Look for a branch that only some ranks take, for uneven batches or expert counts, and for "
@@ -126,7 +128,8 @@ def ranks_without_dump(case: Case) -> list[Diagnosis]:
     waited = [one for one in case.standing.absences if one.undumped]
     first = f" {_first_open(waited[0])}" if waited else ""
     who = numbered("rank", absent)
-    died = f"{_capital(who)} left no dump: {'it' if len(absent) == 1 else 'they'} may have died before the others hung."
+    they = "it" if len(absent) == 1 else "they"
+    died = f"{first_upper(who)} left no dump: {they} may have died before the others hung."
     return [
         Diagnosis(
             severity="high" if waited and not any(one.missing for one in waited) else "medium",
@@ -167,10 +170,6 @@ def open_everywhere(case: Case) -> list[Diagnosis]:
             caveat="A kernel queued before it on the same stream, or a dump taken in passing, looks the same.",
         )
     ]
-
-
-def _capital(text: str) -> str:
-    return text[0].upper() + text[1:]
 
 
 def _named(operation: str) -> str:

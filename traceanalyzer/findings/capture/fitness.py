@@ -14,9 +14,10 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.capture.spoilt import CUT_OFF, LOST, lost_on
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.meaning.listed import listed
+from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.meaning.sentences import first_upper
 
 
 def recorded_apart(integrity: Integrity) -> list[Finding]:
@@ -114,7 +115,7 @@ def silent_rank(calls: Calls, ranks: Ranks, integrity: Integrity) -> list[Findin
     return [
         Finding(
             severity="high",
-            title=f"Rank{'' if one else 's'} {listed(silent)} launch{'es' if one else ''} no collective while the "
+            title=f"{first_upper(numbered('rank', silent))} launch{'es' if one else ''} no collective while the "
             "others of the group wait in theirs: a hang, or a capture of another time.",
             recommendation="Look at what this rank's host does at the end of its trace; TORCH_NCCL_DUMP_ON_TIMEOUT=1 "
             "and the flight recorder say which collective it never joined.",

@@ -13,6 +13,7 @@ from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.findings.alike import AS_LONG
 from traceanalyzer.findings.basis import Basis
 from traceanalyzer.findings.capture.unmatched import PARTNERS
 from traceanalyzer.findings.finding import Finding
@@ -21,14 +22,13 @@ from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_span
+from traceanalyzer.meaning.wholes import step_or_capture
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.names import CallsColumn
 
 LEAST_WAIT_PCT = 5.0
 """Of a step, that all ranks wait for somebody who is not here."""
-
-_ALIKE = 0.5
 
 _MORE = 2
 """Times what others wait for a rank that is here, by the median: as one of many that each come last at times."""
@@ -60,7 +60,7 @@ def missing_straggler(
         return []
     beyond = each["exposed_ns"] / basis.per
     step_ns = float(basis.window_ns.mean()) / basis.per
-    if len(beyond) < 2 or 100 * beyond.min() < absent_wait_pct * step_ns or beyond.min() < _ALIKE * beyond.max():
+    if len(beyond) < 2 or 100 * beyond.min() < absent_wait_pct * step_ns or beyond.min() < AS_LONG * beyond.max():
         return []
     are_left_out = len(integrity) > 0 and bool((integrity.table["check"] == LEFT_OUT).any())
     who, add = _why_not_here(missing, are_cut=ranks.cut_off >= {*missing}, are_left_out=are_left_out)
@@ -72,7 +72,7 @@ def missing_straggler(
             severity="high",
             title=f"The {len(beyond)} ranks here wait alike for a rank that is not here ({who}): their "
             f"{collectives_words(awaited.mode().iloc[0])} take {time_span(beyond.min(), beyond.max())} longer than the "
-            f"shortest of their kind {'in the capture' if basis.steps is None else 'in a step'}, and nothing computes.",
+            f"shortest of their kind in {step_or_capture(basis.steps)}, and nothing computes.",
             evidence=tuple({"rank": int(rank), "beyond_shortest_ns": round(ns)} for rank, ns in beyond.items()),
             recommendation=f"{add}: the late one is among them ({listed(missing)}).",
             caveat="The shortest call of a kind stands for its transfer, and only calls are counted that take twice as "

@@ -8,7 +8,8 @@ from traceanalyzer.analyses.integrity.integrity import Integrity
 from traceanalyzer.analyses.integrity.integrity_checks import LOST_AMID, LOST_GRAPHS, SHARED, TRUNCATED
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.meaning.listed import listed
+from traceanalyzer.meaning.listed import listed, numbered
+from traceanalyzer.meaning.sentences import first_upper
 
 LEAST_LOST_PCT = 1.0
 """Of a rank's launches that have no operation, amid others that have one."""
@@ -138,9 +139,9 @@ def _of_times(ranks: list[int], whats: list[str]) -> Finding:
     whose = _whose(ranks)
     return Finding(
         severity="high",
-        title=f"{whose[0].upper()}{whose[1:]} times cannot be true: {', and '.join(whats)}. Compute, idle time and "
+        title=f"{first_upper(whose)} times cannot be true: {', and '.join(whats)}. Compute, idle time and "
         f"waits are not known, and nothing is concluded of {'it' if len(ranks) == 1 else 'them'}.",
-        recommendation=f"Record again; {_AS_WRITTEN}, with the streams' own numbers.",
+        recommendation=f"Record again; {_AS_WRITTEN}, with the streams' own numbers and the format's unit of time.",
         named=tuple(ranks),
         is_about_capture=True,
     )
@@ -159,10 +160,10 @@ def shared_numbers(integrity: Integrity) -> list[Finding]:
     return [
         Finding(
             severity="high",
-            title=f"{whose[0].upper()}{whose[1:]} operations share the numbers of their launches, as those of several "
+            title=f"{first_upper(whose)} operations share the numbers of their launches, as those of several "
             "recordings or processes in one file do: which call launched what, and in which step, is not known, and "
             f"nothing is concluded of {it}.",
-            recommendation=f"{_AS_WRITTEN[0].upper()}{_AS_WRITTEN[1:]}.",
+            recommendation=f"{first_upper(_AS_WRITTEN)}.",
             named=tuple(ranks),
             is_about_capture=True,
         )
@@ -174,4 +175,4 @@ def _with(integrity: Result, check: str) -> list[int]:
 
 
 def _whose(ranks: list[int]) -> str:
-    return f"rank {ranks[0]}'s" if len(ranks) == 1 else f"ranks {listed(ranks)}'s"
+    return f"{numbered('rank', ranks)}'s"

@@ -13,7 +13,7 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import Basis, plain
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.meaning.listed import listed
+from traceanalyzer.meaning.listed import listed, numbered
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 
@@ -123,7 +123,7 @@ def _absent(calls: Result, here: list[int]) -> list[int]:
 
 
 def _named(ranks: Sequence[int]) -> tuple[str, str]:
-    return (f"rank {ranks[0]}", "has") if len(ranks) == 1 else (f"ranks {listed(ranks)}", "have")
+    return numbered("rank", ranks), "has" if len(ranks) == 1 else "have"
 
 
 def _alone(here: list[int], size: int | None, where: str) -> tuple[str, str]:

@@ -11,40 +11,27 @@ from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.calls import Calls
-from traceanalyzer.analyses.communication.collectives import SIZE_CLASSES, Collectives, size_classes
+from traceanalyzer.analyses.communication.collectives import Collectives, size_classes, transfer_kinds
 from traceanalyzer.analyses.communication.group_members import is_whole_job
-from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.spread import robust_deviation
 from traceanalyzer.findings.alike import alike
-from traceanalyzer.findings.basis import LEAST_GAIN_PCT, severity, whole
+from traceanalyzer.findings.basis import LEAST_GAIN_PCT, severity
 from traceanalyzer.findings.communication.wiring import taken
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import of_slow_links
+from traceanalyzer.findings.link_rates import HEALTHY_PEAK, LOW_PEAK_PCT, healthy, slow_groups, slow_links
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.number_lists import numbers
 
-LOW_PEAK_PCT = 30.0
-"""Of the links' peak. Healthy captures of two GPUs, with compute beside the communication, reach 39 to 55 %."""
-
-HEALTHY_PEAK = 0.4
-"""Part of the links' peak that healthy captures reach."""
-
 FEW_CHANNELS = 4
 """NCCL gives a large collective a block of threads for each channel: 16 and more of them between GPUs with NVLink."""
-
-_LARGE = SIZE_CLASSES[3:5]
 
 _CHANNELS = (
     "Let NCCL use more channels (a block of its kernels each): look for NCCL_MAX_NCHANNELS, NCCL_MAX_CTAS and the "
     "process group's own settings. "
 )
-
-
-def slow_links(collective: str) -> str:
-    """How findings about it call that a collective is slow."""
-    return f"rate of {collective}"
 
 
 def low_bandwidth(
@@ -59,39 +46,21 @@ def low_bandwidth(
 ) -> list[Finding]:
     """Collectives of over 16 MiB whose transfer, waits aside, is below 30 % of what the links carry.
 
-    The gain is that of the replay with all calls of the collective as much faster as takes these to 40 %. Ranks whose
+    The gain is that of the replay with all calls of the collective as much faster as takes these to 40 %. Messages are
+    one collective: a send is as slow as its receive, and one that goes both ways as those that go one way. Ranks whose
     groups are slower than the others' of as many hosts, by more than calls of one group differ, are named, as a host or
     rack where they are one. Where most of the gain is that of groups slower than their sister groups, it is part of
     what is said of these.
     """
     return [
         _of_late(_slow(groups, collectives, calls, replay, places, call_waits), str(name), episodes)
-        for name, groups in _slow_groups(collectives, low_peak_pct).groupby("collective", observed=True)
+        for name, groups in slow_groups(collectives, low_peak_pct).groupby("transfers")
     ]
 
 
 def _of_late(finding: Finding, collective: str, episodes: Episodes) -> Finding:
     late = of_slow_links(episodes, collective, finding.gain_ns) if finding.gain_ns else None
     return replace(finding, part_of=late) if late else finding
-
-
-def healthy_rate(collectives: Collectives, collective: str, low_peak_pct: float) -> Change | None:
-    """The change that makes a slow collective as fast as in healthy jobs; `None` for one that is not slow."""
-    own = _slow_groups(collectives, low_peak_pct)
-    own = own[own["collective"] == collective]
-    return _healthy(own.iloc[-1].to_dict()) if len(own) else None
-
-
-def _slow_groups(collectives: Collectives, low_peak_pct: float) -> pd.DataFrame:
-    """The best class of sizes of each group that is slow; the slowest group first."""
-    frame = collectives.to_frame()
-    slow = frame[frame["size_class"].isin(_LARGE) & (frame["peak_pct"] < low_peak_pct).fillna(value=False)]
-    return slow.sort_values("peak_pct").drop_duplicates(["group", "group_ranks", "collective"], keep="last")
-
-
-def _healthy(fastest: Mapping[str, Any]) -> Change:
-    healthy = HEALTHY_PEAK * float(fastest["link_peak_gbps"])
-    return Change("collective", min(float(fastest["busbw_gbps"]) / healthy, 1.0), name=str(fastest["collective"]))
 
 
 def few_channels(calls: Calls, collective: object, group: object) -> int | None:
@@ -114,20 +83,19 @@ def _slow(
         who = f" of {len(rows)} groups{who and f', slowest {who[2:]}'}"
         rate += f" to {most}" if (most := f"{fastest['busbw_gbps']:.0f}") != rate else ""
     slower, apart = _slower_ranks(groups, collectives, places, _differ_by(slowest, call_waits))
-    own = {_identity(row) for row in rows}
-    healthy = HEALTHY_PEAK * float(fastest["link_peak_gbps"])
-    gain = gain_of(replay, _healthy(fastest))
+    healthy_gbps = HEALTHY_PEAK * float(fastest["link_peak_gbps"])
+    gain = gain_of(replay, healthy(fastest))
     share = 100 * gain.gain_ns / gain.before_ns if gain and gain.before_ns else 0.0
     won = Title()
     if gain and share >= LEAST_GAIN_PCT:
-        of = f" At {healthy:.0f} GB/s, which healthy jobs reach, {whole(gain)} is "
+        of = f" At {healthy_gbps:.0f} GB/s, which healthy jobs reach, {gain.whole} is "
         won = Title(of, Won.recorded(gain), ".")
     channels = few_channels(calls, slowest["collective"], slowest["group"])
     on = "" if channels is None else f" on {channels} channel{'' if channels == 1 else 's'}"
     return Finding(
         severity=severity(share),
         title=Title(
-            f"Large {collectives_words(slowest['collective'])}{who} reach {rate} GB/s{on}, "
+            f"Large {collectives_words(slowest['transfers'])}{who} reach {rate} GB/s{on}, "
             f"{slowest['peak_pct']:.0f} % of the links' {slowest['link_peak_gbps']} GB/s.{slower}",
             won,
         ),
@@ -135,7 +103,7 @@ def _slow(
         gain_error_ns=gain.error_ns if gain else None,
         gain_is_bound=gain is None or gain.is_bound,
         unprofiled_gain_ns=gain.unprofiled_gain_ns if gain else None,
-        evidence=tuple(row for row in collectives.rows() if _identity(row) in own),
+        evidence=_rows_of(groups, collectives),
         recommendation=f"{_CHANNELS if on else ''}Check the path that NCCL took (nvidia-smi topo -m, NCCL_DEBUG=INFO; "
         "analyze-traces doctor reads both), switches such as NCCL_P2P_DISABLE, and what else used the links or "
         "the GPU's memory at that time."
@@ -143,7 +111,7 @@ def _slow(
         caveat="The transfer is the shortest duration over ranks, so waits are not in it; compute that runs beside it "
         "slows it. The peak supposes NVLink between all ranks of the group, on one host.",
         named=tuple(dict.fromkeys((*_members(slowest, places), *apart))),
-        about=slow_links(str(slowest["collective"])),
+        about=slow_links(str(slowest["transfers"])),
     )
 
 
@@ -205,6 +173,15 @@ def _role(label: object) -> str:
     return str(label).partition(" (")[0]
 
 
-def _identity(row: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Which group and collective a row is of; equal also where the trace does not name a group."""
-    return str(row["group"]), str(row["group_ranks"]), str(row["collective"])
+def _rows_of(groups: pd.DataFrame, collectives: Collectives) -> tuple[dict[str, Any], ...]:
+    """All rows of the groups' collective; also where the trace does not name a group."""
+    kinds = transfer_kinds(collectives.table["collective"])
+    every = collectives.table[["group", "group_ranks"]].assign(transfers=kinds)
+    own = {_identity(row) for row in groups.to_dict("records")}
+    return tuple(
+        row for row, of in zip(collectives.rows(), every.to_dict("records"), strict=True) if _identity(of) in own
+    )
+
+
+def _identity(row: Mapping[Any, Any]) -> tuple[str, str, str]:
+    return str(row["group"]), str(row["group_ranks"]), str(row["transfers"])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pandas as pd
 
 from traceanalyzer.analyses.communication.call_waits import CallWaits
-from traceanalyzer.analyses.communication.collectives import Collectives
+from traceanalyzer.analyses.communication.collectives import Collectives, transfer_kinds
 from traceanalyzer.analyses.communication.exposed_comm import ExposedComm
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gains import Gain
@@ -13,10 +13,10 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.replay.transfer_lengths import are_small
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
-from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, LEAST_GAIN_PCT, Basis, severity
-from traceanalyzer.findings.communication.bandwidth import LOW_PEAK_PCT, healthy_rate, slow_links
-from traceanalyzer.findings.communication.exposed_collective import EXPOSED, MOSTLY
+from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, LEAST_GAIN_PCT, MOSTLY, Basis, severity
+from traceanalyzer.findings.communication.exposed_collective import EXPOSED
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.link_rates import LOW_PEAK_PCT, healthy_rate, slow_links
 from traceanalyzer.findings.won import Won
 from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.quantities import time_text
@@ -88,7 +88,8 @@ def _won_of(gain: Gain | None, worst: pd.Series) -> tuple[int, float]:
 
 def _slow_link(collectives: Collectives, replay: Replay, won_ns: int, low_peak_pct: float) -> str | None:
     """The slow collective that would gain most of this at a healthy rate, as findings call it."""
-    for name in collectives.table["collective"].dropna().unique() if len(collectives) else ():
+    names = transfer_kinds(collectives.table["collective"].dropna()).unique() if len(collectives) else ()
+    for name in names:
         faster = healthy_rate(collectives, str(name), low_peak_pct)
         gain = gain_of(replay, faster) if faster else None
         if gain is not None and gain.gain_ns >= MOSTLY * won_ns > 0:
@@ -172,7 +173,7 @@ def _many_small(row: dict[str, float], gain: Gain, share_pct: float, basis: Basi
     name = collectives_words(row["collective"])
     is_in_all = basis.steps is None or row["held"] >= basis.steps
     when = "a step" if is_in_all else f"in each of {row['held']:.0f} of {basis.steps} steps"
-    mean = "altogether" if is_in_all else "of a mean step"
+    mean = "altogether" if is_in_all else f"of {basis.whole}"
     return Finding(
         severity=severity(share_pct),
         title=f"Rank {row['rank']} runs {row['size']:.0f} {name} of at most 1 MiB {when}, "

@@ -23,6 +23,7 @@ from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.gains import gain_said
 from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.meaning.wholes import step_or_capture
 
 LEAST_SAVED_PCT = 2.0
 
@@ -54,7 +55,8 @@ def uneven_experts(
     frame = frame[~frame["group_ranks"].isin(of_tables)]
     if frame.empty or not len(headline):
         return []
-    step_ns = max(Basis.of(headline, steps).mean_ns(int(rank)) for rank in headline.table["rank"])
+    basis = Basis.of(headline, steps)
+    step_ns = max(basis.mean_ns(int(rank)) for rank in headline.table["rank"])
     known = evened(frame, even_experts.to_frame())
     uneven = [(own, known[key]) for key, own in frame.groupby(["group", "group_ranks"]) if key in known]
     is_replayed = any(even.is_replayed for _, even in uneven)
@@ -62,12 +64,14 @@ def uneven_experts(
     for own in [uneven] if is_replayed else [[group] for group in uneven]:  # a replay evens out all groups at once
         if own and 100 * max(even.gain_ns for _, even in own) >= experts_saved_pct * step_ns:
             late = [story for _, even in own if (story := late_by(episodes, even.hot_rank, "compute"))]
-            finding = _finding(own, step_ns, exchanges.to_frame())
+            finding = _finding(own, step_ns, exchanges.to_frame(), basis.steps)
             found.append(replace(finding, part_of=late[0] if late else finding.part_of))
     return found
 
 
-def _finding(groups: Sequence[tuple[pd.DataFrame, Evened]], step_ns: float, exchanges: pd.DataFrame) -> Finding:
+def _finding(
+    groups: Sequence[tuple[pd.DataFrame, Evened]], step_ns: float, exchanges: pd.DataFrame, steps: int | None
+) -> Finding:
     own, even = pd.concat([own for own, _ in groups]), groups[0][1]
     uneven = pd.concat([_of_rank(uneven_dispatches(own), even.hot_rank) for own, even in groups])
     hot = sorted({even.hot_rank for own, even in groups if _is_always_hot(own, even.hot_rank, exchanges)})
@@ -78,7 +82,7 @@ def _finding(groups: Sequence[tuple[pd.DataFrame, Evened]], step_ns: float, exch
     whose, mean = _whose(hot)
     return Finding(
         severity=severity(100 * even.gain_ns / step_ns),
-        title=Title(f"{whose} {times:.2f} times {mean} tokens in {which} of a step; ", _gain(own, even), "."),
+        title=Title(f"{whose} {times:.2f} times {mean} tokens in {which} of a step; ", _gain(own, even, steps), "."),
         evidence=plain(own[_EVIDENCE].head(12)),
         recommendation=f"{whose} {times:.2f} times {mean} tokens: even out what the router sends, by a balancing "
         "loss, a capacity factor, another placement of the experts, or copies of the experts that are asked for most.",
@@ -121,9 +125,9 @@ def _of_rank(dispatches: pd.DataFrame, hot: int) -> pd.DataFrame:
     return dispatches[dispatches["hot_rank"] == hot]
 
 
-def _gain(own: pd.DataFrame, evened: Evened) -> str:
+def _gain(own: pd.DataFrame, evened: Evened, steps: int | None) -> str:
     if evened.is_replayed and not evened.is_bound:
-        return Title("with even ones a step is ", Won(evened.gain_ns, is_bound=False))
+        return Title(f"with even ones {step_or_capture(steps)} is ", Won(evened.gain_ns, is_bound=False))
     compute_ns = int(own["saved_compute_ns"].fillna(0).sum())
     part = "" if evened.is_replayed or compute_ns < evened.gain_ns else ", all of it experts' compute"
     return f"even ones would save {gain_said(time_text(evened.gain_ns), is_bound=True)}{part}"

@@ -7,24 +7,25 @@ import pandas as pd
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.calls import Calls
-from traceanalyzer.analyses.communication.collectives import Collectives
+from traceanalyzer.analyses.communication.collectives import Collectives, transfer_kinds
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
-from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.change import USUAL, Change
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings.basis import Basis, plain, severity
-from traceanalyzer.findings.communication.bandwidth import LOW_PEAK_PCT, healthy_rate, slow_links
+from traceanalyzer.findings.basis import MOSTLY, Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import of_lead, of_slow_links, said
+from traceanalyzer.findings.link_rates import LOW_PEAK_PCT, healthy_rate, slow_links
 from traceanalyzer.findings.tools import Tools, tools_of
 from traceanalyzer.findings.won import Title, Won
-from traceanalyzer.kinds import POINT_TO_POINT, dtype_bytes
+from traceanalyzer.kinds import MESSAGES, dtype_bytes
 from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.quantities import time_span, time_text
+from traceanalyzer.meaning.sentences import first_upper
 
 LEAST_PCT = 10.0
 """Of the steps that it is in: what the collective gains when it takes no time. The last bucket's tail is less."""
@@ -34,9 +35,6 @@ LEAST_MEAN_PCT = 3.0
 
 EXPOSED = "exposed communication"
 """How findings about it call it."""
-
-MOSTLY = 0.6
-"""Of a gain or a time: what has so much of it explains it."""
 
 _IN_FEW = 0.8
 
@@ -70,8 +68,8 @@ def exposed_collective(
     Waits for other ranks are not in it, but for broadcasts and the like, of which they cannot be told apart: where that
     is most of it and a late rank is waited for in this collective, it is part of what is said of that rank. So it is
     where a group that moves data for longer than its sister groups gains most of it. Where the collective is slow and
-    would gain most of that at a healthy rate, it is part of that. Messages between stages of pipelines are told with
-    their bubble.
+    would gain most of that at a healthy rate, it is part of that. What is as quick as that in other steps gains what
+    it does at their pace. Messages between stages of pipelines are told so alone: else with their bubble.
     """
     if replay.engine is None or not len(headline) or not len(exposed_calls):
         return []
@@ -82,21 +80,18 @@ def exposed_collective(
     by_rank = held.groupby(["collective", "rank"], observed=True)["ns"].sum()
     worst = by_rank.groupby("collective", observed=True).max()
     worst = worst[100 * worst >= exposed_mean_pct * replay.engine.before_ns]
+    every = _of_kinds(basis.within(calls.table))
     asked = [(Change("collective", 0.0, name=str(name)),) for name in worst.index]
     gains = gains_of(replay, asked) or []
-    if not gains:
+    tellable = [_told(*pair, held, every, basis, replay) for pair in zip(worst.index, gains, strict=False)]
+    tellable = [each for each in tellable if each.name != MESSAGES or each.is_at_times]
+    if not tellable:
         return []
-    gain, name = max(zip(gains, worst.index, strict=True), key=lambda pair: _share_pct(pair[0]))
-    own = held[held["collective"] == name]
-    few = _few_steps(own, basis)
-    share = _share_pct(gain)
+    told = max(tellable, key=lambda each: _share_pct(each.gain))
+    share, few = _share_pct(told.gain), told.few
     if share < exposed_mean_pct or share * basis.per / (len(few) or basis.per) < exposed_collective_pct:
         return []
-    every = basis.within(calls.table)
-    every = every[every["collective"] == name]
-    at_times_ns = _at_other_times_ns(own, every, basis, few)
-    advice = _AT_TIMES if at_times_ns is not None else _advice(str(name), _phase(own), every, tools_of(ranks))
-    told = _Told(str(name), own, every, gain, basis, few, at_times_ns)
+    advice = _AT_TIMES if told.is_at_times else _advice(told.name, _phase(told.own), told.every, tools_of(ranks))
     found = _found(told, "" if few else _behind(told, headline), advice)
     part_of = _late(told, episodes) or _slow(told, collectives, replay, low_peak_pct)
     return [replace(found, part_of=part_of) if part_of else found]
@@ -106,8 +101,13 @@ def _exposed(exposed_calls: ExposedCalls, call_waits: CallWaits, basis: Basis) -
     """The basis' collective calls with what each is exposed for but for known waits, as part of a mean step (`ns`)."""
     names = call_waits.table[["rank", "call", "collective"]]
     held = basis.within(exposed_calls.table).merge(names, on=["rank", "call"])
-    held = held[held["collective"].notna() & ~held["collective"].isin((*POINT_TO_POINT, "send_recv"))]
+    held = _of_kinds(held[held["collective"].notna()])
     return held.assign(ns=held[["transfer_ns", "unmatched_ns"]].fillna(0).sum(axis=1).astype("float64") / basis.per)
+
+
+def _of_kinds(calls: pd.DataFrame) -> pd.DataFrame:
+    """Calls with what they transfer: messages are one collective."""
+    return calls.assign(collective=transfer_kinds(calls["collective"]))
 
 
 def _share_pct(gain: Gain) -> float:
@@ -138,7 +138,10 @@ def _at_other_times_ns(own: pd.DataFrame, every: pd.DataFrame, basis: Basis, few
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What is said of a collective: its exposed stretches, all of its calls in the basis, what its transfers cost."""
+    """What is said of a collective: its exposed stretches, all of its calls in the basis, what its transfers cost.
+
+    `is_as_usual`: what they cost above what they do in other steps, not all of it.
+    """
 
     name: str
     own: pd.DataFrame
@@ -147,6 +150,24 @@ class _Told:
     basis: Basis
     few: tuple[int, ...]
     at_other_times_ns: float | None
+    is_as_usual: bool
+
+    @property
+    def is_at_times(self) -> bool:
+        """Whether it is quick in other steps."""
+        return self.at_other_times_ns is not None
+
+
+def _told(name: str, gain: Gain, held: pd.DataFrame, every: pd.DataFrame, basis: Basis, replay: Replay) -> _Told:
+    """Of a collective that gains so much if it takes no time."""
+    own, every = held[held["collective"] == name], every[every["collective"] == name]
+    few = _few_steps(own, basis)
+    at_times_ns = _at_other_times_ns(own, every, basis, few)
+    changed = None if at_times_ns is None else Change("collective", USUAL, steps=frozenset(few), name=name)
+    usual = gain_of(replay, changed) if changed else None
+    if usual is None or usual.gain_ns < MOSTLY * gain.gain_ns:
+        return _Told(name, own, every, gain, basis, few, at_times_ns, is_as_usual=False)
+    return _Told(name, own, every, usual, basis, few, at_times_ns, is_as_usual=True)
 
 
 def _late(told: _Told, episodes: Episodes) -> str | None:
@@ -184,18 +205,18 @@ def _found(told: _Told, behind: str, advice: str) -> Finding:
     phase = _phase(own)
     where = f", most of it in the {phase}" if phase else ""
     of = f"each of steps {listed(few)}" if len(few) > 1 else f"step {few[0]}" if few else "a step"
-    each = "in each" if len(few) > 1 else "in it" if few else "a step"
+    each = "in each" if len(few) > 1 else "in it" if few else basis.a_step
     other_ns = told.at_other_times_ns
     seldom = "hardly in others" if other_ns is None else f"for {time_text(other_ns)} of another"
     step = f"{of}, and {seldom}" if few else f"a {time_text(gain.before_ns)} step"
     several = collectives_words(told.name)
+    without = "As quick as in other steps," if told.is_as_usual else "Without them in the way"
     return Finding(
         severity=severity(_share_pct(gain)),
         title=Title(
-            f"{several[0].upper()}{several[1:]} ({calls:.3g} {each}) run while nothing computes for "
-            f"{time_span(by_rank.min(), by_rank.max())} of {step}{where}.{behind} Without them in the way a mean step "
-            "is ",
-            Won.of(gain, is_bound=True),
+            f"{first_upper(several)} ({calls:.3g} {each}) run while nothing computes for "
+            f"{time_span(by_rank.min(), by_rank.max())} of {step}{where}.{behind} {without} {gain.whole} is ",
+            Won.of(gain, is_bound=None if told.is_as_usual else True),
             ".",
         ),
         evidence=plain(own.groupby(["rank", "phase", "step"], observed=True)["ns"].sum().reset_index().head(12)),
@@ -203,6 +224,7 @@ def _found(told: _Told, behind: str, advice: str) -> Finding:
         caveat="Of collectives with one root, and of uneven all-to-alls, a wait may be part of the time.",
         gain_ns=gain.gain_ns,
         gain_error_ns=gain.error_ns,
+        gain_is_bound=gain.is_bound or not told.is_as_usual,
         unprofiled_gain_ns=gain.unprofiled_gain_ns,
         is_of_ideal=other_ns is None,  # else the other steps have what is gained
         steps=few or None,

@@ -56,7 +56,8 @@ def gathered_again(
             severity=severity(share),
             title=Title(
                 f"Parameters are gathered twice: {count} all-gathers a step on each rank, {kept}, are in "
-                "backward and of the sizes that the same group gathered in forward. Kept in between, a mean step is ",
+                "backward and of the sizes that the same group gathered in forward. Kept in between, "
+                f"{gain.whole} is ",
                 Won.recorded(gain),
                 ".",
             ),

@@ -68,7 +68,7 @@ def _finding(row: Mapping[str, Any], gain: Gain) -> Finding:
         severity=severity(100 * gain.gain_ns / gain.before_ns),
         title=Title(
             f"Ranks {listed(ranks)} run {row['count']:.3g} {what} a step among each other, other groups of as many "
-            f"ranks that do the same {row['others']:.3g}. Without what is more, a mean step is ",
+            f"ranks that do the same {row['others']:.3g}. Without what is more, {gain.whole} is ",
             Won.recorded(gain),
             ".",
         ),

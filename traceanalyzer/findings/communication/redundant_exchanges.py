@@ -13,9 +13,8 @@ from traceanalyzer.findings.basis import Basis, severity
 from traceanalyzer.findings.communication.without_calls import gain_without
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.won import Title, Won
-from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.names import collectives_words
-from traceanalyzer.meaning.quantities import text
+from traceanalyzer.meaning.quantities import size_text
 
 LEAST_CALLS = 3
 """Of a step: two alike may be of two models that are trained in turn."""
@@ -74,10 +73,10 @@ def _repeated(rows: pd.DataFrame, micro: int, least_calls: int) -> pd.DataFrame 
 
 
 def _finding(micro: int, calls: float, size: float, gain: Gain | None, collective: str) -> Finding:
-    moved = text(size, Unit.BYTES).replace(chr(0x202F), " ")
+    moved = size_text(size)
     gains = Title()
     if gain is not None:
-        gains = Title(" Without them, a mean step is ", Won.recorded(gain), ".")
+        gains = Title(f" Without them, {gain.whole} is ", Won.recorded(gain), ".")
         if 100 * gain.gain_ns < gain.before_ns:
             gains = Title(
                 " Without their transfers alone a step is no shorter as recorded, as something else binds it: "

@@ -17,6 +17,7 @@ from traceanalyzer.findings.won import Won
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.quantities import in_a_line
+from traceanalyzer.meaning.sentences import first_upper
 
 _MEDIUM, _LARGER = SIZE_CLASSES[2], SIZE_CLASSES[3:5]
 
@@ -94,9 +95,9 @@ def _finding(name: str, pairs: pd.DataFrame, calls: pd.DataFrame, count: float, 
     rate, larger = (pairs[column].median() for column in ("busbw_gbps", "larger_gbps"))
     return Finding(
         severity=severity(100 * gain.gain_ns / gain.before_ns),
-        title=f"{several[0].upper()}{several[1:]} of {size} on average, {count:.3g} a step on each rank, reach "
+        title=f"{first_upper(several)} of {size} on average, {count:.3g} a step on each rank, reach "
         f"{rate:.0f} GB/s, larger ones of the same group {larger:.0f}: what they cost is latency. Joined, and as fast "
-        f"as those, a mean step is {Won.recorded(gain, is_bound=True)}.",
+        f"as those, {gain.whole} is {Won.recorded(gain, is_bound=True)}.",
         recommendation="Join them into pieces of 25 MB and more: DDP's bucket_cap_mb, larger FSDP units, one call for "
         "several tensors (coalesced, or flattened).",
         caveat="A joined call starts when the last of its data is there: beside backward some of it is hidden less.",

@@ -7,6 +7,7 @@ from traceanalyzer.analyses.communication.collectives import Collectives
 from traceanalyzer.findings.basis import plain
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.names import collectives_words
+from traceanalyzer.meaning.sentences import first_upper
 
 PCIE_MOST_GBPS = 64.0
 """One direction of PCIe 5.0 x16, decimal GB/s: what shared memory on one host carries at most."""
@@ -44,7 +45,7 @@ def taken(row: Mapping[str, object]) -> str:
         f"the topology {path}" if isinstance(path, str) else "",
     ]
     said = " and ".join(text for text in told if text)
-    return f" {said[0].upper()}{said[1:]} between these ranks." if said else ""
+    return f" {first_upper(said)} between these ranks." if said else ""
 
 
 def _is_through_the_host(transport: str) -> bool:

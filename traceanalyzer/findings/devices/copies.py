@@ -104,7 +104,7 @@ def _pageable(held: pd.DataFrame, basis: Basis, ranks: int, replay: Replay) -> F
         for name in ("exposed_ns", "size_bytes")
     )
     rate = "" if size is None else f" at {digits(row['size_bytes'] / row['total_ns'])} GB/s"
-    what = "" if size is None else f" {size_text(size)}{'' if basis.steps is None else ' a step'}"
+    what = "" if size is None else f" {size_text(size)}{basis.rate}"
     gain = gain_of(replay, Change("copy", 0.0, frozenset(held.index)))
     gain_ns = exposed_ns or 0 if gain is None else gain.gain_ns
     return Finding(

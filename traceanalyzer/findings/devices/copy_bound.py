@@ -13,7 +13,7 @@ from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings.alike import of_them
+from traceanalyzer.findings.alike import AS_LONG, of_them
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, plain
 from traceanalyzer.findings.devices.copies import are_pageable
 from traceanalyzer.findings.finding import PAGEABLE, Finding
@@ -22,9 +22,6 @@ from traceanalyzer.findings.won import Won
 from traceanalyzer.meaning.quantities import digits, size_text
 
 COPY_BOUND_PCT = 50.0
-
-_ALIKE = 0.5
-"""Of the longest: ranks that copy for this part of it are bound alike, though they may wait for each other, too."""
 
 _FULL = 0.8
 """Of what the link carries: a rate from which on only fewer bytes or hidden ones help."""
@@ -48,24 +45,23 @@ def copy_bound(
         return []
     table = breakdown.to_frame().set_index("rank")
     share = 100 * table["exposed_copy_ns"] / table["window_ns"].where(table["window_ns"] > 0)
-    bound = share[share >= _ALIKE * share.max()] if share.max() >= copy_bound_pct else share[:0]
+    bound = share[share >= AS_LONG * share.max()] if share.max() >= copy_bound_pct else share[:0]
     rows = copies.to_frame()
     rows = rows[rows["rank"].isin(bound.index)].sort_values("exposed_ns", ascending=False, kind="stable")
     if bound.empty or rows.empty:
         return []
     rank = int(bound.idxmax())
-    mean_ns = Basis.of(headline, steps).mean_ns(rank)
+    basis = Basis.of(headline, steps)
+    mean_ns = basis.mean_ns(rank)
     gain_ns = None if mean_ns is None or pd.isna(mean_ns) else round(float(bound[rank]) / 100 * float(mean_ns))
     gain = gain_of(replay, Change("copy", 0.0, frozenset(int(each) for each in bound.index)))
     found = _found(bound, rows, ranks.to_frame().set_index("rank")["device_name"])
     part_of = all_late_by(episodes, bound.index, "copies") or (PAGEABLE if _mostly_pageable(rows) else None)
     if gain is None:
         return [replace(found, gain_ns=gain_ns, part_of=part_of)]
-    of_steps = bool(Basis.of(headline, steps).steps)
-    if of_steps and 100 * gain.gain_ns < LEAST_GAIN_PCT * gain.before_ns and not part_of:
+    if basis.steps and 100 * gain.gain_ns < LEAST_GAIN_PCT * gain.before_ns and not part_of:
         return []  # they lie in no complete step, or something else binds those
-    of = "a mean step" if of_steps else "the capture"
-    hidden = f" Hidden, {of} is {Won.recorded(gain, is_bound=True)}." if gain.gain_ns else ""
+    hidden = f" Hidden, {basis.whole} is {Won.recorded(gain, is_bound=True)}." if gain.gain_ns else ""
     return [replace(found, title=f"{found.title}{hidden}", gain_ns=gain.gain_ns, part_of=part_of)]
 
 

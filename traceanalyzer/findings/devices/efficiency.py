@@ -14,7 +14,7 @@ from traceanalyzer.analyses.operators.efficiency import Efficiency
 from traceanalyzer.analyses.operators.mfu import Mfu
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings.basis import plain
+from traceanalyzer.findings.basis import count_of_steps, plain
 from traceanalyzer.findings.devices.written_out import SCORES
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import late_by, said_with_gain
@@ -23,6 +23,7 @@ from traceanalyzer.meaning.gains import gain_said
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.severities import Severity
+from traceanalyzer.meaning.wholes import rate
 
 MATRIX_PCT = 20.0
 """Matrix work off tensor cores in this share of a rank's compute kernels is worth a finding."""
@@ -70,7 +71,7 @@ def tensor_cores_unused(
     table = _off_tensor_cores(share, headline, matrix_pct)
     if table.empty:
         return []
-    per = " a step" if headline.table["steps"].notna().all() else ""
+    per = rate(count_of_steps(headline.table))
     rank = int(table["off_tensor_cores_ns"].idxmax())
     peak = _peak(ranks, rank)
     gain_ns = _gain_by_tf32(efficiency, table["off_tensor_cores_ns"][rank], rank, peak)

@@ -4,10 +4,11 @@ import re
 
 from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.time.headline import Headline
-from traceanalyzer.findings.basis import plain, severity
+from traceanalyzer.findings.basis import count_of_steps, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.meaning.wholes import step_or_capture, within_whole
 
 LAYOUT_PCT = 3.0
 """Of a rank's time, in kernels that only turn layouts."""
@@ -29,7 +30,8 @@ def layout_conversions(headline: Headline, kernels: Kernels, *, layout_pct: floa
     own = compute[compute["name"].astype("str").str.contains(_TURNS)]
     part = own.groupby("rank")["total_ns"].sum() / compute.groupby("rank")["total_ns"].sum()
     held = headline.to_frame().set_index("rank")
-    per = held["steps"].astype("Float64").fillna(1).astype("float64")
+    steps = count_of_steps(held)
+    per = steps or 1
     cost_ns = (part * held["compute_ns"].astype("float64") / per).dropna()
     share = 100.0 * cost_ns / (held["window_ns"].astype("float64") / per)
     share = share.dropna()
@@ -38,13 +40,12 @@ def layout_conversions(headline: Headline, kernels: Kernels, *, layout_pct: floa
     rank = int(share.idxmax())
     rows = own[own["rank"] == rank].sort_values("total_ns", ascending=False)
     names = " and ".join(dict.fromkeys(short_name(name) for name in rows["name"].head(_MOST_NAMED)))
-    is_of_steps = bool(held["steps"].notna().all())
     return [
         Finding(
             severity=severity(share[rank]),
             title=f"Rank {rank}'s kernels turn tensors from one layout into the other ({names}): "
-            f"{time_text(cost_ns[rank])} {'a step' if is_of_steps else 'in all'}, {share[rank]:.0f} % "
-            f"{'of a step' if is_of_steps else 'of the capture'}.",
+            f"{time_text(cost_ns[rank])} {within_whole(steps)}, {share[rank]:.0f} % "
+            f"of {step_or_capture(steps)}.",
             evidence=plain(rows[["rank", "name", "calls", "total_ns"]]),
             recommendation="Keep them as convolutions on tensor cores want them: model.to(memory_format="
             "torch.channels_last), the inputs too; norms and pooling then run in that layout as well.",

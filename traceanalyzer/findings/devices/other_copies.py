@@ -11,11 +11,12 @@ from traceanalyzer.findings.basis import EXPLAINED_PCT, plain
 from traceanalyzer.findings.devices.copy_bound import WORDS
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.late_advice import PAGEABLE
-from traceanalyzer.findings.late.late_words import first_upper, who
+from traceanalyzer.findings.late.late_words import who
 from traceanalyzer.findings.late.lateness import of_lead, said
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import digits, text
+from traceanalyzer.meaning.sentences import first_upper
 
 ALIKE = 1.05
 """Times as many bytes that are as many."""

@@ -76,7 +76,7 @@ def written_out_attention(
             severity=severity(share[rank]),
             title=f"Attention is written out: softmax, and what else runs over its scores of "
             f"{list(of_softmax['first'].iloc[0])}, takes {time_text(cost_ns[rank])} of rank {rank}'s GPU time "
-            f"{'in all' if basis.steps is None else 'a step'}, {share[rank]:.0f} % {basis.of_a_step}.",
+            f"{basis.a_step}, {share[rank]:.0f} % {basis.of_a_step}.",
             evidence=plain(rows[["rank", "operator", "shapes", "calls", "gpu_own_ns"]].head(_MOST_ROWS)),
             recommendation=_NOT_FUSED if is_math else _WRITTEN_OUT,
             caveat="Fused attention computes the scores anew in the backward pass. Kernels whose launch was not "

@@ -4,7 +4,7 @@ from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.replay.change import PEERS, Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
-from traceanalyzer.findings.basis import plain, whole
+from traceanalyzer.findings.basis import plain
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import of_ranks
 from traceanalyzer.findings.won import Title, Won
@@ -39,7 +39,7 @@ def blocking_launches(
     awaited, kernels = int(rows["awaited_kernels"].sum()), int(rows["awaitable_kernels"].sum())
     as_others = f" With {'its host' if one else 'their hosts'} as fast as the others'"
     besides = ", not counting what overlaps then."
-    won = (f"{as_others}, {whole(gain)} is ", Won.recorded(gain), besides) if gain and gain.gain_ns > 0 else ()
+    won = (f"{as_others}, {gain.whole} is ", Won.recorded(gain), besides) if gain and gain.gain_ns > 0 else ()
     return [
         Finding(
             severity="high",

@@ -23,7 +23,7 @@ from traceanalyzer.findings.late.host_story import HOSTS
 from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.names import short_name
-from traceanalyzer.meaning.quantities import digits, time_text
+from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import DATA, HOST, SYNC
 
 LEAST_PCT = 2.0
@@ -61,10 +61,11 @@ def drained_queues(
 ) -> list[Finding]:
     """Without the hosts' waits for their GPUs a step is over 2 % shorter, and hosts could gain little otherwise.
 
-    The GPU idles after such a call until its host has launched again, however short the call itself. Where the host
-    does something else first for most of that time, that is to be named: the rules about hosts and data do. Of a rank
-    that is late by its host, or by the copies from pageable memory that it waits for, it is a part of what is said; so
-    it is of what is said of such copies.
+    The GPU idles after such a call until its host has launched again, however short the call itself, and the host's
+    lead is gone for what it does later. Where a host does something else for most of that time, or of what hosts cost
+    by these waits, that is to be named: the rules about hosts and data do. Of a rank that is late by its host, or by
+    the copies from pageable memory that it waits for, it is a part of what is said; so it is of what is said of such
+    copies.
     """
     gain, ideal = gain_of(replay, Change("sync")), gain_of(replay, Change("host"))
     if not len(sync_calls) or not len(headline) or gain is None or ideal is None or gain.is_bound:
@@ -79,7 +80,8 @@ def drained_queues(
     idles = calls.groupby("rank")["idle_ns"].sum() / basis.per
     idles = idles[idles >= AS_LONG * idles.max()]
     worst = int(idles.idxmax())
-    if _does_something_else(idle, what_ran, worst, basis, float(idles[worst])):
+    cost_ns = max(float(idles[worst]), _of_hosts_ns(replay, gain, ideal))
+    if _do_something_else(idle, what_ran, basis, cost_ns):
         return []
     return [_found(gain, idles, calls, basis, places, sync_copies, episodes)]
 
@@ -102,7 +104,7 @@ def _found(
     return Finding(
         severity=severity(100.0 * expected_ns / gain.before_ns),
         title=Title(
-            f"{_who(idles, basis, places)} {_how_often(own, basis)} ({_where(own)})"
+            f"{_who(idles, basis, places)} {basis.times(float(own['calls'].sum()))} ({_where(own)})"
             f"{_then(idles, gain.gain_ns, basis, places)} Without these waits the hosts run ahead, and {basis.whole} "
             "is ",
             Won.of(gain),
@@ -131,11 +133,6 @@ def _that_idle(calls: pd.DataFrame) -> pd.DataFrame:
     return calls[calls["idle_ns"] > 0]
 
 
-def _how_often(own: pd.DataFrame, basis: Basis) -> str:
-    times = digits(float(own["calls"].sum()) / basis.per)
-    return f"{'once' if times == '1' else f'{times} times'} {'a step' if basis.steps is not None else 'in all'}"
-
-
 def _of_job(calls: pd.DataFrame) -> pd.DataFrame:
     """Without those by which DDP times itself, in its first ten iterations and then in every hundredth."""
     is_own = (calls["name"] == "cudaEventSynchronize") & (calls["range"] == "DistributedDataParallel.forward")
@@ -152,13 +149,25 @@ def _are_of_pageable_copies(own: pd.DataFrame, sync_copies: SyncCopies) -> bool:
     return bool(has_some and own["operator"].isin(_COPYING).fillna(value=False).all())
 
 
-def _does_something_else(idle: Idle, what_ran: WhatRan, rank: int, basis: Basis, idle_ns: float) -> bool:
-    """Whether one thing keeps the host for most of the GPU's idle time that is neither an operator nor a launch."""
-    means = mean_steps(idle, basis, [HOST.column, DATA.column]).reindex([rank]).fillna(0.0).loc[rank]
-    if 2 * means[DATA.column] >= idle_ns:
+def _of_hosts_ns(replay: Replay, gain: Gain, ideal: Gain) -> int:
+    """What the hosts' time costs by the waits alone: less without them, and nothing if hosts took no time.
+
+    What is left of the gain is of work that waits for the calls themselves, such as the next step's exchanges.
+    """
+    both = gain_of(replay, Change("sync"), Change("host"))
+    return gain.gain_ns + ideal.gain_ns - both.gain_ns if both else 0
+
+
+def _do_something_else(idle: Idle, what_ran: WhatRan, basis: Basis, cost_ns: float) -> bool:
+    """Whether one thing keeps a host for most of what this costs that is neither an operator nor a launch."""
+    means = mean_steps(idle, basis, [HOST.column, DATA.column]).fillna(0.0)
+    if (2 * means[DATA.column] >= cost_ns).any():
         return True
-    name = longest_name(what_ran.table, rank, float(means[HOST.column]), basis)
-    return name is not None and not any(is_launching(name[0]) for is_launching in _LAUNCHING)
+    for rank, host_ns in means.loc[2 * means[HOST.column] >= cost_ns, HOST.column].items():
+        name = longest_name(what_ran.table, int(rank), float(host_ns), basis)
+        if name is not None and not any(is_launching(name[0]) for is_launching in _LAUNCHING):
+            return True
+    return False
 
 
 def _who(idle: pd.Series, basis: Basis, places: Places) -> str:

@@ -7,12 +7,13 @@ import pandas as pd
 from traceanalyzer.analyses.blame.episode_rows import apart_ns
 from traceanalyzer.analyses.blame.stragglers import Stragglers
 from traceanalyzer.analyses.host.host_names import is_cpu_collective, is_framework_range
-from traceanalyzer.findings.alike import Alike
+from traceanalyzer.findings.alike import AS_LONG, Alike, of_the_others
 from traceanalyzer.findings.basis import Basis
 from traceanalyzer.findings.tools import Tools
 from traceanalyzer.findings.worst import OF_ALL_STEPS, Few
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.quantities import time_span, time_text
+from traceanalyzer.meaning.sentences import first_upper
 from traceanalyzer.meaning.vocabulary import HOST
 
 HOST_PCT = 10.0
@@ -23,9 +24,6 @@ _SHORT = 0.75
 
 BINDS = 0.9
 """A host that needs this part of a step to launch it binds it, whose GPU idles or not."""
-
-_ALIKE = 0.5
-"""Of the longest idle time: hosts that cost this part of it are late alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +63,7 @@ class IdleForHosts:
     def are_late_alike(self) -> bool:
         """Whether every GPU idles at least half as long for its host as the one that idles longest."""
         own = self.means[HOST.column]
-        return len(own) > 1 and bool(own.min() >= _ALIKE * own.max())
+        return len(own) > 1 and bool(own.min() >= AS_LONG * own.max())
 
     @property
     def is_needed_known(self) -> bool:
@@ -128,7 +126,7 @@ def said_of(hosts: IdleForHosts) -> Said:
         need, ranks = _what_hosts_need(hosts)
         return Said(f"{need}: {gpu}{most}.", (*ranks, *idle))
     words = f"{_who_waits(hosts)}{gpu}{most}."
-    return Said(f"{words[0].upper()}{words[1:]}", idle)
+    return Said(first_upper(words), idle)
 
 
 def _of_few_steps(hosts: IdleForHosts, few: Few) -> str:
@@ -154,7 +152,7 @@ def _of_floor(hosts: IdleForHosts) -> str:
 def _what_hosts_need(hosts: IdleForHosts) -> tuple[str, tuple[int, ...]]:
     """What launching a step takes the host whose GPU idles longest, and the others'; and whose hosts are named."""
     own, others = hosts.needed_ns[hosts.rank], hosts.needed_ns.drop(hosts.rank)
-    whose = f"rank {others.index[0]}'s" if len(others) == 1 else "the others'"
+    whose = of_the_others(others.index)
     each = time_span(others.min(), others.max())
     only = (int(others.index[0]),) if len(others) == 1 else ()
     return f"Rank {hosts.rank}'s host needs {time_text(own)} to launch a step, {whose} {each}", (hosts.rank, *only)

@@ -74,7 +74,7 @@ def host_bound(
     are_awaited = share < host_idle_pct
     if are_awaited and not (basis.steps and needed.min() >= BINDS * means["window_ns"].mean()):
         return []
-    replayed = _replayed(replay, is_of_steps=basis.steps is not None)
+    replayed = _replayed(replay, basis.steps)
     if are_awaited and not replayed.is_worth(host_idle_pct):
         return []
     own = _gaps_of(gaps, basis, rank)
@@ -195,12 +195,12 @@ class _Replayed:
         return self.binds_too is False and not self.is_drained
 
 
-def _replayed(replay: Replay, *, is_of_steps: bool) -> _Replayed:
+def _replayed(replay: Replay, steps: int | None) -> _Replayed:
     gain, drained = gain_of(replay, Change("host", 0.0)), gain_of(replay, Change("sync"))
     without, binds_too = of_hosts(
         unprofiled_steps_ns(replay),
         gain.after_ns if gain else None,
-        is_of_steps=is_of_steps,
+        steps=steps,
         are_waits_open=gain is not None and gain.is_lower_bound,
     )
     is_drained = gain is not None and drained is not None and drained.gain_ns >= DRAINED * gain.gain_ns

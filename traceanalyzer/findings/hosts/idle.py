@@ -29,7 +29,8 @@ from traceanalyzer.findings.tools import tools_of
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.findings.worst import OF_ALL_STEPS, by_activity, few_steps, longest, worst_rank
 from traceanalyzer.meaning.names import short_name
-from traceanalyzer.meaning.quantities import digits, time_text
+from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.meaning.sentences import first_upper
 from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
 
 SYNC_PCT = 1.0
@@ -192,7 +193,7 @@ def _who_waits(longest_waiting: Alike, waits: pd.Series, longest_wait: str) -> s
     gpus = longest_waiting.whose_gpus
     if len(waits) < 2 or not waits.min() >= AS_LONG * waits.max():
         waiting = f"waits {longest_wait}" if longest_waiting.is_one else f"wait up to {longest_wait}"
-        return f"{gpus[0].upper()}{gpus[1:]} {waiting} for data"
+        return f"{first_upper(gpus)} {waiting} for data"
     of_one = f"rank {longest_waiting.ranks[0]}'s"
     whose = of_one if longest_waiting.is_one else f"those of {longest_waiting.who} up to"
     return f"{of_them(len(waits), len(waits))} GPUs wait for data, {whose} {longest_wait}"
@@ -220,7 +221,7 @@ def _synchronising_call(own: pd.DataFrame, who: str, basis: Basis, episodes: Epi
         severity=severity(row["share_pct"]),
         title=f"{row['name']}{f' ({place})' if place else ''} blocks {blocked} "
         f"{time_text(cost_ns)}, {row['share_pct']:.1f} % {basis.of_a_step} "
-        f"({_times(row['calls'] / basis.per, basis)}){_after(row['idle_after_ns'] / basis.per, cost_ns)}.",
+        f"({basis.times(row['calls'])}){_after(row['idle_after_ns'] / basis.per, cost_ns)}.",
         evidence=plain(per_step(own.head(_MOST_ROWS), _SYNC_FIGURES, basis.steps)),
         recommendation="Do not read GPU values on the host within a step (.item(), .cpu(), print, NaN checks): keep "
         "them on the GPU and read them every N steps; use pinned memory and non_blocking copies.",
@@ -231,12 +232,6 @@ def _synchronising_call(own: pd.DataFrame, who: str, basis: Basis, episodes: Epi
         is_to_do_first=True,
         part_of=lateness_or_hosts(rank, episodes, SYNC.key),
     )
-
-
-def _times(calls: float, basis: Basis) -> str:
-    """`146 times a step`."""
-    said = digits(calls)
-    return f"{'once' if said == '1' else f'{said} times'} {'in all' if basis.steps is None else 'a step'}"
 
 
 def _after(after_ns: float, cost_ns: float) -> str:

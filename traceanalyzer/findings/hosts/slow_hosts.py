@@ -1,5 +1,7 @@
 """Why a late host is late: the calls that all make take it longer, it makes more of them, or launches no graphs."""
 
+from dataclasses import replace
+
 import pandas as pd
 
 from traceanalyzer.analyses.blame.episode_rows import is_of_every_host
@@ -11,7 +13,8 @@ from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import plain
+from traceanalyzer.findings.alike import of_the_others
+from traceanalyzer.findings.basis import Basis, plain
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
 from traceanalyzer.findings.late.beside import (
@@ -28,9 +31,10 @@ from traceanalyzer.findings.late.late_words import whole_of, won_of
 from traceanalyzer.findings.late.lateness import of_lead, said
 from traceanalyzer.findings.won import Title
 from traceanalyzer.findings.worst import worst_rank
-from traceanalyzer.meaning.listed import listed
+from traceanalyzer.meaning.listed import listed, numbered
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import digits, time_text
+from traceanalyzer.meaning.sentences import first_upper
 from traceanalyzer.meaning.vocabulary import HOST
 
 EAGER_PCT = 50.0
@@ -65,33 +69,37 @@ def slow_hosts(
     if most and most[0] not in {*late, *named}:
         late[most[0]] = story_of_host(most[0], episodes, pipeline, uneven_stages_times)
     slow = {rank: (slow_host(operators, rank, slow_host_times), part_of) for rank, part_of in late.items()}
-    return [_slow(rank, own, operators, part_of, episodes) for rank, (own, part_of) in slow.items() if own is not None]
+    found = []
+    for rank, (own, part_of) in slow.items():
+        if own is not None:
+            others = [int(other) for other in operators.table["rank"].unique() if other != rank]
+            whose = of_the_others(others)
+            acquitted = _acquitted(rank, whose, episodes, Basis.of(headline, steps).steps)
+            told = _slow(rank, own, whose, acquitted)
+            found.append(replace(told, named=(rank, *others) if len(others) == 1 else (rank,), part_of=part_of))
+    return found
 
 
-def _slow(rank: int, slow: SlowHost, operators: Operators, part_of: str, episodes: Episodes) -> Finding:
-    others = [other for other in operators.table["rank"].unique() if other != rank]
-    whose = f"rank {others[0]}'s" if len(others) == 1 else "the others'"
+def _slow(rank: int, slow: SlowHost, whose: str, acquitted: Title) -> Finding:
     return Finding(
         severity="medium",
         title=Title(
             f"Rank {rank}'s host makes the same {slow.calls:,} operator calls as {whose} in the capture and takes "
             f"{slow.times:.2g} times as long for them{_most(slow)}.",
-            _acquitted(rank, whose, episodes),
+            acquitted,
         ),
         evidence=plain(slow.rows),
-        named=(rank, *(map(int, others) if len(others) == 1 else ())),
         table="operators",
-        part_of=part_of,
     )
 
 
-def _acquitted(rank: int, whose: str, episodes: Episodes) -> Title:
+def _acquitted(rank: int, whose: str, episodes: Episodes, steps: int | None) -> Title:
     """Of a host that is late by no more than hosts differ: what it would gain all the same."""
     for row in episodes.rows():
         gain_ns = row["gain_ns"]
         if gain_ns and numbers(row["ranks"]) == (rank,) and is_of_every_host(row):
             return Title(
-                f" Hosts differ as much where nothing is wrong. With this one like {whose} {whole_of(row)} is ",
+                f" Hosts differ as much where nothing is wrong. With this one like {whose} {whole_of(row, steps)} is ",
                 won_of(row),
                 "; record again to see whether it is late again.",
             )
@@ -164,14 +172,14 @@ def eager_hosts(episodes: Episodes, launches: Launches, *, eager_graphs_pct: flo
 
 def _eager(late: list[int], share: pd.Series, others: float, gain_ns: int | None, part_of: str) -> Finding:
     one = len(late) == 1
-    who, whose = f"ank{'' if one else 's'} {listed(late)}", "its" if one else "their"
+    who, whose = numbered("rank", late), "its" if one else "their"
     most = share[late].max()
     own = f"{100 * most:.0f} % of {whose} operations" if most else f"none of {whose} operations"
     return Finding(
         severity="medium",
-        title=f"R{who} launch{'es' if one else ''} {own} as CUDA graphs, the others {100 * others:.0f} %.",
+        title=f"{first_upper(who)} launch{'es' if one else ''} {own} as CUDA graphs, the others {100 * others:.0f} %.",
         evidence=tuple({"rank": rank, "in_graphs_pct": round(100 * share[rank], 1)} for rank in late),
-        recommendation=f"Find why r{who} replay{'s' if one else ''} no graph where others do: a capture that failed "
+        recommendation=f"Find why {who} replay{'s' if one else ''} no graph where others do: a capture that failed "
         "or is switched off there, shapes that no graph was captured for, a graph break.",
         gain_ns=gain_ns,
         named=tuple(late),

@@ -10,6 +10,7 @@ from traceanalyzer.analyses.names import EfficiencyColumn
 from traceanalyzer.analyses.operators.efficiency import Efficiency
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.operators.same_calls import same_calls
+from traceanalyzer.findings.alike import of_the_others
 
 SLOWER = 1.2
 """A host that takes this much longer for the same calls is slow."""
@@ -129,7 +130,7 @@ class MoreCalls:
     @property
     def others(self) -> str:
         """Whose the others' calls are, in words."""
-        return f"rank {self.only_other[0]}'s" if self.only_other else "the others'"
+        return of_the_others(self.only_other)
 
 
 def more_calls(operators: Operators, rank: int, least_times: float) -> MoreCalls | None:

@@ -6,7 +6,8 @@ from typing import Any
 from traceanalyzer.analyses.blame.what_ran import MEMORY_CALLS
 from traceanalyzer.analyses.host.host_activity import NOTHING
 from traceanalyzer.analyses.host.other_threads import BESIDE
-from traceanalyzer.findings.late.late_words import beside, first_upper, is_of_hosts, is_slow_gpu, name, who
+from traceanalyzer.findings.late.late_words import beside, is_of_hosts, is_slow_gpu, name, who
+from traceanalyzer.meaning.sentences import first_upper
 from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC, UNKNOWN
 
 OF_HOST = "advice_of_host"

@@ -16,6 +16,7 @@ from traceanalyzer.findings.late.late_words import COMPUTED, who
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import digits
+from traceanalyzer.meaning.sentences import first_upper
 from traceanalyzer.meaning.vocabulary import HOST
 
 _HELD_UP = (
@@ -27,7 +28,7 @@ _LONGER = (
     f"look at its CPU: {CPU}."
 )
 _BUSY = "Find why {who} launch{es} more ({calls}): give the ranks equal work, or launch less there."
-_SLOW = f"{{Who}} make{{s}} the same calls as the others, so look at {{its}} CPU: {CPU}."
+_SLOW = f"{{who}} make{{s}} the same calls as the others, so look at {{its}} CPU: {CPU}."
 
 _ON_CPU = (
     "Let the GPU do what {who}'s CPU alone computes ({names}): move its tensors there, as on the other ranks; or take "
@@ -104,8 +105,7 @@ def _told(row: Mapping[str, Any], operators: Operators, host_work: HostWork, unl
         return _BUSY.format(who=who(row), es="es" if one else "", calls=_most(busy))
     others = [rank for rank in operators.to_frame()["rank"].unique() if rank not in late]
     if others and all(slow_host(operators, rank, unlike.slow_times, (rank, *others)) is not None for rank in late):
-        told = _SLOW.format(Who=who(row), s="s" if one else "", its="its" if one else "their")
-        return told[0].upper() + told[1:]
+        return first_upper(_SLOW.format(who=who(row), s="s" if one else "", its="its" if one else "their"))
     return ADVICE[HOST.key] if name is not None else None
 
 

@@ -10,11 +10,23 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.late_advice import advice
-from traceanalyzer.findings.late.late_words import beside_late, late, peer, waited, whole_of, whose
+from traceanalyzer.findings.late.late_words import (
+    Recorded,
+    beside_late,
+    late,
+    peer,
+    rate_of,
+    waited,
+    whole_ns,
+    whole_of,
+    whose,
+)
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.gains import gain_said
+from traceanalyzer.meaning.listed import named
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.meaning.sentences import first_upper
 
 Row = Mapping[str, Any]
 
@@ -46,22 +58,20 @@ def _place(row: Row) -> int:
     return int(row["place_in_set"])
 
 
-def told(finding: Finding, row: Row, rows: Sequence[Row], last_step: int | None) -> Finding:
+def told(finding: Finding, row: Row, rows: Sequence[Row], recorded: Recorded) -> Finding:
     """The finding of one episode, as one of its set: the first for all of them, the others behind those before them."""
     own = set_of(row, rows)
     if len(own) == 1:
         return finding
     before = own[: _place(row)]
     if before:
-        title = (
-            f"{_first_upper(late(row, last_step))} {waited(row)}. Hidden behind {_and([whose(it) for it in before])}"
-        )
-        costs = f"with that mended, it costs {time_text(row['then_gain_ns'])} a step"
+        title = f"{first_upper(late(row, recorded))} {waited(row)}. Hidden behind {named([whose(it) for it in before])}"
+        costs = f"with that mended, it costs {time_text(row['then_gain_ns'])}{rate_of(row, recorded.steps)}"
         ahead = (rank for it in before for rank in numbers(it["ranks"]))
         return replace(finding, title=f"{title} now; {costs}.", named=tuple(dict.fromkeys((*beside_late(row), *ahead))))
     alone = row["gain_ns"] if row["unprofiled_gain_ns"] is None else row["unprofiled_gain_ns"]
     is_main = alone is not None and alone >= _MAIN * joint_ns(row)
-    return finding if is_main else _of_all(finding, own, last_step)
+    return finding if is_main else _of_all(finding, own, recorded)
 
 
 def with_other_causes(finding: Finding, row: Row, rows: Sequence[Row], replay: Replay) -> Finding:
@@ -76,27 +86,27 @@ def with_other_causes(finding: Finding, row: Row, rows: Sequence[Row], replay: R
     others_ns = sum(each["gain_ns"] for each in own[1:])
     if whole is None or whole.is_bound or whole.gain_ns < row["gain_ns"] + _MAIN * others_ns:
         return finding
-    also = _and(list(dict.fromkeys(whose(each) for each in own[1:])))
+    also = named(list(dict.fromkeys(whose(each) for each in own[1:])))
     return replace(finding, title=Title(finding.title, f" With {also} mended too it is ", Won.of(whole), "."))
 
 
-def _of_all(finding: Finding, rows: Sequence[Row], last_step: int | None) -> Finding:
+def _of_all(finding: Finding, rows: Sequence[Row], recorded: Recorded) -> Finding:
     """Nobody alone gains much: one finding about all of them, who is latest first."""
     lead = rows[0]
     rows = sorted(rows, key=lambda row: -row["cost_ns"])
     count = _COUNTS.get(len(rows), str(len(rows)))
-    parts = [late(row, last_step).rstrip(":;") for row in rows]
+    parts = [late(row, recorded).rstrip(":;") for row in rows]
     bound = bool(lead["gain_is_bound"])
     joint = Won(lead["joint_gain_ns"], bound, lead["joint_unprofiled_gain_ns"], lead["step_ns"])
     alone = max(row["gain_ns"] or 0 for row in rows)
     by_one = gain_said(time_text(alone), is_bound=True) if alone else "no shorter"
-    whole_ns = lead["step_ns"] * (lead["steps"] if lead["gain_is_of_capture"] else 1)
     steps = [None if row["is_in_every_step"] else numbers(row["numbers"]) or None for row in rows]
     return replace(
         finding,
-        severity=severity(100 * joint_ns(lead) / whole_ns),
+        severity=severity(100 * joint_ns(lead) / whole_ns(lead)),
         title=Title(
-            f"{_first_upper('; '.join(parts))}: the {count} hide each other. Mended together, {whole_of(lead)} is ",
+            f"{first_upper('; '.join(parts))}: the {count} hide each other. Mended together, "
+            f"{whole_of(lead, recorded.steps)} is ",
             joint,
             f", {by_one} by one alone.",
         ),
@@ -115,14 +125,5 @@ def _advice(rows: Sequence[Row]) -> str:
     parts = [_END_OF_FIRST.split(text, maxsplit=1) for text in dict.fromkeys(advice(row) for row in rows)]
     first, *others = (head for head, *_ in parts)
     short = "; and ".join([first, *(head[0].lower() + head[1:] for head in others)])
-    rest = [_first_upper(more.strip()) for _, *left in parts for more in left if more.strip()]
+    rest = [first_upper(more.strip()) for _, *left in parts for more in left if more.strip()]
     return " ".join([f"{short}: one alone gains less than half of it.", *rest])
-
-
-def _first_upper(words: str) -> str:
-    return words[0].upper() + words[1:]
-
-
-def _and(words: Sequence[str]) -> str:
-    *first, last = words
-    return f"{', '.join(first)} and {last}" if first else last

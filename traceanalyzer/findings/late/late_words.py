@@ -1,7 +1,7 @@
 """What is said of an episode of lateness: who, when, by what, who waits, and what mending it gains."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from traceanalyzer.analyses.host.host_activity import NOTHING
@@ -11,7 +11,9 @@ from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.names import collective_words, short_name
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.meaning.sentences import first_upper
 from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
+from traceanalyzer.meaning.wholes import rate, whole
 
 _MOST_LISTED = 8
 
@@ -26,9 +28,17 @@ COMPUTED = "computed_by_host"
 """What is added to an episode whose late host computes what the others' do not: operators, and their times a step."""
 
 
-def title(row: Mapping[str, Any], last_step: int | None) -> Title:
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """How many of the job's steps are complete on all ranks (`None` without any), and the last one's number."""
+
+    steps: int | None
+    last: int | None
+
+
+def title(row: Mapping[str, Any], recorded: Recorded) -> Title:
     """One sentence on the lateness, and one on what mending it gains."""
-    return Title(f"{first_upper(late(row, last_step))} {waited(row)}.", *_gains(row))
+    return Title(f"{first_upper(late(row, recorded))} {waited(row)}.", *_gains(row, recorded))
 
 
 def beside_late(row: Mapping[str, Any]) -> tuple[int, ...]:
@@ -42,18 +52,13 @@ def peer(row: Mapping[str, Any]) -> tuple[int, ...]:
     return (row["most_waiting_rank"],) if is_named else ()
 
 
-def late(row: Mapping[str, Any], last_step: int | None) -> str:
+def late(row: Mapping[str, Any], recorded: Recorded) -> str:
     """When, who and by what, up to the colon or semicolon before who waits."""
     if _is_of_nothing(row):
-        return f"{when(row, last_step)}{_late_hosts(row)}"
+        return f"{when(row, recorded)}{_late_hosts(row)}"
     if is_slow_gpu(row):
-        return f"{when(row, last_step)}{_slow_gpus(row)}"
-    return f"{when(row, last_step)}{who(row)} {_needs(row).removeprefix(' ')}:"
-
-
-def first_upper(words: str) -> str:
-    """The words as the beginning of a sentence."""
-    return words[0].upper() + words[1:]
+        return f"{when(row, recorded)}{_slow_gpus(row)}"
+    return f"{when(row, recorded)}{who(row)} {_needs(row).removeprefix(' ')}:"
 
 
 def is_of_hosts(row: Mapping[str, Any]) -> bool:
@@ -88,15 +93,16 @@ def beside(row: Mapping[str, Any]) -> str:
     return str(row["name"]).removeprefix(BESIDE)
 
 
-def when(row: Mapping[str, Any], last_step: int | None) -> str:
-    """In which steps, unless in all; which of them is the capture's last."""
-    steps = numbers(row["numbers"])
+def when(row: Mapping[str, Any], recorded: Recorded) -> str:
+    """In which steps, unless in all alike; which few of them hold most of it, or which is the capture's last."""
+    steps, most = numbers(row["numbers"]), numbers(row["most_numbers"])
+    held = f"(nine tenths of it in {numbered('step', most)}) " if most else ""
     if row["is_in_every_step"] or not steps:
-        return ""
+        return f"in every step {held}" if held else ""
     if len(steps) > _MOST_LISTED:
-        return f"in {len(steps)} of {row['steps']} steps (first in step {steps[0]}) "
-    of = ", the capture's last," if steps == (last_step,) else ""
-    return f"in {numbered('step', steps)}{of} "
+        return f"in {len(steps)} of {row['steps']} steps {held or f'(first in step {steps[0]}) '}"
+    of = ", the capture's last," if steps == (recorded.last,) else ""
+    return f"in {numbered('step', steps)}{of} {held}"
 
 
 def _needs(row: Mapping[str, Any]) -> str:
@@ -109,7 +115,8 @@ def _needs(row: Mapping[str, Any]) -> str:
     verb = _VERBS.get(row["cause"], _UNKNOWN)[many]
     if row["cause"] in ("compute", "copies") and many and not turn and row["peers_ns"]:
         times = row["own_ns"] / row["peers_ns"]
-        always = " in every step" if row["is_in_every_step"] and numbers(row["numbers"]) else ""
+        is_alike = row["is_in_every_step"] and len(numbers(row["numbers"])) > 1 and not row["most_numbers"]
+        always = " in every step" if is_alike else ""
         much = f"{times:.3g} times as long" if times >= _TIMES else f"{100 * (times - 1):.0f} % longer"
         longer = f"{verb.removesuffix(' for')} {much}{always}"
         return f"{longer} ({own}, {_peers(row)} {peers}{_worst(row)}){called}"
@@ -216,10 +223,8 @@ def _all(row: Mapping[str, Any]) -> int:
 
 
 def _each(row: Mapping[str, Any]) -> str:
-    """Of one step that is not complete nothing is a mean: the gain beside it is of the capture."""
-    steps = numbers(row["numbers"])
-    is_mean = bool(steps) and row["is_in_every_step"] and not row["gain_is_of_capture"]
-    return " a step" if len(steps) > 1 or is_mean else ""
+    """A rate is of several steps."""
+    return rate(len(numbers(row["numbers"])) or None)
 
 
 def _peers(row: Mapping[str, Any]) -> str:
@@ -238,9 +243,24 @@ def waited(row: Mapping[str, Any]) -> str:
     return f"{row['waiting_ranks']} ranks wait {cost} for {it}{where}"
 
 
-def whole_of(row: Mapping[str, Any]) -> str:
-    """Words for what is shorter by an episode's gain."""
-    return "the capture" if row["gain_is_of_capture"] else "a mean step"
+def whole_of(row: Mapping[str, Any], steps: int | None) -> str:
+    """Words for what is shorter by an episode's gain; `steps` are complete on all ranks."""
+    return whole(_steps_of(row, steps))
+
+
+def rate_of(row: Mapping[str, Any], steps: int | None) -> str:
+    """Words behind such a gain."""
+    return rate(_steps_of(row, steps))
+
+
+def _steps_of(row: Mapping[str, Any], steps: int | None) -> int | None:
+    """Of how many steps the gain is the mean; of a job beside others without any, of those that were compared."""
+    return None if row["gain_is_of_capture"] else steps or int(row["steps"])
+
+
+def whole_ns(row: Mapping[str, Any]) -> int:
+    """How long that is: a mean step, or the steps of a capture without a complete one."""
+    return int(row["step_ns"] * (row["steps"] if row["gain_is_of_capture"] else 1))
 
 
 def won_of(row: Mapping[str, Any]) -> Won:
@@ -249,10 +269,10 @@ def won_of(row: Mapping[str, Any]) -> Won:
     return Won(row["gain_ns"], bound, row["unprofiled_gain_ns"], row["step_ns"], error_ns)
 
 
-def _gains(row: Mapping[str, Any]) -> tuple[str | Won, ...]:
+def _gains(row: Mapping[str, Any], recorded: Recorded) -> tuple[str | Won, ...]:
     if row["gain_ns"] is None:
         return ()
     won = won_of(row)
     if won.without and not won.is_bound and won.gain_ns <= won.error_ns:
-        return f" Mended, {whole_of(row)} as recorded is ", replace(won, gain_ns=0), "."
-    return f" Mended, {whole_of(row)} is ", won, "."
+        return f" Mended, {whole_of(row, recorded.steps)} as recorded is ", replace(won, gain_ns=0), "."
+    return f" Mended, {whole_of(row, recorded.steps)} is ", won, "."

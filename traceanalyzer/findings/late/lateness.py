@@ -17,7 +17,9 @@ from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import EVEN, Change
 from traceanalyzer.analyses.replay.even_experts import EvenExperts
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
-from traceanalyzer.findings.basis import lower, plain, severity, whole
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.findings.basis import MOSTLY, Basis, lower, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.beside import MORE, SLOWER, of_as_many_steps
 from traceanalyzer.findings.late.evened import Evened, evened
@@ -25,7 +27,7 @@ from traceanalyzer.findings.late.gain_range import how_far
 from traceanalyzer.findings.late.late_advice import advice, caveat
 from traceanalyzer.findings.late.late_hosts import Unlike, with_advice
 from traceanalyzer.findings.late.late_sets import joint_ns, set_of, told, with_other_causes
-from traceanalyzer.findings.late.late_words import beside_late, is_of_hosts, title
+from traceanalyzer.findings.late.late_words import Recorded, beside_late, is_of_hosts, title, whole_ns
 from traceanalyzer.findings.won import Won
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.number_lists import numbers
@@ -33,11 +35,11 @@ from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 
 _MOST_FINDINGS = 5
 
-_MOSTLY = 0.6
-
 
 def late_ranks(
     episodes: Episodes,
+    headline: Headline,
+    steps: Steps,
     step_needs: StepNeeds,
     expert_layers: ExpertLayers,
     even_experts: EvenExperts,
@@ -59,7 +61,8 @@ def late_ranks(
     each another amount, what dealing it out evenly gains is part of the advice.
     """
     numbered = step_needs.table["step"].dropna() if len(step_needs) else list[int]()
-    last = int(max(numbered)) if len(numbered) else None
+    of_steps = Basis.of(headline, steps).steps if len(headline) else None
+    recorded = Recorded(of_steps, int(max(numbered)) if len(numbered) else None)
     saved = {each.hot_rank: each for each in evened(expert_layers.to_frame(), even_experts.to_frame()).values()}
     unlike = Unlike(slow_host_times, busy_host_times)
     operators = of_as_many_steps(operators, step_needs.table)
@@ -69,7 +72,7 @@ def late_ranks(
     ]
     rows.sort(key=lambda row: (-max(_expected_ns(row) or 0, joint_ns(row)), row["place_in_set"] or 0))
     found = [
-        told(_with(_finding(row, rows, step_needs.to_frame(), last), how_far(row, replay)), row, rows, last)
+        told(_with(_finding(row, rows, step_needs.to_frame(), recorded), how_far(row, replay)), row, rows, recorded)
         for row in rows[:_MOST_FINDINGS]
     ]
     return [
@@ -93,7 +96,7 @@ def _dealt_out(finding: Finding, replay: Replay) -> Finding:
     if gain is None or not gain.gain_ns:
         return finding
     about = "" if gain.is_bound else "about "
-    even = f"Dealt out evenly over all ranks, {whole(gain)} is {about}{Won.recorded(gain)}."
+    even = f"Dealt out evenly over all ranks, {gain.whole} is {about}{Won.recorded(gain)}."
     return replace(finding, recommendation=f"{finding.recommendation} {even}")
 
 
@@ -116,23 +119,26 @@ def said(episodes: Episodes) -> list[Mapping[str, Any]]:
 
 
 def is_said(row: Mapping[str, Any], least_pct: float) -> bool:
-    """Whether the lateness is these ranks' own, and mending it worth anything, with what hides it or alone."""
+    """Whether the lateness is these ranks' own, and mending it worth anything, with what hides it or alone.
+
+    What no complete step holds has no gain: it is worth what the others wait for it, of all steps.
+    """
     if is_of_every_host(row):
         return False
     expected = _expected_ns(row)
-    expected = expected if expected is None else max(expected, joint_ns(row))
-    return expected is None or 100 * expected >= least_pct * _whole_ns(row)
+    pct = _waited_pct(row) if expected is None else 100 * max(expected, joint_ns(row)) / max(whole_ns(row), 1)
+    return pct >= least_pct
+
+
+def _waited_pct(row: Mapping[str, Any]) -> float:
+    """Of all compared steps what the others wait for an episode that is in one that is not complete."""
+    return 100 * float(row["cost_ns"]) / row["steps"] / max(row["step_ns"], 1)
 
 
 def _expected_ns(row: Mapping[str, Any]) -> int | None:
     """What mending it gains, without what recording takes the hosts where that is known."""
     gain: int | None = row["gain_ns"] if row["unprofiled_gain_ns"] is None else row["unprofiled_gain_ns"]
     return gain
-
-
-def _whole_ns(row: Mapping[str, Any]) -> int:
-    """What the gain is a part of: a mean step, or the steps of a capture without a complete one."""
-    return int(row["step_ns"] * (row["steps"] if row["gain_is_of_capture"] else 1))
 
 
 def of_ranks(row: Mapping[str, Any]) -> str:
@@ -165,7 +171,7 @@ def of_slow_links(episodes: Episodes, collective: str, gain_ns: int) -> str | No
     called = collective_words(collective)
     for row in said_with_gain(episodes):
         is_slow = row["cause"] == "transfer" and collective_of(row["name"] or "") == called
-        if is_slow and max(row["gain_ns"], row["joint_gain_ns"] or 0) >= _MOSTLY * gain_ns:
+        if is_slow and max(row["gain_ns"], row["joint_gain_ns"] or 0) >= MOSTLY * gain_ns:
             return of_lead(episodes, row)
     return None
 
@@ -177,13 +183,13 @@ def all_late_by(episodes: Episodes, ranks: Iterable[int], *causes: str) -> str |
 
 
 def _finding(
-    row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], needs: pd.DataFrame, last_step: int | None
+    row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], needs: pd.DataFrame, recorded: Recorded
 ) -> Finding:
     gain, expected = row["gain_ns"], _expected_ns(row)
-    share = 100 * (row["cost_ns"] / row["steps"] / row["step_ns"] if expected is None else expected / _whole_ns(row))
+    share = _waited_pct(row) if expected is None else 100 * expected / whole_ns(row)
     return Finding(
         severity=lower(severity(share)) if gain is None else severity(share),
-        title=title(row, last_step),
+        title=title(row, recorded),
         evidence=_evidence(row, needs),
         recommendation=advice(row),
         caveat=caveat(row),

@@ -10,13 +10,15 @@ from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.operators.efficiency import Efficiency
 from traceanalyzer.analyses.operators.mfu import Mfu
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.findings.alike import of_the_others, the_others
 from traceanalyzer.findings.basis import EXPLAINED_PCT, plain
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import of_lead, said
 from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.listed import listed
+from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import digits, in_a_line, time_text
+from traceanalyzer.meaning.sentences import first_upper
 
 MORE = 1.05
 """Times the others' FLOPs, at least."""
@@ -95,13 +97,12 @@ def _formats(table: pd.DataFrame, late: Sequence[int], others: Sequence[int], pa
     if len(own) > 1 or len(theirs) > 1 or own == theirs or own_ns - their_ns < part * _longer(table, late, others):
         return None
     formats = [_FORMATS.get(str(one), str(one)) for one in (*own, *theirs)]
+    who = numbered("rank", late)
     title = (
-        f"{_whose(late)} matrix products run in {formats[0]}, {_whose(others, of=late)} in {formats[1]}: "
+        f"{first_upper(who)}'s matrix products run in {formats[0]}, {of_the_others(others)} in {formats[1]}: "
         f"{time_text(own_ns)} in the capture, and {time_text(their_ns)}."
     )
-    advice = (
-        f"Let {_whom(late)} compute in {formats[1]}, too: the same autocast, matrix products' precision, parameters."
-    )
+    advice = f"Let {who} compute in {formats[1]}, too: the same autocast, matrix products' precision, parameters."
     return _Said(title, advice, _only(others))
 
 
@@ -124,11 +125,12 @@ def _amounts(
     counts = [float(calls.reindex([*ranks]).median()) for ranks in (late, others)]
     times = digits(flops / theirs)
     how = f", in as many matrix products: their inputs are {times} times as large" if counts[0] == counts[1] else ""
+    who = numbered("rank", late)
     title = (
-        f"{_whose(late)} operators do {in_a_line(flops, Unit.FLOPS)} a step, {_whose(others, of=late)} "
+        f"{first_upper(who)}'s operators do {in_a_line(flops, Unit.FLOPS)} a step, {of_the_others(others)} "
         f"{in_a_line(theirs, Unit.FLOPS)}{how or f', {times} times as much'}."
     )
-    advice = f"Give {_whom(late)} as much as the others: batches, sequences, experts, what else it computes."
+    advice = f"Give {who} as much as the others: batches, sequences, experts, what else it computes."
     return _Said(title, advice, _only(others))
 
 
@@ -146,12 +148,13 @@ def _operators(
     without = theirs[(by_rank[[*late]] == 0).all(axis=1)].sort_values(ascending=False, kind="stable")
     if only.sum() - without.sum() < part * _longer(table, late, others):
         return None
-    instead = f"; {_who(others, of=late)} {_run(others)} {_names(without)} instead" if without.sum() else ""
+    instead = f"; {the_others(others)} {_run(others)} {_names(without)} instead" if without.sum() else ""
+    who = numbered("rank", late)
     title = (
-        f"{_who(late)} {_run(late)} {_names(only)}, which no other rank runs ({time_text(float(only.sum()))} in the "
-        f"capture){instead}."
+        f"{first_upper(who)} {_run(late)} {_names(only)}, which no other rank runs "
+        f"({time_text(float(only.sum()))} in the capture){instead}."
     )
-    advice = f"Let {_whom(late)} take the path of the others: the same backends (of attention), options and versions."
+    advice = f"Let {who} take the path of the others: the same backends (of attention), options and versions."
     return _Said(title, advice, _only(others) if instead else ())
 
 
@@ -167,25 +170,10 @@ def _names(ns: pd.Series) -> str:
     return " and ".join(held) if len(held) < _MOST_NAMES else f"{', '.join(held[:_MOST_NAMES])} and others"
 
 
-def _who(ranks: Sequence[int], of: Sequence[int] = ()) -> str:
-    if of and len(ranks) > 1:
-        return "the others"
-    return f"{'rank' if of else 'Rank'} {ranks[0]}" if len(ranks) == 1 else f"Ranks {listed(ranks)}"
-
-
 def _only(others: Sequence[int]) -> tuple[int, ...]:
-    """The ranks that `_who` names of others."""
+    """The ranks that `the_others` names."""
     return tuple(others) if len(others) == 1 else ()
-
-
-def _whose(ranks: Sequence[int], of: Sequence[int] = ()) -> str:
-    who = _who(ranks, of)
-    return f"{who}'" if who.endswith("s") else f"{who}'s"
 
 
 def _run(ranks: Sequence[int]) -> str:
     return "runs" if len(ranks) == 1 else "run"
-
-
-def _whom(ranks: Sequence[int]) -> str:
-    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {listed(ranks)}"

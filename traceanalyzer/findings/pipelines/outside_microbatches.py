@@ -19,6 +19,7 @@ from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.meaning.wholes import rate
 from traceanalyzer.model.schema import NONE
 
 OUTSIDE_PCT = 3.0
@@ -77,9 +78,9 @@ def _has_several(stages: pd.DataFrame) -> pd.Series:
 def _finding(costly: "Costly", work: pd.DataFrame, rank: int, number: int) -> Finding:
     own, gain = costly.own, costly.gain
     without = (
-        f"hidden behind the hosts now, it costs {time_text(costly.behind_hosts_ns)} a step without these"
+        f"hidden behind the hosts now, it costs {time_text(costly.behind_hosts_ns)}{rate(gain.steps)} without these"
         if costly.is_hidden
-        else Title("without it, a mean step is ", Won.recorded(gain))
+        else Title(f"without it, {gain.whole} is ", Won.recorded(gain))
     )
     return Finding(
         severity="low" if costly.is_hidden else severity(100 * gain.gain_ns / gain.before_ns),

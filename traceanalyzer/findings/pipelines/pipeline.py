@@ -6,28 +6,31 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.communication.collectives import Collectives
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.pipelines.pipelines import Pipelines
 from traceanalyzer.analyses.pipelines.schedules import OF_KNOWN_BUBBLE
 from traceanalyzer.analyses.replay.change import IDEAL, Change
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
-from traceanalyzer.findings.basis import severity
+from traceanalyzer.findings.basis import count_of_steps, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import HOSTS, UNEVEN_STAGES, pipeline_name
 from traceanalyzer.findings.late.lateness import of_lead, said
+from traceanalyzer.findings.link_rates import LOW_PEAK_PCT, healthy_rate, slow_links
 from traceanalyzer.findings.pipelines.one_stream import held_up_ns
 from traceanalyzer.findings.pipelines.outside_microbatches import OUTSIDE_PCT, costly_outside, work_outside
 from traceanalyzer.findings.pipelines.uneven_stages import (
-    count_of_steps,
     evidence_of,
     its_stages,
     the_others,
     uneven_alike,
 )
+from traceanalyzer.kinds import MESSAGES
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.severities import Severity
+from traceanalyzer.meaning.wholes import rate
 
 BUBBLE_PCT = 10.0
 BEYOND_EXPECTED_PCT = 5.0
@@ -44,22 +47,26 @@ def pipeline_bubble(
     pipeline: Pipeline,
     episodes: Episodes,
     replay: Replay,
+    collectives: Collectives,
     *,
     bubble_pct: float = BUBBLE_PCT,
     outside_pct: float = OUTSIDE_PCT,
     uneven_stages_times: float = UNEVEN_STAGES,
+    low_peak_pct: float = LOW_PEAK_PCT,
 ) -> list[Finding]:
     """A bubble, and waits in collectives among stages, of over 10 % of the stages' time.
 
     Says what the schedule alone would cost where that is known.
 
-    It is part of what is said of a late rank when a stage makes the others wait by its own doing. Pipelines of one
+    It is part of what is said of a late rank when a stage makes the others wait by its own doing, and of slow messages
+    that would gain most of it at a healthy rate. Pipelines of one
     schedule that nothing of their own explains are one finding, of the one that waits most.
     """
     waiting = [row for row in pipelines.rows() if (_waits_pct(row) or 0.0) >= bubble_pct]
     causes = {row["pipeline"]: _cause(row["pipeline"], pipeline, episodes, replay, outside_pct) for row in waiting}
     ideal = _ideal(replay)
-    elsewhere = _late_elsewhere(episodes, ideal) or (HOSTS if _waits_for_hosts(replay, ideal) else None)
+    elsewhere = _late_elsewhere(episodes, ideal) or _slow_messages(collectives, replay, ideal, low_peak_pct)
+    elsewhere = elsewhere or (HOSTS if _waits_for_hosts(replay, ideal) else None)
     together = uneven_alike(pipelines, pipeline.to_frame(), uneven_stages_times)
     uneven = {row["pipeline"]: rows[0]["pipeline"] for rows in together for row in rows}
     alike: dict[object, list[Mapping[str, Any]]] = {}
@@ -116,6 +123,14 @@ def _late_elsewhere(episodes: Episodes, ideal: Gain | None) -> str | None:
     if first is None or ideal is None or first["gain_ns"] < _OF_HOSTS * ideal.gain_ns:
         return None
     return of_lead(episodes, first)
+
+
+def _slow_messages(collectives: Collectives, replay: Replay, ideal: Gain | None, low_peak_pct: float) -> str | None:
+    """Slow messages, which gain most of what ideal pipelines would at a healthy rate."""
+    faster = healthy_rate(collectives, MESSAGES, low_peak_pct) if len(collectives) else None
+    gain = gain_of(replay, faster) if faster else None
+    is_most = gain is not None and ideal is not None and gain.gain_ns >= _OF_HOSTS * ideal.gain_ns > 0
+    return slow_links(MESSAGES) if is_most else None
 
 
 def _bubble(
@@ -256,6 +271,6 @@ def _saved_by_twice_ns(row: Mapping[str, Any], ideal: Gain | None) -> float | No
 def _of_twice(row: Mapping[str, Any], ideal: Gain | None) -> str:
     """The same, as the end of a sentence."""
     saved_ns = _saved_by_twice_ns(row, ideal)
-    if saved_ns is None:
+    if saved_ns is None or ideal is None:
         return ""
-    return f": twice the microbatches, or stages a rank, at best by {time_text(saved_ns)} a step"
+    return f": twice the microbatches, or stages a rank, at best by {time_text(saved_ns)}{rate(ideal.steps)}"

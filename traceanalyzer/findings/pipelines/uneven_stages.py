@@ -15,7 +15,7 @@ from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.alike import AS_LONG
-from traceanalyzer.findings.basis import LEAST_GAIN_PCT, has_longer_window, per_step, plain, severity, whole
+from traceanalyzer.findings.basis import LEAST_GAIN_PCT, count_of_steps, has_longer_window, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import UNEVEN_STAGES, pipeline_name
 from traceanalyzer.findings.late.late_words import is_slow_gpu
@@ -25,6 +25,7 @@ from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import in_a_line, time_text
+from traceanalyzer.meaning.wholes import rate, within_whole
 
 _NOTHING = "even stages gain nothing"
 
@@ -114,7 +115,6 @@ def _uneven(
     longest_ns = compute.max() / (steps or 1)
     excess = 100 * (row["compute_max_over_mean"] - 1)
     step_ns = stages["window_ns"].astype("int64").mean() / (steps or 1)
-    per = "a step" if steps else "in the capture"
     even = [(rank, of / ns) for rank, of, ns in zip(stages["rank"], mean, compute, strict=True) if ns]
     evened = [Change("rank", float(factor), frozenset({int(rank)})) for rank, factor in even]
     gain = gain_of(replay, *evened)
@@ -129,7 +129,7 @@ def _uneven(
         severity=severity(100 * gain_ns / step_ns),
         title=Title(
             f"{_who(row, ranks, heavy)} {time_text(longest_ns)} "
-            f"{per}, {_beside_others(stages, heavy, excess, hidden, many=len(rows) > 1)}.",
+            f"{within_whole(steps)}, {_beside_others(stages, heavy, excess, hidden, many=len(rows) > 1)}.",
             "" if hidden else _shorter(gain),
             f" {more}" if more else "",
         ),
@@ -152,7 +152,7 @@ def _shorter(gain: Gain | None) -> Title:
     if gain is None or not gain.gain_ns:
         return Title()
     hosts = "" if gain.is_bound else ", their hosts' work too,"
-    return Title(f" With even stages{hosts} {whole(gain)} is ", Won.recorded(gain), ".")
+    return Title(f" With even stages{hosts} {gain.whole} is ", Won.recorded(gain), ".")
 
 
 def _advice(more: str, move: str) -> str:
@@ -238,7 +238,7 @@ def _behind_hosts(replay: Replay, evened: Sequence[Change]) -> str:
     more_ns = hosts.after_ns - both.after_ns
     if 100 * more_ns < LEAST_GAIN_PCT * hosts.before_ns:
         return _NOTHING
-    return f"hidden behind the hosts now; without these, even stages gain {time_text(more_ns)} a step"
+    return f"hidden behind the hosts now; without these, even stages gain {time_text(more_ns)}{rate(hosts.steps)}"
 
 
 def _beside_others(stages: pd.DataFrame, heavy: Sequence[int], excess_pct: float, hidden: str, *, many: bool) -> str:
@@ -254,12 +254,6 @@ def _beside_others(stages: pd.DataFrame, heavy: Sequence[int], excess_pct: float
     if hidden:
         return f"{name} {compute}: {hidden}"
     return f"{name} {compute} and waits for {'it' if len(heavy) == 1 else 'them'}"
-
-
-def count_of_steps(stages: pd.DataFrame) -> int | None:
-    """How many steps the figures are of; `None` for a whole capture."""
-    steps = stages["steps"].iloc[0]
-    return None if pd.isna(steps) else int(steps)
 
 
 def evidence_of(stages: pd.DataFrame, sums: Sequence[str], others: Sequence[str] = ()) -> tuple[dict[str, Any], ...]:

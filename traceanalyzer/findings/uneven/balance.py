@@ -75,7 +75,7 @@ def uneven_compute(
     rank = int(compute.idxmax())
     excess_ns = compute.max() - compute.mean()
     share = 100.0 * excess_ns / basis.mean_ns(rank) if basis.mean_ns(rank) else 0.0
-    if has_longer_window(window, rank, excess_ns) or share < imbalance_pct or _is_said(rank, episodes):
+    if has_longer_window(window, rank, excess_ns) or share < imbalance_pct or _is_late_by_compute(rank, episodes):
         return []
     own = _longest(compute, compute_by_step(step_needs), places)
     even = _evened(compute, own, replay) if own else None
@@ -98,7 +98,7 @@ def uneven_compute(
     return [_with_gain(found, even, excess_ns), *_other_products(efficiency, rank, least)]
 
 
-def _is_said(rank: int, episodes: Episodes) -> bool:
+def _is_late_by_compute(rank: int, episodes: Episodes) -> bool:
     return any(row["cause"] == "compute" and rank in numbers(row["ranks"]) for row in episodes.rows())
 
 
@@ -148,8 +148,7 @@ def _gains_nothing(even: Gain, step_ns: float) -> bool:
 def _computes(own: Alike, compute: pd.Series, basis: Basis) -> str:
     """How long those that compute longest do, beside the rank that computes least."""
     most = f"{'computes' if own.is_one else 'compute up to'} {time_text(compute.max())}"
-    per = "" if basis.steps is None else " a step"
-    return f"{own.opening} {most}{per}, rank {int(compute.idxmin())} only {time_text(compute.min())}"
+    return f"{own.opening} {most}{basis.rate}, rank {int(compute.idxmin())} only {time_text(compute.min())}"
 
 
 def _shares(frame: pd.DataFrame, basis: Basis) -> tuple[dict[str, Any], ...]:
@@ -208,7 +207,7 @@ def apart(instances: Instances, basis: Basis) -> str:
     own = frame[frame["transfer_ns"].isna() & frame["skew_ns"].notna()]
     if own.empty:
         return ""
-    total = f"{time_text(own['skew_ns'].sum() / basis.per)}{'' if basis.steps is None else ' a step'}"
+    total = f"{time_text(own['skew_ns'].sum() / basis.per)}{basis.rate}"
     each = time_text(own["skew_uncertainty_ns"].max())
     return f" By the clocks the last rank enters {len(own)} of them {total} after the first, summed, each ± {each}."
 

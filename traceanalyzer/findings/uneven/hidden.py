@@ -19,6 +19,7 @@ from traceanalyzer.analyses.replay.written import read_change
 from traceanalyzer.analyses.spread import median_of_others
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.findings.alike import of_the_others, the_others
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
@@ -30,6 +31,7 @@ from traceanalyzer.findings.worst import worst_rank
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import DATA, HOST
+from traceanalyzer.meaning.wholes import rate
 
 LEAST_ALONE_PCT = 1.0
 """Of a step without the profiler: what gains less there hides nothing, what gains more is not hidden."""
@@ -108,7 +110,8 @@ def hidden_late(
     who = _title(one, what_ran.table, needs, len(headline))
     found = Finding(
         severity="medium",
-        title=f"{who}: hidden behind {first.words} now; with that mended, it costs {time_text(most_ns)} a step.",
+        title=f"{who}: hidden behind {first.words} now; with that mended, it costs "
+        f"{time_text(most_ns)}{rate(gain.steps)}.",
         evidence=plain(needs[needs["rank"] == one.rank][["rank", "step", "compute_ns", "needed_host_ns"]]),
         recommendation=f"Mend {first.words} first, then this.",
         caveat="Two changes of one replay: its error holds for both.",
@@ -142,7 +145,7 @@ def _by_itself(found: Finding, who: str, one: Slower, first: First, alone: Gain)
     return replace(
         found,
         severity=severity(_pct_without_profiler(alone)),
-        title=f"{who}: hidden behind {first.words} while they are recorded; without the profiler a mean step is an "
+        title=f"{who}: hidden behind {first.words} while they are recorded; without the profiler {alone.whole} is an "
         f"estimated {time_text(alone.unprofiled_gain_ns or 0)} shorter with that mended.",
         recommendation=_ALONE[one.part].format(one.rank),
         unprofiled_gain_ns=alone.unprofiled_gain_ns,
@@ -240,11 +243,10 @@ def _peer(rank: int, needs: pd.DataFrame, ranks: int) -> tuple[int, ...]:
 
 def _title(one: Slower, work: pd.DataFrame, needs: pd.DataFrame, ranks: int) -> str:
     only = _peer(one.rank, needs, ranks)
-    beside = f"rank {only[0]}" if only else "the others"
+    beside = the_others(only)
     own, peers = time_text(one.own_ns), time_text(one.peers_ns)
     if one.part == "host":
-        theirs = f"{beside}'s" if only else "the others'"
-        return f"Rank {one.rank}'s host needs {own} a step, {theirs} {peers}"
+        return f"Rank {one.rank}'s host needs {own} a step, {of_the_others(only)} {peers}"
     name = _named(needs, work, one.rank)["name"]
     called = f", most of it {name}" if isinstance(name, str) else ""
     if not called and _has_more_work(needs, work, one.rank):

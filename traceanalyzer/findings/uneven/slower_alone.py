@@ -7,6 +7,7 @@ from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.spread import median_of_others
 from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.findings.alike import the_others
 from traceanalyzer.findings.basis import lower, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.late_advice import SLOW_GPU
@@ -61,12 +62,11 @@ def _ratios(excess: pd.DataFrame, needs: pd.DataFrame, work: pd.DataFrame) -> pd
 def _found(rank: int, times: float, needs: tuple[float, float], step_ns: float, frame: pd.DataFrame) -> Finding:
     own, others = map(time_text, needs)
     only = [int(other) for other in frame["rank"] if other != rank]
-    beside = f"rank {only[0]}" if len(only) == 1 else "the others"
     return Finding(
         severity=lower(severity(100 * (needs[0] - needs[1]) / step_ns)),
-        title=f"Rank {rank}'s GPU is slower: the same kernels take {times:.3g} times as long as on {beside} ({own} of "
-        f"compute a step, {others}). No communication is known, and nobody is seen to wait for it: its own steps are "
-        "longer.",
+        title=f"Rank {rank}'s GPU is slower: the same kernels take {times:.3g} times as long as on {the_others(only)} "
+        f"({own} of compute a step, {others}). No communication is known, and nobody is seen to wait for it: its own "
+        "steps are longer.",
         evidence=plain(frame[["rank", "step_mean_ns", "compute_ns"]]),
         recommendation=SLOW_GPU,
         named=tuple(dict.fromkeys((rank, *(only if len(only) == 1 else ())))),

@@ -88,7 +88,7 @@ def _found(wide: pd.DataFrame, gain: Gain, *, is_work: bool) -> Finding:
         title=Title(
             f"Ranks compute unevenly, {_how(always)}: in the same step "
             f"{time_text(spread)} lie between the shortest and the longest ({time_text(float(longest.mean()))}), "
-            "for which the others wait. Evened, a mean step is ",
+            f"for which the others wait. Evened, {gain.whole} is ",
             Won.recorded(gain),
             ".",
         ),

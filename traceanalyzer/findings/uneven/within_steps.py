@@ -1,16 +1,20 @@
 """Waits within steps: in one exchange one rank comes last, in the next another; over a step none needs more."""
 
+from typing import Any
+
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.stragglers import Stragglers
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import EVEN, Change
+from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, mean_steps, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import said_with_gain
+from traceanalyzer.findings.uneven.uneven_steps import compute_by_step
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.quantities import time_span, time_text
@@ -20,7 +24,10 @@ WAITING_PCT = 5.0
 """Of a step: the mean rank waits longer."""
 
 _MOST_OF_ONE = 0.6
-"""Of all waits: if more are for one rank, it is late, not each in turn."""
+"""Of all waits: if more are for one rank that waits less itself, it is late, not each in turn."""
+
+_AS_LONG = 0.5
+"""Of the ranks' mean wait: one that waits so long itself is late at one place of a step, and early at another."""
 
 _EXPLAINED = 0.5
 """Of the gain: another cause that gains this much tells of these waits."""
@@ -36,7 +43,8 @@ def waits_within_steps(
 ) -> list[Finding]:  # fmt: skip
     """Ranks wait for each other over 5 % of a step, and hardly idle; replayed without waits over 3 % is gained.
 
-    No one rank is waited for in most of it, and neither late ranks nor compute evened over steps gain half as much.
+    No one rank is waited for in most of it, unless it waits for the others half as long as ranks do: it comes last in
+    one part of a step and first in another. Neither late ranks nor compute evened over steps gain half as much.
     """
     if not len(headline) or len(pipeline) or stragglers.table.empty or step_needs.table.empty:
         return []
@@ -46,41 +54,51 @@ def waits_within_steps(
     needs = mean_steps(step_needs, basis, [_WAIT, "compute_ns", *_IDLE])
     waits, step_ns = needs[_WAIT], float(basis.window_ns.mean()) / basis.per
     roots = stragglers.table.set_index("rank")["total_wait_ns"].astype("float64")
-    if (
-        100 * waits.mean() < waits_within_pct * step_ns
-        or needs[_IDLE].sum(axis=1).mean() > _EXPLAINED * waits.mean()
-        or roots.max() > _MOST_OF_ONE * roots.sum()
-    ):
+    if 100 * waits.mean() < waits_within_pct * step_ns or needs[_IDLE].sum(axis=1).mean() > _EXPLAINED * waits.mean():
+        return []
+    first = int(roots.idxmax()) if roots.max() > _MOST_OF_ONE * roots.sum() else None
+    if first is not None and waits.get(first, 0.0) < _AS_LONG * waits.mean():
         return []
     gain = gain_of(replay, Change("waits", 0.0))
-    if gain is None or 100 * gain.gain_ns < clear_gain_pct * gain.before_ns or _is_said(gain.gain_ns, episodes, replay):
+    is_clear = gain is not None and 100 * gain.gain_ns >= clear_gain_pct * gain.before_ns
+    if gain is None or not is_clear or _is_told_by_others(gain.gain_ns, episodes, step_needs, replay):
         return []
-    where = collective_words(stragglers.table["collective"].iloc[0])
-    return [
-        Finding(
-            severity=severity(100 * gain.gain_ns / gain.before_ns),
-            title=Title(
-                f"Ranks wait for each other {time_span(waits.min(), waits.max())} of a {time_text(step_ns)} step, "
-                f"most of it in {where}: within a step now one comes last, now another; over a step they compute "
-                f"{time_span(needs['compute_ns'].min(), needs['compute_ns'].max())}. If all came together, a mean step "
-                "would be ",
-                Won.recorded(gain),
-                ".",
-            ),
-            evidence=plain(needs[["compute_ns", _WAIT]].round().reset_index()),
-            recommendation="Give all ranks as much between one exchange and the next: microbatches of like lengths on "
-            "all ranks, each layer's experts evenly loaded; or exchange less often: no_sync until the last microbatch.",
-            caveat="Work of equal size that takes unequal time, such as kernels beside communication, looks the same.",
-            gain_ns=gain.gain_ns,
-            gain_error_ns=gain.error_ns,
-            gain_is_bound=gain.is_bound,
-            table="stragglers",
-        )
-    ]
+    last = "one comes last" if first is None else f"rank {first} comes last (for most of it)"
+    title = Title(
+        f"Ranks wait for each other {time_span(waits.min(), waits.max())} of a {time_text(step_ns)} step, most of it "
+        f"in {collective_words(stragglers.table['collective'].iloc[0])}: within a step now {last}, now another; over a "
+        f"step they compute {time_span(needs['compute_ns'].min(), needs['compute_ns'].max())}. If all came together, "
+        f"{gain.whole} would be ",
+        Won.recorded(gain),
+        ".",
+    )
+    named = () if first is None else (first,)
+    return [_found(title, gain, plain(needs[["compute_ns", _WAIT]].round().reset_index()), named)]
 
 
-def _is_said(gain_ns: int, episodes: Episodes, replay: Replay) -> bool:
-    """Whether late ranks, or compute that differs from step to step, gain half as much."""
+def _found(title: Title, gain: Gain, evidence: tuple[dict[str, Any], ...], named: tuple[int, ...]) -> Finding:
+    return Finding(
+        severity=severity(100 * gain.gain_ns / gain.before_ns),
+        title=title,
+        evidence=evidence,
+        recommendation="Give all ranks as much between one exchange and the next: microbatches of like lengths on "
+        "all ranks, each layer's experts evenly loaded; or exchange less often: no_sync until the last microbatch.",
+        caveat="Work of equal size that takes unequal time, such as kernels beside communication, looks the same.",
+        gain_ns=gain.gain_ns,
+        gain_error_ns=gain.error_ns,
+        gain_is_bound=gain.is_bound,
+        named=named,
+        table="stragglers",
+    )
+
+
+def _is_told_by_others(gain_ns: int, episodes: Episodes, step_needs: StepNeeds, replay: Replay) -> bool:
+    """Whether late ranks, or compute that differs from step to step, gain half as much.
+
+    Compute that is uneven in each layer and even over a step is told by no other rule.
+    """
     late_ns = sum(row["gain_ns"] for row in said_with_gain(episodes))
-    even = gain_of(replay, Change("compute", EVEN))
-    return max(late_ns, even.gain_ns if even else 0) >= _EXPLAINED * gain_ns
+    even, wide = gain_of(replay, Change("compute", EVEN)), compute_by_step(step_needs)
+    beyond_ns = float((wide.max(axis=1) - wide.mean(axis=1)).mean()) if len(wide) else 0.0
+    even_ns = even.gain_ns if even and beyond_ns >= _EXPLAINED * even.gain_ns else 0
+    return max(late_ns, even_ns) >= _EXPLAINED * gain_ns

@@ -11,8 +11,9 @@ from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.findings.basis import Basis, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.kinds import POINT_TO_POINT
-from traceanalyzer.meaning.listed import listed
+from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.meaning.sentences import first_upper
 
 NEXT_TO_NOTHING_PCT = 5.0
 """Of what a rank, or the others, compute in complete steps: with less there is no work."""
@@ -119,7 +120,7 @@ def _finding(spent: list[_Spent], table: pd.DataFrame) -> Finding:
     ranks, one = [each.rank for each in spent], len(spent) == 1
     longest = max(spent, key=lambda each: each.ns)
     windows = table[table["rank"] == longest.rank]["window_ns"].sum()
-    who = f"Rank{'' if one else 's'} {listed(ranks)}"
+    who = first_upper(numbered("rank", ranks))
     return Finding(
         severity=severity(100 * longest.ns / windows),
         title=f"{who} compute{'s' if one else ''} nothing from step {longest.step} on: for {time_text(longest.ns)} "

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from traceanalyzer.kinds import ACTIVITIES, KINDS, KindRules
 from traceanalyzer.model.event_times import UNKNOWN_NS
-from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.schema import NONE, UNNAMED
 from traceanalyzer.readers.nsys.ids import process_of
 from traceanalyzer.readers.nsys.source import Source, category, int_values, is_known, maybe_ints, triple_category
 
@@ -18,8 +18,6 @@ MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
 MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
 GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 GPU_TABLES = (KERNEL, MEMCPY, MEMSET, GRAPH)
-
-NAMELESS = "(kernel without a name)"
 
 _PLACE = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
 KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
@@ -73,7 +71,7 @@ class GpuOps:
     @property
     def is_nameless(self) -> bool:
         """Whether kernels ran, and none of them has a name."""
-        return any(list(part.columns["name"].categories) == [NAMELESS] for part in self.parts)
+        return any(list(part.columns["name"].categories) == [UNNAMED] for part in self.parts)
 
     def correlations(self, process: int) -> pd.Series:
         """Correlation ids of one process's operations, on all of its devices."""
@@ -108,7 +106,7 @@ def _kernels(source: Source, rules: KindRules) -> _Part:
     rows = source.read(KERNEL, ints=(*_PLACE, KERNEL_NAMES[0], "graphNodeId"), triples={"grid": _GRID, "block": _BLOCK})
     codes, distinct = pd.factorize(_name_ids(source, rows))
     texts = source.strings(distinct)
-    names = [texts.get(int(one)) or NAMELESS for one in distinct]
+    names = [texts.get(int(one)) or UNNAMED for one in distinct]
     return _part(
         rows,
         _named("kernel", codes, names, rules),

@@ -8,6 +8,7 @@ from traceanalyzer.findings.uneven.balance import apart
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.names import collective_words, collectives_words
 from traceanalyzer.meaning.quantities import text
+from traceanalyzer.meaning.wholes import rate
 from traceanalyzer.report.words.parts import Split, headline_steps, unsplit_calls
 
 COLUMNS = (
@@ -30,10 +31,9 @@ def not_measured(results: Results, split: Split | None) -> str:
     basis = Basis.of(results["headline"], results["steps"])
     exposed = split.table.set_index("rank")["exposed_unmatched_ns"]
     worst = exposed.idxmax()
-    per = " a step" if split.steps else ""
     return (
-        f"Not measured: waits in {'; '.join(whys)}. That is up to {text(exposed[worst], Unit.NS)}{per} of exposed "
-        f"communication, on rank {worst}.{apart(results['instances'], basis)}"
+        f"Not measured: waits in {'; '.join(whys)}. That is up to {text(exposed[worst], Unit.NS)}{rate(split.steps)} "
+        f"of exposed communication, on rank {worst}.{apart(results['instances'], basis)}"
     )
 
 

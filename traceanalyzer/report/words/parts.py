@@ -11,7 +11,9 @@ from traceanalyzer.analyses.overview.over_ranks import OverRanks
 from traceanalyzer.analyses.overview.steps_over_ranks import StepsOverRanks
 from traceanalyzer.analyses.overview.time_parts import StepTimeParts, TimeParts
 from traceanalyzer.analyses.time.headline import steps_of
+from traceanalyzer.findings.basis import count_of_steps
 from traceanalyzer.meaning.vocabulary import INSEPARABLE, UNMATCHED, UNSPLIT, WAIT, Part
+from traceanalyzer.meaning.wholes import whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,11 @@ class Split:
     table: pd.DataFrame
 
     @property
+    def whole(self) -> str:
+        """Words for what the times are of."""
+        return whole(self.steps)
+
+    @property
     def has_wait(self) -> bool:
         """Whether exposed communication is told apart into transfer and wait."""
         return any(part is WAIT for part in self.parts)
@@ -43,9 +50,8 @@ def split(results: Results) -> Split | None:
     if table.empty:
         return None
     rest = unsplit_part(unsplit_calls(results, headline_steps(results)))
-    steps = table["steps"].iloc[0]
     return Split(
-        str(table["basis"].iloc[0]), None if pd.isna(steps) else int(steps),
+        str(table["basis"].iloc[0]), count_of_steps(table),
         tuple(rest if part is UNMATCHED else part for part in time_parts.leaves(table)), table,
     )  # fmt: skip
 

@@ -1,0 +1,27 @@
+"""Ranks of roles, which run different kernels: each is held against those of its own."""
+
+import numpy as np
+import pytest
+
+from tests.simulator.analysed import analysed
+from tests.simulator.faults import Fault
+from tests.simulator.jobs import reinforced
+from traceanalyzer.analyses.blame.roles import _joined
+
+MS = 1_000_000
+
+
+@pytest.mark.parametrize("more_ns", [0, 4 * MS])
+def test_a_generator_is_late_beside_the_other_and_not_because_it_generates(more_ns):
+    """Ranks 4 and 5 generate for longer than the others train."""
+    faults = (Fault("answer", more_ns, (5,)),) if more_ns else ()
+    episodes = analysed(reinforced.apart(4, faults, answers=60), "episodes")[1]["episodes"].table
+    told = episodes[["ranks", "cause", "name"]].to_numpy().tolist()
+    assert told == ([["5", "compute", "paged_attention"]] if more_ns else [])
+    assert episodes["gain_ns"].tolist() == ([pytest.approx(more_ns, rel=0.03)] if more_ns else [])
+
+
+def test_ranks_are_of_one_role_directly_or_by_way_of_others():
+    alike = np.zeros((5, 5), dtype=bool)
+    alike[0, 2] = alike[2, 4] = alike[1, 3] = True
+    assert _joined(alike).tolist() == [0, 1, 0, 1, 0]

@@ -1,0 +1,158 @@
+"""Jobs of which some steps are unlike others by design or by chance: layers dropped, overflows, larger batches, tails."""
+
+import random
+
+from tests.simulator.faults import Faults, factor, load, strike, time_ns
+from tests.simulator.noise import Noise
+from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, Group, Job, Program
+from tests.simulator.workloads import WIDE_BACK_SHAPES, WIDE_SHAPES, after_of, layer_of, noisy_job, optimizer
+
+
+def dropped(ranks: int = 8, steps: int = 6, faults: Faults = (), *, layers: int = 12, is_alike: bool = False,
+            noise: Noise | None = None) -> Job:  # fmt: skip
+    """Data parallel; in each step a fifth of the layers is left out by chance, the same ones on all ranks if `is_alike`.
+
+    `deep`: a rank leaves none out.
+    """
+    world = Group("0", tuple(range(ranks)), "dp")
+
+    def step(program: Program, number: int) -> None:
+        chance = random.Random(f"{number} {0 if is_alike else program.rank}")
+        limit = 0.0 if factor(faults, "deep", program.rank, number) > 1 else 0.2
+        kept = [chance.random() >= limit for _ in range(layers)]
+        load(program, faults, number)
+        for layer in range(layers):
+            if kept[layer]:
+                layer_of(program, "aten::linear", "forward_gemm", 220_000, 11_000, WIDE_SHAPES)
+            if layer == 1:
+                strike(program, faults, number)
+        made = -1
+        for layer in range(layers):
+            if kept[layer]:
+                made = layer_of(program, "AddmmBackward0", "backward_gemm", 440_000, 11_000, WIDE_BACK_SHAPES)
+            if layer % 3 == 2:
+                needed = (made,) if made >= 0 else ()
+                reduced = program.collective("all_reduce", world, 12_000_000, 240_000, after=needed)
+        optimizer(program, (reduced,))
+
+    return noisy_job(ranks, steps, step, (world,), faults, noise)
+
+
+def scaled(ranks: int = 4, steps: int = 6, faults: Faults = (), *, overflows: tuple[int, ...] = (2,), layers: int = 9,
+           noise: Noise | None = None) -> Job:  # fmt: skip
+    """Half precision with a scaled loss: hosts read whether gradients overflow; where they do, the optimizer is left out."""
+    world = Group("0", tuple(range(ranks)), "dp")
+
+    def step(program: Program, number: int) -> None:
+        load(program, faults, number)
+        for layer in range(layers):
+            layer_of(program, "aten::linear", "forward_gemm", 220_000, 11_000, WIDE_SHAPES)
+            if layer == 1:
+                strike(program, faults, number)
+        for _ in range(layers):
+            made = layer_of(program, "AddmmBackward0", "backward_gemm", 440_000, 11_000, WIDE_BACK_SHAPES)
+            made = program.collective("all_reduce", world, 8_000_000, 170_000, after=(made,))
+        with program.range("unscale_grads_"):
+            made = after_of(program, "aten::_amp_foreach_non_finite_check_and_unscale_", "unscale_kernel", 90_000,
+                            (made,), 14_000, "[[80000000]]")  # fmt: skip
+            with program.range("aten::item", "operator"):
+                program.copy("DtoH", 4, 2_000, stream=COMPUTE_STREAM)
+                program.sync("cudaStreamSynchronize", after=(program.launched - 1,))
+        if number not in overflows:
+            with program.range("Optimizer.step#AdamW.step"):
+                for _ in range(4):
+                    layer_of(program, "aten::_foreach_addcdiv_", "multi_tensor_adam", 350_000, 20_000, "[[20000000]]")
+
+    return noisy_job(ranks, steps, step, (world,), faults, noise, ends_synced=False)
+
+
+def ramped(ranks: int = 4, steps: int = 8, faults: Faults = (), *, since: int = 4, layers: int = 8,
+           noise: Noise | None = None) -> Job:  # fmt: skip
+    """From one step on batches are twice as large."""
+    world = Group("0", tuple(range(ranks)), "dp")
+
+    def step(program: Program, number: int) -> None:
+        times = 1 + (number >= since)
+        load(program, faults, number)
+        for layer in range(layers):
+            layer_of(program, "aten::linear", "forward_gemm", 200_000 * times, 11_000, f"[[{4096 * times}, 2048]]")
+            if layer == 1:
+                strike(program, faults, number)
+        for _ in range(layers):
+            made = layer_of(program, "AddmmBackward0", "backward_gemm", 400_000 * times, 11_000,
+                            f"[[{4096 * times}, 2048]]")  # fmt: skip
+            made = program.collective("all_reduce", world, 8_000_000, 170_000, after=(made,))
+        optimizer(program, (made,))
+
+    return noisy_job(ranks, steps, step, (world,), faults, noise)
+
+
+def heavy_tailed(ranks: int = 8, steps: int = 6, faults: Faults = (), *, chance_of: float = 0.08, layers: int = 10,
+                 noise: Noise | None = None) -> Job:  # fmt: skip
+    """Sharded; now and then, by chance, a gather or a reduction takes eight times as long: packets are sent again."""
+    world = Group("0", tuple(range(ranks)), "fsdp")
+
+    def step(program: Program, number: int) -> None:
+        chance = random.Random(f"tail {number}")
+        load(program, faults, number)
+        for place in range(2 * layers):
+            times = [8 if chance.random() < chance_of else 1 for _ in range(2)]
+            got = program.collective("all_gather", world, 16_000_000, 120_000 * times[0])
+            name, ns = ("aten::linear", 300_000) if place < layers else ("AddmmBackward0", 600_000)
+            shapes = WIDE_SHAPES if place < layers else WIDE_BACK_SHAPES
+            made = after_of(program, name, "gemm", ns, (got,), 11_000, shapes)
+            if place == 1:
+                strike(program, faults, number)
+            if place >= layers:
+                made = program.collective(
+                    "reduce_scatter", world, 16_000_000, 130_000 * times[1], stream=COMM_STREAM + 1, after=(made,)
+                )
+        optimizer(program, (made,))
+
+    return noisy_job(ranks, steps, step, (world,), faults, noise)
+
+
+def crowded_hosts(ranks: int = 8, steps: int = 7, faults: Faults = (), *, layers: int = 40,
+                  noise: Noise | None = None) -> Job:  # fmt: skip
+    """Kernels of 22 µs beside hosts of 14 µs; `crowd`: workers that load take the cores, hosts take so many times as long."""
+    world = Group("0", tuple(range(ranks)), "dp")
+
+    def step(program: Program, number: int) -> None:
+        host_ns = round(9_000 * factor(faults, "crowd", program.rank, number))
+        load(program, faults, number)
+        for layer in range(3 * layers):
+            made = layer_of(program, "aten::linear" if layer < layers else "AddmmBackward0", "small_gemm", 22_000,
+                            host_ns, WIDE_SHAPES)  # fmt: skip
+            if layer == 1:
+                strike(program, faults, number)
+            if layer >= layers and layer % 10 == 9:
+                made = program.collective("all_reduce", world, 2_000_000, 60_000, after=(made,))
+        optimizer(program, (made,))
+
+    return noisy_job(ranks, steps, step, (world,), faults, noise)
+
+
+def lopsided(ranks: int = 4, steps: int = 5, faults: Faults = (), *, is_met: bool = True, layers: int = 8,
+             noise: Noise | None = None) -> Job:  # fmt: skip
+    """`more`: a rank's forward takes longer; `less`: its backward takes less. `is_met`: ranks meet in each layer; else at the end."""
+    world = Group("0", tuple(range(ranks)), "tp" if is_met else "dp")
+
+    def step(program: Program, number: int) -> None:
+        more_ns, less_ns = (time_ns(faults, what, program.rank, number) // layers for what in ("more", "less"))
+        load(program, faults, number)
+        for is_backward in (False, True):
+            for layer in range(layers):
+                before = (program.launched - 1,)
+                got = (program.collective("all_gather", world, 8_000_000, 80_000, after=before),) if is_met else ()
+                ns = 700_000 - less_ns if is_backward else 350_000 + more_ns
+                shapes = f"[[{ns // 100}, 2048], [2048, 2048]]"
+                name = "AddmmBackward0" if is_backward else "aten::linear"
+                made = after_of(
+                    program, name, "backward_gemm" if is_backward else "forward_gemm", ns, got, 11_000, shapes
+                )
+                if layer == 1 and not is_backward:
+                    strike(program, faults, number)
+        made = program.collective("all_reduce", world, 40_000_000, 600_000, stream=COMM_STREAM + 1, after=(made,))
+        optimizer(program, (made,))
+
+    return noisy_job(ranks, steps, step, (world,), faults, noise)
