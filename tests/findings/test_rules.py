@@ -77,7 +77,7 @@ def test_pageable_copies_of_all_ranks_are_one_finding():
     copying = {"name": "HtoD", "memory": "pageable"}
     (both,) = told(copies.pageable_copies, [train(0, **copying), train(0, **copying, rank=1)])
     assert both.title.startswith("Both ranks copy from or to pageable memory: rank 0")
-    assert both.title.endswith(" Pinned and behind compute, a mean step is at most 10 ms shorter.")
+    assert both.title.endswith(" Pinned and behind compute, the step is at most 10 ms shorter.")
     (one,) = told(copies.pageable_copies, [train(0, rank=1), train(0, **copying)])
     assert one.title.startswith("Rank 0 copies from or to pageable memory:")
 
