@@ -71,9 +71,8 @@ def silent_hosts(
     return [
         Finding(
             severity=severity(shares.pct),
-            title=f"Nothing is recorded of what rank {rank}'s host does for "
-            f"{time_text(times * float(own['host_a_step_ns'].sum()))} {a_step}, {_where(own)}: its GPU idles "
-            f"{time_text(times * idle_ns)} of it, {shares.pct:.0f} % {of_what}{shares.also(places)}.",
+            title=f"Nothing is recorded of what rank {rank}'s host does for {_silent(own, times)} {a_step}, {_where(own)}: "
+            f"its GPU idles {time_text(times * idle_ns)} of it, {shares.pct:.0f} % {of_what}{shares.also(places)}.",
             evidence=plain(own[["rank", "range", "since", "until", "stretches", "host_ns", "idle_ns"]]),
             recommendation=_ADVICE.format(_place(own.iloc[0])),
             caveat="A profiler slows the host, but hardly where it records nothing.",
@@ -95,6 +94,10 @@ def _per_step(host_silences: HostSilences) -> pd.DataFrame:
     host_ns = table["host_ns"].astype("float64") / per
     idle_ns = likely_idle(host_ns, table).astype("Float64").fillna(0.0).astype("float64")
     return table.assign(per=per, host_a_step_ns=host_ns, idle_a_step_ns=idle_ns)
+
+
+def _silent(own: pd.DataFrame, times: int) -> str:
+    return time_text(times * float(own["host_a_step_ns"].sum()))
 
 
 def _where(own: pd.DataFrame) -> str:
