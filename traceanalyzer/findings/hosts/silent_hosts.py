@@ -71,8 +71,8 @@ def silent_hosts(
     return [
         Finding(
             severity=severity(shares.pct),
-            title=f"Nothing is recorded of what rank {rank}'s host does for {_silent(own, times)} {a_step}, {_where(own)}: "
-            f"its GPU idles {time_text(times * idle_ns)} of it, {shares.pct:.0f} % {of_what}{shares.also(places)}.",
+            title=f"Nothing is recorded of what rank {rank}'s host does for {_silent(own, times)} {a_step}, {_where(own)}: its "
+            f"GPU idles {time_text(times * idle_ns)} of it, {shares.pct:.0f} % {of_what}{shares.also(places)}.",
             evidence=plain(own[["rank", "range", "since", "until", "stretches", "host_ns", "idle_ns"]]),
             recommendation=_ADVICE.format(_place(own.iloc[0])),
             caveat="A profiler slows the host, but hardly where it records nothing.",
