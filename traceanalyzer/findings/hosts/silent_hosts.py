@@ -66,13 +66,15 @@ def silent_hosts(
     most_ns = min(idle_ns, gain.gain_ns + gain.error_ns) if gain else idle_ns
     if gain and 100 * most_ns < LEAST_GAIN_PCT * gain.before_ns:
         return []
-    is_rare = int(own["stretches"].sum()) < int(own["per"].iloc[0])
-    times, of_what, a_step = (basis.per, OF_ALL_STEPS, "in all") if is_rare else (1, basis.of_a_step, basis.a_step)
+    times, of_what, a_step = (
+        (basis.per, OF_ALL_STEPS, "in all") if _is_rare(own) else (1, basis.of_a_step, basis.a_step)
+    )
+    silent = f"{time_text(times * float(own['host_a_step_ns'].sum()))} {a_step}, {_where(own)}"
     return [
         Finding(
             severity=severity(shares.pct),
-            title=f"Nothing is recorded of what rank {rank}'s host does for {_silent(own, times)} {a_step}, {_where(own)}: its "
-            f"GPU idles {time_text(times * idle_ns)} of it, {shares.pct:.0f} % {of_what}{shares.also(places)}.",
+            title=f"Nothing is recorded of what rank {rank}'s host does for {silent}: its GPU idles "
+            f"{time_text(times * idle_ns)} of it, {shares.pct:.0f} % {of_what}{shares.also(places)}.",
             evidence=plain(own[["rank", "range", "since", "until", "stretches", "host_ns", "idle_ns"]]),
             recommendation=_ADVICE.format(_place(own.iloc[0])),
             caveat="A profiler slows the host, but hardly where it records nothing.",
@@ -96,8 +98,9 @@ def _per_step(host_silences: HostSilences) -> pd.DataFrame:
     return table.assign(per=per, host_a_step_ns=host_ns, idle_a_step_ns=idle_ns)
 
 
-def _silent(own: pd.DataFrame, times: int) -> str:
-    return time_text(times * float(own["host_a_step_ns"].sum()))
+def _is_rare(own: pd.DataFrame) -> bool:
+    """Less than once a step."""
+    return int(own["stretches"].sum()) < int(own["per"].iloc[0])
 
 
 def _where(own: pd.DataFrame) -> str:
