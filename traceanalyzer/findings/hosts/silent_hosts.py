@@ -11,7 +11,7 @@ from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import LEAST_GAIN_PCT, plain, severity
+from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.host_shares import host_shares
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
@@ -66,15 +66,10 @@ def silent_hosts(
     most_ns = min(idle_ns, gain.gain_ns + gain.error_ns) if gain else idle_ns
     if gain and 100 * most_ns < LEAST_GAIN_PCT * gain.before_ns:
         return []
-    times, of_what, a_step = (
-        (basis.per, OF_ALL_STEPS, "in all") if _is_rare(own) else (1, basis.of_a_step, basis.a_step)
-    )
-    silent = f"{time_text(times * float(own['host_a_step_ns'].sum()))} {a_step}, {_where(own)}"
     return [
         Finding(
             severity=severity(shares.pct),
-            title=f"Nothing is recorded of what rank {rank}'s host does for {silent}: its GPU idles "
-            f"{time_text(times * idle_ns)} of it, {shares.pct:.0f} % {of_what}{shares.also(places)}.",
+            title=f"{_said(own, rank, basis)}, {shares.pct:.0f} % {_of_what(own, basis)}{shares.also(places)}.",
             evidence=plain(own[["rank", "range", "since", "until", "stretches", "host_ns", "idle_ns"]]),
             recommendation=_ADVICE.format(_place(own.iloc[0])),
             caveat="A profiler slows the host, but hardly where it records nothing.",
@@ -96,6 +91,20 @@ def _per_step(host_silences: HostSilences) -> pd.DataFrame:
     host_ns = table["host_ns"].astype("float64") / per
     idle_ns = likely_idle(host_ns, table).astype("Float64").fillna(0.0).astype("float64")
     return table.assign(per=per, host_a_step_ns=host_ns, idle_a_step_ns=idle_ns)
+
+
+def _said(own: pd.DataFrame, rank: int, basis: Basis) -> str:
+    """How long the host is silent, where, and for how much of it its GPU idles: of a mean step, or of all."""
+    times, a_step = (basis.per, "in all") if _is_rare(own) else (1, basis.a_step)
+    host, idle = (time_text(times * float(own[f"{what}_a_step_ns"].sum())) for what in ("host", "idle"))
+    return (
+        f"Nothing is recorded of what rank {rank}'s host does for {host} {a_step}, {_where(own)}: its GPU idles {idle} "
+        "of it"
+    )
+
+
+def _of_what(own: pd.DataFrame, basis: Basis) -> str:
+    return OF_ALL_STEPS if _is_rare(own) else basis.of_a_step
 
 
 def _is_rare(own: pd.DataFrame) -> bool:
