@@ -3,23 +3,14 @@
 import pytest
 
 import traceanalyzer as ta
+from tests.findings.needed import needed_by
 from tests.simulator import fleet
 from tests.simulator.analysed import analysed
 from traceanalyzer.findings.late.lateness import late_ranks
 from traceanalyzer.findings.pipelines.uneven_stages import uneven_alike
 from traceanalyzer.job.hosts import read_hosts
 
-NEEDED = (
-    "headline",
-    "steps",
-    "episodes",
-    "step_needs",
-    "expert_layers",
-    "even_experts",
-    "replay",
-    "operators",
-    "host_work",
-)
+NEEDED = needed_by(late_ranks)
 
 ALWAYS = [(24, "node"), (24, "nvlink")]
 THOROUGH = [

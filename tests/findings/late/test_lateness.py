@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 from tests import once
+from tests.findings.needed import needed_by
 from tests.simulator import scenarios, workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
@@ -18,17 +19,7 @@ from traceanalyzer.findings.late.lateness import is_said, late_ranks
 from traceanalyzer.meaning.vocabulary import UNKNOWN
 
 MS = 1_000_000
-NEEDED = (
-    "headline",
-    "steps",
-    "episodes",
-    "step_needs",
-    "expert_layers",
-    "even_experts",
-    "replay",
-    "operators",
-    "host_work",
-)
+NEEDED = needed_by(late_ranks)
 
 
 def test_each_cause_has_its_words_and_advice_and_no_other_has():

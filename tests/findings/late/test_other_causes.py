@@ -2,22 +2,13 @@
 
 import pytest
 
+from tests.findings.needed import needed_by
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import reads
 from traceanalyzer.findings.late.lateness import late_ranks
 
-NEEDED = (
-    "headline",
-    "steps",
-    "episodes",
-    "step_needs",
-    "expert_layers",
-    "even_experts",
-    "replay",
-    "operators",
-    "host_work",
-)
+NEEDED = needed_by(late_ranks)
 MS = 1_000_000
 LOSS, LOGITS = Fault("loss", 8 * MS, (1,)), Fault("logits", 6 * MS, (1,))
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from tests.findings.needed import needed_by
 from tests.simulator import fleet
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
@@ -23,17 +24,7 @@ LOADER = Fault("data", 8 * MS, (2,))
 PRODUCTS = Fault("compute", 2 * MS, (1,))
 
 
-_OF_LATENESS = (
-    "headline",
-    "steps",
-    "episodes",
-    "step_needs",
-    "expert_layers",
-    "even_experts",
-    "replay",
-    "operators",
-    "host_work",
-)
+_OF_LATENESS = needed_by(late_ranks)
 
 
 @pytest.mark.parametrize(("faults", "is_said"), [((LOADER, PRODUCTS), True), ((LOADER,), False), ((PRODUCTS,), False)])
