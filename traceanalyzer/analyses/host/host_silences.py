@@ -44,7 +44,7 @@ class HostSilences(Result[HostSilencesColumn]):
         ),
         "host_ns": Column.time(
             "Their lengths: no operator, call or Python frame is recorded on the threads that run the steps or launch, "
-            "nor a range that launches nothing."
+            "nor a range that launches nothing, nor does the host wait for a collective of its CPU."
         ),
         **TIMES,
     }
