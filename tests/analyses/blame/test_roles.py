@@ -5,7 +5,7 @@ import pytest
 
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
-from tests.simulator.jobs import reinforced
+from tests.simulator.jobs import gpus, reinforced
 from traceanalyzer.analyses.blame.roles import _joined
 
 MS = 1_000_000
@@ -19,6 +19,13 @@ def test_a_generator_is_late_beside_the_other_and_not_because_it_generates(more_
     told = episodes[["ranks", "cause", "name"]].to_numpy().tolist()
     assert told == ([["5", "compute", "paged_attention"]] if more_ns else [])
     assert episodes["gain_ns"].tolist() == ([pytest.approx(more_ns, rel=0.03)] if more_ns else [])
+
+
+def test_gpus_of_another_model_are_no_role():
+    """Kernels of the same work have other names there; half of the job is late by its GPUs."""
+    job = gpus.two_kinds(4, 3, (Fault("alike", 0, (2, 3)),))
+    episodes = analysed(job, "episodes")[1]["episodes"].table
+    assert episodes[["ranks", "cause"]].to_numpy().tolist() == [["2,3", "compute"]]
 
 
 def test_ranks_are_of_one_role_directly_or_by_way_of_others():
