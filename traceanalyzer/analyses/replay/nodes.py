@@ -10,7 +10,6 @@ from functools import cached_property, partial
 from typing import Generic, TypeVar
 
 import numpy as np
-import pandas as pd
 
 from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.replay.alone import Alone
@@ -95,8 +94,8 @@ class Nodes:
     leads to, or the segment.
     """
 
-    def __init__(self, piece: Piece) -> None:
-        self.piece = piece
+    def __init__(self, piece: Piece, main_stream: int) -> None:
+        self.piece, self.main_stream = piece, main_stream
         ops = piece.ops
         self.known: Explained = explained(piece)
         self._is_of: dict[str, np.ndarray] = {}
@@ -145,15 +144,8 @@ class Nodes:
         return frozenset(zip(steps, calls, strict=True))
 
     @cached_property
-    def main_stream(self) -> int:
-        """The stream that computes most."""
-        compute = np.where(self.is_of("compute"), self.column("ops", "duration_ns"), 0)
-        codes, streams = pd.factorize(self.column("ops", "stream"))
-        return int(streams[np.bincount(codes, compute).argmax()])
-
-    @cached_property
     def begins_step(self) -> np.ndarray:
-        """The operations with which steps begin on the stream that computes most; and the very first of all."""
+        """The operations with which steps begin on the main stream; and the very first of all."""
         found = np.zeros(len(self.piece), dtype=bool)
         held = np.flatnonzero(self.column("ops", "stream") == self.main_stream)
         _, first = np.unique(self.column("ops", "step")[held], return_index=True)
