@@ -19,7 +19,9 @@ def main_streams(pieces: Mapping[int, Piece]) -> dict[int, int]:
     """
     each = {rank: _compute_ns(piece) for rank, piece in pieces.items()}
     common = _of_job(pd.DataFrame(each).fillna(0)) if each else NONE
-    return {rank: common if _has_in_each_step(pieces[rank], common) else int(own.idxmax()) for rank, own in each.items()}
+    return {
+        rank: common if _has_in_each_step(pieces[rank], common) else int(own.idxmax()) for rank, own in each.items()
+    }
 
 
 def _of_job(compute: pd.DataFrame) -> int:
