@@ -4,6 +4,7 @@ Within a run of a stream that one segment launched, an operation starts at max(e
 that the run's end is max(its begin + a, the segment's begin + b) with a and b from sums and maxima over whole columns.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -33,6 +34,7 @@ class Timing:
         duration_ns: of each operation; of one in a matched instance its transfer decides instead.
         host_ns: of each stretch of the host.
         is_blocking: segments whose call still waits for the GPU.
+        is_called: segments whose call is made at all.
         has_lag: keep what the model does not explain.
         is_hidden: other streams wait for the begin of transfers, not for their ends.
     """
@@ -40,6 +42,7 @@ class Timing:
     duration_ns: np.ndarray
     host_ns: np.ndarray
     is_blocking: np.ndarray
+    is_called: np.ndarray
     has_lag: bool = True
     is_hidden: bool = False
 
@@ -104,7 +107,8 @@ class Nodes:
                         False: Latest(partial(self._within_runs, has_lag=False))}  # fmt: skip
         self._host_ends = Latest(partial(offsets, self.column("host", "segment")))
         lengths = self.column("ops", "duration_ns"), self.column("host", "ns")
-        self.recorded = Timing(*lengths, np.ones(len(piece.segments), dtype=bool))
+        every_segment = np.ones(len(piece.segments), dtype=bool)
+        self.recorded = Timing(*lengths, every_segment, every_segment)
         self.is_single = (self.column("ops", "call") != NONE) | self.begins_step
         self.is_comm = self.is_of("comm")
         self.begins_run = self._runs()
@@ -137,11 +141,11 @@ class Nodes:
         return self._is_of[kind]
 
     @cached_property
-    def blocking_calls(self) -> frozenset[tuple[int, str]]:
-        """Steps and names of the host's blocking calls."""
+    def blocking_calls(self) -> Counter[tuple[int, str]]:
+        """How often the host makes which blocking call in which step."""
         held = self.column("segments", "before") != NONE
         steps, calls = (self.column("segments", name)[held].tolist() for name in ("step", "call"))
-        return frozenset(zip(steps, calls, strict=True))
+        return Counter(zip(steps, calls, strict=True))
 
     @cached_property
     def begins_step(self) -> np.ndarray:
@@ -239,7 +243,7 @@ class Nodes:
     def _host_weights(self, timing: Timing, tail: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of edges into segments: from the segment before, from nothing, from operations."""
         cut = self.cut_of_segment[self._chained]
-        own = self.column("segments", "own_ns")[self._chained]
+        own = np.where(timing.is_called, self.column("segments", "own_ns"), 0)[self._chained]
         known, lag = self.returns
         kept = lag if timing.has_lag else np.zeros_like(lag)
         segment = self.column("blocks", "segment")
