@@ -12,8 +12,9 @@ _SAME = "the same kernels take"
 UNSEEN: tuple[Case, ...] = (
     # Four models in turn.
     nobody("healthy, four models in turn", "", alignment.four_models, noise=unlike_hosts(901)),
+    # Said to gain 4.15 ms for 5.2: of the longer answers the all-reduces of each token stay, which are told by themselves.
     case_of("four models in turn, a pair's answers are longer", alignment.four_models, Fault("answers", 5 * MS, (2, 3)),
-            "mm", cause="compute", noise=like_hosts(902)),
+            "mm", cause="compute", has_gain=False, noise=like_hosts(902)),
     case_of("four models in turn, a host scores longer in two steps", alignment.four_models,
             Fault("rules", 8 * MS, (1,), (1, 3)), "score_rules", cause="host", steps=5, noise=like_hosts(903)),
     case_of("four models in turn, a critic's batch is longer", alignment.four_models, Fault("values", 5 * MS, (2,)),
@@ -46,9 +47,10 @@ UNSEEN: tuple[Case, ...] = (
             cause="host", ranks=16, steps=4, noise=like_hosts(917)),
     several("two halves, garbage in turn", overlapping.two_batches, in_turn("gc", 5 * MS, (0, 1, 2, 3) * 2),
             Truth(FOUR, "host", "gc.collect"), ranks=4, steps=8, noise=like_hosts(918)),
+    # What decoding and experts compute depends on the data: that the same work takes longer is not told.
     several("two halves, a GPU gets hotter from a step on", overlapping.two_batches,
             tuple(Fault("throttle", 0, (2,), (step,), 1.0 + 0.15 * (step - 2)) for step in (3, 4, 5, 6)),
-            Truth((2,), "compute", _SAME, (3, 4, 5, 6)), steps=8, noise=like_hosts(919)),
+            Truth((2,), "compute", "", (3, 4, 5, 6)), steps=8, noise=like_hosts(919)),
     # Tables looked up ahead.
     nobody("healthy, tables ahead", "", overlapping.tables_ahead, noise=unlike_hosts(920)),
     nobody("tables ahead, longer and hidden", "", overlapping.tables_ahead, Fault("rows", 2 * MS, (4,)), steps=6, first=1,
@@ -89,7 +91,7 @@ UNSEEN: tuple[Case, ...] = (
     # Pictures decoded on the GPU.
     nobody("healthy, decoded on the GPU", "", overlapping.decoded_on_gpu, noise=unlike_hosts(938)),
     case_of("decoded on the GPU, larger pictures", overlapping.decoded_on_gpu, Fault("pictures", 14 * MS, (1,)),
-            "nvjpeg", cause="compute", noise=like_hosts(939)),
+            "dali.run", cause="compute", noise=like_hosts(939)),
     nobody("decoded on the GPU, larger pictures and hidden", "", overlapping.decoded_on_gpu,
            Fault("pictures", 3 * MS, (1,)), first=1, noise=like_hosts(940)),
     case_of("decoded on the GPU, a loader", overlapping.decoded_on_gpu, Fault("data", 14 * MS, (2,)), LOADER,
@@ -141,7 +143,9 @@ UNSEEN: tuple[Case, ...] = (
            tensors=120, noise=like_hosts(965)),
     several("a batch of 120 small tensors on one rank", cadences.of_small_tensors, (Fault("packed", 0, (1, 2, 3)),),
             Truth((0,), "host"), left=(Fault("packed", 0, FOUR),), tensors=120, noise=like_hosts(966)),
-    nobody("healthy, rows from the host", "", cadences.rows_from_host, noise=unlike_hosts(967)),
+    # No host's lookups are hidden, and those of ranks 3 and 2 do take longer.
+    nobody("rows from the host, hosts at their own paces", "hosts wait for their GPUs", cadences.rows_from_host,
+           others=(2, 3), noise=unlike_hosts(967)),
     case_of("rows from the host, one looks longer", cadences.rows_from_host, Fault("look", 6 * MS, (2,)), "embedding_bag",
             cause="host", noise=like_hosts(968)),
     case_of("rows from the host, a slow bus", cadences.rows_from_host, Fault("copy", 5 * MS, (0,)), "HtoD", ranks=6,
@@ -154,8 +158,9 @@ UNSEEN: tuple[Case, ...] = (
             Fault("throttle", 0, (2,), None, 1.3), _SAME, left=(Fault("gc", 6 * MS, (0,), (2,)),), others=(0,), steps=5),
     case_of("averaged in every fourth step, a hot GPU", data_parallel.merged, Fault("throttle", 0, (2,), None, 1.3), _SAME,
             outer_ns=500_000, noise=like_hosts(972)),
+    # Said to gain 0.68 ms for 0.56: kernels that take each as long as the other rank's wait for none of these by chance.
     case_of("two ranks, three steps, a warm GPU", with_noise(usual.fsdp, like_hosts(973)),
-            Fault("throttle", 0, (1,), None, 1.12), _SAME, ranks=2, steps=3),
+            Fault("throttle", 0, (1,), None, 1.12), _SAME, has_gain=False, ranks=2, steps=3),
     case_of("tensor x data on 32, a pause once", with_noise(usual.tp_dp, unlike_hosts(974)),
             Fault("gc", 9 * MS, (21,), (1,)), "gc.collect", tensor=8, data=4, steps=3),
     # The second lot, over other sizes, seeds and strengths.
@@ -217,6 +222,8 @@ UNSEEN: tuple[Case, ...] = (
             cause="compute", ranks=2, steps=8, noise=like_hosts(1027)),
     case_of("one graph a step on two, a loader", cadences.in_one_graph, Fault("data", 4 * MS, (0,)), LOADER, ranks=2,
             noise=like_hosts(1028)),
+    # Hosts that did not wait for their GPUs would hide all lookups: that gains more.
     case_of("rows from the host, a node looks longer", on_nodes(cadences.rows_from_host, 4),
-            Fault("look", 3 * MS, (4, 5, 6, 7)), "embedding_bag", cause="host", ranks=8, noise=like_hosts(1029)),
+            Fault("look", 3 * MS, (4, 5, 6, 7)), "embedding_bag", cause="host", is_behind=True, ranks=8,
+            noise=like_hosts(1029)),
 )  # fmt: skip
