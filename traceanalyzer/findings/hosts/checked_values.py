@@ -36,6 +36,7 @@ def checked_values(
     places: Places,
     replay: Replay,
     *,
+    least_checks: int = LEAST_CHECKS,
     checked_pct: float = CHECKED_PCT,
 ) -> list[Finding]:
     """The program asks of ten tensors of a step or more, one after the other, whether they are finite.
@@ -47,7 +48,7 @@ def checked_values(
         return []
     basis = Basis.of(headline, steps)
     table = operators.table[(operators.table["autograd"] != "backward") & operators.table["operator"].isin(_NAMES)]
-    checks, spent_ns = _checks(table, steps_of_operators(steps, basis))
+    checks, spent_ns = _checks(table, steps_of_operators(steps, basis), least_checks)
     if spent_ns.empty:
         return []
     rank = int(spent_ns.idxmax())
@@ -79,12 +80,12 @@ def checked_values(
     ]
 
 
-def _checks(table: pd.DataFrame, per: pd.Series) -> tuple[pd.Series, pd.Series]:
+def _checks(table: pd.DataFrame, per: pd.Series, least: int) -> tuple[pd.Series, pd.Series]:
     """Of each rank that makes many: how many a step, and its host's time in them and in their answers."""
     by_name = table.groupby(["rank", "operator"])[["calls", "host_total_ns"]].sum().astype("float64")
     calls, host_ns = (by_name[name].unstack().reindex(columns=_NAMES) for name in by_name.columns)  # noqa: PD010
     checks = calls[[*_CHECKS]].sum(axis=1)
     as_many = (1 / calls).mul(checks, axis=0).clip(upper=1.0)
     a_step = (checks / per).reindex(checks.index)
-    is_many = (a_step >= LEAST_CHECKS) & (calls["aten::item"] >= LEAST_CHECKS * per.reindex(checks.index))
+    is_many = (a_step >= least) & (calls["aten::item"] >= least * per.reindex(checks.index))
     return a_step[is_many], ((host_ns * as_many).sum(axis=1) / per)[is_many.index[is_many]]
