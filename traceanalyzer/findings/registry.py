@@ -31,6 +31,7 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts import (
     blocking_launches,
     checked_gradients,
+    checked_values,
     cpu_collectives,
     drained,
     host_work,
@@ -108,6 +109,7 @@ RULES: tuple[Rule, ...] = (
     host_work.cpu_work,
     cpu_collectives.last_to_cpu_collectives,
     checked_gradients.checked_gradients,
+    checked_values.checked_values,
     slow_operators.slow_operators,
     silent_hosts.silent_hosts,
     idle.short_kernels,
