@@ -3,7 +3,7 @@
 from tests.simulator import workloads as usual
 from tests.simulator.case import FOUR, LOADER, MS, Case, Truth, case_of, nobody, on_nodes, several
 from tests.simulator.faults import Fault, in_turn
-from tests.simulator.jobs import alignment, cadences, data_parallel, overlapping, rollouts
+from tests.simulator.jobs import alignment, cadences, data_parallel, overlapping, rollouts, side_streams
 from tests.simulator.noise import like_hosts, unlike_hosts, with_noise
 
 _EIGHT = tuple(range(8))
@@ -226,4 +226,30 @@ UNSEEN: tuple[Case, ...] = (
     case_of("rows from the host, a node looks longer", on_nodes(cadences.rows_from_host, 4),
             Fault("look", 3 * MS, (4, 5, 6, 7)), "embedding_bag", cause="host", is_behind=True, ranks=8,
             noise=like_hosts(1029)),
+    # The third lot: streams of their own.
+    nobody("healthy, streams numbered otherwise", "", side_streams.other_streams, noise=unlike_hosts(1031)),
+    case_of("streams numbered otherwise, a hot GPU", side_streams.other_streams, Fault("throttle", 0, (2,), None, 1.25), _SAME,
+            has_gain=False, noise=like_hosts(1032)),
+    case_of("streams numbered otherwise on half, a loader", side_streams.other_streams, Fault("data", 6 * MS, (1,)), LOADER,
+            renumbered=(2, 3), has_gain=False, noise=like_hosts(1033)),
+    nobody("healthy, stepped behind the next forward", "", side_streams.stepped_behind, noise=unlike_hosts(1034)),
+    case_of("stepped behind, longer than what hides it", side_streams.stepped_behind, Fault("unfused", 8 * MS, (3,)),
+            "adam", cause="compute", noise=like_hosts(1035)),
+    case_of("stepped behind, garbage once", side_streams.stepped_behind, Fault("gc", 9 * MS, (1,), (2,)), "gc.collect",
+            noise=like_hosts(1036)),
+    nobody("healthy, stepped on hosts", "", side_streams.stepped_on_host, noise=like_hosts(1037)),
+    case_of("stepped on hosts, a slow bus", side_streams.stepped_on_host, Fault("bus", 12 * MS, (2,)), "", cause="copies",
+            noise=like_hosts(1038)),
+    case_of("stepped on hosts, one takes longer", side_streams.stepped_on_host, Fault("cpu", 6 * MS, (1,)), "adamw",
+            cause="host", noise=like_hosts(1039)),
+    nobody("rank 0 computes metrics while the others go on", "", side_streams.gathered_by_one,
+           Fault("metrics", 3 * MS, (0,)), noise=like_hosts(1040)),
+    case_of("rank 0 computes metrics before all meet", side_streams.gathered_by_one, Fault("metrics", 7 * MS, (0,)),
+            "compute_auc", cause="host", is_met=True, noise=like_hosts(1041)),
+    case_of("a rank evaluates beside training", side_streams.beside_evaluation, Fault("beside", 5 * MS, (2,)), "",
+            cause="compute", noise=like_hosts(1042)),
+    case_of("two ranks reduce something of their own", side_streams.twice_on_one_stream, Fault("extra", 4 * MS, (0, 1)), "",
+            cause="transfer", noise=like_hosts(1043)),
+    case_of("all on one stream, a warm GPU", side_streams.twice_on_one_stream, Fault("throttle", 0, (3,), None, 1.15), _SAME,
+            ranks=6, noise=unlike_hosts(1044)),
 )  # fmt: skip
