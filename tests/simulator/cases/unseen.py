@@ -246,7 +246,7 @@ UNSEEN: tuple[Case, ...] = (
            Fault("metrics", 3 * MS, (0,)), noise=like_hosts(1040)),
     case_of("rank 0 computes metrics before all meet", side_streams.gathered_by_one, Fault("metrics", 7 * MS, (0,)),
             "compute_auc", cause="host", is_met=True, noise=like_hosts(1041)),
-    case_of("a rank evaluates beside training", side_streams.beside_evaluation, Fault("beside", 5 * MS, (2,)), "",
+    case_of("a rank evaluates beside training", side_streams.beside_evaluation, Fault("beside", 5 * MS, (2,)), "conv2d",
             cause="compute", noise=like_hosts(1042)),
     case_of("two ranks reduce something of their own", side_streams.twice_on_one_stream, Fault("extra", 4 * MS, (0, 1)), "",
             cause="transfer", noise=like_hosts(1043)),
