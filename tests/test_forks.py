@@ -83,7 +83,7 @@ replays = []
 shares.WORTH_A_SHARE = 1
 shares.all_aside = lambda works, **how: replays.extend(works) or all_aside(works, **how)
 for processes in (2, 6):
-    shared = engine.combine_tables(tables, 1, processes=processes)
+    shared = engine.combine_tables({**tables}, 1, processes=processes)
     assert [*shared] == [*results]
     assert sent.pop()
     assert len(shared["replay"].engine.mean_steps) > 5

@@ -5,7 +5,7 @@ With a list for failures an analysis that raises is noted there and what needs i
 
 import difflib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
@@ -14,12 +14,13 @@ import pandas as pd
 
 from traceanalyzer.analyses.at_once import LONGEST, joined_at_once, made_at_once
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.dependencies import parameters_of, with_needed
+from traceanalyzer.analyses.dependencies import parameters_of, with_last_uses, with_needed
 from traceanalyzer.analyses.registry import ANALYSES, SHARED
 from traceanalyzer.errors import UsageError
 from traceanalyzer.failures import Failure
 from traceanalyzer.forks import can_fork
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.aside import let_pages_go
 from traceanalyzer.processes import give_back_memory
 
 if TYPE_CHECKING:
@@ -102,15 +103,18 @@ def reduce_rank(
         if name not in done and make is not None:
             if is_large and name in LONGEST:
                 give_back_memory()  # else what the ones before used and freed lies between what is kept
+                let_pages_go()
             done[name] = care.made(name, lambda: make(trace, **_needed(make, table, options)))  # noqa: F821 - until the end
         return done[name]
 
     wanted = [name for name in with_needed(names) if ANALYSES[name].per_rank is not None]
     if processes > 1 and can_fork():
         done |= made_at_once(wanted, table, done.get, processes)
-    for name in wanted:
+    for name, unused in with_last_uses(wanted):
         with suppress(_LeftOutError):
             table(name)
+        for one in unused:
+            done.pop(one, None)
     care.settle()
     del table  # it holds itself, and with it all events
     return {name: done[name] for name in wanted if name in done}
@@ -138,7 +142,7 @@ def combine(
 
 
 def combine_tables(
-    tables: Mapping[str, Mapping[int, pd.DataFrame]],
+    tables: MutableMapping[str, Mapping[int, pd.DataFrame]],
     ranks: int,
     names: Iterable[str] = ANALYSES,
     failures: list[Failure] | None = None,
@@ -151,7 +155,8 @@ def combine_tables(
 
     With a list for failures (which holds those of the ranks) a Result that could not be made is empty, and so is one
     that lacks a rank's part. With `processes` forks of this one make a share, where it can be forked. Results that were
-    `made_before` of the same tables, with the same list for failures, are not made again.
+    `made_before` of the same tables, with the same list for failures, are not made again. An analysis' tables are taken
+    out of `tables` once its Result is there, which would else hold the same rows a second time.
     """
     care = _Care(failures)
     if made_before:
@@ -170,12 +175,15 @@ def combine_tables(
                 name,
                 lambda: _across(name, own(name), result, options, is_guarded=failures is not None),  # noqa: F821 - until the end
             )
+            tables.pop(name, None)
         return done[name]
 
     made: dict[str, Result] = {}
     names = tuple(names)
     if processes > 1 and can_fork():
         done |= joined_at_once(names, result, done.get, processes)
+        for name in done:
+            tables.pop(name, None)
     for name in names:
         try:
             made[name] = result(name)

@@ -94,7 +94,9 @@ def summarise(
         raise RuntimeError(failures[0].sentence)
     require_ranks(metas, found, skipped)
     notes = notes_of(metas, options.ranks, names_missing="integrity" not in wanted)
-    combined = _combining(run, options, jobs, gathered.by_analysis(ranks), len(ranks), thresholds)
+    tables = gathered.by_analysis(ranks)
+    del gathered, pieces  # the tables go one after the other, as their Results are made
+    combined = _combining(run, options, jobs, tables, len(ranks), thresholds)
     is_in_parts = is_guarded and combined.keywords["processes"] == 1
     begun = tuple(name for name in wanted if name in first) if is_in_parts else ()
     results = combined(begun or wanted, failures if is_guarded else None)
