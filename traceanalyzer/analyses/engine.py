@@ -20,8 +20,7 @@ from traceanalyzer.errors import UsageError
 from traceanalyzer.failures import Failure
 from traceanalyzer.forks import can_fork
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.aside import let_pages_go
-from traceanalyzer.processes import give_back_memory
+from traceanalyzer.model.aside import give_back_memory, laid_aside
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.results import Results
@@ -103,13 +102,14 @@ def reduce_rank(
         if name not in done and make is not None:
             if is_large and name in LONGEST:
                 give_back_memory()  # else what the ones before used and freed lies between what is kept
-                let_pages_go()
-            done[name] = care.made(name, lambda: make(trace, **_needed(make, table, options)))  # noqa: F821 - until the end
+            made = care.made(name, lambda: make(trace, **_needed(make, table, options)))  # noqa: F821 - until the end
+            done[name] = laid_aside(made) if is_large and name in ANALYSES else made
         return done[name]
 
     wanted = [name for name in with_needed(names) if ANALYSES[name].per_rank is not None]
     if processes > 1 and can_fork():
-        done |= made_at_once(wanted, table, done.get, processes)
+        shared = made_at_once(wanted, table, done.get, processes)
+        done |= {name: laid_aside(shared.pop(name)) for name in [*shared]}
     for name, unused in with_last_uses(wanted):
         with suppress(_LeftOutError):
             table(name)

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.model.tables import columns_as_they_are, columns_of, table_of
+from traceanalyzer.processes import give_back_freed
 
 LARGE_BYTES = 8 << 20
 """Of a table: what is smaller stays in memory."""
@@ -64,8 +65,9 @@ def rearranged(columns: dict[str, Any], order: np.ndarray | None) -> pd.DataFram
     return table_of(made if sheet is None else sheet.columns(made))
 
 
-def let_pages_go() -> None:
-    """This process lets go of what it read of such files, until it asks for it again."""
+def give_back_memory() -> None:
+    """Give the system what was freed, and of such files what was read: what is asked for again is read again."""
+    give_back_freed()
     for mapped in _MAPS:
         with suppress(AttributeError, OSError, ValueError):  # not on every system; or closed
             mapped.madvise(mmap.MADV_DONTNEED)
