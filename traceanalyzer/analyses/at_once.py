@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from traceanalyzer.analyses.dependencies import RANK_MAKERS, needs_of
+from traceanalyzer.analyses.dependencies import RANK_MAKERS, RESULT_MAKERS, needs_of
 from traceanalyzer.analyses.registry import ANALYSES, SHARED
 from traceanalyzer.forks import Shared, all_aside, aside, shared_among
 
@@ -64,11 +64,10 @@ def joined_at_once(
         held: what of an analysis this process has by now; `None` for nothing.
         processes: how many may work at it, this one among them.
     """
-    makers = {name: ANALYSES[name].across for name in ANALYSES}
     # What copies events is made in a moment, and long to send; the replay holds the graph of the job.
     first = [_REPLAY, *(name for name in names if name == _WHAT_IFS)]
     sent = [name for name in names if name not in first and not ANALYSES[name].result.is_event_copy]
-    return _at_once({(name,): needs_of(name, makers) for name in sent}, first, result, held, processes)
+    return _at_once({(name,): needs_of(name, RESULT_MAKERS) for name in sent}, first, result, held, processes)
 
 
 _REPLAY, _WHAT_IFS = "replay", "what_ifs"

@@ -19,6 +19,9 @@ Makers = Mapping[str, Callable[..., Any] | None]
 RANK_MAKERS: Makers = {name: ANALYSES[name].per_rank for name in ANALYSES} | {**SHARED}
 """Of one rank's tables, and of what they share."""
 
+RESULT_MAKERS: Makers = {name: ANALYSES[name].across for name in ANALYSES}
+"""Of all ranks' Results."""
+
 
 def needs_of(name: str, makers: Makers) -> set[str]:
     """What a part needs of what these make, directly or not."""

@@ -175,18 +175,16 @@ def combine_tables(
                 name,
                 lambda: _across(name, own(name), result, options, is_guarded=failures is not None),  # noqa: F821 - until the end
             )
-            tables.pop(name, None)
         return done[name]
 
     made: dict[str, Result] = {}
     names = tuple(names)
     if processes > 1 and can_fork():
         done |= joined_at_once(names, result, done.get, processes)
-        for name in done:
-            tables.pop(name, None)
     for name in names:
         try:
             made[name] = result(name)
+            tables.pop(name, None)
         except _LeftOutError:
             made[name] = _without_rows(name)
     care.settle()

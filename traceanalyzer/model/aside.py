@@ -27,6 +27,8 @@ _FOLDER: ContextVar[Path | None] = ContextVar("folder of large tables", default=
 
 _MAPS: "WeakSet[mmap.mmap]" = WeakSet()
 
+_MOUNTS = Path("/proc/self/mounts")
+
 _IN_MEMORY = ("tmpfs", "ramfs")
 """File systems whose files are memory that nobody takes back."""
 
@@ -156,7 +158,7 @@ def _is_on_disk(folder: Path) -> bool:
     """Whether files of the folder are on one: the mount that it lies in is not of memory. Known of Linux alone."""
     try:
         place = folder.resolve()
-        mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+        mounts = [line.split() for line in _MOUNTS.read_text().splitlines()]
     except (OSError, RuntimeError):
         return False
     around = [(len(Path(mount[1]).parts), number, mount[2]) for number, mount in enumerate(mounts)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from traceanalyzer.analyses import ANALYSES, Results, combine_tables, reduce_rank
+from traceanalyzer.analyses.dependencies import RESULT_MAKERS, needs_of
 from traceanalyzer.analyses.replay.replay import MOST_OPERATIONS as MOST_REPLAYED
 from traceanalyzer.analyses.timeline.host_events import MOST_RANKS
 from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
@@ -98,7 +99,8 @@ def summarise(
     del gathered, pieces  # the tables go one after the other, as their Results are made
     combined = _combining(run, options, jobs, tables, len(ranks), thresholds)
     is_in_parts = is_guarded and combined.keywords["processes"] == 1
-    begun = tuple(name for name in wanted if name in first) if is_in_parts else ()
+    wanted_first = {*first}.union(*(needs_of(name, RESULT_MAKERS) for name in first))
+    begun = tuple(name for name in wanted if name in wanted_first) if is_in_parts else ()
     results = combined(begun or wanted, failures if is_guarded else None)
     warn(failures)
     made = Summary(results, tuple(skipped), notes, claims, tuple(failures))
