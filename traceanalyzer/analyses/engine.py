@@ -108,8 +108,8 @@ def reduce_rank(
 
     wanted = [name for name in with_needed(names) if ANALYSES[name].per_rank is not None]
     if processes > 1 and can_fork():
-        shared = made_at_once(wanted, table, done.get, processes)
-        done |= {name: laid_aside(shared.pop(name)) for name in [*shared]}
+        sent = made_at_once(wanted, table, done.get, processes)
+        done |= {name: laid_aside(sent.pop(name)) if name in ANALYSES else sent[name] for name in [*sent]}
     for name, unused in with_last_uses(wanted):
         with suppress(_LeftOutError):
             table(name)
