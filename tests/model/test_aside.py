@@ -3,6 +3,7 @@
 import gc
 import mmap
 import tempfile
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -102,6 +103,25 @@ def test_without_a_file_tables_stay_in_memory(monkeypatch):
 
     monkeypatch.setattr(tempfile, "TemporaryFile", refused)
     assert not lying(laid_aside(table_of(COLUMNS)))
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_disk_that_is_nearly_full_is_left_to_others(monkeypatch):
+    table = table_of(COLUMNS)
+    need = aside._LEFT_FREE * sum(values.nbytes for values in columns_of(table).values())
+    for free, is_laid in ((need, False), (need + 1, True)):
+        monkeypatch.setattr("shutil.disk_usage", lambda _, free=free: SimpleNamespace(free=free))
+        assert bool(lying(laid_aside(table))) is is_laid
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_disk_that_says_nothing_is_left_alone(monkeypatch):
+    def gone(_):
+        raise OSError(2, "No such file or directory")
+
+    monkeypatch.setattr("shutil.disk_usage", gone)
+    table = table_of(COLUMNS)
+    assert laid_aside(table) is table
 
 
 @pytest.mark.usefixtures("folder")

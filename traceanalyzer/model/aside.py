@@ -6,6 +6,7 @@ for. All processes that are forked meanwhile share it.
 
 import mmap
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -46,8 +47,7 @@ def laid_in(folder: Path | None) -> Iterator[None]:
 
 def laid_aside(table: pd.DataFrame) -> pd.DataFrame:
     """The table, its columns in a file where it is large."""
-    is_large = _FOLDER.get() is not None and _bytes(columns_of(table)) > LARGE_BYTES
-    return rearranged(columns_as_they_are(table), None) if is_large else table
+    return table if _folder_for(columns_of(table)) is None else rearranged(columns_as_they_are(table), None)
 
 
 def rearranged(columns: dict[str, Any], order: np.ndarray | None) -> pd.DataFrame:
@@ -55,9 +55,8 @@ def rearranged(columns: dict[str, Any], order: np.ndarray | None) -> pd.DataFram
 
     Columns are taken out of `columns` one after the other: while one is moved there are two of it, and of no other.
     """
-    folder = _FOLDER.get()
-    is_large = folder is not None and _bytes(columns) > LARGE_BYTES
-    sheet = _Sheet.opened(folder) if folder is not None and is_large else None
+    folder = _folder_for(columns)
+    sheet = None if folder is None else _Sheet.opened(folder)
     made: dict[str, Any] = {}
     for name in [*columns]:
         values = columns.pop(name)
@@ -67,16 +66,26 @@ def rearranged(columns: dict[str, Any], order: np.ndarray | None) -> pd.DataFram
     return table_of(made if sheet is None else sheet.columns(made))
 
 
+def _folder_for(columns: Mapping[str, Any]) -> Path | None:
+    """Where a table of these columns lies; `None` for in memory."""
+    folder, size = _FOLDER.get(), sum(values.nbytes for values in columns.values())
+    if folder is None or size <= LARGE_BYTES:
+        return None
+    with suppress(OSError):
+        return folder if shutil.disk_usage(folder).free > _LEFT_FREE * size else None
+    return None
+
+
+_LEFT_FREE = 8
+"""Times of a table that the disk must have free: what is left is for the other tables, the cache and the report."""
+
+
 def give_back_memory() -> None:
     """Give the system what was freed, and of such files what was read: what is asked for again is read again."""
     give_back_freed()
     for mapped in _MAPS:
         with suppress(AttributeError, OSError, ValueError):  # not on every system; or closed
             mapped.madvise(mmap.MADV_DONTNEED)
-
-
-def _bytes(columns: Mapping[str, Any]) -> int:
-    return sum(values.nbytes for values in columns.values())
 
 
 class _Place(NamedTuple):
