@@ -134,10 +134,11 @@ def combine(
     **options: Any,
 ) -> "Results":
     """Results from all ranks' small tables; each is computed once."""
-    tables: dict[str, dict[int, pd.DataFrame]] = {}
+    found: dict[str, dict[int, pd.DataFrame]] = {}
     for rank, own in parts.items():
         for name, table in own.items():
-            tables.setdefault(name, {})[rank] = table
+            found.setdefault(name, {})[rank] = table
+    tables: dict[str, Mapping[int, pd.DataFrame]] = {**found}
     return combine_tables(tables, len(parts), names, failures, **options)
 
 

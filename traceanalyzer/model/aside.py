@@ -92,7 +92,7 @@ class _Place(NamedTuple):
     """Where an array lies in a file."""
 
     dtype: np.dtype[Any]
-    count: int
+    length: int
     offset: int
 
 
@@ -157,10 +157,10 @@ def _arrays_of(values: Any) -> tuple[np.ndarray, ...]:
 
 
 def _read(laid: _Laid, held: mmap.mmap) -> Any:
-    arrays = [np.frombuffer(held, own.dtype, own.count, own.offset) for own in laid.places]
+    arrays = [np.frombuffer(held, own.dtype, own.length, own.offset) for own in laid.places]
     if isinstance(laid.empty, pd.Categorical):
         return pd.Categorical.from_codes(arrays[0], dtype=laid.empty.dtype)
-    return pd.arrays.IntegerArray(*arrays) if isinstance(laid.empty, pd.arrays.IntegerArray) else arrays[0]
+    return pd.arrays.IntegerArray(arrays[0], arrays[1]) if isinstance(laid.empty, pd.arrays.IntegerArray) else arrays[0]
 
 
 def _is_on_disk(folder: Path) -> bool:
