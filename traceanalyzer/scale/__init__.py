@@ -95,16 +95,19 @@ def summarise(
         raise RuntimeError(failures[0].sentence)
     require_ranks(metas, found, skipped)
     notes = notes_of(metas, options.ranks, names_missing="integrity" not in wanted)
-    tables = gathered.by_analysis(ranks)
+    combined = _combining(run, options, jobs, gathered.by_analysis(ranks), len(ranks), thresholds)
     del gathered, pieces  # the tables go one after the other, as their Results are made
-    combined = _combining(run, options, jobs, tables, len(ranks), thresholds)
-    is_in_parts = is_guarded and combined.keywords["processes"] == 1
-    wanted_first = {*first}.union(*(needs_of(name, RESULT_MAKERS) for name in first))
-    begun = tuple(name for name in wanted if name in wanted_first) if is_in_parts else ()
+    begun = _with_needs(wanted, first) if is_guarded and combined.keywords["processes"] == 1 else ()
     results = combined(begun or wanted, failures if is_guarded else None)
     warn(failures)
     made = Summary(results, tuple(skipped), notes, claims, tuple(failures))
     return replace(made, rest=partial(_whole, made, combined, wanted)) if begun else made
+
+
+def _with_needs(wanted: Sequence[str], first: Collection[str]) -> tuple[str, ...]:
+    """The analyses that are wanted first, and those of which they are made: none is made a second time."""
+    needed = {*first}.union(*(needs_of(name, RESULT_MAKERS) for name in first))
+    return tuple(name for name in wanted if name in needed)
 
 
 def _combining(
