@@ -31,7 +31,7 @@ STAGES = {
     "traceanalyzer.cli.one_run": ("report_run", "_analysed", "_shown"),
     "traceanalyzer.scale": ("combine_tables",),
     "traceanalyzer.scale.reduced": ("reduce_rank", "give_back_memory"),
-    "traceanalyzer.readers.kineto": ("taken_over", "_decoded", "_described", "linked", "make_trace"),
+    "traceanalyzer.readers.kineto": ("taken_over", "_decoded", "_described", "linked", "trace_of"),
     "traceanalyzer.report.build": ("find",),
     "traceanalyzer.report.kept_report": ("kept", "keep"),
     "traceanalyzer.loading.kept_ranks": ("kept", "keep"),

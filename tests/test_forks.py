@@ -19,6 +19,7 @@ from traceanalyzer.analyses.replay import shares
 from traceanalyzer.findings import asking
 from traceanalyzer.forks import IS_PROGRAM, all_aside, aside, can_fork
 from traceanalyzer.kinds import KindRules
+from traceanalyzer.model import aside as aside_tables
 from traceanalyzer.readers.base import FILE_ORDER, RankHint
 from traceanalyzer.readers.kineto import read
 from traceanalyzer.report.contents import Report
@@ -67,12 +68,15 @@ alone = reduce_rank(trace)
 forks = []
 at_once.aside = lambda work, **how: forks.append(work) or aside(work, **how)
 at_once.all_aside = lambda works, **how: forks.extend(works) or all_aside(works, **how)
-shared = reduce_rank(trace, processes=9)
-assert [*shared] == [*alone]
-for name, table in alone.items():
-    same = [column for column in table if column != "piece"]
-    assert_frame_equal(shared[name][same], table[same], obj=name)
-assert len(forks) == 8
+engine.LARGE, aside_tables.LARGE_BYTES, aside_tables._is_on_disk = 0, 1000, lambda _: True
+for processes in (2, 9):
+    with aside_tables.laid_in(None):
+        shared = reduce_rank(trace, processes=processes)
+    assert [*shared] == [*alone]
+    for name, table in alone.items():
+        same = [column for column in table if column != "piece"]
+        assert_frame_equal(shared[name][same], table[same], obj=name)
+assert len(forks) == 1 + 8
 
 results = engine.combine({0: alone})
 sent = []
@@ -81,7 +85,7 @@ tables = {name: {0: table} for name, table in alone.items()}
 replays = []
 shares.WORTH_A_SHARE = 1
 shares.all_aside = lambda works, **how: replays.extend(works) or all_aside(works, **how)
-shared = engine.combine_tables(tables, 1, processes=6)
+shared = engine.combine_tables({**tables}, 1, processes=6)
 assert [*shared] == [*results]
 assert sent.pop()
 assert len(shared["replay"].engine.mean_steps) > 5

@@ -11,6 +11,8 @@ def main() -> None:
     """Load the command line and run it; Ctrl-C ends it with a word, also while it loads."""
     # Nothing here multiplies large matrices: threads for that would only spin, on many cores for seconds.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Arrow's own memory is apart from all else, and what is freed of it, 100 MB of a large trace, is not given back.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     gc.set_threshold(300_000, 50, 50)  # loading makes many objects and no garbage: looking for some takes a tenth of it
     try:
         from traceanalyzer.cli import main as command  # noqa: PLC0415 - not before Ctrl-C is answered

@@ -168,7 +168,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def give_back_memory() -> None:
+def give_back_freed() -> None:
     """Give the system what was freed in between what is used: glibc keeps it, a third of what a large trace takes."""
     with suppress(AttributeError, OSError, TypeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from traceanalyzer.analyses.dependencies import parameters_of
+from traceanalyzer.analyses.dependencies import RANK_MAKERS, RESULT_MAKERS, needs_of
 from traceanalyzer.analyses.registry import ANALYSES, SHARED
 from traceanalyzer.forks import Shared, all_aside, aside, shared_among
 
@@ -40,11 +40,10 @@ def made_at_once(
         held: what of an analysis this process has by now; `None` for nothing.
         processes: how many may work at it, this one among them.
     """
-    makers = {name: ANALYSES[name].per_rank for name in ANALYSES} | {**SHARED}
-    wanted = {name: _needs_of(name, makers) for name in names if makers[name] is not None}
+    wanted = {name: needs_of(name, RANK_MAKERS) for name in names if RANK_MAKERS[name] is not None}
     apart = {name for own in wanted.values() for name in own if name in SHARED and name in LONGEST}
     needs = {name: own for name, own in wanted.items() if own.isdisjoint(apart)}
-    needs |= {name: _needs_of(name, makers) | {name} for name in apart}
+    needs |= {name: needs_of(name, RANK_MAKERS) | {name} for name in apart}
     shared = [name for name in SHARED if sum(name in own for own in needs.values()) > 1]
     first = [
         name
@@ -65,11 +64,10 @@ def joined_at_once(
         held: what of an analysis this process has by now; `None` for nothing.
         processes: how many may work at it, this one among them.
     """
-    makers = {name: ANALYSES[name].across for name in ANALYSES}
     # What copies events is made in a moment, and long to send; the replay holds the graph of the job.
     first = [_REPLAY, *(name for name in names if name == _WHAT_IFS)]
     sent = [name for name in names if name not in first and not ANALYSES[name].result.is_event_copy]
-    return _at_once({(name,): _needs_of(name, makers) for name in sent}, first, result, held, processes)
+    return _at_once({(name,): needs_of(name, RESULT_MAKERS) for name in sent}, first, result, held, processes)
 
 
 _REPLAY, _WHAT_IFS = "replay", "what_ifs"
@@ -121,18 +119,6 @@ def _by_who_waits(first: Iterable[str], needs: Mapping[Bundle, set[str]]) -> lis
     """What the longest needs comes first."""
     waiting = [needs[bundle] for bundle in _longest_first(needs) if _is_long(bundle)]
     return sorted(first, key=lambda name: next((at for at, own in enumerate(waiting) if name in own), len(waiting)))
-
-
-def _needs_of(name: str, makers: Mapping[str, Callable[..., Any] | None]) -> set[str]:
-    """What it needs of what these make, directly or not."""
-    found: set[str] = set()
-    waiting = [name]
-    while waiting:
-        make = makers[waiting.pop()]
-        own = {p.name for p in (parameters_of(make) if make else ()) if p.default is p.empty} & {*makers}
-        waiting += own - found
-        found |= own
-    return found
 
 
 def _longest_first(bundles: Iterable[Bundle]) -> list[Bundle]:

@@ -1,7 +1,7 @@
 """What each analysis needs, by the names of its parameters, and what is reached by something that is wrong."""
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -11,6 +11,44 @@ from traceanalyzer.model.schema import TABLES
 
 _OF_WHAT_IS_WRONG = ("integrity", "ranks")
 """They say what is here and what is wrong with it: nothing makes that unreliable, nor what takes a name from there."""
+
+
+Makers = Mapping[str, Callable[..., Any] | None]
+"""What makes each part, by name; its parameters name parts."""
+
+RANK_MAKERS: Makers = {name: ANALYSES[name].per_rank for name in ANALYSES} | {**SHARED}
+"""Of one rank's tables, and of what they share."""
+
+RESULT_MAKERS: Makers = {name: ANALYSES[name].across for name in ANALYSES}
+"""Of all ranks' Results."""
+
+
+def needs_of(name: str, makers: Makers) -> set[str]:
+    """What a part needs of what these make, directly or not."""
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        make = makers[waiting.pop()]
+        own = {p.name for p in (parameters_of(make) if make else ()) if p.default is p.empty} & {*makers}
+        waiting += own - found
+        found |= own
+    return found
+
+
+def with_last_uses(names: Iterable[str]) -> list[tuple[str, frozenset[str]]]:
+    """Analyses of one rank's events, and what is shared that nobody needs after each: what is large is not held long.
+
+    Those that share the same follow each other; in the order of `SHARED`, that of which others are made goes last.
+    """
+    places = {name: place for place, name in enumerate(SHARED)}
+    shared = {name: needs_of(name, RANK_MAKERS) & {*SHARED} for name in names}
+    order = sorted(shared, key=lambda name: sorted((places[one] for one in shared[name]), reverse=True))
+    left: set[str] = set()
+    found: list[tuple[str, frozenset[str]]] = []
+    for name in reversed(order):
+        found.append((name, frozenset(shared[name] - left)))
+        left |= shared[name]
+    return found[::-1]
 
 
 @cache

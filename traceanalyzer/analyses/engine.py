@@ -5,7 +5,7 @@ With a list for failures an analysis that raises is noted there and what needs i
 
 import difflib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
@@ -14,13 +14,13 @@ import pandas as pd
 
 from traceanalyzer.analyses.at_once import LONGEST, joined_at_once, made_at_once
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.dependencies import parameters_of, with_needed
+from traceanalyzer.analyses.dependencies import parameters_of, with_last_uses, with_needed
 from traceanalyzer.analyses.registry import ANALYSES, SHARED
 from traceanalyzer.errors import UsageError
 from traceanalyzer.failures import Failure
 from traceanalyzer.forks import can_fork
 from traceanalyzer.model import RankTrace
-from traceanalyzer.processes import give_back_memory
+from traceanalyzer.model.aside import give_back_memory, laid_aside
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.results import Results
@@ -102,15 +102,19 @@ def reduce_rank(
         if name not in done and make is not None:
             if is_large and name in LONGEST:
                 give_back_memory()  # else what the ones before used and freed lies between what is kept
-            done[name] = care.made(name, lambda: make(trace, **_needed(make, table, options)))  # noqa: F821 - until the end
+            made = care.made(name, lambda: make(trace, **_needed(make, table, options)))  # noqa: F821 - until the end
+            done[name] = laid_aside(made) if is_large and name in ANALYSES else made
         return done[name]
 
     wanted = [name for name in with_needed(names) if ANALYSES[name].per_rank is not None]
     if processes > 1 and can_fork():
-        done |= made_at_once(wanted, table, done.get, processes)
-    for name in wanted:
+        sent = made_at_once(wanted, table, done.get, processes)
+        done |= {name: laid_aside(sent.pop(name)) if name in ANALYSES else sent[name] for name in [*sent]}
+    for name, unused in with_last_uses(wanted):
         with suppress(_LeftOutError):
             table(name)
+        for one in unused:
+            done.pop(one, None)
     care.settle()
     del table  # it holds itself, and with it all events
     return {name: done[name] for name in wanted if name in done}
@@ -130,15 +134,16 @@ def combine(
     **options: Any,
 ) -> "Results":
     """Results from all ranks' small tables; each is computed once."""
-    tables: dict[str, dict[int, pd.DataFrame]] = {}
+    found: dict[str, dict[int, pd.DataFrame]] = {}
     for rank, own in parts.items():
         for name, table in own.items():
-            tables.setdefault(name, {})[rank] = table
+            found.setdefault(name, {})[rank] = table
+    tables: dict[str, Mapping[int, pd.DataFrame]] = {**found}
     return combine_tables(tables, len(parts), names, failures, **options)
 
 
 def combine_tables(
-    tables: Mapping[str, Mapping[int, pd.DataFrame]],
+    tables: MutableMapping[str, Mapping[int, pd.DataFrame]],
     ranks: int,
     names: Iterable[str] = ANALYSES,
     failures: list[Failure] | None = None,
@@ -151,7 +156,8 @@ def combine_tables(
 
     With a list for failures (which holds those of the ranks) a Result that could not be made is empty, and so is one
     that lacks a rank's part. With `processes` forks of this one make a share, where it can be forked. Results that were
-    `made_before` of the same tables, with the same list for failures, are not made again.
+    `made_before` of the same tables, with the same list for failures, are not made again. An analysis' tables are taken
+    out of `tables` once its Result is there, which would else hold the same rows a second time.
     """
     care = _Care(failures)
     if made_before:
@@ -179,6 +185,7 @@ def combine_tables(
     for name in names:
         try:
             made[name] = result(name)
+            tables.pop(name, None)
         except _LeftOutError:
             made[name] = _without_rows(name)
     care.settle()

@@ -266,16 +266,16 @@ def _by_name() -> Mapping[str, Column]:
 
 SHARED: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
-        "tree": OperatorTree.of,
-        "work": OperatorWork.of,
-        "scopes": Scopes.of,
-        "category_of_op": categories.op_categories,
+        "held": Held.of,
+        "all_to_alls": split_sizes.of_calls,
         "phase_of_op": phases_with_reductions,
         "shares": phase_parts.shares,
-        "held": Held.of,
         "parts_of_steps": step_parts.step_parts,
         "doings": what_ran.longest_doings,
-        "all_to_alls": split_sizes.of_calls,
+        "tree": OperatorTree.of,
+        "category_of_op": categories.op_categories,
+        "work": OperatorWork.of,
+        "scopes": Scopes.of,
     }
 )
 """What several analyses derive from one rank's events: built once a rank, passed to `per_rank` by name, as is what it

@@ -22,6 +22,7 @@ import pyarrow as pa
 from traceanalyzer.forks import aside
 from traceanalyzer.loading.cache import UNREADABLE, Draft, code_of, key_of, prune_at_times
 from traceanalyzer.model import RankMeta, RankTrace, whole_capture
+from traceanalyzer.model.aside import laid_aside
 from traceanalyzer.model.schema import NONE, STEPS, TABLES, conform
 from traceanalyzer.processes import CORES_A_FILE
 
@@ -127,7 +128,7 @@ def _stored(entry: Path) -> Iterator[RankTrace]:
 
 def _read(place: Path) -> RankTrace:
     meta = msgspec.json.decode((place / "meta.json").read_bytes(), type=RankMeta)
-    frames = {name: _frame(place / f"{name}.arrow", schema) for name, schema in TABLES.items()}
+    frames = {name: laid_aside(_frame(place / f"{name}.arrow", schema)) for name, schema in TABLES.items()}
     ops = frames["gpu_ops"]
     return RankTrace(
         meta=meta,

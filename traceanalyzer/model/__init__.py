@@ -1,6 +1,6 @@
 """What a trace is once it is read, and how a reader makes one."""
 
-from traceanalyzer.model.make import launch_rows, make_trace
+from traceanalyzer.model.make import launch_rows, make_trace, trace_of
 from traceanalyzer.model.trace import ProcessGroup, RankMeta, RankTrace, Skipped, TraceSet
 from traceanalyzer.model.window import Window, whole_capture
 
@@ -13,5 +13,6 @@ __all__ = [
     "Window",
     "launch_rows",
     "make_trace",
+    "trace_of",
     "whole_capture",
 ]

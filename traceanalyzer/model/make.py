@@ -1,14 +1,16 @@
 """A rank's trace from the tables that a reader made: brought to their schema, sorted by time, and tied together."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.model.aside import rearranged
 from traceanalyzer.model.copy_engine import with_copied_collectives
 from traceanalyzer.model.event_times import possible
 from traceanalyzer.model.schema import NONE, STEPS, TABLES, conform, legible, named, printable
-from traceanalyzer.model.tables import array_of, picked, with_columns
+from traceanalyzer.model.tables import array_of, columns_as_they_are, with_columns
 from traceanalyzer.model.trace import ProcessGroup, RankMeta, RankTrace
 from traceanalyzer.model.window import whole_capture
 
@@ -24,27 +26,29 @@ def make_trace(meta: RankMeta, *, process_ops: pd.Series | None = None, **tables
         process_ops: correlation ids of the operations on all GPUs of the rank's process, when it drives several.
         tables: event tables by their names in `TABLES`.
     """
-    found = possible({name: conform(tables.get(name), schema) for name, schema in TABLES.items()})
-    frames = {name: legible(frame) for name, frame in found.frames.items()}
-    frames = {name: named(frame) if "name" in frame else frame for name, frame in frames.items()}
+    return trace_of(meta, tables, process_ops)
+
+
+def trace_of(meta: RankMeta, tables: dict[str, pd.DataFrame], process_ops: pd.Series | None = None) -> RankTrace:
+    """The same; the tables are taken out of `tables`, so that they are not held as given and sorted."""
+    found = possible({name: conform(tables.pop(name, None), schema) for name, schema in TABLES.items()})
     meta = _legible(meta)
     if found.left_out or found.backwards:
         skipped, backwards = meta.events_skipped + found.left_out, meta.events_backwards + found.backwards
         meta = replace(meta, events_skipped=skipped, events_backwards=backwards)
+    frames = {**found.frames}
+    del found
+    for name in TABLES:
+        frames[name] = _readable(frames.pop(name))
     answering = frames["gpu_ops"]["correlation"] if process_ops is None else process_ops
     has_gpu_op = _has_gpu_op(frames["api_calls"]["correlation"], answering)
-    frames["api_calls"] = _by_time(with_columns(frames["api_calls"], has_gpu_op=has_gpu_op))
-    frames["host_ops"] = _by_time(frames["host_ops"])
-    frames["ranges"] = _by_time(frames["ranges"])
-    frames["frames"] = _by_time(frames["frames"])
-    frames["counters"] = frames["counters"].sort_values("time_ns", kind="stable", ignore_index=True)
-    frames["gpu_ops"], frames["comm_args"] = _sorted_ops(frames["gpu_ops"], frames["comm_args"])
-    frames["gpu_ops"] = with_columns(
-        frames["gpu_ops"], launch=launch_rows(frames["gpu_ops"]["correlation"], frames["api_calls"]["correlation"])
-    )
-    parts = (frames[name] for name in ("gpu_ops", "api_calls", "host_ops", "comm_args"))
-    frames["gpu_ops"] = with_copied_collectives(*parts)
-    frames["stream_waits"] = _by_time(frames["stream_waits"])
+    frames["api_calls"] = with_columns(frames["api_calls"], has_gpu_op=has_gpu_op)
+    for name in ("api_calls", "host_ops", "ranges", "frames", "stream_waits"):
+        frames[name] = _by_time(frames.pop(name))
+    frames["counters"] = _by_moment(frames.pop("counters"))
+    order = np.lexsort((array_of(frames["gpu_ops"], "end_ns"), array_of(frames["gpu_ops"], "start_ns")))
+    frames["comm_args"] = _of_sorted_ops(frames.pop("comm_args"), order)
+    frames["gpu_ops"] = _launched(frames.pop("gpu_ops"), order, frames)
     recorded = launch_rows(frames["stream_waits"]["record_correlation"], frames["api_calls"]["correlation"])
     frames["stream_waits"] = with_columns(frames["stream_waits"], record=recorded)
     return RankTrace(
@@ -54,6 +58,11 @@ def make_trace(meta: RankMeta, *, process_ops: pd.Series | None = None, **tables
         window=whole_capture(frames["gpu_ops"]),
         **frames,
     )
+
+
+def _readable(frame: pd.DataFrame) -> pd.DataFrame:
+    frame = legible(frame)
+    return named(frame) if "name" in frame else frame
 
 
 def _legible(meta: RankMeta) -> RankMeta:
@@ -100,15 +109,31 @@ def _has_gpu_op(call_correlation: pd.Series, correlation: pd.Series) -> np.ndarr
 def _by_time(frame: pd.DataFrame) -> pd.DataFrame:
     # At equal starts the longer comes first, so that a parent precedes its children.
     order = np.lexsort((-array_of(frame, "end_ns"), array_of(frame, "start_ns")))
-    return picked(frame, order)
+    columns = columns_as_they_are(frame)
+    del frame
+    return rearranged(columns, order)
 
 
-def _sorted_ops(gpu_ops: pd.DataFrame, comm_args: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    order = np.lexsort((array_of(gpu_ops, "end_ns"), array_of(gpu_ops, "start_ns")))
+def _by_moment(frame: pd.DataFrame) -> pd.DataFrame:
+    order = np.argsort(array_of(frame, "time_ns"), kind="stable")
+    columns = columns_as_they_are(frame)
+    del frame
+    return rearranged(columns, order)
+
+
+def _of_sorted_ops(comm_args: pd.DataFrame, order: np.ndarray) -> pd.DataFrame:
+    """The arguments with their operations' positions in that order."""
     new_row = np.empty(len(order) + 1, dtype=np.int64)
     new_row[order] = np.arange(len(order))
     new_row[NONE] = NONE  # -1 indexes the extra last element
-    return (
-        picked(gpu_ops, order),
-        with_columns(comm_args, gpu_op=new_row[array_of(comm_args, "gpu_op")]),
-    )
+    return with_columns(comm_args, gpu_op=new_row[array_of(comm_args, "gpu_op")])
+
+
+def _launched(gpu_ops: pd.DataFrame, order: np.ndarray, frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """The operations in that order, with the rows of the calls that launched them, as `kind` says what they do."""
+    columns = columns_as_they_are(gpu_ops)
+    del gpu_ops
+    sorted_ops = rearranged(columns, order)
+    launch = launch_rows(sorted_ops["correlation"], frames["api_calls"]["correlation"])
+    parts = (frames[name] for name in ("api_calls", "host_ops", "comm_args"))
+    return with_copied_collectives(with_columns(sorted_ops, launch=launch), *parts)

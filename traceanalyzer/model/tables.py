@@ -144,6 +144,8 @@ def with_rows(table: pd.DataFrame, more: Mapping[str, Sequence[Any]]) -> pd.Data
 
 
 def _joined(parts: Sequence[Any]) -> Any:
+    if len(parts) == 1:
+        return _kept(_unwritable(parts[0]))
     dtype = parts[0].dtype
     if any(own.dtype != dtype for own in parts):
         if all(isinstance(own, pd.Categorical) and isinstance(own.categories.dtype, pd.StringDtype) for own in parts):

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from traceanalyzer.analyses import ANALYSES, Results, combine_tables, reduce_rank
+from traceanalyzer.analyses.dependencies import RESULT_MAKERS, needs_of
 from traceanalyzer.analyses.replay.replay import MOST_OPERATIONS as MOST_REPLAYED
 from traceanalyzer.analyses.timeline.host_events import MOST_RANKS
 from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
@@ -95,12 +96,18 @@ def summarise(
     require_ranks(metas, found, skipped)
     notes = notes_of(metas, options.ranks, names_missing="integrity" not in wanted)
     combined = _combining(run, options, jobs, gathered.by_analysis(ranks), len(ranks), thresholds)
-    is_in_parts = is_guarded and combined.keywords["processes"] == 1
-    begun = tuple(name for name in wanted if name in first) if is_in_parts else ()
+    del gathered, pieces  # the tables go one after the other, as their Results are made
+    begun = _with_needs(wanted, first) if is_guarded and combined.keywords["processes"] == 1 else ()
     results = combined(begun or wanted, failures if is_guarded else None)
     warn(failures)
     made = Summary(results, tuple(skipped), notes, claims, tuple(failures))
     return replace(made, rest=partial(_whole, made, combined, wanted)) if begun else made
+
+
+def _with_needs(wanted: Sequence[str], first: Collection[str]) -> tuple[str, ...]:
+    """The analyses that are wanted first, and those of which they are made: none is made a second time."""
+    needed = {*first}.union(*(needs_of(name, RESULT_MAKERS) for name in first))
+    return tuple(name for name in wanted if name in needed)
 
 
 def _combining(

@@ -17,8 +17,9 @@ from traceanalyzer.free_memory import fitting
 from traceanalyzer.loading import LoadOptions, kept_ranks
 from traceanalyzer.loading.capture import read_capture
 from traceanalyzer.model import RankMeta, RankTrace, Skipped
+from traceanalyzer.model.aside import give_back_memory, laid_in
 from traceanalyzer.model.schema import TABLES, printable
-from traceanalyzer.processes import CORES_A_FILE, give_back_memory
+from traceanalyzer.processes import CORES_A_FILE
 from traceanalyzer.scale.work import NO_MEMORY
 
 ESSENTIAL = frozenset({"ranks", "breakdown", "steps"})
@@ -53,15 +54,16 @@ def reduce_capture(
     name = printable(str(capture.place))
     any_large = False
     try:
-        for trace in read_capture(capture, options, skipped):
-            is_large = len(trace.host_ops) + len(trace.gpu_ops) > LARGE
-            if is_large:
-                give_back_memory()
-            processes = fitting(CORES_A_FILE.get(), _bytes_of(trace)) if is_large else 1
-            tables = reduce_rank(trace, names, failures if is_guarded else None, processes=processes, **thresholds)
-            ranks += [(trace.meta, tables)]
-            del trace
-            any_large |= is_large
+        with laid_in(options.cache):
+            for trace in read_capture(capture, options, skipped):
+                is_large = len(trace.host_ops) + len(trace.gpu_ops) > LARGE
+                if is_large:
+                    give_back_memory()
+                processes = fitting(CORES_A_FILE.get(), _bytes_of(trace)) if is_large else 1
+                tables = reduce_rank(trace, names, failures if is_guarded else None, processes=processes, **thresholds)
+                ranks += [(trace.meta, tables)]
+                del trace
+                any_large |= is_large
         if any_large:  # only now has the reader let go of the last one
             give_back_memory()
         if place and not skipped and not failures:

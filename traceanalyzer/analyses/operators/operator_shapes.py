@@ -1,6 +1,7 @@
 """What each operator costs on host and GPU, told apart by the shapes and strides that it was called with."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -91,14 +92,13 @@ def _totals(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
 
 
 def _operators(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
-    costs, ops = _costs(trace, tree), columns_of(trace.host_ops)
+    costs, ops = _Costs.of(trace, tree), columns_of(trace.host_ops)
     named = {"operator": ops["name"], **{name: ops[name] for name in _KEYS[2:]}}
     parts = []
     for rows in row_blocks(len(trace.host_ops)):
-        held = rows.start + np.flatnonzero(tree.is_counted[rows] | (costs["gpu_ops"][rows] > 0))
-        own = {name: values.take(held) for name, values in (named | costs).items()}
+        held = rows.start + np.flatnonzero(tree.is_counted[rows] | (costs.gpu_ops[rows] > 0))
+        own = {name: values.take(held) for name, values in named.items()} | costs.at(held)
         own["autograd"] = pd.Categorical.from_codes(tree.autograd[held], dtype=PASS_NAMES)
-        own["calls"] = tree.is_counted[held].astype(np.int64)
         parts.append(_totals(table_of(own), _KEYS))
     return summed(under_each_other(parts), _KEYS)
 
@@ -106,22 +106,54 @@ def _operators(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
 _KEYS = ("operator", "autograd", "shapes", "strides", "dtypes")
 
 
-def _costs(trace: RankTrace, tree: OperatorTree) -> dict[str, Any]:
-    """Columns `COSTS` but for the calls, a row for each operator."""
-    ops = trace.host_ops
-    length = array_of(ops, "end_ns") - array_of(ops, "start_ns")
-    gpu_ops, gpu_own = tree.gpu_sums(trace)
-    gpu_total = tree.nesting.summed_up(gpu_own)
-    outermost = tree.is_outermost_of_name(ops["name"])
-    counted, is_replayed = tree.is_counted, _is_replayed(trace)
-    return {
-        "host_self_ns": pd.arrays.IntegerArray(np.where(counted, length - tree.nesting.children_ns(), 0), is_replayed),
-        "host_total_ns": pd.arrays.IntegerArray(np.where(counted & outermost, length, 0), is_replayed),
-        "gpu_ops": gpu_ops,
-        "gpu_own_ns": gpu_own,
-        "backward_gpu_ns": _backward(tree, gpu_total),
-        "gpu_total_ns": np.where(outermost, gpu_total, 0),
-    }
+@dataclass(frozen=True, slots=True)
+class _Costs:
+    """What it takes to say of any operators their columns `COSTS`: an element for each operator."""
+
+    is_counted: np.ndarray
+    is_outermost: np.ndarray
+    is_replayed: np.ndarray
+    starts_ns: np.ndarray
+    ends_ns: np.ndarray
+    children_ns: np.ndarray
+    gpu_ops: np.ndarray
+    gpu_own_ns: np.ndarray
+    gpu_total_ns: np.ndarray
+    backward_ns: pd.arrays.IntegerArray
+
+    @classmethod
+    def of(cls, trace: RankTrace, tree: OperatorTree) -> "_Costs":
+        ops = trace.host_ops
+        gpu_ops, gpu_own = tree.gpu_sums(trace)
+        gpu_total = tree.nesting.summed_up(gpu_own)
+        return cls(
+            tree.is_counted,
+            tree.is_outermost_of_name(ops["name"]),
+            _is_replayed(trace),
+            array_of(ops, "start_ns"),
+            array_of(ops, "end_ns"),
+            tree.nesting.children_ns(),
+            gpu_ops,
+            gpu_own,
+            gpu_total,
+            _backward(tree, gpu_total),
+        )
+
+    def at(self, rows: np.ndarray) -> dict[str, Any]:
+        """The columns of these operators."""
+        counted, outermost, is_replayed = self.is_counted[rows], self.is_outermost[rows], self.is_replayed[rows]
+        length = self.ends_ns[rows] - self.starts_ns[rows]
+        own_ns = np.where(counted, length - self.children_ns[rows], 0)
+        total_ns = np.where(counted & outermost, length, 0)
+        return {
+            "calls": counted.astype(np.int64),
+            "host_self_ns": pd.arrays.IntegerArray(own_ns, is_replayed),
+            "host_total_ns": pd.arrays.IntegerArray(total_ns, is_replayed.copy()),
+            "gpu_ops": self.gpu_ops[rows],
+            "gpu_own_ns": self.gpu_own_ns[rows],
+            "backward_gpu_ns": self.backward_ns[rows],
+            "gpu_total_ns": np.where(outermost, self.gpu_total_ns[rows], 0),
+        }
 
 
 def _is_replayed(trace: RankTrace) -> np.ndarray:
@@ -137,7 +169,7 @@ def _is_replayed(trace: RankTrace) -> np.ndarray:
     return mask
 
 
-def _backward(tree: OperatorTree, gpu_total: np.ndarray) -> pd.api.extensions.ExtensionArray:
+def _backward(tree: OperatorTree, gpu_total: np.ndarray) -> pd.arrays.IntegerArray:
     """For each operator the GPU time of the autograd nodes that it created."""
     # A node is recorded twice, as the engine's call and as the function inside it: the outer one counts.
     outer = (tree.forward != NONE) & (tree.nesting.handed_down(tree.forward != NONE, including_self=False) == NONE)

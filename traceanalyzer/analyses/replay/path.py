@@ -1,7 +1,7 @@
 """The critical path of the recorded job, stretch by stretch and summed up."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -114,7 +114,7 @@ def _named(job: Job, rank: int, path: pd.DataFrame) -> pd.DataFrame:
     stream = np.append(array_of(piece.ops, "stream"), NONE)[op]
     step = _of_either(array_of(piece.ops, "step"), op, array_of(piece.host, "step"), host)
     return path.assign(
-        where=["host" if number == NONE else f"stream {number}" for number in stream],
+        where=_places(stream),
         category=path["category"].astype("str"),
         name=_text(piece.ops["name"], op),
         operator=np.where(op == NONE, _text(piece.host["operator"], host), _text(piece.ops["operator"], op)),
@@ -123,11 +123,18 @@ def _named(job: Job, rank: int, path: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def _places(stream: np.ndarray) -> np.ndarray:
+    numbers, place = np.unique(stream, return_inverse=True)
+    texts = ["host" if number == NONE else f"stream {number}" for number in numbers.tolist()]
+    told: np.ndarray = np.array(texts, dtype=object)[place]
+    return told
+
+
 def _text(values: pd.Series, rows: np.ndarray) -> np.ndarray:
-    names = np.full(len(values) + 1, None, dtype=object)
-    names[:-1] = values.astype("object").to_numpy(dtype=object, na_value=None)
-    text: np.ndarray = names[rows]
-    return text
+    names: Any = values.array
+    texts = np.array([*names.categories.tolist(), None], dtype=object)
+    told: np.ndarray = texts[np.append(names.codes, NONE)[rows]]
+    return told
 
 
 def _of_either(of_ops: np.ndarray, op: np.ndarray, of_host: np.ndarray, host: np.ndarray) -> list[int | None]:

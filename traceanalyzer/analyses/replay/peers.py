@@ -80,6 +80,8 @@ class Peers:
         Its own where that cannot be said, 0 where they run none.
         """
         own = self.job.nodes[rank].column("ops", "duration_ns")
+        if len(self.ranks) == 1:
+            return self._as_itself(rank, is_freed=changed is not None)
         if changed is None and self._is_stage(rank):
             is_own = self.same.keys[rank] != NONE
             evened: np.ndarray = np.where(is_own, np.round(own * self._evened(rank, self._work_ns)), own)
@@ -91,6 +93,14 @@ class Peers:
         key, wanted = self.same.keys[rank], together(table)
         found: np.ndarray = np.where(key == NONE, own, np.append(wanted, 0)[key]).astype(np.int64)
         return found
+
+    def _as_itself(self, rank: int, *, is_freed: bool) -> np.ndarray:
+        """The only rank's durations: tables of it beside itself would be as large as all else that is replayed."""
+        own = self.job.nodes[rank].column("ops", "duration_ns")
+        slower_ns = self.relief.slower_ns.get(rank) if is_freed else None
+        if slower_ns is None:
+            return np.asarray(own)
+        return np.where(self.same.names[rank] == NONE, own, own - slower_ns).astype(np.int64)
 
     def host(self, rank: int, changed: frozenset[int] | None) -> np.ndarray:
         """The rank's stretches of host work such that each span takes what it takes on its peers.
@@ -109,7 +119,7 @@ class Peers:
         if changed is None and self._is_stage(rank):
             return np.asarray(np.round(own * self._evened(rank, self._host_ns)), dtype=np.int64)
         together = self._compared(rank, changed)
-        if together is None:
+        if together is None or len(self.ranks) == 1:
             return own
         key, held = self._host_keys[rank], self._host_table[:, self.place[rank]]
         wanted = together(self._host_table)
@@ -156,7 +166,7 @@ class Peers:
     def fastest_host(self, rank: int) -> np.ndarray:
         """The same when each step takes what it takes on the fastest rank that does the same."""
         own, columns = self.own_host(rank), np.flatnonzero(self.alike[self.place[rank]])
-        if not len(columns):
+        if not len(columns) or len(self.ranks) == 1:
             return own
         held = self._step_table[:, self.place[rank]]
         return _scaled(own, self._step_keys[rank], held, self._together(self._step_table, columns, np.min))

@@ -1,10 +1,11 @@
 """One rank's part of the job's graph: its operations, its host's stretches of work, and what waits for what."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.model.aside import laid_aside
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of
 
@@ -49,6 +50,10 @@ class Piece:
 
     def __len__(self) -> int:
         return len(self.ops)
+
+    def laid_aside(self) -> "Piece":
+        """The same with large tables in files: from when it is made until all ranks' are put together."""
+        return replace(self, ops=laid_aside(self.ops), host=laid_aside(self.host), waits=laid_aside(self.waits))
 
     @property
     def segment_of_op(self) -> np.ndarray:

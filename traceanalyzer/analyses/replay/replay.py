@@ -94,7 +94,7 @@ def per_rank(
     """The rank's piece of the graph, of the whole capture, in one row."""
     if trace.gpu_ops.empty:
         return pd.DataFrame()
-    piece = piece_of(trace, members, tree, phase_of_op, in_ring(calls, groups))
+    piece = piece_of(trace, members, tree, phase_of_op, in_ring(calls, groups)).laid_aside()
     return table_of({"operations": [len(trace.gpu_ops)], "piece": [piece]})
 
 

@@ -20,7 +20,7 @@ from traceanalyzer.decoding.tables import TableBuilder
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.files.packing import is_json
 from traceanalyzer.kinds import CUT_LIST, KindRules
-from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, make_trace
+from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, trace_of
 from traceanalyzer.model.schema import GPU_OPS, NONE, conform, named, printable
 from traceanalyzer.processes import CORES_A_FILE
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
@@ -194,21 +194,24 @@ def _one_per_device(
             multiprocessors=known.multiprocessors.get(device if device is not None else -1),
             devices_seen=len(known.device_names) or None,
         )
-        trace = _on_device(of_rank, held, device)
+        own = _of_device(held, device)
+        process_ops = held["gpu_ops"]["correlation"]
         if index == len(ranks) - 1:
-            held.clear()  # what is analysed now has its own, sorted
+            held.clear()  # what is analysed then has its own, sorted
+        trace = trace_of(of_rank, own, process_ops)
+        del process_ops
         yield with_annotations(trace, notes) if len(notes) else trace
 
 
-def _on_device(meta: RankMeta, held: Mapping[str, pd.DataFrame], device: int | None) -> RankTrace:
-    """The rank of one GPU of the process: its operations, and what the host did."""
+def _of_device(held: Mapping[str, pd.DataFrame], device: int | None) -> dict[str, pd.DataFrame]:
+    """Tables of one GPU of the process: its operations, and what the host did."""
     ops, on_device = held["gpu_ops"], _rows_of(held["gpu_ops"], device)
     own = {
         "gpu_ops": ops if on_device.all() else ops[on_device],
         "comm_args": _kept_args(held["comm_args"], on_device),
         **{name: held[name][_rows_of(held[name], device)] for name in ("stream_waits", "counters")},
     }
-    return make_trace(meta, process_ops=ops["correlation"], **{**held, **own})
+    return {**held, **own}
 
 
 def _drives_the_world(known: Properties, ops: pd.DataFrame) -> bool:

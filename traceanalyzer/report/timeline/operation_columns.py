@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.communication.common_clock import Clock
-from traceanalyzer.report.timeline.columns import or_zero, steps_of, varints
+from traceanalyzer.model.tables import array_of, column_of
+from traceanalyzer.report.timeline.columns import narrow, or_zero, steps_of, varints
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,22 +28,21 @@ class Operations:
     @classmethod
     def of(cls, table: pd.DataFrame, names: np.ndarray, calls: pd.DataFrame | None) -> "Operations":
         """Of the timeline's rows, ordered by rank."""
-        starts, ends = (table[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns"))
+        starts, ends = (array_of(table, name) for name in ("start_ns", "end_ns"))
         delay = (table["start_ns"] - table["launch_start_ns"]).astype("Int64")
-        kinds = table["kind"].astype("str").to_numpy()
-        is_comm, is_copy = kinds == "comm", kinds == "copy"
+        is_comm, is_copy = (is_any(table["kind"], kind) for kind in ("comm", "copy"))
         return cls(
-            ranks=table["rank"].to_numpy(dtype=np.int64),
+            ranks=array_of(table, "rank"),
             starts_ns=starts,
-            streams=table["stream"].to_numpy(),
+            streams=array_of(table, "stream"),
             every=[
-                ends - starts,
-                names,
-                or_zero(table["step"]),
-                or_zero(delay.where(delay >= 0)),
-                table["launch"].cat.codes.to_numpy().astype(np.int64) + 1,
-                table["origin"].to_numpy(dtype=np.int64),
-                table["around"].to_numpy(dtype=np.int64),
+                narrow(ends - starts),
+                narrow(names),
+                narrow(or_zero(table["step"])),
+                narrow(or_zero(delay.where(delay >= 0))),
+                column_of(table, "launch").codes.astype(np.int32) + 1,
+                narrow(array_of(table, "origin")),
+                narrow(array_of(table, "around")),
             ],
             comm=_call_columns(table[is_comm], calls),
             copies=[or_zero(table["size_bytes"][is_copy])],

@@ -25,6 +25,7 @@ from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
 from traceanalyzer.findings import Finding, named_ranks
 from traceanalyzer.kinds import element_types
 from traceanalyzer.meaning.names import collective_words, short_name
+from traceanalyzer.model.tables import array_of, picked
 from traceanalyzer.report.assets import packed
 from traceanalyzer.report.timeline.columns import steps_of, varints
 from traceanalyzer.report.timeline.counter_lanes import counter_lanes
@@ -77,7 +78,8 @@ def timeline_data(
     clock = common_clock(results)
     counts = table.groupby("rank").size()
     kept = _kept(counts, results, named)
-    table = table[table["rank"].isin(kept)].sort_values("rank", kind="stable", ignore_index=True)
+    if len(kept) < len(counts):
+        table = picked(table, np.isin(array_of(table, "rank"), kept))
     pinned = pins(findings, split, kept, results)
     names, name_ids = _names(table)
     table, operators, paths = _with_origins(table)
