@@ -1,12 +1,13 @@
 """What a reader of the figures must know of the files, and what runs are called."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
 
 from traceanalyzer.discovery import Found, is_of_captures
 from traceanalyzer.discovery.clustering import SAME_RUN_NS, Run
+from traceanalyzer.meaning.listed import named, numbered
 from traceanalyzer.model import RankMeta
 from traceanalyzer.model.schema import printable
 from traceanalyzer.readers import GUESSED, NODE_ORDER
@@ -80,9 +81,40 @@ def other_runs(found: Found, taken: Run | None = None) -> tuple[str, ...]:
         return ()
     what = "1 other run" if len(others) == 1 else f"{len(others)} other runs"
     more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
-    named = ", ".join(others[:_MOST_NAMED]) + more
+    which = ", ".join(others[:_MOST_NAMED]) + more
     here = f"{'the newest one, ' if taken is found.runs[-1] else ''}{name_of(taken)}"
-    return (f"The folder holds {what} ({named}); this is {here}. --select all analyses each.",)
+    said = f"The folder holds {what} ({which}); this is {here}. --select all analyses each."
+    return (said, *_other_captures(found.runs, taken))
+
+
+def _other_captures(runs: Sequence[Run], taken: Run) -> Iterator[str]:
+    """Of a job that was recorded several times: captures of ranks that the run lacks, or that may be of it instead.
+
+    Runs of other folders are other jobs, and a number that only follows the files' order is no rank's.
+    """
+    others = [one for one in runs if one is not taken and one.label == taken.label and not is_of_captures(one)]
+    own = _ranks_of(taken)
+    held = {name_of(one): _ranks_of(one) for one in others if _sizes(one) == _sizes(taken)}
+    lacking = {name: ranks - own for name, ranks in held.items() if ranks - own}
+    if own and lacking:
+        where = named([f"{name} ({numbered('rank', ranks)})" for name, ranks in lacking.items()])
+        yield f"Captures of ranks that this run lacks are in {where}: --trace-file joins those that belong together."
+    starts = [capture.start_ns for capture in taken.captures]
+    again = {name: ranks & own for name, ranks in held.items() if ranks & own}
+    if len(own) > 1 and again and max(starts) - min(starts) > SAME_RUN_NS:
+        where = named([f"{numbered('rank', ranks)} in {name}" for name, ranks in again.items()])
+        yield (
+            "Captures of this run begin more than a minute apart, so that which belong together is a guess: there are "
+            f"others of {where}. --trace-file joins those that do."
+        )
+
+
+def _ranks_of(run: Run) -> set[int]:
+    return {rank for capture in run.captures if not capture.is_numbered_by_order for rank in capture.ranks}
+
+
+def _sizes(run: Run) -> set[int | None]:
+    return {capture.header.world_size for capture in run.captures}
 
 
 def name_of(run: Run) -> str:
