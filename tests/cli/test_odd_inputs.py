@@ -41,6 +41,9 @@ def job(folder, **how):
         write(folder / f"rank{rank}.json", document(events(**how), rank=rank))
 
 
+RECORDED = host(0, 2_000, name="PyTorch Profiler (0)", cat="Trace")
+
+
 def levels(allocated, reserved):
     args = {
         "Total Reserved": reserved,
@@ -152,6 +155,12 @@ CASES = {
         lambda folder: job(folder, more=[*(kernel(1_000 + 10 * n, 5) for n in range(50)), kernel(3.2e13, 5)]),
         {"unreadable_events"}, ""),
     "a year between two operations": (lambda folder: job(folder, more=[kernel(3.2e13, 5)]), {"far_apart"}, ""),
+    "many operations long after the recording": (
+        lambda folder: job(folder, more=[RECORDED, *(kernel(2e7 + 10 * n, 5) for n in range(9))]),
+        {"outside_the_recording"}, ""),
+    "a few operations long after the recording": (
+        lambda folder: job(folder, more=[RECORDED, *(kernel(1_000 + 10 * n, 5) for n in range(50)), kernel(2e7, 5)]),
+        {"unreadable_events"}, ""),
     "times of microseconds as if they were milliseconds": (
         lambda folder: job(folder, more=[kernel(100 + n, 0.008) for n in range(200)]), {"kernels_too_short"}, ""),
     "kernels without a name": (lambda folder: job(folder, name=""), {"kernels_without_name"}, ""),

@@ -24,7 +24,8 @@ def make_trace(meta: RankMeta, *, process_ops: pd.Series | None = None, **tables
         process_ops: correlation ids of the operations on all GPUs of the rank's process, when it drives several.
         tables: event tables by their names in `TABLES`.
     """
-    found = possible({name: conform(tables.get(name), schema) for name, schema in TABLES.items()})
+    given = {name: conform(tables.get(name), schema) for name, schema in TABLES.items()}
+    found = possible(given, (meta.capture_start_ns, meta.capture_end_ns))
     frames = {name: legible(frame) for name, frame in found.frames.items()}
     frames = {name: named(frame) if "name" in frame else frame for name, frame in frames.items()}
     meta = _legible(meta)
