@@ -49,3 +49,20 @@ def test_what_if_has_them_in_json_and_replays_one_run(half, capsys):
     assert any("rank1.json.gz" in note for note in json.loads(capsys.readouterr().out)["notes"])
     assert command(["what-if", "--copy", "free", "--select", "all", half]) == USAGE_OR_INPUT
     assert "one run is replayed at a time" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("how", [[], ["--json"]], ids=["words", "JSON"])
+def test_comparisons_of_trees_say_them_beside_what_they_print(half, capsys, how):
+    assert command(["tree-diff", half, str(CAPTURES / "moe"), *how]) == DONE
+    said = capsys.readouterr()
+    assert "Note: job: Skipped " in (said.err if how else said.out)
+    assert json.loads(said.out) == [] if how else "The trees are the same" in said.out
+
+
+def test_scripts_of_an_operator_say_them(half, capsys):
+    assert command(["reproduce", half, "aten::mm", "-o", "script.py"]) == DONE
+    assert "rank1.json.gz: nothing can be unpacked" in capsys.readouterr().out
+    assert command(["reproduce", half, "aten::mm", "-o", "other.py", "--rank", "9"]) == USAGE_OR_INPUT
+    said = capsys.readouterr().err
+    assert "none of the ranks that were asked for is here; this run has rank 0" in said
+    assert "--ranks" not in said
