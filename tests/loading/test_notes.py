@@ -41,5 +41,7 @@ def test_other_captures_of_the_ranks_are_said(tmp_path, starts, said):
 def test_captures_of_other_folders_and_of_other_sizes_are_other_jobs(tmp_path):
     captures(tmp_path / "naive", [(0, 0), (1, 0)])
     captures(tmp_path / "fsdp", [(0, 300)])
-    captures(tmp_path / "fsdp", [(3, 100)], world_size=8)
     assert len(other_runs(discover(tmp_path))) == 1
+    captures(tmp_path / "fsdp", [(3, 100)], world_size=8)
+    _, said = other_runs(discover(tmp_path))
+    assert said == "Taken for other jobs, as files of this run say that it has 2 ranks: rank3_100 (8 ranks)."

@@ -90,11 +90,15 @@ def other_runs(found: Found, taken: Run | None = None) -> tuple[str, ...]:
 def _other_captures(runs: Sequence[Run], taken: Run) -> Iterator[str]:
     """Of a job that was recorded several times: captures of ranks that the run lacks, or that may be of it instead.
 
-    Runs of other folders are other jobs, and a number that only follows the files' order is no rank's.
+    Runs of other folders are other jobs, and a number that only follows the files' order is no rank's. Files of one
+    folder that tell other sizes of their world are taken for another job's.
     """
     others = [one for one in runs if one is not taken and one.label == taken.label and not is_of_captures(one)]
-    own = _ranks_of(taken)
-    held = {name_of(one): _ranks_of(one) for one in others if _sizes(one) == _sizes(taken)}
+    own, size = _ranks_of(taken), _sizes(taken)
+    told = {name_of(one): _sizes(one) for one in others if None not in _sizes(one) | size}
+    if apart := [f"{name} ({_in_words(sizes)})" for name, sizes in told.items() if not sizes & size]:
+        yield f"Taken for other jobs, as files of this run say that it has {_in_words(size)}: {named(apart)}."
+    held = {name_of(one): _ranks_of(one) for one in others if _sizes(one) == size}
     lacking = {name: ranks - own for name, ranks in held.items() if ranks - own}
     if own and lacking:
         where = named([f"{name} ({numbered('rank', ranks)})" for name, ranks in lacking.items()])
@@ -111,6 +115,10 @@ def _other_captures(runs: Sequence[Run], taken: Run) -> Iterator[str]:
 
 def _ranks_of(run: Run) -> set[int]:
     return {rank for capture in run.captures if not capture.is_numbered_by_order for rank in capture.ranks}
+
+
+def _in_words(sizes: set[int | None]) -> str:
+    return f"{' or '.join(map(str, sizes))} ranks"
 
 
 def _sizes(run: Run) -> set[int | None]:
