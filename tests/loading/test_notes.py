@@ -44,4 +44,6 @@ def test_captures_of_other_folders_and_of_other_sizes_are_other_jobs(tmp_path):
     assert len(other_runs(discover(tmp_path))) == 1
     captures(tmp_path / "fsdp", [(3, 100)], world_size=8)
     _, said = other_runs(discover(tmp_path))
-    assert said == "Taken for other jobs, as files of this run say that it has 2 ranks: rank3_100 (8 ranks)."
+    assert (
+        said == "Taken for other jobs, as files of this run say that it has 2 ranks: fsdp of 20010909-032640 (8 ranks)."
+    )

@@ -1,7 +1,8 @@
 """What a reader of the figures must know of the files, and what runs are called."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
 
@@ -76,18 +77,25 @@ def _apart(metas: Mapping[int, RankMeta]) -> tuple[int, int] | None:
 def other_runs(found: Found, taken: Run | None = None) -> tuple[str, ...]:
     """Says which of several runs was taken (the newest unless another is given), and which the others are."""
     taken = taken or found.runs[-1]
-    others = [name_of(run) for run in found.runs if run is not taken and not is_of_captures(run)]
+    name = _names(found.runs)
+    others = [name(run) for run in found.runs if run is not taken and not is_of_captures(run)]
     if not others:
         return ()
     what = "1 other run" if len(others) == 1 else f"{len(others)} other runs"
     more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
     which = ", ".join(others[:_MOST_NAMED]) + more
-    here = f"{'the newest one, ' if taken is found.runs[-1] else ''}{name_of(taken)}"
+    here = f"{'the newest one, ' if taken is found.runs[-1] else ''}{name(taken)}"
     said = f"The folder holds {what} ({which}); this is {here}. analyze-traces --select all analyses each."
-    return (said, *_other_captures(found.runs, taken))
+    return (said, *_other_captures(found.runs, taken, name))
 
 
-def _other_captures(runs: Sequence[Run], taken: Run) -> Iterator[str]:
+def _names(runs: Sequence[Run]) -> Callable[[Run], str]:
+    """What each of the runs is called; with its beginning, where another one bears its name."""
+    times = Counter(map(name_of, runs))
+    return lambda run: name_of(run) if times[name_of(run)] == 1 else f"{name_of(run)} of {run.began}"
+
+
+def _other_captures(runs: Sequence[Run], taken: Run, name: Callable[[Run], str]) -> Iterator[str]:
     """Of a job that was recorded several times: captures of ranks that the run lacks, or that may be of it instead.
 
     Runs of other folders are other jobs, and a number that only follows the files' order is no rank's. Files of one
@@ -95,18 +103,18 @@ def _other_captures(runs: Sequence[Run], taken: Run) -> Iterator[str]:
     """
     others = [one for one in runs if one is not taken and one.label == taken.label and not is_of_captures(one)]
     own, size = _ranks_of(taken), _sizes(taken)
-    told = {name_of(one): _sizes(one) for one in others if None not in _sizes(one) | size}
-    if apart := [f"{name} ({_in_words(sizes)})" for name, sizes in told.items() if not sizes & size]:
+    told = {name(one): _sizes(one) for one in others if None not in _sizes(one) | size}
+    if apart := [f"{other} ({_in_words(sizes)})" for other, sizes in told.items() if not sizes & size]:
         yield f"Taken for other jobs, as files of this run say that it has {_in_words(size)}: {named(apart)}."
-    held = {name_of(one): _ranks_of(one) for one in others if _sizes(one) == size}
-    lacking = {name: ranks - own for name, ranks in held.items() if ranks - own}
+    held = {name(one): _ranks_of(one) for one in others if _sizes(one) == size}
+    lacking = {other: ranks - own for other, ranks in held.items() if ranks - own}
     if own and lacking:
-        where = named([f"{name} ({numbered('rank', ranks)})" for name, ranks in lacking.items()])
+        where = named([f"{other} ({numbered('rank', ranks)})" for other, ranks in lacking.items()])
         yield f"Captures of ranks that this run lacks are in {where}: --trace-file joins those that belong together."
     starts = [capture.start_ns for capture in taken.captures]
-    again = {name: ranks & own for name, ranks in held.items() if ranks & own}
+    again = {other: ranks & own for other, ranks in held.items() if ranks & own}
     if len(own) > 1 and again and max(starts) - min(starts) > SAME_RUN_NS:
-        where = named([f"{numbered('rank', ranks)} in {name}" for name, ranks in again.items()])
+        where = named([f"{numbered('rank', ranks)} in {other}" for other, ranks in again.items()])
         yield (
             "Captures of this run begin more than a minute apart, so that which belong together is a guess: there are "
             f"others of {where}. --trace-file joins those that do."
@@ -118,7 +126,7 @@ def _ranks_of(run: Run) -> set[int]:
 
 
 def _in_words(sizes: set[int | None]) -> str:
-    return f"{' or '.join(map(str, sizes))} ranks"
+    return f"{' or '.join(map(str, sizes))} rank{'' if sizes == {1} else 's'}"
 
 
 def _sizes(run: Run) -> set[int | None]:
