@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from traceanalyzer.discovery.candidates import all_below, packed_by
+from traceanalyzer.discovery.candidates import all_below, is_no_file, packed_by
 from traceanalyzer.discovery.memory_snapshots import is_snapshot
 from traceanalyzer.errors import InputError
 from traceanalyzer.files.other_tools import FLIGHT_RECORDER, begun_as, named_by
@@ -31,6 +31,8 @@ def why_none(path: Path) -> str:
     """Why no reader takes the file."""
     if not path.exists():
         return "a link to a file that is not there"
+    if is_no_file(path):
+        return "a pipe, a socket or a device, and no file"
     if packed := packed_by(path):
         return f"packed by {packed}, which is not unpacked here; unpack it, or pack it with gzip or zstd"
     if other := named_by(path.name) or _what_it_is(path):
