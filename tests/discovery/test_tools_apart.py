@@ -1,6 +1,7 @@
 """Recordings of the same ranks by several tools."""
 
-from tests.builders import document, kernel, write
+from tests.builders import document, kernel
+from tests.builders import write as write_file
 from tests.nsys_builders import export, write_sqlite
 from tests.simulator import Capture, capture, kineto, nsys, run
 from tests.simulator import workloads as usual
@@ -34,6 +35,6 @@ def test_ranks_of_which_each_tool_recorded_some_are_one_run_whose_calls_have_oth
 
 
 def test_a_file_that_names_no_rank_is_none_of_another_tools_job(tmp_path):
-    write(tmp_path / "rank0.json", document([kernel(0, 5)], rank=0, world_size=2, base_ns=10**18))
+    write_file(tmp_path / "rank0.json", document([kernel(0, 5)], rank=0, world_size=2, base_ns=10**18))
     write_sqlite(tmp_path / "report.sqlite", export())
     assert sorted(run.captures[0].path.name for run in discover(tmp_path).runs) == ["rank0.json", "report.sqlite"]

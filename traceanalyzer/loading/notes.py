@@ -24,7 +24,7 @@ def notes_of(
     Args:
         metas: the ranks that were read.
         wanted: those that were asked for; `None` is all. Ranks that nobody asked for are not missing.
-        names_missing: whether to speak of missing ranks; the integrity checks do it too.
+        names_missing: whether to speak of missing ranks and of events left out; the integrity checks do it too.
     """
     notes = []
     size = max((meta.world_size for meta in metas.values() if meta.world_size), default=0)
@@ -37,6 +37,11 @@ def notes_of(
         notes.append(
             f"{absent:,} of {size if wanted is None else len(wanted):,} ranks {have} no trace here: {shown}{more}."
         )
+    lost = {rank: meta.events_skipped for rank, meta in metas.items() if meta.events_skipped}
+    if lost and names_missing:
+        count = sum(lost.values())
+        unread = f"{count:,} event{'' if count == 1 else 's'} of {numbered('rank', lost)} could not be read"
+        notes.append(f"{unread}, or {'has a time' if count == 1 else 'have times'} that cannot be; left out.")
     if len(metas) > 1 and any(meta.rank_source in GUESSED for meta in metas.values()):
         notes.append(
             "Ranks are numbered by the order of files or GPUs: neither the traces nor their names say which is which."
