@@ -14,6 +14,7 @@ import pytest
 from tests import nsys_builders
 from tests.builders import NAMES, document, host, kernel, write
 from tests.fuzz import seeds
+from traceanalyzer.cli import run
 from traceanalyzer.discovery import discover
 from traceanalyzer.errors import InputError
 from traceanalyzer.job import run_info
@@ -200,3 +201,14 @@ def test_a_snapshot_that_holds_itself_is_refused(tmp_path, where):
     path.write_bytes(pickle.dumps(made, protocol=4))
     with pytest.raises(InputError, match="not a snapshot as PyTorch writes it"):
         read_snapshot(path)
+
+
+@pytest.mark.parametrize(("text", "said"), [("7,b00", "ranks 0 and 1"), ("0,b00", "rank 1"), ("0-1,b00", "")])
+def test_ranks_whose_host_a_list_does_not_name_are_said(tmp_path, capsys, text, said):
+    job(tmp_path / "job")
+    (tmp_path / "hosts.csv").write_text(f"rank,host\n{text}\n")
+    line = [str(tmp_path / "job"), "--hosts", str(tmp_path / "hosts.csv"), "-o", str(tmp_path / "out")]
+    assert run([*line, "--format", "json", "--jobs", "1"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert (f"--hosts names no host of {said}." in printed) == bool(said)
+    assert ("--hosts names" in printed) == bool(said)

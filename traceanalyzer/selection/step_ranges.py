@@ -2,7 +2,7 @@
 
 import fnmatch
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -53,8 +53,7 @@ _NUMBER = re.compile(r"\d+")
 _PART_OF_STEP = re.compile(r"CompiledFxGraph|micro_?batch|^nccl|^gloo:|^c10d:", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class StepRanges:
+class StepRanges(NamedTuple):
     """The steps' ranges in order of time, none inside another, and what is to be said of those that are left out."""
 
     table: pd.DataFrame
