@@ -402,6 +402,12 @@ def test_an_answer_that_cannot_be_printed_is_no_success(tmp_path):
     assert found.stderr.count("Standard output cannot be written (No space left on device)") == 1
 
 
+@pytest.mark.parametrize("closed", ["2>/dev/full", "2>&-"])
+def test_an_error_that_cannot_be_printed_keeps_its_code(tmp_path, closed):
+    words = f"{sys.executable} -m traceanalyzer cache nonsense {closed}"
+    assert subprocess.run(["bash", "-c", words], cwd=tmp_path, check=False).returncode == 2
+
+
 @pytest.mark.parametrize("closed", sampled(["</dev/null >/dev/full", ">&-", ">&- 2>&-", "| true"], every=4))
 def test_nobody_listens(tmp_path, closed):
     job(tmp_path / "job")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders import document, kernel, write
 from traceanalyzer.cli import DONE, USAGE_OR_INPUT
 from traceanalyzer.cli import run as command
 
@@ -44,8 +45,43 @@ def test_missing_ranks_and_cut_files_are_said_of_an_export(half, capsys):
     assert "Note: 1 of 2 ranks has no trace here: 1." in said
 
 
+def test_events_without_a_time_are_said_of_an_export(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "in" / "rank0.json", document([kernel(0, 5), kernel(float("nan"), 5)], rank=0, world_size=1))
+    assert command(["export", "in", "-o", "x.pftrace"]) == DONE
+    assert (
+        "Note: 1 event of rank 0 could not be read, or has a time that cannot be; left out." in capsys.readouterr().out
+    )
+
+
 def test_what_if_has_them_in_json_and_replays_one_run(half, capsys):
     assert command(["what-if", "--copy", "free", "--json", half]) == DONE
     assert any("rank1.json.gz" in note for note in json.loads(capsys.readouterr().out)["notes"])
     assert command(["what-if", "--copy", "free", "--select", "all", half]) == USAGE_OR_INPUT
     assert "one run is replayed at a time" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("how", [[], ["--json"]], ids=["words", "JSON"])
+def test_comparisons_of_trees_say_them_beside_what_they_print(half, capsys, how):
+    assert command(["tree-diff", half, str(CAPTURES / "moe"), *how]) == DONE
+    said = capsys.readouterr()
+    assert "Note: job: Skipped " in (said.err if how else said.out)
+    assert json.loads(said.out) == [] if how else "The trees are the same" in said.out
+
+
+def test_scripts_of_an_operator_say_them(half, capsys):
+    assert command(["reproduce", half, "aten::mm", "-o", "script.py"]) == DONE
+    assert "rank1.json.gz: nothing can be unpacked" in capsys.readouterr().out
+    assert command(["reproduce", half, "aten::mm", "-o", "other.py", "--rank", "9"]) == USAGE_OR_INPUT
+    said = capsys.readouterr().err
+    assert "none of the ranks that were asked for is here; this run has rank 0" in said
+    assert "--ranks" not in said
+
+
+def test_operations_that_are_looked_at_say_them_and_a_step_that_is_not_there_is_refused(half, capsys):
+    assert command(["inspect", half, "0", "nothing like it", "--step", "2"]) == DONE
+    said = capsys.readouterr().out
+    assert "no GPU operation of step 2 of rank 0 is called" in said
+    assert "Note: Skipped " in said
+    assert command(["inspect", half, "0", "gemm", "--step", "99"]) == USAGE_OR_INPUT
+    assert "rank 0 has no step 99; it has steps " in capsys.readouterr().err

@@ -14,6 +14,7 @@ import pytest
 from tests import nsys_builders
 from tests.builders import NAMES, document, host, kernel, write
 from tests.fuzz import seeds
+from traceanalyzer.cli import run
 from traceanalyzer.discovery import discover
 from traceanalyzer.errors import InputError
 from traceanalyzer.job import run_info
@@ -39,6 +40,9 @@ def events(more=(), name="gemm", elements=1000):
 def job(folder, **how):
     for rank in range(2):
         write(folder / f"rank{rank}.json", document(events(**how), rank=rank))
+
+
+RECORDED = host(0, 2_000, name="PyTorch Profiler (0)", cat="Trace")
 
 
 def levels(allocated, reserved):
@@ -144,7 +148,7 @@ CASES = {
     "packed, and garbage": (packed_with_garbage, set(), ""),
     "a trace that is an archive, too": (followed_by_an_archive, set(), ""),
     "links in a circle": (links_to_itself, set(), "a link to a file that is not there"),
-    "a pipe and a folder by names of ranks": (no_files, set(), ""),
+    "a pipe and a folder by names of ranks": (no_files, set(), "a pipe, a socket or a device, and no file"),
     "a rank twice, with an escape in the name": (same_rank_twice, set(), "another file of this run has already"),
     "archives that reach out": (out_of_the_archive, set(), "t.zip"),
     "ids beyond 64 bits": (lambda folder: job(folder, more=[kernel(90, 5, stream=2**70)]), {"unreadable_events"}, ""),
@@ -152,6 +156,12 @@ CASES = {
         lambda folder: job(folder, more=[*(kernel(1_000 + 10 * n, 5) for n in range(50)), kernel(3.2e13, 5)]),
         {"unreadable_events"}, ""),
     "a year between two operations": (lambda folder: job(folder, more=[kernel(3.2e13, 5)]), {"far_apart"}, ""),
+    "many operations long after the recording": (
+        lambda folder: job(folder, more=[RECORDED, *(kernel(2e7 + 10 * n, 5) for n in range(9))]),
+        {"outside_the_recording"}, ""),
+    "a few operations long after the recording": (
+        lambda folder: job(folder, more=[RECORDED, *(kernel(1_000 + 10 * n, 5) for n in range(50)), kernel(2e7, 5)]),
+        {"unreadable_events"}, ""),
     "times of microseconds as if they were milliseconds": (
         lambda folder: job(folder, more=[kernel(100 + n, 0.008) for n in range(200)]), {"kernels_too_short"}, ""),
     "kernels without a name": (lambda folder: job(folder, name=""), {"kernels_without_name"}, ""),
@@ -191,3 +201,14 @@ def test_a_snapshot_that_holds_itself_is_refused(tmp_path, where):
     path.write_bytes(pickle.dumps(made, protocol=4))
     with pytest.raises(InputError, match="not a snapshot as PyTorch writes it"):
         read_snapshot(path)
+
+
+@pytest.mark.parametrize(("text", "said"), [("7,b00", "ranks 0 and 1"), ("0,b00", "rank 1"), ("0-1,b00", "")])
+def test_ranks_whose_host_a_list_does_not_name_are_said(tmp_path, capsys, text, said):
+    job(tmp_path / "job")
+    (tmp_path / "hosts.csv").write_text(f"rank,host\n{text}\n")
+    line = [str(tmp_path / "job"), "--hosts", str(tmp_path / "hosts.csv"), "-o", str(tmp_path / "out")]
+    assert run([*line, "--format", "json", "--jobs", "1"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert (f"--hosts names no host of {said}." in printed) == bool(said)
+    assert ("--hosts names" in printed) == bool(said)

@@ -251,7 +251,7 @@ def test_quiet_prints_nothing(capsys, small):
         (["--steps", "4:2", "good"], "--steps '4:2' is reversed: write 2:4"),
         (["--ranks", "0,3-1", "good"], "3-1 is reversed; write 1-3"),
         (["--kind", "x", "good"], "--kind"),
-        (["--ranks", "9", "good"], "this run has ranks 0"),
+        (["--ranks", "9", "good"], "this run has rank 0"),
         (["good", "--trace-dir", "good"], "name the traces once"),
         (["--select", "all"], "name the traces once"),
         (["good", "--nonsense"], "No such option"),

@@ -1,5 +1,8 @@
 """Recordings of the same ranks by several tools."""
 
+from tests.builders import document, kernel
+from tests.builders import write as write_file
+from tests.nsys_builders import export, write_sqlite
 from tests.simulator import Capture, capture, kineto, nsys, run
 from tests.simulator import workloads as usual
 from traceanalyzer.analyses import run as run_analyses
@@ -29,3 +32,9 @@ def test_ranks_of_which_each_tool_recorded_some_are_one_run_whose_calls_have_oth
     assert [trace.rank for trace in traces.ranks] == [0, 1]
     checks = run_analyses(traces.ranks, ["integrity"])["integrity"].to_frame().set_index("check")["sentence"]
     assert "several formats (kineto and nsys), which name process groups otherwise" in checks["unanswered_calls"]
+
+
+def test_a_file_that_names_no_rank_is_none_of_another_tools_job(tmp_path):
+    write_file(tmp_path / "rank0.json", document([kernel(0, 5)], rank=0, world_size=2, base_ns=10**18))
+    write_sqlite(tmp_path / "report.sqlite", export())
+    assert sorted(run.captures[0].path.name for run in discover(tmp_path).runs) == ["rank0.json", "report.sqlite"]

@@ -180,7 +180,7 @@ def test_a_rank_without_the_steps_asked_for_leaves_the_others(tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"ranks": "a"}, "--ranks"), ({"ranks": [7]}, "this run has ranks 0, 1"),
+    [({"ranks": "a"}, "--ranks"), ({"ranks": [7]}, "this run has ranks 0 and 1"),
         ({"ranks": "0-30000000"}, "--ranks .* numbers go up to"), ({"steps": "x"}, "--steps"),
      ({"kind": ["x"]}, "--kind"), ({"ranks": 1.5}, "--ranks"), ({"steps": None}, "--steps")],
 )  # fmt: skip

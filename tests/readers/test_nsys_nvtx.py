@@ -87,10 +87,21 @@ def test_marks_are_not_ranges_and_start_end_ranges_are(tmp_path):
     assert trace.ranges["name"].tolist() == ["between"]
 
 
+def test_open_ranges_end_where_the_next_of_their_name_begins_on_their_thread(tmp_path):
+    steps = [nvtx(10 * number, None, f"step_{number}") for number in range(3)]
+    other = nvtx(15, 18, "step_9", thread=101)
+    trace = read(tmp_path, [nvtx(-5, None, "train"), *steps, nvtx(21, 40, "inner"), other])
+    ends = trace.ranges.assign(end_ns=trace.ranges["end_ns"] - EPOCH_NS)[["name", "end_ns"]]
+    assert dict(ends.itertuples(index=False, name=None)) == {
+        "train": 40, "step_0": 10, "step_1": 20, "step_2": 40, "inner": 40, "step_9": 18
+    }  # fmt: skip
+    assert any("4 NVTX ranges have no end" in note for note in trace.meta.notes)
+
+
 def test_an_open_range_ends_with_the_last_one(tmp_path):
     trace = read(tmp_path, [nvtx(0, None, "step_0"), nvtx(5, 40, "inner")])
     assert (trace.ranges["end_ns"] - EPOCH_NS).tolist() == [40, 40]
-    assert any("1 NVTX ranges were open" in note for note in trace.meta.notes)
+    assert any("1 NVTX range has no end" in note for note in trace.meta.notes)
 
 
 @pytest.mark.parametrize(

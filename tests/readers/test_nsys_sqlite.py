@@ -411,3 +411,39 @@ def test_stream_waits_name_the_stream_and_the_call_of_the_event_that_they_wait_f
     assert first.api_calls["correlation"].iloc[waits["record"].iloc[:2]].tolist() == [1, 4]
     assert waits["record"].iloc[2] == -1
     assert second.stream_waits["start_ns"].sub(EPOCH_NS).tolist() == [13]
+
+
+@pytest.mark.parametrize(
+    ("named", "unnamed", "ranks", "lost"),
+    [
+        ([(1, 0), (2, 1)], {"deviceId": None}, [2, 1], 0),
+        ([(1, 0), (2, 1)], {"deviceId": -3}, [2, 1], 0),
+        ([(1, 0), (2, 1)], {"globalPid": None}, [2, 1], 0),
+        ([(1, 0), (1, 1)], {"deviceId": None}, [1, 1], 1),
+        ([(1, 0), (2, 0)], {"globalPid": None}, [1, 1], 1),
+        ([(1, 0), (2, 1)], {"globalPid": None, "deviceId": None}, [1, 1], 1),
+        ([], {"globalPid": None, "deviceId": None}, [1], 0),
+    ],
+    ids=["no GPU", "no such GPU", "no process", "one of two GPUs", "one of two processes", "neither", "only such"],
+)
+def test_operations_without_a_place_make_no_rank(read, named, unnamed, ranks, lost):
+    """They are of the only place that they can be of; else they are left out, and said."""
+    told = [
+        kernel(100 * row, 100 * row + 50, process=process, device=device) for row, (process, device) in enumerate(named)
+    ]
+    tables = {**export(), "CUPTI_ACTIVITY_KIND_KERNEL": [*told, kernel(500, 550, process=1) | unnamed]}
+    found = read(without(without(tables, "CUPTI_ACTIVITY_KIND_MEMCPY"), "CUPTI_ACTIVITY_KIND_MEMSET"))
+    assert [len(trace.gpu_ops) for trace in found] == ranks
+    said = f"{lost} GPU operations of the export do not say which GPU or process they are of"
+    assert any(said in note for note in found[0].meta.notes) == bool(lost)
+
+
+@pytest.mark.parametrize(("end", "content"), [("-wal", bytes(33)), ("-journal", bytes.fromhex("d9d505f920a163d7"))])
+def test_a_database_that_is_not_whole_without_what_lies_beside_it_is_refused(tmp_path, end, content):
+    path = write_sqlite(tmp_path / "report.sqlite", export())
+    beside = path.with_name(path.name + end)
+    beside.write_bytes(b"")
+    assert SqliteSource(path).tables
+    beside.write_bytes(content)
+    with pytest.raises(NotATraceError, match=beside.name):
+        nsys_sqlite.peek(path)

@@ -46,6 +46,18 @@ def test_a_packed_trace_is_read_as_the_plain_one(tmp_path, suffix):
     assert packed.label == "b07_41.1790000000000"
 
 
+@pytest.mark.parametrize(
+    ("behind", "notes"),
+    [(bytes(3 << 20), []), (bytes(9) + gzip.compress(b" "), []), (b"something else " * 3, ["damaged"])],
+    ids=["zeros", "zeros and a member", "something else"],
+)
+def test_zeros_behind_a_packed_trace_are_no_damage(tmp_path, behind, notes):
+    (tmp_path / "rank0.json.gz").write_bytes(gzip.compress(text(0)) + behind)
+    found = ta.load(tmp_path)
+    assert len(found[0].gpu_ops) == 3
+    assert [word for note in found[0].meta.notes for word in ("damaged",) if word in note] == notes
+
+
 @pytest.mark.parametrize("suffix", PACKED)
 def test_a_packed_trace_that_is_cut_off_gives_what_it_holds(tmp_path, suffix):
     names = [f"{place * 7919 % 100_003}_{place}" for place in range(16_000)]  # does not pack well

@@ -183,7 +183,7 @@ def test_ranks_that_are_not_there_are_said_and_not_what_is_no_trace(folder, tmp_
     shutil.copytree(folder, tmp_path / "job")
     (tmp_path / "job" / "notes.json").write_text('{"a": 1}')
     found = discover(tmp_path / "job")
-    with pytest.raises(UsageError, match="--ranks leaves nothing; this run has ranks 0, 1, 2, 3, 4, 5"):
+    with pytest.raises(UsageError, match="none of the ranks that were asked for is here; this run has ranks 0 to 5"):
         summarise(found, found.runs[-1], LoadOptions(ranks=frozenset({50})), names=("integrity",), jobs=1)
 
 

@@ -52,6 +52,10 @@ def repeated(name, thread=1):
         ([("step 1", 0, 101), ("step 2", 100, 210), ("step 2.1", 110, 120), ("step 3", 200, 290)],
          ["step 1", "step 2", "step 3"]),
         ([("step 1", 0, 100, 1), ("step 1", 50, 150, 2), ("step 2", 160, 260, 1)], ["step 1", "step 2"]),
+        # what lies within a step of another thread, or begins in one, hides none that follows
+        ([("step 1", 0, 100, 1), ("step 7", 50, 150, 2), ("step 2", 110, 200, 1), ("step 3", 210, 290, 1)],
+         ["step 1", "step 2", "step 3"]),
+        ([("step 1", 0, 101, 1), ("step 7", 50, 60, 2), ("step 2", 100, 200, 1)], ["step 1", "step 2"]),
         # inside another range it is no step
         ([("request", 0, 300), *repeated("generation")], []),
         # that of another thread launches as much: the same times; the first one counts
@@ -61,6 +65,27 @@ def repeated(name, thread=1):
 )  # fmt: skip
 def test_names_of_steps(ranges, expected):
     assert steps(ranges)["name"].tolist() == expected
+
+
+OTHERS = "{} of {} ranges that mark steps are not taken for steps, as others hold when they begin: {}. --step-range "
+
+
+@pytest.mark.parametrize(
+    ("ranges", "said"),
+    [
+        ([("ProfilerStep#0", 0, 300), ("ProfilerStep#1", 0, 90), ("ProfilerStep#2", 100, 190)],
+         OTHERS.format(2, 3, "ProfilerStep#1 begins within ProfilerStep#0")),
+        ([("step 1", 0, 100, 1), ("step 7", 50, 150, 2), ("step 2", 110, 200, 1)],
+         OTHERS.format(1, 3, "step 7 begins on another thread, before the end of step 1")),
+        # a part here and there, the same steps marked twice
+        ([("step 1", 0, 100), ("step 1.1", 50, 60), ("step 2", 110, 200)], ""),
+        ([("ProfilerStep#1", 0, 100), ("ProfilerStep#1", 1, 99, 2)], ""),
+    ],
+    ids=["one around all", "two threads", "parts", "marked twice"],
+)  # fmt: skip
+def test_ranges_that_mark_steps_and_are_none_are_said(ranges, said):
+    found = host_trace([("gemm", 12, 17, 1)], [("cudaLaunchKernel", 10, 11)], ranges=ranges)
+    assert [note[: len(said)] for note in found.meta.notes] == [said] * bool(said)
 
 
 def test_a_repeated_range_needs_four_fifths_of_the_launched_gpu_time():

@@ -168,3 +168,19 @@ def test_only_ranks_that_are_asked_for(tmp_path, monkeypatch, capsys):
     assert [one["rank"] for one in json.loads((tmp_path / "out" / "memory.json").read_text())["snapshots"]] == [1]
     assert run([place, "-o", "out", "--ranks", "7"]) == 2
     assert "no memory snapshot is of the ranks" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("names", "ranks"), [(("rank0", "rank1"), [0, 1]), (("a", "b"), [None, None])])
+def test_the_question_about_memory_is_answered_by_snapshots(tmp_path, capsys, names, ranks):
+    for name in names:
+        write(tmp_path / f"{name}.pickle", leak().snapshot())
+    (tmp_path / "rank7.pickle").write_bytes((tmp_path / f"{names[0]}.pickle").read_bytes()[:-200])
+    assert run(["memory", str(tmp_path), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert [(row.get("rank"), row["file"]) for row in answer["rows"]] == [
+        (rank, f"{name}.pickle") for rank, name in zip(ranks, names, strict=True)
+    ]
+    assert "rank7.pickle" in answer["notes"][0]
+    assert answer["said"]
+    assert run(["summary", str(tmp_path)]) == 2
+    assert "memory snapshots of PyTorch, and no traces" in capsys.readouterr().err

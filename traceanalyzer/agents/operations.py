@@ -5,8 +5,11 @@ import pandas as pd
 
 from traceanalyzer.agents.answer import Answer, of_rows
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
+from traceanalyzer.errors import UsageError
+from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.model import RankTrace, TraceSet
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.report.words import care
 
 COLUMNS = {
     "id": "Rank and place among its GPU operations by start: the same in every run over the same files.",
@@ -25,11 +28,18 @@ COLUMNS = {
 def operations(
     traces: TraceSet, rank: int, text: str, *, step: int | None = None, top: int = 20, cursor: int = 0
 ) -> Answer:
-    """Operations whose name or operator contains the text (or whose id it is), longest first."""
+    """Operations whose name or operator contains the text (or whose id it is), longest first.
+
+    Raises:
+        UsageError: the rank has no such step.
+    """
     trace = next(one for one in traces.ranks if one.rank == rank)
     ops = trace.gpu_ops
     operator = _operators(trace)
     numbers = trace.steps["step"].to_numpy()
+    if step is not None and step not in numbers:
+        known = numbered("step", numbers.tolist()) if len(numbers) else "no steps"
+        raise UsageError(f"rank {rank} has no step {step}; it has {known}")
     in_step = [int(numbers[row]) if row != NONE else None for row in trace.op_step]
     table = pd.DataFrame(
         {
@@ -51,8 +61,10 @@ def operations(
     found = found.sort_values("duration_ns", ascending=False, kind="stable")
     said = [f"{len(found)} operations, {int(found['duration_ns'].sum())} ns altogether."] if len(found) else []
     rows = found.astype(object).where(found.notna(), None).to_dict("records")
-    none = f"no GPU operation of rank {rank} is called {text!r}, nor its operator"
-    return of_rows(rows, COLUMNS, cursor=cursor, top=top, said=said, none=none)
+    where = f"rank {rank}" if step is None else f"step {step} of rank {rank}"
+    none = f"no GPU operation of {where} is called {text!r}, nor its operator"
+    notes = [*traces.notes, *(f"Skipped {sentence}" for sentence in care.skipped(traces.skipped))]
+    return of_rows(rows, COLUMNS, cursor=cursor, top=top, said=said, none=none, notes=notes)
 
 
 def _operators(trace: RankTrace) -> list[str | None]:

@@ -11,6 +11,7 @@ import pandas as pd
 from traceanalyzer import filters
 from traceanalyzer.agents.answer import Answer, could_not, of_rows
 from traceanalyzer.agents.operations import operations
+from traceanalyzer.agents.snapshots import of_snapshots
 from traceanalyzer.agents.workspace import Workspace
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.replay.answer import answer as answered
@@ -203,12 +204,20 @@ def compare(workspace: Workspace, base: str, other: str, cursor: int = 0) -> Ans
 
 
 def memory(workspace: Workspace, folder: str, cursor: int = 0) -> Answer:
-    """The `memory` table."""
-    made = table(workspace, folder, "memory", cursor=cursor)
-    if made.rows:
-        return made
-    return could_not("these traces record no memory; record with profile_memory=True, or a snapshot beside them")
+    """The `memory` table, else what memory snapshots in the folder tell."""
+    snapshots = workspace.snapshots(folder)
+    try:
+        made = table(workspace, folder, "memory", cursor=cursor)
+    except InputError:
+        if not snapshots:
+            raise
+        return of_snapshots(snapshots, cursor)
+    if made.rows or not snapshots:
+        return made if made.rows else could_not(_NO_MEMORY)
+    return of_snapshots(snapshots, cursor)
 
+
+_NO_MEMORY = "these traces record no memory; record with profile_memory=True, or a snapshot beside them"
 
 Verb = Callable[..., Answer]
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from traceanalyzer.discovery import Found, discover, of_files
+from traceanalyzer.discovery.memory_snapshots import find_snapshots
 from traceanalyzer.errors import UsageError
 from traceanalyzer.job import run_info
 from traceanalyzer.loading import LoadOptions, label_of, load, other_runs
@@ -71,6 +72,10 @@ class Workspace:
     def traces(self, folder: str, rank: int) -> TraceSet:
         """The events of one rank of the newest run."""
         return load(self.place(folder), ranks=rank, follow_links=self.follows_links)
+
+    def snapshots(self, folder: str) -> list[Path]:
+        """Memory snapshots below a folder, or the file itself if it is one."""
+        return find_snapshots(self.place(folder), follows_links=self.follows_links)
 
     def _made(self, found: Found, label: str) -> Report:
         run = found.runs[-1]

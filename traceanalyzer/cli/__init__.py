@@ -29,7 +29,7 @@ from traceanalyzer.cli.demo import demo
 from traceanalyzer.cli.diff import diff
 from traceanalyzer.cli.doctor import doctor
 from traceanalyzer.cli.export import export
-from traceanalyzer.cli.output import is_lost, lenient
+from traceanalyzer.cli.output import is_lost, lenient, unfailing
 from traceanalyzer.cli.own_files import refuse_others
 from traceanalyzer.cli.report import report
 from traceanalyzer.cli.reproduce import reproduce
@@ -109,7 +109,7 @@ for question in ask.COMMANDS:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     given = sys.argv[1:] if arguments is None else arguments
-    sys.stdout = lenient(sys.stdout)
+    sys.stdout, sys.stderr = lenient(sys.stdout), unfailing(sys.stderr)
     if not _QUICK.intersection(given) and given and given[0] in cli.commands and given[0] != report.name:
         from traceanalyzer.scale import set_up_process
 

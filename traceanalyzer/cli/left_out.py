@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
     from traceanalyzer.discovery import Found
     from traceanalyzer.discovery.clustering import Run
-    from traceanalyzer.model import Skipped
+    from traceanalyzer.model import Skipped, TraceSet
     from traceanalyzer.scale import Summary
 
 
@@ -22,6 +22,11 @@ def of_run(found: "Found", run: "Run", summary: "Summary", *, is_one_of_all: boo
         *(f"The file of rank {rank} is cut off." for rank in sorted(summary.results["ranks"].cut_off)),
         *of_files(summary.skipped),
     ]
+
+
+def of_traces(traces: "TraceSet") -> list[str]:
+    """Of a run of which events are looked at."""
+    return [*traces.notes, *of_files(traces.skipped)]
 
 
 def of_files(skipped: "Iterable[Skipped]") -> list[str]:

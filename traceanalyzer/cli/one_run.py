@@ -178,7 +178,7 @@ def _analysed(
         with progress(command.console, len(run.captures)) as advance:
             summary = analysed(progress=advance, first=_first(options))
     clock.mark("read and analyse")
-    notes = (*_of_other_runs(command, run), *info_notes, *examination_notes)
+    notes = (*_of_other_runs(command, run), *_without_host(summary, options), *info_notes, *examination_notes)
     processes = _beside(run, options)
     command_line = shlex.join(["analyze-traces", *sys.argv[1:]])
     made = build(summary, label, notes, command_line, info, findings, processes, **options["of_rules"])
@@ -266,6 +266,17 @@ def _of_other_runs(command: Command, run: "Run") -> tuple[str, ...]:
         for name, (_, error) in zip(reversed(newer), command.errors, strict=False)
     ]
     return (*said, *other_runs(command.found, run))
+
+
+def _without_host(summary: "Summary", options: dict[str, Any]) -> tuple[str, ...]:
+    """Says so of ranks whose host `--hosts` does not name."""
+    from traceanalyzer.meaning.listed import numbered
+
+    hosts = options["thresholds"].get("hosts")
+    unnamed = (
+        [] if hosts is None else [int(rank) for rank in summary.results["ranks"].table["rank"] if rank not in hosts]
+    )
+    return (f"--hosts names no host of {numbered('rank', unnamed)}.",) if unnamed else ()
 
 
 def _of_newer(command: Command) -> str | None:

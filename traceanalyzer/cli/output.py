@@ -1,4 +1,4 @@
-"""Standard output that outlives its reader (`| head`) and its encoding."""
+"""Standard output and standard error that outlive their readers (`| head`) and their encodings."""
 
 import io
 import sys
@@ -20,6 +20,14 @@ def lenient(stream: TextIO) -> TextIO:
     return io.TextIOWrapper(pipe, encoding=stream.encoding, errors="replace")
 
 
+def unfailing(stream: TextIO) -> TextIO:
+    """Standard error, but what cannot be written is dropped: nobody is left to be told, and the exit code stays."""
+    if not isinstance(stream, io.TextIOWrapper) or stream.isatty():
+        return stream
+    pipe = io.BufferedWriter(_Dropping(stream.fileno(), "w", closefd=False))
+    return io.TextIOWrapper(pipe, encoding=stream.encoding, errors="backslashreplace", line_buffering=True)
+
+
 def is_lost(stream: TextIO | None) -> bool:
     """Whether something that was printed to a `lenient` stream could not be written, though somebody listened."""
     pipe = getattr(getattr(stream, "buffer", None), "raw", None)
@@ -38,7 +46,15 @@ class _PipeThatMayClose(io.FileIO):
         except BrokenPipeError:
             return memoryview(data).nbytes
         except OSError as error:  # a full disk under a log: the report itself may be elsewhere
-            if not self.is_said:
+            if not self.is_said and sys.stderr is not None:
                 sys.stderr.write(f"Standard output cannot be written ({error.strerror}); the work goes on.\n")
-                self.is_said = True
+            self.is_said = True
+            return memoryview(data).nbytes
+
+
+class _Dropping(io.FileIO):
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError:
             return memoryview(data).nbytes

@@ -53,7 +53,7 @@ def report_alone(paths: "Sequence[Path]", place: Path, options: dict[str, Any], 
     from traceanalyzer.loading import label_of, parse_ranks
     from traceanalyzer.report.snapshots import terminal
     from traceanalyzer.report.writers import folder, gates
-    from traceanalyzer.snapshots import sentences
+    from traceanalyzer.snapshots import examine_readable, sentences
     from traceanalyzer.snapshots.job import job_of, ranks, run_json
     from traceanalyzer.snapshots.reading import rank_of
 
@@ -65,7 +65,7 @@ def report_alone(paths: "Sequence[Path]", place: Path, options: dict[str, Any], 
             raise InputError(f"{place}: no memory snapshot is of the ranks that were asked for")
     info, notes = run_info.read_or_note(info_path)
     known = with_model(run_info.thresholds(info), options["model"])
-    examined, skipped = _examined(paths)
+    examined, skipped = examine_readable(paths)
     job = job_of(examined, info, known.get("trained_model"), skipped)
     outcomes = []
     if options["gates"]:
@@ -85,34 +85,14 @@ def report_alone(paths: "Sequence[Path]", place: Path, options: dict[str, Any], 
     return page, GATE_FAILED if gate.has_failed(outcomes) else DONE
 
 
-def _examined(paths: "Sequence[Path]") -> "tuple[tuple[Examined, ...], list[str]]":
-    """What the files tell that can be read, and why others cannot.
-
-    Raises:
-        InputError: none can be read.
-    """
-    from traceanalyzer.snapshots import Examined, examine_snapshots
-
-    examined, errors = list[Examined](), list[InputError]()
-    for path in paths:
-        try:
-            examined += examine_snapshots([path])
-        except InputError as error:
-            errors.append(error)
-    if errors and not examined:
-        raise errors[0]
-    ordered = sorted(examined, key=lambda one: (one.snapshot.rank is None, one.snapshot.rank or 0))
-    return tuple(ordered), [f"Skipped: {error}" for error in errors]
-
-
 def memory_beside(paths: "Sequence[Path]", steps: "pd.DataFrame") -> Memory:
     """What snapshots beside traces tell with the traces' steps, and in sentences for the report."""
     if not paths:
         return (), ()
-    from traceanalyzer.snapshots import beside_trace, sentences
+    from traceanalyzer.snapshots import beside_trace, examine_readable, sentences
 
     try:
-        examined, skipped = _examined(paths)
+        examined, skipped = examine_readable(paths)
     except InputError as error:
         return (), (f"Skipped: {error}",)
     beside = beside_trace(examined, steps)

@@ -11,8 +11,10 @@ from traceanalyzer.cli.options import PLACE
 @click.command("tree-diff", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("base", type=PLACE)
 @click.argument("other", type=PLACE)
-@click.option("--rank", type=int, metavar="N", help="Whose trees (default: the first rank's of each).")
-@click.option("--step", type=int, metavar="N", help="Of which step (default: the first complete one of each).")
+@click.option("--rank", type=click.IntRange(min=0), metavar="N",
+              help="Whose trees (default: the first rank's of each).")  # fmt: skip
+@click.option("--step", type=click.IntRange(min=0), metavar="N",
+              help="Of which step (default: the first complete one of each).")  # fmt: skip
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="Rows to print.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, all rows.")
 def tree_diff(base: Path, other: Path, rank: int | None, step: int | None, top: int, as_json: bool) -> None:
@@ -27,11 +29,16 @@ def tree_diff(base: Path, other: Path, rank: int | None, step: int | None, top: 
     from rich.console import Console
     from rich.markup import escape
 
+    from traceanalyzer.cli import left_out
     from traceanalyzer.diff.tree_diff import tree_diff as parted
     from traceanalyzer.loading import load
 
-    one, two = (load(folder, ranks=rank)[0] for folder in (base, other))
-    table = parted(one, two, (step, step))
+    one, two = (load(folder, ranks=rank) for folder in (base, other))
+    table = parted(one[0], two[0], (step, step))
+    ranks = f"Rank {one[0].rank} of {one.label} is held against rank {two[0].rank} of {two.label}."
+    notes = [ranks] if one[0].rank != two[0].rank else []
+    notes += [f"{side.label}: {note}" for side in (one, two) for note in left_out.of_traces(side)]
+    left_out.say(notes, Console(stderr=as_json))
     if as_json:
         click.echo(json.dumps(table.to_dict("records"), indent=1))
         return

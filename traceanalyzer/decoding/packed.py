@@ -41,6 +41,7 @@ class PackedFile:
     _stream: BinaryIO | None = None
     _unpacker: Any = None
     _packed: bytes = b""
+    _is_between: bool = False
     _given_bytes: int = 0
     _saved: bytes = b""
 
@@ -129,16 +130,23 @@ class PackedFile:
     def _unpacked(self, size_bytes: int) -> bytes:
         """The next bytes of the gzip stream, which may consist of several members."""
         while True:
-            self._packed = self._packed or up_to_the_error(self.file, _PACKED_BYTES)
+            self._packed = self._next_packed()
             if not self._packed:
                 return b""
             text: bytes = self._unpacker.decompress(self._packed, size_bytes)
-            self._packed = self._unpacker.unconsumed_tail
-            if self._unpacker.eof:
+            self._packed, self._is_between = self._unpacker.unconsumed_tail, self._unpacker.eof
+            if self._is_between:
                 self._packed = self._unpacker.unused_data
                 self._unpacker = isal_zlib.decompressobj(wbits=_GZIP)
             if text:
                 return text
+
+    def _next_packed(self) -> bytes:
+        """Packed bytes to go on with, without zeros behind a member: they fill a block, and gzip skips them too."""
+        packed = self._packed or up_to_the_error(self.file, _PACKED_BYTES)
+        while self._is_between and packed and not packed.strip(b"\0"):
+            packed = up_to_the_error(self.file, _PACKED_BYTES)
+        return packed.lstrip(b"\0") if self._is_between else packed
 
 
 def up_to_the_error(file: BinaryIO, size_bytes: int) -> bytes:

@@ -127,10 +127,15 @@ def _may_be_trace(path: Path) -> bool:
     """Whether to look into it; what cannot be read, a damaged database or a broken link is then named as skipped."""
     try:
         is_broken = path.suffix == ".sqlite" and not path.is_dir()
-        is_broken |= path.is_symlink() and not path.exists() and (is_json(path.name) or path.suffix == ".nsys-rep")
+        is_broken |= is_no_file(path) and (is_json(path.name) or path.suffix == ".nsys-rep")
         return is_broken or reader_of(path) is not None
     except OSError:
         return True
+
+
+def is_no_file(path: Path) -> bool:
+    """Whether there are no bytes to read: a link to nowhere, or a pipe, a socket, a device."""
+    return not path.is_file() and not path.is_dir() and (path.is_symlink() or path.exists())
 
 
 def is_wanted(name: str) -> bool:

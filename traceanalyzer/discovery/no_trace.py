@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from traceanalyzer.discovery.candidates import all_below, packed_by
+from traceanalyzer.discovery.candidates import all_below, is_no_file, packed_by
+from traceanalyzer.discovery.memory_snapshots import is_snapshot
 from traceanalyzer.errors import InputError
 from traceanalyzer.files.other_tools import FLIGHT_RECORDER, begun_as, named_by
 from traceanalyzer.files.remote import named, url_of
@@ -15,6 +16,10 @@ EXPECTED = (
 )
 """What a trace may be, for people."""
 
+_SNAPSHOTS = (
+    "memory snapshots of PyTorch, and no traces; analyze-traces memory FOLDER, or its report, says what they tell"
+)
+
 _MOST_LOOKED_AT = 200
 """Files without a trace's name that are looked into: there is one for each rank."""
 
@@ -26,6 +31,8 @@ def why_none(path: Path) -> str:
     """Why no reader takes the file."""
     if not path.exists():
         return "a link to a file that is not there"
+    if is_no_file(path):
+        return "a pipe, a socket or a device, and no file"
     if packed := packed_by(path):
         return f"packed by {packed}, which is not unpacked here; unpack it, or pack it with gzip or zstd"
     if other := named_by(path.name) or _what_it_is(path):
@@ -60,6 +67,8 @@ def _known(folder: Path) -> str | None:
     told = [(path, what) for path in some if (what := named_by(path.name) or _what_it_is(path))]
     if FLIGHT_RECORDER in (what for _, what in told):  # their folder is asked for, and logs may lie beside them
         return f"{named(folder)}: {FLIGHT_RECORDER}"
+    if not told and any(map(is_snapshot, some)):
+        return f"{named(folder)}: {_SNAPSHOTS}"
     return f"{named(told[0][0])}: {told[0][1]}" if told else None
 
 

@@ -8,6 +8,7 @@ from traceanalyzer.discovery import BY_NAME, BY_REGEX, Found
 from traceanalyzer.discovery.clustering import TraceFile
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.files.remote import named
+from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.model import RankMeta, Skipped
 from traceanalyzer.model.schema import printable
 from traceanalyzer.readers import GUESSED
@@ -55,4 +56,4 @@ def require_ranks(ranks: Collection[int], found: Found, skipped: list[Skipped]) 
     told = [one for one in skipped if one not in found.skipped] or ([] if known else skipped)
     if told:
         raise InputError(f"{told[-1].what}: {told[-1].why}")
-    raise UsageError(f"--ranks leaves nothing; this run has ranks {', '.join(map(str, known))}")
+    raise UsageError(f"none of the ranks that were asked for is here; this run has {numbered('rank', known)}")

@@ -21,6 +21,12 @@ LONGEST_NS = 10**15
 LONGEST_CAPTURE_NS = 24 * 3600 * 10**9
 """No recording lasts longer."""
 
+OUTSIDE_NS = 10 * 10**9
+"""No operation runs so long before a recording began, or after it ended, however clocks of GPU and host differ."""
+
+Recorded = tuple[int | None, int | None]
+"""When a recording began and ended, where its file says so."""
+
 _FEW = 0.1
 """So many events of a kind that lie further from the others are two recordings; fewer are damaged."""
 
@@ -40,27 +46,30 @@ class Possible:
     backwards: int
 
 
-def possible(frames: Mapping[str, pd.DataFrame]) -> Possible:
+def possible(frames: Mapping[str, pd.DataFrame], recorded: Recorded = (None, None)) -> Possible:
     """The tables without what cannot be. Almost always nothing is to be done."""
     kept, left_out, backwards = dict(frames), 0, 0
     middle_ns = _middle_ns(frames)
-    for name, frame in frames.items():
+    for name in frames:
+        frame = kept[name]  # of arguments those whose operations are left
         if "start_ns" not in frame or frame.empty:
             continue
         start, end = array_of(frame, "start_ns"), array_of(frame, "end_ns")
         is_backwards = end < start
         if is_backwards.any():
             end = np.maximum(start, end)
-            frame = frame.assign(end_ns=end)  # noqa: PLW2901 - the table as it goes on
+            frame = frame.assign(end_ns=end)
             backwards += int(is_backwards.sum())
         is_possible = (start >= -LATEST_NS) & (end <= LATEST_NS) & (start <= end)
         is_possible &= end - np.where(is_possible, start, end) <= LONGEST_NS
-        is_possible = _near(start, middle_ns, is_possible)
+        is_possible = _without_few(_is_far(start, middle_ns, is_possible), is_possible)
+        if name == "gpu_ops":
+            is_possible = _without_few(is_outside(start, recorded), is_possible)
         if not is_possible.all():
             left_out += int((~is_possible).sum())
             if name == "gpu_ops" and "comm_args" in kept:
                 kept["comm_args"] = _of_kept_ops(kept["comm_args"], is_possible)
-            frame = frame[is_possible].reset_index(drop=True)  # noqa: PLW2901 - the same
+            frame = frame[is_possible].reset_index(drop=True)
         kept[name] = frame
     return Possible(kept, left_out, backwards)
 
@@ -72,14 +81,26 @@ def _middle_ns(frames: Mapping[str, pd.DataFrame]) -> int | None:
     return None if starts is None else int(np.partition(starts, len(starts) // 2)[len(starts) // 2])
 
 
-def _near(start: np.ndarray, middle_ns: int | None, is_possible: np.ndarray) -> np.ndarray:
-    """The possible events without the few that lie further from the recording's middle than any recording lasts."""
+def _is_far(start: np.ndarray, middle_ns: int | None, is_possible: np.ndarray) -> np.ndarray:
+    """Mask of the possible events that lie further from the recording's middle than any recording lasts."""
     if middle_ns is None:
-        return is_possible
+        return np.zeros(len(start), dtype=bool)
     # Those that are impossible lie anywhere: their distance may not fit.
-    is_far = np.abs(np.where(is_possible, start, middle_ns) - middle_ns) > LONGEST_CAPTURE_NS
-    few = is_far.any() and is_far.sum() < _FEW * is_possible.sum()
-    return is_possible & ~is_far if few else is_possible
+    is_far: np.ndarray = np.abs(np.where(is_possible, start, middle_ns) - middle_ns) > LONGEST_CAPTURE_NS
+    return is_far
+
+
+def is_outside(start: np.ndarray, recorded: Recorded) -> np.ndarray:
+    """Mask of the operations that begin over `OUTSIDE_NS` before a recording began, or after it ended."""
+    begin, end = recorded
+    is_early = start < begin - OUTSIDE_NS if begin is not None else np.zeros(len(start), dtype=bool)
+    is_late = start > end + OUTSIDE_NS if end is not None else np.zeros(len(start), dtype=bool)
+    return np.asarray(is_early | is_late)
+
+
+def _without_few(is_odd: np.ndarray, is_possible: np.ndarray) -> np.ndarray:
+    """The possible events without the odd ones, where these are few: many are another recording, or another clock."""
+    return is_possible & ~is_odd if 0 < is_odd.sum() < _FEW * is_possible.sum() else is_possible
 
 
 def _of_kept_ops(comm_args: pd.DataFrame, is_kept: np.ndarray) -> pd.DataFrame:

@@ -31,7 +31,9 @@ def make_trace(meta: RankMeta, *, process_ops: pd.Series | None = None, **tables
 
 def trace_of(meta: RankMeta, tables: dict[str, pd.DataFrame], process_ops: pd.Series | None = None) -> RankTrace:
     """The same; the tables are taken out of `tables`, so that they are not held as given and sorted."""
-    found = possible({name: conform(tables.pop(name, None), schema) for name, schema in TABLES.items()})
+    given = {name: conform(tables.pop(name, None), schema) for name, schema in TABLES.items()}
+    found = possible(given, (meta.capture_start_ns, meta.capture_end_ns))
+    del given
     meta = _legible(meta)
     if found.left_out or found.backwards:
         skipped, backwards = meta.events_skipped + found.left_out, meta.events_backwards + found.backwards

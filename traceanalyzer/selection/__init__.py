@@ -65,12 +65,12 @@ def select(trace: RankTrace, selection: Selection) -> RankTrace:
     Raises:
         UsageError: the selection asks for steps that this capture does not have.
     """
-    found = step_ranges(trace, selection.step_range)
+    found, notes = step_ranges(trace, selection.step_range)
     launch = array_of(trace.gpu_ops, "launch")
     op_step = _step_of_launch(trace, found)[launch] if len(trace.api_calls) else np.full(len(launch), NONE)
     op_step = np.where(launch == NONE, NONE, op_step)
     steps = _with_windows(trace, found, op_step) if len(found) else conform(None, STEPS)
-    meta = replace(trace.meta, notes=(*trace.meta.notes, *_beyond(steps, selection.steps)))
+    meta = replace(trace.meta, notes=(*trace.meta.notes, *notes, *_beyond(steps, selection.steps)))
     return replace(trace, meta=meta, steps=steps, op_step=op_step, window=_window(trace, steps, selection.steps))
 
 

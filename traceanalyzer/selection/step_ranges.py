@@ -2,6 +2,7 @@
 
 import fnmatch
 import re
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -34,6 +35,8 @@ ITERATIONS = (
 _PARTS_OF_ITERATION = re.compile(r"^gpu_model_runner: (\w+)")
 """vLLM's parts of an iteration, where it marks no whole ones."""
 
+_NEVER = np.iinfo(np.int64).min
+
 LEAST_TIMES = 3
 
 LEAST_SHARE = 0.8
@@ -50,8 +53,15 @@ _NUMBER = re.compile(r"\d+")
 _PART_OF_STEP = re.compile(r"CompiledFxGraph|micro_?batch|^nccl|^gloo:|^c10d:", re.IGNORECASE)
 
 
-def step_ranges(trace: RankTrace, pattern: str | None) -> pd.DataFrame:
-    """The steps' ranges in order of time, none inside another; empty where nothing is a step.
+class StepRanges(NamedTuple):
+    """The steps' ranges in order of time, none inside another, and what is to be said of those that are left out."""
+
+    table: pd.DataFrame
+    notes: tuple[str, ...] = ()
+
+
+def step_ranges(trace: RankTrace, pattern: str | None) -> StepRanges:
+    """Which ranges are steps; an empty table where nothing is.
 
     With `pattern`, those that it names. Else the first of these that there are: profiler steps and names of `GUESSES`;
     iterations of vLLM, SGLang and TensorRT-LLM; a compiled module of XLA, else an outermost range of one name, numbers
@@ -65,11 +75,13 @@ def step_ranges(trace: RankTrace, pattern: str | None) -> pd.DataFrame:
     guesses = ([name for name in names if guess.search(name)] for guess in GUESSES)
     for matching in (fnmatch.filter(names, pattern),) if pattern else guesses:
         if matching:
-            return _outermost(trace.ranges[trace.ranges["name"].isin(matching)])
+            marked = trace.ranges[trace.ranges["name"].isin(matching)]
+            is_step = _is_step(marked)
+            return StepRanges(_cut(marked[is_step]), _of_others(marked, is_step))
     if pattern:
         raise UsageError(f"--step-range {pattern!r} names no range of rank {trace.rank}; {some(list(names))}")
     iterations = _iterations(trace.ranges)
-    return iterations if len(iterations) else _repeated(trace)
+    return StepRanges(iterations if len(iterations) else _repeated(trace))
 
 
 def is_iteration(name: str) -> bool:
@@ -86,18 +98,45 @@ def some(names: list[str], most: int = 8) -> str:
 
 
 def _outermost(ranges: pd.DataFrame) -> pd.DataFrame:
-    """Drop ranges that lie inside an earlier one: steps do not nest.
+    return _cut(ranges[_is_step(ranges)])
 
-    One that begins before the last has ended, and ends after it, is a step where all are of one thread: the last ends
-    there. Of several threads each has its own.
+
+def _is_step(ranges: pd.DataFrame) -> np.ndarray:
+    """Mask of the ranges that begin when the last step has ended, the first one being a step: steps do not nest.
+
+    One that begins earlier and ends after it is a step where it is of the last one's thread: the last ends there.
     """
-    starts, ends = (array_of(ranges, name) for name in ("start_ns", "end_ns"))
-    reach = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(ends))[: len(ranges)]
-    threads = array_of(ranges, "thread")
-    follows = (ends > reach) & (threads == threads[:1]).all()
-    outer = ranges[(starts >= reach) | follows]
-    following = np.append(array_of(outer, "start_ns")[1:], np.iinfo(np.int64).max)[: len(outer)]
-    return outer.assign(end_ns=np.minimum(array_of(outer, "end_ns"), following)).reset_index(drop=True)
+    is_step = np.zeros(len(ranges), dtype=bool)
+    reach, last = _NEVER, None
+    columns = (array_of(ranges, name).tolist() for name in ("start_ns", "end_ns", "thread"))
+    for row, (start, end, thread) in enumerate(zip(*columns, strict=True)):
+        if start >= reach or (end > reach and thread == last):
+            is_step[row], reach, last = True, end, thread
+    return is_step
+
+
+def _cut(steps: pd.DataFrame) -> pd.DataFrame:
+    """Each of them until the next one begins, at the latest."""
+    following = np.append(array_of(steps, "start_ns")[1:], np.iinfo(np.int64).max)[: len(steps)]
+    return steps.assign(end_ns=np.minimum(array_of(steps, "end_ns"), following)).reset_index(drop=True)
+
+
+def _of_others(marked: pd.DataFrame, is_step: np.ndarray) -> tuple[str, ...]:
+    """Says so where ranges that mark steps are none, and are more than a few parts of those that are."""
+    others = marked[~is_step]
+    around = np.cumsum(is_step)[~is_step] - 1
+    steps = marked[is_step].iloc[around]
+    is_beyond = array_of(others, "end_ns") > array_of(steps, "end_ns")
+    if len(others) <= is_step.sum() and not is_beyond.any():
+        return ()
+    first = int(is_beyond.argmax())
+    how = "on another thread, before the end of" if is_beyond[first] else "within"
+    example = f"{others['name'].iloc[first]} begins {how} {steps['name'].iloc[first]}"
+    said = (
+        f"{len(others):,} of {len(marked):,} ranges that mark steps are not taken for steps, as others hold when they "
+        f"begin: {example}. --step-range names other ranges."
+    )
+    return (said,)
 
 
 def _iterations(ranges: pd.DataFrame) -> pd.DataFrame:

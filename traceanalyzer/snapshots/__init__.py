@@ -14,6 +14,7 @@ from traceanalyzer.snapshots.examination import (
     OutOfMemory,
     beside_trace,
     deciding,
+    examine_readable,
     examine_snapshot,
     examine_snapshots,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "change",
     "compared",
     "deciding",
+    "examine_readable",
     "examine_snapshot",
     "examine_snapshots",
     "find_snapshots",

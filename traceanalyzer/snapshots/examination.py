@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.errors import InputError
 from traceanalyzer.snapshots import given, levels
 from traceanalyzer.snapshots.growth import Growth, growths
 from traceanalyzer.snapshots.reading import Snapshot, read_snapshot
@@ -145,7 +146,27 @@ def beside_trace(examined: Sequence[Examined], steps: pd.DataFrame) -> tuple[Exa
 
 def examine_snapshots(paths: Sequence[Path]) -> tuple[Examined, ...]:
     """The same of several files, one after the other, by rank."""
-    made = [examine_snapshot(read_snapshot(path)) for path in paths]
+    return _by_rank([examine_snapshot(read_snapshot(path)) for path in paths])
+
+
+def examine_readable(paths: Sequence[Path]) -> tuple[tuple[Examined, ...], list[str]]:
+    """The same of those that can be read, and why others cannot, in sentences.
+
+    Raises:
+        InputError: none can be read.
+    """
+    made, errors = list[Examined](), list[InputError]()
+    for path in paths:
+        try:
+            made.append(examine_snapshot(read_snapshot(path)))
+        except InputError as error:
+            errors.append(error)
+    if errors and not made:
+        raise errors[0]
+    return _by_rank(made), [f"Skipped: {error}" for error in errors]
+
+
+def _by_rank(made: Sequence[Examined]) -> tuple[Examined, ...]:
     return tuple(sorted(made, key=lambda one: (one.snapshot.rank is None, one.snapshot.rank or 0)))
 
 

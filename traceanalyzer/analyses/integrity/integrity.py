@@ -71,6 +71,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
         [
             *checks.file_damage(trace),
             *time_checks.far_apart(trace),
+            *time_checks.outside(trace),
             *checks.dropped_events(trace),
             *checks.launches_without_operation(trace),
             *checks.lost_amid_others(trace),

@@ -45,6 +45,8 @@ NESTED = "nested_on_a_stream"
 
 FAR_APART = "far_apart"
 
+OUTSIDE = "outside_the_recording"
+
 NO_DURATION = "operations_without_duration"
 TOO_SHORT = "kernels_too_short"
 BACKWARDS = "events_backwards"
@@ -88,7 +90,8 @@ def file_damage(trace: RankTrace) -> list[Defect]:
         found.append(Defect(TRUNCATED, HIGH, 1, None, text, (EVENTS,)))
     if trace.meta.events_skipped:
         count = trace.meta.events_skipped
-        text = f"{many(count, 'event')} could not be read and {_are(count)} left out."
+        unread = f"{many(count, 'event')} could not be read, or {have(count)} times that cannot be"
+        text = f"{unread}, and {_are(count)} left out."
         found.append(Defect(UNREADABLE, _by_events(count, trace), count, None, text, (EVENTS,)))
     if trace.meta.events_backwards:
         count = trace.meta.events_backwards

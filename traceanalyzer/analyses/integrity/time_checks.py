@@ -15,6 +15,7 @@ from traceanalyzer.analyses.integrity.integrity_checks import (
     NESTED,
     NO_DURATION,
     OPERATIONS,
+    OUTSIDE,
     SOME,
     TOO_SHORT,
     Defect,
@@ -25,7 +26,7 @@ from traceanalyzer.analyses.integrity.integrity_checks import (
 )
 from traceanalyzer.meaning.severities import HIGH, INFO
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.event_times import LONGEST_CAPTURE_NS
+from traceanalyzer.model.event_times import LONGEST_CAPTURE_NS, is_outside
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of
 
@@ -49,6 +50,20 @@ def far_apart(trace: RankTrace) -> list[Defect]:
         "damaged, or the file holds two recordings."
     )
     return [Defect(FAR_APART, HIGH, 1, None, text, (EVENTS,))]
+
+
+def outside(trace: RankTrace) -> list[Defect]:
+    """Some operations of a recording, and more than a few, that ran when it did not: times of one part are damaged.
+
+    Where it is all of them, the GPU's clock is another than the recorder's.
+    """
+    is_odd = is_outside(array_of(trace.gpu_ops, "start_ns"), (trace.meta.capture_start_ns, trace.meta.capture_end_ns))
+    count, total = int(is_odd.sum()), len(is_odd)
+    text = (
+        f"{many(count, 'operation')} of {total:,} {start(count)} more than 10 s before the recording began or after it "
+        "ended, as the file says itself: their times are damaged, or the file holds two recordings."
+    )
+    return [Defect(OUTSIDE, HIGH, count, total, text, (EVENTS,))] if 0 < count < total else []
 
 
 def too_short(trace: RankTrace) -> list[Defect]:

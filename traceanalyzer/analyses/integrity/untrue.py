@@ -10,6 +10,7 @@ from traceanalyzer.analyses.integrity.integrity_checks import (
     FAR_APART,
     NESTED,
     NO_DURATION,
+    OUTSIDE,
     SHARED,
     TOO_SHORT,
     UNREADABLE,
@@ -20,6 +21,7 @@ IMPOSSIBLE: Mapping[str, str] = MappingProxyType(
     {
         NESTED: "operations run inside others of their stream, which runs one after the other",
         FAR_APART: "operations lie over a day apart",
+        OUTSIDE: "operations lie outside of the recording",
         NO_DURATION: "operations take no time",
         TOO_SHORT: "kernels run for less time than any GPU needs",
         BACKWARDS: "events end before they start",

@@ -151,7 +151,8 @@ def _meta(
     if text.beyond:
         notes.append(f"{text.beyond} events after the end of the list of events are left out.")
     if decoder.skipped:
-        notes.append(f"{decoder.skipped} events could not be read and are left out.")
+        events = "1 event" if decoder.skipped == 1 else f"{decoder.skipped:,} events"
+        notes.append(f"{events} could not be read, and {'is' if decoder.skipped == 1 else 'are'} left out.")
     return RankMeta(
         rank=hint.rank if known.rank is None else known.rank,
         rank_source=hint.source if known.rank is None else "distributedInfo",

@@ -7,7 +7,7 @@ import pandas as pd
 
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.readers.nsys.api import RUNTIME
-from traceanalyzer.readers.nsys.gpu_ops import GRAPH, KERNEL
+from traceanalyzer.readers.nsys.gpu_ops import GPU_TABLES, GRAPH, KERNEL
 from traceanalyzer.readers.nsys.ids import process_of
 from traceanalyzer.readers.nsys.nccl import Nccl
 from traceanalyzer.readers.nsys.nvtx import NVTX, Nvtx
@@ -22,9 +22,10 @@ _DROPPED = re.compile(
 )
 
 
-def notes_of_export(source: Source, session: Session, nvtx: Nvtx, nccl: Nccl) -> tuple[str, ...]:
-    """Sentences that hold for every rank of the export."""
-    return tuple(_absences(source, session, nvtx)) + tuple(_nccl_notes(nccl)) + tuple(_said(source))
+def notes_of_export(source: Source, session: Session, nvtx: Nvtx, nccl: Nccl, placeless: int) -> tuple[str, ...]:
+    """Sentences that hold for every rank of the export, of whose operations `placeless` are left out."""
+    lost = (_NO_PLACE.format(count=placeless),) if placeless else ()
+    return lost + tuple(_absences(source, session, nvtx)) + tuple(_nccl_notes(nccl)) + tuple(_said(source))
 
 
 def plain_diagnostic(text: str | None) -> str:
@@ -69,8 +70,16 @@ _NO_PROCESS = (
     "The export does not say which process its GPU operations belong to (no globalPid): which call launched which is "
     "not known, so that there are no steps, sizes or causes of idle time; export the report again with a newer nsys."
 )
+_NO_PLACE = (
+    "{count} GPU operations of the export do not say which GPU or process they are of, and are left out: ranks are "
+    "busier than is shown; export the report again."
+)
 _NO_NVTX = (
     "The export has no NVTX ranges: steps, phases and NCCL's calls are not available; capture with --trace=cuda,nvtx."
+)
+_OPEN = (
+    "{count} NVTX {have} no end, being open when the capture ended or never closed: each ends where the next of its "
+    "name, numbers apart, begins on its thread, else with the capture's last range."
 )
 _NO_OPERATORS = (
     "The export has no PyTorch operators: run the steps inside torch.autograd.profiler.emit_nvtx() to have them."
@@ -95,7 +104,7 @@ def _absences(source: Source, session: Session, nvtx: Nvtx) -> list[str]:
     absent = {
         _NO_CLOCK: not session.has_clock,
         _NO_API: RUNTIME not in tables,
-        _NO_PROCESS: KERNEL in tables and "globalPid" not in source.columns(KERNEL),
+        _NO_PROCESS: KERNEL in tables and not any("globalPid" in source.columns(table) for table in GPU_TABLES),
         _NO_NVTX: NVTX not in tables,
         _NO_OPERATORS: NVTX in tables and nvtx.operators.empty,
         _NO_KERNELS: not {KERNEL, GRAPH} & tables,
@@ -103,7 +112,7 @@ def _absences(source: Source, session: Session, nvtx: Nvtx) -> list[str]:
     notes = [_DAMAGED.format(table=table) for table in sorted(source.damaged)]
     notes += [sentence for sentence, is_true in absent.items() if is_true]
     if nvtx.open_ranges:
-        notes.append(f"{nvtx.open_ranges} NVTX ranges were open when the capture ended; they end with its last range.")
+        notes.append(_OPEN.format(count=nvtx.open_ranges, have="range has" if nvtx.open_ranges == 1 else "ranges have"))
     return notes
 
 

@@ -1,5 +1,6 @@
 """What ran on the GPUs of an export: kernels, copies, memsets and CUDA graphs."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 from traceanalyzer.kinds import ACTIVITIES, KINDS, KindRules
 from traceanalyzer.model.event_times import UNKNOWN_NS
 from traceanalyzer.model.schema import NONE, UNNAMED
-from traceanalyzer.readers.nsys.ids import process_of
+from traceanalyzer.readers.nsys.places import DEVICES, Pair, distinct, settled, stated
 from traceanalyzer.readers.nsys.source import Source, category, int_values, is_known, maybe_ints, triple_category
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -23,7 +24,6 @@ _PLACE = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
 KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
 _GRID = ("gridX", "gridY", "gridZ")
 _BLOCK = ("blockX", "blockY", "blockZ")
-_DEVICES = 1 << 16
 
 _DIRECTIONS = {
     1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH",
@@ -55,17 +55,23 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class GpuOps:
-    """GPU operations of all processes and devices of an export."""
+    """GPU operations of all processes and devices of an export.
+
+    Attributes:
+        parts: one for each activity.
+        placeless: how many operations are left out, because which rank's they are is not known.
+    """
 
     parts: tuple[_Part, ...]
+    placeless: int = 0
 
     @property
     def places(self) -> set[tuple[int, int]]:
         """Every (process, device) that ran something."""
         found: set[tuple[int, int]] = set()
         for part in self.parts:
-            _, keys = pd.factorize(part.process * _DEVICES + part.device)
-            found |= {divmod(key, _DEVICES) for key in keys.tolist()}
+            _, keys = pd.factorize(part.process * DEVICES + part.device)
+            found |= {divmod(key, DEVICES) for key in keys.tolist()}
         return found
 
     @property
@@ -102,7 +108,24 @@ def read_gpu_ops(source: Source, rules: KindRules) -> GpuOps:
     so its kind is the one that the rules give to that name: `compute` unless the user says otherwise.
     """
     parts = [read(source, rules) for read in (_kernels, _copies, _memsets, _graphs)]
-    return GpuOps(tuple(part for part in parts if len(part.process)))
+    placed = _settled([part for part in parts if len(part.process)])
+    placeless = sum(len(part.process) for part in parts) - sum(len(part.process) for part in placed)
+    return GpuOps(tuple(part for part in placed if len(part.process)), placeless)
+
+
+def _settled(parts: list[_Part]) -> list[_Part]:
+    """The parts with every operation on a GPU of a process, without those of which that is not known."""
+    if not any((part.process == NONE).any() or (part.device == NONE).any() for part in parts):
+        return parts
+    places = settled(set().union(*(distinct(part.process, part.device) for part in parts)))
+    return [_moved(part, places) for part in parts]
+
+
+def _moved(part: _Part, places: Mapping[Pair, Pair | None]) -> _Part:
+    pairs = [places[pair] for pair in zip(part.process.tolist(), part.device.tolist(), strict=True)]
+    is_known = np.array([pair is not None for pair in pairs])
+    process, device = np.array([pair for pair in pairs if pair is not None], dtype=np.int64).reshape(-1, 2).T
+    return _Part(process, device, {name: column[is_known] for name, column in part.columns.items()})
 
 
 def _kernels(source: Source, rules: KindRules) -> _Part:
@@ -205,7 +228,7 @@ def _part(rows: pa.Table, named: dict[str, pd.Categorical], **known: Column) -> 
         "correlation": int_values(rows, "correlationId"),
     }
     columns |= dict.fromkeys(_CATEGORIES, nothing) | dict.fromkeys(_NUMBERS, unknown) | known | named
-    return _Part(process_of(int_values(rows, "globalPid", 0)), int_values(rows, "deviceId", 0), columns)
+    return _Part(*stated(rows), columns)
 
 
 def _named(activity: str, codes: np.ndarray, names: list[str], rules: KindRules) -> dict[str, pd.Categorical]:

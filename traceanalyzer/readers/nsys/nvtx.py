@@ -25,6 +25,8 @@ _BARE_NCCL = re.compile(
 # Push/pop and start/end ranges, of a program and of an imported nvtxt file.
 _RANGES = (59, 60, 70, 71)
 
+_NUMBER = re.compile(r"\d+")
+
 # As `emit_nvtx` of PyTorch writes: "aten::mm, seq = 123, op_id = 5, sizes = [[2, 3]], input_op_ids = …".
 _EMITTED = (
     r"(?s)^(?P<name>.*?)(?:, seq = (?P<seq>-?\d{1,18}))?(?:, op_id = (?P<op>\d+))?"
@@ -42,7 +44,7 @@ class Nvtx:
     Attributes:
         ranges: columns of `model.RANGES`, `process`, and `payload` (hexadecimal, "" without one).
         operators: columns of `model.HOST_OPS`, and `process`.
-        open_ranges: how many had no end and were given the capture's.
+        open_ranges: how many had no end and were given one (`_ends`).
     """
 
     ranges: pd.DataFrame
@@ -69,7 +71,7 @@ def read_nvtx(source: Source, containing: Sequence[str] = ()) -> Nvtx:
     codes, texts = _names(source, rows)
     parsed = _parse(texts)
     is_operator = parsed.is_operator[codes]
-    frame = _times(rows)
+    frame = _times(rows, parsed.name[codes], parsed.names)
     others = np.flatnonzero(~is_operator)
     return Nvtx(
         ranges=_ranges(
@@ -106,20 +108,34 @@ def _names(source: Source, rows: pa.Table) -> tuple[np.ndarray, pa.Array]:
     return codes, pa.concat_arrays([own.dictionary, pa.array(registered, pa.large_string())])
 
 
-def _times(rows: pa.Table) -> pd.DataFrame:
+def _times(rows: pa.Table, name: np.ndarray, names: list[str]) -> pd.DataFrame:
     start = int_values(rows, "start", 0)
-    ends = int_values(rows, "end", np.iinfo(np.int64).min)
-    known = is_known(rows, "end")
-    last = max(int(times.max(initial=0, where=times <= LATEST_NS)) for times in (ends, start))
     thread = int_values(rows, "globalTid", 0)
     return pd.DataFrame(
         {
             "process": process_of(thread),
             "start_ns": start,
-            "end_ns": np.where(known, ends, last),
+            "end_ns": _ends(rows, start, thread, name, names),
             "thread": thread_of(thread),
         }
     )
+
+
+def _ends(rows: pa.Table, start: np.ndarray, thread: np.ndarray, name: np.ndarray, names: list[str]) -> np.ndarray:
+    """Ends of the ranges; of those without one the start of the next on their thread of that name, numbers apart.
+
+    A program that never closes its steps marks where they begin. The last of them ends with the capture's last range.
+    """
+    ends, is_open = int_values(rows, "end", np.iinfo(np.int64).min), ~is_known(rows, "end")
+    if not is_open.any():
+        return ends
+    last = max(int(times.max(initial=0, where=times <= LATEST_NS)) for times in (ends, start))
+    kind = pd.factorize(np.array([_NUMBER.sub("#", text) for text in names], dtype=object))[0][name]
+    order = np.lexsort((start, kind, thread))
+    is_next = (thread[order][1:] == thread[order][:-1]) & (kind[order][1:] == kind[order][:-1])
+    following = np.full(len(start), last)
+    following[order[:-1]] = np.where(is_next, start[order][1:], last)
+    return np.where(is_open, following, ends)
 
 
 @dataclass(frozen=True, slots=True)

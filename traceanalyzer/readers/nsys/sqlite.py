@@ -37,7 +37,13 @@ class SqliteSource(Source):
 
     @cached_property
     def tables(self) -> frozenset[str]:
-        """Names of the tables that exist."""
+        """Names of the tables that exist.
+
+        Raises:
+            NotATraceError: the file is no database, or changes of it lie beside it.
+        """
+        if told := _unfinished(self.path.resolve()):
+            raise NotATraceError(f"{self.path}: {told}")
         return frozenset(name for (name,) in self._ask("SELECT name FROM sqlite_master WHERE type = 'table'"))
 
     def columns(self, table: str) -> frozenset[str]:
@@ -129,6 +135,27 @@ class SqliteSource(Source):
     def _damaged(self, error: Exception) -> NotATraceError:
         first_line = str(error).partition("\n")[0]
         return NotATraceError(f"{self.path}: the database cannot be read ({first_line}); export the report again")
+
+
+_HOT_JOURNAL = bytes.fromhex("d9d505f920a163d7")
+
+_WAL_HEADER_BYTES = 32
+
+
+def _unfinished(path: Path) -> str | None:
+    """Why the file alone is not the database, if it is not: what was written last lies beside it."""
+    log, journal = (path.with_name(path.name + end) for end in ("-wal", "-journal"))
+    try:
+        if log.is_file() and log.stat().st_size > _WAL_HEADER_BYTES:
+            write = f"sqlite3 {path.name} 'PRAGMA wal_checkpoint(TRUNCATE)'"
+            return f"changes of it lie in {log.name}: close what has it open, or write them into it: {write}"
+        if journal.is_file():
+            with journal.open("rb") as file:
+                if file.read(len(_HOT_JOURNAL)) == _HOT_JOURNAL:
+                    return f"it was left while it was written ({journal.name} undoes that); export the report again"
+    except OSError:
+        return None
+    return None
 
 
 def _quoted(name: str) -> str:

@@ -18,11 +18,12 @@ from traceanalyzer.readers.nsys.diagnostics import dropped_events, notes_of_expo
 from traceanalyzer.readers.nsys.gpu_ops import GPU_TABLES, KERNEL, GpuOps, read_gpu_ops
 from traceanalyzer.readers.nsys.graph_nodes import read_graph_nodes, with_capturing_operators
 from traceanalyzer.readers.nsys.identity import RANKS_ARE_NAMED_IN, Identity, Place, identify
-from traceanalyzer.readers.nsys.ids import process_number, process_of
+from traceanalyzer.readers.nsys.ids import process_number
 from traceanalyzer.readers.nsys.nccl import Nccl, read_nccl, with_inferred_sizes, with_only_peers
 from traceanalyzer.readers.nsys.nvtx import NCCL_DOMAIN, NVTX, Nvtx, read_nvtx
+from traceanalyzer.readers.nsys.places import distinct, settled, stated
 from traceanalyzer.readers.nsys.session import Session, read_session
-from traceanalyzer.readers.nsys.source import STRINGS, Source, int_values
+from traceanalyzer.readers.nsys.source import STRINGS, Source
 from traceanalyzer.readers.nsys.stream_waits import read_stream_waits
 
 _NO_GPU_WORK = "No GPU work was recorded; with --trace=cuda,nvtx it is."
@@ -101,22 +102,19 @@ def read(source: Source, path: Path, hint: RankHint, rules: KindRules) -> Iterat
     if found[0].world_size in (None, len(found)):
         ranks = {one.place.process: one.rank for one in found}
         nccl = with_inferred_sizes(replace(nccl, calls=with_only_peers(nccl.calls, ranks)))
+    notes = notes_of_export(source, session, nvtx, nccl, gpu_ops.placeless)
     export = _Export(
         session, gpu_ops, read_api_calls(source), nvtx, nccl, read_stream_waits(source), read_counters(source),
-        read_graph_nodes(source), notes_of_export(source, session, nvtx, nccl), dropped_events(source),
+        read_graph_nodes(source), notes, dropped_events(source),
     )  # fmt: skip
     for identity in found:
         yield _trace(export, path, identity, found)
 
 
 def _places_of_tables(source: Source) -> list[Place]:
-    places = set()
-    for table in GPU_TABLES:
-        rows = source.read(table, ints=("globalPid", "deviceId"))
-        process, device = process_of(int_values(rows, "globalPid", 0)), int_values(rows, "deviceId", 0)
-        distinct = pd.DataFrame({"process": process, "device": device}).drop_duplicates()
-        places |= {Place(int(one), int(number)) for one, number in distinct.itertuples(index=False, name=None)}
-    return sorted(places)
+    tables = [stated(source.read(table, ints=("globalPid", "deviceId"))) for table in GPU_TABLES]
+    places = settled(set().union(*(distinct(*columns) for columns in tables)))
+    return sorted({Place(*place) for place in places.values() if place is not None})
 
 
 def _places_of_host(nvtx: Nvtx) -> list[Place]:
