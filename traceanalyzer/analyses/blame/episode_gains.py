@@ -166,7 +166,7 @@ def _changes(
     parts = [part for part in parts if part != "data" or "host" not in parts]  # which is a part of it
     if replay.engine is not None and not replay.engine.has_hosts:
         parts = [part for part in parts if part not in OF_HOSTS]
-    return tuple(Change(part, _left(row, part), ranks, steps) for part in parts for ranks, steps in _where(row, own))
+    return tuple(Change(part, _left(row, part), ranks, steps) for part in parts for ranks, steps in _where(row, own, part))
 
 
 def _only_launches_more(row: Mapping[str, Any], late: pd.DataFrame, replay: Replay) -> bool:
@@ -221,8 +221,15 @@ def _data_left(row: Mapping[str, Any]) -> float:
     return min(1.0, round(float(peers / own), 2)) if own and row["part"] == DATA.column else 0.0
 
 
-def _where(row: Mapping[str, Any], own: pd.DataFrame) -> list[tuple[frozenset[int], frozenset[int] | None]]:
-    """Ranks, and the steps in which they are late; of ranks in turn those that are late in the same steps."""
+def _where(
+    row: Mapping[str, Any], own: pd.DataFrame, part: Changeable
+) -> list[tuple[frozenset[int], frozenset[int] | None]]:
+    """Ranks, and the steps in which they are late; of ranks in turn those that are late in the same steps.
+
+    Of slow links each group that they move data over: a transfer is all its ranks'.
+    """
+    if row["groups"] and part == "comm":
+        return [(ranks, row["mended_in"] or None) for ranks in row["groups"]]
     if not row["is_in_turn"]:
         return [(frozenset(row["ranks"]), row["mended_in"] or None)]
     together: dict[frozenset[int], set[int]] = {}

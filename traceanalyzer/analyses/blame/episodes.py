@@ -21,7 +21,7 @@ from traceanalyzer.analyses.blame.slower_gpus import told_apart
 from traceanalyzer.analyses.blame.stage_speeds import with_slower_ns
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.together import together
-from traceanalyzer.analyses.blame.transfers import TRANSFER, collective_of, transfers
+from traceanalyzer.analyses.blame.transfers import TRANSFER, collective_of, groups_of_slow_links, transfers
 from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.blame.whole_captures import as_whole_captures
 from traceanalyzer.analyses.communication.call_waits import CallWaits
@@ -196,11 +196,12 @@ def across(
     if step_needs.table.empty or step_needs.table["rank"].nunique() < 2:
         return empty
     work = under_each_other([what_ran.table, transfers(slower_calls.table)])
+    linked = groups_of_slow_links(slower_calls.table)
     meeting = replay.engine.job.meetings.together() if replay.engine else ()
     job = step_needs.table["rank"].map(jobs_of(members.table, step_needs.table["rank"].unique(), meeting))
     calls = call_waits.table[["rank", "call", "collective"]].merge(exposed_calls.table, on=["rank", "call"])
     tables = [
-        _of_job(with_roles(needs, replay, ranks), work, calls, steps.table, operators.table, places, replay)
+        _of_job(with_roles(needs, replay, ranks), work, calls, steps.table, operators.table, places, replay, linked)
         for _, needs in step_needs.table.groupby(job)
     ]
     tables = [table.assign(job=number) for number, table in enumerate(tables) if len(table)]
@@ -221,6 +222,7 @@ def _of_job(
     operators: pd.DataFrame,
     places: Places,
     replay: Replay,
+    linked: Mapping[frozenset[int], tuple[frozenset[int], ...]],
 ) -> pd.DataFrame:
     """The episodes of ranks that communicate with each other: nobody else waits for them."""
     if needs["rank"].nunique() < 2:
@@ -239,8 +241,18 @@ def _of_job(
     sets = [set_of(own, every, places.places(), places.whole(len(every))) for own in table["ranks"]]
     table = table.assign(set=[each.kind for each in sets], place=[each.name for each in sets])
     table = table.assign(bound_ns=bounds(table, found, late, complete), gain_is_of_capture=not complete)
-    table = table.assign(mended_in=mended_in(table, needs, replay))
+    table = table.assign(mended_in=mended_in(table, needs, replay), groups=_linked(table, linked))
     return together(at_least_its_gain(table.assign(**gains(table, found, late, replay)), late, complete), replay)
+
+
+def _linked(
+    table: pd.DataFrame, linked: Mapping[frozenset[int], tuple[frozenset[int], ...]]
+) -> list[tuple[frozenset[int], ...]]:
+    """Of each episode the groups over which its ranks' slow links move data; none of any other."""
+    return [
+        tuple(group for whose, own in linked.items() if whose & {*ranks} for group in own) if part == TRANSFER else ()
+        for part, ranks in zip(table["part"], table["ranks"], strict=True)
+    ]
 
 
 def _text(numbers: Sequence[int]) -> str | None:

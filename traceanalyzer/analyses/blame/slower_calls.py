@@ -9,12 +9,20 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.communication.jobs import jobs_of
 from traceanalyzer.analyses.communication.members import Members
-from traceanalyzer.analyses.communication.sister_groups import instances_of, is_beyond_chance, is_extra, usual_ns
+from traceanalyzer.analyses.communication.own_links import whose_links
+from traceanalyzer.analyses.communication.sister_groups import (
+    hosts_of,
+    instances_of,
+    is_beyond_chance,
+    is_extra,
+    usual_ns,
+)
 from traceanalyzer.analyses.names import SlowerCallsColumn
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Better, Column, Written
-from traceanalyzer.model.tables import without_rows
+from traceanalyzer.meaning.number_lists import numbers
+from traceanalyzer.model.tables import array_of, without_rows
 
 LEAST_TIMES = 1.25
 """Times what the sister groups take: links of one kind differ by less."""
@@ -41,6 +49,10 @@ class SlowerCalls(Result[SlowerCallsColumn]):
         "end_ns": Column.moment("End on the GPU."),
         "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
         "among": Column.text("Global ranks that it moves data between."),
+        "whose": Column.text(
+            "The rank, or the ranks of the host, of which all groups that lead to others take longer, with several "
+            "partners; absent where that is of none, or may be of several."
+        ),
         "transfer_ns": Column.time("What it takes once the last rank is there."),
         "usual_ns": Column.time(
             "What such calls of the sister groups take in that step: the usual one of them; 0 of what no others run."
@@ -74,6 +86,25 @@ def across(
         usual_ns=np.where(is_slower, beside_ns, 0).round().astype(np.int64),
         longer_ns=np.round(held["transfer_ns"] * share).astype(np.int64),
     )
-    longer = longer.loc[is_slower, ["instance", "among", "usual_ns", "longer_ns"]]
+    longer = longer.assign(whose=_whose(held, is_slower, beside_ns > 0, hosts_of(ranks.table)))
+    longer = longer.loc[is_slower, ["instance", "among", "whose", "usual_ns", "longer_ns"]]
     table = members.table.merge(longer, on="instance")
     return SlowerCalls(table.sort_values(["rank", "call", "instance"], ignore_index=True)[list(SlowerCalls.columns)])
+
+
+def is_own(slower: pd.DataFrame) -> np.ndarray:
+    """Mask of the rows of ranks whose links are slow, or may be: all of a call of which that is not told."""
+    known = {text: numbers(text) for text in slower["whose"].dropna().unique()}
+    pairs = zip(slower["rank"], slower["whose"], strict=True)
+    return np.array([rank in known.get(whose, (rank,)) for rank, whose in pairs], dtype=bool)
+
+
+def _whose(held: pd.DataFrame, is_slower: np.ndarray, is_held: np.ndarray, hosts: Mapping[int, str]) -> pd.Series:
+    """Of each instance the ranks whose links are slow, as text; of groups that are held against sister groups."""
+    among = array_of(held, "among")
+    slow, every = ({text: frozenset(numbers(text)) for text in {*among[mask]}} for mask in (is_slower & is_held, is_held))
+    if len(slow) < 2:
+        return pd.Series(None, held.index, dtype=object)
+    owners = whose_links({*slow.values()}, {*every.values()}, hosts)
+    texts = {group: ",".join(map(str, sorted(owner))) for group, owner in owners.items()}
+    return held["among"].map({text: texts.get(group) for text, group in slow.items()})
