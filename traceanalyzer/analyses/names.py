@@ -990,7 +990,7 @@ SlackColumn = Literal[
 ]
 SlowdownColumn = Literal["of", "type", "rank", "stage", "step", "step_ns", "ideal_ns", "slowdown_ratio", "error_ns"]
 SlowerCallsColumn = Literal[
-    "rank", "call", "instance", "step", "end_ns", "collective", "among", "transfer_ns", "usual_ns", "longer_ns"
+    "rank", "call", "instance", "step", "end_ns", "collective", "among", "whose", "transfer_ns", "usual_ns", "longer_ns"
 ]
 StepNeedsColumn = Literal[
     "rank",

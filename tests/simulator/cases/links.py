@@ -5,7 +5,16 @@ from functools import partial
 
 from tests.simulator.case import FOUR, MS, Case, Truth, case_of, nobody, on_nodes, several
 from tests.simulator.faults import Fault
-from tests.simulator.jobs import context_parallel, cubes, data_parallel, experts, links, rails, replicated_pipelines
+from tests.simulator.jobs import (
+    context_parallel,
+    cubes,
+    data_parallel,
+    experts,
+    fields,
+    links,
+    rails,
+    replicated_pipelines,
+)
 from tests.simulator.noise import Noise, unlike_hosts
 
 LINKS: tuple[Case, ...] = (
@@ -37,6 +46,15 @@ LINKS: tuple[Case, ...] = (
     several("a GPU's links are slow in all its groups", links.own_links, (Fault("port", 5 * MS, (5,)),
             Fault("reach", 3 * MS, (5,))), Truth((5,), "transfer", "all-reduce with every partner"),
             noise=unlike_hosts(613)),
+    case_of("a sheet, a rank's messages in one kernel", fields.halos, Fault("card", 9 * MS, (5,)),
+            "messages with every partner", cause="transfer", noise=unlike_hosts(614)),
+    case_of("a ring of nodes, a kernel for both partners", partial(rails.rails, nodes=5, is_grouped=True),
+            Fault("card", 6 * MS, (5,)), "messages with every partner", cause="transfer", noise=unlike_hosts(615)),
+    case_of("a ring of one host alone, one GPU's links", partial(rails.rails, nodes=5, gpus=1, is_grouped=True,
+            is_reduced=False), Fault("card", 6 * MS, (2,)), "messages with every partner", cause="transfer",
+            noise=unlike_hosts(616)),
+    case_of("a ring of one host alone, a hot GPU", partial(rails.rails, nodes=5, gpus=1, is_grouped=True,
+            is_reduced=False), Fault("throttle", 0, (2,), None, 1.8), "the same kernels", noise=unlike_hosts(617)),
     case_of("tokens in two moves, one rail's card", experts.sent_in_two, Fault("nic", 6 * MS, (4,)),
             "all-to-all among ranks 0, 2, 4 and 6", says_ranks=(0, 2, 4, 6), cause="transfer",
             noise=unlike_hosts(417)),

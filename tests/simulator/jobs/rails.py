@@ -12,7 +12,7 @@ def rails(nodes: int = 4, gpus: int = 2, steps: int = 4, faults: Faults = (), *,
           is_grouped: bool = False, is_reduced: bool = True, noise: Noise | None = None) -> Job:  # fmt: skip
     """What a layer makes goes on while the next is computed; `card`: what every message of a rank takes more.
 
-    With `is_grouped` a rank sends and receives in one kernel; without `is_reduced` nothing else is communicated.
+    Which of one GPU lies where is not recorded. With `is_grouped` a rank sends and receives in one kernel; without `is_reduced` nothing else is communicated.
     """
     ranks = nodes * gpus
     world = Group("w", tuple(range(ranks)), "world")
@@ -36,10 +36,14 @@ def rails(nodes: int = 4, gpus: int = 2, steps: int = 4, faults: Faults = (), *,
                 needed = (program.exchange(world, elements, ns, sends=(following,), receives=(before,), after=(made,)),)
                 continue
             program.exchange(world, elements, message_ns(following), sends=(following,), after=(made,))
-            needed = (program.exchange(world, elements, message_ns(before), receives=(before,), stream=COMM_STREAM + 1),)
+            needed = (
+                program.exchange(world, elements, message_ns(before), receives=(before,), stream=COMM_STREAM + 1),
+            )
         if is_reduced:
-            needed = (program.collective("all_reduce", world, 8_000_000, 200_000, stream=COMM_STREAM + 2, after=needed),)
+            needed = (
+                program.collective("all_reduce", world, 8_000_000, 200_000, stream=COMM_STREAM + 2, after=needed),
+            )
         optimizer(program, needed)
 
     made = noisy_job(ranks, steps, step, (world,), faults, noise)
-    return replace(made, hosts=tuple(f"node{rank // gpus}" for rank in range(ranks)))
+    return made if gpus == 1 else replace(made, hosts=tuple(f"node{rank // gpus}" for rank in range(ranks)))

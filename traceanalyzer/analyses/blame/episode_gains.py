@@ -166,7 +166,9 @@ def _changes(
     parts = [part for part in parts if part != "data" or "host" not in parts]  # which is a part of it
     if replay.engine is not None and not replay.engine.has_hosts:
         parts = [part for part in parts if part not in OF_HOSTS]
-    return tuple(Change(part, _left(row, part), ranks, steps) for part in parts for ranks, steps in _where(row, own, part))
+    return tuple(
+        Change(part, _left(row, part), ranks, steps) for part in parts for ranks, steps in _where(row, own, part)
+    )
 
 
 def _only_launches_more(row: Mapping[str, Any], late: pd.DataFrame, replay: Replay) -> bool:

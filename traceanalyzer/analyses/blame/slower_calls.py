@@ -1,5 +1,6 @@
 """Calls that move data for longer than the same calls of sister groups: how links of one group are known to be slow."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -7,22 +8,17 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.communication.hosts import hosts_of
 from traceanalyzer.analyses.communication.jobs import jobs_of
 from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.communication.own_links import whose_links
-from traceanalyzer.analyses.communication.sister_groups import (
-    hosts_of,
-    instances_of,
-    is_beyond_chance,
-    is_extra,
-    usual_ns,
-)
+from traceanalyzer.analyses.communication.sister_groups import instances_of, is_beyond_chance, is_extra, usual_ns
 from traceanalyzer.analyses.names import SlowerCallsColumn
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.meaning.number_lists import numbers
-from traceanalyzer.model.tables import array_of, without_rows
+from traceanalyzer.model.tables import without_rows
 
 LEAST_TIMES = 1.25
 """Times what the sister groups take: links of one kind differ by less."""
@@ -100,11 +96,23 @@ def is_own(slower: pd.DataFrame) -> np.ndarray:
 
 
 def _whose(held: pd.DataFrame, is_slower: np.ndarray, is_held: np.ndarray, hosts: Mapping[int, str]) -> pd.Series:
-    """Of each instance the ranks whose links are slow, as text; of groups that are held against sister groups."""
-    among = array_of(held, "among")
-    slow, every = ({text: frozenset(numbers(text)) for text in {*among[mask]}} for mask in (is_slower & is_held, is_held))
-    if len(slow) < 2:
-        return pd.Series(None, held.index, dtype=object)
-    owners = whose_links({*slow.values()}, {*every.values()}, hosts)
-    texts = {group: ",".join(map(str, sorted(owner))) for group, owner in owners.items()}
-    return held["among"].map({text: texts.get(group) for text, group in slow.items()})
+    """Of each instance the ranks whose links are slow, as text; of groups that are held against sister groups.
+
+    Those that are so in most of the steps in which the group's calls take longer, and for several groups.
+    """
+    known = {text: frozenset(numbers(text)) for text in held["among"].unique()}
+    every = {known[text] for text in held.loc[is_held, "among"].unique()}
+    slow = held.loc[is_slower & is_held, ["step", "among"]].drop_duplicates()
+    in_step = slow.groupby("step")["among"].agg(frozenset)
+    owners = {texts: whose_links({known[text] for text in texts}, every, hosts) for texts in {*in_step}}
+    found = {}
+    for text, steps in slow.groupby("among")["step"]:
+        owner, count = Counter(owners[in_step[step]].get(known[text]) for step in steps).most_common(1)[0]
+        if owner is not None and 2 * count > len(steps):
+            found[text] = owner
+    several = Counter(found.values())
+    return held["among"].map({text: _text(owner) for text, owner in found.items() if several[owner] > 1})
+
+
+def _text(ranks: frozenset[int]) -> str:
+    return ",".join(map(str, sorted(ranks)))

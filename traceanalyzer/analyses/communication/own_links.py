@@ -1,7 +1,8 @@
 """Whose links are slow: of groups that move data for longer than their sister groups the rank, or host, in them all."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 
 Ranks = frozenset[int]
 
@@ -10,10 +11,10 @@ _SEVERAL = 2
 
 
 def whose_links(slow: Collection[Ranks], every: Collection[Ranks], hosts: Mapping[int, str]) -> Mapping[Ranks, Ranks]:
-    """For each slow group whose links are slow: of one rank, or of all ranks of a host; nothing where that is open.
+    """For each slow group whose links are slow: of the ranks of a host, or of one rank; nothing where that is open.
 
-    All groups that lead from there to others are slow, with several partners, and no other rank (host) has that of
-    the group. Groups are held against all, then against those that stay within hosts, or leave them.
+    All groups that lead from there to others are slow, with several partners, and none of them may be another rank's
+    (host's) for the same reason. Groups are held against all, then against those that stay within hosts, or leave them.
 
     Args:
         slow: the ranks of groups that move data for longer.
@@ -24,9 +25,9 @@ def whose_links(slow: Collection[Ranks], every: Collection[Ranks], hosts: Mappin
     of_host: dict[str, set[int]] = defaultdict(set)
     for rank in frozenset[int]().union(*every):
         of_host[hosts[rank]].add(rank)
-    alone = [frozenset({rank}) for rank in sorted(frozenset[int]().union(*slow))]
     whole = [frozenset(ranks) for ranks in of_host.values() if len(ranks) > 1]
-    for owners in (alone, whole):
+    alone = [frozenset({rank}) for rank in sorted(frozenset[int]().union(*slow))]
+    for owners in (whole, alone):
         for held in _kinds(every, hosts):
             left = {group for group in slow if group in held and group not in found}
             found |= _told(left, held, owners, hosts if owners is whole else {})
@@ -42,15 +43,15 @@ def _kinds(every: Collection[Ranks], hosts: Mapping[int, str]) -> Iterator[Colle
 
 
 def _told(
-    slow: Collection[Ranks], every: Collection[Ranks], owners: Iterable[Ranks], hosts: Mapping[int, str]
+    slow: AbstractSet[Ranks], every: Collection[Ranks], owners: Iterable[Ranks], hosts: Mapping[int, str]
 ) -> dict[Ranks, Ranks]:
     """The slow groups of which one of `owners` has slow links; partners count by their hosts, where these are given."""
-    holders = defaultdict(list)
+    fits: dict[Ranks, list[Ranks]] = {}
     for owner in owners:
         beyond = [group for group in every if group & owner and group - owner]
-        own = [group for group in beyond if group in slow]
-        partners = {frozenset(hosts.get(rank, rank) for rank in group - owner) for group in own}
-        if len(partners) >= _SEVERAL and len(own) == len(beyond):
-            for group in own:
-                holders[group].append(owner)
-    return {group: found[0] for group, found in holders.items() if len(found) == 1}
+        partners = {frozenset(hosts.get(rank, rank) for rank in group - owner) for group in beyond}
+        through = frozenset[int]().union(*beyond) & owner  # of one rank alone they are that one's
+        if len(partners) >= _SEVERAL and len(through) >= min(_SEVERAL, len(owner)) and slow >= {*beyond}:
+            fits[owner] = beyond
+    holders = Counter(group for groups in fits.values() for group in groups)
+    return {group: owner for owner, own in fits.items() if all(holders[group] == 1 for group in own) for group in own}
