@@ -2,7 +2,15 @@
 
 from collections.abc import Callable
 
-from traceanalyzer.findings.capture import absent_stages, fitness, missing_straggler, spoilt, unmatched, warm_up
+from traceanalyzer.findings.capture import (
+    absent_stages,
+    fitness,
+    missing_straggler,
+    slower_at_first,
+    spoilt,
+    unmatched,
+    warm_up,
+)
 from traceanalyzer.findings.communication import (
     bandwidth,
     communication,
@@ -64,6 +72,7 @@ RULES: tuple[Rule, ...] = (
     unmatched.unmatched_calls,
     fitness.clock_step,
     warm_up.warm_up,
+    slower_at_first.slower_at_first,
     fitness.silent_rank,
     spoilt.lost_operations,
     fitness.no_complete_step,
