@@ -18,11 +18,13 @@ _AS_MANY = 0.01
 """Part by which operations of steps that do the same may differ in number."""
 
 
-def slower_at_first(step_needs: StepNeeds, *, slower_first_times: float = SLOWER_FIRST_TIMES) -> list[Finding]:
+def slower_at_first(
+    step_needs: StepNeeds, *, slower_first_times: float = SLOWER_FIRST_TIMES, warm_up_times: float = WARM_UP
+) -> list[Finding]:
     """All GPUs compute 1.2 times as long in the first steps as in any later one, by as many operations.
 
-    Three times as long is a warm-up, which has a rule of its own; so have steps that run more. Two steps at least follow,
-    and no fewer than are slower.
+    Three times as long is a warm-up, which has a rule of its own; so have steps that run more. Two steps at least
+    follow, and no fewer than are slower.
     """
     wide = _of_as_many(compute_by_step(step_needs), step_needs)
     fits = [count for count in range(1, len(wide) // 2 + 1) if _are_slower(wide, count, slower_first_times)]
@@ -30,7 +32,7 @@ def slower_at_first(step_needs: StepNeeds, *, slower_first_times: float = SLOWER
         return []
     first, later = wide.iloc[: fits[-1]], wide.iloc[fits[-1] :]
     times = (first.mean() / later.mean()).median()
-    if times >= WARM_UP:
+    if times >= warm_up_times:
         return []
     ranks = wide.shape[1]
     who = {1: "the GPU takes", 2: "both GPUs take"}.get(ranks, f"all {ranks} GPUs take")
