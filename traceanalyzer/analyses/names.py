@@ -1016,6 +1016,7 @@ StepNeedsColumn = Literal[
     "slower_transfer_ns",
     "exposed_unmatched_ns",
     "needed_host_ns",
+    "loading_ns",
     "longest_call_ns",
     "operations",
     "clock_jump_ns",

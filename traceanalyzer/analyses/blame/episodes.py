@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
@@ -42,6 +43,12 @@ _ALIKE = 0.6
 """Two ranks are late together when they share this much of the steps in which either is."""
 
 _LEAST_TURNS = 3
+
+_FAR_SLOWER = 1.6
+"""Times what another GPU takes more for the same work: 1.5 times as long is another slowness than 1.25 times."""
+
+_APART = 0.1
+"""Times as long; GPUs of one kind differ by some per cent."""
 
 
 WORTH_PCT = 1.0
@@ -260,9 +267,28 @@ def _text(numbers: Sequence[int]) -> str | None:
 
 
 def _groups(found: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Cells of one cause and name; of those the ranks that are late in the same steps, or in turn."""
+    """Cells of one cause and name; of those the ranks that are late in the same steps, or in turn.
+
+    Slower GPUs are apart where some are far slower than the others.
+    """
     for _, rows in found.groupby(["part", found["name"].fillna("")], sort=False):
-        yield from _together(rows)
+        for own in _together(rows):
+            yield from _as_slow(own)
+
+
+def _as_slow(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """Late ranks whose GPUs take longer for the same work: parted at the largest gap, where there is a clear one."""
+    sums = rows.groupby("rank")[["same_ns", "peers_same_ns"]].sum()
+    more = (sums["same_ns"] / sums["peers_same_ns"] - 1).sort_values()
+    if rows["is_in_turn"].any() or rows["same_ns"].isna().any() or not (more > 0).all() or len(more) < 2:
+        yield rows
+        return
+    high, low = more.iloc[1:].to_numpy(), more.iloc[:-1].to_numpy()
+    gap = np.where((high >= _FAR_SLOWER * low) & (high - low >= _APART), high / low, 0)
+    slower = rows["rank"].isin(more.index[gap.argmax() + 1 :] if gap.max() else more.index)
+    for is_own in (slower, ~slower):
+        if is_own.any():
+            yield rows[is_own]
 
 
 def _of_all_groups(found: pd.DataFrame) -> pd.DataFrame:

@@ -67,6 +67,7 @@ class StepNeeds(Result[StepNeedsColumn]):
             "Time of the step's range on the host, and up to the next one's, less that in calls that block it or find "
             "the queue full, and in collectives of the CPU while its threads do nothing else."
         ),
+        "loading_ns": Column.time("Time of that range, and up to the next one's, in the data loader."),
         "longest_call_ns": Column.time("The longest API call in it that waits for nothing on the GPU."),
         "operations": Column.count("GPU operations that the step launched.", adds=Adds.NONE),
         "clock_jump_ns": Column.time(
@@ -179,7 +180,7 @@ def _split(
 
 _TYPES = {
     **dict.fromkeys(("step", "begin_ns", "end_ns", *OWN_PARTS, "met_ns", "operations"), "int64"),
-    **dict.fromkeys(("needed_host_ns", "longest_call_ns"), "Int64"),
+    **dict.fromkeys(("needed_host_ns", "loading_ns", "longest_call_ns"), "Int64"),
     **dict.fromkeys(("is_partial", "is_open"), "bool"),
 }
 
