@@ -67,8 +67,8 @@ class Stragglers(Result[StragglersColumn]):
         ),
         "episode": Column.ident(
             "The costliest episode (see episodes) that the rank is part of; absent when it is in none: it needs no "
-            "more than its peers (of a pipeline those of its stage), beyond jitter, or than every host does; or mending "
-            "it gains less than a tenth of its cost."
+            "more than its peers (of a pipeline those of its stage), beyond jitter, or than every host does; or "
+            "mending it gains less than a tenth of its cost."
         ),
         "is_acquitted": Column.flag(
             "Late only by its host, which needs no more for a step than the slowest of the others': nobody's fault."
