@@ -18,7 +18,7 @@ from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.rank_sets import set_of
 from traceanalyzer.analyses.blame.roles import with_roles
 from traceanalyzer.analyses.blame.slower_calls import SlowerCalls
-from traceanalyzer.analyses.blame.slower_gpus import told_apart
+from traceanalyzer.analyses.blame.slower_gpus import told_apart, with_steps_before
 from traceanalyzer.analyses.blame.stage_speeds import with_slower_ns
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.together import together
@@ -237,7 +237,8 @@ def _of_job(
     needs, work = as_whole_captures(needs, work)
     late = with_excess(with_slower_ns(needs, work))
     found = without_names_of_pace(named(cells(late), late, work), late, operators)
-    found = with_hidden_hosts(told_apart(found, late, work), late, replay)
+    found = with_steps_before(told_apart(found, late, work), late, work)
+    found = with_hidden_hosts(found, late, replay)
     found = _of_all_groups(found)
     complete = _complete(late, steps, replay)
     rows = [row_of(group, late, calls, complete) for group in _groups(found)]
