@@ -26,7 +26,7 @@ def test_a_rank_that_is_late_and_never_early_is_told_otherwise():
     assert not said(MORE)
 
 
-def test_one_that_is_waited_for_and_hardly_waits_is_late_whoever_else_tells_of_it(monkeypatch):
+def test_one_that_waits_a_third_as_long_as_the_others_is_late_whoever_else_tells_of_it(monkeypatch):
     monkeypatch.setattr(within_steps, "_is_told_by_others", lambda *_: False)
-    assert not said(MORE)
+    assert not said(Fault("more", 4 * MS, (1,)), Fault("less", MS, (1,)))
     assert said(MORE, LESS)
