@@ -65,6 +65,12 @@ def test_each_cause_is_said_once(traces, expected):
     assert order == sorted(order)
 
 
+def test_what_is_to_be_done_first_and_tells_why_is_said_once():
+    lead = Finding("high", "a", recommendation="Launch less.", gain_ns=90, about="x", is_of_ideal=True)
+    why = Finding("high", "b", recommendation="Look.", gain_ns=85, part_of="x", is_to_do_first=True, tells_why=True)
+    assert folded([lead, why])[0].recommendation == "Look."
+
+
 @pytest.mark.parametrize("is_of_ideal", [True, False])
 def test_what_can_be_mended_is_to_be_done_before_coming_nearer_to_an_ideal(is_of_ideal):
     lead = Finding("low", "a", recommendation="Launch less.", about="x", is_of_ideal=is_of_ideal, rule="a")
