@@ -1,10 +1,9 @@
 """Lateness that belongs together: which ranks, in which steps, by what, what it costs the others and what it gains."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
@@ -12,6 +11,7 @@ from traceanalyzer.analyses.blame.episode_gains import at_least_its_gain, bounds
 from traceanalyzer.analyses.blame.episode_rows import row_of
 from traceanalyzer.analyses.blame.hidden_hosts import with_hidden_hosts
 from traceanalyzer.analyses.blame.host_paces import without_names_of_pace
+from traceanalyzer.analyses.blame.late_together import grouped, of_all_groups
 from traceanalyzer.analyses.blame.lateness import cells, with_excess
 from traceanalyzer.analyses.blame.naming import named
 from traceanalyzer.analyses.blame.places import Places
@@ -22,7 +22,7 @@ from traceanalyzer.analyses.blame.slower_gpus import told_apart, with_steps_befo
 from traceanalyzer.analyses.blame.stage_speeds import with_slower_ns
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.together import together
-from traceanalyzer.analyses.blame.transfers import TRANSFER, collective_of, groups_of_slow_links, transfers
+from traceanalyzer.analyses.blame.transfers import TRANSFER, groups_of_slow_links, transfers
 from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.blame.whole_captures import as_whole_captures
 from traceanalyzer.analyses.communication.call_waits import CallWaits
@@ -38,18 +38,6 @@ from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 from traceanalyzer.model.tables import under_each_other, without_rows
-
-_ALIKE = 0.6
-"""Two ranks are late together when they share this much of the steps in which either is."""
-
-_LEAST_TURNS = 3
-
-_FAR_SLOWER = 1.6
-"""Times what another GPU takes more for the same work: 1.5 times as long is another slowness than 1.25 times."""
-
-_APART = 0.1
-"""Times as long; GPUs of one kind differ by some per cent."""
-
 
 WORTH_PCT = 1.0
 """Of a step: what mending gains. Less is in the table alone."""
@@ -239,9 +227,9 @@ def _of_job(
     found = without_names_of_pace(named(cells(late), late, work), late, operators)
     found = with_steps_before(told_apart(found, late, work), late, work)
     found = with_hidden_hosts(found, late, replay)
-    found = _of_all_groups(found)
+    found = of_all_groups(found)
     complete = _complete(late, steps, replay)
-    rows = [row_of(group, late, calls, complete) for group in _groups(found)]
+    rows = [row_of(group, late, calls, complete) for group in grouped(found)]
     if not rows:
         return pd.DataFrame()
     table = pd.DataFrame(rows)
@@ -265,63 +253,6 @@ def _linked(
 
 def _text(numbers: Sequence[int]) -> str | None:
     return ",".join(map(str, numbers)) or None
-
-
-def _groups(found: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Cells of one cause and name; of those the ranks that are late in the same steps, or in turn.
-
-    Slower GPUs are apart where some are far slower than the others.
-    """
-    for _, rows in found.groupby(["part", found["name"].fillna("")], sort=False):
-        for own in _together(rows):
-            yield from _as_slow(own)
-
-
-def _as_slow(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Late ranks whose GPUs take longer for the same work: parted at the largest gap, where there is a clear one."""
-    sums = rows.groupby("rank")[["same_ns", "peers_same_ns"]].sum()
-    more = (sums["same_ns"] / sums["peers_same_ns"] - 1).sort_values()
-    if rows["is_in_turn"].any() or rows["same_ns"].isna().any() or not (more > 0).all() or len(more) < 2:
-        yield rows
-        return
-    high, low = more.iloc[1:].to_numpy(), more.iloc[:-1].to_numpy()
-    gap = np.where((high >= _FAR_SLOWER * low) & (high - low >= _APART), high / low, 0)
-    slower = rows["rank"].isin(more.index[gap.argmax() + 1 :] if gap.max() else more.index)
-    for is_own in (slower, ~slower):
-        if is_own.any():
-            yield rows[is_own]
-
-
-def _of_all_groups(found: pd.DataFrame) -> pd.DataFrame:
-    """The cells, a collective named without its group where groups move data for longer in turn."""
-    is_transfer = (found["part"] == TRANSFER) & found["name"].notna()
-    names = found.loc[is_transfer, "name"].map(collective_of)
-    for name, rows in found[is_transfer].groupby(names):
-        if len({*rows["name"]}) > 1 and next(_together(rows))["is_in_turn"].all():
-            found = found.assign(name=found["name"].where(~found.index.isin(rows.index), name))
-    return found
-
-
-def _together(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Ranks whose steps are mostly the same; the rest in turn where there are several, each in other steps."""
-    steps = {int(rank): frozenset(own) for rank, own in rows.groupby("rank")["step"]}
-    sets: list[list[int]] = []
-    for rank in sorted(steps, key=lambda each: (-len(steps[each]), each)):
-        home = next((ranks for ranks in sets if _overlap(steps[ranks[0]], steps[rank]) >= _ALIKE), None)
-        if home is None:
-            sets.append([rank])
-        else:
-            home.append(rank)
-    total = rows["step"].nunique()
-    if len(sets) > 1 and total >= _LEAST_TURNS and all(2 * len(steps[ranks[0]]) <= total for ranks in sets):
-        yield rows.assign(is_in_turn=True)
-        return
-    for ranks in sets:
-        yield rows[rows["rank"].isin(ranks)].assign(is_in_turn=False)
-
-
-def _overlap(one: frozenset[int], other: frozenset[int]) -> float:
-    return len(one & other) / len(one | other)
 
 
 def _complete(late: pd.DataFrame, steps: pd.DataFrame, replay: Replay) -> list[int]:

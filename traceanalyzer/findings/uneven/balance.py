@@ -74,8 +74,7 @@ def uneven_compute(
     if len(frame) < 2 or len(pipeline) or frame["compute_ns"].isna().any():
         return []
     basis = Basis.of(headline, steps)
-    compute = frame["compute_ns"].astype("int64") / basis.per
-    window = frame["window_ns"].astype("int64") / basis.per
+    compute, window = (frame[name].astype("int64") / basis.per for name in ("compute_ns", "window_ns"))
     rank = int(compute.idxmax())
     excess_ns = compute.max() - compute.mean()
     share = 100.0 * excess_ns / basis.mean_ns(rank) if basis.mean_ns(rank) else 0.0
@@ -88,13 +87,12 @@ def uneven_compute(
     least = int(compute.idxmin())
     calls = _unsplit(call_waits, basis, least)
     where = _sits_in(calls, compute[rank] - compute[least], instances, basis, least)
-    bound = None if even else f"The gain is what {_beyond(own)}."
     found = Finding(
         severity=severity(share),
         title=f"{_computes(own, compute, basis)}{where}.{_shorter(even, own, basis)}",
         evidence=_shares(frame, basis),
         recommendation=_EXPERTS if calls["collective"].eq("all_to_all").any() else _BATCHES,
-        caveat=" ".join(filter(None, (_open(own, step_needs, replay, ranks), bound))) or None,
+        caveat=_caveat(own, even, with_roles(step_needs.table, replay, ranks)),
         named=(*own.ranks, least),
         interval_ns=_longest_step(calls, steps, least),
         table="efficiency",
@@ -103,16 +101,18 @@ def uneven_compute(
     return [_with_gain(found, even, excess_ns), *_other_products(efficiency, rank, least)]
 
 
-def _open(own: Alike, step_needs: StepNeeds, replay: Replay, ranks: Ranks) -> str | None:
-    """What cannot be told of all ranks of a role: no other runs their kernels."""
-    peers = with_roles(step_needs.table, replay, ranks).drop_duplicates("rank").set_index("rank")["peers"]
-    roles = peers.groupby(peers).groups.values()
-    if len(roles) < 2 or all({*role} != {*own.ranks} for role in roles):
-        return None
-    return (
+def _caveat(own: Alike, even: Gain | None, needs: pd.DataFrame) -> str | None:
+    """What cannot be told of all ranks of a role, whose kernels no other runs; and of what a gain without replay is."""
+    peers = needs.drop_duplicates("rank").set_index("rank")["peers"]
+    roles = [{*role} for role in peers.groupby(peers).groups.values()]
+    told = None if even else f"The gain is what {_beyond(own)}."
+    if len(roles) < 2 or {*own.ranks} not in roles:
+        return told
+    role = (
         f"No other rank runs the kernels of {numbered('rank', own.ranks)}: whether they are slow at them, or have that "
         "much to do, cannot be told from this capture; one of a run that was faster tells (analyze-traces diff)."
     )
+    return " ".join(filter(None, (role, told)))
 
 
 def _is_late_by_compute(rank: int, episodes: Episodes) -> bool:
