@@ -218,9 +218,14 @@ def _left(row: Mapping[str, Any], part: Changeable) -> float | str:
 
 
 def _data_left(row: Mapping[str, Any]) -> float:
-    """What is left of the ranks' time in the data loader when their GPUs wait for it as long as their peers'."""
+    """What is left of the ranks' time in the data loader when their GPUs wait for it as long as their peers'.
+
+    No less than what loading takes these: of as long a loading longer queues hide more.
+    """
     own, peers = row["own_ns"], 0 if pd.isna(row["peers_ns"]) else row["peers_ns"]
-    return min(1.0, round(float(peers / own), 2)) if own and row["part"] == DATA.column else 0.0
+    if not own or row["part"] != DATA.column:
+        return 0.0
+    return min(1.0, round(max(float(peers / own), row["loading_left"]), 2))
 
 
 def _where(
