@@ -123,6 +123,13 @@ def test_a_fault_of_some_ranks_goes_before_what_gains_no_more_for_sure(of_all_ns
     assert ordered([alike, late], steps_ns)[0].rule == first
 
 
+@pytest.mark.parametrize(("gain_ns", "ranks", "first"), [(99, (), "ideal"), (101, (), "sure"), (99, (1,), "sure")])
+def test_a_sure_gain_goes_before_a_severe_ideal_unless_it_is_a_small_part_of_it(gain_ns, ranks, first):
+    ideal = Finding("high", "a", gain_ns=1000, is_of_ideal=True, rule="ideal")
+    sure = Finding("medium", "b", gain_ns=gain_ns, gain_is_bound=False, ranks=ranks, rule="sure")
+    assert ordered([ideal, sure])[0].rule == first
+
+
 def test_what_is_alike_is_told_from_the_one_that_gains_most():
     """100 and 92 are alike, 92 and 84 too, but not 100 and 84."""
     most, next_, late = (Finding("low", "", gain_ns=ns, ranks=ranks, rule=str(ns)) for ns, ranks in
