@@ -120,15 +120,11 @@ def _held(needs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _beyond(columns: Mapping[str, Any], more: np.ndarray, is_stage: np.ndarray) -> dict[str, np.ndarray]:
-    """Each part's excess, where it is a reason to be late, and their sum; `more` are `PARTS` and what a host needs.
-
-    A GPU may idle longer for data that its host loads no longer than others, whose queues were longer: the loader's
-    excess is no longer than what loading takes it more, and what it takes more is not the host's.
-    """
+    """Each part's excess, where it is a reason to be late, and their sum; `more` are `PARTS` and what a host needs."""
     excess = dict(zip((*PARTS, _NEEDED, _LOADING), more.T, strict=True))
     # Ranks that move the same data do it in as long: groups are held against each other, and no rank against its peers.
     excess["transfer_ns"] = floats(columns["slower_transfer_ns"])
-    loading = excess.pop(_LOADING)
+    loading = excess.pop(_LOADING)  # no longer than others', whose queues may be longer, it is nobody's lateness
     excess[DATA.column] = _up_to(excess[DATA.column], loading, columns["rank"])
     # What launching takes holds the loading of data, which is a part by itself.
     needed = excess.pop(_NEEDED) - np.maximum(np.where(np.isnan(loading), excess[DATA.column], loading), 0.0)
