@@ -85,8 +85,7 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
     own, others = late[is_late], late[~is_late & late["step"].isin(numbers)]
     peers = others[others["peers"].isin(own["peers"])]
     is_of_stages = peers.empty and len(others) > 0
-    peers = peers if len(peers) else others
-    others = others if len(others) else own
+    peers, others = peers if len(peers) else others, others if len(others) else own
     excess_ns = _mean_step(group["excess_ns"], group["step"], complete)
     seen = _seen_in(numbers, late[late["rank"].isin(others["rank"])])
     waited = _waits(late).reindex(pd.MultiIndex.from_arrays([others["rank"], others["step"].map(seen)]))
