@@ -201,7 +201,8 @@ class _Replayed:
 
 
 def _replayed(replay: Replay, steps: int | None) -> _Replayed:
-    gain, drained, loaded = (gain_of(replay, Change(part)) for part in ("host", "sync", "data"))
+    gain, drained = gain_of(replay, Change("host", 0.0)), gain_of(replay, Change("sync"))
+    loaded = gain_of(replay, Change("data"))
     without, binds_too = of_hosts(
         unprofiled_steps_ns(replay),
         gain.after_ns if gain else None,
