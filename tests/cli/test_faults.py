@@ -434,10 +434,14 @@ def test_links_out_of_a_folder_of_traces_are_followed_on_request_only(tmp_path, 
     assert "--follow-links" in capsys.readouterr().out
     assert run(["table", "in", "breakdown", "--json", "--jobs", "1", "--follow-links"]) == 0
     assert [row["rank"] for row in json.loads(capsys.readouterr().out)["rows"]] == [0, 1]
-    (tmp_path / "in" / "rank0.json").unlink()
+    assert run(["compare", "in", "in", "--json", "--jobs", "1", "--follow-links"]) == 0
     capsys.readouterr()
+    (tmp_path / "in" / "rank0.json").unlink()
     assert run(["in"]) == 2
     assert "--follow-links" in capsys.readouterr().err
+    assert run(["compare", "in", "in", "--json", "--jobs", "1"]) == 2
+    assert "--follow-links" in capsys.readouterr().err
+    assert run(["compare", "in", "in", "--json", "--jobs", "1", "--follow-links"]) == 0
 
 
 def test_links_to_snapshots_outside_are_followed_on_request_only(tmp_path, monkeypatch, capsys):

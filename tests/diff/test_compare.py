@@ -87,7 +87,7 @@ def test_what_is_refused(base, other, refusal):
     with pytest.raises(UsageError) as error:
         compare(sides)
     assert refusal in str(error.value)
-    assert "--force" in str(error.value)
+    assert "`analyze-traces diff --force` (in Python force=True) compares them all the same" in str(error.value)
     forced = compare(sides, force=True)
     assert forced.is_forced
     assert refusal in forced.fairness.refusals[0]

@@ -58,8 +58,31 @@ COMPILED, FUSED, APEX, PARTS, COPIES = (
 )
 def test_what_a_job_uses_already_or_has_not_is_not_advised(names, compiles, is_by_parts):
     ranks = Ranks(pd.DataFrame({"rank": [0], "format": "kineto"}))
-    used = tools.tools_of(ranks, Kernels(pd.DataFrame({"name": names})))
+    used = tools.tools_of(ranks, Kernels(pd.DataFrame({"name": names, "calls": 1})))
     for advice in (used.launch_less, used.fuse_small, used.fuse_moving):
         assert ("fused=True" in advice) is is_by_parts
     assert used.launch_less.startswith("CUDA graphs" if compiles else "torch.compile or")
     assert ("already" in used.fusing, 'mode="reduce-overhead"' in used.fuse_small) == (compiles, compiles)
+
+
+ONE_BY_ONE = [
+    f"void at::native::vectorized_elementwise_kernel<4, at::native::{name}(at::TensorIteratorBase&, c10::Scalar const&)>"
+    for name in ("addcmul_cuda_kernel", "addcdiv_cuda_kernel")
+]
+
+
+@pytest.mark.parametrize(
+    ("names", "calls", "is_single"),
+    [
+        (ONE_BY_ONE, 148, True),
+        (ONE_BY_ONE, 4, False),  # a few parameters
+        (ONE_BY_ONE[:1], 148, False),  # not what Adam ends with
+        ([*ONE_BY_ONE, FUSED], 148, False),
+    ],
+)
+def test_an_optimizer_that_takes_parameters_one_by_one_is_seen(names, calls, is_single):
+    ranks = Ranks(pd.DataFrame({"rank": [0], "format": "kineto"}))
+    used = tools.tools_of(ranks, Kernels(pd.DataFrame({"name": names, "calls": calls})))
+    for advice in (used.launch_less, used.fuse_small):
+        assert ("all parameters at once (fused=True, foreach=True)" in advice) is is_single
+    assert ("optimizer" in used.fuse_moving) is is_single

@@ -1002,7 +1002,7 @@ SlackColumn = Literal[
 ]
 SlowdownColumn = Literal["of", "type", "rank", "stage", "step", "step_ns", "ideal_ns", "slowdown_ratio", "error_ns"]
 SlowerCallsColumn = Literal[
-    "rank", "call", "instance", "step", "end_ns", "collective", "among", "transfer_ns", "usual_ns", "longer_ns"
+    "rank", "call", "instance", "step", "end_ns", "collective", "among", "whose", "transfer_ns", "usual_ns", "longer_ns"
 ]
 StepNeedsColumn = Literal[
     "rank",
@@ -1028,6 +1028,7 @@ StepNeedsColumn = Literal[
     "slower_transfer_ns",
     "exposed_unmatched_ns",
     "needed_host_ns",
+    "loading_ns",
     "longest_call_ns",
     "operations",
     "clock_jump_ns",

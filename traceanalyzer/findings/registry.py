@@ -2,7 +2,14 @@
 
 from collections.abc import Callable
 
-from traceanalyzer.findings.capture import absent_stages, fitness, missing_straggler, spoilt, unmatched, warm_up
+from traceanalyzer.findings.capture import (
+    absent_stages,
+    fitness,
+    missing_straggler,
+    spoilt,
+    unmatched,
+    warm_up,
+)
 from traceanalyzer.findings.communication import (
     bandwidth,
     communication,
@@ -52,6 +59,7 @@ from traceanalyzer.findings.uneven import (
     longer_steps,
     other_gpus,
     slower_alone,
+    slower_at_first,
     uneven_steps,
     within_steps,
     without_work,
@@ -66,6 +74,7 @@ RULES: tuple[Rule, ...] = (
     unmatched.unmatched_calls,
     fitness.clock_step,
     warm_up.warm_up,
+    slower_at_first.slower_at_first,
     fitness.silent_rank,
     spoilt.lost_operations,
     fitness.no_complete_step,

@@ -36,6 +36,8 @@ class InUse:
     compiles: bool = False
     updates_by_parts: bool = False
     """An optimizer whose every operation is a kernel (foreach), none in which all of them are one (fused)."""
+    updates_singly: bool = False
+    """An optimizer that runs kernels of its own for each parameter (neither foreach nor fused)."""
 
     @classmethod
     def of(cls, kernels: Result | None) -> "InUse":
@@ -43,12 +45,19 @@ class InUse:
         if kernels is None or not len(kernels):
             return cls()
         names = kernels.table["name"].astype("str")
-        return cls(_any(names, _OF_INDUCTOR), _any(names, _OF_PARTS) and not _any(names, _OF_FUSED))
+        is_fused = _any(names, _OF_FUSED)
+        calls = [kernels.table.loc[names.str.contains(each, regex=False), "calls"].max() for each in _OF_ONE]
+        is_single = not is_fused and all(count >= _MANY for count in calls)
+        return cls(_any(names, _OF_INDUCTOR), _any(names, _OF_PARTS) and not is_fused, is_single)
 
 
 _OF_INDUCTOR = r"triton_(?:poi|red|per|tem|for|spl|mix)_fused"
 _OF_PARTS = r"multi_tensor_apply_kernel<.*\b(?:PointwiseOp\w*|BinaryOpListAlpha)Functor"
 """What Adam, and what stochastic gradient descent, do to lists of tensors."""
+_OF_ONE = ("::addcmul_cuda_kernel(", "::addcdiv_cuda_kernel(")
+"""What Adam does to one parameter, and hardly anything else."""
+_MANY = 50
+"""Calls of each on a rank: a few parameters updated one by one cost nothing."""
 _OF_FUSED = r"Fused(?:Adam|Sgd|Adagrad)|multi_tensor_apply_kernel<.*\bAdamFunctor"
 """PyTorch's with fused=True; Apex's and Transformer Engine's."""
 
@@ -59,6 +68,11 @@ def _any(names: pd.Series, pattern: str) -> bool:
 
 def _torch(used: InUse) -> Tools:
     fused = ["a fused optimizer (fused=True)"] if used.updates_by_parts else []
+    fused = (
+        ["an optimizer that updates all parameters at once (fused=True, foreach=True)"]
+        if used.updates_singly
+        else fused
+    )
     graphs = (
         'CUDA graphs for the repeated part (of what torch.compile makes: mode="reduce-overhead")'
         if used.compiles
@@ -71,7 +85,7 @@ def _torch(used: InUse) -> Tools:
         else f"Fuse small kernels ({', '.join(['torch.compile', *fused, 'fused norms and activations'])}) or replay "
         "them as a CUDA graph."
     )
-    whose = "norms, losses and optimizer (fused=True)" if used.updates_by_parts else "norms and losses"
+    whose = "norms, losses and optimizer (fused=True)" if fused else "norms and losses"
     moving = (
         f'Let torch.compile take more of it (TORCH_LOGS="graph_breaks" says where it stops), fused {whose}'
         if used.compiles

@@ -1,5 +1,6 @@
 """What recording itself does to the figures: hosts that stop for every call that is written down."""
 
+from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.recording import RUN_TO_RUN
 from traceanalyzer.meaning.quantities import time_span, time_text
 from traceanalyzer.meaning.wholes import step_or_capture
@@ -10,6 +11,10 @@ differs by more than runs of one job do."""
 
 _WORTH_PCT = 1.0
 """Of a step: what less than this differs by is not worth saying."""
+
+HOSTS_DECIDE = "hosts decide"
+
+_LOADED = 0.5
 
 BINDS_PCT = 10.0
 """Hosts that could shorten the step without the profiler by more than this share of it bind it there, too."""
@@ -30,8 +35,19 @@ def is_another(recorded_ns: float, unprofiled_ns: float, step_ns: float) -> bool
     return is_other or apart > RUN_TO_RUN * step_ns
 
 
+def who_decides(of_hosts: Gain | None, of_data: Gain | None) -> str:
+    """`hosts decide` how long a step is; the data loader, where data that is ready gains half of what hosts could."""
+    is_loaded = of_hosts is not None and of_data is not None and of_data.gain_ns > _LOADED * of_hosts.gain_ns
+    return "the data loader decides" if is_loaded else HOSTS_DECIDE
+
+
 def of_hosts(
-    steps_ns: tuple[int, int] | None, ideal_ns: int | None, *, steps: int | None, are_waits_open: bool = False
+    steps_ns: tuple[int, int] | None,
+    ideal_ns: int | None,
+    *,
+    steps: int | None,
+    are_waits_open: bool = False,
+    decide: str = HOSTS_DECIDE,
 ) -> tuple[str, bool | None]:
     """A sentence on the step without the profiler, and whether hosts bind it, too; `None` where that cannot be told.
 
@@ -41,6 +57,7 @@ def of_hosts(
         steps: how many these are means of; `None` of the whole capture.
         are_waits_open: waits for partners that are not known stay in all of these as they were: they are the most that
             the job needs.
+        decide: what of hosts binds the step, as `who_decides` has it.
     """
     if steps_ns is None or ideal_ns is None:
         return "", True
@@ -53,5 +70,5 @@ def of_hosts(
     if most < BINDS_PCT and not are_waits_open:
         return f"{takes}: then the GPUs decide its length.", False
     if least >= BINDS_PCT:
-        return f"{takes}: hosts decide its length then, too.", True
-    return f"{takes}: whether hosts decide its length then, too, cannot be told from this capture.", None
+        return f"{takes}: {decide} its length then, too.", True
+    return f"{takes}: whether {decide} its length then, too, cannot be told from this capture.", None

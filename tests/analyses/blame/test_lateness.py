@@ -29,7 +29,20 @@ def needs(host_ns, needed_ns, wait_ns=0):
     table = table.assign(begin_ns=table["step"] * 100, end_ns=table["step"] * 100 + 100)
     table = table.assign(exposed_wait_ns=wait_ns)
     rest = {part: 0 for part in PARTS if part != "host_ns"}
-    return table.assign(**rest, operations=100).astype({"needed_host_ns": "Int64"})
+    loading = pd.array([pd.NA] * len(table), dtype="Int64")
+    return table.assign(**rest, operations=100, loading_ns=loading).astype({"needed_host_ns": "Int64"})
+
+
+@pytest.mark.parametrize(("loading", "late"), [((60, 60), []), ((30, 60), [30]), ((None, None), [30])],
+                         ids=["alike", "longer", "not known"])  # fmt: skip
+def test_who_idles_longer_for_data_that_is_loaded_as_fast_is_not_late_by_it(loading, late):
+    """A queue that is longer hides more of the same loading."""
+    table = needs([[0] * 4] * 2, [[80] * 4] * 2, wait_ns=30 * MS)
+    table = table.assign(**{name: table[name] * MS for name in ("begin_ns", "end_ns", "needed_host_ns")})
+    own = table["rank"].map({0: 10 * MS, 1: 40 * MS})
+    loaded = table["rank"].map({rank: None if each is None else each * MS for rank, each in enumerate(loading)})
+    found = cells(with_excess(table.assign(data_ns=own, loading_ns=loaded.astype("Int64"))))
+    assert found.loc[found["part"] == "data_ns", "excess_ns"].unique().tolist() == [each * MS for each in late]
 
 
 @pytest.mark.parametrize(

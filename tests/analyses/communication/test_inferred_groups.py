@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from tests import once
-from tests.analyses.communication.test_members import rank, waits
+from tests.analyses.communication.test_members import Ranks, rank, waits
 from traceanalyzer.analyses.communication import members as analysis
 
 MULTIMEM = "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)"
@@ -37,7 +37,7 @@ FIRST = (0, 10)
 
 def test_ranks_that_run_a_kernel_alike_are_its_group():
     parts = of_job(2, rank(FIRST, (20, 100, spin())), rank(FIRST, (90, 100, spin())))
-    frame = analysis.across(parts).to_frame()
+    frame = analysis.across(parts, Ranks(*parts)).to_frame()
     assert frame["matched_by"].tolist() == ["step and position", "step and position; group inferred"] * 2
     assert waits(present=parts)[0, 1] == (70, 1, None)
     assert waits(present=parts)[1, 1] == (0, None, None)
@@ -106,7 +106,7 @@ def test_groups_that_fit_equally_well_are_not_told_apart():
 
 def test_around_a_ring_of_more_than_two_who_is_awaited_is_not_told():
     calls = [(start, 100, spin(RING, "send_recv")) for start in (20, 50, 90)]
-    frame = analysis.across(of_job(3, *map(rank, calls))).to_frame()
+    frame = analysis.across(of_job(3, *map(rank, calls)), Ranks(0, 1, 2)).to_frame()
     assert frame["wait_ns"].tolist() == [70_000, 40_000, 0]
     assert frame["waits_for"].isna().all()
     assert not frame["ends_together"].any()
@@ -131,7 +131,10 @@ def test_a_group_of_one_rank_waits_for_nobody():
 
 def test_without_any_named_group_it_is_inferred_too():
     parts = of_job(2, rank((20, 100, spin())), rank((90, 100, spin())))
-    assert analysis.across(parts).to_frame()["matched_by"].tolist() == ["step and position; group inferred"] * 2
+    assert (
+        analysis.across(parts, Ranks(*parts)).to_frame()["matched_by"].tolist()
+        == ["step and position; group inferred"] * 2
+    )
     assert waits(present=of_job(8, *parts.values()))[0, 0] == (None, None, "a rank of its group has no trace")
 
 
@@ -145,7 +148,7 @@ def test_without_such_groups_it_cannot_be_told():
 @pytest.mark.parametrize(("name", "collective"), [(BARRIER, "barrier"), (SIGNAL, "barrier")])
 def test_a_pure_wait_is_wait_on_one_rank_alone(name, collective):
     parts = of_job(8, rank((20, 100, spin(name, collective))))
-    frame = analysis.across(parts).to_frame()
+    frame = analysis.across(parts, Ranks(*parts)).to_frame()
     assert frame[["transfer_ns", "wait_ns"]].to_numpy().tolist() == [[0, 80_000]]
     assert waits(present=parts)[0, 0] == (80, None, None)
 

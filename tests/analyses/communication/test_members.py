@@ -11,6 +11,14 @@ from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.matches import across as matches_across
 from traceanalyzer.analyses.trace import ranks
 
+
+class Ranks:
+    """As much of the Result as is asked for."""
+
+    def __init__(self, *numbers, device_name="NVIDIA H200"):
+        self.table = pd.DataFrame({"rank": numbers, "device_name": device_name, "host": None})
+
+
 DEFAULTS = {
     "stream": 17, "step": 0, "collective": "all_reduce", "group": "0", "group_description": "", "group_ranks": "0,1",
     "group_size": 2, "dtype": "Float", "size_bytes": 64, "sequence": pd.NA, "root": pd.NA, "peers": None,
@@ -31,7 +39,7 @@ def rank(*calls):
 def waits(*ranks, present=None):
     """(wait, waits for, why not split) of every call, by rank and call; µs."""
     parts = present or dict(enumerate(ranks))
-    frame = call_waits_across({}, analysis.across(parts)).to_frame()
+    frame = call_waits_across({}, analysis.across(parts, Ranks(*parts))).to_frame()
     return {
         (row.rank, row.call): (
             None if pd.isna(row.wait_ns) else row.wait_ns // 1000,
@@ -72,7 +80,7 @@ def test_ranks_that_are_here_wait_for_each_other_where_one_has_no_trace():
     more, why = {"group_ranks": "0,1,2", "group_size": 3}, "a rank of its group has no trace"
     sides = [rank((0, 100, more)), rank((80, 100, more))]
     assert waits(*sides) == {(0, 0): (80, 1, why), (1, 0): (0, None, why)}
-    table = analysis.across(dict(enumerate(sides))).table
+    table = analysis.across(dict(enumerate(sides)), Ranks(*range(len(sides)))).table
     assert table["transfer_ns"].isna().all(), "what follows the last that is here may be a wait for the third"
     assert not table["is_whole"].any()
 
@@ -153,14 +161,30 @@ def test_a_call_of_several_peers_waits_for_the_last_of_them_to_start():
         (0, 1): (200, 1, None), (1, 1): (0, None, None), (2, 1): (300, 1, None),
         (0, 2): (400, 1, None), (1, 2): (0, None, None), (2, 2): (100, 1, None),
     }  # fmt: skip
-    table = analysis.across(parts).to_frame()
+    table = analysis.across(parts, Ranks(*parts)).to_frame()
     assert set(table.loc[table["collective"] == "send_recv", "ends_together"]) == {False}
     assert set(table.loc[table["collective"] == "all_reduce", "ends_together"]) == {True}
 
 
+@pytest.mark.parametrize(("ahead", "transfers"), [(0, [150, 150, 140]), (400, None)], ids=["one clock", "clocks apart"])
+def test_calls_of_several_peers_alone_are_split_where_the_clocks_contradict_no_message(ahead, transfers):
+    """A ring of three of one host, in which nothing else is communicated: rank 1's first message begins last."""
+    parts = {
+        number: rank(*((start + (ahead if number == 1 else 0), end + (ahead if number == 1 else 0), {
+            "collective": "send_recv", "peers": f"send {(number + 1) % 3}, recv {(number - 1) % 3}",
+            "group_ranks": "0,1,2", "group_size": 3}) for start, end in calls))
+        for number, calls in {0: [(0, 450), (600, 700)], 1: [(300, 450), (500, 700)], 2: [(0, 440), (550, 700)]}.items()
+    }  # fmt: skip
+    table = analysis.across(parts, Ranks(*parts)).table
+    with_one = table[(table["call"] == 0) & (table["instance"].isin(table.loc[table["rank"] == 1, "instance"]))]
+    assert with_one["is_timed"].tolist() == [transfers is not None] * 4
+    if transfers:
+        assert (with_one.groupby("rank")["transfer_ns"].min() // 1000).tolist() == transfers
+
+
 def test_a_step_selection_does_not_change_what_a_call_is_matched_with():
     parts = {0: rank((0, 100), (200, 300)), 1: rank((90, 100), (250, 300))}
-    members = analysis.across(parts)
+    members = analysis.across(parts, Ranks(*parts))
     call_waits = call_waits_across({}, members)
     counted = ["calls", "matched_calls", "unmatched_calls", "split_calls"]
     matches = matches_across({}, call_waits, members, groups.across({}, ranks.Ranks.without_rows())).to_frame()
@@ -177,7 +201,7 @@ def test_a_step_selection_does_not_change_what_a_call_is_matched_with():
 
 def test_matched_calls_that_cannot_be_split_are_not_unmatched():
     more = {"collective": "broadcast"}
-    members = analysis.across({0: rank((0, 100, more), (200, 300)), 1: rank((80, 100, more), (290, 300))})
+    members = analysis.across({0: rank((0, 100, more), (200, 300)), 1: rank((80, 100, more), (290, 300))}, Ranks(0, 1))
     (row, _) = matches_across(
         {}, call_waits_across({}, members), members, groups.across({}, ranks.Ranks.without_rows())
     ).rows()
@@ -188,5 +212,5 @@ def test_matched_calls_that_cannot_be_split_are_not_unmatched():
 
 def test_users_of_a_communicator_of_unknown_size_count_as_its_size():
     more = {"group": "0xb149", "group_ranks": None, "group_size": None}
-    table = analysis.across({0: rank((0, 100, more)), 1: rank((80, 100, more))}).table
+    table = analysis.across({0: rank((0, 100, more)), 1: rank((80, 100, more))}, Ranks(0, 1)).table
     assert table["group_size"].tolist() == [2, 2]

@@ -6,8 +6,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.analyses.communication.test_collectives import Ranks
-from tests.analyses.communication.test_members import rank
+from tests.analyses.communication.test_members import Ranks, rank
 from tests.conftest import examples
 from traceanalyzer.analyses.communication import collectives, groups, members
 from traceanalyzer.analyses.communication.call_waits import across as call_waits_across
@@ -72,9 +71,9 @@ def split(calls, clocks, call, present):
 
 
 def tables(calls):
-    found = members.across({one: rank(*own) for one, own in enumerate(calls)})
-    waits = call_waits_across({}, found)
     numbers = Ranks(*range(len(calls)))
+    found = members.across({one: rank(*own) for one, own in enumerate(calls)}, numbers)
+    waits = call_waits_across({}, found)
     return found.to_frame(), collectives.across(
         {}, waits, found, numbers, groups.across({}, ranks.Ranks.without_rows())
     )

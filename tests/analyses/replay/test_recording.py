@@ -137,6 +137,20 @@ def test_who_waits_for_workers_waits_for_them_without_the_profiler_too(loader, l
     assert ready.unprofiled_gain_ns == waited_ns, "with batches that are there nothing is waited for"
 
 
+def test_a_wait_for_the_gpu_between_two_for_workers_takes_up_what_was_saved_before_it():
+    """Each 10 ms: a launch, 40 operators, a wait until its kernel is done, 100 operators, a batch that is late."""
+    begins = [number * 10 * MS for number in range(LAUNCHES)]
+    ops = [("gemm", begin + 10 * US, begin + 1_500 * US, 2 * number + 1) for number, begin in enumerate(begins)]
+    calls = [call for begin in begins for call in (
+        ("cudaLaunchKernel", begin, begin + 5 * US), ("cudaDeviceSynchronize", begin + 700 * US, begin + 1_502 * US))]  # fmt: skip
+    at = [*range(20, 620, 15), *range(1_510, 3_010, 15)]
+    host_ops = [("aten::view", begin + each * US, begin + (each + 9) * US) for begin in begins for each in at]
+    taken = [(WORKERS, begin - 6 * MS, begin - 50 * US) for begin in begins[1:]]
+    replay = replay_of(host_trace(ops, calls, host_ops=[*host_ops, *taken]))
+    gain = gain_of(replay, Change("profiler", "none"))
+    assert gain.unprofiled_ns == (gain.before_ns, gain.before_ns), "no shorter, and no longer"
+
+
 def test_a_host_that_waits_for_its_gpu_in_between_saves_nothing_before():
     """Of each stretch up to the wait for workers, back to the wait for the GPU."""
     waits, after_gpu = [0, 0, 5 * MS, 0, 0, 5 * MS], [False, False, False, False, True, False]

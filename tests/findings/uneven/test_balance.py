@@ -6,6 +6,8 @@ import pytest
 from tests import once
 from tests.simulator import fleet
 from tests.simulator.analysed import analysed
+from tests.simulator.faults import Fault
+from tests.simulator.jobs import rollouts
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.findings.chance import is_beyond_chance
@@ -13,6 +15,7 @@ from traceanalyzer.findings.uneven import balance
 
 NEEDED = (
     "headline", "steps", "step_needs", "episodes", "pipeline", "call_waits", "instances", "efficiency", "replay", "places",
+    "ranks",
 )  # fmt: skip
 
 
@@ -57,6 +60,12 @@ def test_what_a_capture_without_steps_gains_is_of_the_capture():
     assert " a mean step " not in finding.title
     assert "With rank 0's compute as the mean rank's the capture is 1.77 ms shorter." in finding.title
     assert (finding.gain_is_bound, finding.caveat) == (False, None)
+
+
+def test_of_all_ranks_of_a_role_it_cannot_be_told_whether_they_are_slow():
+    _, results = analysed(rollouts.actors_and_learners(faults=(Fault("act", 5_000_000, (2, 3)),)), *NEEDED)
+    (finding, _) = balance.uneven_compute(**results)
+    assert finding.caveat.startswith("No other rank runs the kernels of ranks 2 and 3: whether they are slow at them")
 
 
 def test_a_set_that_computes_alike_is_named_by_its_host():

@@ -21,7 +21,7 @@ from tests.simulator.jobs import (
     sharded,
     tensor_parallel,
 )
-from tests.simulator.noise import like_hosts, unlike_hosts, with_noise
+from tests.simulator.noise import Noise, like_hosts, unlike_hosts, with_noise
 
 
 def _of_device(*ranks: int, **properties: object) -> spoiled.Spoil:
@@ -58,6 +58,20 @@ def _hidden_from_each_other(folder: Path) -> None:
 
 
 GPUS: tuple[Case, ...] = (
+    several("two GPUs, slower by other factors", with_noise(usual.ddp, Noise(621, 0.2, 0.01, 0.1)),
+            (Fault("throttle", 0, (2,), None, 1.5), Fault("throttle", 0, (5,), None, 1.25)),
+            Truth((2,), "compute", "the same kernels take 1.5", others=(5,)), left=(Fault("throttle", 0, (5,), None, 1.25),)),
+    several("a slow GPU among slower hosts' GPUs", with_noise(usual.hsdp, like_hosts(622)),
+            (Fault("throttle", 0, (9,), None, 1.6), Fault("throttle", 0, (3, 4), None, 1.2)),
+            Truth((9,), "compute", "the same kernels take 1.6", others=(3, 4)),
+            left=(Fault("throttle", 0, (3, 4), None, 1.2),)),
+    nobody("all clocks rise in the first step", "^In step 0, the capture's first, all 4 GPUs take", usual.ddp,
+           Fault("throttle", 0, (0, 1, 2, 3), (0,), 1.8), ranks=4),
+    nobody("all clocks rise in two steps, sharded", "^In steps 0 and 1, the capture's first, all 8 GPUs take", usual.fsdp,
+           Fault("throttle", 0, tuple(range(8)), (0, 1), 1.4), steps=6),
+    case_of("all clocks rise in the first step, one GPU stays slower", with_noise(usual.ddp, like_hosts(620)),
+            Fault("throttle", 0, (2,), (1, 2, 3, 4), 1.4), "the same kernels", left=(Fault("throttle", 0,
+            (0, 1, 2, 3), (0,), 1.4),), ranks=4),
     case_of("a GPU gets hotter and hotter", gpus.heated, Fault("heat", 0, (5,)), "the same kernels take",
             cause="compute"),
     case_of("memory-bound kernels alone are slower", gpus.slow_memory, Fault("memory", 0, (2,), None, 1.8),

@@ -1,10 +1,20 @@
 """Transfers that take longer on some ranks' links: cards, edges, rails, groups of a mesh."""
 
+from dataclasses import replace
 from functools import partial
 
 from tests.simulator.case import FOUR, MS, Case, Truth, case_of, nobody, on_nodes, several
 from tests.simulator.faults import Fault
-from tests.simulator.jobs import context_parallel, cubes, data_parallel, experts, links, replicated_pipelines
+from tests.simulator.jobs import (
+    context_parallel,
+    cubes,
+    data_parallel,
+    experts,
+    fields,
+    links,
+    rails,
+    replicated_pipelines,
+)
 from tests.simulator.noise import Noise, unlike_hosts
 
 LINKS: tuple[Case, ...] = (
@@ -25,6 +35,26 @@ LINKS: tuple[Case, ...] = (
     case_of("a GPU's links are slow in both its groups", links.own_links, Fault("port", 5 * MS, (5,)),
             "ranks 4 and 5", says_ranks=(4, 5), cause="transfer", left=(Fault("reach", 2 * MS, (5,)),),
             others=(1, 3, 7), noise=unlike_hosts(323)),
+    case_of("a stage's links to both its neighbours", replicated_pipelines.edged, Fault("link", 20 * MS, (2, 3, 4)),
+            "messages with every partner", says_ranks=(3,), edges=(2, 3), stages=6),
+    case_of("the second of four stages has slow links", replicated_pipelines.edged, Fault("link", 8 * MS, (0, 1, 2)),
+            "messages with every partner", says_ranks=(1,), edges=(0, 1), elements=6_000_000),
+    case_of("a node's cards", partial(rails.rails, nodes=5), Fault("card", 4 * MS, (4, 5)),
+            "messages with every partner", cause="transfer", noise=replace(unlike_hosts(611), wire=0.0)),
+    case_of("one card of a ring of nodes", partial(rails.rails, nodes=5), Fault("card", 4 * MS, (5,)),
+            "messages with every partner", cause="transfer", noise=replace(unlike_hosts(612), wire=0.0)),
+    several("a GPU's links are slow in all its groups", links.own_links, (Fault("port", 5 * MS, (5,)),
+            Fault("reach", 3 * MS, (5,))), Truth((5,), "transfer", "all-reduce with every partner"),
+            noise=unlike_hosts(613)),
+    case_of("a sheet, a rank's messages in one kernel", fields.halos, Fault("card", 9 * MS, (5,)),
+            "messages with every partner", cause="transfer", noise=unlike_hosts(614)),
+    case_of("a ring of nodes, a kernel for both partners", partial(rails.rails, nodes=5, is_grouped=True),
+            Fault("card", 6 * MS, (5,)), "messages with every partner", cause="transfer", noise=unlike_hosts(615)),
+    case_of("a ring of one host alone, one GPU's links", partial(rails.rails, nodes=5, gpus=1, is_grouped=True,
+            is_reduced=False), Fault("card", 6 * MS, (2,)), "messages with every partner", cause="transfer",
+            noise=unlike_hosts(616)),
+    case_of("a ring of one host alone, a hot GPU", partial(rails.rails, nodes=5, gpus=1, is_grouped=True,
+            is_reduced=False), Fault("throttle", 0, (2,), None, 1.8), "the same kernels", noise=unlike_hosts(617)),
     case_of("tokens in two moves, one rail's card", experts.sent_in_two, Fault("nic", 6 * MS, (4,)),
             "all-to-all among ranks 0, 2, 4 and 6", says_ranks=(0, 2, 4, 6), cause="transfer",
             noise=unlike_hosts(417)),

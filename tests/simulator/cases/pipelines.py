@@ -14,6 +14,10 @@ def _recomputing(faults: Faults = ()) -> Job:
 
 PIPELINES: tuple[Case, ...] = (
     nobody("1f1b, even", "pipeline", usual.pipelined, stages=4, microbatches=8, steps=4),
+    nobody("1f1b, the last stage loads within its bubble", "^The pipeline of ranks", usual.pipelined,
+            Fault("data", 1_500_000, (3,))),
+    nobody("1f1b, two stages load within their bubbles", "^The pipeline of ranks", usual.pipelined,
+            Fault("data", 1_200_000, (2, 3))),
     nobody("1f1b, one heavy stage", "tage 3", usual.pipelined, stages=4, microbatches=8, steps=4,
             stage_ns=[500_000] * 3 + [800_000]),
     nobody("one stage recomputes, two replicas", "recompute", replicated_pipelines.unlike_stages, recomputes=(1,)),

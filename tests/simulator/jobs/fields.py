@@ -10,7 +10,8 @@ def halos(columns: int = 4, rows: int = 2, steps: int = 5, faults: Faults = (), 
           noise: Noise | None = None) -> Job:  # fmt: skip
     """Ranks are a sheet: edges go to two to four neighbours while the inside is computed; a residual is read at the end.
 
-    `cells`: a rank's part has more of them, by what its kernels take longer.
+    `cells`: a rank's part has more of them, by what its kernels take longer; `card`: what each of a rank's messages takes
+    more, and with it the kernel that holds those of all neighbours.
     """
     ranks = columns * rows
     world = Group("0", tuple(range(ranks)), "sheet")
@@ -23,12 +24,13 @@ def halos(columns: int = 4, rows: int = 2, steps: int = 5, faults: Faults = (), 
     def step(program: Program, number: int) -> None:
         more_ns = time_ns(faults, "cells", program.rank, number) // rounds
         near = beside(program.rank)
+        slow_ns = max(time_ns(faults, "card", rank, number) for rank in (program.rank, *near)) // rounds
         shapes = f"[[{4096 + 4096 * more_ns // 700_000}, 4096]]"
         got: tuple[int, ...] = ()
         load(program, (), number)
         for place in range(rounds):
             edge = after_of(program, "stencil::edge", "stencil_edge_kernel", 90_000, got, 9_000, "[[4096, 4]]")
-            got = (program.exchange(world, 400_000, 110_000, sends=near, receives=near, after=(edge,)),)
+            got = (program.exchange(world, 400_000, 110_000 + slow_ns, sends=near, receives=near, after=(edge,)),)
             after_of(program, "stencil::inside", "stencil_inside_kernel", 700_000 + more_ns, (), 9_000, shapes)
             if place == 1:
                 strike(program, faults, number)

@@ -166,7 +166,9 @@ def _changes(
     parts = [part for part in parts if part != "data" or "host" not in parts]  # which is a part of it
     if replay.engine is not None and not replay.engine.has_hosts:
         parts = [part for part in parts if part not in OF_HOSTS]
-    return tuple(Change(part, _left(row, part), ranks, steps) for part in parts for ranks, steps in _where(row, own))
+    return tuple(
+        Change(part, _left(row, part), ranks, steps) for part in parts for ranks, steps in _where(row, own, part)
+    )
 
 
 def _only_launches_more(row: Mapping[str, Any], late: pd.DataFrame, replay: Replay) -> bool:
@@ -216,13 +218,25 @@ def _left(row: Mapping[str, Any], part: Changeable) -> float | str:
 
 
 def _data_left(row: Mapping[str, Any]) -> float:
-    """What is left of the ranks' time in the data loader when their GPUs wait for it as long as their peers'."""
+    """What is left of the ranks' time in the data loader when their GPUs wait for it as long as their peers'.
+
+    No less than what loading takes these: of as long a loading longer queues hide more.
+    """
     own, peers = row["own_ns"], 0 if pd.isna(row["peers_ns"]) else row["peers_ns"]
-    return min(1.0, round(float(peers / own), 2)) if own and row["part"] == DATA.column else 0.0
+    if not own or row["part"] != DATA.column:
+        return 0.0
+    return min(1.0, round(max(float(peers / own), row["loading_left"]), 2))
 
 
-def _where(row: Mapping[str, Any], own: pd.DataFrame) -> list[tuple[frozenset[int], frozenset[int] | None]]:
-    """Ranks, and the steps in which they are late; of ranks in turn those that are late in the same steps."""
+def _where(
+    row: Mapping[str, Any], own: pd.DataFrame, part: Changeable
+) -> list[tuple[frozenset[int], frozenset[int] | None]]:
+    """Ranks, and the steps in which they are late; of ranks in turn those that are late in the same steps.
+
+    Of slow links each group that they move data over: a transfer is all its ranks'.
+    """
+    if row["groups"] and part == "comm":
+        return [(ranks, row["mended_in"] or None) for ranks in row["groups"]]
     if not row["is_in_turn"]:
         return [(frozenset(row["ranks"]), row["mended_in"] or None)]
     together: dict[frozenset[int], set[int]] = {}

@@ -85,8 +85,7 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
     own, others = late[is_late], late[~is_late & late["step"].isin(numbers)]
     peers = others[others["peers"].isin(own["peers"])]
     is_of_stages = peers.empty and len(others) > 0
-    peers = peers if len(peers) else others
-    others = others if len(others) else own
+    peers, others = peers if len(peers) else others, others if len(others) else own
     excess_ns = _mean_step(group["excess_ns"], group["step"], complete)
     seen = _seen_in(numbers, late[late["rank"].isin(others["rank"])])
     waited = _waits(late).reindex(pd.MultiIndex.from_arrays([others["rank"], others["step"].map(seen)]))
@@ -108,6 +107,7 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "is_in_every_step": _is_of_every(numbers, complete, every),
         "cause": cause_of(part),
         "part": part,
+        "loading_left": _loading_left(own, peers),
         "what": _known(group["what"].iloc[0]),
         "name": _known(group["name"].iloc[0]),
         "same_work_ratio": same_work_ratio,
@@ -161,6 +161,12 @@ def _seen_in(numbers: Sequence[int], others: pd.DataFrame) -> dict[int, int]:
     following = awaited_in(others).dropna()
     after = {step: int(following[step]) for step in numbers if step in following and following[step] not in numbers}
     return {step: max((step, after.get(step, step)), key=lambda each: float(waits.get(each, -1.0))) for step in numbers}
+
+
+def _loading_left(own: pd.DataFrame, peers: pd.DataFrame) -> float:
+    """What the peers' hosts take to load a step's data, as a part of what these take; 0 where it is not known."""
+    each = [rows["loading_ns"].astype("float64").median() for rows in (peers, own)]
+    return 0.0 if any(pd.isna(ns) for ns in each) or not each[1] else float(each[0] / each[1])
 
 
 def _worst(own: pd.DataFrame, group: pd.DataFrame, part: str) -> dict[str, object]:

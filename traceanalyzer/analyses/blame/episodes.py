@@ -1,6 +1,6 @@
 """Lateness that belongs together: which ranks, in which steps, by what, what it costs the others and what it gains."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,17 +11,18 @@ from traceanalyzer.analyses.blame.episode_gains import at_least_its_gain, bounds
 from traceanalyzer.analyses.blame.episode_rows import row_of
 from traceanalyzer.analyses.blame.hidden_hosts import with_hidden_hosts
 from traceanalyzer.analyses.blame.host_paces import without_names_of_pace
+from traceanalyzer.analyses.blame.late_together import grouped, of_all_groups
 from traceanalyzer.analyses.blame.lateness import cells, with_excess
 from traceanalyzer.analyses.blame.naming import named
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.rank_sets import set_of
 from traceanalyzer.analyses.blame.roles import with_roles
 from traceanalyzer.analyses.blame.slower_calls import SlowerCalls
-from traceanalyzer.analyses.blame.slower_gpus import told_apart
+from traceanalyzer.analyses.blame.slower_gpus import told_apart, with_steps_before
 from traceanalyzer.analyses.blame.stage_speeds import with_slower_ns
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.together import together
-from traceanalyzer.analyses.blame.transfers import TRANSFER, collective_of, transfers
+from traceanalyzer.analyses.blame.transfers import TRANSFER, groups_of_slow_links, transfers
 from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.blame.whole_captures import as_whole_captures
 from traceanalyzer.analyses.communication.call_waits import CallWaits
@@ -37,12 +38,6 @@ from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 from traceanalyzer.model.tables import under_each_other, without_rows
-
-_ALIKE = 0.6
-"""Two ranks are late together when they share this much of the steps in which either is."""
-
-_LEAST_TURNS = 3
-
 
 WORTH_PCT = 1.0
 """Of a step: what mending gains. Less is in the table alone."""
@@ -196,11 +191,12 @@ def across(
     if step_needs.table.empty or step_needs.table["rank"].nunique() < 2:
         return empty
     work = under_each_other([what_ran.table, transfers(slower_calls.table)])
+    linked = groups_of_slow_links(slower_calls.table)
     meeting = replay.engine.job.meetings.together() if replay.engine else ()
     job = step_needs.table["rank"].map(jobs_of(members.table, step_needs.table["rank"].unique(), meeting))
     calls = call_waits.table[["rank", "call", "collective"]].merge(exposed_calls.table, on=["rank", "call"])
     tables = [
-        _of_job(with_roles(needs, replay, ranks), work, calls, steps.table, operators.table, places, replay)
+        _of_job(with_roles(needs, replay, ranks), work, calls, steps.table, operators.table, places, replay, linked)
         for _, needs in step_needs.table.groupby(job)
     ]
     tables = [table.assign(job=number) for number, table in enumerate(tables) if len(table)]
@@ -221,6 +217,7 @@ def _of_job(
     operators: pd.DataFrame,
     places: Places,
     replay: Replay,
+    linked: Mapping[frozenset[int], tuple[frozenset[int], ...]],
 ) -> pd.DataFrame:
     """The episodes of ranks that communicate with each other: nobody else waits for them."""
     if needs["rank"].nunique() < 2:
@@ -228,10 +225,11 @@ def _of_job(
     needs, work = as_whole_captures(needs, work)
     late = with_excess(with_slower_ns(needs, work))
     found = without_names_of_pace(named(cells(late), late, work), late, operators)
-    found = with_hidden_hosts(told_apart(found, late, work), late, replay)
-    found = _of_all_groups(found)
+    found = with_steps_before(told_apart(found, late, work), late, work)
+    found = with_hidden_hosts(found, late, replay)
+    found = of_all_groups(found)
     complete = _complete(late, steps, replay)
-    rows = [row_of(group, late, calls, complete) for group in _groups(found)]
+    rows = [row_of(group, late, calls, complete) for group in grouped(found)]
     if not rows:
         return pd.DataFrame()
     table = pd.DataFrame(rows)
@@ -239,50 +237,22 @@ def _of_job(
     sets = [set_of(own, every, places.places(), places.whole(len(every))) for own in table["ranks"]]
     table = table.assign(set=[each.kind for each in sets], place=[each.name for each in sets])
     table = table.assign(bound_ns=bounds(table, found, late, complete), gain_is_of_capture=not complete)
-    table = table.assign(mended_in=mended_in(table, needs, replay))
+    table = table.assign(mended_in=mended_in(table, needs, replay), groups=_linked(table, linked))
     return together(at_least_its_gain(table.assign(**gains(table, found, late, replay)), late, complete), replay)
+
+
+def _linked(
+    table: pd.DataFrame, linked: Mapping[frozenset[int], tuple[frozenset[int], ...]]
+) -> list[tuple[frozenset[int], ...]]:
+    """Of each episode the groups over which its ranks' slow links move data; none of any other."""
+    return [
+        tuple(group for whose, own in linked.items() if whose & {*ranks} for group in own) if part == TRANSFER else ()
+        for part, ranks in zip(table["part"], table["ranks"], strict=True)
+    ]
 
 
 def _text(numbers: Sequence[int]) -> str | None:
     return ",".join(map(str, numbers)) or None
-
-
-def _groups(found: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Cells of one cause and name; of those the ranks that are late in the same steps, or in turn."""
-    for _, rows in found.groupby(["part", found["name"].fillna("")], sort=False):
-        yield from _together(rows)
-
-
-def _of_all_groups(found: pd.DataFrame) -> pd.DataFrame:
-    """The cells, a collective named without its group where groups move data for longer in turn."""
-    is_transfer = (found["part"] == TRANSFER) & found["name"].notna()
-    names = found.loc[is_transfer, "name"].map(collective_of)
-    for name, rows in found[is_transfer].groupby(names):
-        if len({*rows["name"]}) > 1 and next(_together(rows))["is_in_turn"].all():
-            found = found.assign(name=found["name"].where(~found.index.isin(rows.index), name))
-    return found
-
-
-def _together(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Ranks whose steps are mostly the same; the rest in turn where there are several, each in other steps."""
-    steps = {int(rank): frozenset(own) for rank, own in rows.groupby("rank")["step"]}
-    sets: list[list[int]] = []
-    for rank in sorted(steps, key=lambda each: (-len(steps[each]), each)):
-        home = next((ranks for ranks in sets if _overlap(steps[ranks[0]], steps[rank]) >= _ALIKE), None)
-        if home is None:
-            sets.append([rank])
-        else:
-            home.append(rank)
-    total = rows["step"].nunique()
-    if len(sets) > 1 and total >= _LEAST_TURNS and all(2 * len(steps[ranks[0]]) <= total for ranks in sets):
-        yield rows.assign(is_in_turn=True)
-        return
-    for ranks in sets:
-        yield rows[rows["rank"].isin(ranks)].assign(is_in_turn=False)
-
-
-def _overlap(one: frozenset[int], other: frozenset[int]) -> float:
-    return len(one & other) / len(one | other)
 
 
 def _complete(late: pd.DataFrame, steps: pd.DataFrame, replay: Replay) -> list[int]:

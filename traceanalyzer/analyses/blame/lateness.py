@@ -45,7 +45,7 @@ _SHARE_OF_OWN = 0.35
 _SHARE_NOW = 0.2
 """One that has that share of the excess of all the rank's late steps needs only this of a step's."""
 
-_NEEDED = "needed_host_ns"
+_NEEDED, _LOADING = "needed_host_ns", "loading_ns"
 
 _HOST_PARTS = (SYNC.column, DATA.column, HOST.column, COPY.column)
 """What ranks of different stages of a pipeline have alike; their compute and bubbles differ by design."""
@@ -80,7 +80,7 @@ def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
     of_peers, of_all = keys.of_row, Groups.of(columns, ["step"]).of_row
     alone = keys.distinct(np.unique(columns["rank"], return_inverse=True)[1])[of_peers] < 2
     is_stage = (columns["peers"] != "all") & alone
-    values = np.column_stack([floats(columns[name]) for name in (*PARTS, _NEEDED)])
+    values = np.column_stack([floats(columns[name]) for name in (*PARTS, _NEEDED, _LOADING)])
 
     def beside(own: np.ndarray, figure: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """A figure of the peers' same step; of stages that no other rank has, of all ranks'."""
@@ -121,11 +121,13 @@ def _held(needs: pd.DataFrame) -> pd.DataFrame:
 
 def _beyond(columns: Mapping[str, Any], more: np.ndarray, is_stage: np.ndarray) -> dict[str, np.ndarray]:
     """Each part's excess, where it is a reason to be late, and their sum; `more` are `PARTS` and what a host needs."""
-    excess = dict(zip((*PARTS, _NEEDED), more.T, strict=True))
+    excess = dict(zip((*PARTS, _NEEDED, _LOADING), more.T, strict=True))
     # Ranks that move the same data do it in as long: groups are held against each other, and no rank against its peers.
     excess["transfer_ns"] = floats(columns["slower_transfer_ns"])
+    loading = excess.pop(_LOADING)  # no longer than others', whose queues may be longer, it is nobody's lateness
+    excess[DATA.column] = _up_to(excess[DATA.column], loading, columns["rank"])
     # What launching takes holds the loading of data, which is a part by itself.
-    needed = excess.pop(_NEEDED) - np.maximum(excess[DATA.column], 0.0)
+    needed = excess.pop(_NEEDED) - np.maximum(np.where(np.isnan(loading), excess[DATA.column], loading), 0.0)
     host, launch = excess[HOST.column], excess[LAUNCH.column]
     # A queue that runs dry shows every launch's latency, too: that is the host's, where it is the smaller part.
     is_of_host = (launch > 0) & (host >= launch) & ~is_stage

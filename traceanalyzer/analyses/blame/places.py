@@ -9,7 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.blame.rank_sets import JOB, Place
 from traceanalyzer.analyses.communication.groups import Groups
-from traceanalyzer.analyses.communication.sister_groups import BLOCK
+from traceanalyzer.analyses.communication.hosts import BLOCK
 from traceanalyzer.analyses.names import PlacesColumn
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.trace.ranks import Ranks

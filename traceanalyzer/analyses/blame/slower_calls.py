@@ -1,5 +1,6 @@
 """Calls that move data for longer than the same calls of sister groups: how links of one group are known to be slow."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -7,13 +8,16 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.communication.hosts import hosts_of
 from traceanalyzer.analyses.communication.jobs import jobs_of
 from traceanalyzer.analyses.communication.members import Members
+from traceanalyzer.analyses.communication.own_links import whose_links
 from traceanalyzer.analyses.communication.sister_groups import instances_of, is_beyond_chance, is_extra, usual_ns
 from traceanalyzer.analyses.names import SlowerCallsColumn
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Better, Column, Written
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.model.tables import without_rows
 
 LEAST_TIMES = 1.25
@@ -41,6 +45,10 @@ class SlowerCalls(Result[SlowerCallsColumn]):
         "end_ns": Column.moment("End on the GPU."),
         "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
         "among": Column.text("Global ranks that it moves data between."),
+        "whose": Column.text(
+            "The rank, or the ranks of the host, of which all groups that lead to others take longer, with several "
+            "partners; absent where that is of none, or may be of several."
+        ),
         "transfer_ns": Column.time("What it takes once the last rank is there."),
         "usual_ns": Column.time(
             "What such calls of the sister groups take in that step: the usual one of them; 0 of what no others run."
@@ -74,6 +82,37 @@ def across(
         usual_ns=np.where(is_slower, beside_ns, 0).round().astype(np.int64),
         longer_ns=np.round(held["transfer_ns"] * share).astype(np.int64),
     )
-    longer = longer.loc[is_slower, ["instance", "among", "usual_ns", "longer_ns"]]
+    longer = longer.assign(whose=_whose(held, is_slower, beside_ns > 0, hosts_of(ranks.table)))
+    longer = longer.loc[is_slower, ["instance", "among", "whose", "usual_ns", "longer_ns"]]
     table = members.table.merge(longer, on="instance")
     return SlowerCalls(table.sort_values(["rank", "call", "instance"], ignore_index=True)[list(SlowerCalls.columns)])
+
+
+def is_own(slower: pd.DataFrame) -> np.ndarray:
+    """Mask of the rows of ranks whose links are slow, or may be: all of a call of which that is not told."""
+    known = {text: numbers(text) for text in slower["whose"].dropna().unique()}
+    pairs = zip(slower["rank"], slower["whose"], strict=True)
+    return np.array([rank in known.get(whose, (rank,)) for rank, whose in pairs], dtype=bool)
+
+
+def _whose(held: pd.DataFrame, is_slower: np.ndarray, is_held: np.ndarray, hosts: Mapping[int, str]) -> pd.Series:
+    """Of each instance the ranks whose links are slow, as text; of groups that are held against sister groups.
+
+    Those that are so in most of the steps in which the group's calls take longer, and for several groups.
+    """
+    known = {text: frozenset(numbers(text)) for text in held["among"].unique()}
+    every = {known[text] for text in held.loc[is_held, "among"].unique()}
+    slow = held.loc[is_slower & is_held, ["step", "among"]].drop_duplicates()
+    in_step = slow.groupby("step")["among"].agg(frozenset)
+    owners = {texts: whose_links({known[text] for text in texts}, every, hosts) for texts in {*in_step}}
+    found = {}
+    for text, steps in slow.groupby("among")["step"]:
+        owner, count = Counter(owners[in_step[step]].get(known[text]) for step in steps).most_common(1)[0]
+        if owner is not None and 2 * count > len(steps):
+            found[text] = owner
+    several = Counter(found.values())
+    return held["among"].map({text: _text(owner) for text, owner in found.items() if several[owner] > 1})
+
+
+def _text(ranks: frozenset[int]) -> str:
+    return ",".join(map(str, sorted(ranks)))

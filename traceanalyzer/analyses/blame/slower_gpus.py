@@ -37,6 +37,29 @@ def told_apart(found: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> p
     return pd.concat([left, slower], ignore_index=True) if len(slower) else left
 
 
+def with_steps_before(found: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
+    """The cells, and those of slower GPUs' steps before anybody waits: the same kernels take longer there, too.
+
+    Ranks that run ahead wait for a slower one once their lead is used up. Only of ranks that are late so in most steps.
+    """
+    slow = found[(found["part"] == _COMPUTE) & found["same_ns"].notna()]
+    if slow.empty:
+        return found
+    of_rank = slow.groupby("rank").agg(first=("step", "min"), count=("step", "size"), excess_ns=("excess_ns", "median"))
+    of_rank = of_rank[2 * of_rank["count"] > late.groupby("rank").size().reindex(of_rank.index)]
+    rows = late.loc[late["rank"].isin(of_rank.index), ["rank", "step"]]
+    rows = rows[(rows["step"] < rows["rank"].map(of_rank["first"])).to_numpy()]
+    known = pd.MultiIndex.from_frame(found.loc[found["part"] == _COMPUTE, ["rank", "step"]])
+    rows = rows[~pd.MultiIndex.from_frame(rows).isin(known)]
+    if rows.empty:
+        return found
+    asked = rows.assign(part=_COMPUTE, beside=[()] * len(rows), excess_ns=rows["rank"].map(of_rank["excess_ns"]))
+    before = named(asked, late, work)
+    before = before[before["same_ns"].notna()]
+    own_ns = (before["same_ns"] - before["peers_same_ns"]).round().astype("int64")
+    return pd.concat([found, before.assign(excess_ns=own_ns)], ignore_index=True) if len(before) else found
+
+
 def _without(found: pd.DataFrame, is_chosen: np.ndarray, parts: tuple[str, ...], excess: pd.DataFrame) -> pd.DataFrame:
     """The chosen cells without these parts beside them, shorter by their share of what the rank needs more of these."""
     if not is_chosen.any():

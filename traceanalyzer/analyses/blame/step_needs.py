@@ -8,7 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.blame.clock_jumps import clock_jumps_ns
-from traceanalyzer.analyses.blame.slower_calls import SlowerCalls
+from traceanalyzer.analyses.blame.slower_calls import SlowerCalls, is_own
 from traceanalyzer.analyses.blame.step_parts import COLUMNS, OWN_PARTS
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.exposed_comm import exposed_of, moves_and_waits
@@ -60,13 +60,14 @@ class StepNeeds(Result[StepNeedsColumn]):
         "exposed_transfer_ns": Column.time("Rest of the exposed communication in which data moves."),
         "slower_transfer_ns": Column.time(
             "Time in which a call still moves data that the same call of a sister group (see slower_calls) would have "
-            "moved, and no compute runs, beside a wait or not."
+            "moved, and no compute runs, beside a wait or not; 0 of ranks whose partner's links are slow."
         ),
         "exposed_unmatched_ns": Column.time("Rest of the exposed communication: may be either."),
         "needed_host_ns": Column.time(
             "Time of the step's range on the host, and up to the next one's, less that in calls that block it or find "
             "the queue full, and in collectives of the CPU while its threads do nothing else."
         ),
+        "loading_ns": Column.time("Time of that range, and up to the next one's, in the data loader."),
         "longest_call_ns": Column.time("The longest API call in it that waits for nothing on the GPU."),
         "operations": Column.count("GPU operations that the step launched.", adds=Adds.NONE),
         "clock_jump_ns": Column.time(
@@ -130,7 +131,8 @@ def across(
 
 
 def _late_ends(slower: pd.DataFrame) -> pd.DataFrame:
-    """Of each slower call what it takes longer, at its end."""
+    """Of each slower call what it takes longer, at its end; not of ranks whose partner's links are slow."""
+    slower = slower[is_own(slower)]
     return slower.assign(start_ns=slower["end_ns"] - slower["longer_ns"])[["rank", "start_ns", "end_ns"]]
 
 
@@ -178,7 +180,7 @@ def _split(
 
 _TYPES = {
     **dict.fromkeys(("step", "begin_ns", "end_ns", *OWN_PARTS, "met_ns", "operations"), "int64"),
-    **dict.fromkeys(("needed_host_ns", "longest_call_ns"), "Int64"),
+    **dict.fromkeys(("needed_host_ns", "loading_ns", "longest_call_ns"), "Int64"),
     **dict.fromkeys(("is_partial", "is_open"), "bool"),
 }
 

@@ -29,6 +29,7 @@ COLUMNS = (
     "met_ns",
     "met_in",
     "needed_host_ns",
+    "loading_ns",
     "longest_call_ns",
     "operations",
 )
@@ -44,7 +45,7 @@ def step_parts(trace: RankTrace) -> pd.DataFrame:
     `met_ns` is the idle time in which the host waits for peers in a collective of the CPU: no work of its own, so it is
     no part of `host_ns` here; `met_in` is the collective in which most of it lies.
     `needed_host_ns` is the time of its range on the host, and up to the next one's, less that in blocking calls: what
-    launching it takes.
+    launching it takes; `loading_ns` is the time in it that is the data loader's.
     """
     windows = _windows(trace)
     if windows.empty:
@@ -60,6 +61,7 @@ def step_parts(trace: RankTrace) -> pd.DataFrame:
         **{part: sums_at(of_gap, causes[part].to_numpy(), len(windows)) for part in (*idle_causes.PARTS, "met_ns")},
         "met_in": _met_in(trace, begins, ends),
         "needed_host_ns": _host_needed(trace, windows),
+        "loading_ns": _loading(trace, windows),
         "longest_call_ns": _longest_call(trace, windows),
         "operations": _operations(trace, windows),
     }
@@ -176,6 +178,13 @@ def _host_needed(trace: RankTrace, windows: pd.DataFrame) -> pd.api.extensions.E
     called, returned = (array_of(trace.api_calls, name) for name in ("start_ns", "end_ns"))
     blocked = Intervals.of(np.append(since, called[queued]), np.append(returned[rows], returned[queued]))
     return all_known(ends - starts - (blocked | waiting(trace)).covered_ns(starts, ends))
+
+
+def _loading(trace: RankTrace, windows: pd.DataFrame) -> pd.api.extensions.ExtensionArray:
+    """What of each step's range on the host is in the data loader; absent without."""
+    if "row" not in windows:
+        return pd.array([pd.NA] * len(windows), dtype="Int64")
+    return all_known(idle_causes.loading(trace).covered_ns(*_host_times(trace, windows)))
 
 
 def _host_times(trace: RankTrace, windows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:

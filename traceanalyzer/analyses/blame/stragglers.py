@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, typed
+from traceanalyzer.analyses.base import Result, is_true, percent, typed
 from traceanalyzer.analyses.blame.awaited import awaited
 from traceanalyzer.analyses.blame.episode_rows import is_of_every_host
 from traceanalyzer.analyses.blame.episodes import Episodes
@@ -24,6 +24,8 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import table_of, without_rows
 from traceanalyzer.selection import steps_text
+
+_HIDDEN = 0.1
 
 
 class Stragglers(Result[StragglersColumn]):
@@ -65,7 +67,8 @@ class Stragglers(Result[StragglersColumn]):
         ),
         "episode": Column.ident(
             "The costliest episode (see episodes) that the rank is part of; absent when it is in none: it needs no "
-            "more than its peers (of a pipeline those of its stage), beyond jitter, or than every host does."
+            "more than its peers (of a pipeline those of its stage), beyond jitter, or than every host does; or "
+            "mending it gains less than a tenth of its cost."
         ),
         "is_acquitted": Column.flag(
             "Late only by its host, which needs no more for a step than the slowest of the others': nobody's fault."
@@ -111,10 +114,16 @@ def across(
 
 
 def _of_episodes(episodes: pd.DataFrame) -> pd.DataFrame:
-    """For each rank the costliest episode that it is part of and that is its own fault."""
+    """For each rank the costliest episode that it is part of and that is its own fault.
+
+    One whose mending gains less than a tenth of its cost is hidden, as loading is in a pipeline's bubble: no reason.
+    """
     own = ["episode", "cause", "cause_ns", "operation"]
+    gained = episodes[["gain_ns", "joint_gain_ns"]].astype("Float64").max(axis=1)
+    is_hidden = (_HIDDEN * episodes["cost_ns"] > gained) & ~episodes["gain_is_bound"].astype("boolean")
     each = episodes.assign(rank=episodes["ranks"].astype("str").str.split(","))
     each["is_acquitted"] = [is_of_every_host(row) for row in episodes.to_dict("records")]
+    each = each[~is_true(is_hidden) | each["is_acquitted"]]
     each = each.explode("rank").rename(columns={"excess_ns": "cause_ns", "name": "operation"})
     each = typed(each, {"rank": "int64", "episode": "Int64", "cause_ns": "Int64", "cause": "object"})
     first = each.sort_values("is_acquitted", kind="stable").drop_duplicates("rank").set_index("rank")

@@ -1,7 +1,10 @@
 """What each rank's communication moves in a step, by collective and group: to say which transfer takes longer."""
 
+from collections.abc import Mapping
+
 import pandas as pd
 
+from traceanalyzer.analyses.blame.slower_calls import is_own
 from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
 from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.names import collective_words
@@ -14,26 +17,46 @@ TRANSFER = "transfer_ns"
 
 _AMONG = " among ranks "
 
+WITH_ALL = " with every partner"
+"""Of ranks whose links are slow, those of one rank or host."""
+
 
 def transfers(slower: pd.DataFrame) -> pd.DataFrame:
-    """Rows as `what_ran` has them, of part `transfer_ns`: by collective and group what its calls take longer."""
+    """Rows as `what_ran` has them, of part `transfer_ns`: by collective and group what its calls take longer.
+
+    Where a rank's links are slow, those of its groups together, and of no other rank.
+    """
     if slower.empty:
         return without_rows(["rank", "step", "part", "what", "name", "total_ns"])
+    slower = slower.assign(name=_names(slower))[is_own(slower)]
     once = slower.sort_values("longer_ns", ascending=False, kind="stable").drop_duplicates(["rank", "call"])
-    pairs = once[["collective", "among"]].astype("str")
-    known = {pair: _name(*pair) for pair in pairs.drop_duplicates().itertuples(index=False)}
-    name = [known[pair] for pair in pairs.itertuples(index=False)]
     step = once["step"].astype("Int64").fillna(-1).astype("int64")
-    sums = once["longer_ns"].groupby([once["rank"], step, pd.Series(name, once.index, name="name")])
+    sums = once["longer_ns"].groupby([once["rank"], step, once["name"]])
     return sums.sum().rename("total_ns").reset_index().assign(part=TRANSFER, what=COLLECTIVE)
 
 
-def _name(collective: str, ranks: str) -> str:
-    """`all-gather among ranks 4 to 7`; `messages among ranks 1 and 2`: one's send is the other's receive."""
+def groups_of_slow_links(slower: pd.DataFrame) -> Mapping[frozenset[int], tuple[frozenset[int], ...]]:
+    """By the ranks whose links are slow the ranks of each group that they move data with."""
+    pairs = slower[["whose", "among"]].dropna().drop_duplicates().groupby("whose")["among"]
+    return {frozenset(numbers(whose)): tuple(frozenset(numbers(text)) for text in sorted(own)) for whose, own in pairs}
+
+
+def _names(slower: pd.DataFrame) -> list[str]:
+    """`all-gather among ranks 4 to 7`; `messages among ranks 1 and 2`: one's send is the other's receive.
+
+    Of ranks whose links are slow `messages with every partner`.
+    """
+    among = slower["among"].where(slower["whose"].isna(), "").astype("str")
+    pairs = list(zip(slower["collective"].astype("str"), among, strict=True))
+    known = {pair: _name(*pair) for pair in set(pairs)}
+    return [known[pair] for pair in pairs]
+
+
+def _name(collective: str, among: str) -> str:
     what = MESSAGES if collective in POINT_TO_POINT else collective_words(collective)
-    return f"{what}{_AMONG}{listed(numbers(ranks))}"
+    return f"{what}{_AMONG}{listed(numbers(among))}" if among else f"{what}{WITH_ALL}"
 
 
 def collective_of(name: str) -> str:
     """The name without its group."""
-    return name.partition(_AMONG)[0]
+    return name.partition(_AMONG)[0].removesuffix(WITH_ALL)

@@ -5,35 +5,68 @@ from collections.abc import Mapping
 import pandas as pd
 
 from traceanalyzer.analyses.base import is_true
+from traceanalyzer.analyses.communication.alignment import LEAST_UNCERTAINTY_NS
 from traceanalyzer.model.tables import under_each_other
 
 _SPREAD_QUANTILE = 0.95
 
 
-def chained_offsets(members: pd.DataFrame) -> dict[int, tuple[int, int, int, int]]:
+def chained_offsets(
+    members: pd.DataFrame, hosts: Mapping[int, str], *, by_last_message: bool = True
+) -> dict[int, tuple[int, int, int, int]]:
     """For each rank its reference, offset to it, spread (largest on the way) and instances (fewest on the way).
 
     Calls that exchange messages with several peers end with the last of these: only where nothing else ties two ranks
-    together do they tell of their clocks.
+    together do they tell of their clocks. Those of one host are then one clock, where no message ends before both of
+    its calls have begun; of others, `by_last_message`, the ends are as if they were one message's.
     """
     held = members[members["wait_ns"].notna()]
     together = is_true(held["ends_together"])
     sure = _differences(held[together])
     if together.all():
         return _chained(sure)
-    rest = _differences(held[~together])
-    known = set(zip(sure["base"], sure["rank"], strict=True))
-    is_new = [pair not in known for pair in zip(rest["base"], rest["rank"], strict=True)]
-    return _chained(under_each_other([sure, rest[is_new]]))
+    rest = _without(_pairs(held[~together]), sure)
+    one_clock = _on_one_clock(rest[(rest["base"].map(hosts) == rest["rank"].map(hosts)).to_numpy(dtype=bool)])
+    others = _without(rest, one_clock) if by_last_message else rest.iloc[:0]
+    return _chained(under_each_other([sure, one_clock, _told(others)]))
+
+
+def _without(pairs: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
+    """The rows of ranks that are not in a row of the other table together."""
+    of, others = (pd.MultiIndex.from_frame(table[["base", "rank"]]) for table in (pairs, known))
+    return pairs[~of.isin(others)]
+
+
+def _on_one_clock(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Ranks of which no message ends before both calls have begun: an offset of 0, as sure as that is."""
+    ranks = [pairs["base"], pairs["rank"]]
+    least = pairs.assign(instances=1).groupby(ranks).agg({"ahead_ns": "min", "behind_ns": "min", "instances": "sum"})
+    both = least[["ahead_ns", "behind_ns"]]
+    least = least.assign(offset_ns=0, spread_ns=both.max(axis=1).clip(lower=0))[
+        both.min(axis=1) >= -LEAST_UNCERTAINTY_NS
+    ]
+    return least[["offset_ns", "spread_ns", "instances"]].reset_index()
 
 
 def _differences(members: pd.DataFrame) -> pd.DataFrame:
+    return _told(_pairs(members))
+
+
+def _pairs(members: pd.DataFrame) -> pd.DataFrame:
+    """A row for each instance and rank but its lowest, `base`: the `difference` of ends, and by how much they overlap.
+
+    `ahead_ns` and `behind_ns` are by how much later each one's call ends than the other's begins.
+    """
+    held = members[["instance", "rank", "start_ns", "end_ns"]]
+    lowest = held.sort_values("rank").drop_duplicates("instance").set_index("instance").reindex(held["instance"])
+    base, start_ns, end_ns = (lowest[name].to_numpy() for name in ("rank", "start_ns", "end_ns"))
+    held = held.assign(base=base, difference=held["end_ns"] - end_ns, ahead_ns=held["end_ns"] - start_ns,
+                       behind_ns=end_ns - held["start_ns"])  # fmt: skip
+    return held[held["rank"] != held["base"]]
+
+
+def _told(held: pd.DataFrame) -> pd.DataFrame:
     """For every two ranks of which one is an instance's lowest: median difference of ends, its spread, instances."""
-    held = members[["instance", "rank", "end_ns"]]
-    lowest = held.sort_values("rank").drop_duplicates("instance").set_index("instance")
-    held = held.assign(base=held["instance"].map(lowest["rank"]), difference=held["end_ns"]
-                       - held["instance"].map(lowest["end_ns"]))  # fmt: skip
-    held = held[held["rank"] != held["base"]]
     pairs = [held["base"], held["rank"]]
     median = held["difference"].groupby(pairs).median().round().astype("int64").rename("offset_ns")
     off = (held["difference"] - held["difference"].groupby(pairs).transform("median")).abs()

@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.communication.alignment import LEAST_UNCERTAINTY_NS
 from traceanalyzer.analyses.communication.clock_offsets import chained_offsets
+from traceanalyzer.analyses.communication.hosts import hosts_of
 from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.names import ClocksColumn
 from traceanalyzer.analyses.trace.ranks import Ranks
@@ -29,7 +30,8 @@ class Clocks(Result[ClocksColumn]):
         ),
         "offset_ns": Column.time(
             "Rank's clock − the median of those ranks' clocks (of two ranks: the lower one's): median "
-            "difference of the ends of shared synchronising instances.",
+            "difference of the ends of shared synchronising instances; 0 of ranks of one host that share only calls "
+            "with several peers, of which none ends before both have begun.",
             adds=Adds.DERIVED,
         ),
         "spread_ns": Column.time("95 % of those differences are within this of their median.", adds=Adds.DERIVED),
@@ -54,7 +56,7 @@ class Clocks(Result[ClocksColumn]):
 def across(_parts: Mapping[int, pd.DataFrame], members: Members, ranks: Ranks) -> Clocks:
     """Median differences of each rank to the lowest rank of an instance, chained over groups, closest first."""
     table = table_of({"rank": ranks.table["rank"].astype("int64")})
-    found = chained_offsets(members.table) if len(members) else {}
+    found = chained_offsets(members.table, hosts_of(ranks.table)) if len(members) else {}
     names = ("reference", "offset_ns", "spread_ns", "instances")
     columns = {
         name: [found.get(rank, (pd.NA,) * 4)[place] for rank in table["rank"]] for place, name in enumerate(names)

@@ -11,11 +11,13 @@ from traceanalyzer import kinds
 from traceanalyzer.analyses.base import Result, is_true, stack, typed
 from traceanalyzer.analyses.communication import calls as all_calls
 from traceanalyzer.analyses.communication.call_lists import moves_only, synchronises, waits_of
+from traceanalyzer.analyses.communication.hosts import hosts_of
 from traceanalyzer.analyses.communication.inferred_groups import is_ring
 from traceanalyzer.analyses.communication.matching import match
 from traceanalyzer.analyses.communication.several_peers import with_several_peers
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.names import MembersColumn
+from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace, whole_capture
 from traceanalyzer.model.schema import NONE
@@ -118,7 +120,7 @@ def _plain(description: str) -> str:
     return description.replace(";", " ").replace("=", " ")
 
 
-def across(parts: Mapping[int, pd.DataFrame]) -> Members:
+def across(parts: Mapping[int, pd.DataFrame], ranks: Ranks) -> Members:
     """Match the calls; transfer = shortest duration over an instance's ranks, wait = duration − transfer."""
     calls = stack(parts, tuple(dict.fromkeys((*Members.columns, *_KEPT))))
     if calls.empty:
@@ -141,7 +143,8 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Members:
     held = Groups.of(table, ["instance"])
     table["group_size"] = _group_sizes(table, held)
     order = np.lexsort((held.of_row, table["call"], table["rank"]))  # a call in no instance has but one row
-    return Members(with_several_peers(_with_waits(table, held).take(order).reset_index(drop=True)))
+    timed = _with_waits(table, held).take(order).reset_index(drop=True)
+    return Members(with_several_peers(timed, hosts_of(ranks.table)))
 
 
 def _group_sizes(table: pd.DataFrame, held: Groups) -> pd.arrays.IntegerArray:

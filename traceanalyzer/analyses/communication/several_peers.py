@@ -1,5 +1,7 @@
 """Transfer and wait of calls that exchange messages with several peers: rings, middle stages of pipelines."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 
@@ -10,12 +12,12 @@ from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import with_columns
 
 
-def with_several_peers(members: pd.DataFrame) -> pd.DataFrame:
+def with_several_peers(members: pd.DataFrame, hosts: Mapping[int, str]) -> pd.DataFrame:
     """The table with `ends_together` and `is_timed`; instances of calls with several peers are split by the last start.
 
     Such a call ends with the last of its messages, so that its duration bounds nothing for the peers of the others: in
-    each of its instances transfer is what follows the last start. That needs the ranks' clocks, which other instances
-    tell; where none does, the shortest duration stays, which may be a wait for another peer (not `is_timed`).
+    each of its instances transfer is what follows the last start. That needs the ranks' clocks (`chained_offsets`);
+    where nothing tells of them, the shortest duration stays, which may be a wait for another peer (not `is_timed`).
     """
     instances, calls = Groups.of(members, ["instance"]), Groups.of(members, ["rank", "call"])
     is_several = calls.largest(instances.of_row) != calls.smallest(instances.of_row)
@@ -26,7 +28,7 @@ def with_several_peers(members: pd.DataFrame) -> pd.DataFrame:
     if not is_split.any():
         return members
     clocks = pd.DataFrame.from_dict(
-        chained_offsets(members[members["ends_together"].to_numpy(dtype=bool)]),
+        chained_offsets(members, hosts, by_last_message=False),
         orient="index", columns=["reference", "offset_ns", "spread_ns", "instances"], dtype="int64",
     )  # fmt: skip
     held = members.loc[is_split, ["rank", "instance", "start_ns", "end_ns"]]

@@ -6,13 +6,11 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.communication.collectives import transfer_kinds
+from traceanalyzer.analyses.communication.hosts import hosts_of
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.kinds import MESSAGES
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, table_of
-
-BLOCK = 8
-"""GPUs of a host, where the trace does not say which rank is where."""
 
 _POOL = ("job", "kind", "ranks", "hosts", "size_bytes")
 """What transfers of one spread have in common."""
@@ -23,13 +21,6 @@ _SIGMAS = 3.0
 
 _LEAST_KNOWN = 3
 """Transfers quicker than the usual ones that a deviation is told from."""
-
-
-def hosts_of(ranks: pd.DataFrame) -> Mapping[int, str]:
-    """The host of each rank of `Ranks`; blocks of 8 neighbours where any is not known."""
-    if ranks["host"].isna().any():
-        return {int(rank): str(rank // BLOCK) for rank in ranks["rank"]}
-    return dict(zip(ranks["rank"].astype(int), ranks["host"].astype(str), strict=True))
 
 
 def instances_of(members: pd.DataFrame, ranks: pd.DataFrame, jobs: Mapping[int, int]) -> pd.DataFrame:

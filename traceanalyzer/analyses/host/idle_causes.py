@@ -222,9 +222,7 @@ def _threads(trace: RankTrace) -> dict[int, _Thread]:
     rows, since = blocking(trace)
     until = array_of(trace.api_calls, "end_ns")[rows]
     of_call, of_op, of_range = (array_of(frame, "thread") for frame in (trace.api_calls, trace.host_ops, trace.ranges))
-    is_data_op, is_data_range = (
-        host_names.matches(frame["name"], host_names.is_data) for frame in (trace.host_ops, trace.ranges)
-    )
+    is_data_op, is_data_range = _are_data(trace)
     threads = {}
     program = program_thread(trace)
     for thread in {*launching_threads(trace).tolist(), *(() if program is None else (program,))}:
@@ -235,6 +233,18 @@ def _threads(trace: RankTrace) -> dict[int, _Thread]:
         )
         threads[thread] = _Thread(Intervals.of(since[own], until[own]), data)
     return threads
+
+
+def loading(trace: RankTrace) -> Intervals:
+    """When any thread of the host is in the data loader."""
+    is_data_op, is_data_range = _are_data(trace)
+    return of_rows(trace.ranges, is_data_range) | of_rows(trace.host_ops, is_data_op)
+
+
+def _are_data(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
+    """Masks of the host's operators, and of the ranges, that are the data loader's."""
+    op, each = (host_names.matches(frame["name"], host_names.is_data) for frame in (trace.host_ops, trace.ranges))
+    return op, each
 
 
 def _recorded(trace: RankTrace, thread: int, data: Intervals) -> Intervals:

@@ -56,7 +56,7 @@ def timing_after(job: Job, peers: Peers, rank: int, changes: Sequence[Change]) -
     for change in sorted(changes, key=lambda change: change.part != "profiler"):
         if change.part == "profiler" and change.steps is None:
             peers = peers.unrecorded(COST_NS[str(change.to)])
-        timing = _timing(job, peers, timing, rank, change)
+        timing = _timing(job, peers, timing, rank, change, changes)
         if change.part == "profiler" and is_loader_as_recorded:
             host = (job.nodes[rank].column("host", name) for name in ("ns", "takes_up"))
             timing = replace(timing, host_ns=with_waits_for_workers(timing.host_ns, *host))
@@ -157,15 +157,16 @@ def _in_steps(step: np.ndarray, change: Change) -> np.ndarray:
     return np.isin(step, list(change.steps))
 
 
-def _timing(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -> Timing:
+def _timing(job: Job, peers: Peers, timing: Timing, rank: int, change: Change, changes: Sequence[Change]) -> Timing:
     if change.part == "waits":
         return timing
     if change.part == "sync":
         return replace(timing, is_blocking=timing.is_blocking & ~_chosen_calls(job.nodes[rank].piece, change))
     if change.part == "comm" and change.to == HIDDEN:
         return replace(timing, is_hidden=True)
-    if change.part in ("links", "small") or (change.part in ("comm", "collective") and isinstance(change.to, str)):
-        after = transfers_after(job, (change,))
+    if _is_of_transfers(change):
+        # Together: a call that holds several messages is no shorter than the longest of them.
+        after = transfers_after(job, [each for each in changes if _is_of_transfers(each)])
         return replace(timing, duration_ns=no_longer_than_transfers(job, timing, rank, after))
     if change.part not in ("host", "data", "profiler"):
         timing = replace(timing, duration_ns=_durations(job, peers, timing, rank, change))
@@ -175,6 +176,11 @@ def _timing(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -
         is_own = _calls_of_its_own(job, peers, rank, change)
         timing = replace(timing, is_blocking=timing.is_blocking & ~is_own, is_called=timing.is_called & ~is_own)
     return timing
+
+
+def _is_of_transfers(change: Change) -> bool:
+    """Whether it tells what transfers take, and not by what all that a rank communicates is multiplied."""
+    return change.part in ("links", "small") or (change.part in ("comm", "collective") and isinstance(change.to, str))
 
 
 def _calls_of_its_own(job: Job, peers: Peers, rank: int, change: Change) -> np.ndarray:

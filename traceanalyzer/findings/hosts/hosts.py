@@ -29,7 +29,7 @@ from traceanalyzer.findings.hosts.host_words import BINDS, HOST_PCT, IdleForHost
 from traceanalyzer.findings.late.host_story import HOSTS, UNEVEN_STAGES, story_of_host
 from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.findings.tools import Tools, data_parallel_advice, tools_of
-from traceanalyzer.findings.unprofiled import of_hosts
+from traceanalyzer.findings.unprofiled import of_hosts, who_decides
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.findings.worst import Few, by_activity, few_steps, longest, worst_rank
 from traceanalyzer.meaning.number_lists import numbers
@@ -173,12 +173,14 @@ class _Replayed:
         without: what to say of steps without a profiler.
         binds_too: whether the hosts are too late there as well; `None` where that is not known.
         is_drained: whether waits of hosts for their GPUs make half of the gain or more.
+        loading_ns: what data that is ready gains, which is a part of it.
     """
 
     gain: Gain | None
     without: str
     binds_too: bool | None
     is_drained: bool
+    loading_ns: int
 
     @property
     def share_pct(self) -> float:
@@ -186,8 +188,11 @@ class _Replayed:
         return 100 * self.gain.gain_ns / self.gain.before_ns if self.gain and self.gain.before_ns else 0.0
 
     def is_worth(self, least_pct: float) -> bool:
-        """Whether the gain is worth a finding, and more than the replay's error."""
-        return self.gain is not None and self.share_pct >= least_pct and self.gain.gain_ns >= 2 * self.gain.error_ns
+        """Whether the gain beside that of ready data is worth a finding, and more than the replay's error."""
+        if self.gain is None:
+            return False
+        beside_ns = self.gain.gain_ns - self.loading_ns
+        return 100 * beside_ns >= least_pct * self.gain.before_ns > 0 and beside_ns >= 2 * self.gain.error_ns
 
     @property
     def is_recorded_so(self) -> bool:
@@ -197,14 +202,16 @@ class _Replayed:
 
 def _replayed(replay: Replay, steps: int | None) -> _Replayed:
     gain, drained = gain_of(replay, Change("host", 0.0)), gain_of(replay, Change("sync"))
+    loaded = gain_of(replay, Change("data"))
     without, binds_too = of_hosts(
         unprofiled_steps_ns(replay),
         gain.after_ns if gain else None,
         steps=steps,
         are_waits_open=gain is not None and gain.is_lower_bound,
+        decide=who_decides(gain, loaded),
     )
     is_drained = gain is not None and drained is not None and drained.gain_ns >= DRAINED * gain.gain_ns
-    return _Replayed(gain, without, binds_too, is_drained)
+    return _Replayed(gain, without, binds_too, is_drained, loaded.gain_ns if loaded else 0)
 
 
 def longest_name(work: pd.DataFrame, rank: int, cost_ns: float, basis: Basis) -> tuple[str, float] | None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from traceanalyzer.analyses.blame.transfers import WITH_ALL
 from traceanalyzer.analyses.blame.what_ran import MEMORY_CALLS
 from traceanalyzer.analyses.host.host_activity import NOTHING
 from traceanalyzer.analyses.host.other_threads import BESIDE
@@ -53,6 +54,8 @@ _NAMED_ADVICE = {
     "(DataLoader workers, multiprocessing), or let it release Python's lock.",
     DATA.key: "Load ahead on {who} ({name}): more workers, prefetch, pinned memory; look for slow storage or long "
     "samples.",
+    WITH_ALL: "Look at what all data of {who} passes: network card, its cable and switch port, NVLinks, PCIe "
+    "(nvidia-smi nvlink -s, nvidia-smi topo -m, ibstat); the links of other ranks are faster.",
     "copies": "Let {name} of {who} run on a stream of its own, beside compute, or move less.",
     PAGEABLE: "Pin the host memory of what {who} copies ({name}) and copy on a stream of its own, or move less.",
 }
@@ -80,6 +83,7 @@ def advice(row: Mapping[str, Any]) -> str:
         return _NOW_AND_THEN.format(who=who(row))  # a slow host is slow in every step
     key = row["name"] if row["name"] in (NOTHING, MEMORY_CALLS) else row["cause"]
     key = BESIDE if str(row["name"]).startswith(BESIDE) else key
+    key = WITH_ALL if str(row["name"]).endswith(WITH_ALL) else key
     key = PAGEABLE if key == "copies" and PAGEABLE in (row["name"] or "").lower() else key
     if row["name"] is None or key not in _NAMED_ADVICE:
         return ADVICE.get(row["cause"], "")

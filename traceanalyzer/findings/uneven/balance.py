@@ -7,6 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
+from traceanalyzer.analyses.blame.roles import with_roles
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.instances import Instances
@@ -17,6 +18,7 @@ from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.alike import Alike, alike
 from traceanalyzer.findings.basis import (
     LEAST_GAIN_PCT,
@@ -33,6 +35,7 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.beside import named, own_work
 from traceanalyzer.findings.uneven.uneven_steps import IMBALANCE_PCT, compute_by_step, is_lasting
 from traceanalyzer.findings.won import Title, Won
+from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
@@ -57,6 +60,7 @@ def uneven_compute(
     efficiency: Efficiency,
     replay: Replay,
     places: Places,
+    ranks: Ranks,
     *,
     imbalance_pct: float = IMBALANCE_PCT,
 ) -> list[Finding]:
@@ -64,14 +68,13 @@ def uneven_compute(
 
     It matters most where waits cannot be measured: experts with uneven all-to-alls. Where they are, and the job gains
     less than 1 % of a step when it is replayed with that rank's compute as the mean rank's (a set's as the others'
-    median), nobody waits for it.
+    median), nobody waits for it. Of all ranks of a role (`with_roles`) nobody can tell whether they are slow.
     """
     frame = headline.to_frame().set_index("rank")
     if len(frame) < 2 or len(pipeline) or frame["compute_ns"].isna().any():
         return []
     basis = Basis.of(headline, steps)
-    compute = frame["compute_ns"].astype("int64") / basis.per
-    window = frame["window_ns"].astype("int64") / basis.per
+    compute, window = (frame[name].astype("int64") / basis.per for name in ("compute_ns", "window_ns"))
     rank = int(compute.idxmax())
     excess_ns = compute.max() - compute.mean()
     share = 100.0 * excess_ns / basis.mean_ns(rank) if basis.mean_ns(rank) else 0.0
@@ -89,13 +92,27 @@ def uneven_compute(
         title=f"{_computes(own, compute, basis)}{where}.{_shorter(even, own, basis)}",
         evidence=_shares(frame, basis),
         recommendation=_EXPERTS if calls["collective"].eq("all_to_all").any() else _BATCHES,
-        caveat=None if even else f"The gain is what {_beyond(own)}.",
+        caveat=_caveat(own, even, with_roles(step_needs.table, replay, ranks)),
         named=(*own.ranks, least),
         interval_ns=_longest_step(calls, steps, least),
         table="efficiency",
         about=about("uneven compute", rank),
     )
     return [_with_gain(found, even, excess_ns), *_other_products(efficiency, rank, least)]
+
+
+def _caveat(own: Alike, even: Gain | None, needs: pd.DataFrame) -> str | None:
+    """What cannot be told of all ranks of a role, whose kernels no other runs; and of what a gain without replay is."""
+    peers = needs.drop_duplicates("rank").set_index("rank")["peers"]
+    roles = [{*role} for role in peers.groupby(peers).groups.values()]
+    told = None if even else f"The gain is what {_beyond(own)}."
+    if len(roles) < 2 or {*own.ranks} not in roles:
+        return told
+    role = (
+        f"No other rank runs the kernels of {numbered('rank', own.ranks)}: whether they are slow at them, or have that "
+        "much to do, cannot be told from this capture; one of a run that was faster tells (analyze-traces diff)."
+    )
+    return " ".join(filter(None, (role, told)))
 
 
 def _is_late_by_compute(rank: int, episodes: Episodes) -> bool:
