@@ -1341,16 +1341,16 @@ ResultName = Literal[
 SourceName = (
     ResultName
     | Literal[
-        "tree",
-        "work",
-        "scopes",
-        "category_of_op",
+        "held",
+        "all_to_alls",
         "phase_of_op",
         "shares",
-        "held",
         "parts_of_steps",
         "doings",
-        "all_to_alls",
+        "tree",
+        "category_of_op",
+        "work",
+        "scopes",
         "gpu_ops",
         "api_calls",
         "host_ops",
