@@ -1,11 +1,11 @@
 """What findings measure by: mean complete step of each rank, or the whole capture without such steps."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.grouping import Groups
@@ -32,8 +32,7 @@ EXPLAINED_PCT = 50.0
 """Of what takes a rank longer, by which something that differs is said to be why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Basis:
+class Basis(Struct, frozen=True):
     """The headline's window.
 
     Attributes:

@@ -1,9 +1,9 @@
 """The rank that idles most for a reason, and what its host did then."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.host.idle import Idle
@@ -39,8 +39,7 @@ OF_ALL_STEPS = "of the time in all steps"
 """Whose share `Few.share_pct` is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Few:
+class Few(Struct, frozen=True):
     """Steps that hold most of something, and how much each of them does."""
 
     steps: tuple[int, ...]

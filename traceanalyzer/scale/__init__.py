@@ -75,8 +75,8 @@ def summarise(
         progress: called as files are done.
         most_operations: of all ranks together that the timeline keeps, whole ranks at a time.
         is_guarded: whether an analysis that fails is noted in the summary, with an empty Result, and no error.
-        first: tells the analyses whose Results are wanted before the others, which `Summary.rest` then makes, where it
-            is guarded and no processes share them; else all are made at once. Asked while other processes read.
+        first: asked while other processes read: whose Results are wanted before the others, which `Summary.rest` then
+            makes, where it is guarded and no processes share them; else all are made at once.
         thresholds: keyword arguments of analyses, by parameter name.
 
     Raises:
@@ -86,22 +86,25 @@ def summarise(
     work = partial(gather_capture, options=options, names=wanted, thresholds=thresholds, is_guarded=is_guarded)
     at_hand = {one.path for one in run.captures if is_kept(one, options, wanted, thresholds)}
     limits = Limits(most_operations, thresholds.get("most_replayed", MOST_REPLAYED))
-    gathering = Gathering(Gathered.joined, thinning(limits))
-    pieces = each(work, run.captures, jobs, progress, nothing_of, at_hand, gathering, meanwhile=first)
+    join = Gathering(Gathered.joined, thinning(limits))
+    pieces = each(work, run.captures, jobs, progress, nothing_of, at_hand, join, first)
     gathered = Gathered.joined(thinned(pieces, limits))
     skipped, failures = [*found.skipped, *gathered.skipped], [*gathered.failures]
     ranks, metas, claims = _claimed(gathered, skipped)
     if not ranks and failures:
         raise RuntimeError(failures[0].sentence)
     require_ranks(metas, found, skipped)
-    notes = notes_of(metas, options.ranks, names_missing="integrity" not in wanted)
     combined = _combining(run, options, jobs, gathered.by_analysis(ranks), len(ranks), thresholds)
-    is_in_parts = is_guarded and combined.keywords["processes"] == 1
-    begun = tuple(name for name in wanted if name in first()) if is_in_parts else ()
+    begun = _in_order(first(), wanted) if is_guarded and combined.keywords["processes"] == 1 else ()
     results = combined(begun or wanted, failures if is_guarded else None)
     warn(failures)
+    notes = notes_of(metas, options.ranks, names_missing="integrity" not in wanted)
     made = Summary(results, tuple(skipped), notes, claims, tuple(failures))
-    return replace(made, rest=partial(_whole, made, combined, wanted)) if begun else made
+    return made if not begun else replace(made, rest=partial(_whole, made, combined, wanted))
+
+
+def _in_order(names: Collection[str], wanted: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in wanted if name in names)
 
 
 def _combining(

@@ -3,12 +3,12 @@
 import gc
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.discovery.clustering import TraceFile
 from traceanalyzer.errors import InputError
@@ -103,8 +103,7 @@ def _bundles(captures: Sequence[TraceFile], held: Collection[Path], most: int) -
     return bundles
 
 
-@dataclass(frozen=True, slots=True)
-class _Bundle(Generic[T]):
+class _Bundle(Struct, Generic[T], frozen=True):
     """The work of several files in one process; without a way to join them of one."""
 
     work: Callable[[TraceFile], T]
@@ -143,8 +142,7 @@ def _alone(work: Callable[[TraceFile], T], capture: TraceFile, lost: Callable[[T
         return lost(capture, f"the system ended the process that read it: it probably {NO_MEMORY}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Task(Generic[T]):
+class _Task(Struct, Generic[T], frozen=True):
     """The work as a worker of a cluster does it."""
 
     work: Callable[[TraceFile], T]

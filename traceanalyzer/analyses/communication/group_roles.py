@@ -1,9 +1,9 @@
 """What a process group is for, as the collectives that run in it tell: which, in which phase, next to what."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.communication.group_names import (
     CONTEXT,
@@ -34,8 +34,7 @@ NEIGHBOURS_OF_STAGE = 2
 _EXCHANGES = ("all_to_all", "ep_dispatch", "ep_combine")
 
 
-@dataclass(frozen=True, slots=True)
-class Role:
+class Role(Struct, frozen=True):
     """What a group is for, and how that is known."""
 
     name: str

@@ -1,16 +1,15 @@
 """The operator calls that all ranks make as often: what a rank's host takes for them, beside the others'."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 import pandas as pd
+from msgspec import Struct
 
 _WAITS = 2.0
 """Times this rank's host time in an operator: others that take longer wait in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class SameCalls:
+class SameCalls(Struct, frozen=True):
     """A rank's host in the operators that every rank calls as often, those aside in which the others wait.
 
     Attributes:

@@ -1,11 +1,11 @@
 """The host of one rank as segments of work between calls that block it, and what each of those waits for."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.cpu_collectives import cpu_collectives
@@ -22,8 +22,7 @@ SHARED_TIME = 0.2
 """Threads that are busy at the same time for more than this share of the less busy one do not take turns."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostChain:
+class HostChain(Struct, frozen=True):
     """Tables of a `Piece` (`host` to `meetings`), and the row in `host` of each row of `api_calls` that launches."""
 
     host: pd.DataFrame

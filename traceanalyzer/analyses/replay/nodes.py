@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.replay.alone import Alone
@@ -45,8 +46,7 @@ class Timing:
     is_hidden: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Sums:
+class Sums(Struct, frozen=True):
     """Lengths within runs and segments.
 
     Attributes:

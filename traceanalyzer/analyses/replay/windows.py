@@ -4,10 +4,9 @@ A step begins with its first operation on the stream that computes most: communi
 many a changed job.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.analyses.time.headline import shared_steps
@@ -16,8 +15,7 @@ from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, table_of
 
 
-@dataclass(frozen=True, slots=True)
-class Windows:
+class Windows(Struct, frozen=True):
     """One row of `table` for each window: `rank`, `step` (absent for a whole capture), and the job's nodes around it.
 
     Attributes:

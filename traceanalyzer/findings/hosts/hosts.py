@@ -1,8 +1,9 @@
 """Hosts that launch too late: what launching a step takes every one of them, and what they do meanwhile."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.blame.episode_rows import is_of_every_host
 from traceanalyzer.analyses.blame.episodes import Episodes
@@ -164,8 +165,7 @@ def _doing(what_ran: WhatRan, rank: int, cost_ns: float, basis: Basis, few: Few 
     return known and f"{known[0]} ({time_text(known[1] * basis.per / (len(few.steps) if few else basis.per))})"
 
 
-@dataclass(frozen=True, slots=True)
-class _Replayed:
+class _Replayed(Struct, frozen=True):
     """What hosts that take no time would gain, and what is known of the job without a profiler.
 
     Attributes:

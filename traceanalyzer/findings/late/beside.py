@@ -1,9 +1,10 @@
 """A rank beside others, by operators: work of its own, the same calls that take its host longer, more calls."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.blame.work_names import with_shapes
 from traceanalyzer.analyses.names import EfficiencyColumn
@@ -56,8 +57,7 @@ def named(row: pd.Series) -> str:
     return with_shapes(str(row["operator"]), row["shapes"])
 
 
-@dataclass(frozen=True, slots=True)
-class SlowHost:
+class SlowHost(Struct, frozen=True):
     """How much longer a rank's host takes for the calls that every rank makes as often.
 
     Attributes:
@@ -102,8 +102,7 @@ def slow_host(
     return SlowHost(int(same.calls.sum()), pace, more_ns, most, shown)
 
 
-@dataclass(frozen=True, slots=True)
-class MoreCalls:
+class MoreCalls(Struct, frozen=True):
     """How many more operator calls some ranks' hosts make than the others'.
 
     Attributes:

@@ -1,10 +1,10 @@
 """What to do about a late host, by what the table of operators says of it: more calls, or the same ones slower."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.host.host_names import AUTOGRAD_NODE, is_autograd_node, is_framework_range
 from traceanalyzer.analyses.host.host_work import OPERATOR, HostWork
@@ -50,8 +50,7 @@ _SHARED = 0.25
 """Of the late rank's time in a range: others that spend this part of it there run the same, and less of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unlike:
+class Unlike(Struct, frozen=True):
     """From how many times the others' on a host's time for the same calls is slow, and its number of calls large."""
 
     slow_times: float

@@ -1,10 +1,10 @@
 """Why a rank computes longer: in another number format, more of it, or by other operators than its peers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.operators.efficiency import Efficiency
@@ -61,8 +61,7 @@ def other_work(
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Said:
+class _Said(Struct, frozen=True):
     """What differs, what to do, and the one other rank that is named beside the late ones, if there is one."""
 
     title: str

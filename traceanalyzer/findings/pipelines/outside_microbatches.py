@@ -1,10 +1,10 @@
 """Work of a pipeline's stage that no microbatch repeats: all other stages stand still meanwhile."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.blame.what_ran import OPERATOR, WhatRan
@@ -29,8 +29,7 @@ _OF_ONE = 2
 """Messages of an end stage that one microbatch takes: it is sent on, its gradient comes back."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outside:
+class Outside(Struct, frozen=True):
     """Kernels of a rank that run only before a step's first exchange with another stage.
 
     Attributes:
@@ -106,8 +105,7 @@ def _finding(costly: "Costly", work: pd.DataFrame, rank: int, number: int) -> Fi
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Costly:
+class Costly(Struct, frozen=True):
     """Such work that costs the job something: what it gains now, and what once hosts take no time."""
 
     own: Outside

@@ -1,10 +1,11 @@
 """What binds the step next: a rank that is slower behind what is said first, told by the job replayed without that."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.blame.amounts import more_work_ns
 from traceanalyzer.analyses.blame.episodes import Episodes
@@ -58,8 +59,7 @@ _ALONE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class First:
+class First(Struct, frozen=True):
     """What is mended first: the changes, how that is said, which ranks it names, what findings about it are called."""
 
     changes: tuple[Change, ...]
@@ -68,8 +68,7 @@ class First:
     about: str
 
 
-@dataclass(frozen=True, slots=True)
-class Slower:
+class Slower(Struct, frozen=True):
     """A rank whose compute or host needs more than its peers' in every step."""
 
     rank: int

@@ -1,9 +1,9 @@
 """Rules about ranks that compute nothing, in any step or from some step on, and only take part in what others do."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.time.headline import Headline
@@ -22,8 +22,7 @@ AS_MANY_PCT = 50.0
 """Of the collectives of the ranks that compute, in which one without work takes part."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Spent:
+class _Spent(Struct, frozen=True):
     """A rank and its first step without work; how long it takes part since, in how many calls; what others compute."""
 
     rank: int
