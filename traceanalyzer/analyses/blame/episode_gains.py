@@ -12,6 +12,7 @@ from traceanalyzer.analyses.blame.lateness import LEAST_PCT, MORE_OPERATIONS
 from traceanalyzer.analyses.replay.change import OF_HOSTS, PEERS, Change, Changeable
 from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
+from traceanalyzer.analyses.wide import by_step_and_rank
 from traceanalyzer.meaning.vocabulary import COPY, DATA, HOST, IDLE_CAUSES, UNKNOWN
 from traceanalyzer.model.schema import NONE
 
@@ -239,7 +240,7 @@ def bounds(
     The mean over complete steps; without any the sum over the capture's.
     """
     numbers, count = (list(complete), len(complete)) if complete else (sorted(late["step"].unique()), 1)
-    wide = late.pivot_table(index="step", columns="rank", values="excess_ns")
+    wide = by_step_and_rank(late, "excess_ns")
     waits = late.groupby("step")["exposed_wait_ns"].min()
     bounds = [_bound(row, found, wide, waits, numbers, count) for row in table.to_dict("records")]
     return pd.array(bounds, dtype="Int64")

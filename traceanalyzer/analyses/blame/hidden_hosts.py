@@ -6,6 +6,7 @@ from traceanalyzer.analyses.blame.episode_rows import apart_ns
 from traceanalyzer.analyses.blame.lateness import LEAST_PCT
 from traceanalyzer.analyses.replay.change import PEERS, Change
 from traceanalyzer.analyses.replay.replay import Replay, gains_of
+from traceanalyzer.analyses.wide import by_step_and_rank
 from traceanalyzer.meaning.vocabulary import DATA, HOST
 from traceanalyzer.model.tables import under_each_other
 
@@ -29,7 +30,7 @@ def with_hidden_hosts(found: pd.DataFrame, late: pd.DataFrame, replay: Replay) -
         return found
     # What launching takes holds the loading of data, which is a part by itself.
     own = late.assign(own_ns=late["needed_host_ns"].astype("float64") - late[DATA.column])
-    needed = own.pivot_table(index="step", columns="rank", values="own_ns")
+    needed = by_step_and_rank(own, "own_ns")
     named = found[(found["part"] == HOST.column) & found["name"].notna()]
     added = [
         _hidden(rows, named[named["name"] != name], needed, replay) for name, rows in named.groupby("name", sort=False)
