@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 import pandas as pd
 from pandas.api.internals import create_dataframe_from_blocks
 
 from traceanalyzer.meaning.rows import NONE
+
+Table = TypeVar("Table", bound=pd.DataFrame)
 
 _PLAIN = "iufb"
 """Kinds of numpy's types that a table holds as they are."""
@@ -111,7 +113,7 @@ def picked(table: pd.DataFrame, rows: np.ndarray, names: Sequence[str] = ()) -> 
     return table_of({name: columns[name].take(places) for name in columns})
 
 
-def rows_where(table: pd.DataFrame, mask: Any) -> pd.DataFrame:
+def rows_where(table: Table, mask: Any) -> Table:
     """The same as `table[mask]`, by position: rows for which an array or a column says yes; an absent answer is no.
 
     Pandas takes half a millisecond for twenty columns, this a quarter of it.
@@ -121,12 +123,14 @@ def rows_where(table: pd.DataFrame, mask: Any) -> pd.DataFrame:
     if not isinstance(mask, np.ndarray):
         mask = mask.to_numpy(dtype=bool, na_value=False)
     places = np.flatnonzero(mask)
-    return _of_arrays([values.take(places) for values in _in_order(table)], table.index.take(places), table.columns)
+    columns = [values.take(places) for values in _in_order(table)]
+    return cast("Table", _of_arrays(columns, table.index.take(places), table.columns))
 
 
-def only(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+def only(table: Table, names: Sequence[str]) -> Table:
     """The same as `table[[*names]]`."""
-    return _of_arrays([_unwritable(_column(table, name)) for name in names], table.index, _names(tuple(names)))
+    columns = [_unwritable(_column(table, name)) for name in names]
+    return cast("Table", _of_arrays(columns, table.index, _names(tuple(names))))
 
 
 def _of_arrays(arrays: Sequence[Any], rows: pd.Index, names: pd.Index) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import pandas as pd
 from traceanalyzer.errors import UsageError
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE, XLA_MODULES
-from traceanalyzer.model.tables import array_of
+from traceanalyzer.model.tables import array_of, rows_where
 
 GUESSES = (
     re.compile(r"^ProfilerStep"),
@@ -65,7 +65,7 @@ def step_ranges(trace: RankTrace, pattern: str | None) -> pd.DataFrame:
     guesses = ([name for name in names if guess.search(name)] for guess in GUESSES)
     for matching in (fnmatch.filter(names, pattern),) if pattern else guesses:
         if matching:
-            return _outermost(trace.ranges[trace.ranges["name"].isin(matching)])
+            return _outermost(rows_where(trace.ranges, trace.ranges["name"].isin(matching)))
     if pattern:
         raise UsageError(f"--step-range {pattern!r} names no range of rank {trace.rank}; {some(list(names))}")
     iterations = _iterations(trace.ranges)
@@ -95,7 +95,7 @@ def _outermost(ranges: pd.DataFrame) -> pd.DataFrame:
     reach = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(ends))[: len(ranges)]
     threads = array_of(ranges, "thread")
     follows = (ends > reach) & (threads == threads[:1]).all()
-    outer = ranges[(starts >= reach) | follows]
+    outer = rows_where(ranges, (starts >= reach) | follows)
     following = np.append(array_of(outer, "start_ns")[1:], np.iinfo(np.int64).max)[: len(outer)]
     return outer.assign(end_ns=np.minimum(array_of(outer, "end_ns"), following)).reset_index(drop=True)
 

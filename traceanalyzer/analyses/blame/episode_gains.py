@@ -15,6 +15,7 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
 from traceanalyzer.analyses.wide import by_step_and_rank
 from traceanalyzer.meaning.vocabulary import COPY, DATA, HOST, IDLE_CAUSES, UNKNOWN
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import rows_where
 
 _PART_OF_REPLAY: Mapping[str, Changeable] = {
     "compute_ns": "compute",
@@ -250,7 +251,7 @@ def _bound(
     row: Mapping[str, Any], found: pd.DataFrame, wide: pd.DataFrame, waits: pd.Series, numbers: list[int], count: int
 ) -> Any:
     own = cells_of(row, found)
-    own = own[own["step"].isin(numbers)]
+    own = rows_where(own, own["step"].isin(numbers))
     if own.empty:
         return pd.NA
     less = wide.copy()

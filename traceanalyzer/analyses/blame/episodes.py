@@ -36,7 +36,7 @@ from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
-from traceanalyzer.model.tables import under_each_other, without_rows
+from traceanalyzer.model.tables import only, rows_where, under_each_other, without_rows
 
 _ALIKE = 0.6
 """Two ranks are late together when they share this much of the steps in which either is."""
@@ -198,7 +198,7 @@ def across(
     work = under_each_other([what_ran.table, transfers(slower_calls.table)])
     meeting = replay.engine.job.meetings.together() if replay.engine else ()
     job = step_needs.table["rank"].map(jobs_of(members.table, step_needs.table["rank"].unique(), meeting))
-    calls = call_waits.table[["rank", "call", "collective"]].merge(exposed_calls.table, on=["rank", "call"])
+    calls = only(call_waits.table, ["rank", "call", "collective"]).merge(exposed_calls.table, on=["rank", "call"])
     tables = [
         _of_job(with_roles(needs, replay, ranks), work, calls, steps.table, operators.table, places, replay)
         for _, needs in step_needs.table.groupby(job)
@@ -210,7 +210,7 @@ def across(
     table = table.assign(episode=range(len(table)))
     table["together"] = table.groupby(["job", "together"])["episode"].transform("min").astype("Int64")
     texts = {name: table[name].map(_text) for name in ("ranks", "numbers", "most_numbers")}
-    return Episodes(table.assign(**texts)[[name for name in Episodes.columns if name != "cost_pct"]])
+    return Episodes(only(table.assign(**texts), [name for name in Episodes.columns if name != "cost_pct"]))
 
 
 def _of_job(
@@ -257,7 +257,7 @@ def _of_all_groups(found: pd.DataFrame) -> pd.DataFrame:
     """The cells, a collective named without its group where groups move data for longer in turn."""
     is_transfer = (found["part"] == TRANSFER) & found["name"].notna()
     names = found.loc[is_transfer, "name"].map(collective_of)
-    for name, rows in found[is_transfer].groupby(names):
+    for name, rows in rows_where(found, is_transfer).groupby(names):
         if len({*rows["name"]}) > 1 and next(_together(rows))["is_in_turn"].all():
             found = found.assign(name=found["name"].where(~found.index.isin(rows.index), name))
     return found
@@ -278,7 +278,7 @@ def _together(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
         yield rows.assign(is_in_turn=True)
         return
     for ranks in sets:
-        yield rows[rows["rank"].isin(ranks)].assign(is_in_turn=False)
+        yield rows_where(rows, rows["rank"].isin(ranks)).assign(is_in_turn=False)
 
 
 def _overlap(one: frozenset[int], other: frozenset[int]) -> float:

@@ -14,7 +14,7 @@ from traceanalyzer.analyses.names import SlowerCallsColumn
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Better, Column, Written
-from traceanalyzer.model.tables import without_rows
+from traceanalyzer.model.tables import only, without_rows
 
 LEAST_TIMES = 1.25
 """Times what the sister groups take: links of one kind differ by less."""
@@ -76,4 +76,6 @@ def across(
     )
     longer = longer.loc[is_slower, ["instance", "among", "usual_ns", "longer_ns"]]
     table = members.table.merge(longer, on="instance")
-    return SlowerCalls(table.sort_values(["rank", "call", "instance"], ignore_index=True)[list(SlowerCalls.columns)])
+    return SlowerCalls(
+        only(table.sort_values(["rank", "call", "instance"], ignore_index=True), list(SlowerCalls.columns))
+    )

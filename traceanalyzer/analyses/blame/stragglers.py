@@ -22,7 +22,7 @@ from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of, without_rows
+from traceanalyzer.model.tables import only, table_of, without_rows
 from traceanalyzer.selection import steps_text
 
 
@@ -118,8 +118,8 @@ def _of_episodes(episodes: pd.DataFrame) -> pd.DataFrame:
     each = each.explode("rank").rename(columns={"excess_ns": "cause_ns", "name": "operation"})
     each = typed(each, {"rank": "int64", "episode": "Int64", "cause_ns": "Int64", "cause": "object"})
     first = each.sort_values("is_acquitted", kind="stable").drop_duplicates("rank").set_index("rank")
-    first[own] = first[own].mask(first["is_acquitted"].astype(bool))
-    return first[[*own, "is_acquitted"]]
+    first[own] = only(first, own).mask(first["is_acquitted"].astype(bool))
+    return only(first, [*own, "is_acquitted"])
 
 
 def _windows(steps: Steps, ranks: Ranks) -> pd.DataFrame:
@@ -132,7 +132,7 @@ def _windows(steps: Steps, ranks: Ranks) -> pd.DataFrame:
         table = complete[complete["step"].isin(shared)].rename(columns={"start_ns": "window_start_ns"})
     else:
         table = stretches(steps, ranks).assign(step=NONE)
-    return table[["rank", "step", "window_start_ns", "window_ns"]].astype("int64").reset_index(drop=True)
+    return only(table, ["rank", "step", "window_start_ns", "window_ns"]).astype("int64").reset_index(drop=True)
 
 
 def _clipped(waits: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
@@ -141,7 +141,7 @@ def _clipped(waits: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
     starts = pairs[["start_ns", "window_start_ns"]].max(axis=1)
     ends = np.minimum(pairs["end_ns"], pairs["window_start_ns"] + pairs["window_ns"])
     held = pairs.assign(wait_ns=ends - starts)[ends > starts]
-    return held[["rank", "step", "instance", "waits_for", "root_rank", "wait_ns"]].reset_index(drop=True)
+    return only(held, ["rank", "step", "instance", "waits_for", "root_rank", "wait_ns"]).reset_index(drop=True)
 
 
 def _collective(pieces: pd.DataFrame, members: pd.DataFrame) -> np.ndarray:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from traceanalyzer.analyses.base import is_true
-from traceanalyzer.model.tables import under_each_other
+from traceanalyzer.model.tables import rows_where, under_each_other
 
 _SPREAD_QUANTILE = 0.95
 
@@ -16,7 +16,7 @@ def chained_offsets(members: pd.DataFrame) -> dict[int, tuple[int, int, int, int
     Calls that exchange messages with several peers end with the last of these: only where nothing else ties two ranks
     together do they tell of their clocks.
     """
-    held = members[members["wait_ns"].notna()]
+    held = rows_where(members, members["wait_ns"].notna())
     together = is_true(held["ends_together"])
     sure = _differences(held[together])
     if together.all():

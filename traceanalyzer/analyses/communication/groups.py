@@ -26,7 +26,7 @@ from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import column_of, columns_of, without_rows
+from traceanalyzer.model.tables import column_of, columns_of, only, without_rows
 
 SHORT_NAME = 12
 """A process group's own name of more characters (a hash, a communicator's address) is cut where it must be shown."""
@@ -95,7 +95,7 @@ def across(parts: Mapping[int, pd.DataFrame], ranks: Ranks, wiring: Wiring | Non
     table = table.assign(group_label=_labels(table), **_joined(table["members"], ranks, wiring))
     order = table.assign(first=[members[0] if members else -1 for members in table["members"]])
     table = table.loc[order.sort_values(["group_size", "stride", "first", "group"], kind="stable").index]
-    return Groups(typed(table[[*Groups.columns, "users"]], {"stride": "Int64"}).reset_index(drop=True))
+    return Groups(typed(only(table, [*Groups.columns, "users"]), {"stride": "Int64"}).reset_index(drop=True))
 
 
 def labels(groups: Result, frame: pd.DataFrame) -> pd.Series:
@@ -166,7 +166,7 @@ def _step_bytes(uses: pd.DataFrame) -> int | None:
 
 def _families(table: pd.DataFrame) -> np.ndarray:
     """Number of each group's make: groups of one description, size and stride are axes of one mesh."""
-    keys = table[["group_description", "group_size", "stride"]].astype("object").fillna("")
+    keys = only(table, ["group_description", "group_size", "stride"]).astype("object").fillna("")
     # Groups whose ranks lie anyhow are alike only to themselves.
     own = table["code"].where(table["stride"].isna(), -1)
     codes: np.ndarray = keys.assign(own=own).groupby([*keys, "own"], dropna=False).ngroup().to_numpy()

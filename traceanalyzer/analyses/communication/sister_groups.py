@@ -9,7 +9,7 @@ from traceanalyzer.analyses.communication.collectives import transfer_kinds
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.kinds import MESSAGES
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, table_of
+from traceanalyzer.model.tables import array_of, only, table_of
 
 BLOCK = 8
 """GPUs of a host, where the trace does not say which rank is where."""
@@ -148,7 +148,7 @@ def is_extra(
     """
     ranks_of_job = pd.Series(jobs).value_counts()
     staged_jobs = {jobs[rank] for rank in staged if rank in jobs}
-    calls = members[["rank", "size_bytes"]].assign(kind=members["collective"].astype("object")).drop_duplicates()
+    calls = only(members, ["rank", "size_bytes"]).assign(kind=members["collective"].astype("object")).drop_duplicates()
     calls = calls.dropna().assign(job=calls["rank"].map(jobs))
     run_by = calls.groupby(["job", "kind", "size_bytes"])["rank"].nunique()
     keys = pd.MultiIndex.from_frame(instances[["job", "kind", "size_bytes"]])

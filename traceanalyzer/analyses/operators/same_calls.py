@@ -5,6 +5,8 @@ from collections.abc import Collection
 import pandas as pd
 from msgspec import Struct
 
+from traceanalyzer.model.tables import rows_where
+
 _WAITS = 2.0
 """Times this rank's host time in an operator: others that take longer wait in it."""
 
@@ -38,7 +40,7 @@ class SameCalls(Struct, frozen=True):
 
 def same_calls(operators: pd.DataFrame, rank: int, among: Collection[int] | None = None) -> SameCalls | None:
     """Of the table of operators; all ranks are those `among`, if given. `None` for a rank without others."""
-    table = operators if among is None else operators[operators["rank"].isin(among)]
+    table = operators if among is None else rows_where(operators, operators["rank"].isin(among))
     table = table[table["calls"].notna() & table["host_self_ns"].notna()].astype(
         {"operator": "object", "calls": "int64", "host_self_ns": "int64"}
     )

@@ -15,7 +15,7 @@ from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
 from traceanalyzer.meaning.vocabulary import DATA
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, columns_of, picked, table_of, under_each_other
+from traceanalyzer.model.tables import array_of, column_of, columns_of, picked, rows_where, table_of, under_each_other
 from traceanalyzer.selection import host_spans, step_at
 
 SHARED_TIME = 0.2
@@ -188,7 +188,7 @@ def _steps(trace: RankTrace, times: np.ndarray) -> np.ndarray:
 def _exchanges(trace: RankTrace, threads: np.ndarray) -> pd.DataFrame:
     """The CPU's collectives that the chain's threads call."""
     table = cpu_collectives(trace)
-    return table[np.isin(array_of(table, "thread"), threads)]
+    return rows_where(table, np.isin(array_of(table, "thread"), threads))
 
 
 def _meetings(trace: RankTrace, exchanges: pd.DataFrame, cuts: Cuts) -> pd.DataFrame:

@@ -5,6 +5,7 @@ from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.wide import by_step_and_rank
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.model.tables import rows_where
 
 WARM_UP = 3.0
 """A first step of this many times the later ones is a warm-up; so is one of which one API call takes this share."""
@@ -31,7 +32,9 @@ def warm_up(
     if not len(step_needs):
         return []
     complete = complete_steps(steps.table)
-    table = step_needs.table[step_needs.table["step"].isin(complete["step"].unique() if len(complete) else [])]
+    table = rows_where(
+        step_needs.table, step_needs.table["step"].isin(complete["step"].unique() if len(complete) else [])
+    )
     if table.empty:
         return []
     each = table.assign(ns=table["end_ns"] - table["begin_ns"])

@@ -36,6 +36,7 @@ from traceanalyzer.findings.worst import Few, by_activity, few_steps, longest, w
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import HOST
+from traceanalyzer.model.tables import rows_where
 
 _NAMED = 0.5
 """A name is said when it takes this part of the idle time."""
@@ -215,7 +216,7 @@ def longest_name(work: pd.DataFrame, rank: int, cost_ns: float, basis: Basis) ->
     own = basis.within(work)
     own = own[(own["rank"] == rank) & (own["part"] == HOST.column)] if len(own) else own
     for what in (DOING, RANGE):
-        sums = own[own["what"] == what].groupby("name")["total_ns"].sum() / basis.per if len(own) else own
+        sums = rows_where(own, own["what"] == what).groupby("name")["total_ns"].sum() / basis.per if len(own) else own
         if len(sums) and sums.max() >= _NAMED * cost_ns:
             name = str(sums.idxmax())
             if not (name.startswith("(") or is_launch(name) or holds_whole_pass(name)):

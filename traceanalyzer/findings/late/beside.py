@@ -12,6 +12,7 @@ from traceanalyzer.analyses.operators.efficiency import Efficiency
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.operators.same_calls import same_calls
 from traceanalyzer.findings.alike import of_the_others
+from traceanalyzer.model.tables import rows_where
 
 SLOWER = 1.2
 """A host that takes this much longer for the same calls is slow."""
@@ -135,7 +136,7 @@ class MoreCalls(Struct, frozen=True):
 def more_calls(operators: Operators, rank: int, least_times: float) -> MoreCalls | None:
     """`None` unless the rank, and those that make as many calls (within 2 %), make so many times the others' median."""
     table = operators.to_frame()
-    table = table[table["calls"].notna() & table["host_self_ns"].notna()].astype(
+    table = rows_where(table, table["calls"].notna() & table["host_self_ns"].notna()).astype(
         {"operator": "object", "calls": "int64", "host_self_ns": "int64"}
     )
     wide = table.groupby(["operator", "rank"])[["calls", "host_self_ns"]].sum().unstack("rank", fill_value=0)  # noqa: PD010

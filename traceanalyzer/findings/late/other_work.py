@@ -19,6 +19,7 @@ from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import digits, in_a_line, time_text
 from traceanalyzer.meaning.sentences import first_upper
+from traceanalyzer.model.tables import rows_where
 
 MORE = 1.05
 """Times the others' FLOPs, at least."""
@@ -47,7 +48,7 @@ def other_work(
     if len(pipeline) or not len(efficiency):
         return []
     table = efficiency.to_frame()
-    table = table[table["family"] != "communication"]
+    table = rows_where(table, table["family"] != "communication")
     part = explained_pct / 100
     found = []
     for row in said(episodes):
