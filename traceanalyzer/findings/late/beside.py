@@ -3,10 +3,12 @@
 from collections.abc import Collection
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer.analyses.blame.work_names import with_shapes
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.names import EfficiencyColumn
 from traceanalyzer.analyses.operators.efficiency import Efficiency
 from traceanalyzer.analyses.operators.operators import Operators
@@ -37,11 +39,14 @@ def of_as_many_steps(operators: Operators, by_step: pd.DataFrame) -> Operators:
 
     `by_step` has `rank` and `step` of each step that was recorded, complete or not.
     """
-    steps = by_step.dropna(subset=["step"]).groupby("rank")["step"].nunique() if len(by_step) else pd.Series(dtype=int)
-    if steps.nunique() < 2:
+    if not len(by_step):
         return operators
-    kept = steps.index[steps == steps.mode().max()]
-    return replace(operators, table=operators.table[operators.table["rank"].isin(kept)])
+    ranks, steps = np.unique(Groups.of(by_step, ["rank", "step"]).keys["rank"], return_counts=True)
+    numbers, times = np.unique(steps, return_counts=True)
+    if len(numbers) < 2:
+        return operators
+    kept = ranks[steps == numbers[times == times.max()].max()]
+    return replace(operators, table=rows_where(operators.table, operators.table["rank"].isin(kept)))
 
 
 def own_work(efficiency: Efficiency, rank: int, others: Collection[int]) -> pd.DataFrame:
