@@ -266,9 +266,8 @@ def _column(values: Any, name: str, dtype: str) -> Any:
 
 def _can_be(values: Any, least: int) -> np.ndarray:
     """Quantities that are not absurd, or absent."""
-    plain = values if isinstance(values, np.ndarray) else values.to_numpy(dtype=np.int64, na_value=least)
-    can_be: np.ndarray = (plain >= least) & (plain <= _MOST_QUANTITY)
-    return can_be
+    plain: np.ndarray = values if isinstance(values, np.ndarray) else values.to_numpy(dtype=np.int64, na_value=least)
+    return (plain >= least) & (plain <= _MOST_QUANTITY)
 
 
 def _of_categories(values: pd.Categorical, names: Sequence[str]) -> pd.Categorical:

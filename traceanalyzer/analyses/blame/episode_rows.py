@@ -82,9 +82,7 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
     part = str(group["part"].iloc[0])
     numbers = sorted(group["step"].unique())
     every = late["step"].nunique()
-    is_late = pd.MultiIndex.from_frame(only(late, ["rank", "step"])).isin(
-        pd.MultiIndex.from_frame(only(group, ["rank", "step"]))
-    )
+    is_late = _ranks_and_steps(late).isin(_ranks_and_steps(group))
     own, others = rows_where(late, is_late), rows_where(late, ~is_late & late["step"].isin(numbers))
     peers = rows_where(others, others["peers"].isin(own["peers"]))
     is_of_stages = peers.empty and len(others) > 0
@@ -151,8 +149,12 @@ def _is_of_every(numbers: Sequence[int], complete: Sequence[int], compared: int)
 def _waits(late: pd.DataFrame) -> pd.Series:
     """What each rank waits in each step while no compute runs."""
     waits = only(late, ["exposed_wait_ns", "exposed_unmatched_ns", "exposed_transfer_ns"]).sum(axis=1)
-    waits.index = pd.MultiIndex.from_frame(only(late, ["rank", "step"]))
+    waits.index = _ranks_and_steps(late)
     return waits
+
+
+def _ranks_and_steps(table: pd.DataFrame) -> pd.MultiIndex:
+    return pd.MultiIndex.from_frame(only(table, ["rank", "step"]))
 
 
 def _seen_in(numbers: Sequence[int], others: pd.DataFrame) -> dict[int, int]:
