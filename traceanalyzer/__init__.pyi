@@ -28,6 +28,7 @@ from traceanalyzer.analyses.experts.exchanges import Exchanges as _Exchanges
 from traceanalyzer.analyses.experts.expert_layers import ExpertLayers as _ExpertLayers
 from traceanalyzer.analyses.host.cuda_api import CudaApi as _CudaApi
 from traceanalyzer.analyses.host.gaps import GapTable as _GapTable
+from traceanalyzer.analyses.host.host_meetings import HostMeetings as _HostMeetings
 from traceanalyzer.analyses.host.host_silences import HostSilences as _HostSilences
 from traceanalyzer.analyses.host.host_work import HostWork as _HostWork
 from traceanalyzer.analyses.host.idle import Idle as _Idle
@@ -230,7 +231,9 @@ def find(
     drained_pct: float = 2.0,
     cpu_work_pct: float = 10.0,
     collectives_apart_times: float = 2.0,
+    cpu_wait_pct: float = 5.0,
     least_checks: int = 10,
+    checked_pct: float = 3.0,
     slow_call_ns: int = 1000000,
     slow_operators_pct: float = 10.0,
     silent_pct: float = 10.0,
@@ -329,7 +332,9 @@ def report(
     drained_pct: float = 2.0,
     cpu_work_pct: float = 10.0,
     collectives_apart_times: float = 2.0,
+    cpu_wait_pct: float = 5.0,
     least_checks: int = 10,
+    checked_pct: float = 3.0,
     slow_call_ns: int = 1000000,
     slow_operators_pct: float = 10.0,
     silent_pct: float = 10.0,
@@ -434,6 +439,7 @@ def by_collective(
 def groups(traces: TraceSet, *, wiring: Any = None, hosts: Any = None, run_hosts: Any = None) -> _Groups: ...
 def comm_phases(traces: TraceSet, *, wiring: Any = None, hosts: Any = None, run_hosts: Any = None) -> _CommPhases: ...
 def idle(traces: TraceSet, *, idle_short_ns: int = 5000, idle_launch_ns: int = 50000) -> _Idle: ...
+def host_meetings(traces: TraceSet) -> _HostMeetings: ...
 def host_silences(traces: TraceSet, *, silent_ns: int = 1000000) -> _HostSilences: ...
 def host_work(traces: TraceSet) -> _HostWork: ...
 def host_work_over_ranks(traces: TraceSet) -> _HostWorkOverRanks: ...

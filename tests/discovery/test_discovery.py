@@ -239,7 +239,7 @@ def test_nothing_to_analyse(tmp_path, make, message):
         ("rank0.txt", b'{"schemaVersion": 1, "traceEvents": []}', "give it a name that ends in .json$"),
         (
             "rank0.dat",
-            gzip.compress(b'{"schemaVersion": 1, "traceEvents": []}'),
+            gzip.compress(b'{"schemaVersion": 1, "traceEvents": []}', mtime=0),
             "give it a name that ends in .json.gz$",
         ),
         ("rank0.json.gz", b"PK\x03\x04", "a zip archive by its begin"),

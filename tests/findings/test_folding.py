@@ -65,6 +65,12 @@ def test_each_cause_is_said_once(traces, expected):
     assert order == sorted(order)
 
 
+def test_what_is_to_be_done_first_and_tells_why_is_said_once():
+    lead = Finding("high", "a", recommendation="Launch less.", gain_ns=90, about="x", is_of_ideal=True)
+    why = Finding("high", "b", recommendation="Look.", gain_ns=85, part_of="x", is_to_do_first=True, tells_why=True)
+    assert folded([lead, why])[0].recommendation == "Look."
+
+
 @pytest.mark.parametrize("is_of_ideal", [True, False])
 def test_what_can_be_mended_is_to_be_done_before_coming_nearer_to_an_ideal(is_of_ideal):
     lead = Finding("low", "a", recommendation="Launch less.", about="x", is_of_ideal=is_of_ideal, rule="a")
@@ -115,6 +121,13 @@ def test_a_fault_of_some_ranks_goes_before_what_gains_no_more_for_sure(of_all_ns
     alike = Finding("medium", "all", gain_ns=of_all_ns, gain_error_ns=replay_ns, rule="all")
     late = Finding("medium", "late", gain_ns=100, ranks=(4, 5), rule="late")
     assert ordered([alike, late], steps_ns)[0].rule == first
+
+
+@pytest.mark.parametrize(("gain_ns", "ranks", "first"), [(99, (), "ideal"), (101, (), "sure"), (99, (1,), "sure")])
+def test_a_sure_gain_goes_before_a_severe_ideal_unless_it_is_a_small_part_of_it(gain_ns, ranks, first):
+    ideal = Finding("high", "a", gain_ns=1000, is_of_ideal=True, rule="ideal")
+    sure = Finding("medium", "b", gain_ns=gain_ns, gain_is_bound=False, ranks=ranks, rule="sure")
+    assert ordered([ideal, sure])[0].rule == first
 
 
 def test_what_is_alike_is_told_from_the_one_that_gains_most():

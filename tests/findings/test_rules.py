@@ -76,10 +76,18 @@ def test_a_rule_speaks_of_its_case_only(rule, trace, quiet, cost_ms):
 def test_pageable_copies_of_all_ranks_are_one_finding():
     copying = {"name": "HtoD", "memory": "pageable"}
     (both,) = told(copies.pageable_copies, [train(0, **copying), train(0, **copying, rank=1)])
-    assert both.title.startswith("Both ranks copy from or to pageable memory: rank 0")
+    assert both.title.startswith("Both ranks copy from pageable memory: rank 0")
     assert both.title.endswith(" Pinned and behind compute, the step is at most 10 ms shorter.")
     (one,) = told(copies.pageable_copies, [train(0, rank=1), train(0, **copying)])
-    assert one.title.startswith("Rank 0 copies from or to pageable memory:")
+    assert one.title.startswith("Rank 0 copies from pageable memory:")
+    assert "DataLoader(pin_memory=True)" in one.recommendation
+    (back,) = told(copies.pageable_copies, [train(0, name="DtoH", memory="pageable")])
+    assert back.title.startswith("Rank 0 copies to pageable memory:")
+    assert "DataLoader" not in back.recommendation
+    (mixed,) = told(copies.pageable_copies, [train(0, **copying), train(0, name="DtoH", memory="pageable", rank=1)])
+    assert mixed.title.startswith("Both ranks copy from or to pageable memory:")
+    assert "DataLoader" in mixed.recommendation
+    assert "async_save" in mixed.recommendation
 
 
 def test_data_that_all_ranks_wait_for_comes_before_what_their_hosts_need():

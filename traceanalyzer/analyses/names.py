@@ -466,6 +466,18 @@ HeadlineColumn = Literal[
     "idle_pct",
 ]
 HostEventsColumn = Literal["rank", "event", "thread", "role", "what", "depth", "start_ns", "end_ns", "name", "recorded"]
+HostMeetingsColumn = Literal[
+    "rank",
+    "calls",
+    "last",
+    "wait_ns",
+    "later_ns",
+    "exchange_ns",
+    "window_ns",
+    "steps",
+    "wait_per_step_ns",
+    "later_per_step_ns",
+]
 HostSilencesColumn = Literal[
     "rank",
     "range",
@@ -1241,6 +1253,7 @@ ResultName = Literal[
     "groups",
     "comm_phases",
     "idle",
+    "host_meetings",
     "host_silences",
     "host_work",
     "host_work_over_ranks",

@@ -42,6 +42,7 @@ from traceanalyzer.analyses.experts import (
 from traceanalyzer.analyses.host import (
     cuda_api,
     gaps,
+    host_meetings,
     host_silences,
     host_work,
     idle,
@@ -164,6 +165,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "groups": Analysis(groups.across, groups.per_rank, _GPU),
         "comm_phases": Analysis(comm_phases.across),
         "idle": Analysis(idle.across, idle.per_rank, _GPU),
+        "host_meetings": Analysis(host_meetings.across, host_meetings.per_rank, _HOST),
         "host_silences": Analysis(host_silences.across, host_silences.per_rank, _HOST, sees_all=_ON_THE_GPU),
         "host_work": Analysis(host_work.across, host_work.per_rank, _HOST, sees_all=_ON_THE_GPU),
         "host_work_over_ranks": Analysis(host_work_over_ranks.across),

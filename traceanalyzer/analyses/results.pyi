@@ -29,6 +29,7 @@ from traceanalyzer.analyses.experts.expert_layers import ExpertLayers
 from traceanalyzer.analyses.frames import Frame
 from traceanalyzer.analyses.host.cuda_api import CudaApi
 from traceanalyzer.analyses.host.gaps import GapTable
+from traceanalyzer.analyses.host.host_meetings import HostMeetings
 from traceanalyzer.analyses.host.host_silences import HostSilences
 from traceanalyzer.analyses.host.host_work import HostWork
 from traceanalyzer.analyses.host.idle import Idle
@@ -88,6 +89,7 @@ from traceanalyzer.analyses.names import (
     GroupsColumn,
     HeadlineColumn,
     HostEventsColumn,
+    HostMeetingsColumn,
     HostSilencesColumn,
     HostStepsColumn,
     HostWorkColumn,
@@ -252,6 +254,8 @@ class Results(dict[str, Result[Any]]):
     def __getitem__(self, name: Literal["comm_phases"]) -> CommPhases: ...
     @overload
     def __getitem__(self, name: Literal["idle"]) -> Idle: ...
+    @overload
+    def __getitem__(self, name: Literal["host_meetings"]) -> HostMeetings: ...
     @overload
     def __getitem__(self, name: Literal["host_silences"]) -> HostSilences: ...
     @overload
@@ -460,6 +464,8 @@ class Results(dict[str, Result[Any]]):
     @overload
     def get(self, name: Literal["idle"]) -> Idle | None: ...
     @overload
+    def get(self, name: Literal["host_meetings"]) -> HostMeetings | None: ...
+    @overload
     def get(self, name: Literal["host_silences"]) -> HostSilences | None: ...
     @overload
     def get(self, name: Literal["host_work"]) -> HostWork | None: ...
@@ -667,6 +673,8 @@ class Tables(Protocol):
     def __call__(self, name: Literal["comm_phases"]) -> Frame[CommPhasesColumn] | None: ...
     @overload
     def __call__(self, name: Literal["idle"]) -> Frame[IdleColumn] | None: ...
+    @overload
+    def __call__(self, name: Literal["host_meetings"]) -> Frame[HostMeetingsColumn] | None: ...
     @overload
     def __call__(self, name: Literal["host_silences"]) -> Frame[HostSilencesColumn] | None: ...
     @overload

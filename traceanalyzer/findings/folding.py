@@ -55,7 +55,7 @@ def _with(lead: Finding, also: tuple[Finding, ...]) -> Finding:
     main = next((it for it in leading if (it.gain_ns or 0) >= _HALF * (lead.expected_ns or 0) > 0), None)
     first = [it.recommendation for it in concrete if it.recommendation]
     why = next((it for it in also if it.tells_why and (it.gain_ns or 0) >= _MOST * (lead.gain_ns or 0)), lead)
-    advice = " ".join([*dict.fromkeys(first), why.recommendation or ""]).strip() or None
+    advice = " ".join(dict.fromkeys([*first, why.recommendation or ""])).strip() or None
     own = [it.severity for it in (lead, *also) if it is lead or it.tells_why or lead.gain_is_bound]
     raised = [_RAISED for it in also if SEVERITIES.index(it.severity) <= SEVERITIES.index(_RAISED)]
     grave = min([*own, *raised], key=SEVERITIES.index)

@@ -8,6 +8,9 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.severities import SEVERITIES
 
+_SMALL = 0.1
+"""Of the most that a severe ideal may gain: what gains less of a job as it is, is no reason to leave that for later."""
+
 
 def ordered(findings: Sequence[Finding], error_ns: float = 0.0) -> list[Finding]:
     """Findings, first to read first; `error_ns` is how far a mean step is off by chance (`error_of_mean_step_ns`).
@@ -15,14 +18,19 @@ def ordered(findings: Sequence[Finding], error_ns: float = 0.0) -> list[Finding]
     What the capture cannot tell goes before advice. Hosts that are late by the recording alone are no reason to doubt a
     gain that holds without it: they come after. Distances from an ideal come after causes of the same severity that
     can be mended, and so does what gains nothing; an unknown gain outranks none. The gain of an ideal is the most that
-    can be won, so however severe by that, it comes after causes of medium severity whose gain is no bound.
+    can be won, so however severe by that, it comes after causes of medium severity whose gain is no bound: of ranks
+    unlike the others, which is a fault, or of a tenth of what the ideal may gain.
 
     Gains that differ by less than the error of either, than mean steps do by chance, or by a twentieth, as runs of one
     job do, are alike: of these what is said of ranks unlike the others is first, for that is a fault, not how the job
     is.
     """
     found: list[Finding] = []
-    for _, alike in groupby(sorted(findings, key=lambda item: (*_class(item), -_gain_ns(item))), key=_class):
+    ideal_ns = max((_gain_ns(item) for item in findings if item.severity == "high" and item.is_of_ideal), default=0)
+    for _, alike in groupby(
+        sorted(findings, key=lambda item: (*_class(item, ideal_ns), -_gain_ns(item))),
+        key=lambda item: _class(item, ideal_ns),
+    ):
         left = list(alike)
         while left:
             most = left[0]
@@ -45,22 +53,23 @@ def error_of_mean_step_ns(headline: Headline) -> float:
     return float((held["step_std_ns"].astype("float64") / held["steps"].astype("float64") ** 0.5).median())
 
 
-def _class(finding: Finding) -> tuple[bool, int, bool, bool]:
+def _class(finding: Finding, ideal_ns: int) -> tuple[bool, int, bool, bool]:
     return (
         not finding.is_about_capture or finding.is_of_hosts,
-        _place(finding),
+        _place(finding, ideal_ns),
         finding.is_of_ideal or finding.expected_ns == 0,
         finding.expected_ns is None,
     )
 
 
-def _place(finding: Finding) -> int:
+def _place(finding: Finding, ideal_ns: int) -> int:
     """Severe causes, those of medium severity with a gain for sure, severe ideals, other medium ones, and the rest."""
     if finding.severity == "high":
         return 2 if finding.is_of_ideal else 0
     if finding.severity == "medium":
         is_sure = not finding.is_of_ideal and not finding.gain_is_bound and bool(finding.expected_ns)
-        return 1 if is_sure else 3
+        is_fault = bool(finding.ranks) or _gain_ns(finding) >= _SMALL * ideal_ns
+        return 1 if is_sure and is_fault else 3
     return 2 + SEVERITIES.index(finding.severity)
 
 

@@ -15,7 +15,7 @@ from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.model.tables import rows_where
 
 _LARGE = 0.5
-"""Of the step with most."""
+"""Of the step with most; of all that few steps hold."""
 
 _MOST = 0.6
 
@@ -79,6 +79,14 @@ def few_steps(step_needs: StepNeeds, basis: Basis, rank: int, column: str) -> Fe
     if 2 * len(large) >= len(own) or (large - rest.median()).sum() < _MOST * own.sum():
         return None
     return Few(tuple(sorted(int(step) for step in large.index)), float(large.mean()))
+
+
+def few_steps_of(step_needs: StepNeeds, basis: Basis, rank: int, column: str, cost_ns: float) -> Few | None:
+    """The same where `cost_ns`, of a mean step, is at least half of what these steps hold."""
+    few = few_steps(step_needs, basis, rank, column)
+    if few is None or cost_ns < _LARGE * few.mean_ns * len(few.steps) / basis.per:
+        return None
+    return few
 
 
 def by_activity(gaps: pd.DataFrame, basis: Basis, most: int = 5) -> tuple[dict[str, Any], ...]:

@@ -10,18 +10,19 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.folding import folded
 from traceanalyzer.findings.hosts.silent_hosts import silent_hosts
 
-NAMES = ("headline", "steps", "idle", "host_silences", "episodes", "places", "replay")
+NAMES = ("headline", "steps", "idle", "host_silences", "step_needs", "episodes", "places", "replay")
 MS = 1_000_000
 STEP = 100 * MS
 
 
-def results_of(held=(), ranges=(), silent=((10, 60),), steps=3, ranks=1, **parts):
+def results_of(held=(), ranges=(), silent=((10, 60),), steps=3, ranks=1, only=None, **parts):
     """Steps of 100 ms: before and after each silent stretch an operator launches a product, which runs at once."""
     begins = [STEP * step for step in range(steps)]
     named = [(f"ProfilerStep#{place}", start, start + STEP) for place, start in enumerate(begins)]
     calls, ops, operators = [], [], []
-    for start in begins:
-        moments = [start + round(time * MS) for time in (0.2, *(time for own in silent for time in own), 99.8)]
+    for step, start in enumerate(begins):
+        own_times = [time for own in silent for time in own] if only is None or step in only else []
+        moments = [start + round(time * MS) for time in (0.2, *own_times, 99.8)]
         for since, until in zip(moments[::2], moments[1::2], strict=True):
             for begin in range(since, until, MS // 2):  # launching goes on in between
                 calls.append(("cudaLaunchKernel", begin, begin + MS // 4))
@@ -68,6 +69,21 @@ def test_what_a_host_does_is_not_recorded(arguments, said):
         late = Finding("high", "A host is late.", recommendation="Look at its CPU.", gain_ns=60 * MS, about=one.part_of)
         (told,) = folded([late, one])
         assert told.recommendation == one.recommendation, "what is most of a lateness says what to do about it"
+
+
+@pytest.mark.parametrize(
+    ("silent", "only", "said"),
+    [
+        (((5, 95),), (2,), "Mostly in step 2 nothing is recorded of what rank 0's host does for 90.0 ms in all, in one stretch"),
+        (((10, 40), (50, 90)), (1, 3), "Mostly in steps 1 and 3 nothing is recorded of what rank 0's host does for 141 ms in all, in 4 stretches, most of it between"),
+        (((10, 40), (50, 90)), (0, 1, 2, 4), "Nothing is recorded of what rank 0's host does for 40.2 ms a step, in 8 stretches in 7 steps, most of it between"),
+    ],
+)  # fmt: skip
+def test_in_which_steps_is_said_where_they_are_few(silent, only, said):
+    results = results_of(silent=silent, steps=8, only=only)
+    (one,) = silent_hosts(*(results[name] for name in NAMES))
+    assert one.title.startswith(said)
+    assert one.steps == (only if one.title.startswith("Mostly") else None)
 
 
 def test_launching_with_python_between_is_no_silence():

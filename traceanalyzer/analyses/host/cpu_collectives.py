@@ -1,16 +1,17 @@
 """Collectives that the CPU carries out (gloo's), and since when the host that called them does nothing but wait."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.idle_causes import launching_threads
-from traceanalyzer.analyses.host.thread_roles import COLLECTIVES, thread_roles
+from traceanalyzer.analyses.host.thread_roles import AUTOGRAD, COLLECTIVES, MAIN, thread_roles
 from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, rows_where, table_of, under_each_other
 
 _CALLS = "c10d::"
@@ -30,9 +31,10 @@ def cpu_collectives(trace: RankTrace) -> pd.DataFrame:
     Returns:
         `name`; `thread` (that called it); `start_ns` and `end_ns` (of what the collective's own thread records; of one
         that copies from and to a GPU the end of the exchange between, its thread's longest silence);
-        `since_ns`: from when until `end_ns` no thread of the host that launches work records a call or an operator, so
-        that it waits. That is the start of one that is waited for at once, and the end of one that ended beside other
-        work. Collectives that other threads call (an asynchronous checkpoint's) hold up nobody, and are left out.
+        `since_ns`: from when until `end_ns` no thread of the host that launches work (without GPU work: that runs the
+        steps, or autograd) records a call or an operator, so that it waits. That is the start of one that is waited for
+        at once, and the end of one that ended beside other work. Collectives that other threads call (an asynchronous
+        checkpoint's) hold up nobody, and are left out.
     """
     ranges = trace.ranges
     held = rows_where(ranges, host_names.matches(ranges["name"], host_names.is_cpu_collective))
@@ -43,7 +45,7 @@ def cpu_collectives(trace: RankTrace) -> pd.DataFrame:
     roles = thread_roles(trace)
     is_their_own = np.array([roles.get(thread) == COLLECTIVES for thread in held["thread"].tolist()], dtype=bool)
     ends = np.where(is_their_own, _exchanged(trace, array_of(held, "thread"), starts, ends), ends)
-    threads = np.array([thread for thread in launching_threads(trace).tolist() if roles.get(thread) != COLLECTIVES])
+    threads = _program(trace, roles)
     caller = _callers(trace, threads, starts)
     table = table_of(
         {
@@ -55,6 +57,14 @@ def cpu_collectives(trace: RankTrace) -> pd.DataFrame:
         }
     )
     return table[np.isin(caller, threads)].reset_index(drop=True)
+
+
+def _program(trace: RankTrace, roles: Mapping[int, str]) -> np.ndarray:
+    """Threads that launch; without GPU work those that run the steps, and autograd's."""
+    own = launching_threads(trace).tolist()
+    if trace.gpu_ops.empty:
+        return np.array([thread for thread, role in roles.items() if role in (MAIN, AUTOGRAD)], dtype=np.int64)
+    return np.array([thread for thread in own if roles.get(thread) != COLLECTIVES])
 
 
 def waiting(trace: RankTrace) -> Intervals:
@@ -100,7 +110,8 @@ def _callers(trace: RankTrace, threads: np.ndarray, starts: np.ndarray) -> np.nd
     launch = trace.gpu_ops["launch"]
     launching = array_of(trace.api_calls, "thread")[launch[launch >= 0]]
     launching = launching[np.isin(launching, threads)]
-    default = np.bincount(launching).argmax() if len(launching) else -1
+    program = int(threads[0]) if trace.gpu_ops.empty and len(threads) else NONE
+    default = np.bincount(launching).argmax() if len(launching) else program
     called_by = np.append(default, array_of(calls, "thread")[order])
     found: np.ndarray = called_by[np.searchsorted(begun[order], starts, side="right")]
     return found

@@ -55,9 +55,9 @@ class HostSilences(Result[HostSilencesColumn]):
 
 def per_rank(trace: RankTrace, silent_ns: int = LEAST_NS) -> pd.DataFrame:
     """The rank's stretches of `silent_ns` and more, by place."""
-    if trace.gpu_ops.empty or trace.api_calls.empty:
-        return pd.DataFrame()
     threads, steps = _threads(trace), steps_of_hosts(trace)
+    if trace.api_calls.empty if len(trace.gpu_ops) else steps.empty:
+        return pd.DataFrame()
     recorded = _recorded(trace, threads)
     looked_at = (recorded.starts[:1], recorded.ends[-1:])
     if len(steps):

@@ -29,6 +29,18 @@ _LEAST_BYTES = 1 << 20
 
 SERIAL_PCT = 10.0
 
+_MOSTLY = 0.9
+"""Of the exposed time: the other direction is no reason."""
+
+_ADVICE = {
+    "from": "Pin the host memory (DataLoader(pin_memory=True), tensor.pin_memory()) and copy with non_blocking=True: "
+    "the copy then runs at the link's speed and beside compute.",
+    "to": "Copy into pinned buffers that are kept (torch.empty(…, pin_memory=True), buffer.copy_(tensor, "
+    "non_blocking=True)) and read them once an event of that copy has come, later or in another thread; of checkpoints "
+    "torch.distributed.checkpoint.async_save does it.",
+}
+"""By where the pageable memory stands."""
+
 _WHOLE_STEP = 0.8
 """Of a step's length: what takes this long is no block of it."""
 
@@ -60,8 +72,11 @@ def pageable_copies(
     held = by_rank[is_large & (by_rank["share_pct"] >= pageable_pct)].sort_values(
         "share_pct", ascending=False, kind="stable"
     )
+    if held.empty:
+        return []
+    ways = _ways(table[table["rank"].isin(held.index)])
     part_of = all_late_by(episodes, held.index, "copies")
-    return [replace(_pageable(held, basis, len(headline), replay), part_of=part_of)] if len(held) else []
+    return [replace(_pageable(held, ways, basis, len(headline), replay), part_of=part_of)]
 
 
 def serial_blocks(
@@ -99,7 +114,15 @@ def serial_blocks(
     ]
 
 
-def _pageable(held: pd.DataFrame, basis: Basis, ranks: int, replay: Replay) -> Finding:
+def _ways(table: pd.DataFrame) -> tuple[str, ...]:
+    """`from` and `to`, or the one of them whose copies make nearly all of the exposed time."""
+    from_ns, all_ns = (int(own["exposed_ns"].sum()) for own in (table[table["source_memory"] == "pageable"], table))
+    return (
+        ("from",) if from_ns >= _MOSTLY * all_ns else ("to",) if from_ns <= (1 - _MOSTLY) * all_ns else ("from", "to")
+    )
+
+
+def _pageable(held: pd.DataFrame, ways: tuple[str, ...], basis: Basis, ranks: int, replay: Replay) -> Finding:
     """What the rank that loses most by it copies in a step, and on how many it is so."""
     rank, row = int(held.index[0]), held.iloc[0]
     exposed_ns, size = (
@@ -110,13 +133,13 @@ def _pageable(held: pd.DataFrame, basis: Basis, ranks: int, replay: Replay) -> F
     what = "" if size is None else f" {size_text(size)}{basis.rate}"
     gain = gain_of(replay, Change("copy", 0.0, frozenset(held.index)))
     gain_ns = exposed_ns or 0 if gain is None else gain.gain_ns
+    who = _who(held, ranks, " or ".join(ways))
     return Finding(
         severity=severity(row["share_pct"]),
-        title=f"{_who(held, ranks)}{what}{rate}, {time_text(exposed_ns or 0)} of it beside no other work, "
+        title=f"{who}{what}{rate}, {time_text(exposed_ns or 0)} of it beside no other work, "
         f"{row['share_pct']:.1f} % {basis.of_a_step}.{_hidden(gain_ns, gain, basis)}",
         evidence=plain(held[["copies", "size_bytes", "total_ns", "exposed_ns"]].reset_index()),
-        recommendation="Pin the host memory (DataLoader(pin_memory=True), tensor.pin_memory()) and copy with "
-        "non_blocking=True: the copy then runs at the link's speed and beside compute.",
+        recommendation=" ".join(_ADVICE[way] for way in ways),
         caveat="The gain supposes that compute hides all copies. Pinning costs time and memory itself: pin once and "
         "reuse buffers.",
         gain_ns=gain_ns,
@@ -133,11 +156,11 @@ def are_pageable(copies: pd.DataFrame) -> pd.Series:
     return is_true((copies["source_memory"] == "pageable") | (copies["target_memory"] == "pageable"))
 
 
-def _who(held: pd.DataFrame, ranks: int) -> str:
+def _who(held: pd.DataFrame, ranks: int, way: str) -> str:
     first = held.index[0]
     if len(held) == 1:
-        return f"Rank {first} copies from or to pageable memory:"
-    return f"{of_them(len(held), ranks)} ranks copy from or to pageable memory: rank {first} copies"
+        return f"Rank {first} copies {way} pageable memory:"
+    return f"{of_them(len(held), ranks)} ranks copy {way} pageable memory: rank {first} copies"
 
 
 def _hidden(gain_ns: int, gain: Gain | None, basis: Basis) -> str:

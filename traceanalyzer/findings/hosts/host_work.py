@@ -18,7 +18,7 @@ from traceanalyzer.findings.alike import also_on, with_others
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
-from traceanalyzer.findings.worst import OF_ALL_STEPS, Few, few_steps
+from traceanalyzer.findings.worst import OF_ALL_STEPS, Few, few_steps_of
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import HOST
@@ -29,9 +29,6 @@ CPU_WORK_PCT = 10.0
 
 LAST_SHARE = 0.5
 """A rank for which another one waits in a collective is said if it is in it for less than this of the other's time."""
-
-_MOST = 0.5
-"""Of what the GPU idles for its host: this is why."""
 
 _OPTIMIZER = (
     "Keep the optimizer's state on the GPU, or use one that is fast on the CPU (foreach or fused=True); with "
@@ -95,9 +92,7 @@ def cpu_work(
 def _few(own: pd.DataFrame, step_needs: StepNeeds, basis: Basis) -> Few | None:
     """Few steps that hold most of what the GPU idles for its host, where most of that is this."""
     first = own.iloc[0]
-    few = few_steps(step_needs, basis, int(first["rank"]), HOST.column)
-    in_all_ns = few.mean_ns * len(few.steps) / basis.per if few else 0.0
-    return few if few and float(first["idle_per_step_ns"]) >= _MOST * in_all_ns else None
+    return few_steps_of(step_needs, basis, int(first["rank"]), HOST.column, float(first["idle_per_step_ns"]))
 
 
 def _gone(own: pd.DataFrame) -> tuple[Change, ...]:

@@ -4,6 +4,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
+from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.host.host_silences import HostSilences
 from traceanalyzer.analyses.host.host_time import likely_idle
 from traceanalyzer.analyses.host.idle import Idle
@@ -16,7 +17,7 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.host_shares import host_shares
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
-from traceanalyzer.findings.worst import OF_ALL_STEPS, worst_rank
+from traceanalyzer.findings.worst import OF_ALL_STEPS, Few, few_steps_of, worst_rank
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import HOST
@@ -40,6 +41,7 @@ def silent_hosts(
     steps: Steps,
     idle: Idle,
     host_silences: HostSilences,
+    step_needs: StepNeeds,
     episodes: Episodes,
     places: Places,
     replay: Replay,
@@ -66,14 +68,17 @@ def silent_hosts(
     most_ns = min(idle_ns, gain.gain_ns + gain.error_ns) if gain else idle_ns
     if gain and 100 * most_ns < LEAST_GAIN_PCT * gain.before_ns:
         return []
+    few = few_steps_of(step_needs, basis, rank, HOST.column, idle_ns)
     return [
         Finding(
             severity=severity(shares.pct),
-            title=f"{_said(own, rank, basis)}, {shares.pct:.0f} % {_of_what(own, basis)}{shares.also(places)}.",
+            title=f"{_said(own, rank, basis, few)}, {shares.pct:.0f} % "
+            f"{OF_ALL_STEPS if few or _is_rare(own) else basis.of_a_step}{shares.also(places)}.",
             evidence=plain(own[["rank", "range", "since", "until", "stretches", "host_ns", "idle_ns"]]),
             recommendation=_ADVICE.format(_place(own.iloc[0])),
             caveat="A profiler slows the host, but hardly where it records nothing.",
             gain_ns=round(most_ns),
+            steps=few.steps if few else None,
             is_of_hosts=True,
             named=shares.named(rank),
             table="host_silences",
@@ -93,18 +98,14 @@ def _per_step(host_silences: HostSilences) -> pd.DataFrame:
     return table.assign(per=per, host_a_step_ns=host_ns, idle_a_step_ns=idle_ns)
 
 
-def _said(own: pd.DataFrame, rank: int, basis: Basis) -> str:
+def _said(own: pd.DataFrame, rank: int, basis: Basis, few: Few | None) -> str:
     """How long the host is silent, where, and for how much of it its GPU idles: of a mean step, or of all."""
-    times, a_step = (basis.per, "in all") if _is_rare(own) else (1, basis.a_step)
+    times, a_step = (basis.per, "in all") if _is_rare(own) else (1, "of a mean step" if few else basis.a_step)
     host, idle = (time_text(times * float(own[f"{what}_a_step_ns"].sum())) for what in ("host", "idle"))
     return (
-        f"Nothing is recorded of what rank {rank}'s host does for {host} {a_step}, {_where(own)}: its GPU idles {idle} "
-        "of it"
+        f"{f'Mostly i{few.words[1:]} n' if few else 'N'}othing is recorded of what rank {rank}'s host does for {host} "
+        f"{a_step}, {_where(own)}: its GPU idles {idle} of it"
     )
-
-
-def _of_what(own: pd.DataFrame, basis: Basis) -> str:
-    return OF_ALL_STEPS if _is_rare(own) else basis.of_a_step
 
 
 def _is_rare(own: pd.DataFrame) -> bool:
@@ -118,7 +119,10 @@ def _where(own: pd.DataFrame) -> str:
     place = _place(own.iloc[0])
     if len(own) == 1 and count in (1, per):
         return f"in one stretch {place}"
-    often = f"{count} stretches" if count <= per else f"{count / per:.3g} stretches"
+    is_whole = count <= per or count % per == 0
+    often = (
+        f"{count if count <= per or not is_whole else count // per} stretches{'' if is_whole else f' in {per} steps'}"
+    )
     if len(own) == 1:
         return f"in {often} {place}"
     is_most = own["idle_a_step_ns"].iloc[0] >= _MOST * own["idle_a_step_ns"].sum()

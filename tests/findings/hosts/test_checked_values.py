@@ -1,0 +1,46 @@
+"""The rule about tensors that a program asks one by one whether they are finite."""
+
+import pytest
+
+from tests.host_builders import host_trace
+from traceanalyzer.analyses import combine, reduce_rank
+from traceanalyzer.findings.hosts.checked_values import checked_values
+
+NAMES = ("headline", "steps", "operators", "episodes", "places", "replay")
+MS = 1_000_000
+
+
+def results_of(checks, name="aten::isfinite", others=0, step_ms=100):
+    """Steps in which the host asks for each tensor, reading the answer; before, `others` that it reads without."""
+    begins = [step_ms * MS * step for step in range(3)]
+    steps = [(f"ProfilerStep#{place}", start, start + step_ms * MS) for place, start in enumerate(begins)]
+    calls, ops, held = [], [], []
+    for start in begins:
+        for place in range(others + checks):
+            begin = start + 2 * MS * place
+            asked = [(name, begin, begin + MS // 2), ("aten::all", begin + MS // 2, begin + MS)]
+            held += [*(asked if place >= others else ()), ("aten::item", begin + MS, begin + 3 * MS // 2)]
+            calls.append(("cudaLaunchKernel", begin, begin + MS // 4))
+            ops.append(("reduce", begin + MS // 4, begin + MS // 2, len(calls)))
+    return combine({0: reduce_rank(host_trace(ops, calls, host_ops=held, ranges=steps), NAMES)}, NAMES)
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ({"checks": 20}, "asks 20 times a step, of one tensor after the other, whether its values are finite"),
+        # What is read back besides is no check.
+        ({"checks": 20, "name": "aten::isnan", "others": 20}, "asks 20 times a step"),
+        ({"checks": 20, "name": "aten::ne"}, None),
+        ({"checks": 9}, None),
+        ({"checks": 10, "step_ms": 600}, None),
+    ],
+)  # fmt: skip
+def test_each_tensor_is_checked(made, said):
+    results = results_of(**made)
+    findings = checked_values(*(results[name] for name in NAMES))
+    assert len(findings) == (said is not None)
+    if said:
+        assert said in findings[0].title
+        assert findings[0].gain_is_bound
+        assert 0 < findings[0].gain_ns <= 30 * MS
