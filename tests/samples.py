@@ -1,7 +1,9 @@
 """Real captures: those whose figures tests state, and those of the runners that users find in `sample_traces/`."""
 
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,11 +22,26 @@ OF_RUNNERS = tuple(folder.name for folder in sorted(RUNNERS.iterdir()) if folder
 EVERY = (*RUNS, *NSYS, *OF_RUNNERS)
 """Of both profilers: what must hold for every capture is tested on all of them."""
 
-_LIKE_ANOTHER = ("zero2", "simple_ddp", "zo_offload_sliced", "nsys_fsdp_full")
-"""Of the same program, profiler and kinds of events as `zero3`, `pytorch_ddp`, `zo_offload`, `nsys_fsdp_grad_metrics`."""
+_LIKE_ANOTHER = (
+    "ddp_straggler", "pytorch_ddp", "simple_ddp", "zero2", "zero3", "zo_offload_sliced", "nsys_ddp", "nsys_fsdp_full",
+)  # fmt: skip
+"""Of the same profiler and kinds of events as `ddp`, `fsdp_full`, `zo_offload`, `nsys_naive`, `nsys_fsdp_grad_metrics`."""
 
-OF_EACH_KIND = [pytest.param(name, marks=pytest.mark.thorough) if name in _LIKE_ANOTHER else name for name in EVERY]
-"""The captures as cases of a test: a run analyses one of each kind, a thorough one all."""
+
+def of_each_kind(names: Iterable[str]) -> list[Any]:
+    """These captures as cases of a test: a run analyses one of each kind, a thorough one all."""
+    return [pytest.param(name, marks=pytest.mark.thorough) if name in _LIKE_ANOTHER else name for name in names]
+
+
+OF_EACH_KIND = of_each_kind(EVERY)
+
+FEW = [
+    name
+    if name in ("moe", "pp", "zo_offload", "nsys_cuda_graph_node")
+    else pytest.param(name, marks=pytest.mark.thorough)
+    for name in EVERY
+]
+"""Those that differ most, where each costs more than the Results that tests share."""
 
 
 @cache

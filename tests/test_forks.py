@@ -67,13 +67,12 @@ alone = reduce_rank(trace)
 forks = []
 at_once.aside = lambda work, **how: forks.append(work) or aside(work, **how)
 at_once.all_aside = lambda works, **how: forks.extend(works) or all_aside(works, **how)
-for processes in (2, 9):
-    shared = reduce_rank(trace, processes=processes)
-    assert [*shared] == [*alone]
-    for name, table in alone.items():
-        same = [column for column in table if column != "piece"]
-        assert_frame_equal(shared[name][same], table[same], obj=name)
-assert len(forks) == 1 + 8
+shared = reduce_rank(trace, processes=9)
+assert [*shared] == [*alone]
+for name, table in alone.items():
+    same = [column for column in table if column != "piece"]
+    assert_frame_equal(shared[name][same], table[same], obj=name)
+assert len(forks) == 8
 
 results = engine.combine({0: alone})
 sent = []
@@ -82,15 +81,14 @@ tables = {name: {0: table} for name, table in alone.items()}
 replays = []
 shares.WORTH_A_SHARE = 1
 shares.all_aside = lambda works, **how: replays.extend(works) or all_aside(works, **how)
-for processes in (2, 6):
-    shared = engine.combine_tables(tables, 1, processes=processes)
-    assert [*shared] == [*results]
-    assert sent.pop()
-    assert len(shared["replay"].engine.mean_steps) > 5
-    for name, result in results.items():
-        assert type(shared[name]) is type(result)
-        if not result.is_event_copy:
-            assert_frame_equal(shared[name].to_frame(), result.to_frame(), obj=name)
+shared = engine.combine_tables(tables, 1, processes=6)
+assert [*shared] == [*results]
+assert sent.pop()
+assert len(shared["replay"].engine.mean_steps) > 5
+for name, result in results.items():
+    assert type(shared[name]) is type(result)
+    if not result.is_event_copy:
+        assert_frame_equal(shared[name].to_frame(), result.to_frame(), obj=name)
 
 assert len(replays) == 1  # 6 but for itself, three that began before it, and one at the critical path
 found = findings.find(shared)

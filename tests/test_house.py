@@ -8,22 +8,24 @@ from functools import cache
 from pathlib import Path
 
 import traceanalyzer
+from traceanalyzer.meaning import vocabulary
+from traceanalyzer.report import assets
 
 PACKAGE = Path(traceanalyzer.__file__).parent
 FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path != PACKAGE / "analyses" / "names.py"]  # made, not read
 
 
 @cache
-def trees():
-    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+def nodes(*kinds):
+    """All that is written of these kinds, each with its file."""
+    if kinds:
+        return [(path, node) for path, node in nodes() if isinstance(node, kinds)]
+    return [(path, node) for path in FILES for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
 
 
 def test_files_and_functions_are_short():
     assert {path.name: lines for path in FILES if (lines := path.read_text(encoding="utf-8").count("\n")) > 300} == {}
-    functions = [
-        (path, node) for path, tree in trees().items() for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)
-    ]
-    long = {f"{path.name}: {node.name}": node.end_lineno - node.lineno + 1 for path, node in functions}
+    long = {f"{path.name}: {node.name}": node.end_lineno - node.lineno + 1 for path, node in nodes(ast.FunctionDef)}
     assert len(long) > 1_000
     assert {name: lines for name, lines in long.items() if lines > 50} == {}
 
@@ -31,14 +33,13 @@ def test_files_and_functions_are_short():
 def test_every_module_is_named_by_another_one():
     """By an import, or as a text in a registry of names."""
     named = Counter()
-    for tree in trees().values():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom):
-                named.update([*node.module.split("."), *(one.name for one in node.names)])
-            elif isinstance(node, ast.Import):
-                named.update(part for one in node.names for part in one.name.split("."))
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and " " not in node.value:
-                named.update(re.findall(r"\w+", node.value))
+    for _, node in nodes(ast.ImportFrom):
+        named.update([*node.module.split("."), *(one.name for one in node.names)])
+    for _, node in nodes(ast.Import):
+        named.update(part for one in node.names for part in one.name.split("."))
+    for _, node in nodes(ast.Constant):
+        if isinstance(node.value, str) and " " not in node.value:
+            named.update(re.findall(r"\w+", node.value))
     assert [path.stem for path in FILES if path.stem not in ("__init__", "__main__") and not named[path.stem]] == []
 
 
@@ -50,11 +51,8 @@ def test_every_function_and_class_is_named_outside_its_own_definition():
         named.update(re.findall(r"\w+", path.read_text(encoding="utf-8")))
     defined = [
         node.name
-        for tree in trees().values()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.ClassDef)
-        and not node.name.startswith("__")
-        and not is_called_for(node)
+        for _, node in nodes(ast.FunctionDef, ast.ClassDef)
+        if not node.name.startswith("__") and not is_called_for(node)
     ]
     assert sorted({name for name in defined if named[name] == 1}) == []
 
@@ -74,3 +72,55 @@ def is_called_for(node):
     """By click, for its decorator; by `pickle`, for its name."""
     texts = [ast.unparse(one) for one in node.decorator_list]
     return any(".command" in text for text in texts) or node.name in ("find_class", "persistent_load")
+
+
+NAMES = {
+    name
+    for cause in (vocabulary.SYNC, vocabulary.DATA, vocabulary.BETWEEN_KERNELS)
+    for name in (cause.column, cause.part.kind)
+} | {vocabulary.BETWEEN_KERNELS.key}
+
+
+def test_the_names_of_idle_causes_are_written_in_one_file():
+    assert written(NAMES) == {"meaning/vocabulary.py"}  # `analyses/names.py` is made from it
+    for path in assets.templates().rglob("*.*"):
+        assert not [name for name in NAMES if re.search(rf"\b{re.escape(name)}\b", path.read_text(encoding="utf-8"))], (
+            path
+        )
+
+
+def written(texts):
+    return {place_of(path) for path, node in nodes(ast.Constant) if node.value in texts}
+
+
+def place_of(path):
+    return Path(path).relative_to(PACKAGE).as_posix()
+
+
+KEYS = {cause.key for cause in vocabulary.IDLE_CAUSES}
+OF_CHANGES = {
+    "analyses/replay/change.py",
+    "analyses/replay/lengths.py",
+    "cli/what_if.py",
+}  # what may be changed has names of its own
+
+
+def held(node):
+    """The texts that a dict, tuple, list or set is written with."""
+    elements = node.keys if isinstance(node, ast.Dict) else node.elts
+    return {one.value for one in elements if isinstance(one, ast.Constant)}
+
+
+def is_of_a_cause(node):
+    """`row["cause"] == "…"`, whichever way round."""
+    sides = [node.left, *node.comparators]
+    return any(
+        isinstance(side, ast.Subscript) and isinstance(side.slice, ast.Constant) and side.slice.value == "cause"
+        for side in sides
+    ) and any(isinstance(side, ast.Constant) and side.value in KEYS for side in sides)
+
+
+def test_no_other_file_writes_the_keys_of_causes():
+    many = {path for path, node in nodes(ast.Dict, ast.Tuple, ast.List, ast.Set) if len(held(node) & KEYS) > 1}
+    one = {path for path, node in nodes(ast.Compare) if is_of_a_cause(node)}
+    assert {place_of(path) for path in many | one} - OF_CHANGES == set()

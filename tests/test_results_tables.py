@@ -20,7 +20,7 @@ from measured.runs import Run
 
 STEPS = {"C": ("--steps", "3:5")}  # as run.py does
 READ = ("--format", "json", "--format", "csv")
-SAMPLES = {"A": ("zero2", "simple_ddp"), "C": ("zo_offload_sliced",), "D": ("pp_1f1b",)}
+SAMPLES = {"A": ("zero3", "pytorch_ddp"), "C": ("zo_offload_sliced",), "D": ("pp_1f1b",)}
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +52,9 @@ def test_parts_of_a_step_add_up(tables):
 
 def test_calls_are_those_of_one_step(tables):
     calls = tables["a_calls"].set_index("run")
-    assert calls.loc["zero2", ["all_gather", "reduce_scatter"]].to_list() == [5, 5]
-    assert calls.loc["zero2", "expected"] == "5 all-gathers"
-    assert calls.loc["simple_ddp", "all_reduce"] == 4 * 8 + 5
+    assert calls.loc["zero3", ["all_gather", "reduce_scatter"]].to_list() == [9, 5]
+    assert calls.loc["zero3", "expected"] == "9 all-gathers"
+    assert calls.loc["pytorch_ddp", "all_reduce"] == 8
 
 
 def test_a_slice_is_what_the_run_says_it_uploads(tables):

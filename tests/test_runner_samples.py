@@ -8,7 +8,7 @@ import pytest
 
 import traceanalyzer as ta
 from tests import once
-from tests.samples import RUNNERS
+from tests.samples import RUNNERS, of_each_kind
 
 KINETO = sorted(folder.name for folder in RUNNERS.iterdir() if any(folder.glob("rank_*/*.json.gz")))
 
@@ -21,11 +21,11 @@ def test_there_are_captures():
     ("name", "calls"),
     [
         ("pytorch_ddp", {"all_reduce": 8}),
-        ("simple_ddp", {"all_reduce": 37}),  # one a parameter
-        ("zero2", {"all_gather": 5, "reduce_scatter": 5}),  # blocks + 1
-        ("zero3", {"all_gather": 9, "reduce_scatter": 5}),  # 2 · blocks + 1
+        pytest.param("simple_ddp", {"all_reduce": 37}, marks=pytest.mark.thorough),  # one a parameter
+        pytest.param("zero2", {"all_gather": 5, "reduce_scatter": 5}, marks=pytest.mark.thorough),  # blocks + 1
+        pytest.param("zero3", {"all_gather": 9, "reduce_scatter": 5}, marks=pytest.mark.thorough),  # 2 · blocks + 1
         ("zo_offload", {"all_reduce": 1}),
-        ("zo_offload_sliced", {"all_gather": 4, "all_reduce": 1}),
+        pytest.param("zo_offload_sliced", {"all_gather": 4, "all_reduce": 1}, marks=pytest.mark.thorough),
         ("pytorch_ddp_nsys", {"all_reduce": 8}),
         ("pp_1f1b", {"recv": 1, "send": 1, "send_recv": 3}),  # 4 microbatches there and back, paired but for the ends
     ],
@@ -38,14 +38,20 @@ def test_every_complete_step_has_the_strategys_calls(name, calls):
 
 @pytest.mark.parametrize(
     ("name", "least", "most"),
-    [("simple_ddp", 0, 0), ("pytorch_ddp", 75, 85), ("pytorch_ddp_nsys", 75, 90), ("zero2", 20, 50), ("zero3", 50, 60)],
+    [
+        pytest.param("simple_ddp", 0, 0, marks=pytest.mark.thorough),
+        ("pytorch_ddp", 75, 85),
+        ("pytorch_ddp_nsys", 75, 90),
+        pytest.param("zero2", 20, 50, marks=pytest.mark.thorough),
+        pytest.param("zero3", 50, 60, marks=pytest.mark.thorough),
+    ],
 )
 def test_overlap_is_the_strategys(name, least, most):
     overlap = once.results(name)["headline"].to_frame()["overlap_pct"]
     assert overlap.between(least, most).all()
 
 
-@pytest.mark.parametrize("name", KINETO)
+@pytest.mark.parametrize("name", of_each_kind(KINETO))
 def test_the_profiled_host_stays_ahead_of_the_gpu(name):
     """The defaults' batches: idle by host is under 5 % of the complete steps."""
     idle = once.results(name)["idle"].to_frame()
@@ -53,7 +59,7 @@ def test_the_profiled_host_stays_ahead_of_the_gpu(name):
     assert (own["host_ns"] < 0.05 * own["window_ns"]).all()
 
 
-@pytest.mark.parametrize("name", ["zo_offload", "zo_offload_sliced"])
+@pytest.mark.parametrize("name", of_each_kind(["zo_offload", "zo_offload_sliced"]))
 def test_what_is_uploaded_is_what_the_runner_counted(name):
     expected = json.loads((RUNNERS / name / "run.json").read_text())["transfer"][0]["uploaded_bytes_per_step"]
     copies = ta.copies(ta.load(RUNNERS / name, steps="3:5")).to_frame()
@@ -64,7 +70,7 @@ def test_what_is_uploaded_is_what_the_runner_counted(name):
     assert (copies.loc[copies["direction"] == "HtoD", "source_memory"] == "pinned").all()
 
 
-@pytest.mark.parametrize("name", KINETO)
+@pytest.mark.parametrize("name", of_each_kind(KINETO))
 def test_every_analysis_of_one_step_adds_up(name):
     """Communication that was launched before the step and still runs in its window included."""
     results = ta.analyse(ta.load(RUNNERS / name, steps="3"), "phases", "breakdown")

@@ -67,7 +67,9 @@ def test_every_rule_survives(traces):
     find(results_of(traces))
 
 
-@pytest.mark.parametrize("traces", ["empty rank", "one of two is empty", "chosen steps"])
+@pytest.mark.parametrize(
+    "traces", ["empty rank", pytest.param("one of two is empty", marks=pytest.mark.thorough), "chosen steps"]
+)
 def test_every_section_and_writer_makes_something_of_it(traces, tmp_path):
     """`tests/test_registries.py` has one rank; what fails in them raises."""
     report = build(Summary(results_of(traces), (), (), {}), "job")

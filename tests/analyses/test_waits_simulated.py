@@ -59,6 +59,7 @@ def test_the_straggler_is_found_all_the_same(damaged):
     assert (first["rank"], first["cause"], first["operation"]) == (5, "compute", "extra_gemm")
 
 
+@pytest.mark.thorough
 def test_both_profilers_give_the_same_waits():
     job = scenarios.ddp(4, slow_compute_ns={2: 400_000})
     kineto, nsys = (analysed(job, *BOTH, by=by)[1] for by in ("kineto", "nsys"))
@@ -116,9 +117,19 @@ def test_kernels_queued_before_the_capture_are_matched_by_what_a_later_step_show
     [
         (scenarios.ddp(4, slow_compute_ns={2: 400_000}), 2, "compute", "extra_gemm"),
         (scenarios.ddp(4, slow_host_ns={2: 800_000}), 2, "host", "python_hook"),
-        (scenarios.ddp(2, slow_compute_ns={0: 400_000}), 0, "compute", "extra_gemm"),
-        (scenarios.hsdp(slow_compute_ns={5: 200_000}), 5, "compute", None),  # the same kernels take longer
-        (scenarios.fed(slow_copy_ns={1: 3 * MS}), 1, "copies", "Memcpy HtoD (Pinned -> Device)"),
+        pytest.param(
+            scenarios.ddp(2, slow_compute_ns={0: 400_000}), 0, "compute", "extra_gemm", marks=pytest.mark.thorough
+        ),
+        pytest.param(
+            scenarios.hsdp(slow_compute_ns={5: 200_000}), 5, "compute", None, marks=pytest.mark.thorough
+        ),  # the same kernels take longer
+        pytest.param(
+            scenarios.fed(slow_copy_ns={1: 3 * MS}),
+            1,
+            "copies",
+            "Memcpy HtoD (Pinned -> Device)",
+            marks=pytest.mark.thorough,
+        ),
         (
             scenarios.fed(slow_data_ns={3: 3 * MS}),
             3,
@@ -135,6 +146,7 @@ def test_the_slow_rank_is_named_with_its_cause(job, rank, cause, operation):
     assert first["steps_affected"] == first["steps"]
 
 
+@pytest.mark.thorough
 def test_a_pipeline_waits_most_for_its_slow_stage():
     """No other rank does the same: the stage is late by its design, which the rule about pipelines says."""
     _, results = analysed(scenarios.pipeline(4, slow_compute_ns={2: 500_000}), "stragglers")
@@ -182,6 +194,7 @@ def test_chains_beat_direct_blame():
     assert frame["total_wait_ns"].sum() == held["exposed_wait_ns"].sum()
 
 
+@pytest.mark.thorough
 def test_equal_ranks_make_no_finding():
     _, results = analysed(scenarios.ddp(4), "stragglers")
     assert (results["stragglers"].to_frame()["cost_pct"] < 2).all()

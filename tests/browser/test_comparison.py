@@ -8,8 +8,10 @@ pytestmark = pytest.mark.browser
 
 
 def shown(page, table):
-    rows = page.locator(f"[data-name='{table}'] tbody tr")
-    return [row.get_attribute("data-status") for row in rows.all() if row.is_visible()]
+    return page.eval_on_selector_all(
+        f"[data-name='{table}'] tbody tr",
+        "rows => rows.filter(row => row.getClientRects().length).map(row => row.dataset.status)",
+    )
 
 
 def test_statuses_filter_rows(opened, comparison_page):

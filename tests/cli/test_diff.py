@@ -106,7 +106,12 @@ def test_a_page_of_three_runs_compares_each_with_the_first(tmp_path):
         (tmp_path / name / "run.json").write_text(
             json.dumps({"batch": {"tokens_per_step": tokens}, "dtype": str(tokens)})
         )
-    assert run(["diff", "one", "two", "three", "--force", "--format", "html", "--output", "out"]) == 0
+    formats = ("--format", "html", *JSON)
+    assert run(["diff", "one", "two", "three", "--force", *formats, "--output", "out"]) == 0
+    found = summary(tmp_path / "out")
+    assert found["per"] == "1,000 tokens of a rank"
+    times = {row["run"]: row["value"] for row in found["metrics"] if row["metric"] == "step_ns"}
+    assert times["one"] == times["two"] == pytest.approx(4 * times["three"])
     page = html.unescape((tmp_path / "out" / "summary.html").read_text())
     assert "dtype differs (1000 | 1000 | 4000)" in page
     assert page.count('class="fall"') == 4  # of each run, over ranks and along the critical path
@@ -120,9 +125,10 @@ def test_of_which_rank_model_flops_differ_is_said(capsys):
 
 
 def test_a_run_with_itself_differs_in_nothing_and_passes_every_gate(tmp_path, capsys):
+    write(tmp_path / "ddp" / "rank0.json", steps_of_a_kernel())
     gates = ["step_ms +0%", "exposed_comm_pct +0pp @ any rank", "nccl.calls +0", "kernels.total_ns +0% @ all ranks"]
     assert (
-        run(["diff", DDP, DDP, *(part for gate in gates for part in ("--fail-on", gate)), "--output", "out", *JSON])
+        run(["diff", "ddp", "ddp", *(part for gate in gates for part in ("--fail-on", gate)), "--output", "out", *JSON])
         == 0
     )
     assert "No figure differs." in capsys.readouterr().out
@@ -131,6 +137,7 @@ def test_a_run_with_itself_differs_in_nothing_and_passes_every_gate(tmp_path, ca
     assert {gate["status"] for gate in found["gates"]} == {"passed"}
 
 
+@pytest.mark.thorough
 def test_order_only_swaps_signs(tmp_path, compared):
     assert run(["diff", FSDP, DDP, "--output", "two", "--format", "json", "-q"]) == 0
     one, two = summary(compared[0]), summary(tmp_path / "two")
@@ -241,30 +248,23 @@ def test_unequal_work_is_refused_and_marked_when_forced(tmp_path, capsys):
     assert "NOT COMPARABLE" in (tmp_path / "out" / "summary.md").read_text()
     assert "NOT COMPARABLE" in (tmp_path / "out" / "summary.csv").read_text()
     assert summary(tmp_path / "out")["is_forced"]
-    for name in ("small", "large"):
-        (tmp_path / name / "rank0.json").unlink()  # of a real job: its work is known by its model's FLOPs
-        for rank in (0, 1):
-            shutil.copy(SAMPLES / "moe" / f"rank{rank}.json.gz", tmp_path / name)
-        (tmp_path / name / "run.json").write_text(
-            json.dumps({"batch": {"tokens_per_step": 1000 if name == "small" else 4000}})
-        )
-    assert run(["diff", "small", "large", "-o", "out", *JSON]) == 0
-    found = summary(tmp_path / "out")
-    assert found["per"] == "1,000 tokens of a rank"
-    times = {row["run"]: row["value"] for row in found["metrics"] if row["metric"] == "step_ns"}
-    assert times["small"] == pytest.approx(4 * times["large"])
 
 
-@pytest.mark.parametrize(
-    ("other", "said"),
-    [
-        ("moe", "size of matrix products differs (768, 2304, 3072, 4096, 50304 | 2048, 5120, 8192, 11264)"),
-        pytest.param("pp", "element type of matrix products differs (bf16 | fp32)", marks=pytest.mark.thorough),
-    ],
-)
+OTHER_WORK = [
+    ("moe", "size of matrix products differs (768, 2304, 3072, 4096, 50304 | 2048, 5120, 8192, 11264)"),
+    pytest.param("pp", "element type of matrix products differs (bf16 | fp32)", marks=pytest.mark.thorough),
+]
+
+
+@pytest.mark.thorough  # a baseline knows it in every run
+@pytest.mark.parametrize(("other", "said"), OTHER_WORK)
 def test_other_work_of_equal_model_flops_is_refused_by_the_traces_alone(other, said, capsys):
     assert run(["diff", DDP, str(SAMPLES / other)]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("other", "said"), OTHER_WORK)
+def test_a_baseline_knows_what_work_it_was(other, said, capsys):
     assert run(["baseline", "save", "main", DDP, "-q"]) == 0
     assert run(["diff", "baseline:main", str(SAMPLES / other)]) == 2
     assert said in capsys.readouterr().err

@@ -52,6 +52,7 @@ def test_swapping_runs_only_swaps_signs():
     assert one["change_share_pct_points"].tolist() == pytest.approx((-two["change_share_pct_points"]).tolist())
 
 
+@pytest.mark.thorough
 def test_a_run_with_itself_has_no_differences():
     run = capture(steady(10, 5, 3))
     for table in [*joins.tables(run, run, STEP), *joins.tables(run, run, STEP, by_rank=True)]:

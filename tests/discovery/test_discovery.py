@@ -145,6 +145,7 @@ def test_hosts_folders_without_distributed_info_are_one_job(tmp_path):
     assert len(runs(tmp_path)) == 1
 
 
+@pytest.mark.thorough
 def test_a_thousand_captures_of_one_rank(tmp_path):
     for number in range(1100):
         write(

@@ -79,7 +79,9 @@ def window(trace, database):
     return trace.window.start_ns + moved - zero, trace.window.end_ns + moved - zero
 
 
-@pytest.mark.parametrize("name", ["pytorch_ddp_memory", "moe", "pytorch_ddp_nsys"])
+@pytest.mark.parametrize(
+    "name", ["pytorch_ddp_memory", "moe", pytest.param("pytorch_ddp_nsys", marks=pytest.mark.thorough)]
+)
 def test_the_breakdown_is_recomputed_from_the_file_to_the_nanosecond(name, of_sample):
     traces, database, results = of_sample(name)
     rows = results["breakdown"].to_frame().set_index("rank")
@@ -88,7 +90,7 @@ def test_the_breakdown_is_recomputed_from_the_file_to_the_nanosecond(name, of_sa
         assert found == {part: int(rows.loc[trace.rank, part]) for part in found}
 
 
-@pytest.mark.parametrize("name", ["pytorch_ddp_memory", "moe", "streams"])
+@pytest.mark.parametrize("name", ["pytorch_ddp_memory", "moe", pytest.param("streams", marks=pytest.mark.thorough)])
 def test_every_operation_and_every_host_event_is_there(name, of_sample):
     traces, database, results = of_sample(name)
     on_gpu = "FROM slice JOIN track ON track.id = track JOIN track p ON p.id = track.parent WHERE p.name = 'GPU'"

@@ -5,7 +5,7 @@ import re
 _PIECE = r"\d+(?:(?: to |–)\d+)?"
 _MORE = rf"(?:(?:, | and )(?!\d+ more\b){_PIECE})*"
 _NAMED = re.compile(
-    rf"\brank (?P<one>\d+)\b|\branks (?P<listed>{_PIECE}{_MORE})(?:,? … (?P<last>\d+))?(?: and (?P<more>\d+) more)?\b(?!,\d)",
+    rf"\brank (?P<one>\d+)\b|\branks \(?(?P<listed>{_PIECE}{_MORE})(?:,? … (?P<last>\d+))?(?: and (?P<more>\d+) more)?\b(?!,\d)",
     re.IGNORECASE,
 )
 

@@ -1,4 +1,4 @@
-"""The ranks that a finding's words name are its data, too, so that nothing reads words: on every real capture.
+"""The ranks that a finding's words name are its data, too, so that nothing reads words: on real captures.
 
 Of simulated jobs the scoreboard asks it.
 """
@@ -7,13 +7,23 @@ import pytest
 
 from tests import once
 from tests.findings.named_in_words import in_words, unlike_words
-from tests.samples import OF_EACH_KIND
+from tests.samples import FEW
 from traceanalyzer.findings import Finding, find, named_ranks
 from traceanalyzer.findings.alike import one_by_one, with_others
 
+APART = [pytest.param(name, marks=pytest.mark.thorough) for name in ("streams", "fsdp_full")]
+"""The one's files are as many runs, and the other tells every time what none of the few does."""
+
 
 @pytest.mark.parametrize(
-    "name", [*(name for name in OF_EACH_KIND if name != "streams"), "pp_host_bound", "pp_interleaved", "symm"]
+    "name",
+    [
+        *(one for one in FEW if one not in APART),
+        "fsdp_full",
+        "pp_host_bound",
+        "pp_interleaved",
+        pytest.param("symm", marks=pytest.mark.thorough),
+    ],
 )
 def test_words_and_data_name_the_same_ranks(name):
     findings = find(once.results(name))
@@ -21,8 +31,7 @@ def test_words_and_data_name_the_same_ranks(name):
 
 
 def test_some_captures_name_ranks_that_they_do_not_blame():
-    named = [finding for name in ("ddp", "pp") for finding in find(once.results(name)) if finding.named]
-    assert named
+    assert [finding for finding in find(once.results("ddp")) if finding.named]
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,8 @@ def test_broadcasts_of_one_process_have_their_partners(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("operators", "is_named"), [(("Scatter", "Broadcast", "Gather"), True), (("Broadcast",), False)]
+    ("operators", "is_named"),
+    [(("Scatter", "Broadcast", "Gather"), True), (("Broadcast",), False)],
 )
 def test_data_parallel_is_named(tmp_path, operators, is_named):
     [first] = [found for found in said_of(*data_parallel(tmp_path, operators)) if found.rule == "host_bound"]

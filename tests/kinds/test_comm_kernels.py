@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.samples import EVERY, sample
+from tests.samples import OF_EACH_KIND, sample
 from traceanalyzer import kinds
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.kinds.function_names import function_path, template_arguments
@@ -173,7 +173,7 @@ def test_kernels_of_real_captures_that_do_not_communicate():
     assert not [name for name in names if _role(name) != "compute" or kinds.speaks_of_communication(name)]
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", OF_EACH_KIND)
 def test_only_nccl_communicates_in_the_samples_and_no_other_name_speaks_of_it(name):
     names = {text for trace in sample(name).ranks for text in trace.gpu_ops["name"].astype(str).unique()}
     assert all("nccl" in text for text in names if _role(text) == "comm")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tests.builders import document, kernel, write
 from traceanalyzer.cli import run
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.files.cached import default_folder
@@ -152,7 +153,9 @@ def other(path):
     path.write_bytes(b"{}")
 
 
-@pytest.mark.parametrize("name", ["meta.json", "gpu_ops.arrow", "host_ops.arrow"])
+@pytest.mark.parametrize(
+    "name", ["meta.json", "gpu_ops.arrow", pytest.param("host_ops.arrow", marks=pytest.mark.thorough)]
+)
 @pytest.mark.parametrize("harm", [cut, Path.unlink, other])
 def test_a_damaged_entry_is_as_none(name, harm, tmp_path, trace_file):
     whole = ranks(tmp_path / "kept", trace_file)
@@ -230,7 +233,9 @@ def test_the_library_keeps_nothing_unless_told(tmp_path, monkeypatch, trace_file
 
 
 @pytest.mark.usefixtures("analysed_anew")
-def test_the_command(tmp_path, monkeypatch, trace_file, capsys):
+def test_the_command(tmp_path, monkeypatch, capsys):
+    trace_file = tmp_path / "rank0.json"
+    write(trace_file, document([kernel(0, 5)], rank=0, world_size=1))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     target = tmp_path / "out"
     arguments = ["--trace-file", str(trace_file), "-o", str(target), "--format", "csv", "--jobs", "1", "-q"]

@@ -81,9 +81,9 @@ def test_traces_are_a_table_in_a_notebook():
 
 
 def test_findings_are_those_of_the_report(tmp_path):
-    assert run([str(SAMPLES / "ddp"), "--format", "json", "--output", str(tmp_path), "--quiet"]) == 0
+    assert run([str(SAMPLES / "moe"), "--format", "json", "--output", str(tmp_path), "--quiet"]) == 0
     reported = json.loads((tmp_path / "summary.json").read_text())["findings"]
-    found = ta.find(sample("ddp"))
+    found = ta.find(sample("moe"))
     assert [(item.title, item.caveat) for item in found] == [(item["title"], item["caveat"]) for item in reported]
     assert found
 

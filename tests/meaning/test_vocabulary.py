@@ -1,75 +1,13 @@
-"""One vocabulary: what idling is caused by is known to one file."""
+"""One vocabulary: each thing has its own key, label and look. That one file alone writes names of causes: `test_house.py`."""
 
-import ast
 import re
-from functools import cache
-from pathlib import Path
 
 from traceanalyzer import kinds
 from traceanalyzer.analyses.time.breakdown import PARTS
 from traceanalyzer.meaning import vocabulary
 from traceanalyzer.report import assets
 
-PACKAGE = Path(vocabulary.__file__).parents[1]
-NAMES = {
-    name
-    for cause in (vocabulary.SYNC, vocabulary.DATA, vocabulary.BETWEEN_KERNELS)
-    for name in (cause.column, cause.part.kind)
-} | {vocabulary.BETWEEN_KERNELS.key}
-
-
-@cache
-def trees():
-    """What each file of the package says, by its place there."""
-    files = {str(path.relative_to(PACKAGE)): path for path in PACKAGE.rglob("*.py")}
-    return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in files.items()}
-
-
-def test_the_names_of_idle_causes_are_written_in_one_file():
-    written = {
-        name
-        for name, tree in trees().items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and node.value in NAMES
-    }
-    assert written == {"meaning/vocabulary.py", "analyses/names.py"}  # the second is made from the first
-    for path in assets.templates().rglob("*.*"):
-        assert not [name for name in NAMES if re.search(rf"\b{re.escape(name)}\b", path.read_text(encoding="utf-8"))], (
-            path
-        )
-
-
 KEYS = {cause.key for cause in vocabulary.IDLE_CAUSES}
-OF_CHANGES = {
-    "analyses/replay/change.py",
-    "analyses/replay/lengths.py",
-    "cli/what_if.py",
-}  # what may be changed has names of its own
-
-
-def held(node):
-    """The texts that a dict, tuple, list or set is written with."""
-    elements = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", ())
-    return {one.value for one in elements if isinstance(one, ast.Constant)}
-
-
-def is_of_a_cause(node):
-    """`row["cause"] == "…"`, whichever way round."""
-    sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
-    return any(
-        isinstance(side, ast.Subscript) and isinstance(side.slice, ast.Constant) and side.slice.value == "cause"
-        for side in sides
-    ) and any(isinstance(side, ast.Constant) and side.value in KEYS for side in sides)
-
-
-def test_no_other_file_writes_the_keys_of_causes():
-    files = {
-        name
-        for name, tree in trees().items()
-        for node in ast.walk(tree)
-        if len(held(node) & KEYS) > 1 or is_of_a_cause(node)
-    }
-    assert files - OF_CHANGES == set()
 
 
 def test_kinds_and_parts_are_those_that_are_computed():

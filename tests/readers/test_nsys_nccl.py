@@ -259,7 +259,16 @@ def test_mpi_ranks(tmp_path):
     assert [(t.rank, t.meta.process, t.meta.rank_source) for t in traces] == [(4, 200, "MPI"), (5, 100, "MPI")]
 
 
-@pytest.mark.parametrize("text", ["RANK 3", "rank=3", "[rank 3]", "global rank: 3", "rank_3"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RANK 3",
+        pytest.param("rank=3", marks=pytest.mark.thorough),
+        "[rank 3]",
+        "global rank: 3",
+        pytest.param("rank_3", marks=pytest.mark.thorough),
+    ],
+)
 def test_a_range_that_names_the_rank(tmp_path, text):
     tables = export()
     tables["NVTX_EVENTS"].append(nvtx(0, 1, text))

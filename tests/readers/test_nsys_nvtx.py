@@ -12,9 +12,7 @@ def read(tmp_path, events):
     return trace
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "sequence", "shapes"),
-    [
+OPERATORS = (
         ("aten::mm, seq = 123, op_id = 5", "aten::mm", 123, None),
         ("aten::empty, op_id = 4", "aten::empty", None, None),
         ("aten::mm, seq = 0, op_id = 5, sizes = [[8, 512], []], input_op_ids = [(1,0)]", "aten::mm", 0, "[[8,512],[]]"),
@@ -22,32 +20,36 @@ def read(tmp_path, events):
         ("autograd::engine::evaluate_function: MmBackward0, op_id = 1463",
          "autograd::engine::evaluate_function: MmBackward0", None, None),
         ("detach, op_id = 3", "detach", None, None),
-    ],
 )  # fmt: skip
-def test_operators(tmp_path, text, name, sequence, shapes):
-    trace = read(tmp_path, [nvtx(0, 10, text)])
+"""What a range says; the operator's name, its sequence number and shapes."""
+
+
+def test_operators(tmp_path):
+    trace = read(tmp_path, [nvtx(20 * place, 20 * place + 10, text) for place, (text, *_) in enumerate(OPERATORS)])
     assert trace.ranges.empty
-    (row,) = trace.host_ops.astype(object).where(trace.host_ops.notna(), None).to_dict("records")
-    assert (row["name"], row["sequence"], row["shapes"]) == (name, sequence, shapes)
+    found = trace.host_ops.astype(object).where(trace.host_ops.notna(), None)
+    assert list(zip(found["name"], found["sequence"], found["shapes"], strict=True)) == [
+        tuple(meant) for _, *meant in OPERATORS
+    ]
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("step_0", "step_0"),
-        ("## backward ##, op_id = 7", "## backward ##"),
-        ("DistributedDataParallel.forward, op_id = 17", "DistributedDataParallel.forward"),
-        ("nccl:all_reduce, op_id = 8", "nccl:all_reduce"),
-        ("forward, op_id = 2", "forward"),
-        ("train::step", "train::step"),
-        ("epoch 1, batch 2", "epoch 1, batch 2"),
-        ("line\nbreak, op_id = 2", "line break"),
-    ],
+RANGES = (
+    ("step_0", "step_0"),
+    ("## backward ##, op_id = 7", "## backward ##"),
+    ("DistributedDataParallel.forward, op_id = 17", "DistributedDataParallel.forward"),
+    ("nccl:all_reduce, op_id = 8", "nccl:all_reduce"),
+    ("forward, op_id = 2", "forward"),
+    ("train::step", "train::step"),
+    ("epoch 1, batch 2", "epoch 1, batch 2"),
+    ("line\nbreak, op_id = 2", "line break"),
 )
-def test_ranges(tmp_path, text, name):
-    trace = read(tmp_path, [nvtx(0, 10, text)])
+"""What a range says, and its name."""
+
+
+def test_ranges(tmp_path):
+    trace = read(tmp_path, [nvtx(20 * place, 20 * place + 10, text) for place, (text, _) in enumerate(RANGES)])
     assert trace.host_ops.empty
-    assert trace.ranges["name"].tolist() == [name]
+    assert trace.ranges["name"].tolist() == [name for _, name in RANGES]
     assert trace.ranges["domain"].isna().all()
 
 

@@ -44,7 +44,7 @@ def test_samples_have_no_absolute_paths_or_machine_tables():
         assert found is None, (path.name, found)
 
 
-@pytest.mark.parametrize("name", ["ddp", "fsdp_full"])
+@pytest.mark.parametrize("name", [pytest.param("ddp", marks=pytest.mark.thorough), "fsdp_full"])
 def test_both_profilers_see_the_same_program(name):
     """Same steps with as many operations of each kind; durations differ, being of two runs."""
     by_kineto, by_nsys = load(SAMPLES / name), load(SAMPLES / f"nsys_{name}")

@@ -36,20 +36,19 @@ def test_a_process_on_one_gpu_is_one_rank(written):
     assert trace.meta.capture_end_ns - trace.meta.capture_start_ns == 1990
 
 
-@pytest.mark.parametrize(
-    ("column", "values"),
-    [
-        ("start_ns", [400, 500, 710, 720, 760]),
-        ("end_ns", [500, 700, 720, 760, 800]),
-        ("kind", ["compute", "comm", "copy", "copy", "comm"]),
-        ("activity", ["kernel", "kernel", "memset", "memcpy", "memcpy"]),
-        ("stream", [3, 5, 3, 3, 3]),
-        ("launch", [0, 1, 2, 2, 3]),
-    ],
-)
-def test_operations(written, column, values):
+OPERATIONS = {
+    "start_ns": [400, 500, 710, 720, 760],
+    "end_ns": [500, 700, 720, 760, 800],
+    "kind": ["compute", "comm", "copy", "copy", "comm"],
+    "activity": ["kernel", "kernel", "memset", "memcpy", "memcpy"],
+    "stream": [3, 5, 3, 3, 3],
+    "launch": [0, 1, 2, 2, 3],
+}
+
+
+def test_operations(written):
     (trace,) = read(written)
-    assert trace.gpu_ops[column].tolist() == values
+    assert {column: trace.gpu_ops[column].tolist() for column in OPERATIONS} == OPERATIONS
 
 
 def test_grids_count_work_groups_however_many(written):

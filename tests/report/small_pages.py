@@ -3,6 +3,7 @@
 import pandas as pd
 
 from tests.doctor.builders import dump, entry, write_dumps
+from tests.once import once
 from tests.samples import SAMPLES
 from tests.snapshots.builders import STATE, History, write
 from traceanalyzer.diff import compare
@@ -17,8 +18,11 @@ from traceanalyzer.snapshots import examine_snapshot, read_snapshot
 
 
 def comparison(folder):
-    sides = read_sides([str(SAMPLES / name) for name in ("ddp", "fsdp_full")], SourceOptions())
-    return html.write(DiffReport(compare(sides), version="test"), folder)[0]
+    return html.write(DiffReport(once("ddp against fsdp_full", _compared), version="test"), folder)[0]
+
+
+def _compared():
+    return compare(read_sides([str(SAMPLES / name) for name in ("ddp", "fsdp_full")], SourceOptions()))
 
 
 def doctor(folder):

@@ -9,7 +9,11 @@ from traceanalyzer.report.comparison import bound
 
 @pytest.mark.parametrize(
     ("compute", "comm", "idle", "told"),
-    [(90, 5, 5, "compute (90 %)"), (20, 0, 80, "idle: unknown cause (80 %)"), (20, 70, 10, "exposed transfer (70 %)")],
+    [
+        (90, 5, 5, "compute (90 %)"),
+        pytest.param(20, 0, 80, "idle: unknown cause (80 %)", marks=pytest.mark.thorough),
+        (20, 70, 10, "exposed transfer (70 %)"),
+    ],
 )
 def test_the_largest_part_of_every_rank(compute, comm, idle, told):
     traces = steady(compute * 1_000_000, comm * 1_000_000, idle * 1_000_000)

@@ -93,7 +93,7 @@ def test_keys_of_the_steps_are_those_that_the_chart_reads():
     assert {*made} == keys_of("Steps") | {"left_out"}  # the template's
 
 
-@pytest.mark.parametrize("name", ["ddp", "fsdp_full"])
+@pytest.mark.parametrize("name", ["ddp", pytest.param("fsdp_full", marks=pytest.mark.thorough)])
 def test_keys_of_the_timeline_are_those_that_scripts_read(name):
     data = timeline_data(once.results(name))
     meta = json.loads(unpacked(data.meta))

@@ -124,7 +124,7 @@ def test_protocols_and_gzip(tmp_path, protocol):
     assert [len(read_snapshot(path).history) for path in paths] == [25, 25]
 
 
-@pytest.mark.parametrize("shares_frames", [True, False])
+@pytest.mark.parametrize("shares_frames", [pytest.param(True, marks=pytest.mark.thorough), False])
 def test_large_files_in_pieces_are_the_same(tmp_path, monkeypatch, shares_frames):
     history = leak(steps=6000)
     if shares_frames:

@@ -44,7 +44,7 @@ from traceanalyzer.findings.hosts import (
     slow_operators,
     unknown_idle,
 )
-from traceanalyzer.findings.late import lateness, other_work
+from traceanalyzer.findings.late import lateness, other_work, work_beside
 from traceanalyzer.findings.pipelines import outside_microbatches, pipeline, uneven_stages
 from traceanalyzer.findings.uneven import (
     balance,
@@ -93,6 +93,7 @@ RULES: tuple[Rule, ...] = (
     without_work.ranks_without_compute,
     experts.uneven_experts,
     other_work.other_work,
+    work_beside.work_beside,
     other_copies.other_copies,
     redundant_exchanges.redundant_exchanges,
     gathered_again.gathered_again,

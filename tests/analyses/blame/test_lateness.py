@@ -216,12 +216,16 @@ def test_ranks_are_held_against_those_whose_operators_have_sizes_as_well():
     assert (others.tolist(), is_alike) == ([2, 3], False)
 
 
-@pytest.mark.parametrize(("operations", "is_late"), [(100, False), (114, False), (130, True)])
+@pytest.mark.parametrize(
+    ("operations", "is_late"),
+    [([100] * 4, False), ([114] * 4, False), ([130] * 4, True), ([90, 190, 60, 160], False)],
+    ids=["as many", "hardly more", "more", "more by chance"],
+)
 def test_a_rank_that_launches_more_is_late_by_more_than_chance(operations, is_late):
     late_ms = [10, 24, 5, 20]
     table = needs([[20 * MS] * 4, [round((20 + own) * MS) for own in late_ms]], [[None] * 4] * 2, wait_ns=30 * MS)
     table = table.assign(end_ns=table["begin_ns"] + 70 * MS)
-    table["operations"] = table["operations"].mask(table["rank"] == 1, operations)
+    table.loc[table["rank"] == 1, "operations"] = operations
     held = with_excess(table)
     assert bool(_are_late(columns_of(held))[held["rank"] == 1].all()) is is_late
 

@@ -108,7 +108,7 @@ def test_skew_only_where_clocks_allow_it(late, skew):
     assert frame[["last_rank", "max_wait_rank", "max_wait_ns", "ranks"]].iloc[0].tolist() == [1, 0, late * 1000, 2]
 
 
-@pytest.mark.parametrize("steps", ["all", "complete"])
+@pytest.mark.parametrize("steps", [pytest.param("all", marks=pytest.mark.thorough), "complete"])
 def test_only_calls_of_the_selected_steps_count(steps):
     results = run(ta.load(SAMPLES / "ddp", steps=steps).ranks, ["collectives", "nccl", "matches"])
     assert (

@@ -48,7 +48,9 @@ def test_parts_add_up_on_every_sample(name):
 
 
 @pytest.mark.parametrize(
-    "job", [scenarios.hsdp(slow_compute_ns={1: 200_000}), scenarios.pipeline(3)], ids=["hsdp", "pp"]
+    "job",
+    [pytest.param(scenarios.hsdp(slow_compute_ns={1: 200_000}), marks=pytest.mark.thorough), scenarios.pipeline(3)],
+    ids=["hsdp", "pp"],
 )
 def test_parts_add_up_on_simulated_jobs(job):
     check(analysed(job, "exposed_comm", "waits", "breakdown", how=Capture(dropped={1: (2,)}))[1])

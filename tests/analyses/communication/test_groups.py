@@ -196,7 +196,7 @@ def test_a_simulated_mesh():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("describes", [False, True])
+@pytest.mark.parametrize("describes", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_a_mesh_of_tensor_and_data_parallelism(describes):
     _, results = analysed(meshes.tensor_by_data(4, 2, describes=describes), "groups", "pipelines")
     frame = results["groups"].to_frame()
@@ -210,7 +210,7 @@ def test_a_mesh_of_tensor_and_data_parallelism(describes):
     assert frame["step_bytes"].tolist() == [4 * 8_000_000] * 4 + [2 * 4 * 2_000_000] * 2
 
 
-@pytest.mark.parametrize("is_ring", [True, False])
+@pytest.mark.parametrize("is_ring", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_context_parallelism_is_no_pipeline(is_ring):
     _, results = analysed(meshes.context_parallel(4, is_ring=is_ring), "groups", "pipelines", "pipeline_schedule")
     assert results["groups"].to_frame()["group_label"].tolist() == ["context parallel (all 4 ranks)"]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.builders import rank_trace
 from tests.host_builders import host_trace
-from tests.samples import OF_EACH_KIND, sample
+from tests.samples import FEW, sample
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.host.idle_causes import PARTS
@@ -170,7 +170,7 @@ def test_causes_agree_with_a_count_of_every_microsecond(work, syncs):
         assert table["unknown_ns"][row] == max(end - launched - 50_000, 0)
 
 
-@pytest.mark.parametrize("name", OF_EACH_KIND)
+@pytest.mark.parametrize("name", FEW)
 def test_causes_add_up_to_the_breakdowns_idle_time_on_samples(name):
     for trace in sample(name).ranks:
         results = run([trace], ["idle", "breakdown", "steps", "gaps"])

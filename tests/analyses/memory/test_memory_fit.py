@@ -3,7 +3,7 @@
 import pytest
 
 import traceanalyzer as ta
-from tests.samples import RUNNERS
+from tests.samples import RUNNERS, of_each_kind
 from traceanalyzer.errors import UsageError
 from traceanalyzer.job import run_info
 from traceanalyzer.job.model_state import Model, completed, entries, needs
@@ -48,7 +48,7 @@ def test_without_a_shape_the_total_is_not_known():
     assert (found.activation_bytes, found.total_bytes) == (None, None)
 
 
-@pytest.mark.parametrize("name", ["pytorch_ddp", "zero3", "pp_1f1b"])
+@pytest.mark.parametrize("name", of_each_kind(["pytorch_ddp", "zero3", "pp_1f1b"]))
 def test_estimates_of_recorded_runs_are_near(name):
     folder = RUNNERS / name
     known = run_info.thresholds(run_info.read(folder / "run.json"))

@@ -10,7 +10,7 @@ from traceanalyzer.analyses.overview import over_ranks, time_parts
 from traceanalyzer.meaning.vocabulary import COMM_PARTS, IDLE_PARTS, PARTS
 from traceanalyzer.report.words.parts import over_ranks_of, split, split_steps, time_parts_of
 
-CAPTURES = ["ddp", "moe", "pp", "nsys_ddp"]
+CAPTURES = ["ddp", "moe", "pp", "nsys_naive"]
 
 
 @pytest.mark.parametrize("name", CAPTURES)

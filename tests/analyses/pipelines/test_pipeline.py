@@ -171,7 +171,7 @@ def test_memory_that_one_rank_does_not_know_is_not_compared():
     }
 
 
-@pytest.mark.parametrize("description", ["tp", "default_pg"])
+@pytest.mark.parametrize("description", [pytest.param("tp", marks=pytest.mark.thorough), "default_pg"])
 def test_parts_that_go_round_are_no_pipeline(description):
     """Each call sends a part to the next rank and receives one from the rank before: none is the first stage."""
     job = chunked_tensor(4, 3)

@@ -21,7 +21,7 @@ def _replay(faults=LATE, how=None, **options) -> Replay:
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param({}, id="a barrier"),
+        pytest.param({}, id="a barrier", marks=pytest.mark.thorough),
         pytest.param({"groups": 2}, id="each with one other"),
         pytest.param({"name": "all_gather", "handed": 2_000_000}, id="waited for after other work"),
     ],

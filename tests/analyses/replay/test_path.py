@@ -24,10 +24,12 @@ def test_it_tiles_the_window(run_name):
 @pytest.mark.parametrize(
     ("job", "rank", "category", "name"),
     [
-        (scenarios.ddp(4, slow_compute_ns={2: 900_000}), 2, "compute", "extra_gemm"),
+        pytest.param(
+            scenarios.ddp(4, slow_compute_ns={2: 900_000}), 2, "compute", "extra_gemm", marks=pytest.mark.thorough
+        ),
         (scenarios.ddp(4, slow_host_ns={1: 2_000_000}), 1, "host", None),
         (scenarios.fed(4, slow_data_ns={3: 20_000_000}), 3, "data", None),
-        (scenarios.hsdp(slow_compute_ns={5: 900_000}), 5, "compute", None),
+        pytest.param(scenarios.hsdp(slow_compute_ns={5: 900_000}), 5, "compute", None, marks=pytest.mark.thorough),
     ],
     ids=["compute", "host", "data", "hybrid sharding"],
 )

@@ -26,7 +26,7 @@ JOBS = {
 }
 
 
-@pytest.fixture(scope="module", params=JOBS)
+@pytest.fixture(scope="module", params=[pytest.param("data parallel", marks=pytest.mark.thorough), *[*JOBS][1:]])
 def results(request):
     return analysed(JOBS[request.param], "replay", "slowdown")[1]
 

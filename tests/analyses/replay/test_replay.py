@@ -94,6 +94,11 @@ UNTOLD = (("hybrid sharding", "nsys"), ("a slow stage", "nsys"))
 
 NSYS = [case for case in CHANGES if (case, "nsys") not in UNTOLD]
 
+EVERY_TIME = {
+    ("slow host", "kineto"), ("the host alone", "kineto"), ("an extra kernel", "kineto"), ("slow compute", "kineto"),
+    ("slow copy", "kineto"), ("a slow stage", "kineto"), ("in turn", "kineto"), ("slow data", "nsys"),
+}  # fmt: skip
+
 
 def altered(job, **more):
     """The job with other instructions: `alter` gives what becomes of each, `None` leaves it out."""
@@ -136,7 +141,7 @@ def replay_of(shape):
     return analysed(quiet(SHAPES[shape]), "replay")[1]["replay"]
 
 
-@pytest.mark.parametrize("of", sampled([(case, shape) for case in WHOLE for shape in SHAPES], every=2), ids=", ".join)
+@pytest.mark.parametrize("of", sampled([(case, shape) for case in WHOLE for shape in SHAPES], every=4), ids=", ".join)
 def test_a_change_of_the_whole_job_gives_what_that_job_does(of):
     case, shape = of
     change, more = WHOLE[case]
@@ -148,8 +153,8 @@ def test_a_change_of_the_whole_job_gives_what_that_job_does(of):
 @pytest.mark.parametrize(
     ("case", "by"),
     [
-        *((case, "kineto") for case in CHANGES),
-        *(pytest.param(case, "nsys", marks=() if case in NSYS[::4] else pytest.mark.thorough) for case in NSYS),
+        pytest.param(case, by, marks=() if (case, by) in EVERY_TIME else pytest.mark.thorough)
+        for case, by in [*((case, "kineto") for case in CHANGES), *((case, "nsys") for case in NSYS)]
     ],
 )
 def test_a_change_gives_what_the_job_does_without_it(case, by):
@@ -162,7 +167,7 @@ def test_a_change_gives_what_the_job_does_without_it(case, by):
     assert gain.gain_ns == pytest.approx(before - after, rel=0.05)
 
 
-@pytest.mark.parametrize(("case", "by"), UNTOLD)
+@pytest.mark.parametrize(("case", "by"), [pytest.param(*UNTOLD[0], marks=pytest.mark.thorough), UNTOLD[1]])
 def test_where_partners_are_not_known_a_gain_is_a_bound(case, by):
     slow, _, change = CHANGES[case]
     _, results = analysed(quiet(slow), "replay", by=by)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import traceanalyzer as ta
-from tests.samples import SAMPLES
+from tests.samples import SAMPLES, sample
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.blame import stragglers
 from traceanalyzer.diff import lanes
@@ -34,7 +34,7 @@ SUMS = {
 
 @cache
 def analysed(name, steps):
-    return run(ta.load(SAMPLES / name, steps=steps).ranks, list(SUMS))
+    return run(ta.load(SAMPLES / name, steps=steps).ranks, [*SUMS, "gpu_gaps", "steps", "timeline"])
 
 
 def summed(name, steps, analysis):
@@ -63,8 +63,8 @@ def test_the_step_between_is_in_no_figure():
 
 @pytest.mark.parametrize("analysis", ["gaps", "gpu_gaps"])
 def test_no_gap_lies_between_the_steps(analysis):
-    frame = run(ta.load(SAMPLES / "ddp", steps="2,4").ranks, [analysis])[analysis].to_frame()
-    steps = ta.load(SAMPLES / "ddp").ranks[0].steps
+    frame = analysed("ddp", "2,4")[analysis].to_frame()
+    steps = sample("ddp").ranks[0].steps
     starts = frame.loc[frame["rank"] == 0, "start_ns"]
     held = [int(((starts >= row.start_ns) & (starts < row.end_ns)).sum()) for row in steps.itertuples()]
     assert held[0] > 0
@@ -76,7 +76,7 @@ def test_no_gap_lies_between_the_steps(analysis):
 @pytest.mark.parametrize("name", ["stragglers", "lanes"])
 def test_windows_of_steps_apart_hold_nothing_between(name):
     """No complete step is shared here: what is looked at is two stretches."""
-    results = run(ta.load(SAMPLES / "ddp", steps="2,4").ranks, ["steps", "ranks", "timeline"])
+    results = analysed("ddp", "2,4")
     own = results["steps"].table
     alone = replace(results["steps"], table=own.assign(is_complete=False))
     if name == "lanes":

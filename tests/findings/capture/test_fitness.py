@@ -39,7 +39,8 @@ def told(rule, how=None, faults=(), needed=()):
 
 
 @pytest.mark.parametrize(
-    ("missing", "late_ns", "is_said"), [((3,), 3 * MS, True), ((3,), 0, False), ((), 3 * MS, False)]
+    ("missing", "late_ns", "is_said"),
+    [((3,), 3 * MS, True), ((3,), 0, False), pytest.param((), 3 * MS, False, marks=pytest.mark.thorough)],
 )
 def test_all_wait_for_a_rank_that_is_not_here(missing, late_ns, is_said):
     faults = (Fault("compute", late_ns, (3,)),) if late_ns else ()
@@ -59,7 +60,9 @@ def test_nobody_is_late_who_is_not_here_where_each_rank_is_last_at_times():
     assert missing_straggler(**results) == []
 
 
-@pytest.mark.parametrize(("by_ns", "says"), [(40 * MS, "set forward by 40.0 ms"), (0, "")])
+@pytest.mark.parametrize(
+    ("by_ns", "says"), [(40 * MS, "set forward by 40.0 ms"), pytest.param(0, "", marks=pytest.mark.thorough)]
+)
 def test_a_clock_that_is_set(by_ns, says):
     found = told(rules.clock_step, Capture(clock_step={2: (14 * MS, by_ns)}), needed=("step_needs",))
     assert [item.title for item in found if says in item.title] == [item.title for item in found]
@@ -117,7 +120,7 @@ def test_a_rank_that_is_late_once_in_the_first_step_is_no_warm_up():
     assert told(warm_up, faults=faults, needed=("step_needs", "steps")) == []
 
 
-@pytest.mark.parametrize(("first_ms", "is_said"), [(30, True), (0, False)])
+@pytest.mark.parametrize(("first_ms", "is_said"), [(30, True), pytest.param(0, False, marks=pytest.mark.thorough)])
 def test_a_first_step_of_many_times_the_others_is_a_warm_up(first_ms, is_said):
     faults = (Fault("host", first_ms * MS, (0, 1, 2, 3), (0,)),) if first_ms else ()
     found = told(warm_up, faults=faults, needed=("step_needs", "steps"))

@@ -185,13 +185,17 @@ def test_small_collectives_that_a_step_waits_for_are_told_however_few():
     assert found.gain_ns == pytest.approx(48 * 16_000, rel=0.15)  # and what their ends differ by
 
 
-@pytest.mark.parametrize("made", [{"elements": 1_000}, {"elements": 4_000_000}], ids=["beside compute", "large"])
+@pytest.mark.parametrize(
+    "made",
+    [{"elements": 1_000}, {"elements": 4_000_000}],
+    ids=["beside compute", "large"],
+)
 def test_collectives_that_gain_nothing_or_are_large_are_no_news_however_many(made):
     _, results = analysed(scenarios.ddp(2, buckets=60, **made), *_OF_SMALL)
     assert many_small_collectives(**results) == []
 
 
-@pytest.mark.parametrize(("layers", "is_said"), [(30, True), (1, False)])
+@pytest.mark.parametrize(("layers", "is_said"), [(30, True), pytest.param(1, False, marks=pytest.mark.thorough)])
 def test_the_collective_that_nothing_runs_beside_is_named(layers, is_said):
     _, results = analysed(
         gradients.serial(steps=4, layers=layers),
@@ -262,7 +266,8 @@ def test_a_collective_that_is_quick_in_other_steps_is_a_fault_and_no_ideal():
 
 
 @pytest.mark.parametrize(
-    ("elements", "part_of"), [(9_000_000, "rate of all_reduce"), (300_000_000, "exposed communication")]
+    ("elements", "part_of"),
+    [(9_000_000, "rate of all_reduce"), pytest.param(300_000_000, "exposed communication", marks=pytest.mark.thorough)],
 )
 def test_a_slow_collective_that_nothing_runs_beside_is_one_cause(elements, part_of):
     """Of 18 and of 600 MB, in 2 ms: links carry 0.45 MB a µs."""

@@ -34,8 +34,8 @@ def test_parameters_gathered_again_are_told_with_what_keeping_them_gains():
 @pytest.mark.parametrize(
     "options",
     [
-        {},
-        {"faults": _AGAIN, "gather_ns": 60_000},
+        pytest.param({}, marks=pytest.mark.thorough),
+        pytest.param({"faults": _AGAIN, "gather_ns": 60_000}, marks=pytest.mark.thorough),
         {"faults": _AGAIN, "backward_bytes": 1.01},
     ],
     ids=["kept", "hidden behind compute", "of other sizes"],
@@ -100,9 +100,11 @@ _OF_GROUPS = ("headline", "steps", "calls", "groups", "pipeline", "replay")
     ("job", "expected"),
     [
         (accumulating.accumulated(faults=(Fault("sync", 0, (1, 3)),)), [(1, 3)]),
-        (accumulating.accumulated(faults=(Fault("sync", 0, (0, 1, 2, 3)),)), []),
-        (accumulating.accumulated(), []),
-        (usual.hsdp(2, 2, 3), []),
+        pytest.param(
+            accumulating.accumulated(faults=(Fault("sync", 0, (0, 1, 2, 3)),)), [], marks=pytest.mark.thorough
+        ),
+        pytest.param(accumulating.accumulated(), [], marks=pytest.mark.thorough),
+        pytest.param(usual.hsdp(2, 2, 3), [], marks=pytest.mark.thorough),
         (replicated_pipelines.with_large_stage(), []),
     ],
     ids=["one group", "all groups", "none", "a mesh", "stages"],

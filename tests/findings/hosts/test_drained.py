@@ -67,7 +67,7 @@ def test_what_recording_made_of_them_is_said():
 @pytest.mark.parametrize(
     "made",
     [
-        {"synced": lambda _: False},
+        pytest.param({"synced": lambda _: False}, marks=pytest.mark.thorough),
         # one wait at the end of a step, of a host that is far ahead
         {"synced": lambda block: block == 5, "host_us": 10},
         # what binds is the host, with these waits or without them

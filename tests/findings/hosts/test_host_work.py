@@ -3,6 +3,7 @@
 import pytest
 
 from tests.host_builders import host_trace
+from tests.simulator.analysed import analysed
 from tests.simulator.case import Case, Truth
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import host_pauses
@@ -79,7 +80,7 @@ def test_what_a_collective_gains_is_of_all_its_ranks(monkeypatch):
     ("since", "said"),
     [
         ((40, 40, 75), "the same on ranks 0 and 1; rank 2 comes last (5 ms in it)."),
-        ((40, 40, 40), "the same on all 3 ranks."),
+        pytest.param((40, 40, 40), "the same on all 3 ranks.", marks=pytest.mark.thorough),
         ((40, 58, 59), "the same on all 3 ranks."),  # the last one is in it for half as long
     ],
 )
@@ -103,8 +104,7 @@ def test_waits_in_a_collective_on_the_cpu_are_no_need_of_the_host():
 def test_what_another_rank_hides_is_not_advised():
     """Rank 1 augments for longer before the step than rank 0 logs after it: without the log no step is shorter."""
     faults = (Fault("host", 12 * MS, (1,)), Fault("gc", 7 * MS, (0,)))
-    case = Case("", lambda given: host_pauses.around(faults=given), faults, Truth())
-    results = report_of(case).results
+    _, results = analysed(host_pauses.around(faults=faults), *NAMES)
     titles = [finding.title for finding in cpu_work(*(results[name] for name in NAMES))]
     assert len(titles) == 1
     assert titles[0].startswith("Rank 1's CPU is in augment for 12.0 ms a step")
@@ -123,8 +123,7 @@ def test_work_before_the_first_operation_of_the_gpu_counts_like_that_of_later_st
 
 def test_what_lies_in_few_steps_is_said_of_these():
     """The loss is read and written in two of five steps: a mean step does not hold it."""
-    case = Case("", lambda _: logged(4, 6, every=3), (), Truth())
-    results = report_of(case).results
+    _, results = analysed(logged(4, 6, every=3), *NAMES)
     (told,) = cpu_work(*(results[name] for name in NAMES))
     assert told.title.startswith("Mostly in steps 0 and 3 rank ")
     assert "of a mean step and starts no GPU work there" in told.title

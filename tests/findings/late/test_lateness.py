@@ -120,8 +120,8 @@ def test_uneven_stages_are_not_late():
 @pytest.mark.parametrize(
     ("steps", "begins", "severity", "has_gain"),
     [
-        (None, "Rank 2 copies for ", "high", True),
-        ((1,), "In step 1 rank 2 copies for ", "medium", True),
+        pytest.param(None, "Rank 2 copies for ", "high", True, marks=pytest.mark.thorough),
+        pytest.param((1,), "In step 1 rank 2 copies for ", "medium", True, marks=pytest.mark.thorough),
         ((0, 1), "In steps 0 and 1 rank 2 copies for ", "high", True),
         ((4,), "In step 4, the capture's last, rank 2 copies for ", "low", False),
     ],

@@ -15,7 +15,10 @@ LOSS, LOGITS = Fault("loss", 8 * MS, (1,)), Fault("logits", 6 * MS, (1,))
 
 @pytest.mark.parametrize(
     ("faults", "said"),
-    [((LOSS, LOGITS), ["With rank 1's copies mended too it is 13.9 ms shorter.", None]), ((LOSS,), [None])],
+    [
+        ((LOSS, LOGITS), ["With rank 1's copies mended too it is 13.9 ms shorter.", None]),
+        ((LOSS,), [None]),
+    ],
 )
 def test_the_first_cause_says_what_all_of_them_gain(faults, said):
     _, results = analysed(reads.loss_on_cpu(faults=faults), *NEEDED)

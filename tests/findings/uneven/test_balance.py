@@ -21,7 +21,7 @@ NEEDED = (
     [
         ("moe", 0, 1.77),  # 6.38 against 2.84 ms a step, 4.61 each if even; waits in its all-to-alls are not known
         ("ddp", None, None),
-        ("ddp_straggler", None, None),  # said by the straggler rule
+        pytest.param("ddp_straggler", None, None, marks=pytest.mark.thorough),  # said by the straggler rule
         ("pp", None, None),  # said by the pipeline rule
     ],
 )

@@ -27,7 +27,10 @@ PRODUCTS = Fault("compute", 2 * MS, (1,))
 _OF_LATENESS = needed_by(late_ranks)
 
 
-@pytest.mark.parametrize(("faults", "is_said"), [((LOADER, PRODUCTS), True), ((LOADER,), False), ((PRODUCTS,), False)])
+@pytest.mark.parametrize(
+    ("faults", "is_said"),
+    [((LOADER, PRODUCTS), True), ((LOADER,), False), pytest.param((PRODUCTS,), False, marks=pytest.mark.thorough)],
+)
 def test_a_second_straggler_is_told_by_what_it_costs_once_the_first_is_mended(faults, is_said):
     _, results = analysed(accumulating.accumulating(faults=faults), *_NEEDED, *_OF_LATENESS)
     first, *hidden = late_ranks(**{name: results[name] for name in _OF_LATENESS})

@@ -26,7 +26,7 @@ def test_a_rank_whose_input_runs_out_is_named_with_the_step_from_which_on_and_wh
 @pytest.mark.parametrize(
     ("job", "how"),
     [
-        (workloads.ddp(4, 5), Capture()),
+        pytest.param(workloads.ddp(4, 5), Capture(), marks=pytest.mark.thorough),
         (workloads.ddp(4, 6), Capture(end_ns={3: 25 * MS})),  # its recording ends halfway
         (data_parallel.joined(steps=5, runs_out=5), Capture()),
         (replicated_pipelines.unlike_stages(steps=3, data=1), Capture()),

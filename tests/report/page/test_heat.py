@@ -19,7 +19,12 @@ def many(busy_of):
 
 
 @pytest.mark.parametrize(
-    ("slow", "expected"), [pytest.param({5}, {5}, marks=pytest.mark.thorough), ({5, 9}, {5, 9}), (set(), set())]
+    ("slow", "expected"),
+    [
+        pytest.param({5}, {5}, marks=pytest.mark.thorough),
+        ({5, 9}, {5, 9}),
+        pytest.param(set(), set(), marks=pytest.mark.thorough),
+    ],
 )
 def test_ranks_unlike_the_others_are_named(slow, expected):
     made, others = many(lambda rank: 800 if rank in slow else 400 + rank % 3)

@@ -34,7 +34,14 @@ def test_columns_stand_on_each_other():
     assert dict(strip.paths)["comm"].endswith("M59 0.0h1v100.0h-1z")
 
 
-@pytest.mark.parametrize("name", ["ddp", "nsys_naive", "nsys_cuda_graph_node"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("ddp", marks=pytest.mark.thorough),
+        pytest.param("nsys_naive", marks=pytest.mark.thorough),
+        "nsys_cuda_graph_node",
+    ],
+)
 def test_a_strip_is_of_the_window_that_its_words_are_of(name):
     made = once.results(name, ["gpu_utilization", "breakdown"])
     drawn = made["gpu_utilization"].to_frame().groupby("rank")[["bin_ns", "idle_ns"]].sum()

@@ -16,7 +16,7 @@ NEEDED = ("time_parts", "stragglers", "headline", "steps", "exposed_comm", "idle
     ("name", "ranks", "rest"),
     [
         ("ddp", [0], ""),
-        ("pp", [1, 0], ""),
+        pytest.param("pp", [1, 0], "", marks=pytest.mark.thorough),
         (
             "moe",
             [],

@@ -63,7 +63,7 @@ def test_every_operation_is_carried_exactly():
 
 @pytest.mark.parametrize(
     ("later_ns", "is_common", "first"),
-    [(0, True, [0, 0]), (30, True, [0, 30]), (10_000, False, [0, 0])],
+    [pytest.param(0, True, [0, 0], marks=pytest.mark.thorough), (30, True, [0, 30]), (10_000, False, [0, 0])],
 )
 def test_ranks_lie_on_one_clock_only_where_their_windows_overlap(later_ns, is_common, first):
     """Ranks that share no collective, which would tell how far their clocks are apart."""
@@ -76,7 +76,9 @@ def test_ranks_lie_on_one_clock_only_where_their_windows_overlap(later_ns, is_co
     assert [entry["first"] for entry in json.loads(unpacked(data.meta))["ranks"]] == first
 
 
-@pytest.mark.parametrize(("named", "kept"), [((), [1, 2]), ((0,), [0, 1]), ((9, 0, 2), [0, 2])])
+@pytest.mark.parametrize(
+    ("named", "kept"), [pytest.param((), [1, 2], marks=pytest.mark.thorough), ((0,), [0, 1]), ((9, 0, 2), [0, 2])]
+)
 def test_a_huge_run_leaves_out_ranks_that_are_like_the_others_and_that_nothing_names(monkeypatch, named, kept):
     monkeypatch.setattr("traceanalyzer.report.timeline.timeline_data.MOST_OPERATIONS", 4)
     traces = [

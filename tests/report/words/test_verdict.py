@@ -29,7 +29,7 @@ def verdict(*ranks, findings=()):
             (LATE, WAITING),
             "Rank 0's GPU is idle for 70\u202fns (70 %) while rank 1 sits in all-reduce for 80\u202fns (80 %).",
         ),
-        ((BUSY, BUSY), "Nothing stands out"),
+        pytest.param((BUSY, BUSY), "Nothing stands out", marks=pytest.mark.thorough),
         ((WAITING,), "For 80 % of the time it is in communication that no compute hides."),
         ((COPYING,), "For 80 % of the time it is in copies that neither compute nor communication hides."),
         ((LATE, LATE), "On average 70 % of the time is spent idle."),
@@ -50,7 +50,10 @@ def test_nothing_stands_out_only_where_all_ranks_are_here(world_size, said):
     assert ("What there is to gain" in " ".join(found), len(found)) == (False, 3 if world_size == 2 else len(found))
 
 
-@pytest.mark.parametrize(("ranks", "said"), [((BUSY, BUSY), "Nothing stands out"), ((LATE, LATE), "spent idle")])
+@pytest.mark.parametrize(
+    ("ranks", "said"),
+    [((BUSY, BUSY), "Nothing stands out"), pytest.param((LATE, LATE), "spent idle", marks=pytest.mark.thorough)],
+)
 def test_without_findings_the_command_line_says_what_the_page_says(ranks, said):
     report = Report("x", run([rank_trace(ops, rank=rank) for rank, ops in enumerate(ranks)], ASKED), ())
     console = Console(width=200)

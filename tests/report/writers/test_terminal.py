@@ -7,6 +7,7 @@ from rich.console import Console
 
 from tests.asked import ASKED
 from tests.builders import rank_trace
+from tests.simulator.analysed import repeated
 from traceanalyzer.analyses import run
 from traceanalyzer.findings import Finding
 from traceanalyzer.report import Report
@@ -16,14 +17,15 @@ OPS = [("compute", 0, 250_000), ("comm", 250_000, 1_000_000)]
 
 
 @cache
-def report_of(ranks):
-    return Report("ddp", run([rank_trace(OPS, rank=rank) for rank in range(ranks)], ASKED))
+def results_of(ranks):
+    return run([rank_trace(OPS, rank=rank) for rank in range(ranks)], ASKED)
 
 
-def printed(width, ranks=2):
+def printed(width, times=1):
+    """What is printed of two ranks, or of one that is there so many times."""
     console = Console(width=width)
     with console.capture() as held:
-        terminal.show(report_of(ranks), console)
+        terminal.show(Report("ddp", results_of(2) if times == 1 else repeated(results_of(1), times)), console)
     return held.get()
 
 
@@ -42,7 +44,7 @@ def test_every_figure_is_readable_at_any_width(width, is_table):
 
 
 def test_a_narrow_terminal_names_the_ranks_that_it_leaves_out():
-    text = " ".join(printed(40, ranks=17).split())
+    text = " ".join(printed(40, times=17).split())
     assert "5 of 17 ranks: the one in the middle, those that wait most" in text
     assert text.count("window 1.00 ms") == 5
 
@@ -74,5 +76,5 @@ def test_gains_of_more_than_there_is_are_said_not_to_add_up(gains_ns, is_said):
     found = tuple(Finding("high", f"{gain_ns} ns", gain_ns=gain_ns) for gain_ns in gains_ns)
     console = Console(width=100)
     with console.capture() as held:
-        terminal.show(Report("ddp", report_of(2).results, found), console)
+        terminal.show(Report("ddp", results_of(2), found), console)
     assert ("their gains do not add up" in held.get()) == is_said

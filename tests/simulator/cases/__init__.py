@@ -21,6 +21,7 @@ from tests.simulator.cases.reads import READS
 from tests.simulator.cases.stacks import STACKS
 from tests.simulator.cases.together import TOGETHER
 from tests.simulator.cases.transformers import TRANSFORMERS
+from tests.simulator.cases.unseen import UNSEEN
 
 EVERY_CASE = (
     *KERNELS,
@@ -44,4 +45,5 @@ EVERY_CASE = (
     *STACKS,
     *FURTHER,
     *DRAWN,
+    *UNSEEN,
 )

@@ -27,7 +27,6 @@ def clock_jumps_ns(table: pd.DataFrame, communicating: pd.Series) -> pd.Series:
     waits = by_step_and_rank(held, "exposed_wait_ns")
     beyond = waits - waits.median()
     needs = by_step_and_rank(held.assign(own=held[list(OWN_PARTS)].sum(axis=1)), "own")
-    more = needs.sub(needs.median(axis=1), axis=0)
     size = off.abs().to_numpy()
     by_size = np.sort(size, axis=0)
     # Of almost every rank this is all to be asked: what follows looks at all ranks.
@@ -39,7 +38,8 @@ def clock_jumps_ns(table: pd.DataFrame, communicating: pd.Series) -> pd.Series:
         waited = beyond.drop(columns=rank).max(axis=1)
         most = max(waited[step], waited.shift(-1).fillna(0)[step])
         most = max(most, off.loc[step].drop(rank).abs().max())  # clocks of several are not set at once
-        always = float(more[rank].drop(step).median())
+        more = (needs[rank] - needs.drop(columns=rank).median(axis=1)).astype("float64")
+        always = float(more.drop(step).median())
         is_usual = always * jump > 0 and abs(always) >= abs(jump) / 2
         if most < abs(jump) / 10 and step != wide.index[-1] and not is_usual:
             jumps[held.index[(held["rank"] == rank) & (held["step"] == step)]] = round(jump)

@@ -1,6 +1,7 @@
 """By how much each rank's step needs more of its own than its peers', part by part, and what ran then."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -234,15 +235,30 @@ def _is_steady(steps: RankSteps, jitter: float, median: np.ndarray, is_more: np.
     """Rows of ranks that need more in most steps: the median of three steps or more is far beyond its own error.
 
     What a fault costs may differ from step to step by more than one step could tell from jitter. Of few ranks a large
-    part of a step needs less to be believed, and still less one of a rank that launches more: counts do not jitter.
+    part of a step needs less to be believed, and still less one of a rank that launches more (`is_more`).
     """
     of_rank = np.unique(steps.rank, return_inverse=True)[1]
     count = np.bincount(of_rank)
     is_large = median >= _LARGE * np.median(steps.length_ns)
     sigmas = np.where(is_large & (len(count) <= _FEW_RANKS), _LARGE_SIGMAS, _STEADY_SIGMAS)
     sigmas = np.where(is_large & is_more, _SIGMAS_OF_MORE, sigmas)
-    is_beyond: np.ndarray = median >= sigmas * _MEDIAN_TO_MEAN * jitter / np.sqrt(count[of_rank])
-    return is_beyond & (count[of_rank] >= _LEAST_STEPS)
+    return (median >= sigmas * _error_of_median(of_rank, jitter)) & (count[of_rank] >= _LEAST_STEPS)
+
+
+def _error_of_median(of_rank: np.ndarray, jitter: float) -> np.ndarray:
+    """Of each row by how much the median of its rank's steps is off by chance."""
+    error: np.ndarray = _MEDIAN_TO_MEAN * jitter / np.sqrt(np.bincount(of_rank)[of_rank])
+    return error
+
+
+def _launch_more_always(columns: Mapping[str, Any], steps: RankSteps) -> np.ndarray:
+    """Rows of ranks that launch more, by more than chance: counts do not jitter, unless drawn anew in each step."""
+    own = floats(columns["operations"])[:, None]
+    more = own - of_each(own, Groups.of(columns, ["peers", "step"]).of_row, median_of_others)
+    of_rank = np.unique(columns["rank"], return_inverse=True)[1]
+    jitter = jitter_of(replace(steps, excess_ns=more[:, 0]))
+    is_beyond = of_each(more, of_rank, medians)[:, 0] >= _STEADY_SIGMAS * _error_of_median(of_rank, jitter)
+    return _launch_more(columns) & is_beyond
 
 
 def launches_more(late: pd.DataFrame) -> pd.Series:
@@ -274,7 +290,7 @@ def _are_late(columns: Mapping[str, Any]) -> np.ndarray:
     jitter = jitter_of(steps)
     least = np.maximum(LEAST_PCT / 100 * length_ns, _LEAST_NS)
     # What is always there is held against the limit as a whole: of steps near the limit some alone would seem late.
-    is_steady = _is_steady(steps, jitter, median, _launch_more(columns)) & (median >= least)
+    is_steady = _is_steady(steps, jitter, median, _launch_more_always(columns, steps)) & (median >= least)
     of_steady = np.maximum(least / 2, _HARDLY * median)
     least = np.where(is_steady, of_steady, np.maximum(least, _SIGMAS * of_others(steps, jitter)))
     is_late: np.ndarray = (steps.excess_ns >= least) & (waited(columns) >= least / 2)

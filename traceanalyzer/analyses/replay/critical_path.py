@@ -209,7 +209,8 @@ def _of_host(nodes: Nodes, timing: Timing, edge: int, segment: int, since_ns: in
     if kind == BLOCKS:
         block = edge - int(np.searchsorted(nodes.kind, BLOCKS))
         return _joined(_columns([(int(returns[block]), SYNC.key, NONE, NONE)]), unknown)
-    call = _columns([(int(segments["own_ns"].iloc[segment]), SYNC.key, NONE, NONE)])
+    own_ns = int(segments["own_ns"].iloc[segment]) if timing.is_called[segment] else 0
+    call = _columns([(own_ns, SYNC.key, NONE, NONE)])
     return _joined(_work(nodes, timing, int(nodes.cut_of_segment[segment])), call, unknown)
 
 

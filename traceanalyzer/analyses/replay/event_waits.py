@@ -44,8 +44,8 @@ def event_waits(trace: RankTrace, ops: pd.DataFrame) -> tuple[pd.DataFrame, pd.D
     table = _recorded(trace, recorded, order) if len(recorded) else _inferred(trace, order)
     source, target, is_recorded = (array_of(table, name) for name in ("source", "target", "is_recorded"))
     fits = order.ends[source] <= order.starts[target]
-    # Which collective a stream waits for is guessed: where times contradict that, it is an earlier one.
-    is_denied = ~(fits | is_recorded | order.is_comm[source])
+    # What a stream waits for is guessed: where times contradict that, it is an earlier one of that stream, or another.
+    is_denied = ~(fits | is_recorded)
     return _without_implied(picked(table, fits), order.stream), picked(table, is_denied)
 
 

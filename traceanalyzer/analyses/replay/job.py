@@ -9,6 +9,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import typed
 from traceanalyzer.analyses.grouping import rows_of_each
+from traceanalyzer.analyses.replay.main_streams import main_streams
 from traceanalyzer.analyses.replay.meetings import edges_of
 from traceanalyzer.analyses.replay.nodes import NEVER, Nodes, Timing
 from traceanalyzer.analyses.replay.order import Order, order_of
@@ -45,7 +46,9 @@ class Job:
     """
 
     def __init__(self, pieces: Mapping[int, Piece], members: pd.DataFrame, offset_ns: Mapping[int, int]) -> None:
-        self.nodes = {rank: Nodes(piece) for rank, piece in sorted(pieces.items()) if len(piece)}
+        held = {rank: piece for rank, piece in sorted(pieces.items()) if len(piece)}
+        streams = main_streams(held)
+        self.nodes = {rank: Nodes(piece, streams[rank]) for rank, piece in held.items()}
         self.offset_ns = {rank: offset_ns.get(rank, 0) for rank in self.nodes}
         starts = [nodes.piece.ops["start_ns"].min() - self.offset_ns[rank] for rank, nodes in self.nodes.items()]
         self.origin_ns = int(min(starts, default=0))

@@ -7,6 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.replay.blocking_calls import more_calls
 from traceanalyzer.analyses.replay.change import ALONE, EVEN, FASTEST, HIDDEN, PEERS, USUAL, Change
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.nodes import Timing
@@ -171,23 +172,17 @@ def _timing(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -
     if change.part in ("rank", "host", "data", "profiler"):
         timing = replace(timing, host_ns=_host(job, peers, timing, rank, change))
     if change.part in ("rank", "host") and change.to == PEERS:
-        timing = replace(timing, is_blocking=timing.is_blocking & ~_calls_of_its_own(job, peers, rank, change))
+        is_own = _calls_of_its_own(job, peers, rank, change)
+        timing = replace(timing, is_blocking=timing.is_blocking & ~is_own, is_called=timing.is_called & ~is_own)
     return timing
 
 
 def _calls_of_its_own(job: Job, peers: Peers, rank: int, change: Change) -> np.ndarray:
-    """Mask of the segments that begin with a blocking call which none of the peers makes in that step."""
-    nodes = job.nodes[rank]
-    segments = nodes.piece.segments
+    """Mask of the segments that begin with a blocking call that the rank makes more often in the step than any peer."""
+    segments = job.nodes[rank].piece.segments
     columns = peers.of(rank, _changed_ranks(job, change) or frozenset())
-    left = nodes.blocking_calls if len(columns) else frozenset()
-    for column in columns.tolist():
-        if not left:
-            break
-        left -= job.nodes[peers.ranks[column]].blocking_calls
     is_own = np.zeros(len(segments), dtype=bool)
-    for step, call in left:
-        is_own |= ((segments["step"] == step) & (segments["call"] == call)).to_numpy(dtype=bool)
+    is_own[more_calls(job.nodes, rank, peers.ranks[columns].tolist())] = True
     return is_own & _in_steps(array_of(segments, "step"), change)
 
 

@@ -4,13 +4,13 @@ Within a run of a stream that one segment launched, an operation starts at max(e
 that the run's end is max(its begin + a, the segment's begin + b) with a and b from sums and maxima over whole columns.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Generic, TypeVar
 
 import numpy as np
-import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer.analyses.base import is_any
@@ -35,6 +35,7 @@ class Timing:
         duration_ns: of each operation; of one in a matched instance its transfer decides instead.
         host_ns: of each stretch of the host.
         is_blocking: segments whose call still waits for the GPU.
+        is_called: segments whose call is made at all.
         has_lag: keep what the model does not explain.
         is_hidden: other streams wait for the begin of transfers, not for their ends.
     """
@@ -42,6 +43,7 @@ class Timing:
     duration_ns: np.ndarray
     host_ns: np.ndarray
     is_blocking: np.ndarray
+    is_called: np.ndarray
     has_lag: bool = True
     is_hidden: bool = False
 
@@ -95,8 +97,8 @@ class Nodes:
     leads to, or the segment.
     """
 
-    def __init__(self, piece: Piece) -> None:
-        self.piece = piece
+    def __init__(self, piece: Piece, main_stream: int) -> None:
+        self.piece, self.main_stream = piece, main_stream
         ops = piece.ops
         self.known: Explained = explained(piece)
         self._is_of: dict[str, np.ndarray] = {}
@@ -105,7 +107,8 @@ class Nodes:
                         False: Latest(partial(self._within_runs, has_lag=False))}  # fmt: skip
         self._host_ends = Latest(partial(offsets, self.column("host", "segment")))
         lengths = self.column("ops", "duration_ns"), self.column("host", "ns")
-        self.recorded = Timing(*lengths, np.ones(len(piece.segments), dtype=bool))
+        every_segment = np.ones(len(piece.segments), dtype=bool)
+        self.recorded = Timing(*lengths, every_segment, every_segment)
         self.is_single = (self.column("ops", "call") != NONE) | self.begins_step
         self.is_comm = self.is_of("comm")
         self.begins_run = self._runs()
@@ -138,22 +141,15 @@ class Nodes:
         return self._is_of[kind]
 
     @cached_property
-    def blocking_calls(self) -> frozenset[tuple[int, str]]:
-        """Steps and names of the host's blocking calls."""
+    def blocking_calls(self) -> Counter[tuple[int, str]]:
+        """How often the host makes which blocking call in which step."""
         held = self.column("segments", "before") != NONE
         steps, calls = (self.column("segments", name)[held].tolist() for name in ("step", "call"))
-        return frozenset(zip(steps, calls, strict=True))
-
-    @cached_property
-    def main_stream(self) -> int:
-        """The stream that computes most."""
-        compute = np.where(self.is_of("compute"), self.column("ops", "duration_ns"), 0)
-        codes, streams = pd.factorize(self.column("ops", "stream"))
-        return int(streams[np.bincount(codes, compute).argmax()])
+        return Counter(zip(steps, calls, strict=True))
 
     @cached_property
     def begins_step(self) -> np.ndarray:
-        """The operations with which steps begin on the stream that computes most; and the very first of all."""
+        """The operations with which steps begin on the main stream; and the very first of all."""
         found = np.zeros(len(self.piece), dtype=bool)
         held = np.flatnonzero(self.column("ops", "stream") == self.main_stream)
         _, first = np.unique(self.column("ops", "step")[held], return_index=True)
@@ -247,7 +243,7 @@ class Nodes:
     def _host_weights(self, timing: Timing, tail: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of edges into segments: from the segment before, from nothing, from operations."""
         cut = self.cut_of_segment[self._chained]
-        own = self.column("segments", "own_ns")[self._chained]
+        own = np.where(timing.is_called, self.column("segments", "own_ns"), 0)[self._chained]
         known, lag = self.returns
         kept = lag if timing.has_lag else np.zeros_like(lag)
         segment = self.column("blocks", "segment")

@@ -43,8 +43,8 @@ def without_denied(pieces: Mapping[int, Piece]) -> dict[int, Piece]:
     """The pieces without the waits that calls tell where a rank never waits so: the call was for another event.
 
     Where such a wait binds nothing, times cannot contradict it: the next batch's copy, launched right before the wait
-    for this one's, has long ended on ranks that wait for a late one. A rank of which times contradict it in each of
-    several steps shows that the program does not wait for it.
+    for this one's, has long ended on ranks that wait for a late one; so has a collective to which they come last. A
+    rank of which times contradict it in each of several steps shows that the program does not wait for it.
     """
     if all(piece.denied.empty for piece in pieces.values()):
         return dict(pieces)

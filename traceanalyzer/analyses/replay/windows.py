@@ -1,7 +1,7 @@
 """The windows whose lengths a replay gives: complete steps of all ranks, else what is looked at of each capture.
 
-A step begins with its first operation on the stream that computes most: communication may run ahead of it, and would in
-many a changed job.
+A step begins with its first operation on the main stream (`main_streams`): communication may run ahead of it, and would
+in many a changed job.
 """
 
 import numpy as np
