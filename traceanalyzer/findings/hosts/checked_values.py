@@ -9,10 +9,10 @@ from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, plain, severity, steps_of_operators
+from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.checked_gradients import LEAST_CHECKS
-from traceanalyzer.findings.hosts.host_shares import host_shares
+from traceanalyzer.findings.hosts.host_shares import host_shares, most_gained_ns
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.meaning.quantities import time_text
 
@@ -56,8 +56,8 @@ def checked_values(
     if shares is None:
         return []
     gain = gain_of(replay, Change("host", 0.0, frozenset(shares.ranks)))
-    most_ns = min(spent_ns[rank], gain.gain_ns + gain.error_ns) if gain else spent_ns[rank]
-    if gain and 100 * most_ns < LEAST_GAIN_PCT * gain.before_ns:
+    most_ns = most_gained_ns(float(spent_ns[rank]), gain)
+    if most_ns is None:
         return []
     return [
         Finding(
@@ -69,7 +69,7 @@ def checked_values(
             recommendation="Ask once for all tensors, and on the GPU: the norm that clip_grad_norm_ returns is not "
             "finite where any gradient is not; read it every N steps.",
             caveat="A profiler slows the host.",
-            gain_ns=round(most_ns),
+            gain_ns=most_ns,
             gain_is_bound=True,
             is_of_hosts=True,
             named=shares.named(rank),

@@ -4,8 +4,9 @@ import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer.analyses.blame.places import Places
+from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.findings.alike import also_on, with_others
-from traceanalyzer.findings.basis import Basis
+from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis
 
 
 class HostShares(Struct, frozen=True):
@@ -37,3 +38,11 @@ def host_shares(spent_ns: pd.Series, rank: int, basis: Basis, least_pct: float) 
         return None
     ranks = sorted(int(one) for one in shares.index[shares >= least_pct])
     return HostShares(float(shares[rank]), tuple(ranks), tuple(int(one) for one in shares.index))
+
+
+def most_gained_ns(spent_ns: float, gain: Gain | None) -> int | None:
+    """The most that hosts' time in something gains: no more than if they took none (`gain`); `None` for hardly any."""
+    if gain is None:
+        return round(spent_ns)
+    most_ns = min(spent_ns, gain.gain_ns + gain.error_ns)
+    return round(most_ns) if 100 * most_ns >= LEAST_GAIN_PCT * gain.before_ns else None

@@ -15,8 +15,9 @@ from traceanalyzer.analyses.replay.replay import Replay, gains_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.alike import also_on, with_others
-from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, plain, severity
+from traceanalyzer.findings.basis import Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.hosts.host_shares import most_gained_ns
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.findings.worst import OF_ALL_STEPS, Few, few_steps_of
 from traceanalyzer.meaning.names import short_name
@@ -132,8 +133,8 @@ def _finding(
     """
     row = own.iloc[0]
     name, rank, idle_ns = str(row["name"]), int(row["rank"]), float(row["idle_per_step_ns"])
-    most_ns = min(idle_ns, gain.gain_ns + gain.error_ns) if gain else idle_ns
-    if gain and 100 * most_ns < LEAST_GAIN_PCT * gain.before_ns:
+    most_ns = most_gained_ns(idle_ns, gain)
+    if most_ns is None:
         return None
     alike = own["rank"].unique()
     comes_last = f"; rank {last[0]} comes last ({time_text(last[1])} in it)" if last else ""
@@ -146,7 +147,7 @@ def _finding(
         evidence=plain(own[["rank", "role", "what", "name", "calls", "host_per_step_ns", "idle_per_step_ns"]]),
         recommendation=(_WHO_IS_LAST if last else "") + _advice(name, str(row["role"])),
         caveat="A profiler slows the host; what GPU work could run meanwhile, the trace does not tell.",
-        gain_ns=round(most_ns),
+        gain_ns=most_ns,
         steps=few.steps if few else None,
         named=tuple(dict.fromkeys((*with_others(rank, alike, basis.window_ns.index), *(last or ())[:1]))),
         is_of_hosts=True,

@@ -12,9 +12,9 @@ from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, plain, severity
+from traceanalyzer.findings.basis import Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.hosts.host_shares import host_shares
+from traceanalyzer.findings.hosts.host_shares import host_shares, most_gained_ns
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.findings.worst import OF_ALL_STEPS, Few, few_steps_of, worst_rank
@@ -64,19 +64,18 @@ def silent_hosts(
     gain = gain_of(replay, Change("host", 0.0, frozenset(shares.ranks)))
     own = table[table["rank"] == rank].sort_values("idle_a_step_ns", ascending=False)
     idle_ns = float(own["idle_a_step_ns"].sum())
-    most_ns = min(idle_ns, gain.gain_ns + gain.error_ns) if gain else idle_ns
-    if gain and 100 * most_ns < LEAST_GAIN_PCT * gain.before_ns:
+    most_ns = most_gained_ns(idle_ns, gain)
+    if most_ns is None:
         return []
     few = few_steps_of(step_needs, basis, rank, HOST.column, idle_ns)
     return [
         Finding(
             severity=severity(shares.pct),
-            title=f"{_said(own, rank, basis, few)}, {shares.pct:.0f} % "
-            f"{OF_ALL_STEPS if few or _is_rare(own) else basis.of_a_step}{shares.also(places)}.",
+            title=f"{_said(own, rank, basis, few, shares.pct)}{shares.also(places)}.",
             evidence=plain(own[["rank", "range", "since", "until", "stretches", "host_ns", "idle_ns"]]),
             recommendation=_ADVICE.format(_place(own.iloc[0])),
             caveat="A profiler slows the host, but hardly where it records nothing.",
-            gain_ns=round(most_ns),
+            gain_ns=most_ns,
             steps=few.steps if few else None,
             is_of_hosts=True,
             named=shares.named(rank),
@@ -97,13 +96,14 @@ def _per_step(host_silences: HostSilences) -> pd.DataFrame:
     return table.assign(per=per, host_a_step_ns=host_ns, idle_a_step_ns=idle_ns)
 
 
-def _said(own: pd.DataFrame, rank: int, basis: Basis, few: Few | None) -> str:
+def _said(own: pd.DataFrame, rank: int, basis: Basis, few: Few | None, pct: float) -> str:
     """How long the host is silent, where, and for how much of it its GPU idles: of a mean step, or of all."""
     times, a_step = (basis.per, "in all") if _is_rare(own) else (1, "of a mean step" if few else basis.a_step)
     host, idle = (time_text(times * float(own[f"{what}_a_step_ns"].sum())) for what in ("host", "idle"))
     return (
         f"{f'Mostly i{few.words[1:]} n' if few else 'N'}othing is recorded of what rank {rank}'s host does for {host} "
-        f"{a_step}, {_where(own)}: its GPU idles {idle} of it"
+        f"{a_step}, {_where(own)}: its GPU idles {idle} of it, {pct:.0f} % "
+        f"{OF_ALL_STEPS if few or _is_rare(own) else basis.of_a_step}"
     )
 
 
