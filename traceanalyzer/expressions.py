@@ -1,12 +1,11 @@
 """Regular expressions that users give: matched in a time that grows with the text only, whatever they ask for."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from traceanalyzer.errors import UsageError
 
 
-@dataclass(frozen=True, slots=True)
-class Expression:
+class Expression(Struct, frozen=True):
     """One expression, in the syntax of RE2: Python's without looking ahead or behind, and without references back.
 
     Attributes:

@@ -92,7 +92,7 @@ def _broken(_parts) -> Steps:
 def test_first_results_come_before_the_others_and_nothing_is_made_or_fails_twice(folder, monkeypatch):
     found = discover(folder)
     monkeypatch.setattr(engine, "ANALYSES", {**ANALYSES, "steps": replace(ANALYSES["steps"], across=_broken)})
-    how = {"names": NAMES, "jobs": 1, "is_guarded": True, "first": {"ranks", "steps"}}
+    how = {"names": NAMES, "jobs": 1, "is_guarded": True, "first": lambda: {"ranks", "steps"}}
     with pytest.warns(PartFailedWarning) as told:
         begun = summarise(found, found.runs[-1], LoadOptions(), **how)
     whole = begun.rest(begun.failures)  # a warning here is an error

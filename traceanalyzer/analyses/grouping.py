@@ -1,11 +1,11 @@
 """Rows of a table that share their keys, on arrays: pandas' own grouping takes a millisecond for the smallest table."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import columns_of, table_of
@@ -14,8 +14,7 @@ _MOST, _MOST_CODES = 2**62, 2**31
 """Of combined keys, and of one key's codes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Groups:
+class Groups(Struct, frozen=True):
     """Groups of a table's rows.
 
     Attributes:
@@ -269,12 +268,24 @@ def _codes(values: Any) -> tuple[np.ndarray, int]:
         is_absent = values.isna()
         codes, count = _codes(values.to_numpy(dtype=np.int64, na_value=0))
         return np.where(is_absent, NONE, codes), count
-    plain = values if isinstance(values, np.ndarray) else pd.Series(values).to_numpy()
+    plain = values if isinstance(values, np.ndarray) else values.to_numpy()
     if plain.dtype.kind in "iub" and len(plain):
         low, span = int(plain.min()), int(plain.max()) - int(plain.min()) + 1
         if span <= _MOST_CODES:
             return plain.astype(np.int64) - low, span
         distinct, codes = np.unique(plain, return_inverse=True)
         return codes.astype(np.int64), len(distinct)
+    if isinstance(values.dtype, pd.StringDtype) and len(plain) <= _FEW:
+        return _codes_of(plain.tolist())
     codes, distinct = pd.factorize(plain, sort=True)
     return codes.astype(np.int64), len(distinct)
+
+
+def _codes_of(texts: Sequence[Any]) -> tuple[np.ndarray, int]:
+    """The same of few texts: pandas takes a tenth of a millisecond to begin."""
+    names = sorted({text for text in texts if type(text) is str})
+    place = {name: code for code, name in enumerate(names)}
+    return np.array([place.get(text, NONE) for text in texts], dtype=np.int64), len(names)
+
+
+_FEW = 1_000

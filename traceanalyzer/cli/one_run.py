@@ -4,7 +4,7 @@ import os
 import shlex
 import sys
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -159,7 +159,6 @@ def _analysed(
     """The report, which may lack Results that are not shown first; what is returned last makes it whole."""
     from traceanalyzer.job import run_info
     from traceanalyzer.report import kept_report
-    from traceanalyzer.report.build import build
     from traceanalyzer.scale import summarise
 
     found, load, options = command.found, command.load, command.options
@@ -176,8 +175,10 @@ def _analysed(
         summary, findings = held
     else:
         with progress(command.console, len(run.captures)) as advance:
-            summary = analysed(progress=advance, first=_first(options))
+            summary = analysed(progress=advance, first=cache(partial(_first, options)))
     clock.mark("read and analyse")
+    from traceanalyzer.report.build import build
+
     notes = (*_of_other_runs(command, run), *_without_host(summary, options), *info_notes, *examination_notes)
     processes = _beside(run, options)
     command_line = shlex.join(["analyze-traces", *sys.argv[1:]])
@@ -194,7 +195,8 @@ def _analysed(
 
 
 def _first(options: dict[str, Any]) -> "Collection[str]":
-    """Results that the summary is of; nothing where it may be of any."""
+    """Results that the summary is of; nothing where it may be of any. What judges and shows them is loaded here."""
+    import traceanalyzer.report.build  # noqa: F401 - loaded, not used
     from traceanalyzer.findings import results_of_rules
     from traceanalyzer.report.writers.terminal import SHOWN
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from msgspec import Struct
+
 from traceanalyzer.decoding.boundaries import end_of_object, last_cut
 from traceanalyzer.decoding.packed import PackedFile, up_to_the_error
 from traceanalyzer.errors import NotATraceError
@@ -190,8 +192,7 @@ class EventText:
         yield self._rest[:end]
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(Struct, frozen=True):
     """Whole events of a plain file, as far as they are from its begin."""
 
     path: Path

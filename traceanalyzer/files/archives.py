@@ -15,6 +15,8 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from msgspec import Struct
+
 from traceanalyzer.errors import InputError
 from traceanalyzer.files import packing
 
@@ -85,8 +87,7 @@ def _errors() -> tuple[type[Exception], ...]:
     return (*packing.ERRORS, *others)
 
 
-@dataclass(frozen=True, slots=True)
-class _Member:
+class _Member(Struct, frozen=True):
     """`why_not` says what keeps it from being unpacked; `packed_bytes` is `None` where it is not known by member."""
 
     name: str

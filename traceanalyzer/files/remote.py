@@ -6,9 +6,10 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
+
+from msgspec import Struct
 
 from traceanalyzer.errors import InputError, UsageError
 
@@ -21,8 +22,7 @@ _URL = re.compile(r"([a-z][a-z0-9+.]+):/+(.*)", re.DOTALL)
 _BLOCK_BYTES = 8 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Mirrored:
+class Mirrored(Struct, frozen=True):
     """A remote file, or its head, on this machine.
 
     Attributes:

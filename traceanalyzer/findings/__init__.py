@@ -1,17 +1,14 @@
 """What the figures say: rules that turn Results into findings with evidence and advice."""
 
-from dataclasses import replace
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.analyses import Results
-from traceanalyzer.failures import Failure
-from traceanalyzer.findings.asking import of_rules, results_of_rules, thresholds_of_rules, with_limits
-from traceanalyzer.findings.capture_limits import within_limits
-from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.findings import Findings, named_ranks
-from traceanalyzer.findings.folding import folded
-from traceanalyzer.findings.order import error_of_mean_step_ns, ordered
-from traceanalyzer.findings.registry import RULES, Rule
+if TYPE_CHECKING:
+    from traceanalyzer.findings.asking import results_of_rules, thresholds_of_rules, with_limits
+    from traceanalyzer.findings.finding import Finding
+    from traceanalyzer.findings.findings import Findings, named_ranks
+    from traceanalyzer.findings.found import find
+    from traceanalyzer.findings.registry import RULES, Rule
 
 __all__ = [
     "RULES",
@@ -25,28 +22,21 @@ __all__ = [
     "with_limits",
 ]
 
-
-def find(
-    results: Results, failures: list[Failure] | None = None, *, processes: int = 1, **thresholds: Any
-) -> tuple[Finding, ...]:
-    """All findings, one for each cause: severest first, of those what gains most; an unknown gain outranks none.
-
-    Distances from an ideal come after causes of the same severity that can be mended, and after those of medium
-    severity whose gain is known.
-
-    With a list of what could not be computed, rules that need it are left out, and rules that fail are added to it.
-    With `processes` forks of this one look for a share of them, where it can be forked. Thresholds are those of rules,
-    by parameter name (`thresholds_of_rules`).
-    """
-    results = with_limits(results, thresholds)
-    found = [finding for made in of_rules(results, failures, processes, thresholds) for finding in made]
-    held = within_limits(found, results)
-    error_ns = error_of_mean_step_ns(results["headline"]) if "headline" in results else 0.0
-    return tuple(ordered([_by_gain(item) for item in folded(held)], error_ns))
+_HOMES = {
+    "Finding": "finding",
+    "Findings": "findings",
+    "RULES": "registry",
+    "Rule": "registry",
+    "find": "found",
+    "named_ranks": "findings",
+    "results_of_rules": "asking",
+    "thresholds_of_rules": "asking",
+    "with_limits": "asking",
+}
 
 
-def _by_gain(finding: Finding) -> Finding:
-    """Nothing to gain is nothing to do first: such a finding is of low severity, with its signs as they are."""
-    if finding.expected_ns != 0 or finding.is_about_capture or finding.severity == "info":
-        return finding
-    return replace(finding, severity="low")
+def __getattr__(name: str) -> Any:
+    """What is named above, when it is asked for: a command reads traces first, and rules are a hundred modules."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

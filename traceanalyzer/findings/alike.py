@@ -1,10 +1,10 @@
 """Who behaves alike in one figure and unlike the others: a rank, a host, a rack, a group, half of the job."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.rank_sets import set_of
@@ -21,8 +21,7 @@ _SIGMAS = 3.0
 """And so many deviations of the rest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Alike:
+class Alike(Struct, frozen=True):
     """The ranks that a finding is about.
 
     Attributes:

@@ -1,11 +1,11 @@
 """What findings measure by: mean complete step of each rank, or the whole capture without such steps."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.grouping import Groups
@@ -16,7 +16,7 @@ from traceanalyzer.meaning.columns import Unit, unit_of
 from traceanalyzer.meaning.quantities import digits
 from traceanalyzer.meaning.severities import Severity
 from traceanalyzer.meaning.wholes import rate, step_or_capture, whole, within_whole
-from traceanalyzer.model.tables import columns_of, floats, table_of
+from traceanalyzer.model.tables import columns_of, floats, rows_where, table_of
 
 LEAST_GAIN_PCT = 1.0
 """Of a step: what mending gains by the replay. Less is not said."""
@@ -32,8 +32,7 @@ EXPLAINED_PCT = 50.0
 """Of what takes a rank longer, by which something that differs is said to be why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Basis:
+class Basis(Struct, frozen=True):
     """The headline's window.
 
     Attributes:
@@ -111,7 +110,7 @@ def count_of_steps(table: pd.DataFrame) -> int | None:
 
 @once_of_tables
 def _within(table: pd.DataFrame, *, numbers: tuple[int, ...]) -> pd.DataFrame:
-    return table[table["step"].isin(numbers)]
+    return rows_where(table, table["step"].isin(numbers))
 
 
 def mean_steps(by_step: Result, basis: Basis, columns: list[str]) -> pd.DataFrame:
@@ -148,7 +147,7 @@ def steps_of_operators(steps: Steps, basis: Basis) -> pd.Series:
     if basis.steps is None:
         return pd.Series(1, index=basis.window_ns.index)
     table = steps.table
-    return table[table["step"].notna()].groupby("rank")["step"].nunique()
+    return rows_where(table, table["step"].notna()).groupby("rank")["step"].nunique()
 
 
 def _of_a_step(column: str) -> str:

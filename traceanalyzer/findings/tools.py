@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses import Result
 
@@ -29,8 +30,7 @@ class Tools:
     hide_any_comm: str
 
 
-@dataclass(frozen=True, slots=True)
-class InUse:
+class InUse(Struct, frozen=True):
     """What of PyTorch's tools the job's kernels show; a name that nobody knows shows nothing."""
 
     compiles: bool = False

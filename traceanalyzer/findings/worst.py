@@ -1,9 +1,9 @@
 """The rank that idles most for a reason, and what its host did then."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.host.idle import Idle
@@ -12,6 +12,7 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, mean_steps, per_step, plain
 from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.model.tables import rows_where
 
 _LARGE = 0.5
 """Of the step with most; of all that few steps hold."""
@@ -39,8 +40,7 @@ OF_ALL_STEPS = "of the time in all steps"
 """Whose share `Few.share_pct` is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Few:
+class Few(Struct, frozen=True):
     """Steps that hold most of something, and how much each of them does."""
 
     steps: tuple[int, ...]
@@ -69,7 +69,9 @@ def few_steps(step_needs: StepNeeds, basis: Basis, rank: int, column: str) -> Fe
     """
     if basis.steps is None or not len(step_needs):
         return None
-    table = step_needs.table[(step_needs.table["rank"] == rank) & ~step_needs.table["is_partial"].astype(bool)]
+    table = rows_where(
+        step_needs.table, (step_needs.table["rank"] == rank) & ~step_needs.table["is_partial"].astype(bool)
+    )
     held = table[table["step"].isin([*basis.numbers, max(basis.numbers) + 1])]
     own = held.set_index("step")[column].astype("float64")
     is_large = own >= _LARGE * own.max()

@@ -5,9 +5,10 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from traceanalyzer.errors import InputError
 from traceanalyzer.files import bounded
@@ -19,8 +20,7 @@ _APART = re.compile(r"[;\s]+")
 """What stands between the words of a line without commas."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(Struct, frozen=True):
     """A rank's host and rack; `None` where it is not said."""
 
     host: str | None = None

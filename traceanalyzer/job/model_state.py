@@ -10,11 +10,12 @@ from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import Struct
+
 from traceanalyzer.errors import UsageError
 
 
-@dataclass(frozen=True, slots=True)
-class Precision:
+class Precision(Struct, frozen=True):
     """Bytes for each parameter: of itself, its gradient, a master copy, and of one of the optimizer's values."""
 
     parameter: int

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from traceanalyzer.errors import InputError
 from traceanalyzer.job.model_state import Model
@@ -82,8 +82,7 @@ class RunInfo(msgspec.Struct, frozen=True):
         return self.step_time_ns.unprofiled if self.step_time_ns else None
 
 
-@dataclass(frozen=True, slots=True)
-class StatedWork:
+class StatedWork(Struct, frozen=True):
     """What a run says of its own work.
 
     Attributes:

@@ -4,7 +4,8 @@ The one place that knows names. Everything works on *distinct* names, so cost do
 """
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.expressions import Expression
@@ -58,8 +59,7 @@ CUT_LIST = "..."
 """Stands in a list of ranks or sizes for those that PyTorch left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class KindRules:
+class KindRules(Struct, frozen=True):
     """How names become kinds: the built-in rules, after the user's own `KIND=REGEX` rules."""
 
     extra: tuple[tuple[str, Expression], ...] = ()
@@ -90,8 +90,7 @@ class KindRules:
         return "comm" if known and not known.is_fused else "compute"
 
 
-@dataclass(frozen=True, slots=True)
-class CopyKind:
+class CopyKind(Struct, frozen=True):
     """Direction and memory kinds of a copy; `None` where the name does not say."""
 
     direction: str | None

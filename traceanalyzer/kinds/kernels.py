@@ -3,10 +3,11 @@
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
+
+from msgspec import Struct
 
 from traceanalyzer.kinds.collectives import collective
 from traceanalyzer.kinds.function_names import function_path, template_arguments
@@ -19,8 +20,7 @@ CALL = "call"
 """What tells a kernel's bytes and group: arguments of the host's call into the library."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommKernel:
+class CommKernel(Struct, frozen=True):
     """A kernel that communicates.
 
     Attributes:
@@ -43,8 +43,7 @@ class CommKernel:
     sizes: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(Struct, frozen=True):
     library: str
     pattern: re.Pattern[str]
     is_of_whole_name: bool

@@ -2,9 +2,10 @@
 
 import json
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
+
+from msgspec import Struct
 
 from traceanalyzer.kinds.collectives import collective
 from traceanalyzer.kinds.dtypes import dtype_bytes
@@ -22,8 +23,7 @@ _LOCAL = re.compile(
 _WHOLE_IS_LARGEST = ("all_gather", "reduce_scatter")
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorBytes:
+class OperatorBytes(Struct, frozen=True):
     """What an operator's arguments say; `None` where they do not.
 
     Attributes:

@@ -18,6 +18,7 @@ from typing import ClassVar
 
 import msgspec
 import pyarrow as pa
+from msgspec import Struct
 
 from traceanalyzer.errors import InputError
 from traceanalyzer.files.cached import name_of
@@ -42,8 +43,7 @@ _AT_TIMES = 64
 UNREADABLE = (OSError, ValueError, TypeError, KeyError, pa.ArrowException, msgspec.MsgspecError)
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
+class Contents(Struct, frozen=True):
     """What the cache holds.
 
     Attributes:

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.meaning.columns import Unit
 
@@ -25,8 +25,7 @@ _STEPS: Mapping[str, tuple[tuple[float, str], ...]] = MappingProxyType(
 """Scales of each unit, largest first; decimal. Other units have none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(Struct, frozen=True):
     """One unit for a whole column: shown value = stored value / `divisor`."""
 
     divisor: float = 1.0

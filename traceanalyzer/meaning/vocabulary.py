@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from msgspec import Struct
+
 
 @dataclass(frozen=True, slots=True)
 class Look:
@@ -29,8 +31,7 @@ class Look:
     viewer: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """What a GPU operation does; `short` where there is little room, `one` of a single operation."""
 
     key: str
@@ -110,8 +111,7 @@ COMM_PARTS = (TRANSFER, WAIT, UNMATCHED)
 """They add up to exposed communication; the third is one of three, by its calls."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(Struct, frozen=True):
     """Why a GPU is idle.
 
     Attributes:
@@ -170,8 +170,7 @@ IDLE_CAUSES = (*GAP_CAUSES, BETWEEN_KERNELS)
 IDLE_PARTS = tuple(cause.part for cause in IDLE_CAUSES)
 
 
-@dataclass(frozen=True, slots=True)
-class OnPath:
+class OnPath(Struct, frozen=True):
     """What a stretch of the critical path is; nothing waits on it."""
 
     key: str

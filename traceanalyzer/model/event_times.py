@@ -1,10 +1,10 @@
 """Times of events that cannot be: such events are left out, or count as taking no time, and are counted."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of
@@ -31,8 +31,7 @@ _FEW = 0.1
 """So many events of a kind that lie further from the others are two recordings; fewer are damaged."""
 
 
-@dataclass(frozen=True, slots=True)
-class Possible:
+class Possible(Struct, frozen=True):
     """Tables of events that can be.
 
     Attributes:

@@ -257,12 +257,17 @@ def _column(values: Any, name: str, dtype: str) -> Any:
     if str(values.dtype) != dtype:
         values = _as(values, dtype)
     if name in _LEAST_QUANTITY:
-        column = pd.Series(values, copy=False)
-        can_be = column.between(_LEAST_QUANTITY[name], _MOST_QUANTITY).fillna(value=True)
-        return values if can_be.all() else column.where(can_be).array
+        can_be = _can_be(values, _LEAST_QUANTITY[name])
+        return values if can_be.all() else pd.Series(values, copy=False).where(can_be).array
     has_names = dtype != _CATEGORY or len(values.categories) > 0
     # Where no row has a name, the categories would be of whatever type the absent values had.
     return values if has_names else _absent(len(values), name, dtype)
+
+
+def _can_be(values: Any, least: int) -> np.ndarray:
+    """Quantities that are not absurd, or absent."""
+    plain: np.ndarray = values if isinstance(values, np.ndarray) else values.to_numpy(dtype=np.int64, na_value=least)
+    return (plain >= least) & (plain <= _MOST_QUANTITY)
 
 
 def _of_categories(values: pd.Categorical, names: Sequence[str]) -> pd.Categorical:

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 import pandas as pd
 from pandas.api.internals import create_dataframe_from_blocks
 
 from traceanalyzer.meaning.rows import NONE
+
+Table = TypeVar("Table", bound=pd.DataFrame)
 
 _PLAIN = "iufb"
 """Kinds of numpy's types that a table holds as they are."""
@@ -75,9 +77,15 @@ def _column(table: pd.DataFrame, name: str) -> Any:
 
 
 def _arrays(table: pd.DataFrame) -> dict[str, Any]:
+    return dict(zip(table.columns.tolist(), _in_order(table), strict=True))
+
+
+def _in_order(table: pd.DataFrame) -> Iterable[Any]:
     # To select a column pandas makes an object around it, which costs ten times as much as the selection.
-    arrays = getattr(table, "_iter_column_arrays", lambda: [_array(column) for _, column in table.items()])()
-    return dict(zip(table.columns.tolist(), arrays, strict=True))
+    arrays: Iterable[Any] = getattr(
+        table, "_iter_column_arrays", lambda: [_array(column) for _, column in table.items()]
+    )()
+    return arrays
 
 
 def floats(column: Any) -> np.ndarray:
@@ -103,6 +111,35 @@ def picked(table: pd.DataFrame, rows: np.ndarray, names: Sequence[str] = ()) -> 
     places = np.flatnonzero(rows) if rows.dtype == bool else rows
     # Not `values[places]`: of its own columns pandas asks first what the places are, which costs more than the picking.
     return table_of({name: columns[name].take(places) for name in columns})
+
+
+def rows_where(table: Table, mask: Any) -> Table:
+    """The same as `table[mask]`, by position: rows for which an array or a column says yes; an absent answer is no.
+
+    Pandas takes half a millisecond for twenty columns, this a quarter of it.
+    """
+    if isinstance(mask, pd.Series):
+        mask = _array(mask)
+    if not isinstance(mask, np.ndarray):
+        mask = mask.to_numpy(dtype=bool, na_value=False)
+    places = np.flatnonzero(mask)
+    columns = [values.take(places) for values in _in_order(table)]
+    return cast("Table", _of_arrays(columns, table.index.take(places), table.columns))
+
+
+def only(table: Table, names: Sequence[str]) -> Table:
+    """The same as `table[[*names]]`."""
+    columns = [_unwritable(_column(table, name)) for name in names]
+    return cast("Table", _of_arrays(columns, table.index, _names(tuple(names))))
+
+
+def _of_arrays(arrays: Sequence[Any], rows: pd.Index, names: pd.Index) -> pd.DataFrame:
+    """A table of columns as tables hold them."""
+    blocks = [
+        (values[None] if isinstance(values, np.ndarray) else values, _place(place))
+        for place, values in enumerate(arrays)
+    ]
+    return create_dataframe_from_blocks(blocks, rows, names)
 
 
 def sorted_by(table: pd.DataFrame, name: str, *, kind: Literal["stable", "quicksort"] = "stable") -> pd.DataFrame:

@@ -1,9 +1,10 @@
 """What every reader offers: does it know the file, what does its head say, and its ranks' traces."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
 
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
@@ -21,8 +22,7 @@ GUESSED = (FILE_ORDER, DEVICE_ORDER)
 """Sources of a rank's number that may collide with another file's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(Struct, frozen=True):
     """What can be said of a file without reading it whole; `None` where it does not say.
 
     Attributes:
@@ -38,8 +38,7 @@ class Header:
     start_ns: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RankHint:
+class RankHint(Struct, frozen=True):
     """The rank that discovery gives to a file whose content names none, and where it got it from."""
 
     rank: int

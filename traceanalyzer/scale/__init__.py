@@ -62,7 +62,7 @@ def summarise(
     progress: Progress | None = None,
     most_operations: int = MOST_OPERATIONS,
     is_guarded: bool = False,
-    first: Collection[str] = (),
+    first: Callable[[], Collection[str]] = tuple,
     **thresholds: Any,
 ) -> Summary:
     """Analyse a run, one rank's events in memory at a time in each process.
@@ -76,8 +76,8 @@ def summarise(
         progress: called as files are done.
         most_operations: of all ranks together that the timeline keeps, whole ranks at a time.
         is_guarded: whether an analysis that fails is noted in the summary, with an empty Result, and no error.
-        first: analyses whose Results are wanted before the others, which `Summary.rest` then makes, where it is guarded
-            and no processes share them; else all are made at once.
+        first: asked while other processes read: whose Results are wanted before the others, which `Summary.rest` then
+            makes, where it is guarded and no processes share them; else all are made at once.
         thresholds: keyword arguments of analyses, by parameter name.
 
     Raises:
@@ -87,21 +87,22 @@ def summarise(
     work = partial(gather_capture, options=options, names=wanted, thresholds=thresholds, is_guarded=is_guarded)
     at_hand = {one.path for one in run.captures if is_kept(one, options, wanted, thresholds)}
     limits = Limits(most_operations, thresholds.get("most_replayed", MOST_REPLAYED))
-    pieces = each(work, run.captures, jobs, progress, nothing_of, at_hand, Gathering(Gathered.joined, thinning(limits)))
+    join = Gathering(Gathered.joined, thinning(limits))
+    pieces = each(work, run.captures, jobs, progress, nothing_of, at_hand, join, first)
     gathered = Gathered.joined(thinned(pieces, limits))
     skipped, failures = [*found.skipped, *gathered.skipped], [*gathered.failures]
     ranks, metas, claims = _claimed(gathered, skipped)
     if not ranks and failures:
         raise RuntimeError(failures[0].sentence)
     require_ranks(metas, found, skipped)
-    notes = notes_of(metas, options.ranks, names_missing="integrity" not in wanted)
     combined = _combining(run, options, jobs, gathered.by_analysis(ranks), len(ranks), thresholds)
     del gathered, pieces  # the tables go one after the other, as their Results are made
-    begun = _with_needs(wanted, first) if is_guarded and combined.keywords["processes"] == 1 else ()
+    begun = _with_needs(wanted, first()) if is_guarded and combined.keywords["processes"] == 1 else ()
     results = combined(begun or wanted, failures if is_guarded else None)
     warn(failures)
+    notes = notes_of(metas, options.ranks, names_missing="integrity" not in wanted)
     made = Summary(results, tuple(skipped), notes, claims, tuple(failures))
-    return replace(made, rest=partial(_whole, made, combined, wanted)) if begun else made
+    return made if not begun else replace(made, rest=partial(_whole, made, combined, wanted))
 
 
 def _with_needs(wanted: Sequence[str], first: Collection[str]) -> tuple[str, ...]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from msgspec import Struct
 
 from traceanalyzer.errors import InputError, UsageError
 
@@ -25,8 +26,7 @@ _AGAIN = 2
 """How often a file is tried again after a worker died over it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Thinning(Generic[T]):
+class Thinning(Struct, Generic[T], frozen=True):
     """How what the workers hold of all files is made smaller before it travels to this process.
 
     Attributes:
@@ -40,8 +40,7 @@ class Thinning(Generic[T]):
     shortened: Callable[[T, int, Any], T]
 
 
-@dataclass(frozen=True, slots=True)
-class Gathering(Generic[T]):
+class Gathering(Struct, Generic[T], frozen=True):
     """How what is made of files becomes one where it was made.
 
     Attributes:

@@ -1,11 +1,11 @@
 """One file reduced to its ranks' small tables, in the process that reads it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses import reduce_rank
 from traceanalyzer.analyses.engine import LARGE
@@ -26,8 +26,7 @@ ESSENTIAL = frozenset({"ranks", "breakdown", "steps"})
 """A rank of which one of these cannot be computed is left out whole."""
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True):
     """What a worker sends back for one file."""
 
     capture: TraceFile

@@ -5,11 +5,11 @@ that is known: only what is kept travels.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, groupby, takewhile
 from operator import itemgetter
 
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.replay.replay import let_go
 from traceanalyzer.analyses.timeline.host_events import MOST_RANKS
@@ -21,16 +21,14 @@ Place = tuple[int, int]
 """Number of a piece (a file, or several), and a rank's place in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """How many operations the timelines, and the graphs that are replayed, of all ranks together may have."""
 
     drawn: int
     replayed: int
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """Ranks that keep what their GPUs did, those that keep what their hosts did; and whether all keep their graphs."""
 
     drawn: frozenset[Place]

@@ -3,12 +3,12 @@
 import gc
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.discovery.clustering import TraceFile
 from traceanalyzer.errors import InputError
@@ -39,11 +39,13 @@ def each(
     lost: Callable[[TraceFile, str], T] | None = None,
     at_hand: Collection[Path] = (),
     gathering: Gathering[T] | None = None,
+    meanwhile: Callable[[], object] = tuple,
 ) -> Iterator[T]:
     """What `work` gives for each file, in their order whoever does it, so that nothing depends on who is quicker.
 
     Files `at_hand` take a moment: unless there are many, this process does them, and starts no other for their sake.
-    With `gathering` what several files gave comes as one, joined where it was made.
+    With `gathering` what several files gave comes as one, joined where it was made. `meanwhile` is done here while
+    other processes of this machine are at it.
     """
     report = progress or (lambda _done, _all: None)
     if isinstance(jobs, Cluster):
@@ -65,6 +67,7 @@ def each(
         comm_kernel("")  # what names of kernels are held against is compiled here, once, and not in each fork
     with quiet_pool(processes, set_up_process, files_at_once=processes) as pool:
         futures = [None if bundle[0].path in held else _submitted(pool, task, bundle) for bundle in bundles]
+        meanwhile()
         for bundle, future in zip(bundles, futures, strict=True):
             try:
                 made = task(bundle) if future is None else future.result().received()
@@ -100,8 +103,7 @@ def _bundles(captures: Sequence[TraceFile], held: Collection[Path], most: int) -
     return bundles
 
 
-@dataclass(frozen=True, slots=True)
-class _Bundle(Generic[T]):
+class _Bundle(Struct, Generic[T], frozen=True):
     """The work of several files in one process; without a way to join them of one."""
 
     work: Callable[[TraceFile], T]
@@ -140,8 +142,7 @@ def _alone(work: Callable[[TraceFile], T], capture: TraceFile, lost: Callable[[T
         return lost(capture, f"the system ended the process that read it: it probably {NO_MEMORY}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Task(Generic[T]):
+class _Task(Struct, Generic[T], frozen=True):
     """The work as a worker of a cluster does it."""
 
     work: Callable[[TraceFile], T]

@@ -10,7 +10,7 @@ import pandas as pd
 from traceanalyzer.errors import UsageError
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE, XLA_MODULES
-from traceanalyzer.model.tables import array_of
+from traceanalyzer.model.tables import array_of, rows_where
 
 GUESSES = (
     re.compile(r"^ProfilerStep"),
@@ -75,7 +75,7 @@ def step_ranges(trace: RankTrace, pattern: str | None) -> StepRanges:
     guesses = ([name for name in names if guess.search(name)] for guess in GUESSES)
     for matching in (fnmatch.filter(names, pattern),) if pattern else guesses:
         if matching:
-            marked = trace.ranges[trace.ranges["name"].isin(matching)]
+            marked = rows_where(trace.ranges, trace.ranges["name"].isin(matching))
             is_step = _is_step(marked)
             return StepRanges(_cut(marked[is_step]), _of_others(marked, is_step))
     if pattern:

@@ -11,7 +11,7 @@ from traceanalyzer.analyses.communication.waits import cut_by_calls
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping
 from traceanalyzer.analyses.time.side_by_side import side_by_side
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, picked, under_each_other, with_columns
+from traceanalyzer.model.tables import array_of, column_of, only, picked, under_each_other, with_columns
 
 _COLUMNS = ("rank", "start_ns", "end_ns", "instance", "waits_for", "root_rank")
 
@@ -44,7 +44,7 @@ def awaited(
             break
         stays, pieces = _followed(pieces, own)
         done.append(stays)
-    return _later(under_each_other([*done, pieces])[list(_COLUMNS)], offsets)
+    return _later(only(under_each_other([*done, pieces]), list(_COLUMNS)), offsets)
 
 
 def _later(table: pd.DataFrame, offsets: Mapping[int, int], times: int = 1) -> pd.DataFrame:
@@ -73,7 +73,7 @@ def _followed(pieces: pd.DataFrame, own: pd.DataFrame) -> tuple[pd.DataFrame, pd
     at_root = pieces.assign(of_rank=pieces["rank"], rank=pieces["root_rank"])
     at_root = at_root.sort_values("rank", kind="stable", ignore_index=True)
     cut = side_by_side(_cut_by_waits, at_root, own)
-    cut = cut.assign(rank=cut["of_rank"])[[*pieces.columns, "is_moved"]]
+    cut = only(cut.assign(rank=cut["of_rank"]), [*pieces.columns, "is_moved"])
     is_moved = cut["is_moved"].to_numpy(dtype=bool)
     stays, moves = (picked(cut, mask, list(pieces.columns)) for mask in (~is_moved, is_moved))
     return stays, moves

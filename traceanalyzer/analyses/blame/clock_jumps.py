@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.blame.step_parts import OWN_PARTS
+from traceanalyzer.analyses.wide import by_step_and_rank
 
 _LEAST_NS = 1_000_000
 
@@ -19,13 +20,13 @@ def clock_jumps_ns(table: pd.DataFrame, communicating: pd.Series) -> pd.Series:
     jumps = pd.Series(pd.NA, index=table.index, dtype="Int64")
     held = table[table["rank"].isin(communicating) & table["step"].notna() & ~table["is_partial"].astype(bool)]
     lengths = (held["end_ns"] - held["begin_ns"]).astype("float64")
-    wide = held.assign(length=lengths).pivot_table(index="step", columns="rank", values="length")
+    wide = by_step_and_rank(held.assign(length=lengths), "length")
     if wide.shape[0] < 3 or wide.shape[1] < 3 or wide.isna().any(axis=None):
         return jumps
     off = wide.sub(wide.median(axis=1), axis=0)
-    waits = held.pivot_table(index="step", columns="rank", values="exposed_wait_ns").astype("float64")
+    waits = by_step_and_rank(held, "exposed_wait_ns")
     beyond = waits - waits.median()
-    needs = held.assign(own=held[list(OWN_PARTS)].sum(axis=1)).pivot_table(index="step", columns="rank", values="own")
+    needs = by_step_and_rank(held.assign(own=held[list(OWN_PARTS)].sum(axis=1)), "own")
     size = off.abs().to_numpy()
     by_size = np.sort(size, axis=0)
     # Of almost every rank this is all to be asked: what follows looks at all ranks.

@@ -12,8 +12,10 @@ from traceanalyzer.analyses.blame.lateness import LEAST_PCT, MORE_OPERATIONS
 from traceanalyzer.analyses.replay.change import OF_HOSTS, PEERS, Change, Changeable
 from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
+from traceanalyzer.analyses.wide import by_step_and_rank
 from traceanalyzer.meaning.vocabulary import COPY, DATA, HOST, IDLE_CAUSES, UNKNOWN
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import rows_where
 
 _PART_OF_REPLAY: Mapping[str, Changeable] = {
     "compute_ns": "compute",
@@ -253,7 +255,7 @@ def bounds(
     The mean over complete steps; without any the sum over the capture's.
     """
     numbers, count = (list(complete), len(complete)) if complete else (sorted(late["step"].unique()), 1)
-    wide = late.pivot_table(index="step", columns="rank", values="excess_ns")
+    wide = by_step_and_rank(late, "excess_ns")
     waits = late.groupby("step")["exposed_wait_ns"].min()
     bounds = [_bound(row, found, wide, waits, numbers, count) for row in table.to_dict("records")]
     return pd.array(bounds, dtype="Int64")
@@ -263,7 +265,7 @@ def _bound(
     row: Mapping[str, Any], found: pd.DataFrame, wide: pd.DataFrame, waits: pd.Series, numbers: list[int], count: int
 ) -> Any:
     own = cells_of(row, found)
-    own = own[own["step"].isin(numbers)]
+    own = rows_where(own, own["step"].isin(numbers))
     if own.empty:
         return pd.NA
     less = wide.copy()

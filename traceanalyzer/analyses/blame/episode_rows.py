@@ -13,6 +13,7 @@ from traceanalyzer.analyses.blame.transfers import TRANSFER
 from traceanalyzer.analyses.host.host_names import is_autograd_node, is_framework_range
 from traceanalyzer.analyses.spread import robust_deviation
 from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, HOST
+from traceanalyzer.model.tables import only, rows_where
 
 HOST_BEYOND = 1.1
 """A host that needs less than this times what the slowest other one needs is no later than hosts are here."""
@@ -81,13 +82,13 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
     part = str(group["part"].iloc[0])
     numbers = sorted(group["step"].unique())
     every = late["step"].nunique()
-    is_late = pd.MultiIndex.from_frame(late[["rank", "step"]]).isin(pd.MultiIndex.from_frame(group[["rank", "step"]]))
-    own, others = late[is_late], late[~is_late & late["step"].isin(numbers)]
-    peers = others[others["peers"].isin(own["peers"])]
+    is_late = _ranks_and_steps(late).isin(_ranks_and_steps(group))
+    own, others = rows_where(late, is_late), rows_where(late, ~is_late & late["step"].isin(numbers))
+    peers = rows_where(others, others["peers"].isin(own["peers"]))
     is_of_stages = peers.empty and len(others) > 0
     peers, others = peers if len(peers) else others, others if len(others) else own
     excess_ns = _mean_step(group["excess_ns"], group["step"], complete)
-    seen = _seen_in(numbers, late[late["rank"].isin(others["rank"])])
+    seen = _seen_in(numbers, rows_where(late, late["rank"].isin(others["rank"])))
     waited = _waits(late).reindex(pd.MultiIndex.from_arrays([others["rank"], others["step"].map(seen)]))
     waited = pd.Series(waited.to_numpy(), index=others.index)
     cost_ns = min(excess_ns, _mean_step(waited, others["step"], complete))
@@ -147,9 +148,13 @@ def _is_of_every(numbers: Sequence[int], complete: Sequence[int], compared: int)
 
 def _waits(late: pd.DataFrame) -> pd.Series:
     """What each rank waits in each step while no compute runs."""
-    waits = late[["exposed_wait_ns", "exposed_unmatched_ns", "exposed_transfer_ns"]].sum(axis=1)
-    waits.index = pd.MultiIndex.from_frame(late[["rank", "step"]])
+    waits = only(late, ["exposed_wait_ns", "exposed_unmatched_ns", "exposed_transfer_ns"]).sum(axis=1)
+    waits.index = _ranks_and_steps(late)
     return waits
+
+
+def _ranks_and_steps(table: pd.DataFrame) -> pd.MultiIndex:
+    return pd.MultiIndex.from_frame(only(table, ["rank", "step"]))
 
 
 def _seen_in(numbers: Sequence[int], others: pd.DataFrame) -> dict[int, int]:
@@ -181,7 +186,7 @@ def _worst(own: pd.DataFrame, group: pd.DataFrame, part: str) -> dict[str, objec
 
 def _times(group: pd.DataFrame) -> Any:
     """How many times as long the same kernels take; absent where they do not make most of the excess."""
-    same = group[group["same_ns"].notna()]
+    same = rows_where(group, group["same_ns"].notna())
     if 2 * same["excess_ns"].sum() < group["excess_ns"].sum() or not same["peers_same_ns"].sum():
         return pd.NA
     return float(same["same_ns"].sum() / same["peers_same_ns"].sum())
@@ -196,7 +201,7 @@ def _of_hosts(rows: pd.DataFrame, which: "str | Callable[[pd.Series], float]", c
 
     Of the complete steps, as all that is said of a step; of all where none of the rows is of one.
     """
-    held = rows[rows["step"].isin(complete)]
+    held = rows_where(rows, rows["step"].isin(complete))
     needed = host_needs_ns(held if len(held) else rows)
     return pd.NA if needed.empty else round(float(needed.agg(which)))
 
@@ -209,7 +214,7 @@ def _met_in(others: pd.DataFrame, waited: pd.Series) -> str | None:
 
 def _collective(calls: pd.DataFrame, numbers: Sequence[int], ranks: set[int]) -> str | None:
     """Where these ranks wait most."""
-    held = calls[calls["rank"].isin(ranks)] if len(calls) else calls
+    held = rows_where(calls, calls["rank"].isin(ranks)) if len(calls) else calls
     held = held[held["step"].isin(numbers)] if len(held) and max(numbers) >= 0 else held
     if held.empty:
         return None

@@ -37,7 +37,7 @@ from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
-from traceanalyzer.model.tables import under_each_other, without_rows
+from traceanalyzer.model.tables import only, under_each_other, without_rows
 
 WORTH_PCT = 1.0
 """Of a step: what mending gains. Less is in the table alone."""
@@ -194,7 +194,7 @@ def across(
     linked = groups_of_slow_links(slower_calls.table)
     meeting = replay.engine.job.meetings.together() if replay.engine else ()
     job = step_needs.table["rank"].map(jobs_of(members.table, step_needs.table["rank"].unique(), meeting))
-    calls = call_waits.table[["rank", "call", "collective"]].merge(exposed_calls.table, on=["rank", "call"])
+    calls = only(call_waits.table, ["rank", "call", "collective"]).merge(exposed_calls.table, on=["rank", "call"])
     tables = [
         _of_job(with_roles(needs, replay, ranks), work, calls, steps.table, operators.table, places, replay, linked)
         for _, needs in step_needs.table.groupby(job)
@@ -206,7 +206,7 @@ def across(
     table = table.assign(episode=range(len(table)))
     table["together"] = table.groupby(["job", "together"])["episode"].transform("min").astype("Int64")
     texts = {name: table[name].map(_text) for name in ("ranks", "numbers", "most_numbers")}
-    return Episodes(table.assign(**texts)[[name for name in Episodes.columns if name != "cost_pct"]])
+    return Episodes(only(table.assign(**texts), [name for name in Episodes.columns if name != "cost_pct"]))
 
 
 def _of_job(

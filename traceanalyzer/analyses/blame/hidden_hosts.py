@@ -6,8 +6,9 @@ from traceanalyzer.analyses.blame.episode_rows import apart_ns
 from traceanalyzer.analyses.blame.lateness import LEAST_PCT
 from traceanalyzer.analyses.replay.change import PEERS, Change
 from traceanalyzer.analyses.replay.replay import Replay, gains_of
+from traceanalyzer.analyses.wide import by_step_and_rank
 from traceanalyzer.meaning.vocabulary import DATA, HOST
-from traceanalyzer.model.tables import under_each_other
+from traceanalyzer.model.tables import rows_where, under_each_other
 
 _AS_LONG = 0.9
 """Of what the late hosts need for a step, the least of them: who needs this much is as late."""
@@ -29,8 +30,8 @@ def with_hidden_hosts(found: pd.DataFrame, late: pd.DataFrame, replay: Replay) -
         return found
     # What launching takes holds the loading of data, which is a part by itself.
     own = late.assign(own_ns=late["needed_host_ns"].astype("float64") - late[DATA.column])
-    needed = own.pivot_table(index="step", columns="rank", values="own_ns")
-    named = found[(found["part"] == HOST.column) & found["name"].notna()]
+    needed = by_step_and_rank(own, "own_ns")
+    named = rows_where(found, (found["part"] == HOST.column) & found["name"].notna())
     added = [
         _hidden(rows, named[named["name"] != name], needed, replay) for name, rows in named.groupby("name", sort=False)
     ]

@@ -1,9 +1,8 @@
 """What ranks ran in a step and part, by name, as arrays: one rank's own beside what the others take for it."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.blame.sizes import SIZES
 from traceanalyzer.analyses.blame.what_ran import OPERATOR
@@ -12,8 +11,7 @@ from traceanalyzer.model.tables import array_of, floats
 _UNKNOWN = np.full(3, np.nan)
 
 
-@dataclass(frozen=True, slots=True)
-class NamedWork:
+class NamedWork(Struct, frozen=True):
     """What ran, on arrays: there are many cells, and few names in each."""
 
     rank: np.ndarray

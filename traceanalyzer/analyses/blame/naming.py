@@ -2,11 +2,11 @@
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.blame.named_work import Beside, NamedWork
 from traceanalyzer.analyses.blame.sizes import (
@@ -233,8 +233,7 @@ def _slower_part(own: NamedWork, beside: Beside, excess_ns: int) -> "_Alike | No
     return alike if alike.excess_ns >= _NAMED * excess_ns else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Alike:
+class _Alike(Struct, frozen=True):
     """Names of which the rank has as many calls and blocks as its peers, and the time in each: its own, and theirs."""
 
     name: np.ndarray

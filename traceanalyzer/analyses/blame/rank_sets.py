@@ -1,8 +1,9 @@
 """What a set of ranks is: one, a host, a rack, a stage, a process group, half of the job; held against chance."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from math import comb
+
+from msgspec import Struct
 
 from traceanalyzer.meaning.listed import named
 
@@ -12,8 +13,7 @@ _MOSTLY = 0.75
 """Of a place's ranks; fewer of them are not called the place."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Ranks that share something: `kind` (host, rack, stage, node, group, device), and what it is called."""
 
     kind: str
@@ -21,8 +21,7 @@ class Place:
     ranks: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
-class RankSet:
+class RankSet(Struct, frozen=True):
     """What some ranks are.
 
     Attributes:

@@ -18,7 +18,7 @@ from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.meaning.number_lists import numbers
-from traceanalyzer.model.tables import without_rows
+from traceanalyzer.model.tables import only, without_rows
 
 LEAST_TIMES = 1.25
 """Times what the sister groups take: links of one kind differ by less."""
@@ -85,7 +85,9 @@ def across(
     longer = longer.assign(whose=_whose(held, is_slower, beside_ns > 0, hosts_of(ranks.table)))
     longer = longer.loc[is_slower, ["instance", "among", "whose", "usual_ns", "longer_ns"]]
     table = members.table.merge(longer, on="instance")
-    return SlowerCalls(table.sort_values(["rank", "call", "instance"], ignore_index=True)[list(SlowerCalls.columns)])
+    return SlowerCalls(
+        only(table.sort_values(["rank", "call", "instance"], ignore_index=True), list(SlowerCalls.columns))
+    )
 
 
 def is_own(slower: pd.DataFrame) -> np.ndarray:

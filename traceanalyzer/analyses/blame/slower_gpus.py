@@ -6,7 +6,7 @@ import pandas as pd
 from traceanalyzer.analyses.blame.lateness import LEAST_PCT
 from traceanalyzer.analyses.blame.naming import named
 from traceanalyzer.meaning.vocabulary import DATA, HOST
-from traceanalyzer.model.tables import column_of
+from traceanalyzer.model.tables import column_of, only
 
 _COMPUTE = "compute_ns"
 _OF_HOSTS = (HOST.column, DATA.column)
@@ -30,7 +30,7 @@ def told_apart(found: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> p
     hidden = hidden[hidden["excess_ns"] >= LEAST_PCT / 100 * hidden["step"].map(length)]
     slower = named(hidden, late, work) if len(hidden) else hidden.assign(same_ns=np.nan)
     slower = slower[slower["same_ns"].notna()]
-    cells, own = (pd.MultiIndex.from_frame(table[["rank", "step"]]) for table in (found, slower))
+    cells, own = (pd.MultiIndex.from_frame(only(table, ["rank", "step"])) for table in (found, slower))
     is_slower = cells.isin(own)
     left = _without(found, has_compute & is_slower, (_COMPUTE,), excess)
     left = _without(left, ~column_of(left, "same_ns").isna(), _OF_HOSTS, excess)
@@ -79,5 +79,5 @@ def _without(found: pd.DataFrame, is_chosen: np.ndarray, parts: tuple[str, ...],
 
 def _of_part(excess: pd.DataFrame, cells: pd.DataFrame, part: str) -> pd.Series:
     """What each cell's rank needs more of the part in the step."""
-    values = excess[f"{part}_excess"].reindex(pd.MultiIndex.from_frame(cells[["rank", "step"]]))
+    values = excess[f"{part}_excess"].reindex(pd.MultiIndex.from_frame(only(cells, ["rank", "step"])))
     return pd.Series(values.clip(lower=0).round().astype("int64").to_numpy(), index=cells.index)

@@ -6,6 +6,7 @@ import pandas as pd
 from traceanalyzer.analyses.blame.what_ran import KERNEL, OPERATOR
 from traceanalyzer.analyses.blame.work_names import has_known_work, is_of_data
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import only, rows_where
 
 
 def with_slower_ns(needs: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
@@ -16,10 +17,10 @@ def with_slower_ns(needs: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
     """
     if (needs["peers"] == "all").all():
         return needs.assign(slower_ns=0.0)
-    held = work[work["part"] == "compute_ns"]
+    held = rows_where(work, work["part"] == "compute_ns")
     held = held[((held["what"] == OPERATOR) & has_known_work(held["name"])) | (held["what"] == KERNEL)]
     held = held[~is_of_data(held["name"])].assign(step=held["step"].astype("Int64").fillna(NONE))
-    sums = held[["total_ns", "calls", "blocks"]].astype("float64")
+    sums = only(held, ["total_ns", "calls", "blocks"]).astype("float64")
     of_name = sums.groupby([held["step"], held["what"], held["name"]])
     typical = of_name.transform("median")
     typical = typical.mask(of_name.transform("size") == 2, of_name.transform("sum") - sums)

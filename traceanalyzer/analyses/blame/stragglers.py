@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_true, percent, typed
+from traceanalyzer.analyses.base import Result, is_true, percent, plain_rows, typed
 from traceanalyzer.analyses.blame.awaited import awaited
 from traceanalyzer.analyses.blame.episode_rows import is_of_every_host
 from traceanalyzer.analyses.blame.episodes import Episodes
@@ -20,9 +20,10 @@ from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.time.stretches import stretches
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
+from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of, without_rows
+from traceanalyzer.model.tables import array_of, column_of, columns_of, only, table_of, without_rows
 from traceanalyzer.selection import steps_text
 
 _HIDDEN = 0.1
@@ -118,17 +119,25 @@ def _of_episodes(episodes: pd.DataFrame) -> pd.DataFrame:
 
     One whose mending gains less than a tenth of its cost is hidden, as loading is in a pipeline's bubble: no reason.
     """
-    own = ["episode", "cause", "cause_ns", "operation"]
-    gained = episodes[["gain_ns", "joint_gain_ns"]].astype("Float64").max(axis=1)
+    is_acquitted = np.array([is_of_every_host(row) for row in plain_rows(only(episodes, [*_OF_A_HOST]))], dtype=bool)
+    gained = only(episodes, ["gain_ns", "joint_gain_ns"]).astype("Float64").max(axis=1)
     is_hidden = (_HIDDEN * episodes["cost_ns"] > gained) & ~episodes["gain_is_bound"].astype("boolean")
-    each = episodes.assign(rank=episodes["ranks"].astype("str").str.split(","))
-    each["is_acquitted"] = [is_of_every_host(row) for row in episodes.to_dict("records")]
-    each = each[~is_true(is_hidden) | each["is_acquitted"]]
-    each = each.explode("rank").rename(columns={"excess_ns": "cause_ns", "name": "operation"})
-    each = typed(each, {"rank": "int64", "episode": "Int64", "cause_ns": "Int64", "cause": "object"})
-    first = each.sort_values("is_acquitted", kind="stable").drop_duplicates("rank").set_index("rank")
-    first[own] = first[own].mask(first["is_acquitted"].astype(bool))
-    return first[[*own, "is_acquitted"]]
+    is_told = is_acquitted | ~is_true(is_hidden)
+    ranks = array_of(episodes, "ranks").tolist()
+    first: dict[int, int] = {}
+    for place in np.argsort(is_acquitted, kind="stable").tolist():
+        for rank in numbers(ranks[place]) if is_told[place] else ():
+            first.setdefault(rank, place)
+    rows = np.array([*first.values()], dtype=np.int64)
+    told = typed(only(episodes, [*_OF_EPISODES]), {"episode": "Int64", "excess_ns": "Int64", "cause": "object"})
+    places = np.where(is_acquitted[rows], NONE, rows)
+    own = {new: column_of(told, name).take(places, allow_fill=True) for name, new in _OF_EPISODES.items()}
+    index = pd.Index(np.array([*first], dtype=np.int64), name="rank")
+    return table_of({**own, "is_acquitted": is_acquitted[rows]}, index)
+
+
+_OF_A_HOST = ("cause", "own_host_ns", "apart_host_ns", "name")
+_OF_EPISODES = {"episode": "episode", "cause": "cause", "excess_ns": "cause_ns", "name": "operation"}
 
 
 def _windows(steps: Steps, ranks: Ranks) -> pd.DataFrame:
@@ -141,16 +150,23 @@ def _windows(steps: Steps, ranks: Ranks) -> pd.DataFrame:
         table = complete[complete["step"].isin(shared)].rename(columns={"start_ns": "window_start_ns"})
     else:
         table = stretches(steps, ranks).assign(step=NONE)
-    return table[["rank", "step", "window_start_ns", "window_ns"]].astype("int64").reset_index(drop=True)
+    return only(table, ["rank", "step", "window_start_ns", "window_ns"]).astype("int64").reset_index(drop=True)
 
 
 def _clipped(waits: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
     """Each stretch of wait inside each window of its rank, with `step` and `wait_ns`."""
-    pairs = waits.merge(windows, on="rank")
-    starts = pairs[["start_ns", "window_start_ns"]].max(axis=1)
-    ends = np.minimum(pairs["end_ns"], pairs["window_start_ns"] + pairs["window_ns"])
-    held = pairs.assign(wait_ns=ends - starts)[ends > starts]
-    return held[["rank", "step", "instance", "waits_for", "root_rank", "wait_ns"]].reset_index(drop=True)
+    wait, window = columns_of(waits), columns_of(windows)
+    order = np.argsort(window["rank"], kind="stable")
+    first, end = (np.searchsorted(window["rank"][order], wait["rank"], side=side) for side in ("left", "right"))
+    rows = np.repeat(np.arange(len(waits)), end - first)
+    own = order[np.arange(len(rows)) + np.repeat(first - (np.cumsum(end - first) - (end - first)), end - first)]
+    begins = window["window_start_ns"][own]
+    starts = np.maximum(wait["start_ns"][rows], begins)
+    lengths = np.minimum(wait["end_ns"][rows], begins + window["window_ns"][own]) - starts
+    held = lengths > 0
+    names = ("rank", "instance", "waits_for", "root_rank")
+    pieces = {name: wait[name].take(rows[held]) for name in names}
+    return table_of({**pieces, "step": window["step"][own[held]], "wait_ns": lengths[held]})
 
 
 def _collective(pieces: pd.DataFrame, members: pd.DataFrame) -> np.ndarray:
@@ -162,8 +178,8 @@ def _collective(pieces: pd.DataFrame, members: pd.DataFrame) -> np.ndarray:
 
 def _costs(pieces: pd.DataFrame, windows: pd.DataFrame, least_pct: float) -> pd.DataFrame:
     """Columns of the cost, indexed by the rank at the root."""
-    numbers = sorted(windows["step"].unique())
-    count = len(numbers)
+    steps = sorted(windows["step"].unique())
+    count = len(steps)
     window_ns = round(windows.groupby(["rank", "step"])["window_ns"].sum().mean())
     waited = pieces.groupby(["root_rank", "rank"])["wait_ns"].sum() / count
     by_root = waited.groupby("root_rank")
@@ -173,7 +189,7 @@ def _costs(pieces: pd.DataFrame, windows: pd.DataFrame, least_pct: float) -> pd.
     in_affected = by_step[longest >= window_ns * least_pct / 100].reset_index()
     affected = in_affected.groupby("root_rank")["step"]
     most = pieces.groupby(["root_rank", "collective"])["wait_ns"].sum().reset_index("collective")
-    has_steps = numbers != [NONE]
+    has_steps = steps != [NONE]
     table = table_of(
         {
             "cost_mean_ns": by_root.mean().round().astype("int64"),
@@ -186,7 +202,7 @@ def _costs(pieces: pd.DataFrame, windows: pd.DataFrame, least_pct: float) -> pd.
         }
     )
     return table.assign(
-        basis=steps_text(numbers) if has_steps else "whole capture",
+        basis=steps_text(steps) if has_steps else "whole capture",
         steps=pd.array([count if has_steps else pd.NA] * len(table), dtype="Int64"),
         window_ns=window_ns,
         first_step=_of_steps(affected.min().reindex(table.index), has_steps=has_steps),

@@ -5,9 +5,8 @@ verified step by step; calls for which it fails are matched by the time of their
 verified calls, else a vote, agree on.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from traceanalyzer.analyses.communication.candidates import (
     BY_ORDER,
@@ -32,8 +31,7 @@ _FAR_NS = 4 * BIN_NS
 """Ends of a synchronising call are not that far apart (in real captures at most 110 µs)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Alignment:
+class Alignment(Struct, frozen=True):
     """Pairs of positions, in order, and how each was found.
 
     Attributes:

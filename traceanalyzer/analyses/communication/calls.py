@@ -17,7 +17,7 @@ from traceanalyzer.analyses.names import CallsColumn
 from traceanalyzer.analyses.time.steps import step_numbers
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import column_of, table_of, with_columns
+from traceanalyzer.model.tables import column_of, rows_where, table_of, with_columns
 
 
 class Calls(Result[CallsColumn]):
@@ -86,7 +86,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     numbers = {"call": np.arange(len(rows)), "gpu_op": rows, "step": step_numbers(trace, rows)}
     table = table_of({"call": numbers["call"], **of_ops, **numbers, **arguments})
     calls = _completed(with_operators(trace, rows, table), column_of(ops, "bytes")[rows])
-    return with_inferred(calls)[trace.counted[rows]].reset_index(drop=True)
+    return rows_where(with_inferred(calls), trace.counted[rows]).reset_index(drop=True)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Calls:

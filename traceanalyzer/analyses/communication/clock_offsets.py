@@ -6,7 +6,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.communication.alignment import LEAST_UNCERTAINTY_NS
-from traceanalyzer.model.tables import under_each_other
+from traceanalyzer.model.tables import rows_where, under_each_other
 
 _SPREAD_QUANTILE = 0.95
 
@@ -20,7 +20,7 @@ def chained_offsets(
     together do they tell of their clocks. Those of one host are then one clock, where no message ends before both of
     its calls have begun; of others, `by_last_message`, the ends are as if they were one message's.
     """
-    held = members[members["wait_ns"].notna()]
+    held = rows_where(members, members["wait_ns"].notna())
     together = is_true(held["ends_together"])
     sure = _differences(held[together])
     if together.all():

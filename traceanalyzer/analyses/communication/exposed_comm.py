@@ -18,7 +18,7 @@ from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.meaning.vocabulary import COMM_PARTS
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, columns_of, table_of, with_columns
+from traceanalyzer.model.tables import array_of, columns_of, only, rows_where, table_of, with_columns
 
 PARTS = tuple(part.column for part in COMM_PARTS)
 """Columns that add up to `exposed_comm_ns`."""
@@ -82,7 +82,7 @@ def across(
     exposed = stack(parts, STRETCH)
     split = side_by_side(_row_parts, _queries(windows, exposed), exposed, call_waits.table)
     table = with_columns(windows, **{name: split[name] for name in PARTS})
-    assert (table[list(PARTS)].sum(axis=1) == table["exposed_comm_ns"]).all(), "parts must add up to exposed comm"
+    assert (only(table, list(PARTS)).sum(axis=1) == table["exposed_comm_ns"]).all(), "parts must add up to exposed comm"
     return ExposedComm(table)
 
 
@@ -114,11 +114,11 @@ def moves_and_waits(calls: pd.DataFrame) -> tuple[Intervals, Intervals]:
 
 
 def _windows(breakdown: Breakdown, steps: Steps, ranks: Ranks) -> pd.DataFrame:
-    whole = breakdown.table[["rank", "window_ns", "exposed_comm_ns", "opaque_ns"]]
-    whole = whole.merge(ranks.table[["rank", "window_start_ns"]].rename(columns={"window_start_ns": "start_ns"}))
+    whole = only(breakdown.table, ["rank", "window_ns", "exposed_comm_ns", "opaque_ns"])
+    whole = whole.merge(only(ranks.table, ["rank", "window_start_ns"]).rename(columns={"window_start_ns": "start_ns"}))
     whole = whole.assign(step=pd.NA, is_complete=pd.NA)
     names = list(whole)
-    own = steps.table[steps.table["start_ns"].notna()] if len(steps) else steps.table
+    own = rows_where(steps.table, steps.table["start_ns"].notna()) if len(steps) else steps.table
     table = pd.concat([typed(frame.reindex(columns=names), _TYPES) for frame in (whole, own) if len(frame)] or [whole])
     return table.sort_values(["rank", "step"], na_position="first", ignore_index=True)
 

@@ -1,9 +1,9 @@
 """What a process group is for, as the collectives that run in it tell: which, in which phase, next to what."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.communication.group_names import (
     CONTEXT,
@@ -17,6 +17,7 @@ from traceanalyzer.analyses.communication.group_names import (
     role_of_description,
 )
 from traceanalyzer.kinds import POINT_TO_POINT
+from traceanalyzer.model.tables import rows_where
 
 LARGE_BYTES = 64 << 10
 """Collectives that are smaller on average (losses, norms, flags) do not tell what a group is for."""
@@ -34,8 +35,7 @@ NEIGHBOURS_OF_STAGE = 2
 _EXCHANGES = ("all_to_all", "ep_dispatch", "ep_combine")
 
 
-@dataclass(frozen=True, slots=True)
-class Role:
+class Role(Struct, frozen=True):
     """What a group is for, and how that is known."""
 
     name: str
@@ -59,7 +59,7 @@ def role_of_messages(uses: pd.DataFrame) -> str | None:
 
 
 def _messages(uses: pd.DataFrame) -> Role | None:
-    own = uses[uses["collective"].isin(POINT_TO_POINT)]
+    own = rows_where(uses, uses["collective"].isin(POINT_TO_POINT))
     if own.empty:
         return None
     if _share(own, "by_attention") >= MOSTLY:
@@ -72,7 +72,7 @@ def _messages(uses: pd.DataFrame) -> Role | None:
 
 
 def _exchanges(uses: pd.DataFrame) -> Role | None:
-    own = uses[uses["collective"].isin(_EXCHANGES)]
+    own = rows_where(uses, uses["collective"].isin(_EXCHANGES))
     if own.empty:
         return None
     if own["collective"].isin(_EXCHANGES[1:]).any():
@@ -90,7 +90,7 @@ def _exchanges(uses: pd.DataFrame) -> Role | None:
 
 
 def _shards(uses: pd.DataFrame) -> Role | None:
-    gathers, scatters = (uses[uses["collective"] == name] for name in ("all_gather", "reduce_scatter"))
+    gathers, scatters = (rows_where(uses, uses["collective"] == name) for name in ("all_gather", "reduce_scatter"))
     own = pd.concat([gathers, scatters])
     if gathers.empty:
         return None
@@ -111,7 +111,7 @@ def _gathered(gathers: pd.DataFrame, scatters: pd.DataFrame) -> Role | None:
 
 
 def _reductions(uses: pd.DataFrame) -> Role | None:
-    own = uses[uses["collective"] == "all_reduce"]
+    own = rows_where(uses, uses["collective"] == "all_reduce")
     forward, later = _in(own, "forward"), own[own["is_after_forward"]]
     if _per_step(forward) >= REPEATED and _is_large(forward):
         return Role(TENSOR, "all-reduces of every forward pass: activations, not gradients")
@@ -129,7 +129,7 @@ def with_marks(uses: pd.DataFrame) -> pd.DataFrame:
 
 
 def _in(uses: pd.DataFrame, phase: str) -> pd.DataFrame:
-    return uses[uses["phase"] == phase]
+    return rows_where(uses, uses["phase"] == phase)
 
 
 def _share(uses: pd.DataFrame, column: str) -> float:

@@ -13,7 +13,7 @@ from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, table_of
+from traceanalyzer.model.tables import array_of, column_of, rows_where, table_of
 
 KEYS = ("group", "group_ranks", "collective", "phase")
 
@@ -48,7 +48,7 @@ def uses(
     send as often as they receive. `of_tables` counts those of a recommender's tables; `peers` are the
     ranks that messages go to or come from.
     """
-    held = calls[~column_of(calls, "group").isna()] if len(calls) else calls
+    held = rows_where(calls, ~column_of(calls, "group").isna()) if len(calls) else calls
     if not len(held):
         return pd.DataFrame()
     rows = array_of(held, "gpu_op")
@@ -98,7 +98,7 @@ def _marks(trace: RankTrace, held: pd.DataFrame, category_of_op: pd.Categorical)
 
 def _whole_steps(trace: RankTrace) -> np.ndarray:
     """Numbers of the steps that are looked at and not cut by the capture."""
-    steps = trace.steps[~trace.steps["is_partial"]]
+    steps = rows_where(trace.steps, ~trace.steps["is_partial"])
     if trace.window.steps is not None:
         steps = steps[steps["step"].isin(trace.window.steps)]
     numbers: np.ndarray = array_of(steps, "step")

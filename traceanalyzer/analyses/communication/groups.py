@@ -1,12 +1,14 @@
 """Which process groups the job has, what each is for, and the one name by which reports call it."""
 
-from collections.abc import Mapping
-from typing import ClassVar
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.base import Result, plain_rows, stack, typed
 from traceanalyzer.analyses.communication import group_uses
 from traceanalyzer.analyses.communication.group_members import ranks_text, stride
 from traceanalyzer.analyses.communication.group_names import (
@@ -26,7 +28,7 @@ from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import column_of, columns_of, without_rows
+from traceanalyzer.model.tables import column_of, columns_of, only, without_rows
 
 SHORT_NAME = 12
 """A process group's own name of more characters (a hash, a communicator's address) is cut where it must be shown."""
@@ -86,7 +88,7 @@ def across(parts: Mapping[int, pd.DataFrame], ranks: Ranks, wiring: Wiring | Non
     if uses.empty:
         return Groups(without_rows([*Groups.columns, "users"]))
     keyed = uses.assign(code=uses.groupby(["group", "group_ranks"], dropna=False).ngroup())
-    table = keyed.groupby("code").apply(_facts, include_groups=False).reset_index()
+    table = _facts(keyed)
     table = table.assign(family=_families(table))
     keyed = keyed.assign(family=keyed["code"].map(table.set_index("code")["family"]))
     named = _hybrid({int(family): _role(own) for family, own in keyed.groupby("family")}, table)
@@ -95,7 +97,7 @@ def across(parts: Mapping[int, pd.DataFrame], ranks: Ranks, wiring: Wiring | Non
     table = table.assign(group_label=_labels(table), **_joined(table["members"], ranks, wiring))
     order = table.assign(first=[members[0] if members else -1 for members in table["members"]])
     table = table.loc[order.sort_values(["group_size", "stride", "first", "group"], kind="stable").index]
-    return Groups(typed(table[[*Groups.columns, "users"]], {"stride": "Int64"}).reset_index(drop=True))
+    return Groups(typed(only(table, [*Groups.columns, "users"]), {"stride": "Int64"}).reset_index(drop=True))
 
 
 def labels(groups: Result, frame: pd.DataFrame) -> pd.Series:
@@ -126,30 +128,47 @@ def _joined(members: pd.Series, ranks: Ranks, wiring: Wiring | None) -> dict[str
     }
 
 
-def _facts(uses: pd.DataFrame) -> pd.Series:
-    """What is true of one group, from all ranks' calls in it."""
-    users = tuple(sorted(int(rank) for rank in uses["rank"].unique()))
-    size = uses["group_size"].dropna()
-    listed = tuple(sorted(numbers(uses["group_ranks"].iloc[0])))
-    is_whole = len(users) == int(size.iloc[0]) if len(size) else len(users) > 1
-    members = listed or (users if is_whole else None)
-    world = uses["world_size"].dropna()
-    counts = uses.groupby("collective")["calls"].sum().sort_values(ascending=False, kind="stable")
-    return pd.Series(
-        {
-            "group": uses["group"].iloc[0],
-            "group_ranks": uses["group_ranks"].iloc[0],
-            "group_description": _first(uses["group_description"]),
-            "members": members,
-            "users": users,
-            "group_size": len(members) if members else int(size.iloc[0]) if len(size) else pd.NA,
-            "stride": (stride(members) if members else None) or pd.NA,
-            "world_size": int(world.max()) if len(world) else None,
-            "collectives": ", ".join(f"{collective_words(name)} {calls}" for name, calls in counts.items()),
-            "calls": int(counts.sum()),
-            "step_bytes": _step_bytes(uses),
-        }
-    )
+def _facts(keyed: pd.DataFrame) -> pd.DataFrame:
+    """What is true of each group, from all ranks' calls in it: a row for each `code`, in order."""
+    rows: dict[int, list[dict[str, Any]]] = {}
+    for row in plain_rows(only(keyed, _OF_FACTS)):
+        rows.setdefault(row["code"], []).append(row)
+    facts = [{"code": code} | _facts_of(rows[code]) for code in sorted(rows)]
+    return pd.DataFrame(
+        {name: pd.Series([own[name] for own in facts], dtype="object") for name in facts[0]}
+    ).infer_objects()
+
+
+def _facts_of(uses: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    users = tuple(sorted({row["rank"] for row in uses}))
+    size = next((row["group_size"] for row in uses if row["group_size"] is not None), None)
+    is_whole = len(users) == size if size is not None else len(users) > 1
+    members = tuple(sorted(numbers(uses[0]["group_ranks"]))) or (users if is_whole else None)
+    worlds = [row["world_size"] for row in uses if row["world_size"] is not None]
+    counts: Counter[str] = Counter()
+    for row in sorted((row for row in uses if row["collective"] is not None), key=itemgetter("collective")):
+        counts[row["collective"]] += row["calls"]
+    return {
+        "group": uses[0]["group"],
+        "group_ranks": uses[0]["group_ranks"],
+        "group_description": next(
+            (row["group_description"] for row in uses if row["group_description"] is not None), None
+        ),
+        "members": members,
+        "users": users,
+        "group_size": len(members) if members else pd.NA if size is None else size,
+        "stride": (stride(members) if members else None) or pd.NA,
+        "world_size": int(max(worlds)) if worlds else None,
+        "collectives": ", ".join(f"{collective_words(name)} {calls}" for name, calls in counts.most_common()),
+        "calls": counts.total(),
+        "step_bytes": _step_bytes(uses),
+    }
+
+
+_OF_FACTS = (
+    *("code", "rank", "group", "group_ranks", "group_description", "group_size", "world_size"),
+    *("collective", "calls", "unknown_sizes", "steps", "step_bytes"),
+)
 
 
 def _first(values: pd.Series) -> str | None:
@@ -157,16 +176,19 @@ def _first(values: pd.Series) -> str | None:
     return str(held.iloc[0]) if len(held) else None
 
 
-def _step_bytes(uses: pd.DataFrame) -> int | None:
-    if uses["unknown_sizes"].any() or not uses["steps"].min():
+def _step_bytes(uses: Sequence[Mapping[str, Any]]) -> int | None:
+    if any(row["unknown_sizes"] for row in uses) or not min(row["steps"] for row in uses):
         return None
-    by_rank = uses.groupby("rank").agg({"step_bytes": "sum", "steps": "first"})
-    return round(float((by_rank["step_bytes"].astype("float64") / by_rank["steps"]).mean()))
+    sums: Counter[int] = Counter()
+    for row in uses:
+        sums[row["rank"]] += row["step_bytes"] or 0
+    steps = {row["rank"]: row["steps"] for row in reversed(uses)}
+    return round(float(np.mean([sums[rank] / steps[rank] for rank in sorted(steps)])))
 
 
 def _families(table: pd.DataFrame) -> np.ndarray:
     """Number of each group's make: groups of one description, size and stride are axes of one mesh."""
-    keys = table[["group_description", "group_size", "stride"]].astype("object").fillna("")
+    keys = only(table, ["group_description", "group_size", "stride"]).astype("object").fillna("")
     # Groups whose ranks lie anyhow are alike only to themselves.
     own = table["code"].where(table["stride"].isna(), -1)
     codes: np.ndarray = keys.assign(own=own).groupby([*keys, "own"], dropna=False).ngroup().to_numpy()

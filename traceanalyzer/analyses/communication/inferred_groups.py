@@ -1,10 +1,10 @@
 """Which ranks run the same kernels that spin on peers, where no call names their group."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer import kinds
 from traceanalyzer.analyses.communication.call_lists import RANK_MISSING, told_of_kernels, waits_of
@@ -101,8 +101,7 @@ def _is_disjoint(groups: Iterable[frozenset[int]]) -> bool:
     return len(members) == len(set(members))
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(Struct, frozen=True):
     """What comes of taking calls for those of some groups: how many match, and how far their ends scatter."""
 
     partition: Partition

@@ -1,10 +1,10 @@
 """Which calls of all ranks are one collective, or the two ends of one message."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer import kinds
 from traceanalyzer.analyses.communication.alignment import LEAST_UNCERTAINTY_NS, Alignment, align
@@ -37,8 +37,7 @@ from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, picked, table_of, under_each_other, with_columns
 
 
-@dataclass(frozen=True, slots=True)
-class Matching:
+class Matching(Struct, frozen=True):
     """Outcome for a table of calls.
 
     Attributes:

@@ -6,7 +6,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import typed
 from traceanalyzer.analyses.communication.alignment import Alignment, align
 from traceanalyzer.analyses.communication.call_lists import NO_PEER, NOT_ON_ALL, RANK_MISSING, TO_ITSELF, CallLists
-from traceanalyzer.model.tables import array_of, table_of, under_each_other
+from traceanalyzer.model.tables import array_of, rows_where, table_of, under_each_other
 
 
 def match_messages(
@@ -91,7 +91,7 @@ def _channels(lists: CallLists, ends: pd.DataFrame) -> list[pd.DataFrame]:
 def _sides(channel: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The ends of the calls that send and of those that receive."""
     is_send = array_of(channel, "is_send")
-    return channel[is_send], channel[~is_send]
+    return rows_where(channel, is_send), rows_where(channel, ~is_send)
 
 
 def _aligned(lists: CallLists, sends: pd.DataFrame, receives: pd.DataFrame, offset_ns: int | None = None) -> Alignment:

@@ -4,9 +4,8 @@ Every compatible pair of synchronising calls (same operation, dtype, sizes) vote
 ends. The true pairs agree on one difference, whatever was cut or lost; all others scatter.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 BIN_NS = 50_000
 """Width of a bin of differences."""
@@ -19,8 +18,7 @@ _HALF_NS = BIN_NS // 2
 _DENSE_BINS = 20_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Vote:
+class Vote(Struct, frozen=True):
     """Outcome of a vote.
 
     Attributes:

@@ -16,7 +16,7 @@ from traceanalyzer.analyses.time.intervals import unions
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import array_of
+from traceanalyzer.model.tables import array_of, only
 
 
 class Exchanges(Result[ExchangesColumn]):
@@ -132,7 +132,7 @@ def _with_callers(table: pd.DataFrame, members: pd.DataFrame) -> pd.DataFrame:
 
 def _moved(table: pd.DataFrame) -> pd.Series:
     """The larger of sent and received: links carry both ways at once."""
-    return table[["sent_bytes", "received_bytes"]].max(axis=1)
+    return only(table, ["sent_bytes", "received_bytes"]).max(axis=1)
 
 
 def _in_order(trace: RankTrace, table: pd.DataFrame, direction: pd.Series) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, table_of, under_each_other
+from traceanalyzer.model.tables import array_of, rows_where, table_of, under_each_other
 
 _CALLS = "c10d::"
 """Operators that hand a collective to the thread that carries it out."""
@@ -37,7 +37,7 @@ def cpu_collectives(trace: RankTrace) -> pd.DataFrame:
         checkpoint's) hold up nobody, and are left out.
     """
     ranges = trace.ranges
-    held = ranges[host_names.matches(ranges["name"], host_names.is_cpu_collective)]
+    held = rows_where(ranges, host_names.matches(ranges["name"], host_names.is_cpu_collective))
     if held.empty:
         return _EMPTY
     held = _with_monitored(trace, held)

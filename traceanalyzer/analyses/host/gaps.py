@@ -15,7 +15,7 @@ from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.meaning.vocabulary import GAP_CAUSES
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, table_of
+from traceanalyzer.model.tables import array_of, column_of, rows_where, table_of
 
 _KEYS = {cause.column: cause.key for cause in GAP_CAUSES}
 
@@ -92,7 +92,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> GapTable:
 
 def step_of_time(trace: RankTrace, times: np.ndarray) -> pd.api.extensions.ExtensionArray:
     """Number of the step whose GPU window holds each time, NA where none does."""
-    held = trace.steps[trace.steps["start_ns"].notna()]
+    held = rows_where(trace.steps, trace.steps["start_ns"].notna())
     if held.empty:
         return pd.array([pd.NA] * len(times), dtype="Int64")
     starts, ends = held["start_ns"].to_numpy(np.int64), held["end_ns"].to_numpy(np.int64)

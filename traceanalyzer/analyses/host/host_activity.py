@@ -1,11 +1,11 @@
 """What a host thread was doing at each time: the innermost recorded call, operator or range."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.blocks import time_blocks
 from traceanalyzer.analyses.grouping import Groups, extreme_at
@@ -28,8 +28,7 @@ FRAME = "Python frame"
 WHATS = (SYNC, API_CALL, OPERATOR, RANGE, FRAME)
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
+class Activity(Struct, frozen=True):
     """Disjoint stretches of one thread, in order, with what is innermost in each.
 
     Attributes:
@@ -84,8 +83,7 @@ def _activity(tables: Sequence[tuple[pd.DataFrame, str]], thread: int, busy: Int
         yield Activity(starts, ends, np.where(is_none, NONE, code - 1), np.where(is_none, NONE, what), names)
 
 
-@dataclass(frozen=True, slots=True)
-class _Events:
+class _Events(Struct, frozen=True):
     """A table's columns, what its rows are by code of their names, and these names."""
 
     starts: np.ndarray
@@ -195,8 +193,7 @@ def range_around(ranges: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -
     return answer
 
 
-@dataclass(frozen=True, slots=True)
-class Around:
+class Around(Struct, frozen=True):
     """One thread's disjoint stretches [start, end), in order, with the row of the innermost event in each, or -1."""
 
     starts: np.ndarray

@@ -12,7 +12,7 @@ from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.time.intervals import busy
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import array_of
+from traceanalyzer.model.tables import array_of, rows_where
 
 TIMES: Mapping[str, Column] = MappingProxyType(
     {
@@ -68,8 +68,8 @@ def steps_of_hosts(trace: RankTrace) -> pd.DataFrame:
 
     Of chosen steps of which none is complete, all of them.
     """
-    steps = trace.steps[~trace.steps["is_partial"]]
-    steps = steps if trace.gpu_ops.empty else steps[~steps["is_open"] & steps["start_ns"].notna()]
+    steps = rows_where(trace.steps, ~trace.steps["is_partial"])
+    steps = steps if trace.gpu_ops.empty else rows_where(steps, ~steps["is_open"] & steps["start_ns"].notna())
     if trace.window.steps is None:
         return steps
     complete = steps[steps["step"].isin(trace.window.steps)]

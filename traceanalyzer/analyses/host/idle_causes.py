@@ -1,9 +1,8 @@
 """Every stretch in which a rank's GPU runs nothing, cut into the causes of DEFINITIONS, exactly."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.blocks import row_blocks
@@ -28,8 +27,7 @@ LAUNCH_NS = 50_000
 """What launch latency and ordering can explain; longer, the operation waited for something that was not recorded."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gaps:
+class Gaps(Struct, frozen=True):
     """Stretches without any GPU operation, in order, as parallel arrays.
 
     Attributes:
@@ -211,8 +209,7 @@ def _decided(trace: RankTrace) -> dict[int, tuple[Intervals, Intervals]]:
     return decided
 
 
-@dataclass(frozen=True, slots=True)
-class _Thread:
+class _Thread(Struct, frozen=True):
     sync: Intervals
     data: Intervals
 

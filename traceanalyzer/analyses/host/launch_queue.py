@@ -1,16 +1,14 @@
 """How many launched GPU operations wait to start, at each time."""
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of
 
 
-@dataclass(frozen=True, slots=True)
-class Queue:
+class Queue(Struct, frozen=True):
     """Depth of the launch queue inside a window as a step function: `depth[i]` holds from `times[i]` to `times[i+1]`.
 
     `times` begins and ends with the window's limits; there is one depth less than times. `lengths` is how long each

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.host.gaps import step_of_time
 from traceanalyzer.analyses.host.host_activity import names_around_launches, user_ranges
@@ -15,7 +16,7 @@ from traceanalyzer.analyses.names import SyncCallsColumn
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import array_of, table_of
+from traceanalyzer.model.tables import array_of, column_of, picked, table_of
 
 
 class SyncCalls(Result[SyncCallsColumn]):
@@ -54,12 +55,11 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     rows, since, ends = rows[inside], since[inside], ends[inside]
     if not len(rows):
         return pd.DataFrame()
-    calls = trace.api_calls.iloc[rows]
     gaps = idle_causes.find(trace)
     table = table_of(
         {
             "step": step_of_time(trace, ends),
-            "name": calls["name"].astype("object").to_numpy(),
+            "name": column_of(trace.api_calls, "name").take(rows).astype("object"),
             "operator": names_around_launches(trace.host_ops, trace, rows),
             "range": names_around_launches(user_ranges(trace), trace, rows),
             "host_ns": ends - since,
@@ -67,10 +67,10 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
             "idle_after_ns": _idle_after(gaps, ends),
         }
     )
-    groups = table.groupby(["step", "name", "operator", "range"], dropna=False)
-    total = groups.sum().assign(calls=groups.size()).reset_index()
-    cost = -total["idle_in_call_ns"]
-    return total.iloc[np.lexsort((-total["host_ns"], cost))].reset_index(drop=True)
+    groups = Groups.of(table, ["step", "name", "operator", "range"], with_absent=True)
+    sums = {name: groups.sums(array_of(table, name)) for name in ("host_ns", "idle_in_call_ns", "idle_after_ns")}
+    order = np.lexsort((-sums["host_ns"], -sums["idle_in_call_ns"]))
+    return picked(groups.table(**sums, calls=groups.counts()), order)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> SyncCalls:

@@ -7,6 +7,7 @@ from traceanalyzer.analyses.communication.call_lists import NOT_ON_ALL
 from traceanalyzer.analyses.integrity.integrity_checks import Defect
 from traceanalyzer.analyses.names import SourceName
 from traceanalyzer.meaning.severities import HIGH, MEDIUM
+from traceanalyzer.model.tables import rows_where
 
 _AFFECTS: tuple[SourceName, ...] = ("balance", "steps", "members")
 
@@ -70,7 +71,7 @@ def _answerable(calls: pd.DataFrame) -> tuple[int, int]:
 
 def _share_no_time(ranks: pd.DataFrame) -> bool:
     """Of captures: GPUs of one file may well run one after the other."""
-    known = ranks[ranks["window_start_ns"].notna()]
+    known = rows_where(ranks, ranks["window_start_ns"].notna())
     by_file = known.groupby("files")
     starts = by_file["window_start_ns"].min().astype("int64")
     ends = by_file["window_end_ns"].max().astype("int64")

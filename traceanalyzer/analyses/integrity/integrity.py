@@ -22,7 +22,7 @@ from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.severities import HIGH, INFO, LOW, MEDIUM
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import under_each_other
+from traceanalyzer.model.tables import rows_where, under_each_other
 
 _MOST_NAMED = 8
 
@@ -131,7 +131,7 @@ def across(
     ]
     is_rule = own["check"] == unknown.WITHOUT_MATCH
     of_set = [*of_set, *_rules_without_match(own[is_rule], len(parts))]
-    own = own[~is_rule]
+    own = rows_where(own, ~is_rule)
     frames = [typed(frame, _DTYPES) for frame in (_table(of_set).assign(rank=pd.NA), own) if len(frame)]
     table = under_each_other(frames) if frames else own
     grave = table["severity"].map({name: place for place, name in enumerate(_SEVERITIES)})
@@ -232,7 +232,7 @@ def _different_windows(ranks: pd.DataFrame, common_pct: float, *, has_shared: bo
 
 
 def _different_steps(steps: pd.DataFrame, ranks: pd.DataFrame, *, has_shared: bool) -> list[Defect]:
-    marked = steps[steps["step"].notna()] if len(steps) else steps
+    marked = rows_where(steps, steps["step"].notna()) if len(steps) else steps
     if marked.empty:
         return []
     holders = marked.groupby("step")["rank"].nunique()

@@ -14,7 +14,7 @@ from traceanalyzer.analyses.time.steps import is_complete
 from traceanalyzer.meaning.severities import HIGH, INFO, LOW, MEDIUM, Severity
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of
+from traceanalyzer.model.tables import array_of, column_of, rows_where
 from traceanalyzer.selection import is_lost_launch
 
 _MANY, SOME = 0.1, 0.01
@@ -257,7 +257,7 @@ def cuda_graphs(trace: RankTrace) -> list[Defect]:
 def _complete_steps(trace: RankTrace) -> pd.DataFrame:
     """The complete steps among those that are looked at."""
     steps = trace.steps if trace.window.steps is None else trace.steps[trace.steps["step"].isin(trace.window.steps)]
-    return steps[is_complete(steps)] if len(steps) else steps
+    return rows_where(steps, is_complete(steps)) if len(steps) else steps
 
 
 def _in_headline(trace: RankTrace) -> np.ndarray:

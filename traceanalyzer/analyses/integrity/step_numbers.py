@@ -4,6 +4,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.integrity.integrity_checks import Defect
 from traceanalyzer.meaning.severities import MEDIUM
+from traceanalyzer.model.tables import rows_where
 
 SHIFTED = "shifted_steps"
 """The check that finds that they do not."""
@@ -22,14 +23,16 @@ def shifted(call_waits: pd.DataFrame) -> list[Defect]:
     """
     if call_waits.empty:
         return []
-    known = call_waits[call_waits["instance"].notna() & call_waits["step"].notna()]
+    known = rows_where(call_waits, call_waits["instance"].notna() & call_waits["step"].notna())
     first = known.sort_values("rank", kind="stable").drop_duplicates("instance").set_index("instance")
     base = known["instance"].map(first["rank"]), known["instance"].map(first["step"])
     calls = pd.DataFrame({"rank": known["rank"], "base": base[0], "by": (known["step"] - base[1]).astype("Int64")})
     calls = calls[calls["rank"] != calls["base"]]
     counts = calls.groupby(["rank", "base", "by"]).size().rename("count").reset_index()
     total = counts.groupby(["rank", "base"])["count"].transform("sum")
-    held = counts[(counts["by"] != 0) & (counts["count"] >= _NEARLY_ALL * total) & (counts["count"] >= _LEAST_CALLS)]
+    held = rows_where(
+        counts, (counts["by"] != 0) & (counts["count"] >= _NEARLY_ALL * total) & (counts["count"] >= _LEAST_CALLS)
+    )
     if held.empty:
         return []
     row = held.iloc[0]

@@ -28,7 +28,7 @@ from traceanalyzer.meaning.severities import HIGH, INFO
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.event_times import LONGEST_CAPTURE_NS, is_outside
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of
+from traceanalyzer.model.tables import array_of, column_of, rows_where
 
 _NOT_SHORT_NS = 5_000
 """Operations that usually take so long are not rounded to nothing, not even in whole microseconds."""
@@ -102,7 +102,7 @@ def nested_on_a_stream(trace: RankTrace) -> list[Defect]:
     A dependent launch may begin early, but ends after what it depends on. The operations of a CUDA graph may run side
     by side, whatever stream they are recorded on.
     """
-    ops = trace.gpu_ops[trace.gpu_ops["graph_node"].isna().to_numpy()]
+    ops = rows_where(trace.gpu_ops, trace.gpu_ops["graph_node"].isna().to_numpy())
     starts, ends, stream = (array_of(ops, name) for name in ("start_ns", "end_ns", "stream"))
     order = np.lexsort((-ends, starts, stream))
     lengths, latest = (ends - starts)[order], largest_before(ends[order], stream[order])

@@ -11,7 +11,7 @@ from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.analyses.names import KernelsColumn
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import array_of, sorted_by
+from traceanalyzer.model.tables import array_of, rows_where, sorted_by
 
 
 class Kernels(Result[KernelsColumn]):
@@ -44,7 +44,7 @@ class Kernels(Result[KernelsColumn]):
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:
     """Group the rank's counted GPU operations by name; durations are not clipped to the window."""
-    ops = trace.gpu_ops[trace.counted]
+    ops = rows_where(trace.gpu_ops, trace.counted)
     if ops.empty:
         return pd.DataFrame()
     groups = Groups.of(ops, ["name", "kind", "activity"])

@@ -6,12 +6,12 @@ is absent (FP64 of most PCIe cards), and so is a GPU without a document, as A800
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Peak:
+
+class Peak(Struct, frozen=True):
     """Peak rates of one GPU.
 
     Attributes:

@@ -1,10 +1,10 @@
 """What the memory of a rank's GPU is held for, moment by moment, as events and the operator tree tell it."""
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_activity import range_around
@@ -26,8 +26,7 @@ _COMMUNICATION = re.compile(
 _NEVER = "never"
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """Levels by category.
 
     Attributes:

@@ -13,7 +13,7 @@ from traceanalyzer.analyses.names import MemoryCallsColumn
 from traceanalyzer.analyses.time.steps import complete_steps
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import array_of, table_of
+from traceanalyzer.model.tables import array_of, rows_where, table_of
 
 
 class MemoryCalls(Result[MemoryCallsColumn]):
@@ -37,7 +37,7 @@ def per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
     """Group the calls of the whole capture, or of the chosen steps, by step and name."""
     names = trace.api_calls["name"]
     known = [name for name in names.cat.categories if host_names.is_memory_call(name)]
-    calls = trace.api_calls[names.isin(known)]
+    calls = rows_where(trace.api_calls, names.isin(known))
     row = step_of(trace, array_of(calls, "start_ns"))
     numbers = np.append(array_of(trace.steps, "step"), -1)[row]
     if trace.window.steps is not None:

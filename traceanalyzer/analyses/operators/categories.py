@@ -13,7 +13,7 @@ from traceanalyzer.analyses.names import CategoriesColumn
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import array_of, column_of, sorted_by, table_of
+from traceanalyzer.model.tables import array_of, column_of, rows_where, sorted_by, table_of
 
 
 class Categories(Result[CategoriesColumn]):
@@ -36,7 +36,7 @@ class Categories(Result[CategoriesColumn]):
     def of_compute(self) -> pd.DataFrame:
         """The rows of compute kernels: neither communication nor copies."""
         table = self.to_frame()
-        return table[~table["category"].isin(["communication", "copy"])]
+        return rows_where(table, ~table["category"].isin(["communication", "copy"]))
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return self._with(

@@ -1,10 +1,11 @@
 """The arguments of an operator's call as a trace records them, and the bytes that they hold."""
 
 import json
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from typing import Any
+
+from msgspec import Struct
 
 from traceanalyzer.kinds import dtype_bytes
 
@@ -14,8 +15,7 @@ MOST_CALLS = 16_384
 """Of distinct ones are remembered: the ranks of a job make the same."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """The recorded arguments of a call: a shape for each tensor, nested for lists of tensors, empty for the rest."""
 
     shapes: tuple[Any, ...]

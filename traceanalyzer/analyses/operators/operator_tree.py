@@ -1,9 +1,8 @@
 """Which operator launched each GPU operation, and which operators belong to autograd's backward pass."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.operators.nesting import Nesting
@@ -28,8 +27,7 @@ NO_OPERATOR = "(outside any operator)"
 _NODE = "autograd::engine::evaluate_function"
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorTree:
+class OperatorTree(Struct, frozen=True):
     """One rank's operators as a forest; arrays follow `host_ops` or `gpu_ops`.
 
     Attributes:

@@ -1,12 +1,12 @@
 """The FLOPs and bytes of every recorded operator call, each counted once, and the GPU operations that did them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.base import is_any, named
 from traceanalyzer.analyses.grouping import Groups, by_category, sums_at
@@ -24,8 +24,7 @@ _MOST = 1 << 56
 """No call does or moves as much: shapes that ask for it are damage, and sums of it would not be exact."""
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorWork:
+class OperatorWork(Struct, frozen=True):
     """Work of the operators of a rank.
 
     Attributes:

@@ -1,16 +1,17 @@
 """The operator calls that all ranks make as often: what a rank's host takes for them, beside the others'."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 import pandas as pd
+from msgspec import Struct
+
+from traceanalyzer.model.tables import rows_where
 
 _WAITS = 2.0
 """Times this rank's host time in an operator: others that take longer wait in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class SameCalls:
+class SameCalls(Struct, frozen=True):
     """A rank's host in the operators that every rank calls as often, those aside in which the others wait.
 
     Attributes:
@@ -39,7 +40,7 @@ class SameCalls:
 
 def same_calls(operators: pd.DataFrame, rank: int, among: Collection[int] | None = None) -> SameCalls | None:
     """Of the table of operators; all ranks are those `among`, if given. `None` for a rank without others."""
-    table = operators if among is None else operators[operators["rank"].isin(among)]
+    table = operators if among is None else rows_where(operators, operators["rank"].isin(among))
     table = table[table["calls"].notna() & table["host_self_ns"].notna()].astype(
         {"operator": "object", "calls": "int64", "host_self_ns": "int64"}
     )

@@ -1,10 +1,10 @@
 """Where in the model or the training loop each operator and GPU operation belongs: modules and ranges as paths."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.base import joined, named
 from traceanalyzer.analyses.host import host_names
@@ -21,8 +21,7 @@ _OWN_RANGES = ("nccl:", "ProfilerStep#")
 """Ranges that the profiler and process groups record about themselves: they place nothing in the model."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scopes:
+class Scopes(Struct, frozen=True):
     """A rank's `nn.Module` calls and user ranges as one forest.
 
     Attributes:

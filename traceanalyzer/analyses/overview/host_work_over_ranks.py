@@ -9,7 +9,7 @@ from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.host.host_work import HostWork, times_to_compare
 from traceanalyzer.analyses.names import HostWorkOverRanksColumn
 from traceanalyzer.meaning.columns import Adds, Column
-from traceanalyzer.model.tables import table_of, without_rows
+from traceanalyzer.model.tables import only, table_of, without_rows
 
 _KEYS = ["role", "what", "name"]
 
@@ -46,5 +46,5 @@ def across(_parts: Mapping[int, pd.DataFrame], host_work: HostWork) -> HostWorkO
         }
     ).reset_index()
     return HostWorkOverRanks(
-        table.sort_values("mean_ns", ascending=False, ignore_index=True)[list(HostWorkOverRanks.columns)]
+        only(table.sort_values("mean_ns", ascending=False, ignore_index=True), list(HostWorkOverRanks.columns))
     )

@@ -13,7 +13,7 @@ from traceanalyzer.analyses.overview.time_parts import EVERY, TimeParts
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.meaning.vocabulary import OPAQUE
-from traceanalyzer.model.tables import floats, without_rows
+from traceanalyzer.model.tables import floats, only, without_rows
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.frames import Row
@@ -85,7 +85,7 @@ def _table(rows: list[dict[str, Any]]) -> pd.DataFrame:
     table = pd.DataFrame(
         {name: pd.array([row.get(name) for row in rows], dtype=dtype) for name, dtype in _DTYPES.items()}
     )
-    return table[list(OverRanks.columns)]
+    return only(table, list(OverRanks.columns))
 
 
 def _row(figure: str, values: pd.Series, unit: str) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from traceanalyzer.meaning.vocabulary import (
     Part,
 )
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of, floats, with_columns, without_rows
+from traceanalyzer.model.tables import columns_of, floats, only, rows_where, with_columns, without_rows
 
 EVERY = (*PARTS, *COMM_PARTS, *IDLE_PARTS)
 """The parts that add up to a window, those of exposed communication, and those of idle time."""
@@ -94,7 +94,7 @@ def across(
     if not len(headline):
         return TimeParts(without_rows(TimeParts.columns))
     # The parts that add up: of a window with unknown time those that are known are too small, and the words say so.
-    table = headline.table[["rank", "basis", "steps", "window_ns", *breakdown.PARTS]].reset_index(drop=True)
+    table = only(headline.table, ["rank", "basis", "steps", "window_ns", *breakdown.PARTS]).reset_index(drop=True)
     chosen = steps_of(headline, steps)
     table = divided(table, _of_ranks(exposed_comm, chosen), COMM, COMM_PARTS, ["rank"])
     table = divided(table, _of_ranks(idle, chosen), IDLE, IDLE_PARTS, ["rank"])
@@ -126,7 +126,7 @@ def leaves(table: pd.DataFrame) -> tuple[Part, ...]:
 
 def _hosts(needs: StepNeeds, steps: list[int]) -> pd.Series:
     """Mean over the steps, of ranks of which each is known."""
-    own = needs.table[needs.table["step"].isin(steps)] if steps and len(needs) else needs.table.iloc[:0]
+    own = rows_where(needs.table, needs.table["step"].isin(steps)) if steps and len(needs) else needs.table.iloc[:0]
     return host_needs_ns(own, least=len(steps)) if len(own) else pd.Series(dtype="float64")
 
 
@@ -167,12 +167,12 @@ def _of_ranks(detail: Result, steps: list[int]) -> pd.DataFrame:
     table: pd.DataFrame = detail.to_frame()
     if not len(table):
         return table
-    return table[table["step"].isin(steps) if steps else table["step"].isna()]
+    return rows_where(table, table["step"].isin(steps) if steps else table["step"].isna())
 
 
 def _of_each(detail: Result) -> pd.DataFrame:
     table: pd.DataFrame = detail.to_frame()
-    return table[table["step"].notna()] if len(table) else table
+    return rows_where(table, table["step"].notna()) if len(table) else table
 
 
 def divided(
@@ -182,8 +182,8 @@ def divided(
     columns = [part.column for part in parts]
     place = places_of(rows, table, keys) if len(rows) else np.empty(0, dtype=np.int64)
     held = place[place != NONE]
-    own = rows[place != NONE] if len(rows) else rows
-    if len(np.unique(held)) == len(table) and own[columns].notna().all(axis=None):
+    own = rows_where(rows, place != NONE) if len(rows) else rows
+    if len(np.unique(held)) == len(table) and only(own, columns).notna().all(axis=None):
         sums = {name: sums_at(held, own[name].to_numpy(dtype=np.int64), len(table)) for name in columns}
         if np.array_equal(np.sum([*sums.values()], axis=0), table[whole.column].to_numpy(dtype=np.int64)):
             return with_columns(table, **{name: all_known(values) for name, values in sums.items()})

@@ -1,9 +1,8 @@
 """The GPU operations that stand for each instant of busy time, so that shares by phase add up to the breakdown."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.host import idle_causes
@@ -13,8 +12,7 @@ from traceanalyzer.model import RankTrace, Window
 from traceanalyzer.model.tables import array_of
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(Struct, frozen=True):
     """Disjoint, sorted stretches [start, end) of one part of the breakdown, less what `hidden` covers.
 
     `row` is the `gpu_ops` row that each belongs to.

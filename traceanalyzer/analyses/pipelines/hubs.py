@@ -2,6 +2,8 @@
 
 import pandas as pd
 
+from traceanalyzer.model.tables import only, rows_where
+
 LEAST_SPOKES = 3
 """The middle of three stages has two neighbours that exchange with nobody else; no stage has three."""
 
@@ -11,10 +13,10 @@ def is_of_hub(pairs: pd.DataFrame) -> pd.Series:
 
     A hub is a rank with which at least three such ranks exchange messages.
     """
-    ends = pairs[["one", "other"]]
+    ends = only(pairs, ["one", "other"])
     both = pd.concat([ends, ends.rename(columns={"one": "other", "other": "one"})]).drop_duplicates()
     peers = both.groupby("one")["other"].nunique()
-    spokes = both[both["one"].map(peers) == 1]
+    spokes = rows_where(both, both["one"].map(peers) == 1)
     count = spokes.groupby("other")["one"].nunique()
     hubs = count.index[count >= LEAST_SPOKES]
     of_one, of_other = (

@@ -19,7 +19,7 @@ from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.meaning.number_lists import numbers
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import rows_where, table_of
 
 
 class Pipeline(Result[PipelineColumn]):
@@ -90,7 +90,7 @@ def across(
     here = sorted(breakdown.table["rank"])
     moves = pipeline_shape.with_absent(pipeline_messages.table, here)
     every = pipeline_shape.stages(moves)
-    table = every[every["rank"].isin(here)]
+    table = rows_where(every, every["rank"].isin(here))
     if table.empty:
         return Pipeline(_EMPTY)
     complete = complete_steps(steps.table)
@@ -119,7 +119,7 @@ def _windows(steps: pd.DataFrame, breakdown: pd.DataFrame, shared: list[int]) ->
     figures = ["window_ns", "compute_ns", "idle_ns"]
     if not shared:
         return typed(breakdown[["rank", *figures]].assign(basis="whole capture", steps=pd.NA), {"steps": "Int64"})
-    chosen = steps[steps["step"].isin(shared)]
+    chosen = rows_where(steps, steps["step"].isin(shared))
     table = chosen.groupby("rank")[figures].sum().astype("Int64").reset_index()
     return typed(table.assign(basis="steps " + ", ".join(map(str, shared)), steps=len(shared)), {"steps": "Int64"})
 

@@ -16,7 +16,7 @@ from traceanalyzer.analyses.pipelines.stage_ranges import BACKWARD, FORWARD, act
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, table_of, without_rows
+from traceanalyzer.model.tables import array_of, only, rows_where, table_of, without_rows
 
 _OF_STAGES = (None, PIPELINE, EMBEDDING, MODEL)
 """What groups are for whose messages can be stages'."""
@@ -49,7 +49,7 @@ class PipelineMessages(Result[PipelineMessagesColumn]):
 def per_rank(trace: RankTrace, calls: pd.DataFrame, groups: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:
     """The rank's messages to named peers, but for those that go round (context parallel) or between neighbours."""
     own = pipeline_shape.point_to_point(calls)
-    own = own[~own["call"].isin(in_ring(calls, groups))] if len(own) else own
+    own = rows_where(own, ~own["call"].isin(in_ring(calls, groups))) if len(own) else own
     if own.empty:
         return pd.DataFrame()
     moves = pipeline_shape.transfers(own.assign(rank=trace.rank)).drop(columns="rank")
@@ -71,10 +71,10 @@ def across(parts: Mapping[int, pd.DataFrame]) -> PipelineMessages:
 def in_launch_order(trace: RankTrace, transfers: np.ndarray) -> pd.DataFrame:
     """The rank's launched operations in the order of their launches, with their row in `gpu_ops` as `gpu_op`."""
     count = len(trace.gpu_ops)
-    ops = trace.gpu_ops[["start_ns", "end_ns", "kind", "launch"]].assign(
+    ops = only(trace.gpu_ops, ["start_ns", "end_ns", "kind", "launch"]).assign(
         step_row=trace.op_step, gpu_op=np.arange(count), is_transfer=np.isin(np.arange(count), transfers)
     )
-    held = ops[(ops["launch"] != NONE) & trace.counted]
+    held = rows_where(ops, (ops["launch"] != NONE) & trace.counted)
     return held.sort_values(["launch", "start_ns"], kind="stable", ignore_index=True)
 
 
@@ -103,13 +103,13 @@ def in_ring(calls: pd.DataFrame, groups: pd.DataFrame) -> np.ndarray:
 
 def _is_ring(own: pd.DataFrame, groups: pd.DataFrame) -> np.ndarray:
     keys = ["group", "group_ranks"]
-    texts = groups[keys].astype("object").fillna("") if len(groups) else without_rows(keys)
+    texts = only(groups, keys).astype("object").fillna("") if len(groups) else without_rows(keys)
     rings = {
         tuple(key)
         for key, uses in groups.groupby([texts[name] for name in keys])
         if role_of_messages(uses) not in _OF_STAGES
     }
-    wanted = own[keys].astype("object").fillna("")
+    wanted = only(own, keys).astype("object").fillna("")
     return np.array([key in rings for key in wanted.itertuples(index=False, name=None)], dtype=bool)
 
 

@@ -14,7 +14,7 @@ from traceanalyzer.analyses.pipelines.stage_ranges import BACKWARD, FORWARD, act
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of
+from traceanalyzer.model.tables import array_of, column_of, only, rows_where
 
 
 class PipelineSchedule(Result[PipelineScheduleColumn]):
@@ -78,7 +78,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> PipelineSchedule:
 
 def _slots(marked: pd.DataFrame, *, are_runs: bool) -> np.ndarray:
     """The stretch of each kernel: a run of equal marks, or all that have the same, as kernels of two passes may mix."""
-    marks = marked[["phase", "step_row", "cut"]]
+    marks = only(marked, ["phase", "step_row", "cut"])
     if are_runs:
         runs: np.ndarray = (marks != marks.shift()).any(axis=1).cumsum().to_numpy() - 1
         return runs
@@ -92,7 +92,7 @@ def _by_phase(ops: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:
     is_step = np.isin(phase, [FORWARD, BACKWARD]) & is_any(ops["kind"], "compute")
     absent = pd.array([pd.NA] * int(is_step.sum()), dtype="Int64")
     cut = np.cumsum(array_of(ops, "is_transfer"))[is_step]
-    return ops[is_step].assign(phase=phase[is_step], cut=cut, virtual_stage=absent, microbatch=absent,
+    return rows_where(ops, is_step).assign(phase=phase[is_step], cut=cut, virtual_stage=absent, microbatch=absent,
                                is_beside=False)  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from traceanalyzer.analyses.communication.messages import global_rank
 from traceanalyzer.analyses.pipelines.hubs import is_of_hub
 from traceanalyzer.analyses.pipelines.stage_ranges import BACKWARD, FORWARD
 from traceanalyzer.kinds import POINT_TO_POINT
-from traceanalyzer.model.tables import without_rows
+from traceanalyzer.model.tables import only, rows_where, without_rows
 
 _BACK = {FORWARD: BACKWARD, BACKWARD: FORWARD}
 
@@ -22,7 +22,7 @@ def point_to_point(calls: pd.DataFrame) -> pd.DataFrame:
     is_message = np.isin(calls["collective"].to_numpy(dtype=object), POINT_TO_POINT)
     if not is_message.any():
         return calls.iloc[:0]
-    return calls[is_message & calls["peers"].notna()]
+    return rows_where(calls, is_message & calls["peers"].notna())
 
 
 def transfers(calls: pd.DataFrame) -> pd.DataFrame:
@@ -34,15 +34,15 @@ def transfers(calls: pd.DataFrame) -> pd.DataFrame:
     columns = ["rank", "call", "gpu_op", "step", "start_ns", "end_ns", "is_send", "peer"]
     if calls.empty:
         return without_rows(columns)
-    table = calls[[*columns[:6], "group_ranks", "peers"]].assign(part=calls["peers"].str.split(", "))
+    table = only(calls, [*columns[:6], "group_ranks", "peers"]).assign(part=calls["peers"].str.split(", "))
     table = table.explode("part", ignore_index=True)
     parts = table["part"].str.extract(r"(?P<verb>send|recv) (?P<peer>\d+)$")
     known = parts["peer"].notna()
-    table, parts = table[known], parts[known]
+    table, parts = rows_where(table, known), rows_where(parts, known)
     peers = [global_rank(int(peer), ranks) for ranks, peer in zip(table["group_ranks"], parts["peer"], strict=True)]
-    return table.assign(is_send=(parts["verb"] == "send"), peer=np.array(peers, dtype=np.int64))[columns].reset_index(
-        drop=True
-    )
+    return only(
+        table.assign(is_send=(parts["verb"] == "send"), peer=np.array(peers, dtype=np.int64)), columns
+    ).reset_index(drop=True)
 
 
 def with_absent(moves: pd.DataFrame, ranks: list[int]) -> pd.DataFrame:
@@ -74,7 +74,7 @@ def stages(moves: pd.DataFrame) -> pd.DataFrame:
     reversed when only the highest rank's first transfer of a step is a send (the first stage sends before it receives).
     """
     rows: list[tuple[int, int, int]] = []
-    moves = moves[~is_of_hub(moves[["rank", "peer"]].set_axis(["one", "other"], axis=1))]
+    moves = rows_where(moves, ~is_of_hub(only(moves, ["rank", "peer"]).set_axis(["one", "other"], axis=1)))
     for number, members in enumerate(_connected(moves)):
         order = _along(moves, members) or (members[::-1] if _is_reversed(moves, members) else members)
         rows += [(rank, number, stage) for stage, rank in enumerate(order)]
@@ -93,7 +93,7 @@ def begins_ns(moves: pd.DataFrame) -> pd.Series:
 def _connected(moves: pd.DataFrame) -> list[list[int]]:
     """Groups of ranks that transfer to each other, directly or not."""
     group = {int(rank): int(rank) for rank in sorted(moves["rank"].unique())}
-    pairs = moves[["rank", "peer"]].drop_duplicates()
+    pairs = only(moves, ["rank", "peer"]).drop_duplicates()
     for _ in group:  # a pipeline's length bounds the number of passes
         before = dict(group)
         for rank, peer in pairs.itertuples(index=False):
@@ -111,7 +111,7 @@ def _along(moves: pd.DataFrame, members: list[int]) -> list[int] | None:
     """
     if "direction" not in moves:
         return None
-    sends = moves[moves["is_send"] & (moves["direction"] == FORWARD) & moves["rank"].isin(members)]
+    sends = rows_where(moves, moves["is_send"] & (moves["direction"] == FORWARD) & moves["rank"].isin(members))
     edges = sends.groupby(["rank", "peer"]).size()
     surplus = edges.groupby("rank").sum().reindex(members, fill_value=0) - edges.groupby("peer").sum().reindex(
         members, fill_value=0

@@ -8,6 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses.pipelines.pipeline_shape import begins_ns
 from traceanalyzer.analyses.pipelines.played import played_pct
 from traceanalyzer.analyses.pipelines.stage_ranges import BACKWARD, FORWARD, WEIGHTS
+from traceanalyzer.model.tables import rows_where
 
 ONE, GPIPE, ONE_F_ONE_B = "one microbatch", "GPipe", "1F1B"
 INTERLEAVED, LOOPED = "interleaved 1F1B", "looped GPipe"
@@ -66,7 +67,7 @@ def schedule_of(
     named = _of_ranges(own, order, absent)
     if named:
         return replace(named, played_pct=None) if absent else named
-    held = messages[messages["rank"].isin(order) & messages["step"].isin(wanted) & messages["is_send"]]
+    held = rows_where(messages, messages["rank"].isin(order) & messages["step"].isin(wanted) & messages["is_send"])
     found = _of_messages(held, messages, own, order, absent, len(wanted))
     if absent and found.name not in OF_KNOWN_BUBBLE:
         return Schedule(why_unknown=NOT_ALL)

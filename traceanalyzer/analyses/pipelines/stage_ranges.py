@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import array_of, table_of
+from traceanalyzer.model.tables import array_of, rows_where, table_of
 
 FORWARD, BACKWARD = "forward", "backward"
 INPUTS, WEIGHTS = "backward of inputs", "backward of weights"
@@ -30,8 +30,8 @@ def actions(trace: RankTrace) -> pd.DataFrame:
     """
     names = trace.ranges["name"]
     parsed = names.cat.categories.to_series().str.extract(_ACTION)
-    parsed = parsed[parsed["what"].isin([*_WORK, *_SENT])]
-    rows = trace.ranges[names.isin(parsed.index).to_numpy()].reset_index(drop=True)
+    parsed = rows_where(parsed, parsed["what"].isin([*_WORK, *_SENT]))
+    rows = rows_where(trace.ranges, names.isin(parsed.index).to_numpy()).reset_index(drop=True)
     told = parsed.reindex(rows["name"].astype("object")).reset_index(drop=True)
     return table_of(
         {

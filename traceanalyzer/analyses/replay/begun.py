@@ -8,6 +8,7 @@ from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.analyses.replay.piece import SOURCE
 from traceanalyzer.analyses.replay.windows import Windows
+from traceanalyzer.model.tables import array_of
 
 _LEAST = 0.01
 """Of the windows: what moves the ranks' begins against each other by less changes no gain."""
@@ -45,7 +46,7 @@ def begun_as_ended(
     later_ns = later_ns.max(axis=0) - later_ns
     is_apart = np.abs((first - last) - (first - last).mean()).max() > _ALIKE * later_ns.max(axis=0)
     whole_ns = float((last - first).max())
-    steps = frozenset(windows.table["step"].astype(int))
+    steps = frozenset(array_of(windows.table, "step").tolist())
     is_of_all = np.array([all(each.steps is None or each.steps >= steps for each in own) for own in scenarios])
     later_ns[:, is_apart | ~is_of_all | (later_ns.max(axis=0) < _LEAST * whole_ns)] = 0
     if not later_ns.any():

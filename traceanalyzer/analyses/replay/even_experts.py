@@ -18,7 +18,7 @@ from traceanalyzer.analyses.replay.job import Lengths
 from traceanalyzer.analyses.replay.lengths import no_longer_than_transfers
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.meaning.columns import Adds, Column
-from traceanalyzer.model.tables import array_of
+from traceanalyzer.model.tables import array_of, only
 
 _GROUP: list[ExchangesColumn] = ["group", "group_ranks"]
 _PLACE = [*_GROUP, "step", "place"]
@@ -86,7 +86,7 @@ def across(_parts: Mapping[int, pd.DataFrame], exchanges: Exchanges, groups: Gro
     gain = engine.gain_of(evened(engine, held)) if engine and len(dispatches) else None
     rows = [_row(own, gain) for _, own in dispatches.groupby(_GROUP)]
     table = pd.DataFrame(rows, columns=list(_STORED)).astype(dict.fromkeys(_TIMES, "Int64"))
-    first = held.drop_duplicates(_GROUP).sort_values(_GROUP)[["rank", *_GROUP]]
+    first = only(held.drop_duplicates(_GROUP).sort_values(_GROUP), ["rank", *_GROUP])
     replayed = first.merge(table[_GROUP], on=_GROUP)
     return EvenExperts(table.assign(group_label=labels(groups, replayed)) if len(table) else table)
 

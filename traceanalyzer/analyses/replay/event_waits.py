@@ -11,7 +11,7 @@ from traceanalyzer.analyses.grouping import largest_before
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, picked, table_of
+from traceanalyzer.model.tables import array_of, column_of, picked, rows_where, table_of
 
 TOUCHING_NS = 16_000
 """An operation that begins within this of another stream's operation's end, with no other reason, waited for it."""
@@ -40,7 +40,7 @@ def event_waits(trace: RankTrace, ops: pd.DataFrame) -> tuple[pd.DataFrame, pd.D
     """
     order = _Streams(trace, ops)
     waits = trace.stream_waits
-    recorded = waits[(array_of(waits, "record") != NONE) & ~column_of(waits, "source_stream").isna()]
+    recorded = rows_where(waits, (array_of(waits, "record") != NONE) & ~column_of(waits, "source_stream").isna())
     table = _recorded(trace, recorded, order) if len(recorded) else _inferred(trace, order)
     source, target, is_recorded = (array_of(table, name) for name in ("source", "target", "is_recorded"))
     fits = order.ends[source] <= order.starts[target]

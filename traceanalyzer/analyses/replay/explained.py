@@ -1,8 +1,7 @@
 """What of each operation's start its known reasons explain: launch latency, turnaround, and the lag that is left."""
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from traceanalyzer.analyses.host.idle_causes import LAUNCH_NS, SHORT_NS
 from traceanalyzer.analyses.replay.piece import Piece
@@ -18,8 +17,7 @@ TYPICAL_LATENCY_NS, TYPICAL_TURNAROUND_NS = 8_000, 1_500
 _LONG_AGO = -(1 << 60)
 
 
-@dataclass(frozen=True, slots=True)
-class Explained:
+class Explained(Struct, frozen=True):
     """For each operation: from the end before it in its stream, from its launch, from each wait's source, to its start.
 
     Attributes:

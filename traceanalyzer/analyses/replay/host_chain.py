@@ -1,11 +1,11 @@
 """The host of one rank as segments of work between calls that block it, and what each of those waits for."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.cpu_collectives import cpu_collectives
@@ -15,15 +15,14 @@ from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
 from traceanalyzer.meaning.vocabulary import DATA
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, columns_of, picked, table_of, under_each_other
+from traceanalyzer.model.tables import array_of, column_of, columns_of, picked, rows_where, table_of, under_each_other
 from traceanalyzer.selection import host_spans, step_at
 
 SHARED_TIME = 0.2
 """Threads that are busy at the same time for more than this share of the less busy one do not take turns."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostChain:
+class HostChain(Struct, frozen=True):
     """Tables of a `Piece` (`host` to `meetings`), and the row in `host` of each row of `api_calls` that launches."""
 
     host: pd.DataFrame
@@ -189,7 +188,7 @@ def _steps(trace: RankTrace, times: np.ndarray) -> np.ndarray:
 def _exchanges(trace: RankTrace, threads: np.ndarray) -> pd.DataFrame:
     """The CPU's collectives that the chain's threads call."""
     table = cpu_collectives(trace)
-    return table[np.isin(array_of(table, "thread"), threads)]
+    return rows_where(table, np.isin(array_of(table, "thread"), threads))
 
 
 def _meetings(trace: RankTrace, exchanges: pd.DataFrame, cuts: Cuts) -> pd.DataFrame:

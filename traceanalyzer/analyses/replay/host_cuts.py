@@ -1,11 +1,11 @@
 """Where a chain of the host is cut: the calls that block it and its CPU's collectives, and what each waits for."""
 
 import re
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.host import host_names, idle_causes
 from traceanalyzer.analyses.host.full_queue import into_full_queue
@@ -24,8 +24,7 @@ _EVERY, _EVENT, _STREAM, _OWN, _QUEUE, HANDS_OVER, PEERS = range(7)
 for it hands a collective to another thread of the CPU; such a collective."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cuts:
+class Cuts(Struct, frozen=True):
     """In order of time, none inside another: what stands there, since when, and until when.
 
     Attributes:

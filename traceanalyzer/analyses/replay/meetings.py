@@ -1,10 +1,11 @@
 """Collectives of the CPU matched over ranks: their hosts meet there, and all go on when the last one has come."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.replay.nodes import Nodes
 from traceanalyzer.analyses.replay.piece import Piece
@@ -38,8 +39,7 @@ def with_meetings(pieces: Mapping[int, Piece], offset_ns: Mapping[int, int]) -> 
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Meetings:
+class Meetings(Struct, frozen=True):
     """Edges of the job's graph through matched ones, as parallel arrays.
 
     Attributes:

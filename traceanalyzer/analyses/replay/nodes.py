@@ -11,6 +11,7 @@ from functools import cached_property, partial
 from typing import Generic, TypeVar
 
 import numpy as np
+from msgspec import Struct
 
 from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.replay.alone import Alone
@@ -47,8 +48,7 @@ class Timing:
     is_hidden: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Sums:
+class Sums(Struct, frozen=True):
     """Lengths within runs and segments.
 
     Attributes:

@@ -1,9 +1,9 @@
 """An order in which a graph's nodes can be computed, many at a time."""
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct
 
 from traceanalyzer.model.schema import NONE
 
@@ -12,8 +12,7 @@ class CircleError(ValueError):
     """A node would come before itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(Struct, frozen=True):
     """Edges sorted so that every level needs only earlier ones.
 
     Attributes:

@@ -1,9 +1,10 @@
 """What compute gains when a call beside it waits less: a collective that spins takes multiprocessors and memory."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.replay import same_operation
@@ -17,8 +18,7 @@ MOST_PEERS = 8
 """Other ranks that are asked how long a kernel takes alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Beside:
+class Beside(Struct, frozen=True):
     """Operations of a rank beside waits: one row for each operation and call.
 
     Attributes:

@@ -29,7 +29,7 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of, without_rows
+from traceanalyzer.model.tables import only, table_of, without_rows
 
 MOST_OPERATIONS = 8_000_000
 """Of all ranks together that are replayed."""
@@ -133,7 +133,7 @@ def _replayed(pieces: dict[int, Piece], members: Members, offset_ns: Mapping[int
     table = windows.table.assign(
         has_host=has_host.astype("boolean"), recorded_ns=lengths[:, 0], replayed_ns=lengths[:, 1]
     )
-    return Replay(table[["rank", "step", "has_host", "recorded_ns", "replayed_ns"]], engine)
+    return Replay(only(table, ["rank", "step", "has_host", "recorded_ns", "replayed_ns"]), engine)
 
 
 def unprofiled_steps_ns(replay: Replay) -> tuple[int, int] | None:

@@ -4,6 +4,8 @@ from collections import defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from traceanalyzer.analyses.replay.schedule_orders import BACKWARD, FORWARD, OF_INPUTS, OF_WEIGHTS, Order, Pass
 
 STEPS = 3
@@ -25,8 +27,7 @@ class Cost:
     within_ns: float
 
 
-@dataclass(frozen=True, slots=True)
-class Outside:
+class Outside(Struct, frozen=True):
     """What each rank does in a step outside of its passes: the optimizer, collectives, what begins the next step."""
 
     cost: Cost
@@ -51,8 +52,7 @@ class Lengths:
     has_one_channel: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """One end of a message: the pass whose result it is, whether it is sent, and the rank's place at the other end."""
 
     of: Pass

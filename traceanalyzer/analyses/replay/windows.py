@@ -4,11 +4,11 @@ A step begins with its first operation on the main stream (`main_streams`): comm
 in many a changed job.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
+from traceanalyzer.analyses.once import once_of_tables
 from traceanalyzer.analyses.replay.job import Job
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
@@ -16,8 +16,7 @@ from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, table_of
 
 
-@dataclass(frozen=True, slots=True)
-class Windows:
+class Windows(Struct, frozen=True):
     """One row of `table` for each window: `rank`, `step` (absent for a whole capture), and the job's nodes around it.
 
     Attributes:
@@ -53,8 +52,8 @@ class Windows:
         begin to the last end. One row for each step.
         """
         begins, ends = times[self.begin], self.lengths(times) + times[self.begin]
-        step, number = pd.factorize(self.table["step"], use_na_sentinel=False)
-        first, last = (np.full((len(number), times.shape[1]), limit) for limit in (_LAST, _FIRST))
+        step, count = _steps_of(self.table)
+        first, last = (np.full((count, times.shape[1]), limit) for limit in (_LAST, _FIRST))
         np.maximum.at(last, step, ends)
         if self.has_steps:
             first[:] = _FIRST
@@ -83,6 +82,13 @@ class Windows:
         slowest = total.argmax(axis=0)
         columns = [lengths[codes == rank, column] for column, rank in enumerate(slowest.tolist())]
         return np.stack(columns, axis=1)
+
+
+@once_of_tables
+def _steps_of(table: pd.DataFrame) -> tuple[np.ndarray, int]:
+    """For each window the number of its step among the job's, and how many these are."""
+    step, distinct = pd.factorize(table["step"], use_na_sentinel=False)
+    return step, len(distinct)
 
 
 _FIRST, _LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max

@@ -11,7 +11,7 @@ from traceanalyzer.analyses.names import BlockBoundsColumn
 from traceanalyzer.analyses.streams.block_chain import LEAST_WAIT
 from traceanalyzer.analyses.streams.blocks import Blocks
 from traceanalyzer.meaning.columns import Adds, Column
-from traceanalyzer.model.tables import table_of, without_rows
+from traceanalyzer.model.tables import only, rows_where, table_of, without_rows
 
 _MEDIANS = ("pitch_ns", "compute_ns", "communication_ns", "upload_ns", "exchange_ns", "download_ns", "exposed_ns",
             "idle_ns", "upload_hidden_ns", "download_hidden_ns", "upload_queued_ns", "waited_ns",
@@ -70,12 +70,12 @@ def across(_parts: Mapping[int, pd.DataFrame], blocks: Blocks) -> BlockBounds:
             **{name: column.to_numpy() for name, column in by_rank[list(_MEDIANS)].median().round().items()},
         }
     )
-    return BlockBounds(typed(table, dict.fromkeys(_MEDIANS, "Int64"))[list(BlockBounds.columns)])
+    return BlockBounds(only(typed(table, dict.fromkeys(_MEDIANS, "Int64")), list(BlockBounds.columns)))
 
 
 def _breaks(held: pd.DataFrame, ranks: pd.Index) -> dict[str, object]:
     is_broken = (held["waited_ns"] >= LEAST_WAIT * held["pitch_ns"]).fillna(value=False)
-    broken = held[is_broken]
+    broken = rows_where(held, is_broken)
     counts = broken.groupby("rank")["waited_for"].value_counts().reset_index(name="count")
     most = counts.drop_duplicates("rank").set_index("rank")["waited_for"].astype("object").reindex(ranks)
     return {

@@ -1,9 +1,8 @@
 """Upload of the next block beside compute of this one and offload of the last: how far they hide, where that breaks."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.grouping import extreme_at, sums_at
 from traceanalyzer.analyses.streams.traffic import CLASSES
@@ -39,8 +38,7 @@ def with_chain(trace: RankTrace, ops: pd.DataFrame, table: pd.DataFrame) -> pd.D
     return with_columns(table, **columns, upload_queued_ns=queued_ns, **_waits(compute, upload, download))
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
+class _Side(Struct, frozen=True):
     """A class's operations, with first start and last end of each block's own; 0 where `has` none."""
 
     starts: np.ndarray

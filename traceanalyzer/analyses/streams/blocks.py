@@ -20,7 +20,7 @@ from traceanalyzer.analyses.time.intervals import busy, new_ns, unions
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, picked, table_of, with_columns
+from traceanalyzer.model.tables import array_of, column_of, only, picked, table_of, with_columns
 
 PARTS = ("compute", "communication", "upload", "exchange", "download")
 """Classes of work that can bound a block."""
@@ -203,7 +203,7 @@ def _within_pitch(trace: RankTrace, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _bound(table: pd.DataFrame, least_pct: float) -> np.ndarray:
-    times = table[list(_NS)].to_numpy()
+    times = only(table, list(_NS)).to_numpy()
     needed = table["pitch_ns"].to_numpy(dtype=np.float64, na_value=np.nan) * least_pct / 100
     largest = np.array(PARTS, dtype=object)[times.argmax(axis=1)]
     together = np.where(times.sum(axis=1) >= needed, "serial", "waiting")

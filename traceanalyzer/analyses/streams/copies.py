@@ -1,11 +1,11 @@
 """How fast copies run, from what memory, and how much of them is hidden."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.base import Result, is_any, plain_values, ratio, stack, typed
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
@@ -87,8 +87,7 @@ def _directions(ops: pd.DataFrame) -> pd.Categorical:
     return pd.Categorical.from_codes(codes, categories=[*direction.categories, "memset"])
 
 
-@dataclass(frozen=True, slots=True)
-class _Every:
+class _Every(Struct, frozen=True):
     """All of a rank's operations: unions of their kinds, `direction` codes, and which are copies."""
 
     unions: Mapping[str, Intervals]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.host.idle_causes import SHORT_NS
 from traceanalyzer.analyses.time.intervals import Intervals
@@ -19,8 +20,7 @@ _LONG_AGO, _UNKNOWN = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 """When an event was reached: before anything that is known; nobody knows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dependency:
+class Dependency(Struct, frozen=True):
     """Time in which a stream's next operation was launched and the stream was free, but it waited for another stream.
 
     Attributes:

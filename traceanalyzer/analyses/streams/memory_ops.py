@@ -11,7 +11,7 @@ from traceanalyzer.analyses.names import MemoryOpsColumn
 from traceanalyzer.analyses.spread import columns_of, spread, with_mean
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import column_of, columns_as_they_are, picked, sorted_by, table_of
+from traceanalyzer.model.tables import column_of, columns_as_they_are, only, picked, sorted_by, table_of
 
 
 class MemoryOps(Result[MemoryOpsColumn]):
@@ -55,7 +55,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     times = spread(ops["end_ns"] - ops["start_ns"], operation, "ns")
     sizes = spread(ops["bytes"], operation, "bytes")
     table = table_of(columns_as_they_are(sizes) | columns_as_they_are(times))
-    return sorted_by(table[list(dict.fromkeys([*times, *sizes]))], "total_ns")
+    return sorted_by(only(table, list(dict.fromkeys([*times, *sizes]))), "total_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> MemoryOps:

@@ -1,11 +1,11 @@
 """Exact arithmetic on unions of time intervals, vectorised, in integer nanoseconds."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer import kinds
 from traceanalyzer.analyses.blocks import row_blocks, time_blocks
@@ -15,8 +15,7 @@ from traceanalyzer.model import RankTrace, Window
 from traceanalyzer.model.tables import array_of, column_of
 
 
-@dataclass(frozen=True, slots=True)
-class Intervals:
+class Intervals(Struct, frozen=True):
     """Disjoint half-open intervals [start, end), sorted: a union in which overlaps count once."""
 
     starts: np.ndarray

@@ -14,7 +14,7 @@ from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, picked, table_of, with_columns
+from traceanalyzer.model.tables import array_of, column_of, picked, rows_where, table_of, with_columns
 
 
 class Steps(Result[StepsColumn]):
@@ -66,7 +66,7 @@ def step_numbers(trace: RankTrace, rows: np.ndarray) -> pd.api.extensions.Extens
 @once_of_tables
 def complete_steps(steps: pd.DataFrame) -> pd.DataFrame:
     """Of a table of steps those that count in means."""
-    return steps[is_true(steps["is_complete"])] if len(steps) else steps
+    return rows_where(steps, is_true(steps["is_complete"])) if len(steps) else steps
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:

@@ -1,10 +1,10 @@
 """A stage of a pipeline that has no trace and for whose messages its neighbours wait longer than for its replicas'."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.integrity.integrity import LEFT_OUT, Integrity
@@ -34,8 +34,7 @@ _WHOLE = -1
 """Stands for a capture without steps."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Waited:
+class _Waited(Struct, frozen=True):
     """What a rank spends on messages with one that is not here: in each step by how much longer than a replica."""
 
     rank: int

@@ -18,6 +18,7 @@ from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.sentences import first_upper
+from traceanalyzer.model.tables import rows_where
 
 
 def recorded_apart(integrity: Integrity) -> list[Finding]:
@@ -41,7 +42,9 @@ def clock_step(step_needs: StepNeeds) -> list[Finding]:
 
     Of ranks that communicate: others may take as long as they like.
     """
-    jumps = step_needs.table[step_needs.table["clock_jump_ns"].notna()] if len(step_needs) else step_needs.table
+    jumps = (
+        rows_where(step_needs.table, step_needs.table["clock_jump_ns"].notna()) if len(step_needs) else step_needs.table
+    )
     return [_clock_step(int(row.rank), int(row.step), float(row.clock_jump_ns)) for row in jumps.itertuples()]
 
 

@@ -10,6 +10,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.listed import listed, numbered
 from traceanalyzer.meaning.sentences import first_upper
+from traceanalyzer.model.tables import rows_where
 
 LEAST_LOST_PCT = 1.0
 """Of a rank's launches that have no operation, amid others that have one."""
@@ -82,7 +83,7 @@ def lost_pct(integrity: Result) -> pd.Series:
     """
     frame = integrity.to_frame()
     cut = frame.loc[frame["check"] == TRUNCATED, "rank"]
-    own = frame[(frame["check"] == LOST_AMID) & frame["rank"].notna() & ~frame["rank"].isin(cut)]
+    own = rows_where(frame, (frame["check"] == LOST_AMID) & frame["rank"].notna() & ~frame["rank"].isin(cut))
     share = 100 * own["count"].astype("float64") / own["total"].astype("float64")
     return pd.Series(share.to_numpy(), index=own["rank"].astype("int64").to_numpy())
 

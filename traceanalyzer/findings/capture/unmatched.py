@@ -16,6 +16,7 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.listed import listed, numbered
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.model.tables import only
 
 LEAST_PCT = 10.0
 """Of a step in exposed communication of unknown partners, from which on nobody can be acquitted."""
@@ -48,7 +49,7 @@ def unmatched_calls(
         return []
     basis = Basis.of(headline, steps)
     names = ["rank", "call", "is_matched", "instance", "collective"]
-    held = basis.within(exposed_calls.to_frame()).merge(call_waits.table[names], on=["rank", "call"])
+    held = basis.within(exposed_calls.to_frame()).merge(only(call_waits.table, names), on=["rank", "call"])
     is_open = ~is_true(held["is_matched"])
     lengths = held["unmatched_ns"].astype("float64").where(is_open, 0.0)
     each = lengths.groupby(held["rank"]).sum().reindex(headline.table["rank"], fill_value=0.0) / basis.per

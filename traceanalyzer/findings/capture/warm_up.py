@@ -2,8 +2,10 @@
 
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
+from traceanalyzer.analyses.wide import by_step_and_rank
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.model.tables import rows_where
 
 WARM_UP = 3.0
 """A first step of this many times the later ones is a warm-up; so is one of which one API call takes this share."""
@@ -30,7 +32,9 @@ def warm_up(
     if not len(step_needs):
         return []
     complete = complete_steps(steps.table)
-    table = step_needs.table[step_needs.table["step"].isin(complete["step"].unique() if len(complete) else [])]
+    table = rows_where(
+        step_needs.table, step_needs.table["step"].isin(complete["step"].unique() if len(complete) else [])
+    )
     if table.empty:
         return []
     each = table.assign(ns=table["end_ns"] - table["begin_ns"])
@@ -42,7 +46,7 @@ def warm_up(
     needed = table["end_ns"] - table["begin_ns"] - table["exposed_wait_ns"] - table["exposed_unmatched_ns"]
     own = needed.groupby(table["step"]).quantile(interpolation="lower")
     # Rank by rank: what one does after a step's last collective lengthens its own step and the others' next.
-    wide = each.pivot_table(index="step", columns="rank", values="ns").astype("float64")
+    wide = by_step_and_rank(each, "ns")
     is_beyond = wide.iloc[0] >= BEYOND_ANY * wide.iloc[1:].max()
     is_beyond_any = bool(is_beyond.mean() > 0.5) if len(later) else True
     is_long = len(later) > 0 and is_beyond_any and own.iloc[0] >= warm_up_times * own.iloc[1:].median()

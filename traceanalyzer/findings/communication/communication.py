@@ -22,6 +22,7 @@ from traceanalyzer.findings.won import Won
 from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.sentences import first_upper
+from traceanalyzer.model.tables import rows_where
 
 LEAST_TRANSFER_PCT = 5.0
 """Exposed transfer below this share of a step is not worth hiding."""
@@ -155,7 +156,7 @@ def many_small_collectives(
     if calls.empty or not len(headline) or gain is None:
         return []
     share_pct = 100 * gain.gain_ns / gain.before_ns if gain.before_ns else 0.0
-    small = calls[are_small(calls) & calls["step"].notna()]
+    small = rows_where(calls, are_small(calls) & calls["step"].notna())
     if small.empty or share_pct < clear_gain_pct:
         return []
     duration = small["end_ns"] - small["start_ns"]

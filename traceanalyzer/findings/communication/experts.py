@@ -14,6 +14,7 @@ from traceanalyzer.analyses.experts.split_sizes import DISPATCH
 from traceanalyzer.analyses.replay.even_experts import EvenExperts
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.wide import by_step_and_rank
 from traceanalyzer.findings.basis import Basis, about, plain, severity
 from traceanalyzer.findings.chance import is_beyond_chance
 from traceanalyzer.findings.finding import Finding
@@ -114,10 +115,9 @@ def _is_always_hot(own: pd.DataFrame, hot: int, exchanges: pd.DataFrame) -> bool
     ]
     places = _of_rank(uneven_dispatches(own), hot)["place"]
     loads = [
-        held[held["place"] == place].astype({"step": "int64", "load_bytes": "float64"})
-        .pivot_table(index="step", columns="rank", values="load_bytes").dropna()
+        by_step_and_rank(held[held["place"] == place].astype({"step": "int64"}), "load_bytes").dropna()
         for place in places
-    ]  # fmt: skip
+    ]
     return any(is_beyond_chance(wide, [hot]) for wide in loads)
 
 

@@ -1,8 +1,9 @@
 """The collective that ranks do nothing beside: which, where in the step, and what the step would take without it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.communication.call_waits import CallWaits
@@ -136,8 +137,7 @@ def _at_other_times_ns(own: pd.DataFrame, every: pd.DataFrame, basis: Basis, few
     return float(by_rank.max()) * basis.per / (basis.per - len(few)) if len(by_rank) else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
+class _Told(Struct, frozen=True):
     """What is said of a collective: its exposed stretches, all of its calls in the basis, what its transfers cost.
 
     `is_as_usual`: what they cost above what they do in other steps, not all of it.

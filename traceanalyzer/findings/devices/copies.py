@@ -20,6 +20,7 @@ from traceanalyzer.findings.finding import PAGEABLE, Finding
 from traceanalyzer.findings.late.lateness import all_late_by, late_by
 from traceanalyzer.findings.won import Won
 from traceanalyzer.meaning.quantities import digits, size_text, time_text
+from traceanalyzer.model.tables import rows_where
 
 PAGEABLE_PCT = 0.5
 
@@ -63,7 +64,7 @@ def pageable_copies(
     basis = Basis.of(headline, steps)
     windows = launches.table.set_index("rank")["window_ns"]
     table = copies.to_frame()
-    table = table[are_pageable(table)]
+    table = rows_where(table, are_pageable(table))
     by_rank = table.groupby("rank")[["copies", "size_bytes", "total_ns", "exposed_ns"]].sum(min_count=1)
     by_rank["share_pct"] = 100.0 * by_rank["exposed_ns"] / by_rank.index.map(windows)
     by_rank["window_ns"] = windows.reindex(by_rank.index)
@@ -99,10 +100,12 @@ def serial_blocks(
     # What repeats once a step is the step, however long one of them is.
     length = table["rank"].map({int(rank): basis.mean_ns(rank) for rank in basis.window_ns.index})
     is_long = is_true(table["pitch_ns"] >= _WHOLE_STEP * length) & (basis.steps is not None)
-    numbered = steps.table[steps.table["step"].notna()] if len(steps) else steps.table
+    numbered = rows_where(steps.table, steps.table["step"].notna()) if len(steps) else steps.table
     is_rare = table["blocks"] <= table["rank"].map(numbered.groupby("rank").size()).fillna(0)
     is_block = ~is_long & ~is_rare
-    serial = table[is_block & (table["bound"] == "serial") & (100 * moved >= serial_copies_pct * table["pitch_ns"])]
+    serial = rows_where(
+        table, is_block & (table["bound"] == "serial") & (100 * moved >= serial_copies_pct * table["pitch_ns"])
+    )
     windows = launches.table.set_index("rank")["window_ns"]
     found = [_serial(row, basis, int(windows[row["rank"]])) for _, row in serial.iterrows()]
     return [

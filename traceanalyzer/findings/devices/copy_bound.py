@@ -20,6 +20,7 @@ from traceanalyzer.findings.finding import PAGEABLE, Finding
 from traceanalyzer.findings.late.lateness import all_late_by
 from traceanalyzer.findings.won import Won
 from traceanalyzer.meaning.quantities import digits, size_text
+from traceanalyzer.model.tables import rows_where
 
 COPY_BOUND_PCT = 50.0
 
@@ -47,7 +48,7 @@ def copy_bound(
     share = 100 * table["exposed_copy_ns"] / table["window_ns"].where(table["window_ns"] > 0)
     bound = share[share >= AS_LONG * share.max()] if share.max() >= copy_bound_pct else share[:0]
     rows = copies.to_frame()
-    rows = rows[rows["rank"].isin(bound.index)].sort_values("exposed_ns", ascending=False, kind="stable")
+    rows = rows_where(rows, rows["rank"].isin(bound.index)).sort_values("exposed_ns", ascending=False, kind="stable")
     if bound.empty or rows.empty:
         return []
     rank = int(bound.idxmax())

@@ -24,6 +24,7 @@ from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.severities import Severity
 from traceanalyzer.meaning.wholes import rate
+from traceanalyzer.model.tables import rows_where
 
 MATRIX_PCT = 20.0
 """Matrix work off tensor cores in this share of a rank's compute kernels is worth a finding."""
@@ -131,7 +132,7 @@ def memory_bound_kernels(
     table = categories.of_compute()
     if table.empty:
         return []
-    moving = table[table["category"].isin(MEMORY_BOUND)].groupby("rank")["gpu_ns"].sum()
+    moving = rows_where(table, table["category"].isin(MEMORY_BOUND)).groupby("rank")["gpu_ns"].sum()
     share = 100 * moving / table.groupby("rank")["gpu_ns"].sum()
     share = share[share.index.isin(_busy(headline, busy_pct))].dropna()
     if share.empty or share.max() < memory_bound_pct:
@@ -171,7 +172,7 @@ def low_mfu(
         return []
     late = {rank for row in said_with_gain(episodes) if row["cause"] == "compute" for rank in numbers(row["ranks"])}
     busy = [rank for rank in _busy(headline, busy_pct) if rank not in late]
-    table = table[is_true(table["covered_pct"] >= covered_flops_pct) & table["rank"].isin(busy)]
+    table = rows_where(table, is_true(table["covered_pct"] >= covered_flops_pct) & table["rank"].isin(busy))
     if table.empty:
         return []
     means = table.groupby("rank")["mfu_pct"].mean()

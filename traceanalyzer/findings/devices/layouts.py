@@ -9,6 +9,7 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.wholes import step_or_capture, within_whole
+from traceanalyzer.model.tables import rows_where
 
 LAYOUT_PCT = 3.0
 """Of a rank's time, in kernels that only turn layouts."""
@@ -26,8 +27,8 @@ def layout_conversions(headline: Headline, kernels: Kernels, *, layout_pct: floa
     if not len(headline) or not len(kernels):
         return []
     table = kernels.to_frame()
-    compute = table[table["kind"] == "compute"]
-    own = compute[compute["name"].astype("str").str.contains(_TURNS)]
+    compute = rows_where(table, table["kind"] == "compute")
+    own = rows_where(compute, compute["name"].astype("str").str.contains(_TURNS))
     part = own.groupby("rank")["total_ns"].sum() / compute.groupby("rank")["total_ns"].sum()
     held = headline.to_frame().set_index("rank")
     steps = count_of_steps(held)

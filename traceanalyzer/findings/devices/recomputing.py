@@ -6,6 +6,7 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, plain, steps_of_operators
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.model.tables import rows_where
 
 RECOMPUTE_PCT = 5.0
 """Of a step: forward work that the backward pass does again."""
@@ -23,7 +24,7 @@ def recomputed_activations(
     if not len(headline) or not len(operators):
         return []
     basis = Basis.of(headline, steps)
-    own = operators.table[operators.table["autograd"] == "recompute"]
+    own = rows_where(operators.table, operators.table["autograd"] == "recompute")
     again_ns = own.groupby("rank")["gpu_own_ns"].sum().astype("float64") / steps_of_operators(steps, basis)
     again_ns = again_ns.reindex(basis.window_ns.index, fill_value=0.0)
     share = 100.0 * again_ns / (basis.window_ns / basis.per)

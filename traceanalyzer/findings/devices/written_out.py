@@ -14,6 +14,7 @@ from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operat
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.model.tables import rows_where
 
 SCORES_PCT = 10.0
 """Of a step: work on attention's scores beside the matrix products, which fused attention does not do in memory."""
@@ -57,11 +58,11 @@ def written_out_attention(
     if not len(headline) or not len(operator_shapes):
         return []
     basis = Basis.of(headline, steps)
-    table = operator_shapes.table[operator_shapes.table["shapes"].notna()]
+    table = rows_where(operator_shapes.table, operator_shapes.table["shapes"].notna())
     first = {shapes: _first(shapes) for shapes in table["shapes"].unique()}  # ranks of one program have the same
     table = table.assign(first=table["shapes"].map(first.get))
     scores = _scores(table)
-    own = table[table["first"].isin(scores) & ~table["operator"].isin(_PRODUCTS)]
+    own = rows_where(table, table["first"].isin(scores) & ~table["operator"].isin(_PRODUCTS))
     cost_ns = own.groupby("rank")["gpu_own_ns"].sum().astype("float64") / steps_of_operators(steps, basis)
     share = (100.0 * cost_ns / (basis.window_ns / basis.per)).dropna()
     if share.empty or not share.max() >= scores_pct:

@@ -9,6 +9,7 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import of_ranks
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.listed import numbered
+from traceanalyzer.model.tables import rows_where
 
 LEAST_AWAITED_PCT = 90.0
 """Of a rank's kernels of over 20 µs."""
@@ -28,7 +29,7 @@ def blocking_launches(
     if table.empty:
         return []
     is_blocking = (table["awaitable_kernels"] >= blocking_kernels) & (table["awaited_pct"] >= blocking_pct)
-    rows = table[is_true(is_blocking)]
+    rows = rows_where(table, is_true(is_blocking))
     if rows.empty:
         return []
     ranks = tuple(int(rank) for rank in rows["rank"])

@@ -10,6 +10,7 @@ from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operat
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.model.tables import rows_where
 
 LEAST_CHECKS = 10
 """A step: one for each gradient. A program may check its loss itself."""
@@ -34,7 +35,7 @@ def checked_gradients(
     if not len(headline) or not len(operators):
         return []
     basis = Basis.of(headline, steps)
-    table = operators.table[operators.table["autograd"] == "backward"]
+    table = rows_where(operators.table, operators.table["autograd"] == "backward")
     table = table[table["operator"].isin(_CHECKS)]
     per = steps_of_operators(steps, basis)
     checks = (table[table["operator"] == _ONLY].groupby("rank")["calls"].sum().astype("float64") / per).dropna()

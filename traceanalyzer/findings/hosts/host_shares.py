@@ -1,8 +1,7 @@
 """What part of a step hosts spend in something, and who spends enough of it to be told."""
 
-from dataclasses import dataclass
-
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.replay.gain import Gain
@@ -10,8 +9,7 @@ from traceanalyzer.findings.alike import also_on, with_others
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis
 
 
-@dataclass(frozen=True, slots=True)
-class HostShares:
+class HostShares(Struct, frozen=True):
     """What part of a mean step hosts spend in something, told of the one whose GPU idles longest for it.
 
     Attributes:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.blame.episode_rows import apart_ns
 from traceanalyzer.analyses.blame.stragglers import Stragglers
@@ -88,8 +89,7 @@ class IdleForHosts:
         return self.is_acquitted or bool(self.needed_ns.max() < apart_ns(others))
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """A sentence on the hosts.
 
     Attributes:

@@ -23,6 +23,7 @@ from traceanalyzer.findings.worst import OF_ALL_STEPS, Few, few_steps_of
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import HOST
+from traceanalyzer.model.tables import rows_where
 
 CPU_WORK_PCT = 10.0
 """Of a step, for which one range or operator keeps the GPU idle without starting any work on it."""
@@ -66,12 +67,13 @@ def cpu_work(
     basis = Basis.of(headline, steps)
     table = host_work.to_frame()
     is_data = table["name"].map(host_names.is_data)
-    table = table[
+    table = rows_where(
+        table,
         ~is_data
         & (table["role"].isin((MAIN, COLLECTIVES)))
         & (table["launches"] == 0)
-        & table["idle_per_step_ns"].notna()
-    ]
+        & table["idle_per_step_ns"].notna(),
+    )
     window = table["rank"].map(basis.window_ns).astype("Float64") / basis.per
     shares = table.assign(share_pct=100.0 * table["idle_per_step_ns"].astype("Float64") / window)
     held = shares[(shares["share_pct"] >= cpu_work_pct).fillna(value=False)].sort_values("share_pct", ascending=False)

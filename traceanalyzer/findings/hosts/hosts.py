@@ -1,8 +1,9 @@
 """Hosts that launch too late: what launching a step takes every one of them, and what they do meanwhile."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.blame.episode_rows import is_of_every_host
 from traceanalyzer.analyses.blame.episodes import Episodes
@@ -35,6 +36,7 @@ from traceanalyzer.findings.worst import Few, by_activity, few_steps, longest, w
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import HOST
+from traceanalyzer.model.tables import rows_where
 
 _NAMED = 0.5
 """A name is said when it takes this part of the idle time."""
@@ -164,8 +166,7 @@ def _doing(what_ran: WhatRan, rank: int, cost_ns: float, basis: Basis, few: Few 
     return known and f"{known[0]} ({time_text(known[1] * basis.per / (len(few.steps) if few else basis.per))})"
 
 
-@dataclass(frozen=True, slots=True)
-class _Replayed:
+class _Replayed(Struct, frozen=True):
     """What hosts that take no time would gain, and what is known of the job without a profiler.
 
     Attributes:
@@ -222,7 +223,7 @@ def longest_name(work: pd.DataFrame, rank: int, cost_ns: float, basis: Basis) ->
     own = basis.within(work)
     own = own[(own["rank"] == rank) & (own["part"] == HOST.column)] if len(own) else own
     for what in (DOING, RANGE):
-        sums = own[own["what"] == what].groupby("name")["total_ns"].sum() / basis.per if len(own) else own
+        sums = rows_where(own, own["what"] == what).groupby("name")["total_ns"].sum() / basis.per if len(own) else own
         if len(sums) and sums.max() >= _NAMED * cost_ns:
             name = str(sums.idxmax())
             if not (name.startswith("(") or is_launch(name) or holds_whole_pass(name)):

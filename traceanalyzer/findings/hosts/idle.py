@@ -32,6 +32,7 @@ from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.sentences import first_upper
 from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
+from traceanalyzer.model.tables import rows_where
 
 SYNC_PCT = 1.0
 DATA_PCT = 2.0
@@ -121,7 +122,11 @@ def synchronising_calls(
     table = basis.within(sync_calls.to_frame())
     table = table.groupby(["rank", *places_of_call], dropna=False)[_SYNC_FIGURES].sum().reset_index()
     table["share_pct"] = 100.0 * table["cost_ns"] / table["rank"].map(basis.window_ns)
-    worst = table[table["share_pct"] >= sync_idle_pct].sort_values("share_pct", ascending=False).drop_duplicates("rank")
+    worst = (
+        rows_where(table, table["share_pct"] >= sync_idle_pct)
+        .sort_values("share_pct", ascending=False)
+        .drop_duplicates("rank")
+    )
     every = basis.window_ns.index
     return [
         replace(

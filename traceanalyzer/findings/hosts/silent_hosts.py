@@ -54,8 +54,7 @@ def silent_hosts(
     Launching takes some 10 µs a call, with Python between; what takes longer is something else that the program does
     there. Not where the job would be no quicker if these hosts took no time at all: another rank is later.
     """
-    worst = worst_rank(headline, steps, idle, HOST.column, host_idle_pct)
-    if worst is None or not len(host_silences):
+    if not len(host_silences) or (worst := worst_rank(headline, steps, idle, HOST.column, host_idle_pct)) is None:
         return []
     rank, _, _, basis = worst
     table = _per_step(host_silences)

@@ -23,6 +23,7 @@ from traceanalyzer.findings.worst import worst_rank
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import HOST
+from traceanalyzer.model.tables import only
 
 CALL_NS = 1_000_000
 """The CPU's own time in a call from which on it is not what launching takes: that is some 10 µs."""
@@ -101,7 +102,7 @@ def _own(operators: Operators, operator_launches: OperatorLaunches, sync_calls: 
     table = operators.table.groupby(keys, as_index=False, observed=True)[_SUMS].sum(min_count=1)
     table = table.dropna().astype(dict.fromkeys(_SUMS, "int64")).query("calls > 0")
     table = table[table["operator"].map(_is_of_library).astype(bool)]
-    inside = [operator_launches.table[[*keys, "launch_ns"]].rename(columns={"launch_ns": "call_ns"})]
+    inside = [only(operator_launches.table, [*keys, "launch_ns"]).rename(columns={"launch_ns": "call_ns"})]
     if len(sync_calls):
         blocked = sync_calls.table[[*keys, "host_ns"]].rename(columns={"host_ns": "call_ns"})
         # The call that waits for the window's last operation returns when it has ended, and is not counted there.

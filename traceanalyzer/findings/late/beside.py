@@ -1,16 +1,20 @@
 """A rank beside others, by operators: work of its own, the same calls that take its host longer, more calls."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.blame.work_names import with_shapes
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.names import EfficiencyColumn
 from traceanalyzer.analyses.operators.efficiency import Efficiency
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.operators.same_calls import same_calls
 from traceanalyzer.findings.alike import of_the_others
+from traceanalyzer.model.tables import rows_where
 
 SLOWER = 1.2
 """A host that takes this much longer for the same calls is slow."""
@@ -35,11 +39,14 @@ def of_as_many_steps(operators: Operators, by_step: pd.DataFrame) -> Operators:
 
     `by_step` has `rank` and `step` of each step that was recorded, complete or not.
     """
-    steps = by_step.dropna(subset=["step"]).groupby("rank")["step"].nunique() if len(by_step) else pd.Series(dtype=int)
-    if steps.nunique() < 2:
+    if not len(by_step):
         return operators
-    kept = steps.index[steps == steps.mode().max()]
-    return replace(operators, table=operators.table[operators.table["rank"].isin(kept)])
+    ranks, steps = np.unique(Groups.of(by_step, ["rank", "step"]).keys["rank"], return_counts=True)
+    numbers, times = np.unique(steps, return_counts=True)
+    if len(numbers) < 2:
+        return operators
+    kept = ranks[steps == numbers[times == times.max()].max()]
+    return replace(operators, table=rows_where(operators.table, operators.table["rank"].isin(kept)))
 
 
 def own_work(efficiency: Efficiency, rank: int, others: Collection[int]) -> pd.DataFrame:
@@ -56,8 +63,7 @@ def named(row: pd.Series) -> str:
     return with_shapes(str(row["operator"]), row["shapes"])
 
 
-@dataclass(frozen=True, slots=True)
-class SlowHost:
+class SlowHost(Struct, frozen=True):
     """How much longer a rank's host takes for the calls that every rank makes as often.
 
     Attributes:
@@ -102,8 +108,7 @@ def slow_host(
     return SlowHost(int(same.calls.sum()), pace, more_ns, most, shown)
 
 
-@dataclass(frozen=True, slots=True)
-class MoreCalls:
+class MoreCalls(Struct, frozen=True):
     """How many more operator calls some ranks' hosts make than the others'.
 
     Attributes:
@@ -136,7 +141,7 @@ class MoreCalls:
 def more_calls(operators: Operators, rank: int, least_times: float) -> MoreCalls | None:
     """`None` unless the rank, and those that make as many calls (within 2 %), make so many times the others' median."""
     table = operators.to_frame()
-    table = table[table["calls"].notna() & table["host_self_ns"].notna()].astype(
+    table = rows_where(table, table["calls"].notna() & table["host_self_ns"].notna()).astype(
         {"operator": "object", "calls": "int64", "host_self_ns": "int64"}
     )
     wide = table.groupby(["operator", "rank"])[["calls", "host_self_ns"]].sum().unstack("rank", fill_value=0)  # noqa: PD010

@@ -1,9 +1,9 @@
 """What evening out the experts' load gains of a step: by the replay, else what it saves at most."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.experts.split_sizes import DISPATCH
 
@@ -13,8 +13,7 @@ UNEVEN = 1.1
 """Largest load over mean."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evened:
+class Evened(Struct, frozen=True):
     """What an even load of one group gains of a step.
 
     Attributes:

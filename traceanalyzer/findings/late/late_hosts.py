@@ -1,10 +1,10 @@
 """What to do about a late host, by what the table of operators says of it: more calls, or the same ones slower."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.host.host_names import AUTOGRAD_NODE, is_autograd_node, is_framework_range
 from traceanalyzer.analyses.host.host_work import OPERATOR, HostWork
@@ -18,6 +18,7 @@ from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import digits
 from traceanalyzer.meaning.sentences import first_upper
 from traceanalyzer.meaning.vocabulary import HOST
+from traceanalyzer.model.tables import rows_where
 
 _HELD_UP = (
     "Look at what holds {who} up between autograd's nodes: hooks of gradients, Python in other threads of the process "
@@ -50,8 +51,7 @@ _SHARED = 0.25
 """Of the late rank's time in a range: others that spend this part of it there run the same, and less of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unlike:
+class Unlike(Struct, frozen=True):
     """From how many times the others' on a host's time for the same calls is slow, and its number of calls large."""
 
     slow_times: float
@@ -123,7 +123,7 @@ def _all_are_in(host_work: HostWork, name: str, rank: int) -> bool:
     table = host_work.table
     if table.empty:
         return False
-    times = table[(table["role"] == MAIN) & (table["name"] == name)].groupby("rank")["host_ns"].sum()
+    times = rows_where(table, (table["role"] == MAIN) & (table["name"] == name)).groupby("rank")["host_ns"].sum()
     others = times.reindex([other for other in table["rank"].unique() if other != rank], fill_value=0)
     return rank in times and len(others) > 0 and bool(others.median() >= _SHARED * times[rank])
 
@@ -148,7 +148,7 @@ def _all_call(operators: Operators, name: str, rank: int) -> bool:
 def _of_operator(operators: Operators, name: str) -> pd.DataFrame:
     """Its calls and GPU operations by rank."""
     table = operators.to_frame()
-    return table[table["operator"] == name].groupby("rank")[["calls", "gpu_ops"]].sum()
+    return rows_where(table, table["operator"] == name).groupby("rank")[["calls", "gpu_ops"]].sum()
 
 
 def _more(busy: MoreCalls | None) -> str:

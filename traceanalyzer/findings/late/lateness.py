@@ -32,6 +32,7 @@ from traceanalyzer.findings.won import Won
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
+from traceanalyzer.model.tables import only, rows_where
 
 _MOST_FINDINGS = 5
 
@@ -212,7 +213,7 @@ def _finding(
 
 def _of_steps(row: Mapping[str, Any], needs: pd.DataFrame) -> pd.DataFrame:
     steps = numbers(row["numbers"])
-    return needs[needs["step"].isin(steps)] if steps else needs
+    return rows_where(needs, needs["step"].isin(steps)) if steps else needs
 
 
 _SHOWN = ["step", "rank", "compute_ns", "exposed_copy_ns", *(cause.column for cause in IDLE_CAUSES), "exposed_wait_ns",
@@ -224,15 +225,17 @@ def _evidence(row: Mapping[str, Any], needs: pd.DataFrame) -> tuple[dict[str, An
     """Step by step the first of the late ranks beside the one that waits most."""
     held = _of_steps(row, needs)
     own = numbers(row["ranks"])
-    waited = held[~held["rank"].isin(own)].groupby("rank")["exposed_wait_ns"].sum()
+    waited = rows_where(held, ~held["rank"].isin(own)).groupby("rank")["exposed_wait_ns"].sum()
     beside = [own[0], *([int(waited.idxmax())] if len(waited) else [])]
-    return plain(held[held["rank"].isin(beside)].sort_values(["step", "rank"])[_SHOWN].head(_MOST_ROWS))
+    return plain(
+        only(rows_where(held, held["rank"].isin(beside)).sort_values(["step", "rank"]), _SHOWN).head(_MOST_ROWS)
+    )
 
 
 def _interval(row: Mapping[str, Any], needs: pd.DataFrame) -> tuple[int, int] | None:
     """The first step of the episode on its first rank."""
     held = _of_steps(row, needs)
-    own = held[held["rank"] == numbers(row["ranks"])[0]]
+    own = rows_where(held, held["rank"] == numbers(row["ranks"])[0])
     return None if own.empty else (int(own["begin_ns"].iloc[0]), int(own["end_ns"].iloc[0]))
 
 

@@ -1,10 +1,10 @@
 """Why a rank computes longer: in another number format, more of it, or by other operators than its peers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.operators.efficiency import Efficiency
@@ -19,6 +19,7 @@ from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import digits, in_a_line, time_text
 from traceanalyzer.meaning.sentences import first_upper
+from traceanalyzer.model.tables import rows_where
 
 MORE = 1.05
 """Times the others' FLOPs, at least."""
@@ -47,7 +48,7 @@ def other_work(
     if len(pipeline) or not len(efficiency):
         return []
     table = efficiency.to_frame()
-    table = table[table["family"] != "communication"]
+    table = rows_where(table, table["family"] != "communication")
     part = explained_pct / 100
     found = []
     for row in said(episodes):
@@ -61,8 +62,7 @@ def other_work(
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Said:
+class _Said(Struct, frozen=True):
     """What differs, what to do, and the one other rank that is named beside the late ones, if there is one."""
 
     title: str

@@ -1,10 +1,10 @@
 """Work of a pipeline's stage that no microbatch repeats: all other stages stand still meanwhile."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.blame.what_ran import OPERATOR, WhatRan
@@ -21,6 +21,7 @@ from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.wholes import rate
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of, rows_where
 
 OUTSIDE_PCT = 3.0
 """Of a step."""
@@ -29,8 +30,7 @@ _OF_ONE = 2
 """Messages of an end stage that one microbatch takes: it is sent on, its gradient comes back."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outside:
+class Outside(Struct, frozen=True):
     """Kernels of a rank that run only before a step's first exchange with another stage.
 
     Attributes:
@@ -106,8 +106,7 @@ def _finding(costly: "Costly", work: pd.DataFrame, rank: int, number: int) -> Fi
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Costly:
+class Costly(Struct, frozen=True):
     """Such work that costs the job something: what it gains now, and what once hosts take no time."""
 
     own: Outside
@@ -146,18 +145,10 @@ def outside(replay: Replay, rank: int) -> Outside | None:
         return None
     ops = engine.job.nodes[rank].piece.ops
     steps = engine.windows.table["step"].dropna().astype("int64").unique()
-    ops = ops[ops["step"].isin(steps) & (ops["launch"] != NONE)]
-    message = ops["collective"].isin((*POINT_TO_POINT, "send_recv")).to_numpy()
-    # In the order of launches: a message may be received early, on a stream of its own.
-    place = ops["launch"]
-    of_step = place.where(message).groupby(ops["step"])
-    first, last = of_step.transform("min"), of_step.transform("max")
-    is_compute = (ops["kind"] == "compute").to_numpy()
-    before = ops[is_compute & (place < first).to_numpy()]
-    between = ops[is_compute & ((place >= first) & (place <= last)).to_numpy()]
-    own = before[~before["name"].isin(between["name"].unique())]
-    if own.empty:
+    is_own = _is_outside(ops, steps)
+    if not is_own.any():
         return None
+    own = rows_where(ops, is_own)
     lengths = own["duration_ns"].groupby(own["name"].astype("object")).sum().sort_values(ascending=False)
     operators = own["duration_ns"].groupby(own["operator"].astype("object")).sum()
     by_step = own["duration_ns"].groupby(own["step"]).sum()
@@ -167,6 +158,28 @@ def outside(replay: Replay, rank: int) -> Outside | None:
         str(operators.idxmax()) if len(operators) else None,
         {int(step): int(ns) for step, ns in by_step.items()},
     )
+
+
+def _is_outside(ops: pd.DataFrame, steps: np.ndarray) -> np.ndarray:
+    """Compute before a step's first message, by kernels that run between no messages of these steps."""
+    step, place = array_of(ops, "step"), array_of(ops, "launch")
+    is_held = np.isin(step, steps) & (place != NONE)
+    message = is_held & ops["collective"].isin((*POINT_TO_POINT, "send_recv")).to_numpy()
+    # In the order of launches: a message may be received early, on a stream of its own.
+    numbers, of_step = np.unique(step, return_inverse=True)
+    first, last = np.full(len(numbers), _NEVER), np.full(len(numbers), NONE)
+    np.minimum.at(first, of_step[message], place[message])
+    np.maximum.at(last, of_step[message], place[message])
+    is_compute = is_held & (last != NONE)[of_step] & (ops["kind"] == "compute").to_numpy()
+    is_before = is_compute & (place < first[of_step])
+    if not is_before.any():
+        return is_before
+    is_between = is_compute & (place >= first[of_step]) & (place <= last[of_step])
+    names, _ = pd.factorize(ops["name"])
+    return is_before & ~np.isin(names, names[is_between])
+
+
+_NEVER = np.iinfo(np.int64).max
 
 
 def _called(own: Outside, work: pd.DataFrame, rank: int) -> str:

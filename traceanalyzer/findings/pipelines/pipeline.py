@@ -31,6 +31,7 @@ from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.severities import Severity
 from traceanalyzer.meaning.wholes import rate
+from traceanalyzer.model.tables import rows_where
 
 BUBBLE_PCT = 10.0
 BEYOND_EXPECTED_PCT = 5.0
@@ -98,7 +99,7 @@ def _stages(pipeline: Pipeline, row: Mapping[str, Any]) -> pd.DataFrame:
 
 def _cause(number: int, pipeline: Pipeline, episodes: Episodes, replay: Replay, outside_pct: float) -> str | None:
     """The late ranks of the pipeline that cost it most, or a stage's work that no microbatch repeats."""
-    stages = pipeline.table[pipeline.table["pipeline"] == number]
+    stages = rows_where(pipeline.table, pipeline.table["pipeline"] == number)
     own = set(stages["rank"])
     repeats = not (stages["microbatches"] == 1).any()
     extra = [(found.gain.gain_ns, int(rank)) for rank in own if repeats and

@@ -26,6 +26,7 @@ from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import in_a_line, time_text
 from traceanalyzer.meaning.wholes import rate, within_whole
+from traceanalyzer.model.tables import only
 
 _NOTHING = "even stages gain nothing"
 
@@ -258,4 +259,4 @@ def _beside_others(stages: pd.DataFrame, heavy: Sequence[int], excess_pct: float
 
 def evidence_of(stages: pd.DataFrame, sums: Sequence[str], others: Sequence[str] = ()) -> tuple[dict[str, Any], ...]:
     """Stage by stage, sums as those of a mean step."""
-    return plain(per_step(stages[["rank", "stage", *sums, *others]], sums, count_of_steps(stages)))
+    return plain(per_step(only(stages, ["rank", "stage", *sums, *others]), sums, count_of_steps(stages)))

@@ -1,10 +1,11 @@
 """What binds the step next: a rank that is slower behind what is said first, told by the job replayed without that."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.blame.amounts import more_work_ns
 from traceanalyzer.analyses.blame.episodes import Episodes
@@ -19,6 +20,7 @@ from traceanalyzer.analyses.replay.written import read_change
 from traceanalyzer.analyses.spread import median_of_others
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.wide import by_step_and_rank
 from traceanalyzer.findings.alike import of_the_others, the_others
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
@@ -58,8 +60,7 @@ _ALONE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class First:
+class First(Struct, frozen=True):
     """What is mended first: the changes, how that is said, which ranks it names, what findings about it are called."""
 
     changes: tuple[Change, ...]
@@ -68,8 +69,7 @@ class First:
     about: str
 
 
-@dataclass(frozen=True, slots=True)
-class Slower:
+class Slower(Struct, frozen=True):
     """A rank whose compute or host needs more than its peers' in every step."""
 
     rank: int
@@ -185,8 +185,7 @@ def _slower(
     """Ranks that need more than the median of the others that do the same, most beyond it first; not who is `said`."""
     found = []
     for part, column in _PARTS.items():
-        wide = needs.assign(ns=needs[column].astype("Float64")).pivot_table(index="step", columns="rank", values="ns")
-        wide = wide.astype("float64").dropna(axis=1)
+        wide = by_step_and_rank(needs, column).dropna(axis=1)
         alike = needs.drop_duplicates("rank").set_index("rank")["peers"].reindex(wide.columns)
         for _, columns in wide.T.groupby(alike):
             group = columns.T
@@ -220,7 +219,7 @@ def _is_own(needs: pd.DataFrame, work: pd.DataFrame, rank: int, others: pd.Index
 
 def _has_more_work(needs: pd.DataFrame, work: pd.DataFrame, rank: int) -> bool:
     """Whether more or larger kernels make half of what it computes longer."""
-    wide = needs.pivot_table(index="step", columns="rank", values="compute_ns").astype("float64")
+    wide = by_step_and_rank(needs, "compute_ns")
     others = [other for other in wide if other != rank]
     excess = (wide[rank] - wide[others].median(axis=1)).sum()
     return bool(more_work_ns(work, rank, others, [int(step) for step in wide.index]).sum() >= _MOST_OF_IT * excess)
@@ -229,7 +228,7 @@ def _has_more_work(needs: pd.DataFrame, work: pd.DataFrame, rank: int) -> bool:
 def _named(needs: pd.DataFrame, work: pd.DataFrame, rank: int) -> pd.Series:
     """What the rank computes longer in its first step, or which the same kernels are."""
     late = needs.assign(step=needs["step"].astype("int64"))
-    wide = late.pivot_table(index="step", columns="rank", values="compute_ns").astype("float64")
+    wide = by_step_and_rank(late, "compute_ns")
     excess = wide[rank] - wide.drop(columns=rank).median(axis=1)
     step = int(excess.idxmax())
     cells = pd.DataFrame({"rank": [rank], "step": [step], "part": ["compute_ns"], "excess_ns": [round(excess[step])]})

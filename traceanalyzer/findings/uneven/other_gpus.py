@@ -9,6 +9,7 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import of_lead, said
 from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.number_lists import numbers
+from traceanalyzer.model.tables import rows_where
 
 
 def other_gpus(episodes: Episodes, ranks: Ranks) -> list[Finding]:
@@ -58,7 +59,7 @@ def _unlike(episodes: Episodes, table: pd.DataFrame, column: str, words: tuple[s
 def shared_gpu(ranks: Ranks) -> list[Finding]:
     """Ranks of one host name the same GPU of those that they see, which are at least as many as its ranks."""
     table = ranks.to_frame()
-    table = table[table["host"].notna() & table["device"].notna() & table["devices_seen"].notna()]
+    table = rows_where(table, table["host"].notna() & table["device"].notna() & table["devices_seen"].notna())
     if ranks.is_one_process or table.empty:
         return []
     by_host = table.groupby("host")["rank"].transform("size")

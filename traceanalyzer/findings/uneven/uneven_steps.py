@@ -16,6 +16,7 @@ from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.wide import by_step_and_rank
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, plain, severity
 from traceanalyzer.findings.chance import is_beyond_chance
 from traceanalyzer.findings.finding import Finding
@@ -159,8 +160,8 @@ def _compute_by_step(held: pd.DataFrame) -> pd.DataFrame:
     held = held[held["step"].notna() & ~is_true(held["is_partial"])] if len(held) else held
     if held.empty:
         return pd.DataFrame()
-    wide = held.astype({"step": "int64"}).pivot_table(index="step", columns="rank", values="compute_ns")
-    return wide.dropna().astype("float64")
+    wide = by_step_and_rank(held.astype({"step": "int64"}), "compute_ns")
+    return wide.dropna()
 
 
 def is_lasting(wide: pd.DataFrame, rank: int) -> bool:

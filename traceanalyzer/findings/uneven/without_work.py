@@ -1,9 +1,9 @@
 """Rules about ranks that compute nothing, in any step or from some step on, and only take part in what others do."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.time.headline import Headline
@@ -14,6 +14,7 @@ from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.sentences import first_upper
+from traceanalyzer.model.tables import rows_where
 
 NEXT_TO_NOTHING_PCT = 5.0
 """Of what a rank, or the others, compute in complete steps: with less there is no work."""
@@ -22,8 +23,7 @@ AS_MANY_PCT = 50.0
 """Of the collectives of the ranks that compute, in which one without work takes part."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Spent:
+class _Spent(Struct, frozen=True):
     """A rank and its first step without work; how long it takes part since, in how many calls; what others compute."""
 
     rank: int
@@ -45,7 +45,7 @@ def ranks_without_work(
     table = steps.table
     if table.empty or call_waits.table.empty:
         return []
-    table = table[table["start_ns"].notna() & table["step"].notna()]
+    table = rows_where(table, table["start_ns"].notna() & table["step"].notna())
     spent = list(_spent(table, call_waits.table, without_work_pct))
     firsts = sorted({each.step for each in spent})
     return [_finding([each for each in spent if each.step == first], table) for first in firsts]
@@ -58,7 +58,7 @@ def _spent(table: pd.DataFrame, calls: pd.DataFrame, least_pct: float) -> Iterat
     has_work = 100 * table["compute_ns"].astype("float64") > least_pct * table["rank"].map(usual)
     last = table[has_work].groupby("rank")["step"].max()
     is_after = table["step"].astype("float64") > table["rank"].map(last).astype("float64")
-    for rank, tail in table[is_after].groupby("rank"):  # few: all others are looked through for each
+    for rank, tail in rows_where(table, is_after).groupby("rank"):  # few: all others are looked through for each
         others = complete[(complete["rank"] != rank) & complete["rank"].isin(table.loc[has_work, "rank"])]
         if others.empty:
             continue

@@ -2,7 +2,7 @@
 
 import gc
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from traceanalyzer.files.packing import is_json
 from traceanalyzer.kinds import CUT_LIST, KindRules
 from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, trace_of
 from traceanalyzer.model.schema import GPU_OPS, NONE, conform, named, printable
+from traceanalyzer.model.tables import rows_where, with_columns
 from traceanalyzer.processes import CORES_A_FILE
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
 from traceanalyzer.readers.kineto.flows import linked
@@ -126,9 +127,15 @@ def _described(ops: pd.DataFrame, rules: KindRules) -> pd.DataFrame:
     pairs, pair_of_op = np.unique(names.codes.astype(np.int64) * width + activities.codes, return_inverse=True)
     texts = [(names.categories[pair // width], activities.categories[pair % width]) for pair in pairs]
     facts = [(rules.kind(name, activity), *_copy_facts(name, activity)) for name, activity in texts]
-    columns = ["kind", "direction", "source_memory", "target_memory"]
-    table = pd.DataFrame(facts, columns=columns).astype("category")
-    return ops.assign(**{name: table[name].array.take(pair_of_op) for name in columns})
+    columns = zip(("kind", "direction", "source_memory", "target_memory"), zip(*facts, strict=True), strict=True)
+    return with_columns(ops, **{name: _names(texts).take(pair_of_op) for name, texts in columns})
+
+
+def _names(texts: Sequence[str | None]) -> pd.Categorical:
+    """As `pd.Categorical`, of few texts."""
+    names = sorted({text for text in texts if text is not None})
+    codes = [NONE if text is None else names.index(text) for text in texts]
+    return pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype="str"))
 
 
 def _copy_facts(name: str, activity: str) -> tuple[str | None, str | None, str | None]:
@@ -247,4 +254,4 @@ def _kept_args(comm_args: pd.DataFrame, kept_ops: np.ndarray) -> pd.DataFrame:
         return comm_args
     position = np.append(np.where(kept_ops, np.cumsum(kept_ops) - 1, NONE), NONE)
     row = comm_args["gpu_op"].to_numpy()
-    return comm_args.assign(gpu_op=position[row])[(row == NONE) | (position[row] != NONE)]
+    return rows_where(comm_args.assign(gpu_op=position[row]), (row == NONE) | (position[row] != NONE))

@@ -1,8 +1,9 @@
 """Of a job of many ranks those that a short summary shows: who is late, the rank in the middle, who waits most."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from traceanalyzer.findings import Finding
 
@@ -18,8 +19,7 @@ LATE, MIDDLE, WAITS = "late", "median", "waits"
 _MOST_LATE, _OF_ONE_FINDING, _MOST_WAITING = 8, 3, 4
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """A rank's row of the headline, and why it is shown; `None` where all are."""
 
     row: "Row[HeadlineColumn]"

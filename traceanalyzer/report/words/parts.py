@@ -1,9 +1,9 @@
 """The parts that each rank's time is split into, as the bars, tiles and verdict show them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.overview import over_ranks, steps_over_ranks, time_parts
@@ -16,8 +16,7 @@ from traceanalyzer.meaning.vocabulary import INSEPARABLE, UNMATCHED, UNSPLIT, WA
 from traceanalyzer.meaning.wholes import whole
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(Struct, frozen=True):
     """Each rank's time by part.
 
     Attributes:
