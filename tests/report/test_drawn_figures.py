@@ -34,7 +34,7 @@ REASONS = {
     "page/table_view.py:view_of": COUNTED,
     "page/use_strips.py:_strip": PLACED,
     "page/wait_matrix.py:wait_matrix": CHOSEN,
-    "timeline/columns.py:varints": PLACED,
+    "timeline/columns.py:_block": PLACED,
     "timeline/host_lanes.py:host_lanes": COUNTED,
     "timeline/operation_columns.py:of": PLACED,
     "timeline/path_line.py:_joined": PLACED,

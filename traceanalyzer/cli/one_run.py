@@ -163,7 +163,7 @@ def _analysed(
 
     found, load, options = command.found, command.load, command.options
     info, info_notes = run_info.read_or_note(run.info)
-    place = Path(os.path.commonpath([str(capture.path.parent.absolute()) for capture in run.captures]))
+    place = Path(os.path.commonpath([capture.path.parent.absolute() for capture in run.captures]))
     examination, wiring, examination_notes = surroundings.examined(options["topo"], options["nccl_logs"], place, info)
     known = surroundings.with_model(run_info.thresholds(info), options["model"]) | options["thresholds"]
     known["wiring"] = wiring
@@ -274,10 +274,8 @@ def _without_host(summary: "Summary", options: dict[str, Any]) -> tuple[str, ...
     """Says so of ranks whose host `--hosts` does not name."""
     from traceanalyzer.meaning.listed import numbered
 
-    hosts = options["thresholds"].get("hosts")
-    unnamed = (
-        [] if hosts is None else [int(rank) for rank in summary.results["ranks"].table["rank"] if rank not in hosts]
-    )
+    hosts, ranks = options["thresholds"].get("hosts"), summary.results["ranks"].table["rank"].tolist()
+    unnamed = [] if hosts is None else [rank for rank in ranks if rank not in hosts]
     return (f"--hosts names no host of {numbered('rank', unnamed)}.",) if unnamed else ()
 
 

@@ -37,12 +37,17 @@ _IN_MEMORY = ("tmpfs", "ramfs")
 @contextmanager
 def laid_in(folder: Path | None) -> Iterator[None]:
     """Large tables that are made meanwhile lie in files of this folder, else of that of temporary files: on a disk."""
-    place = folder if folder is not None and folder.is_dir() else Path(tempfile.gettempdir())
+    place = folder if folder is not None and _is_open(folder) else Path(tempfile.gettempdir())
     before = _FOLDER.set(place if _is_on_disk(place) else None)
     try:
         yield
     finally:
         _FOLDER.reset(before)
+
+
+def _is_open(folder: Path) -> bool:
+    """Whether there is such a folder, and this user may write to it."""
+    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK) if os.access(folder.parent, os.X_OK) else False
 
 
 def laid_aside(table: pd.DataFrame) -> pd.DataFrame:

@@ -33,7 +33,7 @@ LINKS: tuple[Case, ...] = (
     nobody("leaders of nodes, a slow network", "ll-reduce|ommunication", data_parallel.led,
             Fault("wire", 7 * MS, (0, 4, 8, 12)), noise=unlike_hosts(304)),
     case_of("a GPU's links are slow in both its groups", links.own_links, Fault("port", 5 * MS, (5,)),
-            "ranks 4 and 5", says_ranks=(4, 5), cause="transfer", left=(Fault("reach", 2 * MS, (5,)),),
+            "with every partner", cause="transfer", left=(Fault("reach", 2 * MS, (5,)),),
             others=(1, 3, 7), noise=unlike_hosts(323)),
     case_of("a stage's links to both its neighbours", replicated_pipelines.edged, Fault("link", 20 * MS, (2, 3, 4)),
             "messages with every partner", says_ranks=(3,), edges=(2, 3), stages=6),

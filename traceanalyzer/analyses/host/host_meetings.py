@@ -33,7 +33,9 @@ class HostMeetings(Result[HostMeetingsColumn]):
         "rank": Column.ident("Global rank."),
         "calls": Column.count("Collectives, in the complete steps, for which all ranks have to come.", is_aside=True),
         "last": Column.count("How many of them this rank came to last.", is_aside=True),
-        "wait_ns": Column.time("Time in which its host did nothing but wait until the last rank came."),
+        "wait_ns": Column.time(
+            "Time in which its host did nothing but wait until the last rank came.", is_news_when_zero=True
+        ),
         "later_ns": Column.time("How much later than the first rank it came, of all added."),
         "exchange_ns": Column.time("Time in which its host did nothing but wait once all had come."),
         "window_ns": Column.time("Length of the complete steps on the host."),
