@@ -76,8 +76,8 @@ def summarise(
         progress: called as files are done.
         most_operations: of all ranks together that the timeline keeps, whole ranks at a time.
         is_guarded: whether an analysis that fails is noted in the summary, with an empty Result, and no error.
-        first: asked while other processes read: whose Results are wanted before the others, which `Summary.rest` then
-            makes, where it is guarded and no processes share them; else all are made at once.
+        first: asked while others read: whose Results are made first, where it is guarded and no processes share them;
+            `Summary.rest` makes the others.
         thresholds: keyword arguments of analyses, by parameter name.
 
     Raises:
@@ -92,8 +92,6 @@ def summarise(
     gathered = Gathered.joined(thinned(pieces, limits))
     skipped, failures = [*found.skipped, *gathered.skipped], [*gathered.failures]
     ranks, metas, claims = _claimed(gathered, skipped)
-    if not ranks and failures:
-        raise RuntimeError(failures[0].sentence)
     require_ranks(metas, found, skipped)
     combined = _combining(run, options, jobs, gathered.by_analysis(ranks), len(ranks), thresholds)
     del gathered, pieces  # the tables go one after the other, as their Results are made
@@ -141,7 +139,8 @@ Of a rank alone the replay takes as long as all else, and each fork some hundred
 def _claimed(gathered: Gathered, skipped: list[Skipped]) -> tuple[dict[int, int], dict[int, RankMeta], Claims]:
     """By place among what was gathered its rank in the run, by rank what is said of it, and where files have it.
 
-    Ranks without GPU work, and those whose number another file has, are left out: `skipped` says so.
+    Ranks without GPU work, and those whose number another file has, are left out: `skipped` says so. Where none is left
+    and something failed, that is the error.
     """
     ranks: dict[int, int] = {}
     metas: dict[int, RankMeta] = {}
@@ -151,6 +150,8 @@ def _claimed(gathered: Gathered, skipped: list[Skipped]) -> tuple[dict[int, int]
         if rank is not None:
             ranks[place], metas[rank] = rank, own.meta
             claims[own.capture.path, own.meta.rank] = rank
+    if not ranks and gathered.failures:
+        raise RuntimeError(gathered.failures[0].sentence)
     return ranks, metas, claims
 
 
