@@ -25,9 +25,7 @@ def sentences(report: Report, split: Split | None) -> list[str]:
     told = _told(report.findings)
     found = [item.title for item in told]
     if split is None:
-        is_host_only = host.is_host_only(report.results)
-        none = ["No GPU operation was recorded, so there is nothing to split."]
-        return [*host.sentences(report.results), *found] if is_host_only else none
+        return _without_gpu_work(report, found)
     over = over_ranks_of(report.results)
     if not over.of("idle_pct")["ranks"]:
         return ["No recorded GPU operation takes any time, so there is nothing to split."]
@@ -46,6 +44,13 @@ def sentences(report: Report, split: Split | None) -> list[str]:
         if not any({*seen.ranks} <= {*item.ranks, *item.named} for item in told)
     ]
     return [*length, *pair, *found, *_of_profiled_hosts(report)]
+
+
+def _without_gpu_work(report: Report, found: list[str]) -> list[str]:
+    if not host.is_host_only(report.results):
+        return ["No GPU operation was recorded, so there is nothing to split."]
+    that_it_is, *longest = host.sentences(report.results)
+    return [that_it_is, *found, *longest]
 
 
 def _of_unknown(split: Split, over: OverRanks) -> list[str]:
