@@ -52,6 +52,11 @@ class Few(Struct, frozen=True):
         return f"In {numbered('step', self.steps)}"
 
     @property
+    def mostly(self) -> str:
+        """`Mostly in step 5`: of what is said of a mean step."""
+        return f"Mostly in {numbered('step', self.steps)}"
+
+    @property
     def cost(self) -> str:
         """`25.1 ms a step`: in each of them; `25.1 ms` where it is one."""
         return f"{time_text(self.mean_ns)}{' a step' if len(self.steps) > 1 else ''}"

@@ -47,7 +47,7 @@ def laid_in(folder: Path | None) -> Iterator[None]:
 
 def _is_open(folder: Path) -> bool:
     """Whether there is such a folder, and this user may write to it."""
-    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK) if os.access(folder.parent, os.X_OK) else False
+    return os.access(folder, os.W_OK | os.X_OK) and folder.is_dir()
 
 
 def laid_aside(table: pd.DataFrame) -> pd.DataFrame:

@@ -5,13 +5,16 @@ import pytest
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
 from traceanalyzer.findings.hosts.late_to_collectives import late_to_cpu_collectives
+from traceanalyzer.model import RankMeta
 
 NAMES = ("host_meetings", "host_work", "host_silences")
 MS = 1_000_000
 STEP = 100 * MS
 
 
-def results_of(late, *, what="aten::mm", name="gloo:all_reduce", beside=False, ended=(), calls=(2, 2, 2, 2)):
+def results_of(
+    late, *, what="aten::mm", name="gloo:all_reduce", beside=False, ended=(), calls=(2, 2, 2, 2), clocks=None
+):
     """Steps of 100 ms: each rank computes for 10 ms, late ones longer, and twice a step all meet for 5 ms.
 
     Args:
@@ -20,12 +23,13 @@ def results_of(late, *, what="aten::mm", name="gloo:all_reduce", beside=False, e
         beside: the main thread computes while it is met.
         ended: ranks whose collectives end before the last rank came.
         calls: of each rank in a step.
+        clocks: of each rank how many ms ahead its clock is, of a host of its own.
     """
     traces = {}
     for rank, longer in enumerate(late):
         ops, ranges = [], []
         for step in range(3):
-            begin = STEP * step
+            begin = STEP * step + (clocks[rank] * MS if clocks else 0)
             ranges.append((f"ProfilerStep#{step}", begin, begin + STEP))
             for place in range(calls[rank]):
                 since = begin + 50 * MS * place
@@ -36,7 +40,8 @@ def results_of(late, *, what="aten::mm", name="gloo:all_reduce", beside=False, e
                 ops += [("c10d::allreduce_", come, come + 1_000, 1)]
                 ops += [("aten::relu", come + 2_000, end, 1)] if beside else []
                 ranges.append((name, come + 2_000, end, 5))
-        traces[rank] = reduce_rank(host_trace(host_ops=ops, ranges=ranges, rank=rank), NAMES)
+        meta = RankMeta(rank, "test", ("test.json",), "kineto", host=f"node{rank}") if clocks else None
+        traces[rank] = reduce_rank(host_trace(host_ops=ops, ranges=ranges, rank=rank, meta=meta), NAMES)
     return combine(traces, NAMES)
 
 
@@ -57,6 +62,9 @@ def results_of(late, *, what="aten::mm", name="gloo:all_reduce", beside=False, e
         ({"late": (0, 20), "ended": (0,)}, None),
         ({"late": (0, 20), "calls": (2, 1)}, None),
         ({"late": (20,)}, None),
+        # Whose clock is ahead is not late; nor does it hide who is.
+        ({"late": (0, 0), "clocks": (0, 4)}, None),
+        ({"late": (0, 20), "clocks": (30, 0)}, "Rank 1 comes last to 6 of 6 collectives of the CPU: rank 0 waits 40 ms a step"),
     ],
 )  # fmt: skip
 def test_who_comes_last_is_named(made, said):

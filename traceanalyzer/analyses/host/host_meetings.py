@@ -11,6 +11,7 @@ from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host.cpu_collectives import cpu_collectives
 from traceanalyzer.analyses.host.host_time import steps_of_hosts
 from traceanalyzer.analyses.names import HostMeetingsColumn
+from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -75,8 +76,8 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     )
 
 
-def across(parts: Mapping[int, pd.DataFrame]) -> HostMeetings:
-    """Matched by step, name and place in the step; ranks of one host share a clock, others' must not contradict."""
+def across(parts: Mapping[int, pd.DataFrame], ranks: Ranks) -> HostMeetings:
+    """Matched by step, name and place in the step; hosts' clocks are put together by the median ends of collectives."""
     held = {rank: part for rank, part in parts.items() if len(part)}
     if len(held) < 2 or len(held) < len(parts):
         return HostMeetings(without_rows(HostMeetings.columns))
@@ -85,25 +86,39 @@ def across(parts: Mapping[int, pd.DataFrame]) -> HostMeetings:
     is_whole = groups.counts() == len(held)
     every = picked(every, is_whole[groups.of_row]).assign(instance=groups.of_row[is_whole[groups.of_row]])
     every = every.sort_values(["instance", "rank"], kind="stable")
-    starts, since, ends = (array_of(every, name).reshape(-1, len(held)) for name in ("start_ns", "since_ns", "end_ns"))
+    hosts = ranks.table.set_index("rank")["host"].reindex(sorted(held))
+    times = [array_of(every, name).reshape(-1, len(held)) for name in ("start_ns", "since_ns", "end_ns")]
+    starts, since, ends = (own - _ahead_ns(times[-1], hosts) for own in times)
     came = starts.max(axis=1)
     if not is_whole.all() or not len(came) or (came < ends.min(axis=1)).mean() < _LEAST_MET:
         return HostMeetings(without_rows(HostMeetings.columns))
     waits = np.clip(np.minimum(came[:, None], ends) - since, 0, None)
     is_last = np.arange(len(held)) == starts.argmax(axis=1)[:, None]
-    ranks = sorted(held)
+    numbers = sorted(held)
     return HostMeetings(
         table_of(
             {
-                "rank": np.array(ranks),
-                "calls": np.full(len(ranks), len(came)),
+                "rank": np.array(numbers),
+                "calls": np.full(len(numbers), len(came)),
                 "last": is_last.sum(axis=0),
                 "wait_ns": waits.sum(axis=0),
                 "later_ns": (starts - starts.min(axis=1)[:, None]).sum(axis=0),
                 "exchange_ns": np.clip(ends - np.maximum(since, came[:, None]), 0, None).sum(axis=0),
-                **{
-                    name: np.array([int(held[rank][name].iloc[0]) for rank in ranks]) for name in ("window_ns", "steps")
-                },
+                **{name: np.array([held[rank][name].iloc[0] for rank in numbers]) for name in ("window_ns", "steps")},
             }
         )
     )
+
+
+def _ahead_ns(ends: np.ndarray, hosts: pd.Series) -> np.ndarray:
+    """By how much each rank's clock is ahead, as its host's: by the ends, a row for each instance, a column for a rank.
+
+    0 of one host, or where hosts are not known: its ranks' collectives need not end at one moment.
+    """
+    codes, names = pd.factorize(hosts)
+    ahead_ns = np.zeros(len(codes), dtype=np.int64)
+    if len(names) > 1 and len(ends):
+        off = ends - np.median(ends, axis=1, keepdims=True)
+        for code in range(len(names)):
+            ahead_ns[codes == code] = round(float(np.median(off[:, codes == code])))
+    return ahead_ns

@@ -116,10 +116,11 @@ def serial_blocks(
 
 def _ways(table: pd.DataFrame) -> tuple[str, ...]:
     """`from` and `to`, or the one of them whose copies make nearly all of the exposed time."""
-    from_ns, all_ns = (int(own["exposed_ns"].sum()) for own in (table[table["source_memory"] == "pageable"], table))
-    return (
-        ("from",) if from_ns >= _MOSTLY * all_ns else ("to",) if from_ns <= (1 - _MOSTLY) * all_ns else ("from", "to")
-    )
+    from_host = rows_where(table, is_true(table["source_memory"] == "pageable"))
+    from_ns, all_ns = (int(own["exposed_ns"].sum()) for own in (from_host, table))
+    if from_ns >= _MOSTLY * all_ns:
+        return ("from",)
+    return ("to",) if all_ns - from_ns >= _MOSTLY * all_ns else ("from", "to")
 
 
 def _pageable(held: pd.DataFrame, ways: tuple[str, ...], basis: Basis, ranks: int, replay: Replay) -> Finding:

@@ -83,7 +83,7 @@ def checked_values(
 def _checks(table: pd.DataFrame, per: pd.Series, least: int) -> tuple[pd.Series, pd.Series]:
     """Of each rank that makes many: how many a step, and its host's time in them and in their answers."""
     by_name = table.groupby(["rank", "operator"])[["calls", "host_total_ns"]].sum().astype("float64")
-    calls, host_ns = (by_name[name].unstack().reindex(columns=_NAMES) for name in by_name.columns)  # noqa: PD010
+    calls, host_ns = (by_name[name].unstack().reindex(columns=_NAMES) for name in by_name.columns)  # noqa: PD010 - no row twice
     checks = calls[[*_CHECKS]].sum(axis=1)
     as_many = (1 / calls).mul(checks, axis=0).clip(upper=1.0)
     a_step = (checks / per).reindex(checks.index)

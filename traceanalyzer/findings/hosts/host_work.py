@@ -140,7 +140,7 @@ def _finding(
     comes_last = f"; rank {last[0]} comes last ({time_text(last[1])} in it)" if last else ""
     return Finding(
         severity=severity(float(row["share_pct"])),
-        title=f"{f'Mostly i{few.words[1:]} r' if few else 'R'}ank {rank}'s CPU is in {short_name(name)} for "
+        title=f"{f'{few.mostly} r' if few else 'R'}ank {rank}'s CPU is in {short_name(name)} for "
         f"{time_text(float(row['host_per_step_ns']))} {'of a mean' if few else 'a'} step and starts no GPU work there: "
         f"the GPU idles {time_text(idle_ns)} of it, {row['share_pct']:.0f} % "
         f"{OF_ALL_STEPS if few else basis.of_a_step}{also_on(alike, basis.window_ns.index, places)}{comes_last}.",

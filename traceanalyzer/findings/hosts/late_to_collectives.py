@@ -11,6 +11,7 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.meaning.sentences import first_upper
 
 CPU_WAIT_PCT = 5.0
 """Of a step, in which a rank waits in collectives of the CPU until the last one comes."""
@@ -37,24 +38,24 @@ def late_to_cpu_collectives(
     if not len(host_meetings):
         return []
     table = host_meetings.to_frame().set_index("rank")
-    waits = table["wait_per_step_ns"].astype("float64")
+    late = _late(table["later_ns"].astype("float64"))
+    waits = table["wait_per_step_ns"].astype("float64").drop(late)
     rank = int(waits.idxmax())
     share = 100.0 * float(table.loc[rank, "wait_ns"]) / float(table.loc[rank, "window_ns"])
-    late = _late(table["later_ns"].astype("float64"))
     if share < cpu_wait_pct or not late:
         return []
-    why = _why(late, waits.index, host_work, host_silences, float(waits[rank]))
+    why = _why(late, table.index, host_work, host_silences, float(waits[rank]))
     who = numbered("rank", late)
     come, them = ("come", "them") if len(late) > 1 else ("comes", "it")
     last, calls = int(table.loc[late, "last"].sum()), int(table["calls"].iloc[0])
     return [
         Finding(
             severity=severity(share),
-            title=f"{who[0].upper()}{who[1:]} {come} last to {last} of {calls} collectives of the CPU: rank {rank} "
+            title=f"{first_upper(who)} {come} last to {last} of {calls} collectives of the CPU: rank {rank} "
             f"waits {time_text(float(waits[rank]))} a step for {them}, {share:.0f} % of a step{why}.",
             evidence=plain(table.reset_index()[["rank", "calls", "last", "wait_per_step_ns", "later_per_step_ns"]]),
             recommendation="Give all ranks the same work and as many cores; move what only some do out of the step.",
-            caveat="Clocks are taken as recorded: of ranks of one host they are one.",
+            caveat="Clocks of several hosts are put together by the ends of their collectives.",
             gain_ns=round(float(waits[rank])),
             gain_is_bound=True,
             is_of_hosts=True,

@@ -101,7 +101,7 @@ def _said(own: pd.DataFrame, rank: int, basis: Basis, few: Few | None, pct: floa
     times, a_step = (basis.per, "in all") if _is_rare(own) else (1, "of a mean step" if few else basis.a_step)
     host, idle = (time_text(times * float(own[f"{what}_a_step_ns"].sum())) for what in ("host", "idle"))
     return (
-        f"{f'Mostly i{few.words[1:]} n' if few else 'N'}othing is recorded of what rank {rank}'s host does for {host} "
+        f"{f'{few.mostly} n' if few else 'N'}othing is recorded of what rank {rank}'s host does for {host} "
         f"{a_step}, {_where(own)}: its GPU idles {idle} of it, {pct:.0f} % "
         f"{OF_ALL_STEPS if few or _is_rare(own) else basis.of_a_step}"
     )
@@ -118,10 +118,8 @@ def _where(own: pd.DataFrame) -> str:
     place = _place(own.iloc[0])
     if len(own) == 1 and count in (1, per):
         return f"in one stretch {place}"
-    is_whole = count <= per or count % per == 0
-    often = (
-        f"{count if count <= per or not is_whole else count // per} stretches{'' if is_whole else f' in {per} steps'}"
-    )
+    often = f"{count // per if count % per == 0 else count} stretches"
+    often += f" in {per} steps" if count > per and count % per else ""
     if len(own) == 1:
         return f"in {often} {place}"
     is_most = own["idle_a_step_ns"].iloc[0] >= _MOST * own["idle_a_step_ns"].sum()

@@ -43,7 +43,7 @@ def slower_at_first(
             title=f"In {numbered('step', first.index)}, the capture's first, {who} {times:.3g} times as long for as "
             f"many operations as in later ones ({time_text(first.mean(axis=1).mean())} of compute{each}, then "
             f"{time_text(later.mean(axis=1).mean())}).",
-            recommendation="They were not warm: clocks, caches, first sizes. Leave "
+            recommendation="Likely they were not warm: clocks, caches, first sizes. Leave "
             f"{'it' if len(first) == 1 else 'them'} out: --steps {later.index[0]}:. Next time record after more steps "
             "of warm-up: torch.profiler.schedule(warmup=…).",
             caveat="Means over steps hold them too.",
