@@ -181,6 +181,9 @@ CommPhasesColumn = Literal[
     "exposed_ns",
     "exposed_wait_ns",
 ]
+CompilationsColumn = Literal[
+    "rank", "compiler", "times", "host_ns", "idle_ns", "seen_ns", "steps", "host_per_step_ns", "idle_per_step_ns"
+]
 CopiesColumn = Literal[
     "rank",
     "direction",
@@ -1256,6 +1259,7 @@ ResultName = Literal[
     "idle",
     "host_meetings",
     "host_silences",
+    "compilations",
     "host_work",
     "host_work_over_ranks",
     "launches",
