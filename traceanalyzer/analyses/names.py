@@ -182,7 +182,7 @@ CommPhasesColumn = Literal[
     "exposed_wait_ns",
 ]
 CompilationsColumn = Literal[
-    "rank", "compiler", "times", "host_ns", "idle_ns", "seen_ns", "steps", "host_per_step_ns", "idle_per_step_ns"
+    "rank", "compiler", "stretches", "host_ns", "idle_ns", "seen_ns", "steps", "host_per_step_ns", "idle_per_step_ns"
 ]
 CopiesColumn = Literal[
     "rank",
@@ -197,6 +197,7 @@ CopiesColumn = Literal[
     "rate_gbps",
     "combined_gbps",
     "exposed_ns",
+    "host_ns",
     "with_compute_ns",
     "with_other_copies_ns",
 ]

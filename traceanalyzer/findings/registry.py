@@ -33,6 +33,7 @@ from traceanalyzer.findings.devices import (
     memory_limits,
     other_copies,
     recomputing,
+    small_copies,
     written_out,
 )
 from traceanalyzer.findings.finding import Finding
@@ -131,6 +132,7 @@ RULES: tuple[Rule, ...] = (
     idle.synchronising_calls,
     idle.data_loader,
     hidden.hidden_late,
+    small_copies.small_copies,
     copy_bound.copy_bound,
     copies.pageable_copies,
     copies.serial_blocks,
