@@ -35,6 +35,7 @@ from traceanalyzer.findings.devices import (
     recomputing,
     small_copies,
     written_out,
+    written_out_norms,
 )
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts import (
@@ -141,6 +142,7 @@ RULES: tuple[Rule, ...] = (
     double_precision.double_precision,
     layouts.layout_conversions,
     written_out.written_out_attention,
+    written_out_norms.written_out_norms,
     efficiency.memory_bound_kernels,
     efficiency.low_mfu,
     recomputing.recomputed_activations,
