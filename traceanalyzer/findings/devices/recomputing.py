@@ -9,7 +9,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, plain, steps_of_operators
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.hosts.host_shares import most_gained_ns
+from traceanalyzer.findings.host_shares import most_gained_ns
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.model.tables import rows_where
 
