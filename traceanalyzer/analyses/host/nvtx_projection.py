@@ -106,8 +106,7 @@ def _by_name(trace: RankTrace, operations: np.ndarray, first_ns: np.ndarray, las
         return pd.DataFrame()
     names = {name: by_letters(column_of(trace.ranges, name)) for name in ("domain", "name")}
     groups = Groups.of(names, ["domain", "name"], with_absent=True)
-    lengths = pd.Series((last_ns - first_ns)[held])
-    table = spread(lengths, table_of({"group": groups.of_row[held]}), "ns")
+    table = spread((last_ns - first_ns)[held], {"group": groups.of_row[held]}, "ns")
     group = array_of(table, "group")
     host_ns = groups.sums(array_of(trace.ranges, "end_ns") - array_of(trace.ranges, "start_ns"))
     sums = {"operations": groups.sums(operations), "host_ns": host_ns, "ranges": groups.counts()}

@@ -11,7 +11,8 @@ from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.analyses.names import KernelsColumn
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import array_of, rows_where, sorted_by
+from traceanalyzer.model.plain import lengths_of
+from traceanalyzer.model.tables import array_of, picked, sorted_by
 
 
 class Kernels(Result[KernelsColumn]):
@@ -44,11 +45,11 @@ class Kernels(Result[KernelsColumn]):
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:
     """Group the rank's counted GPU operations by name; durations are not clipped to the window."""
-    ops = rows_where(trace.gpu_ops, trace.counted)
-    if ops.empty:
+    if not trace.counted.any():
         return pd.DataFrame()
+    ops = picked(trace.gpu_ops, trace.counted, ("name", "kind", "activity", "start_ns", "end_ns", "stream"))
     groups = Groups.of(ops, ["name", "kind", "activity"])
-    durations = array_of(ops, "end_ns") - array_of(ops, "start_ns")
+    durations = lengths_of(ops)
     held = groups.of_row >= 0
     numbers, number = np.unique(array_of(ops, "stream")[held], return_inverse=True)
     group, number = np.divmod(np.unique(groups.of_row[held] * len(numbers) + number), len(numbers))
@@ -59,7 +60,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         median_ns=groups.medians(durations),
         min_ns=groups.smallest(durations),
         max_ns=groups.largest(durations),
-        streams=pd.Series(streams, dtype="str"),
+        streams=streams,
     )
     return sorted_by(table, "total_ns")
 

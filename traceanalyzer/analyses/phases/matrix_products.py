@@ -16,7 +16,8 @@ from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.time.intervals import unions
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import array_of, picked, sorted_by, table_of
+from traceanalyzer.model.plain import rows_named
+from traceanalyzer.model.tables import array_of, column_of, sorted_by
 
 
 class MatrixProducts(Result[MatrixProductsColumn]):
@@ -56,7 +57,7 @@ class MatrixProducts(Result[MatrixProductsColumn]):
 
 def per_rank(trace: RankTrace, work: OperatorWork, phase_of_op: np.ndarray) -> pd.DataFrame:
     """Add up equal products; none where the capture has no operators' shapes."""
-    is_product = (work.calls["family"] == "gemm").to_numpy(dtype=bool)
+    is_product = rows_named(work.calls, "family", "gemm")
     rows = np.flatnonzero(trace.counted & np.append(is_product, False)[work.of_op])
     if not len(rows):
         return pd.DataFrame()
@@ -67,7 +68,7 @@ def per_rank(trace: RankTrace, work: OperatorWork, phase_of_op: np.ndarray) -> p
     named = _products(trace.host_ops, array_of(work.calls, "row")[work.of_op[rows][calls.first]])
     phase = np.array(NAMES, dtype=object)[phase_of_op[rows][calls.first]]
     keys = ["phase", "product", "dtype"]
-    groups = Groups.of(table_of({"phase": phase, **named}), keys, with_absent=True)
+    groups = Groups.of({"phase": phase, **named}, keys, with_absent=True)
     summed = groups.table(
         calls=groups.counts(),
         gpu_ns=groups.sums(gpu_ns),
@@ -85,7 +86,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> MatrixProducts:
 def _products(ops: pd.DataFrame, rows: np.ndarray) -> dict[str, np.ndarray]:
     """Text and element type of the product of the operators in these rows; read once for each distinct call."""
     keys = ["name", "shapes", "dtypes"]
-    groups = Groups.of(picked(ops, rows, keys), keys, with_absent=True)
+    groups = Groups.of({name: column_of(ops, name)[rows] for name in keys}, keys, with_absent=True)
     told = [_product(*values) for values in zip(*groups.keys.values(), strict=True)]
     found = {"product": [text for text, _ in told], "dtype": [dtype for _, dtype in told]}
     return {name: np.array(texts, dtype=object)[groups.of_row] for name, texts in found.items()}

@@ -6,10 +6,11 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_any, percent, stack, typed
+from traceanalyzer.analyses.base import Result, percent, stack, typed
 from traceanalyzer.analyses.names import StreamsColumn
 from traceanalyzer.analyses.streams import dependencies, traffic
 from traceanalyzer.analyses.streams.dependencies import Dependency
+from traceanalyzer.analyses.streams.memory_ops import is_copy
 from traceanalyzer.analyses.streams.traffic import CLASSES
 from traceanalyzer.analyses.time.breakdown import known_only
 from traceanalyzer.analyses.time.intervals import Intervals
@@ -93,7 +94,7 @@ def _row(
     starts, ends = ops["start_ns"][rows], ops["end_ns"][rows]
     unions = traffic.unions(starts, ends, traffic.op_classes(trace)[rows])
     times = [own.inside(trace.window).total_ns for own in unions.values()]
-    moved = ops["bytes"][inside & is_any(trace.gpu_ops["activity"], "memcpy", "memset")]
+    moved = ops["bytes"][inside & is_copy(trace.gpu_ops)]
     return {
         "stream": stream,
         "role": _role(times, role_pct),

@@ -3,14 +3,16 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
+import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_true, stack, typed
+from traceanalyzer.analyses.base import Result, is_true, stack
 from traceanalyzer.analyses.names import RanksColumn
 from traceanalyzer.job.hosts import Placed
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of, table_of
 from traceanalyzer.readers.base import DEVICE_NUMBER, DEVICE_ORDER
 
 _OF_ONE_PROCESS = ("kineto", "xplane")
@@ -98,7 +100,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         "window_ns": trace.window.length_ns if len(trace.gpu_ops) else None,
         "capture_ns": meta.capture_end_ns - meta.capture_start_ns if known else None,  # type: ignore[operator]
         "operations": len(trace.gpu_ops),
-        "operations_without_launch": int((trace.gpu_ops["launch"] == NONE).sum()),
+        "operations_without_launch": int(np.count_nonzero(array_of(trace.gpu_ops, "launch") == NONE)),
         "api_calls": len(trace.api_calls),
         "host_operators": len(trace.host_ops),
         "truncated": meta.is_truncated,
@@ -110,7 +112,8 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         "device", "device_bytes", "multiprocessors", "devices_seen", "world_size", "window_start_ns", "window_end_ns",
         "window_ns", "capture_ns",
     )  # fmt: skip
-    return typed(pd.DataFrame([row]), dict.fromkeys(integers, "Int64"))
+    known_integers = {name: pd.array([row[name]], dtype="Int64") for name in integers}
+    return table_of({name: known_integers.get(name, [value]) for name, value in row.items()})
 
 
 def across(

@@ -1,0 +1,53 @@
+"""A table's columns as plain arrays: pandas' own objects around them cost more than what is done with them."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.meaning.rows import NONE
+from traceanalyzer.model.tables import array_of, column_of
+
+
+def lengths_of(table: pd.DataFrame) -> np.ndarray:
+    """From `start_ns` to `end_ns` of each row."""
+    lengths: np.ndarray = array_of(table, "end_ns") - array_of(table, "start_ns")
+    return lengths
+
+
+def whole_of(table: pd.DataFrame, name: str, absent: int = NONE) -> np.ndarray:
+    """A column of integers, with this number where one is absent."""
+    return whole(column_of(table, name), absent)
+
+
+def whole(values: Any, absent: int = NONE) -> np.ndarray:
+    """The same of integers that are no column."""
+    plain: np.ndarray = values if isinstance(values, np.ndarray) else values.to_numpy(dtype=np.int64, na_value=absent)
+    return plain
+
+
+def known_of(table: pd.DataFrame, name: str) -> np.ndarray:
+    """Rows in which a column's value is not absent."""
+    known: np.ndarray = ~column_of(table, name).isna()
+    return known
+
+
+def is_name(names: Any, *wanted: str) -> np.ndarray:
+    """Rows of a categorical that have one of these names."""
+    mask: np.ndarray = np.array([*(name in wanted for name in names.categories.tolist()), False])[names.codes]
+    return mask
+
+
+def rows_named(table: pd.DataFrame, column: str, *wanted: str) -> np.ndarray:
+    """The same of a table's column."""
+    return is_name(column_of(table, column), *wanted)
+
+
+def text_array(values: Any) -> Any:
+    """Texts, `None` where one is absent, as a column has them."""
+    return pd.array(values, dtype=pd.StringDtype(na_value=np.nan))
+
+
+def as_objects(values: np.ndarray) -> Any:
+    """Objects as a column of them: of a plain array of objects pandas finds the type, which takes long."""
+    return pd.arrays.NumpyExtensionArray(values)
