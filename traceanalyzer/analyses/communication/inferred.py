@@ -60,9 +60,7 @@ def _best_match(
     return max(matches, key=lambda match: len(match[0]), default=(rows[:0], rows[:0]))
 
 
-def _agreeing(
-    kernels: Sequence[np.ndarray], rows: np.ndarray, template: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _agreeing(kernels: Sequence[np.ndarray], rows: np.ndarray, template: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Counted from both ends, the positions up to the first whose kernels differ; several steps may be queued."""
     if not len(template):
         return rows[:0], rows[:0]

@@ -235,9 +235,9 @@ def names_around_launches(events: pd.DataFrame, trace: RankTrace, launch: np.nda
 @once_a_trace
 def user_ranges(trace: RankTrace) -> pd.DataFrame:
     """Ranges that say where in the program the host is: neither steps nor communication calls."""
-    is_place = host_names.matches(trace.ranges["name"], host_names.is_user_range)
+    is_place = host_names.rows_named_so(trace.ranges, host_names.is_user_range)
     of_steps = set(trace.steps["name"].cat.categories)
-    return picked(trace.ranges, is_place & ~host_names.matches(trace.ranges["name"], of_steps.__contains__))
+    return picked(trace.ranges, is_place & ~host_names.rows_named_so(trace.ranges, of_steps.__contains__))
 
 
 def innermost_at(starts: np.ndarray, ends: np.ndarray, times: np.ndarray) -> np.ndarray:

@@ -8,6 +8,8 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.model.tables import column_of
+
 PHASES = ("forward", "backward", "optimizer", "data", "communication")
 """Phases that ranges can name; `communication` is its set-up, and gradient synchronisation written by hand."""
 
@@ -151,6 +153,11 @@ def phase(name: str) -> str | None:
     if _BOTH.search(plain):
         return None
     return next((known for known, pattern in _PHASE_PATTERNS if pattern.search(plain)), None)
+
+
+def rows_named_so(table: pd.DataFrame, test: Callable[[str], object]) -> np.ndarray:
+    """Mask of the rows whose `name` passes; asks once for each distinct name."""
+    return mask_of(column_of(table, "name"), test)
 
 
 def matches(names: pd.Series, test: Callable[[str], object]) -> np.ndarray:

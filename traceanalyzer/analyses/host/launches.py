@@ -6,11 +6,12 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_any, percent, ratio, stack, typed
+from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
 from traceanalyzer.analyses.host.launch_queue import launch_queue
 from traceanalyzer.analyses.names import LaunchesColumn
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import rows_named
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, picked
 
@@ -117,7 +118,7 @@ def _delays(trace: RankTrace, ops: pd.DataFrame) -> dict[str, int | None]:
 
 def _awaited(trace: RankTrace, ops: pd.DataFrame) -> dict[str, int]:
     launch, starts, ends = (array_of(ops, name) for name in ("launch", "start_ns", "end_ns"))
-    is_long_kernel = is_any(ops["activity"], "kernel") & (ends - starts > _LONG_NS)
+    is_long_kernel = rows_named(ops, "activity", "kernel") & (ends - starts > _LONG_NS)
     held = is_long_kernel & (launch != NONE) & column_of(ops, "graph_node").isna()
     returned = np.append(array_of(trace.api_calls, "end_ns"), 0)[launch[held]]
     return {"awaitable_kernels": int(held.sum()), "awaited_kernels": int((returned >= ends[held]).sum())}
@@ -136,7 +137,7 @@ def _queue(trace: RankTrace) -> dict[str, int | None]:
 
 
 def _kernels(ops: pd.DataFrame) -> dict[str, int | None]:
-    durations = (array_of(ops, "end_ns") - array_of(ops, "start_ns"))[is_any(ops["activity"], "kernel")]
+    durations = (array_of(ops, "end_ns") - array_of(ops, "start_ns"))[rows_named(ops, "activity", "kernel")]
     return {
         "kernels": len(durations),
         "kernels_under_5us": int((durations < 5_000).sum()),

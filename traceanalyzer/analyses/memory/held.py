@@ -95,7 +95,7 @@ def _in_communication(trace: RankTrace, threads: np.ndarray, times: np.ndarray) 
     """Moments inside an operator or range of communication on their thread."""
     columns = ["start_ns", "end_ns", "thread"]
     frames = [
-        frame.loc[host_names.matches(frame["name"], lambda name: bool(_COMMUNICATION.search(name))), columns]
+        frame.loc[host_names.rows_named_so(frame, lambda name: bool(_COMMUNICATION.search(name))), columns]
         for frame in (trace.host_ops, trace.ranges)
     ]
     inside: np.ndarray = range_around(under_each_other(frames), threads, times) >= 0

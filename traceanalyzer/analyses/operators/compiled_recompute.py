@@ -33,7 +33,7 @@ def compiled_recompute(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame
 
 
 def _outermost_nodes(trace: RankTrace, tree: OperatorTree) -> np.ndarray:
-    compiled = host_names.matches(trace.host_ops["name"], lambda name: name.endswith(_NODE))
+    compiled = host_names.rows_named_so(trace.host_ops, lambda name: name.endswith(_NODE))
     if not compiled.any():
         return np.empty(0, dtype=np.int64)
     # A node is recorded twice, as the engine's call and as the function inside it.

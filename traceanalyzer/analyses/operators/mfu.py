@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, all_known, is_any, percent, ratio, stack, typed
+from traceanalyzer.analyses.base import Result, all_known, percent, ratio, stack, typed
 from traceanalyzer.analyses.grouping import Groups, sums_at
 from traceanalyzer.analyses.host.host_names import mask_of
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
@@ -26,6 +26,7 @@ from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.job.run_info import StatedWork
 from traceanalyzer.meaning.columns import Adds, Better, Column, Unit
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import rows_named
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, picked, table_of
 
@@ -109,7 +110,7 @@ def per_rank(
 
     No row for a step without matrix work of known FLOPs: a trace without shapes has no MFU.
     """
-    known = picked(work.calls, is_any(work.calls["family"], *MODEL_FAMILIES))
+    known = picked(work.calls, rows_named(work.calls, "family", *MODEL_FAMILIES))
     if known.empty or not len(steps):
         return pd.DataFrame()
     flops, (matrix_ns, covered_ns, is_known) = _flops(trace, tree, known), _covered(trace, work, category_of_op)
@@ -190,7 +191,7 @@ def _is_repeated(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame) -> n
     rows = array_of(known, "row")
     names: Any = column_of(trace.host_ops, "name")[rows]
     is_forward = ~mask_of(names, lambda name: name.endswith("_backward"))
-    is_attention = is_any(known["family"], "attention")
+    is_attention = rows_named(known, "family", "attention")
     in_backward = tree.autograd[rows] == PASSES.index("backward")
     found: np.ndarray = (tree.autograd[rows] == PASSES.index("recompute")) | (in_backward & is_attention & is_forward)
     return found
@@ -206,7 +207,7 @@ def _covered(
     """
     ops, count = trace.gpu_ops, len(trace.steps)
     is_matrix = np.append(np.isin(category_of_op.categories.to_numpy(dtype=object), MATRIX_CATEGORIES), False)
-    is_model = is_any(found.calls["family"], *MODEL_FAMILIES)
+    is_model = rows_named(found.calls, "family", *MODEL_FAMILIES)
     is_known = (found.of_op != NONE) & np.append(is_model, False)[found.of_op]
     rows = np.flatnonzero(trace.op_step != NONE)
     step = trace.op_step[rows]

@@ -161,7 +161,7 @@ def _is_replayed(trace: RankTrace) -> np.ndarray:
     mask = np.zeros(len(trace.host_ops), dtype=bool)
     if column_of(trace.gpu_ops, "captured_ns").isna().all():
         return mask
-    calls = trace.api_calls[host_names.matches(trace.api_calls["name"], host_names.is_graph_launch)]
+    calls = trace.api_calls[host_names.rows_named_so(trace.api_calls, host_names.is_graph_launch)]
     begins, threads = (array_of(trace.host_ops, name) for name in ("start_ns", "thread"))
     for thread, own in calls.groupby("thread"):
         row = np.searchsorted(array_of(own, "start_ns"), begins, side="right") - 1

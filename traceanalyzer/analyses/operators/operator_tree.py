@@ -62,7 +62,7 @@ class OperatorTree(Struct, frozen=True):
         nesting = Nesting.of(ops)
         is_node = _is_node(ops)
         node = nesting.handed_down(is_node)
-        is_call = host_names.matches(ops["name"], lambda name: name.startswith(_CALLS))
+        is_call = host_names.rows_named_so(ops, lambda name: name.startswith(_CALLS))
         records = ~column_of(ops, "sequence").isna() & ~is_node & ~is_call
         autograd = _passes(nesting, node, nesting.handed_down(records))
         return cls(
@@ -112,7 +112,7 @@ class OperatorTree(Struct, frozen=True):
 
 
 def _is_node(ops: pd.DataFrame) -> np.ndarray:
-    by_name = host_names.matches(ops["name"], lambda name: name.startswith(_NODE))
+    by_name = host_names.rows_named_so(ops, lambda name: name.startswith(_NODE))
     is_node: np.ndarray = by_name | (ops["forward_thread"].to_numpy(dtype=np.int64, na_value=0) > 0)
     return is_node
 

@@ -55,8 +55,8 @@ def is_backward(tree: OperatorTree) -> np.ndarray:
 
 def _calls(trace: RankTrace) -> pd.DataFrame:
     of_steps = set(column_of(trace.steps, "name").dropna())
-    is_module = host_names.matches(trace.frames["name"], lambda name: name.startswith(MODULE))
-    is_own = host_names.matches(trace.ranges["name"], lambda name: name.startswith(_OWN_RANGES) or name in of_steps)
+    is_module = host_names.rows_named_so(trace.frames, lambda name: name.startswith(MODULE))
+    is_own = host_names.rows_named_so(trace.ranges, lambda name: name.startswith(_OWN_RANGES) or name in of_steps)
     rows = (np.flatnonzero(is_module), np.flatnonzero(~is_own))
     tables = [columns_of(frame) for frame in (trace.frames, trace.ranges)]
     columns: dict[str, Any] = {

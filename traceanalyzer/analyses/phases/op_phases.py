@@ -84,7 +84,7 @@ def _code(name: str) -> int:
 
 
 def _of_own_thread(trace: RankTrace, named: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
-    is_node = host_names.matches(trace.host_ops["name"], host_names.is_autograd_node)
+    is_node = host_names.rows_named_so(trace.host_ops, host_names.is_autograd_node)
     nodes = with_columns(picked(trace.host_ops, is_node, _TIMES), phase=BACKWARD)
     events = under_each_other([named, nodes])
     codes = np.append(events["phase"].to_numpy(np.int64), UNKNOWN)
@@ -103,7 +103,7 @@ def _forward_operators(trace: RankTrace) -> pd.DataFrame:
     has_sequence = ~column_of(ops, "sequence").isna()
     is_autograds = ops["forward_thread"].to_numpy(dtype=np.int64, na_value=0) != 0
     # Plain collectives make none, and come last where gradients are reduced after the backward pass.
-    is_collective = host_names.matches(ops["name"], lambda name: name.startswith("c10d::"))
+    is_collective = host_names.rows_named_so(ops, lambda name: name.startswith("c10d::"))
     rows = np.flatnonzero(has_sequence & ~is_autograds & ~is_collective)
     sequence, thread = ops["sequence"].to_numpy(dtype=np.int64, na_value=NONE), array_of(ops, "thread")
     by_number = rows[np.lexsort((rows, sequence[rows], thread[rows]))]

@@ -121,7 +121,7 @@ def _in_launch_order(trace: RankTrace) -> pd.DataFrame:
 
 
 def _by_range(trace: RankTrace, ops: pd.DataFrame, least: int) -> tuple[np.ndarray, list[str]]:
-    is_block = host_names.matches(trace.ranges["name"], _BLOCK_RANGE.match)
+    is_block = host_names.rows_named_so(trace.ranges, _BLOCK_RANGE.match)
     if is_block.sum() < least:
         return np.full(len(ops), NONE), []
     ranges = picked(trace.ranges, is_block, ("start_ns", "end_ns", "name", "thread"))

@@ -7,12 +7,13 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import union_categoricals
 
-from traceanalyzer.analyses.base import Result, is_any, taken
+from traceanalyzer.analyses.base import Result, taken
 from traceanalyzer.analyses.names import TimelineColumn
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.scopes import Scopes
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import rows_named
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, columns_of, picked, table_of, under_each_other, without_rows
 
@@ -95,7 +96,7 @@ def _steps(trace: RankTrace) -> pd.Series:
 
 
 def _calls(ops: pd.DataFrame) -> pd.Series:
-    is_comm = is_any(ops["kind"], "comm")
+    is_comm = rows_named(ops, "kind", "comm")
     return pd.Series(pd.arrays.IntegerArray((np.cumsum(is_comm) - 1).astype(np.int64), ~is_comm))
 
 
