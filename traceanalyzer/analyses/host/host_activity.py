@@ -14,6 +14,7 @@ from traceanalyzer.analyses.host.stretches import Cutter
 from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import rows_named
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, columns_of, picked
 
@@ -187,7 +188,7 @@ def range_around(ranges: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -
     """Position in `ranges` of the innermost one of the same thread that holds each time, or -1."""
     answer = np.full(len(times), NONE, dtype=np.int64)
     of_thread = array_of(ranges, "thread")
-    for thread in {*pd.unique(of_thread).tolist()} & {*pd.unique(threads).tolist()}:
+    for thread in {*np.unique(of_thread).tolist()} & {*np.unique(threads).tolist()}:
         asked = np.flatnonzero(threads == thread)
         answer[asked] = Around.of(ranges, thread).at(times[asked])
     return answer
@@ -236,8 +237,8 @@ def names_around_launches(events: pd.DataFrame, trace: RankTrace, launch: np.nda
 def user_ranges(trace: RankTrace) -> pd.DataFrame:
     """Ranges that say where in the program the host is: neither steps nor communication calls."""
     is_place = host_names.rows_named_so(trace.ranges, host_names.is_user_range)
-    of_steps = set(trace.steps["name"].cat.categories)
-    return picked(trace.ranges, is_place & ~host_names.rows_named_so(trace.ranges, of_steps.__contains__))
+    is_step = rows_named(trace.ranges, "name", *column_of(trace.steps, "name").categories.tolist())
+    return picked(trace.ranges, is_place & ~is_step)
 
 
 def innermost_at(starts: np.ndarray, ends: np.ndarray, times: np.ndarray) -> np.ndarray:

@@ -6,14 +6,14 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
+from traceanalyzer.analyses.base import Result, percent, ratio, stack
 from traceanalyzer.analyses.host.launch_queue import launch_queue
 from traceanalyzer.analyses.names import LaunchesColumn
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import rows_named
+from traceanalyzer.model.plain import known_of, rows_named
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, picked
+from traceanalyzer.model.tables import array_of, picked, table_of
 
 _LONG_NS = 20_000
 """A kernel of this length outlives the call that launches it, unless that waits for it."""
@@ -90,15 +90,17 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     ops = picked(trace.gpu_ops, trace.counted, names)
     row = {
         "operations": len(ops),
-        "operations_without_launch": int((ops["launch"] == NONE).sum()),
-        "graph_operations": int(ops["graph_node"].notna().sum()),
+        "operations_without_launch": int(np.count_nonzero(array_of(ops, "launch") == NONE)),
+        "graph_operations": int(np.count_nonzero(known_of(ops, "graph_node"))),
         "window_ns": trace.window.length_ns,
         **_delays(trace, ops),
         **_awaited(trace, ops),
         **_queue(trace),
         **_kernels(ops),
     }
-    return typed(pd.DataFrame([row]), dict.fromkeys(_MAYBE, "Int64"))
+    return table_of(
+        {name: pd.array([value], dtype="Int64") if name in _MAYBE else [value] for name, value in row.items()}
+    )
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Launches:
@@ -119,14 +121,14 @@ def _delays(trace: RankTrace, ops: pd.DataFrame) -> dict[str, int | None]:
 def _awaited(trace: RankTrace, ops: pd.DataFrame) -> dict[str, int]:
     launch, starts, ends = (array_of(ops, name) for name in ("launch", "start_ns", "end_ns"))
     is_long_kernel = rows_named(ops, "activity", "kernel") & (ends - starts > _LONG_NS)
-    held = is_long_kernel & (launch != NONE) & column_of(ops, "graph_node").isna()
+    held = is_long_kernel & (launch != NONE) & ~known_of(ops, "graph_node")
     returned = np.append(array_of(trace.api_calls, "end_ns"), 0)[launch[held]]
     return {"awaitable_kernels": int(held.sum()), "awaited_kernels": int((returned >= ends[held]).sum())}
 
 
 def _queue(trace: RankTrace) -> dict[str, int | None]:
     queue = launch_queue(trace)
-    if not len(queue.depth) or (trace.gpu_ops["launch"] == NONE).all():
+    if not len(queue.depth) or (array_of(trace.gpu_ops, "launch") == NONE).all():
         return dict.fromkeys(("queue_median", "queue_max", "empty_queue_ns", "waiting_ns"))
     return {
         "queue_median": queue.median(),

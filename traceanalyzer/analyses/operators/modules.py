@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.base import Result, all_known, stack, typed
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.names import ModulesColumn
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
@@ -15,8 +15,9 @@ from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.breakdown import DEFINITIONS, known_only, split
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import lengths_of
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, columns_of, picked, under_each_other, with_columns
+from traceanalyzer.model.tables import array_of, columns_of, picked, table_of, under_each_other, with_columns
 
 _PARTS = ("window_ns", *breakdown.PARTS)
 OUTSIDE = "(outside any module or range)"
@@ -131,9 +132,9 @@ def _rows(trace: RankTrace, scopes: Scopes, held: np.ndarray, runs_here: np.ndar
 
 
 def _outside(trace: RankTrace, held: np.ndarray) -> pd.DataFrame:
-    total = int((trace.gpu_ops["end_ns"] - trace.gpu_ops["start_ns"])[held].sum())
-    row = {"path": OUTSIDE, "gpu_ops": int(held.sum()), "gpu_own_ns": total, "gpu_total_ns": total}
-    return typed(pd.DataFrame([row]), dict.fromkeys(_LAUNCHED, "Int64"))
+    total = lengths_of(trace.gpu_ops)[held].sum(keepdims=True)
+    columns = {"gpu_ops": np.array([np.count_nonzero(held)]), "gpu_own_ns": total, "gpu_total_ns": total.copy()}
+    return table_of({"path": [OUTSIDE], **{name: all_known(own) for name, own in columns.items()}})
 
 
 def _launched(trace: RankTrace, scopes: Scopes, held: np.ndarray) -> dict[str, Any]:

@@ -15,8 +15,17 @@ from traceanalyzer.analyses.names import OperatorShapesColumn
 from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR, PASS_NAMES, OperatorTree
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import lengths_of, whole_of
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, columns_of, sorted_by, table_of, under_each_other, with_rows
+from traceanalyzer.model.tables import (
+    array_of,
+    column_of,
+    columns_of,
+    rows_where,
+    sorted_by,
+    under_each_other,
+    with_rows,
+)
 
 COSTS: Mapping[str, Column] = {
     "calls": Column.count("Times that it ran; absent for GPU operations without an operator.", is_aside=True),
@@ -71,9 +80,11 @@ def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     if trace.gpu_ops.empty and trace.host_ops.empty:
         return pd.DataFrame()
     table = typed(_operators(trace, tree), dict.fromkeys(COSTS, "Int64"))
-    durations = np.where(trace.counted, array_of(trace.gpu_ops, "end_ns") - array_of(trace.gpu_ops, "start_ns"), 0)
+    durations = np.where(trace.counted, lengths_of(trace.gpu_ops), 0)
     table = with_rows(table, _without_operator(durations, trace.counted, tree))
-    assert int(table["gpu_own_ns"].sum()) == int(durations.sum()), "own GPU time must add up to the GPU operations'"
+    assert int(whole_of(table, "gpu_own_ns", 0).sum()) == int(durations.sum()), (
+        "own GPU time must add up to the GPU operations'"
+    )
     return sorted_by(table, "gpu_own_ns")
 
 
@@ -87,7 +98,7 @@ def summed(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     return sorted_by(_totals(table, keys), "gpu_own_ns")
 
 
-def _totals(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+def _totals(table: pd.DataFrame | Mapping[str, Any], keys: Sequence[str]) -> pd.DataFrame:
     return Groups.of(table, keys, by_appearance=True, with_absent=True).totals(table, list(COSTS))
 
 
@@ -99,8 +110,8 @@ def _operators(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
         held = rows.start + np.flatnonzero(tree.is_counted[rows] | (costs.gpu_ops[rows] > 0))
         own = {name: values.take(held) for name, values in named.items()} | costs.at(held)
         own["autograd"] = pd.Categorical.from_codes(tree.autograd[held], dtype=PASS_NAMES)
-        parts.append(_totals(table_of(own), _KEYS))
-    return summed(under_each_other(parts), _KEYS)
+        parts.append(_totals(own, _KEYS))
+    return sorted_by(parts[0], "gpu_own_ns") if len(parts) == 1 else summed(under_each_other(parts), _KEYS)
 
 
 _KEYS = ("operator", "autograd", "shapes", "strides", "dtypes")
@@ -128,7 +139,7 @@ class _Costs:
         gpu_total = tree.nesting.summed_up(gpu_own)
         return cls(
             tree.is_counted,
-            tree.is_outermost_of_name(ops["name"]),
+            tree.is_outermost_of_name(column_of(ops, "name").codes),
             _is_replayed(trace),
             array_of(ops, "start_ns"),
             array_of(ops, "end_ns"),
@@ -161,7 +172,7 @@ def _is_replayed(trace: RankTrace) -> np.ndarray:
     mask = np.zeros(len(trace.host_ops), dtype=bool)
     if column_of(trace.gpu_ops, "captured_ns").isna().all():
         return mask
-    calls = trace.api_calls[host_names.rows_named_so(trace.api_calls, host_names.is_graph_launch)]
+    calls = rows_where(trace.api_calls, host_names.rows_named_so(trace.api_calls, host_names.is_graph_launch))
     begins, threads = (array_of(trace.host_ops, name) for name in ("start_ns", "thread"))
     for thread, own in calls.groupby("thread"):
         row = np.searchsorted(array_of(own, "start_ns"), begins, side="right") - 1

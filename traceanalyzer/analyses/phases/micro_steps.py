@@ -12,7 +12,7 @@ from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.names import MicroStepsColumn
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import rows_named
+from traceanalyzer.model.plain import rows_named, whole_of
 from traceanalyzer.model.schema import NONE, XLA_PHASES
 from traceanalyzer.model.tables import array_of, column_of, table_of
 from traceanalyzer.selection import step_at
@@ -63,12 +63,12 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     starts, ends = array_of(steps, "host_start_ns"), array_of(steps, "host_end_ns")
     begins = _begins(trace)
     of_step, of_update = step_at(starts, ends, begins), step_at(starts, ends, _updates(trace))
-    of_call = calls["step"].to_numpy(dtype=np.int64, na_value=NONE) if len(calls) else np.empty(0, dtype=np.int64)
-    gradients = calls["collective"].isin(GRADIENT_COLLECTIVES).to_numpy() if len(calls) else of_call == NONE
+    of_call = whole_of(calls, "step") if len(calls) else np.empty(0, dtype=np.int64)
+    gradients = np.isin(array_of(calls, "collective"), GRADIENT_COLLECTIVES) if len(calls) else of_call == NONE
     rows = [
         _row(trace, number, begins[of_step == row], int((of_update == row).sum()),
              calls, np.flatnonzero(gradients & (of_call == number)))
-        for row, number in enumerate(steps["step"].tolist())
+        for row, number in enumerate(array_of(steps, "step").tolist())
     ]  # fmt: skip
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     return table_of(columns | {name: pd.array(columns[name], dtype="Int64") for name in _NUMBERS})
