@@ -1,5 +1,6 @@
 """A table's columns as plain arrays: pandas' own objects around them cost more than what is done with them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -43,9 +44,16 @@ def rows_named(table: pd.DataFrame, column: str, *wanted: str) -> np.ndarray:
     return is_name(column_of(table, column), *wanted)
 
 
-def text_array(values: Any) -> Any:
-    """Texts, `None` where one is absent, as a column has them."""
-    return pd.array(values, dtype=pd.StringDtype(na_value=np.nan))
+def mask_of(names: Any, test: Callable[[str], object]) -> np.ndarray:
+    """Rows of a categorical whose name passes; asks once for each distinct name."""
+    answers = [bool(test(str(name))) for name in names.categories.tolist()]
+    mask: np.ndarray = np.array([*answers, False], dtype=bool)[names.codes]
+    return mask
+
+
+def rows_named_so(table: pd.DataFrame, test: Callable[[str], object]) -> np.ndarray:
+    """The same of a table's column `name`."""
+    return mask_of(column_of(table, "name"), test)
 
 
 def as_objects(values: np.ndarray) -> Any:

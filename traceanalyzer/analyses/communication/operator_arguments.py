@@ -9,10 +9,9 @@ import pandas as pd
 from traceanalyzer import kinds
 from traceanalyzer.analyses.base import plain_values, taken
 from traceanalyzer.analyses.grouping import by_category
-from traceanalyzer.analyses.host.host_names import mask_of
 from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import as_objects, known_of, rows_named
+from traceanalyzer.model.plain import as_objects, known_of, mask_of, rows_named
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, with_columns
 

@@ -14,7 +14,7 @@ from traceanalyzer.analyses.host.stretches import Cutter
 from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import rows_named
+from traceanalyzer.model.plain import rows_named, rows_named_so
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, columns_of, picked
 
@@ -236,7 +236,7 @@ def names_around_launches(events: pd.DataFrame, trace: RankTrace, launch: np.nda
 @once_a_trace
 def user_ranges(trace: RankTrace) -> pd.DataFrame:
     """Ranges that say where in the program the host is: neither steps nor communication calls."""
-    is_place = host_names.rows_named_so(trace.ranges, host_names.is_user_range)
+    is_place = rows_named_so(trace.ranges, host_names.is_user_range)
     is_step = rows_named(trace.ranges, "name", *column_of(trace.steps, "name").categories.tolist())
     return picked(trace.ranges, is_place & ~is_step)
 

@@ -15,7 +15,7 @@ from traceanalyzer.analyses.host.thread_roles import OTHER, thread_roles
 from traceanalyzer.analyses.names import HostWorkColumn
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import is_name, whole
+from traceanalyzer.model.plain import is_name, mask_of, whole
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, picked, sorted_by, table_of, with_columns
 from traceanalyzer.selection import step_at
@@ -111,8 +111,8 @@ _WHATS = pd.CategoricalDtype([RANGE, COLLECTIVE, OPERATOR])
 def _top_level(trace: RankTrace) -> pd.DataFrame:
     """Ranges and collectives that lie in no other, and operators outside of them, on each thread."""
     names = column_of(trace.ranges, "name")
-    is_collective = host_names.mask_of(names, host_names.is_cpu_collective)
-    is_place = host_names.mask_of(names, host_names.is_user_range)
+    is_collective = mask_of(names, host_names.is_cpu_collective)
+    is_place = mask_of(names, host_names.is_user_range)
     is_step = is_name(names, *column_of(trace.steps, "name").categories.tolist())
     ranges = np.flatnonzero((is_place | is_collective) & ~is_step)
     ranges = ranges[~_wraps(trace, ranges)]

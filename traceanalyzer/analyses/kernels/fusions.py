@@ -8,12 +8,11 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.grouping import Groups
-from traceanalyzer.analyses.host.host_names import mask_of
 from traceanalyzer.analyses.kernels.kernel_names import fusion
 from traceanalyzer.analyses.names import FusionsColumn
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import lengths_of
+from traceanalyzer.model.plain import lengths_of, mask_of
 from traceanalyzer.model.tables import column_of, sorted_by, table_of
 
 

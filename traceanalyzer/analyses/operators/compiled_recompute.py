@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import rows_named_so
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import table_of
 
@@ -36,7 +36,7 @@ def compiled_recompute(
 
 
 def _outermost_nodes(trace: RankTrace, tree: OperatorTree) -> np.ndarray:
-    compiled = host_names.rows_named_so(trace.host_ops, lambda name: name.endswith(_NODE))
+    compiled = rows_named_so(trace.host_ops, lambda name: name.endswith(_NODE))
     if not compiled.any():
         return np.empty(0, dtype=np.int64)
     # A node is recorded twice, as the engine's call and as the function inside it.

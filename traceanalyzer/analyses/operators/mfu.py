@@ -13,7 +13,6 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, all_known, percent, stack, typed
 from traceanalyzer.analyses.grouping import Groups, sums_at
-from traceanalyzer.analyses.host.host_names import mask_of
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.analyses.kernels.peaks import Peak, element_type, peak_of
 from traceanalyzer.analyses.names import MfuColumn
@@ -26,7 +25,7 @@ from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.job.run_info import StatedWork
 from traceanalyzer.meaning.columns import Adds, Better, Column, Unit
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import known_of, rows_named, whole_of
+from traceanalyzer.model.plain import known_of, mask_of, rows_named, whole_of
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, picked, table_of
 

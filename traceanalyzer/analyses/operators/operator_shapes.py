@@ -15,7 +15,7 @@ from traceanalyzer.analyses.names import OperatorShapesColumn
 from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR, PASS_NAMES, OperatorTree
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import lengths_of, whole_of
+from traceanalyzer.model.plain import lengths_of, rows_named_so, whole_of
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
@@ -172,7 +172,7 @@ def _is_replayed(trace: RankTrace) -> np.ndarray:
     mask = np.zeros(len(trace.host_ops), dtype=bool)
     if column_of(trace.gpu_ops, "captured_ns").isna().all():
         return mask
-    calls = rows_where(trace.api_calls, host_names.rows_named_so(trace.api_calls, host_names.is_graph_launch))
+    calls = rows_where(trace.api_calls, rows_named_so(trace.api_calls, host_names.is_graph_launch))
     begins, threads = (array_of(trace.host_ops, name) for name in ("start_ns", "thread"))
     for thread, own in calls.groupby("thread"):
         row = np.searchsorted(array_of(own, "start_ns"), begins, side="right") - 1

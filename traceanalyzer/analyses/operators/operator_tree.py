@@ -4,11 +4,10 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.operators.nesting import Nesting
 from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import whole_of
+from traceanalyzer.model.plain import rows_named_so, whole_of
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of
 from traceanalyzer.selection import step_at
@@ -63,7 +62,7 @@ class OperatorTree(Struct, frozen=True):
         nesting = Nesting.of(ops)
         is_node = _is_node(ops)
         node = nesting.handed_down(is_node)
-        is_call = host_names.rows_named_so(ops, lambda name: name.startswith(_CALLS))
+        is_call = rows_named_so(ops, lambda name: name.startswith(_CALLS))
         records = ~column_of(ops, "sequence").isna() & ~is_node & ~is_call
         autograd = _passes(nesting, node, nesting.handed_down(records))
         return cls(
@@ -115,7 +114,7 @@ class OperatorTree(Struct, frozen=True):
 
 
 def _is_node(ops: pd.DataFrame) -> np.ndarray:
-    by_name = host_names.rows_named_so(ops, lambda name: name.startswith(_NODE))
+    by_name = rows_named_so(ops, lambda name: name.startswith(_NODE))
     is_node: np.ndarray = by_name | (whole_of(ops, "forward_thread") > 0)
     return is_node
 

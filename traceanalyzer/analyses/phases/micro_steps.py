@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
-from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.names import MicroStepsColumn
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import rows_named, whole_of
+from traceanalyzer.model.plain import rows_named, rows_named_so, whole_of
 from traceanalyzer.model.schema import NONE, XLA_PHASES
 from traceanalyzer.model.tables import array_of, column_of, table_of
 from traceanalyzer.selection import step_at
@@ -88,7 +87,7 @@ def _begins(trace: RankTrace) -> np.ndarray:
     is_own = ~rows_named(ranges, "domain", XLA_PHASES)
     starts, ends = array_of(ranges, "start_ns"), array_of(ranges, "end_ns")
     for pattern in (_BACKWARD, _FORWARD):
-        rows = np.flatnonzero(is_own & host_names.rows_named_so(ranges, pattern.fullmatch))
+        rows = np.flatnonzero(is_own & rows_named_so(ranges, pattern.fullmatch))
         if len(rows):
             reach = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(ends[rows])[:-1])
             begins: np.ndarray = starts[rows][starts[rows] >= reach]
@@ -98,7 +97,7 @@ def _begins(trace: RankTrace) -> np.ndarray:
 
 def _updates(trace: RankTrace) -> np.ndarray:
     """Starts of the ranges that PyTorch puts around every optimizer's step."""
-    begins: np.ndarray = array_of(trace.ranges, "start_ns")[host_names.rows_named_so(trace.ranges, _is_update)]
+    begins: np.ndarray = array_of(trace.ranges, "start_ns")[rows_named_so(trace.ranges, _is_update)]
     return begins
 
 

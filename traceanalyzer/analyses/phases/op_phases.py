@@ -9,6 +9,7 @@ from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_activity import innermost_at, range_around
 from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import rows_named_so
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, picked, under_each_other, with_columns
 
@@ -84,7 +85,7 @@ def _code(name: str) -> int:
 
 
 def _of_own_thread(trace: RankTrace, named: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
-    is_node = host_names.rows_named_so(trace.host_ops, host_names.is_autograd_node)
+    is_node = rows_named_so(trace.host_ops, host_names.is_autograd_node)
     nodes = with_columns(picked(trace.host_ops, is_node, _TIMES), phase=BACKWARD)
     events = under_each_other([named, nodes])
     codes = np.append(events["phase"].to_numpy(np.int64), UNKNOWN)
@@ -103,7 +104,7 @@ def _forward_operators(trace: RankTrace) -> pd.DataFrame:
     has_sequence = ~column_of(ops, "sequence").isna()
     is_autograds = ops["forward_thread"].to_numpy(dtype=np.int64, na_value=0) != 0
     # Plain collectives make none, and come last where gradients are reduced after the backward pass.
-    is_collective = host_names.rows_named_so(ops, lambda name: name.startswith("c10d::"))
+    is_collective = rows_named_so(ops, lambda name: name.startswith("c10d::"))
     rows = np.flatnonzero(has_sequence & ~is_autograds & ~is_collective)
     sequence, thread = ops["sequence"].to_numpy(dtype=np.int64, na_value=NONE), array_of(ops, "thread")
     by_number = rows[np.lexsort((rows, sequence[rows], thread[rows]))]

@@ -8,12 +8,11 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.grouping import Groups
-from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.names import SyncCopiesColumn
 from traceanalyzer.analyses.streams.memory_ops import is_copy, operations
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import lengths_of, rows_named
+from traceanalyzer.model.plain import lengths_of, mask_of, rows_named
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, sorted_by
 
@@ -78,7 +77,7 @@ def _problems(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
     calls = array_of(trace.gpu_ops, "launch")[rows]
     # A graph's copies are launched by neither.
     names = column_of(trace.api_calls, "name")
-    is_plain, is_async = (host_names.mask_of(names, test)[calls] for test in (_is_plain, _is_async))
+    is_plain, is_async = (mask_of(names, test)[calls] for test in (_is_plain, _is_async))
     is_pageable = np.zeros(len(rows), dtype=bool)
     for end in ("source_memory", "target_memory"):
         is_pageable |= rows_named(trace.gpu_ops, end, "pageable")[rows]

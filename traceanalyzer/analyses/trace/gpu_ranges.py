@@ -9,11 +9,10 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.grouping import rows_of_each
-from traceanalyzer.analyses.host.host_names import mask_of
 from traceanalyzer.analyses.names import GpuRangesColumn
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import is_name
+from traceanalyzer.model.plain import is_name, mask_of
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, picked, table_of, with_columns
 
