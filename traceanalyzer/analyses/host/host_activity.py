@@ -11,7 +11,7 @@ from traceanalyzer.analyses.blocks import time_blocks
 from traceanalyzer.analyses.grouping import Groups, extreme_at
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.stretches import Cutter
-from traceanalyzer.analyses.once import once_a_trace
+from traceanalyzer.analyses.once import once_a_trace, once_of_tables
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.plain import rows_named, rows_named_so
@@ -190,7 +190,7 @@ def range_around(ranges: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -
     of_thread = array_of(ranges, "thread")
     for thread in {*np.unique(of_thread).tolist()} & {*np.unique(threads).tolist()}:
         asked = np.flatnonzero(threads == thread)
-        answer[asked] = Around.of(ranges, thread).at(times[asked])
+        answer[asked] = _around(ranges, thread=thread).at(times[asked])
     return answer
 
 
@@ -214,6 +214,12 @@ class Around(Struct, frozen=True):
             return np.full(len(times), NONE, dtype=np.int64)
         place = np.searchsorted(self.starts, times, side="right") - 1
         return np.where((place >= 0) & (times < self.ends[place]), self.row[place], NONE)
+
+
+@once_of_tables
+def _around(events: pd.DataFrame, *, thread: int) -> Around:
+    """What the thread is in, whenever: many analyses ask it of the same ranges."""
+    return Around.of(events, thread)
 
 
 def names_around(events: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:

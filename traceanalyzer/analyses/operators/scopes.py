@@ -9,6 +9,7 @@ from msgspec import Struct
 from traceanalyzer.analyses.base import joined, named
 from traceanalyzer.analyses.operators.nesting import Nesting
 from traceanalyzer.analyses.operators.operator_tree import PASSES, OperatorTree
+from traceanalyzer.analyses.time.intervals import outer_first
 from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.plain import rows_named_so
@@ -66,7 +67,7 @@ def _calls(trace: RankTrace) -> pd.DataFrame:
     names = joined([table["name"][own] for table, own in zip(tables, rows, strict=True)])
     columns["name"] = named([name.removeprefix(MODULE) for name in names.categories.tolist()], names.codes)
     columns["is_module"] = np.arange(len(names)) < len(rows[0])
-    order = np.lexsort((-columns["end_ns"], columns["start_ns"]))
+    order = outer_first(columns["start_ns"], columns["end_ns"])
     return table_of({name: values[order] for name, values in columns.items()})
 
 

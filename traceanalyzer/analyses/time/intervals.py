@@ -47,14 +47,15 @@ class Intervals(Struct, frozen=True):
         start_array, end_array = start_array[held], end_array[held]
         if not len(start_array):
             return EMPTY
-        order = np.argsort(start_array, kind="stable")
-        start_array = start_array[order]
-        reach = np.maximum.accumulate(end_array[order])
-        is_first = np.empty(len(order), dtype=bool)
+        if (start_array[1:] < start_array[:-1]).any():  # events are in order of their starts, most of them
+            order = np.argsort(start_array, kind="stable")
+            start_array, end_array = start_array[order], end_array[order]
+        reach = np.maximum.accumulate(end_array)
+        is_first = np.empty(len(reach), dtype=bool)
         is_first[0] = True
         is_first[1:] = start_array[1:] > reach[:-1]  # touching intervals join
         first = np.flatnonzero(is_first)
-        return cls(start_array[first], reach[np.append(first[1:] - 1, len(order) - 1)])
+        return cls(start_array[first], reach[np.append(first[1:] - 1, len(reach) - 1)])
 
     @property
     def total_ns(self) -> int:
@@ -175,6 +176,15 @@ def bins_of(window: Window, most: int) -> tuple[np.ndarray, np.ndarray]:
         bins = min(max(1, most * length_ns // window.length_ns), length_ns)
         edges.append(start_ns + np.arange(bins + 1) * length_ns // bins)
     return np.concatenate([edge[:-1] for edge in edges]), np.concatenate([edge[1:] for edge in edges])
+
+
+def outer_first(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Positions in order of starts, of those that start together the longer first, equal ones as they come."""
+    order = np.argsort(starts, kind="stable")
+    begun, until = starts[order], ends[order]
+    # Almost all are so in their tables, which takes a tenth of the time to find out.
+    is_inner_first = (begun[1:] == begun[:-1]) & (until[1:] > until[:-1])
+    return np.lexsort((-ends, starts)) if is_inner_first.any() else order
 
 
 def stable_order(numbers: np.ndarray) -> np.ndarray:
