@@ -1,13 +1,13 @@
 """A table's columns as plain arrays: pandas' own objects around them cost more than what is done with them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer.meaning.rows import NONE
-from traceanalyzer.model.tables import array_of, column_of
+from traceanalyzer.model.tables import array_of, column_of, table_of
 
 
 def lengths_of(table: pd.DataFrame) -> np.ndarray:
@@ -54,6 +54,23 @@ def mask_of(names: Any, test: Callable[[str], object]) -> np.ndarray:
 def rows_named_so(table: pd.DataFrame, test: Callable[[str], object]) -> np.ndarray:
     """The same of a table's column `name`."""
     return mask_of(column_of(table, "name"), test)
+
+
+def texts_of(names: Any) -> np.ndarray:
+    """A categorical's names as objects, `None` where one is absent."""
+    texts: np.ndarray = np.array([*names.categories.tolist(), None], dtype=object)[names.codes]
+    return texts
+
+
+def text_array(texts: Sequence[str | None]) -> Any:
+    """Texts, `None` where one is absent, as a column of them."""
+    return pd.array(list(texts), dtype=pd.StringDtype(na_value=np.nan))
+
+
+def sorted_table(columns: Mapping[str, Any], by: str) -> pd.DataFrame:
+    """The same as `sorted_by(table_of(columns), by)` of arrays, by integers that are all known: one table, not two."""
+    order = np.argsort(-whole(columns[by]), kind="stable")
+    return table_of({name: values.take(order) for name, values in columns.items()})
 
 
 def as_objects(values: np.ndarray) -> Any:

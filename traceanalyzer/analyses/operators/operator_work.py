@@ -61,7 +61,8 @@ def _distinct_work(ops: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
             for values in zip(*(column.tolist() for column in groups.keys.values()), strict=True)]  # fmt: skip
     family, *quantities, dtype = zip(*rows, strict=True) if rows else [()] * (len(_QUANTITIES) + 2)
     integers = {name: _integers(values) for name, values in zip(_QUANTITIES, quantities, strict=True)}
-    texts = {name: pd.Categorical(values) for name, values in (("family", family), ("dtype", dtype))}
+    every = np.arange(len(rows))
+    texts = {name: named(values, every) for name, values in (("family", family), ("dtype", dtype))}
     return table_of({"family": texts["family"], **integers, "dtype": texts["dtype"]}), groups.of_row
 
 

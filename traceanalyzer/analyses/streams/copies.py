@@ -7,15 +7,15 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import Result, plain_values, ratio, stack, typed
+from traceanalyzer.analyses.base import Result, ratio, stack
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.analyses.names import CopiesColumn
 from traceanalyzer.analyses.streams.memory_ops import is_copy
 from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import rows_named
-from traceanalyzer.model.tables import array_of, column_of, sorted_by, table_of
+from traceanalyzer.model.plain import rows_named, sorted_table, texts_of
+from traceanalyzer.model.tables import array_of, column_of
 
 _KEYS = ("direction", "source_memory", "target_memory", "peer_device")
 
@@ -71,10 +71,9 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     described = {name: column_of(ops, name)[rows] for name in _KEYS} | {"direction": directions[rows]}
     groups = Groups.of(described, _KEYS, by_appearance=True, with_absent=True)
     every = _Every(unions(trace), ops, directions.codes, rows_named(ops, "activity", "memcpy"))
-    kinds = {name: plain_values(pd.Series(column, copy=False)) for name, column in groups.keys.items()}
-    table = table_of({**kinds, **_sums(every, [rows[own] for own in rows_of_each(groups.of_row)])})
-    table = typed(table, {"size_bytes": "Int64", "peer_device": "Int64"})
-    return sorted_by(table, "total_ns")
+    texts = {name: texts_of(groups.keys[name]) for name in _KEYS[:-1]}
+    sums = _sums(every, [rows[own] for own in rows_of_each(groups.of_row)])
+    return sorted_table({**texts, _KEYS[-1]: groups.keys[_KEYS[-1]], **sums}, "total_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Copies:
@@ -98,7 +97,7 @@ class _Every(Struct, frozen=True):
     is_copy: np.ndarray
 
 
-def _sums(every: _Every, groups: list[np.ndarray]) -> dict[str, list[int | None]]:
+def _sums(every: _Every, groups: list[np.ndarray]) -> dict[str, Any]:
     """Columns of sums, given the rows of each group's operations."""
     starts, ends = (array_of(every.ops, name) for name in ("start_ns", "end_ns"))
     size, is_comm = column_of(every.ops, "bytes"), rows_named(every.ops, "kind", "comm")
@@ -115,4 +114,6 @@ def _sums(every: _Every, groups: list[np.ndarray]) -> dict[str, list[int | None]
         )  # fmt: skip
         for name, value in zip(_SUMS, sums, strict=True):
             columns[name].append(value)
-    return columns
+    return {
+        name: pd.array(own, dtype="Int64") if name == "size_bytes" else np.array(own) for name, own in columns.items()
+    }
