@@ -34,10 +34,10 @@ def columns_of(unit: str, what: str) -> Mapping[str, Column]:
     }
 
 
-def spread(values: Any, keys: Mapping[str, Any], unit: str) -> pd.DataFrame:
+def spread(values: Any, keys: Mapping[str, Any], unit: str) -> dict[str, Any]:
     """For each distinct row of keys: these, `calls`, and total, median, min, max and sample standard deviation.
 
-    Values and keys are arrays, and integers may be absent.
+    Values and keys are arrays, as are the columns that are returned, and integers may be absent.
     Of a group with an absent value all but `calls` are absent.
     """
     groups = Groups.of(keys, list(keys), with_absent=True)
@@ -51,7 +51,7 @@ def spread(values: Any, keys: Mapping[str, Any], unit: str) -> pd.DataFrame:
     columns["std"] = pd.arrays.FloatingArray(np.nan_to_num(std, nan=1.0), is_absent | np.isnan(std))
     if plain is values:
         columns |= sums
-    return groups.table(calls=groups.counts(), **{f"{name}_{unit}": columns[name] for name in STATISTICS})
+    return {**groups.keys, "calls": groups.counts(), **{f"{name}_{unit}": columns[name] for name in STATISTICS}}
 
 
 def robust_deviation(values: pd.Series) -> float:

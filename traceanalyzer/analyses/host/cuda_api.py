@@ -10,7 +10,8 @@ from traceanalyzer.analyses.names import CudaApiColumn
 from traceanalyzer.analyses.spread import columns_of, counted_calls, spread, with_mean
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import array_of, column_of, sorted_by
+from traceanalyzer.model.plain import lengths_of, sorted_table
+from traceanalyzer.model.tables import column_of
 
 
 class CudaApi(Result[CudaApiColumn]):
@@ -39,9 +40,8 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     counted = counted_calls(trace)
     if not counted.any():
         return pd.DataFrame()
-    lengths = array_of(trace.api_calls, "end_ns") - array_of(trace.api_calls, "start_ns")
-    table = spread(lengths[counted], {"name": column_of(trace.api_calls, "name")[counted]}, "ns")
-    return sorted_by(table, "total_ns")
+    names = {"name": column_of(trace.api_calls, "name")[counted]}
+    return sorted_table(spread(lengths_of(trace.api_calls)[counted], names, "ns"), "total_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> CudaApi:

@@ -12,8 +12,8 @@ from traceanalyzer.analyses.kernels.kernel_names import fusion
 from traceanalyzer.analyses.names import FusionsColumn
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import lengths_of, mask_of
-from traceanalyzer.model.tables import column_of, sorted_by, table_of
+from traceanalyzer.model.plain import lengths_of, mask_of, sorted_table, text_array
+from traceanalyzer.model.tables import column_of
 
 
 class Fusions(Result[FusionsColumn]):
@@ -44,16 +44,14 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     groups = Groups.of({"kernel": names[rows]}, ["kernel"])
     kernels = groups.keys["kernel"].astype("str")
     found = [fusion(name) or ("", ()) for name in kernels.tolist()]
-    table = table_of(
-        {
-            "kernel": kernels,
-            "gpu_ops": groups.counts(),
-            "gpu_ns": groups.sums(lengths_of(trace.gpu_ops)[rows]),
-            "fusion": [kind for kind, _ in found],
-            "operators": [", ".join(operators) for _, operators in found],
-        }
-    )
-    return sorted_by(table, "gpu_ns")
+    columns = {
+        "kernel": kernels,
+        "gpu_ops": groups.counts(),
+        "gpu_ns": groups.sums(lengths_of(trace.gpu_ops)[rows]),
+        "fusion": text_array([kind for kind, _ in found]),
+        "operators": text_array([", ".join(operators) for _, operators in found]),
+    }
+    return sorted_table(columns, "gpu_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Fusions:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.blocks import row_blocks
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host import host_names
@@ -15,7 +15,7 @@ from traceanalyzer.analyses.names import OperatorShapesColumn
 from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR, PASS_NAMES, OperatorTree
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import lengths_of, rows_named_so, whole_of
+from traceanalyzer.model.plain import lengths_of, rows_named_so, text_array, texts_of, whole
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
@@ -23,8 +23,8 @@ from traceanalyzer.model.tables import (
     columns_of,
     rows_where,
     sorted_by,
+    table_of,
     under_each_other,
-    with_rows,
 )
 
 COSTS: Mapping[str, Column] = {
@@ -79,13 +79,31 @@ def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     """
     if trace.gpu_ops.empty and trace.host_ops.empty:
         return pd.DataFrame()
-    table = typed(_operators(trace, tree), dict.fromkeys(COSTS, "Int64"))
+    table = columns_of(_operators(trace, tree))
     durations = np.where(trace.counted, lengths_of(trace.gpu_ops), 0)
-    table = with_rows(table, _without_operator(durations, trace.counted, tree))
-    assert int(whole_of(table, "gpu_own_ns", 0).sum()) == int(durations.sum()), (
-        "own GPU time must add up to the GPU operations'"
+    others = _without_operator(durations, trace.counted, tree)
+    own_ns = np.append(table["gpu_own_ns"], np.array(others["gpu_own_ns"], dtype=np.int64))
+    assert int(own_ns.sum()) == int(durations.sum()), "own GPU time must add up to the GPU operations'"
+    order = np.argsort(-own_ns, kind="stable")
+    rows = np.append(np.arange(len(own_ns) - len(others["operator"])), np.full(len(others["operator"]), NONE))[order]
+    operators = np.append(texts_of(table["operator"]), np.array(others["operator"], dtype=object))[order]
+    return table_of(
+        {
+            "operator": text_array(operators),
+            **{name: table[name].take(rows, allow_fill=True) for name in _KEYS[1:]},
+            **{name: _with_others(table[name], others.get(name), len(own_ns)).take(order) for name in COSTS},
+        }
     )
-    return sorted_by(table, "gpu_own_ns")
+
+
+def _with_others(values: Any, others: list[int] | None, count: int) -> pd.arrays.IntegerArray:
+    """So many integers: these, and below them others, which are absent where there are none."""
+    missing = count - len(values)
+    is_absent = np.zeros(len(values), dtype=bool) if isinstance(values, np.ndarray) else values.isna()
+    return pd.arrays.IntegerArray(
+        np.append(whole(values), np.array(others or [NONE] * missing, dtype=np.int64)),
+        np.append(is_absent, np.full(missing, others is None)),
+    )
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> OperatorShapes:
@@ -111,7 +129,7 @@ def _operators(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
         own = {name: values.take(held) for name, values in named.items()} | costs.at(held)
         own["autograd"] = pd.Categorical.from_codes(tree.autograd[held], dtype=PASS_NAMES)
         parts.append(_totals(own, _KEYS))
-    return sorted_by(parts[0], "gpu_own_ns") if len(parts) == 1 else summed(under_each_other(parts), _KEYS)
+    return parts[0] if len(parts) == 1 else _totals(under_each_other(parts), _KEYS)
 
 
 _KEYS = ("operator", "autograd", "shapes", "strides", "dtypes")

@@ -16,8 +16,8 @@ from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.time.intervals import unions
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import rows_named
-from traceanalyzer.model.tables import array_of, column_of, sorted_by
+from traceanalyzer.model.plain import rows_named, sorted_table
+from traceanalyzer.model.tables import array_of, column_of
 
 
 class MatrixProducts(Result[MatrixProductsColumn]):
@@ -69,13 +69,14 @@ def per_rank(trace: RankTrace, work: OperatorWork, phase_of_op: np.ndarray) -> p
     phase = np.array(NAMES, dtype=object)[phase_of_op[rows][calls.first]]
     keys = ["phase", "product", "dtype"]
     groups = Groups.of({"phase": phase, **named}, keys, with_absent=True)
-    summed = groups.table(
-        calls=groups.counts(),
-        gpu_ns=groups.sums(gpu_ns),
-        calls_beside_comm=groups.sums(is_beside.astype(np.int64)),
-        gpu_beside_comm_ns=groups.sums(np.where(is_beside, gpu_ns, 0)),
-    )
-    return sorted_by(summed, "gpu_ns")
+    summed = {
+        **groups.keys,
+        "calls": groups.counts(),
+        "gpu_ns": groups.sums(gpu_ns),
+        "calls_beside_comm": groups.sums(is_beside.astype(np.int64)),
+        "gpu_beside_comm_ns": groups.sums(np.where(is_beside, gpu_ns, 0)),
+    }
+    return sorted_table(summed, "gpu_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> MatrixProducts:

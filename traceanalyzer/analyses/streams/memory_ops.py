@@ -11,8 +11,8 @@ from traceanalyzer.analyses.names import MemoryOpsColumn
 from traceanalyzer.analyses.spread import columns_of, spread, with_mean
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import lengths_of, rows_named
-from traceanalyzer.model.tables import column_of, columns_as_they_are, sorted_by, table_of
+from traceanalyzer.model.plain import lengths_of, rows_named, sorted_table
+from traceanalyzer.model.tables import column_of
 
 
 class MemoryOps(Result[MemoryOpsColumn]):
@@ -55,7 +55,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     operation = {"operation": operations(ops)[held]}
     times = spread(lengths_of(ops)[held], operation, "ns")
     sizes = spread(column_of(ops, "bytes")[held], operation, "bytes")
-    return sorted_by(table_of(columns_as_they_are(times) | columns_as_they_are(sizes)), "total_ns")
+    return sorted_table(times | sizes, "total_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> MemoryOps:

@@ -12,9 +12,9 @@ from traceanalyzer.analyses.names import SyncCopiesColumn
 from traceanalyzer.analyses.streams.memory_ops import is_copy, operations
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import lengths_of, mask_of, rows_named
+from traceanalyzer.model.plain import lengths_of, mask_of, rows_named, sorted_table
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, sorted_by
+from traceanalyzer.model.tables import array_of, column_of
 
 _KEYS = ["problem", "api_call", "operation", "source_memory", "target_memory"]
 
@@ -58,13 +58,13 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         "target_memory": column_of(ops, "target_memory")[held].astype("object"),
     }
     groups = Groups.of(keys, _KEYS, with_absent=True)
-    table = groups.table(
-        gpu_ns=groups.sums(lengths_of(ops)[held]),
-        host_ns=groups.sums(lengths_of(trace.api_calls)[calls]),
-        calls=groups.counts(),
-        total_bytes=groups.total(column_of(ops, "bytes")[held]),
-    )
-    return sorted_by(table, "host_ns")
+    sums = {
+        "gpu_ns": groups.sums(lengths_of(ops)[held]),
+        "host_ns": groups.sums(lengths_of(trace.api_calls)[calls]),
+        "calls": groups.counts(),
+        "total_bytes": groups.total(column_of(ops, "bytes")[held]),
+    }
+    return sorted_table({**groups.keys, **sums}, "host_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> SyncCopies:
