@@ -67,6 +67,18 @@ def text_array(texts: Sequence[str | None]) -> Any:
     return pd.array(list(texts), dtype=pd.StringDtype(na_value=np.nan))
 
 
+def single(value: object) -> Any:
+    """A column of one value, of the type that pandas gives it."""
+    if value is None:
+        return as_objects(np.array([None], dtype=object))
+    return text_array([value]) if isinstance(value, str) else np.array([value])
+
+
+def single_integer(value: int | None) -> pd.arrays.IntegerArray:
+    """A column of one integer that may be absent."""
+    return pd.arrays.IntegerArray(np.array([1 if value is None else value]), np.array([value is None]))
+
+
 def sorted_table(columns: Mapping[str, Any], by: str) -> pd.DataFrame:
     """The same as `sorted_by(table_of(columns), by)` of arrays, by integers that are all known: one table, not two."""
     order = np.argsort(-whole(columns[by]), kind="stable")

@@ -12,7 +12,7 @@ from traceanalyzer.analyses.host.host_activity import names_around_launches, use
 from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import is_name, whole_of
+from traceanalyzer.model.plain import is_name, single_integer, whole_of
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, rows_where, table_of
 
@@ -71,7 +71,7 @@ def uses(
         **groups.keys,
         "group_description": groups.first_known(column_of(held, "group_description")),
         "group_size": groups.first_known(column_of(held, "group_size")),
-        "world_size": pd.array([trace.meta.world_size], "Int64").take(np.zeros(len(groups), dtype=np.int64)),
+        "world_size": single_integer(trace.meta.world_size).take(np.zeros(len(groups), dtype=np.int64)),
         "calls": groups.counts(),
         **{name: groups.total(values) for name, values in (("size_bytes", sizes), ("step_bytes", of_steps))},
         "unknown_sizes": all_known(groups.sums(sizes.isna().astype(np.int64))),

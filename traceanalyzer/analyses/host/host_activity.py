@@ -71,7 +71,7 @@ def activity_of(
 
 def _activity(tables: Sequence[tuple[pd.DataFrame, str]], thread: int, busy: Intervals) -> Iterator[Activity]:
     """All the thread's stretches between the first and the last of the events that overlap `busy`, block by block."""
-    held = [_Events.of(frame, what) for frame, what in tables]
+    held = [_events(frame, what=what) for frame, what in tables]
     names = [name for own in held for name in own.names]
     before = np.cumsum([0, *(len(own.names) for own in held[:-1])]).tolist()
     cutter = Cutter()
@@ -110,6 +110,11 @@ class _Events(Struct, frozen=True):
         code = self.codes[own].astype(np.int64)
         number = np.where(code == NONE, 0, code + names_before + 1)
         return self.starts[own], self.ends[own], number * len(WHATS) + self.what_of_code[code]
+
+
+@once_of_tables
+def _events(frame: pd.DataFrame, *, what: str) -> _Events:
+    return _Events.of(frame, what)
 
 
 def _by_query(blocks: Iterable[Activity], starts: np.ndarray, ends: np.ndarray) -> Iterator[tuple[slice, Activity]]:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import ratio
 from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.intervals import busy
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
@@ -64,6 +65,7 @@ def times_of(
     }
 
 
+@once_a_trace
 def steps_of_hosts(trace: RankTrace) -> pd.DataFrame:
     """Complete steps of those looked at; without GPU work no step has a GPU window, and all that are not cut count.
 

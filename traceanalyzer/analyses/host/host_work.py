@@ -15,7 +15,7 @@ from traceanalyzer.analyses.host.thread_roles import OTHER, thread_roles
 from traceanalyzer.analyses.names import HostWorkColumn
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import is_name, mask_of, whole
+from traceanalyzer.model.plain import is_name, mask_of, text_array, texts_of, whole
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, picked, sorted_by, table_of, with_columns
 from traceanalyzer.selection import step_at
@@ -80,7 +80,8 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     size_bytes = groups.sums(whole(sizes, 0))
     times = times_of(trace, groups, starts, ends, steps)
     order = np.argsort(-times["host_ns"], kind="stable")
-    names = {name: pd.array(np.array(own, dtype=object), dtype="str") for name, own in groups.keys.items()}
+    texts = {"role": groups.keys["role"], **{name: texts_of(groups.keys[name]) for name in ("what", "name")}}
+    names = {name: text_array(own) for name, own in texts.items()}
     total: dict[str, Any] = {
         **names,
         "threads": groups.distinct(of_thread),

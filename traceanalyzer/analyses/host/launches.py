@@ -1,7 +1,7 @@
 """How far each rank's host runs ahead of its GPU: launch delays, launch queue, short kernels."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ from traceanalyzer.analyses.host.launch_queue import launch_queue
 from traceanalyzer.analyses.names import LaunchesColumn
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import known_of, rows_named
+from traceanalyzer.model.plain import known_of, rows_named, single, single_integer
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, picked, table_of
 
@@ -88,7 +88,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         return pd.DataFrame()
     names = ("start_ns", "end_ns", "launch", "activity", "graph_node")
     ops = picked(trace.gpu_ops, trace.counted, names)
-    row = {
+    row: dict[str, Any] = {
         "operations": len(ops),
         "operations_without_launch": int(np.count_nonzero(array_of(ops, "launch") == NONE)),
         "graph_operations": int(np.count_nonzero(known_of(ops, "graph_node"))),
@@ -98,9 +98,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         **_queue(trace),
         **_kernels(ops),
     }
-    return table_of(
-        {name: pd.array([value], dtype="Int64") if name in _MAYBE else [value] for name, value in row.items()}
-    )
+    return table_of({name: (single_integer if name in _MAYBE else single)(value) for name, value in row.items()})
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Launches:

@@ -1,7 +1,7 @@
 """Which ranks there are: device, window, versions, and how complete each one's trace is."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -11,6 +11,7 @@ from traceanalyzer.analyses.names import RanksColumn
 from traceanalyzer.job.hosts import Placed
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import single, single_integer
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, table_of
 from traceanalyzer.readers.base import DEVICE_NUMBER, DEVICE_ORDER
@@ -83,7 +84,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     """The rank's meta data and counts."""
     meta = trace.meta
     known = meta.capture_start_ns is not None and meta.capture_end_ns is not None
-    row = {
+    row: dict[str, Any] = {
         "rank_source": meta.rank_source,
         "files": ", ".join(meta.files),
         "format": meta.format,
@@ -112,8 +113,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         "device", "device_bytes", "multiprocessors", "devices_seen", "world_size", "window_start_ns", "window_end_ns",
         "window_ns", "capture_ns",
     )  # fmt: skip
-    known_integers = {name: pd.array([row[name]], dtype="Int64") for name in integers}
-    return table_of({name: known_integers.get(name, [value]) for name, value in row.items()})
+    return table_of({name: (single_integer if name in integers else single)(value) for name, value in row.items()})
 
 
 def across(
