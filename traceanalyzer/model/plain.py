@@ -62,7 +62,7 @@ def texts_of(names: Any) -> np.ndarray:
     return texts
 
 
-def text_array(texts: Sequence[str | None]) -> Any:
+def text_array(texts: Sequence[str | None] | np.ndarray) -> Any:
     """Texts, `None` where one is absent, as a column of them."""
     return pd.array(list(texts), dtype=pd.StringDtype(na_value=np.nan))
 

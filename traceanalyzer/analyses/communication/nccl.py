@@ -133,7 +133,9 @@ def _plain(texts: Any) -> np.ndarray:
     """Texts as objects, `None` for absent ones."""
     if isinstance(texts, pd.Categorical):
         return texts_of(texts)
-    return np.where(pd.isna(texts), None, np.array(texts, dtype=object))
+    plain = np.array(texts, dtype=object)
+    plain[pd.isna(plain)] = None
+    return plain
 
 
 def _one(values: list[object]) -> object:

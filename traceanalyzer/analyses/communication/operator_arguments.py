@@ -33,7 +33,9 @@ def with_operators(trace: RankTrace, rows: np.ndarray, calls: pd.DataFrame) -> p
         return calls
     texts = {name: taken(column_of(trace.host_ops, name), operator) for name in ("name", "shapes", "dtypes")}
     is_copy = rows_named(calls, "activity", "memcpy")
-    what = _filled(column_of(calls, "collective"), np.where(is_copy, None, by_category(names, kinds.kernel_collective)))
+    of_kernel = by_category(names, kinds.kernel_collective)
+    of_kernel[is_copy] = None
+    what = _filled(column_of(calls, "collective"), of_kernel)
     what = _filled(what, by_category(texts["name"], kinds.operator_collective))
     has_bytes = by_category(names, _has_bytes).astype(bool)
     keys = (what, texts["shapes"], texts["dtypes"], column_of(calls, "group_size"), by_category(names, _dtype))

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.blocks import time_blocks
+from traceanalyzer.analyses.blocks import MOST_ROWS, time_blocks
 from traceanalyzer.analyses.grouping import Groups, extreme_at
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.stretches import Cutter
@@ -195,7 +195,9 @@ def range_around(ranges: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -
     of_thread = array_of(ranges, "thread")
     for thread in {*np.unique(of_thread).tolist()} & {*np.unique(threads).tolist()}:
         asked = np.flatnonzero(threads == thread)
-        answer[asked] = _around(ranges, thread=thread).at(times[asked])
+        is_small = len(ranges) <= MOST_ROWS  # what is large is not held for who may ask again
+        around = _around(ranges, thread=thread) if is_small else Around.of(ranges, thread)
+        answer[asked] = around.at(times[asked])
     return answer
 
 

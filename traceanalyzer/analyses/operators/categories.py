@@ -13,7 +13,7 @@ from traceanalyzer.analyses.names import CategoriesColumn
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import lengths_of, sorted_table
+from traceanalyzer.model.plain import lengths_of, sorted_table, texts_of
 from traceanalyzer.model.tables import column_of, rows_where
 
 
@@ -79,12 +79,7 @@ def op_categories(trace: RankTrace, tree: OperatorTree) -> pd.Categorical:
     keyed = {name: column_of(trace.gpu_ops, name) for name in ("name", "kind")}
     keyed["operator"] = taken(column_of(trace.host_ops, "name"), tree.owner)
     groups = Groups.of(keyed, list(keyed), with_absent=True)
-    names = [category(*_plain(values)) for values in zip(*(own.tolist() for own in groups.keys.values()), strict=True)]
+    names = map(category, *(texts_of(own).tolist() for own in groups.keys.values()))
     places = {name: place for place, name in enumerate(CATEGORIES)}
     codes = np.array([places[name] for name in names], dtype=np.int64)
     return pd.Categorical.from_codes(codes[groups.of_row], dtype=_NAMES)
-
-
-def _plain(values: tuple[object, ...]) -> tuple[str, str, str | None]:
-    name, kind, operator = values
-    return str(name), str(kind), operator if isinstance(operator, str) else None

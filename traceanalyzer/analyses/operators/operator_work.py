@@ -15,7 +15,7 @@ from traceanalyzer.analyses.operators.operator_call import MOST_CALLS, Call, siz
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.work import MODEL_FAMILIES, OWN_WORK, work
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import rows_named
+from traceanalyzer.model.plain import rows_named, texts_of
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, columns_of, picked, table_of, with_columns
 
@@ -57,8 +57,7 @@ class OperatorWork(Struct, frozen=True):
 def _distinct_work(ops: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
     """Work of each distinct call by itself, and which of them each operator is."""
     groups = Groups.of(ops, _KEY, by_appearance=True, with_absent=True)
-    rows = [_row(*(value if isinstance(value, str) else None for value in values))
-            for values in zip(*(column.tolist() for column in groups.keys.values()), strict=True)]  # fmt: skip
+    rows = [*map(_row, *(texts_of(names).tolist() for names in groups.keys.values()))]
     family, *quantities, dtype = zip(*rows, strict=True) if rows else [()] * (len(_QUANTITIES) + 2)
     integers = {name: _integers(values) for name, values in zip(_QUANTITIES, quantities, strict=True)}
     every = np.arange(len(rows))

@@ -16,7 +16,7 @@ from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.time.intervals import unions
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import rows_named, sorted_table
+from traceanalyzer.model.plain import rows_named, sorted_table, texts_of
 from traceanalyzer.model.tables import array_of, column_of
 
 
@@ -88,14 +88,13 @@ def _products(ops: pd.DataFrame, rows: np.ndarray) -> dict[str, np.ndarray]:
     """Text and element type of the product of the operators in these rows; read once for each distinct call."""
     keys = ["name", "shapes", "dtypes"]
     groups = Groups.of({name: column_of(ops, name)[rows] for name in keys}, keys, with_absent=True)
-    told = [_product(*values) for values in zip(*groups.keys.values(), strict=True)]
+    told = [*map(_product, *(texts_of(names).tolist() for names in groups.keys.values()))]
     found = {"product": [text for text, _ in told], "dtype": [dtype for _, dtype in told]}
     return {name: np.array(texts, dtype=object)[groups.of_row] for name, texts in found.items()}
 
 
-def _product(name: str, shapes: object, dtypes: object) -> tuple[str, str | None]:
-    dims, types = (value if isinstance(value, str) else None for value in (shapes, dtypes))
-    found = work_of_call(name, Call.parse(dims, types, None))
+def _product(name: str, shapes: str | None, dtypes: str | None) -> tuple[str, str | None]:
+    found = work_of_call(name, Call.parse(shapes, dtypes, None))
     if found is None or found.factors is None:
         return name, None
     return " × ".join(map(_written, found.factors)), found.dtype
