@@ -10,11 +10,13 @@ from msgspec import Struct
 from traceanalyzer.analyses.base import Result, ratio, stack
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.analyses.names import CopiesColumn
+from traceanalyzer.analyses.streams.copying_hosts import host_times
 from traceanalyzer.analyses.streams.memory_ops import is_copy
 from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.plain import rows_named, sorted_table, texts_of
+from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of
 
 _KEYS = ("direction", "source_memory", "target_memory", "peer_device")
@@ -43,6 +45,11 @@ class Copies(Result[CopiesColumn]):
         "combined_gbps": Column.rate("Bytes / time in which at least one runs: what the link carries."),
         "exposed_ns": Column.time(
             "Time in which one runs but no compute (and, for copies that are no communication, no communication)."
+        ),
+        "host_ns": Column.time(
+            "Time of the host in making them: of each the outermost operator that launches it alone, else the call; "
+            "absent where it is not known which call launched one.",
+            is_secondary=True,
         ),
         "with_compute_ns": Column.time("Time in which one and compute both run."),
         "with_other_copies_ns": Column.time(
@@ -73,7 +80,9 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     every = _Every(unions(trace), ops, directions.codes, rows_named(ops, "activity", "memcpy"))
     texts = {name: texts_of(groups.keys[name]) for name in _KEYS[:-1]}
     sums = _sums(every, [rows[own] for own in rows_of_each(groups.of_row)])
-    return sorted_table({**texts, _KEYS[-1]: groups.keys[_KEYS[-1]], **sums}, "total_ns")
+    of_hosts = host_times(trace, rows)
+    hosts = pd.arrays.IntegerArray(groups.sums(of_hosts), groups.sums(of_hosts == NONE) > 0)
+    return sorted_table({**texts, _KEYS[-1]: groups.keys[_KEYS[-1]], **sums, "host_ns": hosts}, "total_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Copies:
