@@ -12,7 +12,7 @@ from traceanalyzer.analyses.grouping import rows_of_each
 from traceanalyzer.analyses.names import GpuRangesColumn
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import is_name, mask_of
+from traceanalyzer.model.plain import is_name, mask_of, texts_of
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, picked, table_of, with_columns
 
@@ -56,7 +56,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     return table_of(
         {
             "range": np.arange(len(ranges))[held],
-            "name": column_of(ranges, "name")[held].astype("str"),
+            "name": texts_of(column_of(ranges, "name"))[held],
             "depth": array_of(ranges, "depth")[held],
             "start_ns": _reduced(np.minimum, array_of(ops, "start_ns"), first[held], past[held]),
             "end_ns": _reduced(np.maximum, array_of(ops, "end_ns"), first[held], past[held]),
