@@ -9,7 +9,9 @@ from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.collectives import Collectives, transfer_kinds
+from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
+from traceanalyzer.analyses.phases.iterations import Iterations
 from traceanalyzer.analyses.replay.change import USUAL, Change
 from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
@@ -59,6 +61,8 @@ def exposed_collective(
     collectives: Collectives,
     calls: Calls,
     ranks: Ranks,
+    kernels: Kernels,
+    iterations: Iterations,
     *,
     exposed_collective_pct: float = LEAST_PCT,
     exposed_mean_pct: float = LEAST_MEAN_PCT,
@@ -92,7 +96,8 @@ def exposed_collective(
     share, few = _share_pct(told.gain), told.few
     if share < exposed_mean_pct or share * basis.per / (len(few) or basis.per) < exposed_collective_pct:
         return []
-    advice = _AT_TIMES if told.is_at_times else _advice(told.name, _phase(told.own), told.every, tools_of(ranks))
+    tools = tools_of(ranks, kernels, iterations)
+    advice = _AT_TIMES if told.is_at_times else _advice(told.name, _phase(told.own), told.every, tools)
     found = _found(told, "" if few else _behind(told, headline), advice)
     part_of = _late(told, episodes) or _slow(told, collectives, replay, low_peak_pct)
     return [replace(found, part_of=part_of) if part_of else found]
