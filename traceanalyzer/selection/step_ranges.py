@@ -50,7 +50,7 @@ _HOLDS_STEPS = re.compile(
 _NUMBER = re.compile(r"\d+")
 
 # Compiled graphs and small batches repeat within a step.
-_PART_OF_STEP = re.compile(r"CompiledFxGraph|micro_?batch|^nccl|^gloo:|^c10d:", re.IGNORECASE)
+_PART_OF_STEP = re.compile(r"CompiledFxGraph|micro_?batch|^nccl|^gloo:|^mpi:|^c10d:", re.IGNORECASE)
 
 
 class StepRanges(NamedTuple):

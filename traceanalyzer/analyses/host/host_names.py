@@ -8,6 +8,8 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.kinds import CPU_BACKENDS
+
 PHASES = ("forward", "backward", "optimizer", "data", "communication")
 """Phases that ranges can name; `communication` is its set-up, and gradient synchronisation written by hand."""
 
@@ -21,12 +23,14 @@ _FRAMEWORK_RANGE = re.compile(
 AUTOGRAD_NODE = "autograd::engine::evaluate_function"
 """Operators of this name run a node of the backward graph."""
 
-_SYNC = re.compile(r"(Stream|Device|Event|Ctx|Thread)Synchronize")
+_SYNC = re.compile(r"(Stream|Device|Event|Ctx|Thread|Queue|Host)Synchronize|^ur(QueueFinish|EventWait)$")
 
 _COPY_CALL = re.compile(r"^(cuda|cu|hip)Memcpy")
 
 # cudaLaunchHostFunc runs on the host and leaves no GPU operation.
-_LAUNCH = re.compile(r"Launch(?!HostFunc)|Memcpy.*Async|Memset.*Async")
+_LAUNCH = re.compile(
+    r"Launch(?!HostFunc)|Memcpy.*Async|Memset.*Async|^urEnqueue(USM|Mem)|^zeCommandListAppendMemory(Copy|Fill)"
+)
 
 _GRAPH_LAUNCH = re.compile(r"GraphLaunch")
 
@@ -66,7 +70,7 @@ _PHASE_PATTERNS = (
 
 @lru_cache(_MOST_NAMES)
 def is_sync(name: str) -> bool:
-    """A call that returns when the GPU has done earlier work: `cuda…Synchronize` and the like."""
+    """A call that returns when the GPU has done earlier work: `cuda…Synchronize`, `zeEventHostSynchronize`."""
     return bool(_SYNC.search(name))
 
 
@@ -115,13 +119,13 @@ def is_autograd_node(name: str) -> bool:
 
 
 def is_cpu_collective(name: str) -> bool:
-    """A collective that the CPU carries out: `gloo:all_reduce`."""
-    return name.startswith("gloo:")
+    """A collective that the CPU carries out: `gloo:all_reduce`, `mpi:all_reduce`."""
+    return name.startswith(CPU_BACKENDS)
 
 
 def is_user_range(name: str) -> bool:
     """A range that says where in the program the host is: neither a profiler step nor a communication call."""
-    return not name.startswith(("ProfilerStep", "nccl", "gloo:", "c10d:"))
+    return not name.startswith(("ProfilerStep", "nccl", *CPU_BACKENDS, "xccl:", "hccl:", "c10d:"))
 
 
 def is_framework_range(name: str) -> bool:

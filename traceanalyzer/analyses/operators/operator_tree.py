@@ -7,12 +7,13 @@ from msgspec import Struct
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.operators.nesting import Nesting
 from traceanalyzer.analyses.trace.launch_moments import launch_moments
+from traceanalyzer.kinds import CPU_BACKENDS
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of
 from traceanalyzer.selection import step_at
 
-_CALLS = ("c10d::", "record_param_comms", "nccl:", "gloo:")
+_CALLS = ("c10d::", "record_param_comms", "nccl:", *CPU_BACKENDS)
 
 PASSES = ("forward", "backward", "recompute")
 
