@@ -38,6 +38,7 @@ def engine_parts(used: InUse, iterations: Iterations) -> dict[str, object]:
         **({"fuse_small": small} if by_graph else {}),
         "hide_comm": dict.fromkeys(("all_to_all", *EXPERTS), f"{first_upper(_TAKE_TURNS)}; {_LESS}."),
         "hide_any_comm": f"{faster}; or {_TAKE_TURNS}.",
+        "hide_own_comm": f"{faster}; or {_TAKE_TURNS}.",
         "start_early": f"{faster}; or {_TAKE_TURNS}. What follows needs each result.",
         "join_small": f"{faster}: a small collective costs its latency, whatever it carries.",
         "even_within": "Give all ranks as much between one exchange and the next: heads and experts dealt out evenly, "

@@ -22,6 +22,7 @@ class Tools:
         fusing: what is said of kernels that fusing may shorten.
         hide_comm: how communication comes to run beside computing: a collective's, or that of a phase.
         hide_any_comm: the same of another collective where it is of no phase.
+        hide_own_comm: the same of kernels that are no library's of collectives (userbuffers, symmetric memory).
         start_early: the same where nothing is hidden.
         join_small: what to do about small collectives.
         even_within: how ranks come to wait less for each other within a step.
@@ -34,6 +35,7 @@ class Tools:
     fusing: str
     hide_comm: Mapping[str, str]
     hide_any_comm: str
+    hide_own_comm: str
     start_early: str
     join_small: str
     even_within: str
@@ -72,11 +74,12 @@ def _torch(used: InUse) -> Tools:
         "; torch.compile has fused some of it already" if used.compiles else ": fusing (torch.compile) may shorten it",
         _HIDE_COMM,
         "Call them with async_op=True and wait where the result is used; join small ones; or call them in fewer steps.",
+        "Cut them into more parts, each beside the products of the next one, or have fewer ranks in the group.",
         "Start communication as soon as its data is ready: bucketed gradients during backward, prefetched all-gathers, "
         "asynchronous collectives that are waited for where their result is used.",
         "Put them into buckets of some 25 MB, flatten the tensors, or coalesce the calls: a small collective costs its "
         "latency, whatever it carries. Where the next operation needs each result (scales of 8-bit tensors), take the "
-        "values of the step before.",
+        "values of the step before, or collectives made for small arrays (one-shot, symmetric memory).",
         "Give all ranks as much between one exchange and the next: microbatches of like lengths on all ranks, each "
         "layer's experts evenly loaded; or exchange less often: no_sync until the last microbatch.",
     )
@@ -119,6 +122,7 @@ XLA = Tools(
         "--xla_gpu_enable_latency_hiding_scheduler=true with measured times (JAX_ENABLE_PGLE=true), and thresholds "
         "that do not join them all (--xla_gpu_all_reduce_combine_threshold_bytes and the like).",
     },
+    _XLA_HIDES,
     _XLA_HIDES,
     _XLA_HIDES,
     "Let XLA join them (--xla_gpu_all_reduce_combine_threshold_bytes and the like), or shard fewer dimensions: a small "

@@ -16,9 +16,15 @@ from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.collectives import Collectives
+from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.findings.communication.bandwidth import few_channels, low_bandwidth
 from traceanalyzer.findings.communication.communication import little_overlap, many_small_collectives
-from traceanalyzer.findings.communication.exposed_collective import _advice, exposed_collective
+from traceanalyzer.findings.communication.exposed_collective import (
+    _advice,
+    _how_often,
+    _is_of_own_kernels,
+    exposed_collective,
+)
 from traceanalyzer.findings.tools import TORCH, XLA
 from traceanalyzer.meaning.quantities import time_text
 
@@ -223,6 +229,31 @@ def test_only_gradients_that_are_wide_are_to_be_reduced_in_bfloat16(phase, dtype
     assert _advice("all_reduce", phase, calls, TORCH).endswith(expected)
     assert "latency_hiding" in _advice("all_reduce", phase, calls, XLA)
     assert _advice("all_to_all", phase, calls, TORCH).startswith("Exchange one half")
+
+
+_UB = "void userbuffers_fp16_sum_inplace_gpu_rr_rs_oop<4>(int, int)"
+_NCCL = "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+
+
+@pytest.mark.parametrize(
+    ("names", "collective", "is_own"),
+    [
+        ([_UB, _NCCL], "reduce_scatter", True),
+        ([_NCCL, _UB], "reduce_scatter", False),
+        ([_UB], "all_reduce", False),
+        ([], "all_reduce", False),
+    ],
+)
+def test_kernels_that_are_no_library_s_of_collectives_are_told_by_their_time(names, collective, is_own):
+    table = pd.DataFrame({"name": names, "total_ns": range(len(names), 0, -1)})
+    assert _is_of_own_kernels(collective, Kernels(table)) is is_own
+    advice = _advice(collective, None, pd.DataFrame({"dtype": [], "size_bytes": []}), TORCH, is_own=is_own)
+    assert ("async_op" in advice) is not is_own
+
+
+def test_how_often_is_left_out_where_no_step_launched_any():
+    assert _how_often(pd.DataFrame({"rank": []}), 3, "a step") == ""
+    assert _how_often(pd.DataFrame({"rank": [0, 0, 0, 1]}), 2, "a step") == " (1.5 a step)"
 
 
 def test_steps_that_alone_hold_a_collective_are_named():

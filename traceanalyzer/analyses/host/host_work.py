@@ -39,7 +39,8 @@ class HostWork(Result[HostWorkColumn]):
             "range (of the user or the framework), collective (run by the CPU), or operator outside of both."
         ),
         "name": Column.text(
-            "Its name. Ranges that span half of a step and hold others count as the step itself, not as a row.",
+            "Its name. Ranges that span half of a step, on average, and hold others count as the step itself, "
+            "not as a row.",
             written=Written.KERNEL,
         ),
         "threads": Column.count("Threads of this role that did it.", is_compared=False),
