@@ -96,10 +96,8 @@ def exposed_collective(
     share, few = _share_pct(told.gain), told.few
     if share < exposed_mean_pct or share * basis.per / (len(few) or basis.per) < exposed_collective_pct:
         return []
-    tools = tools_of(ranks, kernels, iterations)
-    is_own = _is_of_own_kernels(told.name, kernels)
-    advice = _advice(told.name, _phase(told.own), told.every, tools, is_own=is_own)
-    found = _found(told, "" if few else _behind(told, headline), _AT_TIMES if told.is_at_times else advice)
+    advice = _AT_TIMES if told.is_at_times else _advised(told, kernels, tools_of(ranks, kernels, iterations))
+    found = _found(told, "" if few else _behind(told, headline), advice)
     part_of = _late(told, episodes) or _slow(told, collectives, replay, low_peak_pct)
     return [replace(found, part_of=part_of) if part_of else found]
 
@@ -241,6 +239,11 @@ def _found(told: _Told, behind: str, advice: str) -> Finding:
 def _how_often(every: pd.DataFrame, per: int, each: str) -> str:
     """Calls of the rank that has most; nothing where no step is known to have launched them."""
     return f" ({every.groupby('rank').size().max() / per:.3g} {each})" if len(every) else ""
+
+
+def _advised(told: _Told, kernels: Kernels, tools: Tools) -> str:
+    is_own = _is_of_own_kernels(told.name, kernels)
+    return _advice(told.name, _phase(told.own), told.every, tools, is_own=is_own)
 
 
 def _is_of_own_kernels(collective: str, kernels: Kernels) -> bool:
