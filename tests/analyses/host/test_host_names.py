@@ -86,6 +86,24 @@ def test_ranges_around_all_that_a_pass_does(name, is_whole):
 
 
 @pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("cudaDeviceSynchronize", "all"),
+        ("cuStreamSynchronize", "stream"),
+        ("hipEventSynchronize", "event"),
+        ("zeCommandQueueSynchronize", "stream"),
+        ("zeCommandListHostSynchronize", "stream"),
+        ("zeEventHostSynchronize", "event"),
+        ("urQueueFinish", "stream"),
+        ("urEventWait", "event"),
+        ("cudaStreamWaitEvent", None),
+    ],
+)
+def test_what_synchronising_calls_wait_for(name, what):
+    assert host_names.waits_for(name) == what
+
+
+@pytest.mark.parametrize(
     ("name", "is_of_cpu", "is_users"),
     [
         ("gloo:all_reduce", True, False),

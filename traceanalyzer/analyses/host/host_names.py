@@ -23,7 +23,14 @@ _FRAMEWORK_RANGE = re.compile(
 AUTOGRAD_NODE = "autograd::engine::evaluate_function"
 """Operators of this name run a node of the backward graph."""
 
-_SYNC = re.compile(r"(Stream|Device|Event|Ctx|Thread|Queue|Host)Synchronize|^ur(QueueFinish|EventWait)$")
+FOR_ALL, FOR_EVENT, FOR_STREAM = "all", "event", "stream"
+"""What a synchronising call waits for: all streams, an event, one stream (Intel's GPUs: a queue)."""
+
+_SYNCS = (
+    (FOR_ALL, re.compile(r"(?:Device|Ctx|Thread)Synchronize")),
+    (FOR_EVENT, re.compile(r"EventSynchronize|^ze(?:Event|Fence)HostSynchronize|^urEventWait$")),
+    (FOR_STREAM, re.compile(r"StreamSynchronize|^zeCommand(?:Queue|ListHost)Synchronize|^urQueueFinish$")),
+)
 
 _COPY_CALL = re.compile(r"^(cuda|cu|hip)Memcpy")
 
@@ -71,7 +78,13 @@ _PHASE_PATTERNS = (
 @lru_cache(_MOST_NAMES)
 def is_sync(name: str) -> bool:
     """A call that returns when the GPU has done earlier work: `cuda…Synchronize`, `zeEventHostSynchronize`."""
-    return bool(_SYNC.search(name))
+    return waits_for(name) is not None
+
+
+@lru_cache(_MOST_NAMES)
+def waits_for(name: str) -> str | None:
+    """What a synchronising call of this name waits for; `None` of other calls."""
+    return next((what for what, pattern in _SYNCS if pattern.search(name)), None)
 
 
 def is_plain_copy(name: str) -> bool:
