@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
+from tests.findings.needed import needed_by
 from tests.simulator import workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
@@ -13,7 +14,7 @@ from tests.simulator.jobs import reads
 from tests.simulator.program import Group, Job, Program
 from traceanalyzer.findings.hosts.drained import _are_of_pageable_copies, _of_job, drained_queues
 
-NEEDED = ("headline", "steps", "sync_calls", "idle", "what_ran", "episodes", "replay", "places", "sync_copies")
+NEEDED = tuple(needed_by(drained_queues))
 
 
 def job(*, synced, host_us=300, kernel_us=1000, operators=1):

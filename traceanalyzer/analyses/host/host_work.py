@@ -40,7 +40,8 @@ class HostWork(Result[HostWorkColumn]):
             "range (of the user or the framework), collective (run by the CPU), or operator outside of both."
         ),
         "name": Column.text(
-            "Its name. Ranges that span half of a step and hold others count as the step itself, not as a row.",
+            "Its name. Ranges that span half of a step, on average, and hold others count as the step itself, "
+            "not as a row.",
             written=Written.KERNEL,
         ),
         "threads": Column.count("Threads of this role that did it.", is_compared=False),
@@ -156,15 +157,23 @@ def _outer(host_ops: pd.DataFrame) -> np.ndarray:
 
 
 def _wraps(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
-    """Which of these ranges take half of a step and hold another one of their thread."""
+    """Which of these ranges take half of a step and hold another one of their thread: all of a name, or none.
+
+    By its calls together: one that spans half of some steps only would else hide what it holds in the others.
+    """
     begins, until = (array_of(trace.steps, name) for name in ("host_start_ns", "host_end_ns"))
     starts, ends, threads = (array_of(trace.ranges, name)[rows] for name in ("start_ns", "end_ns", "thread"))
     row = step_at(begins, until, starts)
-    is_long = (row != NONE) & (ends - starts >= _WRAPPER_SHARE * np.append(until - begins, 0)[row])
     order = np.lexsort((-ends, starts, threads))
     holds = np.zeros(len(rows), dtype=bool)
     holds[order[:-1]] = (starts[order[1:]] < ends[order[:-1]]) & (threads[order[1:]] == threads[order[:-1]])
-    wraps: np.ndarray = is_long & holds
+    names: Any = column_of(trace.ranges, "name")
+    groups = Groups.of({"name": names[rows].codes, "thread": threads}, ["name", "thread"])
+    is_inside, lengths = row != NONE, np.append(until - begins, 0)[row]
+    own_ns, steps_ns = (groups.sums(np.where(is_inside, ns, 0)) for ns in (ends - starts, lengths))
+    is_long = (own_ns >= _WRAPPER_SHARE * steps_ns) & (steps_ns > 0)
+    is_around = 2 * groups.sums(holds & is_inside) >= groups.sums(is_inside)
+    wraps: np.ndarray = (is_long & is_around)[groups.of_row]
     return wraps
 
 

@@ -6,13 +6,14 @@ from msgspec import Struct
 
 from traceanalyzer.analyses.operators.nesting import Nesting
 from traceanalyzer.analyses.trace.launch_moments import launch_moments
+from traceanalyzer.kinds import CPU_BACKENDS
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.plain import rows_named_so, whole_of
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of
 from traceanalyzer.selection import step_at
 
-_CALLS = ("c10d::", "record_param_comms", "nccl:", "gloo:")
+_CALLS = ("c10d::", "record_param_comms", "nccl:", *CPU_BACKENDS)
 
 PASSES = ("forward", "backward", "recompute")
 
