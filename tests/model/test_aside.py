@@ -9,8 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from traceanalyzer.files import unnamed
+from traceanalyzer.files.unnamed import give_back_memory, laid_in
 from traceanalyzer.model import RankMeta, aside, trace_of
-from traceanalyzer.model.aside import give_back_memory, laid_aside, laid_in, rearranged
+from traceanalyzer.model.aside import laid_aside, rearranged
 from traceanalyzer.model.schema import TABLES
 from traceanalyzer.model.tables import columns_of, table_of
 
@@ -29,8 +31,8 @@ COLUMNS = {
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(aside, "LARGE_BYTES", 1000)
-    monkeypatch.setattr(aside, "_is_on_disk", lambda _: True)
+    monkeypatch.setattr(unnamed, "LARGE_BYTES", 1000)
+    monkeypatch.setattr(unnamed, "_is_on_disk", lambda _: True)
     with laid_in(tmp_path):
         yield tmp_path
 
@@ -75,7 +77,7 @@ def test_small_tables_and_those_of_the_library_stay_in_memory(folder):
     assert laid_aside(small) is small
     assert not lying(rearranged({"times": np.arange(10)}, None))
     with laid_in(folder):
-        aside._FOLDER.set(None)
+        unnamed._FOLDER.set(None)
         assert not lying(laid_aside(table_of(COLUMNS)))
 
 
@@ -108,7 +110,7 @@ def test_without_a_file_tables_stay_in_memory(monkeypatch):
 @pytest.mark.usefixtures("folder")
 def test_a_disk_that_is_nearly_full_is_left_to_others(monkeypatch):
     table = table_of(COLUMNS)
-    need = aside._LEFT_FREE * sum(values.nbytes for values in columns_of(table).values())
+    need = unnamed._LEFT_FREE * sum(values.nbytes for values in columns_of(table).values())
     for free, is_laid in ((need, False), (need + 1, True)):
         monkeypatch.setattr("shutil.disk_usage", lambda _, free=free: SimpleNamespace(free=free))
         assert bool(lying(laid_aside(table))) is is_laid
@@ -126,16 +128,16 @@ def test_a_disk_that_says_nothing_is_left_alone(monkeypatch):
 
 @pytest.mark.usefixtures("folder")
 def test_a_file_goes_with_the_last_table_that_uses_it():
-    before = len(aside._MAPS)
+    before = len(unnamed._MAPS)
     laid = laid_aside(table_of(COLUMNS))
     kept = laid[["times"]]
     del laid
     gc.collect()
-    assert len(aside._MAPS) == before + 1
+    assert len(unnamed._MAPS) == before + 1
     assert int(kept["times"].iloc[-1]) == 2**60 + COUNT - 1
     del kept
     gc.collect()
-    assert len(aside._MAPS) == before
+    assert len(unnamed._MAPS) == before
 
 
 @pytest.mark.parametrize(
@@ -151,8 +153,8 @@ def test_a_file_goes_with_the_last_table_that_uses_it():
 def test_files_in_memory_are_no_disk(mounts, is_on_disk, tmp_path, monkeypatch):
     table = tmp_path / "mounts"
     table.write_text(mounts.format(tmp_path))
-    monkeypatch.setattr(aside, "_MOUNTS", table)
-    assert aside._is_on_disk(tmp_path) is is_on_disk
+    monkeypatch.setattr(unnamed, "_MOUNTS", table)
+    assert unnamed._is_on_disk(tmp_path) is is_on_disk
 
 
 @pytest.mark.usefixtures("folder")

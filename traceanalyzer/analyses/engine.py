@@ -18,15 +18,13 @@ from traceanalyzer.analyses.dependencies import parameters_of, with_last_uses, w
 from traceanalyzer.analyses.registry import ANALYSES, SHARED
 from traceanalyzer.errors import UsageError
 from traceanalyzer.failures import Failure
+from traceanalyzer.files.unnamed import give_back_memory
 from traceanalyzer.forks import can_fork
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.aside import give_back_memory, laid_aside
+from traceanalyzer.model.aside import arrays_aside, laid_aside
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.results import Results
-
-LARGE = 200_000
-"""Events of a rank whose tables take tens of megabytes."""
 
 Parts = Mapping[str, pd.DataFrame]
 """One rank's small tables, by analysis."""
@@ -93,23 +91,22 @@ def reduce_rank(
     """
     done: dict[str, Any] = {}
     care = _Care(failures, trace.rank)
-    is_large = len(trace.host_ops) + len(trace.gpu_ops) > LARGE
 
     def table(name: str) -> Any:
         make = SHARED[name] if name in SHARED else ANALYSES[name].per_rank
         if name not in SHARED and _has_none_of(trace, ANALYSES[name].of):
             return done.setdefault(name, _NOTHING)
         if name not in done and make is not None:
-            if is_large and name in LONGEST:
+            if trace.is_large and name in LONGEST:
                 give_back_memory()  # else what the ones before used and freed lies between what is kept
             made = care.made(name, lambda: make(trace, **_needed(make, table, options)))  # noqa: F821 - until the end
-            done[name] = laid_aside(made) if is_large and name in ANALYSES else made
+            done[name] = _aside(name, made) if trace.is_large else made
         return done[name]
 
     wanted = [name for name in with_needed(names) if ANALYSES[name].per_rank is not None]
     if processes > 1 and can_fork():
         sent = made_at_once(wanted, table, done.get, processes)
-        done |= {name: laid_aside(sent.pop(name)) if name in ANALYSES else sent[name] for name in [*sent]}
+        done |= {name: _aside(name, sent.pop(name)) for name in [*sent]}
     for name, unused in with_last_uses(wanted):
         with suppress(_LeftOutError):
             table(name)
@@ -121,6 +118,10 @@ def reduce_rank(
 
 
 _NOTHING = pd.DataFrame()
+
+
+def _aside(name: str, made: Any) -> Any:
+    return laid_aside(made) if name in ANALYSES else arrays_aside(made)
 
 
 def _has_none_of(trace: RankTrace, tables: tuple[str, ...]) -> bool:

@@ -119,7 +119,7 @@ def _show_failures(failures: "list[Failure]", *, is_verbose: bool) -> None:
 def _write(command: Command, run: "Run", label: str, folder: Path, beside: Path) -> _Written:
     """Analyse the run, show it and write it into the folder; `beside` is where folders of reports stand."""
     from traceanalyzer.failures import warn
-    from traceanalyzer.model.aside import give_back_memory
+    from traceanalyzer.files.unnamed import give_back_memory
     from traceanalyzer.report.writers.write import write
 
     options, clock = command.options, debug.Clock()
