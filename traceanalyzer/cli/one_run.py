@@ -73,10 +73,11 @@ def report_run(command: Command, run: "Run", label: str, target: Path) -> tuple[
     Raises:
         InputError: nothing of it can be analysed.
     """
+    from traceanalyzer.files.unnamed import laid_in
     from traceanalyzer.report.writers import folder
 
-    content = _content(command, run, label)
-    with folder.whole(target, _source(run), content, force=command.options["force"]) as draft:
+    content, marked = _content(command, run, label), _source(run)
+    with laid_in(command.load.cache), folder.whole(target, marked, content, force=command.options["force"]) as draft:
         made = _write(command, run, label, draft.path, target.resolve().parent)
         files = draft.final([*made.files, *surroundings.write(made.examination, draft.path)])
     changed = content != _content(command, run, label)

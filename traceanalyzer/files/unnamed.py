@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
+from traceanalyzer.free_memory import anonymous_bytes
 from traceanalyzer.processes import give_back_freed
 
 LARGE_BYTES = 8 << 20
@@ -90,6 +91,21 @@ def give_back_memory() -> None:
     for held in _MAPS:
         with suppress(AttributeError, OSError, ValueError):  # not on every system; or closed
             held.madvise(mmap.MADV_DONTNEED)
+
+
+def give_back_grown() -> None:
+    """Give the system what was freed, where there are such files and this process holds much more than the last time.
+
+    Asked often: each time costs reading again what is used next.
+    """
+    if _MAPS and anonymous_bytes() > _HELD.get() + _GROWN_BYTES:
+        give_back_freed()
+        _HELD.set(anonymous_bytes())
+
+
+_HELD: ContextVar[int] = ContextVar("bytes that were held when what was freed was given back", default=0)
+
+_GROWN_BYTES = 64 << 20
 
 
 def _is_on_disk(folder: Path) -> bool:

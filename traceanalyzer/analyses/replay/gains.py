@@ -25,6 +25,7 @@ from traceanalyzer.analyses.replay.relief import Relief
 from traceanalyzer.analyses.replay.windows import Windows
 from traceanalyzer.errors import UsageError
 from traceanalyzer.kinds import MESSAGES
+from traceanalyzer.model.aside import arrays_aside
 from traceanalyzer.model.tables import array_of
 
 AT_ONCE = 16
@@ -60,7 +61,7 @@ class Engine:
     @cached_property
     def slack_of_ops(self) -> dict[int, np.ndarray]:
         """For each rank the slack of its operations, in the order of its piece; -1 for those outside the window."""
-        return slack_of_ops(self.job, self.windows, self.unchanged[:, 0])
+        return arrays_aside(slack_of_ops(self.job, self.windows, self.unchanged[:, 0]))
 
     @property
     def before_ns(self) -> int:
