@@ -37,7 +37,6 @@ REASONS = {
     "timeline/columns.py:_block": PLACED,
     "timeline/host_lanes.py:host_lanes": COUNTED,
     "timeline/operation_columns.py:of": PLACED,
-    "timeline/path_line.py:_joined": PLACED,
     "timeline/timeline_data.py:_kept": COUNTED,
     "writers/tables.py:beside_json": COUNTED,
     "writers/terminal.py:_show_findings": HELD,

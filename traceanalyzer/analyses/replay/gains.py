@@ -174,11 +174,12 @@ class Engine:
 
     def _relieved(self, scenarios: Sequence[tuple[Change, ...]], times: np.ndarray) -> np.ndarray:
         """Length of every edge with compute as long as the waits that are left make it."""
-        lengths = [
-            self.relief.relieved(changed(self.job, self.peers, changes), times[:, column])
+        # One after the other: lengths are of all operations, edges of runs of them.
+        weights = [
+            self.job.weights(self.relief.relieved(changed(self.job, self.peers, changes), times[:, column]))
             for column, changes in enumerate(scenarios)
         ]
-        return np.stack([self.job.weights(each) for each in lengths], axis=1)
+        return np.stack(weights, axis=1)
 
     def _weights(self, scenarios: Sequence[tuple[Change, ...]]) -> np.ndarray:
         """Length of every edge after each set of changes; what many sets do to a rank alike is computed once."""
