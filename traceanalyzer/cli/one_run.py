@@ -215,6 +215,8 @@ def _completed(
     whole = summary.rest(made.failures) if summary.rest else summary
     failures = whole.failures if summary.rest else made.failures
     whole = with_timelines(whole, run, command.load, named_ranks(made.findings), jobs=command.options["jobs"])
+    if "replay" in whole.results:
+        whole.results["replay"].let_go()
     keep(whole)
     return whole, with_results(made, whole.results, failures)
 

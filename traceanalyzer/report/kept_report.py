@@ -80,6 +80,11 @@ class KeptReplay(Replay):  # noqa: D101 - its docstring says what a row is: that
             self._engines.append(self._joined())
         return self._engines[0]
 
+    def let_go(self) -> None:
+        """As of any replay, where its graph was asked for."""
+        if self._engines:
+            super().let_go()
+
     def slacks(self, ranks: Collection[int]) -> dict[int, pd.Series]:
         """As of any replay, of the ranks that are drawn."""
         held = self._slacks[self._slacks["rank"].isin(list(ranks))]

@@ -49,6 +49,13 @@ class Engine:
         self._held = 0
         self.mean_steps: dict[tuple[Change, ...], int] = {}
 
+    def let_go(self) -> None:
+        """Keep no lengths for changes that are asked for next: they are worked out anew then, to the same answers."""
+        self._known, self._held = {}, 0
+        self.peers.let_go()
+        for nodes in self.job.nodes.values():
+            nodes.let_go()
+
     @cached_property
     def unchanged(self) -> np.ndarray:
         """When each node is reached as recorded, and as explained."""

@@ -80,6 +80,11 @@ class Replay(Result[ReplayColumn]):
             found[rank] = pd.Series(pd.arrays.IntegerArray(slack, slack == NONE), index=row)
         return found
 
+    def let_go(self) -> None:
+        """Hold no more of the graph than what it is: nothing more is asked of it for now."""
+        if self.engine is not None:
+            self.engine.let_go()
+
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         error = table["recorded_ns"] - table["replayed_ns"]
         return self._with(table, {"error_ns": error, "error_pct": percent(error, table["recorded_ns"])})
