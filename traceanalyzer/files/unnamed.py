@@ -48,6 +48,11 @@ def _is_open(folder: Path) -> bool:
     return os.access(folder, os.W_OK | os.X_OK) and folder.is_dir()
 
 
+def has_folder() -> bool:
+    """Whether there is one for what is large."""
+    return _FOLDER.get() is not None
+
+
 def file_for(size: int) -> FileIO | None:
     """A file for so many bytes, gone when nobody uses it any more; `None` for what stays in memory."""
     folder = _FOLDER.get()

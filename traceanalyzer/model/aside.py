@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.files.unnamed import append, file_for, mapped
+from traceanalyzer.files.unnamed import append, file_for, has_folder, mapped
 from traceanalyzer.meaning.rows import NONE
 from traceanalyzer.model.tables import columns_as_they_are, table_of
 
@@ -37,6 +37,8 @@ def arrays_aside(value: T) -> T:
 
     An array that cannot be written to by now is a table's own, and lies where that does.
     """
+    if not has_folder():
+        return value
     buffers: list[pickle.PickleBuffer] = []
     rest = pickle.dumps(value, pickle.HIGHEST_PROTOCOL, buffer_callback=buffers.append)
     raw = [buffer.raw() for buffer in buffers]

@@ -206,8 +206,9 @@ class Nodes:
 
     def let_go(self) -> None:
         """Keep nothing of replays."""
-        for latest in (*self._within.values(), self._host_ends):
-            latest.let_go()
+        self._host_ends.let_go()
+        for within in self._within.values():
+            within.let_go()
 
     def sums(self, timing: Timing) -> Sums:
         """Lengths within the runs and segments."""
