@@ -60,7 +60,8 @@ def tensor_cores_unused(
 ) -> list[Finding]:
     """Matrix kernels whose names say that they run without tensor cores take a fifth of a rank's compute or more.
 
-    And 3 % of a step, at least: of a GPU that hardly computes no kernels are worth changing. Where that is so of ranks alone that are late by their compute, it is why they are.
+    And 3 % of a step, at least: of a GPU that hardly computes no kernels are worth changing. Where that is so of ranks
+    alone that are late by their compute, it is why they are.
     """
     table = categories.of_compute()
     if table.empty:
@@ -80,16 +81,11 @@ def tensor_cores_unused(
         return []
     peak = _peak(ranks, rank)
     gain_ns = _gain_by_tf32(efficiency, table["off_tensor_cores_ns"][rank], rank, peak)
-    saved = (
-        ""
-        if gain_ns is None
-        else f" In TF32 it takes {gain_said(time_text(gain_ns), is_bound=True)} less on rank {rank}."
-    )
     late = {late_by(episodes, own, "compute") for own in table.index}
     return [
         Finding(
             severity=_severity(of_step_pct),
-            title=f"Matrix work runs without tensor cores: {_by_rank(table, per)}.{saved}",
+            title=f"Matrix work runs without tensor cores: {_by_rank(table, per)}.{_saved(gain_ns, rank)}",
             evidence=plain(table.head(_MOST_ROWS).reset_index()),
             recommendation="Compute in bfloat16 (torch.autocast), or allow TF32: "
             f'torch.set_float32_matmul_precision("high").{_rates(peak)}',
@@ -102,6 +98,12 @@ def tensor_cores_unused(
             tells_why=True,
         )
     ]
+
+
+def _saved(gain_ns: int | None, rank: int) -> str:
+    if gain_ns is None:
+        return ""
+    return f" In TF32 it takes {gain_said(time_text(gain_ns), is_bound=True)} less on rank {rank}."
 
 
 def _off_tensor_cores(share: pd.Series, headline: Headline, least_pct: float) -> pd.DataFrame:
