@@ -26,7 +26,6 @@ from traceanalyzer.readers.nsys.session import Session, read_session
 from traceanalyzer.readers.nsys.source import STRINGS, Source
 from traceanalyzer.readers.nsys.stream_waits import read_stream_waits
 
-
 # Those that communicate could not be told from those that compute.
 _NO_NAMES = "no kernel has a name; export the whole report again with nsys export"
 
