@@ -32,6 +32,7 @@ def recomputed_activations(
     basis = Basis.of(headline, steps)
     own = rows_where(operators.table, operators.table["autograd"] == "recompute")
     sums = own.groupby("rank")[["gpu_own_ns", "host_self_ns"]].sum().astype("float64")
+    # Of ranks without operators, and of hosts that were not recorded, there is none.
     again = sums.div(steps_of_operators(steps, basis), axis=0).reindex(basis.window_ns.index).fillna(0.0)
     if again.empty:
         return []
