@@ -191,7 +191,7 @@ def _then(idle: pd.Series, gain_ns: int, basis: Basis, places: Places) -> str:
     """How long a GPU idles after them, where that is most of what they cost: else they cost the hosts' lead."""
     if not _is_idle_told(idle, gain_ns):
         return "."
-    whose = f"{_whose(idle, places)} {time_text(idle.max())} {basis.of_a_step}"
+    whose = f"{_whose(idle, places)}{time_text(idle.max())} {basis.of_a_step}"
     return f", and then the GPU idles until its host has launched again, {whose}."
 
 
@@ -207,9 +207,11 @@ def _named(idle: pd.Series, gain_ns: int, basis: Basis, places: Places) -> tuple
 
 
 def _whose(idle: pd.Series, places: Places) -> str:
-    """Of the GPU that idles longest, or of those that idle alike."""
+    """Of the GPU that idles longest, or of those that idle alike; it needs no name where one host alone waits."""
+    if len(idle) == 1:
+        return "for "
     own = alike(idle, places)
-    return f"rank {own.ranks[0]}'s for" if own.is_one else f"those of {own.who} for up to"
+    return f"rank {own.ranks[0]}'s for " if own.is_one else f"those of {own.who} for up to "
 
 
 def _where(own: pd.DataFrame) -> str:

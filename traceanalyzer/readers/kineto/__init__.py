@@ -35,8 +35,6 @@ from traceanalyzer.readers.kineto.refusals import unread, why_refused
 
 _EXPORT = re.compile(rb'"otherData":\{"label":[^{}]*"zero_ns":')
 
-_CPU_ALONE = "No GPU work was recorded; with ProfilerActivity.CUDA, on the rank's own GPU, it is."
-
 
 def recognises(path: Path) -> bool:
     """By name: `.json`, or packed `.json.gz`, `.zst`, `.xz`, `.bz2`."""
@@ -96,7 +94,7 @@ def _parsed(
     meta = replace(meta, host=host, process=process)
     if is_host_only:
         left = (f"{unread(without_category)}: a device's, where it had work.",) if without_category else ()
-        meta = replace(meta, is_host_only=True, notes=(*meta.notes, _CPU_ALONE, *left))
+        meta = replace(meta, is_host_only=True, notes=(*meta.notes, *left))
     return meta, known, builder, linked(path, host_ops, known.base_ns), _described(ops, rules)
 
 
@@ -165,9 +163,6 @@ def _meta(
         notes.append(f"Stretches of over {EVENT_BYTES_MOST >> 20} MiB without the end of an event are left out.")
     if text.beyond:
         notes.append(f"{text.beyond} events after the end of the list of events are left out.")
-    if decoder.skipped:
-        events = "1 event" if decoder.skipped == 1 else f"{decoder.skipped:,} events"
-        notes.append(f"{events} could not be read, and {'is' if decoder.skipped == 1 else 'are'} left out.")
     return RankMeta(
         rank=hint.rank if known.rank is None else known.rank,
         rank_source=hint.source if known.rank is None else "distributedInfo",
