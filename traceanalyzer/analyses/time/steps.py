@@ -73,9 +73,10 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     """Breakdown of each step's GPU window.
 
     A step belongs to the host range in which its operations were launched; everything that runs inside its
-    window counts in the breakdown, whoever launched it. Steps outside the selection are left out.
+    window counts in the breakdown, whoever launched it. Steps outside the selection are left out. Of a capture without
+    GPU work it is known when the host was in them, and nothing else.
     """
-    if trace.gpu_ops.empty or trace.steps.empty:
+    if trace.steps.empty:
         return pd.DataFrame()
     owned = _owned(trace)
     is_chosen = np.ones(len(trace.steps), dtype=bool)
@@ -87,7 +88,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     table = with_columns(table, is_complete=is_complete(table))
     flags = dict.fromkeys(("is_complete", "is_open", "is_partial"), "boolean")
     table = typed(table, {"step": "Int64", "name": "str", "host_start_ns": "Int64", "host_end_ns": "Int64", **flags})
-    return _with_no_step(table, owned) if trace.window.steps is None else table
+    return _with_no_step(table, owned) if trace.window.steps is None and len(trace.gpu_ops) else table
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Steps:
@@ -111,6 +112,10 @@ def _windows(trace: RankTrace, steps: pd.DataFrame) -> dict[str, Any]:
 
 def _owned(trace: RankTrace) -> dict[str, np.ndarray]:
     """For no step, and then for each row of `steps`, how many operations it owns and the time that they cover."""
+    if trace.gpu_ops.empty:
+        return {
+            name: pd.array([pd.NA] * (len(trace.steps) + 1), dtype="Int64") for name in ("operations", "operations_ns")
+        }
     starts, ends = array_of(trace.gpu_ops, "start_ns"), array_of(trace.gpu_ops, "end_ns")
     row = trace.op_step + 1
     # Each step's operations are moved into a stretch of their own, so that one union serves all steps.
