@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from traceanalyzer.analyses.kernels.kernels import Kernels
+from traceanalyzer.analyses.phases.phases import Phases
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings import tools
 
@@ -86,3 +87,22 @@ def test_an_optimizer_that_takes_parameters_one_by_one_is_seen(names, calls, is_
     for advice in (used.launch_less, used.fuse_small):
         assert ("all parameters at once (fused=True, foreach=True)" in advice) is is_single
     assert ("optimizer" in used.fuse_moving) is is_single
+
+
+@pytest.mark.parametrize(
+    ("operations", "compute_ns", "names", "is_single"),
+    [
+        (600, 1_500_000, [], True),
+        (60, 150_000, [], False),  # lists of tensors, or few parameters
+        (600, 60_000_000, [], False),  # large ones: launching them is not what takes the time
+        (600, 1_500_000, [FUSED], False),
+        (600, 1_500_000, [PARTS], False),
+    ],
+)
+def test_one_whose_kernels_have_no_name_of_its_own_is_seen_by_their_number(operations, compute_ns, names, is_single):
+    ranks = Ranks(pd.DataFrame({"rank": [0], "format": "kineto"}))
+    kernels = Kernels(pd.DataFrame({"name": ["CUDAFunctor_add", *names], "calls": 600}))
+    rows = {"phase": ["optimizer", "forward"], "operations": [operations, 900], "compute_ns": [compute_ns, 900]}
+    phases = Phases(pd.DataFrame({"rank": 0, "step": [1, 1], **rows}))
+    used = tools.tools_of(ranks, kernels, phases)
+    assert ("all parameters at once (fused=True, foreach=True)" in used.launch_less) is is_single

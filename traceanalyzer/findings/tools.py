@@ -40,15 +40,20 @@ class InUse(Struct, frozen=True):
     """An optimizer that runs kernels of its own for each parameter (neither foreach nor fused)."""
 
     @classmethod
-    def of(cls, kernels: Result | None) -> "InUse":
-        """By the names of Inductor's kernels, and of those that update parameters."""
+    def of(cls, kernels: Result | None, phases: Result | None = None) -> "InUse":
+        """By the names of Inductor's kernels, and of those that update parameters; and by how many of these there are.
+
+        What Adam does to one parameter has a name of its own; what others do, as stochastic gradient descent, adds and
+        multiplies as anything does.
+        """
         if kernels is None or not len(kernels):
             return cls()
         names = kernels.table["name"].astype("str")
         is_fused = _any(names, _OF_FUSED)
         calls = [kernels.table.loc[names.str.contains(each, regex=False), "calls"].max() for each in _OF_ONE]
-        is_single = not is_fused and all(count >= _MANY for count in calls)
-        return cls(_any(names, _OF_INDUCTOR), _any(names, _OF_PARTS) and not is_fused, is_single)
+        by_parts = _any(names, _OF_PARTS) and not is_fused
+        is_single = all(count >= _MANY for count in calls) or (not by_parts and _takes_many(phases))
+        return cls(_any(names, _OF_INDUCTOR), by_parts, is_single and not is_fused)
 
 
 _OF_INDUCTOR = r"triton_(?:poi|red|per|tem|for|spl|mix)_fused"
@@ -58,8 +63,22 @@ _OF_ONE = ("::addcmul_cuda_kernel(", "::addcdiv_cuda_kernel(")
 """What Adam does to one parameter, and hardly anything else."""
 _MANY = 50
 """Calls of each on a rank: a few parameters updated one by one cost nothing."""
+_MANY_A_STEP = 100
+"""The same of the optimizer's operations in a step, of whatever name: lists of tensors make some tens."""
+_SHORT_NS = 50_000
+"""Longer ones are of large parameters, or multiply matrices: there is nothing to win by joining them."""
 _OF_FUSED = r"Fused(?:Adam|Sgd|Adagrad)|multi_tensor_apply_kernel<.*\bAdamFunctor"
 """PyTorch's with fused=True; Apex's and Transformer Engine's."""
+
+
+def _takes_many(phases: Result | None) -> bool:
+    """Whether the optimizer runs so many operations in a step that it takes parameters one by one, and short ones."""
+    if phases is None or not len(phases):
+        return False
+    table = phases.table
+    own = table[(table["phase"] == "optimizer") & table["step"].notna()]
+    count, compute_ns = int(own["operations"].sum()), int(own["compute_ns"].fillna(0).sum())
+    return count >= _MANY_A_STEP * len(own) > 0 and compute_ns < _SHORT_NS * count
 
 
 def _any(names: pd.Series, pattern: str) -> bool:
@@ -134,17 +153,17 @@ XLA = Tools(
 )
 
 
-def tools_of(ranks: Result | None, kernels: Result | None = None) -> Tools:
+def tools_of(ranks: Result | None, kernels: Result | None = None, phases: Result | None = None) -> Tools:
     """Those of the framework that the traces are of: XLA's where each is JAX's, or says that XLA compiled it.
 
-    With the job's kernels PyTorch's without those that these show in use, or of no use.
+    With the job's kernels and phases PyTorch's without those that these show in use, or of no use.
     """
     if ranks is None or not len(ranks):
         return TORCH
     is_xla = ranks.table["format"] == "xplane"
     if "versions" in ranks.table:
         is_xla |= ranks.table["versions"].astype("object").fillna("").str.contains("compiler XLA", regex=False)
-    return XLA if is_xla.all() else _torch(InUse.of(kernels))
+    return XLA if is_xla.all() else _torch(InUse.of(kernels, phases))
 
 
 def data_parallel_advice(operators: Result, ranks: Result) -> str:
