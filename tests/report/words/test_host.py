@@ -47,8 +47,8 @@ def on_cpus(lengths, rank=0, name="ProfilerStep#{}"):
 @pytest.mark.parametrize(
     ("ranks", "expected"),
     [
-        ([[10, 10, 10]], "A step takes 10 ms on the host. The main thread is in forward for 50 % and in nothing that is "
-         "recorded for 50 % of it; autograd's thread works for 25 %."),
+        ([[10, 10, 10]], "A step takes 10 ms on the host. The main thread is in forward for 50 % and in nothing"),
+        ([[10, 10, 10]], " that is recorded for 50 % of it; autograd's thread works for 25 %."),
         ([[8, 8], [12, 12]], "A step takes 10 ms on the host (8 ms to 12 ms, by rank). The main thread is"),
         ([[10, 10, 40]], " Step 3 is the longest: 40 ms."),
     ],
