@@ -110,7 +110,7 @@ def _windows(trace: RankTrace, steps: pd.DataFrame) -> dict[str, Any]:
     return {name: pd.arrays.IntegerArray(np.append(times, 1)[row], row == NONE) for name, times in parts.items()}
 
 
-def _owned(trace: RankTrace) -> dict[str, np.ndarray]:
+def _owned(trace: RankTrace) -> dict[str, Any]:
     """For no step, and then for each row of `steps`, how many operations it owns and the time that they cover."""
     if trace.gpu_ops.empty:
         return {
@@ -128,7 +128,7 @@ def _owned(trace: RankTrace) -> dict[str, np.ndarray]:
     return {"operations": counts, "operations_ns": covered}
 
 
-def _with_no_step(table: pd.DataFrame, owned: dict[str, np.ndarray]) -> pd.DataFrame:
+def _with_no_step(table: pd.DataFrame, owned: dict[str, Any]) -> pd.DataFrame:
     """The table with a row for the operations of no step, of which the rest is absent."""
     rows = np.append(np.arange(len(table)), NONE)
     columns = {name: column.array.take(rows, allow_fill=True) for name, column in table.items() if name not in owned}
