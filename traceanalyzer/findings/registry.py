@@ -26,6 +26,7 @@ from traceanalyzer.findings.devices import (
     copies,
     copies_at_times,
     copy_bound,
+    dense_embeddings,
     double_precision,
     efficiency,
     layouts,
@@ -35,6 +36,7 @@ from traceanalyzer.findings.devices import (
     recomputing,
     small_copies,
     written_out,
+    written_out_norms,
 )
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts import (
@@ -141,6 +143,8 @@ RULES: tuple[Rule, ...] = (
     double_precision.double_precision,
     layouts.layout_conversions,
     written_out.written_out_attention,
+    written_out_norms.written_out_norms,
+    dense_embeddings.dense_embedding_gradients,
     efficiency.memory_bound_kernels,
     efficiency.low_mfu,
     recomputing.recomputed_activations,

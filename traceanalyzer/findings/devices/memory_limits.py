@@ -1,5 +1,7 @@
 """Rules about memory's limits: little is left, the allocator takes it anew in every step, one rank decides."""
 
+from dataclasses import replace
+
 import pandas as pd
 
 from traceanalyzer.analyses.blame.episodes import Episodes
@@ -7,6 +9,7 @@ from traceanalyzer.analyses.memory.memory import Memory
 from traceanalyzer.analyses.memory.memory_calls import MemoryCalls
 from traceanalyzer.analyses.memory.memory_fit import YES, MemoryFit
 from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
@@ -104,34 +107,36 @@ def allocator_retries(
     if share.empty or share.max() < allocator_pct:
         return []
     rank = int(share.idxmax())
-    own = inside[inside["rank"] == rank]
+    gain = gain_of(replay, Change("memory"))
+    found = _calls_for_memory(inside[inside["rank"] == rank], rank, float(cost[rank]), basis, gain)
+    gained_pct = 100 * gain.gain_ns / gain.before_ns if gain and gain.before_ns else float(share.max())
+    return [replace(found, severity=severity(gained_pct), part_of=late_by(episodes, rank, HOST.key))]
+
+
+def _calls_for_memory(own: pd.DataFrame, rank: int, cost_ns: float, basis: Basis, gain: Gain | None) -> Finding:
+    """What is said of a rank's calls, which take so long in a mean step."""
     counts = own.groupby("name")["calls"].sum()
     named = ", ".join(f"{calls} {name}" for name, calls in counts.items())
-    gain = gain_of(replay, Change("memory"))
-    gained_pct = 100 * gain.gain_ns / gain.before_ns if gain and gain.before_ns else float(share.max())
     won = (f" Without them {basis.whole} would be ", Won.recorded(gain), ".") if gain else ()
-    return [
-        Finding(
-            severity=severity(gained_pct),
-            title=Title(
-                f"Rank {rank}'s host spends {time_text(cost[rank])} {basis.of_a_step} in calls for GPU memory: "
-                f"{named}{f' in {basis.steps} steps' if basis.steps else ''}.",
-                *won,
-            ),
-            evidence=plain(own),
-            recommendation=_FREES if any("Free" in str(name) for name in counts.index) else _GROWS,
-            caveat="Without expandable segments cudaFree waits for all of the GPU's work; what waits there may wait "
-            "elsewhere without it.",
-            gain_ns=gain.gain_ns if gain else round(cost[rank]),
-            gain_error_ns=gain.error_ns if gain else None,
-            unprofiled_gain_ns=gain.unprofiled_gain_ns if gain else None,
-            gain_is_bound=gain is None or gain.is_bound,
-            is_of_hosts=True,
-            named=(rank,),
-            table="memory_calls",
-            part_of=late_by(episodes, rank, HOST.key),
-        )
-    ]
+    return Finding(
+        severity="low",
+        title=Title(
+            f"Rank {rank}'s host spends {time_text(cost_ns)} {basis.of_a_step} in calls for GPU memory: "
+            f"{named}{f' in {basis.steps} steps' if basis.steps else ''}.",
+            *won,
+        ),
+        evidence=plain(own),
+        recommendation=_FREES if any("Free" in str(name) for name in counts.index) else _GROWS,
+        caveat="Without expandable segments cudaFree waits for all of the GPU's work; what waits there may wait "
+        "elsewhere without it.",
+        gain_ns=gain.gain_ns if gain else round(cost_ns),
+        gain_error_ns=gain.error_ns if gain else None,
+        unprofiled_gain_ns=gain.unprofiled_gain_ns if gain else None,
+        gain_is_bound=gain is None or gain.is_bound,
+        is_of_hosts=True,
+        named=(rank,),
+        table="memory_calls",
+    )
 
 
 _FREES = (

@@ -32,7 +32,8 @@ def recomputed_activations(
     basis = Basis.of(headline, steps)
     own = rows_where(operators.table, operators.table["autograd"] == "recompute")
     sums = own.groupby("rank")[["gpu_own_ns", "host_self_ns"]].sum().astype("float64")
-    again = sums.div(steps_of_operators(steps, basis), axis=0).reindex(basis.window_ns.index, fill_value=0.0)
+    again = sums.div(steps_of_operators(steps, basis), axis=0).reindex(basis.window_ns.index)
+    again = again.fillna(0.0)  # of a rank without operators, or whose host is not recorded
     if again.empty:
         return []
     hosts = gain_of(replay, Change("host", 0.0))
