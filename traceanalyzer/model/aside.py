@@ -73,8 +73,8 @@ def rearranged(columns: dict[str, Any], order: np.ndarray | None) -> pd.DataFram
 
 def _folder_for(columns: Mapping[str, Any]) -> Path | None:
     """Where a table of these columns lies; `None` for in memory."""
-    folder, size = _FOLDER.get(), sum(values.nbytes for values in columns.values())
-    if folder is None or size <= LARGE_BYTES:
+    folder = _FOLDER.get()
+    if folder is None or (size := sum(values.nbytes for values in columns.values())) <= LARGE_BYTES:
         return None
     with suppress(OSError):
         return folder if shutil.disk_usage(folder).free > _LEFT_FREE * size else None

@@ -8,6 +8,8 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.model.plain import mask_of
+
 PHASES = ("forward", "backward", "optimizer", "data", "communication")
 """Phases that ranges can name; `communication` is its set-up, and gradient synchronisation written by hand."""
 
@@ -156,13 +158,6 @@ def phase(name: str) -> str | None:
 def matches(names: pd.Series, test: Callable[[str], object]) -> np.ndarray:
     """Mask of the rows whose name passes; asks once for each distinct name."""
     return mask_of(cast("pd.Categorical", names.array), test)
-
-
-def mask_of(names: pd.Categorical, test: Callable[[str], object]) -> np.ndarray:
-    """The same of names that are no column."""
-    answers = [bool(test(str(name))) for name in names.categories.tolist()]
-    mask: np.ndarray = np.array([*answers, False], dtype=bool)[names.codes]
-    return mask
 
 
 def _plain(name: str) -> str:

@@ -12,6 +12,7 @@ from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.names import IterationsColumn
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import rows_named_so
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of
 
@@ -161,7 +162,7 @@ def _of_sglang(name: str, phase: str) -> dict[str, int | None]:
 def _graph_operations(trace: RankTrace, numbers: np.ndarray) -> pd.api.extensions.ExtensionArray:
     """By step number: operations with a graph's node, or launched by a call that launches a graph."""
     launch, step = array_of(trace.gpu_ops, "launch"), trace.op_step
-    is_launch = np.append(host_names.matches(trace.api_calls["name"], host_names.is_graph_launch), values=False)
+    is_launch = np.append(rows_named_so(trace.api_calls, host_names.is_graph_launch), values=False)
     is_graph = ~column_of(trace.gpu_ops, "graph_node").isna() | is_launch[launch]
     if not (launch != NONE).any():
         return pd.array([pd.NA] * len(numbers), dtype="Int64")
