@@ -8,6 +8,7 @@ import pytest
 
 from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.phases.iterations import Iterations
+from traceanalyzer.analyses.phases.phases import Phases
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings import tools
 
@@ -128,3 +129,22 @@ def test_graphs_are_not_advised_to_an_engine_that_replays_them():
 @pytest.mark.parametrize("of", [tools.TORCH, _engine()])
 def test_experts_exchanges_are_hidden_as_all_to_alls_are(of):
     assert of.hide_comm["ep_dispatch"] == of.hide_comm["ep_combine"] == of.hide_comm["all_to_all"]
+
+
+@pytest.mark.parametrize(
+    ("operations", "compute_ns", "names", "is_single"),
+    [
+        (600, 1_500_000, [], True),
+        (60, 150_000, [], False),  # lists of tensors, or few parameters
+        (600, 60_000_000, [], False),  # large ones: launching them is not what takes the time
+        (600, 1_500_000, [FUSED], False),
+        (600, 1_500_000, [PARTS], False),
+    ],
+)
+def test_one_whose_kernels_have_no_name_of_its_own_is_seen_by_their_number(operations, compute_ns, names, is_single):
+    ranks = Ranks(pd.DataFrame({"rank": [0], "format": "kineto"}))
+    kernels = Kernels(pd.DataFrame({"name": ["CUDAFunctor_add", *names], "calls": 600}))
+    rows = {"phase": ["optimizer", "forward"], "operations": [operations, 900], "compute_ns": [compute_ns, 900]}
+    phases = Phases(pd.DataFrame({"rank": 0, "step": [1, 1], **rows}))
+    used = tools.tools_of(ranks, kernels, phases=phases)
+    assert ("all parameters at once (fused=True, foreach=True)" in used.launch_less) is is_single

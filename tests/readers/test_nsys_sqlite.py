@@ -112,6 +112,36 @@ def test_kernels_without_any_name_are_refused(read):
         read(without(export(), "StringIds"))
 
 
+def without_columns(tables, *names):
+    """The tables, of whose kernels these columns are absent."""
+    kernels = [
+        {name: value for name, value in row.items() if name not in names}
+        for row in tables["CUPTI_ACTIVITY_KIND_KERNEL"]
+    ]
+    return tables | {"CUPTI_ACTIVITY_KIND_KERNEL": kernels}
+
+
+@pytest.mark.parametrize("left", [(), ("shortName",), ("mangledName",)])
+def test_kernels_without_the_columns_of_their_names_are_refused_unless_one_is_there(read, left):
+    tables = export()
+    kernels = [row | dict.fromkeys(left, row["demangledName"]) for row in tables["CUPTI_ACTIVITY_KIND_KERNEL"]]
+    lacking = {"demangledName", "shortName", "mangledName"} - {*left}
+    tables = without_columns(tables | {"CUPTI_ACTIVITY_KIND_KERNEL": kernels}, *lacking)
+    if left:
+        assert rows(read(tables)[0].gpu_ops, "name") == rows(read(export())[0].gpu_ops, "name")
+    else:
+        said = "CUPTI_ACTIVITY_KIND_KERNEL has no column for the kernels' names, so that no kernel has a name"
+        with pytest.raises(NotATraceError, match=said):
+            read(tables)
+
+
+def test_a_kernel_without_a_full_name_is_unnamed_where_no_other_name_has_a_column(read):
+    tables = without_columns(export(), "shortName", "mangledName")
+    tables["CUPTI_ACTIVITY_KIND_KERNEL"][0]["demangledName"] = None
+    (trace,) = read(tables)
+    assert (trace.gpu_ops["name"] == "(unnamed)").sum() == 1
+
+
 def test_operations_of_no_process_are_said(read):
     tables = export()
     for table in ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"):

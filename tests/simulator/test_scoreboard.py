@@ -15,6 +15,7 @@ _EVERY_TIME = {
     "one of two ranks copies in the last step of four",
     "two ranks, three steps, calls for memory of unequal length",
     "two models in turn, compute",
+    "all empty their caches, one GPU",
     # Several causes, sets of ranks, hosts that meet.
     "three ranks in turn, each by another cause",
     "edges exchanged with neighbours, a host",

@@ -1006,7 +1006,18 @@ SlackColumn = Literal[
 ]
 SlowdownColumn = Literal["of", "type", "rank", "stage", "step", "step_ns", "ideal_ns", "slowdown_ratio", "error_ns"]
 SlowerCallsColumn = Literal[
-    "rank", "call", "instance", "step", "end_ns", "collective", "among", "whose", "transfer_ns", "usual_ns", "longer_ns"
+    "rank",
+    "call",
+    "instance",
+    "step",
+    "end_ns",
+    "collective",
+    "among",
+    "whose",
+    "is_most",
+    "transfer_ns",
+    "usual_ns",
+    "longer_ns",
 ]
 StepNeedsColumn = Literal[
     "rank",

@@ -156,7 +156,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "steps_over_ranks": Analysis(steps_over_ranks.across),
         "host_steps": Analysis(host_steps.across),
         "overlap": Analysis(overlap.across, overlap.per_rank, _GPU),
-        "steps": Analysis(steps.across, steps.per_rank, _GPU),
+        "steps": Analysis(steps.across, steps.per_rank, ("gpu_ops", "ranges")),
         "iterations": Analysis(iterations.across, iterations.per_rank, _GPU),
         "phases": Analysis(phases.across, phases.per_rank, _GPU),
         "balance": Analysis(balance.across, balance.per_rank, _COUNTERS),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _PARTS: Mapping[str, str] = {
     "host": "The hosts' work: none, fastest, peers, or 2x; of some ranks 3=none.",
     "data": "Data loading: ready, or 2x.",
+    "memory": "Calls that take GPU memory or give it back (cudaMalloc, cudaFree): none, or 2x.",
     "profiler": "What recording takes the hosts, as far as it can be estimated: none; with its least or most cost.",
     "compute": "Compute kernels: alone (as without communication beside them), peers, or 2x.",
     "copy": "Copies: free, peers, or 2x.",

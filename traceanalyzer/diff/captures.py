@@ -40,6 +40,7 @@ class Capture:
         step_calls: communication calls of the same step, by which pictures of runs are tied.
         notes: what a reader must know of this capture.
         dimensions: of the matrix products' arguments (`matrix_shapes.dimensions`); none where only tables are known.
+        lacks: ranks of which another run of the comparison has a trace, and this one has none.
     """
 
     label: str
@@ -52,6 +53,7 @@ class Capture:
     step_calls: pd.DataFrame | None = None
     notes: tuple[str, ...] = ()
     dimensions: tuple[int, ...] = ()
+    lacks: tuple[int, ...] = ()
 
     @property
     def basis(self) -> str:

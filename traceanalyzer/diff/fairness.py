@@ -28,6 +28,7 @@ from traceanalyzer.diff.facts import (
 from traceanalyzer.diff.facts import of as facts_of
 from traceanalyzer.diff.scales import CAPTURE, STEP, TOKEN, Scale, tokens_per_step, world_size
 from traceanalyzer.diff.surroundings import parallel_sizes
+from traceanalyzer.meaning.listed import numbered
 
 __all__ = ["DIFFERS", "REFUSE", "SAME", "UNKNOWN", "WORK", "Fact", "Fairness", "as_frame", "judge"]
 
@@ -95,9 +96,16 @@ def judge(sides: Sequence[Side]) -> Fairness:
         facts,
         scale,
         (*damaged, *refusals, *more, *_without_exchange(sides)),
-        (*warnings, *notes, *_unknown(facts), *_repeats(sides)),
+        (*_absent(sides), *warnings, *notes, *_unknown(facts), *_repeats(sides)),
         is_damaged=bool(damaged),
     )
+
+
+def _absent(sides: Sequence[Side]) -> list[str]:
+    """Runs that lack ranks which another one has: all are compared by those that every run has."""
+    said = "and another run has: compared is what every run has."
+    lacking = [side for side in sides if side.first.lacks]
+    return [f"{side.label} has no trace of {numbered('rank', side.first.lacks)}, {said}" for side in lacking]
 
 
 def _damaged(sides: Sequence[Side]) -> list[str]:

@@ -15,7 +15,7 @@ from traceanalyzer.diff.scales import Scale
 from traceanalyzer.diff.sums import WHOLE_RUN
 from traceanalyzer.meaning.columns import Unit, unit_of
 from traceanalyzer.meaning.sentences import first_upper
-from traceanalyzer.meaning.vocabulary import COMM_PARTS, IDLE_CAUSES, Part
+from traceanalyzer.meaning.vocabulary import COMM_PARTS, IDLE_CAUSES, UNMATCHED, Part
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.names import HeadlineColumn, MemoryColumn, NcclColumn
@@ -135,6 +135,17 @@ def difference(metric: Metric, base: float | None, value: float | None) -> dict[
     }
 
 
+def _told_apart(read: Callable[[Capture], pd.Series | None]) -> Callable[[Capture], pd.Series | None]:
+    """A part of communication: not known where no call is matched with other ranks', for these have no trace."""
+    parts = [_of_steps("exposed_comm", part.column) for part in COMM_PARTS]
+
+    def told(capture: Capture) -> pd.Series | None:
+        *known, unmatched = (0 if own is None else int(own.sum()) for own in (part(capture) for part in parts))
+        return None if unmatched and not any(known) else read(capture)
+
+    return told
+
+
 def _require(analysis: str, column: str) -> None:
     """A figure of a column that no Result has would be absent without a word."""
     assert column in ANALYSES[analysis].result.columns, f"{analysis} has no column {column}"
@@ -218,6 +229,12 @@ def _part(name: str, part: Part, analysis: str) -> Metric:
     return Metric(name, f"{first_upper(part.label)}. {part.definition}", _of_steps(analysis, part.column))
 
 
+def _part_of_comm(part: Part) -> Metric:
+    """Transfers and waits are not known where they are not told apart."""
+    metric = _part(part.column, part, "exposed_comm")
+    return replace(metric, read=metric.read if part is UNMATCHED else _told_apart(metric.read), part=True)
+
+
 def _share(name: "HeadlineColumn") -> Metric:
     column = ANALYSES["headline"].result.columns[name]
     return Metric(name, column.definition, _column("headline", name), per_step=False, better=int(column.better))
@@ -235,7 +252,7 @@ METRICS: tuple[Metric, ...] = (
         better=0,
     ),
     _time("compute_ns", part=True),
-    *(replace(_part(part.column, part, "exposed_comm"), part=True) for part in COMM_PARTS),
+    *(_part_of_comm(part) for part in COMM_PARTS),
     _time("exposed_comm_ns", part=True),
     _time("exposed_copy_ns", part=True),
     _time("opaque_ns", part=True),

@@ -21,6 +21,7 @@ from traceanalyzer.diff.captures import (
     shared_steps,
     to_json,
 )  # fmt: skip
+from traceanalyzer.diff.same_ranks import with_same_ranks
 from traceanalyzer.discovery import Found, discover, of_files
 from traceanalyzer.discovery.clustering import Run
 from traceanalyzer.errors import InputError, UsageError
@@ -57,9 +58,14 @@ class SourceOptions:
 
 
 def read_sides(sources: Iterable[str], options: SourceOptions) -> tuple[Side, ...]:
-    """The sides in order, each under a name of its own."""
+    """The sides in order, each under a name of its own, of the ranks that all of them have."""
     given = list(sources)
-    return tuple(named_apart(_named_by_folders(given, [read_side(source, options) for source in given])))
+
+    def read_again(place: int, ranks: frozenset[int]) -> Side:
+        return read_side(given[place], replace(options, load=replace(options.load, ranks=ranks)))
+
+    sides = with_same_ranks([read_side(source, options) for source in given], read_again)
+    return tuple(named_apart(_named_by_folders(given, sides)))
 
 
 def read_side(source: str, options: SourceOptions) -> Side:

@@ -132,11 +132,16 @@ XLA = Tools(
 )
 
 
-def tools_of(ranks: Result | None, kernels: Result | None = None, iterations: Iterations | None = None) -> Tools:
+def tools_of(
+    ranks: Result | None,
+    kernels: Result | None = None,
+    iterations: Iterations | None = None,
+    phases: Result | None = None,
+) -> Tools:
     """Those of the framework that the traces are of: XLA's where each is JAX's, or says that XLA compiled it.
 
-    With the job's kernels PyTorch's without those that these show in use, or of no use. Where steps are iterations of
-    an engine that serves: its own.
+    With the job's kernels and phases PyTorch's without those that these show in use, or of no use. Where steps are
+    iterations of an engine that serves: its own.
     """
     if ranks is None or not len(ranks):
         return TORCH
@@ -145,7 +150,7 @@ def tools_of(ranks: Result | None, kernels: Result | None = None, iterations: It
         is_xla |= ranks.table["versions"].astype("object").fillna("").str.contains("compiler XLA", regex=False)
     if is_xla.all():
         return XLA
-    used = InUse.of(kernels)
+    used = InUse.of(kernels, phases)
     torch = _torch(used)
     if iterations is None or not serves(iterations):
         return torch

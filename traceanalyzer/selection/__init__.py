@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,8 @@ from traceanalyzer.errors import UsageError
 from traceanalyzer.model import RankTrace, Window, whole_capture
 from traceanalyzer.model.schema import NONE, STEPS, conform
 from traceanalyzer.model.tables import array_of, column_of
-from traceanalyzer.selection.step_ranges import is_iteration, some, step_ranges
+from traceanalyzer.selection.step_numbers import ends_recording, notes_of, numbers_of
+from traceanalyzer.selection.step_ranges import some, step_ranges
 
 # cudaLaunchHostFunc runs on the host and leaves no GPU operation.
 _LAUNCH = re.compile(r"Launch(?!HostFunc)")
@@ -22,8 +22,6 @@ _LEAST_STEPS = 2
 
 _NEVER = np.iinfo(np.int64).min
 
-_PROFILER_STEP = re.compile(r"^ProfilerStep#(\d{1,15})$")
-_LAST_NUMBER = re.compile(r"(?<!\d)(\d{1,15})\D*$")  # more digits are no number of a step
 _BEGIN_CAPTURE, _END_CAPTURE = re.compile(r"StreamBeginCapture"), re.compile(r"StreamEndCapture")
 
 
@@ -70,7 +68,7 @@ def select(trace: RankTrace, selection: Selection) -> RankTrace:
     op_step = _step_of_launch(trace, found)[launch] if len(trace.api_calls) else np.full(len(launch), NONE)
     op_step = np.where(launch == NONE, NONE, op_step)
     steps = _with_windows(trace, found, op_step) if len(found) else conform(None, STEPS)
-    meta = replace(trace.meta, notes=(*trace.meta.notes, *notes, *_beyond(steps, selection.steps)))
+    meta = replace(trace.meta, notes=(*trace.meta.notes, *notes, *notes_of(found), *_beyond(steps, selection.steps)))
     return replace(trace, meta=meta, steps=steps, op_step=op_step, window=_window(trace, steps, selection.steps))
 
 
@@ -122,7 +120,7 @@ def _step_of_launch(trace: RankTrace, found: pd.DataFrame) -> np.ndarray:
     """Row of the step at which the host is when each API call starts, whatever its thread."""
     times = array_of(found, "start_ns"), array_of(found, "end_ns")
     begun = array_of(trace.api_calls, "start_ns")
-    return step_at(*_up_to_next(*times, _ends_recording(found["name"].astype(str))), begun)
+    return step_at(*_up_to_next(*times, ends_recording(found)), begun)
 
 
 def step_at(starts: np.ndarray, ends: np.ndarray, times: np.ndarray) -> np.ndarray:
@@ -156,10 +154,10 @@ def _with_windows(trace: RankTrace, found: pd.DataFrame, op_step: np.ndarray) ->
     last = ends[held].groupby(op_step[held]).max().astype("Int64").reindex(range(len(found)))
     # A step that launched nothing has no window, and the one before it ends where a later one begins.
     names = found["name"].astype(str)
-    next_first = first.shift(-1).bfill().mask(_ends_recording(names))
+    next_first = first.shift(-1).bfill().mask(ends_recording(found))
     frame = pd.DataFrame(
         {
-            "step": _numbers(names),
+            "step": numbers_of(names),
             "name": names,
             "host_start_ns": found["start_ns"],
             "host_end_ns": found["end_ns"],
@@ -170,13 +168,6 @@ def _with_windows(trace: RankTrace, found: pd.DataFrame, op_step: np.ndarray) ->
         }
     )
     return conform(frame, STEPS)
-
-
-def _ends_recording(names: pd.Series) -> np.ndarray:
-    """Steps of PyTorch's profiler after which it paused: the next one in the file is not the program's next step."""
-    found = [_PROFILER_STEP.search(name) for name in names]
-    pairs = [one and other and int(other[1]) != int(one[1]) + 1 for one, other in pairwise(found)]
-    return np.array([*map(bool, pairs), False][: len(found)])
 
 
 def _is_main_stream(gpu_ops: pd.DataFrame) -> np.ndarray:
@@ -234,14 +225,6 @@ def _begins_with_capture(trace: RankTrace, found: pd.DataFrame) -> bool:
 def _launched_before(api_calls: pd.DataFrame, time_ns: int) -> bool:
     """Whether anything was launched before a moment."""
     return bool((_named(api_calls, _LAUNCH) & (api_calls["start_ns"] < time_ns).to_numpy()).any())
-
-
-def _numbers(names: pd.Series) -> np.ndarray:
-    """The number that ends each name; ordinals where a name has none, two share one, or it counts something else."""
-    if any(map(is_iteration, names)):
-        return np.arange(len(names))
-    texts = [match[1] for name in names if (match := _LAST_NUMBER.search(name))]
-    return np.array([*map(int, texts)] if len(set(texts)) == len(names) else range(len(names)), dtype=np.int64)
 
 
 def _window(trace: RankTrace, steps: pd.DataFrame, wanted: str) -> Window:

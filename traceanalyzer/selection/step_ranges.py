@@ -11,6 +11,7 @@ from traceanalyzer.errors import UsageError
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE, XLA_MODULES
 from traceanalyzer.model.tables import array_of, rows_where
+from traceanalyzer.selection.profilers import of_one_profiler
 
 GUESSES = (
     re.compile(r"^ProfilerStep"),
@@ -77,11 +78,14 @@ def step_ranges(trace: RankTrace, pattern: str | None) -> StepRanges:
     for matching in (fnmatch.filter(names, pattern),) if pattern else guesses:
         if matching:
             marked = rows_where(trace.ranges, trace.ranges["name"].isin(matching))
-            is_step = _is_step(marked)
+            is_own = of_one_profiler(marked)
+            is_step = is_own.copy()
+            is_step[is_own] = _is_step(marked[is_own])
             steps = _cut(marked[is_step])
             if not pattern and len(modules := _instead(trace, steps)):
                 return StepRanges(modules, (_INSTEAD.format(modules["name"].iloc[0], steps["name"].iloc[0]),))
-            return StepRanges(steps, _of_others(marked, is_step))
+            notes = (*_of_other_profilers(marked, is_own), *_of_others(marked[is_own], is_step[is_own]))
+            return StepRanges(steps, notes)
     if pattern:
         raise UsageError(f"--step-range {pattern!r} names no range of rank {trace.rank}; {some(list(names))}")
     iterations = _iterations(trace.ranges)
@@ -123,6 +127,19 @@ def _cut(steps: pd.DataFrame) -> pd.DataFrame:
     """Each of them until the next one begins, at the latest."""
     following = np.append(array_of(steps, "start_ns")[1:], np.iinfo(np.int64).max)[: len(steps)]
     return steps.assign(end_ns=np.minimum(array_of(steps, "end_ns"), following)).reset_index(drop=True)
+
+
+def _of_other_profilers(marked: pd.DataFrame, is_own: np.ndarray) -> tuple[str, ...]:
+    """Says so where ranges that mark steps are another profiler's."""
+    others = marked["name"][~is_own]
+    if others.empty:
+        return ()
+    own = marked["name"][is_own]
+    said = (
+        f"Several profilers mark the steps of this process: {own.iloc[0]} to {own.iloc[-1]} are taken, the "
+        f"{len(others):,} of another one ({others.iloc[0]} to {others.iloc[-1]}) begin before those have ended."
+    )
+    return (said,)
 
 
 def _of_others(marked: pd.DataFrame, is_step: np.ndarray) -> tuple[str, ...]:

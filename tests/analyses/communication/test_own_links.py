@@ -2,7 +2,7 @@
 
 import pytest
 
-from traceanalyzer.analyses.communication.own_links import whose_links
+from traceanalyzer.analyses.communication.own_links import Owner, whose_links
 
 LINE = [{0, 1}, {1, 2}, {2, 3}, {3, 4}]
 RING_OF_NODES = [{one, (one + 2) % 8} for one in range(8)]
@@ -32,4 +32,22 @@ NODES = {rank: str(rank // 2) for rank in range(8)}
 def test_whose(every, hosts, slow, whose):
     slow = [frozenset(each) for each in slow]
     told = whose_links(slow, [frozenset(each) for each in every], hosts)
-    assert told == ({} if whose is None else dict.fromkeys(slow, frozenset(whose)))
+    assert told == ({} if whose is None else dict.fromkeys(slow, Owner(frozenset(whose))))
+
+
+WOVEN = [{one, (one + far) % 8} for one in range(8) for far in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("slow", "whose"),
+    [
+        ([{1, 3}, {2, 3}, {3, 5}], {3}),
+        ([{1, 3}, {2, 3}], None),
+        ([{1, 3}, {2, 3}, {3, 5}, {2, 4}, {0, 2}], None),
+    ],
+    ids=["three of four", "half of them", "a link may be either one's"],
+)
+def test_a_rank_of_which_most_links_are_slow(slow, whose):
+    slow = [frozenset(each) for each in slow]
+    told = whose_links(slow, [frozenset(each) for each in WOVEN], ONE_HOST)
+    assert told == ({} if whose is None else dict.fromkeys(slow, Owner(frozenset(whose), is_most=True)))

@@ -54,6 +54,16 @@ def test_all_wait_for_a_rank_that_is_not_here(missing, late_ns, is_said):
     assert all("for a rank that is not here (rank 3 has no trace)" in item.title for item in found)
 
 
+@pytest.mark.parametrize(("beside_pct", "is_said"), [(-0.1, True), (0.1, False)])
+def test_so_long_all_have_to_wait_for_a_rank_that_is_not_here(beside_pct, is_said):
+    _, results = analysed(workloads.ddp(4, 5, (Fault("compute", 3 * MS, (3,)),)), *_NEEDED, how=Capture(missing=(3,)))
+    (found,) = missing_straggler(**results)
+    steps = results["headline"].table
+    wait_ns = min(row["beyond_shortest_ns"] for row in found.evidence)
+    share_pct = 100 * wait_ns / (steps["window_ns"] / steps["steps"]).mean()
+    assert bool(missing_straggler(**results, absent_wait_pct=share_pct + beside_pct)) is is_said
+
+
 def test_nobody_is_late_who_is_not_here_where_each_rank_is_last_at_times():
     """Lengths of sequences are drawn anew: for a rank without a trace others wait as for each one that has one."""
     _, results = analysed(lengths.lengths(4, 8, spread=0.6, seed=11), *_NEEDED, how=Capture(missing=(2,)))

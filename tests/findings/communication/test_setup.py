@@ -113,3 +113,17 @@ _OF_GROUPS = ("headline", "steps", "calls", "groups", "pipeline", "replay")
 def test_a_group_that_exchanges_more_often_than_its_like_is_told(job, expected):
     _, results = analysed(job, *_OF_GROUPS)
     assert [found.ranks for found in more_exchanges(**results)] == expected
+
+
+@pytest.mark.parametrize(
+    ("limits", "is_said"),
+    [
+        ({"more_exchanges_times": 4.0}, True),
+        ({"more_exchanges_times": 4.01}, False),
+        ({"clear_gain_pct": 50.0}, False),
+    ],
+)
+def test_groups_are_told_from_so_many_times_as_often_and_from_such_a_gain_on(limits, is_said):
+    """Four exchanges a step where the others make one."""
+    _, results = analysed(accumulating.accumulated(faults=(Fault("sync", 0, (1, 3)),)), *_OF_GROUPS)
+    assert bool(more_exchanges(**results, **limits)) is is_said

@@ -46,7 +46,10 @@ def stepped(calls):
     steps = [(f"ProfilerStep#{number}", 100 * number, 100 * number + 99) for number in range(3)]
     launches = [("cudaLaunchKernel", 100 * number + 5, 100 * number + 6) for number in range(3)]
     ops = [("gemm", 100 * number + 10, 100 * number + 90, number + 1) for number in range(3)]
-    return run([host_trace(ops, [*launches, *calls], ranges=steps)], ["memory_calls", "headline", "steps", "episodes"])
+    return run(
+        [host_trace(ops, [*launches, *calls], ranges=steps)],
+        ["memory_calls", "headline", "steps", "episodes", "replay"],
+    )
 
 
 def test_memory_taken_anew_in_every_step():
@@ -54,7 +57,7 @@ def test_memory_taken_anew_in_every_step():
     rows = {(row["step"], row["name"]): (row["calls"], row["host_ns"]) for row in results["memory_calls"].rows()}
     assert rows == {(0, "cudaMalloc"): (1, 5), (0, "cudaFree"): (1, 5), (1, "cudaFree"): (1, 20)}
     (found,) = allocator_retries(**results)
-    assert found.gain_ns == 15
+    assert found.gain_ns == 0, "the GPU has enough to do meanwhile"
     assert "2 cudaFree, 1 cudaMalloc in 2 steps" in found.title
     assert "expandable_segments" in found.recommendation
 

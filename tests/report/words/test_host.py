@@ -1,15 +1,22 @@
 """What is said of captures without GPU work."""
 
-from tests.host_builders import host_work
+import pytest
+
+from tests.host_builders import host_trace, host_work
+from traceanalyzer.analyses import run
 from traceanalyzer.analyses.overview import host_work_over_ranks
+from traceanalyzer.analyses.time import steps
 from traceanalyzer.report.words.host import sentences
+
+MS = 1_000_000
 
 
 def said(rows):
     """Of rows (rank, role, name, ms a step)."""
     work = host_work(rows)
-    results = {"host_work": work, "host_work_over_ranks": host_work_over_ranks.across({}, work)}
-    return [sentence.replace("\u202f", " ") for sentence in sentences(results)[1:]]
+    of_steps = steps.across({0: steps.per_rank(host_trace(ranges=[("ProfilerStep#1", 0, 1)]))})
+    results = {"host_work": work, "host_work_over_ranks": host_work_over_ranks.across({}, work), "steps": of_steps}
+    return [sentence.replace("\u202f", " ") for sentence in sentences(results)[2:]]
 
 
 def test_what_takes_longest_is_named_with_the_ranks_that_do_it():
@@ -24,3 +31,34 @@ def test_what_takes_longest_is_named_with_the_ranks_that_do_it():
         "The main thread is longest in metrics on rank 1 alone: 50 ms a step.",
         "Of the CPU's collectives the longest is gloo:all_reduce: 8 ms to 60 ms a step, by rank.",
     ]
+
+
+def on_cpus(lengths, rank=0, name="ProfilerStep#{}"):
+    """A rank whose steps take so long (ms): half of it in `forward`, a quarter in autograd's thread."""
+    ranges, host_ops, begin = [], [], 0
+    for number, ms in enumerate(lengths, 1):
+        end = begin + ms * MS
+        ranges += [(name.format(number), begin, end), ("forward", begin, begin + ms * MS // 2)]
+        host_ops.append(("autograd::engine::evaluate_function: MmBackward0", end - ms * MS // 4, end, 2))
+        begin = end
+    return host_trace(ranges=ranges, host_ops=host_ops, rank=rank)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "expected"),
+    [
+        ([[10, 10, 10]], "A step takes 10 ms on the host. The main thread is in forward for 50 % and in nothing"),
+        ([[10, 10, 10]], " that is recorded for 50 % of it; autograd's thread works for 25 %."),
+        ([[8, 8], [12, 12]], "A step takes 10 ms on the host (8 ms to 12 ms, by rank). The main thread is"),
+        ([[10, 10, 40]], " Step 3 is the longest: 40 ms."),
+    ],
+)  # fmt: skip
+def test_how_long_steps_take_and_what_in_is_said(ranks, expected):
+    names = ("steps", "host_work", "host_work_over_ranks")
+    made = run([on_cpus(lengths, rank) for rank, lengths in enumerate(ranks)], names)
+    assert expected in sentences(made)[1].replace("\u202f", " ")
+
+
+def test_without_steps_how_long_they_take_is_said_not_to_be_known():
+    made = run([host_trace(ranges=[("forward", 0, MS)])], ("steps", "host_work", "host_work_over_ranks"))
+    assert sentences(made)[1] == "No whole step is marked: how long one takes is not known."

@@ -131,4 +131,8 @@ HOSTS: tuple[Case, ...] = (
     nobody("a mask of one rank behind all hosts", "host", launches.masked, Fault("mask", 1 * MS, (2,)), others=(2,)),
     nobody("an optimizer in a loop", r"hosts need .*while (its host is|their hosts are) in Optimizer\.step",
             optimizers.looped_optimizer),
+    nobody("SGD in a loop", r"hosts need .*while (its host is|their hosts are) in Optimizer\.step",
+            optimizers.looped_optimizer, is_sgd=True),
+    nobody("SGD in a loop, two ranks, few parameters", r"hosts need .*while (its host is|their hosts are) in Optimizer\.step",
+            optimizers.looped_optimizer, is_sgd=True, ranks=2, parameters=160, steps=3),
 )  # fmt: skip

@@ -55,6 +55,13 @@ LINKS: tuple[Case, ...] = (
             noise=unlike_hosts(616)),
     case_of("a ring of one host alone, a hot GPU", partial(rails.rails, nodes=5, gpus=1, is_grouped=True,
             is_reduced=False), Fault("throttle", 0, (2,), None, 1.8), "the same kernels", noise=unlike_hosts(617)),
+    # Of a rank most links are slow: one partner is reached another way.
+    case_of("most links of a rank in a woven ring", rails.woven, Fault("card", 8 * MS, (3,)),
+            "all-gather with most partners", cause="transfer", noise=unlike_hosts(1104)),
+    case_of("most links of a rank, three partners on each side", rails.woven, Fault("card", 6 * MS, (7,)),
+            "all-gather with most partners", cause="transfer", reach=3, noise=unlike_hosts(1105)),
+    case_of("most links of a rank, few steps", rails.woven, Fault("card", 10 * MS, (0,)),
+            "all-gather with most partners", cause="transfer", ranks=6, steps=3, noise=unlike_hosts(1106)),
     case_of("tokens in two moves, one rail's card", experts.sent_in_two, Fault("nic", 6 * MS, (4,)),
             "all-to-all among ranks 0, 2, 4 and 6", says_ranks=(0, 2, 4, 6), cause="transfer",
             noise=unlike_hosts(417)),

@@ -32,5 +32,15 @@ MEMORY: tuple[Case, ...] = (
             steps=6, layers=6),
     case_of("accumulating, free now and then", accumulating.accumulating, Fault("free", 7 * MS, (3,), (1, 2)),
             "cudaFree", steps=6),
+    # torch.cuda.empty_cache() in each step: memory is given back, and asked for anew.
+    nobody("all empty their caches in each step", "calls for GPU memory", memory.emptied, Fault("empty", 8 * MS, FOUR),
+           is_gained=True),
+    nobody("all empty their caches in each step, sharded on eight", "calls for GPU memory", memory.emptied,
+           Fault("empty", 12 * MS, tuple(range(8))), is_gained=True, ranks=8, is_sharded=True, steps=4,
+           noise=unlike_hosts(1101)),
+    nobody("all empty their caches, one GPU", "calls for GPU memory", memory.emptied, Fault("empty", 5 * MS, (0, 1)),
+           is_gained=True, ranks=2, layers=6, noise=like_hosts(1102)),
+    case_of("one rank empties its cache in each step", memory.emptied, Fault("empty", 9 * MS, (2,)), "GPU memory",
+            cause="host", noise=unlike_hosts(1103)),
     case_of("memory is full on one rank", memory.starved, Fault("retries", 9 * MS, (1,)), "cudaFree", cause="host"),
 )  # fmt: skip

@@ -56,6 +56,38 @@ def starved(ranks: int = 4, steps: int = 5, faults: Faults = (), *, noise: Noise
     return noisy_job(ranks, steps, step, (world,), faults, noise)
 
 
+def emptied(ranks: int = 4, steps: int = 5, faults: Faults = (), *, layers: int = 12, is_sharded: bool = False,
+            noise: Noise | None = None) -> Job:  # fmt: skip
+    """Data parallel or sharded; `empty`: ranks call empty_cache() at each step's end: it waits, frees, and all is allocated anew."""
+    world = Group("0", tuple(range(ranks)), "fsdp" if is_sharded else "dp")
+
+    def step(program: Program, number: int) -> None:
+        cache_ns = time_ns(faults, "empty", program.rank, number)
+        load(program, tuple(fault for fault in faults if fault.what != "empty"), number)
+        after: tuple[int, ...] = ()
+        for layer in range(2 * layers):
+            if is_sharded:
+                after = (program.collective("all_gather", world, 8_000_000, 90_000),)
+            with program.range("aten::linear" if layer < layers else "aten::linear_backward", "operator", WIDE_SHAPES):
+                program.host(14_000)
+                if cache_ns and number and layer < layers:
+                    program.host(cache_ns // (2 * layers), "cudaMalloc", "call")
+                made = program.kernel("gemm", 300_000 if layer < layers else 500_000, after=after)
+            if layer == 1:
+                strike(program, faults, number)
+            if layer >= layers:
+                made = program.collective("reduce_scatter" if is_sharded else "all_reduce", world, 8_000_000, 150_000,
+                                          stream=COMM_STREAM + 1, after=(made,))  # fmt: skip
+        optimizer(program, (made,))
+        if cache_ns:
+            with program.range("train.py(91): empty_cache", "frame"):
+                program.sync("cudaFree")
+                for _ in range(10):
+                    program.host(cache_ns // 20, "cudaFree", "call")
+
+    return noisy_job(ranks, steps, step, (world,), faults, noise, ends_synced=False)
+
+
 def offloads_activations(ranks: int = 4, steps: int = 5, faults: Faults = (), *, layers: int = 6) -> Job:
     """Data parallel; a rank with the fault `copy` sends its activations to the host and back in every layer."""
     world = Group("0", tuple(range(ranks)))

@@ -180,8 +180,20 @@ def averaged(ranks: int = 8, steps: int = 4, faults: Faults = (), *, noise: Nois
     return noisy_job(ranks, steps, step, (world,), faults, noise)
 
 
-def looped_optimizer(ranks: int = 4, steps: int = 4, faults: Faults = (), *, parameters: int = 300) -> Job:
-    """Every rank's optimizer is a loop of small operations over its parameters."""
+_OF_ADAM = tuple((name, f"elementwise_{name}") for name in ("mul_", "lerp_", "addcdiv_"))
+
+_ONE_BY_ONE = "void at::native::vectorized_elementwise_kernel<4, at::native::"
+
+_OF_SGD = (
+    ("mul_", f"{_ONE_BY_ONE}AUnaryFunctor<float, float, float, at::native::binary_internal::MulFunctor<float> > >"),
+    *(("add_", f"{_ONE_BY_ONE}CUDAFunctor_add<float> >"),) * 2,
+)
+"""Momentum, the gradient, the parameter: operations that anything else does, too."""
+
+
+def looped_optimizer(ranks: int = 4, steps: int = 4, faults: Faults = (), *, parameters: int = 300,
+                     is_sgd: bool = False) -> Job:  # fmt: skip
+    """Every rank's optimizer is a loop of small operations over its parameters: AdamW, or SGD with momentum."""
     world = Group("0", tuple(range(ranks)))
 
     def step(program: Program, number: int) -> None:
@@ -190,11 +202,11 @@ def looped_optimizer(ranks: int = 4, steps: int = 4, faults: Faults = (), *, par
         for _ in range(8):
             made = layer_of(program, "aten::linear", "gemm", 500_000, 15_000, SHAPES)
             reduced = program.collective("all_reduce", world, 4_000_000, 120_000, after=(made,))
-        with program.range("Optimizer.step#AdamW.step"):
+        with program.range(f"Optimizer.step#{'SGD' if is_sgd else 'AdamW'}.step"):
             for place in range(parameters):
-                for name in ("mul_", "lerp_", "addcdiv_"):
+                for name, kernel in _OF_SGD if is_sgd else _OF_ADAM:
                     with program.range(f"aten::{name}", "operator"):
                         program.host(9_000)
-                        program.kernel(f"elementwise_{name}", 2_500, after=(reduced,) if not place else ())
+                        program.kernel(kernel, 2_500, after=(reduced,) if not place else ())
 
     return job_of(ranks, steps, step, (world,), faults)

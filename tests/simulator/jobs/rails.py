@@ -47,3 +47,41 @@ def rails(nodes: int = 4, gpus: int = 2, steps: int = 4, faults: Faults = (), *,
 
     made = noisy_job(ranks, steps, step, (world,), faults, noise)
     return made if gpus == 1 else replace(made, hosts=tuple(f"node{rank // gpus}" for rank in range(ranks)))
+
+
+def woven(ranks: int = 8, steps: int = 4, faults: Faults = (), *, layers: int = 5, reach: int = 2,
+          noise: Noise | None = None) -> Job:  # fmt: skip
+    """Each rank shares what a layer makes with the next ones of a ring, pair by pair; `card`: what a rank's pairs take more.
+
+    Not the pair with the one after it, which it reaches another way.
+    """
+    pairs = [
+        Group(f"{one}-{far}", (one, (one + far) % ranks), "pair") for one in range(ranks) for far in range(1, reach + 1)
+    ]
+    world = Group("w", tuple(range(ranks)), "world")
+
+    def pair_ns(pair: Group, number: int) -> int:
+        one, other = pair.ranks
+        more = [time_ns(faults, "card", other, number)]
+        more += [time_ns(faults, "card", one, number)] if other != (one + 1) % ranks else []
+        return 150_000 + max(more) // layers
+
+    def step(program: Program, number: int) -> None:
+        own = [pair for pair in pairs if program.rank in pair.ranks]
+        load(program, faults, number)
+        needed: tuple[int, ...] = ()
+        for layer in range(layers):
+            made = after_of(program, "aten::linear", "gemm", 900_000, needed)
+            if layer == 1:
+                strike(program, faults, number)
+                made = program.launched - 1
+            needed = tuple(
+                program.collective(
+                    "all_gather", pair, 12_000_000, pair_ns(pair, number), stream=COMM_STREAM + 1 + place, after=(made,)
+                )
+                for place, pair in enumerate(own)
+            )
+        needed = (program.collective("all_reduce", world, 8_000_000, 200_000, stream=COMM_STREAM, after=needed),)
+        optimizer(program, needed)
+
+    return noisy_job(ranks, steps, step, (*pairs, world), faults, noise)

@@ -7,11 +7,11 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.base import Result, typed
 from traceanalyzer.analyses.communication.hosts import hosts_of
 from traceanalyzer.analyses.communication.jobs import jobs_of
 from traceanalyzer.analyses.communication.members import Members
-from traceanalyzer.analyses.communication.own_links import whose_links
+from traceanalyzer.analyses.communication.own_links import Owner, whose_links
 from traceanalyzer.analyses.communication.sister_groups import instances_of, is_beyond_chance, is_extra, usual_ns
 from traceanalyzer.analyses.names import SlowerCallsColumn
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
@@ -49,6 +49,7 @@ class SlowerCalls(Result[SlowerCallsColumn]):
             "The rank, or the ranks of the host, of which all groups that lead to others take longer, with several "
             "partners; absent where that is of none, or may be of several."
         ),
+        "is_most": Column.flag("Of these ranks most groups take longer, and not all.", is_secondary=True),
         "transfer_ns": Column.time("What it takes once the last rank is there."),
         "usual_ns": Column.time(
             "What such calls of the sister groups take in that step: the usual one of them; 0 of what no others run."
@@ -82,8 +83,11 @@ def across(
         usual_ns=np.where(is_slower, beside_ns, 0).round().astype(np.int64),
         longer_ns=np.round(held["transfer_ns"] * share).astype(np.int64),
     )
-    longer = longer.assign(whose=_whose(held, is_slower, beside_ns > 0, hosts_of(ranks.table)))
-    longer = longer.loc[is_slower, ["instance", "among", "whose", "usual_ns", "longer_ns"]]
+    owners = _owners(held, is_slower, beside_ns > 0, hosts_of(ranks.table))
+    whose = held["among"].map({text: _text(owner.ranks) for text, owner in owners.items()})
+    longer = longer.assign(whose=whose, is_most=held["among"].map({text: own.is_most for text, own in owners.items()}))
+    longer = longer.loc[is_slower, ["instance", "among", "whose", "is_most", "usual_ns", "longer_ns"]]
+    longer = typed(longer, {"is_most": "boolean"})
     table = members.table.merge(longer, on="instance")
     return SlowerCalls(
         only(table.sort_values(["rank", "call", "instance"], ignore_index=True), list(SlowerCalls.columns))
@@ -97,8 +101,10 @@ def is_own(slower: pd.DataFrame) -> np.ndarray:
     return np.array([rank in known.get(whose, (rank,)) for rank, whose in pairs], dtype=bool)
 
 
-def _whose(held: pd.DataFrame, is_slower: np.ndarray, is_held: np.ndarray, hosts: Mapping[int, str]) -> pd.Series:
-    """Of each instance the ranks whose links are slow, as text; of groups that are held against sister groups.
+def _owners(
+    held: pd.DataFrame, is_slower: np.ndarray, is_held: np.ndarray, hosts: Mapping[int, str]
+) -> dict[str, Owner]:
+    """By the text of a group's ranks those whose links are slow; of groups that are held against sister groups.
 
     Those that are so in most of the steps in which the group's calls take longer, and for several groups.
     """
@@ -107,13 +113,13 @@ def _whose(held: pd.DataFrame, is_slower: np.ndarray, is_held: np.ndarray, hosts
     slow = held.loc[is_slower & is_held, ["step", "among"]].drop_duplicates()
     in_step = slow.groupby("step")["among"].agg(frozenset)
     owners = {texts: whose_links({known[text] for text in texts}, every, hosts) for texts in {*in_step}}
-    found = {}
+    found: dict[str, Owner] = {}
     for text, steps in slow.groupby("among")["step"]:
         owner, count = Counter(owners[in_step[step]].get(known[text]) for step in steps).most_common(1)[0]
         if owner is not None and 2 * count > len(steps):
             found[text] = owner
     several = Counter(found.values())
-    return held["among"].map({text: _text(owner) for text, owner in found.items() if several[owner] > 1})
+    return {text: owner for text, owner in found.items() if several[owner] > 1}
 
 
 def _text(ranks: frozenset[int]) -> str:

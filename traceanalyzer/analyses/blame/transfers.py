@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.blame.slower_calls import is_own
 from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
 from traceanalyzer.meaning.listed import listed
@@ -19,6 +21,9 @@ _AMONG = " among ranks "
 
 WITH_ALL = " with every partner"
 """Of ranks whose links are slow, those of one rank or host."""
+
+WITH_MOST = " with most partners"
+"""The same, where some of them are in time."""
 
 
 def transfers(slower: pd.DataFrame) -> pd.DataFrame:
@@ -44,9 +49,10 @@ def groups_of_slow_links(slower: pd.DataFrame) -> Mapping[frozenset[int], tuple[
 def _names(slower: pd.DataFrame) -> list[str]:
     """`all-gather among ranks 4 to 7`; `messages among ranks 1 and 2`: one's send is the other's receive.
 
-    Of ranks whose links are slow `messages with every partner`.
+    Of ranks whose links are slow `messages with every partner`, or with most.
     """
-    among = slower["among"].where(slower["whose"].isna(), "").astype("str")
+    of_all = np.where(is_true(slower["is_most"]), WITH_MOST, WITH_ALL)
+    among = slower["among"].astype("str").where(slower["whose"].isna(), of_all)
     pairs = list(zip(slower["collective"].astype("str"), among, strict=True))
     known = {pair: _name(*pair) for pair in set(pairs)}
     return [known[pair] for pair in pairs]
@@ -54,9 +60,9 @@ def _names(slower: pd.DataFrame) -> list[str]:
 
 def _name(collective: str, among: str) -> str:
     what = MESSAGES if collective in POINT_TO_POINT else collective_words(collective)
-    return f"{what}{_AMONG}{listed(numbers(among))}" if among else f"{what}{WITH_ALL}"
+    return f"{what}{among}" if among in (WITH_ALL, WITH_MOST) else f"{what}{_AMONG}{listed(numbers(among))}"
 
 
 def collective_of(name: str) -> str:
     """The name without its group."""
-    return name.partition(_AMONG)[0].removesuffix(WITH_ALL)
+    return name.partition(_AMONG)[0].removesuffix(WITH_ALL).removesuffix(WITH_MOST)

@@ -14,7 +14,7 @@ from traceanalyzer.errors import UsageError
 PEERS, EVEN, IDEAL, FASTEST, HIDDEN, ALONE, USUAL = "peers", "even", "ideal", "fastest", "hidden", "alone", "usual"
 
 Changeable = Literal[
-    "rank", "stage", "host", "data", "profiler", "compute", "copy", "comm", "waits", "links", "small", "sync",
+    "rank", "stage", "host", "data", "memory", "profiler", "compute", "copy", "comm", "waits", "links", "small", "sync",
     "operator", "kernel", "collective", "schedule",
 ]  # fmt: skip
 """The parts of a job that can be changed."""
@@ -25,6 +25,7 @@ PARTS: Mapping[Changeable, str] = MappingProxyType(
         "stage": "the same of all ranks of a pipeline's stage, which is counted by ranks from 0",
         "host": "the hosts' work: all time in which they are not blocked by the GPU",
         "data": "the part of the hosts' work that is in the data loader",
+        "memory": "the part of the hosts' work that is in calls that take GPU memory or give it back",
         "profiler": "what recording takes the hosts: an estimated 3.2 µs (least 1, most 6) for every operator and call",
         "compute": "compute kernels",
         "copy": "copies",
@@ -47,7 +48,7 @@ NAMED: tuple[Changeable, ...] = ("operator", "kernel", "collective")
 MAY_BE_NAMED: tuple[Changeable, ...] = (*NAMED, "sync")
 """Parts that may have one: of `sync` the call, and its phase, such as `cudaStreamSynchronize@optimizer`."""
 
-OF_HOSTS: tuple[Changeable, ...] = ("host", "data", "profiler", "sync")
+OF_HOSTS: tuple[Changeable, ...] = ("host", "data", "memory", "profiler", "sync")
 """Parts that only a capture with the host's side has."""
 
 WORDS: Mapping[Changeable, Mapping[str, float | str]] = MappingProxyType(
@@ -56,6 +57,7 @@ WORDS: Mapping[Changeable, Mapping[str, float | str]] = MappingProxyType(
         "stage": {PEERS: PEERS, EVEN: EVEN, IDEAL: IDEAL},
         "host": {"none": 0.0, PEERS: PEERS, EVEN: EVEN, FASTEST: FASTEST},
         "data": {"ready": 0.0, "none": 0.0},
+        "memory": {"none": 0.0},
         "profiler": {word: word for word in COST_NS},
         "compute": {"free": 0.0, PEERS: PEERS, EVEN: EVEN, ALONE: ALONE},
         "copy": {"free": 0.0, PEERS: PEERS, EVEN: EVEN},

@@ -10,6 +10,7 @@ from msgspec import Struct
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.cpu_collectives import cpu_collectives
 from traceanalyzer.analyses.replay.host_cuts import CALL_NS, HANDS_OVER, LATE_NS, PEERS, Cuts, blocks_of, cuts_of
+from traceanalyzer.analyses.replay.piece import MEMORY
 from traceanalyzer.analyses.replay.recording import recorded_calls, stretches_taken_up
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows
 from traceanalyzer.meaning.vocabulary import DATA
@@ -68,7 +69,7 @@ def _numbered_from(first: int, chain: Tables) -> Tables:
 def no_hosts() -> Tables:
     """The tables of a capture without a host's side."""
     integers = (
-        ("segment", "ns", DATA.column, "recorded", "takes_up", "step"),
+        ("segment", "ns", DATA.column, MEMORY, "recorded", "takes_up", "step"),
         ("begin_ns", "before", "own_ns", "step"),
         ("op", "segment"),
         ("step", "begins", "segment", "start_ns", "end_ns", "instance"),
@@ -139,6 +140,7 @@ def _one_chain(trace: RankTrace, ops: pd.DataFrame, threads: np.ndarray) -> tupl
             "segment": segment,
             "ns": until - since,
             DATA.column: _named(trace, threads, host_names.is_data).covered_ns(since, until),
+            MEMORY: _memory_calls(trace, threads).covered_ns(since, until),
             "recorded": recorded_calls(trace, threads, since, until),
             "takes_up": stretches_taken_up(made_meanwhile, is_first & was_blocked[segment]),
             # A stretch over the end of a step is of the one that holds most of it.
@@ -177,6 +179,13 @@ def _named(trace: RankTrace, threads: np.ndarray, is_meant: Callable[[str], bool
         if named.any():
             found = found | of_rows(frame, named & np.isin(array_of(frame, "thread"), threads))
     return found
+
+
+def _memory_calls(trace: RankTrace, threads: np.ndarray) -> Intervals:
+    """When the threads are in calls that take GPU memory or give it back."""
+    calls = trace.api_calls
+    named = host_names.matches(calls["name"], host_names.is_memory_call)
+    return of_rows(calls, named & np.isin(array_of(calls, "thread"), threads)) if named.any() else EMPTY
 
 
 def _steps(trace: RankTrace, times: np.ndarray) -> np.ndarray:

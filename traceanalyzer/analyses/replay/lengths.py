@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from types import MappingProxyType
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from traceanalyzer.analyses.replay.change import ALONE, EVEN, FASTEST, HIDDEN, P
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.nodes import Timing
 from traceanalyzer.analyses.replay.peers import Peers
-from traceanalyzer.analyses.replay.piece import Piece
+from traceanalyzer.analyses.replay.piece import MEMORY, Piece
 from traceanalyzer.analyses.replay.recording import COST_NS, with_waits_for_workers
 from traceanalyzer.analyses.replay.transfer_lengths import are_small, as_in_other_steps, as_on_peers, at_rate, even
 from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
@@ -88,6 +89,9 @@ def met_after(job: Job, changes: Sequence[Change]) -> np.ndarray:
             met = np.where(chosen, np.round(met * change.to).astype(np.int64), met)
     return met
 
+
+_PARTS_OF_HOSTS: Mapping[str, str] = MappingProxyType({"data": DATA.column, "memory": MEMORY})
+"""Parts of the hosts' work that can be changed alone: the columns that hold them."""
 
 _MOST_KNOWN = 8
 """Answers of `transfers_after` that are kept: every rank, and many sets of changes, ask for the same."""
@@ -168,9 +172,9 @@ def _timing(job: Job, peers: Peers, timing: Timing, rank: int, change: Change, c
         # Together: a call that holds several messages is no shorter than the longest of them.
         after = transfers_after(job, [each for each in changes if _is_of_transfers(each)])
         return replace(timing, duration_ns=no_longer_than_transfers(job, timing, rank, after))
-    if change.part not in ("host", "data", "profiler"):
+    if change.part not in ("host", *_PARTS_OF_HOSTS, "profiler"):
         timing = replace(timing, duration_ns=_durations(job, peers, timing, rank, change))
-    if change.part in ("rank", "host", "data", "profiler"):
+    if change.part in ("rank", "host", *_PARTS_OF_HOSTS, "profiler"):
         timing = replace(timing, host_ns=_host(job, peers, timing, rank, change))
     if change.part in ("rank", "host") and change.to == PEERS:
         is_own = _calls_of_its_own(job, peers, rank, change)
@@ -233,8 +237,8 @@ def _host(job: Job, peers: Peers, timing: Timing, rank: int, change: Change) -> 
         after = peers.own_host(rank)
     elif change.part == "profiler":
         after = np.maximum(before - nodes.column("host", "recorded") * COST_NS[str(change.to)], 0)
-    elif change.part == "data":
-        spent = nodes.column("host", DATA.column)
+    elif change.part in _PARTS_OF_HOSTS:
+        spent = nodes.column("host", _PARTS_OF_HOSTS[change.part])
         after = np.maximum(before - np.round(spent * (1 - float(change.to))).astype(np.int64), 0)
     else:
         after = np.round(before * float(change.to)).astype(np.int64)

@@ -74,9 +74,10 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     """Breakdown of each step's GPU window.
 
     A step belongs to the host range in which its operations were launched; everything that runs inside its
-    window counts in the breakdown, whoever launched it. Steps outside the selection are left out.
+    window counts in the breakdown, whoever launched it. Steps outside the selection are left out. Of a capture without
+    GPU work it is known when the host was in them, and nothing else.
     """
-    if trace.gpu_ops.empty or trace.steps.empty:
+    if trace.steps.empty:
         return pd.DataFrame()
     owned = _owned(trace)
     is_chosen = np.ones(len(trace.steps), dtype=bool)
@@ -90,7 +91,8 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     columns |= {name: all_known(columns[name]) for name in ("step", "host_start_ns", "host_end_ns")}
     for name in ("is_complete", "is_open", "is_partial"):
         columns[name] = pd.arrays.BooleanArray(columns[name], np.zeros(len(rows), dtype=bool))
-    return table_of(_with_no_step(columns, owned) if trace.window.steps is None else columns)
+    is_whole = trace.window.steps is None and len(trace.gpu_ops) > 0
+    return table_of(_with_no_step(columns, owned) if is_whole else columns)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Steps:
@@ -112,8 +114,12 @@ def _windows(trace: RankTrace, steps: pd.DataFrame) -> dict[str, Any]:
     return {name: pd.arrays.IntegerArray(np.append(times, 1)[row], row == NONE) for name, times in parts.items()}
 
 
-def _owned(trace: RankTrace) -> dict[str, np.ndarray]:
+def _owned(trace: RankTrace) -> dict[str, Any]:
     """For no step, and then for each row of `steps`, how many operations it owns and the time that they cover."""
+    if trace.gpu_ops.empty:
+        return {
+            name: pd.array([pd.NA] * (len(trace.steps) + 1), dtype="Int64") for name in ("operations", "operations_ns")
+        }
     starts, ends = array_of(trace.gpu_ops, "start_ns"), array_of(trace.gpu_ops, "end_ns")
     row = trace.op_step + 1
     # Each step's operations are moved into a stretch of their own, so that one union serves all steps.
@@ -126,7 +132,7 @@ def _owned(trace: RankTrace) -> dict[str, np.ndarray]:
     return {"operations": counts, "operations_ns": covered}
 
 
-def _with_no_step(columns: dict[str, Any], owned: dict[str, np.ndarray]) -> dict[str, Any]:
+def _with_no_step(columns: dict[str, Any], owned: dict[str, Any]) -> dict[str, Any]:
     """The columns with a row for the operations of no step, of which the rest is absent."""
     rows = np.append(np.arange(len(columns["step"])), NONE)
     made = {name: own.take(rows, allow_fill=True) for name, own in columns.items() if name not in owned}

@@ -108,4 +108,4 @@ def _more(held: pd.DataFrame, basis: Basis, times: float) -> pd.DataFrame:
     ]
     rows = [row for own in each.groupby(_SORT).groups.values() for row in own]
     each = each.loc[rows].assign(others=others)
-    return each[(each["others"] > 0) & (each["count"] >= times * each["others"])]
+    return each[each["count"] >= times * each["others"]]  # of a group without others it is NA

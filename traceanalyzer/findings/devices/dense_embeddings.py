@@ -78,7 +78,10 @@ def dense_embedding_gradients(
 
 
 def _looked_up(table: pd.DataFrame) -> dict[_Shape, int]:
-    """Tables, by their shape, with the most rows that a call looks up, where that is few; none without a dense gradient."""
+    """Tables, by their shape, with the most rows that a call looks up, where that is few of them.
+
+    None in a job without dense gradients of embeddings.
+    """
     if not table["operator"].astype("str").str.contains(_DENSE, regex=False).any():
         return {}
     held = rows_where(table, table["operator"].isin(_LOOK_UPS))

@@ -12,6 +12,7 @@ from traceanalyzer.analyses.kernels.peaks import Peak, peak_of
 from traceanalyzer.analyses.operators.categories import Categories
 from traceanalyzer.analyses.operators.efficiency import Efficiency
 from traceanalyzer.analyses.operators.mfu import Mfu
+from traceanalyzer.analyses.phases.phases import Phases
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, count_of_steps, plain
@@ -132,6 +133,7 @@ def memory_bound_kernels(
     headline: Headline,
     ranks: Ranks,
     kernels: Kernels,
+    phases: Phases,
     *,
     memory_bound_pct: float = MEMORY_BOUND_PCT,
     busy_pct: float = BUSY_PCT,
@@ -154,7 +156,7 @@ def memory_bound_kernels(
             title=f"{share[rank]:.0f} % of rank {rank}'s compute kernel time goes to element-wise, norm, softmax and "
             "similar kernels, which move data and compute little.",
             evidence=plain(own.head(_MOST_ROWS)),
-            recommendation=tools_of(ranks, kernels).fuse_moving,
+            recommendation=tools_of(ranks, kernels, phases=phases).fuse_moving,
             caveat="A small model or batch has little matrix work to begin with.",
             named=(int(rank),),
             part_of=WRITTEN_OUT,

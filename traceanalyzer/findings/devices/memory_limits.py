@@ -1,16 +1,22 @@
 """Rules about memory's limits: little is left, the allocator takes it anew in every step, one rank decides."""
 
+from dataclasses import replace
+
 import pandas as pd
 
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.memory.memory import Memory
 from traceanalyzer.analyses.memory.memory_calls import MemoryCalls
 from traceanalyzer.analyses.memory.memory_fit import YES, MemoryFit
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.gain import Gain
+from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import Basis, plain
+from traceanalyzer.findings.basis import Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import late_by
+from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import HOST
 
@@ -83,10 +89,14 @@ def allocator_retries(
     headline: Headline,
     steps: Steps,
     episodes: Episodes,
+    replay: Replay,
     *,
     allocator_pct: float = LEAST_COST_PCT,
 ) -> list[Finding]:
-    """Calls of cudaMalloc and cudaFree take over 1 % of a step: the allocator holds no block that fits."""
+    """Calls of cudaMalloc and cudaFree take over 1 % of a step: the allocator holds no block that fits.
+
+    The gain is of the job replayed without them; where there is no graph of hosts, it is at most their time.
+    """
     table = memory_calls.to_frame()
     if table.empty or not len(headline):
         return []
@@ -97,36 +107,49 @@ def allocator_retries(
     if share.empty or share.max() < allocator_pct:
         return []
     rank = int(share.idxmax())
-    own = inside[inside["rank"] == rank]
+    gain = gain_of(replay, Change("memory"))
+    found = _calls_for_memory(inside[inside["rank"] == rank], rank, float(cost[rank]), basis, gain)
+    gained_pct = 100 * gain.gain_ns / gain.before_ns if gain and gain.before_ns else float(share.max())
+    return [replace(found, severity=severity(gained_pct), part_of=late_by(episodes, rank, HOST.key))]
+
+
+def _calls_for_memory(own: pd.DataFrame, rank: int, cost_ns: float, basis: Basis, gain: Gain | None) -> Finding:
+    """What is said of a rank's calls, which take so long in a mean step."""
     counts = own.groupby("name")["calls"].sum()
     named = ", ".join(f"{calls} {name}" for name, calls in counts.items())
-    is_retry = any("Free" in str(name) for name in counts.index)
-    why = (
-        "The allocator gives cached blocks back and takes others, since none of those that it holds fits: memory is "
-        "nearly full or in fragments. PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True lets freed memory serve "
-        "requests "
-        "of other sizes; free what is not needed, or take a smaller micro-batch."
-        if is_retry
-        else "It still grows: sizes that change from step to step (sequences of any length, uneven experts) need new "
-        "blocks. Pad to few lengths, run the largest batch first, or set "
-        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
-    )
-    return [
-        Finding(
-            severity="medium" if share.max() >= 5 * allocator_pct else "low",
-            title=f"Rank {rank}'s host spends {time_text(cost[rank])} {basis.of_a_step} in calls for GPU memory: "
+    won = (f" Without them {basis.whole} would be ", Won.recorded(gain), ".") if gain else ()
+    return Finding(
+        severity="low",
+        title=Title(
+            f"Rank {rank}'s host spends {time_text(cost_ns)} {basis.of_a_step} in calls for GPU memory: "
             f"{named}{f' in {basis.steps} steps' if basis.steps else ''}.",
-            evidence=plain(own),
-            recommendation=why,
-            caveat="The host may wait in these calls for work that it would have waited for elsewhere: the gain is "
-            "at most "
-            "their time. Without expandable segments cudaFree waits for all of the GPU's work.",
-            gain_ns=round(cost[rank]),
-            named=(rank,),
-            table="memory_calls",
-            part_of=late_by(episodes, rank, HOST.key),
-        )
-    ]
+            *won,
+        ),
+        evidence=plain(own),
+        recommendation=_FREES if any("Free" in str(name) for name in counts.index) else _GROWS,
+        caveat="Without expandable segments cudaFree waits for all of the GPU's work; what waits there may wait "
+        "elsewhere without it.",
+        gain_ns=gain.gain_ns if gain else round(cost_ns),
+        gain_error_ns=gain.error_ns if gain else None,
+        unprofiled_gain_ns=gain.unprofiled_gain_ns if gain else None,
+        gain_is_bound=gain is None or gain.is_bound,
+        is_of_hosts=True,
+        named=(rank,),
+        table="memory_calls",
+    )
+
+
+_FREES = (
+    "A call of torch.cuda.empty_cache() in the step gives back what the next one needs: leave it out. Else the "
+    "allocator finds no block that fits, for memory is nearly full or in fragments: "
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True lets freed memory serve requests of other sizes; free what is "
+    "not needed, or take a smaller micro-batch."
+)
+
+_GROWS = (
+    "It still grows: sizes that change from step to step (sequences of any length, uneven experts) need new blocks. "
+    "Pad to few lengths, run the largest batch first, or set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
+)
 
 
 def uneven_memory(memory: Memory, *, uneven_memory_ratio: float = UNEVEN) -> list[Finding]:

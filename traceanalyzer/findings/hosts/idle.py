@@ -14,6 +14,7 @@ from traceanalyzer.analyses.host.launches import Launches
 from traceanalyzer.analyses.host.sync_calls import SyncCalls
 from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.phases.iterations import Iterations
+from traceanalyzer.analyses.phases.phases import Phases
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
@@ -68,6 +69,7 @@ def short_kernels(
     ranks: Ranks,
     kernels: Kernels,
     iterations: Iterations,
+    phases: Phases,
     *,
     short_kernels_pct: float = SHORT_KERNELS_PCT,
     host_idle_pct: float = HOST_PCT,
@@ -93,7 +95,7 @@ def short_kernels(
             f"{row['kernel_median_ns'] / 1e3:.1f} µs): the GPU finishes them faster than the host launches them"
             f"{also_on(same, mean.index, places)}.",
             evidence=({"rank": rank, **{name: _scalar(row[name]) for name in _LAUNCH_FIGURES}},),
-            recommendation=tools_of(ranks, kernels, iterations).fuse_small,
+            recommendation=tools_of(ranks, kernels, iterations, phases).fuse_small,
             caveat="Short kernels cost nothing while the launch queue is full.",
             gain_ns=round(float(parts.sum())),
             named=with_others(rank, same, mean.index),

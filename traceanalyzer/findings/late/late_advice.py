@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from traceanalyzer.analyses.blame.transfers import WITH_ALL
+from traceanalyzer.analyses.blame.transfers import WITH_ALL, WITH_MOST
 from traceanalyzer.analyses.blame.what_ran import MEMORY_CALLS
 from traceanalyzer.analyses.host.host_activity import NOTHING
 from traceanalyzer.analyses.host.other_threads import BESIDE
@@ -83,7 +83,7 @@ def advice(row: Mapping[str, Any]) -> str:
         return _NOW_AND_THEN.format(who=who(row))  # a slow host is slow in every step
     key = row["name"] if row["name"] in (NOTHING, MEMORY_CALLS) else row["cause"]
     key = BESIDE if str(row["name"]).startswith(BESIDE) else key
-    key = WITH_ALL if str(row["name"]).endswith(WITH_ALL) else key
+    key = WITH_ALL if str(row["name"]).endswith((WITH_ALL, WITH_MOST)) else key
     key = PAGEABLE if key == "copies" and PAGEABLE in (row["name"] or "").lower() else key
     if row["name"] is None or key not in _NAMED_ADVICE:
         return ADVICE.get(row["cause"], "")

@@ -64,7 +64,9 @@ class SqliteSource(Source):
             *((name, pa.int64(), parts, _packed(parts)) for name, parts in wanted.triples.items()),
         ]
         present = [(name, kind, sql) for name, kind, parts, sql in fields if has.issuperset(parts)]
-        rows = self._select(table, present, self._named(has, wanted.containing)) if present else None
+        # Without any of the columns the number of rows still matters.
+        asked = present or [("rows", pa.int64(), "0")]
+        rows = self._select(table, asked, self._named(has, wanted.containing)) if has else None
         length = len(rows) if rows is not None else 0
         absent = [(name, kind) for name, kind, parts, _ in fields if not has.issuperset(parts)]
         columns = dict(zip(rows.column_names, rows.columns, strict=True)) if rows is not None else {}

@@ -15,7 +15,7 @@ from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
 from traceanalyzer.readers.nsys.api import read_api_calls
 from traceanalyzer.readers.nsys.counters import read_counters
 from traceanalyzer.readers.nsys.diagnostics import dropped_events, notes_of_export, notes_of_rank
-from traceanalyzer.readers.nsys.gpu_ops import GPU_TABLES, KERNEL, GpuOps, read_gpu_ops
+from traceanalyzer.readers.nsys.gpu_ops import GPU_TABLES, KERNEL, KERNEL_NAMES, GpuOps, read_gpu_ops
 from traceanalyzer.readers.nsys.graph_nodes import read_graph_nodes, with_capturing_operators
 from traceanalyzer.readers.nsys.identity import RANKS_ARE_NAMED_IN, Identity, Place, identify
 from traceanalyzer.readers.nsys.ids import process_number
@@ -90,7 +90,9 @@ def read(source: Source, path: Path, hint: RankHint, rules: KindRules) -> Iterat
         raise NotATraceError(f"{path}: no table {STRINGS}, so that {_NO_NAMES}")
     gpu_ops = read_gpu_ops(source, rules)
     if gpu_ops.is_nameless:
-        raise NotATraceError(f"{path}: the table {STRINGS} lacks the kernels' names, so that {_NO_NAMES}")
+        has_column = not source.columns(KERNEL).isdisjoint(KERNEL_NAMES)
+        lack = f"the table {STRINGS} lacks" if has_column else f"the table {KERNEL} has no column for"
+        raise NotATraceError(f"{path}: {lack} the kernels' names, so that {_NO_NAMES}")
     session, nvtx = read_session(source), read_nvtx(source)
     places = sorted(Place(process, device) for process, device in gpu_ops.places) or _places_of_host(nvtx)
     if not places:

@@ -1,7 +1,7 @@
 """A comparison for who works in Python: short when printed, a page in a notebook, written at a word."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from html import escape
 from os import PathLike
 from pathlib import Path
@@ -11,6 +11,7 @@ from traceanalyzer.diff import Comparison
 from traceanalyzer.diff import compare as compare_sides
 from traceanalyzer.diff.captures import Side
 from traceanalyzer.diff.in_memory import side_of
+from traceanalyzer.diff.same_ranks import with_same_ranks
 from traceanalyzer.diff.sources import SourceOptions, named_apart, read_side
 from traceanalyzer.errors import UsageError
 from traceanalyzer.model import TraceSet
@@ -62,17 +63,27 @@ def compare(base: Run | Sequence[Run], *others: Run | Sequence[Run], force: bool
         UsageError: fewer than two runs, or they did not do the same work and `force` is not set.
         InputError: a run cannot be read.
     """
-    sides = named_apart([_side(one) for one in (base, *others)])
+    runs = (base, *others)
+    sides = with_same_ranks([_side(one) for one in runs], lambda place, ranks: _side(runs[place], ranks))
+    sides = named_apart(sides)
     made = compare_sides(sides, force=force)
     return NotebookComparison(**{field.name: getattr(made, field.name) for field in fields(made)})
 
 
-def _side(run: Run | Sequence[Run]) -> Side:
+def _side(run: Run | Sequence[Run], ranks: frozenset[int] | None = None) -> Side:
     several = [run] if isinstance(run, str | PathLike | TraceSet) else list(run)
     if not several:
         raise UsageError("compare: a list of captures is empty")
-    sides = [side_of([one]) if isinstance(one, TraceSet) else read_side(str(one), SourceOptions()) for one in several]
+    options = SourceOptions() if ranks is None else SourceOptions(replace(SourceOptions().load, ranks=ranks))
+    sides = [
+        side_of([_of_ranks(one, ranks)]) if isinstance(one, TraceSet) else read_side(str(one), options)
+        for one in several
+    ]
     return Side(sides[0].label, tuple(capture for side in sides for capture in side.captures))
+
+
+def _of_ranks(traces: TraceSet, ranks: frozenset[int] | None) -> TraceSet:
+    return replace(traces, ranks=tuple(trace for trace in traces.ranks if ranks is None or trace.rank in ranks))
 
 
 def _row(row: figures.Row) -> str:

@@ -55,8 +55,8 @@ def advice(findings: Sequence[Finding]) -> str | None:
 def _without_gpu_work(report: Report, found: list[str]) -> list[str]:
     if not host.is_host_only(report.results):
         return ["No GPU operation was recorded, so there is nothing to split."]
-    that_it_is, *longest = host.sentences(report.results)
-    return [that_it_is, *found, *longest]
+    that_it_is, length, *longest = host.sentences(report.results)
+    return [that_it_is, length, *found, *longest]
 
 
 def _of_unknown(split: Split, over: OverRanks) -> list[str]:

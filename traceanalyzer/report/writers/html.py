@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
+from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.communication.mesh import mesh
 from traceanalyzer.failures import Failure, sentences
 from traceanalyzer.findings import awaited
@@ -169,10 +170,9 @@ def _between(lengths_ns: pd.Series) -> str:
 
 
 def _of_the_host(report: Report, ranks: int) -> list[str]:
-    steps = report.results["host_work"].to_frame()["steps"].dropna()
-    most = int(steps.max()) if len(steps) else 0
-    # Of steps that no GPU work belongs to it is not known whether they were marked.
-    return [f"{ranks} rank{'s' if ranks > 1 else ''}, no GPU work", *([_captured(most, most)] if most else [])]
+    steps = report.results["steps"].to_frame()
+    count, whole = (own["step"].nunique() for own in (steps, steps[~is_true(steps["is_partial"])]))
+    return [f"{ranks} rank{'s' if ranks > 1 else ''}, no GPU work", _captured(count, whole)]
 
 
 def _captured(steps: int, complete: int) -> str:
