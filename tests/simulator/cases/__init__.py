@@ -5,6 +5,7 @@ from tests.simulator.cases.communication import COMMUNICATION
 from tests.simulator.cases.copies import COPIES
 from tests.simulator.cases.drawn import DRAWN
 from tests.simulator.cases.files import FILES
+from tests.simulator.cases.first_sight import FIRST_SIGHT
 from tests.simulator.cases.further import FURTHER
 from tests.simulator.cases.gpus import GPUS
 from tests.simulator.cases.healthy import HEALTHY
@@ -46,4 +47,5 @@ EVERY_CASE = (
     *FURTHER,
     *DRAWN,
     *UNSEEN,
+    *FIRST_SIGHT,
 )
