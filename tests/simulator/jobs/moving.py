@@ -27,8 +27,8 @@ def by_tokens(ranks: int = 4, steps: int = 8, faults: Faults = (), *, layers: in
             if is_sharded:
                 needed = (program.collective("all_gather", world, 9_000_000, 90_000),)
             times = 1 if is_forward else 2
-            after_of(program, "aten::linear" if is_forward else "AddmmBackward0", "gemm", 200_000 * times, needed, 14_000,
-                     f"[[{rows * length}, 1024], [1024, 1024]]")  # fmt: skip
+            after_of(program, "aten::linear" if is_forward else "AddmmBackward0", "gemm_nt" if is_forward else "gemm_nn",
+                     200_000 * times, needed, 14_000, f"[[{rows * length}, 1024], [1024, 1024]]")  # fmt: skip
             made = after_of(program, "aten::_flash_attention_forward" if is_forward else "FlashAttnFuncBackward",
                             "flash_fwd_kernel" if is_forward else "flash_bwd_kernel", 250 * length * times, (), 14_000,
                             f"[[{rows}, {length}, 16, 64]]")  # fmt: skip
