@@ -29,7 +29,7 @@ def without_names_of_pace(cells: pd.DataFrame, late: pd.DataFrame, operators: pd
     Those are PyTorch's own ranges, operators that all call as often, and time in which nothing is recorded: a GPU idles
     in them for a host that is slow throughout, while GPUs that wait for it do not idle there, whose hosts do the same.
     An operator that takes this host hardly longer than the others is no name either, whatever its pace. Where most of
-    its late steps have such names, a range that is one in another step holds slow calls, too, if it needs no more there.
+    its late steps have such names, a range that is one in another step holds slow calls if it needs no more there.
     """
     of_hosts = cells["part"] == HOST.column
     # A pace is there in all steps; stalls now and then make the same calls longer, too.
