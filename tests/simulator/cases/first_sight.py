@@ -2,9 +2,10 @@
 
 from tests.simulator.capture import Capture
 from tests.simulator.case import APART, FOUR, LOADER, MS, Case, Truth, case_of, nobody, several
-from tests.simulator.faults import Fault
-from tests.simulator.jobs import hierarchies, moving, some_passes
-from tests.simulator.noise import like_hosts, unlike_hosts
+from tests.simulator.faults import Fault, in_turn
+from tests.simulator.jobs import ahead, dualpipe, hierarchies, moving, replicated_pipelines, some_passes
+from tests.simulator.noise import PACES, Noise, like_hosts, unlike_hosts
+from tests.simulator.spoiled import without_steps
 
 _SAME = "the same kernels take"
 
@@ -70,4 +71,61 @@ FIRST_SIGHT: tuple[Case, ...] = (
            Fault("pool", 9 * MS, FOUR), noise=like_hosts(1129)),
     case_of("batches mixed on hosts, a hot GPU", moving.prepared_on_hosts, Fault("throttle", 0, (0,), None, 1.3), _SAME,
             left=(Fault("pool", 3 * MS, (2,)),), others=(2,), noise=like_hosts(1130)),
+    # The second lot. DualPipe; generators ahead; what is recorded of others.
+    nobody("healthy, two ways through a pipeline", "", dualpipe.of_eight, noise=like_hosts(1201)),
+    case_of("two ways through a pipeline, a hot GPU", dualpipe.of_eight, Fault("throttle", 0, (2,), None, 1.3), _SAME,
+            noise=like_hosts(1202)),
+    case_of("two ways through a pipeline, a host before a step", dualpipe.of_eight, Fault("host", 8 * MS, (6,), (1,)),
+            "log_metrics", noise=like_hosts(1203)),
+    nobody("healthy, generators a step ahead", "", ahead.a_step_behind, noise=unlike_hosts(1204)),
+    nobody("generators a step ahead, one is slower within the trainers' time", "", ahead.a_step_behind,
+           Fault("answer", 1_500_000, (5,)), noise=like_hosts(1205)),
+    case_of("generators a step ahead, one is slower than trainers", ahead.a_step_behind, Fault("answer", 8 * MS, (4,)), "",
+            cause="compute", noise=like_hosts(1206)),
+    case_of("generators a step ahead, a hot trainer", ahead.a_step_behind, Fault("throttle", 0, (2,), None, 1.25), _SAME,
+            noise=like_hosts(1207)),
+    case_of("states staged out, a kernel hangs on a GPU twice", moving.staged_out, Fault("hiccup", 6 * MS, (3,), (3, 6)),
+            "", cause="compute", noise=like_hosts(1208)),
+    case_of("pinned memory is asked for in two steps", ahead.pinned_anew, Fault("pin", 9 * MS, (1,), (2, 4)),
+            "cudaHostAlloc", cause="host", noise=like_hosts(1209)),
+    case_of("states staged out, one GPU is hot at first, then another", moving.staged_out,
+            Fault("throttle", 0, (1,), (0, 1, 2, 3), 1.35), _SAME, left=(Fault("throttle", 0, (2,), (4, 5, 6), 1.25),),
+            others=(2,), noise=like_hosts(1210)),
+    case_of("tokens counted before micro-batches, a loader and another's products", hierarchies.counted,
+            Fault("data", 5 * MS, (2,)), LOADER, left=(Fault("compute", 3 * MS, (1,)),), others=(1,),
+            noise=like_hosts(1211)),
+    case_of("tokens counted before micro-batches, products and another's shorter loader", hierarchies.counted,
+            Fault("compute", 4_400_000, (1,)), "mm", left=(Fault("data", 3_600_000, (2,)),), others=(2,),
+            noise=like_hosts(1212)),
+    nobody("states staged out, the network is slow from the middle on", "ll-reduce|ommunication", moving.staged_out,
+           Fault("net", 6 * MS, FOUR, (4, 5, 6, 7)), noise=like_hosts(1213)),
+    nobody("healthy, eight bits, much noise, two steps", "", hierarchies.quantised, steps=3, first=1,
+           noise=Noise(1214, 0.4, 0.08, 0.4, PACES)),
+    nobody("healthy, pipelines of halves, much noise, two steps", "", some_passes.in_passes, steps=3, first=1,
+           noise=Noise(1215, 0.4, 0.08, 0.4, PACES)),
+    nobody("healthy, experts, much noise", "", moving.placed_anew, skew=0.0, moves=(), steps=4,
+           noise=Noise(1216, 0.4, 0.08, 0.4, PACES)),
+    nobody("healthy, held over micro-batches, much noise, two steps", "", ahead.held_over, steps=3, first=1,
+           noise=Noise(1217, 0.4, 0.08, 0.4, PACES)),
+    case_of("gradients in eight bits, two files missing, a loader", hierarchies.quantised, Fault("data", 6 * MS, (2,)),
+            LOADER, noise=like_hosts(1218), how=Capture(missing=(0, 4))),
+    nobody("gradients in eight bits, one node recorded, a GPU of the other", "no trace|not here|missing|6|4 to 7",
+           hierarchies.quantised, Fault("throttle", 0, (6,), None, 1.4), noise=like_hosts(1219),
+           how=Capture(missing=(4, 5, 6, 7))),
+    case_of("pipelines of halves, two steps recorded, a stage is slow in one pass", some_passes.in_passes,
+            Fault("hot", 4 * MS, (5,)), "", cause="compute", steps=4, first=2, noise=like_hosts(1220)),
+    case_of("batches by tokens, two steps recorded, a hot GPU", moving.by_tokens, Fault("throttle", 0, (2,), None, 1.5), "",
+            cause="compute", steps=4, first=2, spread=0.1, has_gain=False, noise=like_hosts(1221)),
+    case_of("rows that do not divide, garbage once, clocks drift", hierarchies.unevenly_sharded,
+            Fault("gc", 9 * MS, (2,), (2,)), "gc.collect", noise=like_hosts(1222),
+            how=Capture(drift={1: 2e-5, 4: -3e-5}, offset_ns={3: 40 * MS})),
+    case_of("batches mixed on hosts, threads fight for cores, no steps", moving.prepared_on_hosts,
+            Fault("pool", 9 * MS, (1,)), "", cause="host", noise=like_hosts(1223), spoil=without_steps(*FOUR),
+            is_of_capture=True),
+    case_of("held over micro-batches, a host in the third one", ahead.held_over, Fault("host", 8 * MS, (3,)), "log_metrics",
+            noise=like_hosts(1224)),
+    several("held over micro-batches, garbage of each in turn", ahead.held_over, in_turn("gc", 7 * MS, (1, 3, 0, 2) * 2),
+            Truth(FOUR, "host", "gc.collect"), steps=8, noise=like_hosts(1225)),
+    case_of("an edge between stages is slow from the middle on", replicated_pipelines.edged,
+            Fault("link", 16 * MS, (1, 2), (3, 4, 5)), "ranks 1 and 2", cause="transfer", steps=6),
 )  # fmt: skip

@@ -80,13 +80,16 @@ def staged_out(ranks: int = 4, steps: int = 8, faults: Faults = (), *, layers: i
                noise: Noise | None = None) -> Job:  # fmt: skip
     """Data parallel; in steps `saves` all copy their states out beside the next step, and wait for it before the optimizer.
 
-    `stage`: a rank's copies take longer; `write`: the thread that writes them costs the launching thread so much.
+    `stage`: a rank's copies take longer; `write`: the thread that writes them costs the launching thread so much; `net`:
+    what all-reduces take more, `hiccup`: one kernel of a rank.
     """
     world = Group("0", tuple(range(ranks)))
 
     def step(program: Program, number: int) -> None:
         load(program, faults, number)
         copied: tuple[int, ...] = ()
+        net_ns = time_ns(faults, "net", program.rank, number) // layers
+        hiccup_ns = time_ns(faults, "hiccup", program.rank, number)
         if number in saves:
             with program.range("async_save"):
                 for _ in range(4):
@@ -98,13 +101,14 @@ def staged_out(ranks: int = 4, steps: int = 8, faults: Faults = (), *, layers: i
         for layer in range(2 * layers):
             is_forward = layer < layers
             made = after_of(program, "aten::linear" if is_forward else "AddmmBackward0",
-                            "forward_gemm" if is_forward else "backward_gemm", 250_000 if is_forward else 500_000, ())  # fmt: skip
+                            "forward_gemm" if is_forward else "backward_gemm",
+                            (250_000 if is_forward else 500_000) + (hiccup_ns if layer == 4 else 0), ())  # fmt: skip
             if hit(faults, "write", program.rank, number):
                 program.host(time_ns(faults, "write", program.rank, number) // (2 * layers), "")
             if layer == 1:
                 strike(program, faults, number)
             if not is_forward:
-                made = program.collective("all_reduce", world, 9_000_000, 180_000, after=(made,))
+                made = program.collective("all_reduce", world, 9_000_000, 180_000 + net_ns, after=(made,))
         if copied:
             program.sync("cudaEventSynchronize", after=copied)
         optimizer(program, (made,))
