@@ -64,12 +64,21 @@ def _run(program: Program, world: Group, unit: list[tuple[str, int, int, bool]],
     needed = tuple(program.exchange(world, 100_000, 5_000, receives=(peer,), stream=stream(peer)) for peer in sources)
     made: tuple[int, ...] = ()
     for what, *_ in unit:
-        phase = "forward" if what == "F" else "backward"
-        with program.range(phase), program.range("aten::linear", "operator", "[[1024, 768], [768, 768]]"):
-            program.host(4_000)
-            made = (program.kernel(f"{phase}_gemm", lengths[what], after=needed),)
+        with program.range("forward" if what == "F" else "backward"):
+            for kernel, ns in _kernels(what, lengths[what]):
+                with program.range("aten::linear", "operator", "[[1024, 768], [768, 768]]"):
+                    program.host(4_000)
+                    made = (program.kernel(kernel, ns, after=needed),)
+                needed = ()
     for peer in targets:
         program.exchange(world, 100_000, 5_000, sends=(peer,), stream=stream(peer) + 1, after=made)
+
+
+def _kernels(what: str, ns: int) -> list[tuple[str, int]]:
+    """A pass's kernels: a whole backward pass has those of both parts."""
+    if what == "B":
+        return [("input_gemm", ns // 2), ("weight_gemm", ns // 2)]
+    return [({"F": "forward_gemm", "I": "input_gemm", "W": "weight_gemm"}[what], ns)]
 
 
 class _Order:
