@@ -1,12 +1,24 @@
 """Jobs that hardly any other is like, each with faults and without: committed before any report of them was seen."""
 
+from tests.simulator import workloads as usual
 from tests.simulator.capture import Capture
 from tests.simulator.case import APART, FOUR, LOADER, MS, Case, Truth, case_of, nobody, several
 from tests.simulator.faults import Fault, in_turn
-from tests.simulator.jobs import ahead, dualpipe, hierarchies, moving, replicated_pipelines, some_passes
-from tests.simulator.noise import PACES, Noise, like_hosts, unlike_hosts
+from tests.simulator.jobs import (
+    ahead,
+    cubes,
+    dualpipe,
+    experts,
+    hierarchies,
+    moving,
+    regimes,
+    replicated_pipelines,
+    some_passes,
+)
+from tests.simulator.noise import PACES, Noise, like_hosts, unlike_hosts, with_noise
 from tests.simulator.spoiled import without_steps
 
+_EIGHT = tuple(range(8))
 _SAME = "the same kernels take"
 
 _BUSY = Truth((0, 1, 3, 4, 6, 7), "compute", "_grouped_mm", has_gain=False)
@@ -128,4 +140,51 @@ FIRST_SIGHT: tuple[Case, ...] = (
             Truth(FOUR, "host", "gc.collect"), steps=8, noise=like_hosts(1225)),
     case_of("an edge between stages is slow from the middle on", replicated_pipelines.edged,
             Fault("link", 16 * MS, (1, 2), (3, 4, 5)), "ranks 1 and 2", cause="transfer", steps=6),
+    # The third lot. Unusual proportions; faults behind others; what others wait for within a step.
+    nobody("healthy, long kernels", "", regimes.of_long_kernels, noise=like_hosts(1301)),
+    case_of("long kernels, garbage once", regimes.of_long_kernels, Fault("gc", 150 * MS, (2,), (1,)), "gc.collect",
+            noise=like_hosts(1302)),
+    nobody("long kernels, a host pauses within its lead", "", regimes.of_long_kernels, Fault("host", 25 * MS, (1,)),
+           noise=like_hosts(1303)),
+    nobody("healthy, short steps", "", regimes.of_short_steps, noise=like_hosts(1304)),
+    nobody("short steps, a hot GPU within its host's time", "", regimes.of_short_steps, Fault("throttle", 0, (2,), None, 1.3),
+           others=(2,), noise=like_hosts(1305)),
+    case_of("short steps, a process on a host's core", regimes.of_short_steps, Fault("pace", 0, (3,), None, 2.5), "",
+            cause="host", noise=like_hosts(1306)),
+    nobody("healthy, bound by gathers", "ll-gather|gather|ommunication", regimes.bound_by_gathers, noise=unlike_hosts(1307)),
+    nobody("bound by gathers, a hot GPU behind them", "", regimes.bound_by_gathers, Fault("throttle", 0, (3,), None, 1.25),
+           noise=like_hosts(1308)),
+    case_of("bound by gathers, a loader", regimes.bound_by_gathers, Fault("data", 7 * MS, (3,)), LOADER,
+            noise=like_hosts(1309)),
+    nobody("healthy, a shared expert beside dispatch", "", regimes.beside_shared, noise=like_hosts(1310)),
+    # Each of the two is last in a layer of its own, so that what each costs adds up.
+    several("a shared expert beside dispatch, two ranks' experts hot in a layer each", regimes.beside_shared,
+            (Fault("hot", 3 * MS, (3, 6)),), Truth((3, 6), "compute", "_grouped_mm"), noise=like_hosts(1311)),
+    case_of("a shared expert beside dispatch, calls for memory", regimes.beside_shared, Fault("malloc", 6 * MS, (5,), (1, 3)),
+            "cudaMalloc", noise=like_hosts(1312)),
+    nobody("healthy, asked by the hub", "", regimes.asked_by_the_hub, noise=like_hosts(1313)),
+    case_of("asked by the hub, it decides for long", regimes.asked_by_the_hub, Fault("decide", 3 * MS, (0,)), "decide",
+            cause="host", noise=like_hosts(1314)),
+    case_of("asked by the hub, a hot GPU in a pair", regimes.asked_by_the_hub, Fault("throttle", 0, (3,), None, 1.3), _SAME,
+            noise=unlike_hosts(1315)),
+    case_of("a cube, one rank's loader in two steps", with_noise(cubes.cube, like_hosts(1316)),
+            Fault("data", 8 * MS, (6,), (1, 3)), LOADER, steps=5),
+    several("sharded, a GPU's heat goes up and down", with_noise(usual.fsdp, like_hosts(1317)),
+            tuple(Fault("throttle", 0, (4,), (step,), times)
+                  for step, times in enumerate((1.05, 1.2, 1.4, 1.2, 1.05, 1.2, 1.4, 1.2))),
+            Truth((4,), "compute", _SAME), steps=8),
+    nobody("interleaved, a stage's host is ten times as slow and in time", "", with_noise(usual.pipelined, like_hosts(1318)),
+           Fault("pace", 0, (2,), None, 10.0), chunks=2, stages=4),
+    nobody("all loaders are slow, one twice as much", "oader|data", with_noise(usual.hsdp, like_hosts(1320)),
+           Fault("data", 5 * MS, (3,)), Fault("data", 4 * MS, _EIGHT), shard=4, replicate=2, others=(3,)),
+    case_of("generators a step ahead, a trainer's loader, ranges alone", ahead.a_step_behind, Fault("data", 6 * MS, (1,)),
+            LOADER, noise=like_hosts(1321), how=Capture(has_payloads=True), by="nsys"),
+    nobody("healthy, pipelines of halves, ranges alone", "", some_passes.in_passes, noise=unlike_hosts(1322),
+           how=Capture(has_payloads=True), by="nsys"),
+    case_of("pipelines of halves, one step recorded, garbage", some_passes.in_passes, Fault("gc", 7 * MS, (5,), (2,)),
+            "gc.collect", at=(5,), first=2, steps=4, noise=like_hosts(1323), has_gain=False),
+    case_of("two ways through a pipeline of four, one saves once", dualpipe.of_eight, Fault("save", 12 * MS, (1,), (1,)),
+            "save", ranks=4, microbatches=12, noise=like_hosts(1324)),
+    case_of("tokens in two moves, a rail is slow in two steps", experts.sent_in_two, Fault("nic", 6 * MS, (1,), (2, 3)), "",
+            cause="transfer", says_ranks=(1, 3, 5, 7), steps=5, noise=like_hosts(1325)),
 )  # fmt: skip
