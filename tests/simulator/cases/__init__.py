@@ -1,5 +1,6 @@
 """Jobs with the truth about them, by what is at fault: a file a kind of fault. `EVERY_CASE` is all of them."""
 
+from tests.simulator.cases.across import ACROSS
 from tests.simulator.cases.captures import CAPTURES
 from tests.simulator.cases.communication import COMMUNICATION
 from tests.simulator.cases.copies import COPIES
@@ -48,4 +49,5 @@ EVERY_CASE = (
     *DRAWN,
     *UNSEEN,
     *FIRST_SIGHT,
+    *ACROSS,
 )
