@@ -31,6 +31,7 @@ def test_means_roots_and_scaling_of_rows():
     "work",
     [
         [("aten::native_layer_norm", WHOLE, 40)],
+        [("aten::mean", None, 40)],
         # A gate's root of every element, and a mean over other rows.
         [("aten::sqrt", WHOLE, 20), ("aten::mean", WHOLE, 20)],
         [("aten::rsqrt", "[[8, 1]]", 20), ("aten::mean", WHOLE, 20)],

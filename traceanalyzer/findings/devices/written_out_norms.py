@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
@@ -92,7 +93,7 @@ def _of_norms(table: pd.DataFrame) -> pd.DataFrame:
         return operator in _MEANS or (operator in _SCALES and of[1:2] == ((*of[0][:-1], 1),))
 
     rows = zip(table["operator"].tolist(), table["shapes"].tolist(), strict=True)
-    return table[[is_own(operator, inputs[shapes]) for operator, shapes in rows]]
+    return rows_where(table, np.array([is_own(operator, inputs[shapes]) for operator, shapes in rows], dtype=bool))
 
 
 def _inputs(shapes: str) -> tuple[_Shape, ...]:
