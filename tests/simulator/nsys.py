@@ -221,7 +221,7 @@ def _gpu_op(recorded: Recorded, op: GpuOp, process: int, strings: _Strings) -> t
         return "CUPTI_ACTIVITY_KIND_MEMCPY", (
             *place, what.stream, op.number + 1, process, what.size_bytes, *kinds, None, None, None,
         )  # fmt: skip
-    name = strings[KERNELS[what.comm.collective] if what.comm else what.name]
+    name = strings[(what.comm.kernel or KERNELS[what.comm.collective]) if what.comm else what.name]
     launch = op.number if what.graph < 0 else what.graph
     node = (1 << 32) + op.number - what.graph if what.graph >= 0 else None
     return "CUPTI_ACTIVITY_KIND_KERNEL", (
