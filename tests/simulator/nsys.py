@@ -152,7 +152,10 @@ def _launch(
     captured: Captured, recorded: Recorded, op: GpuOp, thread: int, strings: _Strings
 ) -> Iterator[tuple[str, tuple[Any, ...]]]:
     start, end = op.launch_start_ns + recorded.offset_ns, op.launch_end_ns + recorded.offset_ns
-    name = strings["cudaMemcpyAsync" if op.instruction.kind == "copy" else "cudaLaunchKernel"]
+    if op.instruction.graph not in (-1, op.number):
+        return
+    usual = "cudaLaunchKernel" if op.instruction.graph < 0 else "cudaGraphLaunch"
+    name = strings["cudaMemcpyAsync" if op.instruction.kind == "copy" else usual]
     yield "CUPTI_ACTIVITY_KIND_RUNTIME", (start + 100, end - 100, 0, thread, op.number + 1, name, 0, None)
     comm = op.instruction.comm
     if comm is None:
@@ -219,6 +222,8 @@ def _gpu_op(recorded: Recorded, op: GpuOp, process: int, strings: _Strings) -> t
             *place, what.stream, op.number + 1, process, what.size_bytes, *kinds, None, None, None,
         )  # fmt: skip
     name = strings[(what.comm.kernel or KERNELS[what.comm.collective]) if what.comm else what.name]
+    launch = op.number if what.graph < 0 else what.graph
+    node = (1 << 32) + op.number - what.graph if what.graph >= 0 else None
     return "CUPTI_ACTIVITY_KIND_KERNEL", (
-        *place, None, what.stream, op.number + 1, process, name, name, None, 24, 1, 1, 512, 1, 1, None,
+        *place, None, what.stream, launch + 1, process, name, name, None, 24, 1, 1, 512, 1, 1, node,
     )  # fmt: skip

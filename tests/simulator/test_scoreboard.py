@@ -38,6 +38,9 @@ _EVERY_TIME = {
     "fsdp, gc pause, clock step",
     "one of four ranks has the longest lengths by chance",
     "decoded, a GPU throttled",
+    "tokens counted before micro-batches, a loader",
+    "batches mixed on hosts, threads fight for cores",
+    "sharded tables, a hot GPU",
 }
 """Of each kind of fault and job one of the smallest that show it: a rank more is a tenth of a second more.
 

@@ -74,3 +74,16 @@ def test_a_pace_is_there_in_all_steps_and_known_by_most_of_what_a_host_does(step
     other = pd.DataFrame([(1, "aten::uniform_", 3, own_ms * MS)], columns=["rank", "operator", "calls", "host_self_ns"])
     (found,) = without_names_of_pace(cells, late, pd.concat([operators(1.3), other]))["name"]
     assert found == NOTHING if stays else pd.isna(found)
+
+
+@pytest.mark.parametrize(("needed_ms", "stays"), [(80, False), (120, True)])
+def test_a_range_of_a_slow_host_holds_its_slow_calls_where_it_needs_no_more(needed_ms, stays):
+    cells = pd.DataFrame(
+        {"rank": 1, "step": [0, 1, 2], "part": "host_ns", "excess_ns": [30 * MS, 20 * MS, 20 * MS],
+         "what": ["range", "doing", "doing"], "name": ["mixup", "aten::mm", "aten::mm"]}
+    )  # fmt: skip
+    rows = [(0, step, 60 * MS) for step in range(3)]
+    rows += [(1, step, (80 if step else needed_ms) * MS) for step in range(3)]
+    late = pd.DataFrame(rows, columns=["rank", "step", "needed_host_ns"]).astype({"needed_host_ns": "Int64"})
+    names = without_names_of_pace(cells, late, operators(2.0))["name"]
+    assert names.isna().tolist() == [not stays, True, True]

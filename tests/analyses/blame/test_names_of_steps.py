@@ -33,3 +33,21 @@ def test_a_name_is_held_against_what_its_part_takes_longer(in_part_ns, name):
     cells = pd.DataFrame({"rank": [2], "step": 0, "part": "compute_ns", "excess_ns": 100, "in_part_ns": in_part_ns})
     late = pd.DataFrame({"rank": [0, 1, 2], "step": 0, "peers": "all"})
     assert named(cells, late, work)["name"].tolist() == [name]
+
+
+@pytest.mark.parametrize(
+    ("dense_ns", "expected"),
+    [(130, (None, 130.0)), (100, ("grouped_gemm", None))],
+    ids=["a slower GPU", "experts with more to do"],
+)
+def test_what_the_same_kernels_foretell_of_those_that_depend_on_data_is_a_slower_gpu(dense_ns, expected):
+    taken = {"gemm": (dense_ns, 100), "grouped_gemm": (290, 230)}
+    rows = [(rank, kernel, taken[kernel][rank < 2]) for rank in range(3) for kernel in taken]
+    work = pd.DataFrame(rows, columns=["rank", "name", "total_ns"]).assign(
+        step=0, part="compute_ns", what="kernel", calls=1, blocks=8
+    )
+    cells = pd.DataFrame({"rank": [2], "step": 0, "part": "compute_ns", "excess_ns": dense_ns - 100 + 60})
+    late = pd.DataFrame({"rank": [0, 1, 2], "step": 0, "peers": "all"})
+    found = named(cells, late, work).astype(object)
+    own = found.where(found.notna(), None)[["name", "same_ns"]]
+    assert own.iloc[0].tolist() == list(expected)

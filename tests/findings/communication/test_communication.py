@@ -8,7 +8,7 @@ import pytest
 
 from tests import once
 from tests.findings.needed import needed_by
-from tests.simulator import Group, Program, scenarios
+from tests.simulator import Capture, Group, Program, scenarios
 from tests.simulator.analysed import analysed
 from tests.simulator.jobs import data_parallel, gradients, tensor_parallel
 from tests.simulator.workloads import job_of
@@ -17,9 +17,11 @@ from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.collectives import Collectives
 from traceanalyzer.analyses.kernels.kernels import Kernels
+from traceanalyzer.findings.capture.unmatched import PARTNERS
 from traceanalyzer.findings.communication.bandwidth import few_channels, low_bandwidth
 from traceanalyzer.findings.communication.communication import little_overlap, many_small_collectives
 from traceanalyzer.findings.communication.exposed_collective import (
+    EXPOSED,
     _advice,
     _how_often,
     _is_of_own_kernels,
@@ -318,3 +320,11 @@ def test_small_collectives_of_few_steps_are_counted_there_and_timed_in_a_mean_st
     assert "runs 60 all-reduces of at most 1 MiB in each of " in found.title
     assert " of a mean step. If small collectives" in found.title
     assert found.gain_ns < 60 * 50_000 / 2
+
+
+@pytest.mark.parametrize(("missing", "part_of"), [((), EXPOSED), ((1,), PARTNERS)])
+def test_what_may_be_a_wait_for_ranks_that_are_not_here_is_part_of_what_is_said_of_these(missing, part_of):
+    names = needed_by(exposed_collective)
+    _, results = analysed(gradients.serial(ranks=2, steps=3), *names, how=Capture(missing=missing))
+    (found,) = exposed_collective(**results)
+    assert found.part_of == part_of

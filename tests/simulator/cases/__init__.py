@@ -1,10 +1,12 @@
 """Jobs with the truth about them, by what is at fault: a file a kind of fault. `EVERY_CASE` is all of them."""
 
+from tests.simulator.cases.across import ACROSS
 from tests.simulator.cases.captures import CAPTURES
 from tests.simulator.cases.communication import COMMUNICATION
 from tests.simulator.cases.copies import COPIES
 from tests.simulator.cases.drawn import DRAWN
 from tests.simulator.cases.files import FILES
+from tests.simulator.cases.first_sight import FIRST_SIGHT
 from tests.simulator.cases.further import FURTHER
 from tests.simulator.cases.gpus import GPUS
 from tests.simulator.cases.healthy import HEALTHY
@@ -46,4 +48,6 @@ EVERY_CASE = (
     *FURTHER,
     *DRAWN,
     *UNSEEN,
+    *FIRST_SIGHT,
+    *ACROSS,
 )

@@ -2,6 +2,8 @@
 
 import pandas as pd
 
+from tests.simulator.faults import Faults, strike
+from tests.simulator.noise import Noise, noisy
 from tests.simulator.program import COMM_STREAM, Group, Job, Program
 from tests.simulator.workloads import job_of, optimizer
 
@@ -25,11 +27,12 @@ def stretches(ranks: int, microbatches: int, lengths: dict[str, int], *, are_apa
     return pd.DataFrame(rows).assign(slot=range(len(rows))).astype({"virtual_stage": "Int64"})
 
 
-def job(ranks: int, microbatches: int, lengths: dict[str, int], steps: int = 3) -> Job:
+def job(ranks: int, microbatches: int, lengths: dict[str, int], steps: int = 3, faults: Faults = ()) -> Job:
     """Carries the order out, with ranges of forward and backward alone; passes beside each other send together."""
     world = Group("0", tuple(range(ranks)))
 
-    def step(program: Program, _number: int) -> None:
+    def step(program: Program, number: int) -> None:
+        strike(program, faults, number)
         passes = _passes(program.rank, ranks, microbatches)
         while passes:
             unit = 2 if passes[0][0] == "F" and len(passes) > 1 and passes[1][3] else 1
@@ -37,7 +40,15 @@ def job(ranks: int, microbatches: int, lengths: dict[str, int], steps: int = 3) 
             passes = passes[unit:]
         optimizer(program, ())
 
-    return job_of(ranks, steps, step, (world,))
+    return job_of(ranks, steps, step, (world,), faults)
+
+
+def of_eight(
+    ranks: int = 8, steps: int = 3, faults: Faults = (), *, microbatches: int = 20, noise: Noise | None = None
+) -> Job:
+    """The same with usual lengths: passes of 0.4 and 0.8 ms."""
+    return noisy(job(ranks, microbatches, {"F": 400_000, "B": 800_000, "I": 400_000, "W": 400_000}, steps, faults),
+                 noise or Noise(), faults)  # fmt: skip
 
 
 def _run(program: Program, world: Group, unit: list[tuple[str, int, int, bool]], lengths: dict[str, int]) -> None:
@@ -53,12 +64,21 @@ def _run(program: Program, world: Group, unit: list[tuple[str, int, int, bool]],
     needed = tuple(program.exchange(world, 100_000, 5_000, receives=(peer,), stream=stream(peer)) for peer in sources)
     made: tuple[int, ...] = ()
     for what, *_ in unit:
-        phase = "forward" if what == "F" else "backward"
-        with program.range(phase), program.range("aten::linear", "operator", "[[1024, 768], [768, 768]]"):
-            program.host(4_000)
-            made = (program.kernel(f"{phase}_gemm", lengths[what], after=needed),)
+        with program.range("forward" if what == "F" else "backward"):
+            for kernel, ns in _kernels(what, lengths[what]):
+                with program.range("aten::linear", "operator", "[[1024, 768], [768, 768]]"):
+                    program.host(4_000)
+                    made = (program.kernel(kernel, ns, after=needed),)
+                needed = ()
     for peer in targets:
         program.exchange(world, 100_000, 5_000, sends=(peer,), stream=stream(peer) + 1, after=made)
+
+
+def _kernels(what: str, ns: int) -> list[tuple[str, int]]:
+    """A pass's kernels: a whole backward pass has those of both parts."""
+    if what == "B":
+        return [("input_gemm", ns // 2), ("weight_gemm", ns // 2)]
+    return [({"F": "forward_gemm", "I": "input_gemm", "W": "weight_gemm"}[what], ns)]
 
 
 class _Order:

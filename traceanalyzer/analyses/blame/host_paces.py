@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.blame.what_ran import RANGE
 from traceanalyzer.analyses.host.host_activity import NOTHING
 from traceanalyzer.analyses.host.host_names import is_framework_range
 from traceanalyzer.analyses.operators.same_calls import SameCalls, same_calls
@@ -27,7 +28,8 @@ def without_names_of_pace(cells: pd.DataFrame, late: pd.DataFrame, operators: pd
 
     Those are PyTorch's own ranges, operators that all call as often, and time in which nothing is recorded: a GPU idles
     in them for a host that is slow throughout, while GPUs that wait for it do not idle there, whose hosts do the same.
-    An operator that takes this host hardly longer than the others is no name either, whatever its pace.
+    An operator that takes this host hardly longer than the others is no name either, whatever its pace. Where most of
+    its late steps have such names, a range that is one in another step holds slow calls if it needs no more there.
     """
     of_hosts = cells["part"] == HOST.column
     # A pace is there in all steps; stalls now and then make the same calls longer, too.
@@ -44,8 +46,18 @@ def without_names_of_pace(cells: pd.DataFrame, late: pd.DataFrame, operators: pd
         own = needed.reindex(pd.MultiIndex.from_frame(rows[["rank", "step"]])).to_numpy()
         explained = own * (1 - 1 / same.pace) >= _OF_PACE * array_of(rows, "excess_ns")
         of_pace = explained & np.array([_all_do(name, same, same.pace) for name in rows["name"]])
+        of_pace |= explained & _hold_slow_calls(rows, of_pace, own)
         is_of_pace[rows.index] = of_pace | rows["name"].isin(_hardly_longer(rows, same)).to_numpy()
     return cells.assign(**{name: cells[name].mask(is_of_pace, None) for name in ("what", "name")})
+
+
+def _hold_slow_calls(rows: pd.DataFrame, of_pace: np.ndarray, own_ns: np.ndarray) -> np.ndarray:
+    """Rows named by a range on a host that is mostly late by its pace, where it hardly needs longer than in those."""
+    is_range = (rows["what"] == RANGE).to_numpy()
+    if 2 * of_pace.sum() <= len(rows):
+        return np.zeros_like(is_range)
+    held: np.ndarray = is_range & (own_ns - np.median(own_ns[of_pace]) < _OF_PACE * array_of(rows, "excess_ns"))
+    return held
 
 
 def _hardly_longer(rows: pd.DataFrame, same: SameCalls) -> set[str]:

@@ -49,6 +49,9 @@ _THROUGHOUT = 0.7
 _SLOWER = 0.2
 """How much slower, of what all together are: a GPU that is shared slows this kernel or that one more, step by step."""
 
+_FORETELLING = 0.2
+"""Of a rank's time in kernels: the same ones with so much of it tell how fast its GPU is."""
+
 _A_PART = 0.2
 """Of an excess: operators that hold less of it are not named among those that are slower."""
 
@@ -210,13 +213,26 @@ def _same_work(own: NamedWork, beside: Beside, excess_ns: int) -> "_Alike | None
     """
     kernels = _alike(own, beside, KERNEL)
     if kernels.excess_ns < _NAMED * excess_ns:
-        return None
+        return kernels if _foretell_all(kernels, own, excess_ns) else None
     has_shapes = _have_shapes(own)
     by_shape = _alike(own, beside, OPERATOR)
     if has_shapes and by_shape.excess_ns < _NAMED * excess_ns:
         return None
     is_told = has_shapes and by_shape.of(HAS_KNOWN_WORK).excess_ns >= _NAMED * excess_ns
     return kernels if is_told or kernels.are_slower_throughout() else None
+
+
+def _foretell_all(kernels: "_Alike", own: NamedWork, excess_ns: int) -> bool:
+    """Whether all that the rank runs, slower by as much as the same kernels are, makes nearly all of the excess.
+
+    So it is where much of the time is in kernels whose work depends on the data, as experts' products, and takes no
+    longer than the GPU's pace makes it.
+    """
+    own_ns, peers_ns = kernels.sums
+    every_ns = own.of_kind(KERNEL).sums[:, 0].sum()
+    if own_ns <= _FORETELLING * every_ns or not kernels.are_slower_throughout():
+        return False
+    return bool(every_ns * (own_ns - peers_ns) >= _NEARLY_ALL * excess_ns * own_ns)
 
 
 def _have_shapes(own: NamedWork) -> bool:

@@ -67,7 +67,10 @@ class StepNeeds(Result[StepNeedsColumn]):
             "Time of the step's range on the host, and up to the next one's, less that in calls that block it or find "
             "the queue full, and in collectives of the CPU while its threads do nothing else."
         ),
-        "loading_ns": Column.time("Time of that range, and up to the next one's, in the data loader."),
+        "loading_ns": Column.time(
+            "Time of that range, and up to the next one's, in the data loader, less that in which it waits for its GPU "
+            "or for peers, as where all ranks count the tokens that they have loaded."
+        ),
         "longest_call_ns": Column.time("The longest API call in it that waits for nothing on the GPU."),
         "operations": Column.count("GPU operations that the step launched.", adds=Adds.NONE),
         "clock_jump_ns": Column.time(

@@ -173,18 +173,23 @@ def _host_needed(trace: RankTrace, windows: pd.DataFrame) -> pd.api.extensions.E
     if "row" not in windows or trace.meta.format == "xplane":
         return pd.array([pd.NA] * len(windows), dtype="Int64")
     starts, ends = _host_times(trace, windows)
+    return all_known(ends - starts - _held_up(trace).covered_ns(starts, ends))
+
+
+def _held_up(trace: RankTrace) -> Intervals:
+    """When a call blocks the host or finds the queue full, or the host waits in a collective of the CPU."""
     rows, since = idle_causes.blocking(trace)
     queued = into_full_queue(trace)
     called, returned = (array_of(trace.api_calls, name) for name in ("start_ns", "end_ns"))
     blocked = Intervals.of(np.append(since, called[queued]), np.append(returned[rows], returned[queued]))
-    return all_known(ends - starts - (blocked | waiting(trace)).covered_ns(starts, ends))
+    return blocked | waiting(trace)
 
 
 def _loading(trace: RankTrace, windows: pd.DataFrame) -> pd.api.extensions.ExtensionArray:
-    """What of each step's range on the host is in the data loader; absent without."""
+    """What of each step's range on the host is in the data loader, and waits for no GPU and no peer; absent without."""
     if "row" not in windows:
         return pd.array([pd.NA] * len(windows), dtype="Int64")
-    return all_known(idle_causes.loading(trace).covered_ns(*_host_times(trace, windows)))
+    return all_known((idle_causes.loading(trace) - _held_up(trace)).covered_ns(*_host_times(trace, windows)))
 
 
 def _host_times(trace: RankTrace, windows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:

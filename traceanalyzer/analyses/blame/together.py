@@ -27,7 +27,8 @@ def together(table: pd.DataFrame, replay: Replay) -> pd.DataFrame:
     `table` has a row for each episode, with `changes` (those whose replay mends it) and `total_ns`. An
     episode is hidden when it gains more of what all are mended to than alone. Two of them hide each other when the last
     of the two gains more than both did by themselves, the rest mended; a set is whom this joins. In a set those come
-    first that gain most once those before them are mended.
+    first that gain most once those before them are mended. Where waits whose partners are not known stay in a replay,
+    who hides whom is not told.
     """
     rows = table.to_dict("records")
     sets = _Replays(rows, replay).sets() if len(rows) > 1 and replay.engine is not None else []
@@ -61,6 +62,8 @@ class _Replays:
         if len(every) < 2:
             return []
         self._replay([every, *({row} for row in every), *(every - {row} for row in every)])
+        if self._known[every].is_lower_bound:
+            return []
         least_ns = LEAST_PCT / 100 * self._known[every].before_ns
         last = {row: self._ns(every) - self._ns(every - {row}) for row in every}
         held = frozenset(row for row in every if last[row] >= least_ns)

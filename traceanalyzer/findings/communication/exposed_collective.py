@@ -5,6 +5,7 @@ from dataclasses import replace
 import pandas as pd
 from msgspec import Struct
 
+from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.calls import Calls
@@ -19,6 +20,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import MOSTLY, Basis, plain, severity
+from traceanalyzer.findings.capture.unmatched import PARTNERS
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import of_lead, of_slow_links, said
 from traceanalyzer.findings.link_rates import LOW_PEAK_PCT, healthy_rate, slow_links
@@ -98,16 +100,21 @@ def exposed_collective(
         return []
     advice = _AT_TIMES if told.is_at_times else _advised(told, kernels, tools_of(ranks, kernels, iterations))
     found = _found(told, "" if few else _behind(told, headline), advice)
-    part_of = _late(told, episodes) or _slow(told, collectives, replay, low_peak_pct)
+    part_of = _late(told, episodes) or _slow(told, collectives, replay, low_peak_pct) or _of_unknown(told)
     return [replace(found, part_of=part_of) if part_of else found]
 
 
 def _exposed(exposed_calls: ExposedCalls, call_waits: CallWaits, basis: Basis) -> pd.DataFrame:
-    """The basis' collective calls with what each is exposed for but for known waits, as part of a mean step (`ns`)."""
-    names = call_waits.table[["rank", "call", "collective"]]
+    """The basis' collective calls with what each is exposed for but for known waits, as part of a mean step (`ns`).
+
+    `open_ns` is that of calls whose partners are not known.
+    """
+    names = call_waits.table[["rank", "call", "collective", "is_matched"]]
     held = basis.within(exposed_calls.table).merge(names, on=["rank", "call"])
     held = _of_kinds(held[held["collective"].notna()])
-    return held.assign(ns=held[["transfer_ns", "unmatched_ns"]].fillna(0).sum(axis=1).astype("float64") / basis.per)
+    open_ns = held["unmatched_ns"].where(~is_true(held["is_matched"]), 0).fillna(0)
+    ns = held[["transfer_ns", "unmatched_ns"]].fillna(0).sum(axis=1).astype("float64") / basis.per
+    return held.assign(ns=ns, open_ns=open_ns.astype("float64") / basis.per)
 
 
 def _of_kinds(calls: pd.DataFrame) -> pd.DataFrame:
@@ -187,6 +194,11 @@ def _slow(told: _Told, collectives: Collectives, replay: Replay, low_peak_pct: f
     at_rate = gain_of(replay, faster) if faster else None
     is_slow = at_rate is not None and at_rate.gain_ns >= MOSTLY * told.gain.gain_ns > 0
     return slow_links(told.name) if is_slow else None
+
+
+def _of_unknown(told: _Told) -> str | None:
+    """The capture's lack of partners, where most of it is of calls with none: it may be a wait for them."""
+    return PARTNERS if told.own["open_ns"].sum() > MOSTLY * told.own["ns"].sum() else None
 
 
 def _behind(told: _Told, headline: Headline) -> str:
