@@ -20,29 +20,26 @@ _NUMBERS = (int, float, bool)
 _COLUMNS = (np.ndarray, pd.Series, list, pd.api.extensions.ExtensionArray)
 
 
-def _order(values: Any, *, ascending: bool, kind: Any) -> np.ndarray:
-    values = pd.arrays.NumpyExtensionArray(values) if isinstance(values, np.ndarray) else values
-    order: np.ndarray = values.argsort(ascending=ascending, kind=kind)
-    return order
+_FEW = 4_096
+"""Rows of a table whose numbers lie in one block for each type: their copy costs less than pandas' objects for each."""
 
 
 def table_of(columns: Mapping[str, Any], index: pd.Index | None = None) -> pd.DataFrame:
     """The same as `pd.DataFrame(columns, copy=False)` of columns of one length, whose rows are numbered from 0.
 
-    Numbers, categories and what may be absent are taken as they are; of all else (lists, texts, single values) pandas
-    finds the type, and Series whose rows are numbered otherwise are left to it.
+    Numbers, categories and what may be absent are taken as they are, or a few numbers as a copy; of all else (lists,
+    texts, single values) pandas finds the type, and Series whose rows are numbered otherwise are left to it.
     """
-    count = next((len(values) for values in columns.values() if _is_column(values)), None)
-    if count is None or not all(map(_is_numbered, columns.values())):
-        return pd.DataFrame(dict(columns), index, copy=False)
-    blocks = []
-    for place, values in enumerate(columns.values()):
-        block = values if _is_extension(values) else _block(values, count)
-        if block.shape[-1] != count:
-            raise ValueError("columns of a table must be of one length")
-        blocks.append((block, _place(place)))
-    rows = pd.RangeIndex(count) if index is None else index
-    return create_dataframe_from_blocks(blocks, rows, _names(tuple(columns)))
+    arrays = [*columns.values()]
+    if not arrays or not all(map(_is_held, arrays)):
+        count = next((len(values) for values in arrays if _is_column(values)), None)
+        if count is None or not all(map(_is_numbered, arrays)):
+            return pd.DataFrame(dict(columns), index, copy=False)
+        arrays = [values if _is_held(values) else _as_held(values, count) for values in arrays]
+    lengths = {*map(len, arrays)}
+    if len(lengths) != 1:
+        raise ValueError("columns of a table must be of one length")
+    return _of_arrays(arrays, pd.RangeIndex(*lengths) if index is None else index, _names(tuple(columns)))
 
 
 def without_rows(columns: Iterable[str]) -> pd.DataFrame:
@@ -54,7 +51,7 @@ def without_rows(columns: Iterable[str]) -> pd.DataFrame:
 
 def columns_of(table: pd.DataFrame) -> dict[str, Any]:
     """The table's columns by name: arrays that are not to be written to; those of numbers as numpy has them."""
-    return {name: _unwritable(values) for name, values in _arrays(table).items()}
+    return dict(zip(table.columns.tolist(), _in_order(table), strict=True))
 
 
 def array_of(table: pd.DataFrame, name: str) -> np.ndarray:
@@ -76,16 +73,21 @@ def _column(table: pd.DataFrame, name: str) -> Any:
     return read(table.columns.get_loc(name)) if read else _array(table[name])
 
 
-def _arrays(table: pd.DataFrame) -> dict[str, Any]:
-    return dict(zip(table.columns.tolist(), _in_order(table), strict=True))
-
-
-def _in_order(table: pd.DataFrame) -> Iterable[Any]:
-    # To select a column pandas makes an object around it, which costs ten times as much as the selection.
-    arrays: Iterable[Any] = getattr(
-        table, "_iter_column_arrays", lambda: [_array(column) for _, column in table.items()]
-    )()
+def _in_order(table: pd.DataFrame) -> list[Any]:
+    arrays: list[Any] = [None] * len(table.columns)
+    for values, places in _blocks(table):
+        for place, own in zip(places, values if values.ndim > 1 else (values,), strict=True):
+            arrays[place] = own
     return arrays
+
+
+def _blocks(table: pd.DataFrame) -> list[tuple[Any, Any]]:
+    """What the table holds, not to be written to: columns of one type as rows of two dimensions; and their places."""
+    # To select a column pandas makes an object around it, which costs ten times as much as the selection.
+    blocks = getattr(getattr(table, "_mgr", None), "blocks", None)
+    if blocks is None:
+        return [(_unwritable(_array(column)), [place]) for place, (_, column) in enumerate(table.items())]
+    return [(_unwritable(block.values), block.mgr_locs.as_array) for block in blocks]
 
 
 def floats(column: Any) -> np.ndarray:
@@ -107,10 +109,24 @@ def with_columns(table: pd.DataFrame, **columns: Any) -> pd.DataFrame:
 
 def picked(table: pd.DataFrame, rows: np.ndarray, names: Sequence[str] = ()) -> pd.DataFrame:
     """These rows (positions, or a mask) of the named columns, else of all, numbered anew."""
-    columns = {name: _unwritable(_column(table, name)) for name in names} if names else columns_of(table)
     places = np.flatnonzero(rows) if rows.dtype == bool else rows
+    if not names and (blocks := _taken(table, places)):
+        return create_dataframe_from_blocks(blocks, pd.RangeIndex(len(places)), table.columns)
+    columns = {name: _unwritable(_column(table, name)) for name in names} if names else columns_of(table)
     # Not `values[places]`: of its own columns pandas asks first what the places are, which costs more than the picking.
     return table_of({name: columns[name].take(places) for name in columns})
+
+
+def _taken(table: pd.DataFrame, places: np.ndarray, *, is_with_objects: bool = False) -> list[tuple[Any, Any]]:
+    """The table's blocks with these rows alone; none where it has plain objects, unless they are asked for."""
+    blocks = _blocks(table)
+    if not is_with_objects and any(_is_plain(values) and values.dtype == object for values, _ in blocks):
+        return []
+    return [(values.take(places, axis=1) if _is_plain(values) else values.take(places), own) for values, own in blocks]
+
+
+def _is_plain(values: Any) -> bool:
+    return isinstance(values, np.ndarray)
 
 
 def rows_where(table: Table, mask: Any) -> Table:
@@ -123,8 +139,8 @@ def rows_where(table: Table, mask: Any) -> Table:
     if not isinstance(mask, np.ndarray):
         mask = mask.to_numpy(dtype=bool, na_value=False)
     places = np.flatnonzero(mask)
-    columns = [values.take(places) for values in _in_order(table)]
-    return cast("Table", _of_arrays(columns, table.index.take(places), table.columns))
+    blocks = _taken(table, places, is_with_objects=True)
+    return cast("Table", create_dataframe_from_blocks(blocks, table.index.take(places), table.columns))
 
 
 def only(table: Table, names: Sequence[str]) -> Table:
@@ -135,23 +151,40 @@ def only(table: Table, names: Sequence[str]) -> Table:
 
 def _of_arrays(arrays: Sequence[Any], rows: pd.Index, names: pd.Index) -> pd.DataFrame:
     """A table of columns as tables hold them."""
-    blocks = [
-        (values[None] if isinstance(values, np.ndarray) else values, _place(place))
-        for place, values in enumerate(arrays)
-    ]
-    return create_dataframe_from_blocks(blocks, rows, names)
+    alike: dict[Any, list[int]] = {}
+    for place, values in enumerate(arrays):
+        is_one_of_several = isinstance(values, np.ndarray) and values.dtype.kind in _PLAIN and len(rows) <= _FEW
+        alike.setdefault(values.dtype if is_one_of_several else place, []).append(place)
+    return create_dataframe_from_blocks([_block(arrays, places) for places in alike.values()], rows, names)
+
+
+def _block(arrays: Sequence[Any], places: Sequence[int]) -> tuple[Any, np.ndarray]:
+    """Columns of one type as a table holds them, of numpy's types as the rows of two dimensions; and their places."""
+    if len(places) > 1:
+        return np.array([arrays[place] for place in places]), np.array(places)
+    (place,) = places
+    values = arrays[place]
+    return values[None] if isinstance(values, np.ndarray) else values, _place(place)
 
 
 def sorted_by(table: pd.DataFrame, name: str, *, kind: Literal["stable", "quicksort"] = "stable") -> pd.DataFrame:
     """The same as `table.sort_values(name, ascending=False, kind=kind, ignore_index=True)`."""
-    columns = columns_of(table)
-    order = _order(columns[name], ascending=False, kind=kind)
-    return table_of({name: _kept(values[order]) for name, values in columns.items()})
+    order = _descending(column_of(table, name), kind)
+    return table_of({own: _kept(values.take(order)) for own, values in columns_of(table).items()})
+
+
+def _descending(values: Any, kind: Literal["stable", "quicksort"]) -> np.ndarray:
+    """The same as `values.argsort(ascending=False, kind=kind)`."""
+    if values.dtype.kind not in "iub" or values.isna().any():
+        order: np.ndarray = values.argsort(ascending=False, kind=kind)
+        return order
+    # As pandas does it, which asks first what the values are.
+    return len(values) - 1 - np.argsort(values.to_numpy(values.dtype.type)[::-1], kind=kind)[::-1]
 
 
 def under_each_other(tables: Sequence[pd.DataFrame], *, is_with_texts: bool = False) -> pd.DataFrame:
     """The same as `pd.concat(tables, ignore_index=True)`, of one table or more; categories as texts where so asked."""
-    parts = [_arrays(table) for table in tables]
+    parts = [columns_of(table) for table in tables]
     if is_with_texts:
         return _with_texts(parts)
     if any([*own] != [*parts[0]] for own in parts):
@@ -252,17 +285,20 @@ def _is_column(values: Any) -> bool:
     return isinstance(values, _COLUMNS)
 
 
-def _block(values: Any, count: int) -> Any:
-    """A column as a table holds it: of numpy's types as the one row of two dimensions."""
+def _is_held(values: Any) -> bool:
+    """Whether a table holds it as it is: numbers, or a column of pandas' own kinds."""
+    return values.dtype.kind in _PLAIN if type(values) is np.ndarray else _is_extension(values)
+
+
+def _as_held(values: Any, count: int) -> Any:
+    """A column as a table holds it."""
     if isinstance(values, pd.Series):
-        values = _array(values)
-    elif type(values) is pd.arrays.NumpyExtensionArray:  # texts are of a class below it
-        values = values.to_numpy()
-    elif type(values) in _NUMBERS:
-        values = np.full(count, values)
-    elif not (isinstance(values, np.ndarray) and values.dtype.kind in _PLAIN):
-        values = _typed([None] * count if values is None else values, count)
-    return values[None] if isinstance(values, np.ndarray) else values
+        return _array(values)
+    if type(values) is pd.arrays.NumpyExtensionArray:  # texts are of a class below it
+        return values.to_numpy()
+    if type(values) in _NUMBERS:
+        return np.full(count, values)
+    return values if _is_held(values) else _typed([None] * count if values is None else values, count)
 
 
 def _typed(values: Any, count: int) -> Any:
