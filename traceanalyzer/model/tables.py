@@ -9,19 +9,13 @@ import pandas as pd
 from pandas.api.internals import create_dataframe_from_blocks
 
 from traceanalyzer.meaning.rows import NONE
+from traceanalyzer.model.blocks import NUMBERS, array_of_series, in_order, of_arrays, taken, unwritable
 
 Table = TypeVar("Table", bound=pd.DataFrame)
-
-_PLAIN = "iufb"
-"""Kinds of numpy's types that a table holds as they are."""
 
 _NUMBERS = (int, float, bool)
 
 _COLUMNS = (np.ndarray, pd.Series, list, pd.api.extensions.ExtensionArray)
-
-
-_FEW = 4_096
-"""Rows of a table whose numbers lie in one block for each type: their copy costs less than pandas' objects for each."""
 
 
 def table_of(columns: Mapping[str, Any], index: pd.Index | None = None) -> pd.DataFrame:
@@ -39,7 +33,7 @@ def table_of(columns: Mapping[str, Any], index: pd.Index | None = None) -> pd.Da
     lengths = {*map(len, arrays)}
     if len(lengths) != 1:
         raise ValueError("columns of a table must be of one length")
-    return _of_arrays(arrays, pd.RangeIndex(*lengths) if index is None else index, _names(tuple(columns)))
+    return of_arrays(arrays, pd.RangeIndex(*lengths) if index is None else index, _names(tuple(columns)))
 
 
 def without_rows(columns: Iterable[str]) -> pd.DataFrame:
@@ -51,43 +45,26 @@ def without_rows(columns: Iterable[str]) -> pd.DataFrame:
 
 def columns_of(table: pd.DataFrame) -> dict[str, Any]:
     """The table's columns by name: arrays that are not to be written to; those of numbers as numpy has them."""
-    return dict(zip(table.columns.tolist(), _in_order(table), strict=True))
+    return dict(zip(table.columns.tolist(), in_order(table), strict=True))
 
 
 def array_of(table: pd.DataFrame, name: str) -> np.ndarray:
     """The same as `table[name].to_numpy()` of a table whose columns have a name each."""
     values = _column(table, name)
-    array: np.ndarray = _unwritable(values if isinstance(values, np.ndarray) else values.to_numpy())
+    array: np.ndarray = unwritable(values if isinstance(values, np.ndarray) else values.to_numpy())
     return array
 
 
 def column_of(table: pd.DataFrame, name: str) -> Any:
     """The same as `table[name].array` of such a table: an array of pandas' own kinds."""
     values = _column(table, name)
-    return pd.arrays.NumpyExtensionArray(_unwritable(values)) if isinstance(values, np.ndarray) else values
+    return pd.arrays.NumpyExtensionArray(unwritable(values)) if isinstance(values, np.ndarray) else values
 
 
 def _column(table: pd.DataFrame, name: str) -> Any:
     # To select a column pandas makes an object around it, which costs ten times as much as the selection.
     read = getattr(table, "_get_column_array", None)
-    return read(table.columns.get_loc(name)) if read else _array(table[name])
-
-
-def _in_order(table: pd.DataFrame) -> list[Any]:
-    arrays: list[Any] = [None] * len(table.columns)
-    for values, places in _blocks(table):
-        for place, own in zip(places, values if values.ndim > 1 else (values,), strict=True):
-            arrays[place] = own
-    return arrays
-
-
-def _blocks(table: pd.DataFrame) -> list[tuple[Any, Any]]:
-    """What the table holds, not to be written to: columns of one type as rows of two dimensions; and their places."""
-    # To select a column pandas makes an object around it, which costs ten times as much as the selection.
-    blocks = getattr(getattr(table, "_mgr", None), "blocks", None)
-    if blocks is None:
-        return [(_unwritable(_array(column)), [place]) for place, (_, column) in enumerate(table.items())]
-    return [(_unwritable(block.values), block.mgr_locs.as_array) for block in blocks]
+    return read(table.columns.get_loc(name)) if read else array_of_series(table[name])
 
 
 def floats(column: Any) -> np.ndarray:
@@ -103,30 +80,20 @@ def columns_as_they_are(table: pd.DataFrame) -> dict[str, Any]:
 
 def with_columns(table: pd.DataFrame, **columns: Any) -> pd.DataFrame:
     """The same as `table.assign(**columns)`; the new columns count by position."""
-    added = {n: _kept(_array(values)) if isinstance(values, pd.Series) else values for n, values in columns.items()}
+    added = {
+        n: _kept(array_of_series(values)) if isinstance(values, pd.Series) else values for n, values in columns.items()
+    }
     return table_of(columns_as_they_are(table) | added, table.index)
 
 
 def picked(table: pd.DataFrame, rows: np.ndarray, names: Sequence[str] = ()) -> pd.DataFrame:
     """These rows (positions, or a mask) of the named columns, else of all, numbered anew."""
     places = np.flatnonzero(rows) if rows.dtype == bool else rows
-    if not names and (blocks := _taken(table, places)):
+    if not names and (blocks := taken(table, places)):
         return create_dataframe_from_blocks(blocks, pd.RangeIndex(len(places)), table.columns)
-    columns = {name: _unwritable(_column(table, name)) for name in names} if names else columns_of(table)
+    columns = {name: unwritable(_column(table, name)) for name in names} if names else columns_of(table)
     # Not `values[places]`: of its own columns pandas asks first what the places are, which costs more than the picking.
     return table_of({name: columns[name].take(places) for name in columns})
-
-
-def _taken(table: pd.DataFrame, places: np.ndarray, *, is_with_objects: bool = False) -> list[tuple[Any, Any]]:
-    """The table's blocks with these rows alone; none where it has plain objects, unless they are asked for."""
-    blocks = _blocks(table)
-    if not is_with_objects and any(_is_plain(values) and values.dtype == object for values, _ in blocks):
-        return []
-    return [(values.take(places, axis=1) if _is_plain(values) else values.take(places), own) for values, own in blocks]
-
-
-def _is_plain(values: Any) -> bool:
-    return isinstance(values, np.ndarray)
 
 
 def rows_where(table: Table, mask: Any) -> Table:
@@ -135,36 +102,18 @@ def rows_where(table: Table, mask: Any) -> Table:
     Pandas takes half a millisecond for twenty columns, this a quarter of it.
     """
     if isinstance(mask, pd.Series):
-        mask = _array(mask)
+        mask = array_of_series(mask)
     if not isinstance(mask, np.ndarray):
         mask = mask.to_numpy(dtype=bool, na_value=False)
     places = np.flatnonzero(mask)
-    blocks = _taken(table, places, is_with_objects=True)
+    blocks = taken(table, places, is_with_objects=True)
     return cast("Table", create_dataframe_from_blocks(blocks, table.index.take(places), table.columns))
 
 
 def only(table: Table, names: Sequence[str]) -> Table:
     """The same as `table[[*names]]`."""
-    columns = [_unwritable(_column(table, name)) for name in names]
-    return cast("Table", _of_arrays(columns, table.index, _names(tuple(names))))
-
-
-def _of_arrays(arrays: Sequence[Any], rows: pd.Index, names: pd.Index) -> pd.DataFrame:
-    """A table of columns as tables hold them."""
-    alike: dict[Any, list[int]] = {}
-    for place, values in enumerate(arrays):
-        is_one_of_several = isinstance(values, np.ndarray) and values.dtype.kind in _PLAIN and len(rows) <= _FEW
-        alike.setdefault(values.dtype if is_one_of_several else place, []).append(place)
-    return create_dataframe_from_blocks([_block(arrays, places) for places in alike.values()], rows, names)
-
-
-def _block(arrays: Sequence[Any], places: Sequence[int]) -> tuple[Any, np.ndarray]:
-    """Columns of one type as a table holds them, of numpy's types as the rows of two dimensions; and their places."""
-    if len(places) > 1:
-        return np.array([arrays[place] for place in places]), np.array(places)
-    (place,) = places
-    values = arrays[place]
-    return values[None] if isinstance(values, np.ndarray) else values, _place(place)
+    columns = [unwritable(_column(table, name)) for name in names]
+    return cast("Table", of_arrays(columns, table.index, _names(tuple(names))))
 
 
 def sorted_by(table: pd.DataFrame, name: str, *, kind: Literal["stable", "quicksort"] = "stable") -> pd.DataFrame:
@@ -215,7 +164,7 @@ def with_rows(table: pd.DataFrame, more: Mapping[str, Sequence[Any]]) -> pd.Data
 
 def _joined(parts: Sequence[Any]) -> Any:
     if len(parts) == 1:
-        return _kept(_unwritable(parts[0]))
+        return _kept(unwritable(parts[0]))
     dtype = parts[0].dtype
     if any(own.dtype != dtype for own in parts):
         if all(isinstance(own, pd.Categorical) and isinstance(own.categories.dtype, pd.StringDtype) for own in parts):
@@ -258,17 +207,6 @@ def _kept(values: Any) -> Any:
     return pd.arrays.NumpyExtensionArray(values) if is_plain else values
 
 
-def _array(column: pd.Series) -> Any:
-    return column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
-
-
-def _unwritable(values: Any) -> Any:
-    if isinstance(values, np.ndarray):
-        values = values.view()
-        values.flags.writeable = False
-    return values
-
-
 def _is_numbered(values: Any) -> bool:
     if not isinstance(values, pd.Series):
         return True
@@ -287,13 +225,13 @@ def _is_column(values: Any) -> bool:
 
 def _is_held(values: Any) -> bool:
     """Whether a table holds it as it is: numbers, or a column of pandas' own kinds."""
-    return values.dtype.kind in _PLAIN if type(values) is np.ndarray else _is_extension(values)
+    return values.dtype.kind in NUMBERS if type(values) is np.ndarray else _is_extension(values)
 
 
 def _as_held(values: Any, count: int) -> Any:
     """A column as a table holds it."""
     if isinstance(values, pd.Series):
-        return _array(values)
+        return array_of_series(values)
     if type(values) is pd.arrays.NumpyExtensionArray:  # texts are of a class below it
         return values.to_numpy()
     if type(values) in _NUMBERS:
@@ -307,16 +245,11 @@ def _typed(values: Any, count: int) -> Any:
         return np.array(values, dtype=np.int64)
     if _is_column(values) and pd.api.types.infer_dtype(values, skipna=True) == "string":
         return pd.array(values, dtype=pd.StringDtype(na_value=np.nan))
-    return _array(pd.Series(values, index=None if _is_column(values) else pd.RangeIndex(count)))
+    return array_of_series(pd.Series(values, index=None if _is_column(values) else pd.RangeIndex(count)))
 
 
 _BITS = 63
 """Of an integer in a column, without its sign."""
-
-
-@cache
-def _place(place: int) -> np.ndarray:
-    return np.array([place])
 
 
 @cache
