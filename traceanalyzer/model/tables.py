@@ -1,6 +1,7 @@
 """Tables from whole columns as they are: pandas' own ways look at each anew, five times as long for a small table."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, Literal, TypeVar, cast
 
@@ -16,6 +17,14 @@ Table = TypeVar("Table", bound=pd.DataFrame)
 _NUMBERS = (int, float, bool)
 
 _COLUMNS = (np.ndarray, pd.Series, list, pd.api.extensions.ExtensionArray)
+
+
+def texts_in_python() -> AbstractContextManager[None]:
+    """Meanwhile texts are made as Python has them: of Arrow's each look-up and each row costs ten times as much.
+
+    Pandas' setting is the process's, and is put back; it has no effect on any figure.
+    """
+    return pd.option_context("mode.string_storage", "python")
 
 
 def table_of(columns: Mapping[str, Any], index: pd.Index | None = None) -> pd.DataFrame:
@@ -256,5 +265,5 @@ _BITS = 63
 def _names(names: tuple[str, ...]) -> pd.Index:
     """Names of columns, shared by all tables that have them: what finds a name in them is built once."""
     if all(type(name) is str for name in names):  # else pandas looks at each to find it out
-        return pd.Index(list(names), dtype=pd.StringDtype(na_value=np.nan))
+        return pd.Index(list(names), dtype=pd.StringDtype("python", na_value=np.nan))  # Arrow's are converted each time
     return pd.Index(names)
