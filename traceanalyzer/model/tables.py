@@ -78,7 +78,10 @@ def _column(table: pd.DataFrame, name: str) -> Any:
 
 def floats(column: Any) -> np.ndarray:
     """A column's numbers, NaN where they are absent."""
-    numbers: np.ndarray = pd.array(column).to_numpy(dtype=np.float64, na_value=np.nan)
+    values = array_of_series(column) if isinstance(column, pd.Series) else column
+    if isinstance(values, np.ndarray) and values.dtype.kind in NUMBERS:  # else pandas looks at each
+        return values.astype(np.float64)
+    numbers: np.ndarray = pd.array(values).to_numpy(dtype=np.float64, na_value=np.nan)
     return numbers
 
 
