@@ -6,7 +6,15 @@ from traceanalyzer.analyses.host.host_work import HostWork
 from traceanalyzer.model import RankMeta, RankTrace, make_trace
 from traceanalyzer.selection import Selection, select
 
-KIND = {"gemm": "compute", "nccl": "comm", "HtoD": "copy", "DtoH": "copy", "PtoP": "comm", "memset": "copy"}
+KIND = {
+    "gemm": "compute",
+    "nccl": "comm",
+    "HtoD": "copy",
+    "DtoH": "copy",
+    "HtoH": "copy",
+    "PtoP": "comm",
+    "memset": "copy",
+}
 
 
 def host_trace(ops=(), calls=(), *, host_ops=(), ranges=(), rank=0, device=0, wanted="all", meta=None) -> RankTrace:
@@ -14,7 +22,7 @@ def host_trace(ops=(), calls=(), *, host_ops=(), ranges=(), rank=0, device=0, wa
 
     Args:
         ops: (name, start, end) or (name, start, end, call number), further (…, stream), (…, memory); a name that
-            begins with HtoD, DtoH, PtoP or memset is a copy, one that begins with nccl communication.
+            begins with HtoD, DtoH, HtoH, PtoP or memset is a copy, one that begins with nccl communication.
         calls: (name, start, end) or (name, start, end, thread); numbered from 1 in this order.
         host_ops: (name, start, end, thread) and optionally (sequence, forward thread, shapes).
         ranges: (name, start, end) or (name, start, end, thread).
@@ -32,10 +40,13 @@ def host_trace(ops=(), calls=(), *, host_ops=(), ranges=(), rank=0, device=0, wa
 
 def _op(name, start, end, call=-1, stream=7, memory="pinned"):
     what = next((known for known in KIND if name.startswith(known)), "gemm")
-    is_copy = what in ("HtoD", "DtoH", "PtoP")
-    source, target = {"HtoD": (memory, "device"), "DtoH": ("device", memory), "PtoP": ("device", "device")}.get(
-        what, (None, None)
-    )
+    is_copy = what in ("HtoD", "DtoH", "PtoP", "HtoH")
+    source, target = {
+        "HtoD": (memory, "device"),
+        "DtoH": ("device", memory),
+        "PtoP": ("device", "device"),
+        "HtoH": ("pinned", memory),
+    }.get(what, (None, None))
     return {
         "start_ns": start, "end_ns": end, "name": name, "kind": KIND[what], "stream": stream, "correlation": call,
         "activity": "memcpy" if is_copy else "memset" if what == "memset" else "kernel",

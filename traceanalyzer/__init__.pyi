@@ -26,6 +26,7 @@ from traceanalyzer.analyses.experts.exchange_receivers import ExchangeReceivers 
 from traceanalyzer.analyses.experts.exchange_sends import ExchangeSends as _ExchangeSends
 from traceanalyzer.analyses.experts.exchanges import Exchanges as _Exchanges
 from traceanalyzer.analyses.experts.expert_layers import ExpertLayers as _ExpertLayers
+from traceanalyzer.analyses.host.compilations import Compilations as _Compilations
 from traceanalyzer.analyses.host.cuda_api import CudaApi as _CudaApi
 from traceanalyzer.analyses.host.gaps import GapTable as _GapTable
 from traceanalyzer.analyses.host.host_meetings import HostMeetings as _HostMeetings
@@ -235,6 +236,7 @@ def find(
     cpu_wait_pct: float = 5.0,
     least_checks: int = 10,
     checked_pct: float = 3.0,
+    compiling_pct: float = 5.0,
     slow_call_ns: int = 1000000,
     slow_operators_pct: float = 10.0,
     silent_pct: float = 10.0,
@@ -242,10 +244,13 @@ def find(
     sync_idle_pct: float = 1.0,
     data_idle_pct: float = 2.0,
     hidden_excess_pct: float = 3.0,
+    many_copies: int = 50,
+    small_copies_pct: float = 5.0,
     copy_bound_pct: float = 50.0,
     pageable_pct: float = 0.5,
     serial_copies_pct: float = 10.0,
     matrix_pct: float = 20.0,
+    double_pct: float = 3.0,
     layout_pct: float = 3.0,
     scores_pct: float = 10.0,
     memory_bound_pct: float = 50.0,
@@ -337,6 +342,7 @@ def report(
     cpu_wait_pct: float = 5.0,
     least_checks: int = 10,
     checked_pct: float = 3.0,
+    compiling_pct: float = 5.0,
     slow_call_ns: int = 1000000,
     slow_operators_pct: float = 10.0,
     silent_pct: float = 10.0,
@@ -344,10 +350,13 @@ def report(
     sync_idle_pct: float = 1.0,
     data_idle_pct: float = 2.0,
     hidden_excess_pct: float = 3.0,
+    many_copies: int = 50,
+    small_copies_pct: float = 5.0,
     copy_bound_pct: float = 50.0,
     pageable_pct: float = 0.5,
     serial_copies_pct: float = 10.0,
     matrix_pct: float = 20.0,
+    double_pct: float = 3.0,
     layout_pct: float = 3.0,
     scores_pct: float = 10.0,
     memory_bound_pct: float = 50.0,
@@ -443,6 +452,7 @@ def comm_phases(traces: TraceSet, *, wiring: Any = None, hosts: Any = None, run_
 def idle(traces: TraceSet, *, idle_short_ns: int = 5000, idle_launch_ns: int = 50000) -> _Idle: ...
 def host_meetings(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None) -> _HostMeetings: ...
 def host_silences(traces: TraceSet, *, silent_ns: int = 1000000) -> _HostSilences: ...
+def compilations(traces: TraceSet) -> _Compilations: ...
 def host_work(traces: TraceSet) -> _HostWork: ...
 def host_work_over_ranks(traces: TraceSet) -> _HostWorkOverRanks: ...
 def launches(traces: TraceSet) -> _Launches: ...

@@ -181,6 +181,9 @@ CommPhasesColumn = Literal[
     "exposed_ns",
     "exposed_wait_ns",
 ]
+CompilationsColumn = Literal[
+    "rank", "compiler", "stretches", "host_ns", "idle_ns", "seen_ns", "steps", "host_per_step_ns", "idle_per_step_ns"
+]
 CopiesColumn = Literal[
     "rank",
     "direction",
@@ -194,6 +197,7 @@ CopiesColumn = Literal[
     "rate_gbps",
     "combined_gbps",
     "exposed_ns",
+    "host_ns",
     "with_compute_ns",
     "with_other_copies_ns",
 ]
@@ -1256,6 +1260,7 @@ ResultName = Literal[
     "idle",
     "host_meetings",
     "host_silences",
+    "compilations",
     "host_work",
     "host_work_over_ranks",
     "launches",

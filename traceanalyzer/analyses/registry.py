@@ -40,6 +40,7 @@ from traceanalyzer.analyses.experts import (
     split_sizes,
 )
 from traceanalyzer.analyses.host import (
+    compilations,
     cuda_api,
     gaps,
     host_meetings,
@@ -167,6 +168,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "idle": Analysis(idle.across, idle.per_rank, _GPU),
         "host_meetings": Analysis(host_meetings.across, host_meetings.per_rank, _HOST),
         "host_silences": Analysis(host_silences.across, host_silences.per_rank, _HOST, sees_all=_ON_THE_GPU),
+        "compilations": Analysis(compilations.across, compilations.per_rank, _HOST, sees_all=_ON_THE_GPU),
         "host_work": Analysis(host_work.across, host_work.per_rank, _HOST, sees_all=_ON_THE_GPU),
         "host_work_over_ranks": Analysis(host_work_over_ranks.across),
         "launches": Analysis(launches.across, launches.per_rank, _GPU),

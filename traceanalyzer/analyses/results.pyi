@@ -27,6 +27,7 @@ from traceanalyzer.analyses.experts.exchange_sends import ExchangeSends
 from traceanalyzer.analyses.experts.exchanges import Exchanges
 from traceanalyzer.analyses.experts.expert_layers import ExpertLayers
 from traceanalyzer.analyses.frames import Frame
+from traceanalyzer.analyses.host.compilations import Compilations
 from traceanalyzer.analyses.host.cuda_api import CudaApi
 from traceanalyzer.analyses.host.gaps import GapTable
 from traceanalyzer.analyses.host.host_meetings import HostMeetings
@@ -64,6 +65,7 @@ from traceanalyzer.analyses.names import (
     CollectivesColumn,
     CollectiveWaitsColumn,
     CommPhasesColumn,
+    CompilationsColumn,
     CopiesColumn,
     CounterSeriesColumn,
     CriticalPathColumn,
@@ -258,6 +260,8 @@ class Results(dict[str, Result[Any]]):
     def __getitem__(self, name: Literal["host_meetings"]) -> HostMeetings: ...
     @overload
     def __getitem__(self, name: Literal["host_silences"]) -> HostSilences: ...
+    @overload
+    def __getitem__(self, name: Literal["compilations"]) -> Compilations: ...
     @overload
     def __getitem__(self, name: Literal["host_work"]) -> HostWork: ...
     @overload
@@ -468,6 +472,8 @@ class Results(dict[str, Result[Any]]):
     @overload
     def get(self, name: Literal["host_silences"]) -> HostSilences | None: ...
     @overload
+    def get(self, name: Literal["compilations"]) -> Compilations | None: ...
+    @overload
     def get(self, name: Literal["host_work"]) -> HostWork | None: ...
     @overload
     def get(self, name: Literal["host_work_over_ranks"]) -> HostWorkOverRanks | None: ...
@@ -677,6 +683,8 @@ class Tables(Protocol):
     def __call__(self, name: Literal["host_meetings"]) -> Frame[HostMeetingsColumn] | None: ...
     @overload
     def __call__(self, name: Literal["host_silences"]) -> Frame[HostSilencesColumn] | None: ...
+    @overload
+    def __call__(self, name: Literal["compilations"]) -> Frame[CompilationsColumn] | None: ...
     @overload
     def __call__(self, name: Literal["host_work"]) -> Frame[HostWorkColumn] | None: ...
     @overload

@@ -53,6 +53,8 @@ CASES = {
     "an operation inside another one of its stream": (
         partial(host_trace, [("gemm", 5, 20, 1), ("gemm", 8, 12, 2)], [LAUNCH, LAUNCH]),
         {"overlaps_on_a_stream": 1, "nested_on_a_stream": 1}),
+    "an operation beside a copy from one memory of the host to another, which its CPU makes": (
+        partial(host_trace, [("HtoH", 5, 20, 1), ("gemm", 8, 12, 2), ("gemm", 19, 24, 3)], [LAUNCH, LAUNCH, LAUNCH]), {}),
     "an operation inside another one, on another stream": (
         partial(host_trace, [("gemm", 5, 20, 1), ("gemm", 8, 12, 2, 8)], [LAUNCH, LAUNCH]), {}),
     "a graph that was launched and not recorded": (

@@ -7,19 +7,20 @@ from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
 from traceanalyzer.findings.devices.recomputing import recomputed_activations
 
-NAMES = ("headline", "steps", "operators")
+NAMES = ("headline", "steps", "operators", "replay")
 MS = 1_000_000
 NODE = "autograd::engine::evaluate_function: LinearBackward0"
 
 
-def found(again_ms, sequence=7):
-    """Findings where an autograd node of each of three steps of 100 ms runs an operator for so long."""
+def found(again_ms, sequence=7, host_ms=3):
+    """Findings where an autograd node of each of three steps of 100 ms runs an operator that launches at its end."""
     begins = [100 * MS * step for step in range(3)]
     steps = [(f"ProfilerStep#{place}", start, start + 100 * MS) for place, start in enumerate(begins)]
-    calls = [("cudaLaunchKernel", start + 12 * MS, start + 13 * MS) for start in begins]
-    ops = [("gemm", start + 20 * MS, start + (20 + again_ms) * MS, row) for row, start in enumerate(begins, 1)]
-    held = [(NODE, start + 10 * MS, start + 15 * MS, 1, 3, 1) for start in begins]
-    held += [("aten::linear", start + 11 * MS, start + 14 * MS, 1, sequence) for start in begins]
+    calls = [("cudaLaunchKernel", start + (10 + host_ms) * MS, start + (11 + host_ms) * MS) for start in begins]
+    gemms = [start + (12 + host_ms) * MS for start in begins]
+    ops = [("gemm", start, start + again_ms * MS, row) for row, start in enumerate(gemms, 1)]
+    held = [(NODE, start + 10 * MS, start + (12 + host_ms) * MS, 1, 3, 1) for start in begins]
+    held += [("aten::linear", start + 11 * MS, start + (11 + host_ms) * MS, 1, sequence) for start in begins]
     trace = host_trace(ops, calls, host_ops=held, ranges=steps)
     results = combine({0: reduce_rank(trace, NAMES)}, NAMES)
     return recomputed_activations(*(results[name] for name in NAMES))
@@ -31,9 +32,16 @@ def test_forward_work_in_the_backward_pass(again_ms, is_said):
     assert len(findings) == is_said
     if is_said:
         assert findings[0].title == (
-            "The backward pass computes activations again: 40 ms of rank 0's GPU work, 40 % of a step."
+            "The backward pass computes activations again: 40 ms of rank 0's GPU work, 40 % of a step, and 3 ms of its "
+            "host's, 3 %."
         )
         assert (findings[0].gain_ns, findings[0].gain_is_bound) == (40 * MS, True)
+
+
+def test_hosts_that_decide_run_it_again_too():
+    (finding,) = found(4, host_ms=30)
+    assert finding.title.endswith("4 ms of rank 0's GPU work, 4 % of a step, and 30 ms of its host's, 30 %.")
+    assert (finding.gain_ns, finding.is_of_hosts) == (30 * MS, True)
 
 
 def test_the_backward_pass_itself_is_none():

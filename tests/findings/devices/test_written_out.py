@@ -12,8 +12,8 @@ SCORES = "[[2, 8, 512, 512], [], []]"
 PRODUCT = "[[16, 512, 64], [16, 64, 512]]"
 
 
-def found(work, around=()):
-    """Findings where each of three steps of 100 ms runs operators: (name, shapes, ms)."""
+def results_of(work, around=(), names=NAMES):
+    """Results where each of three steps of 100 ms runs operators: (name, shapes, ms)."""
     begins = [100 * MS * step for step in range(3)]
     steps = [(f"ProfilerStep#{place}", start, start + 100 * MS) for place, start in enumerate(begins)]
     calls, ops, held = [], [], []
@@ -27,7 +27,11 @@ def found(work, around=()):
             begin = ops[-1][2]
         held += [(name, start, start + 90 * MS, 1) for name in around]
     trace = host_trace(ops, calls, host_ops=held, ranges=steps)
-    results = combine({0: reduce_rank(trace, NAMES)}, NAMES)
+    return combine({0: reduce_rank(trace, names)}, names)
+
+
+def found(work, around=()):
+    results = results_of(work, around)
     return written_out_attention(*(results[name] for name in NAMES))
 
 

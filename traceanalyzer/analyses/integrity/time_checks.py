@@ -36,6 +36,8 @@ _NOT_SHORT_NS = 5_000
 _SHORTEST_NS = 100
 """An empty kernel runs for some 700 ns on an H200."""
 
+_HOST_MEMORIES = ("pageable", "pinned")
+
 _FEW = 100
 """Fewer kernels are no sample."""
 
@@ -84,7 +86,7 @@ def too_short(trace: RankTrace) -> list[Defect]:
 
 def overlaps_on_a_stream(trace: RankTrace) -> list[Defect]:
     """Operations that start before an earlier one of their stream has ended: a stream runs one after the other."""
-    ops = trace.gpu_ops
+    ops = _one_after_the_other(trace.gpu_ops)
     starts, ends, stream = (array_of(ops, name) for name in ("start_ns", "end_ns", "stream"))
     order = np.lexsort((ends, starts, stream))
     count = int((starts[order] < largest_before(ends[order], stream[order])).sum())
@@ -102,7 +104,8 @@ def nested_on_a_stream(trace: RankTrace) -> list[Defect]:
     A dependent launch may begin early, but ends after what it depends on. The operations of a CUDA graph may run side
     by side, whatever stream they are recorded on.
     """
-    ops = rows_where(trace.gpu_ops, trace.gpu_ops["graph_node"].isna().to_numpy())
+    ops = _one_after_the_other(trace.gpu_ops)
+    ops = rows_where(ops, ops["graph_node"].isna().to_numpy())
     starts, ends, stream = (array_of(ops, name) for name in ("start_ns", "end_ns", "stream"))
     order = np.lexsort((-ends, starts, stream))
     lengths, latest = (ends - starts)[order], largest_before(ends[order], stream[order])
@@ -115,6 +118,12 @@ def nested_on_a_stream(trace: RankTrace) -> list[Defect]:
         "holds the work of several processes."
     )
     return [Defect(NESTED, HIGH if is_grave else INFO, count, len(ops), text, (EVENTS,))] if count else []
+
+
+def _one_after_the_other(ops: pd.DataFrame) -> pd.DataFrame:
+    """All but copies from one memory of the host to another: the driver makes them with the CPU, beside the stream."""
+    is_of_host = (is_any(ops[name], *_HOST_MEMORIES) for name in ("source_memory", "target_memory"))
+    return rows_where(ops, ~np.logical_and(*is_of_host))
 
 
 def operations_without_duration(trace: RankTrace) -> list[Defect]:

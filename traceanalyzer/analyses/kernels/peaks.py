@@ -16,8 +16,8 @@ class Peak(Struct, frozen=True):
 
     Attributes:
         gpu: name of the model.
-        tflops: dense, 10¹² operations a second, by `fp64`, `fp32` (no tensor cores), `tf32`, `bf16`, `fp16`, `fp8`,
-            `int8`.
+        tflops: dense, 10¹² operations a second, by `fp64` (on tensor or matrix cores, where they have it), `fp32` (no
+            tensor cores), `tf32`, `bf16`, `fp16`, `fp8`, `int8`.
         gbytes_per_s: memory bandwidth, 10⁹ bytes a second.
         source: title of the document that has them.
     """
@@ -36,10 +36,10 @@ def _tensor(half: float, *, fp32: float, fp64: float | None = None, tf32: float 
     return MappingProxyType({name: rate for name, rate in rates.items() if rate is not None})
 
 
-_H100_SXM = _tensor(989.4, fp32=66.9, fp64=33.5, tf32=494.7, fp8=1978.9, int8=1978.9)
-_H100_NVL = _tensor(835.5, fp32=60.0, fp64=30.0, tf32=417.5, fp8=1670.5, int8=1670.5)
-_A100 = _tensor(312.0, fp32=19.5, fp64=9.7, tf32=156.0, int8=624.0)
-_MI300 = _tensor(1307.4, fp32=163.4, fp64=81.7, tf32=653.7, fp8=2614.9, int8=2614.9)
+_H100_SXM = _tensor(989.4, fp32=66.9, fp64=66.9, tf32=494.7, fp8=1978.9, int8=1978.9)
+_H100_NVL = _tensor(835.5, fp32=60.0, fp64=60.0, tf32=417.5, fp8=1670.5, int8=1670.5)
+_A100 = _tensor(312.0, fp32=19.5, fp64=19.5, tf32=156.0, int8=624.0)
+_MI300 = _tensor(1307.4, fp32=163.4, fp64=163.4, tf32=653.7, fp8=2614.9, int8=2614.9)
 
 _A100_SHEET, _V100_SHEET = "NVIDIA A100 Tensor Core GPU data sheet", "NVIDIA V100 Tensor Core GPU data sheet"
 _H100_SHEET, _H100_PAPER = "NVIDIA H100 Tensor Core GPU data sheet", "NVIDIA H100 Tensor Core GPU architecture"
@@ -65,7 +65,7 @@ _PEAKS = (
     (
         r"H100 PCIe",
         Peak(
-            "H100 PCIe", _tensor(756.5, fp32=51.0, fp64=26.0, tf32=378.0, fp8=1513.0, int8=1513.0), 2000.0, _H100_SHEET
+            "H100 PCIe", _tensor(756.5, fp32=51.0, fp64=51.0, tf32=378.0, fp8=1513.0, int8=1513.0), 2000.0, _H100_SHEET
         ),
     ),
     (r"H100 80GB HBM3", Peak("H100 SXM", _H100_SXM, 3350.0, f"{_H100_SHEET}; {_H100_PAPER}")),
@@ -100,7 +100,7 @@ _PEAKS = (
         r"MI300A",
         Peak(
             "MI300A",
-            _tensor(980.6, fp32=122.6, fp64=61.3, tf32=490.3, fp8=1961.2, int8=1961.2),
+            _tensor(980.6, fp32=122.6, fp64=122.6, tf32=490.3, fp8=1961.2, int8=1961.2),
             5300.0,
             "AMD Instinct MI300A data sheet",
         ),
@@ -110,7 +110,7 @@ _PEAKS = (
         r"MI250X",
         Peak(
             "MI250X, one die",
-            _tensor(191.5, fp32=23.95, fp64=23.95, int8=191.5),
+            _tensor(191.5, fp32=23.95, fp64=47.85, int8=191.5),
             1638.4,
             "AMD Instinct MI250X data sheet, half: a device is one of its two dies",
         ),
@@ -119,14 +119,14 @@ _PEAKS = (
         r"MI250",
         Peak(
             "MI250, one die",
-            _tensor(181.05, fp32=22.65, fp64=22.65, int8=181.05),
+            _tensor(181.05, fp32=22.65, fp64=45.25, int8=181.05),
             1638.4,
             "AMD Instinct MI250 data sheet, half: a device is one of its two dies",
         ),
     ),
     (
         r"MI210",
-        Peak("MI210", _tensor(181.0, fp32=22.6, fp64=22.6, int8=181.0), 1638.4, "AMD Instinct MI210 data sheet"),
+        Peak("MI210", _tensor(181.0, fp32=22.6, fp64=45.3, int8=181.0), 1638.4, "AMD Instinct MI210 data sheet"),
     ),
 )
 """First match wins, whole words only."""

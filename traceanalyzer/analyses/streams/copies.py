@@ -10,9 +10,11 @@ from msgspec import Struct
 from traceanalyzer.analyses.base import Result, is_any, plain_values, ratio, stack, typed
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.analyses.names import CopiesColumn
+from traceanalyzer.analyses.streams.copying_hosts import host_times
 from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, sorted_by, table_of
 
 _KEYS = ("direction", "source_memory", "target_memory", "peer_device")
@@ -42,6 +44,11 @@ class Copies(Result[CopiesColumn]):
         "exposed_ns": Column.time(
             "Time in which one runs but no compute (and, for copies that are no communication, no communication)."
         ),
+        "host_ns": Column.time(
+            "Time of the host in making them: of each the outermost operator that launches it alone, else the call; "
+            "absent where it is not known which call launched one.",
+            is_secondary=True,
+        ),
         "with_compute_ns": Column.time("Time in which one and compute both run."),
         "with_other_copies_ns": Column.time(
             "Time in which one and a copy of another direction (memsets left out) both run."
@@ -70,7 +77,9 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     groups = Groups.of(described, _KEYS, by_appearance=True, with_absent=True)
     every = _Every(unions(trace), ops, directions.codes, is_any(ops["activity"], "memcpy"))
     kinds = {name: plain_values(pd.Series(column)) for name, column in groups.keys.items()}
-    table = table_of({**kinds, **_sums(every, [rows[own] for own in rows_of_each(groups.of_row)])})
+    of_hosts = host_times(trace, rows)
+    hosts = pd.arrays.IntegerArray(groups.sums(of_hosts), groups.sums(of_hosts == NONE) > 0)
+    table = table_of({**kinds, **_sums(every, [rows[own] for own in rows_of_each(groups.of_row)]), "host_ns": hosts})
     table = typed(table, {"size_bytes": "Int64", "peer_device": "Int64"})
     return sorted_by(table, "total_ns")
 

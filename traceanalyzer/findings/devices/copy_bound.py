@@ -9,7 +9,6 @@ from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.streams.copies import Copies
-from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
@@ -17,12 +16,17 @@ from traceanalyzer.findings.alike import AS_LONG, of_them
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, plain
 from traceanalyzer.findings.devices.copies import are_pageable
 from traceanalyzer.findings.finding import PAGEABLE, Finding
+from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.findings.late.lateness import all_late_by
 from traceanalyzer.findings.won import Won
 from traceanalyzer.meaning.quantities import digits, size_text
 from traceanalyzer.model.tables import rows_where
 
 COPY_BOUND_PCT = 50.0
+"""Of the steps: what runs nothing else for so long is bound by its copies."""
+
+EXPOSED_COPIES_PCT = 10.0
+"""Of the steps: worth hiding."""
 
 _FULL = 0.8
 """Of what the link carries: a rate from which on only fewer bytes or hidden ones help."""
@@ -34,34 +38,42 @@ WORDS = {"HtoD": "host to device", "DtoH": "device to host", "DtoD": "device to 
 
 
 def copy_bound(
-    headline: Headline, steps: Steps, breakdown: Breakdown, copies: Copies, ranks: Ranks, episodes: Episodes,
-    replay: Replay, *, copy_bound_pct: float = COPY_BOUND_PCT,
+    headline: Headline, steps: Steps, copies: Copies, ranks: Ranks, episodes: Episodes, replay: Replay, *,
+    copy_bound_pct: float = COPY_BOUND_PCT, exposed_copies_pct: float = EXPOSED_COPIES_PCT,
 ) -> list[Finding]:  # fmt: skip
-    """A rank on which for half of the window or more nothing runs but copies, and those that copy half as long as it.
+    """A rank on which for a tenth of its steps nothing runs but copies, and those that copy half as long as it.
 
-    Of ranks that are late by them, and of pageable memory where most are from or to it, it is a part of what is said of
-    that. Not where complete steps gain nothing by them.
+    From half of them on they are bound by copies; below, copies of pageable memory have a rule of their own. Of
+    ranks that are late by them, and of pageable memory where most are from or to it, it is a part of what is said of
+    that. Where complete steps gain nothing by them, it is said only if the hosts decide as recorded.
     """
-    if not len(breakdown) or not len(copies):
+    if not len(headline) or not len(copies):
         return []
-    table = breakdown.to_frame().set_index("rank")
-    share = 100 * table["exposed_copy_ns"] / table["window_ns"].where(table["window_ns"] > 0)
-    bound = share[share >= AS_LONG * share.max()] if share.max() >= copy_bound_pct else share[:0]
+    share = headline.to_frame().set_index("rank")["exposed_copy_pct"].dropna()
+    bound = (
+        share[share >= AS_LONG * share.max()] if not share.empty and share.max() >= exposed_copies_pct else share[:0]
+    )
     rows = copies.to_frame()
     rows = rows_where(rows, rows["rank"].isin(bound.index)).sort_values("exposed_ns", ascending=False, kind="stable")
-    if bound.empty or rows.empty:
+    is_bound = bool(share.max() >= copy_bound_pct)
+    late = all_late_by(episodes, bound.index, "copies")
+    if bound.empty or rows.empty or (not is_bound and (late or _mostly_pageable(rows))):
         return []
     rank = int(bound.idxmax())
     basis = Basis.of(headline, steps)
     mean_ns = basis.mean_ns(rank)
     gain_ns = None if mean_ns is None or pd.isna(mean_ns) else round(float(bound[rank]) / 100 * float(mean_ns))
     gain = gain_of(replay, Change("copy", 0.0, frozenset(int(each) for each in bound.index)))
-    found = _found(bound, rows, ranks.to_frame().set_index("rank")["device_name"])
-    part_of = all_late_by(episodes, bound.index, "copies") or (PAGEABLE if _mostly_pageable(rows) else None)
+    found = _found(bound, rows, ranks.to_frame().set_index("rank")["device_name"], is_bound=is_bound)
+    part_of = late or (PAGEABLE if _mostly_pageable(rows) else None)
     if gain is None:
         return [replace(found, gain_ns=gain_ns, part_of=part_of)]
     if basis.steps and 100 * gain.gain_ns < LEAST_GAIN_PCT * gain.before_ns and not part_of:
-        return []  # they lie in no complete step, or something else binds those
+        hosts = gain_of(replay, Change("host", 0.0, frozenset(int(each) for each in bound.index)))
+        if is_bound or hosts is None or 100 * hosts.gain_ns < LEAST_GAIN_PCT * hosts.before_ns:
+            return []
+        title = f"{found.title} As recorded the hosts decide: hiding them gains once these take less."
+        return [replace(found, title=title, part_of=lateness_or_hosts(rank, episodes))]
     hidden = f" Hidden, {basis.whole} is {Won.recorded(gain, is_bound=True)}." if gain.gain_ns else ""
     return [replace(found, title=f"{found.title}{hidden}", gain_ns=gain.gain_ns, part_of=part_of)]
 
@@ -70,7 +82,7 @@ def _mostly_pageable(rows: pd.DataFrame) -> bool:
     return bool(2 * rows.loc[are_pageable(rows), "exposed_ns"].sum() > rows["exposed_ns"].sum())
 
 
-def _found(share: pd.Series, rows: pd.DataFrame, devices: pd.Series) -> Finding:
+def _found(share: pd.Series, rows: pd.DataFrame, devices: pd.Series, *, is_bound: bool) -> Finding:
     first = rows.iloc[0]
     limit = _limit(devices.get(first["rank"]), str(first["direction"]))
     rate = None if pd.isna(first["rate_gbps"]) else float(first["rate_gbps"])
@@ -81,11 +93,16 @@ def _found(share: pd.Series, rows: pd.DataFrame, devices: pd.Series) -> Finding:
     what = f"{WORDS.get(str(first['direction']), first['direction'])}{source}{size}{speed}"
     low, high = round(float(share.min())), round(float(share.max()))
     told = f"{high} %" if low == high else f"{low} to {high} %"
-    who = f"Rank {share.index[0]} is" if len(share) == 1 else f"{of_them(len(share), len(devices))} ranks are"
+    who = f"Rank {share.index[0]}" if len(share) == 1 else f"{of_them(len(share), len(devices))} ranks"
+    are = (
+        f"{who} {'is' if len(share) == 1 else 'are'} bound by copies: for"
+        if is_bound
+        else f"On {who[0].lower()}{who[1:]} for"
+    )
     is_full = rate is not None and limit is not None and rate >= _FULL * limit
     return Finding(
-        severity="high",
-        title=f"{who} bound by copies: for {told} of the time nothing else runs; most of it {what}.",
+        severity="high" if is_bound else "medium",
+        title=f"{are} {told} of the time nothing {'else' if is_bound else 'but copies'} runs; most of it {what}.",
         evidence=plain(rows.head(8)),
         recommendation=(
             "Move fewer bytes over the link, which is full (a smaller element type, what is used again kept on the "
@@ -97,8 +114,9 @@ def _found(share: pd.Series, rows: pd.DataFrame, devices: pd.Series) -> Finding:
         ),
         caveat=None if limit is None else "The limit is that of a ×16 link; a slot with fewer lanes carries less.",
         named=(int(share.index[0]),) if len(share) == 1 else (),
-        sources=("breakdown", "copies"),
+        sources=("headline", "copies"),
         table="copies",
+        is_of_ideal=not is_bound,
     )
 
 

@@ -15,7 +15,7 @@ from traceanalyzer.analyses.operators.mfu import Mfu
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import count_of_steps, plain
-from traceanalyzer.findings.devices.written_out import SCORES
+from traceanalyzer.findings.devices.written_out import WRITTEN_OUT
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import late_by, said_with_gain
 from traceanalyzer.findings.tools import tools_of
@@ -149,7 +149,7 @@ def memory_bound_kernels(
             recommendation=tools_of(ranks, kernels).fuse_moving,
             caveat="A small model or batch has little matrix work to begin with.",
             named=(int(rank),),
-            part_of=SCORES,
+            part_of=WRITTEN_OUT,
         )
     ]
 

@@ -25,12 +25,12 @@ _PRODUCTS = ("aten::bmm", "aten::baddbmm", "aten::mm")
 
 _MATH = "aten::_scaled_dot_product_attention_math"
 
-SCORES = "scores"
-"""What this is about: kernels that move data are a part of it."""
+WRITTEN_OUT = "what is written out"
+"""What rules of it are about: kernels that move data are a part of it."""
 
 _MOST_ROWS = 5
 
-_WRITTEN_OUT = (
+_ADVICE = (
     "Call torch.nn.functional.scaled_dot_product_attention, which keeps the scores on the chip (Hugging Face: "
     'attn_implementation="sdpa"); masks and biases of other forms fit into torch.nn.attention.flex_attention.'
 )
@@ -79,14 +79,14 @@ def written_out_attention(
             f"{list(of_softmax['first'].iloc[0])}, takes {time_text(cost_ns[rank])} of rank {rank}'s GPU time "
             f"{basis.a_step}, {share[rank]:.0f} % {basis.of_a_step}.",
             evidence=plain(rows[["rank", "operator", "shapes", "calls", "gpu_own_ns"]].head(_MOST_ROWS)),
-            recommendation=_NOT_FUSED if is_math else _WRITTEN_OUT,
+            recommendation=_NOT_FUSED if is_math else _ADVICE,
             caveat="Fused attention computes the scores anew in the backward pass. Kernels whose launch was not "
             "recorded are not counted.",
             gain_ns=round(cost_ns[rank]),
             named=(rank,),
             table="operator_shapes",
             is_to_do_first=True,
-            about=SCORES,
+            about=WRITTEN_OUT,
             part_of=late.pop() if len(late) == 1 else None,
             tells_why=True,
         )

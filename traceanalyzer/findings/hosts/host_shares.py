@@ -3,7 +3,9 @@
 import pandas as pd
 from msgspec import Struct
 
+from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.blame.places import Places
+from traceanalyzer.analyses.host.host_time import likely_idle
 from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.findings.alike import also_on, with_others
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis
@@ -46,3 +48,12 @@ def most_gained_ns(spent_ns: float, gain: Gain | None) -> int | None:
         return round(spent_ns)
     most_ns = min(spent_ns, gain.gain_ns + gain.error_ns)
     return round(most_ns) if 100 * most_ns >= LEAST_GAIN_PCT * gain.before_ns else None
+
+
+def in_a_step(of_hosts: Result) -> pd.DataFrame:
+    """The rows with `host_a_step_ns` and `idle_a_step_ns`: of a mean step, or of the whole capture."""
+    table = of_hosts.table
+    per = table["steps"].astype("Int64").fillna(1).astype("int64")
+    host_ns = table["host_ns"].astype("float64") / per
+    idle_ns = likely_idle(host_ns, table).astype("Float64").fillna(0.0).astype("float64")
+    return table.assign(per=per, host_a_step_ns=host_ns, idle_a_step_ns=idle_ns)

@@ -6,7 +6,6 @@ from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.host.host_silences import HostSilences
-from traceanalyzer.analyses.host.host_time import likely_idle
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
@@ -14,7 +13,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.hosts.host_shares import host_shares, most_gained_ns
+from traceanalyzer.findings.hosts.host_shares import host_shares, in_a_step, most_gained_ns
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.findings.worst import OF_ALL_STEPS, Few, few_steps_of, worst_rank
@@ -57,7 +56,7 @@ def silent_hosts(
     if not len(host_silences) or (worst := worst_rank(headline, steps, idle, HOST.column, host_idle_pct)) is None:
         return []
     rank, _, _, basis = worst
-    table = _per_step(host_silences)
+    table = in_a_step(host_silences)
     shares = host_shares(table.groupby("rank")["idle_a_step_ns"].sum(), rank, basis, silent_pct)
     if shares is None:
         return []
@@ -85,15 +84,6 @@ def silent_hosts(
             part_of=lateness_or_hosts(rank, episodes),
         )
     ]
-
-
-def _per_step(host_silences: HostSilences) -> pd.DataFrame:
-    """The rows with `host_a_step_ns` and `idle_a_step_ns`: of a mean step, or of the whole capture."""
-    table = host_silences.table
-    per = table["steps"].astype("Int64").fillna(1).astype("int64")
-    host_ns = table["host_ns"].astype("float64") / per
-    idle_ns = likely_idle(host_ns, table).astype("Float64").fillna(0.0).astype("float64")
-    return table.assign(per=per, host_a_step_ns=host_ns, idle_a_step_ns=idle_ns)
 
 
 def _said(own: pd.DataFrame, rank: int, basis: Basis, few: Few | None, pct: float) -> str:

@@ -67,6 +67,7 @@ PLACES: Mapping[str, tuple[ResultName, ...]] = MappingProxyType(
             "host_work_over_ranks",
             "host_work",
             "host_silences",
+            "compilations",
             "host_meetings",
             "launches",
             "sync_calls",

@@ -1,0 +1,42 @@
+"""The rule about norms that are computed operator by operator."""
+
+import pytest
+
+from tests.findings.devices.test_recomputing import MS
+from tests.findings.devices.test_written_out import results_of
+from traceanalyzer.findings.devices.written_out_norms import written_out_norms
+
+NAMES = ("headline", "steps", "operator_shapes")
+WHOLE, ROWS, SCALED = "[[4, 128, 768], []]", "[[4, 128, 1]]", "[[4, 128, 768], [4, 128, 1]]"
+RMS_NORM = [
+    ("aten::pow", WHOLE, 3), ("aten::mean", WHOLE, 4), ("aten::rsqrt", ROWS, 1), ("aten::mul", SCALED, 5),
+    # The weights' part, the residual sum and a product are others' work.
+    ("aten::mul", "[[768], [4, 128, 768]]", 6), ("aten::add", "[[4, 128, 768], [4, 128, 768]]", 7), ("aten::mm", WHOLE, 30),
+]  # fmt: skip
+
+
+def found(work):
+    results = results_of(work, names=NAMES)
+    return written_out_norms(*(results[name] for name in NAMES))
+
+
+def test_means_roots_and_scaling_of_rows():
+    (one,) = found(RMS_NORM)
+    assert one.title.startswith("Norms are written out, once a step: ")
+    assert one.title.endswith("take 13 ms of rank 0's GPU time a step, 13 % of a step.")
+    assert one.gain_ns == 13 * MS
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        [("aten::native_layer_norm", WHOLE, 40)],
+        [("aten::mean", None, 40)],
+        # A gate's root of every element, and a mean over other rows.
+        [("aten::sqrt", WHOLE, 20), ("aten::mean", WHOLE, 20)],
+        [("aten::rsqrt", "[[8, 1]]", 20), ("aten::mean", WHOLE, 20)],
+        [("aten::rsqrt", ROWS, 1), ("aten::mean", WHOLE, 2), ("aten::mm", WHOLE, 50)],
+    ],
+)
+def test_other_work_is_no_norm(work):
+    assert not found(work)

@@ -1,0 +1,114 @@
+"""The rule about gradients of embeddings that are written for every row, few of which were looked up."""
+
+import json
+from math import prod
+
+import pandas as pd
+
+from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operators
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.model.tables import rows_where
+
+DENSE_PCT = 5.0
+"""Of a step: filling such gradients, and updating by them."""
+
+_LOOK_UPS = ("aten::embedding", "aten::_embedding_bag", "aten::_embedding_bag_forward_only")
+
+_DENSE = "dense_backward"
+
+_FEW = 4
+"""A table of which at most one row in so many is looked up gains by sparse gradients."""
+
+_WHOLE = (
+    "aten::fill_", "aten::zero_", "aten::_foreach_", "aten::_fused_", "aten::add_", "aten::addcmul_",
+    "aten::addcdiv_", "aten::mul_", "aten::lerp_",
+)  # fmt: skip
+"""Operators that go through whole tables: they clear gradients, and update weights and their moments."""
+
+_MOST_ROWS = 5
+
+_Shape = tuple[int, ...]
+
+
+def dense_embedding_gradients(
+    headline: Headline, steps: Steps, operator_shapes: OperatorShapes, *, dense_pct: float = DENSE_PCT
+) -> list[Finding]:
+    """Filling whole gradients of embeddings, and updating by them, takes 5 % of a step or more.
+
+    Of tables of which a call looks up a quarter of the rows at most. Told where shapes are recorded; of an optimizer's
+    list of tensors the tables' part by their elements counts.
+    """
+    if not len(headline) or not len(operator_shapes):
+        return []
+    basis = Basis.of(headline, steps)
+    table = rows_where(operator_shapes.table, operator_shapes.table["shapes"].notna())
+    if not table["operator"].astype("str").str.contains(_DENSE, regex=False).any():
+        return []
+    looked_up = _looked_up(table)
+    if not looked_up:
+        return []
+    part = pd.Series(
+        [
+            _part(operator, shapes, looked_up)
+            for operator, shapes in zip(table["operator"], table["shapes"], strict=True)
+        ],
+        index=table.index,
+        dtype="float64",
+    )
+    cost_ns = (part * table["gpu_own_ns"].astype("float64")).groupby(table["rank"]).sum() / steps_of_operators(
+        steps, basis
+    )
+    share = (100.0 * cost_ns / (basis.window_ns / basis.per)).dropna()
+    if share.empty or not share.max() >= dense_pct:
+        return []
+    rank = int(share.idxmax())
+    rows = table[(part > 0) & (table["rank"] == rank)].sort_values("gpu_own_ns", ascending=False)
+    largest = max(looked_up, key=prod)
+    more = f" and {len(looked_up) - 1} more" if len(looked_up) > 1 else ""
+    return [
+        Finding(
+            severity=severity(share[rank]),
+            title=f"The gradient of an embedding of {list(largest)}{more} is written whole, though a call looks up "
+            f"{looked_up[largest]:,} rows at most: clearing it and updating by it takes {time_text(cost_ns[rank])} of "
+            f"rank {rank}'s GPU time {basis.a_step}, {share[rank]:.0f} % {basis.of_a_step}.",
+            evidence=plain(rows[["rank", "operator", "shapes", "calls", "gpu_own_ns"]].head(_MOST_ROWS)),
+            recommendation="Let the gradient hold only the rows that were looked up (torch.nn.Embedding(sparse=True) "
+            "with SGD or torch.optim.SparseAdam; TorchRec's tables update them in the backward pass).",
+            caveat="Momentum and weight decay change every row: a sparse optimizer is another algorithm.",
+            gain_ns=round(cost_ns[rank]),
+            named=(rank,),
+            table="operator_shapes",
+            is_to_do_first=True,
+        )
+    ]
+
+
+def _looked_up(table: pd.DataFrame) -> dict[_Shape, int]:
+    """Tables, by their shape, with the most rows that a call looks up, where that is few of them."""
+    held = rows_where(table, table["operator"].isin(_LOOK_UPS))
+    most: dict[_Shape, int] = {}
+    for shapes in held["shapes"].unique():
+        found = _shapes(shapes)
+        if len(found) > 1 and len(found[0]) == 2:
+            most[found[0]] = max(most.get(found[0], 0), prod(found[1]))
+    return {shape: rows for shape, rows in most.items() if rows * _FEW <= shape[0]}
+
+
+def _part(operator: str, shapes: str, tables: dict[_Shape, int]) -> float:
+    """What part of an operator's work is on such tables, by elements: of lists of tensors that of the first list."""
+    if not operator.startswith(_WHOLE):
+        return 0.0
+    of = _shapes(shapes)
+    count = sum(map(prod, of))
+    return sum(prod(one) for one in of if one in tables) / count if count else 0.0
+
+
+def _shapes(shapes: str) -> list[_Shape]:
+    """Of the inputs that are tensors: `[[8192, 64], [100], []]`; of a list of tensors before them those of it."""
+    found = json.loads(shapes) if shapes.startswith("[") else []
+    first = found[0] if found and found[0] and isinstance(found[0][0], list) else found
+    return [tuple(one) for one in first if isinstance(one, list) and one and all(isinstance(size, int) for size in one)]

@@ -1,0 +1,82 @@
+"""Rules about hosts that compile in the steps that were recorded, while their GPUs wait."""
+
+from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.places import Places
+from traceanalyzer.analyses.blame.step_needs import StepNeeds
+from traceanalyzer.analyses.host.compilations import XLA, Compilations
+from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.findings.basis import Basis, plain, severity
+from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.hosts.host_shares import host_shares, in_a_step, most_gained_ns
+from traceanalyzer.findings.late.host_story import lateness_or_hosts
+from traceanalyzer.findings.worst import OF_ALL_STEPS, few_steps_of
+from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.meaning.vocabulary import HOST
+
+COMPILING_PCT = 5.0
+"""Of a step, in which the GPU idles while its host compiles."""
+
+_WHY = {
+    False: "What compiles anew in a running job meets new shapes or new values: "
+    'TORCH_LOGS="recompiles" says which. Pad to few lengths, or let them vary (dynamic=True, '
+    "torch._dynamo.mark_dynamic); if it is the first time only, record later.",
+    True: "jax.jit compiles anew for each new shape, type and static argument: jax.log_compiles() says "
+    "for what. Pad to few lengths; keep compiled code from run to run (jax_compilation_cache_dir); if it is the first "
+    "time only, record later.",
+}
+"""What to do, by whether XLA compiles."""
+
+
+def compiling(
+    headline: Headline,
+    steps: Steps,
+    compilations: Compilations,
+    step_needs: StepNeeds,
+    episodes: Episodes,
+    places: Places,
+    replay: Replay,
+    *,
+    compiling_pct: float = COMPILING_PCT,
+) -> list[Finding]:
+    """A GPU idles for 5 % of a step while its host compiles: torch.compile, or XLA, by their own marks.
+
+    Not where the job would be no quicker if that host took no time at all: another rank is later.
+    """
+    if not len(compilations) or not len(headline):
+        return []
+    basis = Basis.of(headline, steps)
+    table = in_a_step(compilations)
+    idle_ns = table.groupby("rank")["idle_a_step_ns"].sum()
+    rank = int(idle_ns.idxmax())
+    shares = host_shares(idle_ns, rank, basis, compiling_pct)
+    if shares is None:
+        return []
+    most_ns = most_gained_ns(float(idle_ns[rank]), gain_of(replay, Change("host", 0.0, frozenset(shares.ranks))))
+    if most_ns is None:
+        return []
+    few = few_steps_of(step_needs, basis, rank, HOST.column, float(idle_ns[rank]))
+    own = table[table["rank"] == rank]
+    return [
+        Finding(
+            severity=severity(shares.pct),
+            title=f"{f'{few.mostly} r' if few else 'R'}ank {rank}'s host compiles ({' and '.join(own['compiler'])}) "
+            f"for {time_text(float(own['host_a_step_ns'].sum()))} {'of a mean step' if few else basis.a_step}: its GPU "
+            f"idles {time_text(float(idle_ns[rank]))} of it, {shares.pct:.0f} % "
+            f"{OF_ALL_STEPS if few else basis.of_a_step}{shares.also(places)}.",
+            evidence=plain(own[["rank", "compiler", "stretches", "host_ns", "idle_ns"]]),
+            recommendation=_WHY[bool((own["compiler"] == XLA).all())],
+            caveat="Compiled code that is kept on disk, or autotuning left out, makes it shorter, not rarer.",
+            gain_ns=most_ns,
+            gain_is_bound=True,
+            steps=few.steps if few else None,
+            is_of_hosts=True,
+            named=shares.named(rank),
+            table="compilations",
+            is_to_do_first=True,
+            tells_why=True,
+            part_of=lateness_or_hosts(rank, episodes),
+        )
+    ]
