@@ -25,7 +25,7 @@ def host_trace(ops=(), calls=(), *, host_ops=(), ranges=(), rank=0, device=0, wa
             begins with HtoD, DtoH, HtoH, PtoP or memset is a copy, one that begins with nccl communication.
         calls: (name, start, end) or (name, start, end, thread); numbered from 1 in this order.
         host_ops: (name, start, end, thread) and optionally (sequence, forward thread, shapes).
-        ranges: (name, start, end) or (name, start, end, thread).
+        ranges: (name, start, end) or (name, start, end, thread), further (…, domain).
     """
     tables = {
         "gpu_ops": pd.DataFrame([_op(*op) for op in ops]),
@@ -64,8 +64,8 @@ def _host_op(name, start, end, thread=1, sequence=None, forward_thread=None, sha
             "sequence": sequence, "forward_thread": forward_thread, "shapes": shapes}  # fmt: skip
 
 
-def _range(name, start, end, thread=1):
-    return {"start_ns": start, "end_ns": end, "name": name, "thread": thread}
+def _range(name, start, end, thread=1, domain=None):
+    return {"start_ns": start, "end_ns": end, "name": name, "thread": thread, "domain": domain}
 
 
 def host_work(rows):

@@ -1,5 +1,6 @@
 """How much memory this process may still take, and how many processes find room in it."""
 
+import mmap
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +27,14 @@ def free_bytes(root: Path = Path("/")) -> int | None:
     """What the machine has left, or a group of processes that this one is in; `None` where the system says neither."""
     known = [*_of_machine(root), *_of_groups(root)]
     return max(0, min(known)) if known else None
+
+
+def anonymous_bytes() -> int:
+    """What this process holds that is of no file, the system's count of it; 0 where it does not say."""
+    with suppress(OSError, ValueError, IndexError):
+        _, held, of_files, *_ = Path("/proc/self/statm").read_text().split()
+        return (int(held) - int(of_files)) * mmap.PAGESIZE
+    return 0
 
 
 def _of_machine(root: Path) -> Iterator[int]:

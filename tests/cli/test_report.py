@@ -276,7 +276,8 @@ def test_a_trace_without_gpu_operations_is_said(tmp_path, capsys):
     write(tmp_path / "in" / "rank0.json", document([step, host(1, 5, name="aten::mm")], rank=0))
     assert run(["in"]) == 0
     printed = capsys.readouterr().out
-    assert "No GPU work in this capture; here is the host." in printed
+    assert "what the CPUs do (no GPU work in this capture)" in printed
+    assert printed.lower().count("no gpu work") == 2, "above the table, and why"
     assert "The main thread is longest in aten::mm: 5 µs a step." in printed.replace("\u202f", " ")
     page = (tmp_path / "reports" / "in" / "summary.html").read_text()
     assert "1 rank, no GPU work" in page

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from traceanalyzer.analyses.kernels.kernels import Kernels
+from traceanalyzer.analyses.phases.iterations import Iterations
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings import tools
 
@@ -86,3 +87,44 @@ def test_an_optimizer_that_takes_parameters_one_by_one_is_seen(names, calls, is_
     for advice in (used.launch_less, used.fuse_small):
         assert ("all parameters at once (fused=True, foreach=True)" in advice) is is_single
     assert ("optimizer" in used.fuse_moving) is is_single
+
+
+def _iterations(by_graph):
+    counts = {"operations": [100, 100], "graph_operations": [by_graph, by_graph]}
+    return Iterations(pd.DataFrame({"rank": 0, "step": [0, 1], "phase": "decode", **counts}))
+
+
+def _engine(names=(), by_graph=0):
+    ranks = Ranks(pd.DataFrame({"rank": [0], "format": "kineto"}))
+    return tools.tools_of(ranks, Kernels(pd.DataFrame({"name": [*names], "calls": 1})), _iterations(by_graph))
+
+
+def test_engines_that_serve_are_told_nothing_of_gradients():
+    advice = [str(getattr(_engine(), field.name)) for field in fields(tools.Tools)]
+    assert not [text for text in advice if re.search("gradient|bucket|no_sync|FSDP|DDP|async_op|microbatch", text)]
+
+
+@pytest.mark.parametrize(
+    ("names", "said", "left"),
+    [
+        (["ncclDevKernel_AllReduce_Sum_bf16_RING_LL(a)"], ["one-shot", "fused with the norm"], []),
+        (["void vllm::cross_device_reduce_1stage<__half, 4>(vllm::Signal*)"], ["fused with the norm"], ["one-shot"]),
+        (["void trtllm::allreduce_fusion_kernel_oneshot_lamport<1, __half, 4>(p)"], [], ["one-shot", "fused with"]),
+    ],
+)
+def test_all_reduces_that_an_engine_uses_already_are_not_advised(names, said, left):
+    join = _engine(names).join_small
+    assert "fewer ranks in tensor parallelism" in join
+    assert all(words in join for words in said)
+    assert not any(words in join for words in left)
+
+
+def test_graphs_are_not_advised_to_an_engine_that_replays_them():
+    assert "CUDA graphs" in _engine(by_graph=20).launch_less
+    assert "CUDA graphs" not in _engine(by_graph=90).launch_less
+    assert "already" in _engine(by_graph=90).fuse_small
+
+
+@pytest.mark.parametrize("of", [tools.TORCH, _engine()])
+def test_experts_exchanges_are_hidden_as_all_to_alls_are(of):
+    assert of.hide_comm["ep_dispatch"] == of.hide_comm["ep_combine"] == of.hide_comm["all_to_all"]

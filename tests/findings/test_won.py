@@ -21,7 +21,7 @@ MS = 1_000_000
         (Won(3 * MS, is_bound=True), "at most 3 ms shorter", "at most 3 ms shorter"),
         (Won(0, is_bound=False), "no shorter", "no shorter"),
         (Won(3 * MS, False, None, 9 * MS, MS), "3 ms (± 1 ms) shorter", "at most 3 ms shorter"),
-        (Won(3 * MS, False, MS, 9 * MS), *(f"{most}3 ms shorter (an estimated 1 ms without the profiler)"
+        (Won(3 * MS, False, MS, 9 * MS), *(f"{most}3 ms shorter (an estimated 1 ms shorter without the profiler)"
                                            for most in ("", "at most "))),
         (Won(0, False, MS, 9 * MS), *2 * ("no shorter (an estimated 1 ms shorter without the profiler)",)),
     ],

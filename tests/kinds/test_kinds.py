@@ -78,3 +78,17 @@ def test_copy_direction_and_memories():
     copy = kinds.copy_kind("Memcpy HtoD (Pageable -> Device)")
     assert (copy.direction, copy.source_memory, copy.target_memory) == ("HtoD", "pageable", "device")
     assert kinds.copy_kind("Memcpy").direction is None
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Memcpy M2D (MEMORY(Unknown) -> DEVICE)", ("HtoD", "pageable", "device")),
+        ("Memcpy D2H (DEVICE -> HOST)", ("DtoH", "device", "pinned")),
+        ("Memcpy D2D (DEVICE -> DEVICE)", ("DtoD", "device", "device")),
+        ("Memcpy D2S (DEVICE -> SHARED)", ("D2S", "device", "shared")),
+    ],
+)
+def test_intels_copies_are_read_as_others(name, expected):
+    copy = kinds.copy_kind(name)
+    assert (copy.direction, copy.source_memory, copy.target_memory) == expected

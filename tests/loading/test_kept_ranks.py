@@ -4,6 +4,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -102,6 +103,20 @@ def test_columns(column, tmp_path):
         assert [type(value) for value in back["x"]] == [type(value) for value in each["x"]]
 
 
+def test_columns_of_several_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept_tables, "_PIECE_BYTES", 100)
+    frames = [
+        pd.DataFrame({"x": np.arange(count), "y": pd.array(["a", None, "é"] * count, dtype="str")[:count]})
+        for count in (3, 0, 40)
+    ]
+    told = [("name", frame, "said") for frame in frames]
+    assert kept_tables.write_tables(tmp_path / "table", told) == len(frames)
+    for (_, frame, _), (_, back, _) in zip(told, kept_tables.read_tables(tmp_path / "table", len(frames)), strict=True):
+        pd.testing.assert_frame_equal(back, frame, check_exact=True)
+    with pytest.raises(ValueError, match="not as it was written"):
+        kept_tables.read_tables(tmp_path / "table", 2)
+
+
 @pytest.mark.parametrize(
     "asked",
     [
@@ -139,12 +154,13 @@ def test_a_damaged_entry_is_made_again(harm, trace_file, tmp_path):
     pd.testing.assert_frame_equal(again.ranks[0][1]["breakdown"], made.ranks[0][1]["breakdown"])
 
 
-def test_a_changed_byte_is_noticed(trace_file, tmp_path):
+@pytest.mark.parametrize("place", [40, -3, -20], ids=["a column", "the length", "what the columns are"])
+def test_a_changed_byte_is_noticed(place, trace_file, tmp_path):
     made = reduced(trace_file, tmp_path / "kept", names=("breakdown",))
     (entry,) = entries(tmp_path / "kept")
     file = entry / "0" / "tables.columns"
     held = bytearray(file.read_bytes())
-    held[-3] ^= 1
+    held[place] ^= 1
     file.write_bytes(held)
     again = reduced(trace_file, tmp_path / "kept", names=("breakdown",))
     pd.testing.assert_frame_equal(again.ranks[0][1]["breakdown"], made.ranks[0][1]["breakdown"])

@@ -5,12 +5,15 @@ import mmap
 import tempfile
 from types import SimpleNamespace
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
 
+from traceanalyzer.files import unnamed
+from traceanalyzer.files.unnamed import give_back_grown, give_back_memory, laid_in
 from traceanalyzer.model import RankMeta, aside, trace_of
-from traceanalyzer.model.aside import give_back_memory, laid_aside, laid_in, rearranged
+from traceanalyzer.model.aside import arrays_aside, laid_aside, rearranged
 from traceanalyzer.model.schema import TABLES
 from traceanalyzer.model.tables import columns_of, table_of
 
@@ -29,8 +32,8 @@ COLUMNS = {
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(aside, "LARGE_BYTES", 1000)
-    monkeypatch.setattr(aside, "_is_on_disk", lambda _: True)
+    monkeypatch.setattr(unnamed, "LARGE_BYTES", 1000)
+    monkeypatch.setattr(unnamed, "_is_on_disk", lambda _: True)
     with laid_in(tmp_path):
         yield tmp_path
 
@@ -75,7 +78,7 @@ def test_small_tables_and_those_of_the_library_stay_in_memory(folder):
     assert laid_aside(small) is small
     assert not lying(rearranged({"times": np.arange(10)}, None))
     with laid_in(folder):
-        aside._FOLDER.set(None)
+        unnamed._FOLDER.set(None)
         assert not lying(laid_aside(table_of(COLUMNS)))
 
 
@@ -108,7 +111,7 @@ def test_without_a_file_tables_stay_in_memory(monkeypatch):
 @pytest.mark.usefixtures("folder")
 def test_a_disk_that_is_nearly_full_is_left_to_others(monkeypatch):
     table = table_of(COLUMNS)
-    need = aside._LEFT_FREE * sum(values.nbytes for values in columns_of(table).values())
+    need = unnamed._LEFT_FREE * sum(values.nbytes for values in columns_of(table).values())
     for free, is_laid in ((need, False), (need + 1, True)):
         monkeypatch.setattr("shutil.disk_usage", lambda _, free=free: SimpleNamespace(free=free))
         assert bool(lying(laid_aside(table))) is is_laid
@@ -126,16 +129,16 @@ def test_a_disk_that_says_nothing_is_left_alone(monkeypatch):
 
 @pytest.mark.usefixtures("folder")
 def test_a_file_goes_with_the_last_table_that_uses_it():
-    before = len(aside._MAPS)
+    before = len(unnamed._MAPS)
     laid = laid_aside(table_of(COLUMNS))
     kept = laid[["times"]]
     del laid
     gc.collect()
-    assert len(aside._MAPS) == before + 1
+    assert len(unnamed._MAPS) == before + 1
     assert int(kept["times"].iloc[-1]) == 2**60 + COUNT - 1
     del kept
     gc.collect()
-    assert len(aside._MAPS) == before
+    assert len(unnamed._MAPS) == before
 
 
 @pytest.mark.parametrize(
@@ -151,8 +154,8 @@ def test_a_file_goes_with_the_last_table_that_uses_it():
 def test_files_in_memory_are_no_disk(mounts, is_on_disk, tmp_path, monkeypatch):
     table = tmp_path / "mounts"
     table.write_text(mounts.format(tmp_path))
-    monkeypatch.setattr(aside, "_MOUNTS", table)
-    assert aside._is_on_disk(tmp_path) is is_on_disk
+    monkeypatch.setattr(unnamed, "_MOUNTS", table)
+    assert unnamed._is_on_disk(tmp_path) is is_on_disk
 
 
 @pytest.mark.usefixtures("folder")
@@ -168,3 +171,70 @@ def test_tables_that_a_trace_is_made_of_are_not_held_twice():
         numbers = {column for column, dtype in TABLES[name].items()}
         assert lying(trace.table(name)) == numbers
     assert trace.host_ops["start_ns"].is_monotonic_increasing
+
+
+class Held(msgspec.Struct, frozen=True):
+    """Something with arrays."""
+
+    large: np.ndarray
+    views: tuple[np.ndarray, ...]
+    small: np.ndarray
+    table: pd.DataFrame
+    said: dict[str, object]
+
+
+def held():
+    large = np.arange(300_000).reshape(2, -1)
+    views = large[0, ::2], np.asfortranarray(large)
+    return Held(large, views, np.arange(3), table_of(COLUMNS), {"name": "x", "also": large})
+
+
+def test_large_arrays_of_anything_lie_in_a_file(folder):
+    given = held()
+    laid = arrays_aside(given)
+    assert is_of_a_file(laid.large)
+    assert is_of_a_file(laid.views[1])
+    assert not is_of_a_file(laid.small)
+    assert laid.said["also"] is laid.large  # what was one array is one
+    np.testing.assert_array_equal(laid.large, given.large)
+    for own, other in zip(laid.views, given.views, strict=True):
+        np.testing.assert_array_equal(own, other)
+    pd.testing.assert_frame_equal(laid.table, given.table)
+    assert not [*folder.iterdir()]
+    with pytest.raises(ValueError, match="read-only"):
+        laid.large[0] = 0
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_lies_in_a_file_or_in_a_table_is_left_there():
+    laid = arrays_aside(held())
+    assert arrays_aside(laid) is laid
+    times = columns_of(table_of({"times": np.arange(300_000)}))["times"]
+    assert arrays_aside((times,))[0] is times
+
+
+@pytest.mark.usefixtures("folder")
+def test_arrays_that_find_no_room_stay_in_memory(monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(aside, "append", full)
+    given = held()
+    assert arrays_aside(given) is given
+
+
+@pytest.mark.usefixtures("folder")
+def test_freed_memory_is_given_back_when_much_more_is_held(monkeypatch):
+    given, held_bytes = [], [0]
+    unnamed._HELD.set(0)
+    monkeypatch.setattr(unnamed, "give_back_freed", lambda: given.append(held_bytes[0]))
+    monkeypatch.setattr(unnamed, "anonymous_bytes", lambda: held_bytes[0])
+    laid = [laid_aside(table_of(COLUMNS))]
+    for megabytes in (10, 70, 80, 130, 140):
+        held_bytes[0] = megabytes << 20
+        give_back_grown()
+    assert given == [70 << 20, 140 << 20]
+    monkeypatch.setattr(unnamed, "_MAPS", [])
+    held_bytes[0] = 900 << 20
+    give_back_grown()
+    assert given == [70 << 20, 140 << 20], laid  # nothing large

@@ -3,6 +3,7 @@
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tests import xplane_builders as build
@@ -16,8 +17,8 @@ from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.loading import load
 from traceanalyzer.readers import RankHint, reader_of, xplane
-from traceanalyzer.readers.xplane import messages
-from traceanalyzer.readers.xplane.hlo import collectives, operation
+from traceanalyzer.readers.xplane import host, messages
+from traceanalyzer.readers.xplane.hlo import collectives, looped, operation
 
 START = build.EPOCH_NS + 100
 
@@ -69,6 +70,34 @@ def test_a_module_that_begins_again_is_another_run(traces):
     ranges = traces[0].ranges
     assert ranges["name"].tolist() == ["jit_train_step"] * 2
     assert (ranges["start_ns"] - START).tolist() == [50, 150]
+
+
+@pytest.mark.parametrize(
+    ("launched", "in_loops", "begins"),
+    [
+        ("abcabc", "", [0, 3]),
+        ("llolloll", "l", [0, 2, 5]),  # layers in a scan: `o` once a run, of which the first began before the capture
+        ("llll", "l", [0]),  # the same instruction beside itself is one
+        ("lmlm", "lm", [0, 2]),  # without an instruction outside of loops, a run's first one
+    ],
+)
+def test_what_a_loop_repeats_is_no_run_of_a_module(launched, in_loops, begins):
+    calls = pd.DataFrame({"start_ns": range(len(launched)), "thread": 1, "correlation": range(1, len(launched) + 1)})
+    calls["end_ns"] = calls["start_ns"] + 1
+    ops = calls.assign(hlo_op=[*launched], hlo_module="jit_step", program_id="3")
+    found = host.launches(calls, ops, {}, {("jit_step", name) for name in in_loops})
+    assert host.ranges(host.events_of_none(), host.events_of_none(), found)["start_ns"].tolist() == begins
+
+
+def test_a_module_s_loops_hold_what_their_bodies_call():
+    proto = messages.hlo()
+    for number, (name, opcode, called) in enumerate(
+        [("dot.1", b"fusion", ()), ("while.2", b"while", (2, 3)), ("call.3", b"call", (4,)), ("lt.4", b"compare", ()),
+         ("gemm.5", b"fusion", ())],
+    ):  # fmt: skip
+        computation = proto.module.computations.add(id=number)
+        computation.instructions.add(name=name.encode(), opcode=opcode, called=called)
+    assert sorted(looped(proto)) == ["call.3", "gemm.5", "lt.4"]
 
 
 def test_annotated_steps_have_their_number(tmp_path):

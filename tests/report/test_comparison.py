@@ -60,12 +60,16 @@ def split(run, transfer, wait, unmatched=0):
     return dataclasses.replace(run, tables={**run.tables, "exposed_comm": table})
 
 
-def test_what_is_printed_adds_up_to_the_step_with_the_words_of_the_page():
-    made = comparison(split(capture(steady(10, 5, 5)), 4, 1), split(capture(steady(10, 7, 5)), 1, 1, 5))
+def printed(report):
     console = Console(width=200)
     with console.capture() as held:
-        terminal.show(DiffReport(made), console)
-    lines = held.get().replace("\u202f", " ").splitlines()
+        terminal.show(report, console)
+    return held.get().replace("\u202f", " ")
+
+
+def test_what_is_printed_adds_up_to_the_step_with_the_words_of_the_page():
+    made = comparison(split(capture(steady(10, 5, 5)), 4, 1), split(capture(steady(10, 7, 5)), 1, 1, 5))
+    lines = printed(DiffReport(made)).splitlines()
     parts = (
         "compute ns",
         "exposed transfer ns",
@@ -205,6 +209,12 @@ def test_hostile_names_stay_text():
     assert suite.find("testcase").get("classname") == HOSTILE
 
 
+def test_rows_of_a_gate_have_large_figures_in_full():
+    rows = ({"rank": 0, "base_step_ns": 27_480_595.4, "calls": 1_234_567, "change": 0.0123456789, "is_open": True},)
+    failure = ET.fromstring(gates.junit([Outcome("g", "run", FAILED, "m", rows)])).find("testcase/failure")
+    assert "rank 0, base_step_ns 27,480,595, calls 1,234,567, change 0.0123457, is_open True" in failure.text
+
+
 def test_junit_counts():
     outcomes = [Outcome("g", "run", status, "m") for status in (PASSED, FAILED, FAILED, NOT_AVAILABLE, SKIPPED)]
     suite = ET.fromstring(gates.junit(outcomes))
@@ -227,6 +237,15 @@ def test_a_page_of_captures_without_anything():
     report = DiffReport(made)
     assert "its time cannot be compared" in html.page(report)
     assert markdown.as_markdown(report)
+    text = printed(report)
+    assert "cannot be compared with base's, for GPU work is compared, and none was recorded" in text
+    assert "figures" not in text, "there is no table of nothing"
+
+
+def test_figures_that_no_run_has_are_not_printed():
+    text = printed(DiffReport(comparison(capture(steady(10, 5, 5)), capture(steady(12, 5, 5)))))
+    assert "compute ns" in text
+    assert "exposed copy" not in text
 
 
 @pytest.mark.parametrize(

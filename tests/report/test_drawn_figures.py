@@ -37,7 +37,7 @@ REASONS = {
     "timeline/columns.py:_block": PLACED,
     "timeline/host_lanes.py:host_lanes": COUNTED,
     "timeline/operation_columns.py:of": PLACED,
-    "timeline/path_line.py:_joined": PLACED,
+    "timeline/path_line.py:_held_on": PLACED,
     "timeline/timeline_data.py:_kept": COUNTED,
     "writers/tables.py:beside_json": COUNTED,
     "writers/terminal.py:_show_findings": HELD,

@@ -218,7 +218,7 @@ def _gpu_op(recorded: Recorded, op: GpuOp, process: int, strings: _Strings) -> t
         return "CUPTI_ACTIVITY_KIND_MEMCPY", (
             *place, what.stream, op.number + 1, process, what.size_bytes, *kinds, None, None, None,
         )  # fmt: skip
-    name = strings[KERNELS[what.comm.collective] if what.comm else what.name]
+    name = strings[(what.comm.kernel or KERNELS[what.comm.collective]) if what.comm else what.name]
     return "CUPTI_ACTIVITY_KIND_KERNEL", (
         *place, None, what.stream, op.number + 1, process, name, name, None, 24, 1, 1, 512, 1, 1, None,
     )  # fmt: skip

@@ -7,6 +7,7 @@ from traceanalyzer.agents.answer import Answer, of_rows
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.errors import UsageError
 from traceanalyzer.meaning.listed import numbered
+from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.model import RankTrace, TraceSet
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.report.words import care
@@ -59,7 +60,7 @@ def operations(
     is_named |= table["operator"].astype("string").str.contains(text, case=False, regex=False).fillna(value=False)
     found = table[is_named & ((table["step"] == step).fillna(value=False) if step is not None else True)]
     found = found.sort_values("duration_ns", ascending=False, kind="stable")
-    said = [f"{len(found)} operations, {int(found['duration_ns'].sum())} ns altogether."] if len(found) else []
+    said = [f"{len(found):,} operations, {time_text(found['duration_ns'].sum())} altogether."] if len(found) else []
     rows = found.astype(object).where(found.notna(), None).to_dict("records")
     where = f"rank {rank}" if step is None else f"step {step} of rank {rank}"
     none = f"no GPU operation of {where} is called {text!r}, nor its operator"

@@ -7,6 +7,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from contextlib import suppress
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,16 +19,14 @@ from traceanalyzer.analyses.dependencies import parameters_of, with_last_uses, w
 from traceanalyzer.analyses.registry import ANALYSES, SHARED
 from traceanalyzer.errors import UsageError
 from traceanalyzer.failures import Failure
+from traceanalyzer.files.unnamed import give_back_grown, give_back_memory
 from traceanalyzer.forks import can_fork
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.aside import give_back_memory, laid_aside
+from traceanalyzer.model.aside import arrays_aside, laid_aside
 from traceanalyzer.model.tables import texts_in_python
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.results import Results
-
-LARGE = 200_000
-"""Events of a rank whose tables take tens of megabytes."""
 
 Parts = Mapping[str, pd.DataFrame]
 """One rank's small tables, by analysis."""
@@ -95,23 +94,22 @@ def reduce_rank(
     """
     done: dict[str, Any] = {}
     care = _Care(failures, trace.rank)
-    is_large = len(trace.host_ops) + len(trace.gpu_ops) > LARGE
 
     def table(name: str) -> Any:
         make = SHARED[name] if name in SHARED else ANALYSES[name].per_rank
         if name not in SHARED and _has_none_of(trace, ANALYSES[name].of):
             return done.setdefault(name, _NOTHING)
         if name not in done and make is not None:
-            if is_large and name in LONGEST:
-                give_back_memory()  # else what the ones before used and freed lies between what is kept
+            if trace.is_large:  # else what the ones before used and freed lies between what is kept
+                give_back_memory() if name in LONGEST else give_back_grown()
             made = care.made(name, lambda: make(trace, **_needed(make, table, options)))  # noqa: F821 - until the end
-            done[name] = laid_aside(made) if is_large and name in ANALYSES else made
+            done[name] = _aside(name, made) if trace.is_large else made
         return done[name]
 
     wanted = [name for name in with_needed(names) if ANALYSES[name].per_rank is not None]
     if processes > 1 and can_fork():
         sent = made_at_once(wanted, table, done.get, processes)
-        done |= {name: laid_aside(sent.pop(name)) if name in ANALYSES else sent[name] for name in [*sent]}
+        done |= {name: _aside(name, sent.pop(name)) for name in [*sent]}
     for name, unused in with_last_uses(wanted):
         with suppress(_LeftOutError):
             table(name)
@@ -123,6 +121,10 @@ def reduce_rank(
 
 
 _NOTHING = pd.DataFrame()
+
+
+def _aside(name: str, made: Any) -> Any:
+    return laid_aside(made) if name in ANALYSES else arrays_aside(made)
 
 
 def _has_none_of(trace: RankTrace, tables: tuple[str, ...]) -> bool:
@@ -183,7 +185,7 @@ def combine_tables(
     made: dict[str, Result] = {}
     names = tuple(names)
     if processes > 1 and can_fork():
-        done |= joined_at_once(names, result, done.get, processes)
+        done |= {name: _laid(made) for name, made in joined_at_once(names, result, done.get, processes).items()}
     for name in names:
         try:
             made[name] = result(name)
@@ -204,10 +206,18 @@ def _across(
     is_guarded: bool,
 ) -> Result:
     across = ANALYSES[name].across
-    made = across(parts, **_needed(across, source, options))
+    needed = _needed(across, source, options)
+    give_back_grown()
+    made = _laid(across(parts, **needed))
     if is_guarded and not made.is_event_copy:
         made.to_frame()  # what is derived can fail too
     return made
+
+
+def _laid(made: Result) -> Result:
+    """The Result, its table in a file where it is large."""
+    table = laid_aside(made.table)
+    return made if table is made.table else replace(made, table=table)
 
 
 class _LeftOutError(Exception):

@@ -6,6 +6,7 @@ from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary, ref
 
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.aside import arrays_aside
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -24,7 +25,8 @@ def once_a_trace(make: Callable[[RankTrace], T]) -> Callable[[RankTrace], T]:
         try:
             return made[trace]
         except KeyError:
-            return made.setdefault(trace, make(trace))
+            answer = make(trace)
+            return made.setdefault(trace, arrays_aside(answer) if trace.is_large else answer)
 
     return of
 

@@ -34,21 +34,24 @@ def columns_of(unit: str, what: str) -> Mapping[str, Column]:
     }
 
 
-def spread(values: pd.Series, keys: pd.DataFrame, unit: str) -> pd.DataFrame:
+def spread(values: Any, keys: Mapping[str, Any], unit: str) -> dict[str, Any]:
     """For each distinct row of keys: these, `calls`, and total, median, min, max and sample standard deviation.
 
+    Values and keys are arrays, as are the columns that are returned, and integers may be absent.
     Of a group with an absent value all but `calls` are absent.
     """
     groups = Groups.of(keys, list(keys), with_absent=True)
-    plain, is_absent = values.to_numpy(dtype=np.int64, na_value=0), groups.any(values.isna().to_numpy())
+    plain, is_absent = values, np.zeros(len(groups), dtype=bool)
+    if not isinstance(values, np.ndarray):
+        plain, is_absent = values.to_numpy(dtype=np.int64, na_value=0), groups.any(values.isna())
     std = pd.Series(plain).groupby(groups.of_row).std().to_numpy()
     sums = {"total": groups.sums(plain), "min": groups.smallest(plain), "max": groups.largest(plain)}
     columns: dict[str, Any] = {name: pd.arrays.IntegerArray(own, is_absent) for name, own in sums.items()}
     columns["median"] = pd.arrays.FloatingArray(groups.medians(plain), is_absent)
     columns["std"] = pd.arrays.FloatingArray(np.nan_to_num(std, nan=1.0), is_absent | np.isnan(std))
-    if values.dtype == np.int64:
+    if plain is values:
         columns |= sums
-    return groups.table(calls=groups.counts(), **{f"{name}_{unit}": columns[name] for name in STATISTICS})
+    return {**groups.keys, "calls": groups.counts(), **{f"{name}_{unit}": columns[name] for name in STATISTICS}}
 
 
 def robust_deviation(values: pd.Series) -> float:

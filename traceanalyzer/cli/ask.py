@@ -1,6 +1,6 @@
 """`analyze-traces summary`, `findings`, `table` …: one question, answered in words or as JSON; and `mcp`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,8 +49,20 @@ class Question(click.Command):
         if as_json:
             click.echo(answer.text())
         else:
-            _show(answer)
+            sort = given.get("sort")
+            _show(answer, (sort,) if sort else _SHOWN_FIRST.get(self.name, ()))
 
+
+_SHOWN_FIRST: Mapping[str, tuple[str, ...]] = {
+    "summary": (
+        *("rank", "step_mean_ns", "compute_pct", "exposed_comm_pct", "idle_pct", "overlap_pct"),
+        *("exposed_copy_pct", "window_ns"),
+    ),
+    "steps": ("rank", "step", "window_ns", "compute_ns", "exposed_comm_ns", "idle_ns", "is_complete"),
+    "why-waiting": ("rank", "step", "collective", "wait_ns", "transfer_ns", "waits_for"),
+    "compare": ("metric", "run", "value", "change", "change_pct", "change_pct_points"),
+}
+"""Columns that answer the question, where a terminal has no room for all."""
 
 _JSON = click.Option(["--json", "as_json"], is_flag=True, help="The answer as JSON, with what every column means.")
 
@@ -69,7 +81,8 @@ def _parameter(one: Parameter) -> click.Parameter:
     return click.Option([f"--{one.name}"], type=kind, multiple=is_list, default=None if is_list else one.default)
 
 
-def _show(answer: "Answer") -> None:
+def _show(answer: "Answer", first: Sequence[str] = ()) -> None:
+    """Sentences, rows, notes; `first` are the columns to show before others."""
     from rich.console import Console
     from rich.markup import escape
 
@@ -78,11 +91,21 @@ def _show(answer: "Answer") -> None:
         console.print(escape(sentence), highlight=False)
     if answer.rows and "title" in answer.rows[0]:
         for row in answer.rows:
-            console.print(f"• {escape(_in_words(row))}", highlight=False)
+            for line in _lines(row):
+                console.print(escape(line), highlight=False)
     elif answer.rows:
-        console.print(_table(answer, console.width))
+        console.print(_table(answer, console.width, first))
     for note in _ends(answer):
         console.print(escape(note), highlight=False, style="dim")
+
+
+def _lines(row: Mapping[str, Any]) -> Iterator[str]:
+    """A row that is a sentence; of a finding with its other signs and what to do."""
+    yield f"• {_in_words(row)}"
+    for sign in row.get("also") or ():
+        yield f"  – {sign}"
+    if row.get("recommendation"):
+        yield f"  → {row['recommendation']}"
 
 
 def _in_words(row: Mapping[str, Any]) -> str:
@@ -92,30 +115,45 @@ def _in_words(row: Mapping[str, Any]) -> str:
     return f"{row['title']} ({'; '.join(told)})" if told else str(row["title"])
 
 
-def _table(answer: "Answer", width: int) -> "Table":
-    """As many columns as fit, in their order; the rest are in `--json`."""
+def _table(answer: "Answer", width: int, first: Sequence[str]) -> "Table":
+    """As many columns as fit, in their order; the rest are in `--json`. What no row has takes no room."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table
 
     names = [name for name in dict.fromkeys(name for row in answer.rows for name in row) if name not in _FOR_PROGRAMS]
-    cells = {name: [_cell(name, row.get(name)) for row in answer.rows] for name in names}
+    cells = {name: [_cell(_measured(name, row), row.get(name)) for row in answer.rows] for name in names}
+    cells = {name: column for name, column in cells.items() if any(column)}
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left")
-    left_out = []
-    for name in names:
-        needed = min(_WIDEST, max(len(name), *map(len, cells[name]))) + 3
-        if width < needed and table.columns:
-            left_out.append(name)
-            continue
-        width -= needed
+    shown = _fitting(cells, width, first)
+    for name in shown:
         table.add_column(escape(name), overflow="ellipsis", max_width=_WIDEST, no_wrap=True)
-    shown = [name for name in names if name not in left_out]
+    left_out = [name for name in cells if name not in shown]
     for row in zip(*(cells[name] for name in shown), strict=True):
         table.add_row(*map(escape, row))
     if left_out:
         table.caption = f"--json has {', '.join(left_out)} too"
     return table
 
+
+def _fitting(cells: Mapping[str, list[str]], width: int, first: Sequence[str]) -> list[str]:
+    """Columns that have room together, `first` before the others; in the order of the table."""
+    kept = set[str]()
+    room = width + 1  # the last column has nothing behind it but the table's edge
+    for name in sorted(cells, key=lambda name: first.index(name) if name in first else len(first)):
+        needed = min(_WIDEST, max(len(name), *map(len, cells[name]))) + 3
+        if needed <= room or not kept:
+            kept.add(name)
+            room -= needed
+    return [name for name in cells if name in kept]
+
+
+def _measured(name: str, row: Mapping[str, Any]) -> str:
+    """The column that tells a cell's unit: of a row for each figure, the figure."""
+    return str(row["metric"]) if name in _OF_THE_METRIC and "metric" in row else name
+
+
+_OF_THE_METRIC = ("value", "rank_min", "rank_max", "std", "change")
 
 _FOR_PROGRAMS = ("id", "start_ns", "end_ns", "evidence", "also", "caveat", "recommendation")
 """Shown by `--json` alone."""

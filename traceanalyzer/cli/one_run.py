@@ -16,6 +16,7 @@ from traceanalyzer.cli.codes import DONE, GATE_FAILED, PARTIAL
 from traceanalyzer.cli.progress import progress
 from traceanalyzer.cli.snapshots import memory_beside, say
 from traceanalyzer.cli.snapshots import write as write_memory
+from traceanalyzer.files.unnamed import give_back_memory, laid_in
 from traceanalyzer.forks import later
 
 if TYPE_CHECKING:
@@ -75,8 +76,8 @@ def report_run(command: Command, run: "Run", label: str, target: Path) -> tuple[
     """
     from traceanalyzer.report.writers import folder
 
-    content = _content(command, run, label)
-    with folder.whole(target, _source(run), content, force=command.options["force"]) as draft:
+    content, marked = _content(command, run, label), _source(run)
+    with laid_in(command.load.cache), folder.whole(target, marked, content, force=command.options["force"]) as draft:
         made = _write(command, run, label, draft.path, target.resolve().parent)
         files = draft.final([*made.files, *surroundings.write(made.examination, draft.path)])
     changed = content != _content(command, run, label)
@@ -119,7 +120,6 @@ def _show_failures(failures: "list[Failure]", *, is_verbose: bool) -> None:
 def _write(command: Command, run: "Run", label: str, folder: Path, beside: Path) -> _Written:
     """Analyse the run, show it and write it into the folder; `beside` is where folders of reports stand."""
     from traceanalyzer.failures import warn
-    from traceanalyzer.model.aside import give_back_memory
     from traceanalyzer.report.writers.write import write
 
     options, clock = command.options, debug.Clock()
@@ -212,10 +212,11 @@ def _completed(
     from traceanalyzer.scale import with_timelines
 
     whole = summary.rest(made.failures) if summary.rest else summary
-    failures = whole.failures if summary.rest else made.failures
     whole = with_timelines(whole, run, command.load, named_ranks(made.findings), jobs=command.options["jobs"])
+    if "replay" in whole.results:
+        whole.results["replay"].let_go()
     keep(whole)
-    return whole, with_results(made, whole.results, failures)
+    return whole, with_results(made, whole.results, whole.failures if summary.rest else made.failures)
 
 
 def _beside(run: "Run", options: dict[str, Any]) -> int:

@@ -4,10 +4,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
+from io import FileIO
+from mmap import ACCESS_WRITE, mmap
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from traceanalyzer.files.unnamed import LARGE_BYTES, append, file_for, mapped
 from traceanalyzer.meaning.rows import NONE
 
 ABSENT = np.iinfo(np.int64).min
@@ -27,18 +30,54 @@ class Coded(NamedTuple):
 
 
 class Growing:
-    """Numbers of one type, the later ones behind the earlier: neither their pieces nor a copy lie beside them."""
+    """Numbers of one type, the later ones behind the earlier: neither their pieces nor a copy lie beside them.
+
+    Where they are many, all but the last ones lie in a file.
+    """
 
     def __init__(self, dtype: type[np.generic]) -> None:
         self._dtype, self._held = dtype, bytearray()
+        self._file: FileIO | None = None
+        self._whole: np.ndarray | None = None
 
     def extend(self, numbers: np.ndarray) -> None:
         """Append numbers of this type."""
         self._held.extend(numbers.data)  # large ones grow in place: the system moves pages, and copies nothing
+        if len(self._held) > (LARGE_BYTES if self._file is None else _HELD_BYTES):
+            self._lay()
 
     def array(self) -> np.ndarray:
         """All of them; there can be no more then."""
-        return np.frombuffer(self._held, dtype=self._dtype)
+        if self._whole is None:
+            if self._file is not None:
+                self._lay()
+            self._whole = np.frombuffer(self._held if self._file is None else _memory_of(self._file), self._dtype)
+        return self._whole
+
+    def _lay(self) -> None:
+        """Move what is held to the file; where that finds no room for it, all back to memory."""
+        self._file = self._file or file_for(len(self._held))
+        if self._file is None:
+            return
+        before = self._file.tell()
+        try:
+            append(self._file, self._held)
+            self._held.clear()
+        except OSError:
+            with self._file as file:
+                file.truncate(before)
+                file.seek(0)
+                self._held[:0] = file.readall()
+            self._file = None
+
+
+_HELD_BYTES = 1 << 20
+"""Of numbers that lie in a file as many are in memory until they are written."""
+
+
+def _memory_of(file: FileIO) -> mmap:
+    with file:
+        return mapped(file, access=ACCESS_WRITE)
 
 
 class _Codes(dict[str | bytes | None, int]):
@@ -87,8 +126,20 @@ class Names:
         """All rows, given the text of each code."""
         kept = [text for text in dict.fromkeys(texts) if text]
         new_code = {text: code for code, text in enumerate(kept)}
-        lookup = np.array([new_code.get(text, -1) for text in texts] or [-1], dtype=np.int32)
-        return Coded(lookup[self.rows.array()], kept)
+        lookup = np.array([new_code.get(text, -1) for text in texts] or [-1], dtype=_narrowest(len(kept)))
+        rows, codes = self.rows.array(), Growing(lookup.dtype.type)
+        for begin in range(0, len(rows), _ROWS_A_BLOCK):
+            codes.extend(lookup[rows[begin : begin + _ROWS_A_BLOCK]])
+        return Coded(codes.array(), kept)
+
+
+_ROWS_A_BLOCK = 1 << 18
+"""Whose codes are looked up at once."""
+
+
+def _narrowest(texts: int) -> type[np.signedinteger[Any]]:
+    """The type that pandas gives to codes of so many texts: it copies those of any other."""
+    return next(dtype for dtype in (np.int8, np.int16, np.int32, np.int64) if texts < np.iinfo(dtype).max)
 
 
 @dataclass(slots=True)

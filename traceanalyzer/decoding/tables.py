@@ -175,8 +175,8 @@ def _add_ranges(builder: TableBuilder, _category: str, events: list[Any]) -> Non
 
 
 def _cpu_collective_bytes(event: Any) -> int | None:
-    """Bytes of the inputs of gloo's annotation of a collective; `None` of other ranges, and without shapes."""
-    if event.args is None or not event.name.startswith("gloo:"):
+    """Bytes of the inputs of the CPU's annotation of a collective; `None` of other ranges, and without shapes."""
+    if event.args is None or not event.name.startswith(kinds.CPU_BACKENDS):
         return None
     shapes, dtypes = (bytes(text).decode(errors="replace") for text in (event.args.shapes, event.args.dtypes))
     return kinds.inputs_bytes(shapes, dtypes)

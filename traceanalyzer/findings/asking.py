@@ -8,6 +8,7 @@ from typing import Any
 
 from traceanalyzer.analyses import ANALYSES, Result, Results
 from traceanalyzer.failures import Failure
+from traceanalyzer.files.unnamed import give_back_grown
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.registry import RULES, Rule
 from traceanalyzer.forks import all_aside
@@ -70,6 +71,7 @@ def _of_rule(
     if lost & set(needed):
         return []
     given = {one.name: thresholds[one.name] for one in _parameters(rule) if one.name in thresholds}
+    give_back_grown()
     try:
         return [replace(finding, rule=rule.__name__, sources=tuple(needed)) for finding in rule(**needed, **given)]
     except Exception as error:

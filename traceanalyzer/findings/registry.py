@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from traceanalyzer.findings.capture import (
     absent_stages,
+    ambiguous,
     fitness,
     missing_straggler,
     spoilt,
@@ -77,6 +78,7 @@ RULES: tuple[Rule, ...] = (
     missing_straggler.missing_straggler,
     absent_stages.absent_stage,
     unmatched.unmatched_calls,
+    ambiguous.ambiguous_calls,
     fitness.clock_step,
     warm_up.warm_up,
     slower_at_first.slower_at_first,

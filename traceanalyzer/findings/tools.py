@@ -1,12 +1,14 @@
-"""What advice calls the tools of the job's framework, without those in use already: PyTorch's, or XLA's for JAX."""
+"""What advice calls the tools of the job's framework, without those in use already: PyTorch's, an engine's, XLA's."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-
-import pandas as pd
-from msgspec import Struct
+from dataclasses import dataclass, replace
+from typing import Any
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.analyses.phases.iterations import Iterations
+from traceanalyzer.findings.engine_tools import engine_parts, serves
+from traceanalyzer.findings.in_use import InUse
+from traceanalyzer.kinds import EXPERTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,11 @@ class Tools:
         fusing: what is said of kernels that fusing may shorten.
         hide_comm: how communication comes to run beside computing: a collective's, or that of a phase.
         hide_any_comm: the same of another collective where it is of no phase.
+        hide_own_comm: the same of kernels that are no library's of collectives (userbuffers, symmetric memory).
+        start_early: the same where nothing is hidden.
+        join_small: what to do about small collectives.
+        even_within: how ranks come to wait less for each other within a step.
+        wait_less: how hosts come to wait less for what their GPUs compute; empty where the call is to go.
     """
 
     launch_less: str
@@ -28,42 +35,11 @@ class Tools:
     fusing: str
     hide_comm: Mapping[str, str]
     hide_any_comm: str
-
-
-class InUse(Struct, frozen=True):
-    """What of PyTorch's tools the job's kernels show; a name that nobody knows shows nothing."""
-
-    compiles: bool = False
-    updates_by_parts: bool = False
-    """An optimizer whose every operation is a kernel (foreach), none in which all of them are one (fused)."""
-    updates_singly: bool = False
-    """An optimizer that runs kernels of its own for each parameter (neither foreach nor fused)."""
-
-    @classmethod
-    def of(cls, kernels: Result | None) -> "InUse":
-        """By the names of Inductor's kernels, and of those that update parameters."""
-        if kernels is None or not len(kernels):
-            return cls()
-        names = kernels.table["name"].astype("str")
-        is_fused = _any(names, _OF_FUSED)
-        calls = [kernels.table.loc[names.str.contains(each, regex=False), "calls"].max() for each in _OF_ONE]
-        is_single = not is_fused and all(count >= _MANY for count in calls)
-        return cls(_any(names, _OF_INDUCTOR), _any(names, _OF_PARTS) and not is_fused, is_single)
-
-
-_OF_INDUCTOR = r"triton_(?:poi|red|per|tem|for|spl|mix)_fused"
-_OF_PARTS = r"multi_tensor_apply_kernel<.*\b(?:PointwiseOp\w*|BinaryOpListAlpha)Functor"
-"""What Adam, and what stochastic gradient descent, do to lists of tensors."""
-_OF_ONE = ("::addcmul_cuda_kernel(", "::addcdiv_cuda_kernel(")
-"""What Adam does to one parameter, and hardly anything else."""
-_MANY = 50
-"""Calls of each on a rank: a few parameters updated one by one cost nothing."""
-_OF_FUSED = r"Fused(?:Adam|Sgd|Adagrad)|multi_tensor_apply_kernel<.*\bAdamFunctor"
-"""PyTorch's with fused=True; Apex's and Transformer Engine's."""
-
-
-def _any(names: pd.Series, pattern: str) -> bool:
-    return bool(names.str.contains(pattern).any())
+    hide_own_comm: str
+    start_early: str
+    join_small: str
+    even_within: str
+    wait_less: str = ""
 
 
 def _torch(used: InUse) -> Tools:
@@ -98,8 +74,21 @@ def _torch(used: InUse) -> Tools:
         "; torch.compile has fused some of it already" if used.compiles else ": fusing (torch.compile) may shorten it",
         _HIDE_COMM,
         "Call them with async_op=True and wait where the result is used; join small ones; or call them in fewer steps.",
+        "Cut them into more parts, each beside the products of the next one, or have fewer ranks in the group.",
+        "Start communication as soon as its data is ready: bucketed gradients during backward, prefetched all-gathers, "
+        "asynchronous collectives that are waited for where their result is used.",
+        "Put them into buckets of some 25 MB, flatten the tensors, or coalesce the calls: a small collective costs its "
+        "latency, whatever it carries. Where the next operation needs each result (scales of 8-bit tensors), take the "
+        "values of the step before, or collectives made for small arrays (one-shot, symmetric memory).",
+        "Give all ranks as much between one exchange and the next: microbatches of like lengths on all ranks, each "
+        "layer's experts evenly loaded; or exchange less often: no_sync until the last microbatch.",
     )
 
+
+_HIDE_EXPERTS = (
+    "Exchange one half of the tokens or samples while the other half computes, run beside them what needs no exchange "
+    "(shared experts, dense layers), send fewer bytes, or keep more of them on one host."
+)
 
 _HIDE_COMM = {
     "optimizer": "Gather what the optimizer updated while something else runs: the rest of the optimizer or the "
@@ -107,11 +96,15 @@ _HIDE_COMM = {
     "forward": "Start them earlier (prefetch the next layer's parameters), run them beside independent work (async "
     "tensor parallelism), or have fewer ranks in the group.",
     "backward": "Start them as soon as their gradients are there (DDP's buckets, FSDP).",
-    "all_to_all": "Exchange one half of the tokens or samples while the other half computes, run beside them what "
-    "needs no exchange (shared experts, dense layers), send fewer bytes, or keep more of them on one host.",
+    **dict.fromkeys(("all_to_all", *EXPERTS), _HIDE_EXPERTS),
 }
 
 TORCH = _torch(InUse())
+
+_XLA_HIDES = (
+    "Let XLA run them beside computing: --xla_gpu_enable_latency_hiding_scheduler=true with measured times "
+    "(JAX_ENABLE_PGLE=true)."
+)
 
 XLA = Tools(
     "one jax.jit around the whole step, several steps in one jax.lax.scan, no block_until_ready() or float() between "
@@ -129,22 +122,35 @@ XLA = Tools(
         "--xla_gpu_enable_latency_hiding_scheduler=true with measured times (JAX_ENABLE_PGLE=true), and thresholds "
         "that do not join them all (--xla_gpu_all_reduce_combine_threshold_bytes and the like).",
     },
-    "Let XLA run them beside computing: --xla_gpu_enable_latency_hiding_scheduler=true with measured times "
-    "(JAX_ENABLE_PGLE=true).",
+    _XLA_HIDES,
+    _XLA_HIDES,
+    _XLA_HIDES,
+    "Let XLA join them (--xla_gpu_all_reduce_combine_threshold_bytes and the like), or shard fewer dimensions: a small "
+    "collective costs its latency, whatever it carries.",
+    "Give all ranks as much between one exchange and the next: arrays sharded evenly, each layer's experts evenly "
+    "loaded; or exchange less often: gradients summed over microbatches before they are reduced.",
 )
 
 
-def tools_of(ranks: Result | None, kernels: Result | None = None) -> Tools:
+def tools_of(ranks: Result | None, kernels: Result | None = None, iterations: Iterations | None = None) -> Tools:
     """Those of the framework that the traces are of: XLA's where each is JAX's, or says that XLA compiled it.
 
-    With the job's kernels PyTorch's without those that these show in use, or of no use.
+    With the job's kernels PyTorch's without those that these show in use, or of no use. Where steps are iterations of
+    an engine that serves: its own.
     """
     if ranks is None or not len(ranks):
         return TORCH
     is_xla = ranks.table["format"] == "xplane"
     if "versions" in ranks.table:
         is_xla |= ranks.table["versions"].astype("object").fillna("").str.contains("compiler XLA", regex=False)
-    return XLA if is_xla.all() else _torch(InUse.of(kernels))
+    if is_xla.all():
+        return XLA
+    used = InUse.of(kernels)
+    torch = _torch(used)
+    if iterations is None or not serves(iterations):
+        return torch
+    parts: dict[str, Any] = engine_parts(used, iterations)
+    return replace(torch, **parts)
 
 
 def data_parallel_advice(operators: Result, ranks: Result) -> str:

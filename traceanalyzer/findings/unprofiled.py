@@ -21,11 +21,10 @@ BINDS_PCT = 10.0
 
 
 def otherwise(gain_ns: int, unprofiled_ns: int | None, step_ns: int) -> str:
-    """`, an estimated 1.2 ms without the profiler` where the gain is another one there; else empty."""
+    """` (an estimated 1.2 ms shorter without the profiler)` where the gain is another one there; else empty."""
     if unprofiled_ns is None or not is_another(gain_ns, unprofiled_ns, step_ns):
         return ""
-    shorter = "" if gain_ns else " shorter"
-    return f" (an estimated {time_text(unprofiled_ns)}{shorter} without the profiler)"
+    return f" (an estimated {time_text(unprofiled_ns)} shorter without the profiler)"
 
 
 def is_another(recorded_ns: float, unprofiled_ns: float, step_ns: float) -> bool:

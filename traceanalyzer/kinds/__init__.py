@@ -9,7 +9,15 @@ from msgspec import Struct
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.expressions import Expression
-from traceanalyzer.kinds.collectives import COLLECTIVES, EXPERTS, MESSAGES, POINT_TO_POINT, ROOTED, collective
+from traceanalyzer.kinds.collectives import (
+    COLLECTIVES,
+    CPU_BACKENDS,
+    EXPERTS,
+    MESSAGES,
+    POINT_TO_POINT,
+    ROOTED,
+    collective,
+)
 from traceanalyzer.kinds.dtypes import dtype_bytes, element_types
 from traceanalyzer.kinds.kernels import (
     CALL,
@@ -32,7 +40,7 @@ from traceanalyzer.kinds.operators import (
 )
 
 __all__ = [
-    "ACTIVITIES", "CALL", "COLLECTIVES", "CUT_LIST", "EXPERTS", "KINDS", "KNOWN_KINDS", "MESSAGES",
+    "ACTIVITIES", "CALL", "COLLECTIVES", "CPU_BACKENDS", "CUT_LIST", "EXPERTS", "KINDS", "KNOWN_KINDS", "MESSAGES",
     "NEVER", "PEERS",
     "POINT_TO_POINT", "ROOTED", "UNKNOWN", "WAIT_ONLY",
     "CommKernel", "CopyKind", "KindRules", "OperatorBytes", "collective", "comm_kernel", "copy_kind", "dtype_bytes",
@@ -54,6 +62,10 @@ MEMORIES = {"H": "Host", "D": "Device", "P": "Device"}
 
 _COPY = re.compile(r"Memcpy (?P<direction>\w+) \((?P<src>\w+) -> (?P<dst>\w+)\)")
 
+_XPU_COPY = re.compile(r"Memcpy (?P<src>[MHD])2(?P<dst>[MHD])(?: |$)")
+"""Intel's names, `Memcpy M2D (MEMORY(Unknown) -> DEVICE)`: M is memory that the driver did not allocate."""
+
+_XPU_MEMORIES = {"M": ("H", "pageable"), "H": ("H", "pinned"), "D": ("D", "device")}
 
 CUT_LIST = "..."
 """Stands in a list of ranks or sizes for those that PyTorch left out."""
@@ -100,10 +112,17 @@ class CopyKind(Struct, frozen=True):
 
 def copy_kind(name: str) -> CopyKind:
     """Direction (`HtoD`, `DtoH`, `DtoD`, `PtoP`, `HtoH`) and memories (`pinned`, `pageable`, `device`) of a copy."""
+    if xpu := _XPU_COPY.match(name):
+        return _of_xpu(xpu["src"], xpu["dst"])
     match = _COPY.match(name)
     if not match:
         return CopyKind(None, None, None)
     return CopyKind(match["direction"], match["src"].lower(), match["dst"].lower())
+
+
+def _of_xpu(src: str, dst: str) -> CopyKind:
+    (source, source_memory), (target, target_memory) = _XPU_MEMORIES[src], _XPU_MEMORIES[dst]
+    return CopyKind(f"{source}to{target}", source_memory, target_memory)
 
 
 def _parse_rule(rule: str) -> tuple[str, Expression]:

@@ -32,6 +32,9 @@ POINT_TO_POINT = ("send", "recv", "send_recv")
 MESSAGES = "messages"
 """What point-to-point operations are together: one end's send is the other end's receive."""
 
+CPU_BACKENDS = ("gloo:", "mpi:")
+"""With what names of collectives begin that the host's processors carry out."""
+
 
 def collective(name: str | None) -> str | None:
     """Field's name of a collective: `all_reduce`, `all_gather`, `send`, …; `None` when the name holds none.

@@ -53,10 +53,9 @@ class _Rule(Struct, frozen=True):
 _SPEAKS = re.compile(
     r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|all2all|(?:^|_|::)a2av?(?:_|$)|(?:^|_|::)(?:n|r|ms|one)ccl"
     r"|shmem|symm(?:etric)?_mem|userbuffers|deep_?ep|cross_device|multimem_|lamport|(?:^|_|::)p2p(?:_|$)"
-    r"|(?:^|_|::)ep_?(?:dispatch|combine)|internode|intranode|inter_node|intra_node",
-    re.IGNORECASE,
+    r"|(?:^|_|::)ep_?(?:dispatch|combine)|internode|intranode|inter_node|intra_node"
 )
-"""Words of communication, in the kernel's own name or in that of an operator."""
+"""Words of communication, in the kernel's own name or in that of an operator, in small letters."""
 
 
 _DTYPES = {
@@ -113,7 +112,7 @@ def speaks_of_communication(name: str) -> bool:
 
 def speaks(text: str) -> bool:
     """Whether a word of communication stands in the text."""
-    return bool(_SPEAKS.search(text))
+    return bool(_SPEAKS.search(text.lower()))
 
 
 def libraries() -> tuple[str, ...]:

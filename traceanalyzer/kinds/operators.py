@@ -12,7 +12,7 @@ from traceanalyzer.kinds.dtypes import dtype_bytes
 from traceanalyzer.kinds.kernels import speaks
 
 _OF_COMMUNICATION = re.compile(
-    r"^(?:symm_mem|_c10d_functional|c10d|c10d_functional|_C_custom_ar|deep_ep)::|^(?:nccl|rccl|gloo|xccl|hccl):(?!:)"
+    r"^(?:symm_mem|_c10d_functional|c10d|c10d_functional|_C_custom_ar|deep_ep)::|^(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl):(?!:)"
 )
 
 _LOCAL = re.compile(

@@ -25,9 +25,10 @@ from traceanalyzer.loading.cache import UNREADABLE, Draft, code_of, key_of, prun
 from traceanalyzer.loading.kept_tables import Told, read_tables, write_tables
 from traceanalyzer.loading.kept_traces import facts_of
 from traceanalyzer.model import RankMeta
+from traceanalyzer.model.aside import laid_aside
 from traceanalyzer.model.tables import columns_of, table_of
 
-FORMAT = 2
+FORMAT = 3
 
 WORTH_BYTES, WORTH_BYTES_OF_TEXT = 512 << 10, 4 << 20
 """Of smaller files: they are read and analysed within a moment."""
@@ -136,7 +137,7 @@ def _whole(found: list[Told]) -> Tables:
         if said == _PIECE:
             parts = [next(left) for _ in _FRAMES]
             piece = Piece(**{part: own for part, own, _ in parts}, why_no_host=parts[0][2])
-            tables[name] = frame.assign(piece=[piece])
+            tables[name] = frame.assign(piece=[piece.laid_aside()])
         else:
-            tables[name] = frame
+            tables[name] = laid_aside(frame)
     return tables

@@ -1,15 +1,17 @@
 """Small tables as bytes, and back: exactly as they were, whatever types their columns have.
 
-All columns of one file follow each other, packed at once: an entry of the cache has eighty tables of ten columns, and a
-format that describes each table apart takes longer to write than a rank takes to decode. Nothing in it runs when it is
-read; a table that would not come back as it was is refused when it is written.
+Columns follow each other, some megabytes of them packed at once: an entry of the cache has eighty tables of ten
+columns, and a format that describes each table apart takes longer to write than a rank takes to decode; all of a large
+one at once would take its size in memory again. Nothing in it runs when it is read; a table that would not come back as
+it was is refused when it is written.
 """
 
+import os
 import zlib
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
@@ -48,12 +50,28 @@ class _Table(msgspec.Struct, array_like=True):
     columns: list[_Column]
 
 
-class _Head(msgspec.Struct, array_like=True):
-    """What the file holds: `size` bytes of columns once they are unpacked, and their checksum."""
+class _Piece(msgspec.Struct, array_like=True):
+    """Some of the columns' bytes: how many they are packed and unpacked, and the checksum of these."""
 
+    packed: int
     size: int
     check: int
+
+
+_NO_PIECE = _Piece(0, 0, 0)
+
+
+class _Head(msgspec.Struct, array_like=True):
+    """What the file holds: it ends with this, and with its length in `_LENGTH_BYTES`."""
+
+    pieces: list[_Piece]
     tables: list[_Table]
+
+
+_PIECE_BYTES = 8 << 20
+"""What is packed at once, and what a longer column is more."""
+
+_LENGTH_BYTES = 8
 
 
 def write_tables(path: Path, tables: Iterable[Told]) -> int:
@@ -62,26 +80,53 @@ def write_tables(path: Path, tables: Iterable[Told]) -> int:
     Raises:
         ValueError, TypeError: one is not of the kind that comes back.
     """
-    parts: list[Any] = []
-    told = [_told(name, frame, said, parts) for name, frame, said in tables]
-    body = b"".join(parts)
-    head = msgspec.json.encode(_Head(len(body), zlib.crc32(body), told))
-    path.write_bytes(b"".join((len(head).to_bytes(8, "little"), head, pa.compress(body, codec=_PACKED, asbytes=True))))
+    with path.open("wb") as file:
+        parts = _Parts(file)
+        told = [_told(name, frame, said, parts) for name, frame, said in tables]
+        parts.pack()
+        head = msgspec.json.encode(_Head(parts.pieces, told))
+        file.write(head + len(head).to_bytes(_LENGTH_BYTES, "little"))
     return len(told)
 
 
 def read_tables(path: Path, count: int) -> list[Told]:
     """So many tables of a file; what is wrong with it is one of `UNREADABLE`."""
-    held = memoryview(path.read_bytes())
-    begin = 8 + int.from_bytes(held[:8], "little")
-    head = msgspec.json.decode(held[8:begin], type=_Head)
-    body = _Body(memoryview(pa.decompress(held[begin:], head.size, codec=_PACKED)))
-    if zlib.crc32(body.bytes) != head.check or len(head.tables) != count:
-        raise ValueError("not as it was written")
-    return [(own.name, _table(own, body), own.said) for own in head.tables]
+    with path.open("rb") as file:
+        end = file.seek(-_LENGTH_BYTES, os.SEEK_END)
+        length = int.from_bytes(file.read(), "little")
+        file.seek(end - length)
+        head = msgspec.json.decode(file.read(length), type=_Head)
+        if len(head.tables) != count:
+            raise ValueError("not as it was written")
+        file.seek(0)
+        body = _Body(file, head.pieces)
+        return [(own.name, _table(own, body), own.said) for own in head.tables]
 
 
-def _told(name: str, frame: pd.DataFrame, said: str, parts: list[Any]) -> _Table:
+class _Parts:
+    """The bytes of columns on their way to a file."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.pieces: list[_Piece] = []
+        self._file, self._held, self._size = file, list[Any](), 0
+
+    def append(self, part: Any) -> None:
+        """The next ones."""
+        self._held.append(part)
+        self._size += part.nbytes if isinstance(part, np.ndarray) else len(part)
+        if self._size >= _PIECE_BYTES:
+            self.pack()
+
+    def pack(self) -> None:
+        """Write what is held."""
+        body = b"".join(self._held)
+        self._held, self._size = [], 0
+        packed = pa.compress(body, codec=_PACKED, asbytes=True)
+        self._file.write(packed)
+        self.pieces.append(_Piece(len(packed), len(body), zlib.crc32(body)))
+
+
+def _told(name: str, frame: pd.DataFrame, said: str, parts: "_Parts") -> _Table:
     rows: Any = frame.index
     is_numbered = isinstance(rows, pd.RangeIndex) and (rows.start, rows.step) == (0, 1)
     if not (is_numbered or rows.equals(pd.RangeIndex(len(frame)))) or not frame.columns.is_unique:
@@ -95,7 +140,7 @@ def _table(told: _Table, body: "_Body") -> pd.DataFrame:
     return table_of(columns, pd.RangeIndex(told.rows))
 
 
-def _packed(name: str, values: Any, parts: list[Any]) -> _Column:
+def _packed(name: str, values: Any, parts: "_Parts") -> _Column:
     """A column as it is described; its bytes are added to the parts."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "iufb":
         return _numbers(name, _dtype_name(values.dtype), values, parts)
@@ -120,7 +165,7 @@ def _packed(name: str, values: Any, parts: list[Any]) -> _Column:
     raise ValueError(f"a column of {dtype}")
 
 
-def _numbers(name: str, dtype: str, values: np.ndarray, parts: list[Any]) -> _Column:
+def _numbers(name: str, dtype: str, values: np.ndarray, parts: "_Parts") -> _Column:
     parts.append(np.ascontiguousarray(values))
     return _Column(name, dtype, _dtype_text(values.dtype), len(values))
 
@@ -135,21 +180,34 @@ def _dtype_text(dtype: np.dtype) -> str:
     return dtype.str
 
 
-def _with_texts(told: _Column, of_texts: str, texts: list[Any], parts: list[Any]) -> _Column:
-    parts.append(msgspec.json.encode(texts))
-    told.texts, told.of_texts = len(parts[-1]), of_texts
+def _with_texts(told: _Column, of_texts: str, texts: list[Any], parts: "_Parts") -> _Column:
+    text = msgspec.json.encode(texts)
+    parts.append(text)
+    told.texts, told.of_texts = len(text), of_texts
     return told
 
 
 class _Body:
     """The bytes of a file's columns, taken one after the other."""
 
-    def __init__(self, held: memoryview) -> None:
-        self.bytes, self._at = held, 0
+    def __init__(self, file: BinaryIO, pieces: Iterable[_Piece]) -> None:
+        self._file, self._pieces = file, iter(pieces)
+        self._held = memoryview(b"")
 
     def take(self, size: int) -> memoryview:
-        self._at += size
-        return self.bytes[self._at - size : self._at]
+        if size > len(self._held):
+            self._held = self._next()  # each column lies in one
+        if size > len(self._held):
+            raise ValueError("not as it was written")
+        taken, self._held = self._held[:size], self._held[size:]
+        return taken
+
+    def _next(self) -> memoryview:
+        piece = next(self._pieces, _NO_PIECE)
+        body = memoryview(pa.decompress(self._file.read(piece.packed), piece.size, codec=_PACKED))
+        if zlib.crc32(body) != piece.check:
+            raise ValueError("not as it was written")
+        return body
 
     def numbers(self, dtype: str, rows: int) -> np.ndarray:
         of = np.dtype(dtype)

@@ -1,12 +1,11 @@
 """Collectives that copies carry out: NCCL's copy engine moves data by copies that look as if they stayed on one GPU."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.model.plain import rows_named, whole_of
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, picked
+from traceanalyzer.model.tables import array_of, column_of, picked, rows_where, with_columns
 
 HOST_CALL = "record_param_comms"
 """The operator around each call into the communication library; its arguments are those of the collective."""
@@ -22,27 +21,27 @@ def with_copied_collectives(
     communicates: then the copies are all that can move its data.
     """
     has_launch = array_of(gpu_ops, "launch") != NONE
-    is_copy = _named(gpu_ops["direction"], "DtoD") & has_launch
+    is_copy = rows_named(gpu_ops, "direction", "DtoD") & has_launch
     if not is_copy.any():
         return gpu_ops
-    calls = comm_args[(comm_args["gpu_op"] == NONE) & (comm_args["group_size"].fillna(0) > 1)]
+    calls = rows_where(comm_args, (array_of(comm_args, "gpu_op") == NONE) & (whole_of(comm_args, "group_size") > 1))
     if calls.empty:
         return gpu_ops
-    is_comm = _named(gpu_ops["kind"], "comm") & has_launch
+    is_comm = rows_named(gpu_ops, "kind", "comm") & has_launch
     rows = np.flatnonzero(is_copy | is_comm)
     around = _around(gpu_ops, api_calls, calls, rows)
     busy = np.unique(around[is_comm[rows]])
     may_be = is_copy[rows] & (around != NONE) & ~np.isin(around, busy)
     if not may_be.any():  # almost always: the operators, which are many, need not be looked at
         return gpu_ops
-    operators = picked(host_ops, ~_named(host_ops["name"], HOST_CALL), ("start_ns", "end_ns", "thread"))
+    operators = picked(host_ops, ~rows_named(host_ops, "name", HOST_CALL), ("start_ns", "end_ns", "thread"))
     inner = _around(gpu_ops, api_calls, operators, rows)
     found = rows[may_be & (inner < around)]  # no operator began, and is still open, within the host call
     if not len(found):
         return gpu_ops
-    kind = gpu_ops["kind"].copy()
-    kind.iloc[found] = "comm"
-    return gpu_ops.assign(kind=kind)
+    kind = column_of(gpu_ops, "kind").copy()
+    kind[found] = "comm"
+    return with_columns(gpu_ops, kind=kind)
 
 
 def _around(gpu_ops: pd.DataFrame, api_calls: pd.DataFrame, spans: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
@@ -63,10 +62,3 @@ def _around(gpu_ops: pd.DataFrame, api_calls: pd.DataFrame, spans: pd.DataFrame,
         row = own[latest]
         found[asked] = np.where((latest >= 0) & (ends[row] > times[asked]), starts[row], NONE)
     return found
-
-
-def _named(column: pd.Series, name: str) -> np.ndarray:
-    """Mask of the rows of a column of names that have this one."""
-    held: Any = column.array
-    mask: np.ndarray = np.array([*(own == name for own in held.categories.tolist()), False])[held.codes]
-    return mask

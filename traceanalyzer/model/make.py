@@ -42,8 +42,8 @@ def trace_of(meta: RankMeta, tables: dict[str, pd.DataFrame], process_ops: pd.Se
     del found
     for name in TABLES:
         frames[name] = _readable(frames.pop(name))
-    answering = frames["gpu_ops"]["correlation"] if process_ops is None else process_ops
-    has_gpu_op = _has_gpu_op(frames["api_calls"]["correlation"], answering)
+    answering = array_of(frames["gpu_ops"], "correlation") if process_ops is None else process_ops.to_numpy()
+    has_gpu_op = _has_gpu_op(array_of(frames["api_calls"], "correlation"), answering)
     frames["api_calls"] = with_columns(frames["api_calls"], has_gpu_op=has_gpu_op)
     for name in ("api_calls", "host_ops", "ranges", "frames", "stream_waits"):
         frames[name] = _by_time(frames.pop(name))
@@ -51,7 +51,8 @@ def trace_of(meta: RankMeta, tables: dict[str, pd.DataFrame], process_ops: pd.Se
     order = np.lexsort((array_of(frames["gpu_ops"], "end_ns"), array_of(frames["gpu_ops"], "start_ns")))
     frames["comm_args"] = _of_sorted_ops(frames.pop("comm_args"), order)
     frames["gpu_ops"] = _launched(frames.pop("gpu_ops"), order, frames)
-    recorded = launch_rows(frames["stream_waits"]["record_correlation"], frames["api_calls"]["correlation"])
+    called = array_of(frames["api_calls"], "correlation")
+    recorded = launch_rows(array_of(frames["stream_waits"], "record_correlation"), called)
     frames["stream_waits"] = with_columns(frames["stream_waits"], record=recorded)
     return RankTrace(
         meta=meta,
@@ -81,12 +82,11 @@ def _legible(meta: RankMeta) -> RankMeta:
     )
 
 
-def launch_rows(correlation: pd.Series, call_correlation: pd.Series) -> np.ndarray:
-    """For each GPU operation the row of the host call with its correlation id, -1 where there is none.
+def launch_rows(wanted: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """For each correlation id of a GPU operation the row of the host call that is known by it, -1 where there is none.
 
     Both belong to one process: correlation ids are unique within a process only. Ids ≤ 0 mean "unknown".
     """
-    wanted, known = correlation.to_numpy(), call_correlation.to_numpy()
     if not len(known):
         return np.full(len(wanted), NONE, dtype=np.int64)
     order = np.argsort(known, kind="stable")
@@ -95,16 +95,15 @@ def launch_rows(correlation: pd.Series, call_correlation: pd.Series) -> np.ndarr
     return np.where((known[row] == wanted) & (wanted > 0), row, NONE)
 
 
-def _has_gpu_op(call_correlation: pd.Series, correlation: pd.Series) -> np.ndarray:
+def _has_gpu_op(calls: np.ndarray, correlation: np.ndarray) -> np.ndarray:
     """Whether a GPU operation has each call's correlation id, which several calls may share. Ids ≤ 0 are unknown.
 
     Where most operations do not tell theirs, any call may have been answered.
     """
-    calls = call_correlation.to_numpy()
     if 2 * int((correlation > 0).sum()) < len(correlation):
         answered: np.ndarray = calls > 0
         return answered
-    found: np.ndarray = (calls > 0) & call_correlation.isin(correlation.to_numpy()).to_numpy(dtype=bool)
+    found: np.ndarray = (calls > 0) & pd.Index(calls).isin(correlation)
     return found
 
 
@@ -136,6 +135,6 @@ def _launched(gpu_ops: pd.DataFrame, order: np.ndarray, frames: Mapping[str, pd.
     columns = columns_as_they_are(gpu_ops)
     del gpu_ops
     sorted_ops = rearranged(columns, order)
-    launch = launch_rows(sorted_ops["correlation"], frames["api_calls"]["correlation"])
+    launch = launch_rows(array_of(sorted_ops, "correlation"), array_of(frames["api_calls"], "correlation"))
     parts = (frames[name] for name in ("api_calls", "host_ops", "comm_args"))
     return with_copied_collectives(with_columns(sorted_ops, launch=launch), *parts)

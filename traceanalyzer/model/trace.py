@@ -12,6 +12,9 @@ from traceanalyzer.errors import UsageError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model.window import Window
 
+LARGE = 200_000
+"""Events of a rank whose tables take tens of megabytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessGroup:
@@ -90,6 +93,11 @@ class RankTrace:
     def rank(self) -> int:
         """Global rank."""
         return self.meta.rank
+
+    @property
+    def is_large(self) -> bool:
+        """Whether its tables take tens of megabytes."""
+        return len(self.host_ops) + len(self.gpu_ops) > LARGE
 
     @property
     def counted(self) -> np.ndarray:

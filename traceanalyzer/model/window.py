@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,4 +61,6 @@ def whole_capture(gpu_ops: pd.DataFrame) -> Window:
     """First start to last end of the rank's GPU operations; empty at 0 without any."""
     if gpu_ops.empty:
         return Window(((0, 0),), "no GPU operations")
-    return Window(((int(gpu_ops["start_ns"].min()), int(gpu_ops["end_ns"].max())),), "whole capture")
+    return Window(
+        ((int(array_of(gpu_ops, "start_ns").min()), int(array_of(gpu_ops, "end_ns").max())),), "whole capture"
+    )

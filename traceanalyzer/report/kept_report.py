@@ -28,10 +28,11 @@ from traceanalyzer.loading import LoadOptions, kept_ranks
 from traceanalyzer.loading.cache import UNREADABLE, Draft, prune
 from traceanalyzer.loading.kept_tables import read_tables, write_tables
 from traceanalyzer.model import Skipped
+from traceanalyzer.model.aside import laid_aside
 from traceanalyzer.model.tables import table_of
 from traceanalyzer.scale import Summary
 
-FORMAT = 3
+FORMAT = 4
 
 ENDING = "-report"
 """Of an entry's name, which else is that of its files' ranks together."""
@@ -79,6 +80,11 @@ class KeptReplay(Replay):  # noqa: D101 - its docstring says what a row is: that
             self._engines.append(self._joined())
         return self._engines[0]
 
+    def let_go(self) -> None:
+        """As of any replay, where its graph was asked for."""
+        if self._engines:
+            super().let_go()
+
     def slacks(self, ranks: Collection[int]) -> dict[int, pd.Series]:
         """As of any replay, of the ranks that are drawn."""
         held = self._slacks[self._slacks["rank"].isin(list(ranks))]
@@ -105,7 +111,7 @@ def kept(place: Path | None, again: Callable[[], Summary]) -> Answer | None:
         place.touch()
         facts = msgspec.json.decode((place / "0" / "facts.json").read_bytes(), type=_Facts)
         *told, (_, slacks, _) = read_tables(place / "0" / "tables.columns", facts.tables)
-        results = {name: _result(name, table, said, again, slacks) for name, table, said in told}
+        results = {name: _result(name, laid_aside(table), said, again, slacks) for name, table, said in told}
         claims = {(Path(path), own): rank for path, own, rank in facts.claims}
         return Summary(_typed(results), facts.skipped, facts.notes, claims), facts.findings
     shutil.rmtree(place, ignore_errors=True)

@@ -8,16 +8,15 @@ import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer.analyses import reduce_rank
-from traceanalyzer.analyses.engine import LARGE
 from traceanalyzer.discovery.clustering import TraceFile
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.failures import Failure
+from traceanalyzer.files.unnamed import give_back_memory, laid_in
 from traceanalyzer.forks import later
 from traceanalyzer.free_memory import fitting
 from traceanalyzer.loading import LoadOptions, kept_ranks
 from traceanalyzer.loading.capture import read_capture
 from traceanalyzer.model import RankMeta, RankTrace, Skipped
-from traceanalyzer.model.aside import give_back_memory, laid_in
 from traceanalyzer.model.schema import TABLES, printable
 from traceanalyzer.processes import CORES_A_FILE
 from traceanalyzer.scale.work import NO_MEMORY
@@ -55,7 +54,7 @@ def reduce_capture(
     try:
         with laid_in(options.cache):
             for trace in read_capture(capture, options, skipped):
-                is_large = len(trace.host_ops) + len(trace.gpu_ops) > LARGE
+                is_large = trace.is_large
                 if is_large:
                     give_back_memory()
                 processes = fitting(CORES_A_FILE.get(), _bytes_of(trace)) if is_large else 1

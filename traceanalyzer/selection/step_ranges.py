@@ -50,7 +50,7 @@ _HOLDS_STEPS = re.compile(
 _NUMBER = re.compile(r"\d+")
 
 # Compiled graphs and small batches repeat within a step.
-_PART_OF_STEP = re.compile(r"CompiledFxGraph|micro_?batch|^nccl|^gloo:|^c10d:", re.IGNORECASE)
+_PART_OF_STEP = re.compile(r"CompiledFxGraph|micro_?batch|^nccl|^gloo:|^mpi:|^c10d:", re.IGNORECASE)
 
 
 class StepRanges(NamedTuple):
@@ -63,7 +63,8 @@ class StepRanges(NamedTuple):
 def step_ranges(trace: RankTrace, pattern: str | None) -> StepRanges:
     """Which ranges are steps; an empty table where nothing is.
 
-    With `pattern`, those that it names. Else the first of these that there are: profiler steps and names of `GUESSES`;
+    With `pattern`, those that it names. Else the first of these that there are: profiler steps and names of `GUESSES`
+    (runs of a module that XLA compiled, where these launch the work and the marks' thread is ahead of it);
     iterations of vLLM, SGLang and TensorRT-LLM; a compiled module of XLA, else an outermost range of one name, numbers
     in it apart, that occurs at least three times on one thread and in which at least 80 % of the GPU time but for
     communication was launched. Ranges around an epoch or the whole training do not count as outer ones.
@@ -77,7 +78,10 @@ def step_ranges(trace: RankTrace, pattern: str | None) -> StepRanges:
         if matching:
             marked = rows_where(trace.ranges, trace.ranges["name"].isin(matching))
             is_step = _is_step(marked)
-            return StepRanges(_cut(marked[is_step]), _of_others(marked, is_step))
+            steps = _cut(marked[is_step])
+            if not pattern and len(modules := _instead(trace, steps)):
+                return StepRanges(modules, (_INSTEAD.format(modules["name"].iloc[0], steps["name"].iloc[0]),))
+            return StepRanges(steps, _of_others(marked, is_step))
     if pattern:
         raise UsageError(f"--step-range {pattern!r} names no range of rank {trace.rank}; {some(list(names))}")
     iterations = _iterations(trace.ranges)
@@ -158,12 +162,29 @@ def _from_parts(parts: pd.DataFrame) -> pd.DataFrame:
     return _outermost(spans.assign(name=name, domain=None).reset_index(drop=True))
 
 
+_INSTEAD = "Steps are runs of {}: the ranges that mark steps ({}, …) end before other threads launch their work."
+
+
+def _instead(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
+    """Runs of an XLA module that launch most of the GPU's work, where these steps do not: JAX's program runs ahead."""
+    modules = _modules(trace)
+    if modules.empty:
+        return modules
+    launched_ns, all_ns = _launched_ns(trace, steps)
+    return modules.iloc[:0] if launched_ns.sum() >= LEAST_SHARE * all_ns else modules
+
+
+def _modules(trace: RankTrace) -> pd.DataFrame:
+    ranges = trace.ranges
+    return _most_launching(trace, ranges[(ranges["domain"] == XLA_MODULES).to_numpy(dtype=bool)])
+
+
 def _repeated(trace: RankTrace) -> pd.DataFrame:
     """Occurrences of the outermost range that launches most of the GPU's work; empty where none launches enough."""
     ranges = trace.ranges
     if len(ranges) < LEAST_TIMES:
         return ranges.iloc[:0]
-    modules = _most_launching(trace, ranges[(ranges["domain"] == XLA_MODULES).to_numpy(dtype=bool)])
+    modules = _modules(trace)
     if len(modules):
         return modules
     names = ranges["name"].cat.categories

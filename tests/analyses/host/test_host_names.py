@@ -53,6 +53,14 @@ def test_phase(name, phase):
         ("cudaMemcpy", False, False, True),
         ("cudaEventQuery", False, False, False),
         ("cudaStreamWaitEvent", False, False, False),
+        ("hipMemcpyWithStream", False, False, True),
+        ("urEnqueueKernelLaunch", False, True, False),
+        ("urEnqueueUSMMemcpy", False, True, False),
+        ("urEnqueueEventsWaitWithBarrier", False, False, False),
+        ("urQueueFinish", True, False, False),
+        ("zeEventHostSynchronize", True, False, False),
+        ("zeCommandQueueSynchronize", True, False, False),
+        ("zeCommandListAppendMemoryCopy", False, True, False),
     ],
 )
 def test_calls(name, is_sync, is_launch, is_plain_copy):
@@ -75,3 +83,35 @@ def test_calls(name, is_sync, is_launch, is_plain_copy):
 )
 def test_ranges_around_all_that_a_pass_does(name, is_whole):
     assert host_names.holds_whole_pass(name) == is_whole
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("cudaDeviceSynchronize", "all"),
+        ("cuStreamSynchronize", "stream"),
+        ("hipEventSynchronize", "event"),
+        ("zeCommandQueueSynchronize", "stream"),
+        ("zeCommandListHostSynchronize", "stream"),
+        ("zeEventHostSynchronize", "event"),
+        ("urQueueFinish", "stream"),
+        ("urEventWait", "event"),
+        ("cudaStreamWaitEvent", None),
+    ],
+)
+def test_what_synchronising_calls_wait_for(name, what):
+    assert host_names.waits_for(name) == what
+
+
+@pytest.mark.parametrize(
+    ("name", "is_of_cpu", "is_users"),
+    [
+        ("gloo:all_reduce", True, False),
+        ("mpi:all_reduce", True, False),
+        ("hccl:all_reduce", False, False),
+        ("nccl:all_reduce", False, False),
+        ("mpi_setup", False, True),
+    ],
+)
+def test_annotations_of_backends_are_no_ranges_of_the_user(name, is_of_cpu, is_users):
+    assert (host_names.is_cpu_collective(name), host_names.is_user_range(name)) == (is_of_cpu, is_users)

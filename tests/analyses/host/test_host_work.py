@@ -35,6 +35,8 @@ def work(events=(), ranges=(), ops=OPS, calls=LAUNCHES, steps=STEPS):
         ([("aten::mm", 50, 60, 1), ("aten::t", 52, 55, 1)], [], [["operator", "aten::mm", 1, 5, 5]]),
         # a range around the whole step says no more than the step; before the first operation nobody knows of idling
         ([], [("train", 1, 99), ("forward", 5, 15)], [["range", "forward", 1, 5, 0]]),
+        # of a name all do or none: what lies in it is told of all steps
+        ([], [("forward", 5, 95), ("log", 10, 80), ("forward", 105, 145), ("log", 110, 130)], [["range", "log", 2, 45, 20]]),
         # what runs beyond the step's end is cut there
         ([], [("late", 190, 230)], [["range", "late", 1, 5, 5]]),
         ([], [("gloo:all_reduce", 50, 70, 9)], [["collective", "gloo:all_reduce", 1, 10, 10]]),

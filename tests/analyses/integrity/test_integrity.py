@@ -109,6 +109,16 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("kind", "what"), [("kineto", "ProfilerActivity.CUDA"), ("nsys", "--trace=cuda,nvtx"), ("xplane", "the profiler's")]
+)
+def test_what_records_gpu_work_is_said_of_each_format(kind, what):
+    trace = host_trace()
+    trace = replace(trace, meta=replace(trace.meta, format=kind))
+    (row,) = run([trace], ["integrity"])["integrity"].rows()
+    assert row["sentence"].startswith(f"No GPU work was recorded. Where there is any, {what}")
+
+
 @pytest.mark.parametrize(("make", "expected"), CASES.values(), ids=CASES)
 def test_checks_of_one_rank(make, expected):
     found = {check: count for (_, check), count in checks(make()).items() if check != "missing_ranks"}

@@ -14,7 +14,10 @@ from tests.simulator import run, scenarios
 from tests.simulator.analysed import analysed
 from traceanalyzer.analyses import run as analyse
 from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.replay.replay import gain_of
+from traceanalyzer.files import unnamed
+from traceanalyzer.model import aside
 from traceanalyzer.selection import with_steps
 
 RANK_1 = frozenset({1})
@@ -55,6 +58,24 @@ def test_a_replay_without_a_change_gives_back_the_recording(run_name):
     replay = once.results(run_name)["replay"]
     assert set(deviations(replay.engine.job)) == {0}
     assert replay.to_frame()["error_pct"].abs().max() < 3
+
+
+def test_a_graph_that_lies_in_files_and_let_go_of_lengths_answers_the_same(tmp_path, monkeypatch):
+    replay = once.results("ddp")["replay"]
+    changes = [(Change("host", 0.0),), (Change("compute", 0.5, RANK_1),), (Change("waits"),)]
+    expected = replay.engine.gains(changes)
+    monkeypatch.setattr(unnamed, "LARGE_BYTES", 0)
+    monkeypatch.setattr(unnamed, "_is_on_disk", lambda _: True)
+    monkeypatch.setattr(aside, "_LARGE_ARRAY_BYTES", 0)
+    with unnamed.laid_in(tmp_path):
+        engine = Engine(aside.arrays_aside(replay.engine.job), replay.engine.windows)
+        assert not engine.job.source.flags.writeable
+        assert engine.gains(changes) == expected
+        engine.let_go()
+        assert not engine._known
+        assert not engine.peers._hosts
+        engine.mean_steps.clear()
+        assert engine.gains(changes) == expected
 
 
 def test_chosen_steps_of_which_none_is_complete_are_replayed_alone():

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from tests import once
+from tests.findings.needed import needed_by
 from tests.simulator import Group, Program, scenarios
 from tests.simulator.analysed import analysed
 from tests.simulator.jobs import data_parallel, gradients, tensor_parallel
@@ -15,9 +16,15 @@ from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.collectives import Collectives
+from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.findings.communication.bandwidth import few_channels, low_bandwidth
 from traceanalyzer.findings.communication.communication import little_overlap, many_small_collectives
-from traceanalyzer.findings.communication.exposed_collective import _advice, exposed_collective
+from traceanalyzer.findings.communication.exposed_collective import (
+    _advice,
+    _how_often,
+    _is_of_own_kernels,
+    exposed_collective,
+)
 from traceanalyzer.findings.tools import TORCH, XLA
 from traceanalyzer.meaning.quantities import time_text
 
@@ -30,7 +37,7 @@ def of_sample(name, *names):
 
 
 def test_little_overlap_is_told_where_data_moves():
-    names = ("headline", "steps", "exposed_comm", "replay", "collectives")
+    names = needed_by(little_overlap)
     assert little_overlap(**of_sample("ddp", *names)) == []
     _, results = analysed(scenarios.hsdp(), *names)
     assert little_overlap(**results) == []
@@ -47,7 +54,7 @@ def hidden_behind(host_ns, moved_ns=2 * MS, *, has_steps=True):
         program.kernel("adam", MS, after=(sent,))
 
     job = job_of(2, 4, step, (world,), jitter=0, ends_synced=not host_ns, has_steps=has_steps)
-    _, results = analysed(job, "headline", "steps", "exposed_comm", "replay", "collectives")
+    _, results = analysed(job, *needed_by(little_overlap))
     return little_overlap(**results)
 
 
@@ -174,7 +181,7 @@ def test_ranks_whose_links_are_slower_than_the_others_are_named_as_the_host_that
     assert said in found.title
 
 
-_OF_SMALL = ("call_waits", "headline", "steps", "replay")
+_OF_SMALL = tuple(needed_by(many_small_collectives))
 
 
 def test_small_collectives_that_a_step_waits_for_are_told_however_few():
@@ -199,15 +206,7 @@ def test_collectives_that_gain_nothing_or_are_large_are_no_news_however_many(mad
 def test_the_collective_that_nothing_runs_beside_is_named(layers, is_said):
     _, results = analysed(
         gradients.serial(steps=4, layers=layers),
-        "headline",
-        "steps",
-        "exposed_calls",
-        "call_waits",
-        "replay",
-        "episodes",
-        "collectives",
-        "calls",
-        "ranks",
+        *needed_by(exposed_collective),
     )
     found = exposed_collective(**results)
     assert len(found) == is_said
@@ -232,19 +231,36 @@ def test_only_gradients_that_are_wide_are_to_be_reduced_in_bfloat16(phase, dtype
     assert _advice("all_to_all", phase, calls, TORCH).startswith("Exchange one half")
 
 
+_UB = "void userbuffers_fp16_sum_inplace_gpu_rr_rs_oop<4>(int, int)"
+_NCCL = "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+
+
+@pytest.mark.parametrize(
+    ("names", "collective", "is_own"),
+    [
+        ([_UB, _NCCL], "reduce_scatter", True),
+        ([_NCCL, _UB], "reduce_scatter", False),
+        ([_UB], "all_reduce", False),
+        ([], "all_reduce", False),
+    ],
+)
+def test_kernels_that_are_no_library_s_of_collectives_are_told_by_their_time(names, collective, is_own):
+    table = pd.DataFrame({"name": names, "total_ns": range(len(names), 0, -1)})
+    assert _is_of_own_kernels(collective, Kernels(table)) is is_own
+    advice = _advice(collective, None, pd.DataFrame({"dtype": [], "size_bytes": []}), TORCH, is_own=is_own)
+    assert ("async_op" in advice) is not is_own
+
+
+def test_how_often_is_left_out_where_no_step_launched_any():
+    assert _how_often(pd.DataFrame({"rank": []}), 3, "a step") == ""
+    assert _how_often(pd.DataFrame({"rank": [0, 0, 0, 1]}), 2, "a step") == " (1.5 a step)"
+
+
 def test_steps_that_alone_hold_a_collective_are_named():
     """Parameters that are averaged in every third step only."""
     _, results = analysed(
         data_parallel.averaging(),
-        "headline",
-        "steps",
-        "exposed_calls",
-        "call_waits",
-        "replay",
-        "episodes",
-        "collectives",
-        "calls",
-        "ranks",
+        *needed_by(exposed_collective),
     )
     (found,) = exposed_collective(**results)
     assert found.steps == (2, 5)
@@ -260,7 +276,7 @@ def test_a_collective_that_is_quick_in_other_steps_is_a_fault_and_no_ideal():
         sent = program.collective("all_reduce", world, 1_000_000, (20 if number == 2 else 1) * MS, after=(made,))
         program.kernel("adam", MS, after=(sent,))
 
-    names = ("headline", "steps", "exposed_calls", "call_waits", "replay", "episodes", "collectives", "calls", "ranks")
+    names = needed_by(exposed_collective)
     (found,) = exposed_collective(**analysed(job_of(2, 6, step, (world,)), *names)[1])
     assert (found.steps, found.is_of_ideal) == ((2,), False)
 
@@ -278,7 +294,7 @@ def test_a_slow_collective_that_nothing_runs_beside_is_one_cause(elements, part_
         sent = program.collective("all_reduce", world, elements, 2 * MS, after=(made,))
         program.kernel("adam", MS, after=(sent,))
 
-    names = ("headline", "steps", "exposed_calls", "call_waits", "replay", "episodes", "collectives", "calls", "ranks")
+    names = needed_by(exposed_collective)
     (found,) = exposed_collective(**analysed(job_of(2, 3, step, (world,)), *names)[1])
     assert found.part_of == part_of
 

@@ -3,6 +3,7 @@
 import pytest
 
 from tests import once
+from tests.findings.needed import needed_by
 from tests.simulator import run
 from tests.simulator import workloads as usual
 from tests.simulator.analysed import analysed
@@ -76,7 +77,7 @@ def _step_ns(truth):
 
 def test_a_gain_above_what_is_exposed_is_explained():
     """20 gathers and 10 all-reduces queue on one stream; beside 5 ms of compute they bind the step."""
-    names = ("headline", "steps", "exposed_calls", "call_waits", "replay", "episodes", "collectives", "calls", "ranks")
+    names = needed_by(exposed_collective)
     _, results = analysed(sharded.queued(), *names)
     (found,) = exposed_collective(**results)
     assert found.title.startswith("All-gathers (20 a step) run while nothing computes for 3.5")

@@ -26,10 +26,19 @@ def rules(trace):
         ([(SGEMM, 0, 19), (ELEMENT, 20, 101)], False),
         ([(NVJET, 0, 100)], False),
         ([("my_gemm", 0, 100)], False),
-        ([(SGEMM, 0, 20), (ELEMENT, 20, 100), ("nccl", 100, 900, {"kind": "comm"})], True),
+        ([(SGEMM, 0, 20), (ELEMENT, 20, 100), ("nccl", 100, 600, {"kind": "comm"})], True),
+        ([(SGEMM, 0, 20), (ELEMENT, 970, 1000)], False),
         ([], False),
     ],
-    ids=["a fifth", "less", "on tensor cores", "names do not say", "communication does not count", "nothing"],
+    ids=[
+        "a fifth",
+        "less",
+        "on tensor cores",
+        "names do not say",
+        "communication does not count",
+        "little of the step",
+        "nothing",
+    ],
 )
 def test_tensor_cores_unused(gpu, speaks):
     assert ("tensor_cores_unused" in rules(program(gpu=gpu))) == speaks
@@ -44,7 +53,7 @@ def test_tensor_cores_unused_shows_the_products_and_the_peaks():
     assert found.severity == "high"
     assert found.title == (
         "Matrix work runs without tensor cores: 100 ns on rank 0 (100 % of its compute). "
-        "In TF32 rank 0's takes at most 86 ns less."
+        "In TF32 it takes at most 86 ns less on rank 0."
     )
     assert found.evidence == ({"rank": 0, "share_of_compute_pct": 100.0, "off_tensor_cores_ns": 100.0},)
     assert "67 in FP32, 495 in TF32, 989 in BF16" in found.recommendation
@@ -54,7 +63,7 @@ def test_tensor_cores_unused_shows_the_products_and_the_peaks():
 def test_of_types_that_are_not_known_no_gain_is_told():
     (found,) = efficiency.tensor_cores_unused(**run([program(gpu=[(SGEMM, 0, 100)])], TENSOR_CORES))
     assert found.gain_ns is None
-    assert "TF32 rank" not in found.title
+    assert "TF32" not in found.title
     assert "The gain" not in found.caveat
 
 

@@ -51,3 +51,9 @@ def test_the_backward_pass_itself_is_none():
 def test_jobs_that_keep_their_activations_say_nothing():
     results = once.results("ddp")
     assert not recomputed_activations(*(results[name] for name in NAMES))
+
+
+def test_jobs_without_a_replay_and_without_such_work_say_nothing():
+    trace = host_trace([("gemm", 0, 90 * MS)], host_ops=[("aten::mm", 0, MS, 1)])
+    results = combine({0: reduce_rank(trace, NAMES)}, NAMES)
+    assert not recomputed_activations(*(results[name] for name in NAMES))

@@ -31,7 +31,7 @@ def test_a_host_that_is_no_later_than_hosts_are_is_told_with_its_gain(apart_ms, 
            "gain_ns": 20 * MS, "unprofiled_gain_ns": 5 * MS, "step_ns": 100 * MS, "gain_is_bound": False, "gain_error_ns": 0,
            "gain_is_of_capture": False}  # fmt: skip
     said = _acquitted(1, "rank 0's", SimpleNamespace(rows=lambda: [row]), 3)
-    assert ("20 ms shorter (an estimated 5 ms without the profiler)" in said.replace("\u202f", " ")) is is_told
+    assert ("20 ms shorter (an estimated 5 ms shorter without the profiler)" in said.replace("\u202f", " ")) is is_told
 
 
 def test_who_waits_in_an_exchange_of_the_cpu_is_told_of_nccl():

@@ -6,14 +6,16 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
+from tests.findings.needed import needed_by
 from tests.simulator import workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import reads
 from tests.simulator.program import Group, Job, Program
-from traceanalyzer.findings.hosts.drained import _are_of_pageable_copies, _of_job, drained_queues
+from traceanalyzer.findings.hosts.drained import _are_of_pageable_copies, _of_job, _then, drained_queues
+from traceanalyzer.meaning.quantities import time_text
 
-NEEDED = ("headline", "steps", "sync_calls", "idle", "what_ran", "episodes", "replay", "places", "sync_copies")
+NEEDED = tuple(needed_by(drained_queues))
 
 
 def job(*, synced, host_us=300, kernel_us=1000, operators=1):
@@ -56,12 +58,17 @@ def test_a_queue_that_stays_short_is_told_beside_data_that_would_be_hidden():
     assert found.title.startswith("Both hosts wait for their GPUs 6 times a step")
 
 
+def test_of_one_host_the_gpu_that_idles_is_not_named_again():
+    said = _then(pd.Series({3: 615_000}), 518_000, SimpleNamespace(of_a_step="of a step"), None)
+    assert said == f", and then the GPU idles until its host has launched again, for {time_text(615_000)} of a step."
+
+
 def test_what_recording_made_of_them_is_said():
     (found,) = told(synced=lambda _: True, operators=60)
     # To write down 60 operators takes the host 3.2 µs each, of 0.3 ms a block.
     assert found.gain_ns == pytest.approx(6 * 300_000, rel=0.05)
     assert found.unprofiled_gain_ns == pytest.approx(6 * (300_000 - 60 * 3_200), rel=0.1)
-    assert re.search(r"1\.\d+ ms shorter \(an estimated \d+ µs without the profiler\)\.$", found.title)
+    assert re.search(r"1\.\d+ ms shorter \(an estimated \d+ µs shorter without the profiler\)\.$", found.title)
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ def results_of(
     ("made", "said"),
     [
         ({"late": (0, 20)}, "Rank 1 comes last to 6 of 6 collectives of the CPU: rank 0 waits 40 ms a step for it, 40 % of a"),
+        ({"late": (0, 20), "name": "mpi:all_reduce"}, "Rank 1 comes last to 6 of 6 collectives of the CPU"),
         ({"late": (0, 20)}, " of a step; aten::mm takes rank 1 40 ms a step, the others 0 ns."),
         ({"late": (0, 20), "what": ""}, "nothing is recorded of what rank 1 does for 70 ms a step, the others 30 ms."),
         ({"late": (0, 0, 20, 19)}, "Ranks 2 and 3 come last"),

@@ -60,7 +60,7 @@ def said(job):
             "ddp_straggler",
             (
                 "Rank 1 computes 75.6 ms a step, rank 0 18.4 ms, most of it aten::mm of [8192, 8192] × [8192, 8192]: rank 0 "
-                "waits 57.9 ms a step for it inside all-reduce. Mended, a mean step is 19.7 ms shorter (an estimated 45.0 ms without the profiler)."
+                "waits 57.9 ms a step for it inside all-reduce. Mended, a mean step is 19.7 ms shorter (an estimated 45.0 ms shorter without the profiler)."
             ),
         ),
         (

@@ -1,5 +1,6 @@
 """Ranks that wait for each other within a step, over which none needs more."""
 
+from tests.findings.needed import needed_by
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs.chances import lopsided
@@ -11,7 +12,7 @@ MORE, LESS = (Fault(what, 2 * MS, (1,)) for what in ("more", "less"))
 
 
 def said(*faults):
-    names = ("headline", "steps", "step_needs", "episodes", "stragglers", "pipeline", "replay")
+    names = needed_by(waits_within_steps)
     _, results = analysed(lopsided(4, 3, faults, layers=4), *names)
     return waits_within_steps(**results)
 

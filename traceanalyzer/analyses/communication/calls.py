@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.base import Result, is_any, stack
+from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.communication.inferred import with_inferred
 from traceanalyzer.analyses.communication.merged_arguments import merged
 from traceanalyzer.analyses.communication.operator_arguments import with_operators
@@ -17,7 +17,8 @@ from traceanalyzer.analyses.names import CallsColumn
 from traceanalyzer.analyses.time.steps import step_numbers
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import column_of, rows_where, table_of, with_columns
+from traceanalyzer.model.plain import as_objects, rows_named
+from traceanalyzer.model.tables import array_of, column_of, rows_where, table_of, with_columns
 
 
 class Calls(Result[CallsColumn]):
@@ -78,15 +79,16 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     other the outermost speaks.
     """
     ops = trace.gpu_ops
-    rows = np.flatnonzero(is_any(ops["kind"], "comm"))
+    rows = np.flatnonzero(rows_named(ops, "kind", "comm"))
     if not len(rows):
         return pd.DataFrame()
     of_ops = {name: column_of(ops, name)[rows] for name in ("start_ns", "end_ns", "stream", "name", "activity", "grid")}
     arguments = merged(trace.comm_args, *owners(trace, rows), len(rows))
     numbers = {"call": np.arange(len(rows)), "gpu_op": rows, "step": step_numbers(trace, rows)}
     table = table_of({"call": numbers["call"], **of_ops, **numbers, **arguments})
-    calls = _completed(with_operators(trace, rows, table), column_of(ops, "bytes")[rows])
-    return rows_where(with_inferred(calls), trace.counted[rows]).reset_index(drop=True)
+    calls = with_inferred(_completed(with_operators(trace, rows, table), column_of(ops, "bytes")[rows]))
+    is_counted = trace.counted[rows]
+    return calls if is_counted.all() else rows_where(calls, is_counted).reset_index(drop=True)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Calls:
@@ -97,13 +99,13 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Calls:
 def _completed(table: pd.DataFrame, moved_bytes: Any) -> pd.DataFrame:
     """Fill what the operation itself tells: collective from its name, bytes of a peer-to-peer copy."""
     names: Any = column_of(table, "name")
-    is_copy = is_any(table["activity"], "memcpy")
+    is_copy = rows_named(table, "activity", "memcpy")
     of_name = np.where(is_copy, "peer_copy", by_category(names, kinds.kernel_collective))
-    said = table["collective"].to_numpy(dtype=object)
-    collective = np.where(table["collective"].isna(), of_name, said)
+    said = array_of(table, "collective")
+    collective = np.where(pd.isna(said), of_name, said)
     collective[pd.isna(collective)] = "unknown"
     # A copy moves its own bytes: the host's call may carry out its collective by several.
     is_moved = is_copy & ~moved_bytes.isna()
     size_bytes = column_of(table, "size_bytes").copy()
     size_bytes[is_moved] = moved_bytes[is_moved]
-    return with_columns(table, collective=pd.Series(collective, dtype="object"), size_bytes=size_bytes)
+    return with_columns(table, collective=as_objects(collective), size_bytes=size_bytes)

@@ -12,6 +12,7 @@ from traceanalyzer.analyses.host.host_activity import names_around_launches, use
 from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import is_name, single_integer, whole_of
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, rows_where, table_of
 
@@ -53,7 +54,7 @@ def uses(
         return pd.DataFrame()
     rows = array_of(held, "gpu_op")
     whole = _whole_steps(trace)
-    is_of_step = np.isin(held["step"].to_numpy(dtype=np.int64, na_value=NONE), whole)
+    is_of_step = np.isin(whole_of(held, "step"), whole)
     keys = {
         "group": column_of(held, "group").astype("str"),
         "group_ranks": column_of(held, "group_ranks"),
@@ -70,14 +71,14 @@ def uses(
         **groups.keys,
         "group_description": groups.first_known(column_of(held, "group_description")),
         "group_size": groups.first_known(column_of(held, "group_size")),
-        "world_size": pd.array([trace.meta.world_size] * len(groups), "Int64"),
+        "world_size": single_integer(trace.meta.world_size).take(np.zeros(len(groups), dtype=np.int64)),
         "calls": groups.counts(),
         **{name: groups.total(values) for name, values in (("size_bytes", sizes), ("step_bytes", of_steps))},
         "unknown_sizes": all_known(groups.sums(sizes.isna().astype(np.int64))),
         "steps": len(whole),
         "step_calls": groups.sums(is_of_step.astype(np.int64)),
         **{name: groups.sums(mask.astype(np.int64)) for name, mask in counted.items()},
-        "peers": _count_of_peers(groups, held["peers"]),
+        "peers": _count_of_peers(groups, array_of(held, "peers")),
     }
     return table_of({name: columns[name] for name in COLUMNS})
 
@@ -98,27 +99,24 @@ def _marks(trace: RankTrace, held: pd.DataFrame, category_of_op: pd.Categorical)
 
 def _whole_steps(trace: RankTrace) -> np.ndarray:
     """Numbers of the steps that are looked at and not cut by the capture."""
-    steps = rows_where(trace.steps, ~trace.steps["is_partial"])
-    if trace.window.steps is not None:
-        steps = steps[steps["step"].isin(trace.window.steps)]
-    numbers: np.ndarray = array_of(steps, "step")
-    return numbers
+    numbers: np.ndarray = array_of(trace.steps, "step")[~array_of(trace.steps, "is_partial")]
+    return numbers if trace.window.steps is None else numbers[np.isin(numbers, trace.window.steps)]
 
 
 def _by_attention(trace: RankTrace, rows: np.ndarray, category_of_op: pd.Categorical) -> np.ndarray:
     """Whether the nearest heavy kernel launched before, or after, each operation is attention."""
     launch = array_of(trace.gpu_ops, "launch")
-    heavy = np.flatnonzero(category_of_op.isin(MATRIX_CATEGORIES) & (launch != NONE))
+    heavy = np.flatnonzero(is_name(category_of_op, *MATRIX_CATEGORIES) & (launch != NONE))
     if not len(heavy):
         return np.zeros(len(rows), dtype=bool)
     heavy = heavy[np.argsort(launch[heavy], kind="stable")]
-    is_attention = np.concatenate([[False], category_of_op[heavy] == "attention", [False]])
+    is_attention = np.concatenate([[False], is_name(category_of_op[heavy], "attention"), [False]])
     place = np.searchsorted(launch[heavy], launch[rows])
     found: np.ndarray = (is_attention[place] | is_attention[place + 1]) & (launch[rows] != NONE)
     return found
 
 
-def _count_of_peers(groups: Groups, peers: pd.Series) -> np.ndarray:
+def _count_of_peers(groups: Groups, peers: np.ndarray) -> np.ndarray:
     """How many ranks the messages of each group's rows name: of `send 1, recv 1, recv 2` two."""
     named: list[set[str]] = [set() for _ in range(len(groups))]
     for row, text in {*zip(groups.of_row.tolist(), peers.tolist(), strict=True)}:
@@ -134,10 +132,10 @@ def _is_both_ways(peers: object) -> bool:
 
 
 def _looks_up(trace: RankTrace) -> bool:
-    return any(_LOOKUPS.search(name) for name in trace.gpu_ops["name"].cat.categories.tolist())
+    return any(_LOOKUPS.search(name) for name in column_of(trace.gpu_ops, "name").categories.tolist())
 
 
-def _named(ranges: np.ndarray | pd.Series, pattern: re.Pattern[str]) -> np.ndarray:
-    names = pd.Series(ranges, dtype="object")
-    known = {name: bool(pattern.search(name)) for name in names.dropna().unique()}
-    return np.array([known.get(name, False) for name in names], dtype=bool)
+def _named(ranges: np.ndarray, pattern: re.Pattern[str]) -> np.ndarray:
+    names = ranges.tolist()
+    known = {name: name is not None and bool(pattern.search(name)) for name in {*names}}
+    return np.array([known[name] for name in names], dtype=bool)

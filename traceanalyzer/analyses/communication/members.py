@@ -20,6 +20,7 @@ from traceanalyzer.analyses.names import MembersColumn
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace, whole_capture
+from traceanalyzer.model.plain import as_objects, single_integer
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import (
     array_of,
@@ -102,11 +103,12 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
         calls = all_calls.per_rank(trace)
     if calls.empty:
         return calls
-    world_size = pd.array([trace.meta.world_size] * len(calls), dtype="Int64")
+    world_size = single_integer(trace.meta.world_size).take(np.zeros(len(calls), dtype=np.int64))
     # Long texts, of which one row is enough.
-    listed = pd.Series([_listed(trace), *[None] * (len(calls) - 1)], index=calls.index, dtype="object")
-    return with_columns(calls, world_size=world_size, file=",".join(trace.meta.files), listed_groups=listed,
-                        is_cut=trace.meta.is_truncated)  # fmt: skip
+    listed = np.full(len(calls), None, dtype=object)
+    listed[0] = _listed(trace)
+    return with_columns(calls, world_size=world_size, file=",".join(trace.meta.files),
+                        listed_groups=as_objects(listed), is_cut=trace.meta.is_truncated)  # fmt: skip
 
 
 def _listed(trace: RankTrace) -> str:

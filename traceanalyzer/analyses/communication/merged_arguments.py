@@ -6,7 +6,9 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
+from traceanalyzer.analyses.base import all_known
 from traceanalyzer.analyses.grouping import Groups, by_category
+from traceanalyzer.model.plain import as_objects, whole
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, columns_of
 
@@ -42,7 +44,7 @@ def merged(args: pd.DataFrame, rows: np.ndarray, call: np.ndarray, count: int) -
         "size_bytes": _size(args, rows, groups),
         "is_uneven": _is_uneven(args, rows, groups),
         "peers": _peers(args, rows, groups),
-        "host_operations": pd.array(groups.counts(), dtype="Int64"),
+        "host_operations": all_known(groups.counts()),
         "arguments": np.select([is_inferred, is_kernel], [INFERRED_SIZE, "kernel"], "host").astype(object),
     }
     return {name: _taken(values, place) for name, values in found.items()}
@@ -51,7 +53,7 @@ def merged(args: pd.DataFrame, rows: np.ndarray, call: np.ndarray, count: int) -
 def _taken(values: Any, place: np.ndarray) -> Any:
     if not isinstance(values, np.ndarray):
         return values.take(place, allow_fill=True)
-    return pd.Series(np.append(values, np.array([None], dtype=object))[place], dtype="object")
+    return as_objects(np.append(values, np.array([None], dtype=object))[place])
 
 
 def _size(args: pd.DataFrame, rows: np.ndarray, groups: Groups) -> Any:
@@ -62,16 +64,11 @@ def _size(args: pd.DataFrame, rows: np.ndarray, groups: Groups) -> Any:
     is_told = np.array([own is not None for own in of_dtype], dtype=bool)
     element = np.where(is_told, of_dtype, 0).astype(np.int64)
     gathers = by_category(collective, lambda name: name == "all_gather") == True  # noqa: E712 - element by element
-    elements = np.where(gathers, _plain(gathered), _plain(given))
+    elements = np.where(gathers, whole(gathered, 0), whole(given, 0))
     is_known = is_told & ~np.where(gathers, gathered.isna(), given.isna())
     has_said = ~said.isna()
-    sizes = np.where(has_said, _plain(said), np.where(is_known, elements * element, 0))
+    sizes = np.where(has_said, whole(said, 0), np.where(is_known, elements * element, 0))
     return pd.arrays.IntegerArray(groups.sums(sizes), groups.any(~(has_said | is_known)))
-
-
-def _plain(values: Any) -> np.ndarray:
-    plain: np.ndarray = values.to_numpy(dtype=np.int64, na_value=0)
-    return plain
 
 
 def _is_uneven(args: pd.DataFrame, rows: np.ndarray, groups: Groups) -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import grouping
-from traceanalyzer.analyses.base import Result, plain_values, ratio, stack
+from traceanalyzer.analyses.base import Result, ratio, stack
 from traceanalyzer.analyses.communication.call_lists import SIZES_FROM, sizes_from
 from traceanalyzer.analyses.communication.call_waits import CallWaits, looked_at
 from traceanalyzer.analyses.communication.calls import Calls
@@ -19,7 +19,8 @@ from traceanalyzer.analyses.time.breakdown import OVERLAP, overlap_of
 from traceanalyzer.analyses.time.intervals import Intervals, union
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace, whole_capture
-from traceanalyzer.model.tables import column_of, columns_of, sorted_by, table_of, with_columns
+from traceanalyzer.model.plain import sorted_table, texts_of
+from traceanalyzer.model.tables import column_of, columns_of, with_columns
 
 KEYS = ("group", "collective", "dtype")
 
@@ -86,13 +87,19 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     description, reduction, arguments = (
         [_known(columns[name][rows]) for rows in of_each] for name in ("group_description", "reduction", "arguments")
     )
-    table = table_of(
+    told = {
+        "group_description": [_one(own) for own in description],
+        "reduction": [", ".join(sorted(own)) or None for own in reduction],
+        "sizes_from": [sizes_from(own) for own in arguments],
+    }
+    texts = {name: np.array(own, dtype=object) for name, own in told.items()}
+    return sorted_table(
         {
-            **{name: plain_values(pd.Series(own)) for name, own in groups.keys.items()},
-            "group_description": [_one(own) for own in description],
-            "reduction": [", ".join(sorted(own)) or None for own in reduction],
+            **{name: _plain(own) for name, own in groups.keys.items()},
+            "group_description": texts["group_description"],
+            "reduction": texts["reduction"],
             "calls": groups.counts(),
-            "sizes_from": [sizes_from(own) for own in arguments],
+            "sizes_from": texts["sizes_from"],
             "calls_of_unknown_size": groups.sums(sizes.isna().astype(np.int64)),
             "known_size_bytes": groups.total(sizes),
             "total_ns": groups.sums(ends - starts),
@@ -100,9 +107,9 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
             "max_ns": groups.largest(ends - starts),
             "comm_ns": np.array([own.total_ns for own in busy]),
             "exposed_comm_ns": np.array([(own - compute).total_ns for own in busy]),
-        }
+        },
+        "total_ns",
     )
-    return sorted_by(table, "total_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame], groups: Groups, call_waits: CallWaits, calls: Calls) -> Nccl:
@@ -120,6 +127,15 @@ def _sizes(table: pd.DataFrame, calls: pd.DataFrame) -> pd.api.extensions.Extens
     sizes = of_calls.told(column_of(calls, "group_size"), _one)
     found = at_places(sizes, places_of(table, of_calls.keys, ["rank", *KEYS]), absent=None)
     return pd.array(found.tolist(), dtype="Int64")
+
+
+def _plain(texts: Any) -> np.ndarray:
+    """Texts as objects, `None` for absent ones."""
+    if isinstance(texts, pd.Categorical):
+        return texts_of(texts)
+    plain = np.array(texts, dtype=object)
+    plain[pd.isna(plain)] = None
+    return plain
 
 
 def _one(values: list[object]) -> object:

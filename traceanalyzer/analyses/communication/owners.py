@@ -4,6 +4,7 @@ import numpy as np
 
 from traceanalyzer import kinds
 from traceanalyzer.analyses.grouping import by_category, largest_before
+from traceanalyzer.analyses.time.intervals import outer_first
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of
@@ -92,7 +93,7 @@ def _outermost(
     host: np.ndarray, call: np.ndarray, starts: np.ndarray, ends: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Those that lie in no other one of their call, as they begin, and their calls."""
-    order = np.lexsort((-ends, starts))
+    order = outer_first(starts, ends)
     is_outermost = ends[order] > largest_before(ends[order], call[order])
     kept = order[is_outermost]
     return host[kept], call[kept]

@@ -11,6 +11,7 @@ from traceanalyzer.analyses.host.thread_roles import AUTOGRAD, COLLECTIVES, MAIN
 from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import rows_named_so
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, rows_where, table_of, under_each_other
 
@@ -37,7 +38,7 @@ def cpu_collectives(trace: RankTrace) -> pd.DataFrame:
         checkpoint's) hold up nobody, and are left out.
     """
     ranges = trace.ranges
-    held = rows_where(ranges, host_names.matches(ranges["name"], host_names.is_cpu_collective))
+    held = rows_where(ranges, rows_named_so(ranges, host_names.is_cpu_collective))
     if held.empty:
         return _EMPTY
     held = _with_monitored(trace, held)
@@ -76,7 +77,7 @@ def waiting(trace: RankTrace) -> Intervals:
 def _with_monitored(trace: RankTrace, held: pd.DataFrame) -> pd.DataFrame:
     """In order of start, monitored barriers as one each: they are messages that the calling thread sends itself."""
     operators = trace.host_ops
-    whole = operators[host_names.matches(operators["name"], _MONITORED.__eq__)]
+    whole = operators[rows_named_so(operators, _MONITORED.__eq__)]
     within = Intervals.of(array_of(whole, "start_ns"), array_of(whole, "end_ns"))
     starts, ends = (held[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns"))
     apart = held[within.covered_ns(starts, ends) == 0][["name", "thread", "start_ns", "end_ns"]]
@@ -104,7 +105,7 @@ def _callers(trace: RankTrace, threads: np.ndarray, starts: np.ndarray) -> np.nd
     Of those `threads` that are the host's.
     """
     operators = trace.host_ops
-    calls = operators[host_names.matches(operators["name"], _hands_over)]
+    calls = operators[rows_named_so(operators, _hands_over)]
     begun = array_of(calls, "start_ns")
     order = np.argsort(begun, kind="stable")
     launch = trace.gpu_ops["launch"]
@@ -136,7 +137,7 @@ def _events(trace: RankTrace, threads: np.ndarray) -> Iterator[tuple[np.ndarray,
     for frame in (trace.api_calls, trace.host_ops):
         held = np.isin(array_of(frame, "thread"), threads)
         starts, ends = array_of(frame, "start_ns")[held], array_of(frame, "end_ns")[held]
-        yield starts, np.where(host_names.matches(frame["name"], _hands_over)[held], starts, ends)
+        yield starts, np.where(rows_named_so(frame, _hands_over)[held], starts, ends)
 
 
 def _hands_over(name: str) -> bool:

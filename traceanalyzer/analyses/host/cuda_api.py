@@ -10,7 +10,8 @@ from traceanalyzer.analyses.names import CudaApiColumn
 from traceanalyzer.analyses.spread import columns_of, counted_calls, spread, with_mean
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import picked, sorted_by
+from traceanalyzer.model.plain import lengths_of, sorted_table
+from traceanalyzer.model.tables import column_of
 
 
 class CudaApi(Result[CudaApiColumn]):
@@ -36,11 +37,11 @@ class CudaApi(Result[CudaApiColumn]):
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:
     """Group the rank's counted API calls by name; with several GPUs in one process they are of all of them."""
-    calls = picked(trace.api_calls, counted_calls(trace), ["name", "start_ns", "end_ns"])
-    if calls.empty:
+    counted = counted_calls(trace)
+    if not counted.any():
         return pd.DataFrame()
-    table = spread(calls["end_ns"] - calls["start_ns"], calls[["name"]], "ns")
-    return sorted_by(table, "total_ns")
+    names = {"name": column_of(trace.api_calls, "name")[counted]}
+    return sorted_table(spread(lengths_of(trace.api_calls)[counted], names, "ns"), "total_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> CudaApi:

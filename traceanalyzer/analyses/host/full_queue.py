@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of
@@ -13,6 +14,7 @@ SLOW_LAUNCH_NS = 30_000
 """A launch into a full queue blocks for longer than this; others are work."""
 
 
+@once_a_trace
 def into_full_queue(trace: RankTrace) -> np.ndarray:
     """Mask of the rank's API calls that take long while about as many operations wait as the queue holds.
 

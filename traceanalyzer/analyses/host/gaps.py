@@ -14,8 +14,9 @@ from traceanalyzer.analyses.names import GapTableColumn
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.meaning.vocabulary import GAP_CAUSES
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import as_objects, known_of, whole_of
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, rows_where, table_of
+from traceanalyzer.model.tables import array_of, column_of, table_of
 
 _KEYS = {cause.column: cause.key for cause in GAP_CAUSES}
 
@@ -66,7 +67,8 @@ def per_rank(trace: RankTrace, idle_short_ns: int = SHORT_NS, idle_launch_ns: in
     causes = idle_causes.parts(trace, gaps, begin, end, **limits)
     starts = np.maximum(gaps.starts, begin)
     ops = trace.gpu_ops
-    longest_cause = np.stack([causes[cause].to_numpy() for cause in CAUSES]).argmax(axis=0)
+    by_cause = {cause: array_of(causes, cause) for cause in CAUSES}
+    longest_cause = np.stack([*by_cause.values()]).argmax(axis=0)
     return table_of(
         {
             "gap": np.arange(len(gaps)),
@@ -74,7 +76,7 @@ def per_rank(trace: RankTrace, idle_short_ns: int = SHORT_NS, idle_launch_ns: in
             "start_ns": starts,
             "end_ns": np.minimum(gaps.ends, end),
             "cause": np.array([_KEYS[cause] for cause in CAUSES], dtype=object)[longest_cause],
-            **{cause: causes[cause].to_numpy() for cause in CAUSES},
+            **by_cause,
             **_doing(trace, gaps),
             "range": names_around_launches(user_ranges(trace), trace, gaps.launch),
             # Names stay numbered: as texts those of kernels take as much as all other columns together.
@@ -92,13 +94,13 @@ def across(parts: Mapping[int, pd.DataFrame]) -> GapTable:
 
 def step_of_time(trace: RankTrace, times: np.ndarray) -> pd.api.extensions.ExtensionArray:
     """Number of the step whose GPU window holds each time, NA where none does."""
-    held = rows_where(trace.steps, trace.steps["start_ns"].notna())
-    if held.empty:
+    held = known_of(trace.steps, "start_ns")
+    if not held.any():
         return pd.array([pd.NA] * len(times), dtype="Int64")
-    starts, ends = held["start_ns"].to_numpy(np.int64), held["end_ns"].to_numpy(np.int64)
+    starts, ends = (whole_of(trace.steps, name)[held] for name in ("start_ns", "end_ns"))
     row = np.searchsorted(starts, times, side="right") - 1
     is_inside = (row >= 0) & (times < ends[row])
-    return pd.arrays.IntegerArray(held["step"].to_numpy(np.int64)[row], ~is_inside)
+    return pd.arrays.IntegerArray(array_of(trace.steps, "step")[held][row], ~is_inside)
 
 
 def _doing(trace: RankTrace, gaps: Gaps) -> dict[str, Any]:
@@ -114,5 +116,5 @@ def _doing(trace: RankTrace, gaps: Gaps) -> dict[str, Any]:
             own = rows[held]
             doing[own], what[own], lengths[own] = longest(activity, starts[held], ends[held])
         is_known[rows] = True
-    texts = {name: pd.Series(column, dtype="object") for name, column in (("doing", doing), ("doing_what", what))}
-    return {**texts, "doing_ns": pd.arrays.IntegerArray(lengths, ~is_known)}
+    doing_ns = pd.arrays.IntegerArray(lengths, ~is_known)
+    return {"doing": as_objects(doing), "doing_what": as_objects(what), "doing_ns": doing_ns}

@@ -7,13 +7,14 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.blocks import time_blocks
+from traceanalyzer.analyses.blocks import MOST_ROWS, time_blocks
 from traceanalyzer.analyses.grouping import Groups, extreme_at
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.stretches import Cutter
-from traceanalyzer.analyses.once import once_a_trace
+from traceanalyzer.analyses.once import once_a_trace, once_of_tables
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import rows_named, rows_named_so
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, columns_of, picked
 
@@ -70,7 +71,7 @@ def activity_of(
 
 def _activity(tables: Sequence[tuple[pd.DataFrame, str]], thread: int, busy: Intervals) -> Iterator[Activity]:
     """All the thread's stretches between the first and the last of the events that overlap `busy`, block by block."""
-    held = [_Events.of(frame, what) for frame, what in tables]
+    held = [_events(frame, what=what) for frame, what in tables]
     names = [name for own in held for name in own.names]
     before = np.cumsum([0, *(len(own.names) for own in held[:-1])]).tolist()
     cutter = Cutter()
@@ -109,6 +110,11 @@ class _Events(Struct, frozen=True):
         code = self.codes[own].astype(np.int64)
         number = np.where(code == NONE, 0, code + names_before + 1)
         return self.starts[own], self.ends[own], number * len(WHATS) + self.what_of_code[code]
+
+
+@once_of_tables
+def _events(frame: pd.DataFrame, *, what: str) -> _Events:
+    return _Events.of(frame, what)
 
 
 def _by_query(blocks: Iterable[Activity], starts: np.ndarray, ends: np.ndarray) -> Iterator[tuple[slice, Activity]]:
@@ -187,9 +193,11 @@ def range_around(ranges: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -
     """Position in `ranges` of the innermost one of the same thread that holds each time, or -1."""
     answer = np.full(len(times), NONE, dtype=np.int64)
     of_thread = array_of(ranges, "thread")
-    for thread in {*pd.unique(of_thread).tolist()} & {*pd.unique(threads).tolist()}:
+    for thread in {*np.unique(of_thread).tolist()} & {*np.unique(threads).tolist()}:
         asked = np.flatnonzero(threads == thread)
-        answer[asked] = Around.of(ranges, thread).at(times[asked])
+        is_small = len(ranges) <= MOST_ROWS  # what is large is not held for who may ask again
+        around = _around(ranges, thread=thread) if is_small else Around.of(ranges, thread)
+        answer[asked] = around.at(times[asked])
     return answer
 
 
@@ -215,6 +223,12 @@ class Around(Struct, frozen=True):
         return np.where((place >= 0) & (times < self.ends[place]), self.row[place], NONE)
 
 
+@once_of_tables
+def _around(events: pd.DataFrame, *, thread: int) -> Around:
+    """What the thread is in, whenever: many analyses ask it of the same ranges."""
+    return Around.of(events, thread)
+
+
 def names_around(events: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Name of the innermost event of the same thread that holds each time; `None` where none does."""
     row = range_around(events, threads, times)
@@ -235,9 +249,9 @@ def names_around_launches(events: pd.DataFrame, trace: RankTrace, launch: np.nda
 @once_a_trace
 def user_ranges(trace: RankTrace) -> pd.DataFrame:
     """Ranges that say where in the program the host is: neither steps nor communication calls."""
-    is_place = host_names.matches(trace.ranges["name"], host_names.is_user_range)
-    of_steps = set(trace.steps["name"].cat.categories)
-    return picked(trace.ranges, is_place & ~host_names.matches(trace.ranges["name"], of_steps.__contains__))
+    is_place = rows_named_so(trace.ranges, host_names.is_user_range)
+    is_step = rows_named(trace.ranges, "name", *column_of(trace.steps, "name").categories.tolist())
+    return picked(trace.ranges, is_place & ~is_step)
 
 
 def innermost_at(starts: np.ndarray, ends: np.ndarray, times: np.ndarray) -> np.ndarray:

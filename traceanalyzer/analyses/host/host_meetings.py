@@ -12,6 +12,7 @@ from traceanalyzer.analyses.host.cpu_collectives import cpu_collectives
 from traceanalyzer.analyses.host.host_time import steps_of_hosts
 from traceanalyzer.analyses.names import HostMeetingsColumn
 from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.kinds import CPU_BACKENDS
 from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -21,7 +22,11 @@ from traceanalyzer.selection import host_spans, step_at
 _LEAST_MET = 0.95
 """Of the instances: so many last beyond the start of each rank's, or they are not the same collective on all ranks."""
 
-_WAITS = ("gloo:all_reduce", "gloo:all_gather", "gloo:reduce_scatter", "gloo:all_to_all", "gloo:barrier")
+_WAITS = tuple(
+    f"{backend}{name}"
+    for backend in CPU_BACKENDS
+    for name in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
+)
 """Those that end nowhere before all ranks have come: of others some ranks leave at once."""
 
 

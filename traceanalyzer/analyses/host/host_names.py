@@ -8,6 +8,9 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.kinds import CPU_BACKENDS
+from traceanalyzer.model.plain import mask_of
+
 PHASES = ("forward", "backward", "optimizer", "data", "communication")
 """Phases that ranges can name; `communication` is its set-up, and gradient synchronisation written by hand."""
 
@@ -21,12 +24,21 @@ _FRAMEWORK_RANGE = re.compile(
 AUTOGRAD_NODE = "autograd::engine::evaluate_function"
 """Operators of this name run a node of the backward graph."""
 
-_SYNC = re.compile(r"(Stream|Device|Event|Ctx|Thread)Synchronize")
+FOR_ALL, FOR_EVENT, FOR_STREAM = "all", "event", "stream"
+"""What a synchronising call waits for: all streams, an event, one stream (Intel's GPUs: a queue)."""
+
+_SYNCS = (
+    (FOR_ALL, re.compile(r"(?:Device|Ctx|Thread)Synchronize")),
+    (FOR_EVENT, re.compile(r"EventSynchronize|^ze(?:Event|Fence)HostSynchronize|^urEventWait$")),
+    (FOR_STREAM, re.compile(r"StreamSynchronize|^zeCommand(?:Queue|ListHost)Synchronize|^urQueueFinish$")),
+)
 
 _COPY_CALL = re.compile(r"^(cuda|cu|hip)Memcpy")
 
 # cudaLaunchHostFunc runs on the host and leaves no GPU operation.
-_LAUNCH = re.compile(r"Launch(?!HostFunc)|Memcpy.*Async|Memset.*Async")
+_LAUNCH = re.compile(
+    r"Launch(?!HostFunc)|Memcpy.*Async|Memset.*Async|^urEnqueue(USM|Mem)|^zeCommandListAppendMemory(Copy|Fill)"
+)
 
 _GRAPH_LAUNCH = re.compile(r"GraphLaunch")
 
@@ -66,8 +78,14 @@ _PHASE_PATTERNS = (
 
 @lru_cache(_MOST_NAMES)
 def is_sync(name: str) -> bool:
-    """A call that returns when the GPU has done earlier work: `cuda…Synchronize` and the like."""
-    return bool(_SYNC.search(name))
+    """A call that returns when the GPU has done earlier work: `cuda…Synchronize`, `zeEventHostSynchronize`."""
+    return waits_for(name) is not None
+
+
+@lru_cache(_MOST_NAMES)
+def waits_for(name: str) -> str | None:
+    """What a synchronising call of this name waits for; `None` of other calls."""
+    return next((what for what, pattern in _SYNCS if pattern.search(name)), None)
 
 
 def is_plain_copy(name: str) -> bool:
@@ -115,13 +133,13 @@ def is_autograd_node(name: str) -> bool:
 
 
 def is_cpu_collective(name: str) -> bool:
-    """A collective that the CPU carries out: `gloo:all_reduce`."""
-    return name.startswith("gloo:")
+    """A collective that the CPU carries out: `gloo:all_reduce`, `mpi:all_reduce`."""
+    return name.startswith(CPU_BACKENDS)
 
 
 def is_user_range(name: str) -> bool:
     """A range that says where in the program the host is: neither a profiler step nor a communication call."""
-    return not name.startswith(("ProfilerStep", "nccl", "gloo:", "c10d:"))
+    return not name.startswith(("ProfilerStep", "nccl", *CPU_BACKENDS, "xccl:", "hccl:", "c10d:"))
 
 
 def is_framework_range(name: str) -> bool:
@@ -156,13 +174,6 @@ def phase(name: str) -> str | None:
 def matches(names: pd.Series, test: Callable[[str], object]) -> np.ndarray:
     """Mask of the rows whose name passes; asks once for each distinct name."""
     return mask_of(cast("pd.Categorical", names.array), test)
-
-
-def mask_of(names: pd.Categorical, test: Callable[[str], object]) -> np.ndarray:
-    """The same of names that are no column."""
-    answers = [bool(test(str(name))) for name in names.categories.tolist()]
-    mask: np.ndarray = np.array([*answers, False], dtype=bool)[names.codes]
-    return mask
 
 
 def _plain(name: str) -> str:

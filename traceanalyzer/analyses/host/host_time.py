@@ -9,9 +9,11 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import ratio
 from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.intervals import busy
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import known_of
 from traceanalyzer.model.tables import array_of, rows_where
 
 TIMES: Mapping[str, Column] = MappingProxyType(
@@ -63,17 +65,20 @@ def times_of(
     }
 
 
+@once_a_trace
 def steps_of_hosts(trace: RankTrace) -> pd.DataFrame:
     """Complete steps of those looked at; without GPU work no step has a GPU window, and all that are not cut count.
 
     Of chosen steps of which none is complete, all of them.
     """
-    steps = rows_where(trace.steps, ~trace.steps["is_partial"])
-    steps = steps if trace.gpu_ops.empty else rows_where(steps, ~steps["is_open"] & steps["start_ns"].notna())
+    steps = trace.steps
+    counts = ~array_of(steps, "is_partial")
+    if not trace.gpu_ops.empty:
+        counts = counts & ~array_of(steps, "is_open") & known_of(steps, "start_ns")
     if trace.window.steps is None:
-        return steps
-    complete = steps[steps["step"].isin(trace.window.steps)]
-    return complete if len(complete) else trace.steps[trace.steps["step"].isin(trace.window.steps)]
+        return rows_where(steps, counts)
+    is_chosen = np.isin(array_of(steps, "step"), trace.window.steps)
+    return rows_where(steps, counts & is_chosen if (counts & is_chosen).any() else is_chosen)
 
 
 def launches_inside(trace: RankTrace, events: pd.DataFrame) -> np.ndarray:
@@ -94,7 +99,7 @@ def idle_inside(trace: RankTrace, starts: np.ndarray, ends: np.ndarray) -> tuple
     ops = trace.gpu_ops
     if ops.empty:
         return np.zeros(len(starts), dtype=np.int64), np.zeros(len(starts), dtype=np.int64)
-    first, last = int(ops["start_ns"].min()), int(ops["end_ns"].max())
+    first, last = int(array_of(ops, "start_ns").min()), int(array_of(ops, "end_ns").max())
     begin = np.clip(starts, first, last)
     end = np.clip(ends, first, last)
     seen = end - begin

@@ -15,8 +15,9 @@ from traceanalyzer.analyses.host.thread_roles import OTHER, thread_roles
 from traceanalyzer.analyses.names import HostWorkColumn
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import is_name, mask_of, text_array, texts_of, whole
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, picked, sorted_by, table_of
+from traceanalyzer.model.tables import array_of, column_of, picked, sorted_by, table_of, with_columns
 from traceanalyzer.selection import step_at
 
 RANGE, OPERATOR, COLLECTIVE = "range", "operator", "collective"
@@ -39,7 +40,8 @@ class HostWork(Result[HostWorkColumn]):
             "range (of the user or the framework), collective (run by the CPU), or operator outside of both."
         ),
         "name": Column.text(
-            "Its name. Ranges that span half of a step and hold others count as the step itself, not as a row.",
+            "Its name. Ranges that span half of a step, on average, and hold others count as the step itself, "
+            "not as a row.",
             written=Written.KERNEL,
         ),
         "threads": Column.count("Threads of this role that did it.", is_compared=False),
@@ -73,13 +75,14 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     threads, of_thread = np.unique(array_of(events, "thread"), return_inverse=True)
     roles = thread_roles(trace)
     role = np.array([roles.get(thread, OTHER) for thread in threads.tolist()], dtype=object)[of_thread]
-    table = table_of({"role": role, "what": events["what"], "name": events["name"]})
-    groups = Groups.of(table, ["role", "what", "name"], by_appearance=True)
+    keys = {"role": role, "what": column_of(events, "what"), "name": column_of(events, "name")}
+    groups = Groups.of(keys, [*keys], by_appearance=True)
     sizes = column_of(events, "size_bytes")
-    size_bytes = groups.sums(sizes.to_numpy(dtype=np.int64, na_value=0))
+    size_bytes = groups.sums(whole(sizes, 0))
     times = times_of(trace, groups, starts, ends, steps)
     order = np.argsort(-times["host_ns"], kind="stable")
-    names = {name: pd.array(np.array(own, dtype=object), dtype="str") for name, own in groups.keys.items()}
+    texts = {"role": groups.keys["role"], **{name: texts_of(groups.keys[name]) for name in ("what", "name")}}
+    names = {name: text_array(own) for name, own in texts.items()}
     total: dict[str, Any] = {
         **names,
         "threads": groups.distinct(of_thread),
@@ -109,10 +112,10 @@ _WHATS = pd.CategoricalDtype([RANGE, COLLECTIVE, OPERATOR])
 
 def _top_level(trace: RankTrace) -> pd.DataFrame:
     """Ranges and collectives that lie in no other, and operators outside of them, on each thread."""
-    names = trace.ranges["name"]
-    is_collective = host_names.matches(names, host_names.is_cpu_collective)
-    is_place = host_names.matches(names, host_names.is_user_range)
-    is_step = host_names.matches(names, set(trace.steps["name"].cat.categories).__contains__)
+    names = column_of(trace.ranges, "name")
+    is_collective = mask_of(names, host_names.is_cpu_collective)
+    is_place = mask_of(names, host_names.is_user_range)
+    is_step = is_name(names, *column_of(trace.steps, "name").categories.tolist())
     ranges = np.flatnonzero((is_place | is_collective) & ~is_step)
     ranges = ranges[~_wraps(trace, ranges)]
     operators = _outer(trace.host_ops)
@@ -125,7 +128,7 @@ def _top_level(trace: RankTrace) -> pd.DataFrame:
     is_operator = np.arange(len(starts)) >= len(ranges)
     order = np.lexsort((is_operator, -ends, starts, threads))
     order = order[ends[order] > largest_before(ends[order], threads[order])]
-    called = joined([names.array[ranges], column_of(trace.host_ops, "name")[operators]])
+    called = joined([names[ranges], column_of(trace.host_ops, "name")[operators]])
     sizes = column_of(trace.ranges, "size_bytes")[ranges]
     size_bytes, is_absent = sizes.to_numpy(dtype=np.int64, na_value=1), np.asarray(sizes.isna())
     what = np.where(is_operator, 2, np.append(is_collective[ranges], np.zeros(count, dtype=bool)))
@@ -140,7 +143,7 @@ def _top_level(trace: RankTrace) -> pd.DataFrame:
         ),
         "what": pd.Categorical.from_codes(what[order], dtype=_WHATS),
     }
-    return pd.DataFrame(columns, copy=False)
+    return table_of(columns)
 
 
 def _outer(host_ops: pd.DataFrame) -> np.ndarray:
@@ -154,15 +157,23 @@ def _outer(host_ops: pd.DataFrame) -> np.ndarray:
 
 
 def _wraps(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
-    """Which of these ranges take half of a step and hold another one of their thread."""
+    """Which of these ranges take half of a step and hold another one of their thread: all of a name, or none.
+
+    By its calls together: one that spans half of some steps only would else hide what it holds in the others.
+    """
     begins, until = (array_of(trace.steps, name) for name in ("host_start_ns", "host_end_ns"))
     starts, ends, threads = (array_of(trace.ranges, name)[rows] for name in ("start_ns", "end_ns", "thread"))
     row = step_at(begins, until, starts)
-    is_long = (row != NONE) & (ends - starts >= _WRAPPER_SHARE * np.append(until - begins, 0)[row])
     order = np.lexsort((-ends, starts, threads))
     holds = np.zeros(len(rows), dtype=bool)
     holds[order[:-1]] = (starts[order[1:]] < ends[order[:-1]]) & (threads[order[1:]] == threads[order[:-1]])
-    wraps: np.ndarray = is_long & holds
+    names: Any = column_of(trace.ranges, "name")
+    groups = Groups.of({"name": names[rows].codes, "thread": threads}, ["name", "thread"])
+    is_inside, lengths = row != NONE, np.append(until - begins, 0)[row]
+    own_ns, steps_ns = (groups.sums(np.where(is_inside, ns, 0)) for ns in (ends - starts, lengths))
+    is_long = (own_ns >= _WRAPPER_SHARE * steps_ns) & (steps_ns > 0)
+    is_around = 2 * groups.sums(holds & is_inside) >= groups.sums(is_inside)
+    wraps: np.ndarray = (is_long & is_around)[groups.of_row]
     return wraps
 
 
@@ -174,4 +185,4 @@ def _inside(events: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     row = step_at(array_of(steps, "host_start_ns"), ends, array_of(events, "start_ns"))
     held = row != NONE
     inside = picked(events, held)
-    return inside.assign(end_ns=np.minimum(array_of(inside, "end_ns"), ends[row[held]]))
+    return with_columns(inside, end_ns=np.minimum(array_of(inside, "end_ns"), ends[row[held]]))

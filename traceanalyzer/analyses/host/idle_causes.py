@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.blocks import row_blocks
 from traceanalyzer.analyses.grouping import largest_before
 from traceanalyzer.analyses.host import host_names
@@ -12,6 +11,7 @@ from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, busy, of_rows
 from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, GAP_CAUSES, HOST, IDLE_CAUSES, LAUNCH, SYNC, UNKNOWN
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import rows_named, rows_named_so
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, table_of
 
@@ -157,11 +157,11 @@ def blocking(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
     """
     calls, ops = trace.api_calls, trace.gpu_ops
     since = array_of(calls, "start_ns").copy()
-    is_blocking = host_names.matches(calls["name"], host_names.is_sync)
-    is_plain = host_names.matches(calls["name"], host_names.is_plain_copy)
-    pageable = is_any(ops["source_memory"], "pageable") | is_any(ops["target_memory"], "pageable")
+    is_blocking = rows_named_so(calls, host_names.is_sync)
+    is_plain = rows_named_so(calls, host_names.is_plain_copy)
+    pageable = rows_named(ops, "source_memory", "pageable") | rows_named(ops, "target_memory", "pageable")
     launch = array_of(ops, "launch")
-    is_copy = is_any(ops["activity"], "memcpy") & (launch != NONE)
+    is_copy = rows_named(ops, "activity", "memcpy") & (launch != NONE)
     if is_copy.any():
         waits = is_copy & (pageable | is_plain[launch])
         called = since[launch[waits]]
@@ -240,7 +240,7 @@ def loading(trace: RankTrace) -> Intervals:
 
 def _are_data(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
     """Masks of the host's operators, and of the ranges, that are the data loader's."""
-    op, each = (host_names.matches(frame["name"], host_names.is_data) for frame in (trace.host_ops, trace.ranges))
+    op, each = (rows_named_so(frame, host_names.is_data) for frame in (trace.host_ops, trace.ranges))
     return op, each
 
 

@@ -1,18 +1,19 @@
 """How far each rank's host runs ahead of its GPU: launch delays, launch queue, short kernels."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_any, percent, ratio, stack, typed
+from traceanalyzer.analyses.base import Result, percent, ratio, stack
 from traceanalyzer.analyses.host.launch_queue import launch_queue
 from traceanalyzer.analyses.names import LaunchesColumn
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import known_of, rows_named, single, single_integer
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, picked
+from traceanalyzer.model.tables import array_of, picked, table_of
 
 _LONG_NS = 20_000
 """A kernel of this length outlives the call that launches it, unless that waits for it."""
@@ -87,17 +88,17 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         return pd.DataFrame()
     names = ("start_ns", "end_ns", "launch", "activity", "graph_node")
     ops = picked(trace.gpu_ops, trace.counted, names)
-    row = {
+    row: dict[str, Any] = {
         "operations": len(ops),
-        "operations_without_launch": int((ops["launch"] == NONE).sum()),
-        "graph_operations": int(ops["graph_node"].notna().sum()),
+        "operations_without_launch": int(np.count_nonzero(array_of(ops, "launch") == NONE)),
+        "graph_operations": int(np.count_nonzero(known_of(ops, "graph_node"))),
         "window_ns": trace.window.length_ns,
         **_delays(trace, ops),
         **_awaited(trace, ops),
         **_queue(trace),
         **_kernels(ops),
     }
-    return typed(pd.DataFrame([row]), dict.fromkeys(_MAYBE, "Int64"))
+    return table_of({name: (single_integer if name in _MAYBE else single)(value) for name, value in row.items()})
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Launches:
@@ -117,15 +118,15 @@ def _delays(trace: RankTrace, ops: pd.DataFrame) -> dict[str, int | None]:
 
 def _awaited(trace: RankTrace, ops: pd.DataFrame) -> dict[str, int]:
     launch, starts, ends = (array_of(ops, name) for name in ("launch", "start_ns", "end_ns"))
-    is_long_kernel = is_any(ops["activity"], "kernel") & (ends - starts > _LONG_NS)
-    held = is_long_kernel & (launch != NONE) & column_of(ops, "graph_node").isna()
+    is_long_kernel = rows_named(ops, "activity", "kernel") & (ends - starts > _LONG_NS)
+    held = is_long_kernel & (launch != NONE) & ~known_of(ops, "graph_node")
     returned = np.append(array_of(trace.api_calls, "end_ns"), 0)[launch[held]]
     return {"awaitable_kernels": int(held.sum()), "awaited_kernels": int((returned >= ends[held]).sum())}
 
 
 def _queue(trace: RankTrace) -> dict[str, int | None]:
     queue = launch_queue(trace)
-    if not len(queue.depth) or (trace.gpu_ops["launch"] == NONE).all():
+    if not len(queue.depth) or (array_of(trace.gpu_ops, "launch") == NONE).all():
         return dict.fromkeys(("queue_median", "queue_max", "empty_queue_ns", "waiting_ns"))
     return {
         "queue_median": queue.median(),
@@ -136,7 +137,7 @@ def _queue(trace: RankTrace) -> dict[str, int | None]:
 
 
 def _kernels(ops: pd.DataFrame) -> dict[str, int | None]:
-    durations = (array_of(ops, "end_ns") - array_of(ops, "start_ns"))[is_any(ops["activity"], "kernel")]
+    durations = (array_of(ops, "end_ns") - array_of(ops, "start_ns"))[rows_named(ops, "activity", "kernel")]
     return {
         "kernels": len(durations),
         "kernels_under_5us": int((durations < 5_000).sum()),

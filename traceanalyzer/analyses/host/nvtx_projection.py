@@ -13,8 +13,9 @@ from traceanalyzer.analyses.spread import columns_of, spread, with_mean
 from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import known_of, lengths_of, sorted_table, whole_of
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, columns_as_they_are, picked, sorted_by, table_of
+from traceanalyzer.model.tables import array_of, column_of, picked, table_of
 
 
 class NvtxProjection(Result[NvtxProjectionColumn]):
@@ -77,8 +78,8 @@ def _launched(trace: RankTrace) -> pd.DataFrame:
 def _engine_threads(trace: RankTrace) -> set[int]:
     """Threads on which autograd runs operators and no forward operator runs."""
     threads = array_of(trace.host_ops, "thread")
-    is_autograd = trace.host_ops["forward_thread"].to_numpy(dtype=np.int64, na_value=0) != 0
-    has_sequence = ~column_of(trace.host_ops, "sequence").isna()
+    is_autograd = whole_of(trace.host_ops, "forward_thread", 0) != 0
+    has_sequence = known_of(trace.host_ops, "sequence")
     return set(np.setdiff1d(threads[is_autograd], threads[~is_autograd & has_sequence]).tolist())
 
 
@@ -104,13 +105,11 @@ def _by_name(trace: RankTrace, operations: np.ndarray, first_ns: np.ndarray, las
     held = operations > 0
     if not held.any():
         return pd.DataFrame()
-    names = {name: by_letters(column_of(trace.ranges, name)) for name in ("domain", "name")}
-    groups = Groups.of(names, ["domain", "name"], with_absent=True)
-    lengths = pd.Series((last_ns - first_ns)[held])
-    table = spread(lengths, table_of({"group": groups.of_row[held]}), "ns")
-    group = array_of(table, "group")
-    host_ns = groups.sums(array_of(trace.ranges, "end_ns") - array_of(trace.ranges, "start_ns"))
+    columns = {name: by_letters(column_of(trace.ranges, name)) for name in ("domain", "name")}
+    groups = Groups.of(columns, ["domain", "name"], with_absent=True)
+    lengths = spread((last_ns - first_ns)[held], {"group": groups.of_row[held]}, "ns")
+    group = lengths.pop("group")
+    host_ns = groups.sums(lengths_of(trace.ranges))
     sums = {"operations": groups.sums(operations), "host_ns": host_ns, "ranges": groups.counts()}
-    columns = {name: values[group].astype(object) for name, values in groups.keys.items()}
-    columns |= {name: own for name, own in columns_as_they_are(table).items() if name != "group"}
-    return sorted_by(table_of(columns | {name: own[group] for name, own in sums.items()}), "total_ns")
+    names = {name: values[group].astype(object) for name, values in groups.keys.items()}
+    return sorted_table({**names, **lengths, **{name: own[group] for name, own in sums.items()}}, "total_ns")

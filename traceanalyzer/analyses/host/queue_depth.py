@@ -13,7 +13,7 @@ from traceanalyzer.analyses.time.intervals import bins_of
 from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.tables import array_of, table_of
 
 
 class QueueDepth(Result[QueueDepthColumn]):
@@ -38,7 +38,7 @@ class QueueDepth(Result[QueueDepthColumn]):
 def per_rank(trace: RankTrace, queue_bins: int = 200) -> pd.DataFrame:
     """The window in `queue_bins` equal bins (fewer when it is shorter than that many ns); none without launches."""
     window = trace.window
-    if not window.length_ns or (trace.gpu_ops["launch"] == NONE).all():
+    if not window.length_ns or (array_of(trace.gpu_ops, "launch") == NONE).all():
         return pd.DataFrame()
     starts, ends = bins_of(window, queue_bins)
     waiting_ns, highest = launch_queue(trace).binned(starts, ends)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from traceanalyzer.analyses.time.intervals import stable_order
+from traceanalyzer.analyses.time.intervals import outer_first, stable_order
 from traceanalyzer.model.schema import NONE
 
 _NONE = np.empty(0, dtype=np.int64)
@@ -33,7 +33,7 @@ class Cutter:
             labels: theirs, from 0 on.
             until_ns: where the next block begins.
         """
-        order = np.lexsort((-ends, starts))
+        order = outer_first(starts, ends)
         starts, labels = starts[order], labels[order]
         reach = np.concatenate([self._open_ends, ends[order]])
         # At one time: ends before starts; outer starts first, inner ends first. A stable sort keeps this order.

@@ -7,6 +7,7 @@ import numpy as np
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import rows_named_so
 from traceanalyzer.model.tables import array_of
 
 MAIN, AUTOGRAD, DATA, COLLECTIVES, OTHER = "main", "autograd", "data loader", "collectives", "other"
@@ -27,14 +28,14 @@ def thread_roles(trace: RankTrace) -> Mapping[int, str]:
         is_of = host_names.matches(names, test)
         if is_of.any():
             roles |= dict.fromkeys(np.setdiff1d(thread[is_of], thread[~is_of]).tolist(), role)
-    nodes = host_names.matches(trace.host_ops["name"], host_names.is_autograd_node)
+    nodes = rows_named_so(trace.host_ops, host_names.is_autograd_node)
     roles |= dict.fromkeys(np.unique(ran[nodes]).tolist(), AUTOGRAD)
     main = _main(trace)
     return roles | ({main: MAIN} if main is not None else {})
 
 
 def _main(trace: RankTrace) -> int | None:
-    is_step = host_names.matches(trace.ranges["name"], set(trace.steps["name"].cat.categories).__contains__)
+    is_step = rows_named_so(trace.ranges, set(trace.steps["name"].cat.categories).__contains__)
     ran, thread = (array_of(table, "thread") for table in (trace.host_ops, trace.ranges))
     for threads in (thread[is_step], ran, thread):
         if len(threads):

@@ -27,6 +27,9 @@ from traceanalyzer.model.tables import rows_where, under_each_other, without_row
 
 _MOST_NAMED = 8
 
+_RECORDS_GPUS = {"kineto": "ProfilerActivity.CUDA, on the rank's own GPU,", "nsys": "--trace=cuda,nvtx"}
+"""What records GPU work, by a trace's format."""
+
 _SEVERITIES = (HIGH, MEDIUM, LOW, INFO)
 
 _COLUMNS = ("check", "severity", "count", "total", "sentence", "affects")
@@ -66,7 +69,8 @@ class Integrity(Result[IntegrityColumn]):
 def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     """All checks of one rank."""
     if trace.gpu_ops.empty:
-        text = "No GPU operations: was the profiler recording CUDA activity?"
+        what = _RECORDS_GPUS.get(trace.meta.format, "the profiler's tracing of GPUs")
+        text = f"No GPU work was recorded. Where there is any, {what} records it; a job on CPUs alone has none."
         return _table([Defect("no_gpu_operations", HIGH, 1, None, text, ("gpu_ops",))])
     return _table(
         [

@@ -1,15 +1,19 @@
 """Which operators the compiler fused into each of its kernels, and what these kernels cost."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.kernels.kernel_names import fusion
 from traceanalyzer.analyses.names import FusionsColumn
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import lengths_of, mask_of, sorted_table, text_array
+from traceanalyzer.model.tables import column_of
 
 
 class Fusions(Result[FusionsColumn]):
@@ -33,19 +37,21 @@ class Fusions(Result[FusionsColumn]):
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:
     """Add up the rank's counted kernels whose names are Inductor's."""
-    ops = trace.gpu_ops[trace.counted]
-    made = {name: fusion(name) for name in ops["name"].cat.categories.tolist()}
-    own = ops[ops["name"].isin([name for name, found in made.items() if found])]
-    if own.empty:
+    names: Any = column_of(trace.gpu_ops, "name")
+    rows = np.flatnonzero(mask_of(names, fusion) & trace.counted)
+    if not len(rows):
         return pd.DataFrame()
-    durations = (own["end_ns"] - own["start_ns"]).groupby(own["name"], observed=True)
-    table = durations.agg(gpu_ops="size", gpu_ns="sum").rename_axis("kernel").reset_index()
-    found = [made[name] or ("", ()) for name in table["kernel"]]
-    return table.assign(
-        kernel=table["kernel"].astype("str"),
-        fusion=[kind for kind, _ in found],
-        operators=[", ".join(operators) for _, operators in found],
-    ).sort_values("gpu_ns", ascending=False, kind="stable", ignore_index=True)
+    groups = Groups.of({"kernel": names[rows]}, ["kernel"])
+    kernels = groups.keys["kernel"].astype("str")
+    found = [fusion(name) or ("", ()) for name in kernels.tolist()]
+    columns = {
+        "kernel": kernels,
+        "gpu_ops": groups.counts(),
+        "gpu_ns": groups.sums(lengths_of(trace.gpu_ops)[rows]),
+        "fusion": text_array([kind for kind, _ in found]),
+        "operators": text_array([", ".join(operators) for _, operators in found]),
+    }
+    return sorted_table(columns, "gpu_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Fusions:

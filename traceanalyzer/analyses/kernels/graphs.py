@@ -7,13 +7,14 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_any, ratio, stack
+from traceanalyzer.analyses.base import Result, ratio, stack
 from traceanalyzer.analyses.grouping import by_category
 from traceanalyzer.analyses.names import GraphsColumn
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.breakdown import DEFINITIONS, known_only, split
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import rows_named
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, table_of
 
@@ -80,7 +81,7 @@ def _launches(trace: RankTrace) -> pd.DataFrame:
             "start_ns": array_of(ops, "start_ns")[held],
             "end_ns": array_of(ops, "end_ns")[held],
             "code": ops["name"].cat.codes.to_numpy()[held],
-            "is_opaque": is_any(ops["activity"], "graph")[held],
+            "is_opaque": rows_named(ops, "activity", "graph")[held],
         }
     )
     table["gpu_ns"] = table["end_ns"] - table["start_ns"]

@@ -14,57 +14,58 @@ MATRIX_CATEGORIES = ("gemm", "attention", "convolution")
 MOST_NAMES = 16_384
 """Of distinct ones are remembered: the ranks of a job run the same kernels."""
 
-_I = re.IGNORECASE
+
+def _words(pattern: str) -> re.Pattern[str]:
+    """What is looked for in a name in small letters: of any letters it takes three times as long."""
+    return re.compile(pattern.lower())
+
 
 # In this order: a flash-attention kernel may carry "fprop", a convolution "gemm", a norm "elementwise".
 _BY_KERNEL = (
     (
         "attention",
-        re.compile(
+        _words(
             r"flash|fmha|sdpa|attention|attn|compute_dot_do_o|convert_dq_to_16"
             # AOTriton's backward; AITER's paged attention and multi-head latent attention
-            r"|^bwd_kernel_(dk_dv|dq|fuse)|^bwd_preprocess|aiter.*(\d|::|_)(pa|mla)_",
-            _I,
+            r"|^bwd_kernel_(dk_dv|dq|fuse)|^bwd_preprocess|aiter.*(\d|::|_)(pa|mla)_"
         ),
     ),
     (
         "convolution",
-        re.compile(r"conv(?!ert)|[fw]prop|[dw]grad|winograd|im2col|col2im|^igemm_(fwd|bwd|wrw)_|_bwd_weight", _I),
+        _words(r"conv(?!ert)|[fw]prop|[dw]grad|winograd|im2col|col2im|^igemm_(fwd|bwd|wrw)_|_bwd_weight"),
     ),
     (
         "gemm",
-        re.compile(r"gemm|nvjet|gemv|splitKreduce|Cijk_|matmul|triton_tem_.*mm|wgmma|cublas|aiter.*fmoe|MoeFlatmm", _I),
+        _words(r"gemm|nvjet|gemv|splitKreduce|Cijk_|matmul|triton_tem_.*mm|wgmma|cublas|aiter.*fmoe|MoeFlatmm"),
     ),
-    ("optimizer", re.compile(r"FusedOptimizer|FusedAdam|FusedSgd|adam|lamb_|lars_", _I)),
-    ("norm", re.compile(r"(layer|rms|batch|group|instance)_?norm|GammaBeta|RowwiseMoments|\bbn_[fb]w", _I)),
-    ("softmax", re.compile(r"soft_?max|nll_loss|cross_entropy|logsumexp", _I)),
-    ("embedding", re.compile(r"embedding|gather_kernel|index|scatter|compute_grad_weight|radix_sort", _I)),
-    ("reduction", re.compile(r"reduce|triton_(per|red)_|cub::.*(Reduce|Scan)", _I)),
+    ("optimizer", _words(r"FusedOptimizer|FusedAdam|FusedSgd|adam|lamb_|lars_")),
+    ("norm", _words(r"(layer|rms|batch|group|instance)_?norm|GammaBeta|RowwiseMoments|\bbn_[fb]w")),
+    ("softmax", _words(r"soft_?max|nll_loss|cross_entropy|logsumexp")),
+    ("embedding", _words(r"embedding|gather_kernel|index|scatter|compute_grad_weight|radix_sort")),
+    ("reduction", _words(r"reduce|triton_(per|red)_|cub::.*(Reduce|Scan)")),
     (
         "element-wise",
-        re.compile(
-            r"elementwise|copy|CatArray|Fill|dropout|triton_poi_|multi_tensor_apply|transpose|^SubTensorOp|^OpTensor",
-            _I,
+        _words(
+            r"elementwise|copy|CatArray|Fill|dropout|triton_poi_|multi_tensor_apply|transpose|^SubTensorOp|^OpTensor"
         ),
     ),
 )
 
 # What the operator is decides before its kernels' names do.
 _BY_OPERATOR = (
-    ("attention", re.compile(r"attention|attn", _I)),
-    ("convolution", re.compile(r"conv(olution)?(\d|_|$)", _I)),
-    ("optimizer", re.compile(r"_fused_(adam|sgd|adagrad)|_foreach_(?!copy|zero|norm)", _I)),
-    ("norm", re.compile(r"(layer|rms|batch|group|instance)_norm", _I)),
-    ("softmax", re.compile(r"softmax|nll_loss|cross_entropy", _I)),
-    ("embedding", re.compile(r"embedding", _I)),
+    ("attention", _words(r"attention|attn")),
+    ("convolution", _words(r"conv(olution)?(\d|_|$)")),
+    ("optimizer", _words(r"_fused_(adam|sgd|adagrad)|_foreach_(?!copy|zero|norm)")),
+    ("norm", _words(r"(layer|rms|batch|group|instance)_norm")),
+    ("softmax", _words(r"softmax|nll_loss|cross_entropy")),
+    ("embedding", _words(r"embedding")),
 )
 
-_TENSOR_CORES = re.compile(
+_TENSOR_CORES = _words(
     r"nvjet|tensorop|wgmma|gmma|hmma|imma|[a-z]?(16816|1688|884|16832|161616)(gemm|_|$)|wmma|flash_(fwd|bwd)|tf32"
-    r"|xmma_gemm_(bf16|f16|i8|e4m3|e5m2)|fmha_cutlass[FB]_(bf16|f16)|MFMA|_MI\d+x\d+|xdlops|_xdl_|_gtcx\d?_",
-    _I,
+    r"|xmma_gemm_(bf16|f16|i8|e4m3|e5m2)|fmha_cutlass[FB]_(bf16|f16)|MFMA|_MI\d+x\d+|xdlops|_xdl_|_gtcx\d?_"
 )
-_NO_TENSOR_CORES = re.compile(r"simt|ffma|(?<![\da-z])s?gemv|(^|_|volta_|ampere_|maxwell_)(sgemm|dgemm)|_fma_", _I)
+_NO_TENSOR_CORES = _words(r"simt|ffma|(?<![\da-z])s?gemv|(^|_|volta_|ampere_|maxwell_)(sgemm|dgemm)|_fma_")
 
 _LIST_TYPES = (
     re.compile(r"multi_tensor_apply_kernel<.*?Functor<([\w:]+)(?:, ([a-zA-Z][\w:]*))?[,>]"),
@@ -106,20 +107,23 @@ def category(kernel: str, kind: str, operator: str | None) -> str:
         return "communication" if kind == "comm" else "copy"
     # A fused kernel is called like its operator: there the kernel's own kind says more.
     if operator and not operator.startswith("triton_"):
+        in_small = operator.lower()
         for name, pattern in _BY_OPERATOR:
-            if pattern.search(operator):
+            if pattern.search(in_small):
                 return name
     if kernel.startswith("triton_poi_"):
         return "element-wise"
-    return next((name for name, pattern in _BY_KERNEL if pattern.search(kernel)), "other")
+    in_small = kernel.lower()
+    return next((name for name, pattern in _BY_KERNEL if pattern.search(in_small)), "other")
 
 
 @lru_cache(MOST_NAMES)
 def uses_tensor_cores(kernel: str) -> bool | None:
     """Whether a matrix kernel runs on tensor cores (or AMD's matrix cores); `None` when its name does not say."""
-    if _TENSOR_CORES.search(kernel):
+    in_small = kernel.lower()
+    if _TENSOR_CORES.search(in_small):
         return True
-    return False if _NO_TENSOR_CORES.search(kernel) else None
+    return False if _NO_TENSOR_CORES.search(in_small) else None
 
 
 @lru_cache(MOST_NAMES)

@@ -11,7 +11,8 @@ from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.analyses.names import KernelsColumn
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import array_of, rows_where, sorted_by
+from traceanalyzer.model.plain import lengths_of, sorted_table, text_array
+from traceanalyzer.model.tables import array_of, column_of
 
 
 class Kernels(Result[KernelsColumn]):
@@ -44,24 +45,26 @@ class Kernels(Result[KernelsColumn]):
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:
     """Group the rank's counted GPU operations by name; durations are not clipped to the window."""
-    ops = rows_where(trace.gpu_ops, trace.counted)
-    if ops.empty:
+    if not trace.counted.any():
         return pd.DataFrame()
-    groups = Groups.of(ops, ["name", "kind", "activity"])
-    durations = array_of(ops, "end_ns") - array_of(ops, "start_ns")
+    rows = np.flatnonzero(trace.counted)
+    keys = {name: column_of(trace.gpu_ops, name)[rows] for name in ("name", "kind", "activity")}
+    groups = Groups.of(keys, [*keys])
+    durations = lengths_of(trace.gpu_ops)[rows]
     held = groups.of_row >= 0
-    numbers, number = np.unique(array_of(ops, "stream")[held], return_inverse=True)
+    numbers, number = np.unique(array_of(trace.gpu_ops, "stream")[rows][held], return_inverse=True)
     group, number = np.divmod(np.unique(groups.of_row[held] * len(numbers) + number), len(numbers))
     streams = [",".join(map(str, numbers[number[rows]].tolist())) for rows in rows_of_each(group)]
-    table = groups.table(
-        calls=groups.counts(),
-        total_ns=groups.sums(durations),
-        median_ns=groups.medians(durations),
-        min_ns=groups.smallest(durations),
-        max_ns=groups.largest(durations),
-        streams=pd.Series(streams, dtype="str"),
-    )
-    return sorted_by(table, "total_ns")
+    columns = {
+        **groups.keys,
+        "calls": groups.counts(),
+        "total_ns": groups.sums(durations),
+        "median_ns": groups.medians(durations),
+        "min_ns": groups.smallest(durations),
+        "max_ns": groups.largest(durations),
+        "streams": text_array(streams),
+    }
+    return sorted_table(columns, "total_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Kernels:

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_activity import range_around
 from traceanalyzer.analyses.memory.levels import moments
 from traceanalyzer.analyses.phases.op_phases import NAMES, phases_of_moments
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import rows_named_so
 from traceanalyzer.model.tables import array_of, table_of, under_each_other
 
 CATEGORIES = ("gradients", "optimizer state", "activations", "communication", "temporaries", "unknown")
@@ -95,7 +95,7 @@ def _in_communication(trace: RankTrace, threads: np.ndarray, times: np.ndarray) 
     """Moments inside an operator or range of communication on their thread."""
     columns = ["start_ns", "end_ns", "thread"]
     frames = [
-        frame.loc[host_names.matches(frame["name"], lambda name: bool(_COMMUNICATION.search(name))), columns]
+        frame.loc[rows_named_so(frame, lambda name: bool(_COMMUNICATION.search(name))), columns]
         for frame in (trace.host_ops, trace.ranges)
     ]
     inside: np.ndarray = range_around(under_each_other(frames), threads, times) >= 0

@@ -13,7 +13,8 @@ from traceanalyzer.analyses.names import CategoriesColumn
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import array_of, column_of, rows_where, sorted_by, table_of
+from traceanalyzer.model.plain import lengths_of, sorted_table, texts_of
+from traceanalyzer.model.tables import column_of, rows_where
 
 
 class Categories(Result[CategoriesColumn]):
@@ -52,7 +53,7 @@ def per_rank(trace: RankTrace, category_of_op: pd.Categorical) -> pd.DataFrame:
     ops, of_op, count = trace.gpu_ops, category_of_op.codes[rows], len(category_of_op.categories)
     gpu_ops = np.bincount(of_op, minlength=count)
     held = np.flatnonzero(gpu_ops)
-    gpu_ns = (array_of(ops, "end_ns") - array_of(ops, "start_ns"))[rows]
+    gpu_ns = lengths_of(ops)[rows]
     uses = by_category(column_of(ops, "name"), uses_tensor_cores)[rows]
     is_other = ~np.isin(category_of_op.categories.to_numpy(dtype=object), MATRIX_CATEGORIES)
     columns = {
@@ -62,7 +63,7 @@ def per_rank(trace: RankTrace, category_of_op: pd.Categorical) -> pd.DataFrame:
     for column, answer in (("tensor_core_ns", True), ("no_tensor_core_ns", False)):
         told = sums_at(of_op, np.where(uses == answer, gpu_ns, 0), count)
         columns[column] = pd.arrays.IntegerArray(told[held], is_other[held])
-    return sorted_by(table_of({**columns, "gpu_ops": gpu_ops[held]}), "gpu_ns")
+    return sorted_table({**columns, "gpu_ops": gpu_ops[held]}, "gpu_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Categories:
@@ -78,12 +79,7 @@ def op_categories(trace: RankTrace, tree: OperatorTree) -> pd.Categorical:
     keyed = {name: column_of(trace.gpu_ops, name) for name in ("name", "kind")}
     keyed["operator"] = taken(column_of(trace.host_ops, "name"), tree.owner)
     groups = Groups.of(keyed, list(keyed), with_absent=True)
-    names = [category(*_plain(values)) for values in zip(*(own.tolist() for own in groups.keys.values()), strict=True)]
+    names = map(category, *(texts_of(own).tolist() for own in groups.keys.values()))
     places = {name: place for place, name in enumerate(CATEGORIES)}
     codes = np.array([places[name] for name in names], dtype=np.int64)
     return pd.Categorical.from_codes(codes[groups.of_row], dtype=_NAMES)
-
-
-def _plain(values: tuple[object, ...]) -> tuple[str, str, str | None]:
-    name, kind, operator = values
-    return str(name), str(kind), operator if isinstance(operator, str) else None

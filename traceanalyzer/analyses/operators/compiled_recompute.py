@@ -3,16 +3,18 @@
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import rows_named_so
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, table_of
+from traceanalyzer.model.tables import table_of
 
 _NODE = "CompiledFunctionBackward"
 
 
-def compiled_recompute(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame) -> pd.DataFrame:
+def compiled_recompute(
+    trace: RankTrace, tree: OperatorTree, operators: np.ndarray, model_flops: np.ndarray
+) -> pd.DataFrame:
     """Rows `row` (in `host_ops`, the autograd node) and `flops`: what exceeds twice the forward pass's FLOPs.
 
     A compiled graph records no autograd, so that its operators do not say what they repeat. But a product, an
@@ -23,17 +25,18 @@ def compiled_recompute(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame
     Args:
         trace: of a rank.
         tree: of its operators.
-        known: operators with model FLOPs: `row`, `model_flops`.
+        operators: rows in `host_ops` of those with model FLOPs.
+        model_flops: of each of them.
     """
     rows = _outermost_nodes(trace, tree)
     own = np.zeros(len(trace.host_ops), dtype=np.int64)
-    np.add.at(own, array_of(known, "row"), known["model_flops"].to_numpy(dtype=np.int64))
+    np.add.at(own, operators, model_flops)
     total = tree.nesting.summed_up(own)
     return table_of({"row": rows, "flops": np.maximum(total[rows] - 2 * total[tree.forward[rows]], 0)})
 
 
 def _outermost_nodes(trace: RankTrace, tree: OperatorTree) -> np.ndarray:
-    compiled = host_names.matches(trace.host_ops["name"], lambda name: name.endswith(_NODE))
+    compiled = rows_named_so(trace.host_ops, lambda name: name.endswith(_NODE))
     if not compiled.any():
         return np.empty(0, dtype=np.int64)
     # A node is recorded twice, as the engine's call and as the function inside it.

@@ -16,7 +16,8 @@ from traceanalyzer.analyses.operators.operator_work import OperatorWork
 from traceanalyzer.analyses.operators.work import MODEL_FAMILIES
 from traceanalyzer.meaning.columns import Better, Column, Unit
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import array_of, columns_of, picked, sorted_by, table_of
+from traceanalyzer.model.plain import text_array, texts_of
+from traceanalyzer.model.tables import array_of, column_of, columns_of, picked, sorted_by, table_of
 
 _TEXTS = ("operator", "autograd", "shapes", "dtypes", "family", "dtype")
 """What tells calls apart; the last one, what they compute in, only decides on the peak."""
@@ -106,7 +107,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, work: Op
     numbers = {name: _as_one(held[name]) for name in (*_SUMMED, "calls")}
     says = np.concatenate(held["on_tensor_cores"])
     columns = {
-        **{name: pd.array(texts[name], dtype="str") for name in _TEXTS if name != "dtype"},
+        **{name: text_array(texts[name]) for name in _TEXTS if name != "dtype"},
         **numbers,
         "on_tensor_cores": pd.array(says, dtype="boolean"),
         **_peaks(texts["dtype"], texts["family"], says, trace.meta.device_name),
@@ -124,7 +125,7 @@ def _operators(trace: RankTrace, tree: OperatorTree, found: pd.DataFrame) -> dic
     columns = columns_of(found)
     rows = columns["row"]
     names = {"operator": "name", "shapes": "shapes", "dtypes": "dtypes"}
-    columns |= {name: trace.host_ops[own].array.take(rows) for name, own in names.items()}
+    columns |= {name: column_of(trace.host_ops, own).take(rows) for name, own in names.items()}
     columns["autograd"] = pd.Categorical.from_codes(tree.autograd[rows], dtype=PASS_NAMES)
     groups = Groups.of(columns, list(_TEXTS), by_appearance=True, with_absent=True)
     used = groups.any(columns["on_tensor_cores"].to_numpy(dtype=bool, na_value=False))
@@ -165,6 +166,8 @@ def _communication(calls: pd.DataFrame) -> dict[str, Any]:
 
 def _plain(texts: Any) -> np.ndarray:
     """Texts as objects, `None` for absent ones."""
+    if isinstance(texts, pd.Categorical):
+        return texts_of(texts)
     plain = np.array(texts, dtype=object)
     plain[pd.isna(plain)] = None
     return plain
@@ -193,7 +196,7 @@ def _peaks(dtypes: np.ndarray, families: np.ndarray, says: np.ndarray, device_na
     rates = [peak.tflops.get(kind) if peak and kind else None for kind in kinds]
     memory = [peak.gbytes_per_s if peak and family != "communication" else None for family in families]
     return {
-        "element_type": pd.array(kinds, dtype="str"),
+        "element_type": text_array(kinds),
         "peak_tflops_per_s": pd.array(rates, dtype="Float64"),
         "peak_gbytes_per_s": pd.array(memory, dtype="Float64"),
     }

@@ -11,9 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, all_known, is_any, percent, ratio, stack, typed
+from traceanalyzer.analyses.base import Result, all_known, percent, stack, typed
 from traceanalyzer.analyses.grouping import Groups, sums_at
-from traceanalyzer.analyses.host.host_names import mask_of
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.analyses.kernels.peaks import Peak, element_type, peak_of
 from traceanalyzer.analyses.names import MfuColumn
@@ -26,6 +25,7 @@ from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.job.run_info import StatedWork
 from traceanalyzer.meaning.columns import Adds, Better, Column, Unit
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import known_of, mask_of, rows_named, whole_of
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, picked, table_of
 
@@ -109,18 +109,20 @@ def per_rank(
 
     No row for a step without matrix work of known FLOPs: a trace without shapes has no MFU.
     """
-    known = picked(work.calls, is_any(work.calls["family"], *MODEL_FAMILIES))
+    known = picked(work.calls, rows_named(work.calls, "family", *MODEL_FAMILIES))
     if known.empty or not len(steps):
         return pd.DataFrame()
     flops, (matrix_ns, covered_ns, is_known) = _flops(trace, tree, known), _covered(trace, work, category_of_op)
     compiled = np.where(is_known & (covered_ns == matrix_ns), flops.pop("compiled_flops"), 0)
     rows = np.flatnonzero(flops.pop("calls"))
     numbers = array_of(trace.steps, "step")[rows]
-    is_wanted = ~column_of(steps, "step").isna()
-    wanted = pd.Index(steps["step"].to_numpy(dtype=np.int64, na_value=NONE)[is_wanted])
-    place = wanted.get_indexer(numbers)
-    rows, place = rows[place != NONE], np.flatnonzero(is_wanted)[place[place != NONE]]
-    table = table_of(
+    known_steps = known_of(steps, "step")
+    place_of = dict(
+        zip(whole_of(steps, "step")[known_steps].tolist(), np.flatnonzero(known_steps).tolist(), strict=True)
+    )
+    place = np.array([place_of.get(number, NONE) for number in numbers.tolist()], dtype=np.int64)
+    rows, place = rows[place != NONE], place[place != NONE]
+    return table_of(
         {
             "step": all_known(array_of(trace.steps, "step")[rows]),
             "model_flops": all_known((flops["model_flops"] - compiled)[rows]),
@@ -130,9 +132,10 @@ def per_rank(
             "covered_ns": pd.arrays.IntegerArray(covered_ns[rows], ~is_known[rows]),
             "is_complete": column_of(steps, "is_complete")[place],
             "step_ns": column_of(steps, "window_ns")[place],
+            "step_source": "profiled",
+            **_peak(trace, known),
         },
     )
-    return table.assign(step_source="profiled", **_peak(trace, known))
 
 
 def across(
@@ -172,14 +175,21 @@ def _as_stated(steps: pd.DataFrame, ranks: pd.DataFrame, stated: StatedWork) -> 
 def _flops(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame) -> dict[str, np.ndarray]:
     """Model FLOPs, and of all FLOPs those repeated and those masked, by row of `steps`; and `calls` that are known."""
     is_repeated = _is_repeated(trace, tree, known)
-    model = known["model_flops"].mask(is_repeated, 0)
+    model, flops, masked = (whole_of(known, name, 0) for name in ("model_flops", "flops", "masked_flops"))
+    has_flops, has_mask = known_of(known, "flops"), known_of(known, "masked_flops")
+    has_model = known_of(known, "model_flops") | is_repeated
+    model = np.where(is_repeated, 0, model)
     # Of a backward pass that computes its scores again the mask covers those too.
-    masked = (ratio(model, known["flops"]) * known["masked_flops"]).round()
-    own = {"model_flops": model, "recompute_flops": known["flops"] - model, "masked_flops": masked}
-    compiled = compiled_recompute(trace, tree, known.assign(model_flops=model))
+    share = np.divide(model, flops, out=np.zeros(len(model)), where=has_flops & has_model & has_mask & (flops != 0))
+    own = {
+        "model_flops": model,
+        "recompute_flops": np.where(has_flops & has_model, flops - model, 0),
+        "masked_flops": np.round(share * masked).astype(np.int64),
+    }
+    compiled = compiled_recompute(trace, tree, array_of(known, "row"), model)
     step_of, count = host_steps(trace), len(trace.steps) + 1  # the last one for what is in no step
     step, of_compiled = (step_of[rows] % count for rows in (array_of(known, "row"), array_of(compiled, "row")))
-    sums = {name: sums_at(step, column.fillna(0).to_numpy(dtype=np.int64), count) for name, column in own.items()}
+    sums = {name: sums_at(step, column, count) for name, column in own.items()}
     sums["compiled_flops"] = sums_at(of_compiled, array_of(compiled, "flops"), count)
     sums["calls"] = np.bincount(step, minlength=count) + np.bincount(of_compiled, minlength=count)
     return {name: values[:-1] for name, values in sums.items()}
@@ -190,7 +200,7 @@ def _is_repeated(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame) -> n
     rows = array_of(known, "row")
     names: Any = column_of(trace.host_ops, "name")[rows]
     is_forward = ~mask_of(names, lambda name: name.endswith("_backward"))
-    is_attention = is_any(known["family"], "attention")
+    is_attention = rows_named(known, "family", "attention")
     in_backward = tree.autograd[rows] == PASSES.index("backward")
     found: np.ndarray = (tree.autograd[rows] == PASSES.index("recompute")) | (in_backward & is_attention & is_forward)
     return found
@@ -206,7 +216,7 @@ def _covered(
     """
     ops, count = trace.gpu_ops, len(trace.steps)
     is_matrix = np.append(np.isin(category_of_op.categories.to_numpy(dtype=object), MATRIX_CATEGORIES), False)
-    is_model = is_any(found.calls["family"], *MODEL_FAMILIES)
+    is_model = rows_named(found.calls, "family", *MODEL_FAMILIES)
     is_known = (found.of_op != NONE) & np.append(is_model, False)[found.of_op]
     rows = np.flatnonzero(trace.op_step != NONE)
     step = trace.op_step[rows]
@@ -219,7 +229,7 @@ def _peak(trace: RankTrace, known: pd.DataFrame) -> dict[str, object]:
     """The peak for the type in which most model FLOPs are done."""
     groups = Groups.of(known, ["dtype", "on_tensor_cores"], with_absent=True)
     weights: dict[str, int] = {}
-    sums = groups.sums(known["model_flops"].to_numpy(dtype=np.int64, na_value=0)).tolist()
+    sums = groups.sums(whole_of(known, "model_flops", 0)).tolist()
     for dtype, said, weight in zip(*groups.keys.values(), sums, strict=True):
         kind = element_type(None if pd.isna(dtype) else dtype, tensor_cores=None if pd.isna(said) else bool(said))
         if kind is not None:

@@ -1,12 +1,12 @@
 """How each module and range of the program spends GPU time: a tree with compute, communication, copies and idle."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.names import ModulesColumn
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
@@ -15,13 +15,18 @@ from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.breakdown import DEFINITIONS, known_only, split
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import lengths_of, text_array, whole
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, columns_of, picked, under_each_other, with_columns
+from traceanalyzer.model.tables import array_of, columns_of, table_of
 
 _PARTS = ("window_ns", *breakdown.PARTS)
 OUTSIDE = "(outside any module or range)"
 
 _LAUNCHED = ("gpu_ops", "gpu_own_ns", "gpu_total_ns")
+
+_NUMBERS = (*_LAUNCHED, *_PARTS, "calls", "host_ns")
+
+_PASSES = ("forward", "backward")
 
 
 class Modules(Result[ModulesColumn]):
@@ -73,14 +78,26 @@ def per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> pd.DataFra
     held = trace.counted & placed
     runs_backward = _runs_backward(scopes, tree)
     passes = [_rows(trace, scopes, held & (backward == wanted), runs_backward == wanted) for wanted in (False, True)]
-    names = ("forward", "backward")
-    table = under_each_other([with_columns(rows, autograd=name) for rows, name in zip(passes, names, strict=True)])
+    parts = [own | {"autograd": [name] * len(own["path"])} for own, name in zip(passes, _PASSES, strict=True)]
     outside = trace.counted & ~placed
     if outside.any():
-        table = under_each_other([table, _outside(trace, outside)])
-    paths = table["path"].tolist()
-    depth, name = [path.count("/") for path in paths], [path.rpartition("/")[2] for path in paths]
-    return picked(with_columns(table, depth=depth, name=name), np.array(_tree_order(table)))
+        parts.append(_outside(trace, outside))
+    texts = {name: [text for own in parts for text in own[name]] for name in ("path", "source", "autograd")}
+    numbers = {name: np.concatenate([own[name] for own in parts]) for name in _NUMBERS}
+    order = _tree_order(texts["path"], texts["autograd"], numbers["gpu_total_ns"].tolist())
+    told = {name: text_array([own[row] for row in order]) for name, own in texts.items()}
+    known = {name: pd.arrays.IntegerArray(own[order], own[order] == NONE) for name, own in numbers.items()}
+    paths = told["path"].tolist()
+    return table_of(
+        {
+            "path": told["path"],
+            **known,
+            "source": told["source"],
+            "autograd": told["autograd"],
+            "depth": [path.count("/") for path in paths],
+            "name": text_array([path.rpartition("/")[2] for path in paths]),
+        }
+    )
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Modules:
@@ -88,11 +105,10 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Modules:
     return Modules(stack(parts, tuple(Modules.columns)))
 
 
-def _tree_order(table: pd.DataFrame) -> list[int]:
+def _tree_order(names: Sequence[str], autograd: Sequence[str | None], totals_ns: Sequence[int]) -> list[int]:
     """Rows of each subtree together, the heaviest subtree first, forward before backward, what is outside last."""
-    names, autograd = (table[name].tolist() for name in ("path", "autograd"))
     weights: dict[str, int] = {}
-    for path, total in zip(names, table["gpu_total_ns"].tolist(), strict=True):
+    for path, total in zip(names, totals_ns, strict=True):
         weights[path] = weights.get(path, 0) + total
 
     def place(row: int) -> tuple[object, ...]:
@@ -104,7 +120,7 @@ def _tree_order(table: pd.DataFrame) -> list[int]:
             autograd[row] == "backward",
         )
 
-    return sorted(range(len(table)), key=place)
+    return sorted(range(len(names)), key=place)
 
 
 def _runs_backward(scopes: Scopes, tree: OperatorTree) -> np.ndarray:
@@ -114,8 +130,11 @@ def _runs_backward(scopes: Scopes, tree: OperatorTree) -> np.ndarray:
     return found
 
 
-def _rows(trace: RankTrace, scopes: Scopes, held: np.ndarray, runs_here: np.ndarray) -> pd.DataFrame:
-    """Rows by path for the GPU operations that `held` picks; `runs_here`: calls whose host time counts here."""
+def _rows(trace: RankTrace, scopes: Scopes, held: np.ndarray, runs_here: np.ndarray) -> dict[str, Any]:
+    """Rows by path for the GPU operations that `held` picks; `runs_here`: calls whose host time counts here.
+
+    `NONE` stands for what is absent.
+    """
     calls = _launched(trace, scopes, held)
     calls["host_ns"] = pd.arrays.IntegerArray(np.where(runs_here, calls["host_ns"], 0), ~runs_here)
     is_active = calls["gpu_ops"] > 0
@@ -124,16 +143,16 @@ def _rows(trace: RankTrace, scopes: Scopes, held: np.ndarray, runs_here: np.ndar
     parts, groups = split(trace, starts, ends), Groups.of(active, ["path"])
     sums = {name: groups.sums(active[name]) for name in _LAUNCHED}
     sums |= {name: groups.sums(parts[name]) for name in _PARTS}
-    source = np.where(active["is_module"][groups.first], "module", "range")
-    integers = dict.fromkeys(("host_ns", "calls", *_LAUNCHED, *_PARTS), "Int64")
-    table = groups.table(**sums, calls=groups.counts(), host_ns=groups.total(active["host_ns"]), source=source)
-    return typed(table, {"path": "str", "source": "str", **integers})
+    source = ["module" if is_module else "range" for is_module in active["is_module"][groups.first].tolist()]
+    told = {"path": groups.keys["path"].tolist(), "source": source}
+    return told | sums | {"calls": groups.counts(), "host_ns": whole(groups.total(active["host_ns"]))}
 
 
-def _outside(trace: RankTrace, held: np.ndarray) -> pd.DataFrame:
-    total = int((trace.gpu_ops["end_ns"] - trace.gpu_ops["start_ns"])[held].sum())
-    row = {"path": OUTSIDE, "gpu_ops": int(held.sum()), "gpu_own_ns": total, "gpu_total_ns": total}
-    return typed(pd.DataFrame([row]), dict.fromkeys(_LAUNCHED, "Int64"))
+def _outside(trace: RankTrace, held: np.ndarray) -> dict[str, Any]:
+    total_ns = lengths_of(trace.gpu_ops)[held].sum()
+    known = {"gpu_ops": np.count_nonzero(held), "gpu_own_ns": total_ns, "gpu_total_ns": total_ns}
+    absent = {"source": [None], "autograd": [None]}
+    return {"path": [OUTSIDE], **absent, **{name: np.array([known.get(name, NONE)]) for name in _NUMBERS}}
 
 
 def _launched(trace: RankTrace, scopes: Scopes, held: np.ndarray) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.blocks import row_blocks
-from traceanalyzer.analyses.time.intervals import stable_order
+from traceanalyzer.analyses.time.intervals import outer_first, stable_order
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of
 
@@ -53,7 +53,7 @@ class Nesting:
         for thread in np.unique(threads):
             own = np.flatnonzero(self._threads == thread)
             asked = np.flatnonzero(threads == thread)
-            own = own[np.lexsort((-self._ends[own], self._starts[own]))]
+            own = own[outer_first(self._starts[own], self._ends[own])]
             position = np.searchsorted(self._starts[own], times[asked], side="right") - 1
             if len(own):
                 found[asked] = np.where(position >= 0, own[np.maximum(position, 0)], NONE)

@@ -1,7 +1,7 @@
 """Which kernels each operator launched, by place in the program: the tree module → operator → kernel."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -15,12 +15,11 @@ from traceanalyzer.analyses.operators.scopes import Scopes
 from traceanalyzer.analyses.operators.source_lines import source_lines
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import lengths_of, sorted_table
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, picked, sorted_by, table_of, with_columns
+from traceanalyzer.model.tables import column_of
 
 _KEYS = ("path", "operator", "autograd", "kernel", "kind")
-
-_SUMS = ("gpu_ops", "gpu_ns")
 
 
 class OperatorKernels(Result[OperatorKernelsColumn]):
@@ -50,11 +49,16 @@ def per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes, category_of_o
     """Add up the rank's counted GPU operations; each belongs to the innermost operator around its launch."""
     if trace.gpu_ops.empty:
         return pd.DataFrame()
-    table = picked(_rows(trace, tree, scopes, category_of_op), trace.counted)
-    by_source = sorted_by(_summed(table, [*_KEYS, "category", "source"]), "gpu_ns")
-    groups = Groups.of(by_source, _KEYS, by_appearance=True, with_absent=True)
-    longest = {name: column_of(by_source, name)[groups.first] for name in ("category", "source")}
-    return sorted_by(with_columns(groups.totals(by_source, _SUMS), **longest), "gpu_ns")
+    rows = np.flatnonzero(trace.counted)
+    columns = {name: values.take(rows) for name, values in _columns(trace, tree, scopes, category_of_op).items()}
+    by_source = Groups.of(columns, [*columns], by_appearance=True, with_absent=True)
+    gpu_ops, gpu_ns = by_source.counts(), by_source.sums(lengths_of(trace.gpu_ops)[rows])
+    order = np.argsort(-gpu_ns, kind="stable")
+    columns = {name: values.take(order) for name, values in by_source.keys.items()}
+    groups = Groups.of(columns, _KEYS, by_appearance=True, with_absent=True)
+    sums = {"gpu_ops": groups.sums(gpu_ops[order]), "gpu_ns": groups.sums(gpu_ns[order])}
+    longest = {name: columns[name].take(groups.first) for name in ("category", "source")}
+    return sorted_table({**groups.keys, **sums, **longest}, "gpu_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> OperatorKernels:
@@ -62,22 +66,18 @@ def across(parts: Mapping[int, pd.DataFrame]) -> OperatorKernels:
     return OperatorKernels(stack(parts, tuple(OperatorKernels.columns)))
 
 
-def _rows(trace: RankTrace, tree: OperatorTree, scopes: Scopes, category: pd.Categorical) -> pd.DataFrame:
-    """A row for each GPU operation."""
+def _columns(trace: RankTrace, tree: OperatorTree, scopes: Scopes, category: pd.Categorical) -> dict[str, Any]:
+    """What each GPU operation is told apart by."""
     ops = trace.gpu_ops
-    return table_of(
-        {
-            "path": taken(column_of(scopes.calls, "path"), scopes.of_op),
-            "operator": _operators(trace, tree),
-            "autograd": taken(pd.Categorical.from_codes(tree.autograd, dtype=PASS_NAMES), tree.owner),
-            "kernel": ops["name"],
-            "kind": ops["kind"],
-            "category": category,
-            "source": taken(source_lines(trace, tree), tree.owner),
-            "gpu_ops": 1,
-            "gpu_ns": array_of(ops, "end_ns") - array_of(ops, "start_ns"),
-        }
-    )
+    return {
+        "path": taken(column_of(scopes.calls, "path"), scopes.of_op),
+        "operator": _operators(trace, tree),
+        "autograd": taken(pd.Categorical.from_codes(tree.autograd, dtype=PASS_NAMES), tree.owner),
+        "kernel": column_of(ops, "name"),
+        "kind": column_of(ops, "kind"),
+        "category": category,
+        "source": taken(source_lines(trace, tree), tree.owner),
+    }
 
 
 def _operators(trace: RankTrace, tree: OperatorTree) -> pd.Categorical:
@@ -86,7 +86,3 @@ def _operators(trace: RankTrace, tree: OperatorTree) -> pd.Categorical:
     found = np.append(names.codes, NONE)[np.where(tree.owner >= 0, tree.owner, len(names))]
     codes = np.where(tree.owner == NONE, last - 1, np.where(tree.owner < NONE, last, found))
     return pd.Categorical.from_codes(codes, dtype=names.dtype)
-
-
-def _summed(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    return Groups.of(table, keys, by_appearance=True, with_absent=True).totals(table, _SUMS)

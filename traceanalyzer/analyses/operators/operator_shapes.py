@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.blocks import row_blocks
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host import host_names
@@ -15,8 +15,17 @@ from traceanalyzer.analyses.names import OperatorShapesColumn
 from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR, PASS_NAMES, OperatorTree
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import lengths_of, rows_named_so, text_array, texts_of, whole
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, columns_of, sorted_by, table_of, under_each_other, with_rows
+from traceanalyzer.model.tables import (
+    array_of,
+    column_of,
+    columns_of,
+    rows_where,
+    sorted_by,
+    table_of,
+    under_each_other,
+)
 
 COSTS: Mapping[str, Column] = {
     "calls": Column.count("Times that it ran; absent for GPU operations without an operator.", is_aside=True),
@@ -70,11 +79,31 @@ def per_rank(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     """
     if trace.gpu_ops.empty and trace.host_ops.empty:
         return pd.DataFrame()
-    table = typed(_operators(trace, tree), dict.fromkeys(COSTS, "Int64"))
-    durations = np.where(trace.counted, array_of(trace.gpu_ops, "end_ns") - array_of(trace.gpu_ops, "start_ns"), 0)
-    table = with_rows(table, _without_operator(durations, trace.counted, tree))
-    assert int(table["gpu_own_ns"].sum()) == int(durations.sum()), "own GPU time must add up to the GPU operations'"
-    return sorted_by(table, "gpu_own_ns")
+    table = columns_of(_operators(trace, tree))
+    durations = np.where(trace.counted, lengths_of(trace.gpu_ops), 0)
+    others = _without_operator(durations, trace.counted, tree)
+    own_ns = np.append(table["gpu_own_ns"], np.array(others["gpu_own_ns"], dtype=np.int64))
+    assert int(own_ns.sum()) == int(durations.sum()), "own GPU time must add up to the GPU operations'"
+    order = np.argsort(-own_ns, kind="stable")
+    rows = np.append(np.arange(len(own_ns) - len(others["operator"])), np.full(len(others["operator"]), NONE))[order]
+    operators = np.append(texts_of(table["operator"]), np.array(others["operator"], dtype=object))[order]
+    return table_of(
+        {
+            "operator": text_array(operators),
+            **{name: table[name].take(rows, allow_fill=True) for name in _KEYS[1:]},
+            **{name: _with_others(table[name], others.get(name), len(own_ns)).take(order) for name in COSTS},
+        }
+    )
+
+
+def _with_others(values: Any, others: list[int] | None, count: int) -> pd.arrays.IntegerArray:
+    """So many integers: these, and below them others, which are absent where there are none."""
+    missing = count - len(values)
+    is_absent = np.zeros(len(values), dtype=bool) if isinstance(values, np.ndarray) else values.isna()
+    return pd.arrays.IntegerArray(
+        np.append(whole(values), np.array(others or [NONE] * missing, dtype=np.int64)),
+        np.append(is_absent, np.full(missing, others is None)),
+    )
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> OperatorShapes:
@@ -87,7 +116,7 @@ def summed(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     return sorted_by(_totals(table, keys), "gpu_own_ns")
 
 
-def _totals(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+def _totals(table: pd.DataFrame | Mapping[str, Any], keys: Sequence[str]) -> pd.DataFrame:
     return Groups.of(table, keys, by_appearance=True, with_absent=True).totals(table, list(COSTS))
 
 
@@ -99,8 +128,8 @@ def _operators(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
         held = rows.start + np.flatnonzero(tree.is_counted[rows] | (costs.gpu_ops[rows] > 0))
         own = {name: values.take(held) for name, values in named.items()} | costs.at(held)
         own["autograd"] = pd.Categorical.from_codes(tree.autograd[held], dtype=PASS_NAMES)
-        parts.append(_totals(table_of(own), _KEYS))
-    return summed(under_each_other(parts), _KEYS)
+        parts.append(_totals(own, _KEYS))
+    return parts[0] if len(parts) == 1 else _totals(under_each_other(parts), _KEYS)
 
 
 _KEYS = ("operator", "autograd", "shapes", "strides", "dtypes")
@@ -128,7 +157,7 @@ class _Costs:
         gpu_total = tree.nesting.summed_up(gpu_own)
         return cls(
             tree.is_counted,
-            tree.is_outermost_of_name(ops["name"]),
+            tree.is_outermost_of_name(column_of(ops, "name").codes),
             _is_replayed(trace),
             array_of(ops, "start_ns"),
             array_of(ops, "end_ns"),
@@ -161,7 +190,7 @@ def _is_replayed(trace: RankTrace) -> np.ndarray:
     mask = np.zeros(len(trace.host_ops), dtype=bool)
     if column_of(trace.gpu_ops, "captured_ns").isna().all():
         return mask
-    calls = trace.api_calls[host_names.matches(trace.api_calls["name"], host_names.is_graph_launch)]
+    calls = rows_where(trace.api_calls, rows_named_so(trace.api_calls, host_names.is_graph_launch))
     begins, threads = (array_of(trace.host_ops, name) for name in ("start_ns", "thread"))
     for thread, own in calls.groupby("thread"):
         row = np.searchsorted(array_of(own, "start_ns"), begins, side="right") - 1

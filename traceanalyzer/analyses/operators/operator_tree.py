@@ -4,15 +4,16 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.operators.nesting import Nesting
 from traceanalyzer.analyses.trace.launch_moments import launch_moments
+from traceanalyzer.kinds import CPU_BACKENDS
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import rows_named_so, whole_of
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of
 from traceanalyzer.selection import step_at
 
-_CALLS = ("c10d::", "record_param_comms", "nccl:", "gloo:")
+_CALLS = ("c10d::", "record_param_comms", "nccl:", *CPU_BACKENDS)
 
 PASSES = ("forward", "backward", "recompute")
 
@@ -62,7 +63,7 @@ class OperatorTree(Struct, frozen=True):
         nesting = Nesting.of(ops)
         is_node = _is_node(ops)
         node = nesting.handed_down(is_node)
-        is_call = host_names.matches(ops["name"], lambda name: name.startswith(_CALLS))
+        is_call = rows_named_so(ops, lambda name: name.startswith(_CALLS))
         records = ~column_of(ops, "sequence").isna() & ~is_node & ~is_call
         autograd = _passes(nesting, node, nesting.handed_down(records))
         return cls(
@@ -98,9 +99,11 @@ class OperatorTree(Struct, frozen=True):
             asked, above = asked[is_open], maker[above[is_open]]
         return found
 
-    def is_outermost_of_name(self, names: pd.Series) -> np.ndarray:
-        """Operators that lie inside no other of the same name: sums of totals over these count nothing twice."""
-        codes = names.cat.codes.to_numpy()
+    def is_outermost_of_name(self, codes: np.ndarray) -> np.ndarray:
+        """Operators that lie inside no other of the same name: sums of totals over these count nothing twice.
+
+        `codes` are a number for each operator, by its name.
+        """
         outermost = np.ones(len(codes), dtype=bool)
         rows = np.flatnonzero(self.nesting.parent != NONE)
         above = self.nesting.parent[rows]
@@ -112,8 +115,8 @@ class OperatorTree(Struct, frozen=True):
 
 
 def _is_node(ops: pd.DataFrame) -> np.ndarray:
-    by_name = host_names.matches(ops["name"], lambda name: name.startswith(_NODE))
-    is_node: np.ndarray = by_name | (ops["forward_thread"].to_numpy(dtype=np.int64, na_value=0) > 0)
+    by_name = rows_named_so(ops, lambda name: name.startswith(_NODE))
+    is_node: np.ndarray = by_name | (whole_of(ops, "forward_thread") > 0)
     return is_node
 
 
@@ -139,7 +142,7 @@ def _forward_rows(ops: pd.DataFrame, is_node: np.ndarray, records: np.ndarray) -
     nodes = np.flatnonzero(is_node & ~column_of(ops, "sequence").isna())
     if not len(nodes) or not records.any():
         return found
-    sequence, thread = ops["sequence"].to_numpy(dtype=np.int64, na_value=NONE), array_of(ops, "thread")
+    sequence, thread = whole_of(ops, "sequence"), array_of(ops, "thread")
     makers = _last_of_each(np.flatnonzero(records), sequence, thread)
     first, end = (np.searchsorted(sequence[makers], sequence[nodes], side=side) for side in ("left", "right"))
     count = end - first

@@ -8,13 +8,14 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import is_any, named
+from traceanalyzer.analyses.base import named
 from traceanalyzer.analyses.grouping import Groups, by_category, sums_at
 from traceanalyzer.analyses.kernels.kernel_names import list_types, uses_tensor_cores
 from traceanalyzer.analyses.operators.operator_call import MOST_CALLS, Call, size
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.work import MODEL_FAMILIES, OWN_WORK, work
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import rows_named, texts_of
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, columns_of, picked, table_of, with_columns
 
@@ -43,8 +44,8 @@ class OperatorWork(Struct, frozen=True):
         """Find the operators that count: `OWN_WORK`, and the innermost with a formula; matrix work apart."""
         found, of_row = _distinct_work(trace.host_ops)
         is_known = ~(column_of(found, "flops").isna() & column_of(found, "bytes").isna())
-        is_model, is_known = is_any(found["family"], *MODEL_FAMILIES)[of_row], is_known[of_row]
-        has_own = is_any(trace.host_ops["name"], *OWN_WORK)
+        is_model, is_known = rows_named(found, "family", *MODEL_FAMILIES)[of_row], is_known[of_row]
+        has_own = rows_named(trace.host_ops, "name", *OWN_WORK)
         counts = _innermost(tree, is_model & is_known) | _innermost(tree, ~is_model & is_known) | (has_own & is_known)
         rows = np.flatnonzero(counts)
         of_op = _calls_of_ops(tree, counts, rows)
@@ -56,11 +57,11 @@ class OperatorWork(Struct, frozen=True):
 def _distinct_work(ops: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
     """Work of each distinct call by itself, and which of them each operator is."""
     groups = Groups.of(ops, _KEY, by_appearance=True, with_absent=True)
-    rows = [_row(*(value if isinstance(value, str) else None for value in values))
-            for values in zip(*(column.tolist() for column in groups.keys.values()), strict=True)]  # fmt: skip
+    rows = [*map(_row, *(texts_of(names).tolist() for names in groups.keys.values()))]
     family, *quantities, dtype = zip(*rows, strict=True) if rows else [()] * (len(_QUANTITIES) + 2)
     integers = {name: _integers(values) for name, values in zip(_QUANTITIES, quantities, strict=True)}
-    texts = {name: pd.Categorical(values) for name, values in (("family", family), ("dtype", dtype))}
+    every = np.arange(len(rows))
+    texts = {name: named(values, every) for name, values in (("family", family), ("dtype", dtype))}
     return table_of({"family": texts["family"], **integers, "dtype": texts["dtype"]}), groups.of_row
 
 

@@ -7,11 +7,12 @@ import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer.analyses.base import joined, named
-from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.operators.nesting import Nesting
 from traceanalyzer.analyses.operators.operator_tree import PASSES, OperatorTree
+from traceanalyzer.analyses.time.intervals import outer_first
 from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import rows_named_so
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, columns_of, table_of, with_columns
 
@@ -55,8 +56,8 @@ def is_backward(tree: OperatorTree) -> np.ndarray:
 
 def _calls(trace: RankTrace) -> pd.DataFrame:
     of_steps = set(column_of(trace.steps, "name").dropna())
-    is_module = host_names.matches(trace.frames["name"], lambda name: name.startswith(MODULE))
-    is_own = host_names.matches(trace.ranges["name"], lambda name: name.startswith(_OWN_RANGES) or name in of_steps)
+    is_module = rows_named_so(trace.frames, lambda name: name.startswith(MODULE))
+    is_own = rows_named_so(trace.ranges, lambda name: name.startswith(_OWN_RANGES) or name in of_steps)
     rows = (np.flatnonzero(is_module), np.flatnonzero(~is_own))
     tables = [columns_of(frame) for frame in (trace.frames, trace.ranges)]
     columns: dict[str, Any] = {
@@ -66,7 +67,7 @@ def _calls(trace: RankTrace) -> pd.DataFrame:
     names = joined([table["name"][own] for table, own in zip(tables, rows, strict=True)])
     columns["name"] = named([name.removeprefix(MODULE) for name in names.categories.tolist()], names.codes)
     columns["is_module"] = np.arange(len(names)) < len(rows[0])
-    order = np.lexsort((-columns["end_ns"], columns["start_ns"]))
+    order = outer_first(columns["start_ns"], columns["end_ns"])
     return table_of({name: values[order] for name, values in columns.items()})
 
 

@@ -1,6 +1,7 @@
 """Which line of the user's own code each operator comes from, when Python stacks were recorded."""
 
 import re
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -8,8 +9,9 @@ import pandas as pd
 from traceanalyzer.analyses.operators.nesting import Nesting
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import mask_of
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of
+from traceanalyzer.model.tables import array_of, column_of, picked
 
 _LINE = re.compile(r"\S.*\(\d+\): ")
 
@@ -27,9 +29,13 @@ def source_lines(trace: RankTrace, tree: OperatorTree) -> pd.Categorical:
     line of the forward operator that created its autograd node. Absent without stacks.
     """
     frames, ops = trace.frames, trace.host_ops
-    names = frames["name"].cat.categories
-    wanted = [name for name in names if _LINE.match(name) and not _LIBRARY.search(name)]
-    own = frames[frames["name"].isin(wanted)].reset_index(drop=True)
+    own = picked(frames, mask_of(column_of(frames, "name"), _is_own))
+    names: Any = column_of(own, "name")
+    if not len(own):
+        return pd.Categorical.from_codes(np.full(len(ops), NONE), dtype=names.dtype)
     around = Nesting.of(own).innermost_at(array_of(ops, "start_ns"), array_of(ops, "thread"))
-    codes = np.append(own["name"].cat.codes.to_numpy(), NONE)[tree.inherited(around)]
-    return pd.Categorical.from_codes(codes, dtype=own["name"].dtype)
+    return pd.Categorical.from_codes(np.append(names.codes, NONE)[tree.inherited(around)], dtype=names.dtype)
+
+
+def _is_own(frame: str) -> bool:
+    return bool(_LINE.match(frame)) and not _LIBRARY.search(frame)

@@ -16,8 +16,9 @@ from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.analyses.time.side_by_side import side_by_side
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import known_of, whole_of
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, table_of, with_columns
+from traceanalyzer.model.tables import array_of, table_of, with_columns
 
 PARTS = ("transfer_ns", "wait_ns", "unmatched_ns")
 """Columns that add up to a stretch's length."""
@@ -67,8 +68,8 @@ def per_rank(
     starts, ends = starts[held], ends[held]
     row = share.row[np.searchsorted(owned.starts, starts, side="right") - 1]
     phase = np.array(NAMES, dtype=object)[phase_of_op[row]]
-    table = table_of({"call": _numbers(trace, calls, row), "phase": phase, "start_ns": starts, "end_ns": ends})
-    return with_columns(table, stretch=np.arange(len(table)), step=_step_of(steps, starts))
+    told = {"call": _numbers(trace, calls, row), "phase": phase, "start_ns": starts, "end_ns": ends}
+    return table_of(told | {"stretch": np.arange(len(starts)), "step": _step_of(steps, starts)})
 
 
 def across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits) -> ExposedCalls:
@@ -95,10 +96,8 @@ def _step_windows(steps: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     if steps.empty:
         empty = np.empty(0, dtype=np.int64)
         return empty, empty
-    has_window = ~column_of(steps, "start_ns").isna()
-    starts, lengths = (
-        steps[name].to_numpy(dtype=np.int64, na_value=NONE)[has_window] for name in ("start_ns", "window_ns")
-    )
+    has_window = known_of(steps, "start_ns")
+    starts, lengths = (whole_of(steps, name)[has_window] for name in ("start_ns", "window_ns"))
     return starts, starts + lengths
 
 
@@ -108,7 +107,7 @@ def _step_of(steps: pd.DataFrame, times: np.ndarray) -> pd.api.extensions.Extens
         return pd.array([pd.NA] * len(times), dtype="Int64")
     row = np.searchsorted(starts, times, side="right") - 1
     is_inside = (row >= 0) & (times < ends[row])
-    numbers = steps.loc[steps["start_ns"].notna(), "step"].to_numpy(dtype=np.int64)
+    numbers = whole_of(steps, "step")[known_of(steps, "start_ns")]
     return pd.arrays.IntegerArray(numbers[row], ~is_inside)
 
 

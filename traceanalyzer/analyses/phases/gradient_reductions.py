@@ -7,6 +7,7 @@ from traceanalyzer.analyses.grouping import sums_at
 from traceanalyzer.analyses.phases.micro_steps import GRADIENT_COLLECTIVES
 from traceanalyzer.analyses.phases.op_phases import BACKWARD, UNKNOWN, op_phases
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import whole_of
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of
 
@@ -24,8 +25,8 @@ def phases_with_reductions(trace: RankTrace, calls: pd.DataFrame) -> np.ndarray:
     phase = op_phases(trace)
     if not len(calls):
         return phase
-    own = np.flatnonzero(calls["collective"].isin(GRADIENT_COLLECTIVES))
-    rows = calls["gpu_op"].to_numpy(dtype=np.int64)[own]
+    own = np.flatnonzero(np.isin(array_of(calls, "collective"), GRADIENT_COLLECTIVES))
+    rows = array_of(calls, "gpu_op")[own]
     launch = array_of(trace.gpu_ops, "launch")
     is_open = (phase[rows] == UNKNOWN) & (launch[rows] != NONE)
     own, rows = own[is_open], rows[is_open]
@@ -34,7 +35,7 @@ def phases_with_reductions(trace: RankTrace, calls: pd.DataFrame) -> np.ndarray:
     before = np.searchsorted(launch[known], launch[rows]) - 1
     is_after = before >= 0
     is_after[is_after] = phase[known][before[is_after]] == BACKWARD
-    sizes = calls["size_bytes"].to_numpy(dtype=np.int64, na_value=LEAST_BYTES)[own[is_after]]
+    sizes = whole_of(calls, "size_bytes", LEAST_BYTES)[own[is_after]]
     of_pass = _passes(phase[known], before[is_after])
     carried = sums_at(of_pass, sizes, int(of_pass.max(initial=NONE)) + 1)[of_pass]
     found = phase.copy()

@@ -12,6 +12,7 @@ from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.names import IterationsColumn
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import rows_named_so
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of
 
@@ -67,7 +68,7 @@ class Iterations(Result[IterationsColumn]):
         ),
         "operations": Column.count("GPU operations that were launched in it."),
         "graph_operations": Column.count(
-            "Those of them that a graph replayed; absent where no launch is known.",
+            "Those of them that a graph replayed; absent where of most operations no launch is known.",
             is_compared=False,
             is_secondary=True,
         ),
@@ -159,11 +160,14 @@ def _of_sglang(name: str, phase: str) -> dict[str, int | None]:
 
 
 def _graph_operations(trace: RankTrace, numbers: np.ndarray) -> pd.api.extensions.ExtensionArray:
-    """By step number: operations with a graph's node, or launched by a call that launches a graph."""
+    """By step number: operations with a graph's node, or launched by a call that launches a graph.
+
+    Of operations most of which have no launch nobody knows what an iteration launched.
+    """
     launch, step = array_of(trace.gpu_ops, "launch"), trace.op_step
-    is_launch = np.append(host_names.matches(trace.api_calls["name"], host_names.is_graph_launch), values=False)
+    is_launch = np.append(rows_named_so(trace.api_calls, host_names.is_graph_launch), values=False)
     is_graph = ~column_of(trace.gpu_ops, "graph_node").isna() | is_launch[launch]
-    if not (launch != NONE).any():
+    if 2 * np.count_nonzero(launch != NONE) < len(launch):
         return pd.array([pd.NA] * len(numbers), dtype="Int64")
     count = np.bincount(step[is_graph & (step != NONE)], minlength=len(trace.steps))
     of_number = pd.Series(count, index=array_of(trace.steps, "step"))

@@ -16,7 +16,8 @@ from traceanalyzer.analyses.phases.op_phases import NAMES
 from traceanalyzer.analyses.time.intervals import unions
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import array_of, picked, sorted_by, table_of
+from traceanalyzer.model.plain import rows_named, sorted_table, texts_of
+from traceanalyzer.model.tables import array_of, column_of
 
 
 class MatrixProducts(Result[MatrixProductsColumn]):
@@ -56,7 +57,7 @@ class MatrixProducts(Result[MatrixProductsColumn]):
 
 def per_rank(trace: RankTrace, work: OperatorWork, phase_of_op: np.ndarray) -> pd.DataFrame:
     """Add up equal products; none where the capture has no operators' shapes."""
-    is_product = (work.calls["family"] == "gemm").to_numpy(dtype=bool)
+    is_product = rows_named(work.calls, "family", "gemm")
     rows = np.flatnonzero(trace.counted & np.append(is_product, False)[work.of_op])
     if not len(rows):
         return pd.DataFrame()
@@ -67,14 +68,15 @@ def per_rank(trace: RankTrace, work: OperatorWork, phase_of_op: np.ndarray) -> p
     named = _products(trace.host_ops, array_of(work.calls, "row")[work.of_op[rows][calls.first]])
     phase = np.array(NAMES, dtype=object)[phase_of_op[rows][calls.first]]
     keys = ["phase", "product", "dtype"]
-    groups = Groups.of(table_of({"phase": phase, **named}), keys, with_absent=True)
-    summed = groups.table(
-        calls=groups.counts(),
-        gpu_ns=groups.sums(gpu_ns),
-        calls_beside_comm=groups.sums(is_beside.astype(np.int64)),
-        gpu_beside_comm_ns=groups.sums(np.where(is_beside, gpu_ns, 0)),
-    )
-    return sorted_by(summed, "gpu_ns")
+    groups = Groups.of({"phase": phase, **named}, keys, with_absent=True)
+    summed = {
+        **groups.keys,
+        "calls": groups.counts(),
+        "gpu_ns": groups.sums(gpu_ns),
+        "calls_beside_comm": groups.sums(is_beside.astype(np.int64)),
+        "gpu_beside_comm_ns": groups.sums(np.where(is_beside, gpu_ns, 0)),
+    }
+    return sorted_table(summed, "gpu_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> MatrixProducts:
@@ -85,15 +87,14 @@ def across(parts: Mapping[int, pd.DataFrame]) -> MatrixProducts:
 def _products(ops: pd.DataFrame, rows: np.ndarray) -> dict[str, np.ndarray]:
     """Text and element type of the product of the operators in these rows; read once for each distinct call."""
     keys = ["name", "shapes", "dtypes"]
-    groups = Groups.of(picked(ops, rows, keys), keys, with_absent=True)
-    told = [_product(*values) for values in zip(*groups.keys.values(), strict=True)]
+    groups = Groups.of({name: column_of(ops, name)[rows] for name in keys}, keys, with_absent=True)
+    told = [*map(_product, *(texts_of(names).tolist() for names in groups.keys.values()))]
     found = {"product": [text for text, _ in told], "dtype": [dtype for _, dtype in told]}
     return {name: np.array(texts, dtype=object)[groups.of_row] for name, texts in found.items()}
 
 
-def _product(name: str, shapes: object, dtypes: object) -> tuple[str, str | None]:
-    dims, types = (value if isinstance(value, str) else None for value in (shapes, dtypes))
-    found = work_of_call(name, Call.parse(dims, types, None))
+def _product(name: str, shapes: str | None, dtypes: str | None) -> tuple[str, str | None]:
+    found = work_of_call(name, Call.parse(shapes, dtypes, None))
     if found is None or found.factors is None:
         return name, None
     return " × ".join(map(_written, found.factors)), found.dtype

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_any, stack
-from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.names import MicroStepsColumn
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import rows_named, rows_named_so, whole_of
 from traceanalyzer.model.schema import NONE, XLA_PHASES
 from traceanalyzer.model.tables import array_of, column_of, table_of
 from traceanalyzer.selection import step_at
@@ -62,12 +62,12 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     starts, ends = array_of(steps, "host_start_ns"), array_of(steps, "host_end_ns")
     begins = _begins(trace)
     of_step, of_update = step_at(starts, ends, begins), step_at(starts, ends, _updates(trace))
-    of_call = calls["step"].to_numpy(dtype=np.int64, na_value=NONE) if len(calls) else np.empty(0, dtype=np.int64)
-    gradients = calls["collective"].isin(GRADIENT_COLLECTIVES).to_numpy() if len(calls) else of_call == NONE
+    of_call = whole_of(calls, "step") if len(calls) else np.empty(0, dtype=np.int64)
+    gradients = np.isin(array_of(calls, "collective"), GRADIENT_COLLECTIVES) if len(calls) else of_call == NONE
     rows = [
         _row(trace, number, begins[of_step == row], int((of_update == row).sum()),
              calls, np.flatnonzero(gradients & (of_call == number)))
-        for row, number in enumerate(steps["step"].tolist())
+        for row, number in enumerate(array_of(steps, "step").tolist())
     ]  # fmt: skip
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     return table_of(columns | {name: pd.array(columns[name], dtype="Int64") for name in _NUMBERS})
@@ -84,10 +84,10 @@ def across(parts: Mapping[int, pd.DataFrame]) -> MicroSteps:
 def _begins(trace: RankTrace) -> np.ndarray:
     """Starts of the ranges that mark micro-steps, in order; nested ones count once."""
     ranges = trace.ranges
-    is_own = ~is_any(ranges["domain"], XLA_PHASES)
+    is_own = ~rows_named(ranges, "domain", XLA_PHASES)
     starts, ends = array_of(ranges, "start_ns"), array_of(ranges, "end_ns")
     for pattern in (_BACKWARD, _FORWARD):
-        rows = np.flatnonzero(is_own & host_names.matches(ranges["name"], pattern.fullmatch))
+        rows = np.flatnonzero(is_own & rows_named_so(ranges, pattern.fullmatch))
         if len(rows):
             reach = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(ends[rows])[:-1])
             begins: np.ndarray = starts[rows][starts[rows] >= reach]
@@ -97,7 +97,7 @@ def _begins(trace: RankTrace) -> np.ndarray:
 
 def _updates(trace: RankTrace) -> np.ndarray:
     """Starts of the ranges that PyTorch puts around every optimizer's step."""
-    begins: np.ndarray = array_of(trace.ranges, "start_ns")[host_names.matches(trace.ranges["name"], _is_update)]
+    begins: np.ndarray = array_of(trace.ranges, "start_ns")[rows_named_so(trace.ranges, _is_update)]
     return begins
 
 

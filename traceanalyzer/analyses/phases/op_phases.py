@@ -9,6 +9,7 @@ from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_activity import innermost_at, range_around
 from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import known_of, rows_named_so, whole_of
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, picked, under_each_other, with_columns
 
@@ -55,7 +56,7 @@ def phases_of_moments(trace: RankTrace, threads: np.ndarray, times: np.ndarray) 
     phase = _of_own_thread(trace, named, threads, times)
     open_calls = np.flatnonzero(phase == UNKNOWN)
     around = innermost_at(array_of(named, "start_ns"), array_of(named, "end_ns"), times[open_calls])
-    codes = np.append(named["phase"].to_numpy(np.int64), UNKNOWN)
+    codes = np.append(array_of(named, "phase"), UNKNOWN)
     phase[open_calls] = codes[around]
     open_calls = np.flatnonzero(phase == UNKNOWN)
     is_forward = range_around(_forward_operators(trace), threads[open_calls], times[open_calls]) != NONE
@@ -84,10 +85,10 @@ def _code(name: str) -> int:
 
 
 def _of_own_thread(trace: RankTrace, named: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
-    is_node = host_names.matches(trace.host_ops["name"], host_names.is_autograd_node)
+    is_node = rows_named_so(trace.host_ops, host_names.is_autograd_node)
     nodes = with_columns(picked(trace.host_ops, is_node, _TIMES), phase=BACKWARD)
     events = under_each_other([named, nodes])
-    codes = np.append(events["phase"].to_numpy(np.int64), UNKNOWN)
+    codes = np.append(array_of(events, "phase"), UNKNOWN)
     phase = codes[range_around(events, threads, times)]
     in_node = range_around(nodes, threads, times) != NONE
     return np.where(in_node & (phase == FORWARD), BACKWARD, phase)
@@ -100,12 +101,12 @@ def _forward_operators(trace: RankTrace) -> pd.DataFrame:
     notes a number made its node.
     """
     ops = trace.host_ops
-    has_sequence = ~column_of(ops, "sequence").isna()
-    is_autograds = ops["forward_thread"].to_numpy(dtype=np.int64, na_value=0) != 0
+    has_sequence = known_of(ops, "sequence")
+    is_autograds = whole_of(ops, "forward_thread", 0) != 0
     # Plain collectives make none, and come last where gradients are reduced after the backward pass.
-    is_collective = host_names.matches(ops["name"], lambda name: name.startswith("c10d::"))
+    is_collective = rows_named_so(ops, lambda name: name.startswith("c10d::"))
     rows = np.flatnonzero(has_sequence & ~is_autograds & ~is_collective)
-    sequence, thread = ops["sequence"].to_numpy(dtype=np.int64, na_value=NONE), array_of(ops, "thread")
+    sequence, thread = whole_of(ops, "sequence"), array_of(ops, "thread")
     by_number = rows[np.lexsort((rows, sequence[rows], thread[rows]))]
     is_last = (np.diff(sequence[by_number]) != 0) | (np.diff(thread[by_number]) != 0)
     makers = np.sort(by_number[np.append(is_last, True)[: len(by_number)]])

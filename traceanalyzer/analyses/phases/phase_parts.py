@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, unions
 from traceanalyzer.kinds import KNOWN_KINDS, UNKNOWN
 from traceanalyzer.model import RankTrace, Window
+from traceanalyzer.model.plain import rows_named
 from traceanalyzer.model.tables import array_of
 
 
@@ -57,7 +57,7 @@ def shares(trace: RankTrace) -> dict[str, Share]:
 
 
 def _first_started(ops: pd.DataFrame, kind: str, hidden: Intervals) -> Share:
-    rows = np.flatnonzero(is_any(ops["kind"], kind))
+    rows = np.flatnonzero(rows_named(ops, "kind", kind))
     starts, ends = array_of(ops, "start_ns")[rows], array_of(ops, "end_ns")[rows]
     if not len(rows):
         return Share(starts, ends, rows, hidden)

@@ -15,7 +15,8 @@ from traceanalyzer.analyses.phases.phase_parts import Share
 from traceanalyzer.analyses.time.breakdown import PARTS, known_only
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace, Window
-from traceanalyzer.model.tables import array_of, column_of, picked, table_of, under_each_other
+from traceanalyzer.model.plain import known_of, whole_of
+from traceanalyzer.model.tables import array_of, column_of, table_of, under_each_other
 
 
 class Phases(Result[PhasesColumn]):
@@ -118,13 +119,12 @@ def _windows(breakdown: pd.DataFrame, steps: pd.DataFrame) -> tuple[dict[str, np
     """Parts and start of the whole window (its start is 0) and of every step that has one; the steps' numbers."""
     held = ~column_of(steps, "start_ns").isna() if len(steps) else np.zeros(0, dtype=bool)
     names = (*PARTS, "window_ns")
-    columns = {name: breakdown[name].to_numpy(dtype=np.int64) for name in names} | {"start_ns": np.zeros(1, np.int64)}
-    number: Any = pd.array([pd.NA], dtype="Int64")
-    if held.any():
-        own = picked(steps, held, [*columns, "step"])
-        columns = {name: np.append(whole, own[name].to_numpy(dtype=np.int64)) for name, whole in columns.items()}
-        number = pd.concat([pd.Series(number), own["step"]]).array
-    return columns, number
+    columns = {name: array_of(breakdown, name) for name in names} | {"start_ns": np.zeros(1, np.int64)}
+    if not held.any():
+        return columns, pd.array([pd.NA], dtype="Int64")
+    columns = {name: np.append(own, whole_of(steps, name)[held]) for name, own in columns.items()}
+    number, is_absent = np.append(1, whole_of(steps, "step")[held]), np.append(True, ~known_of(steps, "step")[held])
+    return columns, pd.arrays.IntegerArray(number, is_absent)
 
 
 def _parts(

@@ -1,6 +1,8 @@
 """The job's critical path: what ran, where, in each moment of the window, of all that could not have been later."""
 
 from collections.abc import Iterator
+from itertools import islice
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,8 +24,9 @@ from traceanalyzer.analyses.replay.nodes import (
 from traceanalyzer.analyses.replay.piece import SOURCE
 from traceanalyzer.analyses.replay.windows import Windows
 from traceanalyzer.meaning.vocabulary import BEFORE, BETWEEN_KERNELS, COMM, DATA, HOST, LAUNCH, ON_PATH, SYNC, UNKNOWN
+from traceanalyzer.model.aside import rearranged
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, table_of
+from traceanalyzer.model.tables import array_of
 
 CATEGORIES = tuple(one.key for one in ON_PATH)
 """What a stretch of the path is."""
@@ -47,13 +50,10 @@ def critical_path(job: Job, windows: Windows, lengths: Lengths) -> pd.DataFrame:
     times = job.order.latest(weights[:, None])[:, 0]
     begin_ns, last = _window(windows, times)
     edges = list(_walk(job, times, weights, last, begin_ns))
-    stretches = _Stretches(job, lengths)
-    parts = [stretches.of(edge) for edge in reversed(edges)]
+    parts = map(_Stretches(job, lengths).of, reversed(edges))
     first = SOURCE if not edges else int(job.source[edges[-1]])
-    table = _table(parts, int(times[first]) if first != SOURCE else 0)
-    return _clipped(table, begin_ns, int(times[last])).assign(
-        start_ns=lambda rows: rows["start_ns"] + job.origin_ns, end_ns=lambda rows: rows["end_ns"] + job.origin_ns
-    )
+    columns = _tiling(parts, int(times[first]) if first != SOURCE else 0)
+    return _clipped(columns, begin_ns, int(times[last]), job.origin_ns)
 
 
 def _window(windows: Windows, times: np.ndarray) -> tuple[int, int]:
@@ -214,25 +214,32 @@ def _of_host(nodes: Nodes, timing: Timing, edge: int, segment: int, since_ns: in
     return _joined(_work(nodes, timing, int(nodes.cut_of_segment[segment])), call, unknown)
 
 
-def _table(parts: list[Stretch], start_ns: int) -> pd.DataFrame:
-    empty = np.empty(0, dtype=np.int64)
-    length, code, op, host = _joined((empty, empty, empty, empty), *(part[1:] for part in parts))
+def _tiling(parts: Iterator[Stretch], start_ns: int) -> dict[str, Any]:
+    """Columns of the stretches, which begin at a time and follow each other."""
+    length, code, op, host, rank = _under_each_other(parts)
     ends = start_ns + np.cumsum(length)
     # What overlaps its successor (kernels of one stream may) is on the path until that begins.
     ends = np.minimum.accumulate(ends[::-1])[::-1]
-    return table_of(
-        {
-            "start_ns": np.append(start_ns, ends[:-1])[: len(ends)],
-            "end_ns": ends,
-            "rank": np.repeat(np.array([part[0] for part in parts], dtype=np.int64), [len(part[1]) for part in parts]),
-            "category": pd.Categorical.from_codes(code, categories=list(CATEGORIES)),
-            "op": op,
-            "host": host,
-        }
-    )
+    category = pd.Categorical.from_codes(code, categories=list(CATEGORIES))
+    starts = np.append(start_ns, ends[:-1])[: len(ends)]
+    return {"start_ns": starts, "end_ns": ends, "rank": rank, "category": category, "op": op, "host": host}
 
 
-def _clipped(table: pd.DataFrame, begin_ns: int, end_ns: int) -> pd.DataFrame:
-    """The part of the stretches that lies in the window."""
-    starts, ends = table["start_ns"].clip(lower=begin_ns), table["end_ns"].clip(upper=end_ns)
-    return table.assign(start_ns=starts, end_ns=ends)[(ends > starts).to_numpy()].reset_index(drop=True)
+_EDGES_A_BLOCK = 1 << 14
+"""Whose stretches are put together at once: an edge has few, and what describes an array takes more than these do."""
+
+
+def _under_each_other(parts: Iterator[Stretch]) -> tuple[np.ndarray, ...]:
+    """Lengths, categories, rows of operations and of the host, and ranks."""
+    blocks = [(*_columns([]), np.empty(0, dtype=np.int64))]
+    while some := [*islice(parts, _EDGES_A_BLOCK)]:
+        ranks = np.repeat(np.array([part[0] for part in some]), [len(part[1]) for part in some])
+        blocks.append((*_joined(*(part[1:] for part in some)), ranks))
+    return tuple(np.concatenate([block[place] for block in blocks]) for place in range(5))
+
+
+def _clipped(columns: dict[str, Any], begin_ns: int, end_ns: int, origin_ns: int) -> pd.DataFrame:
+    """The part of the stretches that lies in the window; their times, as those of its ends, count from `origin_ns`."""
+    starts, ends = np.maximum(columns["start_ns"], begin_ns), np.minimum(columns["end_ns"], end_ns)
+    columns |= {"start_ns": starts + origin_ns, "end_ns": ends + origin_ns}
+    return rearranged(columns, np.flatnonzero(ends > starts))

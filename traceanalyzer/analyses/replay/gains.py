@@ -25,6 +25,7 @@ from traceanalyzer.analyses.replay.relief import Relief
 from traceanalyzer.analyses.replay.windows import Windows
 from traceanalyzer.errors import UsageError
 from traceanalyzer.kinds import MESSAGES
+from traceanalyzer.model.aside import arrays_aside
 from traceanalyzer.model.tables import array_of
 
 AT_ONCE = 16
@@ -48,6 +49,13 @@ class Engine:
         self._held = 0
         self.mean_steps: dict[tuple[Change, ...], int] = {}
 
+    def let_go(self) -> None:
+        """Keep no lengths for changes that are asked for next: they are worked out anew then, to the same answers."""
+        self._known, self._held = {}, 0
+        self.peers.let_go()
+        for nodes in self.job.nodes.values():
+            nodes.let_go()
+
     @cached_property
     def unchanged(self) -> np.ndarray:
         """When each node is reached as recorded, and as explained."""
@@ -60,7 +68,7 @@ class Engine:
     @cached_property
     def slack_of_ops(self) -> dict[int, np.ndarray]:
         """For each rank the slack of its operations, in the order of its piece; -1 for those outside the window."""
-        return slack_of_ops(self.job, self.windows, self.unchanged[:, 0])
+        return arrays_aside(slack_of_ops(self.job, self.windows, self.unchanged[:, 0]))
 
     @property
     def before_ns(self) -> int:
@@ -173,11 +181,12 @@ class Engine:
 
     def _relieved(self, scenarios: Sequence[tuple[Change, ...]], times: np.ndarray) -> np.ndarray:
         """Length of every edge with compute as long as the waits that are left make it."""
-        lengths = [
-            self.relief.relieved(changed(self.job, self.peers, changes), times[:, column])
+        # One after the other: lengths are of all operations, edges of runs of them.
+        weights = [
+            self.job.weights(self.relief.relieved(changed(self.job, self.peers, changes), times[:, column]))
             for column, changes in enumerate(scenarios)
         ]
-        return np.stack([self.job.weights(each) for each in lengths], axis=1)
+        return np.stack(weights, axis=1)
 
     def _weights(self, scenarios: Sequence[tuple[Change, ...]]) -> np.ndarray:
         """Length of every edge after each set of changes; what many sets do to a rank alike is computed once."""

@@ -1,6 +1,6 @@
 """Where a chain of the host is cut: the calls that block it and its CPU's collectives, and what each waits for."""
 
-import re
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -22,6 +22,8 @@ LATE_NS = 20_000
 _EVERY, _EVENT, _STREAM, _OWN, _QUEUE, HANDS_OVER, PEERS = range(7)
 """What the host waits for where it is cut: all streams, an event, one stream, its own copy, room in the queue; nothing,
 for it hands a collective to another thread of the CPU; such a collective."""
+
+_SYNCS = {host_names.FOR_ALL: _EVERY, host_names.FOR_EVENT: _EVENT, host_names.FOR_STREAM: _STREAM}
 
 
 class Cuts(Struct, frozen=True):
@@ -75,11 +77,15 @@ def _blocking(trace: RankTrace, mine: np.ndarray) -> tuple[np.ndarray, np.ndarra
     rows = idle_causes.blocking(trace)[0]
     what = np.full(len(calls), NONE)
     what[rows] = _OWN
-    for pattern, code in (("Stream", _STREAM), ("Event", _EVENT), ("Device|Ctx|Thread", _EVERY)):
-        what[host_names.matches(calls["name"], re.compile(f"(?:{pattern})Synchronize").search)] = code
+    for text, code in _SYNCS.items():
+        what[host_names.matches(calls["name"], partial(_waits_for, text))] = code
     what[into_full_queue(trace) & (what == NONE)] = _QUEUE
     rows = np.flatnonzero((what != NONE) & mine)
     return rows, what[rows]
+
+
+def _waits_for(what: str, name: str) -> bool:
+    return host_names.waits_for(name) == what
 
 
 def blocks_of(trace: RankTrace, ops: pd.DataFrame, cuts: Cuts) -> pd.DataFrame:

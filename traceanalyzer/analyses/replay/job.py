@@ -14,6 +14,7 @@ from traceanalyzer.analyses.replay.meetings import edges_of
 from traceanalyzer.analyses.replay.nodes import NEVER, Nodes, Timing
 from traceanalyzer.analyses.replay.order import Order, order_of
 from traceanalyzer.analyses.replay.piece import SOURCE, Piece
+from traceanalyzer.model.aside import arrays_aside
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, with_columns
 
@@ -111,7 +112,7 @@ class Job:
         when = np.zeros(len(self.source), dtype=np.int64)
         when[self._is_join] = array_of(self.joins, "ready_ns")[self.waiting]
         when[self._is_meeting] = self.meetings.ready_ns - self.origin_ns
-        return order_of(self.count, self.source, self.target, self._is_join | self._is_meeting, when)
+        return arrays_aside(order_of(self.count, self.source, self.target, self._is_join | self._is_meeting, when))
 
     @cached_property
     def recorded(self) -> Lengths:

@@ -9,10 +9,11 @@ from msgspec import Struct
 
 from traceanalyzer.analyses.replay.nodes import Nodes
 from traceanalyzer.analyses.replay.piece import Piece
+from traceanalyzer.kinds import CPU_BACKENDS
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, table_of, under_each_other
 
-_MESSAGES = ("gloo:send", "gloo:recv")
+_MESSAGES = tuple(f"{backend}{name}" for backend in CPU_BACKENDS for name in ("send", "recv"))
 
 WITHIN_NS = 100_000
 """By so much clocks may differ where one host is seen to leave before the last one has come."""

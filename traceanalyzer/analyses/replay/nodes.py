@@ -83,6 +83,10 @@ class Latest(Generic[T]):
         self._known = [(array, made), *self._known[:1]]
         return made
 
+    def let_go(self) -> None:
+        """Keep nothing."""
+        self._known = []
+
 
 FOLLOWS, LAUNCHED, RELEASED, WAITS, OWN, CHAINED, ANCHOR, BLOCKS = range(8)
 """Kinds of edges: into a run from the one before it, from the host, from nothing, from another stream; from a single
@@ -199,6 +203,12 @@ class Nodes:
             np.concatenate([part[place] for part in parts]).astype(np.int64) for place in range(3)
         )
         self.kind = np.repeat(np.arange(len(parts)), [len(part[0]) for part in parts])
+
+    def let_go(self) -> None:
+        """Keep nothing of replays."""
+        self._host_ends.let_go()
+        for within in self._within.values():
+            within.let_go()
 
     def sums(self, timing: Timing) -> Sums:
         """Lengths within the runs and segments."""

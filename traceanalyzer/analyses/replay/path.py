@@ -14,7 +14,7 @@ from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.meaning.vocabulary import DATA, HOST, KINDS, ON_PATH
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, sorted_by, table_of, without_rows
+from traceanalyzer.model.tables import array_of, only, sorted_by, table_of, without_rows
 
 _WORK = (*(kind.key for kind in KINDS), HOST.key, DATA.key)
 """Categories that are summed up by name; the others are one row a rank."""
@@ -84,6 +84,9 @@ def path_of(replay: Replay, lengths: Lengths) -> pd.DataFrame:
     assert replay.engine is not None
     job = replay.engine.job
     path = critical_path(job, replay.engine.windows, lengths)
+    ranks = np.unique(array_of(path, "rank")).tolist()
+    if len(ranks) == 1:  # of a large trace alone the path is long
+        return only(_named(job, ranks[0], path), list(PathStretches.columns))
     parts = [_named(job, int(rank), part) for rank, part in path.groupby("rank", sort=False)]
     named = pd.concat(parts).sort_index() if parts else path.reindex(columns=list(PathStretches.columns))
     return named[list(PathStretches.columns)]
@@ -119,7 +122,7 @@ def _named(job: Job, rank: int, path: pd.DataFrame) -> pd.DataFrame:
         name=_text(piece.ops["name"], op),
         operator=np.where(op == NONE, _text(piece.host["operator"], host), _text(piece.ops["operator"], op)),
         phase=np.where(op == NONE, _text(piece.host["phase"], host), _text(piece.ops["phase"], op)),
-        step=pd.array(step, dtype="Int64"),
+        step=step,
     )
 
 
@@ -137,6 +140,6 @@ def _text(values: pd.Series, rows: np.ndarray) -> np.ndarray:
     return told
 
 
-def _of_either(of_ops: np.ndarray, op: np.ndarray, of_host: np.ndarray, host: np.ndarray) -> list[int | None]:
+def _of_either(of_ops: np.ndarray, op: np.ndarray, of_host: np.ndarray, host: np.ndarray) -> pd.arrays.IntegerArray:
     found = np.where(op == NONE, np.append(of_host, NONE)[host], np.append(of_ops, NONE)[op])
-    return [None if number == NONE else number for number in found.tolist()]
+    return pd.arrays.IntegerArray(np.where(found == NONE, 1, found), found == NONE)

@@ -39,6 +39,10 @@ class Peers:
         self.job, self.relief, self.same, self.cost_ns = job, relief, relief.same, 0
         self.ranks = np.array([*job.nodes])
         self.place = {rank: column for column, rank in enumerate(job.nodes)}
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Keep nothing of changes that were asked for."""
         self._known: dict[tuple[int, str, bytes], np.ndarray] = {}
         self._hosts: dict[int, np.ndarray] = {}
         self._hosts_evened: dict[int, np.ndarray] = {}

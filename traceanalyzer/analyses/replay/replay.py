@@ -28,8 +28,10 @@ from traceanalyzer.analyses.replay.windows import windows_of
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.aside import arrays_aside
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import only, table_of, without_rows
+from traceanalyzer.model.trace import LARGE
 
 MOST_OPERATIONS = 8_000_000
 """Of all ranks together that are replayed."""
@@ -77,6 +79,11 @@ class Replay(Result[ReplayColumn]):
             slack, row = self.engine.slack_of_ops[rank], self.engine.job.nodes[rank].column("ops", "row")
             found[rank] = pd.Series(pd.arrays.IntegerArray(slack, slack == NONE), index=row)
         return found
+
+    def let_go(self) -> None:
+        """Hold no more of the graph than what it is: nothing more is asked of it for now."""
+        if self.engine is not None:
+            self.engine.let_go()
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         error = table["recorded_ns"] - table["replayed_ns"]
@@ -126,6 +133,8 @@ def across(
 
 def _replayed(pieces: dict[int, Piece], members: Members, offset_ns: Mapping[int, int], steps: Steps) -> Replay:
     job = Job(pieces, members.table, offset_ns)
+    if any(len(piece) > LARGE for piece in pieces.values()):
+        job = arrays_aside(job)
     windows = windows_of(job, steps)
     engine = Engine(job, windows)
     lengths = windows.lengths(engine.unchanged)

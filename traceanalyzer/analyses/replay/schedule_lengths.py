@@ -27,7 +27,7 @@ OF_MESSAGES = (*POINT_TO_POINT, "send_recv")
 
 _PARTS = ["gpu_ns", "before_ns", "within_ns"]
 
-_WAITS_FOR_GPU = re.compile("Synchronize|Memcpy")
+_WAITS_FOR_GPU = re.compile("Synchronize|Memcpy|^urQueueFinish|^urEventWait")
 """Calls that block a host until the GPU is done; launches do while their queue is full, which costs nothing more."""
 
 

@@ -9,7 +9,6 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.grouping import extreme_at, sums_at
-from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_activity import range_around
 from traceanalyzer.analyses.names import BlocksColumn
 from traceanalyzer.analyses.streams import traffic
@@ -19,6 +18,7 @@ from traceanalyzer.analyses.streams.traffic import CLASSES
 from traceanalyzer.analyses.time.intervals import busy, new_ns, unions
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import rows_named_so
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, only, picked, table_of, with_columns
 
@@ -121,7 +121,7 @@ def _in_launch_order(trace: RankTrace) -> pd.DataFrame:
 
 
 def _by_range(trace: RankTrace, ops: pd.DataFrame, least: int) -> tuple[np.ndarray, list[str]]:
-    is_block = host_names.matches(trace.ranges["name"], _BLOCK_RANGE.match)
+    is_block = rows_named_so(trace.ranges, _BLOCK_RANGE.match)
     if is_block.sum() < least:
         return np.full(len(ops), NONE), []
     ranges = picked(trace.ranges, is_block, ("start_ns", "end_ns", "name", "thread"))

@@ -7,15 +7,17 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import Result, is_any, plain_values, ratio, stack, typed
+from traceanalyzer.analyses.base import Result, ratio, stack
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.analyses.names import CopiesColumn
 from traceanalyzer.analyses.streams.copying_hosts import host_times
+from traceanalyzer.analyses.streams.memory_ops import is_copy
 from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import rows_named, sorted_table, texts_of
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, sorted_by, table_of
+from traceanalyzer.model.tables import array_of, column_of
 
 _KEYS = ("direction", "source_memory", "target_memory", "peer_device")
 
@@ -69,19 +71,18 @@ class Copies(Result[CopiesColumn]):
 def per_rank(trace: RankTrace) -> pd.DataFrame:
     """Group the rank's counted copies and memsets; durations are not clipped to the window."""
     ops = trace.gpu_ops
-    rows = np.flatnonzero(is_any(ops["activity"], "memcpy", "memset") & trace.counted)
+    rows = np.flatnonzero(is_copy(ops) & trace.counted)
     if not len(rows):
         return pd.DataFrame()
     directions = _directions(ops)
     described = {name: column_of(ops, name)[rows] for name in _KEYS} | {"direction": directions[rows]}
     groups = Groups.of(described, _KEYS, by_appearance=True, with_absent=True)
-    every = _Every(unions(trace), ops, directions.codes, is_any(ops["activity"], "memcpy"))
-    kinds = {name: plain_values(pd.Series(column)) for name, column in groups.keys.items()}
+    every = _Every(unions(trace), ops, directions.codes, rows_named(ops, "activity", "memcpy"))
+    texts = {name: texts_of(groups.keys[name]) for name in _KEYS[:-1]}
+    sums = _sums(every, [rows[own] for own in rows_of_each(groups.of_row)])
     of_hosts = host_times(trace, rows)
     hosts = pd.arrays.IntegerArray(groups.sums(of_hosts), groups.sums(of_hosts == NONE) > 0)
-    table = table_of({**kinds, **_sums(every, [rows[own] for own in rows_of_each(groups.of_row)]), "host_ns": hosts})
-    table = typed(table, {"size_bytes": "Int64", "peer_device": "Int64"})
-    return sorted_by(table, "total_ns")
+    return sorted_table({**texts, _KEYS[-1]: groups.keys[_KEYS[-1]], **sums, "host_ns": hosts}, "total_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Copies:
@@ -92,7 +93,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Copies:
 def _directions(ops: pd.DataFrame) -> pd.Categorical:
     """Direction of every operation, `memset` for a memset."""
     direction: Any = column_of(ops, "direction")
-    codes = np.where(is_any(ops["activity"], "memset"), len(direction.categories), direction.codes)
+    codes = np.where(rows_named(ops, "activity", "memset"), len(direction.categories), direction.codes)
     return pd.Categorical.from_codes(codes, categories=[*direction.categories, "memset"])
 
 
@@ -105,10 +106,10 @@ class _Every(Struct, frozen=True):
     is_copy: np.ndarray
 
 
-def _sums(every: _Every, groups: list[np.ndarray]) -> dict[str, list[int | None]]:
+def _sums(every: _Every, groups: list[np.ndarray]) -> dict[str, Any]:
     """Columns of sums, given the rows of each group's operations."""
     starts, ends = (array_of(every.ops, name) for name in ("start_ns", "end_ns"))
-    size, is_comm = column_of(every.ops, "bytes"), is_any(every.ops["kind"], "comm")
+    size, is_comm = column_of(every.ops, "bytes"), rows_named(every.ops, "kind", "comm")
     compute, comm = every.unions["compute"], every.unions["comm"]
     columns: dict[str, list[int | None]] = {name: [] for name in _SUMS}
     for rows in groups:
@@ -122,4 +123,6 @@ def _sums(every: _Every, groups: list[np.ndarray]) -> dict[str, list[int | None]
         )  # fmt: skip
         for name, value in zip(_SUMS, sums, strict=True):
             columns[name].append(value)
-    return columns
+    return {
+        name: pd.array(own, dtype="Int64") if name == "size_bytes" else np.array(own) for name, own in columns.items()
+    }

@@ -6,12 +6,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_any, percent, ratio, stack
+from traceanalyzer.analyses.base import Result, percent, ratio, stack
 from traceanalyzer.analyses.names import MemoryOpsColumn
 from traceanalyzer.analyses.spread import columns_of, spread, with_mean
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import column_of, columns_as_they_are, only, picked, sorted_by, table_of
+from traceanalyzer.model.plain import lengths_of, rows_named, sorted_table
+from traceanalyzer.model.tables import column_of
 
 
 class MemoryOps(Result[MemoryOpsColumn]):
@@ -50,12 +51,11 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     held = trace.counted & is_copy(trace.gpu_ops)
     if not held.any():
         return pd.DataFrame()
-    ops = picked(trace.gpu_ops, held, ["start_ns", "end_ns", "bytes", "direction", "activity"])
-    operation = table_of({"operation": operations(ops)})
-    times = spread(ops["end_ns"] - ops["start_ns"], operation, "ns")
-    sizes = spread(ops["bytes"], operation, "bytes")
-    table = table_of(columns_as_they_are(sizes) | columns_as_they_are(times))
-    return sorted_by(only(table, list(dict.fromkeys([*times, *sizes]))), "total_ns")
+    ops = trace.gpu_ops
+    operation = {"operation": operations(ops)[held]}
+    times = spread(lengths_of(ops)[held], operation, "ns")
+    sizes = spread(column_of(ops, "bytes")[held], operation, "bytes")
+    return sorted_table(times | sizes, "total_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> MemoryOps:
@@ -65,14 +65,12 @@ def across(parts: Mapping[int, pd.DataFrame]) -> MemoryOps:
 
 def is_copy(ops: pd.DataFrame) -> np.ndarray:
     """Mask of copies and memsets."""
-    activity: Any = column_of(ops, "activity")
-    mask: np.ndarray = np.isin(activity.codes, activity.categories.get_indexer(["memcpy", "memset"]))
-    return mask
+    return rows_named(ops, "activity", "memcpy", "memset")
 
 
-def operations(ops: pd.DataFrame) -> pd.Series:
+def operations(ops: pd.DataFrame) -> np.ndarray:
     """Direction of each copy, `memset` for a memset, `unknown` for a copy that does not say."""
     direction: Any = column_of(ops, "direction")
-    names = np.array([*direction.categories, "unknown"], dtype=object)[direction.codes]
-    names[is_any(ops["activity"], "memset")] = "memset"
-    return pd.Series(names, index=ops.index, dtype="object", name="operation")
+    names: np.ndarray = np.array([*direction.categories.tolist(), "unknown"], dtype=object)[direction.codes]
+    names[rows_named(ops, "activity", "memset")] = "memset"
+    return names

@@ -1,22 +1,23 @@
 """What each CUDA stream of a rank carries: busy time, kinds, bytes, and the role that follows from them."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_any, percent, stack, typed
+from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.names import StreamsColumn
 from traceanalyzer.analyses.streams import dependencies, traffic
 from traceanalyzer.analyses.streams.dependencies import Dependency
+from traceanalyzer.analyses.streams.memory_ops import is_copy
 from traceanalyzer.analyses.streams.traffic import CLASSES
 from traceanalyzer.analyses.time.breakdown import known_only
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, columns_of, picked, sorted_by, table_of, with_columns
+from traceanalyzer.model.tables import array_of, columns_of, table_of
 
 _NS = tuple(f"{name.replace(' ', '_')}_ns" for name in CLASSES)
 _UNKNOWN_NS = _NS[-1]
@@ -76,9 +77,11 @@ def per_rank(trace: RankTrace, stream_role_pct: float = 90) -> pd.DataFrame:
     is_inside = trace.window.touched(starts, ends) != NONE
     waited = dependencies.of_streams(trace)
     rows = [_row(trace, number, is_inside & (stream == number), stream_role_pct, waited[number]) for number in waited]
-    table = table_of({name: [row[name] for row in rows] for name in rows[0]})
-    table = typed(picked(table, array_of(table, "operations") > 0), {"copied_bytes": "Int64"})
-    return with_columns(sorted_by(table, "busy_ns"), window_ns=trace.window.length_ns)
+    held = sorted((row for row in rows if row["operations"]), key=lambda row: -row["busy_ns"])
+    if not held:
+        return pd.DataFrame()
+    columns = {name: [row[name] for row in held] for name in held[0]}
+    return table_of(columns | {"copied_bytes": pd.array(columns["copied_bytes"], dtype="Int64")})
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Streams:
@@ -86,14 +89,12 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Streams:
     return Streams(stack(parts, (*Streams.columns, "window_ns")))
 
 
-def _row(
-    trace: RankTrace, stream: int, inside: np.ndarray, role_pct: float, dependency: Dependency
-) -> dict[str, object]:
+def _row(trace: RankTrace, stream: int, inside: np.ndarray, role_pct: float, dependency: Dependency) -> dict[str, Any]:
     ops, rows = columns_of(trace.gpu_ops), np.flatnonzero(inside)
     starts, ends = ops["start_ns"][rows], ops["end_ns"][rows]
     unions = traffic.unions(starts, ends, traffic.op_classes(trace)[rows])
     times = [own.inside(trace.window).total_ns for own in unions.values()]
-    moved = ops["bytes"][inside & is_any(trace.gpu_ops["activity"], "memcpy", "memset")]
+    moved = ops["bytes"][inside & is_copy(trace.gpu_ops)]
     return {
         "stream": stream,
         "role": _role(times, role_pct),
@@ -103,6 +104,7 @@ def _row(
         "copied_bytes": int(moved.sum()) if len(moved) and not moved.isna().any() else None,
         "dependency_ns": dependency.time_ns,
         "dependency_by": dependency.known_by,
+        "window_ns": trace.window.length_ns,
     }
 
 

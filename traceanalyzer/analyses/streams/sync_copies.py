@@ -8,13 +8,13 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.grouping import Groups
-from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.names import SyncCopiesColumn
 from traceanalyzer.analyses.streams.memory_ops import is_copy, operations
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import lengths_of, mask_of, rows_named, sorted_table
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, picked, sorted_by, table_of
+from traceanalyzer.model.tables import array_of, column_of
 
 _KEYS = ["problem", "api_call", "operation", "source_memory", "target_memory"]
 
@@ -49,27 +49,22 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     held, problem = held[problem != ""], problem[problem != ""]
     if not len(held):
         return pd.DataFrame()
-    ops, calls = picked(trace.gpu_ops, held), picked(trace.api_calls, launch[held])
+    ops, calls = trace.gpu_ops, launch[held]
     keys = {
         "problem": problem,
-        "api_call": calls["name"].astype("object"),
-        "operation": operations(ops),
-        "source_memory": ops["source_memory"].astype("object"),
-        "target_memory": ops["target_memory"].astype("object"),
+        "api_call": column_of(trace.api_calls, "name")[calls].astype("object"),
+        "operation": operations(ops)[held],
+        "source_memory": column_of(ops, "source_memory")[held].astype("object"),
+        "target_memory": column_of(ops, "target_memory")[held].astype("object"),
     }
-    groups = Groups.of(pd.DataFrame(keys), _KEYS, with_absent=True)
-    table = groups.totals(
-        table_of(
-            {
-                "gpu_ns": ops["end_ns"] - ops["start_ns"],
-                "host_ns": calls["end_ns"] - calls["start_ns"],
-                "total_bytes": ops["bytes"],
-            }
-        ),
-        ["gpu_ns", "host_ns", "total_bytes"],
-    )
-    table.insert(len(_KEYS) + 2, "calls", groups.counts())
-    return sorted_by(table, "host_ns")
+    groups = Groups.of(keys, _KEYS, with_absent=True)
+    sums = {
+        "gpu_ns": groups.sums(lengths_of(ops)[held]),
+        "host_ns": groups.sums(lengths_of(trace.api_calls)[calls]),
+        "calls": groups.counts(),
+        "total_bytes": groups.total(column_of(ops, "bytes")[held]),
+    }
+    return sorted_table({**groups.keys, **sums}, "host_ns")
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> SyncCopies:
@@ -81,10 +76,11 @@ def _problems(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
     """`synchronous` for a memcpy or memset function without Async, else `pageable` where an end is; else empty."""
     calls = array_of(trace.gpu_ops, "launch")[rows]
     # A graph's copies are launched by neither.
-    is_plain, is_async = (host_names.matches(trace.api_calls["name"], test)[calls] for test in (_is_plain, _is_async))
+    names = column_of(trace.api_calls, "name")
+    is_plain, is_async = (mask_of(names, test)[calls] for test in (_is_plain, _is_async))
     is_pageable = np.zeros(len(rows), dtype=bool)
     for end in ("source_memory", "target_memory"):
-        is_pageable |= (trace.gpu_ops[end] == "pageable").to_numpy()[rows]
+        is_pageable |= rows_named(trace.gpu_ops, end, "pageable")[rows]
     return np.select([is_plain, is_async & is_pageable], ["synchronous", "pageable"], default="").astype(object)
 
 

@@ -3,10 +3,10 @@
 import numpy as np
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.once import once_a_trace
-from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.analyses.time.intervals import EMPTY, Intervals
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import is_name
 from traceanalyzer.model.tables import columns_of
 
 CLASSES = ("compute", "communication", "upload", "download", "exchange", "device memory", "unknown")
@@ -29,7 +29,7 @@ def op_classes(trace: RankTrace) -> np.ndarray:
     directions, kind = ops["direction"], ops["kind"]
     of_direction = [_OF_DIRECTION.get(name, "device memory") for name in directions.categories.tolist()]
     copies = np.array([CLASSES.index(name) for name in (*of_direction, "device memory")])[directions.codes]
-    is_kernel = is_any(trace.gpu_ops["activity"], "kernel", "graph")
+    is_kernel = is_name(ops["activity"], "kernel", "graph")
     of_kind = [_OF_KIND.get(name, "compute") for name in kind.categories.tolist()]
     kernels = np.array([CLASSES.index(name) for name in (*of_kind, "compute")])[kind.codes]
     classes: np.ndarray = np.where(is_kernel, kernels, copies)
@@ -38,8 +38,12 @@ def op_classes(trace: RankTrace) -> np.ndarray:
 
 def unions(starts: np.ndarray, ends: np.ndarray, classes: np.ndarray) -> dict[str, Intervals]:
     """Union of the operations of each class."""
-    masks = (classes == number for number in range(len(CLASSES)))
-    return {name: Intervals.of(starts[mask], ends[mask]) for name, mask in zip(CLASSES, masks, strict=True)}
+    held = np.bincount(classes, minlength=len(CLASSES))
+    masks = (classes == number if held[number] else None for number in range(len(CLASSES)))
+    return {
+        name: EMPTY if mask is None else Intervals.of(starts[mask], ends[mask])
+        for name, mask in zip(CLASSES, masks, strict=True)
+    }
 
 
 def pair_times(unions_of: list[Intervals], start_ns: int, end_ns: int) -> np.ndarray:

@@ -1,20 +1,21 @@
 """How each rank's GPU time splits into compute, exposed communication, exposed copies and idle."""
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.base import Result, is_any, is_true, percent, stack
+from traceanalyzer.analyses.base import Result, is_true, percent, stack
 from traceanalyzer.analyses.names import BreakdownColumn
 from traceanalyzer.analyses.once import once_a_trace
-from traceanalyzer.analyses.time.intervals import Intervals, of_rows, unions
+from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows, unions
 from traceanalyzer.meaning import vocabulary
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.model.plain import rows_named
+from traceanalyzer.model.tables import column_of, table_of
 
 PARTS = tuple(part.column for part in vocabulary.PARTS)
 """Columns of the table that add up to `window_ns`."""
@@ -135,9 +136,11 @@ def known_only(
 
 def fused(ops: pd.DataFrame) -> Intervals:
     """Union of the compute kernels that communicate too."""
-    names = ops["name"].cat.categories.tolist()
-    is_fused = np.append([kinds.is_fused(str(name)) for name in names], False).astype(bool)
-    return of_rows(ops, is_fused[ops["name"].cat.codes.to_numpy()] & is_any(ops["kind"], "compute"))
+    names: Any = column_of(ops, "name")
+    is_fused = [*(kinds.is_fused(str(name)) for name in names.categories.tolist()), False]
+    if not any(is_fused):
+        return EMPTY
+    return of_rows(ops, np.array(is_fused)[names.codes] & rows_named(ops, "kind", "compute"))
 
 
 def with_overlap(table: pd.DataFrame) -> pd.DataFrame:

@@ -1,7 +1,7 @@
 """The longest stretches in which nothing runs on each rank's GPU, and what stands on both sides."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -12,8 +12,9 @@ from traceanalyzer.analyses.time.intervals import Intervals, busy
 from traceanalyzer.analyses.time.steps import step_numbers
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import as_objects
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, table_of
+from traceanalyzer.model.tables import array_of, column_of, table_of, with_columns
 
 SHORTEST_NS = 100_000
 MOST = 50
@@ -62,7 +63,7 @@ def per_rank(trace: RankTrace, min_gap_ns: int = SHORTEST_NS, most_gaps: int = M
             "after": _names(ops, after),
         }
     )
-    return pd.concat([table, table_of({"step": step_numbers(trace, after)}), _launches(trace, after, starts)], axis=1)
+    return with_columns(table, step=step_numbers(trace, after), **_launches(trace, after, starts))
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> GpuGaps:
@@ -75,18 +76,18 @@ def _ending_at(ops: pd.DataFrame, times: np.ndarray) -> np.ndarray:
     return order[np.searchsorted(array_of(ops, "end_ns")[order], times, side="left")]
 
 
-def _names(ops: pd.DataFrame, rows: np.ndarray) -> pd.Series:
-    return pd.Series(column_of(ops, "name")[rows].astype("str"))
+def _names(ops: pd.DataFrame, rows: np.ndarray) -> Any:
+    return column_of(ops, "name")[rows].astype("str")
 
 
-def _launches(trace: RankTrace, rows: np.ndarray, starts: np.ndarray) -> pd.DataFrame:
+def _launches(trace: RankTrace, rows: np.ndarray, starts: np.ndarray) -> dict[str, Any]:
     launch = array_of(trace.gpu_ops, "launch")[rows]
     is_unknown = launch == NONE
     if is_unknown.all():
         nothing = pd.array([pd.NA] * len(rows), dtype="Int64")
-        return table_of({"launch": [None] * len(rows), "launched_after_ns": nothing})
+        return {"launch": [None] * len(rows), "launched_after_ns": nothing}
     rows = np.maximum(launch, 0)
     names = column_of(trace.api_calls, "name")[rows].astype(object)
     names[is_unknown] = None
     after_ns = pd.arrays.IntegerArray(array_of(trace.api_calls, "end_ns")[rows] - starts, is_unknown)
-    return table_of({"launch": pd.Series(names, dtype="object"), "launched_after_ns": after_ns})
+    return {"launch": as_objects(names), "launched_after_ns": after_ns}

@@ -12,6 +12,7 @@ from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.intervals import bins_of
 from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import table_of
 
 BINS = 60
 
@@ -51,7 +52,7 @@ def per_rank(trace: RankTrace, bins: int = BINS) -> pd.DataFrame:
     starts, ends = bins_of(window, bins)
     parts = breakdown.split(trace, starts, ends)
     columns = {"bin_ns": parts.pop("window_ns"), **parts, "bin": np.arange(len(starts)), "start_ns": starts}
-    return pd.DataFrame(columns, copy=False)
+    return table_of(columns)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> GpuUtilization:

@@ -8,7 +8,7 @@ import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.blocks import row_blocks, time_blocks
+from traceanalyzer.analyses.blocks import MOST_ROWS, row_blocks, time_blocks
 from traceanalyzer.analyses.grouping import largest_before
 from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.model import RankTrace, Window
@@ -25,6 +25,8 @@ class Intervals(Struct, frozen=True):
     def of(cls, starts: np.ndarray | Sequence[int], ends: np.ndarray | Sequence[int]) -> "Intervals":
         """Union of any intervals; those with end ≤ start hold no time and are dropped."""
         start_array, end_array = np.asarray(starts, dtype=np.int64), np.asarray(ends, dtype=np.int64)
+        if len(start_array) <= MOST_ROWS:
+            return cls._of(start_array, end_array)
         return cls.of_all([cls._of(start_array[rows], end_array[rows]) for rows in row_blocks(len(start_array))])
 
     @classmethod
@@ -45,14 +47,15 @@ class Intervals(Struct, frozen=True):
         start_array, end_array = start_array[held], end_array[held]
         if not len(start_array):
             return EMPTY
-        order = np.argsort(start_array, kind="stable")
-        start_array = start_array[order]
-        reach = np.maximum.accumulate(end_array[order])
-        is_first = np.empty(len(order), dtype=bool)
+        if (start_array[1:] < start_array[:-1]).any():  # events are in order of their starts, most of them
+            order = np.argsort(start_array, kind="stable")
+            start_array, end_array = start_array[order], end_array[order]
+        reach = np.maximum.accumulate(end_array)
+        is_first = np.empty(len(reach), dtype=bool)
         is_first[0] = True
         is_first[1:] = start_array[1:] > reach[:-1]  # touching intervals join
         first = np.flatnonzero(is_first)
-        return cls(start_array[first], reach[np.append(first[1:] - 1, len(order) - 1)])
+        return cls(start_array[first], reach[np.append(first[1:] - 1, len(reach) - 1)])
 
     @property
     def total_ns(self) -> int:
@@ -97,12 +100,12 @@ class Intervals(Struct, frozen=True):
             return np.zeros(len(starts), dtype=np.int64)
         total = np.zeros(len(self) + 1, dtype=np.int64)
         np.cumsum(self.ends - self.starts, out=total[1:])
-        covered = np.empty(len(starts), dtype=np.int64)
-        for rows in row_blocks(len(starts)):
-            since, until = starts[rows], ends[rows]
-            inside = self._covered_before(until, total) - self._covered_before(since, total)
-            covered[rows] = np.where(until > since, inside, 0)
-        return covered
+        parts = [self._covered(starts[rows], ends[rows], total) for rows in row_blocks(len(starts))]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _covered(self, starts: np.ndarray, ends: np.ndarray, total: np.ndarray) -> np.ndarray:
+        inside = self._covered_before(ends, total) - self._covered_before(starts, total)
+        return np.where(ends > starts, inside, 0)
 
     def _covered_before(self, times: np.ndarray, total: np.ndarray) -> np.ndarray:
         row = self.starts.searchsorted(times, side="right")
@@ -175,6 +178,15 @@ def bins_of(window: Window, most: int) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate([edge[:-1] for edge in edges]), np.concatenate([edge[1:] for edge in edges])
 
 
+def outer_first(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Positions in order of starts, of those that start together the longer first, equal ones as they come."""
+    order = np.argsort(starts, kind="stable")
+    begun, until = starts[order], ends[order]
+    # Almost all are so in their tables, which takes a tenth of the time to find out.
+    is_inner_first = (begun[1:] == begun[:-1]) & (until[1:] > until[:-1])
+    return np.lexsort((-ends, starts)) if is_inner_first.any() else order
+
+
 def stable_order(numbers: np.ndarray) -> np.ndarray:
     """Positions in ascending order of depths or codes, equal ones as they come; numbers of 16 bits sort in one pass."""
     is_short = not len(numbers) or (numbers.min() >= -(2**15) and numbers.max() < 2**15)
@@ -183,6 +195,8 @@ def stable_order(numbers: np.ndarray) -> np.ndarray:
 
 def _combine(left: Intervals, right: Intervals, *, in_both: bool) -> Intervals:
     """Stretches inside `left` that are inside (`in_both`) or outside `right`."""
+    if max(len(left), len(right)) <= MOST_ROWS:
+        return _combined(left, right, in_both=in_both)
     parts = []
     since_ns: int | None = None
     for _, until_ns in time_blocks([left.starts, right.starts]):
@@ -192,8 +206,10 @@ def _combine(left: Intervals, right: Intervals, *, in_both: bool) -> Intervals:
 
 
 def _combined(left: Intervals, right: Intervals, *, in_both: bool) -> Intervals:
-    if not len(left):
+    if not len(left) or (in_both and not len(right)):
         return EMPTY
+    if not len(right):
+        return Intervals.of(left.starts, left.ends)
     times = np.concatenate([left.starts, left.ends, right.starts, right.ends])
     in_left = np.repeat([1, -1, 0, 0], [len(left), len(left), len(right), len(right)])
     in_right = np.repeat([0, 0, 1, -1], [len(left), len(left), len(right), len(right)])

@@ -12,6 +12,7 @@ from traceanalyzer.analyses.time.intervals import union
 from traceanalyzer.kinds import KINDS
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.tables import table_of
 
 _DOUBTFUL = ("comm_with_compute_ns", "copy_ns", "copy_with_compute_ns", "copy_with_comm_ns", "hidden_copy_ns")
 
@@ -65,7 +66,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         "opaque_ns": unknown.total_ns,
         "hidden_copy_ns": (copy & (compute | comm)).total_ns,
     }
-    return pd.DataFrame([row])
+    return table_of({name: [time_ns] for name, time_ns in row.items()})
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Overlap:

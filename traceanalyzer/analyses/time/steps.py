@@ -6,15 +6,16 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_true, stack, typed
+from traceanalyzer.analyses.base import Result, all_known, is_true, stack
 from traceanalyzer.analyses.names import StepsColumn
 from traceanalyzer.analyses.once import once_of_tables
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import known_of, whole_of
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, picked, rows_where, table_of, with_columns
+from traceanalyzer.model.tables import array_of, columns_of, picked, rows_where, table_of
 
 
 class Steps(Result[StepsColumn]):
@@ -83,11 +84,13 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         is_chosen = trace.steps["step"].isin(trace.window.steps).to_numpy()
     rows = np.flatnonzero(is_chosen)
     chosen = picked(trace.steps, rows)
-    table = with_columns(chosen, **_windows(trace, chosen), **{name: own[rows + 1] for name, own in owned.items()})
-    table = with_columns(table, is_complete=is_complete(table))
-    flags = dict.fromkeys(("is_complete", "is_open", "is_partial"), "boolean")
-    table = typed(table, {"step": "Int64", "name": "str", "host_start_ns": "Int64", "host_end_ns": "Int64", **flags})
-    return _with_no_step(table, owned) if trace.window.steps is None else table
+    columns = columns_of(chosen) | _windows(trace, chosen) | {name: own[rows + 1] for name, own in owned.items()}
+    columns["is_complete"] = is_complete(chosen)
+    columns["name"] = columns["name"].astype("str")
+    columns |= {name: all_known(columns[name]) for name in ("step", "host_start_ns", "host_end_ns")}
+    for name in ("is_complete", "is_open", "is_partial"):
+        columns[name] = pd.arrays.BooleanArray(columns[name], np.zeros(len(rows), dtype=bool))
+    return table_of(_with_no_step(columns, owned) if trace.window.steps is None else columns)
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Steps:
@@ -95,14 +98,14 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Steps:
     return Steps(stack(parts, tuple(Steps.columns)))
 
 
-def is_complete(steps: pd.DataFrame) -> pd.Series:
+def is_complete(steps: pd.DataFrame) -> np.ndarray:
     """Steps that count in means: they have a window, and the capture neither opens nor cuts it."""
-    return steps["start_ns"].notna() & ~steps["is_open"] & ~steps["is_partial"]
+    return known_of(steps, "start_ns") & ~array_of(steps, "is_open") & ~array_of(steps, "is_partial")
 
 
 def _windows(trace: RankTrace, steps: pd.DataFrame) -> dict[str, Any]:
-    has_window = ~column_of(steps, "start_ns").isna()
-    starts, ends = (steps[name].to_numpy(dtype=np.int64, na_value=NONE)[has_window] for name in ("start_ns", "end_ns"))
+    has_window = known_of(steps, "start_ns")
+    starts, ends = (whole_of(steps, name)[has_window] for name in ("start_ns", "end_ns"))
     row = np.full(len(steps), NONE, dtype=np.int64)
     row[has_window] = np.arange(len(starts))
     parts = breakdown.split(trace, starts, ends)
@@ -123,9 +126,9 @@ def _owned(trace: RankTrace) -> dict[str, np.ndarray]:
     return {"operations": counts, "operations_ns": covered}
 
 
-def _with_no_step(table: pd.DataFrame, owned: dict[str, np.ndarray]) -> pd.DataFrame:
-    """The table with a row for the operations of no step, of which the rest is absent."""
-    rows = np.append(np.arange(len(table)), NONE)
-    columns = {name: column.array.take(rows, allow_fill=True) for name, column in table.items() if name not in owned}
-    columns["name"][-1] = "(no step)"
-    return table_of({**columns, **{name: np.append(column_of(table, name), own[0]) for name, own in owned.items()}})
+def _with_no_step(columns: dict[str, Any], owned: dict[str, np.ndarray]) -> dict[str, Any]:
+    """The columns with a row for the operations of no step, of which the rest is absent."""
+    rows = np.append(np.arange(len(columns["step"])), NONE)
+    made = {name: own.take(rows, allow_fill=True) for name, own in columns.items() if name not in owned}
+    made["name"][-1] = "(no step)"
+    return made | {name: np.append(columns[name], own[0]) for name, own in owned.items()}

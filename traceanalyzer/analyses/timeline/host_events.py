@@ -11,6 +11,7 @@ from traceanalyzer.analyses.grouping import sums_at
 from traceanalyzer.analyses.host.host_activity import API_CALL, FRAME, OPERATOR, RANGE
 from traceanalyzer.analyses.host.thread_roles import AUTOGRAD, DATA, MAIN, OTHER, thread_roles
 from traceanalyzer.analyses.names import HostEventsColumn
+from traceanalyzer.analyses.time.intervals import outer_first
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -146,7 +147,7 @@ def _nested(tables: Sequence[Mapping[str, Any]], rows: Sequence[np.ndarray], mos
     """
     starts, ends = (np.concatenate([table[name][own] for table, own in zip(tables, rows, strict=True)])
                     for name in ("start_ns", "end_ns"))  # fmt: skip
-    order = np.lexsort((-ends, starts))
+    order = outer_first(starts, ends)
     event = _longest((ends - starts)[order], most)
     held = order[event]
     before = np.cumsum([0, *map(len, rows)])

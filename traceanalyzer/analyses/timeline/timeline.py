@@ -7,12 +7,14 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import union_categoricals
 
-from traceanalyzer.analyses.base import Result, is_any, taken
+from traceanalyzer.analyses.base import Result, taken
 from traceanalyzer.analyses.names import TimelineColumn
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.scopes import Scopes
+from traceanalyzer.analyses.time.steps import step_numbers
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import rows_named
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, columns_of, picked, table_of, under_each_other, without_rows
 
@@ -56,14 +58,14 @@ def per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> pd.DataFra
     """The rank's counted operations with their step, communication call, launch and operator, names categorical."""
     if trace.gpu_ops.empty:
         return pd.DataFrame()
-    ops = trace.gpu_ops
+    ops, columns = trace.gpu_ops, columns_of(trace.gpu_ops)
     table = table_of(
         {
-            **{name: ops[name] for name in ("start_ns", "end_ns", "name", "kind", "activity", "stream")},
+            **{name: columns[name] for name in ("start_ns", "end_ns", "name", "kind", "activity", "stream")},
             "operation": np.arange(len(ops)),
-            "step": _steps(trace),
+            "step": step_numbers(trace, np.arange(len(ops))),
             "call": _calls(ops),
-            "size_bytes": ops["bytes"],
+            "size_bytes": columns["bytes"],
             "launch": _launch_names(trace),
             "launch_start_ns": _at_launch(trace, array_of(trace.api_calls, "start_ns")),
             "launch_thread": _at_launch(trace, array_of(trace.api_calls, "thread")),
@@ -87,27 +89,18 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Timeline:
     return Timeline(table_of({"rank": ranks, **columns_of(table), **names}))
 
 
-def _steps(trace: RankTrace) -> pd.Series:
-    if trace.steps.empty:
-        return pd.Series(pd.array([pd.NA] * len(trace.gpu_ops), dtype="Int64"))
-    numbers = trace.steps["step"].to_numpy(dtype=np.int64)[np.maximum(trace.op_step, 0)]
-    return pd.Series(pd.arrays.IntegerArray(numbers, trace.op_step == NONE))
+def _calls(ops: pd.DataFrame) -> pd.arrays.IntegerArray:
+    is_comm = rows_named(ops, "kind", "comm")
+    return pd.arrays.IntegerArray((np.cumsum(is_comm) - 1).astype(np.int64), ~is_comm)
 
 
-def _calls(ops: pd.DataFrame) -> pd.Series:
-    is_comm = is_any(ops["kind"], "comm")
-    return pd.Series(pd.arrays.IntegerArray((np.cumsum(is_comm) - 1).astype(np.int64), ~is_comm))
-
-
-def _at_launch(trace: RankTrace, values: np.ndarray) -> pd.Series:
+def _at_launch(trace: RankTrace, values: np.ndarray) -> pd.arrays.IntegerArray:
     """A column of `api_calls` for the operations' launches; absent where there is none."""
     launch = array_of(trace.gpu_ops, "launch")
     if not len(values):
-        return pd.Series(pd.array([pd.NA] * len(launch), dtype="Int64"))
-    return pd.Series(pd.arrays.IntegerArray(values[np.maximum(launch, 0)].astype(np.int64), launch == NONE))
+        return pd.arrays.IntegerArray(np.ones(len(launch), dtype=np.int64), np.ones(len(launch), dtype=bool))
+    return pd.arrays.IntegerArray(values[np.maximum(launch, 0)].astype(np.int64), launch == NONE)
 
 
 def _launch_names(trace: RankTrace) -> pd.Categorical:
-    names = trace.api_calls["name"].cat
-    codes = _at_launch(trace, names.codes.to_numpy()).fillna(NONE).to_numpy(dtype=np.int64)
-    return pd.Categorical.from_codes(codes, categories=names.categories)
+    return taken(column_of(trace.api_calls, "name"), array_of(trace.gpu_ops, "launch"))

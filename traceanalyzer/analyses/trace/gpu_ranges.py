@@ -7,13 +7,14 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_any, stack
+from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.grouping import rows_of_each
 from traceanalyzer.analyses.names import GpuRangesColumn
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import is_name, mask_of, texts_of
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, picked, table_of
+from traceanalyzer.model.tables import array_of, column_of, picked, table_of, with_columns
 
 DEEPEST = 1
 """Ranges nested deeper than this are left out: they are many, and the operations' own names say the rest."""
@@ -55,7 +56,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     return table_of(
         {
             "range": np.arange(len(ranges))[held],
-            "name": ranges["name"].astype("str").to_numpy()[held],
+            "name": texts_of(column_of(ranges, "name"))[held],
             "depth": array_of(ranges, "depth")[held],
             "start_ns": _reduced(np.minimum, array_of(ops, "start_ns"), first[held], past[held]),
             "end_ns": _reduced(np.maximum, array_of(ops, "end_ns"), first[held], past[held]),
@@ -72,16 +73,17 @@ def across(parts: Mapping[int, pd.DataFrame]) -> GpuRanges:
 def _of_the_user(trace: RankTrace) -> pd.DataFrame:
     """Ranges that a person wrote and that are not steps, with their depth; those too deep are left out."""
     every = trace.ranges
-    names = every["name"].cat.categories.tolist()
-    is_wanted = is_any(every["name"], *(name for name in names if not _OF_THE_TOOLS.search(name)))
+    names = column_of(every, "name")
+    is_wanted = mask_of(names, lambda name: not _OF_THE_TOOLS.search(name))
     starts_with_step = np.isin(array_of(every, "start_ns"), array_of(trace.steps, "host_start_ns"))
-    ranges = picked(every, is_wanted & ~(starts_with_step & is_any(every["name"], *trace.steps["name"].astype("str"))))
+    is_step = is_name(names, *column_of(trace.steps, "name").tolist()) & starts_with_step
+    ranges = picked(every, is_wanted & ~is_step)
     starts, ends = array_of(ranges, "start_ns"), array_of(ranges, "end_ns")
     depth = np.zeros(len(ranges), dtype=np.int64)
     for own in rows_of_each(array_of(ranges, "thread")):
         # Sorted by start: those that began before it, less those that had ended.
         depth[own] = np.arange(len(own)) - np.searchsorted(np.sort(ends[own]), starts[own], side="right")
-    return picked(ranges.assign(depth=depth), depth <= DEEPEST)
+    return picked(with_columns(ranges, depth=depth), depth <= DEEPEST)
 
 
 def _reduced(function: np.ufunc, values: np.ndarray, first: np.ndarray, past: np.ndarray) -> np.ndarray:

@@ -1,16 +1,19 @@
 """Which ranks there are: device, window, versions, and how complete each one's trace is."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_true, stack, typed
+from traceanalyzer.analyses.base import Result, is_true, stack
 from traceanalyzer.analyses.names import RanksColumn
 from traceanalyzer.job.hosts import Placed
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import single, single_integer
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of, table_of
 from traceanalyzer.readers.base import DEVICE_NUMBER, DEVICE_ORDER
 
 _OF_ONE_PROCESS = ("kineto", "xplane")
@@ -81,7 +84,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     """The rank's meta data and counts."""
     meta = trace.meta
     known = meta.capture_start_ns is not None and meta.capture_end_ns is not None
-    row = {
+    row: dict[str, Any] = {
         "rank_source": meta.rank_source,
         "files": ", ".join(meta.files),
         "format": meta.format,
@@ -98,7 +101,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         "window_ns": trace.window.length_ns if len(trace.gpu_ops) else None,
         "capture_ns": meta.capture_end_ns - meta.capture_start_ns if known else None,  # type: ignore[operator]
         "operations": len(trace.gpu_ops),
-        "operations_without_launch": int((trace.gpu_ops["launch"] == NONE).sum()),
+        "operations_without_launch": int(np.count_nonzero(array_of(trace.gpu_ops, "launch") == NONE)),
         "api_calls": len(trace.api_calls),
         "host_operators": len(trace.host_ops),
         "truncated": meta.is_truncated,
@@ -110,7 +113,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         "device", "device_bytes", "multiprocessors", "devices_seen", "world_size", "window_start_ns", "window_end_ns",
         "window_ns", "capture_ns",
     )  # fmt: skip
-    return typed(pd.DataFrame([row]), dict.fromkeys(integers, "Int64"))
+    return table_of({name: (single_integer if name in integers else single)(value) for name, value in row.items()})
 
 
 def across(

@@ -7,16 +7,20 @@ import pandas as pd
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.collectives import Collectives, transfer_kinds
 from traceanalyzer.analyses.communication.exposed_comm import ExposedComm
+from traceanalyzer.analyses.kernels.kernels import Kernels
+from traceanalyzer.analyses.phases.iterations import Iterations
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.replay.transfer_lengths import are_small
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
+from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, LEAST_GAIN_PCT, MOSTLY, Basis, severity
 from traceanalyzer.findings.communication.exposed_collective import EXPOSED
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.link_rates import LOW_PEAK_PCT, healthy_rate, slow_links
+from traceanalyzer.findings.tools import tools_of
 from traceanalyzer.findings.unprofiled import HOSTS_DECIDE, who_decides
 from traceanalyzer.findings.won import Won
 from traceanalyzer.meaning.names import collectives_words
@@ -37,6 +41,7 @@ _FREE = Change("comm", 0.0)
 
 def little_overlap(
     headline: Headline, steps: Steps, exposed_comm: ExposedComm, replay: Replay, collectives: Collectives,
+    ranks: Ranks, kernels: Kernels, iterations: Iterations,
     *, unhidden_transfer_pct: float = LEAST_TRANSFER_PCT, little_overlap_pct: float = LITTLE_OVERLAP_PCT,
     low_peak_pct: float = LOW_PEAK_PCT,
 ) -> list[Finding]:  # fmt: skip
@@ -67,9 +72,7 @@ def little_overlap(
             f"{_open(worst)} "
             f"({overlap:.0f} % of communication is hidden).{_hidden(gain, basis)}{behind}",
             evidence=tuple(rows),
-            recommendation=f"{'Once hosts launch sooner, start' if behind else 'Start'} communication as soon as its "
-            "data is ready: bucketed gradients during backward, prefetched all-gathers, asynchronous collectives that "
-            "are waited for where their result is used.",
+            recommendation=_once_hosts_launch(tools_of(ranks, kernels, iterations).start_early, behind),
             caveat="Time that ranks spend waiting for each other is not in this figure; overlap does not remove it.",
             gain_ns=gain.gain_ns if gain else round(worst["ns"]),
             gain_error_ns=gain.error_ns if gain else None,
@@ -80,6 +83,11 @@ def little_overlap(
             part_of=_slow_link(collectives, replay, won, low_peak_pct),
         )
     ]
+
+
+def _once_hosts_launch(advice: str, behind: str) -> str:
+    """What to do; first, where hosts decide a step's length, what of it comes before."""
+    return f"Once hosts launch sooner, {advice[0].lower()}{advice[1:]}" if behind else advice
 
 
 def _won_of(gain: Gain | None, worst: pd.Series) -> tuple[int, float]:
@@ -143,6 +151,9 @@ def many_small_collectives(
     headline: Headline,
     steps: Steps,
     replay: Replay,
+    ranks: Ranks,
+    kernels: Kernels,
+    iterations: Iterations,
     *,
     clear_gain_pct: float = CLEAR_GAIN_PCT,
 ) -> list[Finding]:
@@ -170,10 +181,11 @@ def many_small_collectives(
     sums = by_step.groupby(["collective", "rank"]).sum()
     means = sums.assign(size=sums["size"] / sums["held"], sum=sums["sum"] / (basis.steps or sums["held"]))
     several = means[means["size"] >= _SEVERAL].reset_index().sort_values("sum", kind="stable")
-    return [_many_small(row, gain, share_pct, basis) for row in several.tail(1).to_dict("records")]
+    advice = tools_of(ranks, kernels, iterations).join_small
+    return [_many_small(row, gain, share_pct, basis, advice) for row in several.tail(1).to_dict("records")]
 
 
-def _many_small(row: dict[str, float], gain: Gain, share_pct: float, basis: Basis) -> Finding:
+def _many_small(row: dict[str, float], gain: Gain, share_pct: float, basis: Basis, advice: str) -> Finding:
     """Steps without any are told: the time is then of a mean step, the count of those that have some."""
     name = collectives_words(row["collective"])
     is_in_all = basis.steps is None or row["held"] >= basis.steps
@@ -188,10 +200,8 @@ def _many_small(row: dict[str, float], gain: Gain, share_pct: float, basis: Basi
             {"collective": row["collective"], "rank": int(row["rank"]), "calls_per_step": row["size"],
              "time_per_step_ns": round(row["sum"])},
         ),
-        recommendation="Put them into buckets of some 25 MB, flatten the tensors, or coalesce the calls: a small "
-        "collective costs its latency, whatever it carries. Where the next operation needs each result (scales of "
-        "8-bit tensors), take the values of the step before.",
-        caveat="The gain is that of none at all: what buckets still take is not in it.",
+        recommendation=advice,
+        caveat="The gain is that of none at all: what fewer and larger ones, or faster ones, still take is not in it.",
         gain_ns=gain.gain_ns,
         gain_error_ns=gain.error_ns,
         unprofiled_gain_ns=gain.unprofiled_gain_ns,

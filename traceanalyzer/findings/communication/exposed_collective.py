@@ -9,7 +9,9 @@ from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.collectives import Collectives, transfer_kinds
+from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
+from traceanalyzer.analyses.phases.iterations import Iterations
 from traceanalyzer.analyses.replay.change import USUAL, Change
 from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
@@ -22,7 +24,7 @@ from traceanalyzer.findings.late.lateness import of_lead, of_slow_links, said
 from traceanalyzer.findings.link_rates import LOW_PEAK_PCT, healthy_rate, slow_links
 from traceanalyzer.findings.tools import Tools, tools_of
 from traceanalyzer.findings.won import Title, Won
-from traceanalyzer.kinds import MESSAGES, dtype_bytes
+from traceanalyzer.kinds import CALL, MESSAGES, comm_kernel, dtype_bytes
 from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.quantities import time_span, time_text
@@ -59,6 +61,8 @@ def exposed_collective(
     collectives: Collectives,
     calls: Calls,
     ranks: Ranks,
+    kernels: Kernels,
+    iterations: Iterations,
     *,
     exposed_collective_pct: float = LEAST_PCT,
     exposed_mean_pct: float = LEAST_MEAN_PCT,
@@ -92,7 +96,7 @@ def exposed_collective(
     share, few = _share_pct(told.gain), told.few
     if share < exposed_mean_pct or share * basis.per / (len(few) or basis.per) < exposed_collective_pct:
         return []
-    advice = _AT_TIMES if told.is_at_times else _advice(told.name, _phase(told.own), told.every, tools_of(ranks))
+    advice = _AT_TIMES if told.is_at_times else _advised(told, kernels, tools_of(ranks, kernels, iterations))
     found = _found(told, "" if few else _behind(told, headline), advice)
     part_of = _late(told, episodes) or _slow(told, collectives, replay, low_peak_pct)
     return [replace(found, part_of=part_of) if part_of else found]
@@ -201,7 +205,6 @@ def _found(told: _Told, behind: str, advice: str) -> Finding:
     per = len(few) or basis.per
     held, every = (table[table["step"].isin(few)] if few else table for table in (own, told.every))
     by_rank = held.groupby("rank")["ns"].sum() * basis.per / per
-    calls = every.groupby("rank").size().max() / per
     phase = _phase(own)
     where = f", most of it in the {phase}" if phase else ""
     of = f"each of steps {listed(few)}" if len(few) > 1 else f"step {few[0]}" if few else "a step"
@@ -214,7 +217,7 @@ def _found(told: _Told, behind: str, advice: str) -> Finding:
     return Finding(
         severity=severity(_share_pct(gain)),
         title=Title(
-            f"{first_upper(several)} ({calls:.3g} {each}) run while nothing computes for "
+            f"{first_upper(several)}{_how_often(every, per, each)} run while nothing computes for "
             f"{time_span(by_rank.min(), by_rank.max())} of {step}{where}.{behind} {without} {gain.whole} is ",
             Won.of(gain, is_bound=None if told.is_as_usual else True),
             ".",
@@ -233,10 +236,34 @@ def _found(told: _Told, behind: str, advice: str) -> Finding:
     )
 
 
-def _advice(collective: str, phase: str | None, every: pd.DataFrame, tools: Tools) -> str:
-    """How it is hidden; of gradients that are known to have four bytes and more, that they may have two."""
+def _how_often(every: pd.DataFrame, per: int, each: str) -> str:
+    """Calls of the rank that has most; nothing where no step is known to have launched them."""
+    return f" ({every.groupby('rank').size().max() / per:.3g} {each})" if len(every) else ""
+
+
+def _advised(told: _Told, kernels: Kernels, tools: Tools) -> str:
+    is_own = _is_of_own_kernels(told.name, kernels)
+    return _advice(told.name, _phase(told.own), told.every, tools, is_own=is_own)
+
+
+def _is_of_own_kernels(collective: str, kernels: Kernels) -> bool:
+    """Whether it runs, most of its time, in kernels that no host's call into a library of collectives describes."""
+    table = kernels.table
+    known = {name: found for name in table["name"].unique() if (found := comm_kernel(str(name)))}
+    of_it = table[table["name"].isin([name for name, found in known.items() if found.collective == collective])]
+    is_called = of_it["name"].map({name: found.sizes == CALL for name, found in known.items()}).astype(bool)
+    return bool(2 * of_it.loc[~is_called, "total_ns"].sum() > of_it["total_ns"].sum())
+
+
+def _advice(collective: str, phase: str | None, every: pd.DataFrame, tools: Tools, *, is_own: bool = False) -> str:
+    """How it is hidden; of gradients that are known to have four bytes and more, that they may have two.
+
+    `is_own`: its kernels are no library's of collectives.
+    """
     if collective in tools.hide_comm:
         return tools.hide_comm[collective]
+    if is_own:
+        return tools.hide_own_comm
     hide = tools.hide_comm.get(phase or "", tools.hide_any_comm)
     own = every[every["dtype"].notna()]
     sizes = own.groupby(own["dtype"].astype("object"))["size_bytes"].sum()

@@ -46,22 +46,12 @@ def dense_embedding_gradients(
         return []
     basis = Basis.of(headline, steps)
     table = rows_where(operator_shapes.table, operator_shapes.table["shapes"].notna())
-    if not table["operator"].astype("str").str.contains(_DENSE, regex=False).any():
-        return []
     looked_up = _looked_up(table)
     if not looked_up:
         return []
-    part = pd.Series(
-        [
-            _part(operator, shapes, looked_up)
-            for operator, shapes in zip(table["operator"], table["shapes"], strict=True)
-        ],
-        index=table.index,
-        dtype="float64",
-    )
-    cost_ns = (part * table["gpu_own_ns"].astype("float64")).groupby(table["rank"]).sum() / steps_of_operators(
-        steps, basis
-    )
+    part = _parts(table, looked_up)
+    took_ns = part * table["gpu_own_ns"].astype("float64")
+    cost_ns = took_ns.groupby(table["rank"]).sum() / steps_of_operators(steps, basis)
     share = (100.0 * cost_ns / (basis.window_ns / basis.per)).dropna()
     if share.empty or not share.max() >= dense_pct:
         return []
@@ -88,7 +78,9 @@ def dense_embedding_gradients(
 
 
 def _looked_up(table: pd.DataFrame) -> dict[_Shape, int]:
-    """Tables, by their shape, with the most rows that a call looks up, where that is few of them."""
+    """Tables, by their shape, with the most rows that a call looks up, where that is few; none without a dense gradient."""
+    if not table["operator"].astype("str").str.contains(_DENSE, regex=False).any():
+        return {}
     held = rows_where(table, table["operator"].isin(_LOOK_UPS))
     most: dict[_Shape, int] = {}
     for shapes in held["shapes"].unique():
@@ -96,6 +88,11 @@ def _looked_up(table: pd.DataFrame) -> dict[_Shape, int]:
         if len(found) > 1 and len(found[0]) == 2:
             most[found[0]] = max(most.get(found[0], 0), prod(found[1]))
     return {shape: rows for shape, rows in most.items() if rows * _FEW <= shape[0]}
+
+
+def _parts(table: pd.DataFrame, tables: dict[_Shape, int]) -> pd.Series:
+    called = zip(table["operator"], table["shapes"], strict=True)
+    return pd.Series([_part(*one, tables) for one in called], index=table.index, dtype="float64")
 
 
 def _part(operator: str, shapes: str, tables: dict[_Shape, int]) -> float:

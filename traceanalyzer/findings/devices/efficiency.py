@@ -14,7 +14,7 @@ from traceanalyzer.analyses.operators.efficiency import Efficiency
 from traceanalyzer.analyses.operators.mfu import Mfu
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings.basis import count_of_steps, plain
+from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, count_of_steps, plain
 from traceanalyzer.findings.devices.written_out import WRITTEN_OUT
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import late_by, said_with_gain
@@ -56,10 +56,12 @@ def tensor_cores_unused(
     episodes: Episodes,
     *,
     matrix_pct: float = MATRIX_PCT,
+    clear_gain_pct: float = CLEAR_GAIN_PCT,
 ) -> list[Finding]:
     """Matrix kernels whose names say that they run without tensor cores take a fifth of a rank's compute or more.
 
-    Where that is so of ranks alone that are late by their compute, it is why they are.
+    And 3 % of a step, at least: of a GPU that hardly computes no kernels are worth changing. Where that is so of ranks
+    alone that are late by their compute, it is why they are.
     """
     table = categories.of_compute()
     if table.empty:
@@ -74,16 +76,16 @@ def tensor_cores_unused(
         return []
     per = rate(count_of_steps(headline.table))
     rank = int(table["off_tensor_cores_ns"].idxmax())
+    of_step_pct = share[rank] / 100 * _compute_pct(headline).get(rank, 0.0)
+    if of_step_pct < clear_gain_pct:
+        return []
     peak = _peak(ranks, rank)
     gain_ns = _gain_by_tf32(efficiency, table["off_tensor_cores_ns"][rank], rank, peak)
-    saved = (
-        "" if gain_ns is None else f" In TF32 rank {rank}'s takes {gain_said(time_text(gain_ns), is_bound=True)} less."
-    )
     late = {late_by(episodes, own, "compute") for own in table.index}
     return [
         Finding(
-            severity=_severity(share[rank] / 100 * _compute_pct(headline).get(rank, 0.0)),
-            title=f"Matrix work runs without tensor cores: {_by_rank(table, per)}.{saved}",
+            severity=_severity(of_step_pct),
+            title=f"Matrix work runs without tensor cores: {_by_rank(table, per)}.{_saved(gain_ns, rank)}",
             evidence=plain(table.head(_MOST_ROWS).reset_index()),
             recommendation="Compute in bfloat16 (torch.autocast), or allow TF32: "
             f'torch.set_float32_matmul_precision("high").{_rates(peak)}',
@@ -96,6 +98,12 @@ def tensor_cores_unused(
             tells_why=True,
         )
     ]
+
+
+def _saved(gain_ns: int | None, rank: int) -> str:
+    if gain_ns is None:
+        return ""
+    return f" In TF32 it takes {gain_said(time_text(gain_ns), is_bound=True)} less on rank {rank}."
 
 
 def _off_tensor_cores(share: pd.Series, headline: Headline, least_pct: float) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, plain, steps_of_operators
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.hosts.host_shares import most_gained_ns
+from traceanalyzer.findings.host_shares import most_gained_ns
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.model.tables import rows_where
 
@@ -32,7 +32,8 @@ def recomputed_activations(
     basis = Basis.of(headline, steps)
     own = rows_where(operators.table, operators.table["autograd"] == "recompute")
     sums = own.groupby("rank")[["gpu_own_ns", "host_self_ns"]].sum().astype("float64")
-    again = sums.div(steps_of_operators(steps, basis), axis=0).reindex(basis.window_ns.index, fill_value=0.0)
+    # Of ranks without operators, and of hosts that were not recorded, there is none.
+    again = sums.div(steps_of_operators(steps, basis), axis=0).reindex(basis.window_ns.index).fillna(0.0)
     if again.empty:
         return []
     hosts = gain_of(replay, Change("host", 0.0))

@@ -12,7 +12,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.hosts.host_shares import host_shares, most_gained_ns
+from traceanalyzer.findings.host_shares import host_shares, most_gained_ns
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.meaning.quantities import size_text, time_text
 from traceanalyzer.model.tables import rows_where

@@ -11,8 +11,8 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.host_shares import host_shares, most_gained_ns
 from traceanalyzer.findings.hosts.checked_gradients import LEAST_CHECKS
-from traceanalyzer.findings.hosts.host_shares import host_shares, most_gained_ns
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.meaning.quantities import time_text
 

@@ -10,7 +10,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.hosts.host_shares import host_shares, in_a_step, most_gained_ns
+from traceanalyzer.findings.host_shares import host_shares, in_a_step, most_gained_ns
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.findings.worst import OF_ALL_STEPS, few_steps_of
 from traceanalyzer.meaning.quantities import time_text

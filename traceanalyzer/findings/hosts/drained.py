@@ -9,18 +9,21 @@ from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.host.sync_calls import SyncCalls
+from traceanalyzer.analyses.phases.iterations import Iterations
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.streams.sync_copies import SyncCopies
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.alike import AS_LONG, alike, named, of_them, one_by_one
 from traceanalyzer.findings.basis import Basis, mean_steps, plain, severity
 from traceanalyzer.findings.finding import PAGEABLE, Finding
 from traceanalyzer.findings.hosts.hosts import DRAINED, longest_name
 from traceanalyzer.findings.late.host_story import HOSTS
 from traceanalyzer.findings.late.lateness import late_by
+from traceanalyzer.findings.tools import tools_of
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import time_text
@@ -56,6 +59,8 @@ def drained_queues(
     replay: Replay,
     places: Places,
     sync_copies: SyncCopies,
+    ranks: Ranks,
+    iterations: Iterations,
     *,
     drained_pct: float = LEAST_PCT,
 ) -> list[Finding]:
@@ -83,7 +88,8 @@ def drained_queues(
     cost_ns = max(float(idles[worst]), _of_hosts_ns(replay, gain, ideal))
     if _do_something_else(idle, what_ran, basis, cost_ns):
         return []
-    return [_found(gain, idles, calls, basis, places, sync_copies, episodes)]
+    other = tools_of(ranks, None, iterations).wait_less
+    return [_found(gain, idles, calls, basis, places, sync_copies, episodes, other)]
 
 
 def _found(
@@ -94,6 +100,7 @@ def _found(
     places: Places,
     sync_copies: SyncCopies,
     episodes: Episodes,
+    other: str,
 ) -> Finding:
     """What is said of the rank that idles longest for these calls, and of those like it."""
     worst = int(idles.idxmax())
@@ -113,7 +120,8 @@ def _found(
         evidence=plain(_by_place(own)),
         recommendation=_PIN
         if of_copies
-        else f"Take {_where(own)} out of the step: keep values on the GPU, read them every N steps or "
+        else other
+        or f"Take {_where(own)} out of the step: keep values on the GPU, read them every N steps or "
         "from a copy that is waited for later; time with events instead of synchronising.",
         caveat=None if of_copies else "The gain supposes that nothing in the step needs the values waited for.",
         gain_ns=gain.gain_ns,
@@ -183,7 +191,7 @@ def _then(idle: pd.Series, gain_ns: int, basis: Basis, places: Places) -> str:
     """How long a GPU idles after them, where that is most of what they cost: else they cost the hosts' lead."""
     if not _is_idle_told(idle, gain_ns):
         return "."
-    whose = f"{_whose(idle, places)} {time_text(idle.max())} {basis.of_a_step}"
+    whose = f"{_whose(idle, places)}{time_text(idle.max())} {basis.of_a_step}"
     return f", and then the GPU idles until its host has launched again, {whose}."
 
 
@@ -199,9 +207,11 @@ def _named(idle: pd.Series, gain_ns: int, basis: Basis, places: Places) -> tuple
 
 
 def _whose(idle: pd.Series, places: Places) -> str:
-    """Of the GPU that idles longest, or of those that idle alike."""
+    """Of the GPU that idles longest, or of those that idle alike; it needs no name where one host alone waits."""
+    if len(idle) == 1:
+        return "for "
     own = alike(idle, places)
-    return f"rank {own.ranks[0]}'s for" if own.is_one else f"those of {own.who} for up to"
+    return f"rank {own.ranks[0]}'s for " if own.is_one else f"those of {own.who} for up to "
 
 
 def _where(own: pd.DataFrame) -> str:

@@ -226,7 +226,7 @@ def advice(name: str | None, tools: Tools, *, is_sure: bool) -> str:
         return f"Launch less or sooner: {launching}."
     if is_cpu_collective(name):
         return (
-            "Exchange what lies on GPUs with NCCL: gloo takes it through the CPU, while the host waits. What is the "
+            "Exchange what lies on GPUs with NCCL, for which no host waits. What is the "
             f"CPU's, exchange more rarely or beside other work. Else launch less or sooner: {launching}."
         )
     first = f"Shorten {name.rsplit(' (', 1)[0]}, or let the GPU have work meanwhile."

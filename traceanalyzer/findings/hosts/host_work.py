@@ -17,7 +17,7 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.alike import also_on, with_others
 from traceanalyzer.findings.basis import Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.hosts.host_shares import most_gained_ns
+from traceanalyzer.findings.host_shares import most_gained_ns
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.findings.worst import OF_ALL_STEPS, Few, few_steps_of
 from traceanalyzer.meaning.names import short_name

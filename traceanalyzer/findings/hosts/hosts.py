@@ -16,6 +16,7 @@ from traceanalyzer.analyses.host.host_names import holds_whole_pass, is_launch
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.operators.operators import Operators
+from traceanalyzer.analyses.phases.iterations import Iterations
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gain import Gain
@@ -59,7 +60,7 @@ _PROFILED = (
 def host_bound(
     headline: Headline, steps: Steps, idle: Idle, gaps: GapTable, step_needs: StepNeeds, what_ran: WhatRan,
     episodes: Episodes, pipeline: Pipeline, replay: Replay, places: Places, ranks: Ranks, stragglers: Stragglers,
-    operators: Operators, kernels: Kernels, *, host_idle_pct: float = HOST_PCT,
+    operators: Operators, kernels: Kernels, iterations: Iterations, *, host_idle_pct: float = HOST_PCT,
     uneven_stages_times: float = UNEVEN_STAGES,
 ) -> list[Finding]:  # fmt: skip
     """GPUs idle for their hosts in over 10 % of a step: what the hosts need, on every rank, and what they do.
@@ -92,7 +93,7 @@ def host_bound(
     found = replace(
         _found(hosts, replayed, stragglers, are_awaited=are_awaited),
         evidence=by_activity(own, basis),
-        recommendation=_recommendation(hosts.doing, replayed, operators, ranks, tools_of(ranks, kernels)),
+        recommendation=_recommendation(hosts.doing, replayed, operators, ranks, tools_of(ranks, kernels, iterations)),
         interval_ns=longest(own),
         part_of=part_of,
     )

@@ -13,6 +13,7 @@ from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.host.launches import Launches
 from traceanalyzer.analyses.host.sync_calls import SyncCalls
 from traceanalyzer.analyses.kernels.kernels import Kernels
+from traceanalyzer.analyses.phases.iterations import Iterations
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
@@ -66,6 +67,7 @@ def short_kernels(
     places: Places,
     ranks: Ranks,
     kernels: Kernels,
+    iterations: Iterations,
     *,
     short_kernels_pct: float = SHORT_KERNELS_PCT,
     host_idle_pct: float = HOST_PCT,
@@ -91,7 +93,7 @@ def short_kernels(
             f"{row['kernel_median_ns'] / 1e3:.1f} µs): the GPU finishes them faster than the host launches them"
             f"{also_on(same, mean.index, places)}.",
             evidence=({"rank": rank, **{name: _scalar(row[name]) for name in _LAUNCH_FIGURES}},),
-            recommendation=tools_of(ranks, kernels).fuse_small,
+            recommendation=tools_of(ranks, kernels, iterations).fuse_small,
             caveat="Short kernels cost nothing while the launch queue is full.",
             gain_ns=round(float(parts.sum())),
             named=with_others(rank, same, mean.index),

@@ -13,7 +13,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.hosts.host_shares import host_shares, in_a_step, most_gained_ns
+from traceanalyzer.findings.host_shares import host_shares, in_a_step, most_gained_ns
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.findings.worst import OF_ALL_STEPS, Few, few_steps_of, worst_rank

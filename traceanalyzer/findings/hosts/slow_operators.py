@@ -15,7 +15,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.hosts.host_shares import host_shares
+from traceanalyzer.findings.host_shares import host_shares
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
 from traceanalyzer.findings.hosts.host_work import CPU_WORK_PCT
 from traceanalyzer.findings.late.host_story import lateness_or_hosts

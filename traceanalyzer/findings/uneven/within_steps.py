@@ -5,15 +5,18 @@ from typing import Any
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.stragglers import Stragglers
+from traceanalyzer.analyses.phases.iterations import Iterations
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import EVEN, Change
 from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, mean_steps, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import said_with_gain
+from traceanalyzer.findings.tools import tools_of
 from traceanalyzer.findings.uneven.uneven_steps import compute_by_step
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.names import collective_words
@@ -38,7 +41,7 @@ _IDLE = [cause.column for cause in IDLE_CAUSES]
 
 def waits_within_steps(
     headline: Headline, steps: Steps, step_needs: StepNeeds, episodes: Episodes, stragglers: Stragglers,
-    pipeline: Pipeline, replay: Replay, *, waits_within_pct: float = WAITING_PCT,
+    pipeline: Pipeline, replay: Replay, ranks: Ranks, iterations: Iterations, *, waits_within_pct: float = WAITING_PCT,
     clear_gain_pct: float = CLEAR_GAIN_PCT,
 ) -> list[Finding]:  # fmt: skip
     """Ranks wait for each other over 5 % of a step, and hardly idle; replayed without waits over 3 % is gained.
@@ -73,16 +76,17 @@ def waits_within_steps(
         ".",
     )
     named = () if first is None else (first,)
-    return [_found(title, gain, plain(needs[["compute_ns", _WAIT]].round().reset_index()), named)]
+    advice = tools_of(ranks, None, iterations).even_within
+    return [_found(title, gain, plain(needs[["compute_ns", _WAIT]].round().reset_index()), named, advice)]
 
 
-def _found(title: Title, gain: Gain, evidence: tuple[dict[str, Any], ...], named: tuple[int, ...]) -> Finding:
+def _found(title: Title, gain: Gain, evidence: tuple[dict[str, Any], ...], named: tuple[int, ...],
+           advice: str) -> Finding:  # fmt: skip
     return Finding(
         severity=severity(100 * gain.gain_ns / gain.before_ns),
         title=title,
         evidence=evidence,
-        recommendation="Give all ranks as much between one exchange and the next: microbatches of like lengths on "
-        "all ranks, each layer's experts evenly loaded; or exchange less often: no_sync until the last microbatch.",
+        recommendation=advice,
         caveat="Work of equal size that takes unequal time, such as kernels beside communication, looks the same.",
         gain_ns=gain.gain_ns,
         gain_error_ns=gain.error_ns,

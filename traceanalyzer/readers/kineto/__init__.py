@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,19 +22,18 @@ from traceanalyzer.errors import NotATraceError
 from traceanalyzer.files.packing import is_json
 from traceanalyzer.kinds import CUT_LIST, KindRules
 from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, trace_of
+from traceanalyzer.model.plain import known_of, whole_of
 from traceanalyzer.model.schema import GPU_OPS, NONE, conform, named, printable
-from traceanalyzer.model.tables import rows_where, with_columns
+from traceanalyzer.model.tables import array_of, column_of, rows_where, with_columns
 from traceanalyzer.processes import CORES_A_FILE
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
 from traceanalyzer.readers.kineto.flows import linked
-from traceanalyzer.readers.kineto.frames import frame_of
+from traceanalyzer.readers.kineto.frames import frame_of, names_of
 from traceanalyzer.readers.kineto.head import Properties, properties
 from traceanalyzer.readers.kineto.recorded_on import recorded_on
 from traceanalyzer.readers.kineto.refusals import unread, why_refused
 
 _EXPORT = re.compile(rb'"otherData":\{"label":[^{}]*"zero_ns":')
-
-_CPU_ALONE = "No GPU work was recorded; with ProfilerActivity.CUDA, on the rank's own GPU, it is."
 
 
 def recognises(path: Path) -> bool:
@@ -94,7 +94,7 @@ def _parsed(
     meta = replace(meta, host=host, process=process)
     if is_host_only:
         left = (f"{unread(without_category)}: a device's, where it had work.",) if without_category else ()
-        meta = replace(meta, is_host_only=True, notes=(*meta.notes, _CPU_ALONE, *left))
+        meta = replace(meta, is_host_only=True, notes=(*meta.notes, *left))
     return meta, known, builder, linked(path, host_ops, known.base_ns), _described(ops, rules)
 
 
@@ -122,20 +122,26 @@ def _described(ops: pd.DataFrame, rules: KindRules) -> pd.DataFrame:
     if ops.empty:
         return conform(ops, GPU_OPS)
     ops = named(ops)
-    names, activities = ops["name"].cat, ops["activity"].cat
-    width = len(activities.categories)
-    pairs, pair_of_op = np.unique(names.codes.astype(np.int64) * width + activities.codes, return_inverse=True)
-    texts = [(names.categories[pair // width], activities.categories[pair % width]) for pair in pairs]
+    texts, pair_of_op = _pairs(column_of(ops, "name"), column_of(ops, "activity"))
     facts = [(rules.kind(name, activity), *_copy_facts(name, activity)) for name, activity in texts]
     columns = zip(("kind", "direction", "source_memory", "target_memory"), zip(*facts, strict=True), strict=True)
     return with_columns(ops, **{name: _names(texts).take(pair_of_op) for name, texts in columns})
 
 
+def _pairs(first: Any, second: Any) -> tuple[list[tuple[Any, Any]], np.ndarray]:
+    """The distinct pairs of two columns' names, `None` for an absent one, and for each row its pair."""
+    names, others = [None, *first.categories.tolist()], [None, *second.categories.tolist()]
+    codes = (first.codes.astype(np.int64) + 1) * len(others) + second.codes + 1
+    pairs, of_row = np.unique(codes, return_inverse=True)
+    return [(names[pair // len(others)], others[pair % len(others)]) for pair in pairs.tolist()], of_row
+
+
 def _names(texts: Sequence[str | None]) -> pd.Categorical:
     """As `pd.Categorical`, of few texts."""
     names = sorted({text for text in texts if text is not None})
-    codes = [NONE if text is None else names.index(text) for text in texts]
-    return pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype="str"))
+    place: dict[str | None, int] = {name: code for code, name in enumerate(names)}
+    codes = np.array([place.get(text, NONE) for text in texts], dtype=np.int64)
+    return pd.Categorical.from_codes(codes, dtype=names_of(names))
 
 
 def _copy_facts(name: str, activity: str) -> tuple[str | None, str | None, str | None]:
@@ -157,9 +163,6 @@ def _meta(
         notes.append(f"Stretches of over {EVENT_BYTES_MOST >> 20} MiB without the end of an event are left out.")
     if text.beyond:
         notes.append(f"{text.beyond} events after the end of the list of events are left out.")
-    if decoder.skipped:
-        events = "1 event" if decoder.skipped == 1 else f"{decoder.skipped:,} events"
-        notes.append(f"{events} could not be read, and {'is' if decoder.skipped == 1 else 'are'} left out.")
     return RankMeta(
         rank=hint.rank if known.rank is None else known.rank,
         rank_source=hint.source if known.rank is None else "distributedInfo",
@@ -169,8 +172,8 @@ def _meta(
         trace_id=known.trace_id,
         groups=known.groups,
         versions=known.versions,
-        capture_start_ns=None if spans.empty else int(spans["start_ns"].min()),
-        capture_end_ns=None if spans.empty else int(spans["end_ns"].max()),
+        capture_start_ns=None if spans.empty else int(array_of(spans, "start_ns").min()),
+        capture_end_ns=None if spans.empty else int(array_of(spans, "end_ns").max()),
         is_truncated=text.is_truncated,
         events_skipped=decoder.skipped + text.beyond + text.oversized,
         notes=tuple(notes),
@@ -215,9 +218,9 @@ def _of_device(held: Mapping[str, pd.DataFrame], device: int | None) -> dict[str
     """Tables of one GPU of the process: its operations, and what the host did."""
     ops, on_device = held["gpu_ops"], _rows_of(held["gpu_ops"], device)
     own = {
-        "gpu_ops": ops if on_device.all() else ops[on_device],
+        "gpu_ops": _where(ops, on_device),
         "comm_args": _kept_args(held["comm_args"], on_device),
-        **{name: held[name][_rows_of(held[name], device)] for name in ("stream_waits", "counters")},
+        **{name: _where(held[name], _rows_of(held[name], device)) for name in ("stream_waits", "counters")},
     }
     return {**held, **own}
 
@@ -236,22 +239,26 @@ def _with_all_ranks(comm_args: pd.DataFrame, groups: tuple[ProcessGroup, ...]) -
     if comm_args.empty:
         return comm_args
     ranks = {group.name: ",".join(map(str, group.ranks)) for group in groups if group.ranks}
-    text, full = comm_args["group_ranks"].astype("object"), comm_args["group"].astype("object").map(ranks)
-    is_cut = text.isna() | text.str.contains(CUT_LIST, regex=False).astype("boolean").fillna(value=False)
-    return comm_args.assign(group_ranks=text.mask(is_cut & full.notna(), full).astype("category"))
+    pairs, of_row = _pairs(column_of(comm_args, "group_ranks"), column_of(comm_args, "group"))
+    told = [ranks.get(group, text) if text is None or CUT_LIST in text else text for text, group in pairs]
+    return with_columns(comm_args, group_ranks=_names(told).take(of_row))
 
 
 def _rows_of(frame: pd.DataFrame, device: int | None) -> np.ndarray:
     if device is None or "device" not in frame:
         return np.ones(len(frame), dtype=bool)
-    rows: np.ndarray = (frame["device"] == device).fillna(value=False).to_numpy(dtype=bool)
+    rows: np.ndarray = (whole_of(frame, "device") == device) & known_of(frame, "device")
     return rows
+
+
+def _where(frame: pd.DataFrame, mask: np.ndarray) -> pd.DataFrame:
+    return frame if mask.all() else rows_where(frame, mask)
 
 
 def _kept_args(comm_args: pd.DataFrame, kept_ops: np.ndarray) -> pd.DataFrame:
     """Arguments of the host and of the kept kernels, with those kernels' new positions."""
-    if comm_args.empty:
+    if comm_args.empty or kept_ops.all():
         return comm_args
     position = np.append(np.where(kept_ops, np.cumsum(kept_ops) - 1, NONE), NONE)
-    row = comm_args["gpu_op"].to_numpy()
-    return rows_where(comm_args.assign(gpu_op=position[row]), (row == NONE) | (position[row] != NONE))
+    row = array_of(comm_args, "gpu_op")
+    return rows_where(with_columns(comm_args, gpu_op=position[row]), (row == NONE) | (position[row] != NONE))

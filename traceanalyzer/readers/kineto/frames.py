@@ -1,5 +1,7 @@
 """Decoded columns as tables."""
 
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,9 +21,27 @@ def frame_of(builder: TableBuilder, name: str) -> pd.DataFrame:
 
 def _array(values: np.ndarray | Coded) -> Any:
     if isinstance(values, Coded):
-        return pd.Categorical.from_codes(values.codes, categories=pd.Index(values.texts, dtype="str"))
+        return pd.Categorical.from_codes(values.codes, dtype=names_of(values.texts))
     absent = values == ABSENT
     if not absent.any():
         return values
     values[absent] = 1
     return pd.arrays.IntegerArray(values, absent)
+
+
+def names_of(texts: Sequence[str]) -> pd.CategoricalDtype:
+    """Categories of these texts; of few ones they are shared by all columns and ranks that have the same."""
+    return _shared_names(tuple(texts), pd.get_option("mode.string_storage")) if len(texts) <= _FEW else _names(texts)
+
+
+_FEW, _MOST_SHARED = 256, 1024
+"""Texts of a column that are compared with those of others, and columns whose categories are kept."""
+
+
+@lru_cache(_MOST_SHARED)
+def _shared_names(texts: tuple[str, ...], _storage: str) -> pd.CategoricalDtype:
+    return _names(texts)
+
+
+def _names(texts: Sequence[str]) -> pd.CategoricalDtype:
+    return pd.CategoricalDtype(pd.Index(list(texts), dtype="str"))

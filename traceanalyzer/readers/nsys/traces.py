@@ -26,8 +26,6 @@ from traceanalyzer.readers.nsys.session import Session, read_session
 from traceanalyzer.readers.nsys.source import STRINGS, Source
 from traceanalyzer.readers.nsys.stream_waits import read_stream_waits
 
-_NO_GPU_WORK = "No GPU work was recorded; with --trace=cuda,nvtx it is."
-
 # Those that communicate could not be told from those that compute.
 _NO_NAMES = "no kernel has a name; export the whole report again with nsys export"
 
@@ -205,7 +203,7 @@ def _meta(
         capture_start_ns=session.offset_ns if session.has_clock else None,
         capture_end_ns=_end_ns(session),
         events_dropped=export.dropped.get(place.process, 0) + export.dropped.get(NONE, 0),
-        notes=(_NO_GPU_WORK,) if is_host_only else own_notes + export.notes,
+        notes=() if is_host_only else own_notes + export.notes,
     )
 
 

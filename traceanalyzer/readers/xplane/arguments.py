@@ -9,7 +9,7 @@ import pandas as pd
 from traceanalyzer.kinds import collective
 from traceanalyzer.readers.xplane import messages
 from traceanalyzer.readers.xplane.events import integers
-from traceanalyzer.readers.xplane.hlo import Collective, collectives, operation, phases
+from traceanalyzer.readers.xplane.hlo import Collective, collectives, looped, operation, phases
 
 Known = dict[tuple[str, str], Collective]
 
@@ -38,14 +38,16 @@ def _parsed(raw: bytes) -> Any:
     return proto
 
 
-def described(space: Any) -> tuple[Known, dict[tuple[str, str], str]]:
-    """Collectives, and phases of training, by module and instruction."""
+def described(space: Any) -> tuple[Known, dict[tuple[str, str], str], set[tuple[str, str]]]:
+    """Collectives, and phases of training, by module and instruction; and which of these are in loops."""
     known: Known = {}
     phase_of: dict[tuple[str, str], str] = {}
+    in_loops: set[tuple[str, str]] = set()
     for module, proto in modules(space):
         known |= {(module, name): one for name, one in collectives(proto)}
         phase_of |= {(module, name): phase for name, phase in phases(proto)}
-    return known, phase_of
+        in_loops |= {(module, name) for name in looped(proto)}
+    return known, phase_of, in_loops
 
 
 def comm_args(ops: pd.DataFrame, known: Known, ranks: Sequence[int], index: int, *, is_whole_job: bool) -> pd.DataFrame:

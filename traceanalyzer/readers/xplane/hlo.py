@@ -1,4 +1,4 @@
-"""What a compiled module holds, by the HLO that the profiler keeps: collectives with members and sizes, and phases."""
+"""What a compiled module holds, by the HLO that the profiler keeps: collectives with their members, phases, loops."""
 
 import re
 from collections.abc import Iterator
@@ -86,6 +86,27 @@ def phases(proto: Any) -> Iterator[tuple[str, str]]:
             phase = phase_of_path(instruction.metadata.op_name)
             if phase is not None:
                 yield instruction.name.decode(errors="replace"), phase
+
+
+def looped(proto: Any) -> Iterator[str]:
+    """Names of the instructions that a module's loops run, at any depth: of such a run of the module has several."""
+    of_number = {computation.id: computation for computation in proto.module.computations}
+    reached: set[int] = set()
+    waiting = [
+        called
+        for computation in proto.module.computations
+        for instruction in computation.instructions
+        if instruction.opcode == b"while"
+        for called in instruction.called
+    ]
+    while waiting:
+        number = waiting.pop()
+        if number in reached or number not in of_number:
+            continue
+        reached.add(number)
+        for instruction in of_number[number].instructions:
+            waiting += instruction.called
+            yield instruction.name.decode(errors="replace")
 
 
 def phase_of_path(path: bytes) -> str | None:

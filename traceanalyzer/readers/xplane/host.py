@@ -81,16 +81,23 @@ def ranges(host: pd.DataFrame, calls: pd.DataFrame, launches: pd.DataFrame) -> p
     return pd.concat([part[columns] for part in parts]) if parts else pd.DataFrame(columns=columns)
 
 
-def launches(calls: pd.DataFrame, ops: pd.DataFrame, phases: Mapping[tuple[str, str], str]) -> pd.DataFrame:
+def launches(
+    calls: pd.DataFrame,
+    ops: pd.DataFrame,
+    phases: Mapping[tuple[str, str], str],
+    in_loops: Collection[tuple[str, str]] = (),
+) -> pd.DataFrame:
     """API calls that launched an operation with an HLO instruction, in order of thread and time, with that.
 
-    `phases` are those of instructions, by module and name.
+    `phases` are those of instructions, by module and name; `in_loops` such of a module's loops.
     """
     known = ops[ops["hlo_op"].notna() & (ops["correlation"] > 0)].drop_duplicates("correlation")
     joined = calls.merge(known[["correlation", "hlo_op", "hlo_module", "program_id"]], on="correlation")
     rows = joined[["hlo_module", "program_id", "hlo_op"]].to_numpy()
-    found = [phases.get((f"{module}({program})", op), phases.get((module, op))) for module, program, op in rows]
-    joined = joined.assign(phase=pd.Series(found, index=joined.index, dtype="object"))
+    names = [((f"{module}({program})", op), (module, op)) for module, program, op in rows]
+    found = [phases.get(full, phases.get(plain)) for full, plain in names]
+    is_looped = [full in in_loops or plain in in_loops for full, plain in names]
+    joined = joined.assign(phase=pd.Series(found, index=joined.index, dtype="object"), is_looped=is_looped)
     return joined.sort_values(["thread", "start_ns"], ignore_index=True)
 
 
@@ -106,13 +113,19 @@ def host_ops(launched: pd.DataFrame) -> pd.DataFrame:
 
 
 def _modules(launched: pd.DataFrame) -> pd.DataFrame:
-    """Runs of a module on a thread: one begins where the module changes, or launches its first instruction again."""
+    """Runs of a module on a thread: one begins where the module changes, or launches its first instruction again.
+
+    Its first one outside of loops, where it has such.
+    """
     held = launched[launched["hlo_module"].notna()]
     if held.empty:
         return pd.DataFrame(columns=["start_ns", "end_ns", "name", "thread"])
     keys = held[["thread", "hlo_module", "program_id"]].astype("object")
     is_other = (keys != keys.shift()).any(axis=1)
-    first = held.groupby(["thread", "hlo_module"], sort=False)["hlo_op"].transform("first")
+    own = held.assign(once=held["hlo_op"].where(~held["is_looped"].astype(bool))).groupby(
+        ["thread", "hlo_module"], sort=False
+    )
+    first = own["once"].transform("first").fillna(own["hlo_op"].transform("first"))
     is_again = (held["hlo_op"] == first) & (held["hlo_op"] != held["hlo_op"].shift())
     groups = held.groupby((is_other | is_again).cumsum(), sort=False)
     spans = groups.agg(start_ns=("start_ns", "min"), end_ns=("end_ns", "max"), thread=("thread", "first"))

@@ -58,7 +58,7 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
         raise NotATraceError(f"{path}: no GPU operations; profile with host_tracer_level ≥ 1 and device tracing on")
     own = [(plane, _offset_ns(plane, start_ns)) for plane in space.planes if text_of(plane.name) in _HOST_PLANES]
     host = host_tables.read_host(own)
-    known, phases = described(space)
+    known, phases, in_loops = described(space)
     numbers = device_numbers(space, len(devices))
     ranks = numbers or tuple(range(hint.rank, hint.rank + len(devices)))
     world_size = _world_size(space, numbers)
@@ -68,7 +68,7 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
         others = set(all_ops["correlation"]) - set(ops["correlation"]) - {-1}
         of_device = _of_device(host, ops, others)
         own_calls = calls.loc[calls.index.intersection(of_device.index)]
-        launched = host_tables.launches(own_calls, ops, phases)
+        launched = host_tables.launches(own_calls, ops, phases, in_loops)
         source = DEVICE_NUMBER if numbers else DEVICE_ORDER if len(devices) > 1 else hint.source
         meta = RankMeta(
             rank=ranks[index],

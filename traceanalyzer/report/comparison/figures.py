@@ -45,6 +45,8 @@ class Row:
     unit: str
     definition: str
     cells: tuple[Value, ...]
+    is_nothing: bool
+    """No run has any of it."""
 
 
 def rows(comparison: Comparison) -> list[Row]:
@@ -69,7 +71,9 @@ def _row(comparison: Comparison, name: str, own: pd.DataFrame) -> Row:
     is_said = name == "step_ns" and of_what == "a step"
     suffix = f" {of_what}" if BY_NAME[name].per_step and not is_said else ""
     values = tuple(_value(own.loc[run], shown, largest) for run in comparison.runs)
-    return Row(name, _label(name), f"{shown.symbol}{suffix}".strip(), str(own["definition"].iloc[0]), values)
+    return Row(
+        name, _label(name), f"{shown.symbol}{suffix}".strip(), str(own["definition"].iloc[0]), values, largest == 0
+    )
 
 
 def _label(name: str) -> str:

@@ -22,7 +22,9 @@ def show(report: DiffReport, console: Console) -> None:
     console.print(f"[bold]{escape(comparison.different)}[/]", highlight=False)
     for reason in comparison.fairness.refusals:
         console.print(f"[bold red]NOT COMPARABLE, forced:[/] {escape(reason)}", highlight=False)
-    console.print(_table(report))
+    table = _table(report)
+    if table.row_count:
+        console.print(table)
     for sentence in [*verdict.sentences(comparison), *memory.sentences(memory.of(report))]:
         console.print(f"[bold]•[/] {escape(sentence)}", highlight=False)
     for note in [*comparison.fairness.notes, *capture_notes(report)]:
@@ -46,7 +48,7 @@ def _table(report: DiffReport) -> Table:
         if number:
             table.add_column("change", justify="right")
     for row in figures.rows(report.comparison):
-        if row.metric in _SHOWN:
+        if row.metric in _SHOWN and not row.is_nothing:
             base, *others = row.cells
             cells = [cell for one in others for cell in (one.text, f"{one.change} {one.change_unit}".strip())]
             table.add_row(f"{row.label} [dim]{escape(row.unit)}[/]", base.text, *cells)

@@ -88,10 +88,14 @@ def _ranking(comparison: Comparison) -> str:
     return f"Fastest first, by time {per(comparison)}: {', '.join(times)}."
 
 
+_NO_FIGURES = ", for GPU work is compared, and none was recorded: the report of each says what its CPUs do"
+
+
 def _of_run(comparison: Comparison, run: str) -> OfRun | None:
     row = metrics.row(comparison.metrics, "step_ns", run)
     if row is None or pd.isna(row["change"]):
-        said = f"{run}: its time cannot be compared with {comparison.base.label}'s."
+        why = "" if comparison.metrics["value"].notna().any() else _NO_FIGURES
+        said = f"{run}: its time cannot be compared with {comparison.base.label}'s{why}."
         return OfRun(run, said, None, tuple(recorded_otherwise.unprofiled(comparison, run)))
     if row["change"] == 0 and comparison.is_empty:
         return None

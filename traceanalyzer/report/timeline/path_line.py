@@ -12,6 +12,7 @@ import pandas as pd
 from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.communication.common_clock import Clock
 from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, IDLE, KINDS
+from traceanalyzer.model.tables import array_of, table_of
 from traceanalyzer.report.timeline.columns import signed, steps_of, varints
 
 MOST_STRETCHES = 40_000
@@ -33,7 +34,7 @@ def path_line(results: Results, kept: list[int], clock: Clock) -> tuple[dict[str
         signed(steps_of(starts)),
         (table["end_ns"] - table["start_ns"]).to_numpy(),
         place.to_numpy(dtype=np.int64),
-        table["lane"].map(LANES.index).to_numpy(),
+        array_of(table, "lane").astype(np.int64),
     ]
     meta = {
         "count": len(table),
@@ -67,30 +68,46 @@ def _base(table: pd.DataFrame, results: Results, clock: Clock) -> np.ndarray:
 
 
 def _merged(stretches: pd.DataFrame) -> pd.DataFrame:
-    """One row for each run of stretches in one lane of one rank."""
-    on_host = stretches["where"] == "host"
-    is_kind = stretches["category"].isin(LANES)
-    lane = pd.Series(np.where(on_host, "host", np.where(is_kind, stretches["category"], IDLE.kind)), stretches.index)
+    """One row for each run of stretches in one lane of one rank: its `rank`, `lane` (place in `LANES`), times, `ns`."""
+    category = stretches["category"]
+    lane = category.map({name: place for place, name in enumerate(LANES)}).fillna(LANES.index(IDLE.kind))
+    lanes = np.where(stretches["where"] == "host", LANES.index("host"), lane.to_numpy(dtype=np.int8))
     # The GPU's turnaround between two operations of a lane is no stop: it belongs to the lane.
-    lane = lane.mask(stretches["category"] == BETWEEN_KERNELS.key).ffill().bfill().fillna(IDLE.kind)
-    table = stretches.assign(lane=lane, ns=stretches["end_ns"] - stretches["start_ns"])
-    return _joined(table, (table["rank"] != table["rank"].shift()) | (lane != lane.shift()))
+    lanes = _held_on(lanes, (category == BETWEEN_KERNELS.key).to_numpy(dtype=bool))
+    rank, starts, ends = (array_of(stretches, name) for name in ("rank", "start_ns", "end_ns"))
+    table = table_of({"rank": rank, "lane": lanes, "start_ns": starts, "end_ns": ends, "ns": ends - starts})
+    begins = np.append(True, (rank[1:] != rank[:-1]) | (lanes[1:] != lanes[:-1]))
+    return _joined(table, begins)
 
 
-def _joined(table: pd.DataFrame, begins: pd.Series) -> pd.DataFrame:
-    run = begins.cumsum().to_numpy()
-    longest = table.loc[table["ns"].groupby(run).idxmax(), ["rank", "lane"]].reset_index(drop=True)
-    spans = table.groupby(run).agg(start_ns=("start_ns", "first"), end_ns=("end_ns", "last")).reset_index(drop=True)
-    return spans.join(longest).assign(ns=lambda rows: rows["end_ns"] - rows["start_ns"])
+def _held_on(lanes: np.ndarray, is_between: np.ndarray) -> np.ndarray:
+    """With the lane of the stretch before in those between; of the first ones with that of the one after."""
+    told = np.flatnonzero(~is_between)
+    if not len(told):
+        return np.full(len(lanes), LANES.index(IDLE.kind))
+    made: np.ndarray = lanes[told[np.maximum(np.cumsum(~is_between) - 1, 0)]]
+    return made
+
+
+def _joined(table: pd.DataFrame, begins: np.ndarray) -> pd.DataFrame:
+    """A row for each run of rows, with rank and lane of its longest; `begins` marks their first ones."""
+    first = np.flatnonzero(begins)
+    last = np.append(first[1:], len(table)) - 1
+    ns = array_of(table, "ns")
+    is_longest = np.flatnonzero(ns == np.repeat(np.maximum.reduceat(ns, first), last - first + 1))
+    longest = is_longest[np.searchsorted(is_longest, first)]
+    starts, ends = array_of(table, "start_ns")[first], array_of(table, "end_ns")[last]
+    rank, lane = (array_of(table, name)[longest] for name in ("rank", "lane"))
+    return table_of({"rank": rank, "lane": lane, "start_ns": starts, "end_ns": ends, "ns": ends - starts})
 
 
 def _drawn(table: pd.DataFrame) -> pd.DataFrame:
     """As many as fit: shorter ones than the shortest that does are part of the one before."""
     if len(table) <= MOST_STRETCHES:
         return table
-    least = table["ns"].nlargest(MOST_STRETCHES).iloc[-1]
-    begins = table["ns"] > least
-    begins.iloc[0] = True
+    ns = array_of(table, "ns")
+    begins = ns > np.partition(ns, -MOST_STRETCHES)[-MOST_STRETCHES]
+    begins[0] = True
     return _joined(table, begins)
 
 

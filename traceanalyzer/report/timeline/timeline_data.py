@@ -22,6 +22,7 @@ from traceanalyzer.analyses.communication.groups import labels as group_labels
 from traceanalyzer.analyses.host.gaps import GapTable
 from traceanalyzer.analyses.timeline.thinning import fitting, most_unlike_first
 from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
+from traceanalyzer.files.unnamed import give_back_grown
 from traceanalyzer.findings import Finding, named_ranks
 from traceanalyzer.kinds import element_types
 from traceanalyzer.meaning.names import collective_words, short_name
@@ -85,6 +86,7 @@ def timeline_data(
     table, operators, paths = _with_origins(table)
     calls, labels, whys = _calls(results)
     gaps, causes, doings = _gaps(results.get("gaps"))
+    give_back_grown()
     entries, columns = _of_ranks(Operations.of(table, name_ids, calls), gaps, clock, kept)
     meta = {
         "zero": str(clock.zero_ns),
@@ -108,6 +110,7 @@ def timeline_data(
         "opening": opening(results, clock, kept),
     }
     first = list(dict.fromkeys((*(pin["rank"] for pin in pinned), *(rank for rank in named if rank in kept), *kept)))
+    give_back_grown()
     more = _read_later(results, table, kept, first, clock)
     ran = results["ranks"].table.query("operations > 0")["rank"] if "ranks" in results else counts.index
     left_out = sorted(set(map(int, ran)) - set(kept))

@@ -46,6 +46,12 @@ def sentences(report: Report, split: Split | None) -> list[str]:
     return [*length, *pair, *found, *_of_profiled_hosts(report)]
 
 
+def advice(findings: Sequence[Finding]) -> str | None:
+    """What to do first: a sentence of the first finding that recommends something."""
+    first = next((finding.recommendation for finding in findings if finding.recommendation), None)
+    return None if first is None else f"{first.split('. ', maxsplit=1)[0].rstrip('.').removesuffix(' first')}."
+
+
 def _without_gpu_work(report: Report, found: list[str]) -> list[str]:
     if not host.is_host_only(report.results):
         return ["No GPU operation was recorded, so there is nothing to split."]

@@ -18,6 +18,9 @@ _COLOURS: Mapping[str, str] = {
 
 _MOST_ROWS = 20
 
+_WHOLE = 100_000
+"""From here on a value has six digits before the point."""
+
 
 def write(outcomes: Sequence[Outcome], folder: Path, *, inconclusive_fails: bool = True) -> list[Path]:
     """`gate.xml` (JUnit) and `gate.md`."""
@@ -97,7 +100,10 @@ def _row(row: Mapping[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
-    return f"{value:,.6g}" if isinstance(value, float) else str(value)
+    """Large values in full: nobody reads `2.74806e+07`."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,.0f}" if abs(value) >= _WHOLE else f"{value:,.6g}"
 
 
 def _xml(text: str) -> str:

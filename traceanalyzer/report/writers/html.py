@@ -95,6 +95,7 @@ def _context(report: Report, parts: Split | None, charts: Charts, guard: Guard) 
         "results": report.results,
         "split": parts,
         "verdict": guard.made("verdict", partial(verdict.sentences, report, parts), []),
+        "advice": guard.made("advice", partial(verdict.advice, report.findings), None),
         "tiles": guard.made("tiles", partial(tiles.tiles, report, parts), []),
         "care": guard.made("care", partial(care.sentences, report), list(report.notes)),
         "doubted": guard.made("doubts", partial(care.doubted, report.results), {}),

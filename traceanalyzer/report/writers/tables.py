@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from traceanalyzer.analyses import Result
+from traceanalyzer.files.unnamed import give_back_grown
 from traceanalyzer.findings import Finding
 from traceanalyzer.report.contents import FORMAT_VERSION, Report
 from traceanalyzer.report.words import care
@@ -28,6 +29,7 @@ def write_csv(report: Report, folder: Path, *, share: int = 0, shares: int = 1) 
     places = _places(report, folder, "csv")
     is_long = {name: len(report.results[name]) > MOST_CSV_ROWS for name in places}
     for name in sorted(places, key=lambda name: -len(report.results[name]))[share::shares]:
+        give_back_grown()
         if is_long[name]:
             _write_parquet(report, folder, name)
         else:

@@ -61,7 +61,7 @@ def show(report: Report, console: Console) -> None:
     _show_findings(report, console)
     is_host_only = host.is_host_only(report.results)
     if is_host_only or all(finding.is_about_capture for finding in report.findings):  # the time went, as on the page
-        said = {item.title for finding in report.findings for item in (finding, *finding.also)}
+        said = {host.NO_GPU_WORK, *(it.title for finding in report.findings for it in (finding, *finding.also))}
         for sentence in verdict.sentences(report, parts.split(report.results)):
             if sentence not in said:
                 console.print(f"[bold]•[/] {escape(sentence)}")
@@ -72,7 +72,8 @@ def show(report: Report, console: Console) -> None:
 
 
 def _show_findings(report: Report, console: Console) -> None:
-    """The first findings; with what to do where the capture tells too little, and of ranks so many that few open it."""
+    """The first findings, and what to do first; of each where the capture tells too little, or ranks are many."""
+    advice = verdict.advice(report.findings)
     is_large = len(report.results["ranks"]) > fleet.MANY_RANKS
     for finding in report.findings[:_MOST_FINDINGS]:
         console.print(f"[bold]•[/] {escape(finding.title)}")
@@ -80,7 +81,11 @@ def _show_findings(report: Report, console: Console) -> None:
             console.print(f"  – {escape(sign.title)}")
         if finding.recommendation and (is_large or finding.is_about_capture):
             console.print(f"  [dim]→[/] {escape(finding.recommendation)}")
-    if sum(finding.gain_ns or 0 for finding in report.findings[:_MOST_FINDINGS]) > _longest_ns(report):
+            advice = None  # it is said where the finding is
+    if advice:
+        console.print(f"[bold]What to do first:[/] {escape(advice)}", highlight=False)
+    longest_ns = _longest_ns(report)
+    if longest_ns and sum(finding.gain_ns or 0 for finding in report.findings[:_MOST_FINDINGS]) > longest_ns:
         console.print("[yellow]Note:[/] Findings count the same time: their gains do not add up.", highlight=False)
 
 
