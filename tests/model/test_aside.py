@@ -17,7 +17,7 @@ from traceanalyzer.model.aside import arrays_aside, laid_aside, rearranged
 from traceanalyzer.model.schema import TABLES
 from traceanalyzer.model.tables import columns_of, table_of
 
-COUNT = 1000
+COUNT = 5000  # fewer lie in one block of their table
 
 COLUMNS = {
     "times": np.arange(COUNT) + 2**60,

@@ -10,6 +10,7 @@ from traceanalyzer.model.tables import (
     columns_as_they_are,
     columns_of,
     picked,
+    rows_where,
     sorted_by,
     table_of,
     under_each_other,
@@ -68,6 +69,21 @@ def test_a_column_is_read_as_pandas_reads_it(name):
 def test_series_that_are_numbered_otherwise_are_matched_by_pandas():
     columns = {"a": pd.Series([1, 2], index=[5, 6]), "b": pd.Series([3, 4], index=[6, 5])}
     pd.testing.assert_frame_equal(table_of(columns), pd.DataFrame(columns))
+
+
+@pytest.mark.parametrize(("count", "blocks"), [(3, 3), (5_000, 5)])
+def test_few_numbers_lie_in_one_block_for_each_type(count, blocks):
+    numbers = {name: np.arange(count) * factor for name, factor in [("a", 1), ("b", 0.5), ("c", 2), ("d", 1.5)]}
+    numbers["names"] = pd.Categorical(["x"] * count)
+    table = table_of(numbers)
+    assert len(table._mgr.blocks) == blocks
+    pd.testing.assert_frame_equal(table, pd.DataFrame(numbers))
+    pd.testing.assert_frame_equal(rows_where(table, table["a"] != 1), table[table["a"] != 1])
+    pd.testing.assert_frame_equal(picked(table, np.array([2, 0])), table.iloc[[2, 0]].reset_index(drop=True))
+
+
+def test_a_table_without_columns_has_no_rows():
+    assert table_of({}).empty
 
 
 def test_columns_of_several_lengths_are_refused():

@@ -23,6 +23,7 @@ from traceanalyzer.files.unnamed import give_back_grown, give_back_memory
 from traceanalyzer.forks import can_fork
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.aside import arrays_aside, laid_aside
+from traceanalyzer.model.tables import texts_in_python
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.results import Results
@@ -42,8 +43,9 @@ def run(ranks: Iterable[RankTrace], names: Iterable[str] = ANALYSES, **options: 
     unknown = [name for name in options if name not in known]
     if unknown:
         raise UsageError(_unknown(unknown[0], wanted, known))
-    parts = {trace.rank: reduce_rank(trace, wanted, **options) for trace in ranks}
-    return combine(parts, wanted, **options)
+    with texts_in_python():
+        parts = {trace.rank: reduce_rank(trace, wanted, **options) for trace in ranks}
+        return combine(parts, wanted, **options)
 
 
 def _unknown(option: str, wanted: tuple[str, ...], known: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from traceanalyzer.findings.capture_limits import within_limits
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.folding import folded
 from traceanalyzer.findings.order import error_of_mean_step_ns, ordered
+from traceanalyzer.model.tables import texts_in_python
 
 
 def find(
@@ -24,11 +25,12 @@ def find(
     With `processes` forks of this one look for a share of them, where it can be forked. Thresholds are those of rules,
     by parameter name (`thresholds_of_rules`).
     """
-    results = with_limits(results, thresholds)
-    found = [finding for made in of_rules(results, failures, processes, thresholds) for finding in made]
-    held = within_limits(found, results)
-    error_ns = error_of_mean_step_ns(results["headline"]) if "headline" in results else 0.0
-    return tuple(ordered([_by_gain(item) for item in folded(held)], error_ns))
+    with texts_in_python():
+        results = with_limits(results, thresholds)
+        found = [finding for made in of_rules(results, failures, processes, thresholds) for finding in made]
+        held = within_limits(found, results)
+        error_ns = error_of_mean_step_ns(results["headline"]) if "headline" in results else 0.0
+        return tuple(ordered([_by_gain(item) for item in folded(held)], error_ns))
 
 
 def _by_gain(finding: Finding) -> Finding:

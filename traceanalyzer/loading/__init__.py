@@ -12,6 +12,7 @@ from traceanalyzer.loading.claims import claimed_rank, require_ranks, with_gpu_w
 from traceanalyzer.loading.notes import label_of, name_of, notes_of, other_runs
 from traceanalyzer.loading.options import LoadOptions, parse_ranks
 from traceanalyzer.model import RankTrace, TraceSet
+from traceanalyzer.model.tables import texts_in_python
 from traceanalyzer.selection import Selection
 
 __all__ = ["LoadOptions", "label_of", "load", "name_of", "notes_of", "other_runs", "parse_ranks", "read_capture"]
@@ -56,7 +57,8 @@ def load(
     run = found.runs[-1]
     traces: dict[int, RankTrace] = {}
     skipped = list(found.skipped)
-    read = [(capture, trace) for capture in run.captures for trace in read_capture(capture, options, skipped)]
+    with texts_in_python():
+        read = [(capture, trace) for capture in run.captures for trace in read_capture(capture, options, skipped)]
     for capture, trace in with_gpu_work(read, lambda pair: pair[1].meta, skipped):
         rank = claimed_rank(trace.meta, traces, capture, skipped)
         if rank is not None:

@@ -1,6 +1,7 @@
 """Tables from whole columns as they are: pandas' own ways look at each anew, five times as long for a small table."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, Literal, TypeVar, cast
 
@@ -9,40 +10,39 @@ import pandas as pd
 from pandas.api.internals import create_dataframe_from_blocks
 
 from traceanalyzer.meaning.rows import NONE
+from traceanalyzer.model.blocks import NUMBERS, array_of_series, in_order, of_arrays, taken, unwritable
 
 Table = TypeVar("Table", bound=pd.DataFrame)
-
-_PLAIN = "iufb"
-"""Kinds of numpy's types that a table holds as they are."""
 
 _NUMBERS = (int, float, bool)
 
 _COLUMNS = (np.ndarray, pd.Series, list, pd.api.extensions.ExtensionArray)
 
 
-def _order(values: Any, *, ascending: bool, kind: Any) -> np.ndarray:
-    values = pd.arrays.NumpyExtensionArray(values) if isinstance(values, np.ndarray) else values
-    order: np.ndarray = values.argsort(ascending=ascending, kind=kind)
-    return order
+def texts_in_python() -> AbstractContextManager[None]:
+    """Meanwhile texts are made as Python has them: of Arrow's each look-up and each row costs ten times as much.
+
+    Pandas' setting is the process's, and is put back; it has no effect on any figure.
+    """
+    return pd.option_context("mode.string_storage", "python")
 
 
 def table_of(columns: Mapping[str, Any], index: pd.Index | None = None) -> pd.DataFrame:
     """The same as `pd.DataFrame(columns, copy=False)` of columns of one length, whose rows are numbered from 0.
 
-    Numbers, categories and what may be absent are taken as they are; of all else (lists, texts, single values) pandas
-    finds the type, and Series whose rows are numbered otherwise are left to it.
+    Numbers, categories and what may be absent are taken as they are, or a few numbers as a copy; of all else (lists,
+    texts, single values) pandas finds the type, and Series whose rows are numbered otherwise are left to it.
     """
-    count = next((len(values) for values in columns.values() if _is_column(values)), None)
-    if count is None or not all(map(_is_numbered, columns.values())):
-        return pd.DataFrame(dict(columns), index, copy=False)
-    blocks = []
-    for place, values in enumerate(columns.values()):
-        block = values if _is_extension(values) else _block(values, count)
-        if block.shape[-1] != count:
-            raise ValueError("columns of a table must be of one length")
-        blocks.append((block, _place(place)))
-    rows = pd.RangeIndex(count) if index is None else index
-    return create_dataframe_from_blocks(blocks, rows, _names(tuple(columns)))
+    arrays = [*columns.values()]
+    if not arrays or not all(map(_is_held, arrays)):
+        count = next((len(values) for values in arrays if _is_column(values)), None)
+        if count is None or not all(map(_is_numbered, arrays)):
+            return pd.DataFrame(dict(columns), index, copy=False)
+        arrays = [values if _is_held(values) else _as_held(values, count) for values in arrays]
+    lengths = {*map(len, arrays)}
+    if len(lengths) != 1:
+        raise ValueError("columns of a table must be of one length")
+    return of_arrays(arrays, pd.RangeIndex(*lengths) if index is None else index, _names(tuple(columns)))
 
 
 def without_rows(columns: Iterable[str]) -> pd.DataFrame:
@@ -54,43 +54,34 @@ def without_rows(columns: Iterable[str]) -> pd.DataFrame:
 
 def columns_of(table: pd.DataFrame) -> dict[str, Any]:
     """The table's columns by name: arrays that are not to be written to; those of numbers as numpy has them."""
-    return {name: _unwritable(values) for name, values in _arrays(table).items()}
+    return dict(zip(table.columns.tolist(), in_order(table), strict=True))
 
 
 def array_of(table: pd.DataFrame, name: str) -> np.ndarray:
     """The same as `table[name].to_numpy()` of a table whose columns have a name each."""
     values = _column(table, name)
-    array: np.ndarray = _unwritable(values if isinstance(values, np.ndarray) else values.to_numpy())
+    array: np.ndarray = unwritable(values if isinstance(values, np.ndarray) else values.to_numpy())
     return array
 
 
 def column_of(table: pd.DataFrame, name: str) -> Any:
     """The same as `table[name].array` of such a table: an array of pandas' own kinds."""
     values = _column(table, name)
-    return pd.arrays.NumpyExtensionArray(_unwritable(values)) if isinstance(values, np.ndarray) else values
+    return pd.arrays.NumpyExtensionArray(unwritable(values)) if isinstance(values, np.ndarray) else values
 
 
 def _column(table: pd.DataFrame, name: str) -> Any:
     # To select a column pandas makes an object around it, which costs ten times as much as the selection.
     read = getattr(table, "_get_column_array", None)
-    return read(table.columns.get_loc(name)) if read else _array(table[name])
-
-
-def _arrays(table: pd.DataFrame) -> dict[str, Any]:
-    return dict(zip(table.columns.tolist(), _in_order(table), strict=True))
-
-
-def _in_order(table: pd.DataFrame) -> Iterable[Any]:
-    # To select a column pandas makes an object around it, which costs ten times as much as the selection.
-    arrays: Iterable[Any] = getattr(
-        table, "_iter_column_arrays", lambda: [_array(column) for _, column in table.items()]
-    )()
-    return arrays
+    return read(table.columns.get_loc(name)) if read else array_of_series(table[name])
 
 
 def floats(column: Any) -> np.ndarray:
     """A column's numbers, NaN where they are absent."""
-    numbers: np.ndarray = pd.array(column).to_numpy(dtype=np.float64, na_value=np.nan)
+    values = array_of_series(column) if isinstance(column, pd.Series) else column
+    if isinstance(values, np.ndarray) and values.dtype.kind in NUMBERS:  # else pandas looks at each
+        return values.astype(np.float64)
+    numbers: np.ndarray = pd.array(values).to_numpy(dtype=np.float64, na_value=np.nan)
     return numbers
 
 
@@ -101,14 +92,18 @@ def columns_as_they_are(table: pd.DataFrame) -> dict[str, Any]:
 
 def with_columns(table: pd.DataFrame, **columns: Any) -> pd.DataFrame:
     """The same as `table.assign(**columns)`; the new columns count by position."""
-    added = {n: _kept(_array(values)) if isinstance(values, pd.Series) else values for n, values in columns.items()}
+    added = {
+        n: _kept(array_of_series(values)) if isinstance(values, pd.Series) else values for n, values in columns.items()
+    }
     return table_of(columns_as_they_are(table) | added, table.index)
 
 
 def picked(table: pd.DataFrame, rows: np.ndarray, names: Sequence[str] = ()) -> pd.DataFrame:
     """These rows (positions, or a mask) of the named columns, else of all, numbered anew."""
-    columns = {name: _unwritable(_column(table, name)) for name in names} if names else columns_of(table)
     places = np.flatnonzero(rows) if rows.dtype == bool else rows
+    if not names and (blocks := taken(table, places)):
+        return create_dataframe_from_blocks(blocks, pd.RangeIndex(len(places)), table.columns)
+    columns = {name: unwritable(_column(table, name)) for name in names} if names else columns_of(table)
     # Not `values[places]`: of its own columns pandas asks first what the places are, which costs more than the picking.
     return table_of({name: columns[name].take(places) for name in columns})
 
@@ -119,39 +114,38 @@ def rows_where(table: Table, mask: Any) -> Table:
     Pandas takes half a millisecond for twenty columns, this a quarter of it.
     """
     if isinstance(mask, pd.Series):
-        mask = _array(mask)
+        mask = array_of_series(mask)
     if not isinstance(mask, np.ndarray):
         mask = mask.to_numpy(dtype=bool, na_value=False)
     places = np.flatnonzero(mask)
-    columns = [values.take(places) for values in _in_order(table)]
-    return cast("Table", _of_arrays(columns, table.index.take(places), table.columns))
+    blocks = taken(table, places, is_with_objects=True)
+    return cast("Table", create_dataframe_from_blocks(blocks, table.index.take(places), table.columns))
 
 
 def only(table: Table, names: Sequence[str]) -> Table:
     """The same as `table[[*names]]`."""
-    columns = [_unwritable(_column(table, name)) for name in names]
-    return cast("Table", _of_arrays(columns, table.index, _names(tuple(names))))
-
-
-def _of_arrays(arrays: Sequence[Any], rows: pd.Index, names: pd.Index) -> pd.DataFrame:
-    """A table of columns as tables hold them."""
-    blocks = [
-        (values[None] if isinstance(values, np.ndarray) else values, _place(place))
-        for place, values in enumerate(arrays)
-    ]
-    return create_dataframe_from_blocks(blocks, rows, names)
+    columns = [unwritable(_column(table, name)) for name in names]
+    return cast("Table", of_arrays(columns, table.index, _names(tuple(names))))
 
 
 def sorted_by(table: pd.DataFrame, name: str, *, kind: Literal["stable", "quicksort"] = "stable") -> pd.DataFrame:
     """The same as `table.sort_values(name, ascending=False, kind=kind, ignore_index=True)`."""
-    columns = columns_of(table)
-    order = _order(columns[name], ascending=False, kind=kind)
-    return table_of({name: _kept(values[order]) for name, values in columns.items()})
+    order = _descending(column_of(table, name), kind)
+    return table_of({own: _kept(values.take(order)) for own, values in columns_of(table).items()})
+
+
+def _descending(values: Any, kind: Literal["stable", "quicksort"]) -> np.ndarray:
+    """The same as `values.argsort(ascending=False, kind=kind)`."""
+    if values.dtype.kind not in "iub" or values.isna().any():
+        order: np.ndarray = values.argsort(ascending=False, kind=kind)
+        return order
+    # As pandas does it, which asks first what the values are.
+    return len(values) - 1 - np.argsort(values.to_numpy(values.dtype.type)[::-1], kind=kind)[::-1]
 
 
 def under_each_other(tables: Sequence[pd.DataFrame], *, is_with_texts: bool = False) -> pd.DataFrame:
     """The same as `pd.concat(tables, ignore_index=True)`, of one table or more; categories as texts where so asked."""
-    parts = [_arrays(table) for table in tables]
+    parts = [columns_of(table) for table in tables]
     if is_with_texts:
         return _with_texts(parts)
     if any([*own] != [*parts[0]] for own in parts):
@@ -182,7 +176,7 @@ def with_rows(table: pd.DataFrame, more: Mapping[str, Sequence[Any]]) -> pd.Data
 
 def _joined(parts: Sequence[Any]) -> Any:
     if len(parts) == 1:
-        return _kept(_unwritable(parts[0]))
+        return _kept(unwritable(parts[0]))
     dtype = parts[0].dtype
     if any(own.dtype != dtype for own in parts):
         if all(isinstance(own, pd.Categorical) and isinstance(own.categories.dtype, pd.StringDtype) for own in parts):
@@ -225,17 +219,6 @@ def _kept(values: Any) -> Any:
     return pd.arrays.NumpyExtensionArray(values) if is_plain else values
 
 
-def _array(column: pd.Series) -> Any:
-    return column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
-
-
-def _unwritable(values: Any) -> Any:
-    if isinstance(values, np.ndarray):
-        values = values.view()
-        values.flags.writeable = False
-    return values
-
-
 def _is_numbered(values: Any) -> bool:
     if not isinstance(values, pd.Series):
         return True
@@ -252,17 +235,20 @@ def _is_column(values: Any) -> bool:
     return isinstance(values, _COLUMNS)
 
 
-def _block(values: Any, count: int) -> Any:
-    """A column as a table holds it: of numpy's types as the one row of two dimensions."""
+def _is_held(values: Any) -> bool:
+    """Whether a table holds it as it is: numbers, or a column of pandas' own kinds."""
+    return values.dtype.kind in NUMBERS if type(values) is np.ndarray else _is_extension(values)
+
+
+def _as_held(values: Any, count: int) -> Any:
+    """A column as a table holds it."""
     if isinstance(values, pd.Series):
-        values = _array(values)
-    elif type(values) is pd.arrays.NumpyExtensionArray:  # texts are of a class below it
-        values = values.to_numpy()
-    elif type(values) in _NUMBERS:
-        values = np.full(count, values)
-    elif not (isinstance(values, np.ndarray) and values.dtype.kind in _PLAIN):
-        values = _typed([None] * count if values is None else values, count)
-    return values[None] if isinstance(values, np.ndarray) else values
+        return array_of_series(values)
+    if type(values) is pd.arrays.NumpyExtensionArray:  # texts are of a class below it
+        return values.to_numpy()
+    if type(values) in _NUMBERS:
+        return np.full(count, values)
+    return values if _is_held(values) else _typed([None] * count if values is None else values, count)
 
 
 def _typed(values: Any, count: int) -> Any:
@@ -271,7 +257,7 @@ def _typed(values: Any, count: int) -> Any:
         return np.array(values, dtype=np.int64)
     if _is_column(values) and pd.api.types.infer_dtype(values, skipna=True) == "string":
         return pd.array(values, dtype=pd.StringDtype(na_value=np.nan))
-    return _array(pd.Series(values, index=None if _is_column(values) else pd.RangeIndex(count)))
+    return array_of_series(pd.Series(values, index=None if _is_column(values) else pd.RangeIndex(count)))
 
 
 _BITS = 63
@@ -279,13 +265,8 @@ _BITS = 63
 
 
 @cache
-def _place(place: int) -> np.ndarray:
-    return np.array([place])
-
-
-@cache
 def _names(names: tuple[str, ...]) -> pd.Index:
     """Names of columns, shared by all tables that have them: what finds a name in them is built once."""
     if all(type(name) is str for name in names):  # else pandas looks at each to find it out
-        return pd.Index(list(names), dtype=pd.StringDtype(na_value=np.nan))
+        return pd.Index(list(names), dtype=pd.StringDtype("python", na_value=np.nan))  # Arrow's are converted each time
     return pd.Index(names)

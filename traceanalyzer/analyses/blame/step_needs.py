@@ -20,7 +20,15 @@ from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, picked, table_of, under_each_other, with_columns, without_rows
+from traceanalyzer.model.tables import (
+    array_of,
+    columns_as_they_are,
+    picked,
+    table_of,
+    under_each_other,
+    with_columns,
+    without_rows,
+)
 
 PARTS = (*OWN_PARTS, "transfer_ns")
 """All that a rank's own step consists of; transfer only as far as its calls move data for longer than the peers'."""
@@ -88,7 +96,7 @@ def per_rank(trace: RankTrace, exposed_comm: pd.DataFrame, parts_of_steps: pd.Da
     """
     if parts_of_steps.empty:
         return pd.DataFrame()
-    steps = parts_of_steps.assign(is_step=True, is_copy=False)
+    steps = with_columns(parts_of_steps, is_step=True, is_copy=False)
     if exposed_comm.empty:
         return steps
     exposed = Intervals(*(exposed_comm[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns")))
@@ -109,7 +117,8 @@ def host_needs_ns(needs: pd.DataFrame, least: int = 1) -> pd.Series:
 def _stretches(parts_of_steps: pd.DataFrame, own: Intervals, *, is_copy: bool) -> pd.DataFrame:
     """A row for each; every other column is a step's, so that the columns keep their types."""
     times, firsts = {"begin_ns": own.starts, "end_ns": own.ends}, np.zeros(len(own), dtype=np.int64)
-    columns = {name: times[name] if name in times else column.array[firsts] for name, column in parts_of_steps.items()}
+    held = columns_as_they_are(parts_of_steps)
+    columns = {name: times[name] if name in times else values.take(firsts) for name, values in held.items()}
     return table_of({**columns, "is_step": False, "is_copy": is_copy})
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import cache
 from itertools import islice
 from typing import ClassVar
 
@@ -22,7 +23,7 @@ from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.severities import HIGH, INFO, LOW, MEDIUM
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import rows_where, under_each_other
+from traceanalyzer.model.tables import rows_where, under_each_other, without_rows
 
 _MOST_NAMED = 8
 
@@ -160,7 +161,14 @@ def _different_step_lengths(shared: pd.DataFrame, least_pct: float) -> list[Defe
 _DTYPES = {"rank": "Int64", "count": "int64", "total": "Int64"}
 
 
+@cache
+def _none() -> pd.DataFrame:
+    return typed(without_rows(_COLUMNS), {"total": "Int64"})
+
+
 def _table(defects: list[Defect]) -> pd.DataFrame:
+    if not defects:
+        return _none()
     rows = [{**asdict(defect), "affects": ", ".join(defect.affects)} for defect in defects]
     return typed(pd.DataFrame(rows, columns=list(_COLUMNS)), {"total": "Int64"})
 

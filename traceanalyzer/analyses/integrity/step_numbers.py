@@ -1,7 +1,9 @@
 """Whether ranks give the same step the same number: the calls that they share tell."""
 
+import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.integrity.integrity_checks import Defect
 from traceanalyzer.meaning.severities import MEDIUM
 from traceanalyzer.model.tables import rows_where
@@ -24,15 +26,16 @@ def shifted(call_waits: pd.DataFrame) -> list[Defect]:
     if call_waits.empty:
         return []
     known = rows_where(call_waits, call_waits["instance"].notna() & call_waits["step"].notna())
-    first = known.sort_values("rank", kind="stable").drop_duplicates("instance").set_index("instance")
-    base = known["instance"].map(first["rank"]), known["instance"].map(first["step"])
-    calls = pd.DataFrame({"rank": known["rank"], "base": base[0], "by": (known["step"] - base[1]).astype("Int64")})
-    calls = calls[calls["rank"] != calls["base"]]
-    counts = calls.groupby(["rank", "base", "by"]).size().rename("count").reset_index()
-    total = counts.groupby(["rank", "base"])["count"].transform("sum")
-    held = rows_where(
-        counts, (counts["by"] != 0) & (counts["count"] >= _NEARLY_ALL * total) & (counts["count"] >= _LEAST_CALLS)
-    )
+    instances = Groups.of(known, ["instance"])
+    rank, step = (known[name].to_numpy(dtype=np.int64) for name in ("rank", "step"))
+    base = instances.at_largest(-rank)[instances.of_row]
+    calls = {"rank": rank, "base": rank[base], "by": step - step[base]}
+    others = np.flatnonzero(calls["rank"] != calls["base"])
+    alike = Groups.of({name: numbers[others] for name, numbers in calls.items()}, [*calls])
+    pairs = Groups.of(alike.keys, ["rank", "base"])
+    total = pairs.sums(alike.counts())[pairs.of_row]
+    is_held = (alike.keys["by"] != 0) & (alike.counts() >= np.maximum(_NEARLY_ALL * total, _LEAST_CALLS))
+    held = rows_where(alike.table(), is_held)
     if held.empty:
         return []
     row = held.iloc[0]

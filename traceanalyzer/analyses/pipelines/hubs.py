@@ -14,6 +14,8 @@ def is_of_hub(pairs: pd.DataFrame) -> pd.Series:
     A hub is a rank with which at least three such ranks exchange messages.
     """
     ends = only(pairs, ["one", "other"])
+    if ends.empty:
+        return pd.Series(data=False, index=ends.index)
     both = pd.concat([ends, ends.rename(columns={"one": "other", "other": "one"})]).drop_duplicates()
     peers = both.groupby("one")["other"].nunique()
     spokes = rows_where(both, both["one"].map(peers) == 1)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import is_any
-from traceanalyzer.analyses.grouping import largest_before
+from traceanalyzer.analyses.grouping import Groups, largest_before
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -214,12 +214,10 @@ def _is_for_last(order: _Streams, targets: np.ndarray, before: np.ndarray) -> np
     found = np.zeros(len(targets), dtype=bool)
     if len(rows):
         later = order.starts[targets[rows]] - order.ends[before[rows]]
-        places = zip(
-            *(own[ops[rows]].tolist() for ops in (targets, before) for own in (order.name, order.stream)), strict=True
-        )
-        code = pd.factorize(pd.Series([*places], dtype=object))[0]
-        pairs = pd.DataFrame({"later": later >= 0, "touches": (later >= 0) & (later <= TOUCHING_NS)}).groupby(code)
-        found[rows] = pairs["later"].transform("all") & (pairs["touches"].transform("mean") >= _TOUCHES)
+        keys = [own[ops[rows]] for ops in (targets, before) for own in (order.name, order.stream)]
+        pairs = Groups.of({str(place): key for place, key in enumerate(keys)}, [*map(str, range(len(keys)))])
+        is_later, touches = ~pairs.any(later < 0), pairs.sums(((later >= 0) & (later <= TOUCHING_NS)).astype(np.int64))
+        found[rows] = (is_later & (touches / pairs.counts() >= _TOUCHES))[pairs.of_row]
     return found
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import typed
-from traceanalyzer.analyses.grouping import rows_of_each
+from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.analyses.replay.main_streams import main_streams
 from traceanalyzer.analyses.replay.meetings import edges_of
 from traceanalyzer.analyses.replay.nodes import NEVER, Nodes, Timing
@@ -16,9 +16,11 @@ from traceanalyzer.analyses.replay.order import Order, order_of
 from traceanalyzer.analyses.replay.piece import SOURCE, Piece
 from traceanalyzer.model.aside import arrays_aside
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of
+from traceanalyzer.model.tables import array_of, column_of, with_columns
 
 _NO_ROWS = np.empty(0, dtype=np.int64)
+
+_NEVER_NS = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,23 +174,29 @@ def _joins(job: Job, members: pd.DataFrame) -> pd.DataFrame:
     names = ("rank", "call", "instance", "start_ns", "end_ns")
     table = pd.DataFrame({name: held[name].to_numpy(dtype=np.int64) for name in names if name in held} or
                          {name: np.empty(0, dtype=np.int64) for name in names})  # fmt: skip
-    shift = table["rank"].map(job.offset_ns).fillna(0).astype("int64") + job.origin_ns
-    table = table.assign(start_ns=table["start_ns"] - shift, end_ns=table["end_ns"] - shift, op=_ops(job, table))
+    shift = np.array([job.offset_ns[rank] for rank in table["rank"].tolist()], dtype=np.int64) + job.origin_ns
+    start, end = (array_of(table, name) - shift for name in ("start_ns", "end_ns"))
+    table = with_columns(table, start_ns=start, end_ns=end, op=_ops(job, table))
     for name in ("collective", "size_bytes"):
         table[name] = held[name].to_numpy(dtype=object, na_value=None) if len(held) else None
     table = typed(table, {"size_bytes": "Float64", "collective": "str"})
-    table["synchronises"] = ~column_of(held, "wait_ns").isna() if len(held) else False
-    table["is_whole"] = held["is_whole"].to_numpy(dtype=bool) if len(held) else True
-    table["instance"] = pd.factorize(table["instance"])[0]
-    ready = table["start_ns"].groupby(table["instance"]).transform("max").astype("int64")
-    waits = table["synchronises"] | (table["end_ns"] > ready)
+    synchronises = ~column_of(held, "wait_ns").isna() if len(held) else np.zeros(0, dtype=bool)
+    instances = Groups.of(table, ["instance"], by_appearance=True)
+    ready = instances.largest(start)[instances.of_row]
+    waits = synchronises | (end > ready)
     # Of several messages in one call the last that is ready among those it waits for decides.
-    latest = ready.where(waits).groupby([table["rank"], table["call"]]).transform("max").fillna(ready).astype("int64")
-    after = table["end_ns"] - latest
+    calls = Groups.of(table, ["rank", "call"])
+    latest = calls.largest(np.where(waits, ready, _NEVER_NS))[calls.of_row]
+    latest = np.where(latest == _NEVER_NS, ready, latest)
+    after = end - latest
     # The others are given what both ends took.
-    transfer = after.groupby(table["instance"]).transform("min").clip(lower=0).astype("int64")
-    after = after.where(ready == latest, np.minimum(after, transfer))
-    return table.assign(
+    transfer = np.maximum(instances.smallest(after), 0)[instances.of_row]
+    after = np.where(ready == latest, after, np.minimum(after, transfer))
+    return with_columns(
+        table,
+        synchronises=synchronises,
+        is_whole=held["is_whole"].to_numpy(dtype=bool) if len(held) else np.ones(0, dtype=bool),
+        instance=instances.of_row,
         ready_ns=ready,
         transfer_ns=after,
         own_ns=np.maximum(after, 0),

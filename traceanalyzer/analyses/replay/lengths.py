@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.replay.blocking_calls import more_calls
 from traceanalyzer.analyses.replay.change import ALONE, EVEN, FASTEST, HIDDEN, PEERS, USUAL, Change
@@ -139,12 +140,12 @@ def _chosen_ops(job: Job, rank: int, change: Change) -> np.ndarray:
     """Mask of the rank's operations that the change is about, by kind, name and step."""
     ops = job.nodes[rank].piece.ops
     if change.part == "operator":
-        chosen = (ops["operator"] == change.name).to_numpy(dtype=bool)
+        chosen = is_any(ops["operator"], str(change.name))
     elif change.part == "kernel":
         chosen = host_names.matches(ops["name"], lambda name: str(change.name) in name)
     elif change.part == "collective":
         names = POINT_TO_POINT if change.name == MESSAGES else (change.name,)
-        chosen = ops["collective"].isin(names).to_numpy(dtype=bool)
+        chosen = is_any(ops["collective"], *names)
     elif change.part in ("links", "small"):
         chosen = job.nodes[rank].is_comm
     elif change.part == "rank":

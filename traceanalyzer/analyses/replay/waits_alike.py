@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.grouping import Groups, number_in_group
 from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, table_of, under_each_other
+from traceanalyzer.model.tables import array_of, column_of, table_of, under_each_other
 
 _STREAM_BITS = 24
 
@@ -51,10 +51,12 @@ def without_denied(pieces: Mapping[int, Piece]) -> dict[int, Piece]:
     told = {
         rank: piece.waits[~piece.waits["is_recorded"] & ~piece.waits["is_touching"]] for rank, piece in pieces.items()
     }
-    held = {rank: _pairs(piece, told[rank]) for rank, piece in pieces.items()}
+    known: dict[object, int] = {}
+    placed = {rank: _placed(piece, known) for rank, piece in pieces.items()}
+    held = {rank: _pairs(placed[rank], told[rank]) for rank in pieces}
     never: set[_Pair] = set()
     for rank, piece in pieces.items():
-        times = Counter(_pairs(piece, piece.denied))
+        times = Counter(_pairs(placed[rank], piece.denied))
         never |= {pair for pair, count in times.items() if count >= LEAST_SEEN} - {*held[rank]}
     never.discard(_OTHER)
     return {
@@ -63,26 +65,25 @@ def without_denied(pieces: Mapping[int, Piece]) -> dict[int, Piece]:
     }
 
 
-_Pair = tuple[tuple[int, str, int], tuple[int, str, int]] | None
-"""Of both operations of a wait: stream, name, and place among those of that name in the step."""
+_Pair = tuple[int, ...] | None
+"""Of both operations of a wait: number of stream and name, and place among those of that name in the step."""
 
 _OTHER: _Pair = None
 """Of operations of different steps."""
 
 
-def _pairs(piece: Piece, waits: pd.DataFrame) -> list[_Pair]:
-    ops, rows = piece.ops, waits[["source", "target"]].to_numpy(dtype=np.int64)
-    if not len(rows):
-        return []
-    place = ops.groupby(["step", "stream", "name"], observed=True, sort=False).cumcount().to_numpy()
-    step, stream, names = array_of(ops, "step"), array_of(ops, "stream"), ops["name"].cat.categories
-    code = ops["name"].cat.codes.to_numpy()
-    return [
-        ((int(stream[one]), str(names[code[one]]), int(place[one])),
-         (int(stream[other]), str(names[code[other]]), int(place[other])))
-        if step[one] == step[other] else _OTHER
-        for one, other in rows.tolist()
-    ]  # fmt: skip
+def _placed(piece: Piece, known: dict[object, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each operation its step, the number of its stream and name, and its place among those in the step."""
+    step, kinds = array_of(piece.ops, "step"), _kinds(piece, known)
+    return step, kinds, number_in_group(Groups.of({"step": step, "kind": kinds}, ["step", "kind"]).of_row)
+
+
+def _pairs(placed: tuple[np.ndarray, np.ndarray, np.ndarray], waits: pd.DataFrame) -> list[_Pair]:
+    step, kinds, place = placed
+    ends = [array_of(waits, name).astype(np.int64) for name in ("source", "target")]
+    is_in_step = (step[ends[0]] == step[ends[1]]).tolist()
+    pairs = zip(*(numbers[rows].tolist() for rows in ends for numbers in (kinds, place)), strict=True)
+    return [pair if is_one else _OTHER for pair, is_one in zip(pairs, is_in_step, strict=True)]
 
 
 class _Operations:
@@ -117,19 +118,24 @@ class _Operations:
         rank = np.repeat(np.arange(len(held)), [len(rows) for rows in held])
         self.place = Groups.of({"rank": rank, "step": step}, ["rank", "step"]).of_row
         same = Groups.of({"place": self.place, "kernel": self.kernel}, ["place", "kernel"]).of_row
-        number = pd.Series(same).groupby(same).cumcount().to_numpy()
-        self.key = Groups.of({"kernel": self.kernel, "number": number}, ["kernel", "number"]).of_row
+        self.key = Groups.of({"kernel": self.kernel, "number": number_in_group(same)}, ["kernel", "number"]).of_row
 
 
 def _touched(piece: Piece, known: dict[object, int]) -> tuple[np.ndarray, np.ndarray]:
     """Number of each operation's stream and name over all ranks, and the rows of each two that touch."""
-    names = piece.ops["name"].cat
+    touching = array_of(piece.waits, "is_touching").astype(bool)
+    rows = np.stack([array_of(piece.waits, end)[touching] for end in ("source", "target")], axis=1)
+    return _kinds(piece, known), rows
+
+
+def _kinds(piece: Piece, known: dict[object, int]) -> np.ndarray:
+    """Number of each operation's stream and name over all ranks."""
+    names = column_of(piece.ops, "name")
     code = np.array([*(known.setdefault(name, len(known)) for name in names.categories.tolist()), NONE], dtype=np.int64)
     of_stream, streams = pd.factorize(array_of(piece.ops, "stream"))
     stream = np.array([known.setdefault(number, len(known)) for number in streams.tolist()], dtype=np.int64)
-    kinds = (code[names.codes.to_numpy()] << _STREAM_BITS) + stream[of_stream]
-    touching = piece.waits["is_touching"].to_numpy(dtype=bool)
-    return kinds, np.stack([piece.waits[end].to_numpy()[touching] for end in ("source", "target")], axis=1)
+    kinds: np.ndarray = (code[names.codes] << _STREAM_BITS) + stream[of_stream]
+    return kinds
 
 
 def _everywhere(ops: _Operations) -> tuple[np.ndarray, np.ndarray]:
