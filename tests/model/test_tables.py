@@ -15,7 +15,6 @@ from traceanalyzer.model.tables import (
     table_of,
     under_each_other,
     with_columns,
-    with_rows,
 )
 
 COLUMNS = {
@@ -129,14 +128,3 @@ def test_sorting_leaves_equal_rows_as_they_are(name):
 def test_tables_under_each_other(other):
     tables = [pd.DataFrame(COLUMNS), pd.DataFrame({**COLUMNS, **other})]
     pd.testing.assert_frame_equal(under_each_other(tables), pd.concat(tables, ignore_index=True))
-
-
-def test_rows_that_lack_columns_are_absent_in_them_and_no_integer_becomes_a_float():
-    table = pd.DataFrame({"name": pd.Categorical(["a"]), "kind": pd.Categorical(["k"]), "ns": [2**60 + 1], "n": [1]})
-    expected = pd.DataFrame({
-        "name": ["a", "b"],
-        "kind": pd.Categorical(["k", None]),
-        "ns": pd.array([2**60 + 1, 7], dtype="Int64"),
-        "n": pd.array([1, None], dtype="Int64"),
-    })  # fmt: skip
-    pd.testing.assert_frame_equal(with_rows(table, {"name": ["b"], "ns": [7]}), expected)

@@ -153,27 +153,6 @@ def under_each_other(tables: Sequence[pd.DataFrame], *, is_with_texts: bool = Fa
     return table_of({name: _joined([own[name] for own in parts]) for name in parts[0]})
 
 
-def with_rows(table: pd.DataFrame, more: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
-    """The table with further rows of these columns under its own; in the others they are absent, of the same types.
-
-    Integers become such that may be absent, and names texts.
-    """
-    count = len(next(iter(more.values())))
-    columns: dict[str, Any] = {}
-    for name, values in columns_of(table).items():
-        if isinstance(values, np.ndarray) and values.dtype.kind == "i":
-            values = pd.arrays.IntegerArray(values, np.zeros(len(values), dtype=bool))  # noqa: PLW2901 - the same
-        if name in more and isinstance(values, pd.Categorical):
-            values = values.astype("str")  # noqa: PLW2901 - the same
-        own = (
-            pd.array(list(more[name]), dtype=values.dtype)
-            if name in more
-            else values[:0].take([NONE] * count, allow_fill=True)
-        )
-        columns[name] = _joined([values, own])
-    return table_of(columns)
-
-
 def _joined(parts: Sequence[Any]) -> Any:
     if len(parts) == 1:
         return _kept(unwritable(parts[0]))
