@@ -118,7 +118,9 @@ def test_a_compiled_backward_pass_repeats_what_exceeds_twice_its_forward_pass(tm
         function(x).backward()
         trace, tree = captured(tmp_path, lambda function=function: function(x).backward())
         calls = OperatorWork.of(trace, tree).calls
-        found = compiled_recompute(trace, tree, calls[calls["family"].isin(MODEL_FAMILIES)])
+        model = calls[calls["family"].isin(MODEL_FAMILIES)]
+        rows, flops = (model[name].to_numpy(dtype="int64") for name in ("row", "model_flops"))
+        found = compiled_recompute(trace, tree, rows, flops)
         assert found["flops"].tolist() == [repeated]
 
 

@@ -40,7 +40,11 @@ def of_all_ranks(name, table):
 
 
 def durations(frame):
-    return frame["end_ns"] - frame["start_ns"]
+    return (frame["end_ns"] - frame["start_ns"]).to_numpy()
+
+
+def table_of_spread(values, name, keys, unit):
+    return pd.DataFrame(spread(values, {name: keys}, unit)).set_index(name)
 
 
 def compare_times(ours, theirs, calls):
@@ -64,7 +68,7 @@ def compare_times(ours, theirs, calls):
 def test_kernels(name):
     ops = of_all_ranks(name, "gpu_ops")
     ops = ops[ops["activity"] == "kernel"]
-    ours = spread(durations(ops), ops[["name"]].astype(str), "ns").set_index("name")
+    ours = table_of_spread(durations(ops), "name", ops["name"].to_numpy(dtype=object), "ns")
     theirs = oracle(name, f"{name}_cuda_gpu_kern_sum.csv").set_index("Name")
     assert set(ours.index) == set(theirs.index)
     compare_times(ours, theirs, "Instances")
@@ -73,7 +77,7 @@ def test_kernels(name):
 @pytest.mark.parametrize("name", CAPTURES)
 def test_cuda_api(name):
     calls = of_all_ranks(name, "api_calls")
-    ours = spread(durations(calls), calls[["name"]].astype(str), "ns").set_index("name")
+    ours = table_of_spread(durations(calls), "name", calls["name"].to_numpy(dtype=object), "ns")
     theirs = oracle(name, f"{name}_cuda_api_sum.csv")
     # NVIDIA takes off versions of four digits and leaves those of five; here both go.
     theirs = theirs.assign(Name=theirs["Name"].str.replace(r"_v\d{5}$", "", regex=True)).set_index("Name")
@@ -91,7 +95,7 @@ def test_memory_operations_by_time(name):
     ops = memory(name)
     theirs = oracle(name, f"{name}_cuda_gpu_mem_time_sum.csv")
     theirs = theirs.assign(Operation=theirs["Operation"].map(OPERATIONS)).set_index("Operation")
-    ours = spread(durations(ops), operations(ops).to_frame(), "ns").set_index("operation")
+    ours = table_of_spread(durations(ops), "operation", operations(ops), "ns")
     assert set(ours.index) == set(theirs.index)
     compare_times(ours, theirs, "Count")
 
@@ -101,11 +105,8 @@ def test_memory_operations_by_size(name):
     ops = memory(name)
     theirs = oracle(name, f"{name}_cuda_gpu_mem_size_sum.csv")
     theirs = theirs.assign(Operation=theirs["Operation"].map(OPERATIONS)).set_index("Operation")
-    ours = (
-        with_mean(spread(ops["bytes"], operations(ops).to_frame(), "bytes"), "bytes")
-        .set_index("operation")
-        .loc[theirs.index]
-    )
+    ours = table_of_spread(ops["bytes"].array, "operation", operations(ops), "bytes")
+    ours = with_mean(ours, "bytes").loc[theirs.index]
     assert ours["calls"].tolist() == theirs["Count"].tolist()
     columns = {"total": "Total", "mean": "Avg", "median": "Med", "min": "Min", "max": "Max", "std": "StdDev"}
     for mine, column in columns.items():

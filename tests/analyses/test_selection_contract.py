@@ -18,7 +18,15 @@ OF_EVENTS = [name for name, analysis in ANALYSES.items() if analysis.per_rank is
 
 SILENT_HOST = "a host of which nothing is recorded while its GPU still runs the step before"
 
-CAPTURES = ("ddp", "moe", "pp_1f1b", "zo_offload", "nsys_fsdp_grad_metrics", SILENT_HOST)
+COMPILING_HOST = "the same host, which says that it compiles"
+
+MADE = {
+    SILENT_HOST: (),
+    COMPILING_HOST: [("_compile.compile_inner (dynamo_timed)", 11_010_000, 15_990_000)],
+}
+"""Hosts that are made here: their operators."""
+
+CAPTURES = ("ddp", "moe", "pp_1f1b", "zo_offload", "nsys_fsdp_grad_metrics", *MADE)
 """Together they give all other analyses something to say."""
 
 SILENT = {
@@ -30,25 +38,25 @@ SILENT = {
 @cache
 def tables(run_name, *, is_altered):
     """The small tables of one rank's last step, as it is and with all operations of other steps altered."""
-    trace = select(silent_host() if run_name == SILENT_HOST else sample(run_name).ranks[0], Selection(steps="last"))
+    trace = select(host(MADE[run_name]) if run_name in MADE else sample(run_name).ranks[0], Selection(steps="last"))
     other = ~trace.counted
     assert other.any()
     assert trace.counted.any()
     return reduce_rank(altered(trace, other) if is_altered else trace)
 
 
-def silent_host():
-    """Of its second step nothing is recorded for 5 ms, in 3 of which its first step's last kernel runs."""
-    calls = [("cudaLaunchKernel", begin * MS, begin * MS + 10_000) for begin in (1, 8, 16, 19)]
+def host(operators):
+    """Of its second step it launches nothing for 5 ms, in 3 of which its first step's last kernel runs."""
+    calls = [("cudaLaunchKernel", begin * MS, begin * MS + 10_000) for begin in (1, 8, 16, 19, 23)]
     ops = [
         ("gemm", 1 * MS + 20_000, 2 * MS, 1),
         ("gemm", 9 * MS, 14 * MS, 2),
         ("gemm", 17 * MS, 18 * MS, 3),
         ("gemm", 19 * MS + 20_000, 20 * MS, 4),
+        ("gemm", 24 * MS, 25 * MS, 5),
     ]
-    return host_trace(
-        ops, calls, ranges=[(f"ProfilerStep#{step}", step * 11 * MS, (step + 1) * 11 * MS) for step in (0, 1)]
-    )
+    steps = [(f"ProfilerStep#{step}", step * 11 * MS, (step + 1) * 11 * MS) for step in range(3)]
+    return host_trace(ops, calls, host_ops=operators, ranges=steps)
 
 
 def altered(trace, other):

@@ -18,7 +18,7 @@ from traceanalyzer.report.page.table_view import TableView
 from traceanalyzer.report.writers import html
 
 ABSENT = {
-    "page/body.html": {"hosts": HostHeat, "care": list[str]},
+    "page/body.html": {"hosts": HostHeat, "care": list[str], "advice": str},
     "page/report.html": {"version": str},
     "page/diff.html": {"doubt": str},
     "page/doctor.html": {"command": str},

@@ -46,7 +46,7 @@ def test_ranks_whose_hosts_meet_are_one_job():
 def test_transfers_are_called_by_collective_and_ranks():
     rows = [(4, 0, "4,5,6,7", 100), (4, 1, "4,5,6,7", 50), (6, 2, ",".join(map(str, range(0, 64, 2))), 100)]
     slower = pd.DataFrame(rows, columns=["rank", "call", "among", "longer_ns"]).assign(step=1, collective="all_gather")
-    made = transfers(slower.assign(whose=None))
+    made = transfers(slower.assign(whose=None, is_most=None))
     assert dict(zip(made["name"], made["total_ns"], strict=True)) == {
         "all-gather among ranks 4 to 7": 150,
         "all-gather among ranks 0, 2, 4 … 62": 100,
@@ -56,7 +56,7 @@ def test_transfers_are_called_by_collective_and_ranks():
 def test_transfers_of_slow_links_are_of_the_rank_whose_they_are_alone():
     rows = [(3, 0, "2,3", 100), (2, 0, "2,3", 100), (3, 1, "3,4", 50), (4, 1, "3,4", 50)]
     slower = pd.DataFrame(rows, columns=["rank", "call", "among", "longer_ns"]).assign(step=1, collective="send")
-    made = transfers(slower.assign(whose="3"))
+    made = transfers(slower.assign(whose="3", is_most=False))
     assert made[["rank", "name", "total_ns"]].to_numpy().tolist() == [[3, "messages with every partner", 150]]
     assert collective_of("messages with every partner") == "messages"
 
