@@ -19,7 +19,7 @@ from traceanalyzer.analyses.replay import shares
 from traceanalyzer.findings import asking
 from traceanalyzer.forks import IS_PROGRAM, all_aside, aside, can_fork
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.model import aside as aside_tables
+from traceanalyzer.files import unnamed
 from traceanalyzer.readers.base import FILE_ORDER, RankHint
 from traceanalyzer.readers.kineto import read
 from traceanalyzer.report.contents import Report
@@ -68,9 +68,9 @@ alone = reduce_rank(trace)
 forks = []
 at_once.aside = lambda work, **how: forks.append(work) or aside(work, **how)
 at_once.all_aside = lambda works, **how: forks.extend(works) or all_aside(works, **how)
-engine.LARGE, aside_tables.LARGE_BYTES, aside_tables._is_on_disk = 0, 1000, lambda _: True
+engine.LARGE, unnamed.LARGE_BYTES, unnamed._is_on_disk = 0, 1000, lambda _: True
 for processes in (2, 9):
-    with aside_tables.laid_in(None):
+    with unnamed.laid_in(None):
         shared = reduce_rank(trace, processes=processes)
     assert [*shared] == [*alone]
     for name, table in alone.items():
