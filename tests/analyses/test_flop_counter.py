@@ -118,8 +118,8 @@ def test_a_compiled_backward_pass_repeats_what_exceeds_twice_its_forward_pass(tm
         function(x).backward()
         trace, tree = captured(tmp_path, lambda function=function: function(x).backward())
         calls = OperatorWork.of(trace, tree).calls
-        model = calls[calls["family"].isin(MODEL_FAMILIES)]
-        rows, flops = (model[name].to_numpy(dtype="int64") for name in ("row", "model_flops"))
+        own = calls[calls["family"].isin(MODEL_FAMILIES)]
+        rows, flops = (own[name].to_numpy(dtype="int64") for name in ("row", "model_flops"))
         found = compiled_recompute(trace, tree, rows, flops)
         assert found["flops"].tolist() == [repeated]
 
