@@ -1,5 +1,7 @@
 """The rule about activations that the backward pass computes again."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests import once
@@ -14,6 +16,11 @@ NODE = "autograd::engine::evaluate_function: LinearBackward0"
 
 def found(again_ms, sequence=7, host_ms=3):
     """Findings where an autograd node of each of three steps of 100 ms runs an operator that launches at its end."""
+    results = results_of(again_ms, sequence, host_ms)
+    return recomputed_activations(*(results[name] for name in NAMES))
+
+
+def results_of(again_ms, sequence=7, host_ms=3):
     begins = [100 * MS * step for step in range(3)]
     steps = [(f"ProfilerStep#{place}", start, start + 100 * MS) for place, start in enumerate(begins)]
     calls = [("cudaLaunchKernel", start + (10 + host_ms) * MS, start + (11 + host_ms) * MS) for start in begins]
@@ -22,8 +29,7 @@ def found(again_ms, sequence=7, host_ms=3):
     held = [(NODE, start + 10 * MS, start + (12 + host_ms) * MS, 1, 3, 1) for start in begins]
     held += [("aten::linear", start + 11 * MS, start + (11 + host_ms) * MS, 1, sequence) for start in begins]
     trace = host_trace(ops, calls, host_ops=held, ranges=steps)
-    results = combine({0: reduce_rank(trace, NAMES)}, NAMES)
-    return recomputed_activations(*(results[name] for name in NAMES))
+    return combine({0: reduce_rank(trace, NAMES)}, NAMES)
 
 
 @pytest.mark.parametrize(("again_ms", "is_said"), [(40, True), (4, False)])
@@ -42,6 +48,12 @@ def test_hosts_that_decide_run_it_again_too():
     (finding,) = found(4, host_ms=30)
     assert finding.title.endswith("4 ms of rank 0's GPU work, 4 % of a step, and 30 ms of its host's, 30 %.")
     assert (finding.gain_ns, finding.is_of_hosts) == (30 * MS, True)
+
+
+def test_without_a_replay_it_is_not_known_whether_hosts_decide():
+    results = results_of(4, host_ms=30)
+    *known, replay = (results[name] for name in NAMES)
+    assert not recomputed_activations(*known, replace(replay, engine=None))
 
 
 def test_the_backward_pass_itself_is_none():

@@ -36,10 +36,9 @@ def recomputed_activations(
     again = sums.div(steps_of_operators(steps, basis), axis=0).reindex(basis.window_ns.index).fillna(0.0)
     if again.empty:
         return []
-    hosts = gain_of(replay, Change("host", 0.0))
-    gained = pd.DataFrame(
-        {"gpu": again["gpu_own_ns"], "host": [most_gained_ns(each, hosts) or 0 for each in again["host_self_ns"]]}
-    )
+    hosts = gain_of(replay, Change("host", 0.0))  # without it, whether they decide is not known
+    of_hosts = [(most_gained_ns(each, hosts) if hosts else None) or 0 for each in again["host_self_ns"]]
+    gained = pd.DataFrame({"gpu": again["gpu_own_ns"], "host": of_hosts})
     share = 100.0 * gained.max(axis=1) / (basis.window_ns / basis.per)
     if not share.max() >= recompute_pct:
         return []
@@ -64,7 +63,7 @@ def recomputed_activations(
 
 
 def _costs(again: pd.Series, rank: int, basis: Basis) -> str:
-    """`3.89 ms of rank 0's GPU work, 6 % of a step, and 13 ms of its host's, 19 %`; one of nothing is left out."""
+    """`3.89 ms of rank 0's GPU work, 6 % of a step, and 13 ms of its host's, 19 %`; a host's of nothing is left out."""
     window_ns = float(basis.window_ns[rank]) / basis.per
     shares = {name: f"{100 * float(again[name]) / window_ns:.0f} %" for name in again.index}
     gpu = f"{time_text(again['gpu_own_ns'])} of rank {rank}'s GPU work, {shares['gpu_own_ns']} {basis.of_a_step}"
