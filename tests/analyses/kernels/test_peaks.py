@@ -73,3 +73,9 @@ def test_unknown_gpu_has_no_peak(device):
 )
 def test_element_type(dtype, tensor_cores, expected):
     assert element_type(dtype, tensor_cores=tensor_cores) == expected
+
+
+@pytest.mark.parametrize(("device", "tflops"), [("NVIDIA H100 80GB HBM3", 66.9), ("NVIDIA A100-SXM4-80GB", 19.5)])
+def test_products_in_64_bits_run_on_tensor_cores(device, tflops):
+    """The data sheets give half of that for what runs beside them."""
+    assert peak_of(device).tflops["fp64"] == tflops
