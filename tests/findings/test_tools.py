@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from traceanalyzer.analyses.kernels.kernels import Kernels
+from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.phases.iterations import Iterations
 from traceanalyzer.analyses.phases.phases import Phases
 from traceanalyzer.analyses.trace.ranks import Ranks
@@ -148,3 +149,31 @@ def test_one_whose_kernels_have_no_name_of_its_own_is_seen_by_their_number(opera
     phases = Phases(pd.DataFrame({"rank": 0, "step": [1, 1], **rows}))
     used = tools.tools_of(ranks, kernels, phases=phases)
     assert ("all parameters at once (fused=True, foreach=True)" in used.launch_less) is is_single
+
+
+_ALL_REDUCE, _OWN = (
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)",
+    "void horovod::common::batched_memcpy_k<4>()",
+)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "operators", "word"),
+    [
+        ([_ALL_REDUCE, _OWN], ["aten::mm"], "HOROVOD_FUSION_THRESHOLD"),
+        ([_ALL_REDUCE], ["aten::mm", "HorovodAllreduce"], "HOROVOD_FUSION_THRESHOLD"),
+        ([_ALL_REDUCE], ["aten::mm", "record_param_comms"], "async_op"),
+        ([_ALL_REDUCE], ["aten::mm"], "Start them before"),
+        ([_ALL_REDUCE], [], "async_op"),
+    ],
+    ids=["its kernels", "its functions", "torch's", "of nobody", "not recorded"],
+)
+def test_collectives_are_hidden_by_the_library_that_makes_them(kernels, operators, word):
+    used = tools.tools_of(
+        Ranks(pd.DataFrame({"rank": [0], "format": "kineto"})),
+        Kernels(pd.DataFrame({"name": kernels, "calls": 1})),
+        operators=Operators(pd.DataFrame({"operator": operators})),
+    )
+    assert word in used.hide_any_comm
+    assert ("async_op" in str(used)) is (word == "async_op")
+    assert ("HOROVOD" in used.join_small) is ("HOROVOD" in used.start_early) is word.startswith("HOROVOD")

@@ -7,6 +7,7 @@ from typing import Any
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.phases.iterations import Iterations
 from traceanalyzer.findings.engine_tools import engine_parts, serves
+from traceanalyzer.findings.exchange_tools import exchange_parts
 from traceanalyzer.findings.in_use import InUse
 from traceanalyzer.kinds import EXPERTS
 
@@ -137,11 +138,13 @@ def tools_of(
     kernels: Result | None = None,
     iterations: Iterations | None = None,
     phases: Result | None = None,
+    operators: Result | None = None,
 ) -> Tools:
     """Those of the framework that the traces are of: XLA's where each is JAX's, or says that XLA compiled it.
 
     With the job's kernels and phases PyTorch's without those that these show in use, or of no use. Where steps are
-    iterations of an engine that serves: its own.
+    iterations of an engine that serves: its own. Of communication those of Horovod where kernels or operators are its
+    own, and of no library where operators show that it is not torch.distributed's.
     """
     if ranks is None or not len(ranks):
         return TORCH
@@ -153,7 +156,8 @@ def tools_of(
     used = InUse.of(kernels, phases)
     torch = _torch(used)
     if iterations is None or not serves(iterations):
-        return torch
+        calls: dict[str, Any] = exchange_parts(kernels, operators)
+        return replace(torch, **calls)
     parts: dict[str, Any] = engine_parts(used, iterations)
     return replace(torch, **parts)
 

@@ -10,7 +10,7 @@ from tests import once
 from tests.findings.needed import needed_by
 from tests.simulator import Capture, Group, Program, scenarios
 from tests.simulator.analysed import analysed
-from tests.simulator.jobs import data_parallel, gradients, tensor_parallel
+from tests.simulator.jobs import data_parallel, gradients, other_libraries, tensor_parallel
 from tests.simulator.workloads import job_of
 from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.analyses.blame.places import Places
@@ -64,6 +64,13 @@ def test_overlap_is_worth_what_the_replay_says():
     (found,) = hidden_behind(0)  # three of five milliseconds compute
     assert found.gain_ns == pytest.approx(2 * MS, rel=0.1)
     assert f"With all of it hidden a mean step is at most {time_text(found.gain_ns)} shorter" in found.title
+
+
+def test_what_horovod_exchanges_is_hidden_by_its_settings():
+    names = needed_by(little_overlap)
+    _, results = analysed(other_libraries.horovod(2, 3), *names, how=Capture(arguments="none"))
+    (found,) = little_overlap(**results)
+    assert "HOROVOD_FUSION_THRESHOLD" in found.recommendation
 
 
 def test_slow_links_that_would_gain_most_of_it_take_it_in():

@@ -1,5 +1,6 @@
 """How a job communicates, and what that costs all ranks alike: nothing overlaps, pieces are small, gathered twice."""
 
+from tests.simulator.capture import Capture
 from tests.simulator.case import FOUR, HEALTHY, MS, Case, case_of, nobody
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import (
@@ -39,6 +40,8 @@ COMMUNICATION: tuple[Case, ...] = (
     # Replicas of two stages side by side on a host: the last stages' groups span both hosts.
     nobody("a stage across hosts, one within", "ipeline|ll-reduce", replicated_pipelines.linked, stages=2, data=4,
             hosts=("a", "b") * 3 + ("a", "a"), across=8.0, elements=(800_000_000,) * 2),
+    nobody("exchanged by Horovod behind the last gradient", "Next to nothing overlaps|All-reduces",
+            other_libraries.horovod, how=Capture(arguments="none")),
     nobody("deepep, even", "Next to nothing overlaps: .* more that may be data or waiting", other_libraries.deep_ep),
     nobody("experts even, exchanges with splits", HEALTHY + "|ll-to-all|communication", experts.hot_experts),
     nobody("buffers are broadcast each step", HEALTHY, gradients.with_buffers),

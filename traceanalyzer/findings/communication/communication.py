@@ -8,6 +8,7 @@ from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.collectives import Collectives, transfer_kinds
 from traceanalyzer.analyses.communication.exposed_comm import ExposedComm
 from traceanalyzer.analyses.kernels.kernels import Kernels
+from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.phases.iterations import Iterations
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gain import Gain
@@ -41,7 +42,7 @@ _FREE = Change("comm", 0.0)
 
 def little_overlap(
     headline: Headline, steps: Steps, exposed_comm: ExposedComm, replay: Replay, collectives: Collectives,
-    ranks: Ranks, kernels: Kernels, iterations: Iterations,
+    ranks: Ranks, kernels: Kernels, iterations: Iterations, operators: Operators,
     *, unhidden_transfer_pct: float = LEAST_TRANSFER_PCT, little_overlap_pct: float = LITTLE_OVERLAP_PCT,
     low_peak_pct: float = LOW_PEAK_PCT,
 ) -> list[Finding]:  # fmt: skip
@@ -72,7 +73,9 @@ def little_overlap(
             f"{_open(worst)} "
             f"({overlap:.0f} % of communication is hidden).{_hidden(gain, basis)}{behind}",
             evidence=tuple(rows),
-            recommendation=_once_hosts_launch(tools_of(ranks, kernels, iterations).start_early, behind),
+            recommendation=_once_hosts_launch(
+                tools_of(ranks, kernels, iterations, operators=operators).start_early, behind
+            ),
             caveat="Time that ranks spend waiting for each other is not in this figure; overlap does not remove it.",
             gain_ns=gain.gain_ns if gain else round(worst["ns"]),
             gain_error_ns=gain.error_ns if gain else None,
@@ -154,6 +157,7 @@ def many_small_collectives(
     ranks: Ranks,
     kernels: Kernels,
     iterations: Iterations,
+    operators: Operators,
     *,
     clear_gain_pct: float = CLEAR_GAIN_PCT,
 ) -> list[Finding]:
@@ -181,7 +185,7 @@ def many_small_collectives(
     sums = by_step.groupby(["collective", "rank"]).sum()
     means = sums.assign(size=sums["size"] / sums["held"], sum=sums["sum"] / (basis.steps or sums["held"]))
     several = means[means["size"] >= _SEVERAL].reset_index().sort_values("sum", kind="stable")
-    advice = tools_of(ranks, kernels, iterations).join_small
+    advice = tools_of(ranks, kernels, iterations, operators=operators).join_small
     return [_many_small(row, gain, share_pct, basis, advice) for row in several.tail(1).to_dict("records")]
 
 

@@ -11,6 +11,7 @@ from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.collectives import Collectives, transfer_kinds
 from traceanalyzer.analyses.kernels.kernels import Kernels
+from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.phases.iterations import Iterations
 from traceanalyzer.analyses.replay.change import USUAL, Change
@@ -54,22 +55,13 @@ _WIDE_BYTES = 4
 
 
 def exposed_collective(
-    headline: Headline,
-    steps: Steps,
-    exposed_calls: ExposedCalls,
-    call_waits: CallWaits,
-    replay: Replay,
-    episodes: Episodes,
-    collectives: Collectives,
-    calls: Calls,
-    ranks: Ranks,
-    kernels: Kernels,
-    iterations: Iterations,
-    *,
+    headline: Headline, steps: Steps, exposed_calls: ExposedCalls, call_waits: CallWaits, replay: Replay,
+    episodes: Episodes, collectives: Collectives, calls: Calls, ranks: Ranks, kernels: Kernels, iterations: Iterations,
+    operators: Operators, *,
     exposed_collective_pct: float = LEAST_PCT,
     exposed_mean_pct: float = LEAST_MEAN_PCT,
     low_peak_pct: float = LOW_PEAK_PCT,
-) -> list[Finding]:
+) -> list[Finding]:  # fmt: skip
     """The collective without whose transfers a step would be shorter by most, from 10 % of the steps with it on.
 
     Waits for other ranks are not in it, but for broadcasts and the like, of which they cannot be told apart: where that
@@ -98,7 +90,8 @@ def exposed_collective(
     share, few = _share_pct(told.gain), told.few
     if share < exposed_mean_pct or share * basis.per / (len(few) or basis.per) < exposed_collective_pct:
         return []
-    advice = _AT_TIMES if told.is_at_times else _advised(told, kernels, tools_of(ranks, kernels, iterations))
+    tools = tools_of(ranks, kernels, iterations, operators=operators)
+    advice = _AT_TIMES if told.is_at_times else _advised(told, kernels, tools)
     found = _found(told, "" if few else _behind(told, headline), advice)
     part_of = _late(told, episodes) or _slow(told, collectives, replay, low_peak_pct) or _of_unknown(told)
     return [replace(found, part_of=part_of) if part_of else found]
