@@ -6,7 +6,7 @@ from traceanalyzer.analyses import ANALYSES, run
 from traceanalyzer.findings import RULES, find
 
 _OF_THE_VERDICT = ("stragglers", "integrity", "ranks", "headline", "nccl", "mfu", "time_parts", "over_ranks",
-                   "host_work_over_ranks")  # fmt: skip
+                   "host_work_over_ranks", "cpu_steps", "cpu_step_parts")  # fmt: skip
 
 _OF_RULES = {name for rule in RULES for name in inspect.signature(rule).parameters if name in ANALYSES}
 

@@ -18,7 +18,6 @@ FUNCTIONS = {"percent", "ratio", "sum"}
 CHOSEN = "which rows are drawn, and in which order"
 PLACED = "where something is drawn, and how large"
 COUNTED = "how many rows or columns there are"
-MEANS = "means over ranks of what Results hold of each, in the sentence that a capture without GPU work has instead of a headline"
 HELD = "a sum is held against a figure, and none is said"
 
 REASONS = {
@@ -40,9 +39,6 @@ REASONS = {
     "timeline/operation_columns.py:of": PLACED,
     "timeline/path_line.py:_held_on": PLACED,
     "timeline/timeline_data.py:_kept": COUNTED,
-    "words/host.py:_a_step": MEANS,
-    "words/host.py:_spent_in": MEANS,
-    "words/host.py:how_long": MEANS,
     "writers/tables.py:beside_json": COUNTED,
     "writers/terminal.py:_show_findings": HELD,
 }

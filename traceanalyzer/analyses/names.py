@@ -202,6 +202,8 @@ CopiesColumn = Literal[
     "with_other_copies_ns",
 ]
 CounterSeriesColumn = Literal["rank", "counter", "source", "bin", "start_ns", "length_ns", "value"]
+CpuStepPartsColumn = Literal["part", "name", "ranks", "mean_ns", "least_ns", "most_ns", "step_pct"]
+CpuStepsColumn = Literal["step", "ranks", "mean_ns", "least_ns", "most_ns", "times_median"]
 CriticalPathColumn = Literal["rank", "category", "phase", "name", "stretches", "path_ns", "window_ns", "path_pct"]
 CudaApiColumn = Literal[
     "rank", "name", "share_pct", "calls", "total_ns", "mean_ns", "median_ns", "min_ns", "max_ns", "std_ns"
@@ -1274,6 +1276,8 @@ ResultName = Literal[
     "compilations",
     "host_work",
     "host_work_over_ranks",
+    "cpu_steps",
+    "cpu_step_parts",
     "launches",
     "sync_calls",
     "kernels",

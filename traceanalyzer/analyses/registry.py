@@ -41,6 +41,7 @@ from traceanalyzer.analyses.experts import (
 )
 from traceanalyzer.analyses.host import (
     compilations,
+    cpu_steps,
     cuda_api,
     gaps,
     host_meetings,
@@ -171,6 +172,8 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "compilations": Analysis(compilations.across, compilations.per_rank, _HOST, sees_all=_ON_THE_GPU),
         "host_work": Analysis(host_work.across, host_work.per_rank, _HOST, sees_all=_ON_THE_GPU),
         "host_work_over_ranks": Analysis(host_work_over_ranks.across),
+        "cpu_steps": Analysis(cpu_steps.across),
+        "cpu_step_parts": Analysis(cpu_steps.of_parts),
         "launches": Analysis(launches.across, launches.per_rank, _GPU),
         "sync_calls": Analysis(sync_calls.across, sync_calls.per_rank, _CALLS),
         "kernels": Analysis(kernels.across, kernels.per_rank, _GPU),

@@ -28,6 +28,7 @@ from traceanalyzer.analyses.experts.exchanges import Exchanges
 from traceanalyzer.analyses.experts.expert_layers import ExpertLayers
 from traceanalyzer.analyses.frames import Frame
 from traceanalyzer.analyses.host.compilations import Compilations
+from traceanalyzer.analyses.host.cpu_steps import CpuStepParts, CpuSteps
 from traceanalyzer.analyses.host.cuda_api import CudaApi
 from traceanalyzer.analyses.host.gaps import GapTable
 from traceanalyzer.analyses.host.host_meetings import HostMeetings
@@ -68,6 +69,8 @@ from traceanalyzer.analyses.names import (
     CompilationsColumn,
     CopiesColumn,
     CounterSeriesColumn,
+    CpuStepPartsColumn,
+    CpuStepsColumn,
     CriticalPathColumn,
     CudaApiColumn,
     DispatchLoadsColumn,
@@ -266,6 +269,10 @@ class Results(dict[str, Result[Any]]):
     def __getitem__(self, name: Literal["host_work"]) -> HostWork: ...
     @overload
     def __getitem__(self, name: Literal["host_work_over_ranks"]) -> HostWorkOverRanks: ...
+    @overload
+    def __getitem__(self, name: Literal["cpu_steps"]) -> CpuSteps: ...
+    @overload
+    def __getitem__(self, name: Literal["cpu_step_parts"]) -> CpuStepParts: ...
     @overload
     def __getitem__(self, name: Literal["launches"]) -> Launches: ...
     @overload
@@ -478,6 +485,10 @@ class Results(dict[str, Result[Any]]):
     @overload
     def get(self, name: Literal["host_work_over_ranks"]) -> HostWorkOverRanks | None: ...
     @overload
+    def get(self, name: Literal["cpu_steps"]) -> CpuSteps | None: ...
+    @overload
+    def get(self, name: Literal["cpu_step_parts"]) -> CpuStepParts | None: ...
+    @overload
     def get(self, name: Literal["launches"]) -> Launches | None: ...
     @overload
     def get(self, name: Literal["sync_calls"]) -> SyncCalls | None: ...
@@ -689,6 +700,10 @@ class Tables(Protocol):
     def __call__(self, name: Literal["host_work"]) -> Frame[HostWorkColumn] | None: ...
     @overload
     def __call__(self, name: Literal["host_work_over_ranks"]) -> Frame[HostWorkOverRanksColumn] | None: ...
+    @overload
+    def __call__(self, name: Literal["cpu_steps"]) -> Frame[CpuStepsColumn] | None: ...
+    @overload
+    def __call__(self, name: Literal["cpu_step_parts"]) -> Frame[CpuStepPartsColumn] | None: ...
     @overload
     def __call__(self, name: Literal["launches"]) -> Frame[LaunchesColumn] | None: ...
     @overload

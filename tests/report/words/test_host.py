@@ -4,18 +4,24 @@ import pytest
 
 from tests.host_builders import host_trace, host_work
 from traceanalyzer.analyses import run
+from traceanalyzer.analyses.host import cpu_steps
 from traceanalyzer.analyses.overview import host_work_over_ranks
-from traceanalyzer.analyses.time import steps
 from traceanalyzer.report.words.host import sentences
 
 MS = 1_000_000
+
+ASKED = ("host_work", "host_work_over_ranks", "cpu_steps", "cpu_step_parts")
 
 
 def said(rows):
     """Of rows (rank, role, name, ms a step)."""
     work = host_work(rows)
-    of_steps = steps.across({0: steps.per_rank(host_trace(ranges=[("ProfilerStep#1", 0, 1)]))})
-    results = {"host_work": work, "host_work_over_ranks": host_work_over_ranks.across({}, work), "steps": of_steps}
+    parts = cpu_steps.CpuStepParts.without_rows()
+    results = {
+        "host_work": work,
+        "host_work_over_ranks": host_work_over_ranks.across({}, work),
+        "cpu_step_parts": parts,
+    }
     return [sentence.replace("\u202f", " ") for sentence in sentences(results)[2:]]
 
 
@@ -54,11 +60,10 @@ def on_cpus(lengths, rank=0, name="ProfilerStep#{}"):
     ],
 )  # fmt: skip
 def test_how_long_steps_take_and_what_in_is_said(ranks, expected):
-    names = ("steps", "host_work", "host_work_over_ranks")
-    made = run([on_cpus(lengths, rank) for rank, lengths in enumerate(ranks)], names)
+    made = run([on_cpus(lengths, rank) for rank, lengths in enumerate(ranks)], ASKED)
     assert expected in sentences(made)[1].replace("\u202f", " ")
 
 
 def test_without_steps_how_long_they_take_is_said_not_to_be_known():
-    made = run([host_trace(ranges=[("forward", 0, MS)])], ("steps", "host_work", "host_work_over_ranks"))
+    made = run([host_trace(ranges=[("forward", 0, MS)])], ASKED)
     assert sentences(made)[1] == "No whole step is marked: how long one takes is not known."

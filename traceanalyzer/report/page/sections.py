@@ -38,6 +38,8 @@ PLACES: Mapping[str, tuple[ResultName, ...]] = MappingProxyType(
             "steps",
             "steps_over_ranks",
             "host_steps",
+            "cpu_step_parts",
+            "cpu_steps",
             "iterations",
             "breakdown",
             "phases",

@@ -2,10 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-import pandas as pd
-
 from traceanalyzer.analyses import Results
-from traceanalyzer.analyses.base import is_true
+from traceanalyzer.analyses.host.cpu_steps import STEP, UNRECORDED
 from traceanalyzer.analyses.host.thread_roles import AUTOGRAD, COLLECTIVES, MAIN
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.listed import named, numbered
@@ -14,7 +12,7 @@ from traceanalyzer.meaning.quantities import text
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.frames import Row
-    from traceanalyzer.analyses.names import HostWorkOverRanksColumn
+    from traceanalyzer.analyses.names import CpuStepPartsColumn, HostWorkOverRanksColumn
 
 NO_GPU_WORK = "No GPU work in this capture; here is the host."
 
@@ -23,7 +21,7 @@ _MOST_ROWS = 8
 _MOST_PARTS = 3
 """Names of a step's parts that its sentence has."""
 
-_LEAST_PART = 0.05
+_LEAST_PART_PCT = 5.0
 """Of a step: what takes less is not named there."""
 
 _FAR_LONGER = 1.5
@@ -37,17 +35,16 @@ def is_host_only(results: Results) -> bool:
 
 def how_long(results: Results) -> str:
     """How long a step takes on the host, what its threads spend it in, and which step is far longer."""
-    steps = results["steps"].table
-    lengths = steps.assign(host_ns=steps["host_end_ns"] - steps["host_start_ns"])[~is_true(steps["is_partial"])]
-    if lengths.empty:
+    parts = results["cpu_step_parts"].rows()
+    if not parts:
         return "No whole step is marked: how long one takes is not known."
-    by_rank, by_step = (lengths.groupby(key)["host_ns"].mean() for key in ("rank", "step"))
-    least, most = (text(float(end), Unit.NS) for end in (by_rank.min(), by_rank.max()))
+    whole = next(row for row in parts if row["part"] == STEP)
+    least, most = text(whole["least_ns"], Unit.NS), text(whole["most_ns"], Unit.NS)
     spread = f" ({least} to {most}, by rank)" if least != most else ""
-    told = f"A step takes {text(float(by_rank.mean()), Unit.NS)} on the host{spread}"
-    told += f"{_spent_in(results, by_rank)}."
-    if by_step.max() > _FAR_LONGER * by_step.median():
-        told += f" Step {by_step.idxmax()} is the longest: {text(float(by_step.max()), Unit.NS)}."
+    told = f"A step takes {text(whole['mean_ns'], Unit.NS)} on the host{spread}{_spent_in(parts)}."
+    longest = max(results["cpu_steps"].rows(), key=lambda row: row["mean_ns"])
+    if longest["times_median"] is not None and longest["times_median"] > _FAR_LONGER:
+        told += f" Step {longest['step']} is the longest: {text(longest['mean_ns'], Unit.NS)}."
     return told
 
 
@@ -75,25 +72,20 @@ def has_steps(results: Results) -> bool:
     return any(row["is_of_steps"] for row in results["host_work_over_ranks"].rows()[:1])
 
 
-def _spent_in(results: Results, step_ns: pd.Series) -> str:
+def _spent_in(parts: "list[Row[CpuStepPartsColumn]]") -> str:
     """`: the main thread is in backward for 64 % of it, in forward for 22 %, and nothing of it is recorded for 9 %`."""
-    mine, autograd = (_a_step(results, role, len(step_ns)) for role in (MAIN, AUTOGRAD))
-    whole_ns = float(step_ns.mean())
-    if mine.empty or not whole_ns:
+    of = {part: [row for row in parts if row["part"] == part] for part in (MAIN, UNRECORDED, AUTOGRAD)}
+    if not of[MAIN]:
         return ""
-    shown = [(f"in {short_name(str(name))}", float(ns)) for name, ns in mine.head(_MOST_PARTS).items()]
-    rest = [("in nothing that is recorded", whole_ns - float(mine.sum()))]
-    told = [f"{what} for {100 * ns / whole_ns:.0f} %" for what, ns in (*shown, *rest) if ns >= _LEAST_PART * whole_ns]
-    beside = 100 * float(autograd.sum()) / whole_ns
-    also = f"; autograd's thread works for {beside:.0f} %" if beside >= 100 * _LEAST_PART else ""
-    return f". The main thread is {named(told)} of it{also}" if told else ""
+    shown = [(f"in {short_name(str(row['name']))}", row) for row in of[MAIN][:_MOST_PARTS]]
+    rest = [("in nothing that is recorded", row) for row in of[UNRECORDED]]
+    told = [f"{what} for {row['step_pct']:.0f} %" for what, row in (*shown, *rest) if _is_named(row)]
+    beside = [f"; autograd's thread works for {row['step_pct']:.0f} %" for row in of[AUTOGRAD] if _is_named(row)]
+    return f". The main thread is {named(told)} of it{''.join(beside)}" if told else ""
 
 
-def _a_step(results: Results, role: str, ranks: int) -> pd.Series:
-    """What threads of a role do in a step of a mean rank, by name, longest first; times (ns)."""
-    work = results["host_work"].to_frame()
-    mine = work[(work["role"] == role) & work["host_per_step_ns"].notna()]
-    return (mine.groupby("name")["host_per_step_ns"].sum() / ranks).sort_values(ascending=False, kind="stable")
+def _is_named(row: "Row[CpuStepPartsColumn]") -> bool:
+    return row["step_pct"] is not None and row["step_pct"] >= _LEAST_PART_PCT
 
 
 def _over_ranks(row: "Row[HostWorkOverRanksColumn]", results: Results) -> str:

@@ -28,7 +28,7 @@ _MOST_FINDINGS = 5
 SHOWN = (
     *("integrity", "ranks", "headline", "time_parts", "step_time_parts", "over_ranks", "steps_over_ranks", "steps"),
     *("nccl", "idle", "host_work", "host_work_over_ranks", "kernels", "categories", "mfu", "call_waits"),
-    *("exposed_comm", "step_needs"),
+    *("exposed_comm", "step_needs", "cpu_steps", "cpu_step_parts"),
 )
 """Results that are looked at here, besides those that rules name."""
 
