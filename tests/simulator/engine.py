@@ -204,12 +204,22 @@ class _Engine:
             op.start_ns = max([op.launch_end_ns + self.job.latency_ns, *needed])
             self.heads[stream] += 1
             if op.instruction.comm is None:
-                op.end_ns = op.start_ns + op.duration_ns
+                self._run_between_slices(op)
                 continue
             for key in self.keys[id(op)]:
                 self.arrivals[key][op.rank] = op
             self.open_keys[id(op)] = (op, self.keys[id(op)])
         return self.heads[stream] > begin
+
+    def _run_between_slices(self, op: GpuOp) -> None:
+        """Where another process has the GPU at times, kernels begin after such a time and stand still in it."""
+        every_ns, slice_ns = self.job.slices.get(op.rank, (1, 0)) if op.instruction.kind == "compute" else (1, 0)
+        if slice_ns:
+            op.start_ns = max(op.start_ns, op.start_ns // every_ns * every_ns + slice_ns)
+        op.end_ns = op.start_ns + op.duration_ns
+        begin = op.start_ns // every_ns + 1
+        while slice_ns and begin * every_ns < op.end_ns:
+            op.end_ns, begin = op.end_ns + slice_ns, begin + 1
 
     def _end_calls(self) -> bool:
         """End the calls whose partners have all come: at the same moment, but for a little jitter."""

@@ -1,6 +1,6 @@
 """What each rank of a simulated job does: its host's instructions in order."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -156,6 +156,7 @@ class Job:
         end_jitter_ns: a collective's ends differ by up to this between ranks.
         hosts: each rank's host, by rank; nothing where files do not say.
         gpus: each rank's model of GPU, by rank; all are H200 without.
+        slices: of ranks whose GPU another process has in turn with the job: how often, and for how long each time.
     """
 
     programs: tuple[Program, ...]
@@ -167,3 +168,4 @@ class Job:
     latency_ns: int = 3_000
     hosts: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
+    slices: Mapping[int, tuple[int, int]] = field(default_factory=dict)

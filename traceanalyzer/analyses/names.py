@@ -1210,6 +1210,7 @@ TimePartsColumn = Literal[
     "between_kernels_pct",
     "not_computing_pct",
 ]
+TimeSlicesColumn = Literal["rank", "step", "slices", "names", "taken_ns", "slice_ns"]
 TimelineColumn = Literal[
     "rank",
     "operation",
@@ -1282,6 +1283,7 @@ ResultName = Literal[
     "sync_calls",
     "kernels",
     "kernels_over_ranks",
+    "time_slices",
     "streams",
     "stream_pairs",
     "copies",

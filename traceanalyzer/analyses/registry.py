@@ -54,7 +54,7 @@ from traceanalyzer.analyses.host import (
     sync_calls,
 )
 from traceanalyzer.analyses.integrity import integrity
-from traceanalyzer.analyses.kernels import fusions, graphs, kernels, kernels_over_ranks
+from traceanalyzer.analyses.kernels import fusions, graphs, kernels, kernels_over_ranks, time_slices
 from traceanalyzer.analyses.memory import (
     memory,
     memory_calls,
@@ -178,6 +178,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "sync_calls": Analysis(sync_calls.across, sync_calls.per_rank, _CALLS),
         "kernels": Analysis(kernels.across, kernels.per_rank, _GPU),
         "kernels_over_ranks": Analysis(kernels_over_ranks.across),
+        "time_slices": Analysis(time_slices.across, time_slices.per_rank, _GPU),
         "streams": Analysis(streams.across, streams.per_rank, _GPU, sees_all=_ON_THE_GPU),
         "stream_pairs": Analysis(stream_pairs.across, stream_pairs.per_rank, _GPU),
         "copies": Analysis(copies.across, copies.per_rank, _GPU, sees_all=_ON_THE_GPU),

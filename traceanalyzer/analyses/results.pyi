@@ -44,6 +44,7 @@ from traceanalyzer.analyses.kernels.fusions import Fusions
 from traceanalyzer.analyses.kernels.graphs import Graphs
 from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.kernels.kernels_over_ranks import KernelsOverRanks
+from traceanalyzer.analyses.kernels.time_slices import TimeSlices
 from traceanalyzer.analyses.memory.memory import Memory
 from traceanalyzer.analyses.memory.memory_calls import MemoryCalls
 from traceanalyzer.analyses.memory.memory_categories import MemoryCategories
@@ -155,6 +156,7 @@ from traceanalyzer.analyses.names import (
     SyncCopiesColumn,
     TimelineColumn,
     TimePartsColumn,
+    TimeSlicesColumn,
     UnlikeRanksColumn,
     WaitsColumn,
     WhatIfsColumn,
@@ -281,6 +283,8 @@ class Results(dict[str, Result[Any]]):
     def __getitem__(self, name: Literal["kernels"]) -> Kernels: ...
     @overload
     def __getitem__(self, name: Literal["kernels_over_ranks"]) -> KernelsOverRanks: ...
+    @overload
+    def __getitem__(self, name: Literal["time_slices"]) -> TimeSlices: ...
     @overload
     def __getitem__(self, name: Literal["streams"]) -> Streams: ...
     @overload
@@ -497,6 +501,8 @@ class Results(dict[str, Result[Any]]):
     @overload
     def get(self, name: Literal["kernels_over_ranks"]) -> KernelsOverRanks | None: ...
     @overload
+    def get(self, name: Literal["time_slices"]) -> TimeSlices | None: ...
+    @overload
     def get(self, name: Literal["streams"]) -> Streams | None: ...
     @overload
     def get(self, name: Literal["stream_pairs"]) -> StreamPairs | None: ...
@@ -712,6 +718,8 @@ class Tables(Protocol):
     def __call__(self, name: Literal["kernels"]) -> Frame[KernelsColumn] | None: ...
     @overload
     def __call__(self, name: Literal["kernels_over_ranks"]) -> Frame[KernelsOverRanksColumn] | None: ...
+    @overload
+    def __call__(self, name: Literal["time_slices"]) -> Frame[TimeSlicesColumn] | None: ...
     @overload
     def __call__(self, name: Literal["streams"]) -> Frame[StreamsColumn] | None: ...
     @overload

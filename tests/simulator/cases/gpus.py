@@ -1,5 +1,6 @@
 """GPUs that are slower at the same work: hot, capped, shared, sliced, of another model, with other kernels."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,10 @@ GPUS: tuple[Case, ...] = (
             (0, 1, 2, 3), (0,), 1.4),), ranks=4),
     case_of("a GPU gets hotter and hotter", gpus.heated, Fault("heat", 0, (5,)), "the same kernels take",
             cause="compute"),
+    case_of("another process has a GPU in time slices", gpus.shared, Fault("slices", 2_500_000, (2,)), "another process has",
+            cause="compute"),
+    case_of("another process has one of two GPUs", partial(gpus.shared, every_ns=9 * MS), Fault("slices", 1_900_000, (1,)),
+            "another process has", cause="compute", ranks=2, steps=8),
     case_of("memory-bound kernels alone are slower", gpus.slow_memory, Fault("memory", 0, (2,), None, 1.8),
             "aten::gelu", cause="compute", how=Capture(offset_ns={2: 30 * MS})),
     case_of("other kernels for the same products", gpus.other_library, Fault("library", 0, (1,), None, 1.35),

@@ -238,3 +238,20 @@ def _tried(program: Program, ns: int) -> None:
     with program.range("triton_autotuner.py(600): benchmark_all_configs", "frame"):
         for place in range(40 if ns else 0):
             layer_of(program, "triton_candidate", f"triton_mm_{place % 8}", ns // 40, 12_000)
+
+
+def shared(ranks: int = 4, steps: int = 5, faults: Faults = (), *, every_ns: int = 4_600_000) -> Job:
+    """Data parallel, of which another process has a GPU at times, every `every_ns`: the fault `slices`."""
+    world = Group("0", tuple(range(ranks)))
+
+    def step(program: Program, number: int) -> None:
+        load(program, faults, number)
+        reduced = -1
+        for layer in range(12):
+            for name, ns in (("norm", 60_000), (f"gemm_{layer % 3}", 250_000), ("gelu", 90_000), ("attention", 180_000)):
+                made = layer_of(program, f"aten::{name}", name, ns, 15_000)
+            reduced = program.collective("all_reduce", world, 4_000_000, 120_000, after=(made,))
+        optimizer(program, (reduced,))
+
+    slices = {rank: (every_ns, ns) for rank in range(ranks) if (ns := time_ns(faults, "slices", rank, 0))}
+    return replace(job_of(ranks, steps, step, (world,), faults), slices=slices)

@@ -18,7 +18,7 @@ from traceanalyzer.analyses.blame.sizes import (
     without_operators,
 )
 from traceanalyzer.analyses.blame.transfers import COLLECTIVE, TRANSFER
-from traceanalyzer.analyses.blame.what_ran import DOING, KERNEL, OPERATOR, RANGE
+from traceanalyzer.analyses.blame.what_ran import DOING, KERNEL, OPERATOR, OTHER_PROCESS, RANGE, SLICE
 from traceanalyzer.analyses.blame.work_names import HAS_KNOWN_WORK, OF_DATA
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_activity import NOTHING
@@ -134,6 +134,8 @@ def _others(ranks: np.ndarray, rank: int, peers: pd.Series, late: np.ndarray) ->
 
 def _told(own: NamedWork, excess_ns: int, beside: Beside) -> tuple[Any, ...]:
     same = _same_work(own, beside, excess_ns)
+    if taken := _taken(own, beside, excess_ns):
+        return taken, *(_alike(own, beside, KERNEL) if same is None else same).sums
     if same is None:
         return _longest(own, beside, excess_ns), np.nan, np.nan
     slower = same if same.are_slower_throughout() else _slower_part(own, beside, excess_ns)
@@ -141,6 +143,13 @@ def _told(own: NamedWork, excess_ns: int, beside: Beside) -> tuple[Any, ...]:
         return {}, *same.sums
     named = " and ".join(sorted({name.partition(SIZES)[0] for name in slower.name}))
     return {(OPERATOR, named): slower.excess_ns}, *slower.sums
+
+
+def _taken(own: NamedWork, beside: Beside, excess_ns: int) -> dict[Named, float]:
+    """The time in which another process has the GPU, where that is half of the excess: whichever kernels it comes to."""
+    held = own.of_kind(SLICE)
+    extra = float((held.sums[:, 0] - np.nan_to_num(beside.medians(SLICE, held.name)[:, 0])).sum())
+    return {(SLICE, OTHER_PROCESS): extra} if extra >= _NAMED * excess_ns else {}
 
 
 def _longest(own: NamedWork, beside: Beside, excess_ns: int) -> dict[Named, float]:

@@ -14,6 +14,7 @@ from traceanalyzer.analyses.blame.work_names import Names, as_names, called, nam
 from traceanalyzer.analyses.grouping import Groups, first_of_each
 from traceanalyzer.analyses.host import host_names, idle_causes, other_threads
 from traceanalyzer.analyses.host.host_activity import NOTHING, Activity, Around, activity_of, range_around
+from traceanalyzer.analyses.kernels.time_slices import taken_of
 from traceanalyzer.analyses.names import WhatRanColumn
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping
@@ -23,8 +24,12 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, table_of, without_rows
 
-OPERATOR, KERNEL, COPY, DOING, RANGE = "operator", "kernel", "copy", "doing", "range"
-"""What a name is of, best first within a part: an operator with its shapes, a kernel; what the host did, its range."""
+OPERATOR, KERNEL, COPY, DOING, RANGE, SLICE = "operator", "kernel", "copy", "doing", "range", "slice"
+"""What a name is of, best first within a part: an operator with its shapes, a kernel; what the host did, its range; the
+time that another process has the GPU."""
+
+OTHER_PROCESS = "another process"
+"""The name of such time (`time_slices`)."""
 
 MEMORY_CALLS = "calls for GPU memory"
 """What stands for `cudaMalloc`, `cudaFree` and their like: an allocator that takes memory anew runs both in turn."""
@@ -58,7 +63,8 @@ class WhatRan(Result[WhatRanColumn]):
             "Part of the rank's time as `step_needs` has it: of idle time, what the host did before the launch."
         ),
         "what": Column.text(
-            "operator (with its shapes), kernel, copy; of idle time doing (the innermost call, operator, range or "
+            "operator (with its shapes), kernel, copy; slice (of kernels' time what another process has the GPU, as "
+            "`time_slices` has it); of idle time doing (the innermost call, operator, range or "
             "Python frame); range (the user's innermost range, of kernels that around their launch)."
         ),
         "name": Column.text("Its name.", written=Written.KERNEL),
@@ -130,6 +136,11 @@ def _on_gpu(trace: RankTrace, tree: OperatorTree) -> Iterator[Mapping[str, np.nd
     for held, part, what in ((is_compute, "compute_ns", KERNEL), (is_copy, "exposed_copy_ns", COPY)):
         rows = np.flatnonzero(held)
         yield _summed(step[rows], names.take(rows), total_ns[rows], part, what, blocks[rows])
+    rows = np.flatnonzero(is_compute)
+    taken_ns = taken_of(ops, rows)
+    taken = rows[taken_ns > 0]
+    others = as_names([OTHER_PROCESS], np.zeros(len(taken), dtype=np.int64))
+    yield _summed(step[taken], others, taken_ns[taken_ns > 0], "compute_ns", SLICE)
     owned = np.flatnonzero(is_compute & (tree.owner >= 0))
     owners, owner = np.unique(tree.owner[owned], return_inverse=True)
     operators = called(trace.host_ops, owners).take(owner)

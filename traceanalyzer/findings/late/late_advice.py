@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from traceanalyzer.analyses.blame.transfers import WITH_ALL, WITH_MOST
-from traceanalyzer.analyses.blame.what_ran import MEMORY_CALLS
+from traceanalyzer.analyses.blame.what_ran import MEMORY_CALLS, OTHER_PROCESS
 from traceanalyzer.analyses.host.host_activity import NOTHING
 from traceanalyzer.analyses.host.other_threads import BESIDE
 from traceanalyzer.findings.late.late_words import beside, is_of_hosts, is_slow_gpu, name, who
@@ -64,11 +64,19 @@ SLOW_GPU = (
     "The work is the same, so look at the GPU: clocks, power limit, temperature (nvidia-smi -q -d "
     "CLOCK,POWER,TEMPERATURE,PERFORMANCE), and what else runs on it."
 )
+SHARED_GPU = (
+    "See what else runs on that GPU (nvidia-smi, nvidia-smi pmon): another job, a process that did not end, a notebook. "
+    "Give this job the GPU alone; who must share it does so by MPS or MIG, not in time slices."
+)
 _SLOW_IN_PART = (
     "The work is the same, and only {name} slower: where that moves memory rather than multiplies, look at the clock "
     "and errors of these GPUs' memory (nvidia-smi -q -d CLOCK,ECC,ROW_REMAPPER,PERFORMANCE)."
 )
 _UNSEEN_SIZES = "Sizes that a kernel's grid does not show may differ, such as lengths of sequences."
+
+BY_SIGNS = (
+    "Told by kernels of many names that are longer by one and the same time: no trace records what another process does."
+)
 
 PROFILED = "Recorded under the profiler, which slows the host: time some steps without it before you spend effort."
 
@@ -76,7 +84,7 @@ PROFILED = "Recorded under the profiler, which slows the host: time some steps w
 def advice(row: Mapping[str, Any]) -> str:
     """What to do, by the name of what is longer where there is one."""
     if is_slow_gpu(row):
-        return SLOW_GPU if row["name"] is None else _SLOW_IN_PART.format(name=name(row))
+        return {None: SLOW_GPU, OTHER_PROCESS: SHARED_GPU}.get(row["name"], _SLOW_IN_PART.format(name=name(row)))
     if row.get(OF_HOST):
         return str(row[OF_HOST])
     if row["cause"] == HOST.key and row["name"] is None and not row["is_in_every_step"]:
@@ -98,7 +106,7 @@ def caveat(row: Mapping[str, Any]) -> str | None:
     elif row["gain_is_bound"]:
         said.append("The gain is the most that can be won.")
     if is_slow_gpu(row):
-        said.append(_UNSEEN_SIZES)
+        said.append(BY_SIGNS if row["name"] == OTHER_PROCESS else _UNSEEN_SIZES)
     if is_of_hosts(row):
         said.append(PROFILED)
     return " ".join(said) or None

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from traceanalyzer.analyses.blame.what_ran import OTHER_PROCESS
 from traceanalyzer.analyses.host.host_activity import NOTHING
 from traceanalyzer.analyses.host.other_threads import BESIDE
 from traceanalyzer.findings.won import Title, Won
@@ -161,6 +162,10 @@ def _are_needs_known(row: Mapping[str, Any]) -> bool:
 def _slow_gpus(row: Mapping[str, Any]) -> str:
     """`rank 3's GPU is slower: the same kernels take 6.37 ms a step, on the others 4.9 ms (1.3 times as long);`."""
     many = len(numbers(row["ranks"])) > 1
+    if row["name"] == OTHER_PROCESS:
+        whose = f"the GPUs of {who(row)}" if many else f"{who(row)}'s GPU"
+        compute = f"{time_text(row['own_ns'])} of compute{_each(row)}, {time_text(row['peers_ns'])} on {_peers(row)}"
+        return f"another process has {whose} at times, whichever kernel runs then ({compute});"
     in_part = "" if row["name"] is None else " in part"
     slow = f"the GPUs of {who(row)} are slower{in_part}" if many else f"{who(row)}'s GPU is slower{in_part}"
     times = f"{row['same_work_ratio']:.3g} times as long as on {_peers(row)}"

@@ -1,0 +1,43 @@
+"""Kernels of any name that now and then take longer by one and the same time."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from traceanalyzer.analyses.kernels.time_slices import taken_of
+
+US = 1_000
+SLICES = {place: 2_500 for place in (3, 17, 40, 58, 77, 99)}
+
+
+def taken(longer_us, *, names=12, grids=1):
+    """By how much each of 120 kernels of 50 µs is longer; `longer_us` by position."""
+    places = np.arange(120)
+    spent = 50 + np.array([longer_us.get(place, 0) for place in places])
+    ops = pd.DataFrame({"start_ns": places * 5_000 * US, "end_ns": (places * 5_000 + spent) * US})
+    ops["name"] = pd.Categorical([f"kernel_{place % names}" for place in places])
+    ops["grid"] = pd.Categorical([f"{place % grids + 1}x1x1" for place in places])
+    return {int(place): int(ns) // US for place, ns in enumerate(taken_of(ops, places)) if ns}
+
+
+def test_what_slices_take_is_what_kernels_take_beyond_their_median():
+    uneven = {place: ns + 10 * place for place, ns in SLICES.items()}
+    assert taken(uneven) == uneven
+
+
+@pytest.mark.parametrize(
+    "longer_us",
+    [
+        dict(list(SLICES.items())[:4]),  # too few
+        {place: 2_500 for place in (0, 12, 24, 36, 48)},  # of one name: its data ask for more
+        {place: 400 * (number + 1) for number, place in enumerate(SLICES)},  # each by another time
+        dict.fromkeys(SLICES, 250),  # less than a slice
+        {place: 2_500 for place in range(120) if place % 12 < 4},  # all of some names: slow kernels
+    ],
+)
+def test_kernels_that_are_longer_by_themselves_are_none(longer_us):
+    assert taken(longer_us) == {}
+
+
+def test_kernels_of_another_grid_are_none_of_those_that_it_is_held_against():
+    assert taken({place: 2_500 for place in range(0, 120, 2)}, names=3, grids=4) == {}

@@ -1,0 +1,30 @@
+"""GPUs that another process has in time slices."""
+
+import pytest
+
+from tests.simulator.analysed import analysed
+from tests.simulator.faults import Fault
+from tests.simulator.jobs import gpus
+from traceanalyzer.findings.uneven.shared_gpus import shared_gpus
+
+
+def found(*faults, ranks=1, steps=3):
+    return shared_gpus(**analysed(gpus.shared(ranks, steps, faults), "headline", "steps", "time_slices", "episodes")[1])
+
+
+def test_a_job_of_one_gpu_says_how_often_and_at_most_what_it_gains():
+    (said,) = found(Fault("slices", 2_500_000, (0,)))
+    assert said.title.startswith("Rank 0's kernels take 2.5")
+    assert " times a step, whichever they are (" in said.title
+    assert said.gain_ns == pytest.approx(7_500_000, rel=0.2)
+    assert (said.named, said.part_of, said.gain_is_bound) == ((0,), None, True)
+
+
+def test_of_a_late_rank_it_belongs_to_what_is_said_of_it():
+    (said,) = found(Fault("slices", 2_500_000, (1,)), ranks=2)
+    assert (said.named, said.gain_ns) == ((1,), None)
+    assert said.part_of is not None
+
+
+def test_without_another_process_nothing_is_said():
+    assert found() == []

@@ -1,0 +1,94 @@
+"""Times in which another process has the GPU: kernels of any kind that now and then take longer by the same time."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, is_any, ratio, stack
+from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.names import TimeSlicesColumn
+from traceanalyzer.meaning.columns import Adds, Column
+from traceanalyzer.model import RankTrace
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of, column_of, table_of, without_rows
+
+LEAST_NS = 300_000
+"""A driver's time slice takes from half a millisecond on: less has many causes."""
+
+_USUAL = 0.5
+"""Of what a kernel usually takes: it is longer by so much at least."""
+
+_ALIKE, _MOST = 0.2, 0.7
+"""Slices differ by so much of their median, and at least so many of the kernels that are longer are so by one."""
+
+_LEAST_KERNELS, _LEAST_NAMES = 5, 3
+
+
+class TimeSlices(Result[TimeSlicesColumn]):
+    """One row for each rank and step whose kernels stand still while, by all signs, another process has its GPU."""
+
+    title: ClassVar[str] = "Times in which another process has the GPU"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "step")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "step": Column.ident("Step that launched them; absent without steps."),
+        "slices": Column.count(
+            "Compute kernels that take longer than others of their name and grid, at least 0.3 ms and half of the "
+            "median of these, by a time that is the same for at least 7 of 10 (within a fifth), whichever they are: 5 "
+            "or more of at least 3 names in what is counted."
+        ),
+        "names": Column.count("How many names these have.", adds=Adds.NONE),
+        "taken_ns": Column.time("By how much they are longer, in all.", leads=True),
+        "slice_ns": Column.time("taken_ns / slices.", adds=Adds.DERIVED),
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return self._with(table, {"slice_ns": ratio(table["taken_ns"], table["slices"])})
+
+
+def per_rank(trace: RankTrace) -> pd.DataFrame:
+    """The rank's steps with such kernels."""
+    ops = trace.gpu_ops
+    rows = np.flatnonzero(is_any(ops["kind"], "compute") & trace.counted)
+    taken_ns = taken_of(ops, rows)
+    rows, taken_ns = rows[taken_ns > 0], taken_ns[taken_ns > 0]
+    if not len(rows):
+        return without_rows(("step", "slices", "names", "taken_ns"))
+    numbers = np.append(array_of(trace.steps, "step"), NONE)
+    steps = pd.Series(numbers[trace.op_step[rows]] if len(trace.steps) else np.full(len(rows), NONE), dtype="Int64")
+    groups = Groups.of({"step": steps.mask(steps == NONE).array}, ["step"], with_absent=True)
+    return groups.table(
+        slices=groups.counts(),
+        names=groups.distinct(column_of(ops, "name").codes[rows].astype(np.int64)),
+        taken_ns=groups.sums(taken_ns),
+    )
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> TimeSlices:
+    """The ranks' rows under each other."""
+    return TimeSlices(stack(parts, tuple(TimeSlices.columns)))
+
+
+def taken_of(ops: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
+    """Of each of these compute kernels by how much another process' time slice makes it longer; 0 elsewhere.
+
+    A slice comes to whichever kernel runs, so that kernels of several names are longer by one time. Kernels that are
+    slow by themselves (memory's clock, what their data ask for) are so by their own measure, and most of a name are.
+    """
+    nothing = np.zeros(len(rows), dtype=np.int64)
+    spent_ns = (array_of(ops, "end_ns") - array_of(ops, "start_ns"))[rows]
+    if np.count_nonzero(spent_ns > LEAST_NS) < _LEAST_KERNELS:
+        return nothing
+    alike = Groups.of({name: column_of(ops, name)[rows] for name in ("name", "grid")}, ["name", "grid"], with_absent=True)
+    usual_ns = alike.medians(spent_ns)[alike.of_row]
+    more_ns = spent_ns - usual_ns
+    is_longer = more_ns >= np.maximum(LEAST_NS, _USUAL * usual_ns)
+    if not is_longer.any():
+        return nothing
+    slice_ns = np.median(more_ns[is_longer])
+    is_slice = is_longer & (np.abs(more_ns - slice_ns) <= _ALIKE * slice_ns)
+    names = column_of(ops, "name").codes[rows][is_slice]
+    is_told = len(names) >= max(_LEAST_KERNELS, _MOST * is_longer.sum()) and len({*names.tolist()}) >= _LEAST_NAMES
+    return np.where(is_longer, more_ns, 0).round().astype(np.int64) if is_told else nothing
