@@ -248,7 +248,12 @@ def shared(ranks: int = 4, steps: int = 5, faults: Faults = (), *, every_ns: int
         load(program, faults, number)
         reduced = -1
         for layer in range(12):
-            for name, ns in (("norm", 60_000), (f"gemm_{layer % 3}", 250_000), ("gelu", 90_000), ("attention", 180_000)):
+            for name, ns in (
+                ("norm", 60_000),
+                (f"gemm_{layer % 3}", 250_000),
+                ("gelu", 90_000),
+                ("attention", 180_000),
+            ):
                 made = layer_of(program, f"aten::{name}", name, ns, 15_000)
             reduced = program.collective("all_reduce", world, 4_000_000, 120_000, after=(made,))
         optimizer(program, (reduced,))

@@ -81,7 +81,9 @@ def taken_of(ops: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
     spent_ns = (array_of(ops, "end_ns") - array_of(ops, "start_ns"))[rows]
     if np.count_nonzero(spent_ns > LEAST_NS) < _LEAST_KERNELS:
         return nothing
-    alike = Groups.of({name: column_of(ops, name)[rows] for name in ("name", "grid")}, ["name", "grid"], with_absent=True)
+    alike = Groups.of(
+        {name: column_of(ops, name)[rows] for name in ("name", "grid")}, ["name", "grid"], with_absent=True
+    )
     usual_ns = alike.medians(spent_ns)[alike.of_row]
     more_ns = spent_ns - usual_ns
     is_longer = more_ns >= np.maximum(LEAST_NS, _USUAL * usual_ns)

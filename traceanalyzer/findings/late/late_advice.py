@@ -74,9 +74,7 @@ _SLOW_IN_PART = (
 )
 _UNSEEN_SIZES = "Sizes that a kernel's grid does not show may differ, such as lengths of sequences."
 
-BY_SIGNS = (
-    "Told by kernels of many names that are longer by one and the same time: no trace records what another process does."
-)
+BY_SIGNS = "Told by kernels of many names that are longer by one and the same time: no trace records what another process does."
 
 PROFILED = "Recorded under the profiler, which slows the host: time some steps without it before you spend effort."
 
