@@ -7,7 +7,7 @@ import pytest
 from traceanalyzer.analyses.kernels.time_slices import taken_of
 
 US = 1_000
-SLICES = {place: 2_500 for place in (3, 17, 40, 58, 77, 99)}
+SLICES = dict.fromkeys((3, 17, 40, 58, 77, 99), 2500)
 
 
 def taken(longer_us, *, names=12, grids=1):
@@ -29,7 +29,7 @@ def test_what_slices_take_is_what_kernels_take_beyond_their_median():
     "longer_us",
     [
         dict(list(SLICES.items())[:4]),  # too few
-        {place: 2_500 for place in (0, 12, 24, 36, 48)},  # of one name: its data ask for more
+        dict.fromkeys((0, 12, 24, 36, 48), 2500),  # of one name: its data ask for more
         {place: 400 * (number + 1) for number, place in enumerate(SLICES)},  # each by another time
         dict.fromkeys(SLICES, 250),  # less than a slice
         {place: 2_500 for place in range(120) if place % 12 < 4},  # all of some names: slow kernels
@@ -40,4 +40,4 @@ def test_kernels_that_are_longer_by_themselves_are_none(longer_us):
 
 
 def test_kernels_of_another_grid_are_none_of_those_that_it_is_held_against():
-    assert taken({place: 2_500 for place in range(0, 120, 2)}, names=3, grids=4) == {}
+    assert taken(dict.fromkeys(range(0, 120, 2), 2500), names=3, grids=4) == {}

@@ -146,7 +146,7 @@ def _told(own: NamedWork, excess_ns: int, beside: Beside) -> tuple[Any, ...]:
 
 
 def _taken(own: NamedWork, beside: Beside, excess_ns: int) -> dict[Named, float]:
-    """The time in which another process has the GPU, where that is half of the excess: whichever kernels it comes to."""
+    """The time in which another process has the GPU, where that is half of the excess, whatever runs then."""
     held = own.of_kind(SLICE)
     extra = float((held.sums[:, 0] - np.nan_to_num(beside.medians(SLICE, held.name)[:, 0])).sum())
     return {(SLICE, OTHER_PROCESS): extra} if extra >= _NAMED * excess_ns else {}

@@ -12,7 +12,7 @@ from traceanalyzer.analyses.names import TimeSlicesColumn
 from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, table_of, without_rows
+from traceanalyzer.model.tables import array_of, column_of, without_rows
 
 LEAST_NS = 300_000
 """A driver's time slice takes from half a millisecond on: less has many causes."""

@@ -65,8 +65,8 @@ SLOW_GPU = (
     "CLOCK,POWER,TEMPERATURE,PERFORMANCE), and what else runs on it."
 )
 SHARED_GPU = (
-    "See what else runs on that GPU (nvidia-smi, nvidia-smi pmon): another job, a process that did not end, a notebook. "
-    "Give this job the GPU alone; who must share it does so by MPS or MIG, not in time slices."
+    "See what else runs on that GPU (nvidia-smi, nvidia-smi pmon): another job, a process that did not end, a "
+    "notebook. Give this job the GPU alone; who must share it does so by MPS or MIG, not in time slices."
 )
 _SLOW_IN_PART = (
     "The work is the same, and only {name} slower: where that moves memory rather than multiplies, look at the clock "
@@ -74,7 +74,7 @@ _SLOW_IN_PART = (
 )
 _UNSEEN_SIZES = "Sizes that a kernel's grid does not show may differ, such as lengths of sequences."
 
-BY_SIGNS = "Told by kernels of many names that are longer by one and the same time: no trace records what another process does."
+BY_SIGNS = "Told by kernels of many names that are longer by the same time: no trace records what another process does."
 
 PROFILED = "Recorded under the profiler, which slows the host: time some steps without it before you spend effort."
 
