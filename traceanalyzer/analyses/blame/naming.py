@@ -1,14 +1,12 @@
 """What takes longer on a late rank than on its peers, by name; and whether it is the same work, only slower."""
 
-import re
 from collections import Counter
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from msgspec import Struct
 
-from traceanalyzer.analyses.blame.named_work import Beside, NamedWork
+from traceanalyzer.analyses.blame.named_work import Alike, Beside, NamedWork, alike
 from traceanalyzer.analyses.blame.sizes import (
     SIZES,
     Named,
@@ -19,7 +17,7 @@ from traceanalyzer.analyses.blame.sizes import (
 )
 from traceanalyzer.analyses.blame.transfers import COLLECTIVE, TRANSFER
 from traceanalyzer.analyses.blame.what_ran import DOING, KERNEL, OPERATOR, OTHER_PROCESS, RANGE, SLICE
-from traceanalyzer.analyses.blame.work_names import HAS_KNOWN_WORK, OF_DATA
+from traceanalyzer.analyses.blame.work_names import HAS_KNOWN_WORK
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_activity import NOTHING
 from traceanalyzer.meaning.vocabulary import COMPUTE, HOST
@@ -42,12 +40,6 @@ _HARDLY_ELSEWHERE = 0.9
 
 _LIKE_THE_OTHERS = 2.0
 """Times the excess of the steps without a name: one with a name is late by the same."""
-
-_THROUGHOUT = 0.7
-"""Part of the time in the same kernels in which they are slower: a slow GPU slows them all, or nearly all."""
-
-_SLOWER = 0.2
-"""How much slower, of what all together are: a GPU that is shared slows this kernel or that one more, step by step."""
 
 _FORETELLING = 0.2
 """Of a rank's time in kernels: the same ones with so much of it tell how fast its GPU is."""
@@ -126,8 +118,8 @@ def _agreed(cells: pd.DataFrame, fits: list[dict[Named, float]]) -> list[Named]:
 
 def _others(ranks: np.ndarray, rank: int, peers: pd.Series, late: np.ndarray) -> np.ndarray:
     """The ranks that do the same and are not late, as far as there are any."""
-    alike = ranks[(ranks != rank) & (peers[ranks] == peers[rank]).to_numpy()]
-    others: np.ndarray = alike if len(alike) else ranks[ranks != rank]
+    peers_of_rank = ranks[(ranks != rank) & (peers[ranks] == peers[rank]).to_numpy()]
+    others: np.ndarray = peers_of_rank if len(peers_of_rank) else ranks[ranks != rank]
     in_time = others[~np.isin(others, late)]
     return in_time if len(in_time) else others
 
@@ -135,7 +127,7 @@ def _others(ranks: np.ndarray, rank: int, peers: pd.Series, late: np.ndarray) ->
 def _told(own: NamedWork, excess_ns: int, beside: Beside) -> tuple[Any, ...]:
     same = _same_work(own, beside, excess_ns)
     if taken := _taken(own, beside, excess_ns):
-        return taken, *(_alike(own, beside, KERNEL) if same is None else same).sums
+        return taken, *(alike(own, beside, KERNEL) if same is None else same).sums
     if same is None:
         return _longest(own, beside, excess_ns), np.nan, np.nan
     slower = same if same.are_slower_throughout() else _slower_part(own, beside, excess_ns)
@@ -214,24 +206,24 @@ def _unrecorded(own: NamedWork, beside: Beside, excess_ns: int) -> dict[Named, f
     return {(DOING, NOTHING): float(extra)} if is_one else {}
 
 
-def _same_work(own: NamedWork, beside: Beside, excess_ns: int) -> "_Alike | None":
+def _same_work(own: NamedWork, beside: Beside, excess_ns: int) -> "Alike | None":
     """The kernels of which the rank and its peers run as many, of as many blocks and shapes; the most of the excess.
 
     None where neither shapes nor the many kernels that are slower tell that the work is the same: one kernel that alone
     takes longer may have more to do in as many blocks. Of kernels of CUDA graphs no shapes are known.
     """
-    kernels = _alike(own, beside, KERNEL)
+    kernels = alike(own, beside, KERNEL)
     if kernels.excess_ns < _NAMED * excess_ns:
         return kernels if _foretell_all(kernels, own, excess_ns) else None
     has_shapes = _have_shapes(own)
-    by_shape = _alike(own, beside, OPERATOR)
+    by_shape = alike(own, beside, OPERATOR)
     if has_shapes and by_shape.excess_ns < _NAMED * excess_ns:
         return None
     is_told = has_shapes and by_shape.of(HAS_KNOWN_WORK).excess_ns >= _NAMED * excess_ns
     return kernels if is_told or kernels.are_slower_throughout() else None
 
 
-def _foretell_all(kernels: "_Alike", own: NamedWork, excess_ns: int) -> bool:
+def _foretell_all(kernels: "Alike", own: NamedWork, excess_ns: int) -> bool:
     """Whether all that the rank runs, slower by as much as the same kernels are, makes nearly all of the excess.
 
     So it is where much of the time is in kernels whose work depends on the data, as experts' products, and takes no
@@ -251,52 +243,8 @@ def _have_shapes(own: NamedWork) -> bool:
     return bool(operators.sums[has_sizes, 0].sum() >= _NAMED * own.of_kind(KERNEL).sums[:, 0].sum() > 0)
 
 
-def _slower_part(own: NamedWork, beside: Beside, excess_ns: int) -> "_Alike | None":
+def _slower_part(own: NamedWork, beside: Beside, excess_ns: int) -> "Alike | None":
     """Of the operators that do the same work those few that are slower, where they hold most of the excess."""
-    alike = _alike(own, beside, OPERATOR)
-    alike = alike.at(alike.are_slower() & (alike.own_ns - alike.peers_ns >= _A_PART * excess_ns))
-    return alike if alike.excess_ns >= _NAMED * excess_ns else None
-
-
-class _Alike(Struct, frozen=True):
-    """Names of which the rank has as many calls and blocks as its peers, and the time in each: its own, and theirs."""
-
-    name: np.ndarray
-    own_ns: np.ndarray
-    peers_ns: np.ndarray
-
-    @property
-    def sums(self) -> tuple[float, float]:
-        return float(self.own_ns.sum()), float(self.peers_ns.sum())
-
-    @property
-    def excess_ns(self) -> float:
-        own_ns, peers_ns = self.sums
-        return own_ns - peers_ns
-
-    def of(self, pattern: re.Pattern[str]) -> "_Alike":
-        """Those whose name begins with the pattern."""
-        return self.at(np.array([pattern.match(name) is not None for name in self.name], dtype=bool))
-
-    def at(self, held: np.ndarray) -> "_Alike":
-        """Those of a mask."""
-        return _Alike(self.name[held], self.own_ns[held], self.peers_ns[held])
-
-    def are_slower(self) -> np.ndarray:
-        """Mask of those that are slower, by a fifth of what all together are."""
-        own_ns, peers_ns = self.sums
-        mask: np.ndarray = (self.own_ns - self.peers_ns) * peers_ns >= _SLOWER * (own_ns - peers_ns) * self.peers_ns
-        return mask
-
-    def are_slower_throughout(self) -> bool:
-        """Whether most of the time is in those that are slower."""
-        return bool(self.peers_ns[self.are_slower()].sum() >= _THROUGHOUT * self.peers_ns.sum())
-
-
-def _alike(own: NamedWork, beside: Beside, what: str) -> _Alike:
-    """What of the rank's names may be the same work; names of what depends on the data are none of it."""
-    held = own.of_kind(what)
-    typical = beside.medians(what, held.name)
-    same = (held.sums[:, 1:] == typical[:, 1:]).all(axis=1)
-    same &= np.array([OF_DATA.search(name) is None for name in held.name], dtype=bool)
-    return _Alike(held.name[same], held.sums[same, 0], typical[same, 0])
+    same = alike(own, beside, OPERATOR)
+    same = same.at(same.are_slower() & (same.own_ns - same.peers_ns >= _A_PART * excess_ns))
+    return same if same.excess_ns >= _NAMED * excess_ns else None
