@@ -11,8 +11,9 @@ from traceanalyzer import kinds
 from traceanalyzer.decoding.columns import SEPARATOR, Columns
 from traceanalyzer.decoding.counters import MEMORY, add_memory, add_samples
 from traceanalyzer.decoding.events import Args, Complete, ExactComplete, Instant, Sample
+from traceanalyzer.decoding.origins import Origins
 from traceanalyzer.decoding.other_devices import API_CALLS, FOREIGN, OUT_OF_TREE
-from traceanalyzer.decoding.texts import as_list, extent, first_of
+from traceanalyzer.decoding.texts import as_list, extent, first_of, number_in
 from traceanalyzer.meaning.rocm_names import runtime_activity
 
 _NO_ARGS = Args()
@@ -46,11 +47,13 @@ class TableBuilder:
         base_ns: added to every time of a frame; a file may say it after its events.
         foreign: how many events there are of each category of `FOREIGN` or `OUT_OF_TREE`, and of none, "".
         called: how many calls of other devices' runtimes there are, by category.
+        origins: the processes that the events are of.
     """
 
     base_ns: int = 0
     foreign: Counter[str] = field(default_factory=Counter)
     called: Counter[str] = field(default_factory=Counter)
+    origins: Origins = field(default_factory=Origins)
     _columns: dict[str, Columns] = field(default_factory=dict)
 
     def add(self, events: list[Any]) -> None:
@@ -76,6 +79,7 @@ class TableBuilder:
         add = _add_api_calls if is_of_others else _ADD.get(category)
         if is_of_others:
             self.called[category] += len(events)
+        self.origins.add_calls(category, events)
         if add:
             add(self, category, events)
         elif category in FOREIGN or not category or category.startswith(OUT_OF_TREE):
@@ -88,6 +92,7 @@ class TableBuilder:
             self.table(name).merge(columns, rows_before)
         self.foreign.update(later.foreign)
         self.called.update(later.called)
+        self.origins.merge(later.origins)
 
     def table(self, name: str) -> Columns:
         """A table to add rows to."""
@@ -100,6 +105,7 @@ class TableBuilder:
 
 def _add_gpu_ops(builder: TableBuilder, category: str, events: list[Any]) -> None:
     args = [event.args or _NO_ARGS for event in events]
+    builder.origins.add_operations(events)
     table = builder.table("gpu_ops")
     first_row = table.rows
     table.times(events)
@@ -271,7 +277,7 @@ def _device(event: Any, args: Args) -> int | None:
 
 
 def _streams(events: list[Any], args: list[Args]) -> list[int]:
-    return [_number(event.tid) if arg.stream is None else arg.stream for event, arg in zip(events, args, strict=True)]
+    return [number_in(event.tid) if arg.stream is None else arg.stream for event, arg in zip(events, args, strict=True)]
 
 
 def _peer(args: Args) -> int | None:
@@ -282,13 +288,7 @@ def _peer(args: Args) -> int | None:
 
 def _threads(events: list[Any]) -> list[int]:
     threads = [event.tid for event in events]
-    return threads if set(map(type, threads)) <= {int} else [_number(thread) for thread in threads]
-
-
-def _number(text: str | int) -> int:
-    """The number in `stream 7` or `thread 12 (python)`, as old traces write them."""
-    digits = re.search(r"\d{1,18}", str(text))
-    return int(digits[0]) if digits else -1
+    return threads if set(map(type, threads)) <= {int} else [number_in(thread) for thread in threads]
 
 
 def _root(args: Args, collective: str | None) -> int | None:

@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 from traceanalyzer.errors import NotATraceError
-from traceanalyzer.files.other_tools import named_by
+from traceanalyzer.files.other_tools import database_of
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
 from traceanalyzer.readers.base import Header, RankHint
@@ -35,8 +35,9 @@ def peek(path: Path) -> Header:
     from traceanalyzer.readers.rocprof.capture import NO_GPU_OPS
     from traceanalyzer.readers.rocprof.database import Database
 
-    if not Database(path).suffixes:
-        raise NotATraceError(f"{path}: {named_by(path.name) or NO_GPU_OPS}")
+    database = Database(path)
+    if not database.suffixes:
+        raise NotATraceError(f"{path}: {database_of(database.tables) or NO_GPU_OPS}")
     return Header()
 
 

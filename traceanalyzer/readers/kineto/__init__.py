@@ -19,6 +19,7 @@ from traceanalyzer.decoding.decoder import EventDecoder
 from traceanalyzer.decoding.stream import EVENT_BYTES_MOST, EventText
 from traceanalyzer.decoding.tables import TableBuilder
 from traceanalyzer.errors import NotATraceError
+from traceanalyzer.files.other_tools import written_by
 from traceanalyzer.files.packing import is_json
 from traceanalyzer.kinds import CUT_LIST, KindRules
 from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, trace_of
@@ -35,6 +36,9 @@ from traceanalyzer.readers.kineto.refusals import unread, why_refused
 
 _EXPORT = re.compile(rb'"otherData":\{"label":[^{}]*"zero_ns":')
 
+_ANOTHER_UNIT = re.compile(rb'"displayTimeUnit"\s*:\s*"us"')
+"""Kineto writes `ms`, Triton's Proton this one, beside kernels that look like Kineto's."""
+
 
 def recognises(path: Path) -> bool:
     """By name: `.json`, or packed `.json.gz`, `.zst`, `.xz`, `.bz2`."""
@@ -50,6 +54,8 @@ def peek(path: Path) -> Header:
     text = EventText.open(path)
     known = properties(text.head)
     first = text.first_time_us()
+    if _ANOTHER_UNIT.search(text.head) and (other := written_by(text.begin)):
+        raise NotATraceError(f"{path}: {other}")
     if _EXPORT.search(text.head):
         raise NotATraceError(f"{path}: made by `analyze-traces export`; name the traces that it was made from")
     return Header(

@@ -15,12 +15,16 @@ _OF_ANY_OTHER = f"a capture of {DEVICES[OUT_OF_TREE]}"
 
 _SPLIT = "a rank's recording is a file of its own: split it where its second list of traceEvents begins"
 
+_APART = "give the files that it was made of, as the profilers wrote them, one for each rank, in a folder of their own"
+
 
 def why_refused(text: EventText, decoder: EventDecoder, builder: TableBuilder, without_category: int, *,
                 has_ops: bool, has_host: bool) -> str | None:  # fmt: skip
     """Why what was decoded gives no trace; `None` where it does: of a GPU's work, or of the host alone."""
     if decoder.followed:
         return f"{decoder.followed + 1} traces, one behind the other; {_SPLIT}"
+    if builder.origins.are_several():
+        return f"the recordings of several processes, merged into one file; {_APART}"
     if has_ops:
         return None
     if of_others := _of_others(text, builder, without_category):
@@ -36,7 +40,9 @@ def _of_others(text: EventText, builder: TableBuilder, without_category: int) ->
     if builder.called:
         return _calls_alone(builder)
     is_of_npus = without_category > 0 and _OF_NPUS.match(text.path.name)
-    return f"a capture of NPU devices, whose events ({without_category:,}) are not read" if is_of_npus else None
+    if is_of_npus:
+        return f"a capture of NPU devices, whose events ({without_category:,}) are not read"
+    return _of_another_tool(text) if without_category else None
 
 
 def _of_another_device(builder: TableBuilder) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from traceanalyzer.errors import NotATraceError
+from traceanalyzer.files.other_tools import database_of
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, make_trace
 from traceanalyzer.model.schema import NONE
@@ -55,8 +56,10 @@ def peek(source: Source, path: Path) -> Header:
     """Ranks, world size and start, from the ids of the GPU operations and the NVTX ranges.
 
     Raises:
-        NotATraceError: the export has neither GPU operations nor ranges.
+        NotATraceError: the export has neither GPU operations nor ranges, or is another tool's database.
     """
+    if other := database_of(source.tables):
+        raise NotATraceError(f"{path}: {other}")
     session, nvtx = read_session(source), read_nvtx(source, RANKS_ARE_NAMED_IN)
     places = _places_of_tables(source) or _places_of_host(read_nvtx(source))
     if not places:

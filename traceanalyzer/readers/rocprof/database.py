@@ -32,7 +32,8 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self._source = SqliteSource(path)
-        found = (re.fullmatch(rf"{_DISPATCH}(.*)", table) for table in sorted(self._source.tables))
+        self.tables = self._source.tables
+        found = (re.fullmatch(rf"{_DISPATCH}(.*)", table) for table in sorted(self.tables))
         self.suffixes = [match[1] for match in found if match]
 
     def captures(self) -> list[ProcessTables]:

@@ -1,0 +1,41 @@
+"""Several processes' recordings in one file are no rank's."""
+
+import pytest
+
+from tests.builders import document, host, kernel, write
+from traceanalyzer.errors import NotATraceError
+from traceanalyzer.kinds import KindRules
+from traceanalyzer.readers import RankHint, kineto
+
+
+def read(tmp_path, events):
+    return list(kineto.read(write(tmp_path / "rank0.json", document(events)), RankHint(0, "test"), KindRules()))
+
+
+def of_process(process, device=0):
+    """A recording of one process, whose GPU has this number."""
+    return [
+        {**host(0, 9, name="aten::mm"), "pid": process},
+        {**host(1, 2, name="cudaLaunchKernel", cat="cuda_runtime", correlation=1), "pid": process},
+        kernel(5, 9, correlation=1, device=device),
+    ]
+
+
+@pytest.mark.parametrize(
+    "merged",
+    [
+        [*of_process(100), *of_process(200, device=1)],
+        [*of_process("[TP00] 100"), *of_process("[TP01] 100", device=1)],
+        [{**kernel(5, 9), "pid": 1000}, {**kernel(5, 9), "pid": 2000}],
+    ],
+    ids=["processes", "labels", "GPU work alone"],
+)
+def test_merged_recordings_are_refused(tmp_path, merged):
+    with pytest.raises(NotATraceError, match="several processes, merged into one file; give the files"):
+        read(tmp_path, merged)
+
+
+def test_a_process_of_two_gpus_whose_calls_bear_another_number_is_one_recording(tmp_path):
+    of_container = [{**event, "pid": 1} if event["cat"] == "cpu_op" else event for event in of_process(100)]
+    ranks = read(tmp_path, [*of_container, kernel(5, 9, correlation=2, device=1)])
+    assert [trace.meta.device for trace in ranks] == [0, 1]
