@@ -13,5 +13,10 @@ class UsageError(TraceAnalyzerError):
     """An option's value makes no sense, or does not fit this input."""
 
 
+def needs_extra(what: str, extra: str) -> UsageError:
+    """An optional package is not installed; it says how to get it, as long as only a clone can be installed."""
+    return UsageError(f"{what}: pip install '.[{extra}]' in the clone of traceanalyzer")
+
+
 class NotATraceError(InputError):
     """A file is not a trace that any reader knows; callers list it as skipped and go on."""

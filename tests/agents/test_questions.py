@@ -131,6 +131,10 @@ def test_a_relative_folder_is_the_current_folders(tmp_path, monkeypatch, capsys)
     assert "etc: no such folder\n" in capsys.readouterr().err
     (tmp_path / "link").symlink_to(ROOT / "tests" / "captures" / "ddp")
     assert run(["tables", "link"]) == 0
+    assert run(["memory", "link"]) == 2
+    assert "could not look: these traces record no memory" in capsys.readouterr().out
+    assert run(["table", "link", "idel"]) == 2
+    assert "no table 'idel'; did you mean idle?" in capsys.readouterr().err
 
 
 def test_a_root_that_is_not_there_is_refused(tmp_path, capsys):

@@ -437,18 +437,25 @@ def test_a_reader_who_leaves_changes_no_exit_code(tmp_path, limit, code):
     assert (tmp_path / "out" / "summary.json").exists()
 
 
-def test_an_ascii_terminal_gets_replacement_characters(tmp_path):
+def test_an_ascii_terminal_is_told_in_ascii(tmp_path):
     write(tmp_path / "größe" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
     with (tmp_path / "said").open("w", encoding="ascii") as file, contextlib.redirect_stdout(lenient(file)) as out:
         assert run(["größe", "--output", "out", "--format", "json"]) == 0
+        print("• 3 µs − 1 → 2\u202fµs", file=out)
         out.flush()
-    assert b"gr??e" in (tmp_path / "said").read_bytes()
+    said = (tmp_path / "said").read_bytes()
+    assert b"gr??e" in said
+    assert b"* 3 us - 1 -> 2 us" in said
 
 
 def test_a_misspelt_command_is_told_from_a_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert run(["dif", "a", "b"]) == 2
     assert "did you mean diff?" in capsys.readouterr().err
+    assert run(["gate", "a"]) == 2
+    assert "no folder is called 'gate'; commands are baseline," in capsys.readouterr().err
+    assert run(["gate"]) == 2
+    assert "gate: no such folder" in capsys.readouterr().err
     (tmp_path / "dif").mkdir()
     assert run(["dif"]) == 2
     assert "did you mean" not in capsys.readouterr().err

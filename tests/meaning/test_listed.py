@@ -2,7 +2,7 @@
 
 import pytest
 
-from traceanalyzer.meaning.listed import listed, numbered
+from traceanalyzer.meaning.listed import lacking, listed, numbered, part_of
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,24 @@ def test_many_numbers_are_listed_shortly(numbers, text):
 )
 def test_numbers_are_named_with_what_they_are(numbers, most, text):
     assert numbered("rank", numbers, most) == text
+
+
+@pytest.mark.parametrize(
+    ("expected", "here", "text"),
+    [
+        (range(8), {0}, "1 to 7"),
+        (range(4), {0, 3, 9}, "1 and 2"),
+        (range(10**12), {1}, "0 and 2 to 999999999999"),
+        ({2, 5, 7}, {5}, "2 and 7"),
+    ],
+)
+def test_what_is_lacking_is_listed(expected, here, text):
+    assert lacking(expected, here) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "total", "text"),
+    [(3, 17, "3 of 17 calls"), (1310, 1310, "All 1,310 calls"), (1, 17, "1 of 17 calls"), (1, 1, "The only call")],
+)
+def test_some_of_many_begin_a_sentence(count, total, text):
+    assert part_of(count, total, "call") == text

@@ -8,7 +8,7 @@ from traceanalyzer import __version__
 from traceanalyzer.agents.questions import QUESTIONS
 from traceanalyzer.agents.verbs import VERBS, ask, parameters
 from traceanalyzer.agents.workspace import Workspace
-from traceanalyzer.errors import TraceAnalyzerError, UsageError
+from traceanalyzer.errors import TraceAnalyzerError, needs_extra
 
 USAGE_ERROR = "usage_error"
 """Status when the question itself makes no sense: `why` says what to ask instead."""
@@ -29,7 +29,7 @@ def server(workspace: Workspace) -> Any:
         from mcp.server.mcpserver import MCPServer  # noqa: PLC0415 - an extra
         from mcp.types import ToolAnnotations  # noqa: PLC0415
     except ImportError as error:
-        raise UsageError("the MCP server needs the package mcp: pip install 'analyze-traces[agents]'") from error
+        raise needs_extra("the MCP server needs the package mcp", "agents") from error
     made = MCPServer("traceanalyzer", version=__version__, instructions=INSTRUCTIONS)
     hints = ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False)
     for name in VERBS:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from inspect import Parameter, signature
 from types import MappingProxyType
 from typing import Any
@@ -71,7 +72,9 @@ def summary(workspace: Workspace, folder: str) -> Answer:
     """The verdict in sentences, the `headline` table, and the notes of the report's integrity section."""
     report = workspace.report(folder)
     result = report.results["headline"]
-    said = [f"{report.label}:", *verdict.sentences(report, split(report.results))]
+    advice = verdict.advice(report.findings)
+    first = [f"What to do first: {advice}"] if advice else []
+    said = [f"{report.label}:", *verdict.sentences(report, split(report.results)), *first]
     return _of_result("headline", result, _frame(result), said=said, notes=care.sentences(report))
 
 
@@ -85,27 +88,27 @@ def findings(workspace: Workspace, folder: str, top: int = 10, cursor: int = 0) 
     )  # fmt: skip
 
 
-def tables(workspace: Workspace, folder: str) -> Answer:
+def tables(workspace: Workspace, folder: str, cursor: int = 0) -> Answer:
     """A row for each Result that has a table."""
     rows = [
         {
             "id": name,
+            "rows": len(result),
             "title": result.title,
             "row": result.meaning(),
             "key": ", ".join(result.keys),
-            "rows": len(result),
         }
         for name, result in workspace.report(folder).results.items()
         if not result.is_event_copy
     ]
     columns = {
         "id": "Name, as `table` takes it.",
+        "rows": "How many there are.",
         "title": "Heading.",
         "row": "What a row is.",
         "key": "Columns that together name a row.",
-        "rows": "How many there are.",
     }
-    return of_rows(rows, columns)
+    return of_rows(rows, columns, cursor=cursor)
 
 
 def table(
@@ -119,8 +122,11 @@ def table(
 ) -> Answer:
     """Rows of a Result that pass the conditions (`filters.chosen`), sorted by a column, largest first."""
     results = workspace.report(folder).results
-    if name not in results or results[name].is_event_copy:
-        raise UsageError(f"no table {name!r}; there are {', '.join(results)}")
+    known = [one for one, result in results.items() if not result.is_event_copy]
+    if name not in known:
+        near = get_close_matches(name, known, 3) or [one for one in known if name in one][:3]
+        said = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
+        raise UsageError(f"no table {name!r}; {said}")
     result = results[name]
     frame = _frame(result)
     if frame.empty:

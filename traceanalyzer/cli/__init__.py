@@ -49,15 +49,20 @@ class ReportFirstGroup(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put `report` in front unless the arguments begin with a command or one of the group's own options."""
         if args and args[0] not in self.commands and args[0] not in _QUICK:
-            self._refuse_misspelt(args[0])
+            self._refuse_misspelt(*args)
             args = ["report", *args]
         return super().parse_args(ctx, args)
 
-    def _refuse_misspelt(self, word: str) -> None:
-        """A word that is nearly a command, and no folder or file, is no folder's name."""
+    def _refuse_misspelt(self, word: str, *more: str) -> None:
+        """A word that is no folder or file, but nearly a command or before another argument, is no folder's name."""
+        if word.startswith("-") or Path(word).exists():
+            return
         near = difflib.get_close_matches(word, self.commands, 2, cutoff=0.7)
-        if near and not word.startswith("-") and not Path(word).exists():
+        if near:
             raise click.UsageError(f"no command and no folder is called {word!r}; did you mean {' or '.join(near)}?")
+        if re.fullmatch(r"[a-z-]+", word) and more and not more[0].startswith("-"):
+            commands = ", ".join(sorted(self.commands))
+            raise click.UsageError(f"no command and no folder is called {word!r}; commands are {commands}")
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Show the report command's options too: it is what most people came for."""
@@ -87,7 +92,8 @@ def cli() -> None:
       analyze-traces doctor --topo topo.txt --nccl-log logs/ --flight-recorder dumps/
 
     Exit codes: 0 done; 1 a gate failed; 2 usage or input; 3 partial: a bug in this program kept parts from the report,
-    which names them; 70 a bug, and no report; 130 interrupted.
+    which names them; 4 (diff) no gate failed, but repeats cannot tell one from noise; 70 a bug, and no report; 130
+    interrupted; 143 ended by SIGTERM or SIGHUP.
     """  # noqa: D301 - click wants the character itself
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer.agents.questions import QUESTIONS
+from traceanalyzer.cli.codes import USAGE_OR_INPUT
 from traceanalyzer.cli.options import FOLLOW_LINKS, PLACE
 from traceanalyzer.errors import UsageError
 
@@ -40,6 +41,7 @@ class Question(click.Command):
         self._is_known = True
 
     def _asked(self, as_json: bool, jobs: int | None, follow_links: bool, **given: Any) -> None:
+        from traceanalyzer.agents.answer import COULD_NOT_LOOK
         from traceanalyzer.agents.verbs import VERBS
         from traceanalyzer.agents.workspace import Workspace
 
@@ -51,6 +53,8 @@ class Question(click.Command):
         else:
             sort = given.get("sort")
             _show(answer, (sort,) if sort else _SHOWN_FIRST.get(self.name, ()))
+        if answer.status == COULD_NOT_LOOK:
+            click.get_current_context().exit(USAGE_OR_INPUT)
 
 
 _SHOWN_FIRST: Mapping[str, tuple[str, ...]] = {
@@ -78,7 +82,20 @@ def _parameter(one: Parameter) -> click.Parameter:
     if one.default is Parameter.empty:
         return click.Argument([one.name], type=kind)
     is_list = one.default == ()
-    return click.Option([f"--{one.name}"], type=kind, multiple=is_list, default=None if is_list else one.default)
+    default = None if is_list else one.default
+    metavar, told = _OPTIONS[one.name]
+    return click.Option([f"--{one.name}"], type=kind, multiple=is_list, default=default, metavar=metavar, help=told)
+
+
+_OPTIONS: Mapping[str, tuple[str, str]] = {
+    "top": ("N", "No more rows than these."),
+    "cursor": ("N", "Go on from this row, which the answer before names."),
+    "rank": ("RANK", "Of this rank alone."),
+    "step": ("STEP", "Of this step alone."),
+    "where": ("CONDITION", "Rows for which it holds, such as rank=0, 'wait_ns>1e6' or name~nccl; repeatable."),
+    "sort": ("COLUMN", "By this column, largest first."),
+}
+"""What help says of a question's options."""
 
 
 def _show(answer: "Answer", first: Sequence[str] = ()) -> None:
@@ -100,7 +117,10 @@ def _show(answer: "Answer", first: Sequence[str] = ()) -> None:
 
 
 def _lines(row: Mapping[str, Any]) -> Iterator[str]:
-    """A row that is a sentence; of a finding with its other signs and what to do."""
+    """A row that is a sentence; of a finding with its other signs and what to do; a table's name before its title."""
+    if "rows" in row:
+        yield f"{row['id']}: {row['title']} ({row['rows']:,} row{'' if row['rows'] == 1 else 's'})"
+        return
     yield f"• {_in_words(row)}"
     for sign in row.get("also") or ():
         yield f"  – {sign}"
@@ -116,36 +136,54 @@ def _in_words(row: Mapping[str, Any]) -> str:
 
 
 def _table(answer: "Answer", width: int, first: Sequence[str]) -> "Table":
-    """As many columns as fit, in their order; the rest are in `--json`. What no row has takes no room."""
+    """As many columns as fit, in their order; below it what files call all of them. What no row has takes no room."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table
+
+    from traceanalyzer.analyses import column_named
+    from traceanalyzer.report.words.wording import label
 
     names = [name for name in dict.fromkeys(name for row in answer.rows for name in row) if name not in _FOR_PROGRAMS]
     cells = {name: [_cell(_measured(name, row), row.get(name)) for row in answer.rows] for name in names}
     cells = {name: column for name, column in cells.items() if any(column)}
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left")
-    shown = _fitting(cells, width, first)
+    heads = {name: label(name, column_named(name)) for name in cells}
+    shown = _fitting({name: [heads[name], *cells[name]] for name in cells}, width, first)
     for name in shown:
-        table.add_column(escape(name), overflow="ellipsis", max_width=_WIDEST, no_wrap=True)
-    left_out = [name for name in cells if name not in shown]
+        is_text = all(isinstance(row.get(name), str | bool | None) for row in answer.rows)
+        table.add_column(
+            escape(heads[name]), overflow="ellipsis", max_width=_WIDEST, no_wrap=True,
+            justify="left" if is_text else "right",
+        )  # fmt: skip
     for row in zip(*(cells[name] for name in shown), strict=True):
-        table.add_row(*map(escape, row))
-    if left_out:
-        table.caption = f"--json has {', '.join(left_out)} too"
+        if sum(map(bool, row)) > 1 or len(shown) == 1:  # the rest of such a row is in columns without room
+            table.add_row(*map(escape, row))
+    if list(heads.values()) != names:
+        table.caption = f"All columns, as --json names them: {', '.join(cells)}"
     return table
 
 
 def _fitting(cells: Mapping[str, list[str]], width: int, first: Sequence[str]) -> list[str]:
-    """Columns that have room together, `first` before the others; in the order of the table."""
+    """Columns, heads included, that have room together, `first` before the others; in the order of the table."""
     kept = set[str]()
     room = width + 1  # the last column has nothing behind it but the table's edge
-    for name in sorted(cells, key=lambda name: first.index(name) if name in first else len(first)):
-        needed = min(_WIDEST, max(len(name), *map(len, cells[name]))) + 3
+    for name in sorted(cells, key=lambda name: _place(name, first)):
+        needed = min(_WIDEST, max(map(len, cells[name]))) + 3
         if needed <= room or not kept:
             kept.add(name)
             room -= needed
     return [name for name in cells if name in kept]
+
+
+def _place(name: str, first: Sequence[str]) -> tuple[int, bool, bool]:
+    """Those asked for, then what tells rows apart, then what a page shows at once."""
+    from traceanalyzer.analyses import column_named
+    from traceanalyzer.meaning.columns import Unit
+
+    column = column_named(name)
+    asked_for = first.index(name) if name in first else len(first)
+    return asked_for, column.unit is not Unit.ID, column.is_secondary or column.is_aside
 
 
 def _measured(name: str, row: Mapping[str, Any]) -> str:
@@ -171,14 +209,15 @@ def _ends(answer: "Answer") -> Iterator[str]:
 def _cell(name: str, value: Any) -> str:
     from traceanalyzer.analyses import column_named
     from traceanalyzer.meaning import quantities
-    from traceanalyzer.meaning.columns import Written
-    from traceanalyzer.meaning.names import short_name
+    from traceanalyzer.report.words.wording import words
 
     if value is None:
         return ""
-    if isinstance(value, float | int) and not isinstance(value, bool):
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float | int):
         return quantities.text(value, column_named(name).unit)
-    return short_name(str(value)) if column_named(name).written is Written.KERNEL else str(value)
+    return words(str(value), column_named(name))
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -188,7 +227,7 @@ def _cell(name: str, value: Any) -> str:
 def mcp(roots: tuple[Path, ...], jobs: int | None) -> None:
     """Serve the questions to assistants over MCP (standard input and output).
 
-    Reads traces below the roots only and writes nothing. Needs the extra: pip install 'analyze-traces[agents]'.
+    Reads traces below the roots only and writes nothing. Needs the extra: pip install '.[agents]' in the clone.
     """
     from traceanalyzer.agents.server import server
     from traceanalyzer.agents.workspace import Workspace

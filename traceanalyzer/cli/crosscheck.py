@@ -24,7 +24,7 @@ def crosscheck(folder: Path, follow_links: bool, as_json: bool) -> None:
     """Print figures of the whole capture beside HolisticTraceAnalysis', and what makes each difference.
 
     Files of the PyTorch profiler are read by its own reader, other captures come to it by ta.to_hta. Needs the extra:
-    pip install 'analyze-traces[hta]'.
+    pip install '.[hta]' in the clone.
     """
     from rich.console import Console
 

@@ -1,23 +1,41 @@
 """Standard output and standard error that outlive their readers (`| head`) and their encodings."""
 
+import codecs
 import io
 import sys
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, TextIO
 
 
 def lenient(stream: TextIO) -> TextIO:
-    """The stream, but what nobody reads any more is dropped, and characters that it cannot encode become `?`.
+    """The stream, but what nobody reads any more is dropped, and what it cannot encode is written in ASCII, or `?`.
 
     So a report is written whole and the exit code is that of the work, whoever listens. A terminal stays as it is but
     for the characters. What cannot be written otherwise, as on a full disk, is said once; `is_lost` tells it.
     """
     if not isinstance(stream, io.TextIOWrapper):
         return stream
-    stream.reconfigure(errors="replace")
+    codecs.register_error(_SPELT, _spelt)
+    stream.reconfigure(errors=_SPELT)
     if stream.isatty():
         return stream
     pipe = io.BufferedWriter(_PipeThatMayClose(stream.fileno(), "w", closefd=False))
-    return io.TextIOWrapper(pipe, encoding=stream.encoding, errors="replace")
+    return io.TextIOWrapper(pipe, encoding=stream.encoding, errors=_SPELT)
+
+
+_SPELT = "traceanalyzer.spelt"
+
+_IN_ASCII: Mapping[str, str] = MappingProxyType(
+    {"•": "*", "–": "-", "−": "-", "→": "->", "±": "+/-", "µ": "u", "×": "x", "·": "-", "…": "...", "\u202f": " "}
+)
+"""What this program's own sentences have beside ASCII."""
+
+
+def _spelt(error: UnicodeError) -> tuple[str, int]:
+    """What an encoding such as that of LANG=C does not have, in characters that it has."""
+    assert isinstance(error, UnicodeEncodeError)
+    return "".join(_IN_ASCII.get(one, "?") for one in error.object[error.start : error.end]), error.end
 
 
 def unfailing(stream: TextIO) -> TextIO:

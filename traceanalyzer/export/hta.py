@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.errors import UsageError
+from traceanalyzer.errors import needs_extra
 from traceanalyzer.functions import loaded
 from traceanalyzer.model import RankTrace, TraceSet
 from traceanalyzer.model.schema import NONE
@@ -54,7 +54,7 @@ def required() -> Any:
         import hta.common.trace  # noqa: PLC0415 - an extra
         import hta.trace_analysis  # noqa: PLC0415
     except ImportError as error:
-        raise UsageError("this needs HolisticTraceAnalysis: pip install 'analyze-traces[hta]'") from error
+        raise needs_extra("this needs HolisticTraceAnalysis", "hta") from error
     return hta
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from traceanalyzer.errors import InputError, UsageError
+from traceanalyzer.errors import InputError, UsageError, needs_extra
 
 HEAD_BYTES = 2 << 20
 """Of a file that is read from its beginning: enough for what it says of itself, packed or not."""
@@ -100,7 +100,7 @@ def _open(url: str) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
-        raise UsageError(f"{url}: URLs need fsspec: pip install 'analyze-traces[remote]'") from error
+        raise needs_extra(f"{url}: URLs need fsspec", "remote") from error
     try:
         files, place = url_to_fs(url)
     except ImportError as error:

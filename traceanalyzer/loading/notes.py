@@ -3,12 +3,12 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 from traceanalyzer.discovery import Found, is_of_captures
 from traceanalyzer.discovery.clustering import SAME_RUN_NS, Run
-from traceanalyzer.meaning.listed import named, numbered
+from traceanalyzer.meaning.listed import lacking, named, numbered
 from traceanalyzer.model import RankMeta
 from traceanalyzer.model.schema import printable
 from traceanalyzer.readers import GUESSED, NODE_ORDER
@@ -30,13 +30,9 @@ def notes_of(
     size = max((meta.world_size for meta in metas.values() if meta.world_size), default=0)
     absent = (size - len(metas)) if wanted is None else len(wanted - set(metas))
     if absent > 0 and names_missing:
-        missing = (rank for rank in (range(size) if wanted is None else sorted(wanted)) if rank not in metas)
-        shown = ", ".join(str(rank) for rank in islice(missing, _MOST_NAMED))
-        more = f" and {absent - _MOST_NAMED:,} more" if absent > _MOST_NAMED else ""
+        shown = lacking(range(size) if wanted is None else wanted, metas)
         have = "has" if absent == 1 else "have"
-        notes.append(
-            f"{absent:,} of {size if wanted is None else len(wanted):,} ranks {have} no trace here: {shown}{more}."
-        )
+        notes.append(f"{absent:,} of {size if wanted is None else len(wanted):,} ranks {have} no trace here: {shown}.")
     lost = {rank: meta.events_skipped for rank, meta in metas.items() if meta.events_skipped}
     if lost and names_missing:
         count = sum(lost.values())

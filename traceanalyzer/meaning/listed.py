@@ -21,6 +21,23 @@ def listed(numbers: Collection[int], most: int = MOST_PIECES) -> str:
     return named([piece for run in _runs(ordered) for piece in _pieces(run)], most)
 
 
+def lacking(expected: range | Collection[int], here: Collection[int]) -> str:
+    """Which of the expected numbers are not here, as `listed`; a damaged file's range of billions costs no more."""
+    if not isinstance(expected, range):
+        return listed(set(expected).difference(here))
+    ends = [expected.start - 1, *sorted(number for number in here if number in expected), expected.stop]
+    runs = [range(before + 1, after) for before, after in pairwise(ends)]
+    return named([piece for run in runs for piece in _pieces(run)])
+
+
+def part_of(count: int, total: int, noun: str, plural: str | None = None) -> str:
+    """How a sentence about some of them begins: `3 of 17 calls`, `All 1,310 calls`, `The only call`."""
+    if total == 1:
+        return f"The only {noun}"
+    of_them = f"{total:,} {plural or noun + 's'}"
+    return f"All {of_them}" if count == total else f"{count:,} of {of_them}"
+
+
 def named(names: Sequence[str], most: int = MOST_PIECES) -> str:
     """`b00`, `b00 and b03`, `b00, b03 and b07`; of many the first, and how many more there are; `none`."""
     more = len(names) - most
@@ -38,5 +55,5 @@ def _runs(ordered: Sequence[int]) -> list[list[int]]:
     return runs
 
 
-def _pieces(run: list[int]) -> list[str]:
+def _pieces(run: Sequence[int]) -> list[str]:
     return [f"{run[0]} to {run[-1]}"] if len(run) > 2 else [str(number) for number in run]

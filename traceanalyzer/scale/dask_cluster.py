@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from traceanalyzer.errors import InputError, UsageError
+from traceanalyzer.errors import InputError, needs_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -156,7 +156,7 @@ def connected(address: str, workers: int | None = None, *, timeout_s: float = _C
     try:
         from distributed import Client, LocalCluster
     except ImportError as error:
-        raise UsageError("--scheduler needs Dask: pip install 'analyze-traces[cluster]'") from error
+        raise needs_extra("--scheduler needs Dask", "cluster") from error
     if address != LOCAL:
         try:
             client = Client(address, timeout=timeout_s, set_as_default=False)

@@ -7,6 +7,7 @@ from traceanalyzer.analyses.communication.inferred import INFERRED
 from traceanalyzer.analyses.communication.operator_arguments import OPERATOR
 from traceanalyzer.analyses.integrity.integrity_checks import Defect, by_share, have, many
 from traceanalyzer.kinds import WAIT_ONLY
+from traceanalyzer.meaning.listed import part_of
 from traceanalyzer.meaning.severities import INFO
 from traceanalyzer.model.tables import column_of
 
@@ -18,7 +19,7 @@ def communication_without_arguments(calls: pd.DataFrame) -> list[Defect]:
     is_kernel = ((calls["collective"] != "peer_copy") & (waits_of(calls) != WAIT_ONLY)).to_numpy()
     count, total = int(column_of(calls, "arguments").isna()[is_kernel].sum()), int(is_kernel.sum())
     text = (
-        f"{many(count, 'communication operation')} of {total:,} {have(count)} no arguments: process group and sizes "
+        f"{part_of(count, total, 'communication operation')} {have(count)} no arguments: process group and sizes "
         "are unknown, bandwidths leave them out."
     )
     return (

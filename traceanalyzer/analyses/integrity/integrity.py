@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
-from itertools import islice
 from typing import ClassVar
 
 import pandas as pd
@@ -20,12 +19,10 @@ from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Column, Written
-from traceanalyzer.meaning.listed import numbered
+from traceanalyzer.meaning.listed import lacking, numbered
 from traceanalyzer.meaning.severities import HIGH, INFO, LOW, MEDIUM
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.tables import rows_where, under_each_other, without_rows
-
-_MOST_NAMED = 8
 
 _RECORDS_GPUS = {"kineto": "ProfilerActivity.CUDA, on the rank's own GPU,", "nsys": "--trace=cuda,nvtx"}
 """What records GPU work, by a trace's format."""
@@ -207,12 +204,10 @@ def _missing_ranks(ranks: pd.DataFrame, wanted: frozenset[int] | None, told: int
     be = "is" if len(ranks) == 1 else "are"
     of_these = "figures over ranks are of these, and waits for the others cannot be told from transfers."
     if count > 0:
-        lacking = (rank for rank in (range(size) if wanted is None else sorted(wanted)) if rank not in here)
-        listed = ", ".join(map(str, islice(lacking, _MOST_NAMED))) + (", …" if count > _MOST_NAMED else "")
         others = sorted(rank for rank in here if rank not in expected)
         of = f"the job's {size} ranks" if wanted is None else f"the {len(wanted)} ranks that --ranks asks for"
         be = "is" if len(ranks) - len(others) == 1 else "are"
-        text = f"{len(ranks) - len(others)} of {of} {be} here (missing: {listed}): {of_these}"
+        text = f"{len(ranks) - len(others)} of {of} {be} here (missing: {lacking(expected, here)}): {of_these}"
         if others:
             text += f" Files are of {numbered('rank', others)}: their numbers, or the size that they tell, are wrong."
         return [Defect(MISSING_RANKS, MEDIUM, count, len(expected), text, affects)]

@@ -11,6 +11,7 @@ from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.names import SourceName
 from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.steps import is_complete
+from traceanalyzer.meaning.listed import part_of
 from traceanalyzer.meaning.severities import HIGH, INFO, LOW, MEDIUM, Severity
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -128,7 +129,7 @@ def launches_without_operation(trace: RankTrace) -> list[Defect]:
         return []
     lost, total = int(is_lost_launch(calls).sum()), int(is_launch.sum())
     text = (
-        f"{many(lost, 'launch', 'launches')} of {total:,} on the host {have(lost)} no GPU operation in the capture: "
+        f"{part_of(lost, total, 'launch', 'launches')} on the host {have(lost)} no GPU operation in the capture: "
         "work is missing, or was recorded elsewhere; "
     )
     has_complete = not _complete_steps(trace).empty
@@ -148,7 +149,7 @@ def lost_amid_others(trace: RankTrace) -> list[Defect]:
     begin, end = answered[[0, -1]]
     count, total = int(lost[begin:end].sum()), int((is_launch | lost)[begin : end + 1].sum())
     text = (
-        f"{many(count, 'launch', 'launches')} of {total:,} amid recorded ones {have(count)} no GPU operation: the "
+        f"{part_of(count, total, 'launch', 'launches')} amid recorded ones {have(count)} no GPU operation: the "
         "profiler lost them, and where the GPU seems idle it may have worked."
     )
     return [Defect(LOST_AMID, by_share(count, total), count, total, text, (EVENTS,))] if count else []
@@ -179,7 +180,7 @@ def operations_without_launch(trace: RankTrace) -> list[Defect]:
     why = "they do not say which call launched them" if is_unnumbered else "queued before it began"
     why = why if len(trace.api_calls) else "no API call was recorded"
     text = (
-        f"{many(count, 'GPU operation')} of {total:,} {have(count)} no launch in the capture ({why}): they belong to "
+        f"{part_of(count, total, 'GPU operation')} {have(count)} no launch in the capture ({why}): they belong to "
         "no step and no phase, and idle time before them has no known cause"
     )
     has_complete = not _complete_steps(trace).empty
@@ -201,7 +202,7 @@ def shared_launches(trace: RankTrace) -> list[Defect]:
     bears_anothers = _bears_anothers_number(trace.api_calls)
     count, total = int(times[((times > 1) & ~is_graph) | bears_anothers].sum()), len(calls)
     text = (
-        f"{many(count, 'GPU operation')} of {total:,} share their launch with others: correlation numbers are used "
+        f"{part_of(count, total, 'GPU operation')} share their launch with others: correlation numbers are used "
         "more than once (work of several processes in one file does so), and which call launched what, in which step, "
         "is not known."
     )

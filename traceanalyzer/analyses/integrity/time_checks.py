@@ -24,6 +24,7 @@ from traceanalyzer.analyses.integrity.integrity_checks import (
     many,
     start,
 )
+from traceanalyzer.meaning.listed import part_of
 from traceanalyzer.meaning.severities import HIGH, INFO
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.event_times import LONGEST_CAPTURE_NS, is_outside
@@ -62,7 +63,7 @@ def outside(trace: RankTrace) -> list[Defect]:
     is_odd = is_outside(array_of(trace.gpu_ops, "start_ns"), (trace.meta.capture_start_ns, trace.meta.capture_end_ns))
     count, total = int(is_odd.sum()), len(is_odd)
     text = (
-        f"{many(count, 'operation')} of {total:,} {start(count)} more than 10 s before the recording began or after it "
+        f"{part_of(count, total, 'operation')} {start(count)} more than 10 s before the recording began or after it "
         "ended, as the file says itself: their times are damaged, or the file holds two recordings."
     )
     return [Defect(OUTSIDE, HIGH, count, total, text, (EVENTS,))] if 0 < count < total else []
@@ -113,7 +114,7 @@ def nested_on_a_stream(trace: RankTrace) -> list[Defect]:
     count = int(is_nested.sum())
     is_grave = count >= SOME * len(ops) or lengths[is_nested].sum() >= SOME * lengths.sum()
     text = (
-        f"{many(count, 'operation')} of {len(ops):,} run{'s' if count == 1 else ''} inside an earlier one of the same "
+        f"{part_of(count, len(ops), 'operation')} run{'s' if count == 1 else ''} inside an earlier one of the same "
         "stream, which runs one after the other: durations are damaged, streams have lost their numbers, or the file "
         "holds the work of several processes."
     )

@@ -14,6 +14,7 @@ from traceanalyzer.analyses.replay.recording import RUN_TO_RUN
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.meaning.gains import gain_said
+from traceanalyzer.meaning.quantities import time_span, time_text
 from traceanalyzer.meaning.vocabulary import ON_PATH
 
 _LABELS = {one.key: one.label for one in ON_PATH}
@@ -90,7 +91,7 @@ class Answer:
     def lines(self) -> list[str]:
         """The same in words."""
         gain, what = self.gain, "step" if self.is_of_steps else "capture"
-        step = f"{what} {gain.before_ns / 1e6:,.2f} ms → {gain.after_ns / 1e6:,.2f} ms: {self._said()}"
+        step = f"{what} {time_text(gain.before_ns)} → {time_text(gain.after_ns)}: {self._said()}"
         if self.schedule:
             return [step, *self._unprofiled(), *self.schedule.lines()]
         return [
@@ -106,32 +107,38 @@ class Answer:
 
     def _said(self) -> str:
         gain = self.gain
-        error = f"{gain.error_ns / 1e6:,.2f} ms"
+        error = time_text(gain.error_ns)
         change_ns = gain.before_ns - gain.after_ns
         if change_ns < 0:
-            said = f"{-change_ns / 1e6:,.2f} ms longer"
+            said = f"{time_text(-change_ns)} longer"
         else:
             is_most = gain.is_bound and not gain.is_lower_bound
-            said = f"gain {gain_said(f'{change_ns / 1e6:,.2f} ms', is_bound=is_most)}"
+            said = f"gain {gain_said(time_text(change_ns), is_bound=is_most)}"
         why = []
         if gain.error_ns > BOUND_PCT / 100 * gain.before_ns:
             why.append(f"{error} ({self.error_pct:.1f} %) are not explained by the graph")
         if gain.is_lower_bound:
-            unmatched = f"{gain.unmatched_ns / 1e6:,.2f} ms a rank"
+            unmatched = f"{time_text(gain.unmatched_ns)} a rank"
             why.append(f"waits stay as they are in {unmatched} of communication whose partners are not known")
         if gain.lacks_hosts:
             why.append("hosts that are not in the capture may not launch a shorter one in time")
-        return f"{said}, a bound and no forecast: {', and '.join(why)}" if why else f"{said} ± {error}"
+        return (
+            f"{said}, a bound and no forecast: {', and '.join(why)}"
+            if why
+            else f"{said}; replayed unchanged it is {error} off"
+        )
 
     def _unprofiled(self) -> list[str]:
         if self.gain.unprofiled_ns is None or any(change.part == "profiler" for change in self.changes):
             return []
-        before, after = (ns / 1e6 for ns in self.gain.unprofiled_ns)
-        said = f"gain {before - after:,.2f} ms" if after <= before else f"{after - before:,.2f} ms longer"
-        gains = _between(self.unprofiled_gains_ns) if after < before else ""
-        by = ", by what recording may take the hosts" if gains else ""
-        afters = _between(self.unprofiled_afters_ns)
-        return [f"without the profiler (estimate): {before:,.2f} ms → {after:,.2f} ms{afters}: {said}{gains}{by}"]
+        before, after = self.gain.unprofiled_ns
+        said = f"gain {time_text(before - after)}" if after <= before else f"{time_text(after - before)} longer"
+        line = f"without the profiler, an estimate: {time_text(before)} → {time_text(after)}, {said}"
+        if afters := self.unprofiled_afters_ns:
+            line += f"; it may be {time_span(*afters)} after the change"
+        if (gains := self.unprofiled_gains_ns) and after < before and gains[0] != gains[1]:
+            line += f" and the gain {time_span(*gains)}, by what recording takes the hosts"
+        return [line]
 
     def __repr__(self) -> str:
         return "\n".join([f"what if {', '.join(map(str, self.changes))}", *self.lines()])
@@ -169,12 +176,6 @@ def answer(results: Mapping[str, Result], changes: Sequence[Change]) -> Answer:
     after = composition(path_of(replay, engine.lengths(*changes)))
     gain, unprofiled = engine.gains([tuple(changes)])[0], engine.unprofiled_ns(changes)
     return Answer(tuple(changes), gain, before, after, unprofiled_ns=unprofiled)
-
-
-def _between(ns: tuple[int, int] | None) -> str:
-    """A range, unless it is of one figure."""
-    least, most = (f"{each / 1e6:,.2f}" for each in ns or (0, 0))
-    return f" ({least} to {most})" if least != most else ""
 
 
 def _listed(percents: dict[str, float]) -> str:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.base import plain_values
-from traceanalyzer.errors import UsageError
+from traceanalyzer.errors import needs_extra
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import care, verdict
 from traceanalyzer.report.words.parts import split
@@ -30,7 +30,7 @@ def write(report: Report, folder: Path) -> list[Path]:
     try:
         import xlsxwriter  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise UsageError("--format xlsx needs the package XlsxWriter: pip install 'analyze-traces[excel]'") from error
+        raise needs_extra("--format xlsx needs the package XlsxWriter", "excel") from error
     path = folder / "summary.xlsx"
     tables = {name: result for name, result in report.results.items() if not result.is_event_copy and len(result)}
     sheets = {name: name[:_LONGEST_NAME] for name in tables}
