@@ -13,7 +13,7 @@ from traceanalyzer.cli import run
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.files.cached import default_folder
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.loading import LoadOptions, cache, kept_traces, load
+from traceanalyzer.loading import LoadOptions, cache, kept_traces, load, table_files
 from traceanalyzer.model import RankMeta, make_trace
 from traceanalyzer.model.schema import TABLES
 from traceanalyzer.readers import RankHint, kineto, nsys_sqlite
@@ -65,7 +65,9 @@ def assert_same(one, other):
     ],
     ids=["kineto", "nsys", "no events"],
 )
-def test_what_comes_back_is_what_was_read(traces, tmp_path, trace_file):
+@pytest.mark.parametrize("rows_at_once", [100, table_files.ROWS_AT_ONCE])
+def test_what_comes_back_is_what_was_read(traces, rows_at_once, tmp_path, trace_file, monkeypatch):
+    monkeypatch.setattr(table_files, "ROWS_AT_ONCE", rows_at_once)
     made = traces()
     assert len(list(kept_traces.through(tmp_path / "kept", trace_file, (), iter(made)))) == len(made)
     back = list(kept_traces.through(tmp_path / "kept", trace_file, (), iter(())))

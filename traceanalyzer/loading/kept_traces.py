@@ -6,27 +6,24 @@ nothing that runs when it is read. Whatever is wrong with the cache, the trace i
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cache, partial
 from itertools import count, islice
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
-import pandas as pd
-import pyarrow as pa
 
 from traceanalyzer.forks import aside
 from traceanalyzer.loading.cache import UNREADABLE, Draft, code_of, key_of, prune_at_times
+from traceanalyzer.loading.table_files import read_table, write_table
 from traceanalyzer.model import RankMeta, RankTrace, whole_capture
-from traceanalyzer.model.aside import laid_aside
 from traceanalyzer.model.schema import NONE, STEPS, TABLES, conform
 from traceanalyzer.processes import CORES_A_FILE
 
-FORMAT = 1
+FORMAT = 2
 """Of the entries: another number finds none of these."""
 
 WORTH_BYTES, WORTH_BYTES_OF_TEXT = 4 << 20, 32 << 20
@@ -100,12 +97,7 @@ def _write(trace: RankTrace, place: Path) -> None:
         raise ValueError("not as a reader gives it")
     (place / "meta.json").write_bytes(msgspec.json.encode(facts_of(trace.meta)))
     for name, schema in TABLES.items():
-        frame = trace.table(name)
-        columns = {column: _arrow(frame[column], dtype) for column, dtype in schema.items()}
-        rows = pa.record_batch(columns)
-        options = pa.ipc.IpcWriteOptions(compression="zstd")
-        with (place / f"{name}.arrow").open("wb") as file, pa.ipc.new_file(file, rows.schema, options=options) as out:
-            out.write_batch(rows)
+        write_table(place / f"{name}.arrow", trace.table(name), schema)
 
 
 def facts_of(meta: RankMeta) -> dict[str, object]:
@@ -128,7 +120,7 @@ def _stored(entry: Path) -> Iterator[RankTrace]:
 
 def _read(place: Path) -> RankTrace:
     meta = msgspec.json.decode((place / "meta.json").read_bytes(), type=RankMeta)
-    frames = {name: laid_aside(_frame(place / f"{name}.arrow", schema)) for name, schema in TABLES.items()}
+    frames = {name: read_table(place / f"{name}.arrow", schema) for name, schema in TABLES.items()}
     ops = frames["gpu_ops"]
     return RankTrace(
         meta=meta,
@@ -137,32 +129,3 @@ def _read(place: Path) -> RankTrace:
         window=whole_capture(ops),
         **frames,
     )
-
-
-def _frame(path: Path, schema: Mapping[str, str]) -> pd.DataFrame:
-    with pa.memory_map(str(path)) as file:
-        rows = pa.ipc.open_file(file).get_batch(0)
-    columns = {name: _pandas(rows.column(name), dtype) for name, dtype in schema.items()}
-    return pd.DataFrame(columns, index=pd.RangeIndex(rows.num_rows), copy=False)
-
-
-def _arrow(column: pd.Series, dtype: str) -> Any:
-    values: Any = column.array
-    if dtype == "category":
-        codes = pa.array(values.codes.astype(np.int32), mask=values.codes == NONE)
-        return pa.DictionaryArray.from_arrays(codes, pa.array(values.categories.tolist(), type=pa.large_string()))
-    if dtype == "Int64":
-        return pa.array(values.to_numpy(dtype=np.int64, na_value=0), mask=np.asarray(values.isna()))
-    return pa.array(column.to_numpy())
-
-
-def _pandas(array: Any, dtype: str) -> Any:
-    if dtype == "category":
-        codes = array.indices.fill_null(NONE).to_numpy(zero_copy_only=False)
-        texts = pd.Index(array.dictionary.to_pylist(), dtype="str")
-        return pd.Categorical.from_codes(codes, categories=texts)
-    if dtype == "Int64":
-        absent = array.is_null().to_numpy(zero_copy_only=False)
-        return pd.arrays.IntegerArray(array.fill_null(1).to_numpy(zero_copy_only=False).copy(), absent)
-    values = array.to_numpy(zero_copy_only=False)
-    return values if values.flags.writeable else values.copy()
