@@ -67,19 +67,19 @@ class Sums(Struct, frozen=True):
 class Latest(Generic[T]):
     """What is made of an array, kept for the two that were asked for last: most changes leave most lengths as they are.
 
-    An array is told by which object it is: nobody writes to one that was given here.
+    An array is told by which object it is: nobody writes to one that was given here. What makes it is given each time:
+    held here it would hold the nodes that hold this, until the next search for garbage.
     """
 
-    def __init__(self, make: Callable[[np.ndarray], T]) -> None:
-        self._make = make
+    def __init__(self) -> None:
         self._known: list[tuple[np.ndarray, T]] = []
 
-    def __call__(self, array: np.ndarray) -> T:
-        """What is made of it."""
+    def __call__(self, array: np.ndarray, make: Callable[[np.ndarray], T]) -> T:
+        """What `make`, always the same, makes of it."""
         for own, made in self._known:
             if own is array:
                 return made
-        made = self._make(array)
+        made = make(array)
         self._known = [(array, made), *self._known[:1]]
         return made
 
@@ -107,9 +107,8 @@ class Nodes:
         self.known: Explained = explained(piece)
         self._is_of: dict[str, np.ndarray] = {}
         self._columns: dict[tuple[str, str], np.ndarray] = {}
-        self._within = {True: Latest(partial(self._within_runs, has_lag=True)),
-                        False: Latest(partial(self._within_runs, has_lag=False))}  # fmt: skip
-        self._host_ends = Latest(partial(offsets, self.column("host", "segment")))
+        self._within = {has_lag: Latest[tuple[np.ndarray, np.ndarray]]() for has_lag in (False, True)}
+        self._host_ends = Latest[np.ndarray]()
         lengths = self.column("ops", "duration_ns"), self.column("host", "ns")
         every_segment = np.ones(len(piece.segments), dtype=bool)
         self.recorded = Timing(*lengths, every_segment, every_segment)
@@ -212,8 +211,9 @@ class Nodes:
 
     def sums(self, timing: Timing) -> Sums:
         """Lengths within the runs and segments."""
-        lag, until = self._within[timing.has_lag](timing.duration_ns)
-        host = self._host_ends(timing.host_ns)
+        within = partial(self._within_runs, has_lag=timing.has_lag)
+        lag, until = self._within[timing.has_lag](timing.duration_ns, within)
+        host = self._host_ends(timing.host_ns, partial(offsets, self.column("host", "segment")))
         by_launch = np.append(host, 0)[self.column("ops", "launch")]
         by_launch += self.known.latency_ns
         by_launch += until

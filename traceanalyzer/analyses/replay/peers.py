@@ -46,13 +46,16 @@ class Peers:
         self._known: dict[tuple[int, str, bytes], np.ndarray] = {}
         self._hosts: dict[int, np.ndarray] = {}
         self._hosts_evened: dict[int, np.ndarray] = {}
-        self._unrecorded: dict[int, Peers] = {0: self}
+        self._unrecorded: dict[int, Peers] = {}  # none holds this one: else all stayed until a search for garbage
 
     def unrecorded(self, cost_ns: int) -> "Peers":
         """The same where hosts do not have to write down what they do, at so much for each operator and call."""
+        if cost_ns == self.cost_ns:
+            return self
         if cost_ns not in self._unrecorded:
             made = copy(self)
-            made.cost_ns, made._known, made._hosts, made._hosts_evened = cost_ns, {}, {}, {}  # noqa: SLF001 - its own
+            made.cost_ns = cost_ns
+            made.let_go()
             for name in _OF_HOSTS:
                 made.__dict__.pop(name, None)
             self._unrecorded[cost_ns] = made
