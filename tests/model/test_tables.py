@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from traceanalyzer.model import blocks
 from traceanalyzer.model.tables import (
     array_of,
     column_of,
@@ -70,15 +71,28 @@ def test_series_that_are_numbered_otherwise_are_matched_by_pandas():
     pd.testing.assert_frame_equal(table_of(columns), pd.DataFrame(columns))
 
 
-@pytest.mark.parametrize(("count", "blocks"), [(3, 3), (5_000, 5)])
-def test_few_numbers_lie_in_one_block_for_each_type(count, blocks):
+@pytest.mark.parametrize(("count", "expected"), [(3, 3), (5_000, 5)])
+def test_few_numbers_lie_in_one_block_for_each_type(count, expected):
     numbers = {name: np.arange(count) * factor for name, factor in [("a", 1), ("b", 0.5), ("c", 2), ("d", 1.5)]}
     numbers["names"] = pd.Categorical(["x"] * count)
     table = table_of(numbers)
-    assert len(table._mgr.blocks) == blocks
+    assert len(table._mgr.blocks) == expected
     pd.testing.assert_frame_equal(table, pd.DataFrame(numbers))
     pd.testing.assert_frame_equal(rows_where(table, table["a"] != 1), table[table["a"] != 1])
     pd.testing.assert_frame_equal(picked(table, np.array([2, 0])), table.iloc[[2, 0]].reset_index(drop=True))
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_without_pandas_blocks_tables_are_read_the_public_way(name, monkeypatch):
+    table = table_of({"first": np.arange(3), name: COLUMNS[name], "last": np.arange(3)})
+    inner = table_of(columns_of(table)), picked(table, np.array([2, 0])), rows_where(table, table["first"] > 0)
+    monkeypatch.setattr(blocks, "_held", lambda _: None)
+    monkeypatch.delattr(pd.DataFrame, "_get_column_array")
+    public = table_of(columns_of(table)), picked(table, np.array([2, 0])), rows_where(table, table["first"] > 0)
+    for one, other in zip(inner, public, strict=True):
+        pd.testing.assert_frame_equal(one, other)
+    assert (array_of(table, "last") == [0, 1, 2]).all()
+    assert type(column_of(table, name)) is type(table[name].array)
 
 
 def test_a_table_without_columns_has_no_rows():

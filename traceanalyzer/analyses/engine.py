@@ -23,7 +23,7 @@ from traceanalyzer.files.unnamed import give_back_grown, give_back_memory
 from traceanalyzer.forks import can_fork
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.aside import arrays_aside, laid_aside
-from traceanalyzer.model.tables import texts_in_python
+from traceanalyzer.model.text_storage import texts_in_python
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.results import Results

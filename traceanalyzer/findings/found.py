@@ -10,7 +10,7 @@ from traceanalyzer.findings.capture_limits import within_limits
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.folding import folded
 from traceanalyzer.findings.order import error_of_mean_step_ns, ordered
-from traceanalyzer.model.tables import texts_in_python
+from traceanalyzer.model.text_storage import texts_in_python
 
 
 def find(

@@ -12,7 +12,7 @@ from traceanalyzer.loading.claims import claimed_rank, require_ranks, with_gpu_w
 from traceanalyzer.loading.notes import label_of, name_of, notes_of, other_runs
 from traceanalyzer.loading.options import LoadOptions, parse_ranks
 from traceanalyzer.model import RankTrace, TraceSet
-from traceanalyzer.model.tables import texts_in_python
+from traceanalyzer.model.text_storage import texts_in_python
 from traceanalyzer.selection import Selection
 
 __all__ = ["LoadOptions", "label_of", "load", "name_of", "notes_of", "other_runs", "parse_ranks", "read_capture"]

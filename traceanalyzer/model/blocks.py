@@ -1,7 +1,10 @@
 """What pandas' tables hold inside: blocks, which are columns of one type as the rows of two dimensions, or one column.
 
-To select a column pandas makes an object around it, which costs ten times as much as the selection; so does each
-question that pandas answers of a column alone.
+Tables are made of them by pandas' public `create_dataframe_from_blocks`; to read them it has no public way. To select a
+column pandas makes an object around it: 6.4 µs, the selection 0.8. Of twenty columns and a hundred rows, all columns
+take 115 to 165 µs and half of the rows 105 to 130, read from the blocks 10 and 29 (pandas 3.1.1). An analysis has
+thousands of small tables: all analyses of two ranks of ddp take 0.50 to 0.52 s of a processor without, 0.39 with it. A
+pandas that holds its tables otherwise is read the public way.
 """
 
 from collections.abc import Sequence
@@ -46,10 +49,24 @@ def in_order(table: pd.DataFrame) -> list[Any]:
     return arrays
 
 
+def one_of(table: pd.DataFrame, name: str) -> Any:
+    """A column as the table holds it, whose columns have a name each."""
+    read = getattr(table, "_get_column_array", None)
+    return read(table.columns.get_loc(name)) if read else array_of_series(table[name])
+
+
 def blocks_of(table: pd.DataFrame) -> list[tuple[Any, Any]]:
     """What the table holds, not to be written to: columns of one type as rows of two dimensions; and their places."""
-    held: Any = table
-    return [(unwritable(block.values), block.mgr_locs.as_array) for block in held._mgr.blocks]  # noqa: SLF001 - as said above
+    held = _held(table)
+    if held is None:
+        arrays = [unwritable(array_of_series(column)) for _, column in table.items()]
+        return [_block(arrays, [place]) for place in range(len(arrays))]
+    return [(unwritable(block.values), block.mgr_locs.as_array) for block in held]
+
+
+def _held(table: pd.DataFrame) -> Any:
+    """Pandas' own blocks; `None` of a pandas that has none to be seen."""
+    return getattr(getattr(table, "_mgr", None), "blocks", None)
 
 
 def taken(table: pd.DataFrame, places: np.ndarray, *, is_with_objects: bool = False) -> list[tuple[Any, Any]]:

@@ -1,7 +1,6 @@
 """Tables from whole columns as they are: pandas' own ways look at each anew, five times as long for a small table."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, Literal, TypeVar, cast
 
@@ -10,21 +9,13 @@ import pandas as pd
 from pandas.api.internals import create_dataframe_from_blocks
 
 from traceanalyzer.meaning.rows import NONE
-from traceanalyzer.model.blocks import NUMBERS, array_of_series, in_order, of_arrays, taken, unwritable
+from traceanalyzer.model.blocks import NUMBERS, array_of_series, in_order, of_arrays, one_of, taken, unwritable
 
 Table = TypeVar("Table", bound=pd.DataFrame)
 
 _NUMBERS = (int, float, bool)
 
 _COLUMNS = (np.ndarray, pd.Series, list, pd.api.extensions.ExtensionArray)
-
-
-def texts_in_python() -> AbstractContextManager[None]:
-    """Meanwhile texts are made as Python has them: of Arrow's each look-up and each row costs ten times as much.
-
-    Pandas' setting is the process's, and is put back; it has no effect on any figure.
-    """
-    return pd.option_context("mode.string_storage", "python")
 
 
 def table_of(columns: Mapping[str, Any], index: pd.Index | None = None) -> pd.DataFrame:
@@ -59,21 +50,15 @@ def columns_of(table: pd.DataFrame) -> dict[str, Any]:
 
 def array_of(table: pd.DataFrame, name: str) -> np.ndarray:
     """The same as `table[name].to_numpy()` of a table whose columns have a name each."""
-    values = _column(table, name)
+    values = one_of(table, name)
     array: np.ndarray = unwritable(values if isinstance(values, np.ndarray) else values.to_numpy())
     return array
 
 
 def column_of(table: pd.DataFrame, name: str) -> Any:
     """The same as `table[name].array` of such a table: an array of pandas' own kinds."""
-    values = _column(table, name)
+    values = one_of(table, name)
     return pd.arrays.NumpyExtensionArray(unwritable(values)) if isinstance(values, np.ndarray) else values
-
-
-def _column(table: pd.DataFrame, name: str) -> Any:
-    # To select a column pandas makes an object around it, which costs ten times as much as the selection.
-    read = getattr(table, "_get_column_array", None)
-    return read(table.columns.get_loc(name)) if read else array_of_series(table[name])
 
 
 def floats(column: Any) -> np.ndarray:
@@ -103,7 +88,7 @@ def picked(table: pd.DataFrame, rows: np.ndarray, names: Sequence[str] = ()) -> 
     places = np.flatnonzero(rows) if rows.dtype == bool else rows
     if not names and (blocks := taken(table, places)):
         return create_dataframe_from_blocks(blocks, pd.RangeIndex(len(places)), table.columns)
-    columns = {name: unwritable(_column(table, name)) for name in names} if names else columns_of(table)
+    columns = {name: unwritable(one_of(table, name)) for name in names} if names else columns_of(table)
     # Not `values[places]`: of its own columns pandas asks first what the places are, which costs more than the picking.
     return table_of({name: columns[name].take(places) for name in columns})
 
@@ -124,7 +109,7 @@ def rows_where(table: Table, mask: Any) -> Table:
 
 def only(table: Table, names: Sequence[str]) -> Table:
     """The same as `table[[*names]]`."""
-    columns = [unwritable(_column(table, name)) for name in names]
+    columns = [unwritable(one_of(table, name)) for name in names]
     return cast("Table", of_arrays(columns, table.index, _names(tuple(names))))
 
 
