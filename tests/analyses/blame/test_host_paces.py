@@ -63,6 +63,18 @@ def test_an_operator_that_takes_hardly_longer_is_no_name(longer_ms, stays):
     assert found == "aten::stack" if stays else pd.isna(found)
 
 
+@pytest.mark.parametrize(("others", "stays"), [((), False), ((0,), True)], ids=["alone", "in turn"])
+def test_that_it_takes_hardly_longer_is_told_of_some_steps_where_no_other_host_is_late_in_others(others, stays):
+    rows = [(1, 0), *((rank, 2) for rank in others)]
+    cells = pd.DataFrame(rows, columns=["rank", "step"]).assign(
+        part="host_ns", excess_ns=50 * MS, what="doing", name="aten::mm"
+    )
+    late = pd.DataFrame([(rank, step, 60 * MS) for rank in (0, 1) for step in range(4)])
+    late = late.set_axis(["rank", "step", "needed_host_ns"], axis=1).astype({"needed_host_ns": "Int64"})
+    names = without_names_of_pace(cells, late, operators(1.0))["name"]
+    assert names.notna().tolist() == [stays] * len(rows)
+
+
 @pytest.mark.parametrize(("steps", "own_ms", "stays"), [(1, 0, False), (2, 0, True), (1, 200, True)],
                          ids=["all steps", "half of the steps", "most is other work"])  # fmt: skip
 def test_a_pace_is_there_in_all_steps_and_known_by_most_of_what_a_host_does(steps, own_ms, stays):

@@ -32,22 +32,27 @@ def without_names_of_pace(cells: pd.DataFrame, late: pd.DataFrame, operators: pd
     its late steps have such names, a range that is one in another step holds slow calls if it needs no more there.
     """
     of_hosts = cells["part"] == HOST.column
-    # A pace is there in all steps; stalls now and then make the same calls longer, too.
-    is_most = cells["rank"].map(cells[of_hosts].groupby("rank")["step"].nunique()) >= _MOSTLY * late["step"].nunique()
-    is_named = of_hosts & is_most & cells["name"].notna()
+    is_named = of_hosts & cells["name"].notna()
     if not is_named.any() or operators.empty:
         return cells
     needed = late.set_index(["rank", "step"])["needed_host_ns"].astype("float64")
+    # A pace is there in all steps; stalls now and then make the same calls longer, too.
+    is_most = cells["rank"].map(cells[of_hosts].groupby("rank")["step"].nunique()) >= _MOSTLY * late["step"].nunique()
+    is_alone = cells.loc[of_hosts, "rank"].nunique() == 1
     is_of_pace = pd.Series(data=False, index=cells.index)
     for rank, rows in cells[is_named].groupby("rank"):
         same = same_calls(operators, int(rank), late["rank"].unique())
-        if same is None or same.covered < _COVERED or not same.pace:
+        if same is None or same.covered < _COVERED:
+            continue
+        if is_most[rows.index].any() or is_alone:  # of hosts that stall in turn, sums over all steps tell nothing
+            is_of_pace[rows.index] = rows["name"].isin(_hardly_longer(rows, same)).to_numpy()
+        if not is_most[rows.index].any() or not same.pace:
             continue
         own = needed.reindex(pd.MultiIndex.from_frame(rows[["rank", "step"]])).to_numpy()
         explained = own * (1 - 1 / same.pace) >= _OF_PACE * array_of(rows, "excess_ns")
         of_pace = explained & np.array([_all_do(name, same, same.pace) for name in rows["name"]])
         of_pace |= explained & _hold_slow_calls(rows, of_pace, own)
-        is_of_pace[rows.index] = of_pace | rows["name"].isin(_hardly_longer(rows, same)).to_numpy()
+        is_of_pace[rows.index] |= of_pace
     return cells.assign(**{name: cells[name].mask(is_of_pace, None) for name in ("what", "name")})
 
 
