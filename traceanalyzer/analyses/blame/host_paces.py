@@ -38,7 +38,7 @@ def without_names_of_pace(cells: pd.DataFrame, late: pd.DataFrame, operators: pd
     needed = late.set_index(["rank", "step"])["needed_host_ns"].astype("float64")
     # A pace is there in all steps; stalls now and then make the same calls longer, too.
     is_most = cells["rank"].map(cells[of_hosts].groupby("rank")["step"].nunique()) >= _MOSTLY * late["step"].nunique()
-    is_alone = cells.loc[of_hosts, "rank"].nunique() == 1
+    is_alone = len({*cells.loc[of_hosts, "rank"]}) == 1
     is_of_pace = pd.Series(data=False, index=cells.index)
     for rank, rows in cells[is_named].groupby("rank"):
         same = same_calls(operators, int(rank), late["rank"].unique())
