@@ -55,6 +55,7 @@ from traceanalyzer.analyses.memory.memory_sources import MemorySources as _Memor
 from traceanalyzer.analyses.memory.memory_steps import MemorySteps as _MemorySteps
 from traceanalyzer.analyses.operators.categories import Categories as _Categories
 from traceanalyzer.analyses.operators.efficiency import Efficiency as _Efficiency
+from traceanalyzer.analyses.operators.launch_loops import LaunchLoops as _LaunchLoops
 from traceanalyzer.analyses.operators.mfu import Mfu as _Mfu
 from traceanalyzer.analyses.operators.modules import Modules as _Modules
 from traceanalyzer.analyses.operators.operator_kernels import OperatorKernels as _OperatorKernels
@@ -239,6 +240,8 @@ def find(
     cpu_wait_pct: float = 5.0,
     least_checks: int = 10,
     checked_pct: float = 3.0,
+    loop_launches: int = 50,
+    loop_pct: float = 5.0,
     compiling_pct: float = 5.0,
     slow_call_ns: int = 1000000,
     slow_operators_pct: float = 10.0,
@@ -348,6 +351,8 @@ def report(
     cpu_wait_pct: float = 5.0,
     least_checks: int = 10,
     checked_pct: float = 3.0,
+    loop_launches: int = 50,
+    loop_pct: float = 5.0,
     compiling_pct: float = 5.0,
     slow_call_ns: int = 1000000,
     slow_operators_pct: float = 10.0,
@@ -511,6 +516,7 @@ def operators_over_ranks(traces: TraceSet) -> _OperatorsOverRanks: ...
 def operator_shapes(traces: TraceSet) -> _OperatorShapes: ...
 def operator_kernels(traces: TraceSet) -> _OperatorKernels: ...
 def operator_launches(traces: TraceSet) -> _OperatorLaunches: ...
+def launch_loops(traces: TraceSet) -> _LaunchLoops: ...
 def matrix_products(traces: TraceSet) -> _MatrixProducts: ...
 def efficiency(traces: TraceSet) -> _Efficiency: ...
 def efficiency_over_ranks(traces: TraceSet) -> _EfficiencyOverRanks: ...

@@ -38,7 +38,7 @@ def test_folded(findings, expected):
 @pytest.mark.parametrize(
     ("traces", "expected"),
     [
-        ("ddp", [("late_ranks", ["slow_hosts", "host_bound", "short_kernels"])]),
+        ("ddp", [("late_ranks", ["slow_hosts", "host_bound", "many_launches", "short_kernels"])]),
         ("ddp_straggler", [("late_ranks", ["other_work"])]),
         (
             "pp",

@@ -599,6 +599,19 @@ KernelsOverRanksColumn = Literal[
     "highest_total_ns",
     "highest_rank",
 ]
+LaunchLoopsColumn = Literal[
+    "rank",
+    "loop",
+    "range",
+    "runs",
+    "turns",
+    "launches",
+    "host_ns",
+    "gpu_ns",
+    "blocking_calls",
+    "of_sizes",
+    "has_products",
+]
 LaunchesColumn = Literal[
     "rank",
     "operations",
@@ -1315,6 +1328,7 @@ ResultName = Literal[
     "operator_shapes",
     "operator_kernels",
     "operator_launches",
+    "launch_loops",
     "matrix_products",
     "efficiency",
     "efficiency_over_ranks",
@@ -1373,6 +1387,7 @@ SourceName = (
         "category_of_op",
         "work",
         "scopes",
+        "loops",
         "gpu_ops",
         "api_calls",
         "host_ops",

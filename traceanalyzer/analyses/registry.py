@@ -69,6 +69,7 @@ from traceanalyzer.analyses.memory.held import Held
 from traceanalyzer.analyses.operators import (
     categories,
     efficiency,
+    launch_loops,
     mfu,
     modules,
     operator_kernels,
@@ -76,6 +77,7 @@ from traceanalyzer.analyses.operators import (
     operator_shapes,
     operators,
 )
+from traceanalyzer.analyses.operators.launch_loops import Loops
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.operator_work import OperatorWork
 from traceanalyzer.analyses.operators.scopes import Scopes
@@ -210,6 +212,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "operator_shapes": Analysis(operator_shapes.across, operator_shapes.per_rank, _OPERATORS),
         "operator_kernels": Analysis(operator_kernels.across, operator_kernels.per_rank, _GPU),
         "operator_launches": Analysis(operator_launches.across, operator_launches.per_rank, _GPU),
+        "launch_loops": Analysis(launch_loops.across, launch_loops.per_rank, _GPU),
         "matrix_products": Analysis(matrix_products.across, matrix_products.per_rank, _GPU),
         "efficiency": Analysis(efficiency.across, efficiency.per_rank, _GPU),
         "efficiency_over_ranks": Analysis(efficiency_over_ranks.across),
@@ -282,6 +285,7 @@ SHARED: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "category_of_op": categories.op_categories,
         "work": OperatorWork.of,
         "scopes": Scopes.of,
+        "loops": Loops.of,
     }
 )
 """What several analyses derive from one rank's events: built once a rank, passed to `per_rank` by name, as is what it

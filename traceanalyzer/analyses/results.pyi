@@ -107,6 +107,7 @@ from traceanalyzer.analyses.names import (
     KernelsColumn,
     KernelsOverRanksColumn,
     LaunchesColumn,
+    LaunchLoopsColumn,
     MatchesColumn,
     MatrixProductsColumn,
     MembersColumn,
@@ -164,6 +165,7 @@ from traceanalyzer.analyses.names import (
 )
 from traceanalyzer.analyses.operators.categories import Categories
 from traceanalyzer.analyses.operators.efficiency import Efficiency
+from traceanalyzer.analyses.operators.launch_loops import LaunchLoops
 from traceanalyzer.analyses.operators.mfu import Mfu
 from traceanalyzer.analyses.operators.modules import Modules
 from traceanalyzer.analyses.operators.operator_kernels import OperatorKernels
@@ -347,6 +349,8 @@ class Results(dict[str, Result[Any]]):
     def __getitem__(self, name: Literal["operator_kernels"]) -> OperatorKernels: ...
     @overload
     def __getitem__(self, name: Literal["operator_launches"]) -> OperatorLaunches: ...
+    @overload
+    def __getitem__(self, name: Literal["launch_loops"]) -> LaunchLoops: ...
     @overload
     def __getitem__(self, name: Literal["matrix_products"]) -> MatrixProducts: ...
     @overload
@@ -565,6 +569,8 @@ class Results(dict[str, Result[Any]]):
     @overload
     def get(self, name: Literal["operator_launches"]) -> OperatorLaunches | None: ...
     @overload
+    def get(self, name: Literal["launch_loops"]) -> LaunchLoops | None: ...
+    @overload
     def get(self, name: Literal["matrix_products"]) -> MatrixProducts | None: ...
     @overload
     def get(self, name: Literal["efficiency"]) -> Efficiency | None: ...
@@ -782,6 +788,8 @@ class Tables(Protocol):
     def __call__(self, name: Literal["operator_kernels"]) -> Frame[OperatorKernelsColumn] | None: ...
     @overload
     def __call__(self, name: Literal["operator_launches"]) -> Frame[OperatorLaunchesColumn] | None: ...
+    @overload
+    def __call__(self, name: Literal["launch_loops"]) -> Frame[LaunchLoopsColumn] | None: ...
     @overload
     def __call__(self, name: Literal["matrix_products"]) -> Frame[MatrixProductsColumn] | None: ...
     @overload

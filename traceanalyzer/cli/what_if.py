@@ -41,6 +41,7 @@ _NAMED: Mapping[str, str] = {
     "kernel": "Kernels whose name contains a text, such as flash=2x.",
     "collective": "Transfers of a collective, such as all_reduce=2x, or of all sends and receives, messages=2x; in "
     "some steps as in others, all_reduce=usual.",
+    "loop": "The hosts' work for all turns of a loop but the first, by its name in table launch_loops: none, or 2x.",
 }
 
 

@@ -46,16 +46,17 @@ def _outer(item: Finding, first: Mapping[str, Finding]) -> Finding:
 def _with(lead: Finding, also: tuple[Finding, ...]) -> Finding:
     """One card is as grave as its gravest sign; where its gain is known, as those that tell why, and medium by others.
 
-    Of an ideal, what signs say can be mended is to be done first. A sign of an ideal that makes most of it leads
-    itself, unless the ideal says in which steps. One that tells why the cause is there, and gains most of what mending
-    it does, says what to do.
+    Of an ideal, what signs say can be mended is to be done first, and that alone where one gains most of it. A sign of
+    an ideal that makes half of it leads itself, unless the ideal says in which steps. One that tells why the cause is
+    there, and gains most of what mending it does, says what to do.
     """
     concrete = [it for it in also if it.is_to_do_first] if lead.is_of_ideal else []
     leading = concrete if lead.steps is None else []
     main = next((it for it in leading if (it.gain_ns or 0) >= _HALF * (lead.expected_ns or 0) > 0), None)
     first = [it.recommendation for it in concrete if it.recommendation]
     why = next((it for it in also if it.tells_why and (it.gain_ns or 0) >= _MOST * (lead.gain_ns or 0)), lead)
-    advice = " ".join(dict.fromkeys([*first, why.recommendation or ""])).strip() or None
+    is_all = main is not None and (main.gain_ns or 0) >= _MOST * (lead.gain_ns or 0)
+    advice = " ".join(dict.fromkeys([*first, *([] if is_all else [why.recommendation or ""])])).strip() or None
     own = [it.severity for it in (lead, *also) if it is lead or it.tells_why or lead.gain_is_bound]
     raised = [_RAISED for it in also if SEVERITIES.index(it.severity) <= SEVERITIES.index(_RAISED)]
     grave = min([*own, *raised], key=SEVERITIES.index)

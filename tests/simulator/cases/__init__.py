@@ -23,6 +23,7 @@ from tests.simulator.cases.reads import READS
 from tests.simulator.cases.stacks import STACKS
 from tests.simulator.cases.together import TOGETHER
 from tests.simulator.cases.transformers import TRANSFORMERS
+from tests.simulator.cases.turns import TURNS
 from tests.simulator.cases.unseen import UNSEEN
 
 EVERY_CASE = (
@@ -33,6 +34,7 @@ EVERY_CASE = (
     *COPIES,
     *MEMORY,
     *HOSTS,
+    *TURNS,
     *PAUSES,
     *READS,
     *LINKS,

@@ -21,12 +21,18 @@ RETURNS_BEFORE_NS = 100_000
 """A blocking copy's call returns at most so long before the copy's recorded end."""
 
 
-def piece_of(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, phases: np.ndarray, ring: np.ndarray) -> Piece:
-    """Build it; `calls` are the rank's communication calls with their row in `gpu_ops`, `ring` those of a ring."""
+def piece_of(
+    trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, phases: np.ndarray, ring: np.ndarray,
+    loops: pd.Categorical,
+) -> Piece:  # fmt: skip
+    """Build it; `calls` are the rank's communication calls with their row in `gpu_ops`, `ring` those of a ring.
+
+    `loops` names for each GPU operation the loop that launched it.
+    """
     why = _why_no_host(trace)
     if why:  # nor is there anything to follow from a launch then
         trace = replace(trace, api_calls=trace.api_calls.iloc[:0], gpu_ops=trace.gpu_ops.assign(launch=NONE))
-    ops = _operations(trace, calls, tree, phases, ring)
+    ops = with_columns(_operations(trace, calls, tree, phases, ring), loop=_in_order(loops, trace))
     chain = host_chain(trace, ops)
     waits, denied = event_waits(trace, ops)
     launch = chain.launch_row[array_of(ops, "api_call")]
@@ -81,6 +87,10 @@ def _operations(
     )
 
 
+def _in_order(loops: pd.Categorical, trace: RankTrace) -> pd.Categorical:
+    return loops.take(np.argsort(array_of(trace.gpu_ops, "stream"), kind="stable"))
+
+
 def _of_owners(column: pd.Series, owner: np.ndarray) -> pd.Categorical:
     values: Any = column.array
     return pd.Categorical.from_codes(np.append(values.codes, NONE)[owner], dtype=values.dtype)
@@ -103,10 +113,10 @@ def _ends_with_their_calls(trace: RankTrace) -> np.ndarray:
 
 
 def _named(host: pd.DataFrame, ops: pd.DataFrame, launch: np.ndarray) -> pd.DataFrame:
-    """Host stretches with the operator and phase of what they launch."""
+    """Host stretches with the operator, phase and loop of what they launch."""
     held = np.flatnonzero(launch != NONE)
     columns = {}
-    for name in ("operator", "phase"):
+    for name in ("operator", "phase", "loop"):
         values: Any = column_of(ops, name)
         codes = np.full(len(host), NONE, dtype=np.int64)
         codes[launch[held]] = values.codes[held]

@@ -15,7 +15,7 @@ PEERS, EVEN, IDEAL, FASTEST, HIDDEN, ALONE, USUAL = "peers", "even", "ideal", "f
 
 Changeable = Literal[
     "rank", "stage", "host", "data", "memory", "profiler", "compute", "copy", "comm", "waits", "links", "small", "sync",
-    "operator", "kernel", "collective", "schedule",
+    "operator", "kernel", "collective", "loop", "schedule",
 ]  # fmt: skip
 """The parts of a job that can be changed."""
 
@@ -37,18 +37,19 @@ PARTS: Mapping[Changeable, str] = MappingProxyType(
         "operator": "GPU operations that an operator of this name launched",
         "kernel": "GPU operations whose name contains this text",
         "collective": "transfers of this collective; `messages` are all sends and receives",
+        "loop": "the hosts' work for a loop's turns behind the first (table launch_loops), and their waits for the GPU",
         "schedule": "the order in which pipelines run their passes",
     }
 )
 """What each of them is."""
 
-NAMED: tuple[Changeable, ...] = ("operator", "kernel", "collective")
+NAMED: tuple[Changeable, ...] = ("operator", "kernel", "collective", "loop")
 """Parts that need a name."""
 
 MAY_BE_NAMED: tuple[Changeable, ...] = (*NAMED, "sync")
 """Parts that may have one: of `sync` the call, and its phase, such as `cudaStreamSynchronize@optimizer`."""
 
-OF_HOSTS: tuple[Changeable, ...] = ("host", "data", "memory", "profiler", "sync")
+OF_HOSTS: tuple[Changeable, ...] = ("host", "data", "memory", "profiler", "sync", "loop")
 """Parts that only a capture with the host's side has."""
 
 WORDS: Mapping[Changeable, Mapping[str, float | str]] = MappingProxyType(
@@ -68,6 +69,7 @@ WORDS: Mapping[Changeable, Mapping[str, float | str]] = MappingProxyType(
         "sync": {"none": 0.0},
         **{part: {"free": 0.0} for part in NAMED},
         "collective": {"free": 0.0, USUAL: USUAL},
+        "loop": {"none": 0.0},
         "schedule": {name: name for name in ORDERS},
     }
 )
@@ -94,7 +96,7 @@ class Change:
             `schedule` its name (`schedule_orders`), with stages a rank such as `interleaved:2`.
         ranks: only these, or of `stage` these stages; `None` is all.
         steps: only these; `None` is all.
-        name: of the operator, kernel, collective or blocking call.
+        name: of the operator, kernel, collective, loop or blocking call.
     """
 
     part: Changeable

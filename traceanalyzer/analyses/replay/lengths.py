@@ -12,7 +12,7 @@ from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.replay.blocking_calls import more_calls
 from traceanalyzer.analyses.replay.change import ALONE, EVEN, FASTEST, HIDDEN, PEERS, USUAL, Change
 from traceanalyzer.analyses.replay.job import Job, Lengths
-from traceanalyzer.analyses.replay.nodes import Timing
+from traceanalyzer.analyses.replay.nodes import Nodes, Timing
 from traceanalyzer.analyses.replay.peers import Peers
 from traceanalyzer.analyses.replay.piece import MEMORY, Piece
 from traceanalyzer.analyses.replay.recording import COST_NS, with_waits_for_workers
@@ -173,6 +173,8 @@ def _timing(job: Job, peers: Peers, timing: Timing, rank: int, change: Change, c
         # Together: a call that holds several messages is no shorter than the longest of them.
         after = transfers_after(job, [each for each in changes if _is_of_transfers(each)])
         return replace(timing, duration_ns=no_longer_than_transfers(job, timing, rank, after))
+    if change.part == "loop":
+        return _without_loop(job.nodes[rank], timing, change)
     if change.part not in ("host", *_PARTS_OF_HOSTS, "profiler"):
         timing = replace(timing, duration_ns=_durations(job, peers, timing, rank, change))
     if change.part in ("rank", "host", *_PARTS_OF_HOSTS, "profiler"):
@@ -181,6 +183,17 @@ def _timing(job: Job, peers: Peers, timing: Timing, rank: int, change: Change, c
         is_own = _calls_of_its_own(job, peers, rank, change)
         timing = replace(timing, is_blocking=timing.is_blocking & ~is_own, is_called=timing.is_called & ~is_own)
     return timing
+
+
+def _without_loop(nodes: Nodes, timing: Timing, change: Change) -> Timing:
+    """Less of the host's work for the loop's turns behind the first; nor does it wait for what they compute."""
+    piece, name = nodes.piece, str(change.name)
+    chosen = is_any(piece.host["loop"], name) & _in_steps(array_of(piece.host, "step"), change)
+    host_ns = np.where(chosen, np.round(timing.host_ns * float(change.to)).astype(np.int64), timing.host_ns)
+    op, segment = (array_of(piece.blocks, each) for each in ("op", "segment"))
+    is_waited = np.zeros(len(piece.segments), dtype=bool)
+    is_waited[segment[is_any(piece.ops["loop"], name)[op]]] = True
+    return replace(timing, host_ns=host_ns, is_blocking=timing.is_blocking & ~is_waited)
 
 
 def _is_of_transfers(change: Change) -> bool:

@@ -24,12 +24,13 @@ class Piece:
         ops: GPU operations, stream by stream, each in order of start: `row` (in `gpu_ops`), `stream`, `start_ns`,
             `duration_ns`, `kind`, `name`, `grid`, `operator`, its `shapes`, `phase`, `step` (number, -1 for none),
             `call` (position among the rank's communication operations, -1 for none), `collective`, `launch` (row in
-            `host`, -1: none), `is_ring` (a message that goes round between attention kernels).
+            `host`, -1: none), `loop` (of which it is a later turn), `is_ring` (a message that goes round between
+            attention kernels).
         host: the host's stretches of work in order: `segment`, `ns` (length), `data_ns` (of that in the data
             loader), `memory_ns` (in calls that take GPU memory or give it back), `recorded` (operators and calls that
             the profiler wrote down in it), `takes_up` (of one that waits for workers' batch, how many up to it:
-            `stretches_taken_up`; else 0), `step`, `operator` (around the launch that ends it), `is_launch`. A stretch
-            ends with a launch, or with the call that ends its segment.
+            `stretches_taken_up`; else 0), `step`, `operator` (around the launch that ends it), `loop` (of that),
+            `is_launch`. A stretch ends with a launch, or with the call that ends its segment.
         segments: the host between two blocking calls: `begin_ns`, `before` (the segment that its call ends, -1 for the
             first of a chain), `own_ns` (what the call takes when nothing is left to wait for), `step` (in which it
             returns), `call` (its name).

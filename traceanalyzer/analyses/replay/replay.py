@@ -11,6 +11,7 @@ from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.communication.clocks import Clocks
 from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.names import ReplayColumn
+from traceanalyzer.analyses.operators.launch_loops import Loops
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.pipelines.pipeline_messages import in_ring
 from traceanalyzer.analyses.replay.build import piece_of
@@ -97,11 +98,12 @@ def per_rank(
     groups: pd.DataFrame,
     tree: OperatorTree,
     phase_of_op: np.ndarray,
+    loops: Loops,
 ) -> pd.DataFrame:
     """The rank's piece of the graph, of the whole capture, in one row."""
     if trace.gpu_ops.empty:
         return pd.DataFrame()
-    piece = piece_of(trace, members, tree, phase_of_op, in_ring(calls, groups)).laid_aside()
+    piece = piece_of(trace, members, tree, phase_of_op, in_ring(calls, groups), loops.of_op).laid_aside()
     return table_of({"operations": [len(trace.gpu_ops)], "piece": [piece]})
 
 

@@ -1,0 +1,219 @@
+"""What a host launches in loops: the same few operators over and over, tensor by tensor or sample by sample."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from msgspec import Struct
+
+from traceanalyzer.analyses.base import Result, stack, taken
+from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.host.idle_causes import blocking
+from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
+from traceanalyzer.analyses.names import LaunchLoopsColumn
+from traceanalyzer.analyses.operators.operator_tree import OperatorTree
+from traceanalyzer.analyses.operators.periods import runs_of
+from traceanalyzer.analyses.operators.scopes import Scopes
+from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.meaning.columns import Column, Written
+from traceanalyzer.meaning.vocabulary import COMM
+from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import lengths_of, sorted_table, text_array, whole
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of, column_of
+
+_SAID = 4
+"""Operators that a loop's name lists."""
+
+
+class LaunchLoops(Result[LaunchLoopsColumn]):
+    """One row for each rank and loop, most host time first."""
+
+    title: ClassVar[str] = "Loops of launches"
+    is_detail: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("rank", "loop")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "loop": Column.text(
+            "The operators (without them, the kernels) of one turn, behind the module or range that it begins in.",
+            written=Written.KERNEL,
+        ),
+        "range": Column.text("That module or range; absent outside of any.", written=Written.KERNEL),
+        "runs": Column.count("How often the loop ran: eight turns in a row and more, within a step and a thread."),
+        "turns": Column.count("Turns of all runs."),
+        "launches": Column.count("Calls in them that launched a GPU operation."),
+        "host_ns": Column.time("Time from each run's first launch to its last one, without calls that block."),
+        "gpu_ns": Column.time("Sum of the launched operations' durations."),
+        "blocking_calls": Column.count("Calls in the runs that block the host until the GPU is done."),
+        "of_sizes": Column.flag(
+            "Turns launch grids, or copy bytes, of different sizes: as for one tensor after the other."
+        ),
+        "has_products": Column.flag("A turn multiplies matrices, or convolves, as a layer does."),
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return table
+
+
+class LoopRun(Struct, frozen=True):
+    """A loop's turns in a row.
+
+    Attributes:
+        loop: position of its name.
+        rows: what it launched, in order: rows of `gpu_ops`.
+        calls: of these the first of each operator's call; so many of them (`period`) are a turn.
+    """
+
+    loop: int
+    rows: np.ndarray
+    calls: np.ndarray
+    period: int
+
+    @property
+    def turns(self) -> int:
+        """How many."""
+        return len(self.calls) // self.period
+
+
+class Loops(Struct, frozen=True):
+    """A rank's loops.
+
+    Attributes:
+        of_op: for each GPU operation of the second turn and later ones the name of its loop; absent for most.
+        runs: all of them.
+    """
+
+    of_op: pd.Categorical
+    runs: tuple[LoopRun, ...]
+
+    @classmethod
+    def of(cls, trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> "Loops":
+        """Find them among all launches of the capture; those that communicate are none."""
+        is_comm, launch = np.asarray(column_of(trace.gpu_ops, "kind") == COMM.kind), _launched(trace)
+        order, groups = _in_order(trace)
+        # An operator that launches for many tensors at once is one call.
+        owner = tree.owner[order]
+        leads = np.flatnonzero(np.append(True, (owner[1:] != owner[:-1]) | (owner[1:] < 0))[: len(order)])
+        codes, texts = _names_of_ops(trace, tree)
+        ends = np.append(leads, len(order))
+        places: dict[str, int] = {}
+        known: dict[tuple[str, tuple[int, ...]], int] = {}
+        runs = []
+        for run in runs_of(codes[order[leads]], groups[leads]):
+            calls, rows = order[leads[run.start : run.end]], order[leads[run.start] : ends[run.end]]
+            if is_comm[rows].any():
+                continue
+            body = tuple(codes[calls[: run.period]].tolist())
+            where = _name_of_scope(scopes, int(calls[0]))
+            key = (where, _turned(body))
+            if key not in known:
+                known[key] = places.setdefault(_said(where, [texts[code] for code in body]), len(places))
+            runs.append(LoopRun(known[key], rows, calls, run.period))
+        of_op = np.full(len(trace.gpu_ops), NONE, dtype=np.int64)
+        for each in runs:
+            first = np.searchsorted(launch[each.rows], launch[each.calls[each.period]])
+            of_op[each.rows[first:]] = each.loop
+        return cls(pd.Categorical.from_codes(of_op, categories=pd.Index([*places], dtype="str")), tuple(runs))
+
+
+def per_rank(trace: RankTrace, loops: Loops, scopes: Scopes, category_of_op: pd.Categorical) -> pd.DataFrame:
+    """The rank's counted runs, added up by loop."""
+    runs = [run for run in loops.runs if trace.counted[run.rows].all()]
+    if not runs:
+        return pd.DataFrame()
+    blocked = blocking(trace)
+    waits = Intervals.of(blocked[1], array_of(trace.api_calls, "end_ns")[blocked[0]])
+    is_product = np.isin(category_of_op.codes, [*map(category_of_op.categories.get_loc, MATRIX_CATEGORIES)])
+    launch, lengths = array_of(trace.gpu_ops, "launch"), lengths_of(trace.gpu_ops)
+    begins = array_of(trace.api_calls, "start_ns")[launch[[run.rows[0] for run in runs]]]
+    ends = array_of(trace.api_calls, "end_ns")[launch[[run.rows[-1] for run in runs]]]
+    sizes = _sizes(trace)
+    groups = Groups.of_numbers(np.array([run.loop for run in runs]))
+    firsts = [runs[row] for row in groups.first]
+    ranges = [_name_of_scope(scopes, int(run.calls[0])) or None for run in firsts]
+    made = {
+        "loop": text_array(loops.of_op.categories.to_numpy(dtype=object)[[run.loop for run in firsts]]),
+        "range": text_array(np.array(ranges, dtype=object)),
+        "runs": groups.counts(),
+        "turns": groups.sums(np.array([run.turns for run in runs])),
+        "launches": groups.sums(np.array([len(run.rows) for run in runs])),
+        "host_ns": groups.sums(ends - begins - waits.covered_ns(begins, ends)),
+        "gpu_ns": groups.sums(np.array([lengths[run.rows].sum() for run in runs])),
+        "blocking_calls": groups.sums(_calls_within(blocked[1], begins, ends)),
+        "of_sizes": groups.any(np.array([_differ(sizes[run.calls], run.period) for run in runs])),
+        "has_products": groups.any(np.array([bool(is_product[run.rows].any()) for run in runs])),
+    }
+    return sorted_table(made, "host_ns")
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> LaunchLoops:
+    """The ranks' rows under each other."""
+    return LaunchLoops(stack(parts, tuple(LaunchLoops.columns)))
+
+
+def _in_order(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
+    """GPU operations that the host launched itself, thread by thread in order of launch; a number for thread and step.
+
+    Of several operations of one call, a graph's, the first stands for all.
+    """
+    launch = array_of(trace.gpu_ops, "launch")
+    rows = np.flatnonzero(launch != NONE)
+    rows = rows[np.unique(launch[rows], return_index=True)[1]]
+    thread, start = (array_of(trace.api_calls, name)[launch[rows]] for name in ("thread", "start_ns"))
+    order = np.lexsort((start, thread))
+    thread, step = thread[order], trace.op_step[rows[order]]
+    is_new = np.append(False, (thread[1:] != thread[:-1]) | (step[1:] != step[:-1]))[: len(rows)]
+    return rows[order], np.cumsum(is_new)
+
+
+def _launched(trace: RankTrace) -> np.ndarray:
+    """When each GPU operation was launched; before all others where that is not known."""
+    starts = np.append(array_of(trace.api_calls, "start_ns"), np.iinfo(np.int64).min)
+    launched: np.ndarray = starts[array_of(trace.gpu_ops, "launch")]
+    return launched
+
+
+def _names_of_ops(trace: RankTrace, tree: OperatorTree) -> tuple[np.ndarray, list[str]]:
+    """A number for each GPU operation, and the operator, or the kernel outside of any, that the number stands for."""
+    operators: Any = taken(column_of(trace.host_ops, "name"), tree.owner)
+    kernels: Any = column_of(trace.gpu_ops, "name")
+    texts = [*operators.categories.tolist(), *kernels.categories.tolist()]
+    codes = operators.codes.astype(np.int64)
+    return np.where(codes == NONE, kernels.codes.astype(np.int64) + len(operators.categories), codes), texts
+
+
+def _turned(body: tuple[int, ...]) -> tuple[int, ...]:
+    """The same for every turn of it: a loop may seem to begin in the middle."""
+    return min(body[place:] + body[:place] for place in range(len(body)))
+
+
+def _said(where: str, texts: list[str]) -> str:
+    each = list(dict.fromkeys(texts))
+    more = f" and {len(each) - _SAID} more" if len(each) > _SAID else ""
+    return f"{where}{': ' if where else ''}{', '.join(each[:_SAID])}{more}"
+
+
+def _name_of_scope(scopes: Scopes, row: int) -> str:
+    place = int(scopes.of_op[row])
+    return "" if place == NONE else str(column_of(scopes.calls, "name")[place])
+
+
+def _sizes(trace: RankTrace) -> np.ndarray:
+    """A number for each GPU operation by its grid; of copies by their bytes."""
+    grids: Any = column_of(trace.gpu_ops, "grid")
+    bytes_ = whole(column_of(trace.gpu_ops, "bytes"), 0)
+    sizes: np.ndarray = np.where(grids.codes == NONE, bytes_, NONE - 1 - grids.codes.astype(np.int64))
+    return sizes
+
+
+def _differ(codes: np.ndarray, period: int) -> bool:
+    """Whether what a place of the turn launches differs from turn to turn."""
+    whole = codes[: len(codes) // period * period].reshape(-1, period)
+    return bool((whole != whole[0]).any())
+
+
+def _calls_within(times: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    times = np.sort(times)
+    count: np.ndarray = np.searchsorted(times, ends) - np.searchsorted(times, starts)
+    return count
