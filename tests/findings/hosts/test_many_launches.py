@@ -37,7 +37,7 @@ def test_an_optimizer_of_tensors_of_one_size_goes_tensor_by_tensor():
     (one,) = found(optimizers.looped_optimizer(2, 3))
     assert "tensor by tensor in a loop of 300 turns (Optimizer.step#AdamW.step: " in one.title
     assert "fused=True" in one.recommendation
-    assert not (one.gain_is_bound or one.is_to_do_first)
+    assert (one.gain_is_bound, one.is_to_do_first) == (False, False)
 
 
 def test_few_launches_or_a_small_part_of_a_step_are_no_news():
