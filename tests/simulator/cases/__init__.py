@@ -20,6 +20,7 @@ from tests.simulator.cases.one_gpu import ONE_GPU
 from tests.simulator.cases.pauses import PAUSES
 from tests.simulator.cases.pipelines import PIPELINES
 from tests.simulator.cases.reads import READS
+from tests.simulator.cases.roles import ROLES
 from tests.simulator.cases.stacks import STACKS
 from tests.simulator.cases.together import TOGETHER
 from tests.simulator.cases.transformers import TRANSFORMERS
@@ -52,4 +53,5 @@ EVERY_CASE = (
     *UNSEEN,
     *FIRST_SIGHT,
     *ACROSS,
+    *ROLES,
 )

@@ -1,0 +1,242 @@
+"""Jobs whose ranks do unlike things: servers of parameters, evaluators, loaders with a GPU, actors and critics, an encoder for many."""
+
+from tests.simulator.faults import Faults, load, strike, time_ns
+from tests.simulator.noise import Noise
+from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, COPY_STREAM, Group, Job, Program
+from tests.simulator.workloads import (
+    TOKEN_SHAPES,
+    WIDE_BACK_SHAPES,
+    WIDE_SHAPES,
+    after_of,
+    layer_of,
+    noisy_job,
+    one_forward_one_backward,
+    optimizer,
+)
+
+_PICTURES = "[[64, 3, 224, 224], [64, 3, 7, 7]]"
+
+
+def served(workers: int = 4, servers: int = 2, steps: int = 5, faults: Faults = (), *, layers: int = 6,
+           noise: Noise | None = None) -> Job:  # fmt: skip
+    """Workers send gradients to servers, which apply them and send parameters back. `apply`: a server takes longer for it."""
+    world = Group("0", tuple(range(workers + servers)))
+
+    def work(program: Program, number: int) -> None:
+        load(program, faults, number)
+        for layer in range(layers):
+            layer_of(program, "aten::linear", "forward_gemm", 300_000, 14_000, WIDE_SHAPES)
+            if layer == 1:
+                strike(program, faults, number)
+        for layer in range(layers):
+            made = layer_of(program, "AddmmBackward0", "backward_gemm", 600_000, 14_000, WIDE_BACK_SHAPES)
+            program.exchange(world, 4_000_000, 60_000, sends=(workers + layer % servers,), after=(made,))
+        for server in range(servers):
+            program.exchange(world, 12_000_000, 150_000, receives=(workers + server,), stream=COMM_STREAM + 1)
+
+    def serve(program: Program, number: int) -> None:
+        more_ns = time_ns(faults, "apply", program.rank, number) // (layers // servers)
+        for _ in range(layers // servers):
+            got = program.exchange(world, 4_000_000, 60_000, receives=tuple(range(workers)))
+            with program.range("server.apply"):
+                made = after_of(program, "aten::_fused_adamw_", "adam", 120_000 + more_ns, (got,), 20_000, "[[4000000]]")
+        program.exchange(
+            world, 12_000_000, 150_000, sends=tuple(range(workers)), stream=COMM_STREAM + 1, after=(made,)
+        )
+
+    def step(program: Program, number: int) -> None:
+        (work if program.rank < workers else serve)(program, number)
+
+    return noisy_job(workers + servers, steps, step, (world,), faults, noise)
+
+
+def evaluated_apart(trainers: int = 4, steps: int = 5, faults: Faults = (), *, layers: int = 8, noise: Noise | None = None) -> Job:
+    """The last rank evaluates the weights that it got a step ago, while the others train; then it gets the next ones.
+
+    `evaluate`: it takes longer for that.
+    """
+    world = Group("0", tuple(range(trainers + 1)))
+    data = Group("1", tuple(range(trainers)), "trainers")
+
+    def train(program: Program, number: int) -> None:
+        load(program, faults, number)
+        for layer in range(layers):
+            layer_of(program, "aten::linear", "forward_gemm", 300_000, 14_000)
+            if layer == 1:
+                strike(program, faults, number)
+        for _ in range(layers):
+            made = layer_of(program, "AddmmBackward0", "backward_gemm", 600_000, 14_000, WIDE_BACK_SHAPES)
+            made = program.collective("all_reduce", data, 6_000_000, 170_000, after=(made,))
+        optimizer(program, (made,))
+
+    def evaluate(program: Program, number: int) -> None:
+        ns = 4_000_000 + time_ns(faults, "evaluate", program.rank, number)
+        with program.range("evaluate"):
+            for _ in range(10):
+                layer_of(program, "aten::conv2d", "eval_conv", ns // 10, 14_000, _PICTURES)
+            program.copy("DtoH", 4096, 4_000, stream=COMPUTE_STREAM)
+            program.sync("cudaStreamSynchronize")
+            program.host(300_000, "eval.py(40): metrics", "frame")
+            program.kernel("fill", 3_000)
+
+    def step(program: Program, number: int) -> None:
+        (train if program.rank < trainers else evaluate)(program, number)
+        program.collective("broadcast", world, 30_000_000, 250_000, stream=COMM_STREAM + 1, after=(program.launched - 1,))
+
+    return noisy_job(trainers + 1, steps, step, (world, data), faults, noise)
+
+
+def fed_by_a_rank(trainers: int = 4, steps: int = 5, faults: Faults = (), *, layers: int = 8, noise: Noise | None = None) -> Job:
+    """The last rank decodes pictures on its GPU, a batch ahead, and sends them to the others, who train. `decode`: it takes longer."""
+    world = Group("0", tuple(range(trainers + 1)))
+    data = Group("1", tuple(range(trainers)), "trainers")
+
+    def train(program: Program, number: int) -> None:
+        made = program.exchange(world, 9_000_000, 120_000, receives=(trainers,), stream=COMM_STREAM + 1)
+        for layer in range(layers):
+            made = after_of(program, "aten::linear", "forward_gemm", 300_000, (made,) if not layer else ())
+            if layer == 1:
+                strike(program, faults, number)
+        for _ in range(layers):
+            made = layer_of(program, "AddmmBackward0", "backward_gemm", 600_000, 14_000, WIDE_BACK_SHAPES)
+            made = program.collective("all_reduce", data, 6_000_000, 170_000, after=(made,))
+        optimizer(program, (made,))
+
+    def feed(program: Program, number: int) -> None:
+        load(program, faults, number)
+        ns = 4_000_000 + time_ns(faults, "decode", program.rank, number)
+        with program.range("decode_pictures"):
+            for _ in range(8):
+                made = layer_of(program, "dali.run", "decode_jpeg", ns // 8, 14_000, _PICTURES)
+        program.exchange(
+            world, 9_000_000, 120_000, sends=tuple(range(trainers)), stream=COMM_STREAM + 1, after=(made,)
+        )
+
+    def step(program: Program, number: int) -> None:
+        (train if program.rank < trainers else feed)(program, number)
+
+    return noisy_job(trainers + 1, steps, step, (world, data), faults, noise)
+
+
+def models_apart(steps: int = 5, faults: Faults = (), *, tokens: int = 30, noise: Noise | None = None) -> Job:
+    """Ranks 0 to 3 act and train the actor, 4 and 5 the critic, 6 scores by a reward model, 7 by the reference.
+
+    Samples and scores are gathered over all. `rules`: the host of 6 takes longer.
+    """
+    world = Group("0", tuple(range(8)))
+    actors, critics = Group("1", (0, 1, 2, 3), "actor"), Group("2", (4, 5), "critic")
+
+    def trained(program: Program, name: str, group: Group, ns: int, number: int) -> None:
+        with program.range(f"{name}_update"):
+            for layer in range(12):
+                operator = "aten::linear" if layer < 4 else "AddmmBackward0"
+                made = layer_of(program, operator, f"{name}_gemm", ns, 14_000, WIDE_SHAPES)
+                if layer == 1:
+                    strike(program, faults, number)
+                if layer >= 4:
+                    made = program.collective("all_reduce", group, 6_000_000, 120_000, stream=COMM_STREAM + 1, after=(made,))
+            optimizer(program, (made,))
+
+    def step(program: Program, number: int) -> None:
+        is_actor = program.rank < 4
+        if is_actor:
+            load(program, faults, number)
+            with program.range("generate"):
+                for _ in range(tokens):
+                    layer_of(program, "aten::mm", "decode_gemm", 90_000, 15_000, TOKEN_SHAPES)
+                program.sync("cudaStreamSynchronize")
+        made = layer_of(program, "aten::cat", "cat_kernel", 20_000, 10_000, TOKEN_SHAPES)
+        got = program.collective("all_gather", world, 2_000_000, 60_000, after=(made,))
+        if not is_actor:
+            name = "critic" if program.rank < 6 else "reward" if program.rank == 6 else "reference"
+            with program.range(f"{name}_forward"):
+                if program.rank == 6:
+                    program.sync("cudaStreamSynchronize")
+                    program.host(200_000 + time_ns(faults, "rules", 6, number), "rewards.py(77): score_rules", "frame")
+                for _ in range(5):
+                    made = after_of(program, "aten::linear", f"{name}_forward_gemm", 200_000, (got,))
+        got = program.collective("all_gather", world, 100_000, 20_000, after=(made,))
+        program.kernel("advantages", 15_000, after=(got,))
+        if is_actor:
+            trained(program, "actor", actors, 600_000, number)
+        elif program.rank < 6:
+            trained(program, "critic", critics, 450_000, number)
+
+    return noisy_job(8, steps, step, (world, actors, critics), faults, noise)
+
+
+def fanned_out(steps: int = 4, faults: Faults = (), *, micro: int = 6, encode_ns: int = 250_000, noise: Noise | None = None) -> Job:
+    """Rank 0 encodes pictures for two pipelines of two stages: 1 and 3, 2 and 4, whose stages reduce with each other.
+
+    The encoder is frozen: no gradients come back. `encode`: it takes longer.
+    """
+    world = Group("0", tuple(range(5)), "pp")
+    columns = {1: Group("1", (1, 2), "dp"), 3: Group("2", (3, 4), "dp")}
+
+    def encode(program: Program, number: int) -> None:
+        load(program, faults, number)
+        ns = encode_ns + time_ns(faults, "encode", 0, number) // (2 * micro)
+        for _ in range(micro):
+            for target in (1, 2):
+                made = layer_of(program, "aten::conv2d", "vit_conv", ns, 14_000, f"[[64, 3, {ns // 1000}, 224], [64, 3, 7, 7]]")
+                program.exchange(world, 2_000_000, 40_000, sends=(target,), stream=COMM_STREAM + target, after=(made,))
+
+    def stage(program: Program, number: int) -> None:
+        place = (program.rank - 1) // 2
+        for at, (is_forward, _) in enumerate(one_forward_one_backward(place, 2, micro, 1)):
+            needed: tuple[int, ...] = ()
+            source = program.rank - 2 if place else 0
+            stream = COMM_STREAM + (0 if is_forward else 2)
+            if is_forward:
+                needed = (program.exchange(world, 2_000_000, 40_000, receives=(source,), stream=stream),)
+            elif not place:
+                needed = (program.exchange(world, 2_000_000, 40_000, receives=(program.rank + 2,), stream=stream),)
+            name, ns = ("forward", 500_000) if is_forward else ("backward", 1_000_000)
+            made = after_of(program, "aten::linear", f"{name}_gemm", ns, needed)
+            if at == 1:
+                strike(program, faults, number)
+                made = program.launched - 1
+            if is_forward and not place:
+                program.exchange(world, 2_000_000, 40_000, sends=(program.rank + 2,), stream=stream + 1, after=(made,))
+            if not is_forward and place:
+                program.exchange(world, 2_000_000, 40_000, sends=(program.rank - 2,), stream=stream + 1, after=(made,))
+        column = columns[1 + 2 * place]
+        made = program.collective("all_reduce", column, 20_000_000, 300_000, stream=COMM_STREAM + 5, after=(made,))
+        optimizer(program, (made,))
+
+    def step(program: Program, number: int) -> None:
+        (stage if program.rank else encode)(program, number)
+
+    return noisy_job(5, steps, step, (world, *columns.values()), faults, noise)
+
+
+def saved_by_a_rank(trainers: int = 4, steps: int = 6, faults: Faults = (), *, layers: int = 8, noise: Noise | None = None) -> Job:
+    """Sharded trainers; in every second step the last rank gets their shards and saves them, while they go on.
+
+    `write`: writing takes it longer.
+    """
+    world = Group("0", tuple(range(trainers + 1)))
+    shards = Group("1", tuple(range(trainers)), "fsdp")
+
+    def step(program: Program, number: int) -> None:
+        is_saved = number % 2 == 1
+        if program.rank < trainers:
+            load(program, faults, number)
+            for layer in range(2 * layers):
+                got = program.collective("all_gather", shards, 8_000_000, 60_000)
+                made = after_of(program, "aten::linear", "gemm", 400_000, (got,))
+                if layer == 1:
+                    strike(program, faults, number)
+                if layer >= layers:
+                    made = program.collective("reduce_scatter", shards, 8_000_000, 80_000, stream=COMM_STREAM + 1, after=(made,))
+            optimizer(program, (made,))
+        else:
+            program.kernel("fill", 5_000)
+        if is_saved:
+            got = program.collective("gather", world, 16_000_000, 400_000, stream=COMM_STREAM + 2, after=(program.launched - 1,))
+            if program.rank == trainers:
+                program.copy("DtoH", 64 << 20, 2_000_000, stream=COPY_STREAM, after=(got,))
+                program.sync("cudaStreamSynchronize")
+                program.host(5_000_000 + time_ns(faults, "write", program.rank, number), "serialization.py(900): save", "frame")
+
+    return noisy_job(trainers + 1, steps, step, (world, shards), faults, noise)
