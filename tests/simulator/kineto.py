@@ -16,11 +16,12 @@ KERNELS = {
     "all_gather": "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
     "reduce_scatter": "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
     "all_to_all": "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)",
+    "gather": "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)",
     "broadcast": "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
     "send_recv": "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)",
 }
 _NAMES = {"all_reduce": "allreduce", "all_gather": "_allgather_base", "reduce_scatter": "_reduce_scatter_base",
-          "all_to_all": "all_to_all", "broadcast": "broadcast"}  # fmt: skip
+          "all_to_all": "all_to_all", "broadcast": "broadcast", "gather": "gather"}  # fmt: skip
 
 _CATEGORIES = {"range": "user_annotation", "operator": "cpu_op", "call": "cuda_runtime", "frame": "python_function",
                "gloo": "user_annotation"}  # fmt: skip

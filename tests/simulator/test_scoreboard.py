@@ -40,6 +40,8 @@ _EVERY_TIME = {
     "decoded, a GPU throttled",
     "tokens counted before micro-batches, a loader",
     "batches mixed on hosts, threads fight for cores",
+    "evaluated apart, for longer than a step",
+    "healthy, servers of parameters",
     "sharded tables, a hot GPU",
 }
 """Of each kind of fault and job one of the smallest that show it: a rank more is a tenth of a second more.

@@ -1,12 +1,15 @@
 """Ranks of roles, which run different kernels: each is held against those of its own."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
-from tests.simulator.jobs import gpus, reinforced
-from traceanalyzer.analyses.blame.roles import _joined
+from tests.simulator.jobs import gpus, reinforced, unlike_ranks
+from tests.simulator.noise import like_hosts
+from traceanalyzer.analyses.blame.roles import _joined, with_roles
 
 MS = 1_000_000
 
@@ -32,3 +35,36 @@ def test_ranks_are_of_one_role_directly_or_by_way_of_others():
     alike = np.zeros((5, 5), dtype=bool)
     alike[0, 2] = alike[2, 4] = alike[1, 3] = True
     assert _joined(alike).tolist() == [0, 1, 0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("job", "fault", "told"),
+    [
+        # The others train for longer than the last rank evaluates.
+        (unlike_ranks.evaluated_apart, None, []),
+        (unlike_ranks.evaluated_apart, Fault("host", 5 * MS, (1,)), [["1", "host", "train.py(88): log_metrics"]]),
+        # Of two models that score one is held up by its host, which no other rank has kernels of.
+        (unlike_ranks.models_apart, Fault("rules", 6 * MS, (6,)), [["6", "host", "rewards.py(77): score_rules"]]),
+        # The last rank saves for longer than a step, and is done before it is asked again.
+        (unlike_ranks.saved_by_a_rank, None, []),
+    ],
+)
+def test_a_rank_with_a_role_of_its_own_is_no_measure(job, fault, told):
+    made = job(steps=4, faults=(fault,) if fault else (), noise=like_hosts(5))
+    found = analysed(made, "episodes")[1]["episodes"].table
+    assert found[["ranks", "cause", "name"]].to_numpy().tolist() == told
+    assert found["gain_ns"].tolist() == ([pytest.approx(fault.ns, rel=0.25)] if fault else [])
+
+
+@pytest.mark.parametrize(
+    ("job", "told"),
+    [
+        # Kernels of other names for the same work, as those of another precision.
+        (replace(gpus.two_kinds(2, 2), gpus=()), ["all"]),
+        (unlike_ranks.evaluated_apart(2, 2), ["role of rank 0", "role of rank 2"]),
+    ],
+)
+def test_one_that_computes_otherwise_and_communicates_alike_has_peers(job, told):
+    results = analysed(job, "step_needs", "replay", "ranks", "call_waits")[1]
+    needs = with_roles(results["step_needs"].table, *(results[name] for name in ("replay", "ranks", "call_waits")))
+    assert sorted(needs["peers"].unique()) == told

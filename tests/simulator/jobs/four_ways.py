@@ -19,15 +19,20 @@ def four_ways(steps: int = 4, faults: Faults = (), *, micro: int = 4, noise: Noi
 
     `tokens`: a rank's experts take longer; `wire`: its expert group's exchanges do.
     """
+
     def numbered(t: int, d: int, s: int) -> int:
         return t + 2 * (d + 4 * s)
 
-    rows = {(d, s): Group(f"tp{d}.{s}", (numbered(0, d, s), numbered(1, d, s)), "tp") for d in range(4) for s in range(2)}
+    rows = {
+        (d, s): Group(f"tp{d}.{s}", (numbered(0, d, s), numbered(1, d, s)), "tp") for d in range(4) for s in range(2)
+    }
     shards = {(t, s): Group(f"fsdp{t}.{s}", tuple(numbered(t, d, s) for d in range(4)), "fsdp")
               for t in range(2) for s in range(2)}  # fmt: skip
     experts = {(t, e, s): Group(f"ep{t}.{e}.{s}", (numbered(t, 2 * e, s), numbered(t, 2 * e + 1, s)), "ep")
                for t in range(2) for e in range(2) for s in range(2)}  # fmt: skip
-    lines = {(t, d): Group(f"pp{t}.{d}", (numbered(t, d, 0), numbered(t, d, 1)), "pp") for t in range(2) for d in range(4)}
+    lines = {
+        (t, d): Group(f"pp{t}.{d}", (numbered(t, d, 0), numbered(t, d, 1)), "pp") for t in range(2) for d in range(4)
+    }
 
     def step(program: Program, number: int) -> None:
         t, d, s = program.rank % 2, program.rank // 2 % 4, program.rank // 8
@@ -43,7 +48,9 @@ def four_ways(steps: int = 4, faults: Faults = (), *, micro: int = 4, noise: Noi
             if gets:
                 needed = (got, program.exchange(line, 1_000_000, 40_000, receives=(other,), stream=stream))
             made = after_of(program, "aten::linear", "dense_gemm", 300_000 * times, needed)
-            made = program.collective("all_reduce", rows[d, s], 1_000_000, 40_000, stream=COMM_STREAM + 5, after=(made,))
+            made = program.collective(
+                "all_reduce", rows[d, s], 1_000_000, 40_000, stream=COMM_STREAM + 5, after=(made,)
+            )
             sent = program.collective("all_to_all", experts[t, d // 2, s], 1_000_000, 50_000 + wire_ns,
                                       stream=COMM_STREAM + 7, after=(made,))  # fmt: skip
             made = after_of(program, "aten::_grouped_mm", "expert_gemm", (200_000 + more_ns) * times, (sent,))
@@ -54,14 +61,18 @@ def four_ways(steps: int = 4, faults: Faults = (), *, micro: int = 4, noise: Noi
                                       stream=COMM_STREAM + 7, after=(made,))  # fmt: skip
             if gives:
                 program.exchange(line, 1_000_000, 40_000, sends=(other,), stream=stream + 1, after=(made,))
-        made = program.collective("reduce_scatter", shards[t, s], 12_000_000, 200_000, stream=COMM_STREAM + 6, after=(made,))
+        made = program.collective(
+            "reduce_scatter", shards[t, s], 12_000_000, 200_000, stream=COMM_STREAM + 6, after=(made,)
+        )
         optimizer(program, (made,))
 
     groups = (*rows.values(), *shards.values(), *experts.values(), *lines.values())
     return noisy_job(16, steps, step, groups, faults, noise)
 
 
-def a_step_late(ranks: int = 4, steps: int = 8, faults: Faults = (), *, layers: int = 8, noise: Noise | None = None) -> Job:
+def a_step_late(
+    ranks: int = 4, steps: int = 8, faults: Faults = (), *, layers: int = 8, noise: Noise | None = None
+) -> Job:
     """Gradients are reduced without waiting; the optimizer takes those of the step before. Hosts are two steps ahead at most."""
     world = Group("0", tuple(range(ranks)))
     before: dict[int, list[int]] = {rank: [] for rank in range(ranks)}
@@ -84,7 +95,9 @@ def a_step_late(ranks: int = 4, steps: int = 8, faults: Faults = (), *, layers: 
     return noisy_job(ranks, steps, step, (world,), faults, noise, ends_synced=False)
 
 
-def begun_apart(ranks: int = 4, steps: int = 5, faults: Faults = (), *, apart_ns: int = 30_000_000, noise: Noise | None = None) -> Job:
+def begun_apart(
+    ranks: int = 4, steps: int = 5, faults: Faults = (), *, apart_ns: int = 30_000_000, noise: Noise | None = None
+) -> Job:
     """Each rank sets up for longer than the one before, while it is recorded; then all train, sharded."""
     world = Group("0", tuple(range(ranks)))
 
@@ -98,7 +111,9 @@ def begun_apart(ranks: int = 4, steps: int = 5, faults: Faults = (), *, apart_ns
             if layer == 1:
                 strike(program, faults, number)
             if layer >= 8:
-                made = program.collective("reduce_scatter", world, 8_000_000, 80_000, stream=COMM_STREAM + 1, after=(made,))
+                made = program.collective(
+                    "reduce_scatter", world, 8_000_000, 80_000, stream=COMM_STREAM + 1, after=(made,)
+                )
         optimizer(program, (made,))
 
     return noisy_job(ranks, steps, step, (world,), faults, noise)

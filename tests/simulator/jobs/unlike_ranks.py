@@ -39,10 +39,9 @@ def served(workers: int = 4, servers: int = 2, steps: int = 5, faults: Faults = 
         for _ in range(layers // servers):
             got = program.exchange(world, 4_000_000, 60_000, receives=tuple(range(workers)))
             with program.range("server.apply"):
-                made = after_of(program, "aten::_fused_adamw_", "adam", 120_000 + more_ns, (got,), 20_000, "[[4000000]]")
-        program.exchange(
-            world, 12_000_000, 150_000, sends=tuple(range(workers)), stream=COMM_STREAM + 1, after=(made,)
-        )
+                made = after_of(program, "aten::_fused_adamw_", "adam", 120_000 + more_ns, (got,), 20_000,
+                                f"[[{4_000_000 + 30 * more_ns}]]")  # fmt: skip
+        program.exchange(world, 12_000_000, 150_000, sends=tuple(range(workers)), stream=COMM_STREAM + 1, after=(made,))
 
     def step(program: Program, number: int) -> None:
         (work if program.rank < workers else serve)(program, number)
@@ -50,7 +49,9 @@ def served(workers: int = 4, servers: int = 2, steps: int = 5, faults: Faults = 
     return noisy_job(workers + servers, steps, step, (world,), faults, noise)
 
 
-def evaluated_apart(trainers: int = 4, steps: int = 5, faults: Faults = (), *, layers: int = 8, noise: Noise | None = None) -> Job:
+def evaluated_apart(
+    trainers: int = 4, steps: int = 5, faults: Faults = (), *, layers: int = 8, noise: Noise | None = None
+) -> Job:
     """The last rank evaluates the weights that it got a step ago, while the others train; then it gets the next ones.
 
     `evaluate`: it takes longer for that.
@@ -81,12 +82,16 @@ def evaluated_apart(trainers: int = 4, steps: int = 5, faults: Faults = (), *, l
 
     def step(program: Program, number: int) -> None:
         (train if program.rank < trainers else evaluate)(program, number)
-        program.collective("broadcast", world, 30_000_000, 250_000, stream=COMM_STREAM + 1, after=(program.launched - 1,))
+        program.collective(
+            "broadcast", world, 30_000_000, 250_000, stream=COMM_STREAM + 1, after=(program.launched - 1,)
+        )
 
     return noisy_job(trainers + 1, steps, step, (world, data), faults, noise)
 
 
-def fed_by_a_rank(trainers: int = 4, steps: int = 5, faults: Faults = (), *, layers: int = 8, noise: Noise | None = None) -> Job:
+def fed_by_a_rank(
+    trainers: int = 4, steps: int = 5, faults: Faults = (), *, layers: int = 8, noise: Noise | None = None
+) -> Job:
     """The last rank decodes pictures on its GPU, a batch ahead, and sends them to the others, who train. `decode`: it takes longer."""
     world = Group("0", tuple(range(trainers + 1)))
     data = Group("1", tuple(range(trainers)), "trainers")
@@ -108,9 +113,7 @@ def fed_by_a_rank(trainers: int = 4, steps: int = 5, faults: Faults = (), *, lay
         with program.range("decode_pictures"):
             for _ in range(8):
                 made = layer_of(program, "dali.run", "decode_jpeg", ns // 8, 14_000, _PICTURES)
-        program.exchange(
-            world, 9_000_000, 120_000, sends=tuple(range(trainers)), stream=COMM_STREAM + 1, after=(made,)
-        )
+        program.exchange(world, 9_000_000, 120_000, sends=tuple(range(trainers)), stream=COMM_STREAM + 1, after=(made,))
 
     def step(program: Program, number: int) -> None:
         (train if program.rank < trainers else feed)(program, number)
@@ -126,46 +129,58 @@ def models_apart(steps: int = 5, faults: Faults = (), *, tokens: int = 30, noise
     world = Group("0", tuple(range(8)))
     actors, critics = Group("1", (0, 1, 2, 3), "actor"), Group("2", (4, 5), "critic")
 
-    def trained(program: Program, name: str, group: Group, ns: int, number: int) -> None:
-        with program.range(f"{name}_update"):
-            for layer in range(12):
-                operator = "aten::linear" if layer < 4 else "AddmmBackward0"
-                made = layer_of(program, operator, f"{name}_gemm", ns, 14_000, WIDE_SHAPES)
-                if layer == 1:
-                    strike(program, faults, number)
-                if layer >= 4:
-                    made = program.collective("all_reduce", group, 6_000_000, 120_000, stream=COMM_STREAM + 1, after=(made,))
-            optimizer(program, (made,))
-
     def step(program: Program, number: int) -> None:
         is_actor = program.rank < 4
         if is_actor:
             load(program, faults, number)
-            with program.range("generate"):
-                for _ in range(tokens):
-                    layer_of(program, "aten::mm", "decode_gemm", 90_000, 15_000, TOKEN_SHAPES)
-                program.sync("cudaStreamSynchronize")
+            _generated(program, tokens)
         made = layer_of(program, "aten::cat", "cat_kernel", 20_000, 10_000, TOKEN_SHAPES)
         got = program.collective("all_gather", world, 2_000_000, 60_000, after=(made,))
         if not is_actor:
-            name = "critic" if program.rank < 6 else "reward" if program.rank == 6 else "reference"
-            with program.range(f"{name}_forward"):
-                if program.rank == 6:
-                    program.sync("cudaStreamSynchronize")
-                    program.host(200_000 + time_ns(faults, "rules", 6, number), "rewards.py(77): score_rules", "frame")
-                for _ in range(5):
-                    made = after_of(program, "aten::linear", f"{name}_forward_gemm", 200_000, (got,))
+            made = _scored(program, faults, number, got)
         got = program.collective("all_gather", world, 100_000, 20_000, after=(made,))
         program.kernel("advantages", 15_000, after=(got,))
         if is_actor:
-            trained(program, "actor", actors, 600_000, number)
+            _trained(program, "actor", actors, 600_000, faults, number)
         elif program.rank < 6:
-            trained(program, "critic", critics, 450_000, number)
+            _trained(program, "critic", critics, 450_000, faults, number)
 
     return noisy_job(8, steps, step, (world, actors, critics), faults, noise)
 
 
-def fanned_out(steps: int = 4, faults: Faults = (), *, micro: int = 6, encode_ns: int = 250_000, noise: Noise | None = None) -> Job:
+def _generated(program: Program, tokens: int) -> None:
+    with program.range("generate"):
+        for _ in range(tokens):
+            layer_of(program, "aten::mm", "decode_gemm", 90_000, 15_000, TOKEN_SHAPES)
+        program.sync("cudaStreamSynchronize")
+
+
+def _scored(program: Program, faults: Faults, number: int, got: int) -> int:
+    name = {6: "reward", 7: "reference"}.get(program.rank, "critic")
+    with program.range(f"{name}_forward"):
+        if program.rank == 6:
+            program.sync("cudaStreamSynchronize")
+            program.host(200_000 + time_ns(faults, "rules", 6, number), "rewards.py(77): score_rules", "frame")
+        return max(after_of(program, "aten::linear", f"{name}_forward_gemm", 200_000, (got,)) for _ in range(5))
+
+
+def _trained(program: Program, name: str, group: Group, ns: int, faults: Faults, number: int) -> None:
+    with program.range(f"{name}_update"):
+        for layer in range(12):
+            operator = "aten::linear" if layer < 4 else "AddmmBackward0"
+            made = layer_of(program, operator, f"{name}_gemm", ns, 14_000, WIDE_SHAPES)
+            if layer == 1:
+                strike(program, faults, number)
+            if layer >= 4:
+                made = program.collective(
+                    "all_reduce", group, 6_000_000, 120_000, stream=COMM_STREAM + 1, after=(made,)
+                )
+        optimizer(program, (made,))
+
+
+def fanned_out(
+    steps: int = 4, faults: Faults = (), *, micro: int = 6, encode_ns: int = 250_000, noise: Noise | None = None
+) -> Job:
     """Rank 0 encodes pictures for two pipelines of two stages: 1 and 3, 2 and 4, whose stages reduce with each other.
 
     The encoder is frozen: no gradients come back. `encode`: it takes longer.
@@ -178,28 +193,27 @@ def fanned_out(steps: int = 4, faults: Faults = (), *, micro: int = 6, encode_ns
         ns = encode_ns + time_ns(faults, "encode", 0, number) // (2 * micro)
         for _ in range(micro):
             for target in (1, 2):
-                made = layer_of(program, "aten::conv2d", "vit_conv", ns, 14_000, f"[[64, 3, {ns // 1000}, 224], [64, 3, 7, 7]]")
+                made = layer_of(
+                    program, "aten::conv2d", "vit_conv", ns, 14_000, f"[[64, 3, {ns // 1000}, 224], [64, 3, 7, 7]]"
+                )
                 program.exchange(world, 2_000_000, 40_000, sends=(target,), stream=COMM_STREAM + target, after=(made,))
 
     def stage(program: Program, number: int) -> None:
         place = (program.rank - 1) // 2
         for at, (is_forward, _) in enumerate(one_forward_one_backward(place, 2, micro, 1)):
             needed: tuple[int, ...] = ()
-            source = program.rank - 2 if place else 0
             stream = COMM_STREAM + (0 if is_forward else 2)
-            if is_forward:
+            if is_forward or not place:
+                source = max(program.rank - 2, 0) if is_forward else program.rank + 2
                 needed = (program.exchange(world, 2_000_000, 40_000, receives=(source,), stream=stream),)
-            elif not place:
-                needed = (program.exchange(world, 2_000_000, 40_000, receives=(program.rank + 2,), stream=stream),)
             name, ns = ("forward", 500_000) if is_forward else ("backward", 1_000_000)
             made = after_of(program, "aten::linear", f"{name}_gemm", ns, needed)
             if at == 1:
                 strike(program, faults, number)
                 made = program.launched - 1
-            if is_forward and not place:
-                program.exchange(world, 2_000_000, 40_000, sends=(program.rank + 2,), stream=stream + 1, after=(made,))
-            if not is_forward and place:
-                program.exchange(world, 2_000_000, 40_000, sends=(program.rank - 2,), stream=stream + 1, after=(made,))
+            if is_forward is not bool(place):
+                target = program.rank + (2 if is_forward else -2)
+                program.exchange(world, 2_000_000, 40_000, sends=(target,), stream=stream + 1, after=(made,))
         column = columns[1 + 2 * place]
         made = program.collective("all_reduce", column, 20_000_000, 300_000, stream=COMM_STREAM + 5, after=(made,))
         optimizer(program, (made,))
@@ -210,7 +224,9 @@ def fanned_out(steps: int = 4, faults: Faults = (), *, micro: int = 6, encode_ns
     return noisy_job(5, steps, step, (world, *columns.values()), faults, noise)
 
 
-def saved_by_a_rank(trainers: int = 4, steps: int = 6, faults: Faults = (), *, layers: int = 8, noise: Noise | None = None) -> Job:
+def saved_by_a_rank(
+    trainers: int = 4, steps: int = 6, faults: Faults = (), *, layers: int = 8, noise: Noise | None = None
+) -> Job:
     """Sharded trainers; in every second step the last rank gets their shards and saves them, while they go on.
 
     `write`: writing takes it longer.
@@ -228,15 +244,21 @@ def saved_by_a_rank(trainers: int = 4, steps: int = 6, faults: Faults = (), *, l
                 if layer == 1:
                     strike(program, faults, number)
                 if layer >= layers:
-                    made = program.collective("reduce_scatter", shards, 8_000_000, 80_000, stream=COMM_STREAM + 1, after=(made,))
+                    made = program.collective(
+                        "reduce_scatter", shards, 8_000_000, 80_000, stream=COMM_STREAM + 1, after=(made,)
+                    )
             optimizer(program, (made,))
         else:
             program.kernel("fill", 5_000)
         if is_saved:
-            got = program.collective("gather", world, 16_000_000, 400_000, stream=COMM_STREAM + 2, after=(program.launched - 1,))
+            got = program.collective(
+                "gather", world, 16_000_000, 400_000, stream=COMM_STREAM + 2, after=(program.launched - 1,)
+            )
             if program.rank == trainers:
                 program.copy("DtoH", 64 << 20, 2_000_000, stream=COPY_STREAM, after=(got,))
                 program.sync("cudaStreamSynchronize")
-                program.host(5_000_000 + time_ns(faults, "write", program.rank, number), "serialization.py(900): save", "frame")
+                program.host(
+                    5_000_000 + time_ns(faults, "write", program.rank, number), "serialization.py(900): save", "frame"
+                )
 
     return noisy_job(trainers + 1, steps, step, (world, shards), faults, noise)

@@ -4,18 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.blame.episode_bounds import cells_of
 from traceanalyzer.analyses.blame.episode_rows import apart_ns, is_of_every_host
 from traceanalyzer.analyses.blame.lateness import LEAST_PCT, MORE_OPERATIONS
 from traceanalyzer.analyses.replay.change import OF_HOSTS, PEERS, Change, Changeable
 from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
-from traceanalyzer.analyses.wide import by_step_and_rank
 from traceanalyzer.meaning.vocabulary import COPY, DATA, HOST, IDLE_CAUSES, UNKNOWN
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import rows_where
 
 _PART_OF_REPLAY: Mapping[str, Changeable] = {
     "compute_ns": "compute",
@@ -36,13 +34,6 @@ _MOST_SAID = 8
 
 _DEARER = 2.0
 """Times as long as others' operations those that a rank runs more may take to launch."""
-
-
-def cells_of(row: Mapping[str, Any], found: pd.DataFrame) -> pd.DataFrame:
-    """The cells of an episode."""
-    name = found["name"].isna() if pd.isna(row["name"]) else found["name"] == row["name"]
-    is_own = (found["part"] == row["part"]) & name & found["rank"].isin(row["ranks"])
-    return found[is_own & found["step"].isin(row["numbers"] or (-1,))]
 
 
 def gains(table: pd.DataFrame, found: pd.DataFrame, late: pd.DataFrame, replay: Replay) -> dict[str, Any]:
@@ -169,7 +160,9 @@ def _changes(
     if replay.engine is not None and not replay.engine.has_hosts:
         parts = [part for part in parts if part not in OF_HOSTS]
     return tuple(
-        Change(part, _left(row, part), ranks, steps) for part in parts for ranks, steps in _where(row, own, part)
+        Change(part, _left(row, part, replay), ranks, steps)
+        for part in parts
+        for ranks, steps in _where(row, own, part)
     )
 
 
@@ -207,16 +200,27 @@ def _is_of_host(other: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
     return other["part"] in (HOST.column, DATA.column) and is_same and not is_of_every_host(other)
 
 
-def _left(row: Mapping[str, Any], part: Changeable) -> float | str:
+def _left(row: Mapping[str, Any], part: Changeable, replay: Replay) -> float | str:
     """What is left of a part of the ranks' time, where it is told, else what their peers take.
 
     A stage that no other rank has runs what others do not: its kernels become as much faster as those that they share.
+    Of hosts whose ranks' kernels no other rank runs it is what they need without their excess.
     """
     if part == "data":
         return _data_left(row)
     if part == "compute" and row["is_slow_stage"]:
         return round(float(row["peers_ns"] / row["own_ns"]), 4)
+    if part == "host" and _is_without_like_hosts(row, replay):
+        return round(max(row["own_host_ns"] - row["excess_ns"], 0) / row["own_host_ns"], 4)
     return PEERS
+
+
+def _is_without_like_hosts(row: Mapping[str, Any], replay: Replay) -> bool:
+    """Whether no other rank runs what these launch: the replay has no host to hold theirs against."""
+    if replay.engine is None or pd.isna(row["own_host_ns"]) or not row["own_host_ns"]:
+        return False
+    peers, ranks = replay.engine.peers, frozenset(row["ranks"])
+    return not any(len(peers.of(rank, ranks)) for rank in ranks)
 
 
 def _data_left(row: Mapping[str, Any]) -> float:
@@ -245,52 +249,3 @@ def _where(
     for rank, steps in own.groupby("rank")["step"].unique().items():
         together.setdefault(frozenset(map(int, steps)), set()).add(int(rank))
     return [(frozenset(ranks), steps) for steps, ranks in together.items()]
-
-
-def bounds(
-    table: pd.DataFrame, found: pd.DataFrame, late: pd.DataFrame, complete: Sequence[int]
-) -> pd.api.extensions.ExtensionArray:
-    """For each episode by how much the longest own step is shorter without its excess.
-
-    The mean over complete steps; without any the sum over the capture's.
-    """
-    numbers, count = (list(complete), len(complete)) if complete else (sorted(late["step"].unique()), 1)
-    wide = by_step_and_rank(late, "excess_ns")
-    waits = late.groupby("step")["exposed_wait_ns"].min()
-    bounds = [_bound(row, found, wide, waits, numbers, count) for row in table.to_dict("records")]
-    return pd.array(bounds, dtype="Int64")
-
-
-def _bound(
-    row: Mapping[str, Any], found: pd.DataFrame, wide: pd.DataFrame, waits: pd.Series, numbers: list[int], count: int
-) -> Any:
-    own = cells_of(row, found)
-    own = rows_where(own, own["step"].isin(numbers))
-    if own.empty:
-        return pd.NA
-    less = wide.copy()
-    for cell in own.itertuples():
-        less.loc[cell.step, cell.rank] -= cell.excess_ns
-    held = own["step"].unique()
-    shorter = (wide.max(axis=1) - less.max(axis=1).clip(lower=0)).loc[held]
-    # Where every rank waits, ranks are late at different times of the step: one hides no other.
-    gained = np.minimum(shorter + waits.reindex(held), own.groupby("step")["excess_ns"].max().reindex(held))
-    return round(float(gained.clip(lower=0).sum()) / count)
-
-
-def at_least_its_gain(table: pd.DataFrame, late: pd.DataFrame, complete: Sequence[int]) -> pd.DataFrame:
-    """Excess and cost where mending gains more of each step of the episode, and the others wait as long.
-
-    What launching takes a host more is less than what its GPU idles for, where the host waits for the GPU in between.
-    """
-    if not complete:
-        return table
-    waited = late[["exposed_wait_ns", "exposed_unmatched_ns"]].sum(axis=1).astype("float64")
-    raised = []
-    for row in table.to_dict("records"):
-        held = [step for step in row["numbers"] if step in complete]
-        others = late["step"].isin(held) & ~late["rank"].isin(row["ranks"])
-        gain = 0.0 if pd.isna(row["gain_ns"]) or row["gain_is_bound"] or not held else float(row["gain_ns"])
-        most = float(waited[others].groupby(late["rank"]).mean().max()) if others.any() else 0.0
-        raised.append(round(min(gain * len(complete) / max(len(held), 1), most)))
-    return table.assign(**{name: np.maximum(table[name], raised) for name in ("excess_ns", "cost_ns")})

@@ -7,8 +7,10 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
-from traceanalyzer.analyses.blame.episode_gains import at_least_its_gain, bounds, gains, mended_in
+from traceanalyzer.analyses.blame.episode_bounds import at_least_its_gain, bounds
+from traceanalyzer.analyses.blame.episode_gains import gains, mended_in
 from traceanalyzer.analyses.blame.episode_rows import row_of
+from traceanalyzer.analyses.blame.free_running import awaited
 from traceanalyzer.analyses.blame.hidden_hosts import with_hidden_hosts
 from traceanalyzer.analyses.blame.host_paces import without_names_of_pace
 from traceanalyzer.analyses.blame.late_together import grouped, of_all_groups
@@ -16,7 +18,7 @@ from traceanalyzer.analyses.blame.lateness import cells, with_excess
 from traceanalyzer.analyses.blame.naming import named
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.rank_sets import set_of
-from traceanalyzer.analyses.blame.roles import with_roles
+from traceanalyzer.analyses.blame.roles import with_roles, without_own_collectives
 from traceanalyzer.analyses.blame.slower_calls import SlowerCalls
 from traceanalyzer.analyses.blame.slower_gpus import told_apart, with_steps_before
 from traceanalyzer.analyses.blame.stage_speeds import with_slower_ns
@@ -194,11 +196,13 @@ def across(
     linked = groups_of_slow_links(slower_calls.table)
     meeting = replay.engine.job.meetings.together() if replay.engine else ()
     job = step_needs.table["rank"].map(jobs_of(members.table, step_needs.table["rank"].unique(), meeting))
-    calls = only(call_waits.table, ["rank", "call", "collective"]).merge(exposed_calls.table, on=["rank", "call"])
-    tables = [
-        _of_job(with_roles(needs, replay, ranks), work, calls, steps.table, operators.table, places, replay, linked)
-        for _, needs in step_needs.table.groupby(job)
-    ]
+    calls = only(call_waits.table, ["rank", "call", "collective", "waits_for"]).merge(
+        exposed_calls.table, on=["rank", "call"]
+    )
+    tables = []
+    for _, own in step_needs.table.groupby(job):
+        needs = without_own_collectives(with_roles(own, replay, ranks, call_waits), slower_calls.table)
+        tables.append(_of_job(needs, work, calls, steps.table, operators.table, places, replay, linked))
     tables = [table.assign(job=number) for number, table in enumerate(tables) if len(table)]
     if not tables:
         return empty
@@ -224,7 +228,7 @@ def _of_job(
         return pd.DataFrame()
     needs, work = as_whole_captures(needs, work)
     late = with_excess(with_slower_ns(needs, work))
-    found = without_names_of_pace(named(cells(late), late, work), late, operators)
+    found = without_names_of_pace(named(awaited(cells(late), late, calls), late, work), late, operators)
     found = with_steps_before(told_apart(found, late, work), late, work)
     found = with_hidden_hosts(found, late, replay)
     found = of_all_groups(found)

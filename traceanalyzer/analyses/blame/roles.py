@@ -3,35 +3,75 @@
 import numpy as np
 import pandas as pd
 
+from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.replay.peers import ALIKE
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.meaning.number_lists import numbers
+from traceanalyzer.model.schema import NONE
 
 EVERYBODY = "all"
+_ROLE = "role of rank"
 
 
-def with_roles(needs: pd.DataFrame, replay: Replay, ranks: Ranks) -> pd.DataFrame:
+def with_roles(needs: pd.DataFrame, replay: Replay, ranks: Ranks, call_waits: CallWaits) -> pd.DataFrame:
     """Rows of `StepNeeds` in which `peers` are those of a rank's role, where ranks have such.
 
     Ranks of one role run the same kernels (`Peers.alike`), directly or by way of others; what one role takes is no
-    measure of another, nor is a collective that one role alone runs. Where no other rank has a rank's role, nobody's
-    role is told apart; nor is it on GPUs of several models, whose kernels have other names for the same work.
+    measure of another. A rank whose kernels no other runs is of the role
+    of those that communicate as it does: it may compute the same otherwise. Where it communicates otherwise as well, as
+    one that evaluates for the others or feeds them, its role is its own. Nobody's role is told apart on GPUs of
+    several models, whose kernels have other names for the same work.
     """
     models = ranks.table["device_name"].dropna().unique()
     if replay.engine is None or (needs["peers"] != EVERYBODY).any() or len(models) > 1:
         return needs
-    numbers = np.sort(needs["rank"].unique())
+    every = np.sort(needs["rank"].unique())
     place = replay.engine.peers.place
-    if any(rank not in place for rank in numbers.tolist()):
+    if any(rank not in place for rank in every.tolist()):
         return needs
-    columns = [place[rank] for rank in numbers.tolist()]
-    lowest = _joined(replay.engine.peers.alike[np.ix_(columns, columns)])
-    names, counts = np.unique(lowest, return_counts=True)
-    if len(names) < 2 or counts.min() < 2:
+    columns = [place[rank] for rank in every.tolist()]
+    alike = replay.engine.peers.alike[np.ix_(columns, columns)]
+    is_alone = (alike | alike.T).sum(axis=1) < 2
+    lowest = _joined(alike | (is_alone[:, None] & _communicating_alike(call_waits, every)))
+    if not lowest.any():
         return needs
-    of_rank = {int(rank): f"role of rank {numbers[first]}" for rank, first in zip(numbers, lowest, strict=True)}
-    needs = needs.assign(peers=needs["rank"].map(of_rank))
-    of_role = needs.groupby(["peers", "step"], dropna=False)["slower_transfer_ns"].transform("min")
-    return needs.assign(slower_transfer_ns=needs["slower_transfer_ns"] - of_role)
+    of_rank = {int(rank): f"{_ROLE} {every[first]}" for rank, first in zip(every, lowest, strict=True)}
+    return needs.assign(peers=needs["rank"].map(of_rank))
+
+
+def without_own_collectives(needs: pd.DataFrame, slower: pd.DataFrame) -> pd.DataFrame:
+    """The rows less what moving data takes in collectives that one role alone runs: they are no slower than others'.
+
+    `slower` are `SlowerCalls`, which hold these to be all too long, where ranks should do the same.
+    """
+    of_rank = needs.drop_duplicates("rank").set_index("rank")["peers"]
+    roles = {frozenset(own) for own in of_rank.groupby(of_rank).groups.values()}
+    if len(roles) < 2 or slower.empty:
+        return needs
+    is_by_design = (slower["usual_ns"] == 0) & slower["among"].map(lambda text: frozenset(numbers(text)) in roles)
+    longer_ns = slower["longer_ns"].astype("float64")
+    keys = [slower["rank"], slower["step"].fillna(NONE)]
+    share = longer_ns.where(is_by_design, 0.0).groupby(keys).sum() / longer_ns.groupby(keys).sum()
+    rows = pd.MultiIndex.from_arrays([needs["rank"], needs["step"].fillna(NONE)])
+    left = 1.0 - share.reindex(rows).fillna(0.0).to_numpy()
+    return needs.assign(slower_transfer_ns=(needs["slower_transfer_ns"] * left).round().astype("int64"))
+
+
+def are_alone(needs: pd.DataFrame) -> pd.Series:
+    """Mask of the rows of ranks with a role that no other rank has."""
+    of_peers = needs.groupby("peers")["rank"].transform("nunique")
+    return needs["peers"].str.startswith(_ROLE) & (of_peers == 1)
+
+
+def _communicating_alike(call_waits: CallWaits, every: np.ndarray) -> np.ndarray:
+    """Which of these ranks make the same calls, by collective, but for some."""
+    calls = call_waits.table
+    made = calls.pivot_table(index="rank", columns="collective", aggfunc="size", fill_value=0, observed=True)
+    counts = made.reindex(every, fill_value=0).to_numpy(dtype=np.int64)
+    shared, either = (of(counts[:, None], counts[None]).sum(axis=2) for of in (np.minimum, np.maximum))
+    alike: np.ndarray = shared >= ALIKE * either
+    return alike
 
 
 def _joined(alike: np.ndarray) -> np.ndarray:

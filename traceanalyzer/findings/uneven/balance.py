@@ -81,7 +81,8 @@ def uneven_compute(
     if has_longer_window(window, rank, excess_ns) or share < imbalance_pct or _is_late_by_compute(rank, episodes):
         return []
     own = _longest(compute, compute_by_step(step_needs), places)
-    even = _evened(compute, own, replay) if own else None
+    roles = _roles(with_roles(step_needs.table, replay, ranks, call_waits))
+    even = _evened(compute, own, replay, roles) if own else None
     if own is None or (even and _gains_nothing(even, basis.mean_ns(rank))):
         return []
     least = int(compute.idxmin())
@@ -89,10 +90,10 @@ def uneven_compute(
     where = _sits_in(calls, compute[rank] - compute[least], instances, basis, least)
     found = Finding(
         severity=severity(share),
-        title=f"{_computes(own, compute, basis)}{where}.{_shorter(even, own, basis)}",
+        title=f"{_computes(own, compute, basis)}{where}.{_shorter(even, own, roles, basis)}",
         evidence=_shares(frame, basis),
         recommendation=_EXPERTS if calls["collective"].eq("all_to_all").any() else _BATCHES,
-        caveat=_caveat(own, even, with_roles(step_needs.table, replay, ranks)),
+        caveat=_caveat(own, even, roles),
         named=(*own.ranks, least),
         interval_ns=_longest_step(calls, steps, least),
         table="efficiency",
@@ -101,12 +102,17 @@ def uneven_compute(
     return [_with_gain(found, even, excess_ns), *_other_products(efficiency, rank, least)]
 
 
-def _caveat(own: Alike, even: Gain | None, needs: pd.DataFrame) -> str | None:
-    """What cannot be told of all ranks of a role, whose kernels no other runs; and of what a gain without replay is."""
+def _roles(needs: pd.DataFrame) -> list[set[int]]:
+    """The ranks of each role, where ranks have several."""
     peers = needs.drop_duplicates("rank").set_index("rank")["peers"]
     roles = [{*role} for role in peers.groupby(peers).groups.values()]
+    return roles if len(roles) > 1 else []
+
+
+def _caveat(own: Alike, even: Gain | None, roles: list[set[int]]) -> str | None:
+    """What cannot be told of all ranks of a role, whose kernels no other runs; and of what a gain without replay is."""
     told = None if even else f"The gain is what {_beyond(own)}."
-    if len(roles) < 2 or {*own.ranks} not in roles:
+    if {*own.ranks} not in roles:
         return told
     role = (
         f"No other rank runs the kernels of {numbered('rank', own.ranks)}: whether they are slow at them, or have that "
@@ -130,11 +136,19 @@ def _longest(compute: pd.Series, by_step: pd.DataFrame, places: Places) -> Alike
     return own
 
 
-def _evened(compute: pd.Series, own: Alike, replay: Replay) -> Gain | None:
-    """What the job gains with one rank's compute as the mean rank's, or a set's as the others' median; no bounds."""
-    goal = compute.mean() if own.is_one or own.others is None else own.others
+def _evened(compute: pd.Series, own: Alike, replay: Replay, roles: list[set[int]]) -> Gain | None:
+    """What the job gains with one rank's compute as the mean rank's, or a set's as the others' median; no bounds.
+
+    A rank whose work no other can do is held against the others, too: it cannot be dealt out evenly.
+    """
+    goal = compute.mean() if _is_dealt_out(own, roles) else own.others
     even = gain_of(replay, Change("compute", float(goal / compute[list(own.ranks)].max()), frozenset(own.ranks)))
     return None if even is None or even.is_bound else even
+
+
+def _is_dealt_out(own: Alike, roles: list[set[int]]) -> bool:
+    """Whether one rank's work could be the others' as well."""
+    return own.others is None or (own.is_one and {*own.ranks} not in roles)
 
 
 def _with_gain(found: Finding, even: Gain | None, excess_ns: float) -> Finding:
@@ -173,11 +187,12 @@ def _shares(frame: pd.DataFrame, basis: Basis) -> tuple[dict[str, Any], ...]:
     return plain(per_step(frame.reset_index()[["rank", *columns]], columns, basis.steps))
 
 
-def _shorter(even: Gain | None, own: Alike, basis: Basis) -> Title:
+def _shorter(even: Gain | None, own: Alike, roles: list[set[int]], basis: Basis) -> Title:
     """What the step or the capture gains, where a replay tells."""
     if even is None:
         return Title()
-    whose = f"rank {own.ranks[0]}'s compute as the mean rank's" if own.is_one else "their compute as the others'"
+    whose = f"rank {own.ranks[0]}'s compute" if own.is_one else "their compute"
+    whose += " as the mean rank's" if _is_dealt_out(own, roles) and own.is_one else " as the others'"
     return Title(f" With {whose} {basis.whole} is ", Won.of(even), ".")
 
 

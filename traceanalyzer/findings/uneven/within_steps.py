@@ -3,8 +3,10 @@
 from typing import Any
 
 from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.roles import with_roles
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.stragglers import Stragglers
+from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.phases.iterations import Iterations
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import EVEN, Change
@@ -41,13 +43,14 @@ _IDLE = [cause.column for cause in IDLE_CAUSES]
 
 def waits_within_steps(
     headline: Headline, steps: Steps, step_needs: StepNeeds, episodes: Episodes, stragglers: Stragglers,
-    pipeline: Pipeline, replay: Replay, ranks: Ranks, iterations: Iterations, *, waits_within_pct: float = WAITING_PCT,
-    clear_gain_pct: float = CLEAR_GAIN_PCT,
+    pipeline: Pipeline, replay: Replay, ranks: Ranks, call_waits: CallWaits, iterations: Iterations, *,
+    waits_within_pct: float = WAITING_PCT, clear_gain_pct: float = CLEAR_GAIN_PCT,
 ) -> list[Finding]:  # fmt: skip
     """Ranks wait for each other over 5 % of a step, and hardly idle; replayed without waits over 3 % is gained.
 
     No one rank is waited for in most of it, unless it waits for the others half as long as ranks do: it comes last in
     one part of a step and first in another. Neither late ranks nor compute evened over steps gain half as much.
+    Ranks that have roles (`with_roles`) wait for each other by design.
     """
     if not len(headline) or len(pipeline) or stragglers.table.empty or step_needs.table.empty:
         return []
@@ -62,7 +65,8 @@ def waits_within_steps(
     first = int(roots.idxmax()) if roots.max() > _MOST_OF_ONE * roots.sum() else None
     if first is not None and waits.get(first, 0.0) < _AS_LONG * waits.mean():
         return []
-    gain = gain_of(replay, Change("waits", 0.0))
+    has_roles = with_roles(step_needs.table, replay, ranks, call_waits)["peers"].nunique() > 1
+    gain = None if has_roles else gain_of(replay, Change("waits", 0.0))
     is_clear = gain is not None and 100 * gain.gain_ns >= clear_gain_pct * gain.before_ns
     if gain is None or not is_clear or _is_told_by_others(gain.gain_ns, episodes, step_needs, replay):
         return []
