@@ -81,11 +81,10 @@ def uneven_compute(
     if has_longer_window(window, rank, excess_ns) or share < imbalance_pct or _is_late_by_compute(rank, episodes):
         return []
     own = _longest(compute, compute_by_step(step_needs), places)
-    roles = _roles(with_roles(step_needs.table, replay, ranks, call_waits))
+    roles, least = _roles(with_roles(step_needs.table, replay, ranks, call_waits)), int(compute.idxmin())
     even = _evened(compute, own, replay, roles) if own else None
     if own is None or (even and _gains_nothing(even, basis.mean_ns(rank))):
         return []
-    least = int(compute.idxmin())
     calls = _unsplit(call_waits, basis, least)
     where = _sits_in(calls, compute[rank] - compute[least], instances, basis, least)
     found = Finding(
