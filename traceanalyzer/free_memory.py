@@ -15,12 +15,26 @@ _CACHED = {"inactive_file", "total_inactive_file"}
 def fitting(processes: int, each_bytes: float) -> int:
     """As many of the processes as find room; this one is there already, and the others take so much each."""
     free = free_bytes() if processes > 1 else None
-    if free is None:
+    return processes if free is None else _noted(processes, 1 + int(free / max(each_bytes, 1)))
+
+
+def fitting_beside(processes: int, each_bytes: float, most_bytes: float | None) -> int:
+    """As many of the processes as find room beside one another, each with so much more than this one holds now.
+
+    Their room is what is free, and what of `most_bytes` this process does not hold; it works alone where there is none.
+    """
+    if processes < 2:
         return processes
-    fit = min(processes, 1 + int(free / max(each_bytes, 1)))
-    if fit < processes:
-        FEWER.append((processes, fit))
-    return fit
+    rooms = (free_bytes(), None if most_bytes is None else most_bytes - anonymous_bytes())
+    known = [room for room in rooms if room is not None]
+    return _noted(processes, int(min(known) / max(each_bytes, 1))) if known else processes
+
+
+def _noted(processes: int, fit: int) -> int:
+    if fit >= processes:
+        return processes
+    FEWER.append((processes, max(1, fit)))
+    return max(1, fit)
 
 
 def free_bytes(root: Path = Path("/")) -> int | None:

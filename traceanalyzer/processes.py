@@ -16,13 +16,19 @@ from threading import Thread
 from typing import Any, Generic, TypeVar, cast
 
 from traceanalyzer.forks import IS_PROGRAM, can_fork, quiet_fork, signals_come, signals_wait
-from traceanalyzer.free_memory import fitting
+from traceanalyzer.free_memory import fitting, fitting_beside
 
 T = TypeVar("T")
 
 CORES_A_FILE: ContextVar[int] = ContextVar("cores a file", default=1)
 """How many processes may work at one file that is read here. One unless the program says so: those who use the
 library need not have a main module that can be imported again."""
+
+MOST_BYTES = 2 << 30
+"""What processes that work at one file take together, where nobody says how many; one alone takes what it must."""
+
+ROOM_BYTES: ContextVar[int | None] = ContextVar("bytes for processes at one file", default=MOST_BYTES)
+"""The same of those that work at one file here; `None` for what is free."""
 
 SECONDS_A_FILE = 0.5
 """What every analysis takes for one rank, however short."""
@@ -48,16 +54,27 @@ def processes_for(files: Sequence[Path], jobs: int | None) -> int:
     return processes if saved_s > (FORK_SECONDS if can_fork() else START_SECONDS) else 1
 
 
+def room_bytes(files: int, jobs: object) -> int | None:
+    """What the processes may take that work at so many files; `None` for what is free, where the user says how many."""
+    return None if isinstance(jobs, int) else files * MOST_BYTES
+
+
 def processes_beside(files: Sequence[Path], jobs: object) -> int:
-    """How many may do what follows the reading: one for each core where a fork saves more than it costs."""
+    """How many may do what follows the reading: one for each core where a fork saves more than it costs.
+
+    And where they find room, each with its share of the Results' making, the rules and the page.
+    """
     if not can_fork() or sum(_work_s(file) for file in files) <= WORTH_A_FORK_S:
         return 1
-    return min(jobs, _cores()) if isinstance(jobs, int) else _cores()
+    each_bytes = min(_TIMES_TEXT_BESIDE * sum(map(_text_bytes, files)), _MOST_BYTES_BESIDE)
+    wanted = min(jobs, _cores()) if isinstance(jobs, int) else _cores()
+    return fitting_beside(wanted, each_bytes, room_bytes(len(files), jobs))
 
 
 def cores_for_a_file(files: int, jobs: int | None) -> int:
     """How many processes each of so many files that are read at once may have."""
-    return max(1, (_cores() if jobs is None else jobs) // max(1, files))
+    wanted = max(1, (_cores() if jobs is None else jobs) // max(1, files))
+    return fitting_beside(wanted, _DECODING_BYTES, room_bytes(1, jobs))
 
 
 class Pool(ProcessPoolExecutor):
@@ -198,13 +215,23 @@ def _work_s(path: Path) -> float:
 
 def _most_bytes(path: Path) -> float:
     """About how much memory a process takes that reads and analyses it, at most."""
+    return _LEAST_BYTES + _TIMES_TEXT * _text_bytes(path)
+
+
+def _text_bytes(path: Path) -> int:
+    """About how much text there is in it."""
     files = path.iterdir() if path.is_dir() else (path,)
-    size = sum(file.stat().st_size for file in files)
-    return _LEAST_BYTES + size * (_TIMES_TEXT if path.suffix == ".json" else _TIMES_TEXT * _TIMES_PACKED)
+    return sum(file.stat().st_size for file in files) * (1 if path.suffix == ".json" else _TIMES_PACKED)
 
 
 _LEAST_BYTES, _TIMES_TEXT, _TIMES_PACKED = 128 << 20, 0.6, 10
 """Of a process whatever it reads; for each byte of text; and text for each byte of a packed file."""
+
+_DECODING_BYTES = 64 << 20
+"""Of a process that decodes pieces of a file: of no more than some at once."""
+
+_TIMES_TEXT_BESIDE, _MOST_BYTES_BESIDE = 0.08, 2 << 30
+"""Of one that does a share of what follows, for each byte of text; and at most, for no more is replayed or drawn."""
 
 
 def _cores() -> int:

@@ -13,12 +13,12 @@ from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.failures import Failure
 from traceanalyzer.files.unnamed import give_back_memory, laid_in
 from traceanalyzer.forks import later
-from traceanalyzer.free_memory import fitting
+from traceanalyzer.free_memory import fitting_beside
 from traceanalyzer.loading import LoadOptions, kept_ranks
 from traceanalyzer.loading.capture import read_capture
 from traceanalyzer.model import RankMeta, RankTrace, Skipped
 from traceanalyzer.model.schema import TABLES, printable
-from traceanalyzer.processes import CORES_A_FILE
+from traceanalyzer.processes import CORES_A_FILE, ROOM_BYTES
 from traceanalyzer.scale.work import NO_MEMORY
 
 ESSENTIAL = frozenset({"ranks", "breakdown", "steps"})
@@ -57,7 +57,8 @@ def reduce_capture(
                 is_large = trace.is_large
                 if is_large:
                     give_back_memory()
-                processes = fitting(CORES_A_FILE.get(), _bytes_of(trace)) if is_large else 1
+                wanted = CORES_A_FILE.get() if is_large else 1
+                processes = fitting_beside(wanted, _bytes_of(trace), ROOM_BYTES.get())
                 tables = reduce_rank(trace, names, failures if is_guarded else None, processes=processes, **thresholds)
                 ranks += [(trace.meta, tables)]
                 del trace

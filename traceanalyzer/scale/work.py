@@ -14,7 +14,17 @@ from traceanalyzer.discovery.clustering import TraceFile
 from traceanalyzer.errors import InputError
 from traceanalyzer.forks import can_fork
 from traceanalyzer.kinds.kernels import comm_kernel
-from traceanalyzer.processes import CORES_A_FILE, Pool, Sent, cores_for_a_file, hold_memory, processes_for, quiet_pool
+from traceanalyzer.processes import (
+    CORES_A_FILE,
+    ROOM_BYTES,
+    Pool,
+    Sent,
+    cores_for_a_file,
+    hold_memory,
+    processes_for,
+    quiet_pool,
+    room_bytes,
+)
 from traceanalyzer.scale.dask_cluster import Cluster, Gathering
 
 T = TypeVar("T")
@@ -51,6 +61,7 @@ def each(
     if isinstance(jobs, Cluster):
         yield from jobs.each(_Task(work), captures, report, lost or _refused, gathering)
         return
+    ROOM_BYTES.set(room_bytes(1, jobs))
     held = at_hand if len(at_hand) <= MOST_AT_HAND else ()
     away = [capture for capture in captures if capture.path not in held]
     processes = processes_for([capture.path for capture in away], jobs)
