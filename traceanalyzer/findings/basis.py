@@ -92,6 +92,28 @@ class Basis(Struct, frozen=True):
         """Mean length of the rank's steps, or its whole window."""
         return float(self.window_ns[rank]) / self.per
 
+    @property
+    def step_ns(self) -> float:
+        """The same, of a mean rank."""
+        return float(self.window_ns.mean()) / self.per
+
+    def shares_pct(self, spent_ns: pd.Series) -> pd.Series:
+        """What part of a mean step each rank spends in something, of its time in it; ranks without are absent."""
+        return (100.0 * spent_ns / (self.window_ns / self.per)).dropna()
+
+    def largest_share(self, spent_ns: pd.Series, least_pct: float) -> tuple[int, pd.Series] | None:
+        """The rank that spends the largest part of a step in something, and all ranks' parts (%).
+
+        `None` where none spends `least_pct`.
+        """
+        share = self.shares_pct(spent_ns)
+        return (int(share.idxmax()), share) if len(share) and share.max() >= least_pct else None
+
+    def shares_of_rows(self, table: pd.DataFrame, column: str) -> pd.Series:
+        """The same of each row of a table with a `rank`: a time of a mean step, in percent of its rank's; NA stays."""
+        window_ns = table["rank"].map(self.window_ns).astype("Float64") / self.per
+        return 100.0 * table[column].astype("Float64") / window_ns
+
 
 @once_of_tables
 def _basis(headline: pd.DataFrame, steps: pd.DataFrame) -> Basis:

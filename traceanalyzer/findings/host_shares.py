@@ -6,7 +6,9 @@ from msgspec import Struct
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.host.host_time import likely_idle
+from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gain import Gain
+from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.alike import also_on, with_others
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis
 
@@ -28,6 +30,13 @@ class HostShares(Struct, frozen=True):
         """Who else, behind the sentence about that one."""
         return also_on(self.ranks, self.every, places)
 
+    def most_gained_ns(self, spent_ns: float, replay: Replay) -> int | None:
+        """The most that the time of that one gains: no more than if these hosts took none; `None` for hardly any.
+
+        So it is where another rank is later.
+        """
+        return most_gained_ns(spent_ns, gain_of(replay, Change("host", 0.0, frozenset(self.ranks))))
+
     def named(self, rank: int) -> tuple[int, ...]:
         """Those that the sentence and `also` name; it is of this one."""
         return with_others(rank, self.ranks, self.every)
@@ -35,7 +44,7 @@ class HostShares(Struct, frozen=True):
 
 def host_shares(spent_ns: pd.Series, rank: int, basis: Basis, least_pct: float) -> HostShares | None:
     """Of what each host spends, by rank, in a mean step; `None` where this one's is less than `least_pct` of it."""
-    shares = 100.0 * spent_ns / (basis.window_ns / basis.per)
+    shares = basis.shares_pct(spent_ns)
     if not shares.get(rank, 0.0) >= least_pct:
         return None
     ranks = sorted(int(one) for one in shares.index[shares >= least_pct])

@@ -36,6 +36,11 @@ def worst_rank(
     return (rank, cost_ns, float(share), basis) if share >= least_pct else None
 
 
+def as_idle(mean: pd.DataFrame, column: str, least_pct: float) -> pd.Series:
+    """Of ranks' mean steps (`mean_steps`, with `window_ns`) those with as much of `column`."""
+    return (100.0 * mean[column] >= least_pct * mean["window_ns"]).astype(bool)
+
+
 OF_ALL_STEPS = "of the time in all steps"
 """Whose share `Few.share_pct` is."""
 

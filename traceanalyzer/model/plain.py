@@ -62,6 +62,15 @@ def texts_of(names: Any) -> np.ndarray:
     return texts
 
 
+def plain_texts(texts: Any) -> np.ndarray:
+    """Texts of any column as objects, `None` where one is absent."""
+    if isinstance(texts, pd.Categorical):
+        return texts_of(texts)
+    plain = np.array(texts, dtype=object)
+    plain[pd.isna(plain)] = None
+    return plain
+
+
 def text_array(texts: Sequence[str | None] | np.ndarray) -> Any:
     """Texts, `None` where one is absent, as a column of them."""
     return pd.array(list(texts), dtype=pd.StringDtype(na_value=np.nan))

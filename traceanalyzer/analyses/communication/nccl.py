@@ -19,7 +19,7 @@ from traceanalyzer.analyses.time.breakdown import OVERLAP, overlap_of
 from traceanalyzer.analyses.time.intervals import Intervals, union
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace, whole_capture
-from traceanalyzer.model.plain import sorted_table, texts_of
+from traceanalyzer.model.plain import plain_texts, sorted_table
 from traceanalyzer.model.tables import column_of, columns_of, with_columns
 
 KEYS = ("group", "collective", "dtype")
@@ -95,7 +95,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     texts = {name: np.array(own, dtype=object) for name, own in told.items()}
     return sorted_table(
         {
-            **{name: _plain(own) for name, own in groups.keys.items()},
+            **{name: plain_texts(own) for name, own in groups.keys.items()},
             "group_description": texts["group_description"],
             "reduction": texts["reduction"],
             "calls": groups.counts(),
@@ -127,15 +127,6 @@ def _sizes(table: pd.DataFrame, calls: pd.DataFrame) -> pd.api.extensions.Extens
     sizes = of_calls.told(column_of(calls, "group_size"), _one)
     found = at_places(sizes, places_of(table, of_calls.keys, ["rank", *KEYS]), absent=None)
     return pd.array(found.tolist(), dtype="Int64")
-
-
-def _plain(texts: Any) -> np.ndarray:
-    """Texts as objects, `None` for absent ones."""
-    if isinstance(texts, pd.Categorical):
-        return texts_of(texts)
-    plain = np.array(texts, dtype=object)
-    plain[pd.isna(plain)] = None
-    return plain
 
 
 def _one(values: list[object]) -> object:

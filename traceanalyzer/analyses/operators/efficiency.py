@@ -16,7 +16,7 @@ from traceanalyzer.analyses.operators.operator_work import OperatorWork
 from traceanalyzer.analyses.operators.work import MODEL_FAMILIES
 from traceanalyzer.meaning.columns import Better, Column, Unit
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import text_array, texts_of
+from traceanalyzer.model.plain import plain_texts, text_array
 from traceanalyzer.model.tables import array_of, column_of, columns_of, picked, sorted_by, table_of
 
 _TEXTS = ("operator", "autograd", "shapes", "dtypes", "family", "dtype")
@@ -131,7 +131,7 @@ def _operators(trace: RankTrace, tree: OperatorTree, found: pd.DataFrame) -> dic
     used = groups.any(columns["on_tensor_cores"].to_numpy(dtype=bool, na_value=False))
     is_told = groups.any(~columns["on_tensor_cores"].isna())
     return {
-        **{name: _plain(own) for name, own in groups.keys.items()},
+        **{name: plain_texts(own) for name, own in groups.keys.items()},
         **{name: groups.total(columns[name]) for name in _SUMMED},
         "calls": groups.counts(),
         "on_tensor_cores": np.array(
@@ -145,12 +145,12 @@ def _communication(calls: pd.DataFrame) -> dict[str, Any]:
     columns = columns_of(calls)
     groups = Groups.of(columns, ["collective", "size_bytes", "dtype"], by_appearance=True, with_absent=True)
     count, number, sizes = len(groups), groups.counts(), groups.keys["size_bytes"]
-    absent, dtype = np.full(count, None, dtype=object), _plain(groups.keys["dtype"])
+    absent, dtype = np.full(count, None, dtype=object), plain_texts(groups.keys["dtype"])
     known = groups.sums(columns["size_bytes"].to_numpy(dtype=np.int64, na_value=0))
     return {
-        "operator": _plain(groups.keys["collective"]),
+        "operator": plain_texts(groups.keys["collective"]),
         "autograd": absent,
-        "shapes": _plain([None if size is pd.NA else f"{size} bytes" for size in sizes]),
+        "shapes": plain_texts([None if size is pd.NA else f"{size} bytes" for size in sizes]),
         "dtypes": dtype,
         "family": np.full(count, "communication", dtype=object),
         "dtype": dtype,
@@ -162,15 +162,6 @@ def _communication(calls: pd.DataFrame) -> dict[str, Any]:
         "calls": number,
         "on_tensor_cores": absent,
     }
-
-
-def _plain(texts: Any) -> np.ndarray:
-    """Texts as objects, `None` for absent ones."""
-    if isinstance(texts, pd.Categorical):
-        return texts_of(texts)
-    plain = np.array(texts, dtype=object)
-    plain[pd.isna(plain)] = None
-    return plain
 
 
 def _as_one(parts: Sequence[Any]) -> pd.arrays.IntegerArray:

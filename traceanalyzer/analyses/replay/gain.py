@@ -43,6 +43,11 @@ class Gain:
         return max(0, self.before_ns - self.after_ns)
 
     @property
+    def gain_pct(self) -> float:
+        """100 · gain / before; 0 where there is nothing before."""
+        return 100 * self.gain_ns / self.before_ns if self.before_ns else 0.0
+
+    @property
     def unprofiled_gain_ns(self) -> int | None:
         """The gain of a step without the profiler; never negative."""
         return None if self.unprofiled_ns is None else max(0, self.unprofiled_ns[0] - self.unprofiled_ns[1])

@@ -72,7 +72,7 @@ def absent_stage(
     if stages["is_here"].all():
         return []
     basis = Basis.of(headline, steps)
-    least_ns = absent_wait_pct / 100 * float(basis.window_ns.mean()) / basis.per
+    least_ns = absent_wait_pct / 100 * basis.step_ns
     exchanged = _exchanged(pipeline_messages.table, exposed_calls.table, basis, stages)
     # Who is late spends less on messages: beside it anybody would seem to wait.
     late = {rank for text in episodes.table["ranks"] for rank in numbers(text)}

@@ -59,7 +59,7 @@ def missing_straggler(
     if held.empty or each["absent_ns"].min() <= _MORE * len(missing) * each["alone_ns"].median():
         return []
     beyond = each["exposed_ns"] / basis.per
-    step_ns = float(basis.window_ns.mean()) / basis.per
+    step_ns = basis.step_ns
     if len(beyond) < 2 or 100 * beyond.min() < absent_wait_pct * step_ns or beyond.min() < AS_LONG * beyond.max():
         return []
     are_left_out = len(integrity) > 0 and bool((integrity.table["check"] == LEFT_OUT).any())

@@ -53,7 +53,7 @@ def unmatched_calls(
     is_open = ~is_true(held["is_matched"])
     lengths = held["unmatched_ns"].astype("float64").where(is_open, 0.0)
     each = lengths.groupby(held["rank"]).sum().reindex(headline.table["rank"], fill_value=0.0) / basis.per
-    step_ns = float(basis.window_ns.mean()) / basis.per
+    step_ns = basis.step_ns
     share = 100 * float(each.mean()) / step_ns if step_ns else 0.0
     if share < unmatched_pct:
         return []

@@ -85,7 +85,7 @@ def _slow(
     slower, apart = _slower_ranks(groups, collectives, places, _differ_by(slowest, call_waits))
     healthy_gbps = HEALTHY_PEAK * float(fastest["link_peak_gbps"])
     gain = gain_of(replay, healthy(fastest))
-    share = 100 * gain.gain_ns / gain.before_ns if gain and gain.before_ns else 0.0
+    share = gain.gain_pct if gain else 0.0
     won = Title()
     if gain and share >= LEAST_GAIN_PCT:
         of = f" At {healthy_gbps:.0f} GB/s, which healthy jobs reach, {gain.whole} is "

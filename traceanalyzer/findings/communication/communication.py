@@ -170,7 +170,7 @@ def many_small_collectives(
     gain = gain_of(replay, Change("small"))
     if calls.empty or not len(headline) or gain is None:
         return []
-    share_pct = 100 * gain.gain_ns / gain.before_ns if gain.before_ns else 0.0
+    share_pct = gain.gain_pct
     small = rows_where(calls, are_small(calls) & calls["step"].notna())
     if small.empty or share_pct < clear_gain_pct:
         return []

@@ -25,7 +25,7 @@ def contention(
     gain = gain_of(replay, Change("compute", ALONE))
     if gain is None or not gain.before_ns:
         return []
-    share = 100 * gain.gain_ns / gain.before_ns
+    share = gain.gain_pct
     if share < clear_gain_pct or gain.gain_ns < _SURE * gain.error_ns:
         return []
     of = Basis.of(headline, steps).whole

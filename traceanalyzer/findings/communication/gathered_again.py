@@ -46,7 +46,7 @@ def gathered_again(
     if basis.steps is None or again.empty:
         return []
     gain = gain_without(replay.engine, again)
-    share = 100 * gain.gain_ns / gain.before_ns if gain.before_ns else 0.0
+    share = gain.gain_pct
     if share < clear_gain_pct:
         return []
     by_rank = again.groupby("rank")["size_bytes"].agg(["size", "sum"]).max() / basis.per

@@ -56,7 +56,7 @@ def more_exchanges(
         own = held[(held[[*_SORT, *_GROUP]] == pd.Series(row)[[*_SORT, *_GROUP]]).all(axis=1)]
         place = own.sort_values("start_ns").groupby(["rank", "step"]).cumcount(ascending=False)
         gain = gain_without(replay.engine, own[place.reindex(own.index) >= round(row["others"])])
-        if 100 * gain.gain_ns >= clear_gain_pct * gain.before_ns > 0:
+        if gain.gain_pct >= clear_gain_pct:
             found.append(_finding(row, gain))
     return found
 
@@ -65,7 +65,7 @@ def _finding(row: Mapping[str, Any], gain: Gain) -> Finding:
     ranks = tuple(numbers(row["group_ranks"]))
     what = f"{collectives_words(str(row['collective']))} of {in_a_line(float(row['size_bytes']), Unit.BYTES)}"
     return Finding(
-        severity=severity(100 * gain.gain_ns / gain.before_ns),
+        severity=severity(gain.gain_pct),
         title=Title(
             f"Ranks {listed(ranks)} run {row['count']:.3g} {what} a step among each other, other groups of as many "
             f"ranks that do the same {row['others']:.3g}. Without what is more, {gain.whole} is ",

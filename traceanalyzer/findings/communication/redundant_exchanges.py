@@ -9,7 +9,7 @@ from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import Basis, severity
+from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, severity
 from traceanalyzer.findings.communication.without_calls import gain_without
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.won import Title, Won
@@ -77,7 +77,7 @@ def _finding(micro: int, calls: float, size: float, gain: Gain | None, collectiv
     gains = Title()
     if gain is not None:
         gains = Title(f" Without them, {gain.whole} is ", Won.recorded(gain), ".")
-        if 100 * gain.gain_ns < gain.before_ns:
+        if gain.gain_pct < LEAST_GAIN_PCT:
             gains = Title(
                 " Without their transfers alone a step is no shorter as recorded, as something else binds it: "
                 "what launching them takes the hosts comes on top, and is not told apart."
@@ -85,7 +85,7 @@ def _finding(micro: int, calls: float, size: float, gain: Gain | None, collectiv
     every, are = ("Both", "is") if micro == 2 else (f"All {micro}", "are")
     each = f"{calls:.0f} {collectives_words(collective)} and {moved} a step on each rank"
     return Finding(
-        severity="low" if gain is None else severity(100 * gain.gain_ns / gain.before_ns),
+        severity="low" if gain is None else severity(gain.gain_pct),
         title=Title(
             f"{every} micro-steps of a step exchange the same gradients: {micro - 1} of {micro} exchanges {are} "
             f"redundant, {each}.",

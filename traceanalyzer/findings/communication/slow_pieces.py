@@ -54,7 +54,7 @@ def slow_pieces(
         if basis.steps is None or own.empty or by_rank.max() < _SEVERAL:
             continue
         gain = _gain(engine, own)
-        if 100 * gain.gain_ns >= clear_gain_pct * gain.before_ns > 0:
+        if gain.gain_pct >= clear_gain_pct:
             found.append(_finding(str(name), pairs, own, float(by_rank.max()), gain))
     return found
 
@@ -95,7 +95,7 @@ def _finding(name: str, pairs: pd.DataFrame, calls: pd.DataFrame, count: float, 
     size = in_a_line(float(calls["size_bytes"].astype("float64").mean()), Unit.BYTES)
     rate, larger = (pairs[column].median() for column in ("busbw_gbps", "larger_gbps"))
     return Finding(
-        severity=severity(100 * gain.gain_ns / gain.before_ns),
+        severity=severity(gain.gain_pct),
         title=f"{first_upper(several)} of {size} on average, {count:.3g} a step on each rank, reach "
         f"{rate:.0f} GB/s, larger ones of the same group {larger:.0f}: what they cost is latency. Joined, and as fast "
         f"as those, {gain.whole} is {Won.recorded(gain, is_bound=True)}.",

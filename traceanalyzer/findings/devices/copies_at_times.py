@@ -41,7 +41,7 @@ def copies_at_times(
     held = step_needs.table[step_needs.table["step"].isin(few.steps)]
     by_rank = held.groupby("rank")[COPY.column].mean().astype("float64")
     gain = gain_of(replay, Change("copy", 0.0, steps=frozenset(few.steps)))
-    if gain is None or 100 * gain.gain_ns < clear_gain_pct * gain.before_ns or by_rank.min() < AS_LONG * by_rank.max():
+    if gain is None or gain.gain_pct < clear_gain_pct or by_rank.min() < AS_LONG * by_rank.max():
         return []
     what = _what(what_ran.table, int(copied.idxmax()), few)
     title = Title(
@@ -55,7 +55,7 @@ def copies_at_times(
 
 def _found(title: Title, gain: Gain, few: Few, held: pd.DataFrame) -> Finding:
     return Finding(
-        severity=severity(100 * gain.gain_ns / gain.before_ns),
+        severity=severity(gain.gain_pct),
         title=title,
         evidence=plain(held[["step", "rank", COPY.column]]),
         recommendation="Copy on a stream of its own, in pieces beside the next steps' compute, or less often. What the "

@@ -68,9 +68,9 @@ def copy_bound(
     part_of = late or (PAGEABLE if _mostly_pageable(rows) else None)
     if gain is None:
         return [replace(found, gain_ns=gain_ns, part_of=part_of)]
-    if basis.steps and 100 * gain.gain_ns < LEAST_GAIN_PCT * gain.before_ns and not part_of:
+    if basis.steps and gain.gain_pct < LEAST_GAIN_PCT and not part_of:
         hosts = gain_of(replay, Change("host", 0.0, frozenset(int(each) for each in bound.index)))
-        if is_bound or hosts is None or 100 * hosts.gain_ns < LEAST_GAIN_PCT * hosts.before_ns:
+        if is_bound or hosts is None or hosts.gain_pct < LEAST_GAIN_PCT:
             return []
         title = f"{found.title} As recorded the hosts decide: hiding them gains once these take less."
         return [replace(found, title=title, part_of=lateness_or_hosts(rank, episodes))]

@@ -1,11 +1,11 @@
 """The rule about gradients of embeddings that are written for every row, few of which were looked up."""
 
-import json
 from math import prod
 
 import pandas as pd
 
 from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
+from traceanalyzer.analyses.operators.recorded_shapes import Shape, inputs_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operators
@@ -31,8 +31,6 @@ _WHOLE = (
 
 _MOST_ROWS = 5
 
-_Shape = tuple[int, ...]
-
 
 def dense_embedding_gradients(
     headline: Headline, steps: Steps, operator_shapes: OperatorShapes, *, dense_pct: float = DENSE_PCT
@@ -52,10 +50,10 @@ def dense_embedding_gradients(
     part = _parts(table, looked_up)
     took_ns = part * table["gpu_own_ns"].astype("float64")
     cost_ns = took_ns.groupby(table["rank"]).sum() / steps_of_operators(steps, basis)
-    share = (100.0 * cost_ns / (basis.window_ns / basis.per)).dropna()
-    if share.empty or not share.max() >= dense_pct:
+    found = basis.largest_share(cost_ns, dense_pct)
+    if found is None:
         return []
-    rank = int(share.idxmax())
+    rank, share = found
     rows = table[(part > 0) & (table["rank"] == rank)].sort_values("gpu_own_ns", ascending=False)
     largest = max(looked_up, key=prod)
     more = f" and {len(looked_up) - 1} more" if len(looked_up) > 1 else ""
@@ -77,7 +75,7 @@ def dense_embedding_gradients(
     ]
 
 
-def _looked_up(table: pd.DataFrame) -> dict[_Shape, int]:
+def _looked_up(table: pd.DataFrame) -> dict[Shape, int]:
     """Tables, by their shape, with the most rows that a call looks up, where that is few of them.
 
     None in a job without dense gradients of embeddings.
@@ -85,30 +83,24 @@ def _looked_up(table: pd.DataFrame) -> dict[_Shape, int]:
     if not table["operator"].astype("str").str.contains(_DENSE, regex=False).any():
         return {}
     held = rows_where(table, table["operator"].isin(_LOOK_UPS))
-    most: dict[_Shape, int] = {}
+    most: dict[Shape, int] = {}
     for shapes in held["shapes"].unique():
-        found = _shapes(shapes)
+        found = inputs_of(shapes).tensors
         if len(found) > 1 and len(found[0]) == 2:
             most[found[0]] = max(most.get(found[0], 0), prod(found[1]))
     return {shape: rows for shape, rows in most.items() if rows * _FEW <= shape[0]}
 
 
-def _parts(table: pd.DataFrame, tables: dict[_Shape, int]) -> pd.Series:
+def _parts(table: pd.DataFrame, tables: dict[Shape, int]) -> pd.Series:
     called = zip(table["operator"], table["shapes"], strict=True)
     return pd.Series([_part(*one, tables) for one in called], index=table.index, dtype="float64")
 
 
-def _part(operator: str, shapes: str, tables: dict[_Shape, int]) -> float:
+def _part(operator: str, shapes: str, tables: dict[Shape, int]) -> float:
     """What part of an operator's work is on such tables, by elements: of lists of tensors that of the first list."""
     if not operator.startswith(_WHOLE):
         return 0.0
-    of = _shapes(shapes)
+    inputs = inputs_of(shapes)
+    of = inputs.listed or inputs.tensors
     count = sum(map(prod, of))
     return sum(prod(one) for one in of if one in tables) / count if count else 0.0
-
-
-def _shapes(shapes: str) -> list[_Shape]:
-    """Of the inputs that are tensors: `[[8192, 64], [100], []]`; of a list of tensors before them those of it."""
-    found = json.loads(shapes) if shapes.startswith("[") else []
-    first = found[0] if found and found[0] and isinstance(found[0][0], list) else found
-    return [tuple(one) for one in first if isinstance(one, list) and one and all(isinstance(size, int) for size in one)]

@@ -109,7 +109,7 @@ def allocator_retries(
     rank = int(share.idxmax())
     gain = gain_of(replay, Change("memory"))
     found = _calls_for_memory(inside[inside["rank"] == rank], rank, float(cost[rank]), basis, gain)
-    gained_pct = 100 * gain.gain_ns / gain.before_ns if gain and gain.before_ns else float(share.max())
+    gained_pct = gain.gain_pct if gain else float(share.max())
     return [replace(found, severity=severity(gained_pct), part_of=late_by(episodes, rank, HOST.key))]
 
 

@@ -39,10 +39,10 @@ def recomputed_activations(
     hosts = gain_of(replay, Change("host", 0.0))  # without it, whether they decide is not known
     of_hosts = [(most_gained_ns(each, hosts) if hosts else None) or 0 for each in again["host_self_ns"]]
     gained = pd.DataFrame({"gpu": again["gpu_own_ns"], "host": of_hosts})
-    share = 100.0 * gained.max(axis=1) / (basis.window_ns / basis.per)
-    if not share.max() >= recompute_pct:
+    found = basis.largest_share(gained.max(axis=1), recompute_pct)
+    if found is None:
         return []
-    rank = int(share.idxmax())
+    rank, _ = found
     rows = own[own["rank"] == rank].head(_MOST_ROWS)
     others = again.drop(index=rank)
     alone = ", the others do none" if len(others) and not others.to_numpy().any() else ""
@@ -64,7 +64,7 @@ def recomputed_activations(
 
 def _costs(again: pd.Series, rank: int, basis: Basis) -> str:
     """`3.89 ms of rank 0's GPU work, 6 % of a step, and 13 ms of its host's, 19 %`; a host's of nothing is left out."""
-    window_ns = float(basis.window_ns[rank]) / basis.per
+    window_ns = basis.mean_ns(rank)
     shares = {name: f"{100 * float(again[name]) / window_ns:.0f} %" for name in again.index}
     gpu = f"{time_text(again['gpu_own_ns'])} of rank {rank}'s GPU work, {shares['gpu_own_ns']} {basis.of_a_step}"
     host = f"{time_text(again['host_self_ns'])} of its host's, {shares['host_self_ns']}"

@@ -5,14 +5,13 @@ import pandas as pd
 from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
-from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.streams.copies import Copies
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.host_shares import host_shares, most_gained_ns
+from traceanalyzer.findings.host_shares import host_shares
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.meaning.quantities import size_text, time_text
 from traceanalyzer.model.tables import rows_where
@@ -55,8 +54,7 @@ def small_copies(
     if shares is None:
         return []
     own = table.loc[rank]
-    gain = gain_of(replay, Change("host", 0.0, frozenset(shares.ranks)))
-    most_ns = most_gained_ns(float(own["host_a_step_ns"]), gain)
+    most_ns = shares.most_gained_ns(float(own["host_a_step_ns"]), replay)
     if most_ns is None:
         return []
     return [

@@ -1,6 +1,5 @@
 """Rules about attention that is computed operator by operator, its scores written to memory and read again."""
 
-import json
 from math import prod
 
 import pandas as pd
@@ -8,6 +7,7 @@ import pandas as pd
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
 from traceanalyzer.analyses.operators.operators import Operators
+from traceanalyzer.analyses.operators.recorded_shapes import Shape, inputs_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operators
@@ -59,15 +59,14 @@ def written_out_attention(
         return []
     basis = Basis.of(headline, steps)
     table = rows_where(operator_shapes.table, operator_shapes.table["shapes"].notna())
-    first = {shapes: _first(shapes) for shapes in table["shapes"].unique()}  # ranks of one program have the same
-    table = table.assign(first=table["shapes"].map(first.get))
+    table = table.assign(first=table["shapes"].map(lambda shapes: inputs_of(shapes).first))
     scores = _scores(table)
     own = rows_where(table, table["first"].isin(scores) & ~table["operator"].isin(_PRODUCTS))
     cost_ns = own.groupby("rank")["gpu_own_ns"].sum().astype("float64") / steps_of_operators(steps, basis)
-    share = (100.0 * cost_ns / (basis.window_ns / basis.per)).dropna()
-    if share.empty or not share.max() >= scores_pct:
+    found = basis.largest_share(cost_ns, scores_pct)
+    if found is None:
         return []
-    rank = int(share.idxmax())
+    rank, share = found
     rows = own[own["rank"] == rank].sort_values("gpu_own_ns", ascending=False)
     of_softmax = rows[rows["operator"].isin(_SOFTMAX)]
     late = {late_by(episodes, int(each), "compute") for each in share.index[share >= scores_pct]}
@@ -93,14 +92,7 @@ def written_out_attention(
     ]
 
 
-def _first(shapes: str) -> tuple[int, ...] | None:
-    """The shape of the first input: `[[4, 16, 512, 512], []]`."""
-    found = json.loads(shapes) if shapes.startswith("[") else None
-    first = found[0] if found else None
-    return tuple(first) if first and all(isinstance(size, int) for size in first) else None
-
-
-def _scores(table: pd.DataFrame) -> set[tuple[int, ...]]:
+def _scores(table: pd.DataFrame) -> set[Shape]:
     """Shapes of attention's scores, as they are and with their batches put together."""
     results = {_result(shapes) for shapes in table.loc[table["operator"].isin(_PRODUCTS), "shapes"].unique()}
     softmax = set(table.loc[table["operator"].isin(_SOFTMAX), "first"].dropna())
@@ -109,9 +101,7 @@ def _scores(table: pd.DataFrame) -> set[tuple[int, ...]]:
     return {*held, *held.values()}
 
 
-def _result(shapes: str) -> tuple[int, ...] | None:
+def _result(shapes: str) -> Shape | None:
     """What a batched product gives: `[[64, 512, 128], [64, 128, 512]]` gives `(64, 512, 512)`."""
-    inputs = (
-        [own for own in json.loads(shapes) if isinstance(own, list) and len(own) == 3] if shapes.startswith("[") else []
-    )
+    inputs = [shape for shape in inputs_of(shapes).tensors if len(shape) == 3]
     return (inputs[-2][0], inputs[-2][1], inputs[-1][2]) if len(inputs) >= 2 else None

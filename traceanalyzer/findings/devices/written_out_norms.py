@@ -1,11 +1,10 @@
 """The rule about norms that are computed operator by operator, each of which reads and writes the whole tensor."""
 
-import json
-
 import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
+from traceanalyzer.analyses.operators.recorded_shapes import Shape, inputs_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operators
@@ -27,8 +26,6 @@ _SCALES = ("aten::sub", "aten::mul", "aten::div")
 
 _MOST_ROWS = 5
 
-_Shape = tuple[int, ...]
-
 
 def written_out_norms(
     headline: Headline, steps: Steps, operator_shapes: OperatorShapes, *, norms_pct: float = NORMS_PCT
@@ -48,10 +45,10 @@ def written_out_norms(
         "float64"
     )
     cost_ns = took_ns.groupby(own["rank"]).sum() / steps_of_operators(steps, basis)
-    share = (100.0 * cost_ns / (basis.window_ns / basis.per)).dropna()
-    if share.empty or not share.max() >= norms_pct:
+    found = basis.largest_share(cost_ns, norms_pct)
+    if found is None:
         return []
-    rank = int(share.idxmax())
+    rank, share = found
     rows = own[own["rank"] == rank].sort_values("gpu_own_ns", ascending=False)
     roots = int(rows.loc[rows["operator"].isin(_ROOTS), "calls"].sum())
     return [
@@ -85,7 +82,7 @@ def _of_norms(table: pd.DataFrame) -> pd.DataFrame:
     normed = {of[0] for operator, of in called if operator in _MEANS and of[0][-1] > 1 and (*of[0][:-1], 1) in roots}
     statistics = {(*shape[:-1], 1) for shape in normed}
 
-    def is_own(operator: str, of: tuple[_Shape, ...]) -> bool:
+    def is_own(operator: str, of: tuple[Shape, ...]) -> bool:
         if not of or of[0] in statistics:
             return bool(of)
         if of[0] not in normed:
@@ -96,8 +93,7 @@ def _of_norms(table: pd.DataFrame) -> pd.DataFrame:
     return rows_where(table, np.array([is_own(operator, inputs[shapes]) for operator, shapes in rows], dtype=bool))
 
 
-def _inputs(shapes: str) -> tuple[_Shape, ...]:
-    """The shapes of the inputs that are tensors, from the first one on: of `[[16, 768], [16, 1], []]` the first two."""
-    found = json.loads(shapes) if shapes.startswith("[") else []
-    told = [tuple(one) for one in found if isinstance(one, list) and one and all(isinstance(size, int) for size in one)]
-    return tuple(told) if told and found[0] else ()
+def _inputs(shapes: str) -> tuple[Shape, ...]:
+    """Shapes of the inputs that are tensors, where the first one is: of `[[16, 768], [16, 1], []]` the first two."""
+    inputs = inputs_of(shapes)
+    return inputs.tensors if inputs.first else ()

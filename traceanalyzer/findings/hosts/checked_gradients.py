@@ -44,7 +44,7 @@ def checked_gradients(
         return []
     host_ns = (table.groupby("rank")["host_total_ns"].sum().astype("float64") / per).reindex(held.index)
     rank = int(host_ns.idxmax())
-    share = 100.0 * host_ns[rank] / (basis.window_ns[rank] / basis.per)
+    share = 100.0 * host_ns[rank] / basis.mean_ns(rank)
     return [
         Finding(
             severity=severity(share),

@@ -5,13 +5,12 @@ import pandas as pd
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.operators.operators import Operators
-from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.host_shares import host_shares, most_gained_ns
+from traceanalyzer.findings.host_shares import host_shares
 from traceanalyzer.findings.hosts.checked_gradients import LEAST_CHECKS
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.meaning.quantities import time_text
@@ -55,8 +54,7 @@ def checked_values(
     shares = host_shares(spent_ns, rank, basis, checked_pct)
     if shares is None:
         return []
-    gain = gain_of(replay, Change("host", 0.0, frozenset(shares.ranks)))
-    most_ns = most_gained_ns(float(spent_ns[rank]), gain)
+    most_ns = shares.most_gained_ns(float(spent_ns[rank]), replay)
     if most_ns is None:
         return []
     return [

@@ -4,13 +4,12 @@ from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.host.compilations import XLA, Compilations
-from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.host_shares import host_shares, in_a_step, most_gained_ns
+from traceanalyzer.findings.host_shares import host_shares, in_a_step
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.findings.worst import OF_ALL_STEPS, few_steps_of
 from traceanalyzer.meaning.quantities import time_text
@@ -54,7 +53,7 @@ def compiling(
     shares = host_shares(idle_ns, rank, basis, compiling_pct)
     if shares is None:
         return []
-    most_ns = most_gained_ns(float(idle_ns[rank]), gain_of(replay, Change("host", 0.0, frozenset(shares.ranks))))
+    most_ns = shares.most_gained_ns(float(idle_ns[rank]), replay)
     if most_ns is None:
         return []
     few = few_steps_of(step_needs, basis, rank, HOST.column, float(idle_ns[rank]))

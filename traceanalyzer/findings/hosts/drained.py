@@ -75,7 +75,7 @@ def drained_queues(
     gain, ideal = gain_of(replay, Change("sync")), gain_of(replay, Change("host"))
     if not len(sync_calls) or not len(headline) or gain is None or ideal is None or gain.is_bound:
         return []
-    share = 100.0 * gain.gain_ns / gain.before_ns
+    share = gain.gain_pct
     if share < drained_pct or gain.gain_ns < max(_SURE * gain.error_ns, DRAINED * ideal.gain_ns):
         return []
     basis = Basis.of(headline, steps)

@@ -74,8 +74,7 @@ def cpu_work(
         & (table["launches"] == 0)
         & table["idle_per_step_ns"].notna(),
     )
-    window = table["rank"].map(basis.window_ns).astype("Float64") / basis.per
-    shares = table.assign(share_pct=100.0 * table["idle_per_step_ns"].astype("Float64") / window)
+    shares = table.assign(share_pct=basis.shares_of_rows(table, "idle_per_step_ns"))
     held = shares[(shares["share_pct"] >= cpu_work_pct).fillna(value=False)].sort_values("share_pct", ascending=False)
     named_alike = [own for _, own in held.groupby("name", sort=False)]
     # All ranks of a collective are in it, those whose GPUs idle less while it runs, too.

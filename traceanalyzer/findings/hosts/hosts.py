@@ -191,7 +191,7 @@ class _Replayed(Struct, frozen=True):
     @property
     def share_pct(self) -> float:
         """The gain's part of the step."""
-        return 100 * self.gain.gain_ns / self.gain.before_ns if self.gain and self.gain.before_ns else 0.0
+        return self.gain.gain_pct if self.gain else 0.0
 
     def is_worth(self, least_pct: float) -> bool:
         """Whether the gain beside that of ready data is worth a finding, and more than the replay's error."""

@@ -29,7 +29,7 @@ from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.findings.tools import tools_of
 from traceanalyzer.findings.won import Title, Won
-from traceanalyzer.findings.worst import OF_ALL_STEPS, by_activity, few_steps, longest, worst_rank
+from traceanalyzer.findings.worst import OF_ALL_STEPS, as_idle, by_activity, few_steps, longest, worst_rank
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.sentences import first_upper
@@ -86,8 +86,7 @@ def short_kernels(
     mean = mean_steps(idle, basis, [LAUNCH.column, BETWEEN_KERNELS.column, HOST.column, "window_ns"])
     parts = mean.loc[rank, [LAUNCH.column, BETWEEN_KERNELS.column]]
     is_short = launches.to_frame().set_index("rank")["kernels_under_10us_pct"].reindex(mean.index) > short_kernels_pct
-    is_idle = 100.0 * mean[HOST.column] >= host_idle_pct * mean["window_ns"]
-    same = mean.index[is_true(is_short) & is_idle.astype(bool)]
+    same = mean.index[is_true(is_short) & as_idle(mean, HOST.column, host_idle_pct)]
     return [
         Finding(
             severity="medium",
@@ -194,7 +193,7 @@ def data_loader(
 
 def _lost_pct(gain: Gain | None, share: float) -> float:
     """What the job loses by it, in percent of a step: of a GPU's idle time that which the replay gains, where known."""
-    return share if gain is None or gain.is_bound else min(share, 100 * gain.gain_ns / max(gain.before_ns, 1))
+    return share if gain is None or gain.is_bound else min(share, gain.gain_pct)
 
 
 def _who_waits(longest_waiting: Alike, waits: pd.Series, longest_wait: str) -> str:

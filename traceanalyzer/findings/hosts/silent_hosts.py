@@ -7,13 +7,12 @@ from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.host.host_silences import HostSilences
 from traceanalyzer.analyses.host.idle import Idle
-from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.host_shares import host_shares, in_a_step, most_gained_ns
+from traceanalyzer.findings.host_shares import host_shares, in_a_step
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.findings.worst import OF_ALL_STEPS, Few, few_steps_of, worst_rank
@@ -60,10 +59,9 @@ def silent_hosts(
     shares = host_shares(table.groupby("rank")["idle_a_step_ns"].sum(), rank, basis, silent_pct)
     if shares is None:
         return []
-    gain = gain_of(replay, Change("host", 0.0, frozenset(shares.ranks)))
     own = table[table["rank"] == rank].sort_values("idle_a_step_ns", ascending=False)
     idle_ns = float(own["idle_a_step_ns"].sum())
-    most_ns = most_gained_ns(idle_ns, gain)
+    most_ns = shares.most_gained_ns(idle_ns, replay)
     if most_ns is None:
         return []
     few = few_steps_of(step_needs, basis, rank, HOST.column, idle_ns)

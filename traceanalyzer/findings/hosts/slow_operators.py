@@ -125,8 +125,7 @@ def _is_said(table: pd.DataFrame, host_work: HostWork, basis: Basis, cpu_work_pc
     if not len(host_work):
         return np.zeros(len(table), dtype=bool)
     own = host_work.to_frame()
-    window_ns = own["rank"].map(basis.window_ns).astype("Float64") / basis.per
-    is_long = (100.0 * own["idle_per_step_ns"].astype("Float64") >= cpu_work_pct * window_ns).fillna(value=False)
+    is_long = (basis.shares_of_rows(own, "idle_per_step_ns") >= cpu_work_pct).fillna(value=False)
     told = own["rank"][is_long & (own["launches"] == 0)]
     is_said: np.ndarray = (table["rank"].isin(told) & (table["gpu_total_ns"] == 0)).to_numpy()
     return is_said

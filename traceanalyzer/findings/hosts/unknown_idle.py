@@ -12,7 +12,7 @@ from traceanalyzer.findings.alike import also_on, with_others
 from traceanalyzer.findings.basis import mean_steps, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import late_by
-from traceanalyzer.findings.worst import worst_rank
+from traceanalyzer.findings.worst import as_idle, worst_rank
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import UNKNOWN
 
@@ -53,7 +53,7 @@ def unknown_idle(
     if rank not in blind:
         return []
     mean = mean_steps(idle, basis, [UNKNOWN.column, "window_ns"])
-    same = mean.index[(100.0 * mean[UNKNOWN.column] >= unknown_idle_pct * mean["window_ns"]) & mean.index.isin(blind)]
+    same = mean.index[as_idle(mean, UNKNOWN.column, unknown_idle_pct) & mean.index.isin(blind)]
     with_calls = _WITH_CALLS.get(str(ranks.table["format"].iloc[0]), "the host's calls")
     return [
         Finding(

@@ -83,7 +83,7 @@ def _finding(costly: "Costly", work: pd.DataFrame, rank: int, number: int) -> Fi
         else Title(f"without it, {gain.whole} is ", Won.recorded(gain))
     )
     return Finding(
-        severity="low" if costly.is_hidden else severity(100 * gain.gain_ns / gain.before_ns),
+        severity="low" if costly.is_hidden else severity(gain.gain_pct),
         title=Title(
             f"Rank {rank} computes {time_text(own.ns)} a step before its first microbatch's exchange that no "
             f"microbatch repeats, most of it {_called(own, work, rank)}: the others stand still meanwhile; ",
@@ -116,7 +116,7 @@ class Costly(Struct, frozen=True):
     @property
     def is_hidden(self) -> bool:
         """Whether it gains next to nothing as recorded."""
-        return 100 * self.gain.gain_ns < LEAST_GAIN_PCT * self.gain.before_ns
+        return self.gain.gain_pct < LEAST_GAIN_PCT
 
 
 def costly_outside(replay: Replay, rank: int, least_pct: float) -> Costly | None:

@@ -65,12 +65,12 @@ def uneven_steps(
     if wide.shape[0] < 2 or wide.shape[1] < 2:
         return []
     beyond_ns = float((wide.max(axis=1) - wide.mean(axis=1)).mean())
-    step_ns = float(basis.window_ns.mean()) / basis.per
+    step_ns = basis.step_ns
     beyond_pct = 100 * beyond_ns / max(step_ns, 1)
     if beyond_pct < uneven_work_pct or _is_one_ranks(wide, imbalance_pct / 100 * step_ns):
         return []
     gain = gain_of(replay, Change("compute", EVEN))
-    gain_pct = 100 * gain.gain_ns / max(gain.before_ns, 1) if gain else 0.0
+    gain_pct = gain.gain_pct if gain else 0.0
     if gain is None or gain_pct < uneven_work_pct:
         return []
     is_work = _is_other_work(wide, what_ran)
@@ -85,7 +85,7 @@ def _found(wide: pd.DataFrame, gain: Gain, *, is_work: bool) -> Finding:
     spread = (longest - wide.min(axis=1)).mean()
     same = "Work of equal size that takes unequal time, such as kernels beside communication, looks the same."
     return Finding(
-        severity=severity(100 * gain.gain_ns / gain.before_ns),
+        severity=severity(gain.gain_pct),
         title=Title(
             f"Ranks compute unevenly, {_how(always)}: in the same step "
             f"{time_text(spread)} lie between the shortest and the longest ({time_text(float(longest.mean()))}), "

@@ -58,7 +58,7 @@ def waits_within_steps(
     if basis.steps is None:
         return []
     needs = mean_steps(step_needs, basis, [_WAIT, "compute_ns", *_IDLE])
-    waits, step_ns = needs[_WAIT], float(basis.window_ns.mean()) / basis.per
+    waits, step_ns = needs[_WAIT], basis.step_ns
     roots = stragglers.table.set_index("rank")["total_wait_ns"].astype("float64")
     if 100 * waits.mean() < waits_within_pct * step_ns or needs[_IDLE].sum(axis=1).mean() > _EXPLAINED * waits.mean():
         return []
@@ -67,7 +67,7 @@ def waits_within_steps(
         return []
     has_roles = with_roles(step_needs.table, replay, ranks, call_waits)["peers"].nunique() > 1
     gain = None if has_roles else gain_of(replay, Change("waits", 0.0))
-    is_clear = gain is not None and 100 * gain.gain_ns >= clear_gain_pct * gain.before_ns
+    is_clear = gain is not None and gain.gain_pct >= clear_gain_pct
     if gain is None or not is_clear or _is_told_by_others(gain.gain_ns, episodes, step_needs, replay):
         return []
     last = "one comes last" if first is None else f"rank {first} comes last (for most of it)"
@@ -87,7 +87,7 @@ def waits_within_steps(
 def _found(title: Title, gain: Gain, evidence: tuple[dict[str, Any], ...], named: tuple[int, ...],
            advice: str) -> Finding:  # fmt: skip
     return Finding(
-        severity=severity(100 * gain.gain_ns / gain.before_ns),
+        severity=severity(gain.gain_pct),
         title=title,
         evidence=evidence,
         recommendation=advice,
