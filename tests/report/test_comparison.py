@@ -45,7 +45,7 @@ def test_steps_without_what_recording_costs_are_told_where_they_say_something_el
         for run, estimate in zip((capture(steady(10, 5, 5)), capture(steady(10, 7, 5))), estimates, strict=True)
     ]
     sentences = verdict.sentences(comparison(*runs))
-    found = [one for one in sentences if one.startswith("Without the time that recording costs the hosts")]
+    found = [one for one in sentences if one.startswith("Recording slows hosts: without it")]
     assert len(found) == (said is not None)
     assert all(one.replace("\u202f", " ").endswith(said) for one in found)
 

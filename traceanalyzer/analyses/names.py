@@ -278,6 +278,7 @@ EpisodesColumn = Literal[
     "cost_ns",
     "waiting_ranks",
     "most_waiting_rank",
+    "wait_ns",
     "collective",
     "step_ns",
     "gain_ns",

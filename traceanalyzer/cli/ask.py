@@ -144,7 +144,8 @@ def _table(answer: "Answer", width: int, first: Sequence[str]) -> "Table":
     from traceanalyzer.analyses import column_named
     from traceanalyzer.report.words.wording import label
 
-    names = [name for name in dict.fromkeys(name for row in answer.rows for name in row) if name not in _FOR_PROGRAMS]
+    every = dict.fromkeys(name for row in answer.rows for name in row)
+    names = [name for name in every if name not in _FOR_PROGRAMS and not column_named(name).is_moment]
     cells = {name: [_cell(_measured(name, row), row.get(name)) for row in answer.rows] for name in names}
     cells = {name: column for name, column in cells.items() if any(column)}
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left")
@@ -159,8 +160,8 @@ def _table(answer: "Answer", width: int, first: Sequence[str]) -> "Table":
     for row in zip(*(cells[name] for name in shown), strict=True):
         if sum(map(bool, row)) > 1 or len(shown) == 1:  # the rest of such a row is in columns without room
             table.add_row(*map(escape, row))
-    if list(heads.values()) != names:
-        table.caption = f"All columns, as --json names them: {', '.join(cells)}"
+    if list(heads.values()) != list(every):
+        table.caption = f"All columns, as --json names them: {', '.join(name for name in every if name != 'id')}"
     return table
 
 

@@ -12,7 +12,7 @@ differs by more than runs of one job do."""
 _WORTH_PCT = 1.0
 """Of a step: what less than this differs by is not worth saying."""
 
-HOSTS_DECIDE = "hosts decide"
+HOSTS = "hosts"
 
 _LOADED = 0.5
 
@@ -35,9 +35,9 @@ def is_another(recorded_ns: float, unprofiled_ns: float, step_ns: float) -> bool
 
 
 def who_decides(of_hosts: Gain | None, of_data: Gain | None) -> str:
-    """`hosts decide` how long a step is; the data loader, where data that is ready gains half of what hosts could."""
+    """The `hosts` decide how long a step is; the data loader, where data that is ready gains half of what hosts could."""
     is_loaded = of_hosts is not None and of_data is not None and of_data.gain_ns > _LOADED * of_hosts.gain_ns
-    return "the data loader decides" if is_loaded else HOSTS_DECIDE
+    return "the data loader" if is_loaded else HOSTS
 
 
 def of_hosts(
@@ -46,7 +46,7 @@ def of_hosts(
     *,
     steps: int | None,
     are_waits_open: bool = False,
-    decide: str = HOSTS_DECIDE,
+    who: str = HOSTS,
 ) -> tuple[str, bool | None]:
     """A sentence on the step without the profiler, and whether hosts bind it, too; `None` where that cannot be told.
 
@@ -56,18 +56,17 @@ def of_hosts(
         steps: how many these are means of; `None` of the whole capture.
         are_waits_open: waits for partners that are not known stay in all of these as they were: they are the most that
             the job needs.
-        decide: what of hosts binds the step, as `who_decides` has it.
+        who: what of hosts binds the step, as `who_decides` has it.
     """
     if steps_ns is None or ideal_ns is None:
         return "", True
     shortest, longest = steps_ns
     what = step_or_capture(steps)
-    takes = f"Without the time that recording costs the hosts, {what} is an estimated {time_span(shortest, longest)}"
-    if are_waits_open:
-        takes = takes.replace("an estimated", "at most an estimated")
+    takes = f"Recording slows hosts: without it {what} would take an estimated {time_span(shortest, longest)}"
+    takes += " at most" if are_waits_open else ""
     most, least = (100 * (step - ideal_ns) / step if step else 0.0 for step in (longest, shortest))
     if most < BINDS_PCT and not are_waits_open:
-        return f"{takes}: then the GPUs decide its length.", False
+        return f"{takes}, and the GPUs would decide its length.", False
     if least >= BINDS_PCT:
-        return f"{takes}: {decide} its length then, too.", True
-    return f"{takes}: whether {decide} its length then, too, cannot be told from this capture.", None
+        return f"{takes}, and {who} would still decide its length.", True
+    return f"{takes}; whether {who} would still decide its length cannot be told from this capture.", None

@@ -52,15 +52,15 @@ def said(job):
         (
             "ddp",
             (
-                "Rank 0's host is late: it needs 67.1 ms to launch a step, rank 1's 42.4 ms; rank 1 waits 24.6 ms a step for "
-                "it inside all-reduce. Mended, a mean step is 24.6 ms shorter."
+                "Rank 0's host is late: it needs 67.1 ms to launch a step, rank 1's 42.4 ms; rank 1 waits 42.6 ms a step "
+                "inside all-reduce, 24.6 ms of it for this difference. Mended, a mean step is 24.6 ms shorter."
             ),
         ),
         (
             "ddp_straggler",
             (
                 "Rank 1 computes 75.6 ms a step, rank 0 18.4 ms, most of it aten::mm of [8192, 8192] × [8192, 8192]: rank 0 "
-                "waits 57.9 ms a step for it inside all-reduce. Mended, a mean step is 19.7 ms shorter (an estimated 45.0 ms shorter without the profiler)."
+                "waits 56.4 ms a step for it inside all-reduce. Mended, a mean step is 19.7 ms shorter (an estimated 45.0 ms shorter without the profiler)."
             ),
         ),
         (
@@ -261,14 +261,22 @@ def test_the_worst_of_some_ranks_is_a_whole_number_beside_ranks_that_have_none()
 
 
 @pytest.mark.parametrize(
-    ("steps", "waits"), [("", "17 ms for it"), ("0", "17 ms for it"), ("0,1", "17 ms a step for it")]
+    ("steps", "all_ms", "waits"),
+    [
+        ("", None, "17 ms for it inside all-reduce"),
+        ("0", 17, "17 ms for it inside all-reduce"),
+        ("0,1", 17.5, "17 ms a step for it inside all-reduce"),
+        ("0,1", 16, "16 ms a step for it inside all-reduce"),
+        ("0,1", 40, "40 ms a step inside all-reduce, 17 ms of it for this difference"),
+    ],
 )
-def test_a_rate_is_of_several_steps(steps, waits):
+def test_a_wait_is_what_its_bar_shows_at_a_rate_of_several_steps(steps, all_ms, waits):
     row = {
         "ranks": "0", "numbers": steps, "is_in_every_step": True, "gain_is_of_capture": False, "cost_ns": 17 * MS,
         "collective": "all_reduce", "is_in_turn": False, "waiting_ranks": 1, "most_waiting_rank": 1,
+        "wait_ns": None if all_ms is None else all_ms * MS,
     }  # fmt: skip
-    assert late_words.waited(row) == f"rank 1 waits {waits} inside all-reduce"
+    assert late_words.waited(row) == f"rank 1 waits {waits}"
 
 
 @pytest.mark.parametrize(

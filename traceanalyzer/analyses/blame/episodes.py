@@ -107,6 +107,10 @@ class Episodes(Result[EpisodesColumn]):
         ),
         "waiting_ranks": Column.count("Ranks that wait.", adds=Adds.NONE),
         "most_waiting_rank": Column.ident("The one that waits most in those steps."),
+        "wait_ns": Column.time(
+            "What that one waits in those steps, for whomever; absent where waits cannot be told from transfers.",
+            adds=Adds.DERIVED,
+        ),
         "collective": Column.text(
             "The collective in which they wait most in those steps while no compute runs; where waits cannot be told "
             "from transfers, all of its time counts.",

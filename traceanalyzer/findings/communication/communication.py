@@ -22,7 +22,7 @@ from traceanalyzer.findings.communication.exposed_collective import EXPOSED
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.link_rates import LOW_PEAK_PCT, healthy_rate, slow_links
 from traceanalyzer.findings.tools import tools_of
-from traceanalyzer.findings.unprofiled import HOSTS_DECIDE, who_decides
+from traceanalyzer.findings.unprofiled import HOSTS, who_decides
 from traceanalyzer.findings.won import Won
 from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.quantities import time_text
@@ -135,10 +135,10 @@ def _behind_hosts(replay: Replay, moved_ns: float, least_pct: float) -> str:
     won = before.after_ns - after.after_ns
     if 100 * won < least_pct * before.after_ns:
         return ""
-    decide = who_decides(before, gain_of(replay, Change("data", 0.0)))
-    hosts_are = "they" if decide == HOSTS_DECIDE else "hosts"
+    who = who_decides(before, gain_of(replay, Change("data", 0.0)))
+    decide, hosts_are = ("decide", "they") if who == HOSTS else ("decides", "hosts")
     return (
-        f" {first_upper(decide)} a step's length: if {hosts_are} took no time, hiding it would make one of "
+        f" {first_upper(who)} {decide} a step's length: if {hosts_are} took no time, hiding it would make one of "
         f"{time_text(before.after_ns)} {Won(won, is_bound=True)}."
     )
 

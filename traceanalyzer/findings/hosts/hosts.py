@@ -214,7 +214,7 @@ def _replayed(replay: Replay, steps: int | None) -> _Replayed:
         gain.after_ns if gain else None,
         steps=steps,
         are_waits_open=gain is not None and gain.is_lower_bound,
-        decide=who_decides(gain, loaded),
+        who=who_decides(gain, loaded),
     )
     is_drained = gain is not None and drained is not None and drained.gain_ns >= DRAINED * gain.gain_ns
     return _Replayed(gain, without, binds_too, is_drained, loaded.gain_ns if loaded else 0)

@@ -49,7 +49,7 @@ def estimated(comparison: Comparison, run: str) -> list[str]:
         return []
     share = f"{digits(100 * abs(change) / before)} % {'longer' if is_longer else 'shorter'}"
     times = f"{text(after, Unit.NS)}, {comparison.base.label} {text(before, Unit.NS)}"
-    return [f"Without the time that recording costs the hosts {run} takes an estimated {times}: {share}."]
+    return [f"Recording slows hosts: without it {run} would take an estimated {times}: {share}."]
 
 
 def _estimate_ns(side: Side) -> float | None:
