@@ -35,7 +35,7 @@ def is_another(recorded_ns: float, unprofiled_ns: float, step_ns: float) -> bool
 
 
 def who_decides(of_hosts: Gain | None, of_data: Gain | None) -> str:
-    """The `hosts` decide how long a step is; the data loader, where data that is ready gains half of what hosts could."""
+    """The `hosts` decide a step's length; the data loader, where data that is ready gains half of what they could."""
     is_loaded = of_hosts is not None and of_data is not None and of_data.gain_ns > _LOADED * of_hosts.gain_ns
     return "the data loader" if is_loaded else HOSTS
 
