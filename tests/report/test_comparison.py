@@ -34,7 +34,10 @@ def test_the_waterfall_adds_up_to_the_step():
 @pytest.mark.parametrize(
     ("estimates", "said"),
     [
-        ((20, 12), "without it other would take an estimated 12 ns, base 20 ns: 40 % shorter."),  # as recorded, it is longer
+        (
+            (20, 12),
+            "without it other would take an estimated 12 ns, base 20 ns: 40 % shorter.",
+        ),  # as recorded, it is longer
         ((18, 20), None),  # by about as much as recorded
         pytest.param((20, None), None, marks=pytest.mark.thorough),
     ],

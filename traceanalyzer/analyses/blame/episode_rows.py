@@ -89,10 +89,8 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
     peers, others = peers if len(peers) else others, others if len(others) else own
     excess_ns = _mean_step(group["excess_ns"], group["step"], complete)
     seen = _seen_in(numbers, rows_where(late, late["rank"].isin(others["rank"])))
-    waited = _waits(late).reindex(pd.MultiIndex.from_arrays([others["rank"], others["step"].map(seen)]))
-    waited = pd.Series(waited.to_numpy(), index=others.index)
+    waited = _waits_of(others, late, seen)
     cost_ns = min(excess_ns, _mean_step(waited, others["step"], complete))
-    most_waiting = int(waited.groupby(others["rank"]).sum().idxmax())
     own_ns = _mean_step(own[part], own["step"], complete)
     # Of transfers the measure are sister groups, some of which may be as late.
     peers_ns = max(own_ns - excess_ns, 0) if part == TRANSFER else _peers_ns(peers, part, complete)
@@ -119,8 +117,7 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "peers_ns": peers_ns,
         "cost_ns": cost_ns,
         "waiting_ranks": others["rank"].nunique(),
-        "most_waiting_rank": most_waiting,
-        "wait_ns": _all_waits(rows_where(late, late["rank"] == most_waiting), sorted({*seen.values()}), complete),
+        **_most_waiting(others, waited, late, sorted({*seen.values()}), complete),
         "collective": _met_in(others, waited) or _collective(calls, sorted({*seen.values()}), set(others["rank"])),
         "step_ns": int((late["end_ns"] - late["begin_ns"]).mean()),
         "own_host_ns": _of_hosts(own, "min", complete),
@@ -155,11 +152,21 @@ def _waits(late: pd.DataFrame) -> pd.Series:
     return waits
 
 
-def _all_waits(rank: pd.DataFrame, numbers: Sequence[int], complete: Sequence[int]) -> object:
-    """What one rank waits in these steps, for whomever; absent where that is not told from transfers."""
-    held = rows_where(rank, rank["step"].isin(numbers))
+def _waits_of(others: pd.DataFrame, late: pd.DataFrame, seen: Mapping[int, int]) -> pd.Series:
+    """By row of the others what they wait, in the steps in which that of the rows' is seen."""
+    waited = _waits(late).reindex(pd.MultiIndex.from_arrays([others["rank"], others["step"].map(seen)]))
+    return pd.Series(waited.to_numpy(), index=others.index)
+
+
+def _most_waiting(
+    others: pd.DataFrame, waited: pd.Series, late: pd.DataFrame, numbers: Sequence[int], complete: Sequence[int]
+) -> dict[str, Any]:
+    """Who waits most, and what that one waits in these steps, for whomever: absent where transfers cannot be told."""
+    rank = int(waited.groupby(others["rank"]).sum().idxmax())
+    held = rows_where(late, (late["rank"] == rank) & late["step"].isin(numbers))
     is_told = len(held) > 0 and not held["exposed_unmatched_ns"].fillna(0).any()
-    return _mean_step(held["exposed_wait_ns"], held["step"], complete) if is_told else pd.NA
+    wait_ns = _mean_step(held["exposed_wait_ns"], held["step"], complete) if is_told else pd.NA
+    return {"most_waiting_rank": rank, "wait_ns": wait_ns}
 
 
 def _ranks_and_steps(table: pd.DataFrame) -> pd.MultiIndex:
