@@ -149,7 +149,7 @@ CASES = {
     "a trace that is an archive, too": (followed_by_an_archive, set(), ""),
     "links in a circle": (links_to_itself, set(), "a link to a file that is not there"),
     "a pipe and a folder by names of ranks": (no_files, set(), "a pipe, a socket or a device, and no file"),
-    "a rank twice, with an escape in the name": (same_rank_twice, set(), "another file of this run has already"),
+    "a rank twice, with an escape in the name": (same_rank_twice, set(), "which is read instead"),
     "archives that reach out": (out_of_the_archive, set(), "t.zip"),
     "ids beyond 64 bits": (lambda folder: job(folder, more=[kernel(90, 5, stream=2**70)]), {"unreadable_events"}, ""),
     "one of many operations a year away": (

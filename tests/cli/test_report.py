@@ -170,8 +170,8 @@ ODD = ("\u00b21.json", "x\udcff.json", "a\x1b[31m.json", "100% \n.json")
 
 
 def test_odd_file_names(tmp_path, capsys):
-    for name in ODD:
-        write(tmp_path / "in" / name, document([kernel(0, 5)]))
+    for place, name in enumerate(ODD):
+        write(tmp_path / "in" / name, document([kernel(place, 5)]))
         write(tmp_path / "in" / ("not " + name), b"nonsense")
     assert run(["in", "--output", "out", "--format", "json"]) == 0
     said = capsys.readouterr()

@@ -53,9 +53,8 @@ def test_two_files_of_one_time_that_claim_one_rank_clash(tmp_path, start_s, coun
         write(tmp_path / name, document([kernel(start * SECOND, 5), end], base_ns=10**18))
     assert len(discover(tmp_path).runs) == count
     said = [item.why.partition(", or ")[0] for item in ta.load(tmp_path).skipped]
-    assert said == ["claims rank 0, which another file of this run has already; pick one with --trace-file"] * (
-        2 - count
-    )
+    read = "claims rank 0, which another file of this run has already (a_worker_0.json); pick one with --trace-file"
+    assert said == [read] * (2 - count)
 
 
 def test_repeated_captures_are_runs_in_order_of_time(tmp_path):
@@ -117,8 +116,8 @@ def test_copies_of_one_file_stay_in_their_run(tmp_path):
     ],
 )
 def test_rank_from_path_else_file_order(tmp_path, names, ranks, source):
-    for name in names:
-        capture(tmp_path, name)
+    for place, name in enumerate(names):
+        capture(tmp_path, name, start_s=place / 10)
     (run,) = discover(tmp_path).runs
     assert [(c.hint.rank, c.hint.source) for c in run.captures] == [(rank, source) for rank in ranks]
 
@@ -157,7 +156,7 @@ def test_a_thousand_captures_of_one_rank(tmp_path):
 
 def test_unnumbered_files_take_free_numbers_in_natural_order(tmp_path):
     capture(tmp_path, "t10.json")
-    capture(tmp_path, "t9.json")
+    capture(tmp_path, "t9.json", start_s=0.1)
     capture(tmp_path, "z.json", 0)
     (run,) = discover(tmp_path).runs
     assert {c.path.name: c.ranks for c in run.captures} == {"t9.json": (1,), "t10.json": (2,), "z.json": (0,)}

@@ -95,11 +95,11 @@ def test_steps_and_ranks_can_be_chosen():
 
 
 def test_two_files_that_claim_one_rank(tmp_path):
-    for name in ("a.json", "b.json"):
-        write(tmp_path / name, document([kernel(0, 5)], rank=0))
+    for name, lasts in (("a.json", 5), ("b.json", 6)):
+        write(tmp_path / name, document([kernel(0, lasts)], rank=0))
     traces = ta.load(tmp_path)
     assert [trace.meta.files for trace in traces.ranks] == [("a.json",)]
-    assert "claims rank 0" in traces.skipped[0].why
+    assert "claims rank 0, which another file of this run has already (a.json)" in traces.skipped[0].why
     assert traces.notes == ("1 of 2 ranks has no trace here: 1.",)
 
 
@@ -121,8 +121,8 @@ def test_guessed_numbers_move_on_instead_of_colliding(tmp_path):
     ids=["nothing says", "head says", "tail says", "path says", "one file"],
 )
 def test_numbers_by_file_order_are_said(tmp_path, names, ranks, is_after, is_guessed):
-    for name, rank in zip(names, ranks, strict=True):
-        content = document([kernel(0, 5)], rank=rank)
+    for place, (name, rank) in enumerate(zip(names, ranks, strict=True)):
+        content = document([kernel(place, 5)], rank=rank)
         write(tmp_path / name, dict(reversed(content.items())) if is_after else content)
     traces = ta.load(tmp_path)
     assert any("order of files" in note for note in traces.notes) == is_guessed

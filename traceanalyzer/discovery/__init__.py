@@ -30,6 +30,7 @@ from traceanalyzer.discovery.clustering import (
 from traceanalyzer.discovery.no_trace import nothing_in, why_none
 from traceanalyzer.discovery.node_folders import of_nodes
 from traceanalyzer.discovery.tools_apart import by_tool
+from traceanalyzer.discovery.twins import without_twins
 from traceanalyzer.errors import InputError, NotATraceError, UsageError
 from traceanalyzer.expressions import Expression
 from traceanalyzer.files.archives import is_archive, unpack, without_suffix
@@ -90,6 +91,7 @@ def discover(folder: Path, rank_regex: str | None = None, *, follows_links: bool
     if any(one.shown == folder for one in candidates):  # the URL is a file's
         folder = folder.parent
     captures, skipped = _peeked(candidates, folder, in_path)
+    captures = without_twins(captures, skipped)
     skipped = [*(Skipped(printable(str(one.path)), LINK_OUT) for one in strangers), *skipped]
     if not captures:
         raise InputError(nothing_in(folder, skipped))
@@ -127,6 +129,7 @@ def of_files(paths: Sequence[Path], rank_regex: str | None = None) -> Found:
             raise InputError(f"{path}: named {times} times; name each rank's own file once")
     in_path = _rank_pattern(rank_regex)
     captures, skipped = _peeked(named_files(paths), Path(), in_path)
+    captures = without_twins(captures, skipped)
     if not captures:
         raise InputError(nothing_in(paths[0], skipped))
     skipped += _unfit(in_path, captures)

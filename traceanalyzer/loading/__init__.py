@@ -60,7 +60,7 @@ def load(
     with texts_in_python():
         read = [(capture, trace) for capture in run.captures for trace in read_capture(capture, options, skipped)]
     for capture, trace in with_gpu_work(read, lambda pair: pair[1].meta, skipped):
-        rank = claimed_rank(trace.meta, traces, capture, skipped)
+        rank = claimed_rank(trace.meta, {own: one.meta for own, one in traces.items()}, capture, skipped)
         if rank is not None:
             traces[rank] = trace if rank == trace.rank else trace.renumbered(rank, trace.meta.rank_source)
     require_ranks(traces, found, skipped)

@@ -1,6 +1,6 @@
 """Which of the ranks that files hold are the run's, and under which number."""
 
-from collections.abc import Callable, Collection, Container, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import count
 from typing import TypeVar
 
@@ -29,18 +29,21 @@ def with_gpu_work(ranks: Sequence[T], meta_of: Callable[[T], RankMeta], skipped:
     return held
 
 
-def claimed_rank(meta: RankMeta, taken: Container[int], capture: TraceFile, skipped: list[Skipped]) -> int | None:
+def claimed_rank(
+    meta: RankMeta, taken: Mapping[int, RankMeta], capture: TraceFile, skipped: list[Skipped]
+) -> int | None:
     """The number under which a rank is kept.
 
     A guessed number moves on to the next free one. A stated number that is taken already is refused: `None`,
-    and the file is named in `skipped`.
+    and the file is named in `skipped`, with the one that is read.
     """
     rank = meta.rank
     if rank not in taken:
         return rank
     if meta.rank_source in GUESSED:
         return next(number for number in count(rank) if number not in taken)
-    why = f"claims rank {rank}, which another file of this run has already; pick one with --trace-file"
+    read = printable(", ".join(taken[rank].files))
+    why = f"claims rank {rank}, which another file of this run has already ({read}); pick one with --trace-file"
     if meta.rank_source in (BY_NAME, BY_REGEX):
         why += ", or let names tell each file's rank in the whole job (rank0, rank1, …, or --rank-regex on its path)"
     skipped.append(Skipped(printable(named(capture.place)), why))
