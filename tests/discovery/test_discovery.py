@@ -106,6 +106,14 @@ def test_copies_of_one_file_stay_in_their_run(tmp_path):
     assert len(runs(tmp_path)) == 1
 
 
+@pytest.mark.parametrize("made", ["overlaid_critical_path_rank0.json.gz", "rank0_with_counters.json"])
+def test_what_hta_made_of_a_trace_is_no_capture_beside_it(tmp_path, made):
+    capture(tmp_path, made, 0)
+    assert runs(tmp_path) == [[(made, (0,))]]
+    capture(tmp_path, "rank0.json.gz", 0)
+    assert runs(tmp_path) == [[("rank0.json.gz", (0,))]]
+
+
 @pytest.mark.parametrize(
     ("names", "ranks", "source"),
     [

@@ -1,6 +1,7 @@
 """Which files may be traces by their names: of a folder, of an archive, at a URL."""
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,9 @@ _OF_OTHERS = (".sqlite", ".db", ".nsys-rep", _XPLANE, ".parquet")
 """Ends of names of traces that are no JSON."""
 
 _COPIES = (".trace.json.gz", ".trace.json")
+
+_OF_HTA = re.compile(r"overlaid_critical_path_(.+)|(.+)_with_counters\.json")
+"""What HolisticTraceAnalysis writes beside a trace: with marks, of some of its events, or with counters."""
 
 _PERFETTO = ("perfetto_trace.json.gz", "perfetto_trace.json")
 
@@ -69,12 +73,20 @@ def files_below(folder: Path) -> Iterator[Candidate]:
 
 
 def without_copies(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The files without what JAX writes of the same events beside a capture, for viewers and for Perfetto."""
+    """The files without copies beside a capture: what JAX writes of it for viewers, and what HTA makes of it."""
     places = [one.shown or one.path for one in candidates]
     hosts = {place.with_name(place.name.removesuffix(_XPLANE)) for place in places if place.name.endswith(_XPLANE)}
     copies = {host.with_name(host.name + end) for host in hosts for end in _COPIES}
     copies |= {host.with_name(name) for host in hosts for name in _PERFETTO}
+    plain = {place.with_name(place.name.removesuffix(".gz")) for place in places}
+    copies |= {place for place in places if _source(place) in plain}
     return [one for one, place in zip(candidates, places, strict=True) if place not in copies]
+
+
+def _source(place: Path) -> Path | None:
+    """The trace, unpacked, of which HolisticTraceAnalysis made a file of this name; `None` of other names."""
+    made = _OF_HTA.fullmatch(place.name.removesuffix(".gz"))
+    return place.with_name(made[1] or f"{made[2]}.json") if made else None
 
 
 def leads_out(path: Path, folder: Path) -> bool:

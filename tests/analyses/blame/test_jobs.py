@@ -4,6 +4,10 @@ import pandas as pd
 import pytest
 
 from tests.builders import rank_trace
+from tests.simulator import Capture
+from tests.simulator.analysed import analysed
+from tests.simulator.faults import Fault
+from tests.simulator.jobs.serving import prefill_apart
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.blame import episodes
 from traceanalyzer.analyses.blame.transfers import collective_of, transfers
@@ -41,6 +45,12 @@ def test_ranks_whose_hosts_meet_are_one_job():
     calls = members((0, "0", None), (1, "1", None), (2, "2", None), (3, "3", None))
     for own in (calls, calls.iloc[:0]):
         assert list(jobs_of(own, range(4), [(1, 3), (0,)]).values()) == [0, 1, 2, 1]
+
+
+def test_nobody_is_late_for_whom_nobody_is_known_to_wait():
+    job = prefill_apart(2, 2, 4, (Fault("compute", 3_000_000, (3,)),))
+    for how, late in ((Capture(), ["3"]), (Capture(arguments="none"), [])):
+        assert analysed(job, "episodes", how=how)[1]["episodes"].table["ranks"].tolist() == late
 
 
 def test_transfers_are_called_by_collective_and_ranks():

@@ -28,7 +28,7 @@ from traceanalyzer.analyses.blame.transfers import TRANSFER, groups_of_slow_link
 from traceanalyzer.analyses.blame.what_ran import WhatRan
 from traceanalyzer.analyses.blame.whole_captures import as_whole_captures
 from traceanalyzer.analyses.communication.call_waits import CallWaits
-from traceanalyzer.analyses.communication.jobs import jobs_of
+from traceanalyzer.analyses.communication.jobs import jobs_of, met_ranks
 from traceanalyzer.analyses.communication.members import Members
 from traceanalyzer.analyses.names import EpisodesColumn
 from traceanalyzer.analyses.operators.operators import Operators
@@ -200,13 +200,14 @@ def across(
     linked = groups_of_slow_links(slower_calls.table)
     meeting = replay.engine.job.meetings.together() if replay.engine else ()
     job = step_needs.table["rank"].map(jobs_of(members.table, step_needs.table["rank"].unique(), meeting))
+    met = met_ranks(members.table, meeting)
     calls = only(call_waits.table, ["rank", "call", "collective", "waits_for"]).merge(
         exposed_calls.table, on=["rank", "call"]
     )
     tables = []
     for _, own in step_needs.table.groupby(job):
         needs = without_own_collectives(with_roles(own, replay, ranks, call_waits), slower_calls.table)
-        tables.append(_of_job(needs, work, calls, steps.table, operators.table, places, replay, linked))
+        tables.append(_of_job(needs, work, calls, steps.table, operators.table, places, replay, linked, met))
     tables = [table.assign(job=number) for number, table in enumerate(tables) if len(table)]
     if not tables:
         return empty
@@ -226,13 +227,19 @@ def _of_job(
     places: Places,
     replay: Replay,
     linked: Mapping[frozenset[int], tuple[frozenset[int], ...]],
+    met: frozenset[int],
 ) -> pd.DataFrame:
-    """The episodes of ranks that communicate with each other: nobody else waits for them."""
+    """The episodes of ranks that communicate with each other: nobody else waits for them.
+
+    Nor is anybody known to wait for a rank none of whose calls is known to be answered (`met`).
+    """
     if needs["rank"].nunique() < 2:
         return pd.DataFrame()
     needs, work = as_whole_captures(needs, work)
     late = with_excess(with_slower_ns(needs, work))
-    found = without_names_of_pace(named(awaited(cells(late), late, calls), late, work), late, operators)
+    own = cells(late)
+    own = awaited(own[own["rank"].isin(met)], late, calls)
+    found = without_names_of_pace(named(own, late, work), late, operators)
     found = with_steps_before(told_apart(found, late, work), late, work)
     found = with_hidden_hosts(found, late, replay)
     found = of_all_groups(found)

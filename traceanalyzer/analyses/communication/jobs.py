@@ -35,6 +35,16 @@ def jobs_of(members: pd.DataFrame, ranks: Iterable[int], meeting: Iterable[tuple
     return {rank: lowest[root] for rank, root in found.items()}
 
 
+def met_ranks(members: pd.DataFrame, meeting: Iterable[tuple[int, ...]] = ()) -> frozenset[int]:
+    """Ranks of which some call is known to be answered by another rank's, or whose hosts meet: some may wait for them.
+
+    Args:
+        members: of `Members`.
+        meeting: as of `jobs_of`.
+    """
+    return frozenset(rank for linked in (*_met(members), *meeting) if len(linked) > 1 for rank in linked)
+
+
 def _met(members: pd.DataFrame) -> Iterable[tuple[int, ...]]:
     """Ranks that next to each other take part in the same instance: of what the trace names no group for."""
     held = members.loc[members["instance"].notna(), ["instance", "rank"]].drop_duplicates()

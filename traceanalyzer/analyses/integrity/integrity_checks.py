@@ -177,7 +177,9 @@ def operations_without_launch(trace: RankTrace) -> list[Defect]:
     inside = int((is_without & held).sum())
     has_number = (trace.gpu_ops["correlation"] > 0).to_numpy()
     is_unnumbered = 2 * int((is_without & ~has_number).sum()) > count
-    why = "they do not say which call launched them" if is_unnumbered else "queued before it began"
+    is_of_others = count == total and bool(is_lost_launch(trace.api_calls).any())
+    why = "no call bears their numbers" if is_of_others else "queued before it began"
+    why = "they do not say which call launched them" if is_unnumbered else why
     why = why if len(trace.api_calls) else "no API call was recorded"
     text = (
         f"{part_of(count, total, 'GPU operation')} {have(count)} no launch in the capture ({why}): they belong to "

@@ -30,6 +30,13 @@ _WITH_CALLS = {
 }
 """How the calls are recorded, by format."""
 
+_RECORDED_WHOLE = (
+    "Let hosts wait for their GPUs before recording begins (torch.cuda.synchronize()), so that nothing queued before "
+    "runs in it, or record more steps. Give the trace with its events' arguments: an operation's number (correlation) "
+    "is that of its call."
+)
+"""What to do where calls were recorded."""
+
 
 def unknown_idle(
     headline: Headline,
@@ -54,18 +61,31 @@ def unknown_idle(
         return []
     mean = mean_steps(idle, basis, [UNKNOWN.column, "window_ns"])
     same = mean.index[as_idle(mean, UNKNOWN.column, unknown_idle_pct) & mean.index.isin(blind)]
-    with_calls = _WITH_CALLS.get(str(ranks.table["format"].iloc[0]), "the host's calls")
+    why, recommendation = _of_host(ranks, rank)
     return [
         Finding(
             severity=severity(share),
             title=f"Why rank {rank}'s GPU idles cannot be told: {time_text(cost_ns)}, {share:.0f} % "
-            f"{basis.of_a_step}, for which calls launched its work was not recorded"
+            f"{basis.of_a_step}, for {why}"
             f"{also_on(same, mean.index, places)}.",
             evidence=tuple({"rank": int(one), "unknown_ns": round(mean.loc[one, UNKNOWN.column])} for one in same),
-            recommendation=f"Record the host too: {with_calls}.",
+            recommendation=recommendation,
             is_about_capture=True,
             named=with_others(rank, same, mean.index),
             table="idle",
             part_of=late_by(episodes, rank, UNKNOWN.key),
         )
     ]
+
+
+def _of_host(ranks: Ranks, rank: int) -> tuple[str, str]:
+    """Why nothing says when the rank's work was launched, by what was recorded of its host; and what to do."""
+    own = ranks.table[ranks.table["rank"] == rank].iloc[0]
+    if own["api_calls"]:
+        return (
+            "most of its work is of no call that was recorded",
+            _RECORDED_WHOLE,
+        )
+    with_calls = _WITH_CALLS.get(str(own["format"]), "the host's calls")
+    what = "the calls of the GPU's runtime, too" if own["host_operators"] else "the host too"
+    return "which calls launched its work was not recorded", f"Record {what}: {with_calls}."
