@@ -175,8 +175,7 @@ def operations_without_launch(trace: RankTrace) -> list[Defect]:
         return []
     held = _in_headline(trace)
     inside = int((is_without & held).sum())
-    has_number = (trace.gpu_ops["correlation"] > 0).to_numpy()
-    is_unnumbered = 2 * int((is_without & ~has_number).sum()) > count
+    is_unnumbered = 2 * int((is_without & ~(trace.gpu_ops["correlation"] > 0).to_numpy()).sum()) > count
     is_of_others = count == total and bool(is_lost_launch(trace.api_calls).any())
     why = "no call bears their numbers" if is_of_others else "queued before it began"
     why = "they do not say which call launched them" if is_unnumbered else why
