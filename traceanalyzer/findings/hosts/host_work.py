@@ -43,7 +43,10 @@ _EXCHANGE = (
 
 _WHO_IS_LAST = "Find what the rank that comes last does before it. "
 
-_OTHER = "Move it to another thread, or launch the next GPU work before it."
+_OTHER = (
+    "Do it in processes beside this one (workers of a DataLoader, multiprocessing; a thread helps only where it lets go "
+    "of Python's lock), or launch the next GPU work before it."
+)
 
 
 def cpu_work(
