@@ -41,6 +41,7 @@ from traceanalyzer.findings.devices import (
 )
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts import (
+    autograd_functions,
     blocking_launches,
     checked_gradients,
     checked_values,
@@ -135,6 +136,7 @@ RULES: tuple[Rule, ...] = (
     many_launches.many_launches,
     compiling.compiling,
     slow_operators.slow_operators,
+    autograd_functions.autograd_functions,
     silent_hosts.silent_hosts,
     idle.short_kernels,
     idle.synchronising_calls,

@@ -44,8 +44,8 @@ _EXCHANGE = (
 _WHO_IS_LAST = "Find what the rank that comes last does before it. "
 
 _OTHER = (
-    "Do it in processes beside this one (workers of a DataLoader, multiprocessing; a thread helps only where it lets go "
-    "of Python's lock), or launch the next GPU work before it."
+    "Do it in processes beside this one (workers of a DataLoader, multiprocessing; a thread helps only where it lets "
+    "go of Python's lock), or launch the next GPU work before it."
 )
 
 

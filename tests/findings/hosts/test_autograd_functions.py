@@ -1,0 +1,58 @@
+"""The rule about functions of one's own for autograd that launch much."""
+
+import pytest
+
+from tests.host_builders import host_trace
+from traceanalyzer.analyses import combine, reduce_rank
+from traceanalyzer.findings.hosts.autograd_functions import autograd_functions
+
+NAMES = ("headline", "steps", "idle", "operators", "episodes", "places", "replay")
+MS = 1_000_000
+STEP = 100 * MS
+
+
+def found(name="Norm", calls=20, call_ms=2.0, *, own=False):
+    """Findings where each of three steps of 100 ms calls it; operators within launch, or it does itself."""
+    steps = [(f"ProfilerStep#{place}", place * STEP, (place + 1) * STEP) for place in range(3)]
+    held, launched, ops = [], [], []
+    for _, begin, _ in steps:
+        for number in range(calls):
+            since = begin + number * STEP // calls
+            until = since + round(call_ms * MS)
+            held.append((name, since, until, 1))
+            if not own:
+                held.append(("aten::mul", since + 1_000, until - 1_000, 1))
+            launched.append(("cudaLaunchKernel", until - 10_000, until - 5_000))
+            ops.append(("mul", until + 10_000, until + 20_000, len(launched)))
+    trace = host_trace(ops, launched, host_ops=held, ranges=steps)
+    results = combine({0: reduce_rank(trace, NAMES)}, NAMES)
+    return autograd_functions(*(results[name] for name in NAMES))
+
+
+def test_a_function_is_told_with_its_calls_and_what_it_takes():
+    (said,) = found()
+    assert "takes 40 ms a step for autograd's function Norm (20 times a step, 2 ms each): 40 % of a step." in said.title
+    assert "Norm" in said.recommendation
+    assert 0 < said.gain_ns <= 40 * MS
+    assert said.gain_is_bound
+
+
+def test_of_sync_batch_norm_the_advice_is_its_own():
+    (said,) = found("SyncBatchNorm")
+    assert "torch.nn.BatchNorm" in said.recommendation
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"name": "aten::linear"},
+        {"name": "AddmmBackward0"},  # what checkpoints compute again is in it
+        {"name": "RegisterPostBackwardFunctionBackward"},  # a hook of FSDP's
+        {"calls": 8, "call_ms": 5.0},  # blocks of the model
+        {"call_ms": 0.3, "calls": 90},
+        {"call_ms": 0.9},  # 18 % of a step
+        {"own": True},  # one launch
+    ],
+)
+def test_other_operators_are_none(arguments):
+    assert found(**arguments) == []
