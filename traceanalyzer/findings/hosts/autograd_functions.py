@@ -49,7 +49,7 @@ def autograd_functions(
     replay: Replay, *, function_ns: int = FUNCTION_NS, function_pct: float = FUNCTION_PCT,
     host_idle_pct: float = HOST_PCT,
 ) -> list[Finding]:  # fmt: skip
-    """Where GPUs wait for hosts: a `torch.autograd.Function` takes them 0.4 ms a call, 20 % of a step with its backward.
+    """Where GPUs wait for hosts: an autograd function takes them 0.4 ms a call, 20 % of a step with its backward.
 
     They launch nothing themselves, what they call does; ten times a step and more. Of those that lie in each other the
     longest of each pass is told. Not where the job would be no quicker if these hosts took no time at all.
