@@ -8,7 +8,7 @@ import pytest
 import traceanalyzer
 from traceanalyzer.findings.capture_limits import within_limits
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.won import Title, Won
+from traceanalyzer.findings.won import Title, Won, without_gains
 
 _PACKAGE = Path(traceanalyzer.__file__).parent
 MS = 1_000_000
@@ -45,6 +45,12 @@ def test_what_the_capture_cannot_tell_makes_every_gain_a_bound_in_its_words_too(
 
 def test_an_ideal_is_a_bound_whatever_the_replay_is():
     assert Finding("low", "", gain_ns=MS, gain_is_bound=False, is_of_ideal=True).gain_words == "at most 1\u202fms"
+
+
+def test_a_title_is_said_without_its_gains():
+    title = Title("It takes 2 ms. Mended, a step is ", Won(MS, is_bound=False), ", or so. The others wait.")
+    assert without_gains(title) == "It takes 2 ms. The others wait."
+    assert without_gains("It takes 2 ms.") == "It takes 2 ms."
 
 
 def _calls(path):

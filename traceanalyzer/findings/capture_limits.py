@@ -12,7 +12,7 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.findings import named_ranks
 from traceanalyzer.findings.hosts import slow_hosts, unknown_idle
 from traceanalyzer.findings.uneven import balance, uneven_steps, within_steps
-from traceanalyzer.findings.won import as_bound
+from traceanalyzer.findings.won import as_bound, without_gains
 
 
 def within_limits(findings: list[Finding], results: Results) -> list[Finding]:
@@ -22,10 +22,17 @@ def within_limits(findings: list[Finding], results: Results) -> list[Finding]:
 
 
 def _of_one_capture(findings: list[Finding]) -> list[Finding]:
-    """Without what holds ranks against each other, where they were not recorded together."""
+    """Without what holds ranks against each other, and without gains, where they were not recorded together."""
     if not any(item.rule == fitness.recorded_apart.__name__ for item in findings):
         return findings
-    return [item for item in findings if item.is_about_capture or not (item.ranks or item.rule in _COMPARING)]
+    held = [item for item in findings if item.is_about_capture or not (item.ranks or item.rule in _COMPARING)]
+    return [_without_gain(item) for item in held]
+
+
+def _without_gain(finding: Finding) -> Finding:
+    """What a rank needs is so all the same; what the job would gain by less, nobody knows."""
+    title = without_gains(finding.title)
+    return replace(finding, title=title, gain_ns=None, gain_error_ns=None, unprofiled_gain_ns=None)
 
 
 def _of_whole_files(findings: list[Finding], results: Results) -> list[Finding]:

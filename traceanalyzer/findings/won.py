@@ -1,5 +1,6 @@
 """What is won, as a part of a title: `at most 3.2 ms shorter`. Titles keep such parts till their gains are known."""
 
+import re
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -70,6 +71,22 @@ class Title(str):
     def as_bound(self) -> "Title":
         """The same with gains that are the most that can be won."""
         return Title(*(replace(part, is_bound=True) if isinstance(part, Won) else part for part in self.parts))
+
+    def without_gains(self) -> str:
+        """The sentences that say no gain."""
+        marked = "".join(_WON if isinstance(part, Won) else part for part in self.parts)
+        return " ".join(each for each in _ENDS.split(marked) if _WON not in each)
+
+
+_WON = "\0"
+
+_ENDS = re.compile(r"(?<=[.!?]) (?=[A-Z])")
+"""Between sentences."""
+
+
+def without_gains(title: str) -> str:
+    """The title without the sentences of its gains; of one without gains itself."""
+    return title.without_gains() if isinstance(title, Title) else title
 
 
 def as_bound(title: str) -> str:

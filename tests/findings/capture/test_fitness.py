@@ -3,15 +3,16 @@
 import pandas as pd
 import pytest
 
+from tests.asked import ASKED
 from tests.host_builders import host_trace
 from tests.simulator import Capture, workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
-from tests.simulator.jobs import host_pauses, lengths, links
+from tests.simulator.jobs import host_pauses, launches, lengths, links
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.integrity.integrity import Integrity
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings import Finding
+from traceanalyzer.findings import Finding, find
 from traceanalyzer.findings.capture import fitness as rules
 from traceanalyzer.findings.capture import spoilt
 from traceanalyzer.findings.capture.missing_straggler import missing_straggler
@@ -184,3 +185,16 @@ def test_what_one_rank_does_after_the_first_step_and_again_is_no_warm_up():
     faults = (Fault("gc", 20 * MS, (0,), (0,)), Fault("gc", 60 * MS, (1,), (0,)), Fault("gc", 45 * MS, (1,), (2,)))
     _, results = analysed(host_pauses.around(2, 5, faults), "step_needs", "steps")
     assert warm_up(**results) == []
+
+
+def test_of_ranks_that_were_recorded_apart_no_gain_is_promised():
+    """Nor of the files of two runs in one folder: what each rank needs is said all the same."""
+    job = launches.slow_at_all(2, 8, kernels=40, times=1.0)
+    _, results = analysed(job, *ASKED, how=Capture(end_ns={0: 5 * MS}, start_ns={1: 6 * MS}))
+    found = find(results)
+    assert [item.rule for item in found[:1]] == ["recorded_apart"]
+    assert "host_bound" in [item.rule for item in found]
+    said = [each for item in found for each in (item, *item.also)]
+    assert {(each.gain_ns, each.unprofiled_gain_ns) for each in said} == {(None, None)}
+    assert not [each.title for each in said if "shorter" in each.title]
+    assert results["replay"].engine is None

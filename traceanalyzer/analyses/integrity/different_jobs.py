@@ -21,6 +21,14 @@ _BY_CHANCE = 0.1
 """Ranks of different jobs answer at most this share of each other's calls."""
 
 
+def are_of_different_jobs(ranks: pd.DataFrame, call_waits: pd.DataFrame) -> bool:
+    """No time in common, and calls of which no other rank answers any. The tables are the Results'."""
+    if len(ranks) < 2 or not _share_no_time(ranks):
+        return False
+    calls, matched = _answerable(call_waits)
+    return calls > 0 and not matched
+
+
 def signs(ranks: pd.DataFrame, call_waits: pd.DataFrame) -> list[Defect]:
     """No time in common, and calls that no other rank answers; both together are no accident.
 
@@ -33,7 +41,7 @@ def signs(ranks: pd.DataFrame, call_waits: pd.DataFrame) -> list[Defect]:
     calls, matched = _answerable(call_waits)
     apart = _share_no_time(ranks)
     unanswered = f"{calls - matched:,} of {calls:,} communication calls are answered by no other rank"
-    if apart and calls and not matched:
+    if are_of_different_jobs(ranks, call_waits):
         text = f"The ranks' captures share no time, and {unanswered}: these are ranks of different jobs or captures."
         return [Defect(DIFFERENT_JOBS, HIGH, calls, calls, text, _AFFECTS)]
     found = []

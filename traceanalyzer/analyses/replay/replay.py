@@ -8,8 +8,10 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
+from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.clocks import Clocks
 from traceanalyzer.analyses.communication.members import Members
+from traceanalyzer.analyses.integrity.different_jobs import are_of_different_jobs
 from traceanalyzer.analyses.names import ReplayColumn
 from traceanalyzer.analyses.operators.launch_loops import Loops
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
@@ -27,6 +29,7 @@ from traceanalyzer.analyses.replay.shares import replay_at_once
 from traceanalyzer.analyses.replay.waits_alike import with_waits_alike
 from traceanalyzer.analyses.replay.windows import windows_of
 from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.aside import arrays_aside
@@ -40,6 +43,10 @@ MOST_OPERATIONS = 8_000_000
 TOO_LARGE = "the ranks have more operations than are replayed"
 
 CIRCULAR = "by its launches and events an operation would wait for itself: such a capture contradicts itself"
+
+APART = "the ranks' captures share no time, and no rank answers another's calls: they are of no one job"
+
+_EMPTY = without_rows(["rank", "step", "has_host", "recorded_ns", "replayed_ns"])
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -117,20 +124,23 @@ def across(
     members: Members,
     clocks: Clocks,
     steps: Steps,
+    ranks: Ranks,
+    call_waits: CallWaits,
     most_replayed: int = MOST_OPERATIONS,
 ) -> Replay:
     """Join the pieces, replay them, and compare each step with the recording."""
+    if are_of_different_jobs(ranks.table, call_waits.table):
+        return Replay(_EMPTY, why_not=APART)
     held = {rank: part for rank, part in parts.items() if len(part)}
     is_large = sum(int(part["operations"].iloc[0]) for part in held.values()) > most_replayed
-    empty = without_rows(["rank", "step", "has_host", "recorded_ns", "replayed_ns"])
     if not held or is_large:
-        return Replay(empty, why_not=TOO_LARGE if held else "no GPU operations")
+        return Replay(_EMPTY, why_not=TOO_LARGE if held else "no GPU operations")
     pieces = with_waits_alike({rank: part["piece"].iloc[0] for rank, part in held.items()})
     offset_ns = clocks.offsets_ns()
     try:
         return _replayed(with_meetings(pieces, offset_ns), members, offset_ns, steps)
     except CircleError:
-        return Replay(empty, why_not=CIRCULAR)
+        return Replay(_EMPTY, why_not=CIRCULAR)
 
 
 def _replayed(pieces: dict[int, Piece], members: Members, offset_ns: Mapping[int, int], steps: Steps) -> Replay:
