@@ -91,14 +91,14 @@ def test_an_optimizer_that_takes_parameters_one_by_one_is_seen(names, calls, is_
     assert ("optimizer" in used.fuse_moving) is is_single
 
 
-def _iterations(by_graph):
+def _iterations(by_graph, name):
     counts = {"operations": [100, 100], "graph_operations": [by_graph, by_graph]}
-    return Iterations(pd.DataFrame({"rank": 0, "step": [0, 1], "phase": "decode", **counts}))
+    return Iterations(pd.DataFrame({"rank": 0, "step": [0, 1], "name": name, "phase": "decode", **counts}))
 
 
-def _engine(names=(), by_graph=0):
+def _engine(names=(), by_graph=0, name="decode"):
     ranks = Ranks(pd.DataFrame({"rank": [0], "format": "kineto"}))
-    return tools.tools_of(ranks, Kernels(pd.DataFrame({"name": [*names], "calls": 1})), _iterations(by_graph))
+    return tools.tools_of(ranks, Kernels(pd.DataFrame({"name": [*names], "calls": 1})), _iterations(by_graph, name))
 
 
 def test_engines_that_serve_are_told_nothing_of_gradients():
@@ -119,6 +119,39 @@ def test_all_reduces_that_an_engine_uses_already_are_not_advised(names, said, le
     assert "fewer ranks in tensor parallelism" in join
     assert all(words in join for words in said)
     assert not any(words in join for words in left)
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "others"),
+    [
+        ("execute_context_0(0)_generation_32(32)", ["--enforce-eager", "--async-sch", "--enable-dbo"], ["SGLang", "TensorRT"]),
+        ("step[DECODE bs=32]", ["--disable-cuda-graph", "--disable-overlap", "--enable-two-batch"], ["vLLM", "TensorRT"]),
+        ("[Executor] _forward_step 5: 0 ctx reqs, 32 gen reqs", ["cuda_graph_config"], ["vLLM", "SGLang"]),
+        ("decode", ["vLLM", "SGLang", "TensorRT-LLM"], []),
+    ],
+    ids=["vLLM", "SGLang", "TensorRT-LLM", "another"],
+)  # fmt: skip
+def test_an_engine_is_advised_its_own_switches(name, own, others):
+    told = _engine(name=name)
+    said = f"{told.launch_less} {told.hide_comm['all_to_all']}"
+    assert all(words in said for words in own)
+    assert not any(words in said for words in others)
+    # These switches are of exchanges with experts: they hide no all-reduce of tensor parallelism.
+    assert not any(
+        words in f"{told.hide_any_comm}{told.start_early}" for words in ("--enable-dbo", "--enable-two-batch")
+    )
+
+
+@pytest.mark.parametrize(
+    ("operator", "is_served"), [("aten::mm", True), ("autograd::engine::evaluate_function: MmBackward0", False)]
+)
+def test_kernels_of_an_engine_tell_it_where_iterations_have_no_names(operator, is_served):
+    kernels = Kernels(pd.DataFrame({"name": ["void vllm::cross_device_reduce_1stage<__half, 4>(p)"], "calls": 1}))
+    operators = Operators(pd.DataFrame({"operator": [operator]}))
+    ranks = Ranks(pd.DataFrame({"rank": [0], "format": "kineto"}))
+    advice = tools.tools_of(ranks, kernels, operators=operators).start_early
+    assert ("tensor parallelism" in advice) is is_served
+    assert ("gradients" in advice) is not is_served
 
 
 def test_graphs_are_not_advised_to_an_engine_that_replays_them():

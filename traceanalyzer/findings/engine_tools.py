@@ -1,7 +1,10 @@
 """What advice calls the tools of engines that serve models: what of `Tools` differs where nothing is trained."""
 
+from collections.abc import Mapping
+
 import pandas as pd
 
+from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.phases.iterations import Iterations
 from traceanalyzer.findings.in_use import InUse
 from traceanalyzer.kinds import EXPERTS
@@ -9,15 +12,30 @@ from traceanalyzer.meaning.sentences import first_upper
 
 _MOSTLY_PCT = 50.0
 
-_AHEAD = (
-    "let the next iteration be scheduled while this one runs (vLLM: --async-scheduling; SGLang: leave "
-    "--disable-overlap-schedule off)"
-)
+_NAMED = {
+    "vLLM": r"^(?:execute_(?:\d+_)?context_|execute_new_|execute_model|gpu_model_runner)",
+    "SGLang": r"^step\[",
+    "TensorRT-LLM": r"^\[Executor\] _forward_step",
+}
+"""How an engine names its iterations."""
 
-_TAKE_TURNS = (
-    "let two halves of a batch take turns, so that one computes while the other exchanges (vLLM: --enable-dbo; SGLang: "
-    "--enable-two-batch-overlap)"
-)
+_GRAPHS = {
+    "vLLM": "leave --enforce-eager off",
+    "SGLang": "leave --disable-cuda-graph off",
+    "TensorRT-LLM": "set cuda_graph_config",
+}
+_SCHEDULES_AHEAD = {
+    "vLLM": "--async-scheduling",
+    "SGLang": "leave --disable-overlap-schedule off",
+    "TensorRT-LLM": "leave disable_overlap_scheduler off",
+}
+_TAKES_TURNS = {"vLLM": "--enable-dbo", "SGLang": "--enable-two-batch-overlap"}
+"""These are for exchanges with experts alone."""
+
+_KERNELS = r"\b(?:vllm|sglang|tensorrt_llm|turbomind|flashinfer)::"
+"""Namespaces of kernels that engines run."""
+
+_TRAINS = r"^autograd::engine::|^Optimizer\."
 
 _LESS = "run beside them what needs no exchange (shared experts), send fewer bytes, or keep more tokens on one host"
 
@@ -27,25 +45,60 @@ def serves(iterations: Iterations | None) -> bool:
     return iterations is not None and len(iterations) > 0
 
 
+def has_engine(kernels: Result | None, operators: Result | None) -> bool:
+    """Whether kernels are an engine's where no operator is of gradients: its iterations may have no names."""
+    if kernels is None or operators is None or not len(kernels) or not len(operators):
+        return False
+    trains = operators.table["operator"].astype("str").str.contains(_TRAINS)
+    return bool(kernels.table["name"].astype("str").str.contains(_KERNELS).any() and not trains.any())
+
+
 def engine_parts(used: InUse, iterations: Iterations) -> dict[str, object]:
-    """The fields of `Tools` that are not PyTorch's."""
+    """The fields of `Tools` that are not PyTorch's, of an engine whose iterations are known."""
     by_graph = _by_graph(iterations.table)
-    faster = f"Take {' or '.join([*_faster_reduces(used), 'fewer ranks in tensor parallelism'])}"
-    graphs = "CUDA graphs (vLLM: leave --enforce-eager off; SGLang: leave --disable-cuda-graph off), "
+    graphs = f"{captured(iterations)}, "
     small = "Most is replayed by CUDA graphs already: fuse what they hold (fused norms, quantisation and activations)."
+    ahead = f"let the next iteration be scheduled while this one runs{_switch(_SCHEDULES_AHEAD, iterations)}"
     return {
-        "launch_less": f"{'' if by_graph else graphs}more requests in a batch, {_AHEAD}",
+        "launch_less": f"{'' if by_graph else graphs}more requests in a batch, {ahead}",
         **({"fuse_small": small} if by_graph else {}),
-        "hide_comm": dict.fromkeys(("all_to_all", *EXPERTS), f"{first_upper(_TAKE_TURNS)}; {_LESS}."),
-        "hide_any_comm": f"{faster}; or {_TAKE_TURNS}.",
-        "hide_own_comm": f"{faster}; or {_TAKE_TURNS}.",
-        "start_early": f"{faster}; or {_TAKE_TURNS}. What follows needs each result.",
+        "wait_less": f"{first_upper(ahead)}, sample on the GPU, and read tokens from a copy to pinned "
+        "memory that is waited for later.",
+        **exchanged(used, iterations),
+    }
+
+
+def captured(iterations: Iterations) -> str:
+    """What makes the engine replay its iterations."""
+    return f"CUDA graphs{_switch(_GRAPHS, iterations)}"
+
+
+def exchanged(used: InUse, iterations: Iterations | None) -> dict[str, object]:
+    """Those of them that are of communication."""
+    faster = f"Take {' or '.join([*_faster_reduces(used), 'fewer ranks in tensor parallelism'])}"
+    turns = (
+        "Let two halves of a batch take turns, so that one computes while the other exchanges"
+        f"{_switch(_TAKES_TURNS, iterations)}; {_LESS}."
+    )
+    return {
+        "hide_comm": dict.fromkeys(("all_to_all", *EXPERTS), turns),
+        "hide_any_comm": f"{faster}.",
+        "hide_own_comm": f"{faster}.",
+        "start_early": f"{faster}. What follows needs each result.",
         "join_small": f"{faster}: a small collective costs its latency, whatever it carries.",
         "even_within": "Give all ranks as much between one exchange and the next: heads and experts dealt out evenly, "
         "requests of like lengths on ranks that serve their own; or exchange among fewer ranks.",
-        "wait_less": f"{first_upper(_AHEAD)}, sample on the GPU, and read tokens from a copy to pinned "
-        "memory that is waited for later.",
     }
+
+
+def _switch(of_engines: Mapping[str, str], iterations: Iterations | None) -> str:
+    """The engine's own switch in brackets, by how its iterations are called; of one that is not known some engines'."""
+    names = (
+        iterations.table["name"].astype("str") if iterations is not None and len(iterations) else pd.Series(dtype="str")
+    )
+    own = [engine for engine, pattern in _NAMED.items() if names.str.contains(pattern).any()]
+    told = [f"{engine}: {switch}" for engine, switch in of_engines.items() if not own or engine in own]
+    return f" ({'; '.join(told)})" if told else ""
 
 
 def _faster_reduces(used: InUse) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.phases.iterations import Iterations
-from traceanalyzer.findings.engine_tools import engine_parts, serves
+from traceanalyzer.findings.engine_tools import engine_parts, exchanged, has_engine, serves
 from traceanalyzer.findings.exchange_tools import exchange_parts
 from traceanalyzer.findings.in_use import InUse
 from traceanalyzer.kinds import EXPERTS
@@ -143,8 +143,9 @@ def tools_of(
     """Those of the framework that the traces are of: XLA's where each is JAX's, or says that XLA compiled it.
 
     With the job's kernels and phases PyTorch's without those that these show in use, or of no use. Where steps are
-    iterations of an engine that serves: its own. Of communication those of Horovod where kernels or operators are its
-    own, and of no library where operators show that it is not torch.distributed's.
+    iterations of an engine that serves: its own; where only kernels are, its own of communication. Of communication
+    those of Horovod where kernels or operators are its own, and of no library where operators show that it is not
+    torch.distributed's.
     """
     if ranks is None or not len(ranks):
         return TORCH
@@ -156,7 +157,8 @@ def tools_of(
     used = InUse.of(kernels, phases)
     torch = _torch(used)
     if iterations is None or not serves(iterations):
-        calls: dict[str, Any] = exchange_parts(kernels, operators)
+        is_served = has_engine(kernels, operators)
+        calls: dict[str, Any] = exchanged(used, None) if is_served else exchange_parts(kernels, operators)
         return replace(torch, **calls)
     parts: dict[str, Any] = engine_parts(used, iterations)
     return replace(torch, **parts)

@@ -34,6 +34,10 @@ def test_a_broadcast_by_two_uploads_fills_the_link():
         "from pinned memory, 268 MB in the capture at 55.4 GB/s of the 63 GB/s that its link carries that way." in title
     )
     assert one.recommendation.startswith("Move fewer bytes over the link, which is full ")
+    # The program computes nothing: nothing could hide the copies.
+    assert title.endswith("Nothing computes there that could hide them: what they can gain cannot be told.")
+    assert one.gain_ns is None
+    assert "computed" not in one.recommendation
 
 
 @pytest.mark.parametrize(

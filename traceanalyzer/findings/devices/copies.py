@@ -16,6 +16,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.alike import of_them
 from traceanalyzer.findings.basis import Basis, plain, severity
+from traceanalyzer.findings.devices.copies_alone import alone, compute
 from traceanalyzer.findings.finding import PAGEABLE, Finding
 from traceanalyzer.findings.late.lateness import all_late_by, late_by
 from traceanalyzer.findings.won import Won
@@ -76,7 +77,8 @@ def pageable_copies(
         return []
     ways = _ways(table[table["rank"].isin(held.index)])
     part_of = all_late_by(episodes, held.index, "copies")
-    return [replace(_pageable(held, ways, basis, len(headline), replay), part_of=part_of)]
+    found = _pageable(held, ways, basis, len(headline), replay if compute(headline, held.index) else None)
+    return [replace(found, part_of=part_of)]
 
 
 def serial_blocks(
@@ -123,8 +125,8 @@ def _ways(table: pd.DataFrame) -> tuple[str, ...]:
     return ("to",) if all_ns - from_ns >= _MOSTLY * all_ns else ("from", "to")
 
 
-def _pageable(held: pd.DataFrame, ways: tuple[str, ...], basis: Basis, ranks: int, replay: Replay) -> Finding:
-    """What the rank that loses most by it copies in a step, and on how many it is so."""
+def _pageable(held: pd.DataFrame, ways: tuple[str, ...], basis: Basis, ranks: int, replay: Replay | None) -> Finding:
+    """What the rank that loses most by it copies in a step, and on how many it is so; no replay where none computes."""
     rank, row = int(held.index[0]), held.iloc[0]
     exposed_ns, size = (
         None if pd.isna(row[name]) else basis.scaled(int(row[name]), int(row["window_ns"]), rank)
@@ -132,13 +134,13 @@ def _pageable(held: pd.DataFrame, ways: tuple[str, ...], basis: Basis, ranks: in
     )
     rate = "" if size is None else f" at {digits(row['size_bytes'] / row['total_ns'])} GB/s"
     what = "" if size is None else f" {size_text(size)}{basis.rate}"
-    gain = gain_of(replay, Change("copy", 0.0, frozenset(held.index)))
+    gain = gain_of(replay, Change("copy", 0.0, frozenset(held.index))) if replay else None
     gain_ns = exposed_ns or 0 if gain is None else gain.gain_ns
     who = _who(held, ranks, " or ".join(ways))
-    return Finding(
+    found = Finding(
         severity=severity(row["share_pct"]),
         title=f"{who}{what}{rate}, {time_text(exposed_ns or 0)} of it beside no other work, "
-        f"{row['share_pct']:.1f} % {basis.of_a_step}.{_hidden(gain_ns, gain, basis)}",
+        f"{row['share_pct']:.1f} % {basis.of_a_step}.{_hidden(gain_ns, gain, basis) if replay else ''}",
         evidence=plain(held[["copies", "size_bytes", "total_ns", "exposed_ns"]].reset_index()),
         recommendation=" ".join(_ADVICE[way] for way in ways),
         caveat="The gain supposes that compute hides all copies. Pinning costs time and memory itself: pin once and "
@@ -150,6 +152,7 @@ def _pageable(held: pd.DataFrame, ways: tuple[str, ...], basis: Basis, ranks: in
         table="copies",
         about=PAGEABLE,
     )
+    return found if replay else alone(found)
 
 
 def are_pageable(copies: pd.DataFrame) -> pd.Series:

@@ -15,6 +15,7 @@ from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.alike import AS_LONG, of_them
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, plain
 from traceanalyzer.findings.devices.copies import are_pageable
+from traceanalyzer.findings.devices.copies_alone import alone, compute
 from traceanalyzer.findings.finding import PAGEABLE, Finding
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.findings.late.lateness import all_late_by
@@ -64,10 +65,13 @@ def copy_bound(
     mean_ns = basis.mean_ns(rank)
     gain_ns = None if mean_ns is None or pd.isna(mean_ns) else round(float(bound[rank]) / 100 * float(mean_ns))
     gain = gain_of(replay, Change("copy", 0.0, frozenset(int(each) for each in bound.index)))
-    found = _found(bound, rows, ranks.to_frame().set_index("rank")["device_name"], is_bound=is_bound)
+    has_compute = compute(headline, bound.index)
+    devices = ranks.to_frame().set_index("rank")["device_name"]
+    found = _found(bound, rows, devices, is_bound=is_bound, has_compute=has_compute)
     part_of = late or (PAGEABLE if _mostly_pageable(rows) else None)
-    if gain is None:
-        return [replace(found, gain_ns=gain_ns, part_of=part_of)]
+    if gain is None or not has_compute:
+        found = replace(found, gain_ns=gain_ns, part_of=part_of)
+        return [found if has_compute else alone(found)]
     if basis.steps and gain.gain_pct < LEAST_GAIN_PCT and not part_of:
         hosts = gain_of(replay, Change("host", 0.0, frozenset(int(each) for each in bound.index)))
         if is_bound or hosts is None or hosts.gain_pct < LEAST_GAIN_PCT:
@@ -82,7 +86,7 @@ def _mostly_pageable(rows: pd.DataFrame) -> bool:
     return bool(2 * rows.loc[are_pageable(rows), "exposed_ns"].sum() > rows["exposed_ns"].sum())
 
 
-def _found(share: pd.Series, rows: pd.DataFrame, devices: pd.Series, *, is_bound: bool) -> Finding:
+def _found(share: pd.Series, rows: pd.DataFrame, devices: pd.Series, *, is_bound: bool, has_compute: bool) -> Finding:
     first = rows.iloc[0]
     limit = _limit(devices.get(first["rank"]), str(first["direction"]))
     rate = None if pd.isna(first["rate_gbps"]) else float(first["rate_gbps"])
@@ -104,19 +108,30 @@ def _found(share: pd.Series, rows: pd.DataFrame, devices: pd.Series, *, is_bound
         severity="high" if is_bound else "medium",
         title=f"{are} {told} of the time nothing {'else' if is_bound else 'but copies'} runs; most of it {what}.",
         evidence=plain(rows.head(8)),
-        recommendation=(
-            "Move fewer bytes over the link, which is full (a smaller element type, what is used again kept on the "
-            "GPU, sent to one GPU and on from there), or hide them: copy the next block on a stream of its own while "
-            "this one is computed."
-            if is_full
-            else "Copy from pinned memory in large pieces, on a stream of its own, the next block while this one is "
-            "computed."
-        ),
+        recommendation=_advice(is_full=is_full, has_compute=has_compute),
         caveat=None if limit is None else "The limit is that of a ×16 link; a slot with fewer lanes carries less.",
         named=(int(share.index[0]),) if len(share) == 1 else (),
         sources=("headline", "copies"),
         table="copies",
         is_of_ideal=not is_bound,
+    )
+
+
+def _advice(*, is_full: bool, has_compute: bool) -> str:
+    """What to do about a link that is full, or about copies that do not fill it; hidden where anything computes."""
+    if is_full:
+        hidden = ", or hide them: copy the next block on a stream of its own while this one is computed"
+        return (
+            "Move fewer bytes over the link, which is full (a smaller element type, what is used again kept on the "
+            f"GPU, sent to one GPU and on from there){hidden if has_compute else ''}."
+        )
+    if has_compute:
+        return (
+            "Copy from pinned memory in large pieces, on a stream of its own, the next block while this one is "
+            "computed."
+        )
+    return (
+        "Copy from and to pinned memory that is kept, in large pieces, both directions at once on streams of their own."
     )
 
 

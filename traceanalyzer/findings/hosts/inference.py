@@ -6,6 +6,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.phases.iterations import Iterations
 from traceanalyzer.findings.basis import plain, severity
+from traceanalyzer.findings.engine_tools import captured
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import HOSTS
 from traceanalyzer.meaning.quantities import time_text
@@ -35,10 +36,10 @@ def launch_bound_iterations(
     mean["graph_pct"] = 100.0 * mean["graph_operations"] / mean["operations"]
     is_bound = (mean["idle_pct"] >= launch_bound_pct) & (mean["graph_pct"] < iteration_graphs_pct).fillna(value=False)
     worst = mean[is_bound].sort_values("idle_pct", ascending=False).drop_duplicates("phase")
-    return [_finding(row) for _, row in worst.iterrows()]
+    return [_finding(row, captured(iterations)) for _, row in worst.iterrows()]
 
 
-def _finding(row: pd.Series) -> Finding:
+def _finding(row: pd.Series, graphs: str) -> Finding:
     rank, idle_ns = int(row["rank"]), float(row["idle_ns"])
     operations, replayed = float(row["operations"]), float(row["graph_operations"])
     what = f"{operations:,.0f} operations, {f'{replayed:,.0f}' if replayed else 'none'} of them from a graph"
@@ -48,8 +49,7 @@ def _finding(row: pd.Series) -> Finding:
         title=f"{phase} is bound by launches: rank {rank}'s GPU idles {time_text(idle_ns)}, "
         f"{row['idle_pct']:.0f} % of an iteration ({what}).",
         evidence=plain(row.to_frame().T),
-        recommendation="Capture iterations as CUDA graphs (vLLM: leave --enforce-eager off; SGLang: leave "
-        "--disable-cuda-graph off), batch more requests, or schedule asynchronously.",
+        recommendation=f"Capture iterations as {graphs}, batch more requests, or schedule asynchronously.",
         caveat="Profiling slows the host, most of all with stacks and shapes; time between iterations counts too.",
         gain_ns=round(idle_ns),
         named=(rank,),

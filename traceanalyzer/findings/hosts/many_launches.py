@@ -38,6 +38,9 @@ _OF_TENSORS = (
 
 _COPY = "aten::copy_"
 
+_COPIES_ALONE = r"Mem(?:cpy|set) [^,]*(?:, Mem(?:cpy|set) [^,]*)*"
+"""Turns that nothing but copies: rules about copies tell of these."""
+
 _OF_COPIES = (
     "Copy all tensors at once (torch._foreach_copy_). Gradients that DistributedDataParallel copies into its buckets "
     "and back need no copy with gradient_as_bucket_view=True."
@@ -61,7 +64,8 @@ def many_launches(
 ) -> list[Finding]:  # fmt: skip
     """A host launches in a loop, 50 times a step and more, for 5 % of a step, and 3 % would go with one turn of it.
 
-    The three that gain most. Turns with products of matrices may be layers, which need each other, and are not told.
+    The three that gain most. Turns with products of matrices may be layers, which need each other, and are not told;
+    those of copies alone have rules of their own.
     The gain is of the job replayed with the host's work of one turn a run, and no waits within; at most that where
     turns launch alike and may need each other's results.
     """
@@ -85,7 +89,8 @@ def _often(launch_loops: LaunchLoops, per: pd.Series, least: int) -> pd.DataFram
     table = launch_loops.table
     each = table["rank"].map(per).astype("float64")
     table = table.assign(a_step=table["launches"] / each, host_a_step_ns=table["host_ns"] / each)
-    return table[(table["a_step"] >= least) & ~table["has_products"].astype(bool)]
+    is_of_work = ~table["has_products"].astype(bool) & ~table["loop"].astype("str").str.fullmatch(_COPIES_ALONE)
+    return table[(table["a_step"] >= least) & is_of_work]
 
 
 def _worst(own: pd.DataFrame, basis: Basis, least_pct: float) -> tuple[pd.Series, HostShares] | None:
