@@ -8,6 +8,9 @@ _STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
 
 NEXT_OBJECT = re.compile(rb',\s*(?=\{\s*")')
 
+_REACH = 1 << 11
+"""Of a text's end, where its last event mostly begins; all that lies in it is cut to find the last cut."""
+
 _PHASE = re.compile(rb'"ph"\s*:\s*"')
 
 
@@ -26,7 +29,7 @@ def end_of_object(text: bytes, start: int, limit: int | None = None) -> int:
 
 def last_cut(text: bytes, limit: int | None = None) -> tuple[int, int] | None:
     """Where the text can be cut last: end of the events before, start of the last event; `None` for nowhere."""
-    limit, reach = len(text) if limit is None else limit, 1 << 13
+    limit, reach = len(text) if limit is None else limit, _REACH
     while True:
         begin = max(0, limit - reach)
         cuts = list(_cuts(text, begin, limit))

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, Union
 
 import msgspec
+import numpy as np
 
 from traceanalyzer.decoding.boundaries import NEXT_OBJECT, cut_near, end_of_object
 from traceanalyzer.decoding.events import IGNORED, Args, Complete, ExactComplete, Instant, MemoryArgs, Sample
@@ -93,8 +94,8 @@ def _decoder(*, is_exact: bool, strict: bool) -> msgspec.json.Decoder[Any]:
 
 def _is_beyond_float(events: list[Any]) -> bool | None:
     """Times of one file are of one magnitude: the first chunk with complete events tells."""
-    times = [event.ts for event in events if type(event) is Complete]
-    return any(abs(time) >= _EXACT_BELOW_US and time != int(time) for time in times) if times else None
+    times = np.array([event.ts for event in events if type(event) is Complete])
+    return bool(((np.abs(times) >= _EXACT_BELOW_US) & (times != np.trunc(times))).any()) if len(times) else None
 
 
 def _objects(text: bytes) -> Iterator[tuple[int, bytes]]:

@@ -57,8 +57,7 @@ def reduce_capture(
                 is_large = trace.is_large
                 if is_large:
                     give_back_memory()
-                wanted = CORES_A_FILE.get() if is_large else 1
-                processes = fitting_beside(wanted, _bytes_of(trace), ROOM_BYTES.get())
+                processes = fitting_beside(CORES_A_FILE.get(), _bytes_of(trace), ROOM_BYTES.get()) if is_large else 1
                 tables = reduce_rank(trace, names, failures if is_guarded else None, processes=processes, **thresholds)
                 ranks += [(trace.meta, tables)]
                 del trace

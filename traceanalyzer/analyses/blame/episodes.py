@@ -205,10 +205,13 @@ def across(
         exposed_calls.table, on=["rank", "call"]
     )
     tables = []
-    for _, own in step_needs.table.groupby(job):
+    for number, (_, own) in enumerate(step_needs.table.groupby(job)):
+        if own["rank"].nunique() < 2:  # nobody else waits for it
+            continue
         needs = without_own_collectives(with_roles(own, replay, ranks, call_waits), slower_calls.table)
-        tables.append(_of_job(needs, work, calls, steps.table, operators.table, places, replay, linked, met))
-    tables = [table.assign(job=number) for number, table in enumerate(tables) if len(table)]
+        table = _of_job(needs, work, calls, steps.table, operators.table, places, replay, linked, met)
+        if len(table):
+            tables.append(table.assign(job=number))
     if not tables:
         return empty
     table = pd.concat(tables).sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
@@ -233,8 +236,6 @@ def _of_job(
 
     Nor is anybody known to wait for a rank none of whose calls is known to be answered (`met`).
     """
-    if needs["rank"].nunique() < 2:
-        return pd.DataFrame()
     needs, work = as_whole_captures(needs, work)
     late = with_excess(with_slower_ns(needs, work))
     own = cells(late)

@@ -33,7 +33,9 @@ def with_roles(needs: pd.DataFrame, replay: Replay, ranks: Ranks, call_waits: Ca
     columns = [place[rank] for rank in every.tolist()]
     alike = replay.engine.peers.alike[np.ix_(columns, columns)]
     is_alone = (alike | alike.T).sum(axis=1) < 2
-    lowest = _joined(alike | (is_alone[:, None] & _communicating_alike(call_waits, every)))
+    if is_alone.any():
+        alike = alike | (is_alone[:, None] & _communicating_alike(call_waits, every))
+    lowest = _joined(alike)
     if not lowest.any():
         return needs
     of_rank = {int(rank): f"{_ROLE} {every[first]}" for rank, first in zip(every, lowest, strict=True)}
