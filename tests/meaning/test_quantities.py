@@ -2,7 +2,7 @@ import pandas as pd
 import pytest
 
 from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.quantities import digits, scale, text, time_span, time_text
+from traceanalyzer.meaning.quantities import digits, per_cent, scale, signed, text, time_span, time_text
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,13 @@ def test_times_of_sentences_read_as_those_of_tables_with_a_plain_blank(time_ns, 
 )  # fmt: skip
 def test_the_unit_of_a_span_stands_once_where_it_is_one(least_ns, most_ns, expected):
     assert time_span(least_ns, most_ns) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(0, "0"), (0.0042, "0.00"), (0.0785, "0.08"), (0.639, "0.64"), (-0.279, "−0.28"), (3.92, "3.92"), (120.4, "120")],
+)
+def test_per_cent_have_no_more_digits_than_somebody_measures(value, said):
+    assert per_cent(value) == said
+    assert text(value, Unit.PCT) == f"{said}\u202f%"
+    assert signed(value) == (f"+{said}" if value > 0 else said)

@@ -11,7 +11,7 @@ from traceanalyzer.diff import surroundings
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.kinds import element_types
 from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.quantities import digits, text
+from traceanalyzer.meaning.quantities import per_cent, text
 
 COPIES = "copies a step"
 
@@ -112,7 +112,7 @@ def of(captures: Sequence[Capture]) -> Iterator[tuple[str, tuple[str, ...]]]:
         return
     shares = [_flop_shares(capture) for capture in captures]
     if None not in shares and _are_shared_otherwise([own for own in shares if own is not None]):
-        yield SHARES, tuple(", ".join(f"{digits(round(pct))} %" for pct in own) for own in shares if own is not None)
+        yield SHARES, tuple(", ".join(f"{per_cent(round(pct))} %" for pct in own) for own in shares if own is not None)
 
 
 def is_same_but_for_products(captures: Sequence[Capture]) -> bool:

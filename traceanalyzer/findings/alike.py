@@ -78,7 +78,7 @@ def named(ranks: Collection[int], every: Collection[int], places: Places) -> str
     """Some ranks of a job in words: `rank 5`, `ranks 8 to 15 (host b07)`, `both ranks`, `all 8 ranks`."""
     chosen = one_by_one(ranks, every)
     if not chosen:
-        return "both ranks" if len(set(ranks)) == 2 else f"all {len(set(ranks))} ranks"
+        return "both ranks" if len(set(ranks)) == 2 else f"all {len(set(ranks)):,} ranks"
     return Alike(chosen, set_of(chosen, sorted(every), places.places(), places.whole(len(every))).name, None).who
 
 
@@ -112,7 +112,7 @@ def of_them(count: int, ranks: int) -> str:
     """How many of a job's ranks, for the beginning of a sentence: `Both`, `All 8`, `3 of 8`."""
     if count < ranks:
         return f"{count} of {ranks}"
-    return "Both" if ranks == 2 else f"All {ranks}"
+    return "Both" if ranks == 2 else f"All {ranks:,}"
 
 
 def _above_gap(ordered: np.ndarray) -> int:

@@ -20,7 +20,7 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.tools import tools_of
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.names import collective_words
-from traceanalyzer.meaning.quantities import digits, text
+from traceanalyzer.meaning.quantities import digits, per_cent, text
 from traceanalyzer.meaning.severities import GRAVE
 from traceanalyzer.meaning.wholes import rate
 
@@ -46,8 +46,8 @@ def one_waits_while_another_idles(
     unit = rate(count_of_steps(table))
     title = (
         f"Rank {late}'s GPU is idle for {text(table.loc[late, 'idle_ns'], Unit.NS)}{unit} "
-        f"({digits(idle[late])} %) while rank {waiting} sits in {_collective(nccl, waiting)} for "
-        f"{text(table.loc[waiting, 'exposed_comm_ns'], Unit.NS)}{unit} ({digits(comm[waiting])} %)."
+        f"({per_cent(idle[late])} %) while rank {waiting} sits in {_collective(nccl, waiting)} for "
+        f"{text(table.loc[waiting, 'exposed_comm_ns'], Unit.NS)}{unit} ({per_cent(comm[waiting])} %)."
     )
     return [Finding("info", title, ranks=(late, waiting))]
 
@@ -80,13 +80,13 @@ def _notable(name: str, share: "Row[OverRanksColumn]", notable_pct: float, apart
     if mean is None or mean < notable_pct:
         return []
     if share["ranks"] == 1:
-        title = f"For {digits(mean)} % of the time it is {name}."
+        title = f"For {per_cent(mean)} % of the time it is {name}."
     elif most - least < apart_pct:
-        title = f"On average {digits(mean)} % of the time is spent {name}."
+        title = f"On average {per_cent(mean)} % of the time is spent {name}."
     else:
         title = (
-            f"On average {digits(mean)} % of the time is spent {name}, unevenly: {digits(most)} % on rank "
-            f"{share['most_rank']}, {digits(least)} % on rank {share['least_rank']}."
+            f"On average {per_cent(mean)} % of the time is spent {name}, unevenly: {per_cent(most)} % on rank "
+            f"{share['most_rank']}, {per_cent(least)} % on rank {share['least_rank']}."
         )
     apart = most - least >= apart_pct
     named = (int(share["most_rank"]), int(share["least_rank"])) if apart else ()
@@ -115,7 +115,7 @@ def nothing_without_others(integrity: Integrity, over_ranks: OverRanks) -> list[
     own = (int(share["most_rank"]),) if one else ()
     what = "idle, exposed communication or exposed copies"
     itself = "itself" if one else "themselves"
-    most = f"no more than {digits(share['most_pct'])} %"
+    most = f"no more than {per_cent(share['most_pct'])} %"
     return [
         Finding("info", f"By {itself} nothing stands out: {most} of {here} time is {what}.", named=own),
         Finding("info", f"Whether the job's other ranks wait for {it} cannot be told without their traces."),
@@ -136,7 +136,7 @@ def far_from_peak(mfu: Mfu, over_ranks: OverRanks) -> list[Finding]:
         return []
     first = mfu.known().iloc[0]
     title = (
-        f"What there is to gain lies in the kernels: model FLOPs are {digits(mean)} % of the peak of "
+        f"What there is to gain lies in the kernels: model FLOPs are {per_cent(mean)} % of the peak of "
         f"{first['gpu']} in {first['element_type']} ({first['peak_tflops_per_s']:,.0f} TFLOP/s)."
     )
     return [Finding("info", title)]
@@ -151,5 +151,7 @@ def not_matrix_work(categories: Categories, kernels: Kernels, ranks: Ranks) -> l
     share = 100 * float(compute.loc[~matrix, "gpu_ns"].sum()) / float(compute["gpu_ns"].sum())
     rest = compute[~matrix].groupby("category", observed=True)["gpu_ns"].sum().sort_values(ascending=False)
     most = " and ".join(str(name) for name in rest.index[:2])
-    said = f"{digits(share)} % of compute kernel time in the capture is neither matrix work nor attention, {most} first"
+    said = (
+        f"{per_cent(share)} % of compute kernel time in the capture is neither matrix work nor attention, {most} first"
+    )
     return [Finding("info", f"{said}{tools_of(ranks, kernels).fusing}.")]

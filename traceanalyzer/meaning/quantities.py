@@ -33,7 +33,9 @@ class Scale(Struct, frozen=True):
 
     def text(self, value: Any) -> str:
         """The value without its unit, or `n/a`."""
-        return digits(value / self.divisor) if is_known(value) else ABSENT
+        if not is_known(value):
+            return ABSENT
+        return per_cent(value) if self.symbol == Unit.PCT else digits(value / self.divisor)
 
 
 def scale(unit: Unit, sizes: Sequence[float]) -> Scale:
@@ -88,9 +90,19 @@ def digits(value: float) -> str:
     return f"{rounded:,.{decimals}f}".replace("-", "−")
 
 
+def per_cent(value: float) -> str:
+    """Per cent without the sign: three significant digits, but no more than two decimals, which nobody measures.
+
+    Only what is nothing is `0`: what rounds to it is `0.00`.
+    """
+    if not is_known(value) or abs(value) >= 1 or float(value).is_integer():
+        return digits(value)
+    return f"{value:.2f}".replace("-", "−")
+
+
 def signed(value: float, unit: Unit | None = None) -> str:
-    """A difference, with a + where it is more: of the unit, else digits alone."""
-    shown = digits(value) if unit is None else text(value, unit)
+    """A difference, with a + where it is more: of the unit, else per cent or points of it without a sign of these."""
+    shown = per_cent(value) if unit is None else text(value, unit)
     return f"+{shown}" if value > 0 else shown
 
 

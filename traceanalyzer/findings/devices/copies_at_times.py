@@ -70,7 +70,7 @@ def _found(title: Title, gain: Gain, few: Few, held: pd.DataFrame) -> Finding:
 
 
 def _who(ranks: int) -> str:
-    return {1: "the GPU copies", 2: "both GPUs copy"}.get(ranks, f"all {ranks} GPUs copy")
+    return {1: "the GPU copies", 2: "both GPUs copy"}.get(ranks, f"all {ranks:,} GPUs copy")
 
 
 def _what(work: pd.DataFrame, rank: int, few: Few) -> str:

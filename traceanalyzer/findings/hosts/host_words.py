@@ -143,7 +143,7 @@ def _of_floor(hosts: IdleForHosts) -> str:
     needed, gpu, most = hosts.needed_ns, _gpu_idles(hosts), _most_in(hosts, "that")
     if len(needed) == 1:
         return f"Rank {hosts.rank}'s host needs {time_text(needed.iloc[0])} to launch a step: {gpu}{most}."
-    each = "Both hosts need" if len(needed) == 2 else f"No one rank is late: all {len(needed)} hosts need"
+    each = "Both hosts need" if len(needed) == 2 else f"No one rank is late: all {len(needed):,} hosts need"
     each = f"{_one_host(len(needed))} needs" if hosts.is_one_process else each
     words = f"for a step: {gpu}{most}" if hosts.doing else f"to launch a step: {gpu}"
     return f"{each} {time_span(needed.min(), needed.max())} {words}."
@@ -192,12 +192,12 @@ def _who_waits(hosts: IdleForHosts) -> str:
         return ""
     if hosts.is_one_process:
         return f"{_one_host(count)} is late: "
-    return f"{'Both' if count == 2 else f'All {count}'} GPUs wait for their hosts: "
+    return f"{'Both' if count == 2 else f'All {count:,}'} GPUs wait for their hosts: "
 
 
 def _one_host(gpus: int) -> str:
     """One process drives them all."""
-    return f"The one host process of {'both' if gpus == 2 else f'all {gpus}'} GPUs"
+    return f"The one host process of {'both' if gpus == 2 else f'all {gpus:,}'} GPUs"
 
 
 def who_waits(rank: int, stragglers: Stragglers, basis: Basis) -> tuple[str, tuple[int, ...]]:

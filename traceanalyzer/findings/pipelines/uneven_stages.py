@@ -152,8 +152,8 @@ def _shorter(gain: Gain | None) -> Title:
     """What even stages gain, where a replay tells."""
     if gain is None or not gain.gain_ns:
         return Title()
-    hosts = "" if gain.is_bound else ", their hosts' work too,"
-    return Title(f" With even stages{hosts} {gain.whole} is ", Won.recorded(gain), ".")
+    even = "With even stages" if gain.is_bound else "With stages and their hosts' work made even"
+    return Title(f" {even} {gain.whole} is ", Won.recorded(gain), ".")
 
 
 def _advice(more: str, move: str) -> str:

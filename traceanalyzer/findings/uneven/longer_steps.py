@@ -79,7 +79,7 @@ def _name(own: pd.DataFrame, held: pd.DataFrame) -> str | None:
 
 def _found(wide: pd.DataFrame, usual: pd.Series, more: pd.Series, name: str | None) -> Finding:
     ranks, is_one = wide.shape[1], len(more) == 1
-    who = {1: "the GPU computes", 2: "both GPUs compute"}.get(ranks, f"all {ranks} GPUs compute")
+    who = {1: "the GPU computes", 2: "both GPUs compute"}.get(ranks, f"all {ranks:,} GPUs compute")
     mean_ns = float(more.sum()) / len(wide)
     grade = severity(100 * mean_ns / float(wide.mean(axis=1).mean()))
     most = f", most of it {name}" if name else ""

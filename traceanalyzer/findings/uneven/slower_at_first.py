@@ -35,7 +35,7 @@ def slower_at_first(
     if times >= warm_up_times:
         return []
     ranks = wide.shape[1]
-    who = {1: "the GPU takes", 2: "both GPUs take"}.get(ranks, f"all {ranks} GPUs take")
+    who = {1: "the GPU takes", 2: "both GPUs take"}.get(ranks, f"all {ranks:,} GPUs take")
     each = " a step" if len(first) > 1 else ""
     return [
         Finding(

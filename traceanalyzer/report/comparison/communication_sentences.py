@@ -9,7 +9,7 @@ from traceanalyzer.diff import Comparison, joins, metrics
 from traceanalyzer.kinds import element_types
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.names import collective_words
-from traceanalyzer.meaning.quantities import digits, signed, text
+from traceanalyzer.meaning.quantities import digits, per_cent, signed, text
 
 
 def sentences(comparison: Comparison, run: str, unit: str) -> Iterator[str]:
@@ -86,5 +86,5 @@ def _overlap(comparison: Comparison, run: str) -> Iterator[str]:
 def _over_ranks(row: pd.Series) -> str:
     low, high = row["rank_min"], row["rank_max"]
     if pd.isna(low) or low == high:
-        return f"{digits(float(row['value']))} %"
-    return f"{digits(float(row['value']))} % ({digits(float(low))} to {digits(float(high))} over ranks)"
+        return f"{per_cent(float(row['value']))} %"
+    return f"{per_cent(float(row['value']))} % ({per_cent(float(low))} to {per_cent(float(high))} over ranks)"

@@ -11,7 +11,7 @@ from traceanalyzer.diff.captures import Capture
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT
 from traceanalyzer.findings.unprofiled import BINDS_PCT
 from traceanalyzer.meaning.names import short_name
-from traceanalyzer.meaning.quantities import digits
+from traceanalyzer.meaning.quantities import per_cent
 from traceanalyzer.meaning.vocabulary import DATA, HOST, LAUNCH, ON_PATH
 
 _MOSTLY = 0.7
@@ -90,7 +90,7 @@ def bound_of(capture: Capture) -> Bound | None:
     by_name = own.groupby("name")["path_ns"].sum()
     if category not in _UNNAMED and len(by_name) and by_name.max() >= _NAMED * total:
         words = f"{words}, most of it {short_name(str(by_name.idxmax()))}"
-    share = f"{digits(round(100 * float(by_category.max()) / float(by_category.sum())))} % of the critical path"
+    share = f"{per_cent(round(100 * float(by_category.max()) / float(by_category.sum())))} % of the critical path"
     return Bound(words, share, is_of_hosts="host" in words)
 
 

@@ -10,7 +10,7 @@ from traceanalyzer.diff.captures import Capture, Side
 from traceanalyzer.diff.facts import Fact
 from traceanalyzer.findings.unprofiled import is_another
 from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.quantities import digits, signed, text
+from traceanalyzer.meaning.quantities import per_cent, signed, text
 from traceanalyzer.report.comparison.path import has_open_waits
 
 _FACTS = ("profiler", "profiler's options")
@@ -47,7 +47,7 @@ def estimated(comparison: Comparison, run: str) -> list[str]:
     change, is_longer = after - before, after > before
     if comparison.fairness.scale.per_token or not is_another(float(row["change"]), change, float(row["value"])):
         return []
-    share = f"{digits(100 * abs(change) / before)} % {'longer' if is_longer else 'shorter'}"
+    share = f"{per_cent(100 * abs(change) / before)} % {'longer' if is_longer else 'shorter'}"
     times = f"{text(after, Unit.NS)}, {comparison.base.label} {text(before, Unit.NS)}"
     return [f"Recording slows hosts: without it {run} would take an estimated {times}: {share}."]
 

@@ -9,7 +9,7 @@ from traceanalyzer.analyses.overview.time_parts import divided
 from traceanalyzer.diff import Comparison, Side, metrics
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.quantities import digits, is_known, text
+from traceanalyzer.meaning.quantities import is_known, per_cent, text
 from traceanalyzer.meaning.vocabulary import COMM, COMM_PARTS, IDLE, IDLE_PARTS, PARTS, UNSPLIT, Part
 
 MOST_RANKS = 8
@@ -127,5 +127,5 @@ def _step(comparison: Comparison, run: str) -> tuple[str, str]:
     if run == comparison.base.label:
         said = "the base"
     else:
-        said = f"{'+' if change > 0 else ''}{digits(float(change))} %" if change is not None else ""
+        said = f"{'+' if change > 0 else ''}{per_cent(float(change))} %" if change is not None else ""
     return ("" if step is None else text(float(step), Unit.NS)), said

@@ -10,7 +10,7 @@ from traceanalyzer.diff import Comparison, metrics, welch
 from traceanalyzer.diff.names import MetricName
 from traceanalyzer.diff.scales import CAPTURE
 from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.quantities import digits, signed, text
+from traceanalyzer.meaning.quantities import digits, per_cent, signed, text
 from traceanalyzer.report.comparison import (
     awaited,
     bound,
@@ -130,7 +130,7 @@ def _time(comparison: Comparison, run: str, row: pd.Series) -> str:
     )
     if change == 0:
         return f"{times}: the same."
-    share = digits(abs(float(row["change_pct"])))
+    share = per_cent(abs(float(row["change_pct"])))
     how = f"{text(abs(change), Unit.NS)} ({share} %) {'longer' if change > 0 else 'shorter'}"
     return f"{times}: {how}. {_noise(comparison, run, row)}"
 

@@ -185,5 +185,5 @@ def _ends(ranks: int, low: tuple[float, int], high: tuple[float, int], unit: Uni
         return ()
     least, most = text(low[0], unit), text(high[0], unit)
     if least == most:
-        return ("the same on both ranks" if ranks == 2 else f"the same on all {ranks} ranks",)
+        return ("the same on both ranks" if ranks == 2 else f"the same on all {ranks:,} ranks",)
     return f"{least} on rank {low[1]},", f"{most} on rank {high[1]}"

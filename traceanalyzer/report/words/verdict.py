@@ -8,7 +8,7 @@ from traceanalyzer.analyses.overview.over_ranks import OverRanks
 from traceanalyzer.findings import Finding, breakdown
 from traceanalyzer.findings.capture.spoilt import spoilt_ranks
 from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.quantities import digits, text
+from traceanalyzer.meaning.quantities import digits, per_cent, text
 from traceanalyzer.meaning.severities import GRAVE
 from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import host
@@ -97,12 +97,12 @@ def _length(over: OverRanks, split: Split) -> str:
     mean_ns, compute, opaque = over.of("window_ns")["mean_ns"], over.of("compute_pct"), _opaque_pct(over)
     what = f"A step takes {text(mean_ns, Unit.NS)}" if split.steps else f"The capture spans {text(mean_ns, Unit.NS)}"
     if opaque:
-        return f"{what}. For {digits(opaque)} % of it CUDA graphs run that were recorded as one operation each."
+        return f"{what}. For {per_cent(opaque)} % of it CUDA graphs run that were recorded as one operation each."
     mean, least, most = compute["mean_pct"], compute["least_pct"], compute["most_pct"]
     if compute["ranks"] == 1:
-        return f"{what}. The GPU computes for {digits(mean)} % of it."
-    spread = f" ({digits(least)} to {digits(most)} % over ranks)" if most - least >= 1 else ""
-    return f"{what}. GPUs compute for {digits(mean)} % of it{spread}."
+        return f"{what}. The GPU computes for {per_cent(mean)} % of it."
+    spread = f" ({digits(least)} to {per_cent(most)} % over ranks)" if most - least >= 1 else ""
+    return f"{what}. GPUs compute for {per_cent(mean)} % of it{spread}."
 
 
 def _opaque_pct(over: OverRanks) -> float:
@@ -135,5 +135,5 @@ def _fused(over: OverRanks) -> list[str]:
     mean = over.of("fused_pct")["mean_pct"]
     if not mean:
         return []
-    said = f"{digits(mean)} % of the time runs kernels that compute and communicate at once"
+    said = f"{per_cent(mean)} % of the time runs kernels that compute and communicate at once"
     return [f"{said}: they count as compute, and what communication costs inside them cannot be told."]

@@ -144,8 +144,8 @@ def _head(report: Report) -> list[str]:
     models = ranks["device_name"].dropna().value_counts()
     if host.is_host_only(report.results):
         return [*told, *_of_the_host(report, len(ranks)), *_versions(ranks["versions"].dropna().unique().tolist())]
-    gpus = [f"{count} × {model}" for model, count in models.items()] or [
-        f"{len(ranks)} GPU{'s' if len(ranks) > 1 else ''}"
+    gpus = [f"{count:,} × {model}" for model, count in models.items()] or [
+        f"{len(ranks):,} GPU{'s' if len(ranks) > 1 else ''}"
     ]
     sizes = ranks["world_size"].dropna().unique().tolist()
     if not sizes and report.run_info and report.run_info.world_size:
@@ -154,7 +154,7 @@ def _head(report: Report) -> list[str]:
     facts = [
         *told,
         *gpus,
-        f"world size {sizes[0]}" if len(sizes) == 1 else "",
+        f"world size {sizes[0]:,}" if len(sizes) == 1 else "",
         mesh(report.results["groups"], sizes[0] if len(sizes) == 1 else None) or "",
         _captured(steps["step"].nunique(), len(headline_steps(report.results))),
         f"capture window {_between(ranks['window_ns'])}{' a rank' if len(ranks) > 1 else ''}",
