@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from tests.simulator import workloads as usual
 from tests.simulator.capture import Capture
-from tests.simulator.case import FOUR, HEALTHY, LOADER, MS, Case, Truth, case_of, nobody, several
+from tests.simulator.case import FOUR, HEALTHY, LOADER, MS, Case, Truth, case_of, nobody, on_nodes, several
 from tests.simulator.faults import Fault
-from tests.simulator.jobs import four_ways, unlike_ranks
+from tests.simulator.jobs import four_ways, two_models, unlike_ranks
 from tests.simulator.noise import Noise, like_hosts, unlike_hosts, with_noise
 from tests.simulator.program import Job
 
@@ -84,4 +84,61 @@ ROLES: tuple[Case, ...] = (
     several("two slow hosts and a warm GPU", usual.fsdp, (Fault("host", 6 * MS, (1, 5)), Fault("throttle", 0, (3,), None, 1.25)),
             Truth((1, 5), "host", "log_metrics", others=(3,)), left=(Fault("throttle", 0, (3,), None, 1.25),)),
     case_of("uneven nodes, the small one's power is capped", _uneven_nodes, Fault("throttle", 0, (4, 5), None, 1.35), _SAME),
+    # The second lot.
+    nobody("healthy, a large and a small model", "", two_models.two_sizes, noise=like_hosts(2101)),
+    nobody("a large and a small model, a warm GPU that nobody waits for", "", two_models.two_sizes,
+           Fault("throttle", 0, (6,), None, 1.15), noise=like_hosts(2102)),
+    case_of("a large and a small model, a hot GPU of the small one", two_models.two_sizes, Fault("throttle", 0, (6,), None, 2.5),
+            _SAME, noise=like_hosts(2103)),
+    case_of("a large and a small model, a host of the large one", two_models.two_sizes, Fault("host", 6 * MS, (1,)),
+            "log_metrics", noise=unlike_hosts(2104)),
+    nobody("healthy, one learner", "", two_models.one_learner, noise=like_hosts(2105)),
+    case_of("one learner, an actor's games are slower", two_models.one_learner, Fault("env", 5 * MS, (2,)), "games.py",
+            cause="host", noise=like_hosts(2106)),
+    case_of("one learner, its host logs", two_models.one_learner, Fault("host", 7 * MS, (0,)), "log_metrics",
+            noise=like_hosts(2107)),
+    nobody("healthy, an encoder before a decoder", "", two_models.speech, noise=like_hosts(2108)),
+    case_of("an encoder before a decoder, a decoder's hot GPU", two_models.speech, Fault("throttle", 0, (7,), None, 1.35), _SAME,
+            noise=like_hosts(2109)),
+    case_of("an encoder before a decoder, an encoder's loader", two_models.speech, Fault("data", 7 * MS, (1,)), LOADER,
+            noise=unlike_hosts(2110)),
+    case_of("an encoder before a decoder, a decoder's links", two_models.speech, Fault("tplink", 5 * MS, (2, 3)),
+            "all-reduce among ranks 2 and 3", cause="transfer", noise=like_hosts(2111)),
+    case_of("a slow link of an end stage", two_models.slow_ends, Fault("edge", 8 * MS, (3,)), "between ranks 2 and 3",
+            says_ranks=(2, 3), cause="transfer", noise=like_hosts(2112)),
+    case_of("a slow link of an end stage on nodes, a warm GPU", on_nodes(two_models.slow_ends, 4), Fault("edge", 9 * MS, (7,)),
+            "between ranks 6 and 7", says_ranks=(6, 7), cause="transfer",
+            left=(Fault("throttle", 0, (1,), None, 1.1),), others=(1,), noise=like_hosts(2113)),
+    nobody("ranks begin their first step a little apart", "", four_ways.begun_apart, apart_ns=3 * MS, others=(1, 2, 3),
+           noise=like_hosts(2114)),
+    case_of("ranks begin their first step a little apart, a loader", four_ways.begun_apart, Fault("data", 5 * MS, (1,)), LOADER,
+            apart_ns=3 * MS, others=(2, 3), noise=like_hosts(2115)),
+    nobody("healthy, kernels scatter widely, clocks apart", "", with_noise(usual.fsdp, Noise(2116, 0.4, 0.2, 0.25)), steps=10,
+           ranks=8, how=Capture(offset_ns={2: 9 * MS, 5: -4 * MS})),
+    case_of("two slow hosts and a warm GPU, hosts unlike", with_noise(usual.ddp, unlike_hosts(2117)), Fault("host", 6 * MS, (2, 5)),
+            "log_metrics", left=(Fault("throttle", 0, (7,), None, 1.2),), others=(7,)),
+    nobody("four ways, a node's slower hosts are hidden", "", on_nodes(four_ways.four_ways, 8),
+           Fault("pace", 0, tuple(range(8, 16)), None, 6.0), noise=like_hosts(2118)),
+    case_of("four ways, a hot GPU, another rank's file is missing", four_ways.four_ways, Fault("throttle", 0, (9,), None, 1.4),
+            _SAME, how=Capture(missing=(2,)), has_gain=False, noise=like_hosts(2119)),
+    case_of("four ways, slow exchanges before a warm GPU", four_ways.four_ways, Fault("wire", 7 * MS, (12, 14)),
+            "all-to-all among ranks 12 and 14", cause="transfer", left=(Fault("throttle", 0, (3,), None, 1.15),), others=(3,),
+            noise=like_hosts(2120)),
+    nobody("fed by a rank whose file is missing", "4", unlike_ranks.fed_by_a_rank, Fault("decode", 8 * MS, (4,)),
+           how=Capture(missing=(4,)), noise=like_hosts(2121)),
+    case_of("evaluated apart, its file is missing, a loader", unlike_ranks.evaluated_apart, Fault("data", 7 * MS, (2,)), LOADER,
+            how=Capture(missing=(4,)), has_gain=False, noise=like_hosts(2122)),
+    case_of("servers of parameters, one's host is slow", unlike_ranks.served, Fault("pace", 0, (4,), None, 60.0), "", cause="host",
+            noise=like_hosts(2123)),
+    case_of("servers of six workers, a node of them is capped", on_nodes(unlike_ranks.served, 3), Fault("throttle", 0, (3, 4, 5), None, 1.35),
+            _SAME, workers=6, noise=like_hosts(2124)),
+    case_of("gradients a step late, a loader in two steps", four_ways.a_step_late, Fault("data", 16 * MS, (2,), (2, 5)), LOADER,
+            is_small=True, noise=like_hosts(2125)),
+    case_of("gradients a step late, garbage within the lead", four_ways.a_step_late, Fault("gc", 1 * MS, (1,), (4,)), "gc.collect",
+            is_small=True,
+           noise=like_hosts(2126)),
+    case_of("saved by a rank for longer than two steps", unlike_ranks.saved_by_a_rank, Fault("write", 16 * MS, (4,)),
+            "save", cause="host", steps=8, noise=like_hosts(2127)),
+    case_of("one rank is recorded from a later step on, a loader", with_noise(usual.fsdp, like_hosts(2128)),
+            Fault("data", 6 * MS, (1,)), LOADER, ranks=4, steps=7, how=Capture(start_ns={3: 32 * MS}), has_gain=False),
 )  # fmt: skip
