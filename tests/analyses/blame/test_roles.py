@@ -7,9 +7,10 @@ import pytest
 
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
-from tests.simulator.jobs import gpus, reinforced, unlike_ranks
+from tests.simulator.jobs import gpus, reinforced, two_models, unlike_ranks
 from tests.simulator.noise import like_hosts
 from traceanalyzer.analyses.blame.roles import _joined, with_roles
+from traceanalyzer.analyses.blame.work_names import OF_DATA
 
 MS = 1_000_000
 
@@ -62,9 +63,18 @@ def test_a_rank_with_a_role_of_its_own_is_no_measure(job, fault, told):
         # Kernels of other names for the same work, as those of another precision.
         (replace(gpus.two_kinds(2, 2), gpus=()), ["all"]),
         (unlike_ranks.evaluated_apart(2, 2), ["role of rank 0", "role of rank 2"]),
+        # They take part in the same two collectives.
+        (two_models.one_learner(2, 2), ["role of rank 0", "role of rank 1"]),
     ],
 )
 def test_one_that_computes_otherwise_and_communicates_alike_has_peers(job, told):
-    results = analysed(job, "step_needs", "replay", "ranks", "call_waits")[1]
-    needs = with_roles(results["step_needs"].table, *(results[name] for name in ("replay", "ranks", "call_waits")))
+    names = ("replay", "ranks", "call_waits", "operators")
+    results = analysed(job, "step_needs", *names)[1]
+    needs = with_roles(results["step_needs"].table, *(results[name] for name in names))
     assert sorted(needs["peers"].unique()) == told
+
+
+def test_a_decoder_is_not_decoding():
+    """What a model's decoder computes depends on no data, as its encoder's does not: a slower GPU is told."""
+    names = ["decoder_gemm", "decode_attention", "BatchDecodeWithPagedKVCache"]
+    assert [OF_DATA.search(name) is not None for name in names] == [False, True, True]

@@ -1,5 +1,8 @@
 """A stage without a file that is waited for: told by another pipeline's same stages, silent where nobody is late."""
 
+from types import SimpleNamespace
+
+import pandas as pd
 import pytest
 
 from tests.simulator import Capture
@@ -56,6 +59,14 @@ def test_a_late_stage_without_a_file_is_named(missing, faults, stages, expected)
 @pytest.mark.parametrize("chunks", [1, pytest.param(2, marks=pytest.mark.thorough)])
 def test_a_stage_without_a_file_that_nobody_waits_for_is_not(missing, faults, chunks):
     assert not said(Capture(missing=missing), *faults, chunks=chunks)
+
+
+def test_beside_a_rank_that_is_known_to_be_late_by_as_much_it_is_not_told():
+    """Rank 5 is absent and late; one of another pipeline is so by three times as much."""
+    results = analysed(replicated_pipeline(4, (late(5),), 1, stages=3), *_NEEDED, how=Capture(missing=(5,)))[1]
+    episodes = SimpleNamespace(table=pd.DataFrame({"ranks": ["99"], "excess_ns": [27 * MS]}))
+    assert absent_stage(**results)
+    assert not absent_stage(**{**results, "episodes": episodes})
 
 
 @pytest.mark.thorough

@@ -15,7 +15,7 @@ from traceanalyzer.findings.uneven import balance
 
 NEEDED = (
     "headline", "steps", "step_needs", "episodes", "pipeline", "call_waits", "instances", "efficiency", "replay", "places",
-    "ranks",
+    "ranks", "operators",
 )  # fmt: skip
 
 

@@ -208,7 +208,7 @@ def across(
     for number, (_, own) in enumerate(step_needs.table.groupby(job)):
         if own["rank"].nunique() < 2:  # nobody else waits for it
             continue
-        needs = without_own_collectives(with_roles(own, replay, ranks, call_waits), slower_calls.table)
+        needs = without_own_collectives(with_roles(own, replay, ranks, call_waits, operators), slower_calls.table)
         table = _of_job(needs, work, calls, steps.table, operators.table, places, replay, linked, met)
         if len(table):
             tables.append(table.assign(job=number))

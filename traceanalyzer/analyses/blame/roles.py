@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.replay.peers import ALIKE
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.trace.ranks import Ranks
@@ -14,14 +15,16 @@ EVERYBODY = "all"
 _ROLE = "role of rank"
 
 
-def with_roles(needs: pd.DataFrame, replay: Replay, ranks: Ranks, call_waits: CallWaits) -> pd.DataFrame:
+def with_roles(
+    needs: pd.DataFrame, replay: Replay, ranks: Ranks, call_waits: CallWaits, operators: Operators
+) -> pd.DataFrame:
     """Rows of `StepNeeds` in which `peers` are those of a rank's role, where ranks have such.
 
     Ranks of one role run the same kernels (`Peers.alike`), directly or by way of others; what one role takes is no
-    measure of another. A rank whose kernels no other runs is of the role
-    of those that communicate as it does: it may compute the same otherwise. Where it communicates otherwise as well, as
-    one that evaluates for the others or feeds them, its role is its own. Nobody's role is told apart on GPUs of
-    several models, whose kernels have other names for the same work.
+    measure of another. A rank whose kernels no other runs is of the role of those that run its operators and
+    communicate as it does: it may compute the same otherwise. Where it does either otherwise, as one that evaluates
+    for the others, feeds them or learns, its role is its own. Nobody's role is told apart on GPUs of several models,
+    whose kernels have other names for the same work.
     """
     models = ranks.table["device_name"].dropna().unique()
     if replay.engine is None or (needs["peers"] != EVERYBODY).any() or len(models) > 1:
@@ -34,7 +37,9 @@ def with_roles(needs: pd.DataFrame, replay: Replay, ranks: Ranks, call_waits: Ca
     alike = replay.engine.peers.alike[np.ix_(columns, columns)]
     is_alone = (alike | alike.T).sum(axis=1) < 2
     if is_alone.any():
-        alike = alike | (is_alone[:, None] & _communicating_alike(call_waits, every))
+        calls, run = call_waits.table.assign(count=1), operators.table.rename(columns={"gpu_ops": "count"})
+        otherwise = _counted_alike(calls, "collective", every) & _counted_alike(run, "operator", every)
+        alike = alike | (is_alone[:, None] & otherwise)
     lowest = _joined(alike)
     if not lowest.any():
         return needs
@@ -66,10 +71,9 @@ def are_alone(needs: pd.DataFrame) -> pd.Series:
     return needs["peers"].str.startswith(_ROLE) & (of_peers == 1)
 
 
-def _communicating_alike(call_waits: CallWaits, every: np.ndarray) -> np.ndarray:
-    """Which of these ranks make the same calls, by collective, but for some."""
-    calls = call_waits.table
-    made = calls.pivot_table(index="rank", columns="collective", aggfunc="size", fill_value=0, observed=True)
+def _counted_alike(table: pd.DataFrame, name: str, every: np.ndarray) -> np.ndarray:
+    """Which of these ranks have as large a `count` of each name, but for some."""
+    made = table.pivot_table(index="rank", columns=name, values="count", aggfunc="sum", fill_value=0, observed=True)
     counts = made.reindex(every, fill_value=0).to_numpy(dtype=np.int64)
     shared, either = (of(counts[:, None], counts[None]).sum(axis=2) for of in (np.minimum, np.maximum))
     alike: np.ndarray = shared >= ALIKE * either

@@ -17,7 +17,7 @@ _PRODUCT = re.compile(r"mm(_out)?$|matmul|linear|conv")
 _MOST_SHAPES = 3
 
 OF_DATA = re.compile(
-    r"group(ed)?_?(gemm|mm|matmul)|gemm_?grouped|GroupProblemShape|experts?(?![a-z])|moe|varlen|ragged|paged|decode",
+    r"group(ed)?_?(gemm|mm|matmul)|gemm_?grouped|GroupProblemShape|experts?(?![a-z])|moe|varlen|ragged|paged|decode(?!r)",
     re.IGNORECASE,
 )
 """Names of kernels and operators whose work depends on what they read (tokens of each expert, lengths), in any grid."""

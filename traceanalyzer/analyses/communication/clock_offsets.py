@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.communication.alignment import LEAST_UNCERTAINTY_NS
-from traceanalyzer.model.tables import rows_where, under_each_other
+from traceanalyzer.model.tables import rows_where, under_each_other, without_rows
 
 _SPREAD_QUANTILE = 0.95
+
+_TOLD = ("base", "rank", "offset_ns", "spread_ns", "instances")
 
 
 def chained_offsets(
@@ -18,17 +21,28 @@ def chained_offsets(
 
     Calls that exchange messages with several peers end with the last of these: only where nothing else ties two ranks
     together do they tell of their clocks. Those of one host are then one clock, where no message ends before both of
-    its calls have begun; of others, `by_last_message`, the ends are as if they were one message's.
+    its calls have begun; of others, `by_last_message`, the ends are as if they were one message's, where that
+    scatters less than `_between` is unsure.
     """
     held = rows_where(members, members["wait_ns"].notna())
+    held = held.assign(is_single=~held.duplicated(["rank", "call"], keep=False))
     together = is_true(held["ends_together"])
     sure = _differences(held[together])
     if together.all():
         return _chained(sure)
     rest = _without(_pairs(held[~together]), sure)
     one_clock = _on_one_clock(rest[(rest["base"].map(hosts) == rest["rank"].map(hosts)).to_numpy(dtype=bool)])
-    others = _without(rest, one_clock) if by_last_message else rest.iloc[:0]
-    return _chained(under_each_other([sure, one_clock, _told(others)]))
+    others = _without(rest, one_clock)
+    told = _between(others, hosts)
+    if by_last_message:
+        told = _surer(told, _told(others))
+    return _chained(under_each_other([sure, one_clock, told]))
+
+
+def _surer(*told: pd.DataFrame) -> pd.DataFrame:
+    """Of every two ranks what has the least spread."""
+    every = under_each_other([table for table in told if len(table)] or [told[0]])
+    return every.sort_values("spread_ns", kind="stable").drop_duplicates(["base", "rank"])
 
 
 def _without(pairs: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
@@ -48,6 +62,36 @@ def _on_one_clock(pairs: pd.DataFrame) -> pd.DataFrame:
     return least[["offset_ns", "spread_ns", "instances"]].reset_index()
 
 
+def _between(pairs: pd.DataFrame, hosts: Mapping[int, str]) -> pd.DataFrame:
+    """Ranks of two hosts, each of one clock: no message ends before both of its calls have begun, whoever is last.
+
+    A host's clock is so much ahead at most as its calls end after the others begin, and at least as these end after its
+    own begin; a call with one message ends no later than that of several which holds this one. The offset is in the
+    middle, and off by half of what is between.
+    """
+    own = pairs.assign(one=pairs["base"].map(hosts), other=pairs["rank"].map(hosts))
+    own = rows_where(own, own["one"].notna() & own["other"].notna() & (own["one"] != own["other"]))
+    if own.empty:
+        return without_rows(_TOLD)
+    later = own["difference"]
+    ahead_ns = np.where(own["is_base_single"], np.minimum(own["ahead_ns"], later), own["ahead_ns"])
+    behind_ns = np.where(own["is_single"], np.minimum(own["behind_ns"], -later), own["behind_ns"])
+    is_back = (own["one"] > own["other"]).to_numpy()
+    own = own.assign(
+        low=np.where(is_back, own["other"], own["one"]),
+        high=np.where(is_back, own["one"], own["other"]),
+        ahead_ns=np.where(is_back, behind_ns, ahead_ns),
+        behind_ns=np.where(is_back, ahead_ns, behind_ns),
+        sign=np.where(is_back, -1, 1),
+        instances=1,
+    )
+    ahead, behind = (own.groupby(["low", "high"])[name].transform("min") for name in ("ahead_ns", "behind_ns"))
+    own = own.assign(offset_ns=own["sign"] * (ahead - behind) // 2, spread_ns=((ahead + behind) // 2).clip(lower=0))
+    own = rows_where(own, ahead + behind >= -LEAST_UNCERTAINTY_NS)
+    made = own.groupby(["base", "rank"]).agg({"offset_ns": "first", "spread_ns": "first", "instances": "sum"})
+    return made.reset_index()
+
+
 def _differences(members: pd.DataFrame) -> pd.DataFrame:
     return _told(_pairs(members))
 
@@ -57,11 +101,16 @@ def _pairs(members: pd.DataFrame) -> pd.DataFrame:
 
     `ahead_ns` and `behind_ns` are by how much later each one's call ends than the other's begins.
     """
-    held = members[["instance", "rank", "start_ns", "end_ns"]]
+    held = members[["instance", "rank", "start_ns", "end_ns", "is_single"]]
     lowest = held.sort_values("rank").drop_duplicates("instance").set_index("instance").reindex(held["instance"])
     base, start_ns, end_ns = (lowest[name].to_numpy() for name in ("rank", "start_ns", "end_ns"))
-    held = held.assign(base=base, difference=held["end_ns"] - end_ns, ahead_ns=held["end_ns"] - start_ns,
-                       behind_ns=end_ns - held["start_ns"])  # fmt: skip
+    held = held.assign(
+        base=base,
+        is_base_single=lowest["is_single"].to_numpy(),
+        difference=held["end_ns"] - end_ns,
+        ahead_ns=held["end_ns"] - start_ns,
+        behind_ns=end_ns - held["start_ns"],
+    )
     return held[held["rank"] != held["base"]]
 
 

@@ -31,7 +31,8 @@ class Clocks(Result[ClocksColumn]):
         "offset_ns": Column.time(
             "Rank's clock − the median of those ranks' clocks (of two ranks: the lower one's): median "
             "difference of the ends of shared synchronising instances; 0 of ranks of one host that share only calls "
-            "with several peers, of which none ends before both have begun.",
+            "with several peers, of which none ends before both have begun; of two hosts that share only such calls "
+            "the middle of the offsets with which none does, where that is surer.",
             adds=Adds.DERIVED,
         ),
         "spread_ns": Column.time("95 % of those differences are within this of their median.", adds=Adds.DERIVED),

@@ -62,7 +62,9 @@ def absent_stage(
 
     That is what a rank next to it spends on messages with it, beside the median of the ranks at the same stage; what a
     bubble takes, it takes there as well. All ranks of the pipeline that are here spend longer on messages, and none of
-    them is late itself, or the late one may be among them. Without another pipeline a wait is not told from the bubble.
+    them is late itself, or the late one may be among them. Nor is it told beside a rank that is known to be late by as
+    much: ranks that wait for that one in collectives do so here in one call, there in another. Without another
+    pipeline a wait is not told from the bubble.
     """
     if not len(headline) or not len(pipeline):
         return []
@@ -76,6 +78,7 @@ def absent_stage(
     exchanged = _exchanged(pipeline_messages.table, exposed_calls.table, basis, stages)
     # Who is late spends less on messages: beside it anybody would seem to wait.
     late = {rank for text in episodes.table["ranks"] for rank in numbers(text)}
+    known_ns = max(episodes.table["excess_ns"].astype("float64"), default=0.0)
     exchanged = exchanged[~exchanged.index.get_level_values("rank").isin(late)]
     longer = exchanged.groupby("rank").sum().mean(axis=1)
     stage = stages["stage"].reindex(longer.index)
@@ -87,7 +90,7 @@ def absent_stage(
             continue
         absent = own.index[~own["is_here"]]
         waited = [each for rank in absent for each in _waited(rank, stages, exchanged)]
-        waited = [each for each in waited if float(each.longer_ns.mean()) >= least_ns]
+        waited = [each for each in waited if float(each.longer_ns.mean()) >= max(least_ns, known_ns)]
         if waited:
             found.append(_finding(waited, list(absent), stages, basis, cut, are_left_out=are_left_out))
     return found

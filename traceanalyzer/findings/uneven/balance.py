@@ -12,6 +12,7 @@ from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.instances import Instances
 from traceanalyzer.analyses.operators.efficiency import Efficiency
+from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gain import Gain
@@ -61,6 +62,7 @@ def uneven_compute(
     replay: Replay,
     places: Places,
     ranks: Ranks,
+    operators: Operators,
     *,
     imbalance_pct: float = IMBALANCE_PCT,
 ) -> list[Finding]:
@@ -81,7 +83,7 @@ def uneven_compute(
     if has_longer_window(window, rank, excess_ns) or share < imbalance_pct or _is_late_by_compute(rank, episodes):
         return []
     own = _longest(compute, compute_by_step(step_needs), places)
-    roles, least = _roles(with_roles(step_needs.table, replay, ranks, call_waits)), int(compute.idxmin())
+    roles, least = _roles(with_roles(step_needs.table, replay, ranks, call_waits, operators)), int(compute.idxmin())
     even = _evened(compute, own, replay, roles) if own else None
     if own is None or (even and _gains_nothing(even, basis.mean_ns(rank))):
         return []

@@ -7,6 +7,7 @@ from traceanalyzer.analyses.blame.roles import with_roles
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.stragglers import Stragglers
 from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.phases.iterations import Iterations
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import EVEN, Change
@@ -43,7 +44,8 @@ _IDLE = [cause.column for cause in IDLE_CAUSES]
 
 def waits_within_steps(
     headline: Headline, steps: Steps, step_needs: StepNeeds, episodes: Episodes, stragglers: Stragglers,
-    pipeline: Pipeline, replay: Replay, ranks: Ranks, call_waits: CallWaits, iterations: Iterations, *,
+    pipeline: Pipeline, replay: Replay, ranks: Ranks, call_waits: CallWaits, operators: Operators,
+    iterations: Iterations, *,
     waits_within_pct: float = WAITING_PCT, clear_gain_pct: float = CLEAR_GAIN_PCT,
 ) -> list[Finding]:  # fmt: skip
     """Ranks wait for each other over 5 % of a step, and hardly idle; replayed without waits over 3 % is gained.
@@ -65,7 +67,7 @@ def waits_within_steps(
     first = int(roots.idxmax()) if roots.max() > _MOST_OF_ONE * roots.sum() else None
     if first is not None and waits.get(first, 0.0) < _AS_LONG * waits.mean():
         return []
-    has_roles = with_roles(step_needs.table, replay, ranks, call_waits)["peers"].nunique() > 1
+    has_roles = with_roles(step_needs.table, replay, ranks, call_waits, operators)["peers"].nunique() > 1
     gain = None if has_roles else gain_of(replay, Change("waits", 0.0))
     is_clear = gain is not None and gain.gain_pct >= clear_gain_pct
     if gain is None or not is_clear or _is_told_by_others(gain.gain_ns, episodes, step_needs, replay):
