@@ -88,7 +88,7 @@ def uneven_compute(
     if own is None or (even and _gains_nothing(even, basis.mean_ns(rank))):
         return []
     calls = _unsplit(call_waits, basis, least)
-    where = _sits_in(calls, compute[rank] - compute[least], instances, basis, least)
+    where = _sits_in(calls, compute.max() - compute.min(), instances, basis, least)
     found = Finding(
         severity=severity(share),
         title=f"{_computes(own, compute, basis)}{where}.{_shorter(even, own, roles, basis)}",
@@ -97,9 +97,8 @@ def uneven_compute(
         caveat=_caveat(own, even, roles),
         named=(*own.ranks, least),
         interval_ns=_longest_step(calls, steps, least),
-        table="efficiency",
-        about=about("uneven compute", rank),
-    )
+        table="efficiency", about=about("uneven compute", rank),
+    )  # fmt: skip
     return [_with_gain(found, even, excess_ns), *_other_products(efficiency, rank, least)]
 
 
