@@ -11,8 +11,8 @@ def test_no_gain_is_told_of_copies_that_nothing_could_hide(tmp_path):
     """Pieces of 8 MiB to the host and back, each launched by a call that waits for it."""
     events = []
     for place in range(200):
-        begin = 1000.0 + 380 * place
-        call = host(begin - 20, 345, name="cudaMemcpyAsync", cat="cuda_runtime", correlation=place + 1)
+        begin = 1000.0 + 420 * place
+        call = host(begin - 60, 385, name="cudaMemcpyAsync", cat="cuda_runtime", correlation=place + 1)
         copy = kernel(begin, 320, name=_COPIES[place % 2], cat="gpu_memcpy", correlation=place + 1, bytes=8 << 20)
         events += [call, copy]
     write(tmp_path / "rank0.json", document(events))
