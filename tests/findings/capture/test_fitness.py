@@ -140,7 +140,7 @@ def test_a_first_step_of_many_times_the_others_is_a_warm_up(first_ms, is_said):
 
 def test_one_step_alone_is_not_complete():
     trace = host_trace([("gemm", 10, 20, 1)], [("cudaLaunchKernel", 1, 2)], ranges=[("ProfilerStep#0", 0, 30)])
-    results = run([trace], ["headline", "steps", "iterations", "integrity"])
+    results = run([trace], ["headline", "steps", "iterations", "integrity", "ranks"])
     (found,) = rules.no_complete_step(**results)
     assert found.title.startswith("No step is complete (1 recorded):")
     assert found.recommendation.startswith("Record at least three steps")
@@ -151,18 +151,19 @@ def test_why_none_of_many_steps_is_complete(numbers, is_told):
     ranges = [(f"ProfilerStep#{step}", 100 * step, 100 * step + 90) for step in range(3)]
     calls = [("cudaLaunchKernel", 100 * step + 1, 100 * step + 2) for step in range(3)]
     ops = [("gemm", 100 * step + 10, 100 * step + 20, number) for step, number in enumerate(numbers)]
-    results = run([host_trace(ops, calls, ranges=ranges)], ["headline", "steps", "iterations", "integrity"])
+    results = run([host_trace(ops, calls, ranges=ranges)], ["headline", "steps", "iterations", "integrity", "ranks"])
     found = rules.no_complete_step(**results)
     assert bool(found) is is_told
     for item in found:
         assert "(3 recorded, and no operation says which call launched it)" in item.title
-        assert "correlation" in item.recommendation
+        assert "correlation" in item.recommendation  # the calls are here
+        assert "Record" not in item.recommendation
 
 
 @pytest.mark.parametrize(("check", "part_of"), [("truncated", spoilt.CUT_OFF), ("lost_amid_others", spoilt.LOST)])
 def test_that_no_step_is_complete_is_part_of_what_is_wrong_with_the_files(check, part_of):
     trace = host_trace([("gemm", 10, 20, 1)], [("cudaLaunchKernel", 1, 2)], ranges=[("ProfilerStep#0", 0, 30)])
-    results = run([trace], ["headline", "steps", "iterations"])
+    results = run([trace], ["headline", "steps", "iterations", "ranks"])
     (found,) = rules.no_complete_step(**results, integrity=integrity((0, check, "high", 1, 9)))
     assert found.part_of == part_of
 

@@ -47,8 +47,7 @@ class OperatorWork(Struct, frozen=True):
         is_model, is_known = rows_named(found, "family", *MODEL_FAMILIES)[of_row], is_known[of_row]
         has_own = rows_named(trace.host_ops, "name", *OWN_WORK)
         counts = _innermost(tree, is_model & is_known) | _innermost(tree, ~is_model & is_known) | (has_own & is_known)
-        rows = np.flatnonzero(counts)
-        of_op = _calls_of_ops(tree, counts, rows)
+        rows, of_op = _on_this_gpu(trace, *_calls_of_ops(tree, counts))
         calls = with_columns(picked(found, of_row[rows]), row=rows)
         told = columns_of(_with_list_types(trace, calls, of_op)) | _gpu_columns(trace, of_op, len(rows))
         return cls(table_of({name: values for name, values in told.items() if name != "list_elements"}), of_op)
@@ -85,13 +84,32 @@ def _innermost(tree: OperatorTree, marked: np.ndarray) -> np.ndarray:
     return alone
 
 
-def _calls_of_ops(tree: OperatorTree, counts: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def _calls_of_ops(tree: OperatorTree, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The operators that count, and for each GPU operation the position among them of the one it works for."""
+    rows = np.flatnonzero(counts)
     position = np.full(len(counts) + 1, NONE, dtype=np.int64)
     position[rows] = np.arange(len(rows))
     nearest = np.append(tree.nesting.handed_down(counts), NONE)
     owner = np.where(tree.owner >= 0, tree.owner, len(counts))
-    found: np.ndarray = position[nearest[owner]]
-    return found
+    return rows, position[nearest[owner]]
+
+
+def _on_this_gpu(trace: RankTrace, rows: np.ndarray, of_op: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same without operators that launched nothing here, where the process launches on other GPUs, too."""
+    has_work = np.bincount(of_op[of_op != NONE], minlength=len(rows)) > 0
+    if has_work.all() or not _launches_elsewhere(trace):
+        return rows, of_op
+    place = np.append(np.where(has_work, np.cumsum(has_work) - 1, NONE), NONE)
+    return rows[has_work], place[of_op]
+
+
+def _launches_elsewhere(trace: RankTrace) -> bool:
+    """Whether calls were answered by operations of which none is this GPU's."""
+    own, calls = array_of(trace.gpu_ops, "correlation"), trace.api_calls
+    if 2 * np.count_nonzero(own > 0) < len(own):
+        return False
+    answered = array_of(calls, "correlation")[array_of(calls, "has_gpu_op")]
+    return not np.isin(answered, own).all()
 
 
 def _with_list_types(trace: RankTrace, calls: pd.DataFrame, of_op: np.ndarray) -> pd.DataFrame:

@@ -14,6 +14,7 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.capture.spoilt import CUT_OFF, LOST, lost_on
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.host_calls import calls_of
 from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
@@ -65,13 +66,10 @@ _FEW = 3
 
 _MORE_STEPS = "Record at least three steps on every rank: torch.profiler.schedule(wait=1, warmup=2, active=3)."
 
-_HOSTS_TOO = (
-    "Record the calls that launch GPU work, too (ProfilerActivity.CPU beside CUDA), and keep the trace's arguments: "
-    "each operation's correlation number says which call launched it, and so in which step."
-)
 
-
-def no_complete_step(headline: Headline, steps: Steps, iterations: Iterations, integrity: Integrity) -> list[Finding]:
+def no_complete_step(
+    headline: Headline, steps: Steps, iterations: Iterations, integrity: Integrity, ranks: Ranks
+) -> list[Finding]:
     """There are steps, but none that is complete on any rank, and no iterations of an inference engine.
 
     Where files are cut off, or operations were lost, it is part of that. Steps that are many enough are not complete
@@ -87,12 +85,13 @@ def no_complete_step(headline: Headline, steps: Steps, iterations: Iterations, i
     is_unlaunched = set(headline.to_frame()["rank"]) <= set(unlaunched["rank"])
     count = numbered["step"].nunique()
     why = ", and no operation says which call launched it" if is_unlaunched else ""
+    hosts_too = calls_of(ranks, int(headline.table["rank"].iloc[0]))[1]
     return [
         Finding(
             severity="medium",
             title=f"No step is complete ({count} recorded{why}): figures are of whole captures, with their beginnings "
             "and ends.",
-            recommendation=_HOSTS_TOO if is_unlaunched else _MORE_STEPS if count < _FEW else None,
+            recommendation=hosts_too if is_unlaunched else _MORE_STEPS if count < _FEW else None,
             is_about_capture=True,
             part_of=CUT_OFF if (checks["check"] == TRUNCATED).any() else LOST,
         )

@@ -11,6 +11,7 @@ from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.alike import also_on, with_others
 from traceanalyzer.findings.basis import mean_steps, severity
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.host_calls import calls_of
 from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.findings.worst import as_idle, worst_rank
 from traceanalyzer.meaning.quantities import time_text
@@ -21,21 +22,6 @@ UNKNOWN_PCT = 10.0
 
 _MOSTLY = 0.5
 """Of a rank's operations without a launch, from which on that is why nothing is known."""
-
-_WITH_CALLS = {
-    "kineto": "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
-    "nsys": "nsys profile --trace=cuda,nvtx",
-    "rocprofv3": "rocprofv3 --hip-trace beside --kernel-trace",
-    "xplane": "jax.profiler.start_trace with host_tracer_level=2",
-}
-"""How the calls are recorded, by format."""
-
-_RECORDED_WHOLE = (
-    "Let hosts wait for their GPUs before recording begins (torch.cuda.synchronize()), so that nothing queued before "
-    "runs in it, or record more steps. Give the trace with its events' arguments: an operation's number (correlation) "
-    "is that of its call."
-)
-"""What to do where calls were recorded."""
 
 
 def unknown_idle(
@@ -61,7 +47,7 @@ def unknown_idle(
         return []
     mean = mean_steps(idle, basis, [UNKNOWN.column, "window_ns"])
     same = mean.index[as_idle(mean, UNKNOWN.column, unknown_idle_pct) & mean.index.isin(blind)]
-    why, recommendation = _of_host(ranks, rank)
+    why, recommendation = calls_of(ranks, rank)
     return [
         Finding(
             severity=severity(share),
@@ -76,16 +62,3 @@ def unknown_idle(
             part_of=late_by(episodes, rank, UNKNOWN.key),
         )
     ]
-
-
-def _of_host(ranks: Ranks, rank: int) -> tuple[str, str]:
-    """Why nothing says when the rank's work was launched, by what was recorded of its host; and what to do."""
-    own = ranks.table[ranks.table["rank"] == rank].iloc[0]
-    if own["api_calls"]:
-        return (
-            "most of its work is of no call that was recorded",
-            _RECORDED_WHOLE,
-        )
-    with_calls = _WITH_CALLS.get(str(own["format"]), "the host's calls")
-    what = "the calls of the GPU's runtime, too" if own["host_operators"] else "the host too"
-    return "which calls launched its work was not recorded", f"Record {what}: {with_calls}."
