@@ -35,8 +35,29 @@ def test_results_give_their_first_rows_and_those_that_pass(kernels):
     assert chosen.to_frame().equals(wanted.reset_index(drop=True))  # shares too: they are of all rows
     assert chosen.where("total_ns>1000").to_frame().equals(chosen.to_frame())
     assert len(kernels.where("name~no such kernel")) == 0
-    with pytest.raises(ta.UsageError, match="no column 'rnk'"):
-        kernels.where(rnk=0)
+    assert kernels.where(rank=(rank for rank in [1])).to_frame().equals(kernels.where(rank=1).to_frame())
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda kernels: kernels.where(rnk=0), "no column 'rnk'"),
+        (lambda kernels: kernels.where(3), "3: write COLUMN SIGN VALUE"),
+        (lambda kernels: kernels.where("total_ns>nan"), "'nan' is no number"),
+        (lambda kernels: kernels.where(rank={0: 1}), "rank takes a value or a list of them, not {0: 1}"),
+        (lambda kernels: kernels.head("x"), "head takes a whole number of rows, not 'x'"),
+    ],
+)
+def test_rows_that_make_no_sense_are_refused(kernels, call, message):
+    with pytest.raises(ta.UsageError, match=message):
+        call(kernels)
+
+
+def test_a_report_is_saved_in_a_folder_alone(report, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ta.UsageError, match="file: cannot be written"):
+        report.save(tmp_path / "file", ["csv"])
+    assert [path.name for path in report.save(tmp_path / "new", (name for name in ["json"]))] == ["summary.json"]
 
 
 @pytest.mark.parametrize(
@@ -47,6 +68,29 @@ def test_results_give_their_first_rows_and_those_that_pass(kernels):
         (lambda traces: ta.find(traces, silent_pc=3), "did you mean silent_pct"),
         (lambda traces: ta.report(traces, silent_pc=3), "did you mean silent_pct"),
         (lambda _: ta.sample("nothing"), "there are pp_1f1b"),
+        (lambda traces: ta.idle(traces, idle_short_ns="x"), "idle_short_ns takes a whole number from 0 on, not 'x'"),
+        (lambda traces: ta.find(traces, silent_pct=float("nan")), "silent_pct takes a number from 0 on, not nan"),
+        (lambda traces: ta.ranks(traces, hosts="x"), r"hosts takes Mapping\[int, Placed\] \| None, not 'x'"),
+        (lambda traces: ta.analyse(traces, ["steps"]), r"names of analyses one by one: not \['steps'\]"),
+        (lambda traces: ta.analyse(traces, "stps"), "no analysis is called 'stps'; did you mean steps"),
+        (lambda traces: ta.analyse(traces, "ranks")["nccl"], "nccl is not among these Results: ranks"),
+        (lambda traces: ta.analyse(traces, "ranks")["rnks"], "no analysis is called 'rnks'; did you mean ranks"),
+        (lambda _: ta.breakdown("folder"), "not traces in memory: 'folder'; read them first"),
+        (lambda traces: ta.what_if(traces, ["host none"]), r"changes one by one, .*: not \['host none'\]"),
+        (lambda traces: ta.compare(traces, 3), "compare takes folders of traces, .*: not 3"),
+        (lambda traces: ta.compare(traces, [b"x"]), "compare takes folders of traces, .*: not b'x'"),
+        (lambda traces: ta.export(traces, None), "export takes the path of a file: not None"),
+        (lambda _: ta.load(b"folder"), "load takes a folder of traces, .*: not b'folder'"),
+        (lambda _: ta.load(""), "load takes a folder of traces, .*: this text is empty"),
+        (
+            lambda traces: ta.load(traces, ranks="0"),
+            r"load takes a folder of traces, .*: not TraceSet\('moe', ranks 0, 1\)",
+        ),
+        (lambda _: ta.load("folder", step_range=3), "step_range takes a text, not 3"),
+        (lambda _: ta.load("folder", rank_regex=b"x"), "rank_regex takes a text, not b'x'"),
+        (lambda _: ta.load(RUNNERS / "zo_offload", kind=[3]), "kind takes a text, not 3"),
+        (lambda _: ta.load(RUNNERS / "zo_offload", ranks=b"0"), "write numbers and ranges such as 0,2-3"),
+        (lambda traces: traces[0].table("kernels"), "no table is called 'kernels'; there are gpu_ops"),
     ],
 )
 def test_a_wrong_option_says_what_is_right(call, message):

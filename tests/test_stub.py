@@ -51,9 +51,12 @@ def test_what_a_user_misspells_is_a_type_error(tmp_path):
         "ta.report(traces, silent_pc=3)\n"
         "ta.analyse(traces, 'gaps', idle_shrt_ns=3)\n"
         "ta.find(traces, silent_pct=3.0, idle_short_ns=3)\n"
+        "ta.analyse(traces, 'overlp')\n"
+        "ta.streams(traces, stream_role_pct=90.5)\n"
+        "ta.ranks(traces, hosts='x')\n"
     )
     said, _, _ = api.run(["--strict", "--follow-imports=silent", "--ignore-missing-imports", str(user)])
     lines = [line for line in said.splitlines() if ": error:" in line or "Revealed type" in line]
     told = {int(line.split(":")[1]): line for line in lines}
-    assert sorted(told) == [3, 4, 5, 7, 10, 11, 13, 14, 15], said
+    assert sorted(told) == [3, 4, 5, 7, 10, 11, 13, 14, 15, 17, 19], said
     assert "Breakdown" in told[5]

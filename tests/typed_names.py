@@ -1,24 +1,25 @@
 """The package's types, made from its registries: `python -m tests.typed_names` writes them where a column was renamed."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import traceanalyzer
 from traceanalyzer.analyses import ANALYSES, thresholds_of
+from traceanalyzer.analyses.engine import kinds_of_thresholds
 from traceanalyzer.analyses.integrity.integrity_checks import EVENTS
 from traceanalyzer.analyses.registry import SHARED
-from traceanalyzer.findings import thresholds_of_rules
+from traceanalyzer.findings import kinds_of_rules, thresholds_of_rules
 from traceanalyzer.model.schema import TABLES
 
 STUB = Path(traceanalyzer.__file__).with_suffix(".pyi")
 ROOM = STUB.parent / "analyses"
 
 _HEAD = """# Made from the registry of analyses by `python -m tests.typed_names`.
-from typing import Any
-
 from traceanalyzer.analyses import Result as Result
 from traceanalyzer.analyses import Results as _Results
+from traceanalyzer.analyses.names import ResultName
 from traceanalyzer.errors import InputError as InputError
 from traceanalyzer.errors import NotATraceError as NotATraceError
 from traceanalyzer.errors import TraceAnalyzerError as TraceAnalyzerError
@@ -87,14 +88,19 @@ _ANY_TABLE = """
 """
 
 
+KINDS = kinds_of_thresholds(ANALYSES) | kinds_of_rules()
+
 GIVES = {name: analysis.result for name, analysis in ANALYSES.items()}
 
 
 def stub() -> str:
-    imports = sorted({f"from {one.__module__} import {one.__name__} as _{one.__name__}" for one in GIVES.values()})
+    imports = sorted(
+        {f"from {one.__module__} import {one.__name__} as _{one.__name__}" for one in GIVES.values()}
+        | _imports_of_types()
+    )
     functions = [f"def {name}({_parameters(name)}) -> _{one.__name__}: ..." for name, one in GIVES.items()]
     of_all = [
-        f"def analyse(traces: TraceSet, *names: str, {_listed(thresholds_of(ANALYSES))}) -> _Results: ...",
+        f"def analyse(traces: TraceSet, *names: ResultName, {_listed(thresholds_of(ANALYSES))}) -> _Results: ...",
         *(
             f"def {name}(traces: TraceSet, *, {_listed(thresholds_of(ANALYSES) | thresholds_of_rules())}) -> {gives}: ..."
             for name, gives in (("find", "Findings"), ("report", "_NotebookReport"))
@@ -161,11 +167,18 @@ def _parameters(name: str) -> str:
 
 
 def _listed(thresholds) -> str:
-    return ", ".join(f"{key}: {_type(value)} = {value!r}" for key, value in thresholds.items())
+    return ", ".join(f"{key}: {_type(key)} = {value!r}" for key, value in thresholds.items())
 
 
-def _type(default) -> str:
-    return "Any" if default is None else type(default).__name__
+def _type(name) -> str:
+    """A threshold's type; of what a run's files say the stub's own name for it."""
+    kind = KINDS[name]
+    return kind.__name__ if kind in (int, float) else re.sub(r"(\w+\.)+(\w+)", r"_\2", str(kind))
+
+
+def _imports_of_types() -> set[str]:
+    named = re.findall(r"([\w.]+)\.(\w+)", " ".join(str(kind) for kind in KINDS.values() if kind not in (int, float)))
+    return {f"from {module} import {name} as _{name}" for module, name in named}
 
 
 MADE = {STUB: stub, ROOM / "names.py": names, ROOM / "results.pyi": results, STUB.parent / "diff" / "names.py": metrics}

@@ -1,5 +1,5 @@
 # Made from the registry of analyses by `python -m tests.typed_names`.
-from typing import Any
+from collections.abc import Mapping as _Mapping
 
 from traceanalyzer.analyses import Result as Result
 from traceanalyzer.analyses import Results as _Results
@@ -53,6 +53,7 @@ from traceanalyzer.analyses.memory.memory_levels import MemoryLevels as _MemoryL
 from traceanalyzer.analyses.memory.memory_peaks import MemoryPeaks as _MemoryPeaks
 from traceanalyzer.analyses.memory.memory_sources import MemorySources as _MemorySources
 from traceanalyzer.analyses.memory.memory_steps import MemorySteps as _MemorySteps
+from traceanalyzer.analyses.names import ResultName
 from traceanalyzer.analyses.operators.categories import Categories as _Categories
 from traceanalyzer.analyses.operators.efficiency import Efficiency as _Efficiency
 from traceanalyzer.analyses.operators.launch_loops import LaunchLoops as _LaunchLoops
@@ -120,6 +121,10 @@ from traceanalyzer.export.of_traces import export as export
 from traceanalyzer.findings import Finding as Finding
 from traceanalyzer.findings import Findings as Findings
 from traceanalyzer.functions import what_if as what_if
+from traceanalyzer.job.hosts import Placed as _Placed
+from traceanalyzer.job.model_state import Model as _Model
+from traceanalyzer.job.run_info import StatedWork as _StatedWork
+from traceanalyzer.job.wiring import Wiring as _Wiring
 from traceanalyzer.loading import load as load
 from traceanalyzer.model import RankTrace as RankTrace
 from traceanalyzer.model import TraceSet as TraceSet
@@ -131,31 +136,31 @@ __version__: str
 
 def analyse(
     traces: TraceSet,
-    *names: str,
-    integrity_common_pct: int = 90,
-    integrity_step_pct: int = 20,
-    wanted_ranks: Any = None,
-    run_world_size: Any = None,
-    hosts: Any = None,
-    run_hosts: Any = None,
+    *names: ResultName,
+    integrity_common_pct: float = 90,
+    integrity_step_pct: float = 20,
+    wanted_ranks: frozenset[int] | None = None,
+    run_world_size: int | None = None,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
     unlike_points: float = 2.0,
     unlike_deviations: float = 5.0,
-    run_memory: Any = None,
-    wiring: Any = None,
+    run_memory: _Mapping[int, _Mapping[str, int]] | None = None,
+    wiring: _Wiring | None = None,
     idle_short_ns: int = 5000,
     idle_launch_ns: int = 50000,
     silent_ns: int = 1000000,
-    stream_role_pct: int = 90,
+    stream_role_pct: float = 90,
     memory_points: int = 600,
-    trained_model: Any = None,
+    trained_model: _Model | None = None,
     min_gap_ns: int = 100000,
     most_gaps: int = 50,
     bins: int = 60,
-    unprofiled_step_ns: Any = None,
-    stated_work: Any = None,
+    unprofiled_step_ns: int | None = None,
+    stated_work: _StatedWork | None = None,
     queue_bins: int = 200,
     block_repeats: int = 4,
-    block_bound_pct: int = 80,
+    block_bound_pct: float = 80,
     most_host_events: int = 16000,
     counter_bins: int = 300,
     straggler_step_pct: float = 1.0,
@@ -165,30 +170,30 @@ def analyse(
 def find(
     traces: TraceSet,
     *,
-    integrity_common_pct: int = 90,
-    integrity_step_pct: int = 20,
-    wanted_ranks: Any = None,
-    run_world_size: Any = None,
-    hosts: Any = None,
-    run_hosts: Any = None,
+    integrity_common_pct: float = 90,
+    integrity_step_pct: float = 20,
+    wanted_ranks: frozenset[int] | None = None,
+    run_world_size: int | None = None,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
     unlike_points: float = 2.0,
     unlike_deviations: float = 5.0,
-    run_memory: Any = None,
-    wiring: Any = None,
+    run_memory: _Mapping[int, _Mapping[str, int]] | None = None,
+    wiring: _Wiring | None = None,
     idle_short_ns: int = 5000,
     idle_launch_ns: int = 50000,
     silent_ns: int = 1000000,
-    stream_role_pct: int = 90,
+    stream_role_pct: float = 90,
     memory_points: int = 600,
-    trained_model: Any = None,
+    trained_model: _Model | None = None,
     min_gap_ns: int = 100000,
     most_gaps: int = 50,
     bins: int = 60,
-    unprofiled_step_ns: Any = None,
-    stated_work: Any = None,
+    unprofiled_step_ns: int | None = None,
+    stated_work: _StatedWork | None = None,
     queue_bins: int = 200,
     block_repeats: int = 4,
-    block_bound_pct: int = 80,
+    block_bound_pct: float = 80,
     most_host_events: int = 16000,
     counter_bins: int = 300,
     straggler_step_pct: float = 1.0,
@@ -278,30 +283,30 @@ def find(
 def report(
     traces: TraceSet,
     *,
-    integrity_common_pct: int = 90,
-    integrity_step_pct: int = 20,
-    wanted_ranks: Any = None,
-    run_world_size: Any = None,
-    hosts: Any = None,
-    run_hosts: Any = None,
+    integrity_common_pct: float = 90,
+    integrity_step_pct: float = 20,
+    wanted_ranks: frozenset[int] | None = None,
+    run_world_size: int | None = None,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
     unlike_points: float = 2.0,
     unlike_deviations: float = 5.0,
-    run_memory: Any = None,
-    wiring: Any = None,
+    run_memory: _Mapping[int, _Mapping[str, int]] | None = None,
+    wiring: _Wiring | None = None,
     idle_short_ns: int = 5000,
     idle_launch_ns: int = 50000,
     silent_ns: int = 1000000,
-    stream_role_pct: int = 90,
+    stream_role_pct: float = 90,
     memory_points: int = 600,
-    trained_model: Any = None,
+    trained_model: _Model | None = None,
     min_gap_ns: int = 100000,
     most_gaps: int = 50,
     bins: int = 60,
-    unprofiled_step_ns: Any = None,
-    stated_work: Any = None,
+    unprofiled_step_ns: int | None = None,
+    stated_work: _StatedWork | None = None,
     queue_bins: int = 200,
     block_repeats: int = 4,
-    block_bound_pct: int = 80,
+    block_bound_pct: float = 80,
     most_host_events: int = 16000,
     counter_bins: int = 300,
     straggler_step_pct: float = 1.0,
@@ -391,46 +396,50 @@ def report(
 def integrity(
     traces: TraceSet,
     *,
-    integrity_common_pct: int = 90,
-    integrity_step_pct: int = 20,
-    wanted_ranks: Any = None,
-    run_world_size: Any = None,
-    hosts: Any = None,
-    run_hosts: Any = None,
-    wiring: Any = None,
+    integrity_common_pct: float = 90,
+    integrity_step_pct: float = 20,
+    wanted_ranks: frozenset[int] | None = None,
+    run_world_size: int | None = None,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
+    wiring: _Wiring | None = None,
 ) -> _Integrity: ...
-def ranks(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None) -> _Ranks: ...
-def headline(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None) -> _Headline: ...
+def ranks(
+    traces: TraceSet, *, hosts: _Mapping[int, _Placed] | None = None, run_hosts: _Mapping[int, str] | None = None
+) -> _Ranks: ...
+def headline(
+    traces: TraceSet, *, hosts: _Mapping[int, _Placed] | None = None, run_hosts: _Mapping[int, str] | None = None
+) -> _Headline: ...
 def breakdown(traces: TraceSet) -> _Breakdown: ...
 def time_parts(
     traces: TraceSet,
     *,
     idle_short_ns: int = 5000,
     idle_launch_ns: int = 50000,
-    hosts: Any = None,
-    run_hosts: Any = None,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
     least_times: float = 1.25,
-    wiring: Any = None,
+    wiring: _Wiring | None = None,
 ) -> _TimeParts: ...
 def step_time_parts(
     traces: TraceSet,
     *,
     idle_short_ns: int = 5000,
     idle_launch_ns: int = 50000,
-    hosts: Any = None,
-    run_hosts: Any = None,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
 ) -> _StepTimeParts: ...
 def over_ranks(
     traces: TraceSet,
     *,
-    unprofiled_step_ns: Any = None,
-    stated_work: Any = None,
+    unprofiled_step_ns: int | None = None,
+    stated_work: _StatedWork | None = None,
     idle_short_ns: int = 5000,
     idle_launch_ns: int = 50000,
-    hosts: Any = None,
-    run_hosts: Any = None,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
     least_times: float = 1.25,
-    wiring: Any = None,
+    wiring: _Wiring | None = None,
 ) -> _OverRanks: ...
 def unlike_ranks(
     traces: TraceSet,
@@ -439,54 +448,113 @@ def unlike_ranks(
     unlike_deviations: float = 5.0,
     idle_short_ns: int = 5000,
     idle_launch_ns: int = 50000,
-    hosts: Any = None,
-    run_hosts: Any = None,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
     least_times: float = 1.25,
-    wiring: Any = None,
+    wiring: _Wiring | None = None,
 ) -> _UnlikeRanks: ...
 def steps_over_ranks(
     traces: TraceSet,
     *,
     idle_short_ns: int = 5000,
     idle_launch_ns: int = 50000,
-    hosts: Any = None,
-    run_hosts: Any = None,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
 ) -> _StepsOverRanks: ...
 def host_steps(
-    traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None, least_times: float = 1.25, wiring: Any = None
+    traces: TraceSet,
+    *,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
+    least_times: float = 1.25,
+    wiring: _Wiring | None = None,
 ) -> _HostSteps: ...
 def overlap(traces: TraceSet) -> _Overlap: ...
 def steps(traces: TraceSet) -> _Steps: ...
 def iterations(traces: TraceSet) -> _Iterations: ...
-def phases(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None) -> _Phases: ...
-def balance(traces: TraceSet, *, run_memory: Any = None, hosts: Any = None, run_hosts: Any = None) -> _Balance: ...
+def phases(
+    traces: TraceSet, *, hosts: _Mapping[int, _Placed] | None = None, run_hosts: _Mapping[int, str] | None = None
+) -> _Phases: ...
+def balance(
+    traces: TraceSet,
+    *,
+    run_memory: _Mapping[int, _Mapping[str, int]] | None = None,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
+) -> _Balance: ...
 def micro_steps(traces: TraceSet) -> _MicroSteps: ...
-def nccl(traces: TraceSet, *, wiring: Any = None, hosts: Any = None, run_hosts: Any = None) -> _Nccl: ...
+def nccl(
+    traces: TraceSet,
+    *,
+    wiring: _Wiring | None = None,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
+) -> _Nccl: ...
 def by_collective(
-    traces: TraceSet, *, wiring: Any = None, hosts: Any = None, run_hosts: Any = None
+    traces: TraceSet,
+    *,
+    wiring: _Wiring | None = None,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
 ) -> _ByCollective: ...
-def groups(traces: TraceSet, *, wiring: Any = None, hosts: Any = None, run_hosts: Any = None) -> _Groups: ...
-def comm_phases(traces: TraceSet, *, wiring: Any = None, hosts: Any = None, run_hosts: Any = None) -> _CommPhases: ...
+def groups(
+    traces: TraceSet,
+    *,
+    wiring: _Wiring | None = None,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
+) -> _Groups: ...
+def comm_phases(
+    traces: TraceSet,
+    *,
+    wiring: _Wiring | None = None,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
+) -> _CommPhases: ...
 def idle(traces: TraceSet, *, idle_short_ns: int = 5000, idle_launch_ns: int = 50000) -> _Idle: ...
-def host_meetings(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None) -> _HostMeetings: ...
+def host_meetings(
+    traces: TraceSet, *, hosts: _Mapping[int, _Placed] | None = None, run_hosts: _Mapping[int, str] | None = None
+) -> _HostMeetings: ...
 def host_silences(traces: TraceSet, *, silent_ns: int = 1000000) -> _HostSilences: ...
 def compilations(traces: TraceSet) -> _Compilations: ...
 def host_work(traces: TraceSet) -> _HostWork: ...
 def host_work_over_ranks(traces: TraceSet) -> _HostWorkOverRanks: ...
-def cpu_steps(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None) -> _CpuSteps: ...
-def cpu_step_parts(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None) -> _CpuStepParts: ...
+def cpu_steps(
+    traces: TraceSet, *, hosts: _Mapping[int, _Placed] | None = None, run_hosts: _Mapping[int, str] | None = None
+) -> _CpuSteps: ...
+def cpu_step_parts(
+    traces: TraceSet, *, hosts: _Mapping[int, _Placed] | None = None, run_hosts: _Mapping[int, str] | None = None
+) -> _CpuStepParts: ...
 def launches(traces: TraceSet) -> _Launches: ...
 def sync_calls(traces: TraceSet) -> _SyncCalls: ...
 def kernels(traces: TraceSet) -> _Kernels: ...
 def kernels_over_ranks(traces: TraceSet) -> _KernelsOverRanks: ...
 def time_slices(traces: TraceSet) -> _TimeSlices: ...
-def streams(traces: TraceSet, *, stream_role_pct: int = 90) -> _Streams: ...
+def streams(traces: TraceSet, *, stream_role_pct: float = 90) -> _Streams: ...
 def stream_pairs(traces: TraceSet) -> _StreamPairs: ...
 def copies(traces: TraceSet) -> _Copies: ...
-def block_bounds(traces: TraceSet, *, block_repeats: int = 4, block_bound_pct: int = 80) -> _BlockBounds: ...
-def pipelines(traces: TraceSet, *, wiring: Any = None, hosts: Any = None, run_hosts: Any = None) -> _Pipelines: ...
-def pipeline(traces: TraceSet, *, wiring: Any = None, hosts: Any = None, run_hosts: Any = None) -> _Pipeline: ...
-def memory(traces: TraceSet, *, run_memory: Any = None, hosts: Any = None, run_hosts: Any = None) -> _Memory: ...
+def block_bounds(traces: TraceSet, *, block_repeats: int = 4, block_bound_pct: float = 80) -> _BlockBounds: ...
+def pipelines(
+    traces: TraceSet,
+    *,
+    wiring: _Wiring | None = None,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
+) -> _Pipelines: ...
+def pipeline(
+    traces: TraceSet,
+    *,
+    wiring: _Wiring | None = None,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
+) -> _Pipeline: ...
+def memory(
+    traces: TraceSet,
+    *,
+    run_memory: _Mapping[int, _Mapping[str, int]] | None = None,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
+) -> _Memory: ...
 def memory_peaks(traces: TraceSet) -> _MemoryPeaks: ...
 def memory_steps(traces: TraceSet) -> _MemorySteps: ...
 def memory_sources(traces: TraceSet) -> _MemorySources: ...
@@ -494,7 +562,12 @@ def memory_categories(traces: TraceSet) -> _MemoryCategories: ...
 def memory_levels(traces: TraceSet, *, memory_points: int = 600) -> _MemoryLevels: ...
 def memory_calls(traces: TraceSet) -> _MemoryCalls: ...
 def memory_fit(
-    traces: TraceSet, *, trained_model: Any = None, run_memory: Any = None, hosts: Any = None, run_hosts: Any = None
+    traces: TraceSet,
+    *,
+    trained_model: _Model | None = None,
+    run_memory: _Mapping[int, _Mapping[str, int]] | None = None,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
 ) -> _MemoryFit: ...
 def memory_ops(traces: TraceSet) -> _MemoryOps: ...
 def sync_copies(traces: TraceSet) -> _SyncCopies: ...
@@ -507,10 +580,10 @@ def categories(traces: TraceSet) -> _Categories: ...
 def mfu(
     traces: TraceSet,
     *,
-    unprofiled_step_ns: Any = None,
-    stated_work: Any = None,
-    hosts: Any = None,
-    run_hosts: Any = None,
+    unprofiled_step_ns: int | None = None,
+    stated_work: _StatedWork | None = None,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
 ) -> _Mfu: ...
 def modules(traces: TraceSet) -> _Modules: ...
 def fusions(traces: TraceSet) -> _Fusions: ...
@@ -526,90 +599,200 @@ def efficiency(traces: TraceSet) -> _Efficiency: ...
 def efficiency_over_ranks(traces: TraceSet) -> _EfficiencyOverRanks: ...
 def calls(traces: TraceSet) -> _Calls: ...
 def call_phases(traces: TraceSet) -> _CallPhases: ...
-def exposed_calls(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None) -> _ExposedCalls: ...
+def exposed_calls(
+    traces: TraceSet, *, hosts: _Mapping[int, _Placed] | None = None, run_hosts: _Mapping[int, str] | None = None
+) -> _ExposedCalls: ...
 def gaps(traces: TraceSet, *, idle_short_ns: int = 5000, idle_launch_ns: int = 50000) -> _GapTable: ...
 def queue_depth(traces: TraceSet, *, queue_bins: int = 200) -> _QueueDepth: ...
-def blocks(traces: TraceSet, *, block_repeats: int = 4, block_bound_pct: int = 80) -> _Blocks: ...
+def blocks(traces: TraceSet, *, block_repeats: int = 4, block_bound_pct: float = 80) -> _Blocks: ...
 def expert_layers(
-    traces: TraceSet, *, wiring: Any = None, hosts: Any = None, run_hosts: Any = None
+    traces: TraceSet,
+    *,
+    wiring: _Wiring | None = None,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
 ) -> _ExpertLayers: ...
 def exchange_receivers(
-    traces: TraceSet, *, wiring: Any = None, hosts: Any = None, run_hosts: Any = None
+    traces: TraceSet,
+    *,
+    wiring: _Wiring | None = None,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
 ) -> _ExchangeReceivers: ...
 def dispatch_loads(
-    traces: TraceSet, *, wiring: Any = None, hosts: Any = None, run_hosts: Any = None
+    traces: TraceSet,
+    *,
+    wiring: _Wiring | None = None,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
 ) -> _DispatchLoads: ...
-def exchange_sends(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None) -> _ExchangeSends: ...
-def exchanges(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None) -> _Exchanges: ...
+def exchange_sends(
+    traces: TraceSet, *, hosts: _Mapping[int, _Placed] | None = None, run_hosts: _Mapping[int, str] | None = None
+) -> _ExchangeSends: ...
+def exchanges(
+    traces: TraceSet, *, hosts: _Mapping[int, _Placed] | None = None, run_hosts: _Mapping[int, str] | None = None
+) -> _Exchanges: ...
 def pipeline_messages(
-    traces: TraceSet, *, wiring: Any = None, hosts: Any = None, run_hosts: Any = None
+    traces: TraceSet,
+    *,
+    wiring: _Wiring | None = None,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
 ) -> _PipelineMessages: ...
 def pipeline_schedule(
-    traces: TraceSet, *, wiring: Any = None, hosts: Any = None, run_hosts: Any = None
+    traces: TraceSet,
+    *,
+    wiring: _Wiring | None = None,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
 ) -> _PipelineSchedule: ...
 def gpu_ranges(traces: TraceSet) -> _GpuRanges: ...
 def timeline(traces: TraceSet) -> _Timeline: ...
 def host_events(traces: TraceSet, *, most_host_events: int = 16000) -> _HostEvents: ...
 def counter_series(traces: TraceSet, *, counter_bins: int = 300) -> _CounterSeries: ...
-def exposed_comm(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None) -> _ExposedComm: ...
-def places(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None, wiring: Any = None) -> _Places: ...
+def exposed_comm(
+    traces: TraceSet, *, hosts: _Mapping[int, _Placed] | None = None, run_hosts: _Mapping[int, str] | None = None
+) -> _ExposedComm: ...
+def places(
+    traces: TraceSet,
+    *,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
+    wiring: _Wiring | None = None,
+) -> _Places: ...
 def episodes(
     traces: TraceSet,
     *,
     least_times: float = 1.25,
     most_replayed: int = 8000000,
-    hosts: Any = None,
-    run_hosts: Any = None,
-    wiring: Any = None,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
+    wiring: _Wiring | None = None,
 ) -> _Episodes: ...
 def what_ran(traces: TraceSet) -> _WhatRan: ...
 def step_needs(
-    traces: TraceSet, *, least_times: float = 1.25, hosts: Any = None, run_hosts: Any = None, wiring: Any = None
+    traces: TraceSet,
+    *,
+    least_times: float = 1.25,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
+    wiring: _Wiring | None = None,
 ) -> _StepNeeds: ...
 def stragglers(
     traces: TraceSet,
     *,
     straggler_step_pct: float = 1.0,
-    hosts: Any = None,
-    run_hosts: Any = None,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
     least_times: float = 1.25,
     most_replayed: int = 8000000,
-    wiring: Any = None,
+    wiring: _Wiring | None = None,
 ) -> _Stragglers: ...
-def collectives(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None, wiring: Any = None) -> _Collectives: ...
+def collectives(
+    traces: TraceSet,
+    *,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
+    wiring: _Wiring | None = None,
+) -> _Collectives: ...
 def collective_waits(
-    traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None, wiring: Any = None
+    traces: TraceSet,
+    *,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
+    wiring: _Wiring | None = None,
 ) -> _CollectiveWaits: ...
 def replay(
-    traces: TraceSet, *, most_replayed: int = 8000000, hosts: Any = None, run_hosts: Any = None, wiring: Any = None
+    traces: TraceSet,
+    *,
+    most_replayed: int = 8000000,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
+    wiring: _Wiring | None = None,
 ) -> _Replay: ...
 def even_experts(
-    traces: TraceSet, *, wiring: Any = None, most_replayed: int = 8000000, hosts: Any = None, run_hosts: Any = None
+    traces: TraceSet,
+    *,
+    wiring: _Wiring | None = None,
+    most_replayed: int = 8000000,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
 ) -> _EvenExperts: ...
 def what_ifs(
-    traces: TraceSet, *, most_replayed: int = 8000000, hosts: Any = None, run_hosts: Any = None, wiring: Any = None
+    traces: TraceSet,
+    *,
+    most_replayed: int = 8000000,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
+    wiring: _Wiring | None = None,
 ) -> _WhatIfs: ...
 def slowdown(
-    traces: TraceSet, *, most_replayed: int = 8000000, hosts: Any = None, run_hosts: Any = None, wiring: Any = None
+    traces: TraceSet,
+    *,
+    most_replayed: int = 8000000,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
+    wiring: _Wiring | None = None,
 ) -> _Slowdown: ...
 def critical_path(
-    traces: TraceSet, *, most_replayed: int = 8000000, hosts: Any = None, run_hosts: Any = None, wiring: Any = None
+    traces: TraceSet,
+    *,
+    most_replayed: int = 8000000,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
+    wiring: _Wiring | None = None,
 ) -> _CriticalPath: ...
 def path_over_ranks(
-    traces: TraceSet, *, most_replayed: int = 8000000, hosts: Any = None, run_hosts: Any = None, wiring: Any = None
+    traces: TraceSet,
+    *,
+    most_replayed: int = 8000000,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
+    wiring: _Wiring | None = None,
 ) -> _PathOverRanks: ...
 def slack(
-    traces: TraceSet, *, most_replayed: int = 8000000, hosts: Any = None, run_hosts: Any = None, wiring: Any = None
+    traces: TraceSet,
+    *,
+    most_replayed: int = 8000000,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
+    wiring: _Wiring | None = None,
 ) -> _Slack: ...
 def path_stretches(
-    traces: TraceSet, *, most_replayed: int = 8000000, hosts: Any = None, run_hosts: Any = None, wiring: Any = None
+    traces: TraceSet,
+    *,
+    most_replayed: int = 8000000,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
+    wiring: _Wiring | None = None,
 ) -> _PathStretches: ...
-def matches(traces: TraceSet, *, wiring: Any = None, hosts: Any = None, run_hosts: Any = None) -> _Matches: ...
-def clocks(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None) -> _Clocks: ...
-def instances(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None) -> _Instances: ...
-def members(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None) -> _Members: ...
-def call_waits(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None) -> _CallWaits: ...
+def matches(
+    traces: TraceSet,
+    *,
+    wiring: _Wiring | None = None,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
+) -> _Matches: ...
+def clocks(
+    traces: TraceSet, *, hosts: _Mapping[int, _Placed] | None = None, run_hosts: _Mapping[int, str] | None = None
+) -> _Clocks: ...
+def instances(
+    traces: TraceSet, *, hosts: _Mapping[int, _Placed] | None = None, run_hosts: _Mapping[int, str] | None = None
+) -> _Instances: ...
+def members(
+    traces: TraceSet, *, hosts: _Mapping[int, _Placed] | None = None, run_hosts: _Mapping[int, str] | None = None
+) -> _Members: ...
+def call_waits(
+    traces: TraceSet, *, hosts: _Mapping[int, _Placed] | None = None, run_hosts: _Mapping[int, str] | None = None
+) -> _CallWaits: ...
 def slower_calls(
-    traces: TraceSet, *, least_times: float = 1.25, hosts: Any = None, run_hosts: Any = None, wiring: Any = None
+    traces: TraceSet,
+    *,
+    least_times: float = 1.25,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
+    wiring: _Wiring | None = None,
 ) -> _SlowerCalls: ...
-def waits(traces: TraceSet, *, hosts: Any = None, run_hosts: Any = None) -> _Waits: ...
+def waits(
+    traces: TraceSet, *, hosts: _Mapping[int, _Placed] | None = None, run_hosts: _Mapping[int, str] | None = None
+) -> _Waits: ...

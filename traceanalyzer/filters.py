@@ -1,11 +1,13 @@
 """The grammar in which rows are chosen: `rank=0`, `wait_ns>1e6`, `name~nccl`."""
 
+import math
 import re
 from collections.abc import Sequence
 
 import pandas as pd
 
 from traceanalyzer.errors import UsageError
+from traceanalyzer.given import shown
 
 _CONDITION = re.compile(r"(?P<column>\w+)\s*(?P<sign>>=|<=|!=|=|>|<|~)\s*(?P<value>.*)", re.DOTALL)
 
@@ -24,9 +26,9 @@ def chosen(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
 
 
 def _mask(table: pd.DataFrame, condition: str) -> pd.Series:
-    match = _CONDITION.fullmatch(condition.strip())
+    match = _CONDITION.fullmatch(condition.strip()) if isinstance(condition, str) else None
     if not match:
-        raise UsageError(f"{condition!r}: write COLUMN SIGN VALUE, such as rank=0, wait_ns>1e6 or name~nccl")
+        raise UsageError(f"{shown(condition)}: write COLUMN SIGN VALUE, such as rank=0, wait_ns>1e6 or name~nccl")
     if match["column"] not in table:
         raise UsageError(f"no column {match['column']!r}; there are {', '.join(map(str, table.columns))}")
     column, value = table[match["column"]], match["value"].strip()
@@ -47,6 +49,9 @@ def _compared(column: pd.Series, sign: str, value: object) -> pd.Series:
 
 def _number(text: str, condition: str) -> float:
     try:
-        return float(text)
-    except ValueError as error:
-        raise UsageError(f"{condition!r}: {text!r} is no number") from error
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if math.isnan(number):
+        raise UsageError(f"{condition!r}: {text!r} is no number")
+    return number

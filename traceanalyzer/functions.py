@@ -4,18 +4,18 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from traceanalyzer import given
 from traceanalyzer.analyses import ANALYSES, Result, Results, run, thresholds_of
-from traceanalyzer.analyses.engine import no_such_threshold
+from traceanalyzer.analyses.by_name import no_such_analysis
+from traceanalyzer.analyses.engine import kinds_of_thresholds, no_such_threshold
 from traceanalyzer.analyses.replay.answer import Answer, answer, needed
+from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.written import read_change
 from traceanalyzer.errors import UsageError
-from traceanalyzer.findings import thresholds_of_rules
+from traceanalyzer.findings import kinds_of_rules, thresholds_of_rules
 from traceanalyzer.model import TraceSet
-
-if TYPE_CHECKING:
-    from traceanalyzer.analyses.replay.change import Change
 
 
 def analyse(traces: TraceSet, *names: str, **thresholds: Any) -> Results:
@@ -24,9 +24,11 @@ def analyse(traces: TraceSet, *names: str, **thresholds: Any) -> Results:
     Raises:
         UsageError: an analysis or a threshold is unknown, or `traces` are not loaded.
     """
-    unknown = [name for name in names if name not in ANALYSES]
-    if unknown:
-        raise UsageError(f"no analysis is called {unknown[0]!r}; there are {', '.join(ANALYSES)}")
+    for name in names:
+        if not isinstance(name, str):
+            raise UsageError(f"analyse takes names of analyses one by one: not {given.shown(name)}")
+        if name not in ANALYSES:
+            raise UsageError(no_such_analysis(name))
     return run(loaded(traces).ranks, names or tuple(ANALYSES), **thresholds)
 
 
@@ -49,20 +51,22 @@ def thresholds_apart(
     """Those of analyses, and those of rules; `known` are the names that may be set, all unless given.
 
     Raises:
-        UsageError: a threshold is unknown.
+        UsageError: a threshold is unknown, or its value is of another kind.
     """
     of_analyses, of_rules = thresholds_of(ANALYSES), thresholds_of_rules()
     names = [*of_analyses, *of_rules] if known is None else [*known]
     if unknown := [name for name in thresholds if name not in names]:
         raise UsageError(no_such_threshold(unknown[0], names))
-    return ({name: value for name, value in thresholds.items() if name in of_analyses},
-            {name: value for name, value in thresholds.items() if name in of_rules})  # fmt: skip
+    kinds = kinds_of_thresholds(ANALYSES) | kinds_of_rules()
+    held = {name: given.threshold(name, value, kinds[name]) for name, value in thresholds.items()}
+    return ({name: value for name, value in held.items() if name in of_analyses},
+            {name: value for name, value in held.items() if name in of_rules})  # fmt: skip
 
 
-def thresholds_with_numbers() -> dict[str, float]:
-    """Every threshold whose default is a number, with it: others are what a run's files say."""
-    every = thresholds_of(ANALYSES) | thresholds_of_rules()
-    return {name: value for name, value in every.items() if isinstance(value, int | float)}
+def thresholds_with_numbers() -> dict[str, type]:
+    """Every threshold that is a number, with its type: others are what a run's files say."""
+    every = kinds_of_thresholds(ANALYSES) | kinds_of_rules()
+    return {name: kind for name, kind in every.items() if kind in (int, float)}
 
 
 def loaded(traces: TraceSet) -> TraceSet:
@@ -72,11 +76,13 @@ def loaded(traces: TraceSet) -> TraceSet:
         UsageError: they are something else, such as the path of their folder.
     """
     if not isinstance(traces, TraceSet):
-        raise UsageError(f"not traces in memory: {traces!r:.80}; read them first, traces = traceanalyzer.load(folder)")
+        raise UsageError(
+            f"not traces in memory: {given.shown(traces)}; read them first, traces = traceanalyzer.load(folder)"
+        )
     return traces
 
 
-def what_if(traces: TraceSet, *changes: "Change | str") -> "Answer":
+def what_if(traces: TraceSet, *changes: Change | str) -> Answer:
     """How long a step takes in the job replayed with the changes, made together.
 
         ta.what_if(traces, "rank 7=peers")
@@ -90,6 +96,9 @@ def what_if(traces: TraceSet, *changes: "Change | str") -> "Answer":
         InputError: the job cannot be replayed.
     """
     asked = [read_change(change) if isinstance(change, str) else change for change in changes]
+    for change in asked:
+        if not isinstance(change, Change):
+            raise UsageError(f"what_if takes changes one by one, such as 'rank 7=peers': not {given.shown(change)}")
     return answer(analyse(traces, *needed(asked)), asked)
 
 

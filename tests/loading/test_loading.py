@@ -191,7 +191,7 @@ def test_options_that_make_no_sense(options, message):
 
 @pytest.mark.parametrize(
     ("source", "message"),
-    [([], "this list is empty"), (None, "a list of traces: not None"), (["a.json", 3], "not 3"), (b"x", "not 120")],
+    [([], "this list is empty"), (None, "a list of traces: not None"), (["a.json", 3], "not 3"), (b"x", "not b'x'")],
 )
 def test_what_is_no_source(source, message):
     with pytest.raises(ta.UsageError, match=message):

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from html import escape
+from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, cast
 
 import numpy as np
@@ -13,6 +14,7 @@ from pandas.api.types import pandas_dtype
 from traceanalyzer.analyses.rank_tables import RankTables
 from traceanalyzer.errors import UsageError
 from traceanalyzer.filters import chosen
+from traceanalyzer.given import shown
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import columns_as_they_are, columns_of, floats, table_of, with_columns, without_rows
@@ -75,8 +77,16 @@ class Result(Generic[N]):
         return cast("Frame[N]", self._shown[0].copy(deep=False))
 
     def head(self, n: int = 5) -> "Frame[N]":
-        """The first rows of `to_frame()`."""
-        return self.to_frame().head(n)
+        """The first rows of `to_frame()`, as pandas has it.
+
+        Raises:
+            UsageError: `n` is no whole number.
+        """
+        try:
+            rows = index(n)
+        except TypeError as error:
+            raise UsageError(f"head takes a whole number of rows, not {shown(n)}") from error
+        return self.to_frame().head(rows)
 
     def where(self, *conditions: str, **values: Any) -> Self:
         """The same with only the rows that pass all conditions; shares and the like stay as they were of all rows.
@@ -95,7 +105,9 @@ class Result(Generic[N]):
         for name, wanted in values.items():
             if name not in frame:
                 raise UsageError(f"no column {name!r}; there are {', '.join(map(str, frame.columns))}")
-            is_list = isinstance(wanted, list | tuple | set | range | np.ndarray | pd.Series)
+            if callable(wanted) or isinstance(wanted, Mapping):
+                raise UsageError(f"{name} takes a value or a list of them, not {shown(wanted)}")
+            is_list = isinstance(wanted, Iterable) and not isinstance(wanted, str | bytes)
             rows = rows[rows[name].isin(list(wanted) if is_list else [wanted])]
         is_row_for_row = len(self.table) == len(frame)
         made = replace(self, table=self.table.iloc[rows.index] if is_row_for_row else rows)

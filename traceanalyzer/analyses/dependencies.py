@@ -61,6 +61,7 @@ class Parameter(NamedTuple):
 
     name: str
     default: Any
+    annotation: Any
     empty: Any = inspect.Parameter.empty
 
 
@@ -73,7 +74,10 @@ def parameters_of(function: Callable[..., Any]) -> tuple[Parameter, ...]:
     held = dict(zip(names[code.co_argcount - len(given) : code.co_argcount], given, strict=True))
     held |= plain.__kwdefaults__ or {}
     first = 2 if inspect.ismethod(function) else 1  # a class's method has the class first
-    return tuple(Parameter(name, held.get(name, inspect.Parameter.empty)) for name in names[first:])
+    return tuple(
+        Parameter(name, held.get(name, inspect.Parameter.empty), plain.__annotations__.get(name))
+        for name in names[first:]
+    )
 
 
 def with_needed(names: Iterable[str]) -> list[str]:

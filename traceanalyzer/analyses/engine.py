@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 
+from traceanalyzer import given
 from traceanalyzer.analyses.at_once import LONGEST, joined_at_once, made_at_once
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.dependencies import parameters_of, with_last_uses, with_needed
+from traceanalyzer.analyses.by_name import ByName
+from traceanalyzer.analyses.dependencies import Parameter, parameters_of, with_last_uses, with_needed
 from traceanalyzer.analyses.registry import ANALYSES, SHARED
 from traceanalyzer.errors import UsageError
 from traceanalyzer.failures import Failure
@@ -36,13 +38,15 @@ def run(ranks: Iterable[RankTrace], names: Iterable[str] = ANALYSES, **options: 
     """The named analyses of some ranks in this process; `options` are thresholds, by parameter name.
 
     Raises:
-        UsageError: an option is no threshold of these analyses.
+        UsageError: an option is no threshold of these analyses, or its value is of another kind.
     """
     wanted = tuple(names)
     known = thresholds_of(wanted)
     unknown = [name for name in options if name not in known]
     if unknown:
         raise UsageError(_unknown(unknown[0], wanted, known))
+    kinds = kinds_of_thresholds(wanted)
+    options = {name: given.threshold(name, value, kinds[name]) for name, value in options.items()}
     with texts_in_python():
         parts = {trace.rank: reduce_rank(trace, wanted, **options) for trace in ranks}
         return combine(parts, wanted, **options)
@@ -70,14 +74,18 @@ def _own_thresholds(name: str) -> set[str]:
 
 def thresholds_of(names: Iterable[str]) -> dict[str, Any]:
     """Thresholds of the named analyses and of all that they need, by parameter name, with their defaults."""
-    parameters = [
-        parameter
-        for name in with_needed(names)
-        for function in (ANALYSES[name].across, ANALYSES[name].per_rank)
-        if function is not None
-        for parameter in parameters_of(function)
-    ]
-    return {p.name: p.default for p in parameters if p.default is not p.empty}
+    return {one.name: one.default for one in _thresholds(names)}
+
+
+def kinds_of_thresholds(names: Iterable[str]) -> dict[str, Any]:
+    """The same with the type of each."""
+    return {one.name: one.annotation for one in _thresholds(names)}
+
+
+def _thresholds(names: Iterable[str]) -> list[Parameter]:
+    functions = [made for name in with_needed(names) for made in (ANALYSES[name].across, ANALYSES[name].per_rank)]
+    parameters = [one for function in functions if function is not None for one in parameters_of(function)]
+    return [one for one in parameters if one.default is not one.empty]
 
 
 def reduce_rank(
@@ -182,7 +190,7 @@ def combine_tables(
             )
         return done[name]
 
-    made: dict[str, Result] = {}
+    made = ByName()
     names = tuple(names)
     if processes > 1 and can_fork():
         done |= {name: _laid(made) for name, made in joined_at_once(names, result, done.get, processes).items()}

@@ -27,17 +27,17 @@ def read_thresholds(texts: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any
     known, read = thresholds_with_numbers(), {}
     for text in given:
         name, _, value = (part.strip() for part in text.partition("="))
-        read[name] = _number(text, value, known.get(name, 0.0))
+        read[name] = _number(text, value, known.get(name, float))
     return thresholds_apart(read, known)
 
 
-def _number(text: str, value: str, default: float) -> float:
-    """Of the default's kind: a whole number where that is one."""
+def _number(text: str, value: str, kind: type) -> float:
+    """A whole number where that is one."""
     try:
         number = float(value)
     except ValueError:
         number = math.nan
-    if not math.isfinite(number) or (isinstance(default, int) and not number.is_integer()):
-        kind = "a whole number" if isinstance(default, int) else "a number"
-        raise UsageError(f"--threshold {text}: write NAME=VALUE, the value {kind}")
-    return int(number) if isinstance(default, int) else number
+    if not math.isfinite(number) or (kind is int and not number.is_integer()):
+        what = "a whole number" if kind is int else "a number"
+        raise UsageError(f"--threshold {text}: write NAME=VALUE, the value {what}")
+    return int(number) if kind is int else number

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from traceanalyzer.export import perfetto
 from traceanalyzer.functions import analyse
+from traceanalyzer.given import place_of
 from traceanalyzer.model import TraceSet
 
 
@@ -17,7 +18,7 @@ def export(traces: TraceSet, path: str | PathLike[str]) -> Path:
     Raises:
         UsageError: `traces` are not loaded.
     """
-    target = Path(path)
+    target = place_of(path, "export takes the path of a file")
     results = analyse(traces, *perfetto.NEEDED)
     perfetto.write(results, target, traces.label, perfetto.in_memory(traces.ranks))
     return target

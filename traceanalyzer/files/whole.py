@@ -9,6 +9,7 @@ from pathlib import Path
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.forks import signals_wait
+from traceanalyzer.given import place_of
 
 DRAFT = ".writing-"
 """How the names of folders begin in which drafts lie."""
@@ -65,6 +66,19 @@ def whole_files(folder: Path, only: Path | None = None) -> Iterator[Path]:
         for made in absent:
             with suppress(OSError):  # it holds what was written, here or by others
                 made.rmdir()
+
+
+@contextmanager
+def made(folder: object, what: str) -> Iterator[Path]:
+    """The folder that was given for `what`, made where it is not there, to write files into.
+
+    Raises:
+        UsageError: it is no path, or cannot be written.
+    """
+    place = place_of(folder, what)
+    with _errors_of(place):
+        place.mkdir(parents=True, exist_ok=True)
+        yield place
 
 
 @contextmanager

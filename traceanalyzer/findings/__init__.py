@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from traceanalyzer.findings.asking import results_of_rules, thresholds_of_rules, with_limits
+    from traceanalyzer.findings.asking import kinds_of_rules, results_of_rules, thresholds_of_rules, with_limits
     from traceanalyzer.findings.finding import Finding
     from traceanalyzer.findings.findings import Findings, named_ranks
     from traceanalyzer.findings.found import find
@@ -16,6 +16,7 @@ __all__ = [
     "Findings",
     "Rule",
     "find",
+    "kinds_of_rules",
     "named_ranks",
     "results_of_rules",
     "thresholds_of_rules",
@@ -29,6 +30,7 @@ _HOMES = {
     "Rule": "registry",
     "find": "found",
     "named_ranks": "findings",
+    "kinds_of_rules": "asking",
     "results_of_rules": "asking",
     "thresholds_of_rules": "asking",
     "with_limits": "asking",

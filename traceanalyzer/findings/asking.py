@@ -21,8 +21,12 @@ _OF_EPISODES = "late_gain_pct"
 
 def thresholds_of_rules() -> dict[str, Any]:
     """Every threshold of a rule, by parameter name, with its default; rules with one of the same name mean the same."""
-    parameters = [one for rule in RULES for one in _parameters(rule)]
-    return {one.name: one.default for one in parameters if one.default is not one.empty}
+    return {one.name: one.default for rule in RULES for one in _parameters(rule) if one.default is not one.empty}
+
+
+def kinds_of_rules() -> dict[str, Any]:
+    """The same with the type of each."""
+    return {one.name: one.annotation for rule in RULES for one in _parameters(rule) if one.default is not one.empty}
 
 
 def results_of_rules() -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from traceanalyzer.discovery import discover, of_files
 from traceanalyzer.errors import UsageError
+from traceanalyzer.given import place_of, text_of
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.loading.capture import read_capture
 from traceanalyzer.loading.claims import claimed_rank, require_ranks, with_gpu_work
@@ -18,6 +19,8 @@ from traceanalyzer.selection import Selection
 __all__ = ["LoadOptions", "label_of", "load", "name_of", "notes_of", "other_runs", "parse_ranks", "read_capture"]
 
 Source = str | PathLike[str]
+
+_TAKES = "load takes a folder of traces, a trace or a list of traces"
 
 
 def load(
@@ -45,15 +48,17 @@ def load(
         InputError: nothing there can be analysed.
         UsageError: an option makes no sense.
     """
+    for name, text in {"rank_regex": rank_regex, "step_range": step_range}.items():
+        text_of("" if text is None else text, name)
     if isinstance(source, str | PathLike):
-        found = discover(Path(source), rank_regex, follows_links=follow_links)
-        label = label_of(Path(source))
+        place = place_of(source, _TAKES)
+        found = discover(place, rank_regex, follows_links=follow_links)
+        label = label_of(place)
     else:
         paths = _paths(source)
         found, label = of_files(paths, rank_regex), label_of(paths[0].parent)
-    rules = KindRules.parse((kind,) if isinstance(kind, str) else tuple(kind))
     chosen = None if ranks is None else _as_text(ranks)
-    options = LoadOptions(parse_ranks(chosen), Selection(step_range, _as_text(steps)), rules)
+    options = LoadOptions(parse_ranks(chosen), Selection(step_range, _as_text(steps)), _rules(kind))
     run = found.runs[-1]
     traces: dict[int, RankTrace] = {}
     skipped = list(found.skipped)
@@ -71,17 +76,22 @@ def load(
 
 def _paths(source: object) -> list[Path]:
     """Several traces; what else a caller may have given is refused with what is meant."""
-    named = list(source) if isinstance(source, Iterable) else [source]
-    paths = [Path(place) for place in named if isinstance(place, str | PathLike)]
-    if len(paths) < len(named) or not named:
-        odd = next((place for place in named if not isinstance(place, str | PathLike)), None)
-        what = f"not {odd!r:.80}" if named else "this list is empty"
-        raise UsageError(f"load takes a folder of traces, a trace or a list of traces: {what}")
-    return paths
+    named = list(source) if isinstance(source, Iterable) and _is_several(source) else [source]
+    if not named:
+        raise UsageError(f"{_TAKES}: this list is empty")
+    return [place_of(place, _TAKES) for place in named]
+
+
+def _rules(kind: str | Sequence[str]) -> KindRules:
+    return KindRules.parse(tuple(text_of(rule, "kind") for rule in (kind if _is_several(kind) else (kind,))))
+
+
+def _is_several(value: object) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes | TraceSet)
 
 
 def _as_text(numbers: str | int | Sequence[int]) -> str:
     """Ranks or steps as the command line writes them; the parser refuses what is neither."""
-    if isinstance(numbers, Iterable) and not isinstance(numbers, str):
+    if isinstance(numbers, Iterable) and _is_several(numbers):
         return ",".join(map(str, numbers))
     return str(numbers)

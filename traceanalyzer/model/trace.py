@@ -9,7 +9,9 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.errors import UsageError
+from traceanalyzer.given import shown
 from traceanalyzer.kinds import KindRules
+from traceanalyzer.model.schema import TABLES
 from traceanalyzer.model.window import Window
 
 LARGE = 200_000
@@ -112,7 +114,13 @@ class RankTrace:
         return f"RankTrace(rank {self.rank}, {self.window.label}, {len(self.steps)} steps, {events})"
 
     def table(self, name: str) -> pd.DataFrame:
-        """Event table by its name in `TABLES`."""
+        """Event table by its name in `TABLES`.
+
+        Raises:
+            UsageError: none has that name.
+        """
+        if name not in TABLES:
+            raise UsageError(f"no table is called {shown(name)}; there are {', '.join(TABLES)}")
         frame: pd.DataFrame = getattr(self, name)
         return frame
 

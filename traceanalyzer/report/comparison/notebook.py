@@ -1,6 +1,6 @@
 """A comparison for who works in Python: short when printed, a page in a notebook, written at a word."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from html import escape
 from os import PathLike
@@ -14,6 +14,8 @@ from traceanalyzer.diff.in_memory import side_of
 from traceanalyzer.diff.same_ranks import with_same_ranks
 from traceanalyzer.diff.sources import SourceOptions, named_apart, read_side
 from traceanalyzer.errors import UsageError
+from traceanalyzer.files.whole import made
+from traceanalyzer.given import formats_of, place_of
 from traceanalyzer.model import TraceSet
 from traceanalyzer.report.comparison import DIFF_WRITERS, DiffReport, figures, verdict
 
@@ -29,15 +31,12 @@ class NotebookComparison(Comparison):
         """Write it as `analyze-traces diff` does; returns the files.
 
         Raises:
-            UsageError: a format is unknown.
+            UsageError: a format is unknown, or the folder cannot be written.
         """
-        for name in formats:
-            if name not in DIFF_WRITERS:
-                raise UsageError(f"no format is called {name!r}; there are {', '.join(DIFF_WRITERS)}")
-        target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
+        names = formats_of(formats, DIFF_WRITERS)
         report = DiffReport(self, version=__version__)
-        return [path for name in formats for path in DIFF_WRITERS[name](report, target)]
+        with made(folder, "save takes a folder") as target:
+            return [path for name in names for path in DIFF_WRITERS[name](report, target)]
 
     def __repr__(self) -> str:
         return "\n".join([" against ".join(reversed(self.runs)), *(f"- {one}" for one in verdict.sentences(self))])
@@ -54,6 +53,9 @@ class NotebookComparison(Comparison):
         )
 
 
+_TAKES = "compare takes folders of traces, summaries, baseline:NAME or traces in memory"
+
+
 def compare(base: Run | Sequence[Run], *others: Run | Sequence[Run], force: bool = False) -> NotebookComparison:
     """Runs beside each other, per optimizer step; the first is the base.
 
@@ -63,21 +65,29 @@ def compare(base: Run | Sequence[Run], *others: Run | Sequence[Run], force: bool
         UsageError: fewer than two runs, or they did not do the same work and `force` is not set.
         InputError: a run cannot be read.
     """
-    runs = (base, *others)
+    runs = [_captures(run) for run in (base, *others)]
     sides = with_same_ranks([_side(one) for one in runs], lambda place, ranks: _side(runs[place], ranks))
     sides = named_apart(sides)
     made = compare_sides(sides, force=force)
     return NotebookComparison(**{field.name: getattr(made, field.name) for field in fields(made)})
 
 
-def _side(run: Run | Sequence[Run], ranks: frozenset[int] | None = None) -> Side:
-    several = [run] if isinstance(run, str | PathLike | TraceSet) else list(run)
+def _captures(run: Run | Sequence[Run]) -> list[str | TraceSet]:
+    """A run's captures, one or several."""
+    is_list = isinstance(run, Iterable) and not isinstance(run, str | bytes | TraceSet)
+    several = [*run] if is_list else [run]  # type: ignore[misc]  # it is one
     if not several:
         raise UsageError("compare: a list of captures is empty")
+    for one in several:
+        if not isinstance(one, TraceSet):
+            place_of(one, _TAKES)
+    return [one if isinstance(one, TraceSet) else str(one) for one in several]
+
+
+def _side(several: Sequence[str | TraceSet], ranks: frozenset[int] | None = None) -> Side:
     options = SourceOptions() if ranks is None else SourceOptions(replace(SourceOptions().load, ranks=ranks))
     sides = [
-        side_of([_of_ranks(one, ranks)]) if isinstance(one, TraceSet) else read_side(str(one), options)
-        for one in several
+        side_of([_of_ranks(one, ranks)]) if isinstance(one, TraceSet) else read_side(one, options) for one in several
     ]
     return Side(sides[0].label, tuple(capture for side in sides for capture in side.captures))
 

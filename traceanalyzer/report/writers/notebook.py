@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.analyses import Results
-from traceanalyzer.errors import UsageError
+from traceanalyzer.files.whole import made
 from traceanalyzer.findings import Findings
 from traceanalyzer.functions import with_rules
+from traceanalyzer.given import formats_of
 from traceanalyzer.model import TraceSet
 from traceanalyzer.report.build import findings_of
 from traceanalyzer.report.contents import Report
@@ -61,14 +62,11 @@ class NotebookReport:
             formats: of `html`, `csv`, `json`, `parquet`, `md`, `xlsx`.
 
         Raises:
-            UsageError: a format is unknown.
+            UsageError: a format is unknown, or the folder cannot be written.
         """
-        for name in formats:
-            if name not in WRITERS:
-                raise UsageError(f"no format is called {name!r}; there are {', '.join(WRITERS)}")
-        target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
-        return write(self.report, target, formats)
+        names = formats_of(formats, WRITERS)
+        with made(folder, "save takes a folder") as target:
+            return write(self.report, target, names)
 
     def __repr__(self) -> str:
         said = verdict.sentences(self.report, split(self.report.results))
