@@ -23,10 +23,10 @@ def test_the_largest_part_of_every_rank(compute, comm, idle, told):
 def test_ranks_that_are_bound_by_other_things_are_told_apart():
     busy, lazy = (steady(share * 1_000_000, 0, (100 - share) * 1_000_000) for share in (90, 10))
     said = bound.of_capture(capture([busy[0], lazy[1]]))
-    assert said == "compute (90 %) on rank 0, idle: unknown cause (90 %) on rank 1"
+    assert said == "compute (90 %) on rank 0, idle (unknown cause) (90 %) on rank 1"
 
 
 def test_the_sentence_names_every_run():
     one, two = capture(steady(90, 10)), capture(steady(10, 90))
     said = bound.sentence(compare([side("a", one), side("b", two)], force=True))
-    assert said.startswith("Most of a step is: a: compute (90 %); b: ")
+    assert said.startswith("Most of a step is compute (90 %) in a; ")

@@ -110,7 +110,7 @@ def test_the_waterfall_tells_transfer_from_wait_only_where_both_runs_do():
     ("base", "other", "said"),
     [
         ((10, 5, 5), (10, 5, 15), "other takes 30 ns a step, base 20 ns: 10 ns (50 %) longer."),
-        ((10, 5, 5), (10, 5, 15), "Most of it is idle: +10 ns a step (5 ns → 15 ns)"),
+        ((10, 5, 5), (10, 5, 15), "Most of the difference is idle, +10 ns a step (5 ns → 15 ns)"),
         pytest.param(
             (10, 5, 5),
             (5, 5, 5),
@@ -120,7 +120,7 @@ def test_the_waterfall_tells_transfer_from_wait_only_where_both_runs_do():
         (
             (10, 0, 10),
             (30, 0, 0),
-            "Contradiction: its compute share (+50 percentage points), idle share (−50 percentage points) look better",
+            "Contradiction: in other compute share (+50 percentage points) and idle share (−50 percentage points) look better",
         ),
         pytest.param(
             (10, 5, 5),
@@ -139,7 +139,7 @@ def test_the_verdict(base, other, said):
 def test_the_verdict_ranks_three_runs():
     made = compare([side(name, capture(steady(time))) for name, time in (("a", 30), ("b", 10), ("c", 20))])
     bound_by, first, second = verdict.sentences(made)[:3]
-    assert bound_by == "Most of a step is in every run: compute (100 %)."
+    assert bound_by == "Most of a step is compute (100 %) in every run."
     assert first.replace("\u202f", " ") == "Fastest first, by time a step: b 10 ns, c 20 ns, a 30 ns."
     assert second.startswith(
         "Read with care: it is not known that they did the same work (model, dtype, tokens a step "
@@ -212,10 +212,10 @@ def test_hostile_names_stay_text():
     assert suite.find("testcase").get("classname") == HOSTILE
 
 
-def test_rows_of_a_gate_have_large_figures_in_full():
+def test_rows_of_a_gate_have_units_and_large_figures_in_full():
     rows = ({"rank": 0, "base_step_ns": 27_480_595.4, "calls": 1_234_567, "change": 0.0123456789, "is_open": True},)
     failure = ET.fromstring(gates.junit([Outcome("g", "run", FAILED, "m", rows)])).find("testcase/failure")
-    assert "rank 0, base_step_ns 27,480,595, calls 1,234,567, change 0.0123457, is_open True" in failure.text
+    assert "rank 0, base step 27.481 ms, calls 1,234,567, change 0.0123457, open True" in failure.text
 
 
 def test_junit_counts():

@@ -243,3 +243,9 @@ def by_key() -> dict[str, object]:
         "several": LOOKS[SEVERAL].colour,
         "viewer": {kind: viewer_colour(kind) for kind in LOOKS} | {"mark": MARK_VIEWER},
     }
+
+
+def in_a_sentence(label: str) -> str:
+    """A part of time as sentences call it: what a legend calls `idle: host` is `idle (host)` there."""
+    part, _, cause = label.partition(": ")
+    return f"{part} ({cause})" if cause else label

@@ -9,7 +9,7 @@ from traceanalyzer.kinds import EXPERTS, ROOTED
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.quantities import signed, text
-from traceanalyzer.meaning.vocabulary import INSEPARABLE, UNMATCHED, UNSPLIT, WAIT
+from traceanalyzer.meaning.vocabulary import INSEPARABLE, UNMATCHED, UNSPLIT, WAIT, in_a_sentence
 from traceanalyzer.report.comparison.bound import parts_by_rank
 
 UNEVEN = 0.05
@@ -31,7 +31,7 @@ class _Rank:
 
 
 def sentence(comparison: Comparison, run: str, change: float, unit: str) -> str | None:
-    """`Most of it is idle: host on rank 1, …`; `None` where a run does not tell waits, or its ranks wait alike."""
+    """`Most of the difference is idle (host), +3 ms …`; `None` where a run tells no waits, or its ranks wait alike."""
     other = next(side for side in comparison.sides if side.label == run)
     pair = _ranks(comparison, comparison.base, other)
     if pair is None:
@@ -43,9 +43,10 @@ def sentence(comparison: Comparison, run: str, change: float, unit: str) -> str 
     changes = (sign * (after - before)).sort_values(ascending=False, kind="stable")
     main, against = str(changes.index[0]), str(changes.index[-1])
     where, words = _where(pair, before[main], after[main]), names_of_unsplit(comparison, run)
-    made = f"Most of it is {words.get(main, main)}: {signed(sign * changes[main], Unit.NS)} {unit} {where}"
+    longest, shorter = (words.get(name, in_a_sentence(name)) for name in (main, against))
+    made = f"Most of the difference is {longest}, {signed(sign * changes[main], Unit.NS)} {unit} {where}"
     if -changes[against] > LEAST_AGAINST * abs(change):
-        made += f"; against it {words.get(against, against)}, {signed(sign * changes[against], Unit.NS)}"
+        made += f"; against it {shorter}, {signed(sign * changes[against], Unit.NS)}"
     return f"{made}."
 
 

@@ -5,7 +5,17 @@ import pandas as pd
 from traceanalyzer.diff import Comparison
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.meaning.quantities import digits
-from traceanalyzer.meaning.vocabulary import COMM, COMM_PARTS, COMPUTE, COPY, IDLE, IDLE_PARTS, OPAQUE, Part
+from traceanalyzer.meaning.vocabulary import (
+    COMM,
+    COMM_PARTS,
+    COMPUTE,
+    COPY,
+    IDLE,
+    IDLE_PARTS,
+    OPAQUE,
+    Part,
+    in_a_sentence,
+)
 
 MOST_SORTS = 3
 """Sorts of ranks that are told of one run, those with most ranks first."""
@@ -14,11 +24,11 @@ _MOST_RANKS = 4
 
 
 def sentence(comparison: Comparison) -> str | None:
-    """`Most of a step is: ddp: idle: host (68 %) on rank 0, exposed wait (64 %) on rank 1; …`; `None` if none tells."""
+    """`Most of a step is idle (host) (68 %) on rank 0, compute (64 %) on rank 1 in ddp; …`; `None` if none tells."""
     known = {side.label: text for side in comparison.sides if (text := of_capture(side.first))}
     if len(known) > 1 and len(set(known.values())) == 1 and len(known) == len(comparison.sides):
-        return f"Most of a step is in every run: {next(iter(known.values()))}."
-    return f"Most of a step is: {'; '.join(f'{run}: {text}' for run, text in known.items())}." if known else None
+        return f"Most of a step is {next(iter(known.values()))} in every run."
+    return f"Most of a step is {'; '.join(f'{text} in {run}' for run, text in known.items())}." if known else None
 
 
 def of_capture(capture: Capture) -> str | None:
@@ -29,8 +39,11 @@ def of_capture(capture: Capture) -> str | None:
     largest, pct = shares.idxmax(axis=1), shares.max(axis=1)
     sorts = sorted(largest.groupby(largest), key=lambda sort: (-len(sort[1]), str(sort[0])))
     if len(sorts) == 1:
-        return f"{sorts[0][0]} ({_range(pct)})"
-    told = [f"{name} ({_range(pct[own.index])}) on {_ranks(own.index)}" for name, own in sorts[:MOST_SORTS]]
+        return f"{in_a_sentence(str(sorts[0][0]))} ({_range(pct)})"
+    told = [
+        f"{in_a_sentence(str(name))} ({_range(pct[own.index])}) on {_ranks(own.index)}"
+        for name, own in sorts[:MOST_SORTS]
+    ]
     rest = sum(len(own) for _, own in sorts[MOST_SORTS:])
     return ", ".join(told) + (f", others on {rest} more" if rest else "")
 

@@ -10,7 +10,9 @@ from traceanalyzer.diff import Comparison, metrics, welch
 from traceanalyzer.diff.names import MetricName
 from traceanalyzer.diff.scales import CAPTURE
 from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.meaning.listed import named
 from traceanalyzer.meaning.quantities import digits, per_cent, signed, text
+from traceanalyzer.meaning.vocabulary import in_a_sentence
 from traceanalyzer.report.comparison import (
     awaited,
     bound,
@@ -193,9 +195,10 @@ def _of_means(found: list[Part], change: float, unit: str, names: Mapping[str, s
     main = ordered[0]
     against = ordered[-1]
     both = f"{text(main.base_ns, Unit.NS)} → {text(main.other_ns, Unit.NS)}"
-    made = f"Most of it is {names.get(main.label, main.label)}: {signed(main.change_ns, Unit.NS)} {unit} ({both})"
+    longest, shorter = (names.get(part.label, in_a_sentence(part.label)) for part in (main, against))
+    made = f"Most of the difference is {longest}, {signed(main.change_ns, Unit.NS)} {unit} ({both})"
     if -sign * against.change_ns > awaited.LEAST_AGAINST * abs(change) and against is not main:
-        made += f"; against it {names.get(against.label, against.label)}, {signed(against.change_ns, Unit.NS)}"
+        made += f"; against it {shorter}, {signed(against.change_ns, Unit.NS)}"
     return made + " (means over ranks)."
 
 
@@ -230,8 +233,8 @@ def _contradictions(comparison: Comparison, run: str, change: float) -> Iterator
             against.append(f"{words} ({signed(points)} percentage points)")
     if against:
         judged, but = ("better", "longer") if change > 0 else ("worse", "shorter")
-        looks = f"{', '.join(against)} {'looks' if len(against) == 1 else 'look'} {judged}"
-        yield f"Contradiction: its {looks}, and yet its step is {but}. Step time decides."
+        looks = f"{named(against)} {'looks' if len(against) == 1 else 'look'} {judged}"
+        yield f"Contradiction: in {run} {looks}, and yet its step is {but}. Step time decides."
 
 
 def _value(comparison: Comparison, metric: MetricName, run: str) -> object:

@@ -8,7 +8,10 @@ from xml.etree import ElementTree as ET
 from rich.console import Console
 from rich.markup import escape
 
+from traceanalyzer.analyses import column_named
 from traceanalyzer.gate import FAILED, INCONCLUSIVE, NOT_AVAILABLE, PASSED, SKIPPED, Outcome
+from traceanalyzer.meaning.quantities import scale
+from traceanalyzer.report.words.wording import label
 
 _MARKS: Mapping[str, str] = {PASSED: "✅", FAILED: "❌", NOT_AVAILABLE: "❌", SKIPPED: "⏭️", INCONCLUSIVE: "❔"}
 
@@ -96,13 +99,16 @@ def code(text: str) -> str:
 
 
 def _row(row: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {_value(value)}" for name, value in row.items())
+    return ", ".join(f"{label(name, column_named(name))} {_value(name, value)}" for name, value in row.items())
 
 
-def _value(value: Any) -> str:
-    """Large values in full: nobody reads `2.74806e+07`."""
+def _value(name: str, value: Any) -> str:
+    """With its unit, and digits enough to see on which side of a limit it is; large ones in full."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
+    own = scale(column_named(name).unit, [abs(value)])
+    if own.symbol:
+        return f"{value / own.divisor:,.5g} {own.symbol}"
     return f"{value:,.0f}" if abs(value) >= _WHOLE else f"{value:,.6g}"
 
 
