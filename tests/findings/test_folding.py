@@ -139,8 +139,9 @@ def test_what_is_alike_is_told_from_the_one_that_gains_most():
 
 def test_a_mean_step_is_off_by_the_deviation_of_steps_over_the_root_of_their_number():
     headline = once.results("ddp", ["headline"])["headline"]
-    table = headline.table.assign(steps=4, step_std_ns=[10.0, 30.0])
-    assert error_of_mean_step_ns(type(headline)(table)) == 10.0
+    table = headline.table.assign(steps=4, window_ns=400_000_000, step_std_ns=[1e7, 3e7])
+    assert error_of_mean_step_ns(type(headline)(table)) == 1e7
+    assert error_of_mean_step_ns(type(headline)(table.assign(step_std_ns=10.0))) == 1e6, "a hundredth of a step"
     assert error_of_mean_step_ns(type(headline)(table.assign(steps=pd.NA))) == 0.0
 
 

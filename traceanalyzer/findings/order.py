@@ -5,6 +5,7 @@ from itertools import groupby
 
 from traceanalyzer.analyses.replay.recording import RUN_TO_RUN
 from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.findings.basis import LEAST_GAIN_PCT
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.severities import SEVERITIES
 
@@ -44,13 +45,17 @@ def ordered(findings: Sequence[Finding], error_ns: float = 0.0) -> list[Finding]
 def error_of_mean_step_ns(headline: Headline) -> float:
     """How far the mean of the recorded steps is off by chance: their deviation over the root of their number.
 
-    Of the ranks the median; 0 where no two steps are complete.
+    Of the ranks the median, and no less than a hundredth of a step, which is the least gain that is told; 0 where no
+    two steps are complete.
     """
     table = headline.table
     held = table[table["steps"].notna() & table["step_std_ns"].notna()] if len(table) else table
     if held.empty:
         return 0.0
-    return float((held["step_std_ns"].astype("float64") / held["steps"].astype("float64") ** 0.5).median())
+    steps = held["steps"].astype("float64")
+    by_chance = (held["step_std_ns"].astype("float64") / steps**0.5).median()
+    least = LEAST_GAIN_PCT / 100 * (held["window_ns"].astype("float64") / steps).median()
+    return float(max(by_chance, least))
 
 
 def _class(finding: Finding, ideal_ns: int) -> tuple[bool, int, bool, bool]:
