@@ -48,7 +48,7 @@ def signs(ranks: pd.DataFrame, call_waits: pd.DataFrame) -> list[Defect]:
     if apart:
         why = (
             "their calls do match, so that the clocks of the hosts are wrong by more than the captures are long."
-            if calls and matched > _FEW * calls
+            if calls and matched - _ambiguous(call_waits) > _FEW * calls
             else "unless the hosts' clocks are wrong, these are not ranks of one capture."
         )
         found.append(
@@ -75,6 +75,11 @@ def _answerable(calls: pd.DataFrame) -> tuple[int, int]:
         return 0, 0
     matched = int(is_true(calls["is_matched"]).sum())
     return matched + int((calls["why_not_split"] == NOT_ON_ALL).sum()), matched
+
+
+def _ambiguous(calls: pd.DataFrame) -> int:
+    """Those of the matched calls that may as well be others: alike at like distances, as in decoding."""
+    return int((is_true(calls["is_matched"]) & is_true(calls["is_ambiguous"])).sum())
 
 
 def _share_no_time(ranks: pd.DataFrame) -> bool:
