@@ -42,21 +42,32 @@ def test_pipelines_that_wait_alike_are_one_finding(monkeypatch, is_uneven):
 
 
 def test_the_same_stage_of_two_pipelines_is_one_finding():
-    results = once.results("pp", ["pipelines", "pipeline", "mfu", "episodes", "replay"])
+    results = once.results("pp", ["pipelines", "pipeline", "mfu", "episodes", "replay", "pipeline_messages"])
     pipelines, stages = beside(results)
-    (found,) = pipeline_imbalance(pipelines, stages, results["mfu"], results["episodes"], results["replay"])
+    (found,) = pipeline_imbalance(
+        pipelines, stages, results["mfu"], results["episodes"], results["replay"], results["pipeline_messages"]
+    )
     assert found.title.startswith("Stage 1 (ranks 1 and 3) computes up to 107 ms a step, 24 % more than the mean rank")
     assert len(found.evidence) == 4
 
 
 @pytest.mark.parametrize(("longer", "steps", "is_said"), [(1.0, pd.NA, True), (3.0, pd.NA, False), (3.0, 2, True)])
 def test_a_stage_of_which_more_was_recorded_is_not_uneven(longer, steps, is_said):
-    results = once.results("pp", ["pipelines", "pipeline", "mfu", "episodes", "replay"])
+    results = once.results("pp", ["pipelines", "pipeline", "mfu", "episodes", "replay", "pipeline_messages"])
     table = results["pipeline"].table
     window = table["window_ns"].where(table["rank"] != 1, (longer * table["window_ns"]).astype("int64"))
     stages = Pipeline(table.assign(window_ns=window, steps=pd.array([steps] * len(table), dtype="Int64")))
     assert (
-        bool(pipeline_imbalance(results["pipelines"], stages, results["mfu"], results["episodes"], results["replay"]))
+        bool(
+            pipeline_imbalance(
+                results["pipelines"],
+                stages,
+                results["mfu"],
+                results["episodes"],
+                results["replay"],
+                results["pipeline_messages"],
+            )
+        )
         is is_said
     )
 
@@ -66,17 +77,21 @@ def test_a_stage_of_which_more_was_recorded_is_not_uneven(longer, steps, is_said
 )
 def test_a_stage_that_alone_recomputes_is_told_so(of_stage, is_said):
     """In TFLOP beside a model's 100 of each stage; without the other stage's figures nothing is said."""
-    results = once.results("pp", ["pipelines", "pipeline", "mfu", "episodes", "replay"])
+    results = once.results("pp", ["pipelines", "pipeline", "mfu", "episodes", "replay", "pipeline_messages"])
     steps = results["mfu"].table
     recomputed = steps["rank"].map(dict(enumerate(of_stage))) * 10**12
     steps = steps.assign(model_flops=10**14, recompute_flops=recomputed, is_complete=True)
     both = (results["pipelines"], results["pipeline"])
-    (found,) = pipeline_imbalance(*both, Mfu(steps), results["episodes"], results["replay"])
+    (found,) = pipeline_imbalance(
+        *both, Mfu(steps), results["episodes"], results["replay"], results["pipeline_messages"]
+    )
     assert ("It recomputes 30 TFLOP a step beside the model's 100 TFLOP, rank 0 none." in found.title) is is_said
     assert found.recommendation.startswith(
         "Recompute activations" if is_said else "Move layers from stage 1 to stage 0"
     )
-    (other,) = pipeline_imbalance(*both, Mfu(steps[steps["rank"] == 1]), results["episodes"], results["replay"])
+    (other,) = pipeline_imbalance(
+        *both, Mfu(steps[steps["rank"] == 1]), results["episodes"], results["replay"], results["pipeline_messages"]
+    )
     assert "recomputes" not in other.title
 
 
@@ -87,7 +102,7 @@ def test_a_stage_that_alone_recomputes_is_told_so(of_stage, is_said):
 )
 def test_a_stage_whose_gpu_is_slower_is_not_uneven(monkeypatch, same_work_ratio, share, is_said):
     """The stage computes 107 ms a step, the mean 86 ms."""
-    results = once.results("pp", ["pipelines", "pipeline", "mfu", "episodes", "replay"])
+    results = once.results("pp", ["pipelines", "pipeline", "mfu", "episodes", "replay", "pipeline_messages"])
     late = {"ranks": "1", "numbers": "2,3", "steps": 2, "excess_ns": round(share * 21_000_000), "is_in_turn": False,
             "same_work_ratio": same_work_ratio}  # fmt: skip
     monkeypatch.setattr(uneven_stages, "said_with_gain", lambda _: [late])
@@ -128,7 +143,9 @@ def _last_ns(job):
 )
 def test_layers_are_moved_only_where_even_stages_gain(heavy, advises):
     """With weights' gradients behind those of inputs a first stage that is a sixth heavier costs nothing."""
-    _, results = analysed(zero_bubble(**heavy), "pipelines", "pipeline", "mfu", "episodes", "replay")
+    _, results = analysed(
+        zero_bubble(**heavy), "pipelines", "pipeline", "mfu", "episodes", "replay", "pipeline_messages"
+    )
     (found,) = pipeline_imbalance(**results)
     assert ("even stages gain nothing" in found.title) == (advises is None)
     assert found.recommendation is None if advises is None else found.recommendation.startswith(advises)

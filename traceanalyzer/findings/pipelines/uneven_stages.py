@@ -10,6 +10,7 @@ from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.names import PipelinesColumn
 from traceanalyzer.analyses.operators.mfu import Mfu
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.analyses.pipelines.pipeline_messages import PipelineMessages
 from traceanalyzer.analyses.pipelines.pipelines import Pipelines
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gain import Gain
@@ -26,7 +27,7 @@ from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import in_a_line, time_text
 from traceanalyzer.meaning.wholes import rate, within_whole
-from traceanalyzer.model.tables import only
+from traceanalyzer.model.tables import only, rows_where
 
 _NOTHING = "even stages gain nothing"
 
@@ -43,6 +44,7 @@ def pipeline_imbalance(
     mfu: Mfu,
     episodes: Episodes,
     replay: Replay,
+    pipeline_messages: PipelineMessages,
     *,
     uneven_stages_times: float = UNEVEN_STAGES,
 ) -> list[Finding]:
@@ -57,11 +59,19 @@ def pipeline_imbalance(
         (rows, frame[frame["pipeline"].isin([row["pipeline"] for row in rows])])
         for rows in uneven_alike(pipelines, frame, uneven_stages_times)
     ]
+    one_way = _goes_one_way(pipeline_messages.table)
     return [
-        _uneven(rows, own, mfu, replay, uneven_stages_times)
+        _uneven(rows, own, mfu, replay, uneven_stages_times, one_way=one_way)
         for rows, own in stages
         if not _is_of_windows(own) and not _is_of_gpus(rows, own, episodes)
     ]
+
+
+def _goes_one_way(messages: pd.DataFrame) -> bool:
+    """Whether no rank gets messages from whom it sends some to, as stages of one model do in training."""
+    sent = rows_where(messages, is_true(messages["is_send"]) & messages["peer"].notna()) if len(messages) else messages
+    pairs = set(zip(sent["rank"].tolist(), sent["peer"].tolist(), strict=True)) if len(sent) else set()
+    return bool(pairs) and not any((peer, rank) in pairs for rank, peer in pairs)
 
 
 def _is_of_gpus(rows: Sequence[Mapping[str, Any]], stages: pd.DataFrame, episodes: Episodes) -> bool:
@@ -107,8 +117,9 @@ def uneven_alike(pipelines: Pipelines, stages: pd.DataFrame, least_times: float)
 
 
 def _uneven(
-    rows: Sequence[Mapping[str, Any]], stages: pd.DataFrame, mfu: Mfu, replay: Replay, least_times: float
-) -> Finding:
+    rows: Sequence[Mapping[str, Any]], stages: pd.DataFrame, mfu: Mfu, replay: Replay, least_times: float, *,
+    one_way: bool,
+) -> Finding:  # fmt: skip
     row = max(rows, key=lambda row: row["compute_max_over_mean"])
     steps = count_of_steps(stages)
     compute = stages["compute_ns"].astype("int64")
@@ -135,7 +146,7 @@ def _uneven(
             f" {more}" if more else "",
         ),
         evidence=evidence_of(stages, ["compute_ns", "idle_ns"]),
-        recommendation=None if hidden == _NOTHING else _advice(more, move),
+        recommendation=None if hidden == _NOTHING else _advice(more, move, one_way=one_way),
         caveat="The gain supposes that layers take their hosts' work along. Coefficient of variation of compute "
         f"{row['compute_cv']:.3f} (population, ddof = 0); a stage "
         "may be limited by memory instead.",
@@ -156,9 +167,13 @@ def _shorter(gain: Gain | None) -> Title:
     return Title(f" {even} {gain.whole} is ", Won.recorded(gain), ".")
 
 
-def _advice(more: str, move: str) -> str:
+def _advice(more: str, move: str, *, one_way: bool) -> str:
     if more:
         return f"Recompute activations (checkpointing) in all stages or in none, or {move}."
+    if one_way:
+        return (
+            f"{move}; if they are no stages of one model (prefill and decode apart), give the longer work more ranks."
+        )
     return f"{move}; the first and last stages also carry embedding, head and loss."
 
 
