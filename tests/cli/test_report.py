@@ -239,7 +239,7 @@ def test_quiet_prints_nothing(capsys, small):
         (["--trace-dir", ""], "Invalid value for '--trace-dir': it is empty (an unset variable?)"),
         (["", "--steps", "last"], "it is empty"),
         (["good", "--output", ""], "Invalid value for '--output'"),
-        (["empty"], "no traces here"),
+        (["empty"], "no traces here; record them with torch.profiler or nsys (README: How to record traces)"),
         (["empty"], ".nsys-rep files or their exports, .sqlite files or folders of Parquet"),
         (["database"], "database/job.sqlite: not an SQLite database; export the report again"),
         (["--trace-file", "database/job.sqlite"], "database/job.sqlite: not an SQLite database"),

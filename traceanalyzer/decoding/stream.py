@@ -268,7 +268,9 @@ def _why_no_events(start: bytes, file: PackedFile) -> str:
         return "it cannot be read: the disk or the network fails"
     if not start:
         return (
-            "the file is empty" if file.is_plain else "nothing can be unpacked from it: it is empty, cut off or damaged"
+            "the file is empty: the job has not written it yet, or ended before it had; record it again"
+            if file.is_plain
+            else "nothing can be unpacked from it: it is empty, cut off or damaged"
         )
     if b"\0" in start[:4]:
         return "not text: it begins with bytes that are none"

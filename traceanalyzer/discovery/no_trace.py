@@ -20,6 +20,11 @@ _SNAPSHOTS = (
     "memory snapshots of PyTorch, and no traces; analyze-traces memory FOLDER, or its report, says what they tell"
 )
 
+_RECORD = (
+    "record them with torch.profiler or nsys (README: How to record traces), or see a report without any by "
+    "analyze-traces demo."
+)
+
 _MOST_LOOKED_AT = 200
 """Files without a trace's name that are looked into: there is one for each rank."""
 
@@ -49,7 +54,7 @@ def nothing_in(folder: Path, skipped: list[Skipped]) -> str:
     if not skipped and (other := _known(folder)):
         return other
     if not skipped:
-        return f"{named(folder)}: no traces here; expected {EXPECTED}"
+        return f"{named(folder)}: no traces here; {_RECORD} Expected are {EXPECTED}"
     first, *others = skipped
     are = "file that is no trace" if len(others) == 1 else "files that are no traces"
     more = f" (and {len(others)} more {are})" if others else ""
