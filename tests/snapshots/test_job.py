@@ -3,12 +3,15 @@
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.snapshots.builders import History, write
 from tests.snapshots.test_snapshots import MB, examined, leak
 from traceanalyzer.cli import run
+from traceanalyzer.cli.snapshots import of_run
 from traceanalyzer.job.model_state import Model
 from traceanalyzer.job.run_info import RunInfo, trained_model
 from traceanalyzer.report.snapshots.page import page
@@ -184,3 +187,23 @@ def test_the_question_about_memory_is_answered_by_snapshots(tmp_path, capsys, na
     assert answer["said"]
     assert run(["summary", str(tmp_path)]) == 2
     assert "memory snapshots of PyTorch, and no traces" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("one", "own"),
+    [
+        ("a/traces", ["a/memory/rank0.pickle"]),
+        ("b", ["b/rank0.pickle", "b/memory/rank1.pickle"]),
+        ("c", []),
+    ],
+)
+def test_snapshots_of_other_runs_are_left_out(one, own):
+    """What lies beside several runs alike is of none that can be told."""
+    runs = {
+        label: SimpleNamespace(label=label, captures=[SimpleNamespace(path=Path("job", label, "rank0", "trace.json"))])
+        for label in ("a/traces", "b", "c")
+    }
+    places = ["a/memory/rank0.pickle", "b/rank0.pickle", "b/memory/rank1.pickle", "oom/rank0.pickle"]
+    found = [Path("job", place) for place in places]
+    assert of_run(found, runs[one], [*runs.values()]) == [Path("job", place) for place in own]
+    assert of_run(found, runs[one], [runs[one]]) == found

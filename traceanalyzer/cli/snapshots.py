@@ -1,5 +1,6 @@
 """What the report command does with memory snapshots: beside traces, or alone."""
 
+import os
 import shlex
 import sys
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from traceanalyzer.analyses import Results
+    from traceanalyzer.discovery.clustering import Run
     from traceanalyzer.gate import Gate, Outcome
     from traceanalyzer.snapshots import Examined, MemoryChange
     from traceanalyzer.snapshots.job import Job
@@ -43,6 +45,20 @@ def snapshots_in(*places: Path | None, follows_links: bool = False) -> list[Path
     for path in closed_below(named[0]) if found else ():
         click.echo(f"Skipped: {path} (cannot be read)", err=True)
     return found
+
+
+def of_run(paths: "Sequence[Path]", run: "Run", runs: "Sequence[Run]") -> list[Path]:
+    """Of a folder with several runs those snapshots whose path is more of the run's than of any other's."""
+    others = [other for other in runs if other.label != run.label]
+
+    def shared(one: "Run", path: Path) -> int:
+        """How many folders the snapshot has in common with the run's traces."""
+        return max(
+            len(Path(os.path.commonpath((path.absolute().parent, held.path.absolute().parent))).parts)
+            for held in one.captures
+        )
+
+    return [path for path in paths if all(shared(run, path) > shared(other, path) for other in others)]
 
 
 def report_alone(paths: "Sequence[Path]", place: Path, options: dict[str, Any], console: "Console") -> tuple[Path, int]:
