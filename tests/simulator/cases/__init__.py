@@ -21,6 +21,7 @@ from tests.simulator.cases.pauses import PAUSES
 from tests.simulator.cases.pipelines import PIPELINES
 from tests.simulator.cases.reads import READS
 from tests.simulator.cases.roles import ROLES
+from tests.simulator.cases.roles_further import ROLES_FURTHER
 from tests.simulator.cases.stacks import STACKS
 from tests.simulator.cases.together import TOGETHER
 from tests.simulator.cases.transformers import TRANSFORMERS
@@ -54,4 +55,5 @@ EVERY_CASE = (
     *FIRST_SIGHT,
     *ACROSS,
     *ROLES,
+    *ROLES_FURTHER,
 )
