@@ -21,5 +21,20 @@ def test_a_rank_that_always_needs_more_has_no_clock_that_is_set(always_ms, is_se
     ]  # fmt: skip
     rest = dict.fromkeys((*OWN_PARTS, "exposed_wait_ns"), 0) | {"is_partial": False}
     table = pd.DataFrame(rows).assign(**{name: value for name, value in rest.items() if name != "compute_ns"})
-    jumps = clock_jumps_ns(table, pd.Series(range(4)))
+    calls = pd.DataFrame({"rank": range(4), "step": 0, "end_ns": 0, "instance": pd.NA})
+    jumps = clock_jumps_ns(table, calls)
     assert jumps.dropna().tolist() == [2 * MS] * is_set
+
+
+@pytest.mark.parametrize(("set_ms", "is_set"), [(2, True), (0, False)])
+def test_whose_calls_end_with_their_partners_has_no_clock_that_is_set(set_ms, is_set):
+    """Rank 0's first step is longer by 2 ms; in the next one its calls end that much later beside the others', or not."""
+    rows = [
+        {"rank": rank, "step": step, "begin_ns": 0, "end_ns": (20 + 2 * (rank == step == 0)) * MS}
+        for rank in range(4)
+        for step in range(4)
+    ]
+    table = pd.DataFrame(rows).assign(**dict.fromkeys((*OWN_PARTS, "exposed_wait_ns"), 0), is_partial=False)
+    calls = pd.DataFrame(rows).assign(instance=[step for _ in range(4) for step in range(4)])
+    calls["end_ns"] = calls["step"] * 20 * MS + set_ms * MS * ((calls["rank"] == 0) & (calls["step"] > 0))
+    assert clock_jumps_ns(table, calls).dropna().tolist() == [2 * MS] * is_set

@@ -74,6 +74,13 @@ def test_one_that_computes_otherwise_and_communicates_alike_has_peers(job, told)
     assert sorted(needs["peers"].unique()) == told
 
 
+def test_one_alone_is_held_against_its_own_steps():
+    """In one step it evaluates for longer than in the others, and than the others train."""
+    made = unlike_ranks.evaluated_apart(steps=4, faults=(Fault("evaluate", 14 * MS, (4,), (2,)),), noise=like_hosts(5))
+    found = analysed(made, "episodes")[1]["episodes"].table
+    assert found[["ranks", "cause", "numbers"]].to_numpy().tolist() == [["4", "compute", "2"]]
+
+
 def test_a_decoder_is_not_decoding():
     """What a model's decoder computes depends on no data, as its encoder's does not: a slower GPU is told."""
     names = ["decoder_gemm", "decode_attention", "BatchDecodeWithPagedKVCache"]

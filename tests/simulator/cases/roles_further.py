@@ -39,9 +39,12 @@ ROLES_FURTHER: tuple[Case, ...] = (
     nobody("healthy, models apart, no steps", "", unlike_ranks.models_apart, others=(6,), noise=like_hosts(2212),
            spoil=without_steps(*range(8))),
     # Two ranks.
-    nobody("healthy, a learner and an actor", "", two_models.one_learner, actors=1, noise=like_hosts(2213)),
-    case_of("a learner and an actor, a loader of its games in two steps", two_models.one_learner, Fault("env", 12 * MS, (1,), (1, 3)),
-            "games.py", cause="host", actors=1, noise=like_hosts(2214)),
+    # Each waits for the other: what the learner computes, and the games of the actor.
+    nobody("healthy, a learner and an actor", "Rank 0 computes", two_models.one_learner, actors=1, others=(1,), noise=like_hosts(2213)),
+    # Said of every step: what its games take in the others is held against the learner, too.
+    several("a learner and an actor, its games are slower in two steps", two_models.one_learner,
+            (Fault("env", 12 * MS, (1,), (1, 3)),), Truth((1,), "host", "games.py", has_gain=False), actors=1,
+            noise=like_hosts(2214)),
     # Unlike models.
     case_of("a large and a small model, throttled from a step on", two_models.two_sizes,
             Fault("throttle", 0, (2,), (3, 4, 5, 6), 1.4), _SAME, steps=7, noise=like_hosts(2215)),
@@ -56,12 +59,13 @@ ROLES_FURTHER: tuple[Case, ...] = (
             left=(Fault("wire", 2 * MS, (4, 6)),), others=(4, 6), steps=5, noise=like_hosts(2219)),
     case_of("two nodes, one is capped, a host of the other logs", on_nodes(with_noise(usual.fsdp, like_hosts(2220)), 4),
             Fault("host", 6 * MS, (1,)), "log_metrics", left=(Fault("throttle", 0, (4, 5, 6, 7), None, 1.2),), others=(4, 5, 6, 7)),
-    case_of("a GPU gets hotter while another's host collects garbage", gpus.heated, Fault("heat", 0, (5,)), _SAME,
+    case_of("a GPU gets hotter while another's host collects garbage", gpus.heated, Fault("heat", 0, (5,), tuple(range(2, 8))), _SAME, cause="compute",
             left=(Fault("gc", 3 * MS, (0,), (4,)),), others=(0,), has_gain=False),
     case_of("scattered kernels in four ways, a warm GPU", four_ways.four_ways, Fault("throttle", 0, (6,), None, 1.35), _SAME,
             has_gain=False, noise=Noise(2222, 0.3, 0.1, 0.15)),
-    case_of("a GPU of a rank that begins late is warm", four_ways.begun_apart, Fault("throttle", 0, (2,), None, 1.3), _SAME,
-            apart_ns=2 * MS, steps=6, others=(1, 3), noise=unlike_hosts(2223)),
+    # The start of the first recorded step comes first, by a bound of 2.2 ms; the GPU is said behind it, with 1.9 ms.
+    nobody("a GPU of a rank that begins late is warm", "In step 0 ranks 2 and 3", four_ways.begun_apart,
+           Fault("throttle", 0, (2,), None, 1.3), apart_ns=2 * MS, steps=6, others=(1, 2, 3), noise=unlike_hosts(2223)),
     nobody("healthy, uneven starts, clocks drift", "", four_ways.begun_apart, apart_ns=1 * MS, steps=6, others=(1, 2, 3),
            how=Capture(drift={1: 1e-4, 3: -1e-4}), noise=unlike_hosts(2224)),
 )  # fmt: skip

@@ -5,20 +5,23 @@ import pandas as pd
 
 from traceanalyzer.analyses.blame.step_parts import OWN_PARTS
 from traceanalyzer.analyses.wide import by_step_and_rank
+from traceanalyzer.model.tables import rows_where
 
 _LEAST_NS = 1_000_000
 
 
-def clock_jumps_ns(table: pd.DataFrame, communicating: pd.Series) -> pd.Series:
+def clock_jumps_ns(table: pd.DataFrame, calls: pd.DataFrame) -> pd.Series:
     """By how much the rank's clock is set in each row of `StepNeeds`; absent where it is not.
 
     The step differs from the others' by ten times as much as any other step of the rank does, and as any other rank's;
     and no other rank waits a tenth of that more than in its other steps. Nor does the rank need half of that more than
-    the others in its other steps, too: such a rank ends its first step late, and all later ones as much. Told from
-    three steps and ranks on, of ranks that communicate: others may take as long as they like.
+    the others in its other steps, too: such a rank ends its first step late, and all later ones as much. Nor do its
+    calls (of `CallWaits`) end with their partners' in that step and in later ones: a rank that feeds the others is done
+    with its first step long before they are. Told from three steps and ranks on, of ranks that communicate: others may
+    take as long as they like.
     """
     jumps = pd.Series(pd.NA, index=table.index, dtype="Int64")
-    held = table[table["rank"].isin(communicating) & table["step"].notna() & ~table["is_partial"].astype(bool)]
+    held = table[table["rank"].isin(calls["rank"]) & table["step"].notna() & ~table["is_partial"].astype(bool)]
     lengths = (held["end_ns"] - held["begin_ns"]).astype("float64")
     wide = by_step_and_rank(held.assign(length=lengths), "length")
     if wide.shape[0] < 3 or wide.shape[1] < 3 or wide.isna().any(axis=None):
@@ -41,6 +44,18 @@ def clock_jumps_ns(table: pd.DataFrame, communicating: pd.Series) -> pd.Series:
         more = (needs[rank] - needs.drop(columns=rank).median(axis=1)).astype("float64")
         always = float(more.drop(step).median())
         is_usual = always * jump > 0 and abs(always) >= abs(jump) / 2
-        if most < abs(jump) / 10 and step != wide.index[-1] and not is_usual:
+        is_told = most < abs(jump) / 10 and step != wide.index[-1] and not is_usual
+        if is_told and not _ends_with_others(calls, int(rank), int(step), abs(jump)):
             jumps[held.index[(held["rank"] == rank) & (held["step"] == step)]] = round(jump)
     return jumps
+
+
+def _ends_with_others(calls: pd.DataFrame, rank: int, step: int, jump_ns: float) -> bool:
+    """Whether the rank's calls end as long after their partners' in a step as in later ones, to half of a jump."""
+    held = rows_where(calls, calls["instance"].notna())
+    own = rows_where(held, held["rank"] == rank).set_index("instance")
+    others = rows_where(held, (held["rank"] != rank) & held["instance"].isin(own.index))
+    after_ns = own["end_ns"].astype("float64") - others.groupby("instance")["end_ns"].median().astype("float64")
+    known = after_ns.notna()
+    now, later = (after_ns[known & is_then] for is_then in (own["step"] == step, own["step"] > step))
+    return bool(len(now) and len(later) and abs(later.median() - now.median()) < jump_ns / 2)

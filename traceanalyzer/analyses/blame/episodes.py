@@ -13,6 +13,7 @@ from traceanalyzer.analyses.blame.episode_rows import row_of
 from traceanalyzer.analyses.blame.free_running import awaited
 from traceanalyzer.analyses.blame.hidden_hosts import with_hidden_hosts
 from traceanalyzer.analyses.blame.host_paces import without_names_of_pace
+from traceanalyzer.analyses.blame.jitter import without_hardly_any
 from traceanalyzer.analyses.blame.late_together import grouped, of_all_groups
 from traceanalyzer.analyses.blame.lateness import cells, with_excess
 from traceanalyzer.analyses.blame.naming import named
@@ -238,7 +239,7 @@ def _of_job(
     """
     needs, work = as_whole_captures(needs, work)
     late = with_excess(with_slower_ns(needs, work))
-    own = cells(late)
+    own = without_hardly_any(cells(late))
     own = awaited(own[own["rank"].isin(met)], late, calls)
     found = without_names_of_pace(named(own, late, work), late, operators)
     found = with_steps_before(told_apart(found, late, work), late, work)

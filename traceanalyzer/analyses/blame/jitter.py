@@ -6,9 +6,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.spread import medians
+from traceanalyzer.model.tables import picked
 
 _WITHIN_A_DEVIATION = 0.68
 """Share of normal values that are no further than one deviation."""
@@ -27,6 +29,10 @@ _LEVELS_APART = 12.0
 _FEW = 3
 _A_LOT = 0.5
 """Of a step: what differs by chance between a few steps is shorter."""
+
+
+HARDLY = 0.1
+"""Of what a rank needs more in most steps."""
 
 
 @dataclass(frozen=True)
@@ -131,3 +137,12 @@ def _from_usual(values: np.ndarray) -> np.ndarray:
         return values - np.nanmedian(values)
     is_usual = (values >= usual[0]) & (values <= usual[-1])
     return np.where(is_usual, values - np.median(usual), np.nan)
+
+
+def without_hardly_any(found: pd.DataFrame) -> pd.DataFrame:
+    """The cells (`lateness.cells`) but for those with hardly any of what the rank's late steps hold of that part.
+
+    What stays a little below the limits of lateness in most steps is above them in one that happens to be shorter.
+    """
+    usual = found.groupby(["rank", "part"])["excess_ns"].transform("median")
+    return picked(found, (found["excess_ns"] >= HARDLY * usual).to_numpy())

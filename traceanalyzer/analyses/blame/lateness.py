@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.blame.jitter import RankSteps, jitter_of, of_others
+from traceanalyzer.analyses.blame.jitter import HARDLY, RankSteps, jitter_of, of_others
 from traceanalyzer.analyses.blame.meetings import waited
 from traceanalyzer.analyses.blame.step_needs import PARTS
 from traceanalyzer.analyses.grouping import Groups
@@ -52,9 +52,6 @@ _HOST_PARTS = (SYNC.column, DATA.column, HOST.column, COPY.column)
 
 _SEEN = 0.5
 """Of the excess."""
-
-_HARDLY = 0.1
-"""Of what a rank needs more in most steps."""
 
 _MOSTLY = 0.5
 """Of a rank's steps."""
@@ -147,7 +144,8 @@ def _usual_ns(table: pd.DataFrame, is_stage: np.ndarray) -> np.ndarray:
     """
     own = table[COMPUTE.column].astype("float64")
     usual = own.groupby(table["rank"]).transform(lambda each: each.quantile(0.25, interpolation="lower"))
-    times = (own / usual.where(usual > 0)).where(is_stage)
+    is_measure = is_stage if len(table["rank"][is_stage].unique()) > 1 else ~is_stage  # one is none of itself
+    times = (own / usual.where(usual > 0)).where(is_measure)
     known = own.groupby(table["rank"]).transform("size") >= _LEAST_STEPS
     return (usual * times.groupby(table["step"]).transform("median")).where(known).fillna(own).to_numpy()
 
@@ -293,7 +291,7 @@ def _are_late(columns: Mapping[str, Any]) -> np.ndarray:
     least = np.maximum(LEAST_PCT / 100 * length_ns, _LEAST_NS)
     # What is always there is held against the limit as a whole: of steps near the limit some alone would seem late.
     is_steady = _is_steady(steps, jitter, median, _launch_more_always(columns, steps)) & (median >= least)
-    of_steady = np.maximum(least / 2, _HARDLY * median)
+    of_steady = np.maximum(least / 2, HARDLY * median)
     least = np.where(is_steady, of_steady, np.maximum(least, _SIGMAS * of_others(steps, jitter)))
     is_late: np.ndarray = (steps.excess_ns >= least) & (waited(columns) >= least / 2)
     return is_late

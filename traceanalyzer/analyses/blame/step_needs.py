@@ -139,7 +139,7 @@ def across(
     table = table.rename(columns={"start_ns": "begin_ns"})
     step = table["step"].astype("Int64")
     table = _with_meetings(table).assign(step=step.where(step != NONE), peers=_peers(table["rank"], pipeline))
-    return StepNeeds(table.assign(clock_jump_ns=clock_jumps_ns(table, call_waits.table["rank"])))
+    return StepNeeds(table.assign(clock_jump_ns=clock_jumps_ns(table, call_waits.table)))
 
 
 def _late_ends(slower: pd.DataFrame) -> pd.DataFrame:
