@@ -189,7 +189,7 @@ def _analysed(
     def keep(whole: "Summary") -> None:
         if entry and not held:
             again = kept_report.place_of(found, run, load, asked)
-            later(partial(kept_report.keep, entry, again, whole, made.findings), processes=processes)
+            later(partial(kept_report.keep, entry, again, whole, made.findings), processes=_beside(run, options))
 
     return made, examination, (memory, told), partial(_completed, command, run, summary, made, keep)
 
