@@ -80,7 +80,7 @@ assert len(forks) == 1 + 8
 
 results = engine.combine({0: alone})
 sent = []
-engine.joined_at_once = lambda *given: sent.append(at_once.joined_at_once(*given)) or sent[-1]
+engine.joined_at_once = lambda *given: sent.append(at_once.joined_at_once(*given)) or {**sent[-1]}
 tables = {name: {0: table} for name, table in alone.items()}
 replays = []
 shares.WORTH_A_SHARE = 1

@@ -93,11 +93,11 @@ def test_processes_at_one_file_find_room_beside_one_another(monkeypatch, free, m
     ("texts", "jobs", "free", "processes"),
     [
         ([0.4], None, 100, 16),
-        ([3.2], None, 100, 7),
-        ([10.0], None, 100, 2),
+        ([3.2], None, 100, 5),
+        ([10.0], None, 100, 1),
         ([10.0], 16, 100, 16),  # what the user says lifts what files may take, and not what is free
-        ([10.0], 16, 3, 4),
-        ([5.0, 5.0], None, 100, 4),
+        ([10.0], 16, 3, 3),
+        ([5.0, 5.0], None, 100, 3),
         ([0.1] * 400, None, 100, 16),
         ([500.0], None, 100, 1),
         ([500.0] * 400, None, 100, 16),  # of so many no more is drawn or replayed than of some

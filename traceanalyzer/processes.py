@@ -230,8 +230,9 @@ _LEAST_BYTES, _TIMES_TEXT, _TIMES_PACKED = 128 << 20, 0.6, 10
 _DECODING_BYTES = 64 << 20
 """Of a process that decodes pieces of a file: of no more than some at once."""
 
-_TIMES_TEXT_BESIDE, _MOST_BYTES_BESIDE = 0.08, 2 << 30
-"""Of one that does a share of what follows, for each byte of text; and at most, for no more is replayed or drawn."""
+_TIMES_TEXT_BESIDE, _MOST_BYTES_BESIDE = 0.1, 2 << 30
+"""Of one that does a share of what follows, for each byte of text (what it sends is there twice for a moment); and at
+most, for no more is replayed or drawn."""
 
 
 def _cores() -> int:

@@ -193,7 +193,8 @@ def combine_tables(
     made = ByName()
     names = tuple(names)
     if processes > 1 and can_fork():
-        done |= {name: _laid(made) for name, made in joined_at_once(names, result, done.get, processes).items()}
+        sent = joined_at_once(names, result, done.get, processes)
+        done |= {name: _laid(sent.pop(name)) for name in [*sent]}  # one after the other: else all are there twice
     for name in names:
         try:
             made[name] = result(name)
