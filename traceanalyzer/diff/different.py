@@ -39,7 +39,7 @@ KINDS: Mapping[str, str] = MappingProxyType(
 NOTHING = "A difference of times is the code's, or noise."
 """What follows where nothing differs."""
 
-_ASKED_FOR = ("PyTorch", "NCCL", "driver", "links", "parallel sizes", "tokens a step")
+ASKED_FOR = ("PyTorch", "NCCL", "driver", "links", "parallel sizes", "tokens a step")
 """Facts whose being unknown the line says."""
 
 
@@ -66,7 +66,7 @@ def line(
     known = [fact for fact in facts if fact.name in KINDS]
     differing = [fact for fact in known if fact.state == DIFFERS]
     listed = "; ".join(_listed(fact, runs) for fact in differing)
-    unknown = [fact.name for fact in known if fact.state == UNKNOWN and fact.name in _ASKED_FOR]
+    unknown = [fact.name for fact in known if fact.state == UNKNOWN and fact.name in ASKED_FOR]
     asked = f" Not known of every run: {', '.join(unknown)}." if unknown else ""
     kinds = {KINDS[fact.name] for fact in differing}
     follows = _conclusion(kinds, len(differing), is_fair=is_fair, has_own_times=has_own_times)

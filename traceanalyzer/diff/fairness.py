@@ -9,6 +9,7 @@ from traceanalyzer.analyses.communication.mesh import mesh_of
 from traceanalyzer.analyses.integrity import untrue
 from traceanalyzer.diff import contents
 from traceanalyzer.diff.captures import Capture, Side
+from traceanalyzer.diff.different import ASKED_FOR
 from traceanalyzer.diff.facts import (
     DIFFERS,
     DIMENSIONS,
@@ -224,10 +225,11 @@ def _gradient_calls(capture: Capture) -> int | None:
 
 def _unknown(facts: tuple[Fact, ...]) -> list[str]:
     checked = [fact for fact in facts if fact.weight in {WORK, REFUSE} and fact.name not in OF_SHAPES]
-    names = [fact.name for fact in checked if fact.state == UNKNOWN]
+    # What the line that stands first asks for is said there.
+    names = [fact.name for fact in checked if fact.state == UNKNOWN and fact.name not in ASKED_FOR]
     if not names:
         return []
-    return [f"Not known for every run, so not checked: {', '.join(names)}. A run.json beside the traces tells."]
+    return [f"Not checked, as a run does not tell: {', '.join(names)}. A run.json beside the traces tells."]
 
 
 def _repeats(sides: Sequence[Side]) -> list[str]:
