@@ -612,6 +612,7 @@ LaunchLoopsColumn = Literal[
     "blocking_calls",
     "of_sizes",
     "has_products",
+    "of_uploads",
 ]
 LaunchesColumn = Literal[
     "rank",

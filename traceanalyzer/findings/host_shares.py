@@ -11,6 +11,10 @@ from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.alike import also_on, with_others
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis
+from traceanalyzer.findings.won import Won
+
+_IN_LOOPS = 0.8
+"""Of all times: what the loops gain with one turn is then what is said."""
 
 
 class HostShares(Struct, frozen=True):
@@ -57,6 +61,18 @@ def most_gained_ns(spent_ns: float, gain: Gain | None) -> int | None:
         return round(spent_ns)
     most_ns = min(spent_ns, gain.gain_ns + gain.error_ns)
     return round(most_ns) if 100 * most_ns >= LEAST_GAIN_PCT * gain.before_ns else None
+
+
+def won_by_one_turn(loops: pd.DataFrame, replay: Replay, shares: HostShares, times: float, most_ns: int) -> Won:
+    """What it gains by the replay if each run of these loops (of `launch_loops`) is one turn, else at most `most_ns`.
+
+    It is done so many `times`, most of them in the loops: fewer are not what is told.
+    """
+    if loops.empty or loops.groupby("rank")["turns"].sum().max() < _IN_LOOPS * times:
+        return Won(most_ns, is_bound=True)
+    ranks = frozenset(shares.ranks)
+    gain = gain_of(replay, *(Change("loop", 0.0, ranks, name=str(name)) for name in loops["loop"].unique()))
+    return Won.of(gain) if gain is not None and gain.gain_ns else Won(most_ns, is_bound=True)
 
 
 def in_a_step(of_hosts: Result) -> pd.DataFrame:

@@ -6,7 +6,7 @@ from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
 from traceanalyzer.findings.hosts.checked_values import checked_values
 
-NAMES = ("headline", "steps", "operators", "episodes", "places", "replay")
+NAMES = ("headline", "steps", "operators", "launch_loops", "episodes", "places", "replay")
 MS = 1_000_000
 
 
@@ -46,5 +46,6 @@ def test_each_tensor_is_checked(made, said):
     assert len(findings) == (said is not None)
     if said:
         assert said in findings[0].title
-        assert findings[0].gain_is_bound
-        assert 0 < findings[0].gain_ns <= 30 * MS
+        # Each check, with what Python does up to the next one, takes 2 ms.
+        assert not findings[0].gain_is_bound
+        assert findings[0].gain_ns == (made["checks"] - 1) * 2 * MS

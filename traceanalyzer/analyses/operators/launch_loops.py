@@ -19,9 +19,11 @@ from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.meaning.vocabulary import COMM
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import lengths_of, sorted_table, text_array, whole
+from traceanalyzer.model.plain import lengths_of, mask_of, rows_named_so, sorted_table, text_array, whole
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of
+
+_OWN = "aten::"
 
 _SAID = 4
 """Operators that a loop's name lists."""
@@ -50,6 +52,7 @@ class LaunchLoops(Result[LaunchLoopsColumn]):
             "Turns launch grids, or copy bytes, of different sizes: as for one tensor after the other."
         ),
         "has_products": Column.flag("A turn multiplies matrices, or convolves, as a layer does."),
+        "of_uploads": Column.flag("Most of its launches copy to the GPU."),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -93,9 +96,10 @@ class Loops(Struct, frozen=True):
         is_comm, launch = np.asarray(column_of(trace.gpu_ops, "kind") == COMM.kind), _launched(trace)
         order, groups = _in_order(trace)
         # An operator that launches for many tensors at once is one call.
-        owner = tree.owner[order]
+        around = _outer(trace, tree)
+        owner = around[order]
         leads = np.flatnonzero(np.append(True, (owner[1:] != owner[:-1]) | (owner[1:] < 0))[: len(order)])
-        codes, texts = _names_of_ops(trace, tree)
+        codes, texts = _names_of_ops(trace, around)
         ends = np.append(leads, len(order))
         places: dict[str, int] = {}
         known: dict[tuple[str, tuple[int, ...]], int] = {}
@@ -128,7 +132,7 @@ def per_rank(trace: RankTrace, loops: Loops, scopes: Scopes, category_of_op: pd.
     launch, lengths = array_of(trace.gpu_ops, "launch"), lengths_of(trace.gpu_ops)
     begins = array_of(trace.api_calls, "start_ns")[launch[[run.rows[0] for run in runs]]]
     ends = array_of(trace.api_calls, "end_ns")[launch[[run.rows[-1] for run in runs]]]
-    sizes = _sizes(trace)
+    sizes, is_upload = _sizes(trace), mask_of(column_of(trace.gpu_ops, "direction"), "HtoD".__eq__)
     groups = Groups.of_numbers(np.array([run.loop for run in runs]))
     firsts = [runs[row] for row in groups.first]
     ranges = [_name_of_scope(scopes, int(run.calls[0])) or None for run in firsts]
@@ -142,6 +146,7 @@ def per_rank(trace: RankTrace, loops: Loops, scopes: Scopes, category_of_op: pd.
         "gpu_ns": groups.sums(np.array([lengths[run.rows].sum() for run in runs])),
         "blocking_calls": groups.sums(_calls_within(blocked[1], begins, ends)),
         "of_sizes": groups.any(np.array([_differ(sizes[run.calls], run.period) for run in runs])),
+        "of_uploads": groups.any(np.array([2 * is_upload[run.rows].sum() > len(run.rows) for run in runs])),
         "has_products": groups.any(np.array([bool(is_product[run.rows].any()) for run in runs])),
     }
     return sorted_table(made, "host_ns")
@@ -174,9 +179,20 @@ def _launched(trace: RankTrace) -> np.ndarray:
     return launched
 
 
-def _names_of_ops(trace: RankTrace, tree: OperatorTree) -> tuple[np.ndarray, list[str]]:
+def _outer(trace: RankTrace, tree: OperatorTree) -> np.ndarray:
+    """For each GPU operation the operator around its launch: of PyTorch's own the one that the program called."""
+    is_own = np.append(rows_named_so(trace.host_ops, lambda name: name.startswith(_OWN)), False)
+    parent = np.append(tree.nesting.parent, NONE)
+    top = np.where(is_own & is_own[parent], parent, np.arange(len(parent)))
+    while (top[top] != top).any():
+        top = top[top]
+    around: np.ndarray = np.where(tree.owner >= 0, top[np.maximum(tree.owner, NONE)], tree.owner)
+    return around
+
+
+def _names_of_ops(trace: RankTrace, around: np.ndarray) -> tuple[np.ndarray, list[str]]:
     """A number for each GPU operation, and the operator, or the kernel outside of any, that the number stands for."""
-    operators: Any = taken(column_of(trace.host_ops, "name"), tree.owner)
+    operators: Any = taken(column_of(trace.host_ops, "name"), around)
     kernels: Any = column_of(trace.gpu_ops, "name")
     texts = [*operators.categories.tolist(), *kernels.categories.tolist()]
     codes = operators.codes.astype(np.int64)

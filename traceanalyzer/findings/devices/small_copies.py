@@ -5,14 +5,16 @@ import pandas as pd
 from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
+from traceanalyzer.analyses.operators.launch_loops import LaunchLoops
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.streams.copies import Copies
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.host_shares import host_shares
+from traceanalyzer.findings.host_shares import host_shares, won_by_one_turn
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
+from traceanalyzer.findings.won import Title
 from traceanalyzer.meaning.quantities import size_text, time_text
 from traceanalyzer.model.tables import rows_where
 
@@ -32,6 +34,7 @@ def small_copies(
     headline: Headline,
     steps: Steps,
     copies: Copies,
+    launch_loops: LaunchLoops,
     episodes: Episodes,
     places: Places,
     replay: Replay,
@@ -57,19 +60,25 @@ def small_copies(
     most_ns = shares.most_gained_ns(float(own["host_a_step_ns"]), replay)
     if most_ns is None:
         return []
+    copying = launch_loops.table[launch_loops.table["of_uploads"].astype(bool)]
+    won = won_by_one_turn(copying, replay, shares, float(own["a_step"]) * basis.per, most_ns)
     return [
         Finding(
             severity=severity(shares.pct),
-            title=f"Rank {rank}'s host copies {basis.times(own['a_step'] * basis.per)} to its GPU, "
-            f"{size_text(own['size_bytes'] / own['copies'])} on average: making these copies takes it "
-            f"{time_text(float(own['host_a_step_ns']))} {basis.a_step}, {shares.pct:.0f} % {basis.of_a_step}"
-            f"{shares.also(places)}.",
+            title=Title(
+                f"Rank {rank}'s host copies {basis.times(own['a_step'] * basis.per)} to its GPU, "
+                f"{size_text(own['size_bytes'] / own['copies'])} on average: making these copies takes it "
+                f"{time_text(float(own['host_a_step_ns']))} {basis.a_step}, {shares.pct:.0f} % {basis.of_a_step}"
+                f"{shares.also(places)}.",
+                *(() if won.is_bound else (f" Copied as one, with nothing between, {basis.whole} would be ", won, ".")),
+            ),
             evidence=plain(table.loc[[rank], _SUMS].reset_index()),
             recommendation="Put what belongs together into one tensor on the CPU (in the collate function, pinned) and "
             "copy that: its parts are views on the GPU, which cost nothing.",
             caveat="A profiler slows the host.",
-            gain_ns=most_ns,
-            gain_is_bound=True,
+            gain_ns=won.gain_ns,
+            gain_is_bound=won.is_bound,
+            unprofiled_gain_ns=won.unprofiled_ns,
             is_of_hosts=True,
             named=shares.named(rank),
             table="copies",

@@ -14,6 +14,7 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, plain, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_shares import HostShares, host_shares
+from traceanalyzer.findings.hosts.checked_values import CHECKS
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.quantities import digits, time_text
@@ -65,7 +66,7 @@ def many_launches(
     """A host launches in a loop, 50 times a step and more, for 5 % of a step, and 3 % would go with one turn of it.
 
     The three that gain most. Turns with products of matrices may be layers, which need each other, and are not told;
-    those of copies alone have rules of their own.
+    those of copies alone, and checks of values, have rules of their own.
     The gain is of the job replayed with the host's work of one turn a run, and no waits within; at most that where
     turns launch alike and may need each other's results.
     """
@@ -89,8 +90,9 @@ def _often(launch_loops: LaunchLoops, per: pd.Series, least: int) -> pd.DataFram
     table = launch_loops.table
     each = table["rank"].map(per).astype("float64")
     table = table.assign(a_step=table["launches"] / each, host_a_step_ns=table["host_ns"] / each)
-    is_of_work = ~table["has_products"].astype(bool) & ~table["loop"].astype("str").str.fullmatch(_COPIES_ALONE)
-    return table[(table["a_step"] >= least) & is_of_work]
+    is_check = table["loop"].astype("str").str.contains("|".join(CHECKS))
+    is_copy = table["of_uploads"].astype(bool) | table["loop"].astype("str").str.fullmatch(_COPIES_ALONE)
+    return table[(table["a_step"] >= least) & ~(table["has_products"].astype(bool) | is_copy | is_check)]
 
 
 def _worst(own: pd.DataFrame, basis: Basis, least_pct: float) -> tuple[pd.Series, HostShares] | None:
