@@ -26,7 +26,7 @@ def told(own, flops=(5, 5, 5), pipelines=0, *, limits=MappingProxyType({}), **ch
     rows = [(*row[:-1], row[-1] * MS) for row in [*OTHERS, *own]]
     efficiency = Rows(frame=pd.DataFrame(rows, columns=EFFICIENCY))
     mfu = Rows(frame=pd.DataFrame({"rank": [0, 1, 2], "step": 3, "model_flops": flops, "recompute_flops": 0}))
-    row = {"ranks": "1", "numbers": None, "cause": "compute", "same_work_ratio": None, "name": None, "own_ns": 120 * MS,
+    row = {"ranks": "1", "numbers": "3,4", "cause": "compute", "same_work_ratio": None, "name": None, "own_ns": 120 * MS,
            "peers_ns": 80 * MS, "is_in_every_step": True, "gain_ns": 40 * MS, "step_ns": 130 * MS, "together": None,
            "joint_gain_ns": None, "joint_unprofiled_gain_ns": None, "unprofiled_gain_ns": None, "gain_is_bound": False,
            "own_host_ns": None, "peers_host_ns": None, "apart_host_ns": None, "steps": 3, "episode": 0,
@@ -70,6 +70,11 @@ ADD = (1, "add", "element-wise", "fp32", 9, None, 20)
 )
 def test_what_differs_is_told(own, flops, says):
     assert told(own, flops) == [(says, 40 * MS)]
+
+
+def test_of_a_capture_without_steps_it_is_no_rate():
+    ((said, _),) = told([(1, "mm", "gemm", "bf16", 14, 15, 100), ADD], (5, 8, 5), numbers="")
+    assert said == "Rank 1's operators do 8 FLOP, the others' 5 FLOP, 1.60 times as much."
 
 
 @pytest.mark.parametrize(

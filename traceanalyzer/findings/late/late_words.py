@@ -109,7 +109,7 @@ def when(row: Mapping[str, Any], recorded: Recorded) -> str:
 def _needs(row: Mapping[str, Any]) -> str:
     many = len(numbers(row["ranks"])) > 1
     own, peers, more = (time_text(row[column]) for column in ("own_ns", "peers_ns", "excess_ns"))
-    each = _each(row)
+    each = each_of(row)
     is_said = row["name"] is None or row["name"].lower() == row["cause"]  # a range `data` around what is data
     called = "" if is_said else f", most of it {name(row)}"
     turn = f"{_IN_TURN}, " if row["is_in_turn"] else ""
@@ -164,7 +164,7 @@ def _slow_gpus(row: Mapping[str, Any]) -> str:
     many = len(numbers(row["ranks"])) > 1
     if row["name"] == OTHER_PROCESS:
         whose = f"the GPUs of {who(row)}" if many else _of(row, "GPU")
-        compute = f"{time_text(row['own_ns'])} of compute{_each(row)}, {time_text(row['peers_ns'])} on {_peers(row)}"
+        compute = f"{time_text(row['own_ns'])} of compute{each_of(row)}, {time_text(row['peers_ns'])} on {_peers(row)}"
         return f"another process has {whose} at times, whichever kernel runs then ({compute});"
     in_part = "" if row["name"] is None else " in part"
     slow = f"the GPUs of {who(row)} are slower{in_part}" if many else f"{_of(row, 'GPU')} is slower{in_part}"
@@ -175,7 +175,7 @@ def _slow_gpus(row: Mapping[str, Any]) -> str:
     if in_part:
         times += f" in {name(row)}, and about as long in the rest"
     return (
-        f"{slow}: the same kernels take {times} ({time_text(row['own_ns'])} of compute{_each(row)}, "
+        f"{slow}: the same kernels take {times} ({time_text(row['own_ns'])} of compute{each_of(row)}, "
         f"{time_text(row['peers_ns'])}{there});"
     )
 
@@ -192,7 +192,7 @@ def _late_hosts(row: Mapping[str, Any]) -> str:
     late += _IN_TURN if row["is_in_turn"] else ""
     own, others = row["own_host_ns"], row["peers_host_ns"]
     if not _are_needs_known(row):
-        return f"{late}, by {time_text(row['excess_ns'])}{_each(row)}:"
+        return f"{late}, by {time_text(row['excess_ns'])}{each_of(row)}:"
     beside = f"{_peers(row)}'s" if _all(row) == 2 else "the others' at most"
     computed = [f"{operator} {time_text(time_ns)}" for operator, time_ns in row.get(COMPUTED, {}).items()]
     more = f", most of the difference in operators that its CPU alone runs ({', '.join(computed)})" if computed else ""
@@ -232,7 +232,7 @@ def _all(row: Mapping[str, Any]) -> int:
     return len(numbers(row["ranks"])) + int(row["waiting_ranks"])
 
 
-def _each(row: Mapping[str, Any]) -> str:
+def each_of(row: Mapping[str, Any]) -> str:
     """A rate is of several steps."""
     return rate(len(numbers(row["numbers"])) or None)
 
@@ -245,7 +245,7 @@ def waited(row: Mapping[str, Any]) -> str:
     """Who waits for it, for how long, and where."""
     where = f" inside {collective_words(row['collective'])}" if row["collective"] else ""
     it = "it" if len(numbers(row["ranks"])) == 1 else "them"
-    cost = f"{time_text(row['cost_ns'])}{_each(row)}"
+    cost = f"{time_text(row['cost_ns'])}{each_of(row)}"
     if row["is_in_turn"]:
         return f"the others wait {cost} for it{where}"
     if row["waiting_ranks"] == 1:
@@ -255,7 +255,7 @@ def waited(row: Mapping[str, Any]) -> str:
 
 def _waited_by_one(row: Mapping[str, Any], it: str, where: str) -> str:
     """`24.6 ms a step for it inside all-reduce`, or how much of all that it waits: the bar beside shows all."""
-    cost_ns, all_ns, each = row["cost_ns"], row["wait_ns"], _each(row)
+    cost_ns, all_ns, each = row["cost_ns"], row["wait_ns"], each_of(row)
     if all_ns is None or all_ns <= cost_ns * _CLEARLY_MORE:
         return f"{time_text(cost_ns if all_ns is None else min(cost_ns, all_ns))}{each} for {it}{where}"
     return f"{time_text(all_ns)}{each}{where}, {time_text(cost_ns)} of it for this difference"

@@ -13,6 +13,7 @@ from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.findings.alike import of_the_others, the_others
 from traceanalyzer.findings.basis import EXPLAINED_PCT, plain
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.late.late_words import each_of
 from traceanalyzer.findings.late.lateness import of_lead, said
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.listed import numbered
@@ -127,7 +128,7 @@ def _amounts(
     how = f", in as many matrix products: their inputs are {times} times as large" if counts[0] == counts[1] else ""
     who = numbered("rank", late)
     title = (
-        f"{first_upper(who)}'s operators do {in_a_line(flops, Unit.FLOPS)} a step, {of_the_others(others)} "
+        f"{first_upper(who)}'s operators do {in_a_line(flops, Unit.FLOPS)}{each_of(row)}, {of_the_others(others)} "
         f"{in_a_line(theirs, Unit.FLOPS)}{how or f', {times} times as much'}."
     )
     advice = f"Give {who} as much as the others: batches, sequences, experts, what else it computes."

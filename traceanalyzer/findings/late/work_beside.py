@@ -11,7 +11,7 @@ from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.what_ran import KERNEL, OPERATOR, WhatRan
 from traceanalyzer.findings.basis import EXPLAINED_PCT, plain
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.late.late_words import is_slow_gpu
+from traceanalyzer.findings.late.late_words import each_of, is_slow_gpu
 from traceanalyzer.findings.late.lateness import of_lead, said
 from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.number_lists import numbers
@@ -47,7 +47,8 @@ def _finding(row: Mapping[str, Any], own: pd.DataFrame, own_ns: float, part_of: 
     run = "run" if len(late) > 1 else "runs"
     return Finding(
         severity="low",
-        title=f"{first_upper(who)} {run} {name} beside them, which no other rank runs: {time_text(own_ns)} a step.",
+        title=f"{first_upper(who)} {run} {name} beside them, which no other rank runs: "
+        f"{time_text(own_ns)}{each_of(row)}.",
         evidence=plain(most[["rank", "what", "name", "total_ns", "calls"]].head(8)),
         recommendation=f"Let {who} run {name} on another GPU, or in steps of its own: kernels of several streams share "
         "the GPU, and each takes longer. Where they are as slow without it, look at the clocks.",
