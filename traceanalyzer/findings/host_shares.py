@@ -75,6 +75,11 @@ def won_by_one_turn(loops: pd.DataFrame, replay: Replay, shares: HostShares, tim
     return Won.of(gain) if gain is not None and gain.gain_ns else Won(most_ns, is_bound=True)
 
 
+def once(how: str, won: Won, basis: Basis) -> tuple[str | Won, ...]:
+    """Parts of a title: what is gained if it is done once, where the replay says it."""
+    return () if won.is_bound else (f" {how}, with nothing between, {basis.whole} would be ", won, ".")
+
+
 def in_a_step(of_hosts: Result) -> pd.DataFrame:
     """The rows with `host_a_step_ns` and `idle_a_step_ns`: of a mean step, or of the whole capture."""
     table = of_hosts.table

@@ -21,10 +21,14 @@ from tests.simulator.jobs import (
     rollouts,
     serving,
     sharded,
+    sparse,
 )
 from tests.simulator.noise import PACES, Noise, like_hosts, unlike_hosts
 
 KERNELS: tuple[Case, ...] = (
+    nobody("features summed by few classes", r"adds \[65536, 64\] into \[16, 64\]", sparse.pooled),
+    nobody("rows picked by one-hot products", r"multiplies one-hot rows of \[4096, 32000\]", sparse.pooled,
+            is_one_hot=True),
     case_of("ddp, one rank, compute", usual.ddp, Fault("compute", 3 * MS, (5,)), "mm"),
     case_of("fsdp, one rank, compute", usual.fsdp, Fault("compute", 3 * MS, (2,)), "mm"),
     case_of("hsdp, one rank, compute", usual.hsdp, Fault("compute", 2 * MS, (5,)), "mm"),

@@ -5,7 +5,16 @@ import random
 from tests.simulator.faults import Faults, load, strike, time_ns
 from tests.simulator.noise import Noise
 from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, Group, Job, Program
-from tests.simulator.workloads import WIDE_BACK_SHAPES, WIDE_SHAPES, after_of, layer_of, noisy_job, optimizer
+from tests.simulator.workloads import (
+    SHAPES,
+    WIDE_BACK_SHAPES,
+    WIDE_SHAPES,
+    after_of,
+    job_of,
+    layer_of,
+    noisy_job,
+    optimizer,
+)
 
 
 def few_rows(
@@ -79,3 +88,27 @@ def snapshots(
                     program.copy("DtoH", 128 << 20, snapshot_ns // 4, stream=COMPUTE_STREAM)
 
     return noisy_job(ranks, steps, step, (world,), faults, noise, ends_synced=False)
+
+
+def pooled(
+    ranks: int = 2, steps: int = 4, faults: Faults = (), *, sums_ns: int = 2_000_000, is_one_hot: bool = False
+) -> Job:
+    """Features are summed by their class, of which there are few; or rows of a table are picked by one-hot products."""
+    world = Group("0", tuple(range(ranks)))
+
+    def step(program: Program, number: int) -> None:
+        load(program, faults, number)
+        for _ in range(8):
+            layer_of(program, "aten::linear", "gemm", 400_000, 14_000, SHAPES)
+        if is_one_hot:
+            with program.range("aten::one_hot", "operator", "[[4096], []]"):
+                program.host(5_000)
+                layer_of(program, "aten::scatter_", "scatter", 30_000, 9_000, "[[4096, 32000], [], [4096, 1], []]")
+            made = layer_of(program, "aten::mm", "gemm", sums_ns, 14_000, "[[4096, 32000], [32000, 512]]")
+        else:
+            made = layer_of(program, "aten::index_add_", "indexFuncLargeIndex", sums_ns, 14_000,
+                            "[[16, 64], [], [65536], [65536, 64], []]")  # fmt: skip
+        made = program.collective("all_reduce", world, 2_000_000, 60_000, after=(made,))
+        optimizer(program, (made,))
+
+    return job_of(ranks, steps, step, (world,), faults)

@@ -12,7 +12,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.host_shares import host_shares, won_by_one_turn
+from traceanalyzer.findings.host_shares import host_shares, once, won_by_one_turn
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.findings.won import Title
 from traceanalyzer.meaning.quantities import size_text, time_text
@@ -31,17 +31,9 @@ _SUMS = ["copies", "size_bytes", "total_ns", "host_ns"]
 
 
 def small_copies(
-    headline: Headline,
-    steps: Steps,
-    copies: Copies,
-    launch_loops: LaunchLoops,
-    episodes: Episodes,
-    places: Places,
-    replay: Replay,
-    *,
-    many_copies: int = MANY_COPIES,
-    small_copies_pct: float = SMALL_COPIES_PCT,
-) -> list[Finding]:
+    headline: Headline, steps: Steps, copies: Copies, launch_loops: LaunchLoops, episodes: Episodes, places: Places,
+    replay: Replay, *, many_copies: int = MANY_COPIES, small_copies_pct: float = SMALL_COPIES_PCT,
+) -> list[Finding]:  # fmt: skip
     """A host makes 50 copies a step or more to its GPU, under 1 MiB on average, and takes 5 % of a step for it.
 
     Not where the job would be no quicker if that host took no time at all. What is read back has rules of its own.
@@ -70,7 +62,7 @@ def small_copies(
                 f"{size_text(own['size_bytes'] / own['copies'])} on average: making these copies takes it "
                 f"{time_text(float(own['host_a_step_ns']))} {basis.a_step}, {shares.pct:.0f} % {basis.of_a_step}"
                 f"{shares.also(places)}.",
-                *(() if won.is_bound else (f" Copied as one, with nothing between, {basis.whole} would be ", won, ".")),
+                *once("Copied as one", won, basis),
             ),
             evidence=plain(table.loc[[rank], _SUMS].reset_index()),
             recommendation="Put what belongs together into one tensor on the CPU (in the collate function, pinned) and "

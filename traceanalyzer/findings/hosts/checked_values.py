@@ -11,7 +11,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.host_shares import host_shares, won_by_one_turn
+from traceanalyzer.findings.host_shares import host_shares, once, won_by_one_turn
 from traceanalyzer.findings.hosts.checked_gradients import LEAST_CHECKS
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.findings.won import Title
@@ -30,17 +30,9 @@ _NAMES = [*CHECKS, *_ANSWERS]
 
 
 def checked_values(
-    headline: Headline,
-    steps: Steps,
-    operators: Operators,
-    launch_loops: LaunchLoops,
-    episodes: Episodes,
-    places: Places,
-    replay: Replay,
-    *,
-    least_checks: int = LEAST_CHECKS,
-    checked_pct: float = CHECKED_PCT,
-) -> list[Finding]:
+    headline: Headline, steps: Steps, operators: Operators, launch_loops: LaunchLoops, episodes: Episodes,
+    places: Places, replay: Replay, *, least_checks: int = LEAST_CHECKS, checked_pct: float = CHECKED_PCT,
+) -> list[Finding]:  # fmt: skip
     """The program asks of ten tensors of a step or more, one after the other, whether they are finite.
 
     Where a host spends 3 % of a step in that, and the job would be quicker if that host took less. Of what is called
@@ -70,11 +62,7 @@ def checked_values(
                 f"Rank {rank}'s host asks {basis.times(checks[rank] * basis.per)}, of one tensor after the other, "
                 f"whether its values are finite, and reads each answer back: {time_text(float(spent_ns[rank]))} "
                 f"{basis.a_step}, {shares.pct:.1f} % {basis.of_a_step}{shares.also(places)}.",
-                *(
-                    ()
-                    if won.is_bound
-                    else (f" Asked once for all, with nothing between, {basis.whole} would be ", won, ".")
-                ),
+                *once("Asked once for all", won, basis),
             ),
             evidence=plain(table.loc[table["rank"] == rank, ["rank", "operator", "calls", "host_total_ns"]]),
             recommendation="Ask once for all tensors, and on the GPU: the norm that clip_grad_norm_ returns is not "
