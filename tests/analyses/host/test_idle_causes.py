@@ -11,6 +11,8 @@ from tests.samples import FEW, sample
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.host.idle_causes import PARTS
+from traceanalyzer.model import RankMeta
+from traceanalyzer.selection import Selection, select
 
 US = 1_000
 
@@ -194,3 +196,48 @@ def test_selected_steps_only():
         [None, None, None], [1, 50, 30]
     ]  # fmt: skip
     assert idle["idle_ns"].tolist() == [30, 30]
+
+
+@pytest.mark.parametrize(
+    ("ops", "ended_by"),
+    [
+        ([("gemm", 0, 10, 1), ("gemm", 20, 20, 2), ("gemm", 20, 30, 3)], [2]),
+        ([("gemm", 0, 10, 1), ("gemm", 20, 20, 2)], [1]),
+        ([("gemm", 0, 10, 1), ("gemm", 20, 30, 2), ("gemm", 40, 50, 3)], [1, 2]),
+    ],
+    ids=["one without duration beside it", "the last one", "each by its own"],
+)
+def test_a_gap_is_ended_by_an_operation_that_takes_time(ops, ended_by):
+    calls = [("cudaLaunchKernel", 0, 1)] * 3
+    assert idle_causes.find(host_trace(ops, calls)).ended_by.tolist() == ended_by
+
+
+STEPS = [("step 0", 0, 50, 9), ("step 1", 50, 100, 9)]
+
+
+@pytest.mark.parametrize(
+    ("of", "ranges", "thread"),
+    [
+        ("xplane", [*STEPS, ("forward", 0, 9, 3), ("forward", 10, 19, 3), ("forward", 20, 29, 3)], 9),
+        ("xplane", [("forward", 0, 9, 3)], None),
+        ("kineto", STEPS, None),
+    ],
+    ids=["its steps' own", "without steps", "of PyTorch"],
+)
+def test_the_program_of_jax_runs_on_the_thread_of_its_steps(of, ranges, thread):
+    meta = RankMeta(0, "test", ("test.pb",), of, device=0)
+    trace = host_trace([("gemm", 0, 10, 1)], [("launch", 0, 1, 1)], ranges=ranges, meta=meta)
+    selection = Selection("step *") if ranges[0] in STEPS else Selection()
+    assert idle_causes.program_thread(select(trace, selection)) == thread
+
+
+def test_data_that_the_program_of_jax_waits_for_is_its_gpus_reason():
+    ops, calls = [("gemm", 0, 10_000, 1), ("gemm", 90_000, 99_000, 2)], [("launch", 0, 1), ("launch", 85_000, 86_000)]
+    ranges = [("step 0", 0, 99_000, 9), ("DataLoader.__next__", 20_000, 70_000, 9)]
+    data = {}
+    for of in ("xplane", "kineto"):
+        trace = host_trace(ops, calls, ranges=ranges, meta=RankMeta(0, "test", ("test.pb",), of, device=0))
+        trace = select(trace, Selection("step *"))
+        gaps = idle_causes.find(trace)
+        data[of] = idle_causes.parts(trace, gaps, 0, 99_000)["data_ns"].tolist()
+    assert data == {"xplane": [50_000], "kineto": [0]}
