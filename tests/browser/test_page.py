@@ -386,8 +386,14 @@ def test_the_icicle_shows_the_chosen_rank_in_letters_that_can_be_read(written, o
 def test_the_theme_follows_preference_and_button(written, opened):
     _, path = written("moe")
     paper = "() => getComputedStyle(document.body).backgroundColor"
+    care = "getComputedStyle(document.documentElement).getPropertyValue('--care')"
     with opened(path, color_scheme="dark") as page:
         assert page.evaluate(paper) == "rgb(22, 24, 27)"
+        pale = page.evaluate(care)
+        page.emulate_media(media="print", color_scheme="dark")
+        page.wait_for_function(f"pale => {care} !== pale", arg=pale)
+        page.emulate_media(media="screen", color_scheme="dark")
+        page.wait_for_function(f"pale => {care} === pale", arg=pale)
         page.click("#theme")
         assert page.evaluate(paper) == "rgb(255, 255, 255)"
 

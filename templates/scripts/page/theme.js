@@ -25,8 +25,11 @@ export const startTheme = () => {
   const button = byId("theme");
   const prefers = matchMedia("(prefers-color-scheme: dark)");
   const preferred = () => (prefers.matches ? "dark" : "light");
+  const paper = matchMedia("print"); // it is white, whatever the theme
+  let chosen = "light";
   const use = (/** @type {string} */ theme) => {
-    root.dataset.theme = theme;
+    chosen = theme;
+    root.dataset.theme = paper.matches ? "light" : theme;
     button.textContent = theme === "dark" ? "Light" : "Dark";
     button.setAttribute("aria-label", `Use the ${theme === "dark" ? "light" : "dark"} theme`);
     document.dispatchEvent(new Event("themechange"));
@@ -36,8 +39,9 @@ export const startTheme = () => {
   prefers.addEventListener("change", () => {
     if (!stored()) use(preferred());
   });
+  paper.addEventListener("change", () => use(chosen));
   button.addEventListener("click", () => {
-    const theme = root.dataset.theme === "dark" ? "light" : "dark";
+    const theme = chosen === "dark" ? "light" : "dark";
     use(theme);
     store(theme);
   });
