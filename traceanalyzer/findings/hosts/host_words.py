@@ -8,12 +8,14 @@ from msgspec import Struct
 from traceanalyzer.analyses.blame.episode_rows import apart_ns
 from traceanalyzer.analyses.blame.stragglers import Stragglers
 from traceanalyzer.analyses.host.host_names import is_cpu_collective, is_framework_range
+from traceanalyzer.analyses.operators.operator_launches import OperatorLaunches
 from traceanalyzer.findings.alike import AS_LONG, Alike, of_the_others
 from traceanalyzer.findings.basis import Basis
 from traceanalyzer.findings.tools import Tools
 from traceanalyzer.findings.worst import OF_ALL_STEPS, Few
-from traceanalyzer.meaning.names import collective_words
-from traceanalyzer.meaning.quantities import time_span, time_text
+from traceanalyzer.meaning.listed import named as listed
+from traceanalyzer.meaning.names import collective_words, short_name
+from traceanalyzer.meaning.quantities import digits, time_span, time_text
 from traceanalyzer.meaning.sentences import first_upper
 from traceanalyzer.meaning.vocabulary import HOST
 
@@ -22,6 +24,14 @@ HOST_PCT = 10.0
 
 _SHORT = 0.75
 """Hosts that need less than this part of a step do not bind it by launching: they are late at times."""
+
+_MANY_LAUNCHES = 200
+"""Of a step: what launches most of fewer is no news."""
+
+_OPERATOR = "^(?!c10d::)[^(]*::"
+"""Names of operators, but for those that communicate: what has no name, or records a call, is none."""
+
+_MOST_NAMED = 3
 
 BINDS = 0.9
 """A host that needs this part of a step to launch it binds it, whose GPU idles or not."""
@@ -210,6 +220,17 @@ def who_waits(rank: int, stragglers: Stragglers, basis: Basis) -> tuple[str, tup
     where = f", most of it in {collective_words(row['collective'])}" if pd.notna(row["collective"]) else ""
     words = f" Rank {row['cost_max_rank']}'s waits {time_text(row['cost_max_ns'])} {basis.of_a_step} for it{where}."
     return words, (int(row["cost_max_rank"]),)
+
+
+def most_launched(operator_launches: OperatorLaunches, rank: int, steps: int, a_step: str) -> str:
+    """A sentence on the operators that launch most, where there are many launches `a_step`, with a blank before it."""
+    table = operator_launches.table
+    own = table[(table["rank"] == rank) & table["operator"].astype("str").str.contains(_OPERATOR)]
+    counts = own.set_index("operator")["launches"].astype("float64") / steps
+    if counts.sum() < _MANY_LAUNCHES:
+        return ""
+    most = [f"{short_name(str(name))} ({digits(round(count))})" for name, count in counts.nlargest(_MOST_NAMED).items()]
+    return f" Rank {rank}'s operators launch {digits(round(counts.sum()))} times {a_step}, most by {listed(most)}."
 
 
 def advice(name: str | None, tools: Tools, *, is_sure: bool) -> str:

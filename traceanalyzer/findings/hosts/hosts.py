@@ -15,6 +15,7 @@ from traceanalyzer.analyses.host.gaps import GapTable
 from traceanalyzer.analyses.host.host_names import holds_whole_pass, is_launch
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.kernels.kernels import Kernels
+from traceanalyzer.analyses.operators.operator_launches import OperatorLaunches
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.phases.iterations import Iterations
 from traceanalyzer.analyses.phases.phases import Phases
@@ -26,9 +27,17 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.alike import alike
-from traceanalyzer.findings.basis import Basis, mean_steps, severity
+from traceanalyzer.findings.basis import Basis, mean_steps, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.hosts.host_words import BINDS, HOST_PCT, IdleForHosts, advice, said_of, who_waits
+from traceanalyzer.findings.hosts.host_words import (
+    BINDS,
+    HOST_PCT,
+    IdleForHosts,
+    advice,
+    most_launched,
+    said_of,
+    who_waits,
+)
 from traceanalyzer.findings.late.host_story import HOSTS, UNEVEN_STAGES, story_of_host
 from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.findings.tools import Tools, data_parallel_advice, tools_of
@@ -61,8 +70,8 @@ _PROFILED = (
 def host_bound(
     headline: Headline, steps: Steps, idle: Idle, gaps: GapTable, step_needs: StepNeeds, what_ran: WhatRan,
     episodes: Episodes, pipeline: Pipeline, replay: Replay, places: Places, ranks: Ranks, stragglers: Stragglers,
-    operators: Operators, kernels: Kernels, iterations: Iterations, phases: Phases, *,
-    host_idle_pct: float = HOST_PCT,
+    operators: Operators, operator_launches: OperatorLaunches, kernels: Kernels, iterations: Iterations,
+    phases: Phases, *, host_idle_pct: float = HOST_PCT,
     uneven_stages_times: float = UNEVEN_STAGES,
 ) -> list[Finding]:  # fmt: skip
     """GPUs idle for their hosts in over 10 % of a step: what the hosts need, on every rank, and what they do.
@@ -93,7 +102,7 @@ def host_bound(
     )  # fmt: skip
     hosts, part_of = _beside_late(said, part_of)
     found = replace(
-        _found(hosts, replayed, stragglers, are_awaited=are_awaited),
+        _found(hosts, replayed, stragglers, _launched(hosts, operator_launches, steps), are_awaited=are_awaited),
         evidence=by_activity(own, basis),
         recommendation=_recommendation(
             hosts.doing, replayed, operators, ranks, tools_of(ranks, kernels, iterations, phases)
@@ -104,10 +113,20 @@ def host_bound(
     return [_with_gain(found, replayed.gain, cost_ns)]
 
 
-def _found(hosts: IdleForHosts, replayed: "_Replayed", stragglers: Stragglers, *, are_awaited: bool) -> Finding:
+def _launched(hosts: IdleForHosts, operator_launches: OperatorLaunches, steps: Steps) -> str:
+    """What the host launches most, where it is in nothing in particular for most of that time."""
+    if hosts.doing or hosts.few:
+        return ""
+    counted = int(steps_of_operators(steps, hosts.basis)[hosts.rank])
+    return most_launched(operator_launches, hosts.rank, counted, hosts.basis.a_step)
+
+
+def _found(
+    hosts: IdleForHosts, replayed: "_Replayed", stragglers: Stragglers, launched: str, *, are_awaited: bool
+) -> Finding:
     """What is said of the hosts, without what to do."""
     share = replayed.share_pct if are_awaited else hosts.share_pct
-    title, named = _title(hosts, replayed, stragglers, are_awaited=are_awaited)
+    title, named = _title(hosts, replayed, stragglers, launched, are_awaited=are_awaited)
     return Finding(
         severity=severity(share) if replayed.binds_too or replayed.is_drained else "medium",
         title=title,
@@ -138,7 +157,7 @@ def _beside_late(hosts: IdleForHosts, part_of: str | None) -> tuple[IdleForHosts
 
 
 def _title(
-    hosts: IdleForHosts, replayed: "_Replayed", stragglers: Stragglers, *, are_awaited: bool
+    hosts: IdleForHosts, replayed: "_Replayed", stragglers: Stragglers, launched: str, *, are_awaited: bool
 ) -> tuple[Title, tuple[int, ...]]:
     """The sentences, and the ranks that they name."""
     said = said_of(hosts)
@@ -147,7 +166,7 @@ def _title(
     if are_awaited and replayed.gain:
         ideal = (f" If hosts took no time, {hosts.basis.whole} would be ", Won.recorded(replayed.gain), ".")
     without = "" if replayed.is_drained or not replayed.without else f" {replayed.without}"
-    return Title(said.words, waits, *ideal, without), tuple(dict.fromkeys((*said.named, *waiting)))
+    return Title(said.words, waits, launched, *ideal, without), tuple(dict.fromkeys((*said.named, *waiting)))
 
 
 def _recommendation(doing: str | None, replayed: "_Replayed", operators: Operators, ranks: Ranks, tools: Tools) -> str:
