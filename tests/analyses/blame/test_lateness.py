@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from traceanalyzer.analyses.blame.episode_rows import apart_ns, is_of_every_host
+from traceanalyzer.analyses.blame.jitter import without_hardly_any
 from traceanalyzer.analyses.blame.lateness import _are_late, cells, with_excess
 from traceanalyzer.analyses.blame.meetings import awaited_in
 from traceanalyzer.analyses.blame.sizes import of_all_sizes, ranks_with_sizes, recorded_alike
@@ -263,3 +264,14 @@ def test_few_hosts_tell_little_of_how_hosts_differ(others, apart):
 def test_what_every_host_is_in_is_no_name_for_one_that_is_no_slower_than_hosts_are(name, own_ms, is_every_hosts):
     row = {"cause": "host", "name": name, "own_host_ns": own_ms * MS, "apart_host_ns": 145 * MS}
     assert is_of_every_host(row) is is_every_hosts
+
+
+def test_a_step_with_hardly_any_of_a_lateness_is_none_of_its_steps():
+    """A tenth of the usual one of that part is some of it; of another part it is another lateness."""
+    found = pd.DataFrame({
+        "rank": [6, 6, 6, 6, 6], "step": [0, 1, 3, 4, 0], "part": ["host_ns"] * 4 + ["data_ns"],
+        "excess_ns": [160_000, 10_000_000, 13_000_000, 1_200_000, 150_000],
+    })  # fmt: skip
+    assert without_hardly_any(found)[["step", "part"]].to_numpy().tolist() == [
+        [1, "host_ns"], [3, "host_ns"], [4, "host_ns"], [0, "data_ns"],
+    ]  # fmt: skip
