@@ -26,7 +26,7 @@ from traceanalyzer.findings.unprofiled import HOSTS, who_decides
 from traceanalyzer.findings.won import Won
 from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.quantities import time_text
-from traceanalyzer.meaning.sentences import first_upper
+from traceanalyzer.meaning.sentences import first_upper, with_article
 from traceanalyzer.model.tables import rows_where
 
 LEAST_TRANSFER_PCT = 5.0
@@ -68,9 +68,9 @@ def little_overlap(
     return [
         Finding(
             severity=severity(share),
-            title=f"Next to nothing overlaps: rank {worst['rank']:.0f} moves data for {time_text(worst['ns'])} of a "
-            f"{time_text(worst['window_ns'])} {'capture' if basis.steps is None else 'step'} while no compute runs"
-            f"{_open(worst)} "
+            title=f"Next to nothing overlaps: rank {worst['rank']:.0f} moves data for {time_text(worst['ns'])} of "
+            f"{with_article(time_text(worst['window_ns']))} {'capture' if basis.steps is None else 'step'} "
+            f"while no compute runs{_open(worst)} "
             f"({overlap:.0f} % of communication is hidden).{_hidden(gain, basis)}{behind}",
             evidence=tuple(rows),
             recommendation=_once_hosts_launch(

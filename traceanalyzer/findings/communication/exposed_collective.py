@@ -31,7 +31,7 @@ from traceanalyzer.kinds import CALL, MESSAGES, comm_kernel, dtype_bytes
 from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.quantities import time_span, time_text
-from traceanalyzer.meaning.sentences import first_upper
+from traceanalyzer.meaning.sentences import first_upper, with_article
 
 LEAST_PCT = 10.0
 """Of the steps that it is in: what the collective gains when it takes no time. The last bucket's tail is less."""
@@ -216,7 +216,7 @@ def _found(told: _Told, behind: str, advice: str) -> Finding:
     each = "in each" if len(few) > 1 else "in it" if few else basis.a_step
     other_ns = told.at_other_times_ns
     seldom = "hardly in others" if other_ns is None else f"for {time_text(other_ns)} of another"
-    step = f"{of}, and {seldom}" if few else f"a {time_text(gain.before_ns)} step"
+    step = f"{of}, and {seldom}" if few else f"{with_article(time_text(gain.before_ns))} step"
     several = collectives_words(told.name)
     without = "As quick as in other steps," if told.is_as_usual else "Without them in the way"
     return Finding(

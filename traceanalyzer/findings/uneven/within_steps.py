@@ -24,6 +24,7 @@ from traceanalyzer.findings.uneven.uneven_steps import compute_by_step
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.quantities import time_span, time_text
+from traceanalyzer.meaning.sentences import with_article
 from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 
 WAITING_PCT = 5.0
@@ -74,10 +75,10 @@ def waits_within_steps(
         return []
     last = "one comes last" if first is None else f"rank {first} comes last (for most of it)"
     title = Title(
-        f"Ranks wait for each other {time_span(waits.min(), waits.max())} of a {time_text(step_ns)} step, most of it "
-        f"in {collective_words(stragglers.table['collective'].iloc[0])}: within a step now {last}, now another; over a "
-        f"step they compute {time_span(needs['compute_ns'].min(), needs['compute_ns'].max())}. If all came together, "
-        f"{gain.whole} would be ",
+        f"Ranks wait for each other {time_span(waits.min(), waits.max())} of {with_article(time_text(step_ns))} step, "
+        f"most of it in {collective_words(stragglers.table['collective'].iloc[0])}: within a step now {last}, "
+        f"now another; over a step they compute {time_span(needs['compute_ns'].min(), needs['compute_ns'].max())}. "
+        f"If all came together, {gain.whole} would be ",
         Won.recorded(gain),
         ".",
     )
