@@ -1,17 +1,21 @@
 """Which ranks are of one job, and what their transfers are called."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
 from tests.builders import rank_trace
+from tests.findings.needed import needed_by
 from tests.simulator import Capture
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs.serving import prefill_apart
+from tests.simulator.workloads import ddp
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.blame import episodes
 from traceanalyzer.analyses.blame.transfers import collective_of, transfers
-from traceanalyzer.analyses.communication.jobs import jobs_of
+from traceanalyzer.analyses.communication.jobs import jobs_of, met_ranks
 
 
 def members(*calls):
@@ -45,6 +49,25 @@ def test_ranks_whose_hosts_meet_are_one_job():
     calls = members((0, "0", None), (1, "1", None), (2, "2", None), (3, "3", None))
     for own in (calls, calls.iloc[:0]):
         assert list(jobs_of(own, range(4), [(1, 3), (0,)]).values()) == [0, 1, 2, 1]
+
+
+def test_who_is_met_is_told_by_calls_that_are_surely_answered():
+    calls = members((0, "0,1", 0), (1, "0,1", 0), (2, "2,3", 1), (3, "2,3", 1), (4, None, None), (5, "5,9", 2))
+    assert met_ranks(calls) == {0, 1, 2, 3}
+    assert met_ranks(calls.assign(is_ambiguous=calls["instance"] == 1)) == {0, 1}
+    assert met_ranks(calls, [(4, 5), (6,)]) == {0, 1, 2, 3, 4, 5}
+
+
+def test_nobody_is_said_to_wait_with_ranks_whose_calls_nobody_is_known_to_answer():
+    names = [name for name in needed_by(episodes.across) if not name.startswith("_")]
+    results = analysed(ddp(4, 3, (Fault("compute", 3_000_000, (1,)),)), *names)[1]
+    calls = results["members"].table
+    of_three = calls.assign(instance=calls["instance"].mask(calls["rank"] == 3))
+    told = [
+        episodes.across({}, **{**results, "members": replace(results["members"], table=each)}).table
+        for each in (calls, of_three)
+    ]
+    assert [table["waiting_ranks"].tolist() for table in told] == [[3], [2]]
 
 
 def test_nobody_is_late_for_whom_nobody_is_known_to_wait():

@@ -235,12 +235,14 @@ def _of_job(
 ) -> pd.DataFrame:
     """The episodes of ranks that communicate with each other: nobody else waits for them.
 
-    Nor is anybody known to wait for a rank none of whose calls is known to be answered (`met`).
+    Nor is anybody known to wait for, or with, a rank none of whose calls is known to be answered (`met`).
     """
+    needs = needs[needs["rank"].isin(met)]
+    if needs["rank"].nunique() < 2:
+        return pd.DataFrame()
     needs, work = as_whole_captures(needs, work)
     late = with_excess(with_slower_ns(needs, work))
-    own = without_hardly_any(cells(late))
-    own = awaited(own[own["rank"].isin(met)], late, calls)
+    own = awaited(without_hardly_any(cells(late)), late, calls)
     found = without_names_of_pace(named(own, late, work), late, operators)
     found = with_steps_before(told_apart(found, late, work), late, work)
     found = with_hidden_hosts(found, late, replay)

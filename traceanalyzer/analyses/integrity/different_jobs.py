@@ -40,7 +40,7 @@ def signs(ranks: pd.DataFrame, call_waits: pd.DataFrame) -> list[Defect]:
         return []
     calls, matched = _answerable(call_waits)
     apart = _share_no_time(ranks)
-    unanswered = f"{calls - matched:,} of {calls:,} communication calls are answered by no other rank"
+    unanswered = f"{calls - matched:,} of {calls:,} communication calls are not answered by all ranks of their group"
     if are_of_different_jobs(ranks, call_waits):
         text = f"The ranks' captures share no time, and {unanswered}: these are ranks of different jobs or captures."
         return [Defect(DIFFERENT_JOBS, HIGH, calls, calls, text, _AFFECTS)]
@@ -64,7 +64,7 @@ def signs(ranks: pd.DataFrame, call_waits: pd.DataFrame) -> list[Defect]:
             if matched <= _BY_CHANCE * calls
             else "who waited in them, and how long, is not known"
         )
-        text = f"{unanswered} although every rank of their group is here: {so}."
+        text = f"{unanswered}, although these are here: {so}."
         found.append(Defect("unanswered_calls", MEDIUM, calls - matched, calls, text, _AFFECTS))
     return found
 

@@ -10,6 +10,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.collectives import Collectives
+from traceanalyzer.analyses.host.host_names import matches
 from traceanalyzer.analyses.integrity import argument_checks, different_jobs, figure_checks, step_numbers, time_checks
 from traceanalyzer.analyses.integrity import integrity_checks as checks
 from traceanalyzer.analyses.integrity import unknown_communication as unknown
@@ -63,11 +64,17 @@ class Integrity(Result[IntegrityColumn]):
     }
 
 
+def _is_of_apple(name: str) -> bool:
+    return "::mps_" in name or "::_mps_" in name
+
+
 def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     """All checks of one rank."""
     if trace.gpu_ops.empty:
         what = _RECORDS_GPUS.get(trace.meta.format, "the profiler's tracing of GPUs")
         text = f"No GPU work was recorded. Where there is any, {what} records it; a job on CPUs alone has none."
+        if matches(trace.host_ops["name"], _is_of_apple).any():
+            text = "No GPU work was recorded: operators ran on Apple's GPU (MPS), which PyTorch's profiler leaves out."
         return _table([Defect("no_gpu_operations", HIGH, 1, None, text, ("gpu_ops",))])
     return _table(
         [
