@@ -1,5 +1,6 @@
 """Streams that wait for each other in turn are read in time, whether their operations have launches or not."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -7,7 +8,7 @@ from tests.host_builders import host_trace
 from tests.simulator import Capture
 from tests.simulator.analysed import analysed
 from tests.simulator.jobs.sharded import limited
-from traceanalyzer.analyses.replay.event_waits import event_waits
+from traceanalyzer.analyses.replay.event_waits import event_waits, touching, without_room
 from traceanalyzer.model import make_trace
 
 US = 1_000
@@ -57,3 +58,57 @@ def test_waits_that_are_inferred_of_a_sharded_job_are_the_recorded_ones():
     recorded = edges_of(job, Capture(has_stream_waits=True))
     assert len(recorded) > 20
     assert edges_of(job, Capture()) == recorded
+
+
+def edges_by_times(find, ops, lags_us):
+    """Of operations (kind, stream, start, end in µs) and what nothing known explains of each one's start (µs)."""
+    table = pd.DataFrame(ops, columns=["kind", "stream", "start_ns", "end_ns"])
+    table = table.assign(start_ns=table["start_ns"] * US, duration_ns=(table["end_ns"] - table["start_ns"]) * US)
+    table = table.assign(kind=table["kind"].astype("category")).drop(columns="end_ns")
+    found = find(table, np.array(lags_us) * US)
+    return list(zip(found["source"].tolist(), found["target"].tolist(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("begins_us", "lag_us", "stream", "is_edge"),
+    [
+        (110, 50, 8, True),
+        (116, 50, 8, True),
+        (117, 50, 8, False),  # too late
+        (120, 400, 8, True),  # within a twentieth of what nothing explains
+        (121, 400, 8, False),
+        (110, 0, 8, False),  # what is known explains it
+        (110, 50, 7, False),  # of its own stream
+        (99, 50, 8, False),  # before that ends
+    ],
+)
+def test_what_begins_just_when_another_stream_ends_waited_for_it(begins_us, lag_us, stream, is_edge):
+    ops = [("compute", 7, 0, 100), ("compute", stream, begins_us, 200)]
+    assert edges_by_times(touching, ops, [0, lag_us]) == ([(0, 1)] if is_edge else [])
+
+
+def test_what_takes_no_time_or_is_of_the_own_stream_is_looked_past():
+    ops = [("compute", 7, 0, 100), ("compute", 8, 90, 102), ("compute", 8, 105, 200)]
+    assert edges_by_times(touching, ops, [0, 0, 50]) == [(0, 2)]
+    assert edges_by_times(touching, [("compute", 7, 100, 100), ("compute", 8, 105, 200)], [0, 50]) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "lag_us", "is_edge"),
+    [
+        (("compute", 7, 0, 1_000), ("compute", 8, 800, 1_200), 700, True),
+        (("compute", 7, 0, 1_000), ("compute", 8, 750, 1_200), 700, True),
+        (("compute", 7, 0, 1_000), ("compute", 8, 749, 1_200), 700, False),  # before its last quarter
+        (("compute", 7, 0, 1_000), ("compute", 8, 1_000, 1_200), 700, False),  # it has ended
+        (("compute", 7, 0, 60), ("compute", 8, 10, 90), 9, True),  # within 50 µs of its end
+        (("compute", 7, 0, 61), ("compute", 8, 10, 90), 9, False),
+        (("compute", 7, 200, 1_000), ("compute", 8, 900, 1_200), 800, False),  # it began after the other was held
+        (("compute", 7, 116, 1_000), ("compute", 8, 900, 1_200), 800, True),
+        (("compute", 7, 0, 1_000), ("compute", 8, 800, 1_200), 0, False),
+        (("compute", 7, 0, 1_000), ("compute", 7, 800, 1_200), 700, False),
+        (("comm", 7, 0, 1_000), ("compute", 8, 800, 1_200), 700, False),
+        (("compute", 7, 0, 1_000), ("copy", 8, 800, 1_200), 700, False),
+    ],
+)
+def test_what_begins_in_another_kernels_last_part_had_no_room(first, second, lag_us, is_edge):
+    assert edges_by_times(without_room, [first, second], [0, lag_us]) == ([(0, 1)] if is_edge else [])
