@@ -12,8 +12,16 @@ BOTH = (0, 1)
 
 
 def said(*faults):
-    _, results = analysed(workloads.ddp(2, 7, faults, layers=3), "step_needs", "what_ran", "pipeline")
+    _, results = analysed(workloads.ddp(2, 7, faults, layers=3), "step_needs", "what_ran")
     return longer_steps(**results)
+
+
+def test_stages_that_all_evaluate_in_a_step_are_told_so():
+    job = workloads.pipelined(2, 3, 6, (Fault("eval", 20 * MS, BOTH, (2,)),))
+    (found,) = longer_steps(**analysed(job, "step_needs", "what_ran")[1])
+    assert found.title.startswith(
+        "In step 2 both GPUs compute 20.0 ms longer than in the others, most of it evaluate: "
+    )
 
 
 def test_an_evaluation_of_all_ranks_is_named_with_its_steps():

@@ -13,6 +13,8 @@ def _recomputing(faults: Faults = ()) -> Job:
 
 
 PIPELINES: tuple[Case, ...] = (
+    nobody("a pipeline, all evaluate in a step", "In step 2 all 4 GPUs compute 20.* evaluate", usual.pipelined,
+            Fault("eval", 20 * MS, (0, 1, 2, 3), (2,)), steps=5),
     nobody("1f1b, even", "pipeline", usual.pipelined, stages=4, microbatches=8, steps=4),
     nobody("1f1b, the last stage loads within its bubble", "^The pipeline of ranks", usual.pipelined,
             Fault("data", 1_500_000, (3,))),

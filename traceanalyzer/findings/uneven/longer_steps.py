@@ -5,7 +5,6 @@ import pandas as pd
 
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.what_ran import KERNEL, OPERATOR, RANGE, WhatRan
-from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.findings.basis import plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.uneven.uneven_steps import compute_by_step
@@ -24,14 +23,14 @@ _MOST = 0.5
 
 
 def longer_steps(
-    step_needs: StepNeeds, what_ran: WhatRan, pipeline: Pipeline, *, longer_step_pct: float = LONGER_STEP_PCT
+    step_needs: StepNeeds, what_ran: WhatRan, *, longer_step_pct: float = LONGER_STEP_PCT
 ) -> list[Finding]:
     """Fewer than half of the steps, in which every rank computes a quarter more than usual, by more calls.
 
-    The first recorded step may be a warm-up and is left out. Nothing is gained: it is work that is to be done.
+    The first recorded step may be a warm-up and is left out. Stages of a pipeline are held against themselves. Nothing is gained: it is work that is to be done.
     """
     wide = compute_by_step(step_needs).iloc[1:]
-    if len(pipeline) or len(wide) < _LEAST_STEPS:
+    if len(wide) < _LEAST_STEPS:
         return []
     usual = wide.median()
     more = (wide - usual).min(axis=1)
