@@ -27,7 +27,8 @@ def longer_steps(
 ) -> list[Finding]:
     """Fewer than half of the steps, in which every rank computes a quarter more than usual, by more calls.
 
-    The first recorded step may be a warm-up and is left out. Stages of a pipeline are held against themselves. Nothing is gained: it is work that is to be done.
+    The first recorded step may be a warm-up and is left out. Stages of a pipeline are held against themselves. Nothing
+    is gained: it is work that is to be done.
     """
     wide = compute_by_step(step_needs).iloc[1:]
     if len(wide) < _LEAST_STEPS:
