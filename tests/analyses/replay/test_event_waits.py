@@ -112,3 +112,15 @@ def test_what_takes_no_time_or_is_of_the_own_stream_is_looked_past():
 )
 def test_what_begins_in_another_kernels_last_part_had_no_room(first, second, lag_us, is_edge):
     assert edges_by_times(without_room, [first, second], [0, lag_us]) == ([(0, 1)] if is_edge else [])
+
+
+@pytest.mark.parametrize(
+    ("ops", "lags_us"),
+    [
+        ([("comm", 7, 0, 1_000), ("comm", 8, 800, 1_200)], [0, 700]),
+        ([("comm", 8, 100, 300), ("compute", 7, 110, 150)], [5, 0]),
+    ],
+    ids=["no kernel computes", "the kernel begins later"],
+)
+def test_without_a_kernel_before_it_nothing_left_no_room(ops, lags_us):
+    assert edges_by_times(without_room, ops, lags_us) == []
