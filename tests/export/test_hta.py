@@ -13,7 +13,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # its own, of pandas
 
 def test_without_it_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "hta", None)
-    with pytest.raises(ta.UsageError, match=r"pip install 'analyze-traces\[hta\]'"):
+    with pytest.raises(ta.UsageError, match=r"pip install '\.\[hta\]' in the clone"):
         ta.to_hta(sample("moe"))
 
 
