@@ -124,7 +124,7 @@ def test_what_is_not_installed_is_said(monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
-    with pytest.raises(UsageError, match=r"analyze-traces\[remote\]"):
+    with pytest.raises(UsageError, match=r"\.\[remote\]"):
         discover(Path("s3://bucket/run"))
 
 

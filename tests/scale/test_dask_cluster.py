@@ -87,5 +87,5 @@ def test_without_dask_the_extra_is_named(monkeypatch):
     from traceanalyzer.errors import UsageError
 
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(UsageError, match=r"analyze-traces\[cluster\]"), connected("local"):
+    with pytest.raises(UsageError, match=r"\.\[cluster\]"), connected("local"):
         pass
