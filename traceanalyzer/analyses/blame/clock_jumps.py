@@ -16,9 +16,9 @@ def clock_jumps_ns(table: pd.DataFrame, calls: pd.DataFrame) -> pd.Series:
     The step differs from the others' by ten times as much as any other step of the rank does, and as any other rank's;
     and no other rank waits a tenth of that more than in its other steps. Nor does the rank need half of that more than
     the others in its other steps, too: such a rank ends its first step late, and all later ones as much. Nor do its
-    calls (of `CallWaits`) end with their partners' in that step and in later ones: a rank that feeds the others is done
-    with its first step long before they are. Told from three steps and ranks on, of ranks that communicate: others may
-    take as long as they like.
+    calls (of `CallWaits`) end with their partners' after that step as they did before: a rank that feeds the others is
+    done with its first step long before they are. Told from three steps and ranks on, of ranks that communicate:
+    others may take as long as they like.
     """
     jumps = pd.Series(pd.NA, index=table.index, dtype="Int64")
     held = table[table["rank"].isin(calls["rank"]) & table["step"].notna() & ~table["is_partial"].astype(bool)]
@@ -51,11 +51,18 @@ def clock_jumps_ns(table: pd.DataFrame, calls: pd.DataFrame) -> pd.Series:
 
 
 def _ends_with_others(calls: pd.DataFrame, rank: int, step: int, jump_ns: float) -> bool:
-    """Whether the rank's calls end as long after their partners' in a step as in later ones, to half of a jump."""
+    """Whether the rank's calls end as long after their partners' after a step as before it, to half of a jump.
+
+    Before the capture's first step there are none: its first call stands for them. Those whose partners are not found
+    before a step, and are from it on, do not.
+    """
     held = rows_where(calls, calls["instance"].notna())
-    own = rows_where(held, held["rank"] == rank).set_index("instance")
+    own = rows_where(held, held["rank"] == rank).set_index("instance").sort_values("end_ns")
     others = rows_where(held, (held["rank"] != rank) & held["instance"].isin(own.index))
     after_ns = own["end_ns"].astype("float64") - others.groupby("instance")["end_ns"].median().astype("float64")
-    known = after_ns.notna()
-    now, later = (after_ns[known & is_then] for is_then in (own["step"] == step, own["step"] > step))
-    return bool(len(now) and len(later) and abs(later.median() - now.median()) < jump_ns / 2)
+    after_ns, steps = after_ns.reindex(own.index).to_numpy(), own["step"].astype("float64").to_numpy()
+    known = ~np.isnan(after_ns)
+    before, later = after_ns[known & (steps < step)], after_ns[known & (steps > step)]
+    if not (rows_where(calls, calls["rank"] == rank)["step"] < step).any():
+        before = after_ns[known & (steps == step)][:1]
+    return bool(len(before) and len(later) and abs(np.median(later) - np.median(before)) < jump_ns / 2)
