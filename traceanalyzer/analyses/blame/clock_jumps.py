@@ -60,9 +60,9 @@ def _ends_with_others(calls: pd.DataFrame, rank: int, step: int, jump_ns: float)
     own = rows_where(held, held["rank"] == rank).set_index("instance").sort_values("end_ns")
     others = rows_where(held, (held["rank"] != rank) & held["instance"].isin(own.index))
     after_ns = own["end_ns"].astype("float64") - others.groupby("instance")["end_ns"].median().astype("float64")
-    after_ns, steps = after_ns.reindex(own.index).to_numpy(), own["step"].astype("float64").to_numpy()
-    known = ~np.isnan(after_ns)
-    before, later = after_ns[known & (steps < step)], after_ns[known & (steps > step)]
+    apart, steps = after_ns.reindex(own.index).to_numpy(), own["step"].astype("float64").to_numpy()
+    known = ~np.isnan(apart)
+    before, later = apart[known & (steps < step)], apart[known & (steps > step)]
     if not (rows_where(calls, calls["rank"] == rank)["step"] < step).any():
-        before = after_ns[known & (steps == step)][:1]
+        before = apart[known & (steps == step)][:1]
     return bool(len(before) and len(later) and abs(np.median(later) - np.median(before)) < jump_ns / 2)
