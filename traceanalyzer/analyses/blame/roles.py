@@ -4,12 +4,14 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.replay.peers import ALIKE
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import rows_where
 
 EVERYBODY = "all"
 _ROLE = "role of rank"
@@ -37,8 +39,10 @@ def with_roles(
     alike = replay.engine.peers.alike[np.ix_(columns, columns)]
     is_alone = (alike | alike.T).sum(axis=1) < 2
     if is_alone.any():
-        calls, run = call_waits.table.assign(count=1), operators.table.rename(columns={"gpu_ops": "count"})
-        otherwise = _counted_alike(calls, "collective", every) & _counted_alike(run, "operator", every)
+        calls = _counts(call_waits.table.assign(count=1), "collective", every)
+        run = rows_where(operators.table, ~operators.table["operator"].isin([NO_LAUNCH, NO_OPERATOR]))
+        run = _counts(run.rename(columns={"gpu_ops": "count"}), "operator", every)
+        otherwise = _alike(calls, np.maximum) & _alike(run, np.minimum)
         alike = alike | (is_alone[:, None] & otherwise)
     lowest = _joined(alike)
     if not lowest.any():
@@ -71,12 +75,21 @@ def are_alone(needs: pd.DataFrame) -> pd.Series:
     return needs["peers"].str.startswith(_ROLE) & (of_peers == 1)
 
 
-def _counted_alike(table: pd.DataFrame, name: str, every: np.ndarray) -> np.ndarray:
-    """Which of these ranks have as large a `count` of each name, but for some."""
+def _counts(table: pd.DataFrame, name: str, every: np.ndarray) -> np.ndarray:
+    """How large a `count` each of these ranks has of each name."""
     made = table.pivot_table(index="rank", columns=name, values="count", aggfunc="sum", fill_value=0, observed=True)
-    counts = made.reindex(every, fill_value=0).to_numpy(dtype=np.int64)
-    shared, either = (of(counts[:, None], counts[None]).sum(axis=2) for of in (np.minimum, np.maximum))
-    alike: np.ndarray = shared >= ALIKE * either
+    counts: np.ndarray = made.reindex(every, fill_value=0).to_numpy(dtype=np.int64)
+    return counts
+
+
+def _alike(counts: np.ndarray, of: np.ufunc) -> np.ndarray:
+    """Which ranks have half in common of what either has (`np.maximum`), or of what the one with less has.
+
+    Who computes the same otherwise, with attention written out, say, runs operators more, but the others' as well. Of
+    a rank without any, whose host is not recorded, it is not known, and it has as much as it is asked for.
+    """
+    every = of(counts[:, None], counts[None]).sum(axis=2) if of is np.maximum else of.outer(*2 * [counts.sum(axis=1)])
+    alike: np.ndarray = np.minimum(counts[:, None], counts[None]).sum(axis=2) >= ALIKE * every
     return alike
 
 

@@ -11,17 +11,13 @@ from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import with_columns
 
-_UNSURE = 0.5
-"""Of the longest call of an instance: clocks known less surely do not tell who came last."""
-
 
 def with_several_peers(members: pd.DataFrame, hosts: Mapping[int, str]) -> pd.DataFrame:
     """The table with `ends_together` and `is_timed`; instances of calls with several peers are split by the last start.
 
     Such a call ends with the last of its messages, so that its duration bounds nothing for the peers of the others: in
     each of its instances transfer is what follows the last start. That needs the ranks' clocks (`chained_offsets`);
-    where nothing tells of them, or not to a part of what the longest call takes, the shortest duration stays, which may
-    be a wait for another peer (not `is_timed`).
+    where nothing tells of them, the shortest duration stays, which may be a wait for another peer (not `is_timed`).
     """
     instances, calls = Groups.of(members, ["instance"]), Groups.of(members, ["rank", "call"])
     is_several = calls.largest(instances.of_row) != calls.smallest(instances.of_row)
@@ -36,12 +32,9 @@ def with_several_peers(members: pd.DataFrame, hosts: Mapping[int, str]) -> pd.Da
         orient="index", columns=["reference", "offset_ns", "spread_ns", "instances"], dtype="int64",
     )  # fmt: skip
     held = members.loc[is_split, ["rank", "instance", "start_ns", "end_ns"]]
-    names = {"reference": "reference", "offset": "offset_ns", "spread": "spread_ns"}
-    held = held.assign(**{name: held["rank"].map(clocks[column]) for name, column in names.items()})
-    clock, duration = held.groupby("instance")["reference"], held["end_ns"] - held["start_ns"]
+    held = held.assign(reference=held["rank"].map(clocks["reference"]), offset=held["rank"].map(clocks["offset_ns"]))
+    clock = held.groupby("instance")["reference"]
     is_one = (clock.transform("count") == clock.transform("size")) & (clock.transform("min") == clock.transform("max"))
-    sure, longest = (own.groupby(held["instance"]).transform("max") for own in (held["spread"], duration))
-    is_one &= sure <= _UNSURE * longest
     return _by_last_start(members, held[is_one]) if is_one.any() else members
 
 
