@@ -29,7 +29,10 @@ def told_of(name, rule):
 
 
 def train(gap_ms, *, steps=3, name="gemm", host=(), memory="pinned", ranges=(), blocking=None, rank=0):
-    """Steps of one 10 ms operation each, with a gap before it in which the host does something."""
+    """Steps of one 10 ms operation each, with a gap before it in which the host does something.
+
+    Beside what is no kernel one of 10 µs runs: of ranks that only copy no gain is known.
+    """
     period = (10 + gap_ms) * MS
     calls, ops, marks = [], [], []
     for number in range(steps):
@@ -38,6 +41,9 @@ def train(gap_ms, *, steps=3, name="gemm", host=(), memory="pinned", ranges=(), 
         returns = launch + 1_000 if memory == "pinned" else start + 10 * MS
         calls.append(("cudaLaunchKernel" if name == "gemm" else "cudaMemcpyAsync", launch, returns))
         ops.append((name, start, start + 10 * MS, len(calls), 7, memory))
+        if name != "gemm":
+            calls.append(("cudaLaunchKernel", launch - 2_000, launch - 1_000))
+            ops.append(("gemm", start, start + 10_000, len(calls), 8))
         marks.append((f"ProfilerStep#{number}", start - gap_ms * MS, start + 10 * MS))
         if blocking:
             calls.append((blocking, start + MS, start + (10 + gap_ms // 2) * MS))
@@ -77,7 +83,7 @@ def test_pageable_copies_of_all_ranks_are_one_finding():
     copying = {"name": "HtoD", "memory": "pageable"}
     (both,) = told(copies.pageable_copies, [train(0, **copying), train(0, **copying, rank=1)])
     assert both.title.startswith("Both ranks copy from pageable memory: rank 0")
-    assert both.title.endswith(" Pinned and behind compute, the step is at most 10 ms shorter.")
+    assert both.title.endswith(" Pinned and behind compute, the step is at most 9.99 ms shorter.")
     (one,) = told(copies.pageable_copies, [train(0, rank=1), train(0, **copying)])
     assert one.title.startswith("Rank 0 copies from pageable memory:")
     assert "DataLoader(pin_memory=True)" in one.recommendation

@@ -40,8 +40,8 @@ def with_roles(
     is_alone = (alike | alike.T).sum(axis=1) < 2
     if is_alone.any():
         calls = _counts(call_waits.table.assign(count=1), "collective", every)
-        run = rows_where(operators.table, ~operators.table["operator"].isin([NO_LAUNCH, NO_OPERATOR]))
-        run = _counts(run.rename(columns={"gpu_ops": "count"}), "operator", every)
+        known = rows_where(operators.table, ~operators.table["operator"].isin([NO_LAUNCH, NO_OPERATOR]))
+        run = _counts(known.rename(columns={"gpu_ops": "count"}), "operator", every)
         otherwise = _alike(calls, np.maximum) & _alike(run, np.minimum)
         alike = alike | (is_alone[:, None] & otherwise)
     lowest = _joined(alike)
