@@ -34,7 +34,7 @@ _OF_OPTIMIZER = (
 
 _OF_TENSORS = (
     "Take all tensors at once: torch._foreach_mul_, torch._foreach_lerp_ and the like take lists of them (averages of "
-    "parameters: torch.optim.swa_utils.get_ema_multi_avg_fn)."
+    "parameters: torch.optim.swa_utils.get_ema_multi_avg_fn; norms of gradients: torch.nn.utils.clip_grad_norm_)."
 )
 
 _COPY = "aten::copy_"
