@@ -125,11 +125,16 @@ def test_what_is_printed_is_short(report):
     assert isinstance(report.findings[:1], ta.Findings)
 
 
-def test_traces_in_memory_compare_as_their_folder_does():
+def test_traces_in_memory_compare_as_their_folder_does(tmp_path):
     folder = RUNNERS / "zo_offload"  # a small one, with a run.json
     made = ta.compare(folder, sample("zo_offload"))
     assert len(repr(made)) < 1_000
     assert "No figure differs." in repr(made)
+    written = made.save(tmp_path / "new", ["csv", "md"])
+    assert {path.suffix for path in written} >= {".csv", ".md"}
+    assert all(path.stat().st_size for path in written)
+    with pytest.raises(ta.UsageError, match="htm"):
+        made.save(tmp_path, ["htm"])
     one, two = made.metrics.groupby("run", sort=False)
     one, two = ({row["metric"]: row["value"] for row in own.to_dict("records")} for _, own in (one, two))
     assert one["step_ns"] == two["step_ns"]

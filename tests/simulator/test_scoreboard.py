@@ -31,6 +31,7 @@ _EVERY_TIME = {
     "pictures, one rank without pinned memory",
     "healthy, two ranks, two steps",
     # What no other case tells of.
+    "another process has one of two GPUs",
     "a GPU of another model",
     "late in turn within a step",
     "ranks recorded one after the other",
