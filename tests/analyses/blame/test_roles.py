@@ -7,7 +7,7 @@ import pytest
 
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
-from tests.simulator.jobs import gpus, reinforced, two_models, unlike_ranks
+from tests.simulator.jobs import gpus, other_models, reinforced, two_models, unlike_ranks
 from tests.simulator.noise import like_hosts
 from traceanalyzer.analyses.blame.roles import _joined, with_roles
 from traceanalyzer.analyses.blame.work_names import OF_DATA
@@ -63,6 +63,8 @@ def test_a_rank_with_a_role_of_its_own_is_no_measure(job, fault, told):
         # Kernels of other names for the same work, as those of another precision.
         (replace(gpus.two_kinds(2, 2), gpus=()), ["all"]),
         (unlike_ranks.evaluated_apart(2, 2), ["role of rank 0", "role of rank 2"]),
+        # Attention written out: more operators, and most of the others' as well.
+        (other_models.distilled(2, 2, (Fault("math", 0, (1,)),)), ["all"]),
         # They take part in the same two collectives.
         (two_models.one_learner(2, 2), ["role of rank 0", "role of rank 1"]),
     ],

@@ -1,19 +1,27 @@
 """Kernels of any name that now and then take longer by one and the same time."""
 
+import tempfile
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from traceanalyzer.analyses.kernels.time_slices import taken_of
+import traceanalyzer as ta
+from tests.simulator import Capture, capture, kineto, run
+from tests.simulator.faults import Fault
+from tests.simulator.jobs import gpus
+from traceanalyzer.analyses.kernels.time_slices import per_rank, taken_of
+from traceanalyzer.selection import Selection, select
 
 US = 1_000
 SLICES = dict.fromkeys((3, 17, 40, 58, 77, 99), 2500)
 
 
-def taken(longer_us, *, names=12, grids=1):
-    """By how much each of 120 kernels of 50 µs is longer; `longer_us` by position."""
+def taken(longer_us, *, names=12, grids=1, usual_us=50):
+    """By how much each of 120 kernels of as long is longer; `longer_us` by position."""
     places = np.arange(120)
-    spent = 50 + np.array([longer_us.get(place, 0) for place in places])
+    spent = usual_us + np.array([longer_us.get(place, 0) for place in places])
     ops = pd.DataFrame({"start_ns": places * 5_000 * US, "end_ns": (places * 5_000 + spent) * US})
     ops["name"] = pd.Categorical([f"kernel_{place % names}" for place in places])
     ops["grid"] = pd.Categorical([f"{place % grids + 1}x1x1" for place in places])
@@ -41,3 +49,17 @@ def test_kernels_that_are_longer_by_themselves_are_none(longer_us):
 
 def test_kernels_of_another_grid_are_none_of_those_that_it_is_held_against():
     assert taken(dict.fromkeys(range(0, 120, 2), 2500), names=3, grids=4) == {}
+
+
+def test_of_long_kernels_a_quarter_is_no_slice():
+    assert taken(SLICES, usual_us=10_000) == {}
+
+
+def test_other_steps_are_no_part_of_it():
+    """Each step has fewer slices than are told; all five have more."""
+    job = gpus.shared(1, 5, (Fault("slices", 2_500_000, (0,)),))
+    with tempfile.TemporaryDirectory() as folder:
+        kineto.write(capture(run(job), Capture()), Path(folder))
+        (trace,) = ta.load(folder).ranks
+    assert per_rank(trace)["slices"].sum() >= 5
+    assert per_rank(select(trace, Selection(steps="last"))).empty

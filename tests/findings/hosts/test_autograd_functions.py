@@ -11,7 +11,7 @@ MS = 1_000_000
 STEP = 100 * MS
 
 
-def found(name="Norm", calls=20, call_ms=2.0, *, own=False):
+def found(name="Norm", calls=20, call_ms=2.0, *, own=False, within=None):
     """Findings where each of three steps of 100 ms calls it; operators within launch, or it does itself."""
     steps = [(f"ProfilerStep#{place}", place * STEP, (place + 1) * STEP) for place in range(3)]
     held, launched, ops = [], [], []
@@ -20,6 +20,8 @@ def found(name="Norm", calls=20, call_ms=2.0, *, own=False):
             since = begin + number * STEP // calls
             until = since + round(call_ms * MS)
             held.append((name, since, until, 1))
+            if within:
+                held.append((within, since + 500, until - 500, 1))
             if not own:
                 held.append(("aten::mul", since + 1_000, until - 1_000, 1))
             launched.append(("cudaLaunchKernel", until - 10_000, until - 5_000))
@@ -35,6 +37,11 @@ def test_a_function_is_told_with_its_calls_and_what_it_takes():
     assert "Norm" in said.recommendation
     assert 0 < said.gain_ns <= 40 * MS
     assert said.gain_is_bound
+
+
+def test_of_functions_that_lie_in_each_other_the_longest_is_told():
+    (said,) = found(within="Inner")
+    assert "takes 40 ms a step for autograd's function Norm (" in said.title
 
 
 def test_of_sync_batch_norm_the_advice_is_its_own():

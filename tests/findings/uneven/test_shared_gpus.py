@@ -8,8 +8,9 @@ from tests.simulator.jobs import gpus
 from traceanalyzer.findings.uneven.shared_gpus import shared_gpus
 
 
-def found(*faults, ranks=1, steps=3):
-    return shared_gpus(**analysed(gpus.shared(ranks, steps, faults), "headline", "steps", "time_slices", "episodes")[1])
+def found(*faults, ranks=1, steps=3, every_ns=4_600_000):
+    job = gpus.shared(ranks, steps, faults, every_ns=every_ns)
+    return shared_gpus(**analysed(job, "headline", "steps", "time_slices", "episodes")[1])
 
 
 def test_a_job_of_one_gpu_says_how_often_and_at_most_what_it_gains():
@@ -28,3 +29,9 @@ def test_of_a_late_rank_it_belongs_to_what_is_said_of_it():
 
 def test_without_another_process_nothing_is_said():
     assert found() == []
+
+
+def test_two_per_cent_are_not_said():
+    few = {"steps": 16, "every_ns": 18_000_000}
+    assert found(Fault("slices", 400_000, (0,)), **few) == []
+    assert len(found(Fault("slices", 1_200_000, (0,)), **few)) == 1
