@@ -15,7 +15,7 @@ from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, without_rows
 
 LEAST_NS = 300_000
-"""A driver's time slice takes from half a millisecond on: less has many causes."""
+"""Less has many causes; slices that were seen (an H100 that two processes use) take 2.0 to 2.7 ms."""
 
 _USUAL = 0.5
 """Of what a kernel usually takes: it is longer by so much at least."""

@@ -39,7 +39,7 @@ _SUMS = ["calls", "host_total_ns", "gpu_ops", "gpu_total_ns"]
 _ADVICE = "Let one kernel do what {} does in many operations (torch.compile, or an implementation of its own)."
 
 _OF_SYNC_BN = (
-    "Keep SyncBatchNorm where a GPU's own batch is too small to tell mean and variance (less than some 16 images); "
+    "Keep SyncBatchNorm where a GPU's own batch is too small to tell mean and variance; "
     "elsewhere torch.nn.BatchNorm needs one kernel and no exchange, and GroupNorm or LayerNorm none either."
 )
 
