@@ -1,6 +1,7 @@
 """Jobs with the truth about them, by what is at fault: a file a kind of fault. `EVERY_CASE` is all of them."""
 
 from tests.simulator.cases.across import ACROSS
+from tests.simulator.cases.blind import BLIND
 from tests.simulator.cases.captures import CAPTURES
 from tests.simulator.cases.communication import COMMUNICATION
 from tests.simulator.cases.copies import COPIES
@@ -56,4 +57,5 @@ EVERY_CASE = (
     *ACROSS,
     *ROLES,
     *ROLES_FURTHER,
+    *BLIND,
 )
