@@ -35,7 +35,7 @@ BLIND: tuple[Case, ...] = (
     case_of("experts across nodes, busy ones move, a loader", large.across_nodes, Fault("data", 8 * MS, (3,)), LOADER, moves=0.3,
             noise=like_hosts(3012)),
     # Shared storage.
-    nobody("all loaders stall by chance", "oader|data", clusters.on_shared_storage, noise=like_hosts(3013)),
+    nobody("all loaders stall by chance", "oader|data", clusters.on_shared_storage, others=_EIGHT, noise=like_hosts(3013)),
     nobody("all loaders stall by chance, a warm GPU behind them", "oader|data", clusters.on_shared_storage,
            Fault("throttle", 0, (2,), None, 1.1), others=_EIGHT, noise=like_hosts(3014)),
     # Lengths that a replica's ranks share.

@@ -39,7 +39,7 @@ def by_heads(sequence: int = 4, data: int = 2, steps: int = 4, faults: Faults = 
             made = after_of(
                 program,
                 "aten::_flash_attention_forward" if is_forward else "FlashAttentionBackward0",
-                "flash_kernel",
+                "flash_fwd_kernel" if is_forward else "flash_bwd_kernel",
                 (220_000 + long_ns) * times,
                 (made,),
                 shapes=f"[[{8192 + long_ns // 100}, 4, 128]]",

@@ -9,6 +9,7 @@ from traceanalyzer.analyses.communication.collectives import Collectives, transf
 from traceanalyzer.analyses.communication.exposed_comm import ExposedComm
 from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.operators.operators import Operators
+from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.phases.iterations import Iterations
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gain import Gain
@@ -18,7 +19,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, LEAST_GAIN_PCT, MOSTLY, Basis, severity
-from traceanalyzer.findings.communication.exposed_collective import EXPOSED
+from traceanalyzer.findings.communication.exposed_collective import EXPOSED, exposed_transfers
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.link_rates import LOW_PEAK_PCT, healthy_rate, slow_links
 from traceanalyzer.findings.tools import tools_of
@@ -41,8 +42,9 @@ _FREE = Change("comm", 0.0)
 
 
 def little_overlap(
-    headline: Headline, steps: Steps, exposed_comm: ExposedComm, replay: Replay, collectives: Collectives,
-    ranks: Ranks, kernels: Kernels, iterations: Iterations, operators: Operators,
+    headline: Headline, steps: Steps, exposed_comm: ExposedComm, exposed_calls: ExposedCalls, call_waits: CallWaits,
+    replay: Replay, collectives: Collectives, ranks: Ranks, kernels: Kernels, iterations: Iterations,
+    operators: Operators,
     *, unhidden_transfer_pct: float = LEAST_TRANSFER_PCT, little_overlap_pct: float = LITTLE_OVERLAP_PCT,
     low_peak_pct: float = LOW_PEAK_PCT,
 ) -> list[Finding]:  # fmt: skip
@@ -70,7 +72,7 @@ def little_overlap(
             severity=severity(share),
             title=f"Next to nothing overlaps: rank {worst['rank']:.0f} moves data for {time_text(worst['ns'])} of "
             f"{with_article(time_text(worst['window_ns']))} {'capture' if basis.steps is None else 'step'} "
-            f"while no compute runs{_open(worst)} "
+            f"while no compute runs{_open(worst)}{_mostly(exposed_calls, call_waits, worst, basis)} "
             f"({overlap:.0f} % of communication is hidden).{_hidden(gain, basis)}{behind}",
             evidence=tuple(rows),
             recommendation=_once_hosts_launch(
@@ -124,6 +126,16 @@ def _open(worst: pd.Series) -> str:
     if not worst["open_ns"] > worst["ns"]:
         return ""
     return f", and communicates for {time_text(worst['open_ns'])} more that may be data or waiting"
+
+
+def _mostly(exposed_calls: ExposedCalls, call_waits: CallWaits, worst: pd.Series, basis: Basis) -> str:
+    """Which collective most of it is, where one is."""
+    if exposed_calls.table.empty:
+        return ""
+    held = exposed_transfers(exposed_calls, call_waits, basis)
+    own = held[held["rank"] == worst["rank"]].groupby("collective", observed=True)["ns"].sum()
+    is_one = len(own) and own.max() >= MOSTLY * own.sum() > 0
+    return f", most of it in {collectives_words(str(own.idxmax()))}" if is_one else ""
 
 
 def _behind_hosts(replay: Replay, moved_ns: float, least_pct: float) -> str:

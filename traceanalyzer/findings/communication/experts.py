@@ -16,7 +16,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.wide import by_step_and_rank
 from traceanalyzer.findings.basis import Basis, about, plain, severity
-from traceanalyzer.findings.chance import is_beyond_chance
+from traceanalyzer.findings.chance import is_beyond_chance, variance_within
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.evened import Evened, evened, uneven_dispatches
 from traceanalyzer.findings.late.lateness import late_by
@@ -109,16 +109,18 @@ def _whose(hot: Sequence[int]) -> tuple[str, str]:
 
 
 def _is_always_hot(own: pd.DataFrame, hot: int, exchanges: pd.DataFrame) -> bool:
-    """Whether any of the group's dispatches that load the rank most do so by more than chance."""
+    """Whether any of the group's dispatches that load the rank most do so by more than chance.
+
+    How far loads lie apart by chance is that of all of them: in four steps of one dispatch the same rank may be first.
+    """
     held = exchanges[
         (exchanges["group"] == own["group"].iloc[0]) & (exchanges["group_ranks"] == own["group_ranks"].iloc[0])
-    ]
-    places = _of_rank(uneven_dispatches(own), hot)["place"]
-    loads = [
-        by_step_and_rank(held[held["place"] == place].astype({"step": "int64"}), "load_bytes").dropna()
-        for place in places
-    ]
-    return any(is_beyond_chance(wide, [hot]) for wide in loads)
+    ].astype({"step": "int64"})
+    uneven = uneven_dispatches(own)
+    loads = {place: by_step_and_rank(held[held["place"] == place], "load_bytes").dropna() for place in uneven["place"]}
+    asked = sum(wide.shape[1] for wide in loads.values())
+    variance = variance_within([*loads.values()])
+    return any(is_beyond_chance(loads[place], [hot], variance, asked) for place in _of_rank(uneven, hot)["place"])
 
 
 def _of_rank(dispatches: pd.DataFrame, hot: int) -> pd.DataFrame:

@@ -75,7 +75,7 @@ def exposed_collective(
     basis = Basis.of(headline, steps)
     if basis.steps is None:
         return []
-    held = _exposed(exposed_calls, call_waits, basis)
+    held = exposed_transfers(exposed_calls, call_waits, basis)
     by_rank = held.groupby(["collective", "rank"], observed=True)["ns"].sum()
     worst = by_rank.groupby("collective", observed=True).max()
     worst = worst[100 * worst >= exposed_mean_pct * replay.engine.before_ns]
@@ -97,7 +97,7 @@ def exposed_collective(
     return [replace(found, part_of=part_of) if part_of else found]
 
 
-def _exposed(exposed_calls: ExposedCalls, call_waits: CallWaits, basis: Basis) -> pd.DataFrame:
+def exposed_transfers(exposed_calls: ExposedCalls, call_waits: CallWaits, basis: Basis) -> pd.DataFrame:
     """The basis' collective calls with what each is exposed for but for known waits, as part of a mean step (`ns`).
 
     `open_ns` is that of calls whose partners are not known.

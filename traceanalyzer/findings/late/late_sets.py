@@ -13,6 +13,7 @@ from traceanalyzer.findings.late.late_advice import advice
 from traceanalyzer.findings.late.late_words import (
     Recorded,
     beside_late,
+    each_of,
     late,
     peer,
     rate_of,
@@ -23,9 +24,9 @@ from traceanalyzer.findings.late.late_words import (
 )
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.gains import gain_said
-from traceanalyzer.meaning.listed import named
+from traceanalyzer.meaning.listed import named, numbered
 from traceanalyzer.meaning.number_lists import numbers
-from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.meaning.quantities import time_span, time_text
 from traceanalyzer.meaning.sentences import first_upper
 
 Row = Mapping[str, Any]
@@ -37,6 +38,9 @@ _SEVERAL = 2
 
 _END_OF_FIRST = re.compile(r"(?<!\d\))[:;.] |\.$")
 """Where an advice's first part ends: not within a frame, `train.py(88): log_metrics`."""
+
+_MANY = 3
+"""Of so many that are late by the same the latest stands for all: which ranks the others are, and by how much."""
 
 _COUNTS = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
 
@@ -95,7 +99,8 @@ def _of_all(finding: Finding, rows: Sequence[Row], recorded: Recorded) -> Findin
     lead = rows[0]
     rows = sorted(rows, key=lambda row: -row["cost_ns"])
     count = _COUNTS.get(len(rows), str(len(rows)))
-    parts = [late(row, recorded).rstrip(":;") for row in rows]
+    alike = _alike(rows)
+    parts = [_late(part, recorded) for part in alike]
     bound = bool(lead["gain_is_bound"])
     joint = Won(lead["joint_gain_ns"], bound, lead["joint_unprofiled_gain_ns"], lead["step_ns"])
     alone = max(row["gain_ns"] or 0 for row in rows)
@@ -110,20 +115,52 @@ def _of_all(finding: Finding, rows: Sequence[Row], recorded: Recorded) -> Findin
             joint,
             f", {by_one} by one alone.",
         ),
-        recommendation=_advice(rows),
+        recommendation=_advice(alike),
         gain_ns=lead["joint_gain_ns"],
         unprofiled_gain_ns=lead["joint_unprofiled_gain_ns"],
-        ranks=tuple(sorted({rank for row in rows for rank in numbers(row["ranks"])})),
+        ranks=_ranks(rows),
         named=tuple(dict.fromkeys(rank for row in rows for rank in peer(row))),
         steps=None if None in steps else tuple(sorted({step for own in steps for step in own or ()})),
         cause=" and ".join(dict.fromkeys(row["cause"] for row in rows)),
     )
 
 
-def _advice(rows: Sequence[Row]) -> str:
+def _alike(rows: Sequence[Row]) -> list[list[Row]]:
+    """The rows, latest first; those together that are late by the same, where they are many."""
+    by_what: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        by_what.setdefault((row["cause"], row["name"], row["same_work_ratio"] is None), []).append(row)
+    alike = (part for own in by_what.values() for part in ([own] if len(own) >= _MANY else [[row] for row in own]))
+    return sorted(alike, key=lambda part: -part[0]["cost_ns"])
+
+
+def _late(alike: Sequence[Row], recorded: Recorded) -> str:
+    """When, who and by what; of several the latest, and who else."""
+    first, *others = alike
+    said = late(first, recorded).rstrip(":;")
+    if not others:
+        return said
+    more = sorted(row["excess_ns"] for row in others)
+    steps = " in steps of their own," if any(row["numbers"] != first["numbers"] for row in others) else ""
+    each = each_of(first)
+    return f"{said}; likewise {numbered('rank', _ranks(others))},{steps} by {time_span(more[0], more[-1])}{each}"
+
+
+def _ranks(rows: Sequence[Row]) -> tuple[int, ...]:
+    return tuple(sorted({rank for row in rows for rank in numbers(row["ranks"])}))
+
+
+def _advice(alike: Sequence[Sequence[Row]]) -> str:
     """What to do about each in one sentence, which is what stands on top of a page; then what that leaves out."""
-    parts = [_END_OF_FIRST.split(text, maxsplit=1) for text in dict.fromkeys(advice(row) for row in rows)]
+    advised = dict.fromkeys(advice(_as_one(part)) for part in alike)
+    parts = [_END_OF_FIRST.split(text, maxsplit=1) for text in advised]
     first, *others = (head for head, *_ in parts)
     short = "; and ".join([first, *(head[0].lower() + head[1:] for head in others)])
-    rest = [first_upper(more.strip()) for _, *left in parts for more in left if more.strip()]
+    rest = dict.fromkeys(first_upper(more.strip()) for _, *left in parts for more in left if more.strip())
     return " ".join([f"{short}: one alone gains less than half of it.", *rest])
+
+
+def _as_one(alike: Sequence[Row]) -> Row:
+    """Those that are late by the same as one episode of all their ranks: what is to be done about them is the same."""
+    first, *others = alike
+    return {**first, "ranks": ",".join(map(str, _ranks(alike))), "place": None} if others else first
