@@ -1,9 +1,11 @@
 """Which name a rank's late steps have in common."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from traceanalyzer.analyses.blame.naming import _agreed, named
+from traceanalyzer.analyses.blame.sizes import of_the_same_sizes
 
 MM = ("operator", "aten::mm")
 NONE = (None, None)
@@ -51,3 +53,33 @@ def test_what_the_same_kernels_foretell_of_those_that_depend_on_data_is_a_slower
     found = named(cells, late, work).astype(object)
     own = found.where(found.notna(), None)[["name", "same_ns"]]
     assert own.iloc[0].tolist() == list(expected)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [((2, 1, 3, 1, 2), 100.0), ((2, 1, 3, 1, 4), None)],
+    ids=["one has its length", "nobody has"],
+)
+def test_whose_lengths_are_those_of_another_rank_is_held_against_that_one(lengths, expected):
+    """Ranks with sequences of their own lengths; the last rank's GPU takes 1.6 times as long."""
+    rows = [
+        (rank, what, f"mm of [{length}]" if what == "operator" else f"gemm_{length}", 50 * length * (1.6 if rank == 4 else 1))
+        for rank, length in enumerate(lengths) for what in ("operator", "kernel")
+    ]  # fmt: skip
+    work = pd.DataFrame(rows, columns=["rank", "what", "name", "total_ns"]).assign(
+        step=0, part="compute_ns", calls=1, blocks=8
+    )
+    cells = pd.DataFrame({"rank": [4], "step": 0, "part": "compute_ns", "excess_ns": 60})
+    late = pd.DataFrame({"rank": range(5), "step": 0, "peers": "all"})
+    assert [None if pd.isna(own) else own for own in named(cells, late, work)["peers_same_ns"]] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("own", "shared", "expected"),
+    [(["a", "b"], [], [1]), (["a", "b"], ["x"], [1]), (["a"], ["x"], [1, 2, 3]), ([], [], [1, 2, 3])],
+    ids=["sizes of two ranks", "most of them", "half of them", "no sizes"],
+)
+def test_ranks_of_the_same_sizes_speak_where_most_others_hardly_ran_any(own, shared, expected):
+    names = [(name, 1.0) for name in own], [(name, 1.0) for name in shared]
+    ran = {rank: frozenset([*(names[0] if rank < 2 else []), *names[1]]) for rank in range(4)}
+    assert of_the_same_sizes(np.arange(1, 4), 0, ran).tolist() == expected

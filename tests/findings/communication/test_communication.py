@@ -64,6 +64,20 @@ def test_overlap_is_worth_what_the_replay_says():
     (found,) = hidden_behind(0)  # three of five milliseconds compute
     assert found.gain_ns == pytest.approx(2 * MS, rel=0.1)
     assert f"With all of it hidden a mean step is at most {time_text(found.gain_ns)} shorter" in found.title
+    assert "while no compute runs, most of it in all-reduces (0 % of communication is hidden)" in found.title
+
+
+def test_of_two_collectives_alike_none_is_most_of_what_is_not_hidden():
+    world = Group("0", (0, 1))
+
+    def step(program: Program, _number: int) -> None:
+        made = program.kernel("gemm", 2 * MS)
+        for collective in ("all_reduce", "all_to_all"):
+            made = program.collective(collective, world, 10_000_000, MS, after=(made,))
+
+    _, results = analysed(job_of(2, 4, step, (world,), jitter=0), *needed_by(little_overlap))
+    (found,) = little_overlap(**results)
+    assert "while no compute runs (0 % of communication" in found.title
 
 
 def test_what_horovod_exchanges_is_hidden_by_its_settings():

@@ -205,6 +205,24 @@ def test_hosts_that_need_what_others_need_are_nobodys_fault(own, others, name, g
     assert is_said(row, WORTH_PCT) == expected
 
 
+def test_many_that_hide_each_other_by_the_same_are_told_by_the_latest():
+    faults = tuple(
+        Fault("data", ms * MS, (rank,), steps)
+        for rank, ms, steps in ((0, 8, (1, 2, 3, 4)), (1, 7, (2, 3, 4)), (2, 6, (1, 3, 4, 5)))
+    )
+    found = said(workloads.ddp(4, 7, faults))[0]
+    assert found.ranks == (0, 1, 2)
+    loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    start = "In steps 1 and 2 rank 0 waits for its data 8.0"
+    end = f", most of it {loader}; likewise ranks 1 and 2, in steps of their own, by "
+    assert found.title.startswith(start)
+    assert end in found.title
+    assert found.recommendation.startswith(f"Load ahead on ranks 0 to 2 ({loader}): one alone gains less than half")
+    assert found.recommendation.count("More workers") == 1
+    two = said(workloads.ddp(4, 7, faults[:2]))[0].title
+    assert "likewise" not in two, "two are told one after the other"
+
+
 def test_equal_ranks_are_left_alone():
     assert said(workloads.ddp(4, 4)) == []
 

@@ -10,7 +10,7 @@ from tests.simulator.faults import Fault
 from tests.simulator.jobs import rollouts
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.time.headline import Headline
-from traceanalyzer.findings.chance import is_beyond_chance
+from traceanalyzer.findings.chance import is_beyond_chance, variance_within
 from traceanalyzer.findings.uneven import balance
 
 NEEDED = (
@@ -89,3 +89,15 @@ def test_a_set_that_computes_alike_is_named_by_its_host():
 )
 def test_a_set_of_ranks_is_held_against_chance(steps, ranks, expected):
     assert is_beyond_chance(pd.DataFrame(steps, dtype="float64"), ranks) == expected
+
+
+def test_one_of_many_is_held_against_how_far_all_of_them_lie_apart():
+    first = pd.DataFrame([(46, 34), (46, 34), (46, 34), (46, 34)], dtype="float64")  # by chance alike in four steps
+    other = pd.DataFrame([(46, 34), (34, 46), (46, 34), (34, 46)], dtype="float64")
+    assert variance_within([first]) == 0
+    assert variance_within([first, other]) == variance_within([other]) / 2
+    assert is_beyond_chance(first, [0])
+    assert not is_beyond_chance(first, [0], variance_within([first, other]))
+    close = pd.DataFrame([(10.0, 5.7), (10.2, 5.9), (9.8, 5.5)])
+    assert is_beyond_chance(close, [0], variance=2.0)
+    assert not is_beyond_chance(close, [0], variance=2.0, asked=100)

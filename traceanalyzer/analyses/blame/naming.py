@@ -1,6 +1,7 @@
 """What takes longer on a late rank than on its peers, by name; and whether it is the same work, only slower."""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ from traceanalyzer.analyses.blame.named_work import Alike, Beside, NamedWork, al
 from traceanalyzer.analyses.blame.sizes import (
     SIZES,
     Named,
+    Ran,
     of_all_sizes,
+    of_the_same_sizes,
     ranks_with_sizes,
     recorded_alike,
     without_operators,
@@ -73,12 +76,19 @@ def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Dat
     in_part = held.groupby(["step", "part"]).indices
     sized, bare = ranks_with_sizes(held), None
     beside: dict[tuple[object, ...], Beside] = {}  # late ranks of a step are mostly held against the same others
+    ran: dict[object, dict[int, Ran]] = {}
     found = []
     longer = "in_part_ns" if "in_part_ns" in cells else "excess_ns"
     for rank, step, part, excess_ns in cells[["rank", "step", "part", longer]].itertuples(index=False):
         others = _others(ranks[step], rank, every_peer if part == TRANSFER else peers, late_ranks[step])
         others, is_alike = recorded_alike(others, rank, sized)
         names = every if is_alike else bare if bare is not None else (bare := NamedWork.of(without_operators(held)))
+        if part == COMPUTE.column and is_alike:
+            if step not in ran:
+                ran[step] = _sized(
+                    {int(each): names.at(rows.get((step, part, each), _NO_ROWS)) for each in ranks[step]}
+                )
+            others = of_the_same_sizes(others, rank, ran[step])
         key = (step, part, others.tobytes(), is_alike)
         if key not in beside:
             of_all = in_part.get((step, part), _NO_ROWS)
@@ -88,6 +98,15 @@ def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.Dat
     chosen = _agreed(cells, [row[0] for row in found])
     table = cells.assign(**{name: [pair[place] for pair in chosen] for place, name in enumerate(columns[:2])})
     return table.assign(**{name: [row[place] for row in found] for place, name in enumerate(columns[2:], 1)})
+
+
+def _sized(ran: Mapping[int, NamedWork]) -> dict[int, Ran]:
+    """Of each rank the operators with sizes that it ran, and how often."""
+    held = {rank: own.of_kind(OPERATOR) for rank, own in ran.items()}
+    return {
+        rank: frozenset((name, calls) for name, calls in zip(own.name, own.sums[:, 1], strict=True) if SIZES in name)
+        for rank, own in held.items()
+    }
 
 
 def _agreed(cells: pd.DataFrame, fits: list[dict[Named, float]]) -> list[Named]:

@@ -9,6 +9,9 @@ from traceanalyzer.analyses.blame.what_ran import OPERATOR
 
 Named = tuple[str | None, str | None]
 
+Ran = frozenset[tuple[str, float]]
+"""Names of operators with sizes, and how often each ran."""
+
 SIZES = " of ["
 """What stands between an operator's name and the sizes of its inputs."""
 
@@ -26,6 +29,19 @@ def recorded_alike(others: np.ndarray, rank: int, sized: frozenset[int]) -> tupl
     """
     alike = others[[(int(other) in sized) == (rank in sized) for other in others]]
     return (alike, True) if len(alike) or not len(others) else (others, False)
+
+
+def of_the_same_sizes(others: np.ndarray, rank: int, ran: Mapping[int, Ran]) -> np.ndarray:
+    """Of the other ranks those that `ran` the same operators of the same sizes as often, where most hardly ran any.
+
+    Where every replica has sequences of its own lengths the ranks of a tensor group share them: these tell what such
+    work takes. All others where there are none.
+    """
+    own = ran.get(rank, frozenset())
+    beside = [ran.get(int(other), frozenset()) for other in others]
+    common = sum(2 * sum(each in other for other in beside) > len(beside) for each in own)
+    alike = others[[other == own for other in beside]]
+    return alike if 2 * common < len(own) and len(alike) else others
 
 
 def without_operators(work: pd.DataFrame) -> pd.DataFrame:
