@@ -80,7 +80,7 @@ def test_advice_about_a_python_frame_is_not_cut_within_its_name():
          "same_work_ratio": None}
         for ranks, cause, name in (("5", "host", "train.py(88): log_metrics"), ("2", "data", "DataLoader"))
     ]  # fmt: skip
-    assert late_sets._advice(rows).startswith(
+    assert late_sets._advice([[row] for row in rows]).startswith(
         "Take train.py(88): log_metrics out of the step on rank 5, do it less often"
     )
 

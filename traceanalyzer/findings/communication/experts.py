@@ -113,9 +113,8 @@ def _is_always_hot(own: pd.DataFrame, hot: int, exchanges: pd.DataFrame) -> bool
 
     How far loads lie apart by chance is that of all of them: in four steps of one dispatch the same rank may be first.
     """
-    held = exchanges[
-        (exchanges["group"] == own["group"].iloc[0]) & (exchanges["group_ranks"] == own["group_ranks"].iloc[0])
-    ].astype({"step": "int64"})
+    is_own = (exchanges["group"] == own["group"].iloc[0]) & (exchanges["group_ranks"] == own["group_ranks"].iloc[0])
+    held = exchanges[is_own & exchanges["step"].notna()].astype({"step": "int64"})
     uneven = uneven_dispatches(own)
     loads = {place: by_step_and_rank(held[held["place"] == place], "load_bytes").dropna() for place in uneven["place"]}
     asked = sum(wide.shape[1] for wide in loads.values())
