@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests import once
+from tests.builders import rank_trace
 from tests.conftest import sampled
 from tests.host_builders import host_trace
 from tests.samples import RUNS, sample
@@ -224,6 +225,15 @@ def test_the_table_of_every_report_says_what_each_change_gains():
     floors = table[(table["change"] == "rank as its peers") & (table["rank"] != 2)]
     assert (floors["gain_pct"] < 1).all(), "what the others need is a floor"
     assert not table["is_bound"].any()
+
+
+@pytest.mark.parametrize("launch", [(), (0,)], ids=["no host", "host"])
+def test_where_a_rank_lacks_its_host_every_gain_of_the_table_is_a_bound(launch):
+    """Whether that host could launch a shorter step in time is not known."""
+    ranks = [rank_trace([("compute", 5, 1_000_005, *own)], rank=rank) for rank, own in enumerate([(0,), launch])]
+    table = analyse(ranks, ["what_ifs"])["what_ifs"].to_frame()
+    assert len(table)
+    assert (table["is_bound"] == (not launch)).all()
 
 
 @pytest.mark.parametrize("returns_ns", [2_020_000, 2_000_000, 1_980_000], ids=["after", "with", "before"])

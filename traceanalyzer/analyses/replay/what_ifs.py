@@ -20,7 +20,6 @@ from traceanalyzer.analyses.replay.change import (
     UNRECORDED,
     Change,
 )
-from traceanalyzer.analyses.replay.gain import BOUND_PCT
 from traceanalyzer.analyses.replay.replay import Replay, gains_of
 from traceanalyzer.meaning.columns import Adds, Column
 
@@ -66,20 +65,20 @@ class WhatIfs(Result[WhatIfsColumn]):
             adds=Adds.DERIVED,
         ),
         "is_bound": Column.flag(
-            "The error, or that time, is above 3 % of the step: the gain is a bound, no forecast.", label="only a bound"
+            "The error, or that time, is above 3 % of the step, or a rank's capture lacks its host: the gain is a "
+            "bound, no forecast.",
+            label="only a bound",
         ),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         gain = (table["before_ns"] - table["after_ns"]).clip(lower=0)
-        error_pct, unmatched_pct = (percent(table[name], table["before_ns"]) for name in ("error_ns", "unmatched_ns"))
         return self._with(
             table,
             {
                 "gain_ns": gain,
                 "gain_pct": percent(gain, table["before_ns"]),
-                "error_pct": error_pct,
-                "is_bound": (error_pct > BOUND_PCT) | (unmatched_pct > BOUND_PCT),
+                "error_pct": percent(table["error_ns"], table["before_ns"]),
             },
         )
 
@@ -125,14 +124,16 @@ def across(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> WhatIfs:
             "unprofiled_gain_ns": gain.unprofiled_gain_ns,
             "error_ns": gain.error_ns,
             "unmatched_ns": gain.unmatched_ns,
+            "is_bound": gain.is_bound,
         }
         for change, gain in zip(scenarios, gains, strict=False)
     ]
     columns = (
         "change", "option", "rank", "before_ns", "after_ns", "unprofiled_ns", "unprofiled_gain_ns", "error_ns",
-        "unmatched_ns",
+        "unmatched_ns", "is_bound",
     )  # fmt: skip
-    table = pd.DataFrame(rows, columns=list(columns)).astype(dict.fromkeys(columns[2:], "Int64"))
+    types = {**dict.fromkeys(columns[2:-1], "Int64"), "is_bound": "boolean"}
+    table = pd.DataFrame(rows, columns=list(columns)).astype(types)
     return WhatIfs(table.sort_values("after_ns", kind="stable", ignore_index=True))
 
 
