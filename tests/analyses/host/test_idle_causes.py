@@ -95,15 +95,16 @@ def test_another_thread_speaks_where_the_launching_one_records_nothing():
 
 
 @pytest.mark.parametrize(
-    ("name", "memory", "expected"),
+    ("name", "copy", "memory", "expected"),
     [
-        ("cudaMemcpyAsync", "pageable", {"sync": 5, "host": 75, "launch": 20}),
-        ("cudaMemcpyAsync", "pinned", {"host": 80, "launch": 20}),
-        ("cudaMemcpy", "pinned", {"sync": 5, "host": 75, "launch": 20}),
+        ("cudaMemcpyAsync", "DtoH", "pageable", {"sync": 5, "host": 75, "launch": 20}),
+        ("cudaMemcpyAsync", "HtoD", "pageable", {"sync": 5, "host": 75, "launch": 20}),
+        ("cudaMemcpyAsync", "DtoH", "pinned", {"host": 80, "launch": 20}),
+        ("cudaMemcpy", "DtoH", "pinned", {"sync": 5, "host": 75, "launch": 20}),
     ],
 )
-def test_a_copy_that_blocks_is_a_synchronising_call_once_it_runs(name, memory, expected):
-    ops = [("DtoH", 0, 10 * US, 1, 7, memory), ("gemm", 110 * US, 120 * US, 2)]
+def test_a_copy_that_blocks_is_a_synchronising_call_once_it_runs(name, copy, memory, expected):
+    ops = [(copy, 0, 10 * US, 1, 7, memory), ("gemm", 110 * US, 120 * US, 2)]
     trace = host_trace(ops, [(name, -5 * US, 15 * US), ("cudaLaunchKernel", 80 * US, 90 * US)])
     table = idle_causes.parts(trace, idle_causes.find(trace), 0, 120 * US)
     assert {key.removesuffix("_ns"): int(value) // US for key, value in table.sum().items() if value} == expected

@@ -133,7 +133,7 @@ def launching_threads(trace: RankTrace) -> np.ndarray:
 @once_a_trace
 def program_thread(trace: RankTrace) -> int | None:
     """Of JAX, whose runtime launches on threads of its own, the thread that runs the program's steps; else `None`."""
-    if trace.meta.format != "xplane" or trace.steps.empty:
+    if trace.meta.format != "xplane":
         return None
     is_step = trace.ranges["name"].isin(trace.steps["name"].astype("object").unique())
     threads = trace.ranges.loc[is_step, "thread"].mode()
@@ -176,8 +176,8 @@ def blocking(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _busy_until(ops: pd.DataFrame) -> np.ndarray:
-    """When the operations before each one on its stream have all ended; 0 for a stream's first one."""
-    return np.maximum(largest_before(array_of(ops, "end_ns"), array_of(ops, "stream")), 0)
+    """When the operations before each one on its stream have all ended; -1 for a stream's first one."""
+    return largest_before(array_of(ops, "end_ns"), array_of(ops, "stream"))
 
 
 def _before_launch(
