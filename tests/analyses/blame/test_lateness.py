@@ -150,6 +150,34 @@ def test_a_rank_that_is_late_in_most_steps_is_late_in_each(late_ms, other_ms, la
     assert found[_are_late(columns_of(found))].groupby("rank").size().to_dict() == late_steps
 
 
+@pytest.mark.parametrize(
+    ("wait_ms", "is_late"),
+    [
+        ([[0, 0], [0, 0]], [False, False]),
+        ([[30, 30], [0, 0]], [True, True]),
+        ([[0, 0], [30, 30]], [False, False]),
+        ([[0, 30], [0, 0]], [True, True]),
+        ([[30, 0], [0, 0]], [True, False]),
+        ([[2, 2], [0, 0]], [False, False]),
+    ],
+    ids=["nobody waits", "the other waits", "itself waits", "in the next step", "in the first", "hardly"],
+)
+def test_no_one_is_late_for_whom_nobody_waits(wait_ms, is_late):
+    """Rank 1 computes 20 ms longer in each of two steps of 300 ms; half of the least that is told is 3 ms."""
+    table = needs([[0, 0]] * 2, [[None, None]] * 2).assign(begin_ns=0, end_ns=300 * MS)
+    table = table.assign(
+        compute_ns=[0, 0, 20 * MS, 20 * MS], exposed_wait_ns=[own * MS for rank in wait_ms for own in rank]
+    )
+    found = with_excess(table)
+    assert _are_late(columns_of(found)).tolist() == [False, False, *is_late]
+
+
+@pytest.mark.parametrize(("wait_ms", "parts"), [(30, ["unknown_ns"]), (9, [])], ids=["seen", "hardly seen"])
+def test_idle_time_without_a_reason_is_lateness_where_half_of_it_is_seen_in_waits(wait_ms, parts):
+    table = needs([[0]] * 2, [[None]] * 2, wait_ns=wait_ms * MS).assign(end_ns=300 * MS, unknown_ns=[0, 20 * MS])
+    assert cells(with_excess(table))["part"].tolist() == parts
+
+
 def test_what_a_gpu_idles_for_its_host_while_the_other_waits_is_no_jitter():
     """Two steps in which one host takes 22 and 27 ms more, while the other GPU waits and does not idle."""
     host_ms, needed_ms = [[62, 67], [12, 0]], [[86, 85], [64, 58]]

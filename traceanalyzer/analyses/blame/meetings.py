@@ -36,7 +36,9 @@ def _next_met(columns: Mapping[str, Any], of_step: np.ndarray) -> np.ndarray:
 
 def waited(columns: Mapping[str, Any], of: Sequence[str] = _WAITING) -> np.ndarray:
     """What another rank waits in the step, or the next that meets, at most: no one is late for whom nobody waits."""
-    of_step = np.unique(columns["step"], return_inverse=True)[1]
-    most = np.zeros(of_step.max(initial=-1) + 2)
-    np.maximum.at(most, of_step, sum(floats(columns[name]) for name in of))
-    return np.maximum(most[:-1], most[_next_met(columns, of_step)])[of_step]
+    of_step, of_rank = (np.unique(columns[name], return_inverse=True)[1] for name in ("step", "rank"))
+    waits = np.zeros((of_step.max(initial=-1) + 2, of_rank.max(initial=0) + 2))  # one for what is not there
+    waits[of_step, of_rank] = sum(floats(columns[name]) for name in of)
+    second, most = np.partition(waits, (-2, -1), axis=1)[:, -2:].T[:, :, None]
+    of_others = np.where(waits == most, second, most)
+    return np.maximum(of_others[of_step, of_rank], of_others[_next_met(columns, of_step)[of_step], of_rank])
