@@ -130,6 +130,35 @@ def test_a_sure_gain_goes_before_a_severe_ideal_unless_it_is_a_small_part_of_it(
     assert ordered([ideal, sure])[0].rule == first
 
 
+def test_of_several_ideals_the_most_that_a_severe_one_gains_is_the_measure():
+    """What causes gain, and ideals of no severity, is none."""
+    cause = Finding("high", "a", gain_ns=5000, rule="cause")
+    ideals = [Finding("high", "b", gain_ns=ns, is_of_ideal=True, rule=f"ideal of {ns}") for ns in (1000, 200)]
+    slight = Finding("low", "c", gain_ns=9000, is_of_ideal=True, rule="slight")
+    for gain_ns, place in ((101, 1), (99, 3)):
+        sure = Finding("medium", "d", gain_ns=gain_ns, gain_is_bound=False, rule="sure")
+        assert [item.rule for item in ordered([sure, slight, *ideals, cause])].index("sure") == place
+
+
+def test_they_are_read_in_this_order():
+    """First what the capture cannot tell, but not that hosts are late by the recording alone; then by severity."""
+    expected = [
+        Finding("info", "", is_about_capture=True, rule="capture"),
+        Finding("high", "", gain_ns=5, rule="severe"),
+        Finding("high", "", rule="severe, of unknown gain"),
+        Finding("medium", "", gain_ns=90, gain_is_bound=False, rule="for sure"),
+        Finding("high", "", gain_ns=100, is_of_ideal=True, rule="severe ideal"),
+        Finding("medium", "", gain_ns=95, rule="at most"),
+        Finding("medium", "", gain_ns=99, is_of_ideal=True, rule="ideal"),
+        Finding("medium", "", gain_ns=0, gain_is_bound=False, ranks=(1,), rule="nothing to gain"),
+        Finding("low", "", gain_ns=500, is_about_capture=True, is_of_hosts=True, rule="hosts, as recorded"),
+        Finding("low", "", gain_ns=400, rule="slight"),
+        Finding("info", "", gain_ns=900, rule="told"),
+    ]
+    for shown in (expected, expected[::-1], sorted(expected, key=lambda item: item.rule)):
+        assert [item.rule for item in ordered(shown)] == [item.rule for item in expected]
+
+
 def test_what_is_alike_is_told_from_the_one_that_gains_most():
     """100 and 92 are alike, 92 and 84 too, but not 100 and 84."""
     most, next_, late = (Finding("low", "", gain_ns=ns, ranks=ranks, rule=str(ns)) for ns, ranks in
