@@ -232,10 +232,12 @@ def _same_work(own: NamedWork, beside: Beside, excess_ns: int) -> "Alike | None"
     takes longer may have more to do in as many blocks. Of kernels of CUDA graphs no shapes are known.
     """
     kernels = alike(own, beside, KERNEL)
-    if kernels.excess_ns < _NAMED * excess_ns:
-        return kernels if _foretell_all(kernels, own, excess_ns) else None
     has_shapes = _have_shapes(own)
     by_shape = alike(own, beside, OPERATOR)
+    if kernels.excess_ns < _NAMED * excess_ns:
+        # As many blocks tell no sizes: a sum, or a product whose blocks stay, has more to do in each.
+        alike_work = by_shape.of(HAS_KNOWN_WORK) if has_shapes else kernels
+        return alike_work if _foretell_all(alike_work, own, excess_ns) else None
     if has_shapes and by_shape.excess_ns < _NAMED * excess_ns:
         return None
     is_told = has_shapes and by_shape.of(HAS_KNOWN_WORK).excess_ns >= _NAMED * excess_ns
