@@ -11,7 +11,7 @@ from traceanalyzer.analyses.operators.mfu import Mfu
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.pipelines.pipelines import Pipelines
 from traceanalyzer.analyses.replay.gain import Gain
-from traceanalyzer.findings.late.host_story import pipeline_name
+from traceanalyzer.findings.late.heavy_stages import pipeline_name
 from traceanalyzer.findings.pipelines import pipeline as rules
 from traceanalyzer.findings.pipelines import uneven_stages
 from traceanalyzer.findings.pipelines.uneven_stages import pipeline_imbalance

@@ -38,7 +38,8 @@ from traceanalyzer.findings.hosts.host_words import (
     said_of,
     who_waits,
 )
-from traceanalyzer.findings.late.host_story import HOSTS, UNEVEN_STAGES, story_of_host
+from traceanalyzer.findings.late.heavy_stages import UNEVEN_STAGES
+from traceanalyzer.findings.late.host_story import HOSTS, story_of_host
 from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.findings.tools import Tools, data_parallel_advice, tools_of
 from traceanalyzer.findings.unprofiled import of_hosts, who_decides

@@ -26,7 +26,8 @@ from traceanalyzer.findings.late.beside import (
     of_as_many_steps,
     slow_host,
 )
-from traceanalyzer.findings.late.host_story import UNEVEN_STAGES, story_of_host
+from traceanalyzer.findings.late.heavy_stages import UNEVEN_STAGES
+from traceanalyzer.findings.late.host_story import story_of_host
 from traceanalyzer.findings.late.late_words import whole_of, won_of
 from traceanalyzer.findings.late.lateness import of_lead, said
 from traceanalyzer.findings.won import Title

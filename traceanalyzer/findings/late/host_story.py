@@ -4,19 +4,12 @@ import pandas as pd
 
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.findings.late.heavy_stages import heavy_stage
 from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.meaning.vocabulary import HOST
 
 HOSTS = "hosts"
 """How findings about all hosts are called by what is part of them."""
-
-UNEVEN_STAGES = 1.1
-"""Compute of the largest stage of a pipeline over the mean; its host's need over the others'."""
-
-
-def pipeline_name(number: int) -> str:
-    """How findings about a pipeline call it."""
-    return f"pipeline {number}"
 
 
 def story_of_host(
@@ -40,15 +33,3 @@ def lateness_or_hosts(rank: int, episodes: Episodes, cause: str = HOST.key) -> s
 def _needs_more(rank: int, needed_ns: pd.Series, times: float) -> bool:
     others = needed_ns.drop(rank, errors="ignore")
     return rank in needed_ns and len(others) > 0 and bool(needed_ns[rank] >= times * others.median())
-
-
-def heavy_stage(rank: int, pipeline: Pipeline, uneven_times: float) -> str | None:
-    """The pipeline whose largest stage the rank is, where it computes so many times the mean; else `None`."""
-    table = pipeline.table
-    own = table[table["rank"] == rank] if len(table) else table
-    if own.empty:
-        return None
-    number = int(own["pipeline"].iloc[0])
-    compute = table.loc[table["pipeline"] == number].set_index("rank")["compute_ns"].astype("float64")
-    is_heavy = compute.idxmax() == rank and compute[rank] >= uneven_times * compute.mean()
-    return pipeline_name(number) if is_heavy else None

@@ -16,6 +16,7 @@ from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.change import EVEN, Change
 from traceanalyzer.analyses.replay.even_experts import EvenExperts
+from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
@@ -24,10 +25,11 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.beside import MORE, SLOWER, of_as_many_steps
 from traceanalyzer.findings.late.evened import Evened, evened
 from traceanalyzer.findings.late.gain_range import how_far
-from traceanalyzer.findings.late.late_advice import advice, caveat
+from traceanalyzer.findings.late.heavy_stages import even_gain
+from traceanalyzer.findings.late.late_advice import OF_HOST, advice, caveat
 from traceanalyzer.findings.late.late_hosts import Unlike, with_advice
 from traceanalyzer.findings.late.late_sets import joint_ns, set_of, told, with_other_causes
-from traceanalyzer.findings.late.late_words import Recorded, beside_late, is_of_hosts, title, whole_ns
+from traceanalyzer.findings.late.late_words import Recorded, beside_late, is_of_hosts, title, who, whole_ns
 from traceanalyzer.findings.won import Won
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.number_lists import numbers
@@ -35,6 +37,8 @@ from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 from traceanalyzer.model.tables import only, rows_where
 
 _MOST_FINDINGS = 5
+
+_MOVED = "Move layers from the stage of {who} to the others: its host launches for more of them."
 
 
 def late_ranks(
@@ -47,6 +51,7 @@ def late_ranks(
     replay: Replay,
     operators: Operators,
     host_work: HostWork,
+    pipeline: Pipeline,
     *,
     late_gain_pct: float = WORTH_PCT,
     slow_host_times: float = SLOWER,
@@ -58,7 +63,8 @@ def late_ranks(
     first, the others behind it.
 
     Hosts of which others need as long are nobody's fault: the rule about hosts speaks of them all.
-    Experts' tokens that leave a rank go to the others: its gain is then what an even load gains. Where ranks compute
+    Experts' tokens that leave a rank go to the others: its gain is then what an even load gains; so are layers of a
+    stage whose host launches for more of them. Where ranks compute
     each another amount, what dealing it out evenly gains is part of the advice.
     """
     numbered = step_needs.table["step"].dropna() if len(step_needs) else list[int]()
@@ -68,7 +74,7 @@ def late_ranks(
     unlike = Unlike(slow_host_times, busy_host_times)
     operators = of_as_many_steps(operators, step_needs.table)
     rows = [
-        with_advice(_evened(row, saved), operators, host_work, unlike)
+        _evened(with_advice(row, operators, host_work, unlike), saved, even_gain(row, pipeline, replay))
         for row in said(replace(episodes, worth_pct=late_gain_pct))
     ]
     rows.sort(key=lambda row: (-max(_expected_ns(row) or 0, joint_ns(row)), row["place_in_set"] or 0))
@@ -101,11 +107,15 @@ def _dealt_out(finding: Finding, replay: Replay) -> Finding:
     return replace(finding, recommendation=f"{finding.recommendation} {even}")
 
 
-def _evened(row: Mapping[str, Any], saved: Mapping[int, Evened]) -> Mapping[str, Any]:
-    """The row with the gain of an even load of experts, where that is what its ranks have more of.
+def _evened(row: Mapping[str, Any], saved: Mapping[int, Evened], stages: Gain | None) -> Mapping[str, Any]:
+    """The row with the gain of an even load of experts, or of even stages, where that is what its ranks have more of.
 
-    Without a replay it is a bound, which is said where it is less.
+    Without a replay experts' is a bound, which is said where it is less.
     """
+    if stages is not None:
+        return {**row, OF_HOST: _MOVED.format(who=who(row)), "gain_ns": stages.gain_ns,
+                "gain_error_ns": stages.error_ns, "gain_is_bound": stages.is_bound,
+                "unprofiled_gain_ns": None if stages.is_bound else stages.unprofiled_gain_ns}  # fmt: skip
     ranks, gain = numbers(row["ranks"]), row["gain_ns"]
     even = saved.get(ranks[0]) if saved.keys() >= {*ranks} and row["cause"] == "compute" else None
     if gain is None or even is None or (even.gain_ns >= gain and not even.is_replayed):

@@ -14,7 +14,7 @@ from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, plain, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.late.host_story import pipeline_name
+from traceanalyzer.findings.late.heavy_stages import pipeline_name
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.meaning.names import short_name

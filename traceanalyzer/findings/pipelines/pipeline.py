@@ -15,7 +15,8 @@ from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import count_of_steps, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.late.host_story import HOSTS, UNEVEN_STAGES, pipeline_name
+from traceanalyzer.findings.late.heavy_stages import UNEVEN_STAGES, pipeline_name
+from traceanalyzer.findings.late.host_story import HOSTS
 from traceanalyzer.findings.late.lateness import of_lead, said
 from traceanalyzer.findings.link_rates import LOW_PEAK_PCT, healthy_rate, slow_links
 from traceanalyzer.findings.pipelines.one_stream import held_up_ns

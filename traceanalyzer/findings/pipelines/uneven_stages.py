@@ -18,7 +18,7 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.alike import AS_LONG
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, count_of_steps, has_longer_window, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.late.host_story import UNEVEN_STAGES, pipeline_name
+from traceanalyzer.findings.late.heavy_stages import UNEVEN_STAGES, even_changes, pipeline_name
 from traceanalyzer.findings.late.late_words import is_slow_gpu
 from traceanalyzer.findings.late.lateness import said_with_gain
 from traceanalyzer.findings.won import Title, Won
@@ -127,8 +127,7 @@ def _uneven(
     longest_ns = compute.max() / (steps or 1)
     excess = 100 * (row["compute_max_over_mean"] - 1)
     step_ns = stages["window_ns"].astype("int64").mean() / (steps or 1)
-    even = [(rank, of / ns) for rank, of, ns in zip(stages["rank"], mean, compute, strict=True) if ns]
-    evened = [Change("rank", float(factor), frozenset({int(rank)})) for rank, factor in even]
+    evened = even_changes(stages)
     gain = gain_of(replay, *evened)
     gain_ns = round(longest_ns - mean.max() / (steps or 1)) if gain is None else gain.gain_ns
     hidden = _behind_hosts(replay, evened) if gain is not None and 100 * gain_ns < LEAST_GAIN_PCT * step_ns else ""
