@@ -83,3 +83,21 @@ def test_ranks_of_the_same_sizes_speak_where_most_others_hardly_ran_any(own, sha
     names = [(name, 1.0) for name in own], [(name, 1.0) for name in shared]
     ran = {rank: frozenset([*(names[0] if rank < 2 else []), *names[1]]) for rank in range(4)}
     assert of_the_same_sizes(np.arange(1, 4), 0, ran).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"), [((" of [4]", " of [1]"), None), (("", ""), 350.0)], ids=["other sizes", "sizes not known"]
+)
+def test_as_many_blocks_with_more_to_do_in_each_are_no_slower_gpu(sizes, expected):
+    """Split products have as many blocks for four times the rows; a function of each number has four times as many."""
+    taken = {"split": ((350, 8), (100, 8)), "gelu": ((400, 40), (100, 10))}
+    rows = [
+        (rank, what, name + sizes[rank < 2] * (what == "operator"), *taken[name][rank < 2])
+        for rank in range(3) for name in taken for what in ("operator", "kernel")
+    ]  # fmt: skip
+    work = pd.DataFrame(rows, columns=["rank", "what", "name", "total_ns", "blocks"]).assign(
+        step=0, part="compute_ns", calls=1
+    )
+    cells = pd.DataFrame({"rank": [2], "step": 0, "part": "compute_ns", "excess_ns": 550})
+    late = pd.DataFrame({"rank": [0, 1, 2], "step": 0, "peers": "all"})
+    assert [None if pd.isna(own) else own for own in named(cells, late, work)["same_ns"]] == [expected]

@@ -20,6 +20,8 @@ PIPELINES: tuple[Case, ...] = (
             Fault("data", 1_500_000, (3,))),
     nobody("1f1b, two stages load within their bubbles", "^The pipeline of ranks", usual.pipelined,
             Fault("data", 1_200_000, (2, 3))),
+    nobody("hosts of a stage with more layers", r"Stage 0 \(rank 0\) computes", pipelines.launching,
+            Fault("moved", 2, (0,)), others=(0,), is_gained=True, noise=like_hosts(330)),
     nobody("1f1b, one heavy stage", "tage 3", usual.pipelined, stages=4, microbatches=8, steps=4,
             stage_ns=[500_000] * 3 + [800_000]),
     nobody("one stage recomputes, two replicas", "recompute", replicated_pipelines.unlike_stages, recomputes=(1,)),

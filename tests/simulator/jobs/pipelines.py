@@ -239,3 +239,35 @@ def stopping(stages: int = 4, microbatches: int = 6, steps: int = 4, faults: Fau
         optimizer(program, (made,))
 
     return noisy_job(stages * data, steps, step, (*lines, *(rows if data > 1 else ())), faults, noise)
+
+
+def launching(layers: int = 8, steps: int = 5, faults: Faults = (), *, microbatches: int = 6,
+              noise: Noise | None = None) -> Job:  # fmt: skip
+    """Two stages of small layers, whose hosts launch longer than their GPUs compute; `moved`: layers of the second.
+
+    Its time is no time: as many layers more are the first stage's.
+    """
+    world = Group("0", (0, 1))
+
+    def step(program: Program, number: int) -> None:
+        load(program, faults, number)
+        moved = sum(fault.ns for fault in faults if fault.what == "moved")
+        own = layers // 2 + (moved if program.rank == 0 else -moved)
+        made = -1
+        for is_forward in (True, False):
+            stream, other = COMM_STREAM + (0 if is_forward else 2), 1 - program.rank
+            receives = (program.rank == 1) == is_forward
+            name, ns = ("forward_gemm", 20_000) if is_forward else ("backward_gemm", 40_000)
+            for _ in range(microbatches):
+                needed: tuple[int, ...] = ()
+                if receives:
+                    needed = (program.exchange(world, 1_000_000, 30_000, receives=(other,), stream=stream),)
+                for _ in range(own):
+                    with program.range("aten::linear" if is_forward else "aten::linear_backward", "operator", SHAPES):
+                        program.host(100_000)
+                        made = program.kernel(name, ns, after=needed)
+                if not receives:
+                    program.exchange(world, 1_000_000, 30_000, sends=(other,), stream=stream + 1, after=(made,))
+        optimizer(program, (made,))
+
+    return noisy_job(2, steps, step, (world,), faults, noise)

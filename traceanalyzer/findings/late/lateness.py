@@ -74,7 +74,7 @@ def late_ranks(
     unlike = Unlike(slow_host_times, busy_host_times)
     operators = of_as_many_steps(operators, step_needs.table)
     rows = [
-        _evened(with_advice(row, operators, host_work, unlike), saved, even_gain(row, pipeline, replay))
+        _evened(with_advice(row, operators, host_work, unlike), saved, even_gain(row, pipeline, operators, replay))
         for row in said(replace(episodes, worth_pct=late_gain_pct))
     ]
     rows.sort(key=lambda row: (-max(_expected_ns(row) or 0, joint_ns(row)), row["place_in_set"] or 0))
