@@ -1,8 +1,9 @@
 """Large models, and what clusters do to jobs: committed before any report of them was seen."""
 
-from tests.simulator.case import LOADER, MS, Case, Truth, case_of, nobody, on_nodes, several
+from tests.simulator.capture import Capture
+from tests.simulator.case import APART, LOADER, MS, Case, Truth, case_of, nobody, on_nodes, several
 from tests.simulator.faults import Fault, in_turn
-from tests.simulator.jobs import clusters, large
+from tests.simulator.jobs import clusters, large, script_steps
 from tests.simulator.noise import like_hosts, unlike_hosts
 
 _SAME = "the same kernels take"
@@ -47,4 +48,49 @@ BLIND: tuple[Case, ...] = (
             noise=like_hosts(3017)),
     case_of("another job on a host's cores from a step on", clusters.beside_other_jobs, Fault("neighbour", 0, (1,), (4, 5, 6, 7), 6.0),
             "", cause="host", noise=like_hosts(3018)),
+    # The second lot. Gradients that wait for the last micro-batch.
+    nobody("healthy, gradients of the last micro-batch", "", script_steps.without_sync, noise=unlike_hosts(3101)),
+    case_of("gradients of the last micro-batch, a hot GPU at times", script_steps.without_sync,
+            Fault("throttle", 0, (5,), (1, 4, 6), 1.5), _SAME, steps=8, noise=like_hosts(3102)),
+    case_of("gradients of the last micro-batch, a slow host amid micro-batches", script_steps.without_sync,
+            Fault("host", 7 * MS, (2,)), "log_metrics", noise=like_hosts(3103)),
+    case_of("gradients of the last micro-batch, rank 0 evaluates once", script_steps.without_sync, Fault("eval", 20 * MS, (0,), (3,)),
+            "conv", steps=6, noise=like_hosts(3104)),
+    # Buckets in the wrong order.
+    nobody("buckets in the wrong order", "ll-reduce", script_steps.in_wrong_order, noise=like_hosts(3105)),
+    case_of("buckets in the wrong order, a warm GPU", script_steps.in_wrong_order, Fault("throttle", 0, (3,), None, 1.12), _SAME,
+            noise=unlike_hosts(3106)),
+    # Pictures.
+    nobody("healthy, pictures by workers", "", script_steps.pictures, noise=unlike_hosts(3107)),
+    case_of("pictures by workers, one rank's decode for longer in every fourth step", script_steps.pictures,
+            Fault("decode", 12 * MS, (2,), (3, 7)), LOADER, cause="data", noise=like_hosts(3108)),
+    nobody("pictures by workers, all decode for too long", "oader|data", script_steps.pictures, Fault("decode", 6 * MS, (0, 1, 2, 3)),
+           noise=like_hosts(3109)),
+    case_of("pictures by workers, a rank without pinned memory before a slow host", script_steps.pictures, Fault("copy", 6 * MS, (1,)),
+            "HtoD", left=(Fault("host", 2 * MS, (3,)),), others=(3,), noise=like_hosts(3110)),
+    # Saved beside.
+    nobody("healthy, states saved beside", "", script_steps.saved_beside, noise=unlike_hosts(3111)),
+    nobody("states saved beside, threads hold all interpreters", "hosts|interpreter|teps 3 and 4", script_steps.saved_beside,
+           held_ns=20 * MS, noise=like_hosts(3112)),
+    case_of("states saved beside, a warm GPU of one row", script_steps.saved_beside, Fault("throttle", 0, (6,), None, 1.2), _SAME,
+            noise=like_hosts(3113)),
+    # Averaged across nodes.
+    nobody("healthy, averaged across nodes", "", script_steps.merged_over_nodes, noise=unlike_hosts(3114)),
+    case_of("averaged across nodes, a card", script_steps.merged_over_nodes, Fault("card", 9 * MS, (2,)), "all-reduce among ranks 2 and 6",
+            says_ranks=(2, 6), cause="transfer", has_gain=False, noise=like_hosts(3115)),
+    case_of("averaged across nodes, a noisy neighbour on a GPU", script_steps.merged_over_nodes, Fault("noisy", 1, (5,)), "",
+            cause="compute", noise=like_hosts(3116)),
+    case_of("averaged across nodes, a hot GPU, one file missing", script_steps.merged_over_nodes, Fault("throttle", 0, (1,), None, 1.3),
+            _SAME, has_gain=False, noise=like_hosts(3117), how=Capture(missing=(6,))),
+    # Captures of what was above.
+    case_of("by heads, a hot GPU, a file of its row missing", large.by_heads, Fault("throttle", 0, (6,), None, 1.3), _SAME,
+            has_gain=False, noise=like_hosts(3118), how=Capture(missing=(5,))),
+    nobody("an overlapped optimizer, the hot GPU's file missing", "no trace|cannot be told|absent|not here|rank 6", large.overlapped_optimizer,
+           Fault("throttle", 0, (6,), None, 1.5), noise=like_hosts(3119), how=Capture(missing=(6,))),
+    case_of("experts across nodes, one step recorded, a loader", large.across_nodes, Fault("data", 8 * MS, (3,)), LOADER, first=3,
+            has_gain=False, noise=like_hosts(3120), how=APART),
+    case_of("a pipeline with heavy ends, a middle stage throttled", large.heavy_ends, Fault("throttle", 0, (1,), None, 1.6), _SAME,
+            noise=like_hosts(3121)),
+    nobody("a pipeline with heavy ends, a middle stage warm and hidden", "tages 0 and 3|tage 3|tage 0", large.heavy_ends,
+           Fault("throttle", 0, (1,), None, 1.1), others=(1,), noise=like_hosts(3122)),
 )  # fmt: skip
