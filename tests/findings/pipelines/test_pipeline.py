@@ -1,5 +1,7 @@
 """Bubbles of pipelines: those of one schedule are one finding."""
 
+from types import SimpleNamespace
+
 import pandas as pd
 import pytest
 
@@ -49,6 +51,30 @@ def test_the_same_stage_of_two_pipelines_is_one_finding():
     )
     assert found.title.startswith("Stage 1 (ranks 1 and 3) computes up to 107 ms a step, 24 % more than the mean rank")
     assert len(found.evidence) == 4
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "microbatches", "together"),
+    [
+        ((30, 20, 20, 34), (31, 20, 20, 34), 8, True),  # half as heavy as the longest, or a little less
+        ((34, 20, 20, 35), (35, 20, 20, 34), 8, True),
+        ((20, 34, 20, 20), (20, 20, 34, 20), 8, False),
+        ((20, 34, 20, 20), (32, 34, 20, 20), 8, True),
+        ((30, 20, 20, 34), (31, 20, 20, 34), 4, False),
+    ],
+    ids=["one by chance", "either is longest", "other stages", "one of two", "another schedule"],
+)
+def test_replicas_are_told_together_where_the_same_stages_are_heavy(one, other, microbatches, together):
+    rows, tables = [], []
+    for number, each in enumerate((one, other)):
+        longest = max(range(4), key=each.__getitem__)
+        times = max(each) / (sum(each) / 4)
+        rows.append({"pipeline": number, "bottleneck_stage": longest, "compute_max_over_mean": times, "schedule": "1F1B",
+                     "stages": 4, "stages_per_rank": 1, "microbatches": microbatches if number else 8})  # fmt: skip
+        tables.append(pd.DataFrame({"pipeline": number, "stage": range(4), "compute_ns": each}))
+    pipelines = SimpleNamespace(rows=lambda: rows)
+    found = uneven_stages.uneven_alike(pipelines, pd.concat(tables), 1.1)
+    assert [len(each) for each in found] == ([2] if together else [1, 1])
 
 
 @pytest.mark.parametrize(("longer", "steps", "is_said"), [(1.0, pd.NA, True), (3.0, pd.NA, False), (3.0, 2, True)])

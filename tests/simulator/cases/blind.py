@@ -10,6 +10,8 @@ _SAME = "the same kernels take"
 
 _EIGHT = tuple(range(8))
 
+_ENDS = Fault("ends", 0, _EIGHT)
+
 BLIND: tuple[Case, ...] = (
     # Sequences exchanged for heads.
     nobody("healthy, by heads", "", large.by_heads, noise=unlike_hosts(3001)),
@@ -25,9 +27,9 @@ BLIND: tuple[Case, ...] = (
     case_of("an overlapped optimizer, a loader before a warm GPU", large.overlapped_optimizer, Fault("data", 9 * MS, (1,)), LOADER,
             left=(Fault("throttle", 0, (6,), None, 1.15),), others=(6,), noise=like_hosts(3007)),
     # Heavy ends.
-    nobody("a pipeline with heavy ends", "tages 0 and 3|tage 3|tage 0", large.heavy_ends, noise=like_hosts(3008)),
+    nobody("a pipeline with heavy ends", "tages 0 and 3|tage 3|tage 0", large.heavy_ends, _ENDS, is_gained=True, noise=like_hosts(3008)),
     case_of("a pipeline with heavy ends, garbage in a light stage", large.heavy_ends, Fault("gc", 15 * MS, (5,), (2,)), "gc.collect",
-            is_behind=True, has_gain=False, noise=like_hosts(3009)),
+            left=(_ENDS,), is_behind=True, has_gain=False, noise=like_hosts(3009)),
     # Experts across nodes.
     nobody("experts across nodes, a slow network", "ll-to-all", on_nodes(large.across_nodes, 4), Fault("wire", 8 * MS, (0,)),
            noise=like_hosts(3010)),
@@ -90,7 +92,7 @@ BLIND: tuple[Case, ...] = (
     case_of("experts across nodes, one step recorded, a loader", large.across_nodes, Fault("data", 8 * MS, (3,)), LOADER, first=3,
             has_gain=False, noise=like_hosts(3120), how=APART),
     case_of("a pipeline with heavy ends, a middle stage throttled", large.heavy_ends, Fault("throttle", 0, (1,), None, 1.6), _SAME,
-            noise=like_hosts(3121)),
+            left=(_ENDS,), noise=like_hosts(3121)),
     nobody("a pipeline with heavy ends, a middle stage warm and hidden", "tages 0 and 3|tage 3|tage 0", large.heavy_ends,
-           Fault("throttle", 0, (1,), None, 1.1), others=(1,), noise=like_hosts(3122)),
+           Fault("throttle", 0, (1,), None, 1.1), _ENDS, others=(1,), noise=like_hosts(3122)),
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 import random
 
-from tests.simulator.faults import Faults, load, strike, time_ns
+from tests.simulator.faults import Faults, hit, load, strike, time_ns
 from tests.simulator.jobs.transformers import block
 from tests.simulator.noise import Noise
 from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, Group, Job, Program, adjacent, strided
@@ -118,12 +118,18 @@ def overlapped_optimizer(tensor: int = 2, stages: int = 2, data: int = 2, steps:
 
 def heavy_ends(stages: int = 4, data: int = 2, steps: int = 4, faults: Faults = (), *, micro: int = 8,
                end_ns: tuple[int, int] = (250_000, 350_000), noise: Noise | None = None) -> Job:  # fmt: skip
-    """1F1B whose first stage also looks words up and whose last one also computes the loss: both in each pass."""
+    """1F1B whose first stage also looks words up and whose last one also computes the loss: both in each pass.
+
+    `ends`: all stages have as many layers; without it layers are dealt out so that all take as long.
+    """
     lines, columns = adjacent("pp", stages, data), strided("dp", data, stages)
 
     def step(program: Program, number: int) -> None:
         replica, stage = divmod(program.rank, stages)
         line = lines[replica]
+        own_ns = {0: end_ns[0], stages - 1: end_ns[1]}.get(stage, 0)
+        even_ns = (600_000 + sum(end_ns) // stages - own_ns) // 3
+        layer_ns = 200_000 if hit(faults, "ends", program.rank, number) else even_ns
         load(program, faults, number)
         for at, (is_forward, _) in enumerate(one_forward_one_backward(stage, stages, micro, 1)):
             way, stream = 1 if is_forward else -1, COMM_STREAM + (0 if is_forward else 2)
@@ -141,7 +147,7 @@ def heavy_ends(stages: int = 4, data: int = 2, steps: int = 4, faults: Faults = 
                                    end_ns[1] * times, needed, shapes="[[8192, 4096], [4096, 128000]]"),)  # fmt: skip
             for _ in range(3):
                 made = after_of(program, "aten::linear" if is_forward else "AddmmBackward0",
-                                "forward_gemm" if is_forward else "backward_gemm", 200_000 * times, needed)  # fmt: skip
+                                "forward_gemm" if is_forward else "backward_gemm", layer_ns * times, needed)  # fmt: skip
                 needed = ()
             if at == 1:
                 strike(program, faults, number)

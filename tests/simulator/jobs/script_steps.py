@@ -71,7 +71,7 @@ def in_wrong_order(
     return noisy_job(ranks, steps, step, (world,), faults, noise)
 
 
-def pictures(ranks: int = 4, steps: int = 8, faults: Faults = (), *, layers: int = 12, refill: int = 4,
+def pictures(ranks: int = 4, steps: int = 8, faults: Faults = (), *, layers: int = 12,
              noise: Noise | None = None) -> Job:  # fmt: skip
     """Convolutions with norms over all ranks, workers that load, a loss that is read; `decode`: what a batch takes longer."""
     world = Group("0", tuple(range(ranks)), "ddp")

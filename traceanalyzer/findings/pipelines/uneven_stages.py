@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.blame.episodes import Episodes
@@ -103,17 +104,33 @@ def uneven_alike(pipelines: Pipelines, stages: pd.DataFrame, least_times: float)
     Each of several is told with the most uneven one where its longest stage computes half as much beyond its mean: one
     threshold for each alone would take some of many replicas by chance.
     """
-    alike: dict[object, list[Mapping[str, Any]]] = {}
+    alike: list[list[_Heavy]] = []
     for row in pipelines.rows():
         if row["compute_max_over_mean"] is not None:
-            heavy = _heavy(stages[stages["pipeline"] == row["pipeline"]], row)
-            alike.setdefault((*(row[name] for name in _ALIKE), *heavy), []).append(row)
+            own = _Heavy(row, frozenset(_heavy(stages[stages["pipeline"] == row["pipeline"]], row)))
+            home = next((others for others in alike if own.is_as(others[0])), None)
+            alike.append([own]) if home is None else home.append(own)
     found = []
-    for rows in alike.values():
+    for rows in ([own.row for own in others] for others in alike):
         most = max(row["compute_max_over_mean"] for row in rows)
         if most >= least_times:
             found.append([row for row in rows if row["compute_max_over_mean"] - 1 >= AS_LONG * (most - 1)])
     return found
+
+
+class _Heavy(Struct, frozen=True):
+    """A pipeline and the stages that compute longest in it."""
+
+    row: Mapping[str, Any]
+    stages: frozenset[int]
+
+    def is_as(self, other: "_Heavy") -> bool:
+        """Whether it is of one schedule with the other one, and the longest stage of either among both's heavy ones.
+
+        A stage half as heavy as the longest is one of them in this replica and none in that one, by chance.
+        """
+        longest = {int(own["bottleneck_stage"]) for own in (self.row, other.row)}
+        return all(self.row[name] == other.row[name] for name in _ALIKE) and longest <= self.stages & other.stages
 
 
 def _uneven(
