@@ -25,7 +25,7 @@ def acquitted(stragglers: Stragglers, least_pct: float = LEAST_COST_PCT) -> str:
     one = len(ranks) == 1
     who = numbered("rank", ranks)
     whose = "whose host needs" if one else "whose hosts need"
-    return f"Others wait for {who}, {whose} no longer for a step than the slowest of the others': nobody's fault."
+    return f"Others wait for {who}, {whose} no longer for a step than hosts do where nothing is wrong: nobody's fault."
 
 
 def too_cheap(stragglers: Stragglers, least_pct: float = LEAST_COST_PCT) -> str:

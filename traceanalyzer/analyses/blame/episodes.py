@@ -168,8 +168,9 @@ class Episodes(Result[EpisodesColumn]):
         "peers_host_ns": Column.time("The same of the others: the most of them.", adds=Adds.DERIVED),
         "apart_host_ns": Column.time(
             "What a host needs to be later than hosts are here: 1.1 times the most of the others, three deviations "
-            "beyond their median, and, of few others, what hosts of healthy jobs differ by (1.53 times what the only "
-            "other one needs); of hosts that launch 1.15 times as many operations only the first.",
+            "beyond their median, and, of few others, what hosts of healthy jobs differ by (1.73 times what the only "
+            "other one needs: of a hundred such jobs one needs more); of hosts that launch 1.15 times as many "
+            "operations only the first.",
             adds=Adds.DERIVED,
             is_secondary=True,
         ),

@@ -72,7 +72,7 @@ class Stragglers(Result[StragglersColumn]):
             "mending it gains less than a tenth of its cost."
         ),
         "is_acquitted": Column.flag(
-            "Late only by its host, which needs no more for a step than the slowest of the others': nobody's fault."
+            "Late only by its host, which needs no more for a step than hosts do where none is slow: nobody's fault."
         ),
         "cause": Column.text("That episode's cause."),
         "cause_ns": Column.time("That episode's excess: what its ranks need more, a step of it.", adds=Adds.DERIVED),

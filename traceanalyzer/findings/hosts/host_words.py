@@ -105,12 +105,12 @@ class Said(Struct, frozen=True):
     Attributes:
         words: it.
         named: the ranks that it names.
-        is_of_all: whether it is of all alike: then nothing else says who waits.
+        is_nobodys: whether no one rank is late by it: then nothing else says who waits.
     """
 
     words: str
     named: tuple[int, ...]
-    is_of_all: bool = False
+    is_nobodys: bool = False
 
 
 def said_of(hosts: IdleForHosts) -> Said:
@@ -120,8 +120,8 @@ def said_of(hosts: IdleForHosts) -> Said:
     gpu, most, idle = _gpu_idles(hosts), _most_in(hosts, "that"), _named_idle(hosts)
     if hosts.is_floor:
         own = (hosts.rank,) if len(hosts.needed_ns) == 1 else ()
-        is_of_all = len(hosts.needed_ns) > 1 and not hosts.is_one_process
-        return Said(_of_floor(hosts), (*own, *idle), is_of_all)
+        is_nobodys = len(hosts.needed_ns) > 1 and not hosts.is_one_process
+        return Said(_of_floor(hosts), (*own, *idle), is_nobodys)
     needed, window = hosts.needed_ns, hosts.means["window_ns"].mean()
     if hosts.is_needed_known and int(needed.idxmax()) != hosts.rank and needed.max() >= BINDS * window:
         latest = int(needed.idxmax())
@@ -134,7 +134,7 @@ def said_of(hosts: IdleForHosts) -> Said:
     is_last = hosts.is_needed_known and int(needed.idxmax()) == hosts.rank and len(needed) > 1
     if is_near or (is_last and not (hosts.is_of_late or hosts.are_late_alike)):
         need, ranks = _what_hosts_need(hosts)
-        return Said(f"{need}: {gpu}{most}.", (*ranks, *idle))
+        return Said(f"{need}: {gpu}{most}.", (*ranks, *idle), hosts.is_acquitted)
     words = f"{_who_waits(hosts)}{gpu}{most}."
     return Said(first_upper(words), idle)
 

@@ -162,7 +162,7 @@ def _title(
 ) -> tuple[Title, tuple[int, ...]]:
     """The sentences, and the ranks that they name."""
     said = said_of(hosts)
-    waits, waiting = who_waits(hosts.rank, stragglers, hosts.basis) if said.is_of_all else ("", ())
+    waits, waiting = who_waits(hosts.rank, stragglers, hosts.basis) if said.is_nobodys else ("", ())
     ideal: tuple[str | Won, ...] = ()
     if are_awaited and replayed.gain:
         ideal = (f" If hosts took no time, {hosts.basis.whole} would be ", Won.recorded(replayed.gain), ".")

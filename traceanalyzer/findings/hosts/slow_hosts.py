@@ -75,7 +75,7 @@ def slow_hosts(
         if own is not None:
             others = [int(other) for other in operators.table["rank"].unique() if other != rank]
             whose = of_the_others(others)
-            acquitted = _acquitted(rank, whose, episodes, Basis.of(headline, steps).steps)
+            acquitted = _acquitted(rank, others, episodes, Basis.of(headline, steps).steps)
             told = _slow(rank, own, whose, acquitted)
             found.append(replace(told, named=(rank, *others) if len(others) == 1 else (rank,), part_of=part_of))
     return found
@@ -94,13 +94,15 @@ def _slow(rank: int, slow: SlowHost, whose: str, acquitted: Title) -> Finding:
     )
 
 
-def _acquitted(rank: int, whose: str, episodes: Episodes, steps: int | None) -> Title:
+def _acquitted(rank: int, others: list[int], episodes: Episodes, steps: int | None) -> Title:
     """Of a host that is late by no more than hosts differ: what it would gain all the same."""
+    two = "Two hosts alone do not tell whether one of them is slow: they" if len(others) == 1 else "Hosts"
     for row in episodes.rows():
         gain_ns = row["gain_ns"]
         if gain_ns and numbers(row["ranks"]) == (rank,) and is_of_every_host(row):
             return Title(
-                f" Hosts differ as much where nothing is wrong. With this one like {whose} {whole_of(row, steps)} is ",
+                f" {two} can differ as much where nothing is wrong. With this one like {of_the_others(others)} "
+                f"{whole_of(row, steps)} is ",
                 won_of(row),
                 "; record again to see whether it is late again.",
             )
