@@ -6,8 +6,9 @@ from tests.simulator.analysed import analysed
 from tests.simulator.case import MS
 from tests.simulator.faults import Fault
 from tests.simulator.grid_jobs import replicated_pipeline
+from tests.simulator.jobs.moving import prepared_on_hosts
 from tests.simulator.jobs.sharded import by_hooks
-from tests.simulator.noise import Noise
+from tests.simulator.noise import Noise, like_hosts
 from tests.simulator.workloads import ddp
 
 
@@ -37,6 +38,14 @@ def test_hosts_that_are_slow_alike_are_told_together_though_each_gpu_idles_for_a
     job = by_hooks(8, 3, (slower,), modules=16, noise=Noise(904, host=0.2))
     (row,) = analysed(job, "episodes")[1]["episodes"].rows()
     assert (row["ranks"], row["cause"]) == ("1,2,6", "host")
+
+
+def test_hosts_that_are_slow_alike_in_nothing_in_particular_are_told_together():
+    """In some steps a name fits (mixup, aten::mul), each GPU idles where its own host is the last, and all need as long."""
+    job = prepared_on_hosts(8, 5, (Fault("pool", 8 * MS, (4, 5, 6, 7)),), noise=like_hosts(1509))
+    (row,) = analysed(job, "episodes")[1]["episodes"].rows()
+    assert (row["ranks"], row["numbers"], row["name"]) == ("4,5,6,7", "0,1,2,3,4", None)
+    assert row["gain_ns"] == pytest.approx(5.76 * MS, rel=0.05)  # what the job without the fault gains
 
 
 def test_a_loader_is_no_part_of_another_hosts_lateness():

@@ -99,3 +99,16 @@ def test_a_range_of_a_slow_host_holds_its_slow_calls_where_it_needs_no_more(need
     late = pd.DataFrame(rows, columns=["rank", "step", "needed_host_ns"]).astype({"needed_host_ns": "Int64"})
     names = without_names_of_pace(cells, late, operators(2.0))["name"]
     assert names.isna().tolist() == [not stays, True, True]
+
+
+@pytest.mark.parametrize(("pace", "stays"), [(1.3, False), (1.0, True)], ids=["as slow", "not slow"])
+def test_what_is_another_hosts_pace_is_no_name_for_one_that_is_as_slow_and_mostly_hidden(pace, stays):
+    """Rank 1 is late in all steps by its pace, rank 2 is seen to be late in one of them."""
+    cells = pd.DataFrame([(1, step) for step in range(4)] + [(2, 1)], columns=["rank", "step"]).assign(
+        part="host_ns", excess_ns=20 * MS, what="doing", name=NOTHING
+    )
+    late = pd.DataFrame([(rank, step, 80 * MS) for rank in range(4) for step in range(4)])
+    late = late.set_axis(["rank", "step", "needed_host_ns"], axis=1).astype({"needed_host_ns": "Int64"})
+    table = pd.concat([operators(1.3), *(operators(own)[2:].assign(rank=rank) for rank, own in ((2, pace), (3, 1.0)))])
+    names = without_names_of_pace(cells, late, table)["name"]
+    assert names.notna().tolist() == [False] * 4 + [stays]

@@ -125,9 +125,8 @@ ACROSS: tuple[Case, ...] = (
             left=(Fault("decide", 1 * MS, (0,)),), others=(0,), noise=like_hosts(1507)),
     case_of("batches mixed on hosts, threads fight in two steps", moving.prepared_on_hosts,
             Fault("pool", 14 * MS, (2,), (2, 4)), "", cause="host", steps=7, noise=like_hosts(1508)),
-    # Said of the first step alone, to gain 2.54 ms for 5.76: names of half of the hosts differ from step to step.
     case_of("batches mixed on hosts of eight, a node's threads fight", on_nodes(moving.prepared_on_hosts, 4),
-            Fault("pool", 8 * MS, (4, 5, 6, 7)), "", cause="host", ranks=8, steps=5, has_gain=False, noise=like_hosts(1509)),
+            Fault("pool", 8 * MS, (4, 5, 6, 7)), "", cause="host", ranks=8, steps=5, noise=like_hosts(1509)),
     case_of("tokens counted before micro-batches, copies in two steps", hierarchies.counted,
             Fault("copy", 7 * MS, (0,), (2, 4)), "HtoD", cause="copies", noise=like_hosts(1510)),
     case_of("held over micro-batches, the last step is late", ahead.held_over, Fault("data", 9 * MS, (2,), (3,)), LOADER,

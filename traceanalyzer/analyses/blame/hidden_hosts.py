@@ -18,7 +18,7 @@ _IN_TIME = 0.5
 
 
 def with_hidden_hosts(found: pd.DataFrame, late: pd.DataFrame, replay: Replay) -> pd.DataFrame:
-    """The cells, and those of ranks whose hosts need as long for the steps in which others' hosts are late by a name.
+    """The cells, and those of ranks whose hosts need as long for the steps in which others' hosts are late alike.
 
     Behind a wait for another late rank, as in a pipeline, a GPU does not idle for its own host; of several hosts that
     are slow alike each GPU idles only where its own is the last. They are added where the replay gains at least
@@ -31,9 +31,10 @@ def with_hidden_hosts(found: pd.DataFrame, late: pd.DataFrame, replay: Replay) -
     # What launching takes holds the loading of data, which is a part by itself.
     own = late.assign(own_ns=late["needed_host_ns"].astype("float64") - late[DATA.column])
     needed = by_step_and_rank(own, "own_ns")
-    named = rows_where(found, (found["part"] == HOST.column) & found["name"].notna())
+    of_hosts = rows_where(found, found["part"] == HOST.column)
+    names = of_hosts["name"].fillna("")
     added = [
-        _hidden(rows, named[named["name"] != name], needed, replay) for name, rows in named.groupby("name", sort=False)
+        _hidden(rows, of_hosts[names != name], needed, replay) for name, rows in of_hosts.groupby(names, sort=False)
     ]
     return under_each_other([found, *(rows for rows in added if len(rows))])
 
@@ -41,7 +42,7 @@ def with_hidden_hosts(found: pd.DataFrame, late: pd.DataFrame, replay: Replay) -
 def _hidden(rows: pd.DataFrame, elsewhere: pd.DataFrame, needed: pd.DataFrame, replay: Replay) -> pd.DataFrame:
     """The cells that lack of ranks that are late by this in all steps in which most of its ranks are.
 
-    `elsewhere` are the cells of hosts with other names.
+    `elsewhere` are the cells of hosts with other names; of those without a name all that have one.
     """
     counts = rows["step"].value_counts()
     steps = sorted(counts.index[2 * counts >= rows["rank"].nunique()])
@@ -49,7 +50,7 @@ def _hidden(rows: pd.DataFrame, elsewhere: pd.DataFrame, needed: pd.DataFrame, r
         return rows.iloc[:0]
     held = rows[rows["step"].isin(steps)].groupby("rank")["step"].nunique()
     own = [int(rank) for rank in held.index[2 * held > len(steps)]]
-    each = needed.loc[steps].min()
+    each = needed.loc[steps].median()
     least_ns = float(each[own].min()) if own else 0.0
     by_others = elsewhere.loc[elsewhere["step"].isin(steps), "rank"]
     others = each.drop([*{*own, *by_others}])

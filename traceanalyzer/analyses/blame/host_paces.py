@@ -8,7 +8,7 @@ from traceanalyzer.analyses.host.host_activity import NOTHING
 from traceanalyzer.analyses.host.host_names import is_framework_range
 from traceanalyzer.analyses.operators.same_calls import SameCalls, same_calls
 from traceanalyzer.meaning.vocabulary import HOST
-from traceanalyzer.model.tables import array_of
+from traceanalyzer.model.tables import array_of, only
 
 _COVERED = 0.5
 """Of a host's time in operators: calls that all make tell of its pace where they take this part."""
@@ -29,7 +29,8 @@ def without_names_of_pace(cells: pd.DataFrame, late: pd.DataFrame, operators: pd
     Those are PyTorch's own ranges, operators that all call as often, and time in which nothing is recorded: a GPU idles
     in them for a host that is slow throughout, while GPUs that wait for it do not idle there, whose hosts do the same.
     An operator that takes this host hardly longer than the others is no name either, whatever its pace. Where most of
-    its late steps have such names, a range that is one in another step holds slow calls if it needs no more there.
+    its late steps have such names, a range that is one in another step holds slow calls if it needs no more there. So
+    does what is the pace of other hosts in a step, on one that is as slow and mostly hidden behind them.
     """
     of_hosts = cells["part"] == HOST.column
     is_named = of_hosts & cells["name"].notna()
@@ -40,20 +41,32 @@ def without_names_of_pace(cells: pd.DataFrame, late: pd.DataFrame, operators: pd
     is_most = cells["rank"].map(cells[of_hosts].groupby("rank")["step"].nunique()) >= _MOSTLY * late["step"].nunique()
     is_alone = len({*cells.loc[of_hosts, "rank"]}) == 1
     is_of_pace = pd.Series(data=False, index=cells.index)
+    is_explained = is_of_pace.copy()
     for rank, rows in cells[is_named].groupby("rank"):
         same = same_calls(operators, int(rank), late["rank"].unique())
         if same is None or same.covered < _COVERED:
             continue
         if is_most[rows.index].any() or is_alone:  # of hosts that stall in turn, sums over all steps tell nothing
             is_of_pace[rows.index] = rows["name"].isin(_hardly_longer(rows, same)).to_numpy()
-        if not is_most[rows.index].any() or not same.pace:
+        if not same.pace:
             continue
         own = needed.reindex(pd.MultiIndex.from_frame(rows[["rank", "step"]])).to_numpy()
         explained = own * (1 - 1 / same.pace) >= _OF_PACE * array_of(rows, "excess_ns")
+        is_explained[rows.index] = explained
+        if not is_most[rows.index].any():
+            continue
         of_pace = explained & np.array([_all_do(name, same, same.pace) for name in rows["name"]])
         of_pace |= explained & _hold_slow_calls(rows, of_pace, own)
         is_of_pace[rows.index] |= of_pace
+    is_of_pace |= is_explained & _is_one_of(cells, cells[is_of_pace & is_explained])
     return cells.assign(**{name: cells[name].mask(is_of_pace, None) for name in ("what", "name")})
+
+
+def _is_one_of(cells: pd.DataFrame, known: pd.DataFrame) -> pd.Series:
+    """Whether another cell of that step, part and name is among these."""
+    keys = ["step", "part", "name"]
+    of_both = [pd.MultiIndex.from_frame(only(each, keys)) for each in (cells, known)]
+    return pd.Series(of_both[0].isin(of_both[1]), index=cells.index)
 
 
 def _hold_slow_calls(rows: pd.DataFrame, of_pace: np.ndarray, own_ns: np.ndarray) -> np.ndarray:
