@@ -4,6 +4,7 @@ import pytest
 
 import traceanalyzer as ta
 from tests.builders import document, kernel, write
+from traceanalyzer.discovery import discover
 
 
 @pytest.mark.parametrize(
@@ -18,6 +19,21 @@ def test_a_copy_is_named_and_the_plain_file_read(tmp_path, plain, copy):
     (skipped,) = traces.skipped
     assert skipped.what.endswith(copy)
     assert skipped.why == f"a copy of {tmp_path / plain}, which is read instead"
+
+
+def test_no_two_ranks_record_the_same_times(tmp_path):
+    """One file was copied under another rank's name; ranks that recorded nothing may hold the same bytes."""
+    for name in ("rank0.json", "rank1.json"):
+        write(tmp_path / "twice" / name, document([kernel(0, 5)]))
+    traces = ta.load(tmp_path / "twice")
+    assert [trace.rank for trace in traces.ranks] == [0]
+    (skipped,) = traces.skipped
+    assert skipped.what.endswith("rank1.json")
+    assert skipped.why.endswith("rank0.json, which is read instead: no two ranks record the same times")
+    for name in ("rank0.json", "rank1.json"):
+        write(tmp_path / "empty" / name, document([]))
+    (run,) = discover(tmp_path / "empty").runs
+    assert [capture.ranks for capture in run.captures] == [(0,), (1,)]
 
 
 def test_files_of_one_size_that_differ_are_ranks_of_their_own(tmp_path):

@@ -38,7 +38,7 @@ def test_folded(findings, expected):
 @pytest.mark.parametrize(
     ("traces", "expected"),
     [
-        ("ddp", [("late_ranks", ["slow_hosts", "host_bound", "many_launches", "short_kernels"])]),
+        ("ddp", [("host_bound", ["slow_hosts", "many_launches", "short_kernels"])]),
         ("ddp_straggler", [("late_ranks", ["other_work"])]),
         (
             "pp",

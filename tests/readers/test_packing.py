@@ -149,9 +149,9 @@ def test_a_bomb_is_not_unpacked(tmp_path, monkeypatch):
 
 
 def test_a_rank_is_found_in_a_path_by_the_users_expression(tmp_path):
-    for name in ("b07/gpu5.json", "b08/gpu6.json"):
+    for kernels, name in enumerate(("b07/gpu5.json", "b08/gpu6.json"), 1):
         (tmp_path / name).parent.mkdir()
-        (tmp_path / name).write_bytes(text())
+        (tmp_path / name).write_bytes(text(kernels=kernels))
     traces = ta.load(tmp_path, rank_regex=r"gpu(?P<rank>\d+)")
     assert {trace.rank: trace.meta.rank_source for trace in traces.ranks} == dict.fromkeys((5, 6), "--rank-regex")
     both = ta.load(sorted(tmp_path.glob("*/*.json")), rank_regex=r"gpu(\d+)")

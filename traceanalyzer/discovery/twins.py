@@ -15,13 +15,13 @@ _BLOCK = 1 << 20
 def without_twins(captures: Sequence[TraceFile], skipped: list[Skipped]) -> list[TraceFile]:
     """The captures without copies of others; of several the one with the shortest name is kept.
 
-    A copy is named in `skipped`. Files that say other ranks, or are called by them, are none; folders, and files of
-    which only the head was fetched, are not compared.
+    A copy is named in `skipped`, and so is one that is called by another rank: no two ranks record the same times.
+    Files that hold no time, folders, and files of which only the head was fetched are not compared.
     """
-    by_size: dict[tuple[int, tuple[int, ...]], list[TraceFile]] = defaultdict(list)
+    by_size: dict[int, list[TraceFile]] = defaultdict(list)
     for capture in captures:
-        if capture.url is None and capture.path.is_file():
-            by_size[capture.path.stat().st_size, capture.ranks].append(capture)
+        if capture.url is None and capture.path.is_file() and capture.header.start_ns is not None:
+            by_size[capture.path.stat().st_size].append(capture)
     copies: dict[Path, TraceFile] = {}
     for alike in by_size.values():
         kept: list[TraceFile] = []
@@ -32,13 +32,14 @@ def without_twins(captures: Sequence[TraceFile], skipped: list[Skipped]) -> list
             else:
                 copies[capture.path] = twin
     skipped += [
-        Skipped(
-            printable(named(one.place)), f"a copy of {printable(named(copies[one.path].place))}, which is read instead"
-        )
-        for one in captures
-        if one.path in copies
+        Skipped(printable(named(one.place)), _why(one, copies[one.path])) for one in captures if one.path in copies
     ]
     return [one for one in captures if one.path not in copies]
+
+
+def _why(copy: TraceFile, twin: TraceFile) -> str:
+    why = f"a copy of {printable(named(twin.place))}, which is read instead"
+    return why if copy.ranks == twin.ranks else f"{why}: no two ranks record the same times"
 
 
 def _is_same(one: Path, other: Path) -> bool:
