@@ -90,8 +90,14 @@ def with_other_causes(finding: Finding, row: Row, rows: Sequence[Row], replay: R
     others_ns = sum(each["gain_ns"] for each in own[1:])
     if whole is None or whole.is_bound or whole.gain_ns < row["gain_ns"] + _MAIN * others_ns:
         return finding
-    also = named(list(dict.fromkeys(whose(each) for each in own[1:])))
+    also = named(list(dict.fromkeys(_called_beside(each, row) for each in own[1:])))
     return replace(finding, title=Title(finding.title, f" With {also} mended too it is ", Won.of(whole), "."))
+
+
+def _called_beside(row: Row, first: Row) -> str:
+    """How a further cause is called: of two things in which one rank's host is late in turn, by its steps."""
+    is_told_by_steps = row["cause"] == first["cause"] and not row["is_in_every_step"] and numbers(row["numbers"])
+    return f"{whose(row)} in {numbered('step', numbers(row['numbers']))}" if is_told_by_steps else whose(row)
 
 
 def _of_all(finding: Finding, rows: Sequence[Row], recorded: Recorded) -> Finding:
