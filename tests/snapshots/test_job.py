@@ -6,16 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
+from tests.samples import SAMPLES
 from tests.snapshots.builders import History, write
 from tests.snapshots.test_snapshots import MB, examined, leak
 from traceanalyzer.cli import run
-from traceanalyzer.cli.snapshots import of_run
+from traceanalyzer.cli.snapshots import memory_beside, of_run
 from traceanalyzer.job.model_state import Model
 from traceanalyzer.job.run_info import RunInfo, trained_model
 from traceanalyzer.report.snapshots.page import page
-from traceanalyzer.snapshots import OutOfMemory, deciding, sentences
+from traceanalyzer.snapshots import OutOfMemory, deciding, find_snapshots, sentences
 from traceanalyzer.snapshots.job import job_of
 
 ERROR = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2 MiB. GPU 0 has a total capacity of 6.00 GiB of which"
@@ -207,3 +209,32 @@ def test_snapshots_of_other_runs_are_left_out(one, own):
     found = [Path("job", place) for place in places]
     assert of_run(found, runs[one], [*runs.values()]) == [Path("job", place) for place in own]
     assert of_run(found, runs[one], [runs[one]]) == found
+
+
+def test_that_snapshots_are_left_out_is_said(tmp_path):
+    own, other = (
+        SimpleNamespace(label=label, captures=[SimpleNamespace(path=tmp_path / label / "trace.json")]) for label in "ab"
+    )
+    for place in ("a/rank0.pickle", "b/rank0.pickle", "rank1.pickle"):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        write(tmp_path / place, leak().snapshot())
+    found = find_snapshots(tmp_path)
+    examined, told = memory_beside(found, own, [own, other], pd.DataFrame())
+    assert [one.snapshot.path for one in examined] == [tmp_path / "a/rank0.pickle"]
+    left = f"{tmp_path / 'b/rank0.pickle'} and {tmp_path / 'rank1.pickle'}"
+    assert told[-1].startswith(
+        f"Skipped: {left} (memory snapshots beside other runs, or beside several; name one alone"
+    )
+    assert not any("Skipped" in one for one in memory_beside(found[:1], own, [own, other], pd.DataFrame())[1])
+    examined, told = memory_beside(found[1:2], own, [own, other], pd.DataFrame())
+    assert (examined, len(told)) == ((), 1)
+    assert "(a memory snapshot beside" in told[0]
+    assert memory_beside([], own, [own, other], pd.DataFrame()) == ((), ())
+
+
+def test_the_question_about_memory_of_traces_says_that_snapshots_lie_beside_them(capsys):
+    assert run(["memory", str(SAMPLES / "fsdp_memory"), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["rows"]
+    (note,) = answer["notes"]
+    assert note.startswith("Of memory snapshots beside the traces (rank0_snapshot.pickle.gz) nothing is told here: ask")

@@ -22,7 +22,7 @@ from traceanalyzer.findings import Finding
 from traceanalyzer.findings.hosts import slow_hosts
 from traceanalyzer.findings.late import lateness
 from traceanalyzer.findings.uneven import hidden
-from traceanalyzer.meaning.listed import numbered
+from traceanalyzer.meaning.listed import named, numbered
 from traceanalyzer.meaning.severities import SEVERITIES
 from traceanalyzer.report.words import care, verdict
 from traceanalyzer.report.words.parts import split
@@ -218,6 +218,10 @@ def memory(workspace: Workspace, folder: str, cursor: int = 0) -> Answer:
         if not snapshots:
             raise
         return of_snapshots(snapshots, cursor)
+    if made.rows and snapshots:
+        files = named([one.name for one in snapshots])
+        note = f"Of memory snapshots beside the traces ({files}) nothing is told here: ask for memory of such a file."
+        return replace(made, notes=(*made.notes, note))
     if made.rows or not snapshots:
         return made if made.rows else could_not(_NO_MEMORY)
     return of_snapshots(snapshots, cursor)

@@ -14,7 +14,7 @@ from traceanalyzer import __version__
 from traceanalyzer.cli import debug, surroundings
 from traceanalyzer.cli.codes import DONE, GATE_FAILED, PARTIAL
 from traceanalyzer.cli.progress import progress
-from traceanalyzer.cli.snapshots import memory_beside, of_run, say
+from traceanalyzer.cli.snapshots import memory_beside, say
 from traceanalyzer.cli.snapshots import write as write_memory
 from traceanalyzer.files.unnamed import give_back_memory, laid_in
 from traceanalyzer.forks import later
@@ -183,7 +183,7 @@ def _analysed(
     processes = _beside(run, options)
     command_line = shlex.join(["analyze-traces", *sys.argv[1:]])
     made = build(summary, label, notes, command_line, info, findings, processes, **options["of_rules"])
-    memory, told = memory_beside(of_run(options["snapshots"], run, command.found.runs), made.results["steps"].table)
+    memory, told = memory_beside(options["snapshots"], run, command.found.runs, made.results["steps"].table)
     made = replace(made, snapshots=told)
 
     def keep(whole: "Summary") -> None:

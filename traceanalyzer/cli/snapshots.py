@@ -101,18 +101,31 @@ def report_alone(paths: "Sequence[Path]", place: Path, options: dict[str, Any], 
     return page, GATE_FAILED if gate.has_failed(outcomes) else DONE
 
 
-def memory_beside(paths: "Sequence[Path]", steps: "pd.DataFrame") -> Memory:
-    """What snapshots beside traces tell with the traces' steps, and in sentences for the report."""
+def memory_beside(paths: "Sequence[Path]", run: "Run", runs: "Sequence[Run]", steps: "pd.DataFrame") -> Memory:
+    """What snapshots beside a run's traces tell with these traces' steps, and in sentences for the report."""
     if not paths:
         return (), ()
     from traceanalyzer.snapshots import beside_trace, examine_readable, sentences
 
+    own = of_run(paths, run, runs)
+    others = _of_others([path for path in paths if path not in own])
     try:
-        examined, skipped = examine_readable(paths)
+        examined, skipped = examine_readable(own)
     except InputError as error:
-        return (), (f"Skipped: {error}",)
+        return (), (f"Skipped: {error}", *others)
     beside = beside_trace(examined, steps)
-    return beside, (*sentences(beside), *skipped)
+    return beside, (*sentences(beside), *skipped, *others)
+
+
+def _of_others(paths: "Sequence[Path]") -> tuple[str, ...]:
+    """That snapshots lie beside other runs, or beside several alike; nothing without any."""
+    from traceanalyzer.meaning.listed import named
+
+    if not paths:
+        return ()
+    what, each = ("a memory snapshot", "it") if len(paths) == 1 else ("memory snapshots", "one")
+    files = named([str(path) for path in paths])
+    return (f"Skipped: {files} ({what} beside other runs, or beside several; name {each} alone to have it told)",)
 
 
 def say(examined: "Sequence[Examined]", told: "Sequence[str]", target: Path, console: "Console") -> None:

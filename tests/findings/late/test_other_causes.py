@@ -20,7 +20,11 @@ LOSS, LOGITS = Fault("loss", 8 * MS, (1,)), Fault("logits", 6 * MS, (1,))
     [
         (reads.loss_on_cpu, (LOSS, LOGITS), ["With rank 1's copies mended too it is 13.9 ms shorter.", None]),
         (reads.loss_on_cpu, (LOSS,), [None]),
-        (workloads.ddp, (GARBAGE, SAVED), ["With rank 1's host in steps 2 and 4 mended too it is 6.77 ms shorter.", None]),
+        (
+            workloads.ddp,
+            (GARBAGE, SAVED),
+            ["With rank 1's host in steps 2 and 4 mended too it is 6.77 ms shorter.", None],
+        ),
     ],
     ids=["two causes", "one cause", "one host in two things in turn"],
 )
