@@ -45,7 +45,7 @@ def test_little_overlap_is_told_where_data_moves():
     assert little_overlap(**results) == []
 
 
-def hidden_behind(host_ns, moved_ns=2 * MS, *, has_steps=True):
+def hidden_behind(host_ns, moved_ns=2 * MS, *, steps=4, has_steps=True):
     """What is said of a job that reduces after its compute, and whose hosts need so long before they launch it."""
     world = Group("0", (0, 1))
 
@@ -55,7 +55,7 @@ def hidden_behind(host_ns, moved_ns=2 * MS, *, has_steps=True):
         sent = program.collective("all_reduce", world, 10_000_000, moved_ns, after=(made,))
         program.kernel("adam", MS, after=(sent,))
 
-    job = job_of(2, 4, step, (world,), jitter=0, ends_synced=not host_ns, has_steps=has_steps)
+    job = job_of(2, steps, step, (world,), jitter=0, ends_synced=not host_ns, has_steps=has_steps)
     _, results = analysed(job, *needed_by(little_overlap))
     return little_overlap(**results)
 
@@ -111,6 +111,8 @@ def test_overlap_that_hosts_hide_is_worth_what_it_gains_without_them():
     )
     assert found.recommendation.startswith("Once hosts launch sooner, start communication")
     assert hidden_behind(20 * MS, moved_ns=MS // 2) == [], "2 % of a step"
+    (of_capture,) = hidden_behind(32 * MS, steps=8, has_steps=False)
+    assert "Hosts decide the capture's length: if they took no time, hiding it would make its " in of_capture.title
 
 
 def test_waits_are_not_low_bandwidth():

@@ -1,5 +1,7 @@
 """How far a gain is known is said: its range without the profiler, or why it is a bound."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from tests.host_builders import host_trace
@@ -46,3 +48,10 @@ def test_a_forecast_that_recording_does_not_change_needs_no_range(replay):
 def test_without_a_replay_it_is_said_why(replay):
     without = type(replay)(replay.table, why_not=TOO_LARGE)
     assert how_far(row_of(replay, gain_is_bound=True), without) == f"It is not replayed: {TOO_LARGE}."
+
+
+def test_what_is_not_explained_is_of_the_capture_where_no_step_is_complete(replay):
+    engine = SimpleNamespace(before_ns=MS, error_ns=MS // 10, unmatched_ns=0, windows=SimpleNamespace(steps=None))
+    of_capture = SimpleNamespace(engine=engine, why_not="")
+    said = how_far(row_of(replay, gain_is_bound=True), of_capture)
+    assert said == "It is a bound because 100 µs of the capture are not explained by the graph."

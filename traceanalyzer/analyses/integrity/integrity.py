@@ -237,9 +237,14 @@ def _different_windows(ranks: pd.DataFrame, common_pct: float, *, has_shared: bo
     common, longest = max(int(ends.min() - starts.max()), 0), int((ends - starts).max())
     if not longest or not common or 100 * common >= common_pct * longest:
         return []
+    advice = (
+        "compare ranks by the steps that they share, not by whole captures"
+        if has_shared
+        else "figures of whole captures are of different times; record the same steps on every rank, and mark them"
+    )
     text = (
         f"The ranks' captures share {100 * common / longest:.0f} % of the longest one's time, by their hosts' clocks: "
-        "compare ranks by the steps that they share, not by whole captures."
+        f"{advice}."
     )
     severity = LOW if has_shared else MEDIUM
     return [Defect("different_windows", severity, len(known), None, text, ("breakdown", "overlap", "nccl", "kernels"))]

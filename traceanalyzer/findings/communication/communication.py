@@ -28,6 +28,7 @@ from traceanalyzer.findings.won import Won
 from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.sentences import first_upper, with_article
+from traceanalyzer.meaning.wholes import step_or_capture
 from traceanalyzer.model.tables import rows_where
 
 LEAST_TRANSFER_PCT = 5.0
@@ -149,9 +150,10 @@ def _behind_hosts(replay: Replay, moved_ns: float, least_pct: float) -> str:
         return ""
     who = who_decides(before, gain_of(replay, Change("data", 0.0)))
     decide, hosts_are = ("decide", "they") if who == HOSTS else ("decides", "hosts")
+    length, one = f"{step_or_capture(before.steps)}'s length", "one of" if (before.steps or 0) > 1 else "its"
     return (
-        f" {first_upper(who)} {decide} a step's length: if {hosts_are} took no time, hiding it would make one of "
-        f"{time_text(before.after_ns)} {Won(won, is_bound=True)}."
+        f" {first_upper(who)} {decide} {length}: if {hosts_are} took no time, hiding it would make "
+        f"{one} {time_text(before.after_ns)} {Won(won, is_bound=True)}."
     )
 
 
@@ -183,14 +185,16 @@ def many_small_collectives(
     if calls.empty or not len(headline) or gain is None:
         return []
     share_pct = gain.gain_pct
-    small = rows_where(calls, are_small(calls) & calls["step"].notna())
-    if small.empty or share_pct < clear_gain_pct:
+    basis = Basis.of(headline, steps)
+    small = rows_where(calls, are_small(calls))
+    # A capture without complete steps is one whole, whatever else in it has the number of a step.
+    step = pd.Series(0, small.index) if basis.steps is None else small["step"]
+    if not step.notna().any() or share_pct < clear_gain_pct:
         return []
     duration = small["end_ns"] - small["start_ns"]
     shortest = duration.groupby(small["instance"]).transform("min")
     moved = small["transfer_ns"].fillna(shortest).fillna(duration)
-    by_step = moved.groupby([small["collective"], small["rank"], small["step"]]).agg(["size", "sum"])
-    basis = Basis.of(headline, steps)
+    by_step = moved.groupby([small["collective"], small["rank"], step]).agg(["size", "sum"])
     if basis.steps is not None:
         by_step = by_step[by_step.index.get_level_values("step").isin(basis.numbers)]
     by_step["held"] = 1
@@ -205,7 +209,7 @@ def _many_small(row: dict[str, float], gain: Gain, share_pct: float, basis: Basi
     """Steps without any are told: the time is then of a mean step, the count of those that have some."""
     name = collectives_words(row["collective"])
     is_in_all = basis.steps is None or row["held"] >= basis.steps
-    when = "a step" if is_in_all else f"in each of {row['held']:.0f} of {basis.steps} steps"
+    when = basis.a_step if is_in_all else f"in each of {row['held']:.0f} of {basis.steps} steps"
     mean = "altogether" if is_in_all else f"of {basis.whole}"
     return Finding(
         severity=severity(share_pct),

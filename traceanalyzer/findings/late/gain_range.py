@@ -11,6 +11,7 @@ from traceanalyzer.analyses.replay.what_ifs import MOST_RANKS
 from traceanalyzer.analyses.replay.written import read_change
 from traceanalyzer.findings.unprofiled import otherwise
 from traceanalyzer.meaning.quantities import time_span, time_text
+from traceanalyzer.meaning.wholes import step_or_capture
 
 _SAME = 0.02
 """A gain that the changes alone give to within this part is the one that is said."""
@@ -34,7 +35,8 @@ def _why_bound(engine: Engine | None, why_not: str) -> str:
     least_ns = BOUND_PCT / 100 * engine.before_ns
     why = []
     if engine.error_ns > least_ns:
-        why.append(f"{time_text(engine.error_ns)} of a step are not explained by the graph")
+        of = step_or_capture(engine.windows.steps)
+        why.append(f"{time_text(engine.error_ns)} of {of} are not explained by the graph")
     if engine.unmatched_ns > least_ns:
         why.append(f"of {time_text(engine.unmatched_ns)} of communication a rank the partners are not known")
     return f"It is a bound because {', and '.join(why)}." if why else ""

@@ -152,7 +152,7 @@ def _bubble(
         severity=_severity(row, ideal, held_ns),
         title=f"The pipeline of ranks {row['ranks']} waits {measured:.0f} % of its time{_in_collectives(row)}"
         f"{_schedule(row)}, most on rank {worst['rank']}: {worst['bubble_pct']:.0f} %{_beside(others)}."
-        f"{_of_stream(held_ns)}",
+        f"{_of_stream(held_ns, ideal)}",
         evidence=evidence_of(stages, ["bubble_ns", "idle_ns", "p2p_wait_ns", "collective_wait_ns"], ["bubble_pct"]),
         recommendation=_advice(row, ideal, is_uneven=row["pipeline"] in uneven, is_held_up=held_ns > 0),
         caveat="Idle time counts as bubble whatever its cause; the expected figure assumes even stages and free "
@@ -210,13 +210,13 @@ def _share(pct: float) -> str:
     return f"{pct:.0f} %" if pct >= 10 or pct == round(pct) else f"{pct:.1f} %"
 
 
-def _of_stream(held_ns: int) -> str:
+def _of_stream(held_ns: int, ideal: Gain | None) -> str:
     """A sentence on messages that hold up each other, where they do."""
-    if not held_ns:
+    if not held_ns or ideal is None:
         return ""
     return (
         " All messages of a rank follow each other on one stream, so that a receive that waits holds up the sends "
-        f"behind it: that alone costs about {time_text(held_ns)} a step."
+        f"behind it: that alone costs about {time_text(held_ns)}{rate(ideal.steps)}."
     )
 
 
