@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.grouping import Groups
@@ -170,6 +171,18 @@ def steps_of_operators(steps: Steps, basis: Basis) -> pd.Series:
         return pd.Series(1, index=basis.window_ns.index)
     table = steps.table
     return rows_where(table, table["step"].notna()).groupby("rank")["step"].nunique()
+
+
+def basis_of_operators(steps: Steps, basis: Basis) -> Basis:
+    """The basis with steps as long as those that a rank's operators are counted in, open ones too: shares are of these.
+
+    An open step in which a host compiles may be longer than all others together.
+    """
+    if basis.steps is None:
+        return basis
+    table = rows_where(steps.table, steps.table["step"].notna())
+    mean_ns = table.groupby("rank")["window_ns"].mean().reindex(basis.window_ns.index)
+    return replace(basis, window_ns=(mean_ns * basis.steps).fillna(basis.window_ns))
 
 
 def _of_a_step(column: str) -> str:

@@ -50,6 +50,8 @@ class Few(Struct, frozen=True):
 
     steps: tuple[int, ...]
     mean_ns: float
+    whole_ns: float
+    """Of the rank's time in all steps that were looked at, those among them."""
 
     @property
     def words(self) -> str:
@@ -66,9 +68,10 @@ class Few(Struct, frozen=True):
         """`25.1 ms a step`: in each of them; `25.1 ms` where it is one."""
         return f"{time_text(self.mean_ns)}{' a step' if len(self.steps) > 1 else ''}"
 
-    def share_pct(self, basis: Basis, rank: int) -> float:
+    @property
+    def share_pct(self) -> float:
         """Of the rank's time in all compared steps."""
-        return 100.0 * self.mean_ns * len(self.steps) / float(basis.window_ns[rank])
+        return 100.0 * self.mean_ns * len(self.steps) / self.whole_ns
 
 
 def few_steps(step_needs: StepNeeds, basis: Basis, rank: int, column: str) -> Few | None:
@@ -88,7 +91,8 @@ def few_steps(step_needs: StepNeeds, basis: Basis, rank: int, column: str) -> Fe
     large, rest = own[is_large], own[~is_large]
     if 2 * len(large) >= len(own) or (large - rest.median()).sum() < _MOST * own.sum():
         return None
-    return Few(tuple(sorted(int(step) for step in large.index)), float(large.mean()))
+    whole_ns = float((held["end_ns"] - held["begin_ns"]).sum())
+    return Few(tuple(sorted(int(step) for step in large.index)), float(large.mean()), whole_ns)
 
 
 def few_steps_of(step_needs: StepNeeds, basis: Basis, rank: int, column: str, cost_ns: float) -> Few | None:

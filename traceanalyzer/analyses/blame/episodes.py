@@ -249,7 +249,7 @@ def _of_job(
     found = with_hidden_hosts(found, late, replay)
     found = of_all_groups(found)
     complete = _complete(late, steps, replay)
-    rows = [row_of(group, late, calls, complete) for group in grouped(found)]
+    rows = [row_of(group, late, calls, complete) for group in grouped(found, complete)]
     if not rows:
         return pd.DataFrame()
     table = pd.DataFrame(rows)

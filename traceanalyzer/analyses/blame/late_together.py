@@ -1,6 +1,6 @@
 """Which late ranks and steps are one episode: those of one cause that are late together, or in turn, or slow alike."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 import pandas as pd
@@ -19,14 +19,26 @@ _APART = 0.1
 """Times as long; GPUs of one kind differ by some per cent."""
 
 
-def grouped(found: pd.DataFrame) -> Iterator[pd.DataFrame]:
+def grouped(found: pd.DataFrame, complete: Collection[int]) -> Iterator[pd.DataFrame]:
     """Cells of one cause and name; of those the ranks that are late in the same steps, or in turn.
 
-    Slower GPUs are apart where some are far slower than the others.
+    Slower GPUs are apart where some are far slower than the others; so are steps that are not `complete`, whose figures
+    are in no mean step, where they take longer by more than all complete ones together.
     """
     for _, rows in found.groupby(["part", found["name"].fillna("")], sort=False):
         for own in _together(rows):
-            yield from _as_slow(own)
+            for held in _as_complete(own, complete):
+                yield from _as_slow(held)
+
+
+def _as_complete(rows: pd.DataFrame, complete: Collection[int]) -> Iterator[pd.DataFrame]:
+    is_of_mean = rows["step"].isin(complete)
+    excess_ns = rows["excess_ns"].groupby(is_of_mean).sum()
+    if not {True, False} <= {*excess_ns.index} or excess_ns[False] <= excess_ns[True]:
+        yield rows
+        return
+    for is_own in (~is_of_mean, is_of_mean):
+        yield rows[is_own]
 
 
 def _as_slow(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:

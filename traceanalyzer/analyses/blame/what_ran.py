@@ -13,6 +13,7 @@ from traceanalyzer.analyses.blame.telling_threads import who_tells
 from traceanalyzer.analyses.blame.work_names import Names, as_names, called, names_of
 from traceanalyzer.analyses.grouping import Groups, first_of_each
 from traceanalyzer.analyses.host import host_names, idle_causes, other_threads
+from traceanalyzer.analyses.host.compilations import compiler_of
 from traceanalyzer.analyses.host.host_activity import NOTHING, Activity, Around, activity_of, range_around
 from traceanalyzer.analyses.kernels.time_slices import taken_of
 from traceanalyzer.analyses.names import WhatRanColumn
@@ -32,6 +33,7 @@ OTHER_PROCESS = "another process"
 """The name of such time (`time_slices`)."""
 
 MEMORY_CALLS = "calls for GPU memory"
+COMPILING = "compiling by "
 """What stands for `cudaMalloc`, `cudaFree` and their like: an allocator that takes memory anew runs both in turn."""
 
 COLUMNS = ("step", "part", "what", "name", "total_ns", "calls", "blocks")
@@ -267,6 +269,9 @@ def _doing(activity: Activity, stretch: np.ndarray, of_steps: set[str]) -> Names
 def _called_on_host(name: str, of_steps: set[str]) -> str:
     if name in of_steps:
         return NOTHING
+    compiler = compiler_of(name)
+    if compiler is not None:
+        return COMPILING + compiler
     return MEMORY_CALLS if host_names.is_memory_call(name) else name
 
 

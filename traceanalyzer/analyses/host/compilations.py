@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -29,6 +30,12 @@ MARKS: Mapping[str, re.Pattern[str]] = MappingProxyType(
     }
 )
 """Names of ranges and operators in which a host compiles, by compiler."""
+
+
+@lru_cache(maxsize=4096)
+def compiler_of(name: str) -> str | None:
+    """The compiler that marks what it does by such a name."""
+    return next((compiler for compiler, mark in MARKS.items() if mark.search(name)), None)
 
 
 class Compilations(Result[CompilationsColumn]):

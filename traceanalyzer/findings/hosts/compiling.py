@@ -3,7 +3,7 @@
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
-from traceanalyzer.analyses.host.compilations import XLA, Compilations
+from traceanalyzer.analyses.host.compilations import DYNAMO, XLA, Compilations
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
@@ -11,22 +11,13 @@ from traceanalyzer.findings.basis import Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_shares import host_shares, in_a_step
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
+from traceanalyzer.findings.late.late_advice import WHY_COMPILED
 from traceanalyzer.findings.worst import OF_ALL_STEPS, few_steps_of
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import HOST
 
 COMPILING_PCT = 5.0
 """Of a step, in which the GPU idles while its host compiles."""
-
-_WHY = {
-    False: "What compiles anew in a running job meets new shapes or new values: "
-    'TORCH_LOGS="recompiles" says which. Pad to few lengths, or let them vary (dynamic=True, '
-    "torch._dynamo.mark_dynamic); if it is the first time only, record later.",
-    True: "jax.jit compiles anew for each new shape, type and static argument: jax.log_compiles() says "
-    "for what. Pad to few lengths; keep compiled code from run to run (jax_compilation_cache_dir); if it is the first "
-    "time only, record later.",
-}
-"""What to do, by whether XLA compiles."""
 
 
 def compiling(
@@ -66,7 +57,7 @@ def compiling(
             f"idles {time_text(float(idle_ns[rank]))} of it, {shares.pct:.0f} % "
             f"{OF_ALL_STEPS if few else basis.of_a_step}{shares.also(places)}.",
             evidence=plain(own[["rank", "compiler", "stretches", "host_ns", "idle_ns"]]),
-            recommendation=_WHY[bool((own["compiler"] == XLA).all())],
+            recommendation=WHY_COMPILED[XLA if (own["compiler"] == XLA).all() else DYNAMO],
             caveat="Compiled code that is kept on disk, or autotuning left out, makes it shorter, not rarer.",
             gain_ns=most_ns,
             gain_is_bound=True,

@@ -144,7 +144,7 @@ def _of_few_steps(hosts: IdleForHosts, few: Few) -> str:
     return (
         f"{few.words} {late[:1].lower()}{late[1:]}rank {hosts.rank}'s GPU idles {few.cost} "
         f"before work that has not been launched yet{_most_in(hosts, 'it')}; "
-        f"{few.share_pct(hosts.basis, hosts.rank):.0f} % {OF_ALL_STEPS}."
+        f"{few.share_pct:.0f} % {OF_ALL_STEPS}."
     )
 
 

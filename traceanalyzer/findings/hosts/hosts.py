@@ -44,7 +44,7 @@ from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.findings.tools import Tools, data_parallel_advice, tools_of
 from traceanalyzer.findings.unprofiled import of_hosts, who_decides
 from traceanalyzer.findings.won import Title, Won
-from traceanalyzer.findings.worst import Few, by_activity, few_steps, longest, worst_rank
+from traceanalyzer.findings.worst import Few, by_activity, few_steps_of, longest, worst_rank
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.vocabulary import HOST
@@ -93,7 +93,7 @@ def host_bound(
     if are_awaited and not replayed.is_worth(host_idle_pct):
         return []
     own = _gaps_of(gaps, basis, rank)
-    few = None if are_awaited else few_steps(step_needs, basis, rank, HOST.column)
+    few = None if are_awaited else few_steps_of(step_needs, basis, rank, HOST.column, cost_ns)
     part_of = None if replayed.is_recorded_so else story_of_host(rank, episodes, pipeline, uneven_stages_times, needed)
     is_of_late = part_of is not None and part_of == late_by(episodes, rank, HOST.key)
     is_acquitted = any(is_of_every_host(row) for row in episodes.rows() if rank in numbers(row["ranks"]))

@@ -29,7 +29,7 @@ from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.findings.tools import tools_of
 from traceanalyzer.findings.won import Title, Won
-from traceanalyzer.findings.worst import OF_ALL_STEPS, as_idle, by_activity, few_steps, longest, worst_rank
+from traceanalyzer.findings.worst import OF_ALL_STEPS, as_idle, by_activity, few_steps_of, longest, worst_rank
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.sentences import first_upper
@@ -164,8 +164,8 @@ def data_loader(
     own = own[(own["rank"] == rank) & (own[DATA.column] > 0)]
     waits = mean_steps(idle, basis, [DATA.column])[DATA.column]
     gain = gain_of(replay, Change("data", 0.0))
-    few = few_steps(step_needs, basis, rank, DATA.column)
-    share = few.share_pct(basis, rank) if few else share
+    few = few_steps_of(step_needs, basis, rank, DATA.column, cost_ns)
+    share = few.share_pct if few else share
     longest_waiting = alike(waits, places)
     who = _who_waits(longest_waiting, waits, few.cost if few else time_text(cost_ns))
     who, whole = (f"{few.words}: {who[0].lower()}{who[1:]}", OF_ALL_STEPS) if few else (who, basis.of_a_step)

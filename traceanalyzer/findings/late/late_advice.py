@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from traceanalyzer.analyses.blame.transfers import WITH_ALL, WITH_MOST
-from traceanalyzer.analyses.blame.what_ran import MEMORY_CALLS, OTHER_PROCESS
+from traceanalyzer.analyses.blame.what_ran import COMPILING, MEMORY_CALLS, OTHER_PROCESS
+from traceanalyzer.analyses.host.compilations import DYNAMO, XLA
 from traceanalyzer.analyses.host.host_activity import NOTHING
 from traceanalyzer.analyses.host.other_threads import BESIDE
 from traceanalyzer.findings.late.late_words import beside, is_of_hosts, is_slow_gpu, name, who
@@ -43,7 +44,18 @@ _NOW_AND_THEN = "Find what runs there on {who} and not in other steps: " + _RANG
 
 PAGEABLE = "pageable"
 
+WHY_COMPILED = {
+    DYNAMO: "What compiles anew in a running job meets new shapes or new values: "
+    'TORCH_LOGS="recompiles" says which. Pad to few lengths, or let them vary (dynamic=True, '
+    "torch._dynamo.mark_dynamic); if it is the first time only, record later.",
+    XLA: "jax.jit compiles anew for each new shape, type and static argument: jax.log_compiles() says "
+    "for what. Pad to few lengths; keep compiled code from run to run (jax_compilation_cache_dir); if it is the first "
+    "time only, record later.",
+}
+"""What to do, by what compiles."""
+
 _NAMED_ADVICE = {
+    **{COMPILING + compiler: why for compiler, why in WHY_COMPILED.items()},
     "compute": "Find what takes {who} longer in {name} (more calls, or more to do in each), or give the ranks equal "
     "work.",
     HOST.key: "Take {name} out of the step on {who}, do it less often, or on all ranks at once.",
@@ -72,6 +84,8 @@ _SLOW_IN_PART = (
     "The work is the same, and only {name} slower: where that moves memory rather than multiplies, look at the clock "
     "and errors of these GPUs' memory (nvidia-smi -q -d CLOCK,ECC,ROW_REMAPPER,PERFORMANCE)."
 )
+_BY_NAME = (NOTHING, MEMORY_CALLS, *(COMPILING + compiler for compiler in WHY_COMPILED))
+
 _UNSEEN_SIZES = "Sizes that a kernel's grid does not show may differ, such as lengths of sequences."
 
 BY_SIGNS = "Told by kernels of many names that are longer by the same time: no trace records what another process does."
@@ -87,7 +101,7 @@ def advice(row: Mapping[str, Any]) -> str:
         return str(row[OF_HOST])
     if row["cause"] == HOST.key and row["name"] is None and not row["is_in_every_step"]:
         return _NOW_AND_THEN.format(who=who(row))  # a slow host is slow in every step
-    key = row["name"] if row["name"] in (NOTHING, MEMORY_CALLS) else row["cause"]
+    key = row["name"] if row["name"] in _BY_NAME else row["cause"]
     key = BESIDE if str(row["name"]).startswith(BESIDE) else key
     key = WITH_ALL if str(row["name"]).endswith((WITH_ALL, WITH_MOST)) else key
     key = PAGEABLE if key == "copies" and PAGEABLE in (row["name"] or "").lower() else key
