@@ -174,14 +174,18 @@ def steps_of_operators(steps: Steps, basis: Basis) -> pd.Series:
 
 
 def basis_of_operators(steps: Steps, basis: Basis) -> Basis:
-    """The basis with steps as long as those that a rank's operators are counted in, open ones too: shares are of these.
+    """The basis with steps as long as those that a rank's operators are counted in: shares are of these.
 
-    An open step in which a host compiles may be longer than all others together.
+    The open one, whose end was not recorded, is as long as the others at least; in it a host may compile for longer
+    than all of them take together.
     """
     if basis.steps is None:
         return basis
     table = rows_where(steps.table, steps.table["step"].notna())
-    mean_ns = table.groupby("rank")["window_ns"].mean().reindex(basis.window_ns.index)
+    usual_ns = table["rank"].map(basis.window_ns) / basis.steps
+    own_ns = table["window_ns"].astype("float64")
+    held_ns = own_ns.where(table["is_complete"].astype(bool), own_ns.clip(lower=usual_ns))
+    mean_ns = held_ns.groupby(table["rank"]).mean().reindex(basis.window_ns.index)
     return replace(basis, window_ns=(mean_ns * basis.steps).fillna(basis.window_ns))
 
 

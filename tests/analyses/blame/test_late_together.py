@@ -26,4 +26,18 @@ def cells(slower):
     ],
 )
 def test_gpus_of_two_speeds_are_two_episodes(slower, sets):
-    assert [{*own["rank"]} for own in grouped(cells(slower))] == sets
+    assert [{*own["rank"]} for own in grouped(cells(slower), range(3))] == sets
+
+
+@pytest.mark.parametrize(
+    ("open_ns", "complete", "sets"),
+    [
+        (31, (0, 1, 2), [{3}, {0, 1, 2}]),  # more than in all three together
+        (30, (0, 1, 2), [{0, 1, 2, 3}]),
+        (31, (), [{0, 1, 2, 3}]),  # no step is complete: nothing is a mean of some
+    ],
+)
+def test_an_open_step_that_holds_most_is_an_episode_of_its_own(open_ns, complete, sets):
+    held = pd.DataFrame({"rank": 2, "step": range(4), "part": "host_ns", "name": None, "excess_ns": [10] * 3 + [open_ns],
+                         "same_ns": np.nan, "peers_same_ns": np.nan})  # fmt: skip
+    assert [{*own["step"]} for own in grouped(held, complete)] == sets

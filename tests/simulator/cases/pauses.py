@@ -96,6 +96,8 @@ PAUSES: tuple[Case, ...] = (
     case_of("ddp, one host in Python of its own", usual.ddp, Fault("silent", 20 * MS, (2,)), "host is late"),
     case_of("the last stage has the vocabulary, another collects garbage", pipelines.with_loss,
             Fault("gc", 20 * MS, (1,)), "gc.collect", others=(3,)),
+    case_of("one rank compiles again in the last step", first_times.compiled, Fault("compile", 900 * MS, (2,), (5,)),
+            "compiling by torch.compile", cause="host", has_gain=False),
     case_of("one rank compiles again", first_times.compiling, Fault("compile", 90 * MS, (2,), (3,)), "compile",
             cause="host"),
     nobody("all compile again in a step", "In step 3.*compile", first_times.compiling,

@@ -5,6 +5,9 @@ from tests.simulator.noise import Noise
 from tests.simulator.program import COMM_STREAM, COMPUTE_STREAM, Group, Job, Program
 from tests.simulator.workloads import SHAPES, WIDE_SHAPES, after_of, job_of, layer_of, noisy_job, optimizer
 
+_PHASES = ("bytecode_tracing", "GraphLowering.run", "Scheduler.codegen", "async_compile.wait")
+"""Of a compilation, as Dynamo marks them."""
+
 
 def compiling(ranks: int = 4, steps: int = 6, faults: Faults = ()) -> Job:
     """Compiled regions; `compile` is a host's recompilation in a step, under Dynamo's ranges."""
@@ -48,7 +51,7 @@ def recompiled(ranks: int = 4, steps: int = 6, faults: Faults = (), *, noise: No
 
 
 def compiled(ranks: int = 8, steps: int = 6, faults: Faults = (), *, noise: Noise | None = None) -> Job:
-    """Compiled layers; `compile`: a host compiles again, for new shapes, in the middle of forward."""
+    """Compiled layers; `compile`: a host compiles again, for new shapes, in the middle of forward, in phases."""
     world = Group("0", tuple(range(ranks)))
 
     def step(program: Program, number: int) -> None:
@@ -56,9 +59,9 @@ def compiled(ranks: int = 8, steps: int = 6, faults: Faults = (), *, noise: Nois
         for layer in range(10):
             ns = time_ns(faults, "compile", program.rank, number) if layer == 3 else 0
             with program.range("Torch-Compiled Region: 3/0", "operator"):
-                if ns:
-                    with program.range("_compile.compile_inner (dynamo_timed)"):
-                        program.host(ns, "torch/_inductor/codecache.py(900): compile", "frame")
+                for phase in _PHASES if ns else ():
+                    with program.range(f"{phase} (dynamo_timed)"):
+                        program.host(ns // len(_PHASES))
                 made = layer_of(program, "triton_red_fused_0", "triton_red_fused_0", 450_000, 14_000, "")
                 if layer == 1:
                     strike(program, faults, number)

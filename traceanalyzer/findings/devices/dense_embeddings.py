@@ -8,7 +8,7 @@ from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
 from traceanalyzer.analyses.operators.recorded_shapes import Shape, inputs_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operators
+from traceanalyzer.findings.basis import Basis, basis_of_operators, plain, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.model.tables import rows_where
@@ -42,7 +42,7 @@ def dense_embedding_gradients(
     """
     if not len(headline) or not len(operator_shapes):
         return []
-    basis = Basis.of(headline, steps)
+    basis = basis_of_operators(steps, Basis.of(headline, steps))
     table = rows_where(operator_shapes.table, operator_shapes.table["shapes"].notna())
     looked_up = _looked_up(table)
     if not looked_up:

@@ -9,7 +9,7 @@ from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
 from traceanalyzer.analyses.operators.recorded_shapes import Shape, inputs_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operators
+from traceanalyzer.findings.basis import Basis, basis_of_operators, plain, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.quantities import digits, time_text
 from traceanalyzer.model.tables import rows_where
@@ -38,7 +38,7 @@ def sums_on_few_rows(
     """
     if not len(headline) or not len(operator_shapes):
         return []
-    basis = Basis.of(headline, steps)
+    basis = basis_of_operators(steps, Basis.of(headline, steps))
     table = rows_where(operator_shapes.table, operator_shapes.table["operator"].isin(_ADD))
     table = rows_where(table, table["shapes"].notna())
     times = pd.Series([_added(str(shapes)) for shapes in table["shapes"]], index=table.index, dtype="float64")
@@ -87,7 +87,7 @@ def one_hot_products(
     """
     if not len(headline) or not len(operator_shapes):
         return []
-    basis = Basis.of(headline, steps)
+    basis = basis_of_operators(steps, Basis.of(headline, steps))
     table = rows_where(operator_shapes.table, operator_shapes.table["shapes"].notna())
     made = _one_hot_shapes(table)
     called = zip(table["operator"].astype("str"), table["shapes"].astype("str"), strict=True)

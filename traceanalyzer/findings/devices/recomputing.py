@@ -7,7 +7,7 @@ from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import Basis, plain, steps_of_operators
+from traceanalyzer.findings.basis import Basis, basis_of_operators, plain, steps_of_operators
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_shares import most_gained_ns
 from traceanalyzer.meaning.quantities import time_text
@@ -29,7 +29,7 @@ def recomputed_activations(
     """
     if not len(headline) or not len(operators):
         return []
-    basis = Basis.of(headline, steps)
+    basis = basis_of_operators(steps, Basis.of(headline, steps))
     own = rows_where(operators.table, operators.table["autograd"] == "recompute")
     sums = own.groupby("rank")[["gpu_own_ns", "host_self_ns"]].sum().astype("float64")
     # Of ranks without operators, and of hosts that were not recorded, there is none.

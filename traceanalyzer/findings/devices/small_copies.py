@@ -10,7 +10,7 @@ from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.streams.copies import Copies
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operators
+from traceanalyzer.findings.basis import Basis, basis_of_operators, plain, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_shares import host_shares, once, won_by_one_turn
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
@@ -40,7 +40,7 @@ def small_copies(
     """
     if not len(headline) or not len(copies):
         return []
-    basis = Basis.of(headline, steps)
+    basis = basis_of_operators(steps, Basis.of(headline, steps))
     table = _small(copies, steps_of_operators(steps, basis), many_copies)
     if table.empty:
         return []

@@ -10,7 +10,7 @@ from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.operators.recorded_shapes import Shape, inputs_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operators
+from traceanalyzer.findings.basis import Basis, basis_of_operators, plain, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.meaning.quantities import time_text
@@ -57,7 +57,7 @@ def written_out_attention(
     """
     if not len(headline) or not len(operator_shapes):
         return []
-    basis = Basis.of(headline, steps)
+    basis = basis_of_operators(steps, Basis.of(headline, steps))
     table = rows_where(operator_shapes.table, operator_shapes.table["shapes"].notna())
     table = table.assign(first=table["shapes"].map(lambda shapes: inputs_of(shapes).first))
     scores = _scores(table)

@@ -7,7 +7,7 @@ from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
 from traceanalyzer.analyses.operators.recorded_shapes import Shape, inputs_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operators
+from traceanalyzer.findings.basis import Basis, basis_of_operators, plain, severity, steps_of_operators
 from traceanalyzer.findings.devices.written_out import WRITTEN_OUT
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.quantities import time_text
@@ -37,7 +37,7 @@ def written_out_norms(
     """
     if not len(headline) or not len(operator_shapes):
         return []
-    basis = Basis.of(headline, steps)
+    basis = basis_of_operators(steps, Basis.of(headline, steps))
     table = operator_shapes.table
     table = rows_where(table, table["shapes"].notna() & (table["autograd"] != "backward").fillna(value=True))
     own = _of_norms(table)

@@ -12,7 +12,7 @@ from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operators
+from traceanalyzer.findings.basis import Basis, basis_of_operators, plain, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_shares import host_shares, most_gained_ns
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
@@ -57,7 +57,7 @@ def autograd_functions(
     worst = worst_rank(headline, steps, idle, HOST.column, host_idle_pct)
     if worst is None or not len(operators):
         return []
-    rank, _, _, basis = worst
+    rank, basis = worst[0], basis_of_operators(steps, worst[3])
     table = _functions(operators, steps_of_operators(steps, basis), function_ns)
     shares = host_shares(table.groupby("rank")["a_step_ns"].sum(), rank, basis, function_pct)
     if shares is None:

@@ -6,7 +6,7 @@ from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.alike import also_on, with_others
-from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operators
+from traceanalyzer.findings.basis import Basis, basis_of_operators, plain, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.meaning.quantities import time_text
@@ -34,7 +34,7 @@ def checked_gradients(
     """The backward pass looks for NaN in ten gradients of a step or more: torch.autograd.detect_anomaly is on."""
     if not len(headline) or not len(operators):
         return []
-    basis = Basis.of(headline, steps)
+    basis = basis_of_operators(steps, Basis.of(headline, steps))
     table = rows_where(operators.table, operators.table["autograd"] == "backward")
     table = table[table["operator"].isin(_CHECKS)]
     per = steps_of_operators(steps, basis)

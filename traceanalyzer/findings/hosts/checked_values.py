@@ -9,7 +9,7 @@ from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operators
+from traceanalyzer.findings.basis import Basis, basis_of_operators, plain, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_shares import host_shares, once, won_by_one_turn
 from traceanalyzer.findings.hosts.checked_gradients import LEAST_CHECKS
@@ -40,7 +40,7 @@ def checked_values(
     """
     if not len(headline) or not len(operators):
         return []
-    basis = Basis.of(headline, steps)
+    basis = basis_of_operators(steps, Basis.of(headline, steps))
     table = operators.table[(operators.table["autograd"] != "backward") & operators.table["operator"].isin(_NAMES)]
     checks, spent_ns = _checks(table, steps_of_operators(steps, basis), least_checks)
     if spent_ns.empty:

@@ -11,7 +11,7 @@ from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gains_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, plain, severity, steps_of_operators
+from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, basis_of_operators, plain, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_shares import HostShares, host_shares
 from traceanalyzer.findings.hosts.checked_values import CHECKS
@@ -72,7 +72,7 @@ def many_launches(
     """
     if not len(headline) or not len(launch_loops):
         return []
-    basis = Basis.of(headline, steps)
+    basis = basis_of_operators(steps, Basis.of(headline, steps))
     table = _often(launch_loops, steps_of_operators(steps, basis), loop_launches)
     told = [each for _, own in table.groupby("loop", sort=False) if (each := _worst(own, basis, loop_pct))]
     gains = gains_of(replay, [(_once(row, shares),) for row, shares in told]) if told else None

@@ -13,7 +13,7 @@ from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.basis import Basis, plain, severity, steps_of_operators
+from traceanalyzer.findings.basis import Basis, basis_of_operators, plain, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_shares import host_shares
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
@@ -69,6 +69,7 @@ def slow_operators(
     table = _own(operators, operator_launches, sync_calls)
     table = table[(table["own_ns"] >= slow_call_ns * table["most"]) & ~_is_said(table, host_work, basis, cpu_work_pct)]
     table["per_step_ns"] = table["own_ns"] / table["rank"].map(steps_of_operators(steps, basis))
+    basis = basis_of_operators(steps, basis)
     shares = host_shares(table.groupby("rank")["per_step_ns"].sum(), rank, basis, slow_operators_pct)
     if shares is None:
         return []

@@ -11,7 +11,7 @@ from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import MOSTLY
-from traceanalyzer.findings.late.beside import MORE, more_calls
+from traceanalyzer.findings.late.beside import more_calls
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.vocabulary import HOST
 from traceanalyzer.model.tables import rows_where
@@ -48,7 +48,15 @@ def even_changes(stages: pd.DataFrame) -> list[Change]:
     ]
 
 
-def even_gain(row: Mapping[str, Any], pipeline: Pipeline, operators: Operators, replay: Replay) -> Gain | None:
+def even_gain(
+    row: Mapping[str, Any],
+    pipeline: Pipeline,
+    operators: Operators,
+    replay: Replay,
+    *,
+    uneven_times: float,
+    busy_times: float,
+) -> Gain | None:
     """Of a late host what even stages gain, where its stage's size explains why it is late; else `None`.
 
     So it is where its rank computes longest of its pipeline, and its host makes as many more calls as it needs longer.
@@ -56,9 +64,9 @@ def even_gain(row: Mapping[str, Any], pipeline: Pipeline, operators: Operators, 
     late, own_ns, peers_ns = numbers(row["ranks"]), row["own_host_ns"], row["peers_host_ns"]
     if row["cause"] != HOST.key or not own_ns or not peers_ns:
         return None
-    if heavy_stage(late[0], pipeline, UNEVEN_STAGES) is None:
+    if heavy_stage(late[0], pipeline, uneven_times) is None:
         return None
-    busy = more_calls(operators, late[0], MORE)
+    busy = more_calls(operators, late[0], busy_times)
     if busy is None or not {*late} <= {*busy.ranks} or busy.times - 1 < MOSTLY * (own_ns / peers_ns - 1):
         return None
     table = pipeline.table

@@ -25,7 +25,7 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.beside import MORE, SLOWER, of_as_many_steps
 from traceanalyzer.findings.late.evened import Evened, evened
 from traceanalyzer.findings.late.gain_range import how_far
-from traceanalyzer.findings.late.heavy_stages import even_gain
+from traceanalyzer.findings.late.heavy_stages import UNEVEN_STAGES, even_gain
 from traceanalyzer.findings.late.late_advice import OF_HOST, advice, caveat
 from traceanalyzer.findings.late.late_hosts import Unlike, with_advice
 from traceanalyzer.findings.late.late_sets import joint_ns, set_of, told, with_other_causes
@@ -37,6 +37,9 @@ from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
 from traceanalyzer.model.tables import only, rows_where
 
 _MOST_FINDINGS = 5
+
+_MOST_PCT = 50.0
+"""Of all compared steps' time: what is waited for so long is as grave as that, though no complete step gains by it."""
 
 _MOVED = "Move layers from the stage of {who} to the others: its host launches for more of them."
 
@@ -56,6 +59,7 @@ def late_ranks(
     late_gain_pct: float = WORTH_PCT,
     slow_host_times: float = SLOWER,
     busy_host_times: float = MORE,
+    uneven_stages_times: float = UNEVEN_STAGES,
 ) -> list[Finding]:
     """Each episode whose mending gains at least 1 % of a step, or whose gain is not known; the five costliest.
 
@@ -73,10 +77,10 @@ def late_ranks(
     saved = {each.hot_rank: each for each in evened(expert_layers.to_frame(), even_experts.to_frame()).values()}
     unlike = Unlike(slow_host_times, busy_host_times)
     operators = of_as_many_steps(operators, step_needs.table)
-    rows = [
-        _evened(with_advice(row, operators, host_work, unlike), saved, even_gain(row, pipeline, operators, replay))
-        for row in said(replace(episodes, worth_pct=late_gain_pct))
-    ]
+    rows = []
+    for row in said(replace(episodes, worth_pct=late_gain_pct)):
+        even = even_gain(row, pipeline, operators, replay, uneven_times=uneven_stages_times, busy_times=busy_host_times)
+        rows.append(_evened(with_advice(row, operators, host_work, unlike), saved, even))
     rows.sort(key=lambda row: (-max(_expected_ns(row) or 0, joint_ns(row)), row["place_in_set"] or 0))
     found = [
         told(_with(_finding(row, rows, step_needs.to_frame(), recorded), how_far(row, replay)), row, rows, recorded)
@@ -199,7 +203,7 @@ def _finding(
     gain, expected = row["gain_ns"], _expected_ns(row)
     share = _waited_pct(row) if expected is None else 100 * expected / whole_ns(row)
     return Finding(
-        severity=lower(severity(share)) if gain is None else severity(share),
+        severity=lower(severity(share)) if gain is None and share < _MOST_PCT else severity(share),
         title=title(row, recorded),
         evidence=_evidence(row, needs),
         recommendation=advice(row),
