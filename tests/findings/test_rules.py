@@ -1,5 +1,6 @@
 """Each rule speaks when its case is there, with the cost of a mean step, and is silent otherwise."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -94,6 +95,15 @@ def test_pageable_copies_of_all_ranks_are_one_finding():
     assert mixed.title.startswith("Both ranks copy from or to pageable memory:")
     assert "DataLoader" in mixed.recommendation
     assert "async_save" in mixed.recommendation
+
+
+@pytest.mark.parametrize(("part", "is_said"), [(0.55, True), (0.45, False)])
+def test_copies_that_mean_steps_do_not_hold_are_no_part_of_them(part, is_said):
+    results = {**run([train(0, name="DtoH", memory="pageable")], needed_by(copies.pageable_copies))}
+    headline = results["headline"]
+    held = headline.table.assign(exposed_copy_ns=(part * headline.table["exposed_copy_ns"]).astype("int64"))
+    results["headline"] = replace(headline, table=held)
+    assert bool(copies.pageable_copies(**results)) == is_said
 
 
 def test_data_that_all_ranks_wait_for_comes_before_what_their_hosts_need():

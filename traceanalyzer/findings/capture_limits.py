@@ -5,7 +5,15 @@ from dataclasses import replace
 from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.integrity.step_numbers import SHIFTED
 from traceanalyzer.analyses.integrity.untrue import untrue_ranks
-from traceanalyzer.findings.capture import absent_stages, fitness, missing_straggler, spoilt, unmatched, warm_up
+from traceanalyzer.findings.capture import (
+    absent_stages,
+    fitness,
+    late_start,
+    missing_straggler,
+    spoilt,
+    unmatched,
+    warm_up,
+)
 from traceanalyzer.findings.communication import more_exchanges
 from traceanalyzer.findings.devices import memory_limits
 from traceanalyzer.findings.finding import Finding
@@ -69,6 +77,7 @@ _OF_TIMES = tuple(
     rule.__name__
     for rule in (
         warm_up.warm_up,
+        late_start.late_start,
         fitness.clock_step,
         fitness.no_complete_step,
         missing_straggler.missing_straggler,
@@ -84,6 +93,7 @@ _SPOILING = tuple(
     rule.__name__
     for rule in (
         warm_up.warm_up,
+        late_start.late_start,
         fitness.clock_step,
         missing_straggler.missing_straggler,
         absent_stages.absent_stage,

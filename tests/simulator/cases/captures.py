@@ -7,7 +7,7 @@ from tests.simulator import workloads as usual
 from tests.simulator.capture import Capture
 from tests.simulator.case import HEALTHY, LOADER, MS, Case, Truth, case_of, nobody, several
 from tests.simulator.faults import Fault
-from tests.simulator.jobs import cubes, gpus, lengths, optimizers, serving, sharded
+from tests.simulator.jobs import between_steps, cubes, gpus, lengths, optimizers, serving, sharded
 from tests.simulator.noise import like_hosts, unlike_hosts, with_noise
 from tests.simulator.program import Job
 
@@ -22,6 +22,9 @@ def _short(name: str, job: Callable[..., Job], fault: Fault, what: str, **option
 
 
 CAPTURES: tuple[Case, ...] = (
+    nobody("one rank evaluates before the first recorded step",
+           r"In step 2, the first that was recorded, rank \d waits .* ms longer than later for rank 0, which began it late",
+           between_steps.evaluating, Fault("eval", 60 * MS, (0,), (1,)), first=2),
     case_of("ddp, first recorded step", usual.ddp, Fault("compute", 5 * MS, (5,), (2,)), "mm", first=2),
     case_of("hsdp, two recorded steps", usual.hsdp, Fault("compute", 4 * MS, (5,)), "mm", first=3),
     case_of("fsdp, two recorded steps, host", usual.fsdp, Fault("host", 4 * MS, (3,)), "log_metrics", first=3),

@@ -157,7 +157,8 @@ def _different_step_lengths(shared: pd.DataFrame, least_pct: float) -> list[Defe
     text = (
         f"The same steps are {100 * (1 - lengths.min() / lengths.max()):.0f} % shorter on rank {lengths.idxmin()} than "
         f"on rank {lengths.idxmax()}: operations that start ahead of their step's others (copies on a stream of their "
-        "own) shift its window, or the ranks do not work in step; compare their times with care."
+        "own) shift its window, one began the first step late, or the ranks do not work in step; compare their times "
+        "with care."
     )
     return [Defect("different_step_lengths", MEDIUM, len(lengths), None, text, ("steps",))]
 

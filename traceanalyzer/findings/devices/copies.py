@@ -58,7 +58,8 @@ def pageable_copies(
 ) -> list[Finding]:
     """Copies of 1 MiB and more from or to pageable memory that are exposed for 0.5 % of the window.
 
-    One finding for all such ranks. Of ranks that are late by copies it is a part of what is said of that.
+    Not of a rank most of whose exposed copies lie in a step that is not complete, as of a checkpoint: no mean step
+    holds them. One finding for all such ranks. Of ranks that are late by copies it is a part of what is said of that.
     """
     if not len(copies) or not len(headline):
         return []
@@ -70,7 +71,8 @@ def pageable_copies(
     by_rank["share_pct"] = 100.0 * by_rank["exposed_ns"] / by_rank.index.map(windows)
     by_rank["window_ns"] = windows.reindex(by_rank.index)
     is_large = (by_rank["size_bytes"] >= _LEAST_BYTES).fillna(value=True)
-    held = by_rank[is_large & (by_rank["share_pct"] >= pageable_pct)].sort_values(
+    is_held = _are_in_mean_steps(by_rank, basis, headline.table) if basis.steps else True
+    held = by_rank[is_large & is_held & (by_rank["share_pct"] >= pageable_pct)].sort_values(
         "share_pct", ascending=False, kind="stable"
     )
     if held.empty:
@@ -114,6 +116,13 @@ def serial_blocks(
         replace(item, part_of=late_by(episodes, int(rank), "copies"))
         for item, rank in zip(found, serial["rank"], strict=True)
     ]
+
+
+def _are_in_mean_steps(by_rank: pd.DataFrame, basis: Basis, headline: pd.DataFrame) -> pd.Series:
+    """Of each rank whether its complete steps hold half as many exposed copies as so much of the capture does."""
+    exposed_ns = headline.set_index("rank")["exposed_copy_ns"].astype("float64").reindex(by_rank.index)
+    expected_ns = by_rank["share_pct"].astype("float64") / 100 * basis.window_ns.reindex(by_rank.index)
+    return exposed_ns.isna() | expected_ns.isna() | (2 * exposed_ns >= expected_ns)
 
 
 def _ways(table: pd.DataFrame) -> tuple[str, ...]:
