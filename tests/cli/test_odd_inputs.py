@@ -212,3 +212,15 @@ def test_ranks_whose_host_a_list_does_not_name_are_said(tmp_path, capsys, text, 
     printed = " ".join(capsys.readouterr().out.split())
     assert (f"--hosts names no host of {said}." in printed) == bool(said)
     assert ("--hosts names" in printed) == bool(said)
+
+
+@pytest.mark.parametrize("form", ["html", "json", "md", "csv", "xlsx"])
+def test_names_of_folders_that_are_no_text_are_in_every_report(tmp_path, monkeypatch, form):
+    """Bytes that no text has stand in the label and in the command that makes the report again."""
+    folder = tmp_path / os.fsdecode(b"run\xff")
+    folder.mkdir()
+    job(folder)
+    argv = ["report", str(folder), "--output", str(tmp_path / os.fsdecode(b"out\xff")), "--format", form]
+    monkeypatch.setattr("sys.argv", ["analyze-traces", *argv])
+    assert run(argv) == 0
+    assert any(path.name.startswith(("summary", "report")) for path in (tmp_path / os.fsdecode(b"out\xff")).iterdir())

@@ -15,7 +15,7 @@ const plain = (text) => text.replace("\u202f", " ");
 test("times have three digits and the unit that fits", () => {
   const cases = { 0: "0 ns", 7: "7 ns", 999: "999 ns", 1000: "1 µs", 1234: "1.23 µs", 66_812_345: "66.8 ms", 12_934_000_000: "12.9 s", 4_000_000_000_000: "4,000 s" }; // prettier-ignore
   for (const [ns, text] of Object.entries(cases)) assert.equal(plain(timeText(Number(ns))), text);
-  assert.equal(plain(timeText(-1500)), "-1.50 µs");
+  assert.equal(plain(timeText(-1500)), "\u22121.50 µs");
 });
 
 test("sizes, shares and amounts", () => {
@@ -45,8 +45,9 @@ test("ticks stand at round moments in the unit of the stretch", () => {
 
 test("an axis of a chart: round numbers, powers of ten, or what is given", () => {
   assert.deepEqual(roundTicks(0, 10).map(([v]) => v).slice(0, 4), [0, 2, 4, 6]); // prettier-ignore
+  assert.deepEqual(roundTicks(0, 2).map(([, text]) => text).slice(0, 4), ["0.0", "0.5", "1.0", "1.5"]); // prettier-ignore
   const log = axisOf({ type: "log", title: { text: "" } }, [1, 1000, -5]);
-  assert.deepEqual(log.ticks.map(([, text]) => text), ["1", "10", "100", "1000"]); // prettier-ignore
+  assert.deepEqual(log.ticks.map(([, text]) => text), ["1", "10", "100", "1,000"]); // prettier-ignore
   assert.ok(log.place(1) < log.place(1000));
   const given = axisOf({ tickvals: [1, 2], ticktext: ["one", "two"], rangemode: "tozero", title: { text: "" } }, [2]);
   assert.deepEqual(given.ticks, [[1, "one"], [2, "two"]]); // prettier-ignore

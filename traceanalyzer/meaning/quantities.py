@@ -39,12 +39,13 @@ class Scale(Struct, frozen=True):
 
 
 def scale(unit: Unit, sizes: Sequence[float]) -> Scale:
-    """One scale for a column's absolute values: the largest is at least 1 in it, half of them at least 0.1."""
+    """One scale for a column's absolute values: the largest, as it is shown, is at least 1 in it, half of them 0.1."""
     if unit not in _STEPS:
         return Scale()
     steps, known = _STEPS[unit], sorted(size for size in sizes if size)
     wanted = min(known[-1], 10 * known[len(known) // 2]) if known else 0
-    return Scale(*next((step for step in steps if wanted >= step[0]), steps[-1]))
+    shown = float(f"{wanted:.3g}")  # 999.7 µs are 1.00 ms
+    return Scale(*next((step for step in steps if shown >= step[0]), steps[-1]))
 
 
 def text(value: Any, unit: Unit) -> str:

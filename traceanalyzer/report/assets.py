@@ -94,6 +94,7 @@ def environment() -> jinja2.Environment:
     made.filters |= {
         "quantity": quantities.text,
         "digits": quantities.digits,
+        "per_cent": quantities.per_cent,
         "short_name": short_name,
         "unbroken": wording.unbroken,
         "known": quantities.is_known,

@@ -16,7 +16,7 @@ from jinja2.bccache import Bucket
 SYNTAX: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
 """What decides into which code a template is compiled."""
 
-_FILTERS = ("quantity", "digits", "short_name", "unbroken", "known")
+_FILTERS = ("quantity", "digits", "per_cent", "short_name", "unbroken", "known")
 """Names of the filters that templates use beside jinja2's: code that calls them needs no more."""
 
 _FOLDER = "compiled"

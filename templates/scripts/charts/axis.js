@@ -1,5 +1,5 @@
 // An axis: a function from values to 0…1, and its ticks.
-import { digits } from "../page/numbers.js";
+import { digits, fixed } from "../page/numbers.js";
 
 /** @typedef {[value: number, text: string]} Tick */
 
@@ -21,19 +21,22 @@ export const axisOf = (axis, values) => {
 /** @param {Axis} axis @returns {Tick[] | undefined} */
 const givenTicks = ({ tickvals, ticktext }) => tickvals?.map((value, at) => [value, ticktext?.[at] ?? digits(value)]);
 
+const ONE_DIGIT = { maximumSignificantDigits: 1 };
+
 /** @param {number} low @param {number} high logarithms @returns {Tick[]} */
 const powersOf10 = (low, high) =>
   Array.from({ length: Math.ceil(high) - Math.floor(low) + 1 }, (_, at) => {
     const value = 10 ** (Math.floor(low) + at);
-    return [value, value < 0.001 || value >= 1e6 ? value.toExponential(0) : String(Number(value.toPrecision(1)))];
+    return [value, value < 0.001 || value >= 1e6 ? value.toExponential(0) : value.toLocaleString("en-US", ONE_DIGIT)];
   });
 
 /** @param {number} low @param {number} high @returns {Tick[]} */
 export const roundTicks = (low, high) => {
   const power = 10 ** Math.floor(Math.log10((high - low) / 5));
   const step = power * ([1, 2, 5].find((m) => (high - low) / (m * power) <= 6) ?? 10);
+  const places = Math.max(0, -Math.floor(Math.log10(step)));
   return Array.from({ length: 9 }, (_, at) => {
     const value = (Math.ceil(low / step) + at) * step;
-    return [value, digits(Number(value.toPrecision(6)))];
+    return [value, fixed(value, places)];
   });
 };

@@ -1,7 +1,7 @@
 // An icicle as SVG, from the dictionary that plotly takes elsewhere.
 import { tipOf } from "./hover.js";
 import { onEnter, svg } from "../page/dom.js";
-import { timeText } from "../page/numbers.js";
+import { percentText, timeText } from "../page/numbers.js";
 import { WORDS } from "../page/words.js";
 
 const LEVEL = 46;
@@ -32,7 +32,7 @@ export const icicle = (holder, figure) => {
   const root = trace.top === undefined ? first : trace.ids.indexOf(trace.top);
   const drawing = svg("svg", { width, height: depth * LEVEL, class: "own-chart icicle" });
   const say = (/** @type {number} */ at) =>
-    `${trace.labels[at]} · ${timeText(1e6 * trace.values[at])}, ${((100 * trace.values[at]) / trace.values[first]).toFixed(1)} % of the rank`;
+    `${trace.labels[at]} · ${timeText(1e6 * trace.values[at])}, ${percentText(trace.values[at], trace.values[first])} of the rank`;
   const into = (/** @type {number} */ at) => {
     trace.top = at === root && trace.parents[at] !== "" ? trace.parents[at] : trace.ids[at];
     icicle(holder, figure);

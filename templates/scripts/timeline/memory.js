@@ -1,5 +1,5 @@
 // The lane of a rank's memory by category: stacked, the peak marked; a click tells what is held at that moment.
-import { bytesText, timeText } from "../page/numbers.js";
+import { bytesText, percentText, timeText } from "../page/numbers.js";
 import { rowAt } from "./intervals.js";
 import { clipped } from "./scale.js";
 
@@ -89,7 +89,7 @@ export const memoryFacts = (counter, at, rank) => [
     ([name, bytes]) =>
       /** @type {[string, string]} */ ([
         name,
-        `${bytesText(bytes)}, ${Math.round((100 * bytes) / counter.value[at])} %`,
+        `${bytesText(bytes)}, ${percentText(bytes, counter.value[at])}`,
       ]),
   ),
 ];

@@ -33,11 +33,18 @@ def test_what_makes_no_sense_is_refused(text):
         read_change(text)
 
 
-@pytest.mark.parametrize("text", ["rank 0=peers", "host fastest", "compute even"])
+@pytest.mark.parametrize("text", ["rank 0=peers", "host fastest", "compute even", "waits none"])
 def test_one_rank_has_nobody_to_be_compared_with(text):
     results = analysed(scenarios.ddp(1, steps=2), "replay")[1]
     with pytest.raises(UsageError, match="one rank only"):
         answer(results, [read_change(text)])
+
+
+def test_the_table_of_one_rank_says_nothing_of_others():
+    table = analysed(scenarios.ddp(1, steps=2), "what_ifs")[1]["what_ifs"].to_frame()
+    assert not {"no waits for other ranks", "hosts as fast as the fastest", "compute even over ranks",
+                "rank as its peers"} & {*table["change"]}  # fmt: skip
+    assert {"hosts take no time", "transfers take no time"} <= {*table["change"]}
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,9 @@ def printed(width, times=1):
     return held.get()
 
 
-@pytest.mark.parametrize(("width", "is_table"), [(20, False), (40, False), (60, False), (80, True), (200, True)])
+@pytest.mark.parametrize(
+    ("width", "is_table"), [(20, False), (40, False), (50, False), (60, True), (80, True), (200, True)]
+)
 def test_every_figure_is_readable_at_any_width(width, is_table):
     text = printed(width)
     assert "…" not in text
@@ -41,6 +43,11 @@ def test_every_figure_is_readable_at_any_width(width, is_table):
             in words
         )
     assert max(map(len, text.splitlines())) <= width
+
+
+def test_headings_stand_in_one_line_of_a_usual_terminal():
+    heading = "Rank  Window ms  Compute %  Exposed comm %  Exposed copy %  Idle %  Overlap %"
+    assert heading in printed(80).splitlines()[2]
 
 
 def test_a_narrow_terminal_names_the_ranks_that_it_leaves_out():

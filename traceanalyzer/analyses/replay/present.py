@@ -43,8 +43,19 @@ def check(engine: Engine, change: Change) -> None:
         _check_name(engine, change, change.name)
     if len(ranks) < 2 and change.to in (PEERS, EVEN, FASTEST):
         raise UsageError(f"{change}: there is one rank only, and nothing to compare it with")
+    if len(ranks) < 2 and change.part == "waits":
+        raise UsageError(f"{change}: there is one rank only, and how long it waits for others is not known")
     if change.to == PEERS:
         _check_peers(engine, change)
+
+
+def can_be_asked(engine: Engine, change: Change) -> bool:
+    """Whether the job has what the change is about."""
+    try:
+        check(engine, change)
+    except (InputError, UsageError):
+        return False
+    return True
 
 
 def _check_peers(engine: Engine, change: Change) -> None:

@@ -15,11 +15,12 @@ from traceanalyzer.analyses.replay.change import (
     FASTEST,
     HIDDEN,
     IDEAL,
-    OF_HOSTS,
     PEERS,
     UNRECORDED,
     Change,
 )
+from traceanalyzer.analyses.replay.gains import Engine
+from traceanalyzer.analyses.replay.present import can_be_asked
 from traceanalyzer.analyses.replay.replay import Replay, gains_of
 from traceanalyzer.meaning.columns import Adds, Column
 
@@ -105,13 +106,9 @@ AS_PEERS = "rank as its peers"
 
 
 def across(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> WhatIfs:
-    """Replay the standard changes, and every rank as its peers; of hosts only where the captures have them."""
-    has_hosts = replay.engine is not None and replay.engine.has_hosts
-    has_cost = replay.engine is not None and replay.engine.has_cost_of_recording
-    has_stages = replay.engine is not None and bool(replay.engine.ranks_of_stages)
-    standard = (change for change in STANDARD if has_hosts or change.part not in OF_HOSTS)
-    standard = (change for change in standard if has_stages or change.part != "stage")
-    scenarios = [*(change for change in standard if has_cost or change != UNRECORDED), *_ranks(replay)]
+    """Replay the standard changes, and every rank as its peers; only what the job has, and what is known of it."""
+    engine = replay.engine
+    scenarios = [] if engine is None else [each for each in _standard(engine) if can_be_asked(engine, each)]
     gains = gains_of(replay, [(change,) for change in scenarios]) or []
     rows = [
         {
@@ -137,13 +134,7 @@ def across(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> WhatIfs:
     return WhatIfs(table.sort_values("after_ns", kind="stable", ignore_index=True))
 
 
-def _ranks(replay: Replay) -> list[Change]:
-    """Each rank as its peers, as long as it has some."""
-    engine = replay.engine
-    if engine is None or len(engine.job.nodes) > MOST_RANKS:
-        return []
-    return [
-        Change("rank", PEERS, frozenset({rank}))
-        for rank in engine.job.nodes
-        if len(engine.peers.of(rank, frozenset({rank})))
-    ]
+def _standard(engine: Engine) -> list[Change]:
+    ranks = engine.job.nodes if len(engine.job.nodes) <= MOST_RANKS else ()
+    to_all = [change for change in STANDARD if engine.has_cost_of_recording or change != UNRECORDED]
+    return [*to_all, *(Change("rank", PEERS, frozenset({rank})) for rank in ranks)]

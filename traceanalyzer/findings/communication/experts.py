@@ -85,8 +85,8 @@ def _finding(
         severity=severity(100 * even.gain_ns / step_ns),
         title=Title(f"{whose} {times:.2f} times {mean} tokens in {which} of a step; ", _gain(own, even, steps), "."),
         evidence=plain(own[_EVIDENCE].head(12)),
-        recommendation=f"{whose} {times:.2f} times {mean} tokens: even out what the router sends, by a balancing "
-        "loss, a capacity factor, another placement of the experts, or copies of the experts that are asked for most.",
+        recommendation="Even out what the router sends to the experts: by a balancing loss, a capacity factor, another "
+        "placement of the experts, or copies of those that are asked for most.",
         caveat="The gain is of the job replayed with the mean rank's tokens on every rank, in every layer."
         if even.is_replayed
         else "At most: as if every rank computed and moved as much as the mean one, and nothing else stood in the way.",

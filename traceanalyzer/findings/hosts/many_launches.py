@@ -148,9 +148,11 @@ def _found(
 
 
 def _loops(row: pd.Series) -> str:
-    """`a loop of 160 turns`, `12 loops of 12 turns each`: of a mean step."""
-    runs, turns = round(row["runs"] * row["a_step"] / row["launches"]), digits(row["turns"] / row["runs"])
-    return f"{runs} loops of {turns} turns each" if runs > 1 else f"a loop of {turns} turns"
+    """`a loop of 160 turns`, `12 loops of 12 turns each`, `14 loops of 17 turns on average`: of a mean step."""
+    runs, turns = round(row["runs"] * row["a_step"] / row["launches"]), row["turns"] / row["runs"]
+    if runs <= 1:
+        return f"a loop of {digits(turns)} turns"
+    return f"{runs} loops of {turns:,.0f} turns {'each' if float(turns).is_integer() else 'on average'}"
 
 
 def _won(row: pd.Series, gain: Gain | None, host_ns: float, *, is_bound: bool) -> Won:

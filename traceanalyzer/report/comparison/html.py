@@ -27,7 +27,7 @@ MOST_ROWS = 400
 def write(report: DiffReport, folder: Path) -> list[Path]:
     """`summary.html`."""
     path = folder / "summary.html"
-    path.write_text(page(report), encoding="utf-8")
+    path.write_text(page(report), encoding="utf-8", errors="replace")
     return [path]
 
 

@@ -14,7 +14,7 @@ MOST_ROWS = 12
 def write(report: DiffReport, folder: Path) -> list[Path]:
     """`summary.md`."""
     path = folder / "summary.md"
-    path.write_text(as_markdown(report), encoding="utf-8")
+    path.write_text(as_markdown(report), encoding="utf-8", errors="replace")
     return [path]
 
 

@@ -30,7 +30,9 @@ def write_csv(report: DiffReport, folder: Path) -> list[Path]:
 def write_json(report: DiffReport, folder: Path) -> list[Path]:
     """`summary.json`: facts, figures, joined tables, gates."""
     path = folder / "summary.json"
-    path.write_text(json.dumps(as_json(report), indent=1, allow_nan=False, ensure_ascii=False), encoding="utf-8")
+    path.write_text(
+        json.dumps(as_json(report), indent=1, allow_nan=False, ensure_ascii=False), encoding="utf-8", errors="replace"
+    )
     return [path]
 
 

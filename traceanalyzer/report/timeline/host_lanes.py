@@ -15,6 +15,7 @@ from traceanalyzer.analyses.communication.common_clock import Clock
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_activity import API_CALL, FRAME, OPERATOR, RANGE
 from traceanalyzer.analyses.timeline.host_events import MOST_RANKS
+from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.report.timeline.columns import steps_of, varints
 
@@ -79,5 +80,5 @@ def _note(held: int, recorded: int, least_ns: int, ranks: Sequence[int], of_rank
         least = max(1, round(least_ns / 1000))
         said.append(f"Of {recorded:,} host events the {held:,} longest are drawn: all above {least} µs.")
     if len(ranks) < of_ranks:
-        said.append(f"The host is drawn of ranks {', '.join(map(str, sorted(ranks)))}.")
+        said.append(f"The host is drawn of {numbered('rank', ranks)}.")
     return " ".join(said)

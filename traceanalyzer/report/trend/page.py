@@ -30,7 +30,9 @@ def write(table: pd.DataFrame, doubts: Sequence[str], folder: Path) -> list[Path
         "rows": plain_rows(table),
         "not_the_same_work": list(doubts),
     }
-    plain.write_text(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False), encoding="utf-8")
+    plain.write_text(
+        json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False), encoding="utf-8", errors="replace"
+    )
     return [html, csv, plain]
 
 

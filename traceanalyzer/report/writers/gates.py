@@ -29,7 +29,7 @@ def write(outcomes: Sequence[Outcome], folder: Path, *, inconclusive_fails: bool
     """`gate.xml` (JUnit) and `gate.md`."""
     xml, markdown = folder / "gate.xml", folder / "gate.md"
     xml.write_bytes(junit(outcomes, inconclusive_fails=inconclusive_fails))
-    markdown.write_text(as_markdown(outcomes), encoding="utf-8")
+    markdown.write_text(as_markdown(outcomes), encoding="utf-8", errors="replace")
     return [xml, markdown]
 
 

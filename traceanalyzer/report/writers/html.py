@@ -58,7 +58,7 @@ def write(
     """
     path = folder / "summary.html"
     text = page(report, plotlyjs=plotlyjs, failures=failures, processes=processes)
-    path.write_text(text, encoding="utf-8")
+    path.write_text(text, encoding="utf-8", errors="replace")
     if plotlyjs == "directory" and f'"../{assets.plotly_name()}"' in text:
         assets.write_plotly(beside or folder.parent)
     return [path]

@@ -22,7 +22,7 @@ _PARTS = (COMPUTE, COMM, COPY, IDLE)
 def write(report: Report, folder: Path) -> list[Path]:
     """`summary.md`."""
     path = folder / "summary.md"
-    path.write_text(as_markdown(report), encoding="utf-8")
+    path.write_text(as_markdown(report), encoding="utf-8", errors="replace")
     return [path]
 
 

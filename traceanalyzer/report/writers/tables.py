@@ -55,8 +55,9 @@ def write_json(report: Report, folder: Path) -> list[Path]:
     moved = beside_json(report)
     content = as_json(report, moved)
     # Indented afterwards: Python's own way to do both is several times slower.
-    text = _by_line(content) if moved else msgspec.json.format(_text(content), indent=1)
-    path.write_text(text, encoding="utf-8")
+    # Names of files may hold bytes that are no text.
+    text = (_by_line(content) if moved else _text(content)).encode(errors="replace")
+    path.write_bytes(text if moved else msgspec.json.format(text, indent=1))
     return [path, *(_write_parquet(report, folder, name) for name in moved)]
 
 
@@ -120,7 +121,7 @@ def _write_index(report: Report, folder: Path, paths: Iterable[Path]) -> Path:
         meaning = result.meaning().replace("|", chr(92) + "|")
         lines.append(f"| {name} | {len(result):,} | {result.title} | {meaning} | {file_of[name]} |")
     path = folder / "tables" / "index.md"
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8", errors="replace")
     return path
 
 

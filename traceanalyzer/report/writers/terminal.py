@@ -106,7 +106,9 @@ def _show_ranks(report: Report, console: Console) -> None:
 
 
 def _table(label: str, rows: "list[Row[HeadlineColumn]]", held: list[fleet.Shown]) -> Table:
-    table = Table(title=f"{escape(label)}: where each rank's GPU time goes ({_basis(rows)})", box=box.SIMPLE_HEAD)
+    title = f"{escape(label)}: where each rank's GPU time goes ({_basis(rows)})"
+    # Its seven columns and their headings stand in a line of the usual 80.
+    table = Table(title=title, box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     table.add_column("Rank", justify="right")
     if len(held) < len(rows):
         table.add_column("Which")
