@@ -30,6 +30,7 @@ QUESTIONS = [
     ("How many steps were recorded on rank 0 of ddp?", "steps", {"folder": "ddp", "rank": 0}, "rows.0.step", 2),
     ("For whom does rank 1 of ddp wait longest in step 2?", "why_waiting", {"folder": "ddp", "rank": 1, "step": 2}, "rows.0.waits_for", 0),
     ("Is a rank that is not there refused by name?", "why_waiting", {"folder": "moe", "rank": 7}, "why~", "no rank 7; the run has ranks 0 and 1"),
+    ("Are its steps?", "steps", {"folder": "moe", "rank": 7}, "why~", "no rank 7; the run has ranks 0 and 1"),
     ("Is a step?", "why_waiting", {"folder": "moe", "rank": 1, "step": 77}, "why~", "no communication in step 77; it has in steps 1 to 3"),
     ("Does rank 0 of pp wait for rank 1?", "why_waiting", {"folder": "pp", "rank": 0}, "rows.0.waits_for", 1),
     ("What collectives does fsdp_full run?", "table", {"folder": "fsdp_full", "name": "nccl", "sort": "calls"}, "text~", "all_gather"),

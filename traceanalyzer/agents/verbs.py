@@ -24,6 +24,7 @@ from traceanalyzer.findings.late import lateness
 from traceanalyzer.findings.uneven import hidden
 from traceanalyzer.meaning.listed import named, numbered
 from traceanalyzer.meaning.severities import SEVERITIES
+from traceanalyzer.report.contents import Report
 from traceanalyzer.report.words import care, verdict
 from traceanalyzer.report.words.parts import split
 
@@ -136,11 +137,13 @@ def table(
         if sort not in frame:
             raise UsageError(f"no column {sort!r}; there are {', '.join(frame.columns)}")
         frame = frame.sort_values(sort, ascending=False, kind="stable")
-    return _of_result(name, result, frame, top=top, cursor=cursor, none=f"no row of {name} matches {list(where)}")
+    return _of_result(name, result, frame, top=top, cursor=cursor, none=f"no row of {name} has {' and '.join(where)}")
 
 
 def steps(workspace: Workspace, folder: str, rank: int | None = None, cursor: int = 0) -> Answer:
     """The `steps` table, of one rank or of all."""
+    if rank is not None:
+        _check_rank(workspace.report(folder), rank)
     where = () if rank is None else (f"rank={rank}",)
     return table(workspace, folder, "steps", where, cursor=cursor)
 
@@ -151,9 +154,7 @@ def why_waiting(workspace: Workspace, folder: str, rank: int, step: int | None =
     calls = _frame(report.results["call_waits"])
     of_rank = calls[calls["rank"] == rank]
     if of_rank.empty:
-        ranks = _frame(report.results["ranks"])["rank"].astype(int).tolist()
-        if rank not in ranks:
-            raise UsageError(f"no rank {rank}; the run has {numbered('rank', ranks)}")
+        _check_rank(report, rank)
         return could_not(f"rank {rank} has no communication calls in these traces")
     if step is not None:
         known = of_rank["step"].dropna().astype(int).tolist()
@@ -171,6 +172,12 @@ def why_waiting(workspace: Workspace, folder: str, rank: int, step: int | None =
     return _of_result(
         "call_waits", report.results["call_waits"], waited, cursor=cursor, said=about, none="it waited for nobody"
     )
+
+
+def _check_rank(report: Report, rank: int) -> None:
+    ranks = _frame(report.results["ranks"])["rank"].astype(int).tolist()
+    if rank not in ranks:
+        raise UsageError(f"no rank {rank}; the run has {numbered('rank', ranks)}")
 
 
 def inspect(

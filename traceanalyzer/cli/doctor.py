@@ -21,6 +21,7 @@ _SECONDS = 30
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("place", required=False, type=PLACE)
 @click.option("--topo", type=PLACE, metavar="FILE", help="What `nvidia-smi topo -m` printed; - for standard input.")
 @click.option("--nccl-log", "nccl_logs", type=PLACE, multiple=True, metavar="FILE",
               help="Logs of NCCL_DEBUG=INFO, or a folder of them; also what `ncclras` prints; repeatable.")  # fmt: skip
@@ -41,16 +42,18 @@ _SECONDS = 30
     "--out", "--output", "-o", "out", type=PLACE, metavar="FOLDER", help="Write doctor.html and doctor.json there."
 )
 def doctor(
-    topo: Path | None, nccl_logs: tuple[Path, ...], flight_recorder: Path | None, inspector: Path | None,
-    xpu_timer: Path | None, *,
+    place: Path | None, topo: Path | None, nccl_logs: tuple[Path, ...], flight_recorder: Path | None,
+    inspector: Path | None, xpu_timer: Path | None, *,
     is_run: bool, as_json: bool, out: Path | None, force: bool, follow_links: bool,
 ) -> None:  # fmt: skip
     """Say what topology, NCCL logs and flight-recorder dumps tell: hangs, wrong paths, wrong settings.
 
-    Each diagnosis comes with what it was seen by, what to do, and when it may not hold.
+    PLACE is a folder (or a file) that holds any of these, told apart by what stands in them; options name each. Each
+    diagnosis comes with what it was seen by, what to do, and when it may not hold.
 
     \b
     Examples:
+      analyze-traces doctor dumps/
       analyze-traces doctor --run
       analyze-traces doctor --topo topo.txt --nccl-log logs/
       analyze-traces doctor --flight-recorder /tmp/nccl_trace --out hang
@@ -59,9 +62,15 @@ def doctor(
     from rich.console import Console
 
     from traceanalyzer.doctor.examination import examine_texts
+    from traceanalyzer.doctor.inputs import inputs_of
     from traceanalyzer.report.examination import as_json as json_writer
     from traceanalyzer.report.examination import terminal
 
+    if place is not None:
+        found = inputs_of(place, follows_links=follow_links)
+        topo = found.topo if topo is None and not is_run else topo
+        nccl_logs, flight_recorder = nccl_logs or found.nccl_logs, flight_recorder or found.flight_recorder
+        inspector, xpu_timer = inspector or found.inspector, xpu_timer or found.xpu_timer
     if is_run and topo is not None:
         raise UsageError("--run and --topo both give a topology; name one")
     if [topo, *nccl_logs].count(_STDIN) > 1:

@@ -90,7 +90,8 @@ def examine_texts(
     """The same of texts in memory, each with its name."""
     if topo is None and not nccl_logs and all(place is None for place in (flight_recorder, inspector, xpu_timer)):
         raise UsageError(
-            "nothing to examine: give --topo, --nccl-log, --flight-recorder, --inspector, --xpu-timer or --run"
+            "nothing to examine: give a folder of logs and dumps, --run, or one of --topo, --nccl-log, "
+            "--flight-recorder, --inspector and --xpu-timer"
         )
     ras = [parse_ras(text, name) for name, text in nccl_logs if is_ras(text)]
     logs = [(name, text) for name, text in nccl_logs if not is_ras(text)]
@@ -140,17 +141,20 @@ def log_files(place: Path, *, follows_links: bool = False) -> list[Path]:
     """
     if not place.is_dir():
         return [place]
-    found = [path for path in all_below(place, follows_links=follows_links) if _is_log(path)]
+    found = [path for path in all_below(place, follows_links=follows_links) if _is_log_file(path)]
     if not found:
         why = "" if follows_links else "; ".join(["", *left_out(place)])
         raise InputError(f"{place}: no log in it{why}")
     return found
 
 
-def _is_log(path: Path) -> bool:
-    """Whether a file of a folder is an NCCL log, by its beginning."""
+def _is_log_file(path: Path) -> bool:
     with path.open("rb") as file:
-        head = file.read(1 << 18)
+        return is_log(file.read(1 << 18))
+
+
+def is_log(head: bytes) -> bool:
+    """Whether a file of a folder is an NCCL log, by its beginning."""
     return b"NCCL" in head and b"\0" not in head
 
 

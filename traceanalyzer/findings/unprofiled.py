@@ -62,8 +62,8 @@ def of_hosts(
         return "", True
     shortest, longest = steps_ns
     what = step_or_capture(steps)
-    at_most = "at most " if are_waits_open else ""
-    takes = f"Recording slows hosts: without it {what} would take {at_most}an estimated {time_span(shortest, longest)}"
+    an_estimate = "at most an estimated" if are_waits_open else "an estimated"
+    takes = f"Recording slows hosts: without it {what} would take {an_estimate} {time_span(shortest, longest)}"
     most, least = (100 * (step - ideal_ns) / step if step else 0.0 for step in (longest, shortest))
     if most < BINDS_PCT and not are_waits_open:
         return f"{takes}, and the GPUs would decide its length.", False
