@@ -62,30 +62,27 @@ def doctor(
     from rich.console import Console
 
     from traceanalyzer.doctor.examination import examine_texts
-    from traceanalyzer.doctor.inputs import inputs_of
+    from traceanalyzer.doctor.inputs import Inputs
     from traceanalyzer.report.examination import as_json as json_writer
     from traceanalyzer.report.examination import terminal
 
-    if place is not None:
-        found = inputs_of(place, follows_links=follow_links)
-        topo = found.topo if topo is None and not is_run else topo
-        nccl_logs, flight_recorder = nccl_logs or found.nccl_logs, flight_recorder or found.flight_recorder
-        inspector, xpu_timer = inspector or found.inspector, xpu_timer or found.xpu_timer
     if is_run and topo is not None:
         raise UsageError("--run and --topo both give a topology; name one")
     if [topo, *nccl_logs].count(_STDIN) > 1:
         raise UsageError("standard input (-) can be read once")
-    topology = _nvidia_smi() if is_run else None if topo is None else _texts(topo, follow_links)[0]
+    given = Inputs(topo, nccl_logs, flight_recorder, inspector, xpu_timer)
+    given = given if place is None else given.or_those_of(place, follows_links=follow_links)
+    topology = _nvidia_smi() if is_run else None if given.topo is None else _texts(given.topo, follow_links)[0]
     examination = examine_texts(
         topo=topology,
-        nccl_logs=[text for place in nccl_logs for text in _texts(place, follow_links)],
-        flight_recorder=flight_recorder,
-        inspector=inspector,
-        xpu_timer=xpu_timer,
+        nccl_logs=[text for one in given.nccl_logs for text in _texts(one, follow_links)],
+        flight_recorder=given.flight_recorder,
+        inspector=given.inspector,
+        xpu_timer=given.xpu_timer,
         follows_links=follow_links,
     )
-    given = (topo, *nccl_logs, flight_recorder, inspector, xpu_timer)
-    places = [place for place in given if place not in (None, _STDIN)]
+    named = (place, topo, *nccl_logs, flight_recorder, inspector, xpu_timer)
+    places = [one for one in named if one not in (None, _STDIN)]
     page = None if out is None else _write(examination, out, " and ".join(map(str, places)) or "this machine", force)
     if as_json:
         click.echo(json_writer.text(examination))

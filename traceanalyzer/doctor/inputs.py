@@ -29,6 +29,11 @@ class Inputs(Struct, frozen=True):
     inspector: Path | None = None
     xpu_timer: Path | None = None
 
+    def or_those_of(self, place: Path, *, follows_links: bool = False) -> "Inputs":
+        """These, and for each that is not among them what `inputs_of` finds at the place."""
+        found = inputs_of(place, follows_links=follows_links)
+        return Inputs(*(getattr(self, name) or getattr(found, name) for name in self.__struct_fields__))
+
 
 def inputs_of(place: Path, *, follows_links: bool = False) -> Inputs:
     """The inputs in a folder and below it, or the one that a file is.
