@@ -47,7 +47,7 @@ def explained(piece: Piece) -> Explained:
     reached = np.full(len(ops), _LONG_AGO)
     np.maximum.at(reached, target, ends[source])
     after, since = starts - previous, starts - launched
-    queued = (launched + TYPICAL_LATENCY_NS < np.maximum(previous, reached)) & ~first
+    queued = launched + TYPICAL_LATENCY_NS < np.maximum(previous, reached)
     turnaround = _median(after[queued & (after >= 0) & (after < SHORT_NS)], TYPICAL_TURNAROUND_NS)
     free = (launched > np.maximum(previous, reached)) & (since >= 0) & (since < LATENCY_NS)
     latency = _median(since[free], TYPICAL_LATENCY_NS)
