@@ -23,11 +23,14 @@ def are_small(calls: pd.DataFrame) -> np.ndarray:
 
 
 def at_rate(job: Job, gb_per_s: float) -> np.ndarray:
-    """What each matched call's transfer takes at a bus bandwidth; its own where its size is not known."""
+    """What each matched call's transfer takes at a bus bandwidth; without end where its size is not known.
+
+    Nor is that of a group of which a rank has no trace: what follows the last of the others may be a wait for it.
+    """
     joins = job.joins
     ranks = joins.groupby("instance")["rank"].transform("nunique")
     factor = bus_factors(joins["collective"], ranks.astype("Int64")).astype("Float64")
-    taken = (joins["size_bytes"] * factor / gb_per_s).astype("Float64")
+    taken = (joins["size_bytes"] * factor / gb_per_s).astype("Float64").where(joins["is_whole"])
     held: np.ndarray = taken.fillna(np.iinfo(np.int64).max // 2).to_numpy(dtype=np.float64)
     return np.round(held).astype(np.int64)
 
