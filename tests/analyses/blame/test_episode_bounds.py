@@ -25,15 +25,18 @@ def cells(each, part="compute_ns", name="gemm"):
     return pd.DataFrame(rows, columns=["rank", "step", "part", "name", "excess_ns"])
 
 
-def bound_ms(each, complete=(0, 1), **more):
-    """Of the episode of these cells; other cells are of another one."""
-    found = cells(each)
-    others = [cells({(1, 0): 10}, part="host_ns"), cells({(2, 0): 3}, name="relu"), cells({(2, 1): 3}, name=None)]
-    numbers = tuple(sorted({step for _, step in each}))
-    table = pd.DataFrame(
-        [{"part": "compute_ns", "name": "gemm", "ranks": tuple({rank for rank, _ in each}), "numbers": numbers}]
-    )
-    (found_ns,) = bounds(table, pd.concat([found, *others], ignore_index=True), late(**more), list(complete))
+def bound_ms(each, complete=(0, 1), name="gemm", **more):
+    """Of the episode of these cells; others are of another cause, name, rank or step."""
+    others = [
+        cells({(2, 0): 8}, part="host_ns", name=name),
+        cells({(2, 0): 7}, name="relu"),
+        cells({(2, 0): 6}, name=None if name else "gemm"),
+        cells({cell: 9 for cell in ((1, 0), (2, 0), (2, 1)) if cell not in each}, name=name),
+    ]
+    numbers = tuple(sorted({step for _, step in each if step >= 0}))
+    row = {"part": "compute_ns", "name": name, "ranks": tuple({rank for rank, _ in each}), "numbers": numbers}
+    found = pd.concat([cells(each, name=name), *others], ignore_index=True)
+    (found_ns,) = bounds(pd.DataFrame([row]), found, late(**more), list(complete))
     return None if pd.isna(found_ns) else found_ns / MS
 
 
@@ -48,6 +51,8 @@ RANK_2 = {(2, 0): 30, (2, 1): 30, (2, 2): 99}
         ({(2, 0): 12}, {}, 12 / 2),  # a part of what it needs more
         ({(1, 0): 10, (2, 0): 30}, {}, 30 / 2),
         ({(2, 2): 99}, {}, None),
+        (RANK_2, {"name": None}, (20 + 5) / 2),
+        ({(2, -1): 30}, {"complete": (), "excess": {-1: (0, 10, 30)}}, 20),  # of a capture without steps
         (RANK_2, {"complete": ()}, 20 + 5 + 99),  # nobody needs less than nothing more
         (RANK_2, {"waits": (4, 6, 9)}, (24 + 9) / 2),  # all wait for as long as the least does: for others too
         (RANK_2, {"waits": (40, 60, 90)}, (30 + 30) / 2),  # no more than it is longer
