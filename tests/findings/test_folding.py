@@ -96,12 +96,28 @@ def test_what_mending_gains_says_how_grave_a_cause_is(is_bound, tells_why, grave
     assert made.severity == grave
 
 
+def test_what_says_what_to_do_stands_before_other_signs():
+    signs = [Finding("low", "", rule="plain", part_of="x"), Finding("low", "", rule="first", part_of="x", is_to_do_first=True),
+             Finding("low", "", rule="also plain", part_of="x"), Finding("low", "", rule="why", part_of="x", tells_why=True)]  # fmt: skip
+    (made,) = folded([Finding("low", "", rule="a", about="x"), *signs])
+    assert [sign.rule for sign in made.also] == ["first", "why", "plain", "also plain"]
+
+
 @pytest.mark.parametrize(
-    ("own", "is_part"),
-    [({"gain_ns": 201}, False), ({"gain_ns": 199}, True), ({"gain_ns": 201, "is_of_ideal": True}, True)],
+    ("own", "of_lead", "is_part"),
+    [
+        ({"gain_ns": 201}, {}, False),
+        ({"gain_ns": 200}, {}, True),
+        ({"gain_ns": 201, "is_of_ideal": True}, {}, True),
+        ({"gain_ns": 201, "gain_is_bound": True}, {}, True),
+        ({"gain_ns": 201}, {"gain_is_bound": True}, True),
+        ({"gain_ns": None}, {}, True),
+        ({"gain_ns": 1}, {"gain_ns": None}, False),
+        ({"gain_ns": 1, "unprofiled_gain_ns": 201}, {}, False),
+    ],
 )
-def test_what_gains_over_twice_as_much_is_no_part(own, is_part):
-    lead = Finding("low", "a", rule="a", about="x", gain_ns=100, gain_is_bound=False)
+def test_what_gains_over_twice_as_much_is_no_part(own, of_lead, is_part):
+    lead = Finding("low", "a", rule="a", about="x", **{"gain_ns": 100, "gain_is_bound": False} | of_lead)
     sign = Finding("low", "b", rule="b", part_of="x", **{"gain_is_bound": False} | own)
     assert len(folded([lead, sign])) == (1 if is_part else 2)
 
