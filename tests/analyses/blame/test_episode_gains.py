@@ -12,10 +12,12 @@ from traceanalyzer.analyses.blame.episode_gains import (
     _is_before_steps,
     _is_held,
     _is_of_host,
+    _only_launches_more,
     _unprofiled,
     _where,
     _without_data,
 )
+from traceanalyzer.analyses.blame.episode_rows import apart_ns
 from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gain import Gain
 
@@ -171,3 +173,42 @@ def test_a_host_that_is_late_by_itself_is_told_by_itself(more, is_told):
         "apart_host_ns": 10,
     }
     assert _is_of_host(other | more, {"ranks": (1, 2), "numbers": (1, 2)}) is is_told
+
+
+LIMIT_NS = round(apart_ns(pd.Series([100.0, 100.0])) * 1.6)
+"""From which time on a host needs more than launching 1.3 times as many operations as two others takes, twice as dear."""
+
+
+@pytest.mark.parametrize(
+    ("operations", "needed_ns", "more", "only_more"),
+    [
+        ((100, 90, 130), LIMIT_NS - 1, {}, True),
+        ((100, 90, 130), LIMIT_NS + 1, {}, False),  # by operations that take its host longer: these stay
+        ((100, 90, 114), 100, {}, False),
+        ((100, 115, 130), 100, {}, False),  # than the most of the others
+        ((100, 90, 130), 100, {"part": "host_ns"}, False),
+        ((100, 90, 130), LIMIT_NS - 1, {"numbers": ()}, True),
+        ((100, 90, 114), 100, {"numbers": ()}, False),
+        ((100, 90, 130), None, {}, True),  # not known
+        ((100, 130, 130), LIMIT_NS - 1, {"ranks": (1, 2)}, True),
+        ((100, 114, 130), LIMIT_NS - 1, {"ranks": (1, 2)}, False),
+        ((100, 90, 130), 100, {"ranks": (0, 1, 2)}, False),  # nobody to hold it against
+    ],
+)
+def test_a_host_that_launches_more_is_mended_with_what_it_launches(operations, needed_ns, more, only_more):
+    """Of two steps the first one; of the other one nothing counts."""
+    ops = [
+        pd.DataFrame({"step": [1] * count + [2] * (0 if more.get("numbers") == () else 500)}) for count in operations
+    ]
+    nodes = {rank: SimpleNamespace(piece=SimpleNamespace(ops=own)) for rank, own in enumerate(ops)}
+    row = {"part": "compute_ns", "numbers": (1,), "ranks": (2,)} | more
+    needed = [needed_ns if rank in row["ranks"] else 100 for rank in range(3)]
+    late = pd.DataFrame({"rank": [0, 1, 2] * 2, "step": [1] * 3 + [2] * 3})
+    late = late.assign(
+        needed_host_ns=pd.array([*needed, *([None] * 3 if row["numbers"] == () else [1] * 3)], dtype="Int64")
+    )
+    assert (
+        _only_launches_more(row, late, SimpleNamespace(engine=SimpleNamespace(job=SimpleNamespace(nodes=nodes))))
+        is only_more
+    )
+    assert not _only_launches_more(row, late, SimpleNamespace(engine=None))
