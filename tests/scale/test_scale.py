@@ -166,7 +166,10 @@ def test_ranks_that_were_not_asked_for_are_left_out_and_not_missing(folder):
     summary = summarise(found, found.runs[-1], LoadOptions(ranks=frozenset({1, 2})), names=("integrity",), jobs=1)
     checks = {row["check"]: row for row in summary.results["integrity"].rows()}
     assert "missing_ranks" not in checks
-    assert "2 of the job's 6 ranks are looked at (--ranks)" in checks["ranks_left_out"]["sentence"]
+    assert (
+        "2 of the job's 6 ranks are looked at (--ranks): figures over ranks are of"
+        in checks["ranks_left_out"]["sentence"]
+    )
     assert "missing" not in " ".join(summary.notes)
 
 
@@ -174,7 +177,10 @@ def test_of_those_that_were_asked_for_the_missing_are_named_once_and_no_others(f
     found = discover(folder)
     summary = summarise(found, found.runs[-1], LoadOptions(ranks=frozenset({1, 9})), names=("integrity",), jobs=1)
     checks = {row["check"]: row for row in summary.results["integrity"].rows()}
-    assert "1 of the 2 ranks that --ranks asks for is here (missing: 9)" in checks["missing_ranks"]["sentence"]
+    assert (
+        "1 of the 2 ranks that --ranks asks for is here (missing: 9): figures are its own"
+        in checks["missing_ranks"]["sentence"]
+    )
     assert "ranks_left_out" not in checks
     assert "9" not in " ".join(summary.notes)
 

@@ -192,7 +192,7 @@ def test_whether_hosts_bind_without_the_profiler(steps_ms, ideal_ms, said, binds
     assert words.endswith(said)
     assert told is binds_too
     words, told = of_hosts(steps_ns, ideal_ns, steps=2, are_waits_open=True)
-    assert " ms at most" in words
+    assert "would take at most an estimated" in words
     assert told is (True if binds_too else None)
 
 

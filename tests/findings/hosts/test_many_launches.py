@@ -1,12 +1,13 @@
 """The rule about loops of launches."""
 
+import pandas as pd
 import pytest
 
 from tests.findings.needed import needed_by
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import optimizers, turns
-from traceanalyzer.findings.hosts.many_launches import many_launches
+from traceanalyzer.findings.hosts.many_launches import loops, many_launches
 
 _NAMES = tuple(needed_by(many_launches))
 _LOOP = (Fault("loop", 0, (0, 1)),)
@@ -46,3 +47,15 @@ def test_few_launches_or_a_small_part_of_a_step_are_no_news():
     assert found(job, loop_pct=98.0) == []
     assert found(job, clear_gain_pct=90.0) == []
     assert found(turns.augmented()) == []
+
+
+@pytest.mark.parametrize(
+    ("runs", "turns", "said"),
+    [
+        (1, 160, "a loop of 160 turns"),
+        (12, 144, "12 loops of 12 turns each"),
+        (14, 237, "14 loops of 17 turns on average"),
+    ],
+)
+def test_loops_of_unlike_length_are_said_with_their_mean(runs, turns, said):
+    assert loops(pd.Series({"runs": runs, "turns": turns, "launches": 2 * turns, "a_step": 2.0 * turns})) == said

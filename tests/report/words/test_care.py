@@ -121,3 +121,9 @@ def test_files_skipped_for_one_reason_are_said_together():
     ]  # fmt: skip
     assert care.skipped(items[1:4]) == ["3 files in /t (plain0.json, plain1.json, plain2.json): no trace"]
     assert care.skipped([Skipped("a", "x"), Skipped("b", "x")]) == ["a, b: x"]
+
+
+def test_files_skipped_in_many_folders_are_said_together():
+    items = [Skipped(f"/t/d{n // 2}/f{n}", "no trace") for n in range(6)]
+    assert care.skipped(items, most=2) == ["6 files in 3 folders (/t/d0/f0, /t/d0/f1, 4 more): no trace"]
+    assert len(care.skipped(items, most=3)) == len(care.skipped(items)) == 3

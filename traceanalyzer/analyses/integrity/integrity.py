@@ -210,8 +210,8 @@ def _missing_ranks(ranks: pd.DataFrame, wanted: frozenset[int] | None, told: int
     count = len(expected) - sum(rank in expected for rank in here)
     affects: tuple[SourceName, ...] = ("balance", "members")
     be = "is" if len(ranks) == 1 else "are"
-    whose = "its own" if len(ranks) == 1 else "of these"
-    of_these = f"figures over ranks are {whose}, and waits for the others cannot be told from transfers."
+    of_these = "figures are its own" if len(ranks) == 1 else "figures over ranks are of these"
+    of_these += ", and waits for the others cannot be told from transfers."
     if count > 0:
         others = sorted(rank for rank in here if rank not in expected)
         of = f"the job's {size} ranks" if wanted is None else f"the {len(wanted)} ranks that --ranks asks for"

@@ -127,7 +127,7 @@ def _found(
         severity=severity(expected_pct),
         title=Title(
             f"Rank {rank}'s host launches {digits(float(row['a_step']))} operations {basis.a_step}{each} in "
-            f"{_loops(row)} ({row['loop']}): {time_text(host_ns)}, {shares.pct:.0f} % {basis.of_a_step}"
+            f"{loops(row)} ({row['loop']}): {time_text(host_ns)}, {shares.pct:.0f} % {basis.of_a_step}"
             f"{shares.also(places)}. With one turn for all of them {basis.whole} would be ",
             won,
             ".",
@@ -147,7 +147,7 @@ def _found(
     )
 
 
-def _loops(row: pd.Series) -> str:
+def loops(row: pd.Series) -> str:
     """`a loop of 160 turns`, `12 loops of 12 turns each`, `14 loops of 17 turns on average`: of a mean step."""
     runs, turns = round(row["runs"] * row["a_step"] / row["launches"]), row["turns"] / row["runs"]
     if runs <= 1:

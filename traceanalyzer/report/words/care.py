@@ -19,21 +19,35 @@ def sentences(report: Report) -> list[str]:
     return [*skipped(report.skipped), *of_what_is_here(report)]
 
 
+MOST_FILES = 8
+"""Names that are said, where there is little room, of files skipped for one reason; page and JSON have them all."""
+
+
 def skipped(items: Iterable[Skipped], most: int | None = None) -> list[str]:
-    """What was left out and why, once for each folder and reason; of many files the first `most` by name."""
-    alike: dict[tuple[str, str], list[str]] = {}
+    """What was left out and why, once for each folder and reason; of more files or folders the first `most` by name."""
+    alike: dict[str, dict[str, list[str]]] = {}
     for item in items:
-        alike.setdefault((item.what.rpartition("/")[0], item.why), []).append(item.what)
-    return [f"{_listed(folder, whats, most)}: {why}" for (folder, why), whats in alike.items()]
+        alike.setdefault(item.why, {}).setdefault(item.what.rpartition("/")[0], []).append(item.what)
+    said: list[str] = []
+    for why, folders in alike.items():
+        if most is not None and len(folders) > most:
+            whats = [what for each in folders.values() for what in each]
+            said.append(f"{len(whats):,} files in {len(folders):,} folders ({_named(whats, most)}): {why}")
+        else:
+            said += [f"{_listed(folder, whats, most)}: {why}" for folder, whats in folders.items()]
+    return said
 
 
 def _listed(folder: str, whats: list[str], most: int | None) -> str:
     if len(whats) == 1:
         return whats[0]
-    names = [what.removeprefix(folder).lstrip("/") for what in whats]
+    named = _named([what.removeprefix(folder).lstrip("/") for what in whats], most)
+    return f"{len(whats):,} files in {folder} ({named})" if folder else named
+
+
+def _named(names: list[str], most: int | None) -> str:
     left = len(names) - (most or len(names))
-    said = ", ".join([*names[:most], f"{left:,} more"] if left > 0 else names)
-    return f"{len(names):,} files in {folder} ({said})" if folder else said
+    return ", ".join([*names[:most], f"{left:,} more"] if left > 0 else names)
 
 
 def of_what_is_here(report: Report) -> list[str]:

@@ -66,7 +66,7 @@ def _findings(report: Report) -> list[str]:
 
 def _notes(report: Report) -> list[str]:
     notes = [f"> {cell(sentence)}" for sentence in care.of_what_is_here(report)]
-    return [*notes, *(f"> Skipped {cell(sentence)}" for sentence in care.skipped(report.skipped))]
+    return [*notes, *(f"> Skipped {cell(sentence)}" for sentence in care.skipped(report.skipped, most=care.MOST_FILES))]
 
 
 def _line(cells: list[str]) -> str:

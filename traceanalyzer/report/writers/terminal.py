@@ -32,9 +32,6 @@ SHOWN = (
 )
 """Results that are looked at here, besides those that rules name."""
 
-_MOST_FILES = 8
-"""Names of files that are said of those skipped for one reason; the report and the JSON have them all."""
-
 _AMPLE = 1000
 """Columns in which every table has room, to measure what it needs."""
 
@@ -67,7 +64,7 @@ def show(report: Report, console: Console) -> None:
                 console.print(f"[bold]•[/] {escape(sentence)}")
     for sentence in care.of_what_is_here(report):
         console.print(f"[yellow]Note:[/] {escape(sentence)}", highlight=False)
-    for sentence in care.skipped(report.skipped, most=_MOST_FILES):
+    for sentence in care.skipped(report.skipped, most=care.MOST_FILES):
         console.print(f"[yellow]Skipped[/] {escape(sentence)}", highlight=False)
 
 
