@@ -21,10 +21,14 @@ BINDS_PCT = 10.0
 
 
 def otherwise(gain_ns: int, unprofiled_ns: int | None, step_ns: int) -> str:
-    """` (an estimated 1.2 ms shorter without the profiler)` where the gain is another one there; else empty."""
+    """` (an estimated 1.2 ms shorter without the profiler)` where the gain is another one there; else empty.
+
+    What gains nothing there is no shorter: nobody would read "0 ns shorter".
+    """
     if unprofiled_ns is None or not is_another(gain_ns, unprofiled_ns, step_ns):
         return ""
-    return f" (an estimated {time_text(unprofiled_ns)} shorter without the profiler)"
+    shorter = f"an estimated {time_text(unprofiled_ns)} shorter" if unprofiled_ns else "by estimate no shorter"
+    return f" ({shorter} without the profiler)"
 
 
 def is_another(recorded_ns: float, unprofiled_ns: float, step_ns: float) -> bool:

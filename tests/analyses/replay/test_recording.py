@@ -200,4 +200,5 @@ def test_a_gain_is_said_twice_only_where_it_differs():
     assert otherwise(10 * MS, 9 * MS, 100 * MS) == ""
     assert otherwise(10 * MS, None, 100 * MS) == ""
     assert otherwise(10 * MS, 2 * MS, 100 * MS) == " (an estimated 2 ms shorter without the profiler)"
+    assert otherwise(10 * MS, 0, 100 * MS) == " (by estimate no shorter without the profiler)"
     assert otherwise(30 * US, 0, 100 * MS) == "", "a little of a step"

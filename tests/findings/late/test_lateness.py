@@ -16,6 +16,7 @@ from traceanalyzer.analyses.host.host_work import HostWork
 from traceanalyzer.findings.late import late_advice, late_hosts, late_words
 from traceanalyzer.findings.late.late_words import late
 from traceanalyzer.findings.late.lateness import is_said, late_ranks
+from traceanalyzer.findings.late.when import Recorded, when
 from traceanalyzer.meaning.vocabulary import UNKNOWN
 
 MS = 1_000_000
@@ -38,7 +39,7 @@ def test_what_is_beside_the_part_is_not_said_to_be_of_it(own_ns, says):
     row = {"ranks": "1", "place": None, "numbers": "2,3", "most_numbers": None, "is_in_every_step": True, "is_in_turn": False,
            "cause": "data", "name": None, "own_ns": own_ns, "peers_ns": 0, "excess_ns": 29_000_000,
            "waiting_ranks": 1, "most_waiting_rank": 0, "same_work_ratio": None, "gain_is_of_capture": False}  # fmt: skip
-    assert says in late(row, late_words.Recorded(3, None))
+    assert says in late(row, Recorded((1, 2, 3), None))
 
 
 def said(job):
@@ -146,7 +147,23 @@ def test_lateness_of_some_steps_names_them(steps, begins, severity, has_gain):
 )
 def test_the_few_steps_that_hold_most_of_it_are_named(numbers, most, is_of_all, begins):
     row = {"numbers": numbers, "most_numbers": most, "is_in_every_step": is_of_all, "steps": 12}
-    assert late_words.when(row, late_words.Recorded(11, 11)) == begins
+    assert when(row, Recorded(tuple(range(11)), 11)) == begins
+
+
+@pytest.mark.parametrize(
+    ("numbers", "gain_ns", "begins"),
+    [
+        ("2,4", MS, "in steps 2 and 4 (step 4 is not complete on all ranks, and in no mean) "),
+        ("0,2,4", MS, "in steps 0, 2 and 4 (steps 0 and 4 are not complete on all ranks, and in no mean) "),
+        ("2,4", None, "in steps 2 and 4 "),
+        ("0,4", MS, "in steps 0 and 4 "),
+        ("1,3", MS, "in steps 1 and 3 "),
+        ("4", MS, "in step 4, the capture's last, "),
+    ],
+)
+def test_steps_that_no_mean_holds_are_named_beside_a_gain(numbers, gain_ns, begins):
+    row = {"numbers": numbers, "most_numbers": None, "is_in_every_step": False, "steps": 5, "gain_ns": gain_ns}
+    assert when(row, Recorded((1, 2, 3), 4)) == begins
 
 
 def test_a_little_lateness_in_most_steps_does_not_hide_where_the_time_goes():

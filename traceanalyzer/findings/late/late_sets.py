@@ -11,7 +11,6 @@ from traceanalyzer.findings.basis import severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.late_advice import advice
 from traceanalyzer.findings.late.late_words import (
-    Recorded,
     beside_late,
     each_of,
     late,
@@ -22,6 +21,7 @@ from traceanalyzer.findings.late.late_words import (
     whole_of,
     whose,
 )
+from traceanalyzer.findings.late.when import Recorded
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.gains import gain_said
 from traceanalyzer.meaning.listed import named, numbered

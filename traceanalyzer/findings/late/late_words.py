@@ -1,12 +1,13 @@
 """What is said of an episode of lateness: who, when, by what, who waits, and what mending it gains."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from traceanalyzer.analyses.blame.what_ran import OTHER_PROCESS
 from traceanalyzer.analyses.host.host_activity import NOTHING
 from traceanalyzer.analyses.host.other_threads import BESIDE
+from traceanalyzer.findings.late.when import Recorded, when
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.names import collective_words, short_name
@@ -15,8 +16,6 @@ from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.sentences import first_upper
 from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, HOST, LAUNCH, SYNC
 from traceanalyzer.meaning.wholes import rate, whole
-
-_MOST_LISTED = 8
 
 _UNRECORDED = "Python or other code that no range, operator or call of the trace covers"
 
@@ -27,14 +26,6 @@ _TIMES = 2.0
 
 COMPUTED = "computed_by_host"
 """What is added to an episode whose late host computes what the others' do not: operators, and their times a step."""
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """How many of the job's steps are complete on all ranks (`None` without any), and the last one's number."""
-
-    steps: int | None
-    last: int | None
 
 
 def title(row: Mapping[str, Any], recorded: Recorded) -> Title:
@@ -92,18 +83,6 @@ def name(row: Mapping[str, Any]) -> str:
 def beside(row: Mapping[str, Any]) -> str:
     """What another thread runs meanwhile."""
     return str(row["name"]).removeprefix(BESIDE)
-
-
-def when(row: Mapping[str, Any], recorded: Recorded) -> str:
-    """In which steps, unless in all alike; which few of them hold most of it, or which is the capture's last."""
-    steps, most = numbers(row["numbers"]), numbers(row["most_numbers"])
-    held = f"(nine tenths of it in {numbered('step', most)}) " if most else ""
-    if row["is_in_every_step"] or not steps:
-        return f"in every step {held}" if held else ""
-    if len(steps) > _MOST_LISTED:
-        return f"in {len(steps)} of {row['steps']} steps {held or f'(first in step {steps[0]}) '}"
-    of = ", the capture's last," if steps == (recorded.last,) else ""
-    return f"in {numbered('step', steps)}{of} {held}"
 
 
 def _needs(row: Mapping[str, Any]) -> str:

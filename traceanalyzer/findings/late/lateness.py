@@ -29,7 +29,8 @@ from traceanalyzer.findings.late.heavy_stages import UNEVEN_STAGES, even_gain
 from traceanalyzer.findings.late.late_advice import OF_HOST, advice, caveat
 from traceanalyzer.findings.late.late_hosts import Unlike, with_advice
 from traceanalyzer.findings.late.late_sets import joint_ns, set_of, told, with_other_causes
-from traceanalyzer.findings.late.late_words import Recorded, beside_late, is_of_hosts, title, who, whole_ns
+from traceanalyzer.findings.late.late_words import beside_late, is_of_hosts, title, who, whole_ns
+from traceanalyzer.findings.late.when import Recorded
 from traceanalyzer.findings.won import Won
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.number_lists import numbers
@@ -72,8 +73,8 @@ def late_ranks(
     each another amount, what dealing it out evenly gains is part of the advice.
     """
     numbered = step_needs.table["step"].dropna() if len(step_needs) else list[int]()
-    of_steps = Basis.of(headline, steps).steps if len(headline) else None
-    recorded = Recorded(of_steps, int(max(numbered)) if len(numbered) else None)
+    complete = Basis.of(headline, steps).numbers if len(headline) else ()
+    recorded = Recorded(complete, int(max(numbered)) if len(numbered) else None)
     saved = {each.hot_rank: each for each in evened(expert_layers.to_frame(), even_experts.to_frame()).values()}
     unlike = Unlike(slow_host_times, busy_host_times)
     operators = of_as_many_steps(operators, step_needs.table)
