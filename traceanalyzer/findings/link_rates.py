@@ -15,12 +15,10 @@ LOW_PEAK_PCT = 30.0
 HEALTHY_PEAK = 0.4
 """Part of the links' peak that healthy captures reach."""
 
+SLOW_LINKS = "rate of links"
+"""How findings about it call that collectives are slow: all of them are one finding."""
+
 _LARGE = SIZE_CLASSES[3:5]
-
-
-def slow_links(collective: str) -> str:
-    """How findings about it call that a collective is slow."""
-    return f"rate of {collective}"
 
 
 def healthy_rate(collectives: Collectives, collective: str, low_peak_pct: float) -> Change | None:

@@ -30,7 +30,7 @@ def test_slow_messages_are_one_finding_that_takes_in_the_bubble():
     assert {row["collective"] for row in found.evidence} == {"send", "recv"}
     bubble = ("pipelines", "pipeline", "episodes", "replay", "collectives")
     (waits,) = pipeline_bubble(**{name: results[name] for name in bubble})
-    assert waits.part_of == found.about == "rate of messages"
+    assert waits.part_of == found.about == "rate of links"
 
 
 def test_what_if_takes_all_messages_and_those_of_some_steps_as_in_others():

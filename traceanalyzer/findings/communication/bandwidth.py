@@ -1,11 +1,12 @@
 """Collectives that move data far more slowly than the links can: which, on which ranks, and what it costs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
@@ -13,6 +14,7 @@ from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.collectives import Collectives, size_classes, transfer_kinds
 from traceanalyzer.analyses.communication.group_members import is_whole_job
+from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.spread import robust_deviation
 from traceanalyzer.findings.alike import alike
@@ -20,8 +22,9 @@ from traceanalyzer.findings.basis import LEAST_GAIN_PCT, severity
 from traceanalyzer.findings.communication.wiring import taken
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import of_slow_links
-from traceanalyzer.findings.link_rates import HEALTHY_PEAK, LOW_PEAK_PCT, healthy, slow_groups, slow_links
+from traceanalyzer.findings.link_rates import HEALTHY_PEAK, LOW_PEAK_PCT, SLOW_LINKS, healthy, slow_groups
 from traceanalyzer.findings.won import Title, Won
+from traceanalyzer.meaning.listed import named
 from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.number_lists import numbers
 
@@ -49,18 +52,19 @@ def low_bandwidth(
     The gain is that of the replay with all calls of the collective as much faster as takes these to 40 %. Messages are
     one collective: a send is as slow as its receive, and one that goes both ways as those that go one way. Ranks whose
     groups are slower than the others' of as many hosts, by more than calls of one group differ, are named, as a host or
-    rack where they are one. Where most of the gain is that of groups slower than their sister groups, it is part of
-    what is said of these.
+    rack where they are one. Several collectives are one finding, what gains most first, with the gain of all together.
+    Where most of the gain is that of groups slower than their sister groups, it is part of what is said of these.
     """
-    return [
-        _of_late(_slow(groups, collectives, calls, replay, places, call_waits), str(name), episodes)
-        for name, groups in slow_groups(collectives, low_peak_pct).groupby("transfers")
+    kinds = [
+        _slow(groups, collectives, calls, places, call_waits)
+        for _, groups in slow_groups(collectives, low_peak_pct).groupby("transfers")
     ]
-
-
-def _of_late(finding: Finding, collective: str, episodes: Episodes) -> Finding:
-    late = of_slow_links(episodes, collective, finding.gain_ns) if finding.gain_ns else None
-    return replace(finding, part_of=late) if late else finding
+    own_ns = {kind.name: gain.gain_ns if (gain := gain_of(replay, kind.faster)) else 0 for kind in kinds}
+    kinds.sort(key=lambda kind: -own_ns[kind.name])
+    told = [(kind, of_slow_links(episodes, kind.name, ns) if (ns := own_ns[kind.name]) else None) for kind in kinds]
+    others = [kind for kind, late in told if late is None]
+    of_late = [replace(_found([kind], replay), part_of=late, about=None) for kind, late in told if late is not None]
+    return [*of_late, *([_found(others, replay)] if others else [])]
 
 
 def few_channels(calls: Calls, collective: object, group: object) -> int | None:
@@ -71,10 +75,24 @@ def few_channels(calls: Calls, collective: object, group: object) -> int | None:
     return max(blocks) if blocks and max(blocks) <= FEW_CHANNELS else None
 
 
-def _slow(
-    groups: pd.DataFrame, collectives: Collectives, calls: Calls, replay: Replay, places: Places, call_waits: CallWaits
-) -> Finding:
-    """One collective, in one group or in several that do the same: a job of many nodes has hundreds."""
+class _Kind(Struct, frozen=True):
+    """A slow collective, in one group or in several that do the same: a job of many nodes has hundreds.
+
+    `words` say its rate, `slower` which ranks are slower than the others, `faster` is the change to a healthy rate.
+    """
+
+    name: str
+    words: str
+    slower: str
+    named: tuple[int, ...]
+    faster: Change
+    healthy_gbps: float
+    has_few_channels: bool
+    taken: str
+    rows: tuple[dict[str, Any], ...]
+
+
+def _slow(groups: pd.DataFrame, collectives: Collectives, calls: Calls, places: Places, call_waits: CallWaits) -> _Kind:
     rows = groups.to_dict("records")
     slowest, fastest = rows[0], rows[-1]
     who = "" if pd.isna(slowest["group_label"]) else f", {slowest['group_label']},"
@@ -83,35 +101,51 @@ def _slow(
         who = f" of {len(rows)} groups{who and f', slowest {who[2:]}'}"
         rate += f" to {most}" if (most := f"{fastest['busbw_gbps']:.0f}") != rate else ""
     slower, apart = _slower_ranks(groups, collectives, places, _differ_by(slowest, call_waits))
-    healthy_gbps = HEALTHY_PEAK * float(fastest["link_peak_gbps"])
-    gain = gain_of(replay, healthy(fastest))
+    channels = few_channels(calls, slowest["collective"], slowest["group"])
+    on = "" if channels is None else f" on {channels} channel{'' if channels == 1 else 's'}"
+    return _Kind(
+        name=str(slowest["transfers"]),
+        words=f"{collectives_words(slowest['transfers'])}{who} reach {rate} GB/s{on}, "
+        f"{slowest['peak_pct']:.0f} % of the links' {slowest['link_peak_gbps']} GB/s",
+        slower=slower,
+        named=tuple(dict.fromkeys((*_members(slowest, places), *apart))),
+        faster=healthy(fastest),
+        healthy_gbps=HEALTHY_PEAK * float(fastest["link_peak_gbps"]),
+        has_few_channels=channels is not None,
+        taken=taken(slowest),
+        rows=_rows_of(groups, collectives),
+    )
+
+
+def _found(kinds: Sequence[_Kind], replay: Replay) -> Finding:
+    """One finding of all of them: what is to be done is the same."""
+    gain = gain_of(replay, *(kind.faster for kind in kinds))
     share = gain.gain_pct if gain else 0.0
     won = Title()
     if gain and share >= LEAST_GAIN_PCT:
-        of = f" At {healthy_gbps:.0f} GB/s, which healthy jobs reach, {gain.whole} is "
-        won = Title(of, Won.recorded(gain), ".")
-    channels = few_channels(calls, slowest["collective"], slowest["group"])
-    on = "" if channels is None else f" on {channels} channel{'' if channels == 1 else 's'}"
+        rates = named([f"{rate:.0f}" for rate in sorted({kind.healthy_gbps for kind in kinds})])
+        each = " with all of them" if len(kinds) > 1 else ""
+        won = Title(f" At {rates} GB/s, which healthy jobs reach,{each} {gain.whole} is ", Won.recorded(gain), ".")
+    channels = _CHANNELS if any(kind.has_few_channels for kind in kinds) else ""
     return Finding(
         severity=severity(share),
         title=Title(
-            f"Large {collectives_words(slowest['transfers'])}{who} reach {rate} GB/s{on}, "
-            f"{slowest['peak_pct']:.0f} % of the links' {slowest['link_peak_gbps']} GB/s.{slower}",
+            f"Large {'; '.join(kind.words for kind in kinds)}.{''.join(kind.slower for kind in kinds)}",
             won,
         ),
         gain_ns=gain.gain_ns if gain else None,
         gain_error_ns=gain.error_ns if gain else None,
         gain_is_bound=gain is None or gain.is_bound,
         unprofiled_gain_ns=gain.unprofiled_gain_ns if gain else None,
-        evidence=_rows_of(groups, collectives),
-        recommendation=f"{_CHANNELS if on else ''}Check the path that NCCL took (nvidia-smi topo -m, NCCL_DEBUG=INFO; "
+        evidence=tuple(row for kind in kinds for row in kind.rows),
+        recommendation=f"{channels}Check the path that NCCL took (nvidia-smi topo -m, NCCL_DEBUG=INFO; "
         "analyze-traces doctor reads both), switches such as NCCL_P2P_DISABLE, and what else used the links or "
         "the GPU's memory at that time."
-        f"{taken(slowest)}",
+        f"{''.join(dict.fromkeys(kind.taken for kind in kinds))}",
         caveat="The transfer is the shortest duration over ranks, so waits are not in it; compute that runs beside it "
         "slows it. The peak supposes NVLink between all ranks of the group, on one host.",
-        named=tuple(dict.fromkeys((*_members(slowest, places), *apart))),
-        about=slow_links(str(slowest["transfers"])),
+        named=tuple(dict.fromkeys(rank for kind in kinds for rank in kind.named)),
+        about=SLOW_LINKS,
     )
 
 

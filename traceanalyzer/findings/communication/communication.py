@@ -21,7 +21,7 @@ from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, LEAST_GAIN_PCT, MOSTLY, Basis, severity
 from traceanalyzer.findings.communication.exposed_collective import EXPOSED, exposed_transfers
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.link_rates import LOW_PEAK_PCT, healthy_rate, slow_links
+from traceanalyzer.findings.link_rates import LOW_PEAK_PCT, SLOW_LINKS, healthy_rate
 from traceanalyzer.findings.tools import tools_of
 from traceanalyzer.findings.unprofiled import HOSTS, who_decides
 from traceanalyzer.findings.won import Won
@@ -104,13 +104,13 @@ def _won_of(gain: Gain | None, worst: pd.Series) -> tuple[int, float]:
 
 
 def _slow_link(collectives: Collectives, replay: Replay, won_ns: int, low_peak_pct: float) -> str | None:
-    """The slow collective that would gain most of this at a healthy rate, as findings call it."""
+    """What is said of slow collectives, as findings call it, where one would gain most of this at a healthy rate."""
     names = transfer_kinds(collectives.table["collective"].dropna()).unique() if len(collectives) else ()
     for name in names:
         faster = healthy_rate(collectives, str(name), low_peak_pct)
         gain = gain_of(replay, faster) if faster else None
         if gain is not None and gain.gain_ns >= MOSTLY * won_ns > 0:
-            return slow_links(str(name))
+            return SLOW_LINKS
     return None
 
 

@@ -24,7 +24,7 @@ from traceanalyzer.findings.basis import MOSTLY, Basis, plain, severity
 from traceanalyzer.findings.capture.unmatched import PARTNERS
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import of_lead, of_slow_links, said
-from traceanalyzer.findings.link_rates import LOW_PEAK_PCT, healthy_rate, slow_links
+from traceanalyzer.findings.link_rates import LOW_PEAK_PCT, SLOW_LINKS, healthy_rate
 from traceanalyzer.findings.tools import Tools, tools_of
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.kinds import CALL, MESSAGES, comm_kernel, dtype_bytes
@@ -186,7 +186,7 @@ def _slow(told: _Told, collectives: Collectives, replay: Replay, low_peak_pct: f
     faster = healthy_rate(collectives, told.name, low_peak_pct)
     at_rate = gain_of(replay, faster) if faster else None
     is_slow = at_rate is not None and at_rate.gain_ns >= MOSTLY * told.gain.gain_ns > 0
-    return slow_links(told.name) if is_slow else None
+    return SLOW_LINKS if is_slow else None
 
 
 def _of_unknown(told: _Told) -> str | None:

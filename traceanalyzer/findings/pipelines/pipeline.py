@@ -18,7 +18,7 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.heavy_stages import UNEVEN_STAGES, pipeline_name
 from traceanalyzer.findings.late.host_story import HOSTS
 from traceanalyzer.findings.late.lateness import of_lead, said
-from traceanalyzer.findings.link_rates import LOW_PEAK_PCT, healthy_rate, slow_links
+from traceanalyzer.findings.link_rates import LOW_PEAK_PCT, SLOW_LINKS, healthy_rate
 from traceanalyzer.findings.pipelines.one_stream import held_up_ns
 from traceanalyzer.findings.pipelines.outside_microbatches import OUTSIDE_PCT, costly_outside, work_outside
 from traceanalyzer.findings.pipelines.uneven_stages import (
@@ -132,7 +132,7 @@ def _slow_messages(collectives: Collectives, replay: Replay, ideal: Gain | None,
     faster = healthy_rate(collectives, MESSAGES, low_peak_pct) if len(collectives) else None
     gain = gain_of(replay, faster) if faster else None
     is_most = gain is not None and ideal is not None and gain.gain_ns >= _OF_HOSTS * ideal.gain_ns > 0
-    return slow_links(MESSAGES) if is_most else None
+    return SLOW_LINKS if is_most else None
 
 
 def _bubble(
