@@ -35,7 +35,7 @@ def test_what_takes_longest_is_named_with_the_ranks_that_do_it():
         ]
     ) == [
         "The main thread is longest in metrics on rank 1 alone: 50 ms a step.",
-        "Of the CPU's collectives the longest is gloo:all_reduce: 8 ms to 60 ms a step, by rank.",
+        "Of the CPU's collectives the longest is gloo:all_reduce: 8 ms (rank 1) to 60 ms (rank 0) a step.",
     ]
 
 

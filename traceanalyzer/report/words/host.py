@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.host.cpu_steps import STEP, UNRECORDED
+from traceanalyzer.analyses.host.host_work import times_to_compare
 from traceanalyzer.analyses.host.thread_roles import AUTOGRAD, COLLECTIVES, MAIN
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.listed import named, numbered
@@ -89,12 +90,15 @@ def _is_named(row: "Row[CpuStepPartsColumn]") -> bool:
 
 
 def _over_ranks(row: "Row[HostWorkOverRanksColumn]", results: Results) -> str:
-    """`Optimizer.step#AdamW.step: 1.2 to 1.5 ms a step, by rank`; which ranks, where not all of them do it."""
-    table = results["host_work"].table
+    """`forward: 1.2 ms (rank 3) to 1.5 ms (rank 0) a step`; which ranks, where not all of them do it."""
+    table, _ = times_to_compare(results["host_work"])
     rows = table[(table["role"] == row["role"]) & (table["what"] == row["what"]) & (table["name"] == row["name"])]
     some = sorted(set(rows["rank"].tolist()))
     where = f" on {numbered('rank', some)} alone" if len(some) < table["rank"].nunique() else ""
     per = "a step" if row["is_of_steps"] else "in the capture"
     least, most = text(row["least_ns"], Unit.NS), text(row["most_ns"], Unit.NS)
     shown = f"{short_name(str(row['name']))}{where}"
-    return f"{shown}: {most} {per}" if least == most else f"{shown}: {least} to {most} {per}, by rank"
+    if least == most:
+        return f"{shown}: {most} {per}"
+    of_rank = rows.set_index("rank")["time_ns"]
+    return f"{shown}: {least} (rank {of_rank.idxmin()}) to {most} (rank {of_rank.idxmax()}) {per}"
