@@ -4,7 +4,10 @@ import pandas as pd
 import pytest
 
 from tests.diff.captured import capture, side, steady
-from traceanalyzer.diff import compare, fairness
+from tests.host_builders import host_trace
+from traceanalyzer.analyses import run
+from traceanalyzer.diff import compare, facts, fairness
+from traceanalyzer.diff.captures import of_results
 from traceanalyzer.diff.matrix_shapes import dimensions
 from traceanalyzer.diff.metrics import value
 from traceanalyzer.errors import UsageError
@@ -127,6 +130,21 @@ def test_a_step_is_not_compared_with_a_capture():
     assert "whole captures are compared" in made.fairness.notes[0]
 
 
+def test_hosts_alone_are_not_compared_with_gpus():
+    """That they have no steps on GPUs, and exchange nothing there, is no news of them."""
+    traces = [host_trace(ranges=[("ProfilerStep#1", 0, 9), ("forward", 0, 5)], rank=rank) for rank in range(2)]
+    of_hosts = of_results(run(traces, ("host_work", "micro_steps")))
+    hosts = replace(capture(traces), tables={**capture(traces).tables, **of_hosts})
+    assert {fact.told for fact in facts.of([hosts]) if fact.name == facts.EXCHANGING} == {(None,)}
+    with pytest.raises(
+        UsageError, match="recorded no GPU work, and another run did: GPU work is what is compared"
+    ) as told:
+        compare(two(capture(steady(10)), hosts))
+    assert "marks no complete step" not in str(told.value)
+    assert "gradients" not in str(told.value)
+    assert not any("marks complete steps" in note for note in compare(two(hosts, hosts)).fairness.notes)
+
+
 def test_what_is_not_known_is_said():
     made = compare(two(capture(steady(10)), capture(steady(10))))
     said = "Not checked, as a run does not tell: GPU, model, dtype, micro-steps a step."
@@ -239,4 +257,4 @@ def test_a_run_whose_times_cannot_be_true_is_refused():
     damaged = replace(run, tables={**run.tables, "integrity": pd.DataFrame(rows)})
     with pytest.raises(UsageError, match=r"cannot be compared:\n  - \S+: what the file of rank 0 tells cannot be true"):
         compare(two(run, damaged))
-    assert compare(two(run, damaged), force=True).different.endswith("they say nothing of another's.")
+    assert compare(two(run, damaged), force=True).different.endswith("Their times say nothing of each other.")

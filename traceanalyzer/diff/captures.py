@@ -61,6 +61,11 @@ class Capture:
         return steps_text(self.steps) if self.steps else "whole capture"
 
     @property
+    def is_of_hosts(self) -> bool:
+        """Whether hosts alone were recorded: no GPU work."""
+        return self.table("headline") is None and self.table("host_work") is not None
+
+    @property
     def per(self) -> int:
         """By what sums are divided: the number of steps, 1 for a whole capture."""
         return len(self.steps) or 1

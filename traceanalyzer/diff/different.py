@@ -61,7 +61,7 @@ def line(
         runs: their names.
         is_fair: whether their times may be compared.
         has_own_times: whether every run tells its step time without a profiler.
-        is_damaged: whether times of some run cannot be true.
+        is_damaged: whether times of some run cannot be true, or are of its hosts alone.
     """
     known = [fact for fact in facts if fact.name in KINDS]
     differing = [fact for fact in known if fact.state == DIFFERS]
@@ -71,7 +71,7 @@ def line(
     kinds = {KINDS[fact.name] for fact in differing}
     follows = _conclusion(kinds, len(differing), is_fair=is_fair, has_own_times=has_own_times)
     if is_damaged:
-        follows = "Times of a run cannot be true: they say nothing of another's."
+        follows = "Their times say nothing of each other."
     if unknown and follows == NOTHING:
         follows = f"Where those are the same, {NOTHING[0].lower()}{NOTHING[1:]}"
     return f"Different: {listed or 'nothing that the runs tell'}.{asked} {follows}"

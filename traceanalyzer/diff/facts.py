@@ -96,7 +96,9 @@ def micro_steps(capture: Capture) -> str | None:
 
 
 def _exchanging(capture: Capture) -> str | None:
-    """In how many of a step's micro-steps gradients are exchanged, from the traces."""
+    """In how many of a step's micro-steps gradients are exchanged, from the traces; unknown without GPU work."""
+    if capture.is_of_hosts:
+        return None
     numbers = _of_micro_steps(capture, "synchronising_micro_steps")
     return " or ".join(map(str, numbers)) or None
 

@@ -40,7 +40,7 @@ _WORK_IS_KNOWN_BY = ("model", "dtype", "tokens a step")
 class Fairness:
     """What is known of the runs, by what their figures are divided, and why they should not be compared, if so.
 
-    `is_damaged` where that is so for what a run's files tell, whatever its work.
+    `is_damaged` where that is so for what a run's files tell, or lack, whatever its work.
     """
 
     facts: tuple[Fact, ...]
@@ -93,6 +93,8 @@ def judge(sides: Sequence[Side]) -> Fairness:
     scale, more, notes = _scale(sides, work, _has_same_flops(facts))
     warnings = [_refusal(fact) for fact in facts if fact.weight == WARN and fact.state == DIFFERS]
     damaged = _damaged(sides)
+    if of_hosts := _without_gpu_work(sides):
+        return Fairness(facts, STEP, (*damaged, *of_hosts), (), is_damaged=True)
     return Fairness(
         facts,
         scale,
@@ -107,6 +109,16 @@ def _absent(sides: Sequence[Side]) -> list[str]:
     said = "and another run has: compared is what every run has."
     lacking = [side for side in sides if side.first.lacks]
     return [f"{side.label} has no trace of {numbered('rank', side.first.lacks)}, {said}" for side in lacking]
+
+
+def _without_gpu_work(sides: Sequence[Side]) -> list[str]:
+    """Runs of which hosts alone were recorded, beside others: what else they lack says nothing of their work."""
+    captures = [capture for side in sides for capture in side.captures]
+    bare = sorted({capture.label for capture in captures if capture.is_of_hosts})
+    if not bare or all(capture.is_of_hosts for capture in captures):
+        return []
+    why = "and another run did: GPU work is what is compared. The report of each says what its CPUs do."
+    return [f"{', '.join(bare)} recorded no GPU work, {why}"]
 
 
 def _damaged(sides: Sequence[Side]) -> list[str]:
@@ -126,7 +138,8 @@ def _scale(sides: Sequence[Side], work: list[Fact], has_same_flops: bool) -> tup
     with_steps = [bool(capture.steps) for capture in captures]
     if not any(with_steps):
         note = "No run marks complete steps: whole captures are compared, which is fair only if each holds equal work."
-        return CAPTURE, [_refusal(fact) for fact in work], [note]
+        notes = [] if all(capture.is_of_hosts for capture in captures) else [note]  # of hosts nothing is compared
+        return CAPTURE, [_refusal(fact) for fact in work], notes
     if not all(with_steps):
         without = ", ".join(sorted({capture.label for capture in captures if not capture.steps}))
         return STEP, [f"{without} marks no complete step and other runs do: a capture is not a step."], []
