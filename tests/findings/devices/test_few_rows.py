@@ -29,15 +29,26 @@ def test_many_values_are_added_into_each_of_few():
     assert (one.gain_ns, one.gain_is_bound) == (20 * MS, True)
 
 
+def test_the_backward_of_picking_rows_by_an_index_is_told_what_does_not_wait():
+    """The indices are a list, of which no shapes are recorded."""
+    (one,) = found(sums_on_few_rows, [("aten::_index_put_impl_", "[[16, 64], [], [65536, 64], [], []]", 20)])
+    assert "adds [65536, 64] into [16, 64] by aten::_index_put_impl_: 4,096 values into each one" in one.title
+    assert one.recommendation.startswith("Look rows up by torch.nn.functional.embedding(index, weight)")
+    (other,) = found(sums_on_few_rows, [SUMS])
+    assert other.recommendation.startswith("Of a dozen rows or fewer take a product with the one-hot")
+
+
 @pytest.mark.parametrize(
     "work",
     [
+        ("aten::_index_put_impl_", "[[16, 64], [], [16, 64], [], []]", 20),
+        ("aten::index_add_", "[[16, 64], [], [], [65536, 64], []]", 20),
         ("aten::index_add_", "[[4096, 64], [], [65536], [65536, 64], []]", 20),
         ("aten::index_add_", None, 20),
         ("aten::index_copy_", "[[16, 64], [], [65536], [65536, 64], []]", 20),
         (*SUMS[:2], 4),
     ],
-    ids=["many rows", "no shapes", "no sum", "a small part"],
+    ids=["as many as there are", "an index of unknown shape", "many rows", "no shapes", "no sum", "a small part"],
 )
 def test_other_sums_are_no_news(work):
     assert not found(sums_on_few_rows, [work])
