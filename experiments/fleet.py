@@ -26,11 +26,12 @@ from tests.simulator import fleet
 
 HEAD = """# Sets of ranks that are slow, by simulated job
 
-From runs of `experiments/fleet.py` on {date}, {cores} cores. *Named* says that the first sentence holds every word
-of the truth ({words}) and that no second lateness is said.
+From runs of `experiments/fleet.py`, each row of its day. *Named* says that the first sentence holds every word of the
+truth ({words}) and that no second lateness is said. Those of 16 cores ran three at a time with five
+processes each (drawn by 11: one at a time), those of two cores in one process, beside other work.
 
-| ranks | job | fault | drawn | named | said first | CPU s | largest process, MB |
-|---:|---|---|---|---|---|---:|---:|
+| ranks | job | fault | drawn | named | said first | CPU s | largest process, MB | day | cores |
+|---:|---|---|---|---|---|---:|---:|---|---:|
 """
 
 
@@ -45,10 +46,9 @@ def main() -> None:
         row = measured(asked, options.jobs, options.keep and options.keep / f"{parallel}_{ranks}_{fault}")
         print(row, flush=True)
         rows[_job_of(row)] = row
-        date, cores = f"{datetime.now(UTC):%Y-%m-%d}", len(os.sched_getaffinity(0))
-        words = "ranks, host, rack or half of the job"
+        words = "ranks, host, rack, stages or half of the job"
         ordered = [rows[job] for job in sorted(rows, key=_place)]
-        options.output.write_text(HEAD.format(date=date, cores=cores, words=words) + "\n".join(ordered) + "\n")
+        options.output.write_text(HEAD.format(words=words) + "\n".join(ordered) + "\n")
 
 
 class Asked(NamedTuple):
@@ -101,7 +101,8 @@ def row_of(asked: Asked, found: list[dict[str, Any]], truth: fleet.Truth, cpu_s:
     named = "yes" if is_named else "no"
     drawn = "" if asked.seed is None else asked.seed
     job = f"{asked.ranks:,} | {asked.parallel} | {asked.fault} | {drawn}"
-    return f"| {job} | {named} | {first} | {cpu_s:.0f} | {peak_mb:,.0f} |"
+    day, cores = f"{datetime.now(UTC):%Y-%m-%d}", len(os.sched_getaffinity(0))
+    return f"| {job} | {named} | {first} | {cpu_s:.0f} | {peak_mb:,.0f} | {day} | {cores} |"
 
 
 def arguments() -> argparse.Namespace:

@@ -7,6 +7,7 @@ import { axisOf, roundTicks } from "../../templates/scripts/charts/axis.js";
 import { hover } from "../../templates/scripts/charts/hover.js";
 import { compare, csvOf, quoted, valueOf } from "../../templates/scripts/page/cells.js";
 import { amountText, bytesText, percentText, timeText } from "../../templates/scripts/page/numbers.js";
+import { titleOf } from "../../templates/scripts/timeline/labels.js";
 import { clipped, ticksOf, timeAt, xOf } from "../../templates/scripts/timeline/scale.js";
 import { matches, whyFound } from "../../templates/scripts/timeline/search.js";
 
@@ -33,6 +34,12 @@ test("a moment's place and the moment of a place are each other's inverse", () =
   assert.equal(xOf(scale, 300), 250);
   assert.equal(timeAt(scale, xOf(scale, 123)), 123);
   assert.deepEqual(clipped(scale, 0, 200), [50, 150]);
+});
+
+test("a rank is named by its number alone where its name has no room", () => {
+  const ctx = { measureText: (text) => ({ width: 7 * text.length }) };
+  assert.equal(titleOf(ctx, "▾", 60, 63), "▾ rank 60");
+  assert.equal(titleOf(ctx, "▾", 160, 63), "▾ 160");
 });
 
 test("ticks stand at round moments in the unit of the stretch", () => {

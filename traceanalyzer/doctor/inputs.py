@@ -45,7 +45,7 @@ def inputs_of(place: Path, *, follows_links: bool = False) -> Inputs:
         raise InputError(f"{place}: no such file or folder")
     heads = {path: _head(path) for path in _files(place, follows_links)}
     topologies = [path for path, head in heads.items() if b"\0" not in head and is_topology(_text(head))]
-    logs = [path for path, head in heads.items() if path not in topologies and (is_log(head) or is_ras(_text(head)))]
+    logs = [path for path, head in heads.items() if is_log(head) or is_ras(_text(head))]
 
     def holds(marks: tuple[bytes, ...]) -> Path | None:
         return place if any(mark in head for head in heads.values() for mark in marks) else None

@@ -25,8 +25,8 @@ export const drawLabels = (ctx, view) => {
     if (row.part === "group")
       write(ctx, c.ink, `600 12px ${FONT}`, `${row.isOpen ? "▾" : "▸"} ${row.group.name}`, 2, y + 10, left - 4);
     else if (row.head || row.part === "folded") {
-      const title = `${row.part === "folded" ? "▸" : "▾"} rank ${row.rank.rank}`;
       ctx.font = `600 12px ${FONT}`;
+      const title = titleOf(ctx, row.part === "folded" ? "▸" : "▾", row.rank.rank, left - indent - 2);
       const end = indent + ctx.measureText(title).width;
       write(ctx, c.ink, `600 12px ${FONT}`, title, indent, y + Math.min(row.height, 18) / 2, left - indent - 2);
       if (row.why && row.part === "folded") write(ctx, c.care, `11px ${FONT}`, row.why, end + 5, y + 9, left - end - 8);
@@ -51,6 +51,13 @@ export const drawLabels = (ctx, view) => {
     if (row.part === "counter" && isWide)
       write(ctx, c.quiet, `9px ${FONT}`, `up to ${amountText(row.counter, row.counter.most)}`, 14, y + 18, left - 16);
   }
+};
+
+/** A rank's name; on a phone's screen there may be room for its number alone.
+ * @param {{ measureText: (text: string) => { width: number } }} ctx @param {string} mark @param {number} rank @param {number} room */
+export const titleOf = (ctx, mark, rank, room) => {
+  const whole = `${mark} rank ${rank}`;
+  return ctx.measureText(whole).width <= room ? whole : `${mark} ${rank}`;
 };
 
 /** @param {CanvasRenderingContext2D} ctx @param {View} view */

@@ -24,7 +24,8 @@ def test_the_longest_gaps_are_those_that_are_shown_where_any_is_long():
 
 def test_changes_that_gain_next_to_nothing_are_named_and_those_that_nobody_knows_are_not():
     table = {"change": ["a", "a", "b", "c", "d"], "gain_pct": pd.array([4.0, 0.0, 0.05, None, 0.1], dtype="Float64")}
-    found = gains(of(WhatIfs, **table))
+    found = gains(of(WhatIfs, **table, is_bound=[True, True, False, True, True]))
     assert found.rows["change"].tolist() == ["a", "d"]
-    assert (found.first, found.others) == (2, ("b",))
-    assert gains(of(WhatIfs, change=["b"], gain_pct=[0.0])).first == 1
+    assert (found.first, found.others, found.are_bounds) == (2, ("b",), False)
+    bound = gains(of(WhatIfs, change=["b"], gain_pct=[0.0], is_bound=[True]))
+    assert (bound.first, bound.are_bounds) == (1, True)

@@ -41,11 +41,15 @@ def longest_gaps(gaps: GapTable) -> LongestGaps:
 
 @dataclass(frozen=True, slots=True)
 class Gains:
-    """Changes that gain something, how many of them a page shows at first, and the names of the others."""
+    """Changes that gain something, how many of them a page shows at first, and the names of the others.
+
+    `are_bounds`: what gains of the others are is not known to this part of a step.
+    """
 
     rows: pd.DataFrame
     first: int
     others: tuple[str, ...]
+    are_bounds: bool
 
 
 def gains(what_ifs: WhatIfs) -> Gains:
@@ -54,4 +58,5 @@ def gains(what_ifs: WhatIfs) -> Gains:
     rows = frame[is_true(frame["gain_pct"] >= LEAST_GAIN_PCT)]
     little = frame.loc[is_true(frame["gain_pct"] < LEAST_GAIN_PCT), "change"].unique()
     others = [str(name) for name in little if name not in set(rows["change"])]
-    return Gains(rows, min(max(len(rows), 1), MOST_GAINS), tuple(others))
+    are_bounds = bool(is_true(frame.loc[frame["change"].isin(others), "is_bound"]).any())
+    return Gains(rows, min(max(len(rows), 1), MOST_GAINS), tuple(others), are_bounds)
