@@ -20,7 +20,7 @@ def sentences(comparison: Comparison, run: str, unit: str) -> Iterator[str]:
     for row in table.frame.to_dict("records"):
         is_one = (table.frame["collective"] == row["collective"]).sum() == 1
         name = collective_words(row["collective"]) + ("" if is_one else f" of {_element_type(row.get('dtype'))}")
-        yield from _collective(name, row, unit, _phases(comparison, run, row["collective"]))
+        yield from _collective(name, row, unit, _phases(comparison, run, row["collective"], is_one=is_one))
     yield from _overlap(comparison, run)
 
 
@@ -28,8 +28,12 @@ def _element_type(dtype: object) -> str:
     return element_types(dtype) if isinstance(dtype, str) else "unknown type"
 
 
-def _phases(comparison: Comparison, run: str, collective: object) -> dict[str, str]:
-    """For each side in which phases of training its calls lie: `13 in forward, 13 in backward`."""
+def _phases(comparison: Comparison, run: str, collective: object, *, is_one: bool) -> dict[str, str]:
+    """For each side in which phases of training its calls lie: `13 in forward, 13 in backward`.
+
+    They are counted of a collective's calls together: where these are of several element types, only the phase is said
+    that all of them lie in.
+    """
     table = comparison.table(run, "comm_phases")
     if table is None:
         return {}
@@ -38,10 +42,11 @@ def _phases(comparison: Comparison, run: str, collective: object) -> dict[str, s
     for side in ("base", "other"):
         held = own[own[f"{side}_calls"].fillna(0) > 0].sort_values("phase")
         pieces = [
-            f"{digits(float(calls))} in {phase}"
+            f"{digits(float(calls))} in {phase}" if is_one else f"in {phase}"
             for phase, calls in zip(held["phase"], held[f"{side}_calls"], strict=True)
         ]
-        made[side] = f" ({', '.join(pieces)})" if set(held["phase"]) - {UNATTRIBUTED} else ""
+        is_known = bool(set(held["phase"]) - {UNATTRIBUTED}) and (is_one or len(pieces) == 1)
+        made[side] = f" ({', '.join(pieces)})" if is_known else ""
     return made
 
 
