@@ -13,6 +13,7 @@ MS = 1_000_000
     ("after_ms", "error_ms", "unmatched_ms", "said"),
     [
         (80, 1, 0, "gain 20 ms; replayed unchanged it is 1 ms off"),
+        (100, 1, 0, "no gain; replayed unchanged it is 1 ms off"),
         (110, 1, 0, "10 ms longer; replayed unchanged it is 1 ms off"),
         (80, 5, 0, "gain at most 20 ms, a bound and no forecast: 5 ms (5.0 %) are not explained by the graph"),
         (80, 1, 4, ("gain 20 ms, a bound and no forecast: waits stay as they are in 4 ms a rank of communication "
@@ -34,6 +35,11 @@ def test_a_gain_without_hosts_is_the_most_that_there_may_be():
         "gain at most 20 ms, a bound and no forecast: hosts that are not in the capture may not launch a shorter one "
         "in time"
     )  # fmt: skip
+
+
+def test_what_gains_nothing_without_the_profiler_is_no_gain():
+    gain = Gain(100 * MS, 80 * MS, 0, unprofiled_ns=(60 * MS, 60 * MS), steps=2)
+    assert Answer((Change("comm"),), gain, {}, {}).lines()[1].endswith("60 ms → 60 ms, no gain")
 
 
 @pytest.mark.parametrize(

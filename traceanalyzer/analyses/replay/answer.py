@@ -113,7 +113,7 @@ class Answer:
             said = f"{time_text(-change_ns)} longer"
         else:
             is_most = gain.is_bound and not gain.is_lower_bound
-            said = f"gain {gain_said(time_text(change_ns), is_bound=is_most)}"
+            said = f"gain {gain_said(time_text(change_ns), is_bound=is_most)}" if change_ns else "no gain"
         why = []
         if gain.error_ns > BOUND_PCT / 100 * gain.before_ns:
             why.append(f"{error} ({self.error_pct:.1f} %) are not explained by the graph")
@@ -132,7 +132,8 @@ class Answer:
         if self.gain.unprofiled_ns is None or any(change.part == "profiler" for change in self.changes):
             return []
         before, after = self.gain.unprofiled_ns
-        said = f"gain {time_text(before - after)}" if after <= before else f"{time_text(after - before)} longer"
+        gained = f"gain {time_text(before - after)}" if after < before else "no gain"
+        said = gained if after <= before else f"{time_text(after - before)} longer"
         line = f"without the profiler, an estimate: {time_text(before)} → {time_text(after)}, {said}"
         if afters := self.unprofiled_afters_ns:
             line += f"; it may be {time_span(*afters)} after the change"
