@@ -44,7 +44,7 @@ def inputs_of(place: Path, *, follows_links: bool = False) -> Inputs:
     if not place.exists():
         raise InputError(f"{place}: no such file or folder")
     heads = {path: _head(path) for path in _files(place, follows_links)}
-    topologies = [path for path, head in heads.items() if b"\0" not in head and is_topology(_text(head))]
+    topologies = [path for path, head in heads.items() if is_topology(_text(head))]
     logs = [path for path, head in heads.items() if is_log(head) or is_ras(_text(head))]
 
     def holds(marks: tuple[bytes, ...]) -> Path | None:

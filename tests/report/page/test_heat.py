@@ -4,6 +4,7 @@ import pytest
 from tests.builders import rank_trace
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.blame.places import Places
+from traceanalyzer.meaning.vocabulary import COMPUTE
 from traceanalyzer.report.page import heat
 from traceanalyzer.report.words.parts import split
 
@@ -39,7 +40,12 @@ def test_equal_ranks_share_a_rectangle_and_all_have_a_place():
     compute = next(row for row in rows if row.part.kind == "compute")
     assert [round(run.width * heat.MANY_RANKS / 100) for run in compute.runs] == [5, 1, heat.MANY_RANKS - 6]
     assert compute.runs[1].label == "compute, rank 5: 80.0 %"
-    assert (compute.low, compute.high) == (40.0, 80.0)
+    assert (compute.low, compute.high, compute.span) == (40.0, 80.0, "40 to 80 %")
+
+
+@pytest.mark.parametrize(("low", "high", "span"), [(0.0619, 0.0621, "0.06 %"), (0.433, 16.14, "0.43 to 16.1 %")])
+def test_shares_over_ranks_have_the_digits_of_tables(low, high, span):
+    assert heat.HeatRow(COMPUTE, (), low, high).span == span
 
 
 def test_those_unlike_the_others_are_told_as_sets_by_time_and_not_by_share():

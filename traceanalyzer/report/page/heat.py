@@ -10,7 +10,7 @@ from traceanalyzer.findings.alike import named
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.number_lists import numbers
-from traceanalyzer.meaning.quantities import text
+from traceanalyzer.meaning.quantities import per_cent, text
 from traceanalyzer.meaning.vocabulary import Part
 from traceanalyzer.report.words.parts import Split
 
@@ -40,6 +40,12 @@ class HeatRow:
     runs: tuple[Run, ...]
     low: float
     high: float
+
+    @property
+    def span(self) -> str:
+        """`65.0 to 80.7 %`, or one of them where they read alike."""
+        low, high = per_cent(self.low), per_cent(self.high)
+        return f"{high} %" if low == high else f"{low} to {high} %"
 
 
 @dataclass(frozen=True, slots=True)

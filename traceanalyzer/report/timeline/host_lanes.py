@@ -47,7 +47,7 @@ def host_lanes(results: Results, order: Sequence[int], clock: Clock) -> tuple[di
         lanes.append({"rank": rank, "thread": thread, "role": own["role"].iloc[0], "frames": is_frame, **entry})
         columns += made
     meta = {"names": names, "lanes": lanes, "unit": UNIT_NS,
-            "note": _note(len(held), recorded, held["ns"].min(), ranks, len(order))}  # fmt: skip
+            "note": note(len(held), recorded, held["ns"].min(), ranks, len(order))}  # fmt: skip
     return meta, b"".join(map(varints, columns))
 
 
@@ -74,7 +74,8 @@ def _lane(own: pd.DataFrame, clock: Clock, rank: int) -> tuple[dict[str, Any], l
     return entry, [steps_of(starts), ends - starts, own["said"].to_numpy(), place]
 
 
-def _note(held: int, recorded: int, least_ns: int, ranks: Sequence[int], of_ranks: int) -> str:
+def note(held: int, recorded: int, least_ns: int, ranks: Sequence[int], of_ranks: int) -> str:
+    """What is not drawn."""
     said = []
     if held < recorded:
         least = max(1, round(least_ns / 1000))
