@@ -192,6 +192,14 @@ def test_files_that_name_no_rank_are_one_job_only_at_one_time(tmp_path, starts, 
     assert [[c.ranks for c in run.captures] for run in found] == [[(n,) for n in range(len(group))] for group in groups]
 
 
+@pytest.mark.parametrize(("start_s", "count"), [(2, 2), (0.2, 1)], ids=["later", "at one time"])
+def test_a_recording_under_another_name_after_one_that_names_its_rank_is_a_run_of_its_own(tmp_path, start_s, count):
+    """One process was recorded twice: a rank for each would be one that waits for itself."""
+    write(tmp_path / "rank0.json", ended(0, 0.5))
+    write(tmp_path / "again.json", ended(start_s, 0.5))
+    assert len(discover(tmp_path).runs) == count
+
+
 def test_files_that_name_their_rank_may_come_from_hosts_whose_clocks_differ(tmp_path):
     for rank in (0, 1):
         write(tmp_path / f"rank{rank}.json", ended(rank * 2, 0.5))

@@ -193,8 +193,9 @@ def _unfit(in_path: re.Pattern[str] | None, captures: Sequence[TraceFile]) -> li
 
 def _with_ends(captures: list[TraceFile]) -> list[TraceFile]:
     """When those ended that say nowhere which rank they are, or the same as others: time tells then what they are."""
-    unnamed = [capture for capture in captures if capture.is_numbered_by_order]
-    asked = {c.path for c in unnamed} if len(unnamed) > 1 else set()
+    # One without a rank beside one that has ended may be the same process' next recording.
+    has_unnamed = len(captures) > 1 and any(capture.is_numbered_by_order for capture in captures)
+    asked = {capture.path for capture in captures} if has_unnamed else set()
     asked |= {one.path for one, two in _near_claims(captures) if one.header.ranks is None or two.header.ranks is None}
     return [replace(c, end_ns=_end_ns(c)) if c.path in asked else c for c in captures]
 
