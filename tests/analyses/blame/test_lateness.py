@@ -303,3 +303,17 @@ def test_a_step_with_hardly_any_of_a_lateness_is_none_of_its_steps():
     assert without_hardly_any(found)[["step", "part"]].to_numpy().tolist() == [
         [1, "host_ns"], [3, "host_ns"], [4, "host_ns"], [0, "data_ns"],
     ]  # fmt: skip
+
+
+def test_half_of_the_steps_are_not_most_of_them():
+    """A rank that needs more in every second step is not late in the others by a little; in most steps it may be."""
+
+    def late_in(more):
+        each = [[0, 2, 0, 1, 2, 0, 1, 0], [1, 0, 2, 0, 0, 2, 0, 1], more, [2, 0, 1, 1, 0, 1, 2, 0]]
+        table = with_excess(needs(each, each, wait_ns=30))
+        table = table.assign(begin_ns=table["step"] * 110 * MS, end_ns=(table["step"] + 1) * 110 * MS)
+        table = table.assign(excess_ns=table["excess_ns"] * MS, exposed_wait_ns=30 * MS)
+        return table.loc[_are_late(columns_of(table)), "step"].tolist()
+
+    assert late_in([20, 2, 20, 2, 20, 2, 20, 2]) == [0, 2, 4, 6]
+    assert late_in([20, 2, 20, 2, 20, 2, 20, 20]) == [0, 1, 2, 4, 6, 7]

@@ -18,14 +18,14 @@ US = 1_000
 SLICES = dict.fromkeys((3, 17, 40, 58, 77, 99), 2500)
 
 
-def taken(longer_us, *, names=12, grids=1, usual_us=50):
+def taken(longer_us, *, names=12, grids=1, usual_us=50, step=None):
     """By how much each of 120 kernels of as long is longer; `longer_us` by position."""
     places = np.arange(120)
     spent = usual_us + np.array([longer_us.get(place, 0) for place in places])
     ops = pd.DataFrame({"start_ns": places * 5_000 * US, "end_ns": (places * 5_000 + spent) * US})
     ops["name"] = pd.Categorical([f"kernel_{place % names}" for place in places])
     ops["grid"] = pd.Categorical([f"{place % grids + 1}x1x1" for place in places])
-    return {int(place): int(ns) // US for place, ns in enumerate(taken_of(ops, places)) if ns}
+    return {int(place): int(ns) // US for place, ns in enumerate(taken_of(ops, places, step)) if ns}
 
 
 def test_what_slices_take_is_what_kernels_take_beyond_their_median():
@@ -49,6 +49,17 @@ def test_kernels_that_are_longer_by_themselves_are_none(longer_us):
 
 def test_kernels_of_another_grid_are_none_of_those_that_it_is_held_against():
     assert taken(dict.fromkeys(range(0, 120, 2), 2500), names=3, grids=4) == {}
+
+
+@pytest.mark.parametrize(("others", "is_told"), [(0, True), (3, True), (4, False)])
+def test_of_a_step_most_of_whose_kernels_are_longer_none_is_a_slice(others, is_told):
+    """Kernels of one grid whose step has a larger batch; short ones are longer, too, by less than a slice."""
+    longer = dict.fromkeys(range(6), 2500) | dict.fromkeys(range(6, 6 + others), 30)
+    step = np.where(np.arange(120) < 19, 0, 1)
+    if others == 4:
+        step = np.where(np.arange(120) < 18, 0, 1)
+    assert bool(taken(longer, step=step)) is is_told
+    assert taken(longer) == dict.fromkeys(range(6), 2500), "without steps"
 
 
 def test_of_long_kernels_a_quarter_is_no_slice():

@@ -81,7 +81,7 @@ def test_of_a_capture_without_steps_it_is_no_rate():
     ("own", "flops", "changed"),
     [
         ([(1, "mm", "gemm", "tf32", 9, 10, 61), (1, "add", "element-wise", "fp32", 9, None, 60)], (5, 5, 5), {}),
-        ([(1, "mm", "gemm", "bf16", 9, 10, 100), ADD], (5, 5.5, 5), {}),
+        ([(1, "mm", "gemm", "bf16", 9, 16, 100), ADD], (5, 5.5, 5), {}),
         (
             [(1, "mm", "gemm", "bf16", 9, 10, 60), ADD, (1, "sort", "other", None, 9, None, 40)],
             (5, 5, 5),
@@ -108,3 +108,37 @@ def test_what_explains_less_than_half_is_not(own, flops, changed):
 def test_its_limits_can_be_set(own, flops, limits):
     assert len(told([own, ADD], flops)) == 1
     assert told([own, ADD], flops, limits=limits) == []
+
+
+@pytest.mark.parametrize(
+    ("own", "changed", "is_said"),
+    [
+        ((9, 10, 100), {}, True),  # of 120 ms 48 ms longer
+        ((9, 10, 72), {}, True),  # 20 ms of 40 ms
+        ((9, 10, 71), {}, False),
+        ((9, 10, 62), {"own_ns": 82 * MS}, False),  # hardly fewer a second
+        ((11, 10, 100), {}, False),  # each is smaller
+        ((9, 10, 100), {"name": "aten::mm of [8, 8]"}, False),
+        ((9, 10, 100), {"name": "aten::mm"}, True),
+        ((9, 10, 100), {"peers_ns": None}, False),
+        ((9, None, 100), {}, False),
+    ],
+    ids=[
+        "all",
+        "half",
+        "less than half",
+        "a little",
+        "smaller",
+        "of some sizes",
+        "of all sizes",
+        "no peers",
+        "no FLOPs",
+    ],
+)
+def test_products_that_do_fewer_flops_a_second_are_told(own, changed, is_said):
+    found = told([(1, "mm", "gemm", "bf16", *own), ADD], **changed)
+    said = [title for title, _ in found]
+    assert any("matrix products run at" in title for title in said) is is_said
+    if is_said:
+        assert said[0].startswith("Rank 1's matrix products run at ")
+        assert said[0].endswith(", the others' at 0.000000000167 TFLOP/s, and are no smaller.")

@@ -1,10 +1,11 @@
 """Large models, and what clusters do to jobs: committed before any report of them was seen."""
 
+from tests.simulator import workloads as usual
 from tests.simulator.capture import Capture
 from tests.simulator.case import APART, LOADER, MS, Case, Truth, case_of, nobody, on_nodes, several
 from tests.simulator.faults import Fault, in_turn
-from tests.simulator.jobs import clusters, large, script_steps
-from tests.simulator.noise import like_hosts, unlike_hosts
+from tests.simulator.jobs import ambient, clusters, large, script_steps
+from tests.simulator.noise import like_hosts, unlike_hosts, with_noise
 
 _SAME = "the same kernels take"
 
@@ -95,4 +96,55 @@ BLIND: tuple[Case, ...] = (
             left=(_ENDS,), noise=like_hosts(3121)),
     nobody("a pipeline with heavy ends, a middle stage warm and hidden", "tages 0 and 3|tage 3|tage 0", large.heavy_ends,
            Fault("throttle", 0, (1,), None, 1.1), _ENDS, others=(1,), noise=like_hosts(3122)),
+    # The third lot. Lengths that a step's ranks share.
+    nobody("healthy, batches by buckets of lengths", "", ambient.by_buckets, noise=unlike_hosts(3201)),
+    case_of("batches by buckets of lengths, a warm GPU", ambient.by_buckets, Fault("throttle", 0, (2,), None, 1.15), "matrix products run at",
+            noise=like_hosts(3202)),
+    case_of("batches by buckets of lengths, garbage in two steps", ambient.by_buckets, Fault("gc", 9 * MS, (6,), (2, 5)), "gc.collect",
+            noise=like_hosts(3203)),
+    several("batches by buckets of lengths, two GPUs brake in turn", ambient.by_buckets,
+            (Fault("throttle", 0, (1,), (0, 2, 4, 6), 1.4), Fault("throttle", 0, (5,), (1, 3, 5, 7), 1.4)),
+            Truth((1, 5), "compute", ""), noise=like_hosts(3204)),
+    # Four nodes.
+    nobody("healthy, over four nodes", "", on_nodes(ambient.over_four_nodes, 4), noise=unlike_hosts(3205)),
+    case_of("over four nodes, a rail", on_nodes(ambient.over_four_nodes, 4), Fault("rail", 6 * MS, (3,)), "all-reduce among",
+            says_ranks=(3, 7, 11, 15), cause="transfer", noise=like_hosts(3206)),
+    nobody("over four nodes, all uplinks", "ll-reduce", on_nodes(ambient.over_four_nodes, 4), Fault("uplink", 6 * MS, (0,)),
+           noise=like_hosts(3207)),
+    case_of("over four nodes, a node's loaders before a rail", on_nodes(ambient.over_four_nodes, 4),
+            Fault("data", 8 * MS, (8, 9, 10, 11)), LOADER, left=(Fault("rail", 3 * MS, (1,)),), others=(1, 5, 9, 13), noise=like_hosts(3208)),
+    several("over four nodes, a node heats up", on_nodes(ambient.over_four_nodes, 4),
+            tuple(Fault("throttle", 0, (4, 5, 6, 7), (step,), 1.0 + 0.08 * step) for step in range(1, 6)),
+            Truth((4, 5, 6, 7), "compute", _SAME, (1, 2, 3, 4, 5), has_gain=False), steps=6, noise=like_hosts(3209)),
+    several("over four nodes, each rank's garbage at times of its own", on_nodes(ambient.over_four_nodes, 4),
+            tuple(Fault("gc", 5 * MS, (rank,), (1 + 5 * rank % 7,)) for rank in range(16)),
+            Truth(tuple(range(16)), "host", "gc.collect"), steps=8, noise=like_hosts(3210)),
+    # Parameters from hosts.
+    nobody("parameters from hosts", "HtoD|opies|opy", ambient.parameters_from_hosts, noise=like_hosts(3211)),
+    case_of("parameters from hosts, a slow bus", ambient.parameters_from_hosts, Fault("bus", 4 * MS, (1,)), "HtoD", cause="copies",
+            noise=like_hosts(3212)),
+    case_of("parameters from hosts that are hidden, a slower bus that is not", ambient.parameters_from_hosts, Fault("bus", 9 * MS, (2,)), "HtoD",
+            cause="copies", copy_ns=150_000, noise=like_hosts(3213)),
+    # Copied ahead.
+    nobody("healthy, copied ahead", "", ambient.copied_ahead, noise=unlike_hosts(3214)),
+    nobody("copied ahead, a longer copy that is hidden", "", ambient.copied_ahead, Fault("batch", 4 * MS, (3,)), noise=like_hosts(3215)),
+    case_of("copied ahead, a copy longer than a step", ambient.copied_ahead, Fault("batch", 14 * MS, (3,)), "HtoD", cause="copies",
+            noise=like_hosts(3216)),
+    case_of("copied ahead, rank 0 logs pictures in every second step", ambient.copied_ahead, Fault("pictures", 12 * MS, (0,), (1, 3)),
+            "", cause="host", noise=like_hosts(3217)),
+    # Few micro-batches.
+    nobody("two micro-batches for four stages", "ipeline", with_noise(usual.pipelined, like_hosts(3218)), microbatches=2),
+    case_of("three micro-batches for four stages, a hot stage", with_noise(usual.pipelined, like_hosts(3219)),
+            Fault("throttle", 0, (1,), None, 1.4), _SAME, microbatches=3),
+    # What was recorded is little.
+    nobody("over four nodes, only rank 0 recorded, a hot GPU elsewhere", "", ambient.over_four_nodes, Fault("throttle", 0, (5,), None, 1.4),
+           noise=like_hosts(3220), how=Capture(missing=tuple(range(1, 16)))),
+    nobody("over four nodes, one node recorded, a hot GPU elsewhere", "no trace|cannot be told|not here|no file|ll-reduce",
+           ambient.over_four_nodes, Fault("throttle", 0, (5,), None, 1.4), noise=like_hosts(3221),
+           how=Capture(missing=(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11))),
+    case_of("copied ahead, a hot GPU, ranges alone", ambient.copied_ahead, Fault("throttle", 0, (4,), None, 1.3), _SAME,
+            how=Capture(has_payloads=True), by="nsys", noise=like_hosts(3222)),
+    case_of("gradients of the last micro-batch, recorded from the middle of a step on, a loader", script_steps.without_sync,
+            Fault("data", 8 * MS, (3,)), LOADER, steps=5, has_gain=False, noise=like_hosts(3223),
+            how=Capture(start_ns=dict.fromkeys(range(8), 17 * MS))),
 )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
+from traceanalyzer.analyses.blame.copies_beside import with_excess_of_copies
 from traceanalyzer.analyses.blame.episode_bounds import at_least_its_gain, bounds
 from traceanalyzer.analyses.blame.episode_gains import gains, mended_in
 from traceanalyzer.analyses.blame.episode_rows import row_of
@@ -15,7 +16,7 @@ from traceanalyzer.analyses.blame.hidden_hosts import with_hidden_hosts
 from traceanalyzer.analyses.blame.host_paces import without_names_of_pace
 from traceanalyzer.analyses.blame.jitter import without_hardly_any
 from traceanalyzer.analyses.blame.late_together import grouped, of_all_groups
-from traceanalyzer.analyses.blame.lateness import cells, with_excess
+from traceanalyzer.analyses.blame.lateness import cells
 from traceanalyzer.analyses.blame.naming import named
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.rank_sets import set_of
@@ -242,7 +243,7 @@ def _of_job(
     if needs["rank"].nunique() < 2:
         return pd.DataFrame()
     needs, work = as_whole_captures(needs, work)
-    late = with_excess(with_slower_ns(needs, work))
+    late = with_excess_of_copies(with_slower_ns(needs, work), replay)
     own = awaited(without_hardly_any(cells(late)), late, calls)
     found = without_names_of_pace(named(own, late, work), late, operators)
     found = with_steps_before(told_apart(found, late, work), late, work)

@@ -139,7 +139,7 @@ def _on_gpu(trace: RankTrace, tree: OperatorTree) -> Iterator[Mapping[str, np.nd
         rows = np.flatnonzero(held)
         yield _summed(step[rows], names.take(rows), total_ns[rows], part, what, blocks[rows])
     rows = np.flatnonzero(is_compute)
-    taken_ns = taken_of(ops, rows)
+    taken_ns = taken_of(ops, rows, step[rows])
     taken = rows[taken_ns > 0]
     others = as_names([OTHER_PROCESS], np.zeros(len(taken), dtype=np.int64))
     yield _summed(step[taken], others, taken_ns[taken_ns > 0], "compute_ns", SLICE)

@@ -25,6 +25,9 @@ _ALIKE, _MOST = 0.2, 0.7
 
 _LEAST_KERNELS, _LEAST_NAMES = 5, 3
 
+_LONG_STEP = 0.5
+"""Of a step's kernels: where more are longer than usual, the step has more to do, or its GPU is slower."""
+
 
 class TimeSlices(Result[TimeSlicesColumn]):
     """One row for each rank and step whose kernels stand still while, by all signs, another process has its GPU."""
@@ -52,7 +55,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     """The rank's steps with such kernels."""
     ops = trace.gpu_ops
     rows = np.flatnonzero(is_any(ops["kind"], "compute") & trace.counted)
-    taken_ns = taken_of(ops, rows)
+    taken_ns = taken_of(ops, rows, trace.op_step[rows] if len(trace.steps) else None)
     rows, taken_ns = rows[taken_ns > 0], taken_ns[taken_ns > 0]
     if not len(rows):
         return without_rows(("step", "slices", "names", "taken_ns"))
@@ -71,11 +74,12 @@ def across(parts: Mapping[int, pd.DataFrame]) -> TimeSlices:
     return TimeSlices(stack(parts, tuple(TimeSlices.columns)))
 
 
-def taken_of(ops: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
+def taken_of(ops: pd.DataFrame, rows: np.ndarray, step: np.ndarray | None = None) -> np.ndarray:
     """Of each of these compute kernels by how much another process' time slice makes it longer; 0 elsewhere.
 
     A slice comes to whichever kernel runs, so that kernels of several names are longer by one time. Kernels that are
-    slow by themselves (memory's clock, what their data ask for) are so by their own measure, and most of a name are.
+    slow by themselves (memory's clock, what their data ask for) are so by their own measure, and most of a name are, or
+    most of a `step`, whose batch is larger in as many blocks.
     """
     nothing = np.zeros(len(rows), dtype=np.int64)
     spent_ns = (array_of(ops, "end_ns") - array_of(ops, "start_ns"))[rows]
@@ -86,7 +90,7 @@ def taken_of(ops: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
     )
     usual_ns = alike.medians(spent_ns)[alike.of_row]
     more_ns = spent_ns - usual_ns
-    is_longer = more_ns >= np.maximum(LEAST_NS, _USUAL * usual_ns)
+    is_longer = (more_ns >= np.maximum(LEAST_NS, _USUAL * usual_ns)) & ~_are_of_long_steps(more_ns, usual_ns, step)
     if not is_longer.any():
         return nothing
     slice_ns = np.median(more_ns[is_longer])
@@ -94,3 +98,11 @@ def taken_of(ops: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
     names = column_of(ops, "name").codes[rows][is_slice]
     is_told = len(names) >= max(_LEAST_KERNELS, _MOST * is_longer.sum()) and len({*names.tolist()}) >= _LEAST_NAMES
     return np.where(is_longer, more_ns, 0).round().astype(np.int64) if is_told else nothing
+
+
+def _are_of_long_steps(more_ns: np.ndarray, usual_ns: np.ndarray, step: np.ndarray | None) -> np.ndarray:
+    """Kernels of steps in which most are longer than usual, short ones too: a slice hits one here, one there."""
+    steps = Groups.of_numbers(np.zeros(len(more_ns), dtype=np.int64) if step is None else step)
+    longer = steps.sums((more_ns >= _USUAL * usual_ns).astype(np.int64))
+    are_long: np.ndarray = (longer > _LONG_STEP * steps.counts())[steps.of_row]
+    return are_long

@@ -162,9 +162,13 @@ def since_first(passed: np.ndarray, steps: np.ndarray) -> np.ndarray:
 
 
 def _numbered(ops: pd.DataFrame, stretch: np.ndarray, name: np.ndarray) -> np.ndarray:
-    """In order of start over all streams: the same program may use other stream numbers."""
+    """In order of launch over all streams, whose numbers may be others where the same program runs.
+
+    Of what one call launched, as a graph, or of which no launch is known, in order of start: of two streams now one may
+    come first there, now the other.
+    """
     step = array_of(ops, "step")
-    order = np.argsort(array_of(ops, "start_ns"), kind="stable")
+    order = np.lexsort((array_of(ops, "start_ns"), array_of(ops, "launch")))
     number = np.empty(len(ops), dtype=np.int64)
     keys = {"step": step[order], "stretch": stretch[order], "name": name[order]}
     number[order] = number_in_group(Groups.of(keys, list(keys)).of_row)

@@ -72,10 +72,11 @@ _NAMED_ADVICE = {
     PAGEABLE: "Pin the host memory of what {who} copies ({name}) and copy on a stream of its own, or move less.",
 }
 
-SLOW_GPU = (
-    "The work is the same, so look at the GPU: clocks, power limit, temperature (nvidia-smi -q -d "
-    "CLOCK,POWER,TEMPERATURE,PERFORMANCE), and what else runs on it."
+LOOK_AT_GPU = (
+    "look at the GPU: clocks, power limit, temperature (nvidia-smi -q -d CLOCK,POWER,TEMPERATURE,PERFORMANCE), and "
+    "what else runs on it."
 )
+SLOW_GPU = f"The work is the same, so {LOOK_AT_GPU}"
 SHARED_GPU = (
     "See what else runs on that GPU (nvidia-smi, nvidia-smi pmon): another job, a process that did not end, a "
     "notebook. Give this job the GPU alone; who must share it does so by MPS or MIG, not in time slices."

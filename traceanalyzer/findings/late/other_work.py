@@ -1,4 +1,4 @@
-"""Why a rank computes longer: in another number format, more of it, or by other operators than its peers."""
+"""Why a rank computes longer: in another number format, more of it, slower, or by other operators than its peers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,12 +7,14 @@ import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.sizes import SIZES
 from traceanalyzer.analyses.operators.efficiency import Efficiency
 from traceanalyzer.analyses.operators.mfu import Mfu
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.findings.alike import of_the_others, the_others
 from traceanalyzer.findings.basis import EXPLAINED_PCT, plain
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.late.late_advice import LOOK_AT_GPU
 from traceanalyzer.findings.late.late_words import each_of
 from traceanalyzer.findings.late.lateness import of_lead, said
 from traceanalyzer.meaning.columns import Unit
@@ -43,8 +45,9 @@ def other_work(
 ) -> list[Finding]:
     """What differs on a rank that is late by computing longer, where that explains half of it.
 
-    That is the number format of its matrix products, its FLOPs, or the operators that only it runs. Stages of a
-    pipeline differ by design, and where the same kernels take longer the work is the same.
+    That is the number format of its matrix products, its FLOPs, how many of them its products do a second where sizes
+    differ from rank to rank, or the operators that only it runs. Stages of a pipeline differ by design, and where the
+    same kernels take longer the work is the same.
     """
     if len(pipeline) or not len(efficiency):
         return []
@@ -57,6 +60,7 @@ def other_work(
         others = sorted({int(rank) for rank in table["rank"].unique()} - {*late})
         if row["cause"] == "compute" and row["same_work_ratio"] is None and others:
             differs = _formats(table, late, others, part) or _amounts(table, mfu, row, others, part, more_flops_times)
+            differs = differs or _rates(table, row, others, part, more_flops_times)
             differs = differs or (_operators(table, late, others, row, part) if row["name"] is None else None)
             if differs:
                 found.append(_finding(differs, table, row, others, of_lead(episodes, row)))
@@ -132,6 +136,30 @@ def _amounts(
         f"{in_a_line(theirs, Unit.FLOPS)}{how or f', {times} times as much'}."
     )
     advice = f"Give {who} as much as the others: batches, sequences, experts, what else it computes."
+    return _Said(title, advice, _only(others))
+
+
+def _rates(
+    table: pd.DataFrame, row: Mapping[str, Any], others: Sequence[int], part: float, more: float
+) -> _Said | None:
+    """Where the late ranks' matrix products do fewer FLOPs a second, in products that are no smaller."""
+    late, products = numbers(row["ranks"]), table[(table["family"] == "gemm") & table["flops"].notna()]
+    sums = products.groupby("rank")[["flops", "gpu_ns", "calls"]].sum().astype("float64")
+    if not {*late, *others} <= {*sums.index} or SIZES in (row["name"] or "") or not row["peers_ns"]:
+        return None
+    each = pd.DataFrame({"rate": sums["flops"] / sums["gpu_ns"], "size": sums["flops"] / sums["calls"]})
+    own, theirs = (each.loc[[*ranks]].median() for ranks in (late, others))
+    slower_ns = row["own_ns"] * (1 - own["rate"] / theirs["rate"])
+    is_smaller = own["size"] * more < theirs["size"]
+    if is_smaller or own["rate"] * more > theirs["rate"] or slower_ns < part * (row["own_ns"] - row["peers_ns"]):
+        return None
+    who = numbered("rank", late)
+    rates = [f"{digits(one['rate'] / 1000)} TFLOP/s" for one in (own, theirs)]
+    title = (
+        f"{first_upper(who)}'s matrix products run at {rates[0]}, {of_the_others(others)} at {rates[1]}, "
+        "and are no smaller."
+    )
+    advice = f"Products as large take {who} longer, by other kernels or on a slower GPU: {LOOK_AT_GPU}"
     return _Said(title, advice, _only(others))
 
 
