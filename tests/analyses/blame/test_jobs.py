@@ -97,6 +97,6 @@ def test_transfers_of_slow_links_are_of_the_rank_whose_they_are_alone():
 def test_a_rank_that_communicates_with_nobody_is_held_against_nobody(monkeypatch):
     traces = [rank_trace([("compute", 5, 90 + 300 * rank, 1)], rank=rank, world_size=1) for rank in range(3)]
     monkeypatch.setattr(episodes, "jobs_of", lambda _members, ranks, _meeting: {int(rank): int(rank) for rank in ranks})
-    monkeypatch.setattr(episodes, "with_excess", lambda _needs: pytest.fail("held against others"))
+    monkeypatch.setattr(episodes, "with_excess_of_copies", lambda *_: pytest.fail("held against others"))
     assert len(run(traces, ["step_needs"])["step_needs"]) >= 3
     assert not len(run(traces, ["episodes"])["episodes"])
