@@ -11,7 +11,7 @@ from traceanalyzer.analyses.blame.jitter import HARDLY, RankSteps, jitter_of, of
 from traceanalyzer.analyses.blame.meetings import waited
 from traceanalyzer.analyses.blame.step_needs import PARTS
 from traceanalyzer.analyses.grouping import Groups
-from traceanalyzer.analyses.spread import median_of_others, medians, of_each
+from traceanalyzer.analyses.spread import low_medians, median_of_others, medians, of_each
 from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, DATA, HOST, LAUNCH, SYNC, UNKNOWN
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import columns_of, floats, picked, table_of, with_columns, without_rows
@@ -245,12 +245,6 @@ def _is_steady(steps: RankSteps, jitter: float, median: np.ndarray, is_more: np.
     return (median >= sigmas * _error_of_median(of_rank, jitter)) & (count[of_rank] >= _LEAST_STEPS)
 
 
-def _in_most(values: np.ndarray) -> np.ndarray:
-    """What more than half of the rows have at least: of an even count the lower one of the two in the middle."""
-    least: np.ndarray = np.broadcast_to(np.sort(values, axis=0)[(len(values) - 1) // 2], values.shape)
-    return least
-
-
 def _error_of_median(of_rank: np.ndarray, jitter: float) -> np.ndarray:
     """Of each row by how much the median of its rank's steps is off by chance."""
     error: np.ndarray = _MEDIAN_TO_MEAN * jitter / np.sqrt(np.bincount(of_rank)[of_rank])
@@ -292,7 +286,7 @@ def _are_late(columns: Mapping[str, Any]) -> np.ndarray:
     if not len(steps.rank):
         return np.zeros(0, dtype=bool)
     length_ns = of_each(steps.length_ns[:, None], np.unique(steps.step, return_inverse=True)[1], medians)[:, 0]
-    median = of_each(steps.excess_ns[:, None], np.unique(steps.rank, return_inverse=True)[1], _in_most)[:, 0]
+    median = of_each(steps.excess_ns[:, None], np.unique(steps.rank, return_inverse=True)[1], low_medians)[:, 0]
     jitter = jitter_of(steps)
     least = np.maximum(LEAST_PCT / 100 * length_ns, _LEAST_NS)
     # What is always there is held against the limit as a whole: of steps near the limit some alone would seem late.
