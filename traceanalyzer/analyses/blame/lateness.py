@@ -286,12 +286,13 @@ def _are_late(columns: Mapping[str, Any]) -> np.ndarray:
     if not len(steps.rank):
         return np.zeros(0, dtype=bool)
     length_ns = of_each(steps.length_ns[:, None], np.unique(steps.step, return_inverse=True)[1], medians)[:, 0]
-    median = of_each(steps.excess_ns[:, None], np.unique(steps.rank, return_inverse=True)[1], low_medians)[:, 0]
+    of_rank = np.unique(steps.rank, return_inverse=True)[1]
+    median, in_most = (of_each(steps.excess_ns[:, None], of_rank, own)[:, 0] for own in (medians, low_medians))
     jitter = jitter_of(steps)
     least = np.maximum(LEAST_PCT / 100 * length_ns, _LEAST_NS)
     # What is always there is held against the limit as a whole: of steps near the limit some alone would seem late.
     is_steady = _is_steady(steps, jitter, median, _launch_more_always(columns, steps)) & (median >= least)
-    of_steady = np.maximum(least / 2, HARDLY * median)
+    of_steady = np.maximum(np.where(in_most >= least, least / 2, least), HARDLY * median)
     least = np.where(is_steady, of_steady, np.maximum(least, _SIGMAS * of_others(steps, jitter)))
     is_late: np.ndarray = (steps.excess_ns >= least) & (waited(columns) >= least / 2)
     return is_late
