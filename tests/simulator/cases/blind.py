@@ -4,8 +4,8 @@ from tests.simulator import workloads as usual
 from tests.simulator.capture import Capture
 from tests.simulator.case import APART, LOADER, MS, Case, Truth, case_of, nobody, on_nodes, several
 from tests.simulator.faults import Fault, in_turn
-from tests.simulator.jobs import ambient, clusters, large, script_steps
-from tests.simulator.noise import like_hosts, unlike_hosts, with_noise
+from tests.simulator.jobs import ambient, clusters, large, replicated_pipelines, script_steps, unlike_steps
+from tests.simulator.noise import Noise, like_hosts, unlike_hosts, with_noise
 
 _SAME = "the same kernels take"
 
@@ -147,4 +147,53 @@ BLIND: tuple[Case, ...] = (
     case_of("gradients of the last micro-batch, recorded from the middle of a step on, a loader", script_steps.without_sync,
             Fault("data", 8 * MS, (3,)), LOADER, steps=5, has_gain=False, noise=like_hosts(3223),
             how=Capture(start_ns=dict.fromkeys(range(8), 17 * MS))),
+    # The fourth lot. Batches that grow.
+    nobody("healthy, micro-batches ramp up", "", unlike_steps.ramping_up, noise=unlike_hosts(3301)),
+    case_of("micro-batches ramp up, a hot GPU", unlike_steps.ramping_up, Fault("throttle", 0, (5,), None, 1.25), _SAME,
+            noise=like_hosts(3302)),
+    case_of("micro-batches ramp up, a loader before the first one", unlike_steps.ramping_up, Fault("data", 5 * MS, (2,)), LOADER,
+            noise=like_hosts(3303)),
+    case_of("micro-batches ramp up, a GPU throttled in the longest steps alone", unlike_steps.ramping_up,
+            Fault("throttle", 0, (1,), (4, 5), 1.4), _SAME, noise=like_hosts(3304)),
+    # Evaluations.
+    nobody("healthy, all evaluate in every third step", "tep|valuat", unlike_steps.evaluating, noise=unlike_hosts(3305)),
+    case_of("all evaluate in every third step, one for longer", unlike_steps.evaluating, Fault("samples", 9 * MS, (3,), (2, 5)), "linear",
+            cause="compute", noise=like_hosts(3306)),
+    case_of("all evaluate in every third step, a host logs in the others", unlike_steps.evaluating,
+            Fault("host", 8 * MS, (6,), (0, 1, 3, 4, 6)), "log_metrics", noise=like_hosts(3307)),
+    case_of("all evaluate in every third step, a warm GPU", unlike_steps.evaluating, Fault("throttle", 0, (0,), None, 1.2), _SAME,
+            noise=unlike_hosts(3308)),
+    # Secondary shards.
+    nobody("healthy, secondary shards", "", unlike_steps.secondary_shards, noise=unlike_hosts(3309)),
+    case_of("secondary shards, a node's own links", on_nodes(unlike_steps.secondary_shards, 4), Fault("within", 8 * MS, (5,)),
+            "all-gather among ranks 4 to 7", says_ranks=(4, 5, 6, 7), cause="transfer", noise=like_hosts(3310)),
+    nobody("secondary shards, slow gathers over all", "ll-gather", unlike_steps.secondary_shards, Fault("all", 8 * MS, (0,)),
+           noise=like_hosts(3311)),
+    case_of("secondary shards, garbage before a node's own links", unlike_steps.secondary_shards, Fault("gc", 9 * MS, (1,)), "gc.collect",
+            left=(Fault("within", 5 * MS, (6,)),), others=(4, 5, 6, 7), noise=like_hosts(3312)),
+    # Gradients of weights aside.
+    nobody("healthy, weights' gradients aside", "", unlike_steps.weights_aside, noise=unlike_hosts(3313)),
+    case_of("weights' gradients aside, longer on a rank", unlike_steps.weights_aside, Fault("aside", 6 * MS, (4,)), "", cause="compute",
+            noise=like_hosts(3314)),
+    case_of("weights' gradients aside, a hot GPU", unlike_steps.weights_aside, Fault("throttle", 0, (7,), None, 1.3), _SAME,
+            noise=like_hosts(3315)),
+    case_of("weights' gradients aside, a host steps tensor by tensor", unlike_steps.weights_aside, Fault("foreach", 9 * MS, (2,)),
+            "_single_tensor_adamw", cause="host", noise=like_hosts(3316)),
+    nobody("weights' gradients aside, a host steps within its lead", "", unlike_steps.weights_aside, Fault("foreach", 2 * MS, (2,)),
+           noise=like_hosts(3317)),
+    # Replicas and large jobs.
+    several("a replica of a pipeline is on a capped node", with_noise(replicated_pipelines.pp_dp, like_hosts(3318)),
+            (Fault("throttle", 0, (0, 1, 2), None, 1.3),), Truth((0, 1, 2), "compute", _SAME)),
+    # What nobody's fault is gains nine times as much, at most.
+    nobody("tensor x data on 32, a GPU a twentieth slower", "overlaps", with_noise(usual.tp_dp, Noise(3319, 0.15, 0.01, 0.05)),
+           Fault("throttle", 0, (19,), None, 1.05), others=(19,), tensor=4, data=8, steps=4),
+    case_of("over four nodes, two GPUs of unlike nodes are hot", on_nodes(ambient.over_four_nodes, 4),
+            Fault("throttle", 0, (2, 13), None, 1.3), _SAME, noise=like_hosts(3320)),
+    # Captures.
+    case_of("all evaluate in every third step, one for longer, ranges alone", unlike_steps.evaluating,
+            Fault("samples", 9 * MS, (3,), (2, 5)), "", cause="compute", how=Capture(has_payloads=True), by="nsys", noise=like_hosts(3321)),
+    case_of("weights' gradients aside, garbage, a file missing, clocks apart", unlike_steps.weights_aside, Fault("gc", 8 * MS, (3,), (2,)),
+            "gc.collect", has_gain=False, noise=like_hosts(3322), how=Capture(missing=(6,), offset_ns={1: 30 * MS, 3: -12 * MS})),
+    case_of("secondary shards, a loader, the last two steps recorded", unlike_steps.secondary_shards, Fault("data", 7 * MS, (4,)), LOADER,
+            steps=6, first=4, noise=like_hosts(3323)),
 )  # fmt: skip

@@ -18,6 +18,7 @@ from traceanalyzer.analyses.blame.jitter import without_hardly_any
 from traceanalyzer.analyses.blame.late_together import grouped, of_all_groups
 from traceanalyzer.analyses.blame.lateness import cells
 from traceanalyzer.analyses.blame.naming import named
+from traceanalyzer.analyses.blame.overlapping_compute import without_overlapping
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.rank_sets import set_of
 from traceanalyzer.analyses.blame.roles import with_roles, without_own_collectives
@@ -244,7 +245,7 @@ def _of_job(
         return pd.DataFrame()
     needs, work = as_whole_captures(needs, work)
     late = with_excess_of_copies(with_slower_ns(needs, work), replay)
-    own = awaited(without_hardly_any(cells(late)), late, calls)
+    own = awaited(without_overlapping(without_hardly_any(cells(late)), late, work), late, calls)
     found = without_names_of_pace(named(own, late, work), late, operators)
     found = with_steps_before(told_apart(found, late, work), late, work)
     found = with_hidden_hosts(found, late, replay)
