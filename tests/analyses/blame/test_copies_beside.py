@@ -31,13 +31,13 @@ def test_a_rank_whose_copies_take_longer_is_late_though_others_copy_while_they_w
 
 
 @pytest.mark.parametrize(
-    ("gain_ns", "expected"),
-    [(200_000, []), (400_000, []), (900_000, [1]), (None, [])],
-    ids=["a little", "less", "most", "none"],
+    ("gain_ns", "step_ms", "expected"),
+    [(200_000, 12, []), (400_000, 12, []), (900_000, 12, [1]), (900_000, 90, []), (None, 12, [])],
+    ids=["a little", "less", "most", "of a long step", "none"],
 )
-def test_only_where_the_job_gains_what_it_copies_longer(monkeypatch, gain_ns, expected):
+def test_only_where_the_job_gains_what_it_copies_longer(monkeypatch, gain_ns, step_ms, expected):
     needs, replay, _ = late_of(Fault("bus", 4 * MS, (1,)))
-    gain = None if gain_ns is None else Gain(12 * MS, 12 * MS - gain_ns, 0)
+    gain = None if gain_ns is None else Gain(step_ms * MS, step_ms * MS - gain_ns, 0)
     monkeypatch.setattr(copies_beside, "gain_of", lambda *_: gain)
     assert by_copies(with_excess_of_copies(needs, replay)) == expected
 

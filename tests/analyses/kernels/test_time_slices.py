@@ -25,7 +25,11 @@ def taken(longer_us, *, names=12, grids=1, usual_us=50, step=None):
     ops = pd.DataFrame({"start_ns": places * 5_000 * US, "end_ns": (places * 5_000 + spent) * US})
     ops["name"] = pd.Categorical([f"kernel_{place % names}" for place in places])
     ops["grid"] = pd.Categorical([f"{place % grids + 1}x1x1" for place in places])
-    return {int(place): int(ns) // US for place, ns in enumerate(taken_of(ops, places, step)) if ns}
+    return {
+        int(place): int(ns) // US
+        for place, ns in enumerate(taken_of(ops, places, np.zeros(120, dtype=np.int64) if step is None else step))
+        if ns
+    }
 
 
 def test_what_slices_take_is_what_kernels_take_beyond_their_median():

@@ -55,7 +55,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     """The rank's steps with such kernels."""
     ops = trace.gpu_ops
     rows = np.flatnonzero(is_any(ops["kind"], "compute") & trace.counted)
-    taken_ns = taken_of(ops, rows, trace.op_step[rows] if len(trace.steps) else None)
+    taken_ns = taken_of(ops, rows, trace.op_step[rows] if len(trace.steps) else np.zeros(len(rows), dtype=np.int64))
     rows, taken_ns = rows[taken_ns > 0], taken_ns[taken_ns > 0]
     if not len(rows):
         return without_rows(("step", "slices", "names", "taken_ns"))
@@ -74,7 +74,7 @@ def across(parts: Mapping[int, pd.DataFrame]) -> TimeSlices:
     return TimeSlices(stack(parts, tuple(TimeSlices.columns)))
 
 
-def taken_of(ops: pd.DataFrame, rows: np.ndarray, step: np.ndarray | None = None) -> np.ndarray:
+def taken_of(ops: pd.DataFrame, rows: np.ndarray, step: np.ndarray) -> np.ndarray:
     """Of each of these compute kernels by how much another process' time slice makes it longer; 0 elsewhere.
 
     A slice comes to whichever kernel runs, so that kernels of several names are longer by one time. Kernels that are
@@ -100,9 +100,9 @@ def taken_of(ops: pd.DataFrame, rows: np.ndarray, step: np.ndarray | None = None
     return np.where(is_longer, more_ns, 0).round().astype(np.int64) if is_told else nothing
 
 
-def _are_of_long_steps(more_ns: np.ndarray, usual_ns: np.ndarray, step: np.ndarray | None) -> np.ndarray:
+def _are_of_long_steps(more_ns: np.ndarray, usual_ns: np.ndarray, step: np.ndarray) -> np.ndarray:
     """Kernels of steps in which most are longer than usual, short ones too: a slice hits one here, one there."""
-    steps = Groups.of_numbers(np.zeros(len(more_ns), dtype=np.int64) if step is None else step)
+    steps = Groups.of_numbers(step)
     longer = steps.sums((more_ns >= _USUAL * usual_ns).astype(np.int64))
     are_long: np.ndarray = (longer > _LONG_STEP * steps.counts())[steps.of_row]
     return are_long
