@@ -44,6 +44,9 @@ _EVERY_TIME = {
     "evaluated apart, for longer than a step",
     "healthy, servers of parameters",
     "sharded tables, a hot GPU",
+    "parameters from hosts, a slow bus",
+    "weights' gradients aside, a hot GPU",
+    "batches by buckets of lengths, two GPUs brake in turn",
 }
 """Of each kind of fault and job one of the smallest that show it: a rank more is a tenth of a second more.
 
