@@ -75,7 +75,8 @@ def captured(iterations: Iterations) -> str:
 
 def exchanged(used: InUse, iterations: Iterations | None) -> dict[str, object]:
     """Those of them that are of communication."""
-    faster = f"Take {' or '.join([*_faster_reduces(used), 'fewer ranks in tensor parallelism'])}"
+    faster = f"Take {faster_reduces(used)}"
+    small = f"{faster}: a small collective costs its latency, whatever it carries."
     turns = (
         "Let two halves of a batch take turns, so that one computes while the other exchanges"
         f"{_switch(_TAKES_TURNS, iterations)}; {_LESS}."
@@ -85,7 +86,8 @@ def exchanged(used: InUse, iterations: Iterations | None) -> dict[str, object]:
         "hide_any_comm": f"{faster}.",
         "hide_own_comm": f"{faster}.",
         "start_early": f"{faster}. What follows needs each result.",
-        "join_small": f"{faster}: a small collective costs its latency, whatever it carries.",
+        "join_small": small,
+        "speed_small": small,
         "even_within": "Give all ranks as much between one exchange and the next: heads and experts dealt out evenly, "
         "requests of like lengths on ranks that serve their own; or exchange among fewer ranks.",
     }
@@ -101,10 +103,11 @@ def _switch(of_engines: Mapping[str, str], iterations: Iterations | None) -> str
     return f" ({'; '.join(told)})" if told else ""
 
 
-def _faster_reduces(used: InUse) -> list[str]:
-    """Kinds of all-reduces that the job's kernels do not show."""
+def faster_reduces(used: InUse) -> str:
+    """What shortens a small all-reduce whose result the next operation needs, of what the kernels do not show."""
     one_shot = [] if used.reduces_small else ["all-reduces made for small arrays (one-shot, multimem)"]
-    return [*one_shot, *([] if used.reduces_fused else ["all-reduces fused with the norm that follows"])]
+    fused = [] if used.reduces_fused else ["all-reduces fused with the norm that follows"]
+    return " or ".join([*one_shot, *fused, "fewer ranks in tensor parallelism"])
 
 
 def _by_graph(table: pd.DataFrame) -> bool:

@@ -27,12 +27,16 @@ _OTHER_HIDES = (
 def exchange_parts(kernels: Result | None, operators: Result | None) -> dict[str, object]:
     """The fields of `Tools` that are not torch.distributed's; none where that makes the calls, or nobody can tell."""
     if _any(kernels, "name", _HOROVOD) or _any(operators, "operator", _HOROVOD):
+        joined = (
+            f"{_SOONER}raise HOROVOD_CYCLE_TIME, or let it exchange gradients in groups (num_groups): a small collective "
+            "costs its latency, whatever it carries."
+        )
         return {
             "hide_comm": {"backward": _HOROVOD_HIDES},
             "hide_any_comm": _HOROVOD_HIDES,
             "start_early": _HOROVOD_HIDES,
-            "join_small": f"{_SOONER}raise HOROVOD_CYCLE_TIME, or let it exchange gradients in groups (num_groups): a "
-            "small collective costs its latency, whatever it carries.",
+            "join_small": joined,
+            "speed_small": joined,
         }
     if operators is None or not len(operators) or _any(operators, "operator", _TORCH):
         return {}

@@ -9,6 +9,7 @@ from traceanalyzer.findings.asking import of_rules, with_limits
 from traceanalyzer.findings.capture_limits import within_limits
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.folding import folded
+from traceanalyzer.findings.makers import in_words_of, maker_of
 from traceanalyzer.findings.order import error_of_mean_step_ns, ordered
 from traceanalyzer.model.text_storage import texts_in_python
 
@@ -30,7 +31,9 @@ def find(
         found = [finding for made in of_rules(results, failures, processes, thresholds) for finding in made]
         held = within_limits(found, results)
         error_ns = error_of_mean_step_ns(results["headline"]) if "headline" in results else 0.0
-        return tuple(ordered([_by_gain(item) for item in folded(held)], error_ns))
+        maker = maker_of(results)
+        told = [in_words_of(maker, _by_gain(item)) for item in folded(held)]
+        return tuple(ordered(told, error_ns))
 
 
 def _by_gain(finding: Finding) -> Finding:

@@ -6,7 +6,7 @@ from typing import Any
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.phases.iterations import Iterations
-from traceanalyzer.findings.engine_tools import engine_parts, exchanged, has_engine, serves
+from traceanalyzer.findings.engine_tools import engine_parts, exchanged, faster_reduces, has_engine, serves
 from traceanalyzer.findings.exchange_tools import exchange_parts
 from traceanalyzer.findings.in_use import InUse
 from traceanalyzer.kinds import EXPERTS
@@ -26,6 +26,7 @@ class Tools:
         hide_own_comm: the same of kernels that are no library's of collectives (userbuffers, symmetric memory).
         start_early: the same where nothing is hidden.
         join_small: what to do about small collectives.
+        speed_small: the same of those that no backward pass or optimizer calls, in a job that has these.
         even_within: how ranks come to wait less for each other within a step.
         wait_less: how hosts come to wait less for what their GPUs compute; empty where the call is to go.
     """
@@ -39,6 +40,7 @@ class Tools:
     hide_own_comm: str
     start_early: str
     join_small: str
+    speed_small: str
     even_within: str
     wait_less: str = ""
 
@@ -81,6 +83,9 @@ def _torch(used: InUse) -> Tools:
         "Put them into buckets of some 25 MB, flatten the tensors, or coalesce the calls: a small collective costs its "
         "latency, whatever it carries. Where the next operation needs each result (scales of 8-bit tensors), take the "
         "values of the step before, or collectives made for small arrays (one-shot, symmetric memory).",
+        f"Where what follows needs each result (tensor parallelism, statistics of norms), take {faster_reduces(used)}. "
+        "Of those whose results nothing waits for (losses, metrics) make one: flatten the tensors, or coalesce the "
+        "calls.",
         "Give all ranks as much between one exchange and the next: microbatches of like lengths on all ranks, each "
         "layer's experts evenly loaded; or exchange less often: no_sync until the last microbatch.",
     )
@@ -107,6 +112,11 @@ _XLA_HIDES = (
     "(JAX_ENABLE_PGLE=true)."
 )
 
+_XLA_JOINS = (
+    "Let XLA join them (--xla_gpu_all_reduce_combine_threshold_bytes and the like), or shard fewer dimensions: a small "
+    "collective costs its latency, whatever it carries."
+)
+
 XLA = Tools(
     "one jax.jit around the whole step, several steps in one jax.lax.scan, no block_until_ready() or float() between "
     "steps, a larger batch",
@@ -126,8 +136,8 @@ XLA = Tools(
     _XLA_HIDES,
     _XLA_HIDES,
     _XLA_HIDES,
-    "Let XLA join them (--xla_gpu_all_reduce_combine_threshold_bytes and the like), or shard fewer dimensions: a small "
-    "collective costs its latency, whatever it carries.",
+    _XLA_JOINS,
+    _XLA_JOINS,
     "Give all ranks as much between one exchange and the next: arrays sharded evenly, each layer's experts evenly "
     "loaded; or exchange less often: gradients summed over microbatches before they are reduced.",
 )

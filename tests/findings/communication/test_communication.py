@@ -1,6 +1,7 @@
 """What is said of communication."""
 
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pandas as pd
@@ -10,7 +11,7 @@ from tests import once
 from tests.findings.needed import needed_by
 from tests.simulator import Capture, Group, Program, scenarios
 from tests.simulator.analysed import analysed
-from tests.simulator.jobs import data_parallel, gradients, other_libraries, tensor_parallel
+from tests.simulator.jobs import data_parallel, gradients, other_libraries, reinforced, tensor_parallel
 from tests.simulator.workloads import job_of
 from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.analyses.blame.places import Places
@@ -239,6 +240,31 @@ def test_small_collectives_that_a_step_waits_for_are_told_however_few():
     (found,) = many_small_collectives(**results)
     assert "runs 48 all-reduces of at most 1 MiB a step" in found.title
     assert found.gain_ns == pytest.approx(48 * 16_000, rel=0.15)  # and what their ends differ by
+
+
+def test_small_collectives_of_decoding_are_no_gradients_to_be_joined_in_a_job_that_trains_too():
+    _, results = analysed(reinforced.colocated(replicas=1, steps=2), *_OF_SMALL)
+    (found,) = many_small_collectives(**results)
+    assert "runs 48 all-reduces" in found.title
+    assert "buckets" not in found.recommendation
+    assert "fewer ranks in tensor parallelism" in found.recommendation
+
+
+@pytest.mark.parametrize(
+    ("phases", "is_joined"),
+    [
+        (["backward", "backward", "backward", "forward"], True),
+        (["optimizer"], True),
+        (["backward", "forward", "forward", "forward"], False),
+        (["unattributed"], True),  # no call is known to be of gradients
+    ],
+)
+def test_what_to_do_about_small_collectives_is_told_by_the_pass_that_calls_them(phases, is_joined):
+    _, results = analysed(tensor_parallel.many_scales(), *_OF_SMALL)
+    phase_of = results["call_phases"].table
+    told = phase_of.assign(phase=[phases[place % len(phases)] for place in range(len(phase_of))])
+    (found,) = many_small_collectives(**results | {"call_phases": replace(results["call_phases"], table=told)})
+    assert found.recommendation.startswith("Put them into buckets") is is_joined
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,7 @@ def test_ddps_own_timers_are_not_of_the_job():
         sync("cudaEventSynchronize", span="DistributedDataParallel.forward"),
         sync("cudaEventSynchronize", span="metrics"),
         sync("cudaStreamSynchronize", operator="aten::copy_", span="DistributedDataParallel.forward"),
+        sync("hipEventSynchronize", span="DistributedDataParallel.forward"),
     ]
     table = pd.DataFrame(rows).astype({"operator": "string", "range": "string"})
     assert _of_job(table).index.tolist() == [1, 2]

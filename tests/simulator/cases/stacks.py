@@ -5,6 +5,7 @@ from tests.simulator.capture import Capture
 from tests.simulator.case import FOUR, HEALTHY, LOADER, MS, Case, case_of, nobody, on_nodes
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import diffusion, graph_networks, hybrid, other_models, recommenders, reinforced
+from tests.simulator.makers import of_amd, of_intel
 from tests.simulator.noise import like_hosts, unlike_hosts, with_noise
 from tests.simulator.spoiled import without_steps
 
@@ -126,4 +127,13 @@ STACKS: tuple[Case, ...] = (
             "split_embedding", cause="compute", others=(0, 4), noise=unlike_hosts(668)),
     nobody("healthy, kept through backward on 16, two steps, clocks apart", "", hybrid.kept, hosts=4, steps=4, first=2,
            noise=unlike_hosts(669), how=Capture(offset_ns={3: 20 * MS, 9: -7 * MS})),
+    # GPUs of other makers.
+    case_of("on GPUs of AMD, a hot one", usual.ddp, Fault("throttle", 0, (2,), None, 1.4), "the same kernels take", ranks=4,
+            spoil=of_amd(4)),
+    case_of("on GPUs of AMD, a rank's memory", usual.ddp, Fault("malloc", 5 * MS, (1,)), "hipMalloc", ranks=4,
+            spoil=of_amd(4)),
+    case_of("on GPUs of Intel, a rank's memory", usual.ddp, Fault("malloc", 5 * MS, (1,)), "urUSMDeviceAlloc", ranks=4,
+            spoil=of_intel(4)),
+    case_of("on GPUs of Intel, a loader", usual.fsdp, Fault("data", 6 * MS, (0,)), LOADER, ranks=4, spoil=of_intel(4)),
+    nobody("healthy, on GPUs of Intel", HEALTHY, usual.ddp, ranks=4, spoil=of_intel(4)),
 )  # fmt: skip

@@ -46,7 +46,8 @@ _GRAPH_CAPTURE = re.compile(r"StreamBeginCapture|StreamEndCapture|GraphInstantia
 
 _MEMORY_CALL = re.compile(
     r"^(?:cuda(?:Malloc|Free)(?:Async|Managed)?|hip(?:Malloc|Free)(?:Async)?|cuMem(?:Create|Release|Map|Unmap|SetAccess)"
-    r"|cu?(?:da)?(?:MemAlloc|MemFree)(?:Async)?)(?:_v\d+)?(?:_ptsz)?$"
+    r"|cu?(?:da)?(?:MemAlloc|MemFree)(?:Async)?|urUSM(?:(?:Device|Shared)Alloc|Free)|zeMem(?:Alloc(?:Device|Shared)|Free))"
+    r"(?:_v\d+)?(?:_ptsz)?$"
 )
 
 _DATA = re.compile(
@@ -111,7 +112,7 @@ def is_graph_capture(name: str) -> bool:
 
 @lru_cache(_MOST_NAMES)
 def is_memory_call(name: str) -> bool:
-    """A call that takes memory from the GPU or gives it back: `cudaMalloc`, `cudaFree` and the like."""
+    """A call that takes memory from the GPU or gives it back: `cudaMalloc`, `hipFree`, `urUSMDeviceAlloc` and the like."""
     return bool(_MEMORY_CALL.match(name))
 
 

@@ -9,6 +9,7 @@ from traceanalyzer.analyses.communication.collectives import Collectives, transf
 from traceanalyzer.analyses.communication.exposed_comm import ExposedComm
 from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.operators.operators import Operators
+from traceanalyzer.analyses.phases.call_phases import CallPhases
 from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
 from traceanalyzer.analyses.phases.iterations import Iterations
 from traceanalyzer.analyses.replay.change import Change
@@ -38,6 +39,9 @@ LITTLE_OVERLAP_PCT = 10.0
 
 _SEVERAL = 2
 """Of so many one can be made."""
+
+_OF_GRADIENTS = ("backward", "optimizer")
+"""Phases whose small collectives can be joined: nothing in them needs the result of one before the next is made."""
 
 _FREE = Change("comm", 0.0)
 
@@ -172,13 +176,15 @@ def many_small_collectives(
     kernels: Kernels,
     iterations: Iterations,
     operators: Operators,
+    call_phases: CallPhases,
     *,
     clear_gain_pct: float = CLEAR_GAIN_PCT,
 ) -> list[Finding]:
     """A step would be 3 % shorter and more if collectives of at most 1 MiB took no time: what they cost is latency.
 
     Told with the kind and rank of which it is most. Those that run beside compute, or for which hosts have no time,
-    gain nothing, however many there are.
+    gain nothing, however many there are. Those of a model that trains are not gradients to be joined where neither its
+    backward pass nor its optimizer calls them, and calls of these are known: what follows needs each result.
     """
     calls = call_waits.table
     gain = gain_of(replay, Change("small"))
@@ -201,8 +207,20 @@ def many_small_collectives(
     sums = by_step.groupby(["collective", "rank"]).sum()
     means = sums.assign(size=sums["size"] / sums["held"], sum=sums["sum"] / (basis.steps or sums["held"]))
     several = means[means["size"] >= _SEVERAL].reset_index().sort_values("sum", kind="stable")
-    advice = tools_of(ranks, kernels, iterations, operators=operators).join_small
-    return [_many_small(row, gain, share_pct, basis, advice) for row in several.tail(1).to_dict("records")]
+    tools = tools_of(ranks, kernels, iterations, operators=operators)
+    return [
+        _many_small(row, gain, share_pct, basis, tools.speed_small if is_within else tools.join_small)
+        for row in several.tail(1).to_dict("records")
+        for is_within in [_are_within_passes(rows_where(small, small["collective"] == row["collective"]), call_phases)]
+    ]
+
+
+def _are_within_passes(small: pd.DataFrame, call_phases: CallPhases) -> bool:
+    """Whether most are of no pass that makes or takes gradients, in a job that communicates in one that does."""
+    phases = call_phases.table
+    of_gradients = phases["phase"].isin(_OF_GRADIENTS)
+    own = small[["rank", "call"]].merge(phases[of_gradients][["rank", "call"]], on=["rank", "call"])
+    return bool(of_gradients.any()) and len(own) < MOSTLY * len(small)
 
 
 def _many_small(row: dict[str, float], gain: Gain, share_pct: float, basis: Basis, advice: str) -> Finding:
