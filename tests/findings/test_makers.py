@@ -38,7 +38,9 @@ def _texts():
         said = [] if path.name in _OWN else [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
         documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         yield from (
-            node.value for node in said if isinstance(node.value, str) and " " in node.value and id(node) not in documents
+            node.value
+            for node in said
+            if isinstance(node.value, str) and " " in node.value and id(node) not in documents
         )
 
 

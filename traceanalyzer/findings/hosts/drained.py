@@ -143,7 +143,9 @@ def _that_idle(calls: pd.DataFrame) -> pd.DataFrame:
 
 def _of_job(calls: pd.DataFrame) -> pd.DataFrame:
     """Without those by which DDP times itself, in its first ten iterations and then in every hundredth."""
-    is_own = (calls["name"].map(host_names.waits_for) == host_names.FOR_EVENT) & (calls["range"] == "DistributedDataParallel.forward")
+    is_own = (calls["name"].map(host_names.waits_for) == host_names.FOR_EVENT) & (
+        calls["range"] == "DistributedDataParallel.forward"
+    )
     return calls[~(is_true(is_own) & calls["operator"].isna())]
 
 
