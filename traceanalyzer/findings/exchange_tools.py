@@ -28,8 +28,8 @@ def exchange_parts(kernels: Result | None, operators: Result | None) -> dict[str
     """The fields of `Tools` that are not torch.distributed's; none where that makes the calls, or nobody can tell."""
     if _any(kernels, "name", _HOROVOD) or _any(operators, "operator", _HOROVOD):
         joined = (
-            f"{_SOONER}raise HOROVOD_CYCLE_TIME, or let it exchange gradients in groups (num_groups): a small collective "
-            "costs its latency, whatever it carries."
+            f"{_SOONER}raise HOROVOD_CYCLE_TIME, or let it exchange gradients in groups (num_groups): a small "
+            "collective costs its latency, whatever it carries."
         )
         return {
             "hide_comm": {"backward": _HOROVOD_HIDES},

@@ -127,6 +127,6 @@ def _pattern(words: Mapping[str, str]) -> re.Pattern[str]:
 
 def _texts(results: Results, name: str, column: str) -> pd.Series:
     """The distinct ones; none where the Result is not there."""
-    result = results.get(name)  # type: ignore[call-overload]
+    result = results.get(name)
     table = pd.DataFrame() if result is None else result.table
     return pd.Series(table[column].dropna().astype("object").unique() if column in table else [], dtype="str")

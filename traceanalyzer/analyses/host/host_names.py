@@ -112,7 +112,7 @@ def is_graph_capture(name: str) -> bool:
 
 @lru_cache(_MOST_NAMES)
 def is_memory_call(name: str) -> bool:
-    """A call that takes memory from the GPU or gives it back: `cudaMalloc`, `hipFree`, `urUSMDeviceAlloc` and the like."""
+    """A call that takes memory from the GPU or gives it back: `cudaMalloc`, `hipFree`, `urUSMDeviceAlloc`."""
     return bool(_MEMORY_CALL.match(name))
 
 
