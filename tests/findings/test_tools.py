@@ -6,6 +6,7 @@ from dataclasses import fields
 import pandas as pd
 import pytest
 
+from traceanalyzer.analyses.host.launches import Launches
 from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.phases.iterations import Iterations
@@ -66,6 +67,16 @@ def test_what_a_job_uses_already_or_has_not_is_not_advised(names, compiles, is_b
         assert ("fused=True" in advice) is is_by_parts
     assert used.launch_less.startswith("CUDA graphs" if compiles else "torch.compile or")
     assert ("already" in used.fusing, 'mode="reduce-overhead"' in used.fuse_small) == (compiles, compiles)
+
+
+@pytest.mark.parametrize(("graph_operations", "replays"), [(50, True), (49, False), (None, False)])
+def test_graphs_are_not_advised_to_who_replays_them(graph_operations, replays):
+    ranks = Ranks(pd.DataFrame({"rank": [0], "format": "kineto"}))
+    table = pd.DataFrame({"rank": [0], "operations": 100, "graph_operations": [graph_operations]})
+    for kernels in (None, Kernels(pd.DataFrame({"name": [FUSED, COMPILED], "calls": 1}))):
+        used = tools.tools_of(ranks, kernels, launches=Launches(table))
+        assert used.launch_less.startswith("what is launched between its CUDA graphs") is replays
+        assert used.fuse_small.startswith("Most is replayed by CUDA graphs already") is replays
 
 
 ONE_BY_ONE = [

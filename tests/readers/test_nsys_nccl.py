@@ -292,4 +292,5 @@ def test_several_processes_that_nothing_names_are_in_order_of_their_gpus(tmp_pat
     devices = [{"gpuId": 1, "cudaId": 0, "pid": 100}, {"gpuId": 0, "cudaId": 0, "pid": 200}]
     path = write_sqlite(tmp_path / "r.sqlite", two_processes() | {"TARGET_INFO_CUDA_DEVICE": devices})
     assert [(t.rank, t.meta.process) for t in read_all(path)] == [(0, 200), (1, 100)]
+    assert [(t.meta.device, t.meta.devices_seen) for t in read_all(path)] == [(0, 1), (1, 1)]  # of the machine
     assert nsys_sqlite.peek(path).ranks is None

@@ -41,10 +41,19 @@ def test_steps_are_read_whatever_their_numbers(ranges, numbers, whole, said):
 
 @pytest.mark.parametrize("first", [1, 3, 100])
 def test_of_two_profilers_that_mark_each_step_one_is_taken(first):
-    ranges = [(3 + i, 100 * i, 100 * i + 100) for i in range(4)]
-    others = [(first + i, 100 * i + 1, 100 * i + 101) for i in range(3)]
+    ranges = [(3 + i, 100_000 * i, 100_000 * i + 100_000) for i in range(4)]
+    others = [(first + i, 100_000 * i + 1_500, 100_000 * i + 101_500) for i in range(3)]
     trace = recorded(sorted([*ranges, *others], key=lambda each: each[1]))
     assert trace.steps["step"].tolist() == [3, 4, 5, 6]
     assert trace.steps["is_open"].tolist() == [False, False, False, True]
     (said,) = trace.meta.notes
     assert f"ProfilerStep#3 to ProfilerStep#6 are taken, the 3 of another one (ProfilerStep#{first} to " in said
+
+
+@pytest.mark.parametrize(("overlap_ns", "taken"), [(0, 4), (250, 4), (1_001, 3)])
+def test_steps_that_overlap_by_how_their_times_are_written_are_of_one_profiler(overlap_ns, taken):
+    """A program that saved microseconds since 1970 as floating-point numbers left a quarter of one uncertain."""
+    ranges = [(3 + i, 100_000 * i, 100_000 * i + 100_000 + overlap_ns) for i in range(4)]
+    trace = recorded(ranges)
+    assert len(trace.steps) == taken
+    assert bool(trace.meta.notes) is (taken < 4)

@@ -565,6 +565,7 @@ IterationsColumn = Literal[
     "decode_tokens",
     "window_ns",
     "idle_ns",
+    "between_ns",
     "operations",
     "graph_operations",
     "is_open",

@@ -58,7 +58,7 @@ def engine_parts(used: InUse, iterations: Iterations) -> dict[str, object]:
     by_graph = _by_graph(iterations.table)
     graphs = f"{captured(iterations)}, "
     small = "Most is replayed by CUDA graphs already: fuse what they hold (fused norms, quantisation and activations)."
-    ahead = f"let the next iteration be scheduled while this one runs{_switch(_SCHEDULES_AHEAD, iterations)}"
+    ahead = f"let the next iteration be scheduled while this one runs{in_brackets(_SCHEDULES_AHEAD, iterations)}"
     return {
         "launch_less": f"{'' if by_graph else graphs}more requests in a batch, {ahead}",
         **({"fuse_small": small} if by_graph else {}),
@@ -70,7 +70,7 @@ def engine_parts(used: InUse, iterations: Iterations) -> dict[str, object]:
 
 def captured(iterations: Iterations) -> str:
     """What makes the engine replay its iterations."""
-    return f"CUDA graphs{_switch(_GRAPHS, iterations)}"
+    return f"CUDA graphs{in_brackets(_GRAPHS, iterations)}"
 
 
 def exchanged(used: InUse, iterations: Iterations | None) -> dict[str, object]:
@@ -79,7 +79,7 @@ def exchanged(used: InUse, iterations: Iterations | None) -> dict[str, object]:
     small = f"{faster}: a small collective costs its latency, whatever it carries."
     turns = (
         "Let two halves of a batch take turns, so that one computes while the other exchanges"
-        f"{_switch(_TAKES_TURNS, iterations)}; {_LESS}."
+        f"{in_brackets(_TAKES_TURNS, iterations)}; {_LESS}."
     )
     return {
         "hide_comm": dict.fromkeys(("all_to_all", *EXPERTS), turns),
@@ -93,8 +93,8 @@ def exchanged(used: InUse, iterations: Iterations | None) -> dict[str, object]:
     }
 
 
-def _switch(of_engines: Mapping[str, str], iterations: Iterations | None) -> str:
-    """The engine's own switch in brackets, by how its iterations are called; of one that is not known some engines'."""
+def in_brackets(of_engines: Mapping[str, str], iterations: Iterations | None) -> str:
+    """What the engine calls it, in brackets, by its iterations' names; of an unknown one what some do."""
     names = (
         iterations.table["name"].astype("str") if iterations is not None and len(iterations) else pd.Series(dtype="str")
     )

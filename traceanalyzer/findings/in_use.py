@@ -18,16 +18,18 @@ class InUse(Struct, frozen=True):
     """All-reduces that are made for small arrays."""
     reduces_fused: bool = False
     """All-reduces with what follows them in one kernel."""
+    replays: bool = False
+    """CUDA graphs, by which most operations are launched."""
 
     @classmethod
-    def of(cls, kernels: Result | None, phases: Result | None = None) -> "InUse":
+    def of(cls, kernels: Result | None, phases: Result | None = None, launches: Result | None = None) -> "InUse":
         """By the names of Inductor's kernels, of those that update parameters, and of those that reduce them.
 
         What Adam does to one parameter has a name of its own; what others do, as stochastic gradient descent, adds and
         multiplies as anything does: that is told by how many operations the optimizer has.
         """
         if kernels is None or not len(kernels):
-            return cls()
+            return cls(replays=_by_graphs(launches))
         names = kernels.table["name"].astype("str")
         is_fused = _any(names, _OF_FUSED)
         calls = [kernels.table.loc[names.str.contains(each, regex=False), "calls"].max() for each in _OF_ONE]
@@ -39,6 +41,7 @@ class InUse(Struct, frozen=True):
             updates_singly=is_single and not is_fused,
             reduces_small=_any(names, _OF_SMALL_REDUCES),
             reduces_fused=_any(names, _OF_FUSED_REDUCES),
+            replays=_by_graphs(launches),
         )
 
 
@@ -68,6 +71,13 @@ def _takes_many(phases: Result | None) -> bool:
     own = table[(table["phase"] == "optimizer") & table["step"].notna()]
     count, compute_ns = int(own["operations"].sum()), int(own["compute_ns"].fillna(0).sum())
     return count >= _MANY_A_STEP * len(own) > 0 and compute_ns < _SHORT_NS * count
+
+
+def _by_graphs(launches: Result | None) -> bool:
+    """Whether graphs launch half of all ranks' operations and more."""
+    if launches is None or not len(launches):
+        return False
+    return bool(2 * launches.table["graph_operations"].fillna(0).sum() >= launches.table["operations"].sum() > 0)
 
 
 def _any(names: pd.Series, pattern: str) -> bool:

@@ -45,6 +45,9 @@ class Tools:
     wait_less: str = ""
 
 
+_FUSED = "fused norms and activations"
+
+
 def _torch(used: InUse) -> Tools:
     fused = ["a fused optimizer (fused=True)"] if used.updates_by_parts else []
     fused = (
@@ -57,13 +60,16 @@ def _torch(used: InUse) -> Tools:
         if used.compiles
         else "torch.compile or CUDA graphs for the repeated part"
     )
+    if used.replays:
+        graphs = "what is launched between its CUDA graphs within these, too"
     small = (
         'Replay small kernels as a CUDA graph (of those that torch.compile makes: mode="reduce-overhead"), and fuse '
-        f"those outside it ({', '.join([*fused, 'fused norms and activations'])})."
+        f"those outside it ({', '.join([*fused, _FUSED])})."
         if used.compiles
-        else f"Fuse small kernels ({', '.join(['torch.compile', *fused, 'fused norms and activations'])}) or replay "
-        "them as a CUDA graph."
+        else f"Fuse small kernels ({', '.join(['torch.compile', *fused, _FUSED])}) or replay them as a CUDA graph."
     )
+    if used.replays:
+        small = f"Most is replayed by CUDA graphs already: fuse what they hold ({', '.join([*fused, _FUSED])})."
     whose = "norms, losses and optimizer (fused=True)" if fused else "norms and losses"
     moving = (
         f'Let torch.compile take more of it (TORCH_LOGS="graph_breaks" says where it stops), fused {whose}'
@@ -149,6 +155,7 @@ def tools_of(
     iterations: Iterations | None = None,
     phases: Result | None = None,
     operators: Result | None = None,
+    launches: Result | None = None,
 ) -> Tools:
     """Those of the framework that the traces are of: XLA's where each is JAX's, or says that XLA compiled it.
 
@@ -164,7 +171,7 @@ def tools_of(
         is_xla |= ranks.table["versions"].astype("object").fillna("").str.contains("compiler XLA", regex=False)
     if is_xla.all():
         return XLA
-    used = InUse.of(kernels, phases)
+    used = InUse.of(kernels, phases, launches)
     torch = _torch(used)
     if iterations is None or not serves(iterations):
         is_served = has_engine(kernels, operators)

@@ -10,6 +10,13 @@ from traceanalyzer.model.tables import array_of
 _PROFILER_STEP = re.compile(r"^ProfilerStep#(\d{1,15})$")
 
 
+_ROUNDED_NS = 1_000
+"""By no more do ranges that follow each other overlap for how their times are written.
+
+Microseconds since 1970 are exact to a quarter of one, once a program has read and saved them as floating-point numbers.
+"""
+
+
 def profiler_numbers(ranges: pd.DataFrame) -> list[int | None]:
     """The number that PyTorch's profiler gave each; none of other names."""
     found = [_PROFILER_STEP.search(name) for name in ranges["name"].astype("object")]
@@ -37,7 +44,7 @@ def _by_profiler(own: list[int], starts: list[int], ends: list[int]) -> list[lis
     runs: list[list[int]] = []
     for row, number in enumerate(own):
         before = [run for run in runs if own[run[-1]] == number - 1]
-        next_of = [run for run in before if ends[run[-1]] <= starts[row]]
+        next_of = [run for run in before if ends[run[-1]] - _ROUNDED_NS <= starts[row]]
         if next_of:
             max(next_of, key=lambda run: ends[run[-1]]).append(row)
         else:

@@ -80,3 +80,9 @@ def test_iterations_have_their_tokens_and_rates():
     row = table.rows()[1]
     assert (row["phase"], row["decode_tokens"], row["window_ns"], row["idle_pct"]) == ("decode", 5, 100, 60.0)
     assert row["tokens_per_s"] == pytest.approx(5e9 / 100)
+
+
+def test_idle_time_between_iterations_is_that_in_which_no_annotation_is_open():
+    """Each is open for 90 of 100 ns, and its GPU idles until 5 ns after the next one begins."""
+    assert _table(_decode(12)).table["between_ns"].tolist() == [7, 7, 0]
+    assert _table(_decode(60)).table["between_ns"].tolist() == [10, 10, 0]

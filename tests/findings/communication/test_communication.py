@@ -12,7 +12,8 @@ from tests.findings.needed import needed_by
 from tests.simulator import Capture, Group, Program, scenarios
 from tests.simulator.analysed import analysed
 from tests.simulator.jobs import data_parallel, gradients, other_libraries, reinforced, tensor_parallel
-from tests.simulator.workloads import job_of
+from tests.simulator.program import COMPUTE_STREAM
+from tests.simulator.workloads import job_of, layer_of
 from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.communication.call_waits import CallWaits
@@ -25,8 +26,8 @@ from traceanalyzer.findings.communication.exposed_collective import (
     EXPOSED,
     _advice,
     _how_often,
-    _is_of_own_kernels,
     exposed_collective,
+    is_of_own_kernels,
 )
 from traceanalyzer.findings.tools import TORCH, XLA
 from traceanalyzer.meaning.quantities import time_text
@@ -321,9 +322,33 @@ _NCCL = "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4
 )
 def test_kernels_that_are_no_library_s_of_collectives_are_told_by_their_time(names, collective, is_own):
     table = pd.DataFrame({"name": names, "total_ns": range(len(names), 0, -1)})
-    assert _is_of_own_kernels(collective, Kernels(table)) is is_own
+    assert is_of_own_kernels(Kernels(table), collective) is is_own
     advice = _advice(collective, None, pd.DataFrame({"dtype": [], "size_bytes": []}), TORCH, is_own=is_own)
     assert ("async_op" in advice) is not is_own
+
+
+@pytest.mark.parametrize(
+    ("names", "is_own"),
+    [([_UB, _NCCL], True), ([_NCCL, _UB], False), (["gemm", _NCCL, _UB], False), ([], False)],
+)
+def test_of_all_communication_too(names, is_own):
+    table = pd.DataFrame({"name": names, "total_ns": range(len(names), 0, -1)})
+    assert is_of_own_kernels(Kernels(table)) is is_own
+
+
+@pytest.mark.parametrize("kernel", ["", "void userbuffers_fp16_sum_inplace_gpu_rr_rs_oop<2>(int, void**)"])
+def test_products_in_parts_are_advised_to_be_cut_not_to_have_buckets(kernel):
+    world = Group("0", (0, 1), "tp")
+
+    def step(program: Program, _number: int) -> None:
+        for _ in range(4):
+            made = layer_of(program, "te_general_gemm", "gemm", 300_000, 9_000)
+            program.collective("reduce_scatter", world, 8_000_000, 120_000, after=(made,), stream=COMPUTE_STREAM,
+                               kernel=kernel)  # fmt: skip
+
+    _, results = analysed(job_of(2, 4, step, (world,), jitter=0), *needed_by(little_overlap))
+    (found,) = little_overlap(**results)
+    assert ("bucketed gradients" in found.recommendation) is not kernel.startswith("void")
 
 
 def test_how_often_is_left_out_where_no_step_launched_any():

@@ -19,7 +19,7 @@ MS = 1_000_000
 def test_what_all_hosts_need_is_no_part_of_a_lateness(needed_ms, part_of, needed_left):
     means = pd.DataFrame({"host_ns": [10 * MS, 70 * MS], "window_ns": [100 * MS] * 2})
     hosts = IdleForHosts(
-        1, 70 * MS, 70.0, SimpleNamespace(steps=[1]), None, means, pd.Series(needed_ms) * MS, None, None, False, True, False
+        1, 70 * MS, 70.0, SimpleNamespace(steps=[1]), None, means, pd.Series(needed_ms) * MS, None, None, False, True, False, False
     )  # fmt: skip
     found, now_part_of = _beside_late(hosts, "late 1")
     assert (now_part_of, found.is_of_late, len(found.needed_ns)) == (part_of, part_of is not None, needed_left)

@@ -4,7 +4,7 @@ from tests.simulator import workloads as usual
 from tests.simulator.capture import Capture
 from tests.simulator.case import FOUR, HEALTHY, LOADER, MS, Case, case_of, nobody, on_nodes
 from tests.simulator.faults import Fault
-from tests.simulator.jobs import diffusion, graph_networks, hybrid, other_models, recommenders, reinforced
+from tests.simulator.jobs import diffusion, graph_networks, hybrid, other_models, recommenders, reinforced, serving
 from tests.simulator.makers import of_amd, of_intel
 from tests.simulator.noise import like_hosts, unlike_hosts, with_noise
 from tests.simulator.spoiled import without_steps
@@ -127,6 +127,13 @@ STACKS: tuple[Case, ...] = (
             "split_embedding", cause="compute", others=(0, 4), noise=unlike_hosts(668)),
     nobody("healthy, kept through backward on 16, two steps, clocks apart", "", hybrid.kept, hosts=4, steps=4, first=2,
            noise=unlike_hosts(669), how=Capture(offset_ns={3: 20 * MS, 9: -7 * MS})),
+    # Engines without requests.
+    nobody("requests come in bursts", "while no iteration is under way.*requests", serving.in_bursts, noise=unlike_hosts(671)),
+    nobody("requests come in bursts, on one GPU", "while no iteration is under way", serving.in_bursts, ranks=1,
+           noise=like_hosts(672)),
+    nobody("requests come now and then", "while no iteration is under way", serving.in_bursts, every=1, wait_ns=4 * MS,
+           noise=like_hosts(673)),
+    nobody("requests are always there", "", serving.in_bursts, wait_ns=0, noise=like_hosts(674)),
     # GPUs of other makers.
     case_of("on GPUs of AMD, a hot one", usual.ddp, Fault("throttle", 0, (2,), None, 1.4), "the same kernels take", ranks=4,
             spoil=of_amd(4)),

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from tests.simulator.faults import Faults, strike, time_ns
 from tests.simulator.noise import Noise, noisy
@@ -267,3 +268,28 @@ def searched(
         program.host(beams_ns, "beam_search.py(212): process", "frame")
 
     return noisy_job(ranks, steps, step, (world,), faults, noise, ends_synced=False)
+
+
+def in_bursts(ranks: int = 2, iterations: int = 20, faults: Faults = (), *, every: int = 6, wait_ns: int = 30_000_000,
+              is_marked: bool = True, noise: Noise | None = None) -> Job:  # fmt: skip
+    """Serving by graphs as vLLM marks it; after some iterations no requests are left, and engines wait for new ones.
+
+    `plan`: what a rank's scheduler takes more, between iterations.
+    """
+    world = Group("0", tuple(range(ranks)), "tp")
+
+    def step(program: Program, number: int) -> None:
+        if number and number % every == 0 and wait_ns:
+            with program.range("core.py(1100): run_busy_loop", "frame"):
+                program.host(2_000, "")
+                program.host(wait_ns, "queue.py(154): get", "frame")
+        plan_ns = 60_000 + time_ns(faults, "plan", program.rank, number)
+        program.host(plan_ns, "scheduler.py(180): schedule", "frame")
+        with program.range("execute_context_0(0)_generation_24(24)") if is_marked else nullcontext():
+            program.host(60_000, "gpu_model_runner.py(900): _prepare_inputs", "frame")
+            graph_with(program, [("decode_mlp", 60_000), ("paged_attention", 50_000)] * 8, world, 9_000)
+            program.copy("DtoH", 96, 2_000, stream=COMPUTE_STREAM)
+            program.sync("cudaEventSynchronize")
+
+    job = job_of(ranks, iterations, step, (world,), faults, has_steps=False, ends_synced=False)
+    return noisy(job, noise or Noise(), faults)

@@ -10,6 +10,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent, stack, typed
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.names import IterationsColumn
+from traceanalyzer.analyses.time.intervals import Intervals, busy
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.plain import rows_named_so
@@ -66,6 +67,12 @@ class Iterations(Result[IterationsColumn]):
         "idle_ns": Column.time(
             "Time of the window in which nothing ran on the GPU.", is_news_when_zero=True, better=Better.LESS
         ),
+        "between_ns": Column.time(
+            "Part of that in which its host was in no iteration's annotation: it waits for requests, schedules them, "
+            "or hands out results.",
+            is_news_when_zero=True,
+            is_secondary=True,
+        ),
         "operations": Column.count("GPU operations that were launched in it."),
         "graph_operations": Column.count(
             "Those of them that a graph replayed; absent where of most operations no launch is known.",
@@ -103,8 +110,9 @@ def per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame()
     facts = pd.DataFrame([told[name] for name in held["name"]])
     table = held[["step", "name", "window_ns", "idle_ns", "operations", "is_open"]].join(facts)
+    table["between_ns"] = _between_ns(trace, held)
     table["graph_operations"] = _graph_operations(trace, held["step"].to_numpy(dtype=np.int64))
-    return typed(table, dict.fromkeys((*_COUNTS, "window_ns", "idle_ns", "operations", "step"), "Int64"))
+    return typed(table, dict.fromkeys((*_COUNTS, "window_ns", "idle_ns", "between_ns", "operations", "step"), "Int64"))
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Iterations:
@@ -157,6 +165,15 @@ def _of_sglang(name: str, phase: str) -> dict[str, int | None]:
     tokens = int(match["tokens"]) if match["tokens"] else requests if phase == DECODE else None
     own, other = ("prefill", "decode") if phase == PREFILL else ("decode", "prefill")
     return {f"{own}s": requests, f"{own}_tokens": tokens, f"{other}s": 0, f"{other}_tokens": 0}
+
+
+def _between_ns(trace: RankTrace, held: pd.DataFrame) -> np.ndarray:
+    """Of each iteration's window: nothing runs on the GPU, and the host is in no iteration."""
+    steps = trace.steps
+    starts = held["start_ns"].to_numpy(dtype=np.int64)
+    ends = starts + held["window_ns"].to_numpy(dtype=np.int64)
+    inside = Intervals.of(array_of(steps, "host_start_ns"), array_of(steps, "host_end_ns"))
+    return (Intervals.of(starts, ends) - busy(trace) - inside).covered_ns(starts, ends)
 
 
 def _graph_operations(trace: RankTrace, numbers: np.ndarray) -> pd.api.extensions.ExtensionArray:

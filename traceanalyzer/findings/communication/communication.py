@@ -20,7 +20,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, LEAST_GAIN_PCT, MOSTLY, Basis, severity
-from traceanalyzer.findings.communication.exposed_collective import EXPOSED, exposed_transfers
+from traceanalyzer.findings.communication.exposed_collective import EXPOSED, exposed_transfers, is_of_own_kernels
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.link_rates import LOW_PEAK_PCT, SLOW_LINKS, healthy_rate
 from traceanalyzer.findings.tools import tools_of
@@ -72,6 +72,8 @@ def little_overlap(
     behind = "" if share >= LEAST_GAIN_PCT else _behind_hosts(replay, worst["ns"], unhidden_transfer_pct)
     if share < LEAST_GAIN_PCT and not behind:
         return []
+    tools = tools_of(ranks, kernels, iterations, operators=operators)
+    advice = tools.hide_own_comm if is_of_own_kernels(kernels) else tools.start_early
     return [
         Finding(
             severity=severity(share),
@@ -80,9 +82,7 @@ def little_overlap(
             f"while no compute runs{_open(worst)}{_mostly(exposed_calls, call_waits, worst, basis)} "
             f"({overlap:.0f} % of communication is hidden).{_hidden(gain, basis)}{behind}",
             evidence=tuple(rows),
-            recommendation=_once_hosts_launch(
-                tools_of(ranks, kernels, iterations, operators=operators).start_early, behind
-            ),
+            recommendation=_once_hosts_launch(advice, behind),
             caveat="Time that ranks spend waiting for each other is not in this figure; overlap does not remove it.",
             gain_ns=gain.gain_ns if gain else round(worst["ns"]),
             gain_error_ns=gain.error_ns if gain else None,

@@ -247,15 +247,22 @@ def _how_often(every: pd.DataFrame, per: int, each: str) -> str:
 
 
 def _advised(told: _Told, kernels: Kernels, tools: Tools) -> str:
-    is_own = _is_of_own_kernels(told.name, kernels)
+    is_own = is_of_own_kernels(kernels, told.name)
     return _advice(told.name, _phase(told.own), told.every, tools, is_own=is_own)
 
 
-def _is_of_own_kernels(collective: str, kernels: Kernels) -> bool:
-    """Whether it runs, most of its time, in kernels that no host's call into a library of collectives describes."""
+def is_of_own_kernels(kernels: Kernels, collective: str | None = None) -> bool:
+    """Whether it runs, most of its time, in kernels that no host's call into a library of collectives describes.
+
+    Without one, all communication.
+    """
     table = kernels.table
-    known = {name: found for name in table["name"].unique() if (found := comm_kernel(str(name)))}
-    of_it = table[table["name"].isin([name for name, found in known.items() if found.collective == collective])]
+    known = {
+        name: found
+        for name in table["name"].unique()
+        if (found := comm_kernel(str(name))) and not found.is_fused and collective in (None, found.collective)
+    }
+    of_it = table[table["name"].isin([*known])]
     is_called = of_it["name"].map({name: found.sizes == CALL for name, found in known.items()}).astype(bool)
     return bool(2 * of_it.loc[~is_called, "total_ns"].sum() > of_it["total_ns"].sum())
 

@@ -9,7 +9,7 @@ from traceanalyzer.analyses.blame.episode_rows import apart_ns
 from traceanalyzer.analyses.blame.stragglers import Stragglers
 from traceanalyzer.analyses.host.host_names import is_cpu_collective, is_framework_range
 from traceanalyzer.analyses.operators.operator_launches import OperatorLaunches
-from traceanalyzer.findings.alike import AS_LONG, Alike, of_the_others
+from traceanalyzer.findings.alike import AS_LONG, Alike, of_the_others, of_them
 from traceanalyzer.findings.basis import Basis
 from traceanalyzer.findings.tools import Tools
 from traceanalyzer.findings.worst import OF_ALL_STEPS, Few
@@ -33,6 +33,11 @@ _OPERATOR = "^(?!c10d::)[^(]*::"
 
 _MOST_NAMED = 3
 
+_UNTIL = {False: "before work that has not been launched yet", True: "while no iteration is under way"}
+"""When a GPU idles: between an engine's iterations, or not."""
+
+_WAITED_FOR = "requests are waited for, scheduled or answered then"
+
 BINDS = 0.9
 """A host that needs this part of a step to launch it binds it, whose GPU idles or not."""
 
@@ -55,6 +60,7 @@ class IdleForHosts:
         is_one_process: whether one process drives all GPUs.
         is_of_late: whether the rank's lateness is said already: this is what its GPU does meanwhile.
         is_acquitted: whether its host is late by no more than hosts differ.
+        is_between: whether it is in no iteration of its engine for most of that time.
     """
 
     rank: int
@@ -69,6 +75,7 @@ class IdleForHosts:
     is_one_process: bool
     is_of_late: bool
     is_acquitted: bool
+    is_between: bool
 
     @property
     def are_late_alike(self) -> bool:
@@ -118,6 +125,8 @@ def said_of(hosts: IdleForHosts) -> Said:
     if hosts.few:
         return Said(_of_few_steps(hosts, hosts.few), (hosts.rank,))
     gpu, most, idle = _gpu_idles(hosts), _most_in(hosts, "that"), _named_idle(hosts)
+    if hosts.is_between:
+        return Said(first_upper(f"{_who_waits(hosts)}{gpu}{most}: {_WAITED_FOR}."), idle)
     if hosts.is_floor:
         own = (hosts.rank,) if len(hosts.needed_ns) == 1 else ()
         is_nobodys = len(hosts.needed_ns) > 1 and not hosts.is_one_process
@@ -141,9 +150,10 @@ def said_of(hosts: IdleForHosts) -> Said:
 
 def _of_few_steps(hosts: IdleForHosts, few: Few) -> str:
     late = _who_waits(hosts)
+    what_for = f": {_WAITED_FOR}" if hosts.is_between else ""
     return (
         f"{few.words} {late[:1].lower()}{late[1:]}rank {hosts.rank}'s GPU idles {few.cost} "
-        f"before work that has not been launched yet{_most_in(hosts, 'it')}; "
+        f"{_UNTIL[hosts.is_between]}{_most_in(hosts, 'it')}{what_for}; "
         f"{few.share_pct:.0f} % {OF_ALL_STEPS}."
     )
 
@@ -184,7 +194,7 @@ def _gpu_idles(hosts: IdleForHosts) -> str:
     else:
         own = hosts.own_set
         idles = f"{own.whose_gpus} idle{'s' if own.is_one else ' up to'} {time_text(hosts.cost_ns)},"
-    return f"{idles} {hosts.share_pct:.0f} % {hosts.basis.of_a_step}, before work that has not been launched yet"
+    return f"{idles} {hosts.share_pct:.0f} % {hosts.basis.of_a_step}, {_UNTIL[hosts.is_between]}"
 
 
 def _most_in(hosts: IdleForHosts, of: str) -> str:
@@ -202,6 +212,8 @@ def _who_waits(hosts: IdleForHosts) -> str:
         return ""
     if hosts.is_one_process:
         return f"{_one_host(count)} is late: "
+    if hosts.is_between:
+        return f"{of_them(count, count)} GPUs have no work at times: "
     return f"{'Both' if count == 2 else f'All {count:,}'} GPUs wait for their hosts: "
 
 

@@ -14,6 +14,7 @@ from traceanalyzer.analyses.blame.what_ran import DOING, RANGE, WhatRan
 from traceanalyzer.analyses.host.gaps import GapTable
 from traceanalyzer.analyses.host.host_names import holds_whole_pass, is_launch
 from traceanalyzer.analyses.host.idle import Idle
+from traceanalyzer.analyses.host.launches import Launches
 from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.operators.operator_launches import OperatorLaunches
 from traceanalyzer.analyses.operators.operators import Operators
@@ -29,6 +30,7 @@ from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.alike import alike
 from traceanalyzer.findings.basis import Basis, mean_steps, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.hosts.between_iterations import advice_between, is_between
 from traceanalyzer.findings.hosts.host_words import (
     BINDS,
     HOST_PCT,
@@ -72,7 +74,7 @@ def host_bound(
     headline: Headline, steps: Steps, idle: Idle, gaps: GapTable, step_needs: StepNeeds, what_ran: WhatRan,
     episodes: Episodes, pipeline: Pipeline, replay: Replay, places: Places, ranks: Ranks, stragglers: Stragglers,
     operators: Operators, operator_launches: OperatorLaunches, kernels: Kernels, iterations: Iterations,
-    phases: Phases, *, host_idle_pct: float = HOST_PCT,
+    phases: Phases, launches: Launches, *, host_idle_pct: float = HOST_PCT,
     uneven_stages_times: float = UNEVEN_STAGES,
 ) -> list[Finding]:  # fmt: skip
     """GPUs idle for their hosts in over 10 % of a step: what the hosts need, on every rank, and what they do.
@@ -97,21 +99,43 @@ def host_bound(
     part_of = None if replayed.is_recorded_so else story_of_host(rank, episodes, pipeline, uneven_stages_times, needed)
     is_of_late = part_of is not None and part_of == late_by(episodes, rank, HOST.key)
     is_acquitted = any(is_of_every_host(row) for row in episodes.rows() if rank in numbers(row["ranks"]))
+    idles_between = is_between(iterations, rank, cost_ns, basis)
     said = IdleForHosts(
         rank, cost_ns, share, basis, alike(means[HOST.column], places), means,
         needed, _doing(what_ran, rank, cost_ns, basis, few), few, ranks.is_one_process, is_of_late, is_acquitted,
+        idles_between,
     )  # fmt: skip
     hosts, part_of = _beside_late(said, part_of)
+    tools = tools_of(ranks, kernels, iterations, phases, launches=launches)
+    if hosts.is_between:
+        return [_of_requests(hosts, own, advice_between(tools.launch_less, iterations))]
     found = replace(
         _found(hosts, replayed, stragglers, _launched(hosts, operator_launches, steps), are_awaited=are_awaited),
         evidence=by_activity(own, basis),
-        recommendation=_recommendation(
-            hosts.doing, replayed, operators, ranks, tools_of(ranks, kernels, iterations, phases)
-        ),
+        recommendation=_recommendation(hosts.doing, replayed, operators, ranks, tools),
         interval_ns=longest(own),
         part_of=part_of,
     )
     return [_with_gain(found, replayed.gain, cost_ns)]
+
+
+def _of_requests(hosts: IdleForHosts, own: pd.DataFrame, what_to_do: str) -> Finding:
+    """What is said of an engine between its iterations: what it gains is known to whoever knows the requests."""
+    said = said_of(hosts)
+    return Finding(
+        severity="medium",
+        title=said.words,
+        evidence=by_activity(own, hosts.basis),
+        recommendation=what_to_do,
+        caveat=_PROFILED,
+        interval_ns=longest(own),
+        named=said.named,
+        is_of_ideal=True,
+        is_of_hosts=True,
+        steps=hosts.few.steps if hosts.few else None,
+        table="iterations",
+        about=HOSTS,
+    )
 
 
 def _launched(hosts: IdleForHosts, operator_launches: OperatorLaunches, steps: Steps) -> str:

@@ -74,14 +74,17 @@ def short_kernels(
     short_kernels_pct: float = SHORT_KERNELS_PCT,
     host_idle_pct: float = HOST_PCT,
 ) -> list[Finding]:
-    """Most kernels are shorter than 10 µs, on ranks whose GPU waits for launches in over 10 % of a step."""
+    """Most kernels are shorter than 10 µs, on ranks whose GPU waits for launches in over 10 % of a step.
+
+    Not where graphs replay half of a rank's operations and more: one launch is for many of these.
+    """
     worst = worst_rank(headline, steps, idle, HOST.column, host_idle_pct)
     if worst is None:
         return []
     rank, _, _, basis = worst
     row = launches.to_frame().astype("object").set_index("rank").loc[rank]
     share = row["kernels_under_10us_pct"]
-    if pd.isna(share) or share <= short_kernels_pct:
+    if pd.isna(share) or share <= short_kernels_pct or 2 * row["graph_operations"] >= row["operations"]:
         return []
     mean = mean_steps(idle, basis, [LAUNCH.column, BETWEEN_KERNELS.column, HOST.column, "window_ns"])
     parts = mean.loc[rank, [LAUNCH.column, BETWEEN_KERNELS.column]]

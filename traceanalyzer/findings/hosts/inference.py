@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from traceanalyzer.analyses.phases.iterations import Iterations
-from traceanalyzer.findings.basis import plain, severity
+from traceanalyzer.findings.basis import MOSTLY, plain, severity
 from traceanalyzer.findings.engine_tools import captured
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.host_story import HOSTS
@@ -30,11 +30,16 @@ def launch_bound_iterations(
         return []
     complete = table[~table["is_open"].astype(bool)]
     table = complete if len(complete) else table
-    figures: list[IterationsColumn] = ["window_ns", "idle_ns", "operations", "graph_operations"]
+    figures: list[IterationsColumn] = ["window_ns", "idle_ns", "between_ns", "operations", "graph_operations"]
     mean = table.groupby(["phase", "rank"])[figures].mean().astype("Float64").reset_index()
     mean["idle_pct"] = 100.0 * mean["idle_ns"] / mean["window_ns"]
     mean["graph_pct"] = 100.0 * mean["graph_operations"] / mean["operations"]
-    is_bound = (mean["idle_pct"] >= launch_bound_pct) & (mean["graph_pct"] < iteration_graphs_pct).fillna(value=False)
+    is_within = mean["between_ns"] < MOSTLY * mean["idle_ns"]
+    is_bound = (
+        is_within
+        & (mean["idle_pct"] >= launch_bound_pct)
+        & (mean["graph_pct"] < iteration_graphs_pct).fillna(value=False)
+    )
     worst = mean[is_bound].sort_values("idle_pct", ascending=False).drop_duplicates("phase")
     return [_finding(row, captured(iterations)) for _, row in worst.iterrows()]
 

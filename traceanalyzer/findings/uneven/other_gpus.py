@@ -57,31 +57,56 @@ def _unlike(episodes: Episodes, table: pd.DataFrame, column: str, words: tuple[s
 
 
 def shared_gpu(ranks: Ranks) -> list[Finding]:
-    """Ranks of one host name the same GPU of those that they see, which are at least as many as its ranks."""
+    """Ranks of one host name the same GPU of those that they see, which are at least as many as its ranks.
+
+    Or a report of Nsight Systems says which GPU each process has, and two have one.
+    """
     table = ranks.to_frame()
-    table = rows_where(table, table["host"].notna() & table["device"].notna() & table["devices_seen"].notna())
-    if ranks.is_one_process or table.empty:
-        return []
+    table = rows_where(table, table["device"].notna() & table["devices_seen"].notna())
+    is_told = table["format"] == "nsys"
+    told = [_of_report(int(device), own) for (_, device), own in _of_several(table[is_told], "files")]
+    table = table[~is_told & table["host"].notna()]
+    if ranks.is_one_process:
+        return told
     by_host = table.groupby("host")["rank"].transform("size")
     table = table[(table["devices_seen"] >= by_host) & (table["devices_seen"] > 1)]
-    return [
-        _shared(str(host), int(device), own)
-        for (host, device), own in table.groupby(["host", "device"])
-        if len(own) > 1
-    ]
+    return told + [_of_host(str(host), int(device), own) for (host, device), own in _of_several(table, "host")]
 
 
-def _shared(host: str, device: int, own: pd.DataFrame) -> Finding:
+def _of_several(table: pd.DataFrame, place: str) -> list[tuple[tuple[str, int], pd.DataFrame]]:
+    """GPUs of several ranks, by where they are and their numbers there."""
+    return [(key, own) for key, own in table.groupby([place, "device"], observed=True) if len(own) > 1]
+
+
+def _of_host(host: str, device: int, own: pd.DataFrame) -> Finding:
+    return _shared(
+        own,
+        f"each of them names number {device} of the {own['devices_seen'].min()} that it sees on {host}. They take "
+        "turns at it, so that",
+        "",
+        "It holds unless CUDA_VISIBLE_DEVICES names other GPUs for each of them.",
+    )
+
+
+def _of_report(device: int, own: pd.DataFrame) -> Finding:
+    return _shared(
+        own,
+        f"they are processes of one report, which says that each has number {device} of its machine. They share it, so "
+        "that what is idle of one may be busy for another, and",
+        " Where they are to share it, as by MPS or in turn, look at them together.",
+        None,
+    )
+
+
+def _shared(own: pd.DataFrame, how: str, besides: str, caveat: str | None) -> Finding:
     ranks = tuple(int(rank) for rank in own["rank"])
-    who = f"Ranks {listed(ranks)}"
     return Finding(
         severity="high",
-        title=f"{who} run on one GPU: each of them names number {device} of the {own['devices_seen'].min()} that it "
-        f"sees on {host}. They take turns at it, so that the times of their kernels hold each other's.",
+        title=f"Ranks {listed(ranks)} run on one GPU: {how} the times of their kernels hold each other's.",
         evidence=plain(own[["rank", "host", "device", "devices_seen"]]),
         recommendation="Give each rank a GPU of its own: torch.cuda.set_device(LOCAL_RANK) before anything is put on a "
-        "GPU, and one process for each GPU.",
-        caveat="It holds unless CUDA_VISIBLE_DEVICES names other GPUs for each of them.",
+        f"GPU, and one process for each GPU.{besides}",
+        caveat=caveat,
         named=ranks,
         is_about_capture=True,
         table="ranks",

@@ -49,6 +49,11 @@ class Session:
         """GPU of the machine that a process calls `device`."""
         return self.gpu_of.get((process_number, device), device)
 
+    def gpus_seen(self, process_number: int) -> int | None:
+        """How many of the machine's GPUs a process sees; `None` where the report does not say which are its own."""
+        own = {gpu for (process, _), gpu in self.gpu_of.items() if process == process_number}
+        return len(own) or None
+
 
 def read_session(source: Source) -> Session:
     """The capture's head."""
