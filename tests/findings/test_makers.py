@@ -16,7 +16,7 @@ from tests.simulator.workloads import ddp
 from traceanalyzer.analyses.host.cuda_api import CudaApi
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings import Finding
-from traceanalyzer.findings.makers import in_words_of, maker_of, worded
+from traceanalyzer.findings.makers import WORDS, in_words_of, maker_of, worded
 
 _NVIDIAS = {
     # PyTorch for ROCm has torch.cuda, the CUDA activity and RCCL's variables by NCCL's names.
@@ -24,18 +24,18 @@ _NVIDIAS = {
     "Intel": r"nvidia|NVIDIA|NCCL|CUDA|cuda|NVLink|nsys|Nsight|NVTX|cuBLAS|reduce-overhead",
 }
 
-_OWN = ("makers.py", "engine_tools.py")
-"""Switches of engines have the same names on all GPUs (`cuda_graph_config`)."""
+_OWN = {"AMD": ("makers.py", "engine_tools.py"), "Intel": ("makers.py", "engine_tools.py", "programs.py")}
+"""Switches of engines have the same names on all GPUs (`cuda_graph_config`); other programs' profilers know no XPU."""
 
 _OF_NSYS = "nsys profile --trace=cuda,nvtx"
 """Said of its reports alone."""
 
 
-def _texts():
+def _texts(maker):
     """All that rules may say: texts of the package's code, without docstrings."""
     for path in sorted(Path(traceanalyzer.findings.__file__).parent.rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        said = [] if path.name in _OWN else [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+        said = [] if path.name in _OWN[maker] else [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
         documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         yield from (
             node.value
@@ -46,9 +46,9 @@ def _texts():
 
 @pytest.mark.parametrize("maker", ["AMD", "Intel"])
 def test_no_advice_names_what_only_nvidia_has(maker):
-    texts = [text for text in _texts() if text != _OF_NSYS]
+    texts = [text for text in _texts(maker) if text != _OF_NSYS]
     assert sum(bool(re.search(_NVIDIAS["Intel"], text)) for text in texts) > 20
-    assert not [told for text in texts if re.search(_NVIDIAS[maker], told := worded(maker, text))]
+    assert not [told for text in texts if re.search(_NVIDIAS[maker], told := worded(WORDS[maker], text))]
 
 
 def results_of(models=(None,), formats=("kineto",), calls=()):
@@ -89,11 +89,11 @@ def test_signs_have_the_makers_words_too_and_titles_name_what_ran():
 
 
 def test_parts_of_longer_names_are_left():
-    assert worded("AMD", "TORCH_NCCL_TRACE, MY_NCCL, NCCL_DEBUG and NCCL") == (
+    assert worded(WORDS["AMD"], "TORCH_NCCL_TRACE, MY_NCCL, NCCL_DEBUG and NCCL") == (
         "TORCH_NCCL_TRACE, MY_NCCL, NCCL_DEBUG and RCCL"
     )
-    assert worded("Intel", "NCCL_DEBUG=INFO; analyze-traces doctor reads both") == "CCL_LOG_LEVEL=info"
-    assert worded("Intel", None) is None
+    assert worded(WORDS["Intel"], "NCCL_DEBUG=INFO; analyze-traces doctor reads both") == "CCL_LOG_LEVEL=info"
+    assert worded(WORDS["Intel"], None) is None
 
 
 @pytest.mark.parametrize(

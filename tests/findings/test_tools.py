@@ -165,6 +165,23 @@ def test_kernels_of_an_engine_tell_it_where_iterations_have_no_names(operator, i
     assert ("gradients" in advice) is not is_served
 
 
+@pytest.mark.parametrize(
+    ("operators", "is_trained"),
+    [
+        (["aten::mm", "record_param_comms"], False),
+        (["aten::mm", "record_param_comms", "autograd::engine::evaluate_function: MmBackward0"], True),
+        (["aten::mm", "record_param_comms", "aten::_fused_adamw_"], True),
+        (["record_param_comms"], True),  # what else there is was not recorded
+        ([], True),
+    ],
+)
+def test_who_trains_nothing_is_told_nothing_of_gradients(operators, is_trained):
+    ranks = Ranks(pd.DataFrame({"rank": [0], "format": "kineto"}))
+    of = tools.tools_of(ranks, None, operators=Operators(pd.DataFrame({"operator": operators})))
+    for advice in (of.start_early, of.join_small + of.even_within):
+        assert bool(re.search("gradient|bucket|no_sync", advice)) is is_trained
+
+
 def test_graphs_are_not_advised_to_an_engine_that_replays_them():
     assert "CUDA graphs" in _engine(by_graph=20).launch_less
     assert "CUDA graphs" not in _engine(by_graph=90).launch_less
@@ -206,7 +223,7 @@ _ALL_REDUCE, _OWN = (
     [
         ([_ALL_REDUCE, _OWN], ["aten::mm"], "HOROVOD_FUSION_THRESHOLD"),
         ([_ALL_REDUCE], ["aten::mm", "HorovodAllreduce"], "HOROVOD_FUSION_THRESHOLD"),
-        ([_ALL_REDUCE], ["aten::mm", "record_param_comms"], "async_op"),
+        ([_ALL_REDUCE], ["aten::mm", "MmBackward0", "record_param_comms"], "async_op"),
         ([_ALL_REDUCE], ["aten::mm"], "Start them before"),
         ([_ALL_REDUCE], [], "async_op"),
     ],

@@ -11,6 +11,7 @@ from traceanalyzer.failures import Failure
 from traceanalyzer.files.unnamed import give_back_grown
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.makers import BY_MAKER
+from traceanalyzer.findings.programs import BY_PROGRAM
 from traceanalyzer.findings.registry import RULES, Rule
 from traceanalyzer.forks import all_aside
 
@@ -32,7 +33,10 @@ def kinds_of_rules() -> dict[str, Any]:
 
 def results_of_rules() -> tuple[str, ...]:
     """Analyses whose Results rules name, and those by which the words of their advice are chosen."""
-    named = {one.name for rule in RULES for one in _parameters(rule) if one.default is one.empty} | {*BY_MAKER}
+    named = {one.name for rule in RULES for one in _parameters(rule) if one.default is one.empty} | {
+        *BY_MAKER,
+        *BY_PROGRAM,
+    }
     return tuple(name for name in ANALYSES if name in named)
 
 

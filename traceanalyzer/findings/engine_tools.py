@@ -35,7 +35,8 @@ _TAKES_TURNS = {"vLLM": "--enable-dbo", "SGLang": "--enable-two-batch-overlap"}
 _KERNELS = r"\b(?:vllm|sglang|tensorrt_llm|turbomind|flashinfer)::"
 """Namespaces of kernels that engines run."""
 
-_TRAINS = r"^autograd::engine::|^Optimizer\."
+_TRAINS = r"^autograd::engine::|^Optimizer\.|[Bb]ackward|_fused_(?:adam|sgd)"
+"""Operators and ranges of gradients: where the host's operators were recorded, whoever trains has some."""
 
 _LESS = "run beside them what needs no exchange (shared experts), send fewer bytes, or keep more tokens on one host"
 
@@ -47,10 +48,33 @@ def serves(iterations: Iterations | None) -> bool:
 
 def has_engine(kernels: Result | None, operators: Result | None) -> bool:
     """Whether kernels are an engine's where no operator is of gradients: its iterations may have no names."""
-    if kernels is None or operators is None or not len(kernels) or not len(operators):
+    if kernels is None or not len(kernels) or not infers(operators):
         return False
-    trains = operators.table["operator"].astype("str").str.contains(_TRAINS)
-    return bool(kernels.table["name"].astype("str").str.contains(_KERNELS).any() and not trains.any())
+    return bool(kernels.table["name"].astype("str").str.contains(_KERNELS).any())
+
+
+def infers(operators: Result | None) -> bool:
+    """Whether PyTorch's operators were recorded and none is of gradients: nothing is trained."""
+    if operators is None or not len(operators):
+        return False
+    names = operators.table["operator"].astype("str")
+    return bool(names.str.startswith("aten::").any() and not names.str.contains(_TRAINS).any())
+
+
+def inferred_parts(used: InUse, speed_small: str) -> dict[str, object]:
+    """The fields of `Tools` that are not those of training, where no engine is known."""
+    early = (
+        "Start them before work that does not need their result, and wait where it is used: the next layer's gather "
+        "beside this layer's products, a part's exchange beside the next part's. Of all-reduces whose result is needed "
+        f"at once, take {faster_reduces(used)}."
+    )
+    return {
+        "hide_any_comm": early,
+        "start_early": early,
+        "join_small": speed_small,
+        "even_within": "Give all ranks as much between one exchange and the next: batches and sequences of like "
+        "lengths on all ranks, each layer's experts evenly loaded.",
+    }
 
 
 def engine_parts(used: InUse, iterations: Iterations) -> dict[str, object]:

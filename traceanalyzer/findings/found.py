@@ -9,8 +9,9 @@ from traceanalyzer.findings.asking import of_rules, with_limits
 from traceanalyzer.findings.capture_limits import within_limits
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.folding import folded
-from traceanalyzer.findings.makers import in_words_of, maker_of
+from traceanalyzer.findings.makers import in_words, in_words_of, maker_of
 from traceanalyzer.findings.order import error_of_mean_step_ns, ordered
+from traceanalyzer.findings.programs import PLAIN, is_of_plain_program
 from traceanalyzer.model.text_storage import texts_in_python
 
 
@@ -31,8 +32,10 @@ def find(
         found = [finding for made in of_rules(results, failures, processes, thresholds) for finding in made]
         held = within_limits(found, results)
         error_ns = error_of_mean_step_ns(results["headline"]) if "headline" in results else 0.0
-        maker = maker_of(results)
-        told = [in_words_of(maker, _by_gain(item)) for item in folded(held)]
+        maker, words = maker_of(results), PLAIN if is_of_plain_program(results) else {}
+        told = [
+            in_words_of(maker, in_words(words, _by_gain(item)) if words else _by_gain(item)) for item in folded(held)
+        ]
         return tuple(ordered(told, error_ns))
 
 

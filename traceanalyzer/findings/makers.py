@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 
 import pandas as pd
 
@@ -32,10 +33,14 @@ _AMD = {
     _ALLOCATOR: "PYTORCH_HIP_ALLOC_CONF=expandable_segments:True (where the version has it)",
     "CUDA graph": "HIP graph",
     "cudaFree": "hipFree",
+    "cudaMallocAsync": "hipMallocAsync",
+    "cudaSetDevice": "hipSetDevice",
+    ", or sample the CPU (nsys --sample=process-tree)": "",
     "multiprocessors": "compute units",
     "cuBLAS": "hipBLASLt",
     "; nsys --python-sampling=true": "",
     ", an NVTX range": ", a roctx range",
+    "(an NVTX range)": "(a roctx range)",
     "NVTX ranges": "roctx ranges",
     "nsys profile --cuda-graph-trace=node": "rocprofv3 --hip-trace --kernel-trace",
     "let Nsight Systems record NCCL's payloads, or": "let",
@@ -87,7 +92,7 @@ _BY_CALLS = {"AMD": r"^hip[A-Z]", "Intel": r"^(?:ur|ze)[A-Z]"}
 
 _BY_MODEL = {"AMD": r"^AMD\b|\bMI\d{2,3}|\bRadeon\b", "Intel": r"^Intel\b"}
 
-_WORDS = {"AMD": _AMD, "Intel": _INTEL}
+WORDS = {"AMD": _AMD, "Intel": _INTEL}
 
 
 def maker_of(results: Results) -> str | None:
@@ -102,23 +107,26 @@ def maker_of(results: Results) -> str | None:
 
 def in_words_of(maker: str | None, finding: Finding) -> Finding:
     """The finding with its advice, and that of its signs, in the words of the GPUs' maker; its title names what ran."""
-    if maker is None:
-        return finding
+    return finding if maker is None else in_words(WORDS[maker], finding)
+
+
+def in_words(words: Mapping[str, str], finding: Finding) -> Finding:
+    """The finding with some words of its advice, and of that of its signs, replaced by others."""
     return replace(
         finding,
-        recommendation=worded(maker, finding.recommendation),
-        caveat=worded(maker, finding.caveat),
-        also=tuple(in_words_of(maker, sign) for sign in finding.also),
+        recommendation=worded(words, finding.recommendation),
+        caveat=worded(words, finding.caveat),
+        also=tuple(in_words(words, sign) for sign in finding.also),
     )
 
 
-def worded(maker: str, text: str | None) -> str | None:
-    """Advice for NVIDIA's GPUs in another maker's words."""
-    words = _WORDS[maker]
-    return _pattern(words).sub(lambda found: words[found[0]], text) if text else text
+def worded(words: Mapping[str, str], text: str | None) -> str | None:
+    """The text with such words replaced."""
+    return _pattern(tuple(words)).sub(lambda found: words[found[0]], text) if text else text
 
 
-def _pattern(words: Mapping[str, str]) -> re.Pattern[str]:
+@cache
+def _pattern(words: tuple[str, ...]) -> re.Pattern[str]:
     """The longest of them that fits; parts of longer names, as of a variable, are left."""
     longest = sorted(words, key=len, reverse=True)
     return re.compile("|".join(rf"(?<![A-Za-z_]){re.escape(word)}(?![A-Z_])" if word[0].isalpha() else re.escape(word)

@@ -6,9 +6,18 @@ from typing import Any
 
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.phases.iterations import Iterations
-from traceanalyzer.findings.engine_tools import engine_parts, exchanged, faster_reduces, has_engine, serves
+from traceanalyzer.findings.engine_tools import (
+    engine_parts,
+    exchanged,
+    faster_reduces,
+    has_engine,
+    inferred_parts,
+    infers,
+    serves,
+)
 from traceanalyzer.findings.exchange_tools import exchange_parts
 from traceanalyzer.findings.in_use import InUse
+from traceanalyzer.findings.programs import is_plain
 from traceanalyzer.kinds import EXPERTS
 
 
@@ -113,6 +122,28 @@ _HIDE_COMM = {
 
 TORCH = _torch(InUse())
 
+_HIDES = "Start them before work that does not need their result, on a stream of its own, and wait where it is used."
+
+_JOINS = (
+    "Join small ones, or take such as are made for small arrays (one kernel over memory that GPUs share): a small "
+    "collective costs its latency, whatever it carries."
+)
+
+ANY = Tools(
+    "CUDA graphs for the repeated part, kernels that do more each",
+    "Fuse small kernels, or replay them as a CUDA graph.",
+    "Fuse them, so that data is read and written once; use fewer bytes where precision allows.",
+    ": fusing may shorten it",
+    {},
+    _HIDES,
+    _HIDES,
+    _HIDES,
+    _JOINS,
+    _JOINS,
+    "Give all ranks as much between one exchange and the next, or exchange less often.",
+)
+"""Those of programs of which no framework is known."""
+
 _XLA_HIDES = (
     "Let XLA run them beside computing: --xla_gpu_enable_latency_hiding_scheduler=true with measured times "
     "(JAX_ENABLE_PGLE=true)."
@@ -159,10 +190,12 @@ def tools_of(
 ) -> Tools:
     """Those of the framework that the traces are of: XLA's where each is JAX's, or says that XLA compiled it.
 
+    Of programs of which the profiler knows none, and no kernel is a framework's: of none.
+
     With the job's kernels and phases PyTorch's without those that these show in use, or of no use. Where steps are
     iterations of an engine that serves: its own; where only kernels are, its own of communication. Of communication
     those of Horovod where kernels or operators are its own, and of no library where operators show that it is not
-    torch.distributed's.
+    torch.distributed's; where nothing is trained nothing of gradients.
     """
     if ranks is None or not len(ranks):
         return TORCH
@@ -171,11 +204,17 @@ def tools_of(
         is_xla |= ranks.table["versions"].astype("object").fillna("").str.contains("compiler XLA", regex=False)
     if is_xla.all():
         return XLA
+    if is_plain(ranks, kernels, operators):
+        return ANY
     used = InUse.of(kernels, phases, launches)
     torch = _torch(used)
     if iterations is None or not serves(iterations):
-        is_served = has_engine(kernels, operators)
-        calls: dict[str, Any] = exchanged(used, None) if is_served else exchange_parts(kernels, operators)
+        if has_engine(kernels, operators):
+            calls: dict[str, Any] = exchanged(used, None)
+        else:
+            calls = exchange_parts(kernels, operators)
+        if not calls and infers(operators):
+            calls = inferred_parts(used, torch.speed_small)
         return replace(torch, **calls)
     parts: dict[str, Any] = engine_parts(used, iterations)
     return replace(torch, **parts)

@@ -53,6 +53,12 @@ CK_CONV = "_ZN2ck16tensor_operation6device37kernel_batched_gemm_xdlops_bwd_weigh
         ("ncclDevKernel_AllReduce", "comm", "record_param_comms", "communication"),
         ("Memcpy DtoD (Device -> Device)", "copy", "aten::copy_", "copy"),
         ("my_kernel", "compute", "my::operator", "other"),
+        # of collectives whose library no rule knows, nobody knows what they compute
+        ("hccl_all_reduce", "compute", None, "other"),
+        ("my_reduce_scatter_kernel", "compute", None, "other"),
+        ("my_reduce_kernel", "compute", None, "reduction"),
+        ("my_scatter_kernel", "compute", None, "embedding"),
+        ("all_reduce_gemm", "compute", None, "gemm"),
     ],
 )
 def test_category(kernel, kind, operator, expected):

@@ -13,7 +13,7 @@ from tests.simulator import Capture, Group, Program, scenarios
 from tests.simulator.analysed import analysed
 from tests.simulator.jobs import data_parallel, gradients, other_libraries, reinforced, tensor_parallel
 from tests.simulator.program import COMPUTE_STREAM
-from tests.simulator.workloads import job_of, layer_of
+from tests.simulator.workloads import job_of, layer_of, optimizer
 from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.communication.call_waits import CallWaits
@@ -27,8 +27,8 @@ from traceanalyzer.findings.communication.exposed_collective import (
     _advice,
     _how_often,
     exposed_collective,
-    is_of_own_kernels,
 )
+from traceanalyzer.findings.communication.own_kernels import is_of_own_kernels
 from traceanalyzer.findings.tools import TORCH, XLA
 from traceanalyzer.meaning.quantities import time_text
 
@@ -111,7 +111,7 @@ def test_overlap_that_hosts_hide_is_worth_what_it_gains_without_them():
         "a mean step is no shorter. Hosts decide a step's length: if they took no time, hiding it would make one of "
         "5.00 ms at most 2.00 ms shorter."
     )
-    assert found.recommendation.startswith("Once hosts launch sooner, start communication")
+    assert found.recommendation.startswith("Once hosts launch sooner, start ")
     assert hidden_behind(20 * MS, moved_ns=MS // 2) == [], "2 % of a step"
     (of_capture,) = hidden_behind(32 * MS, steps=8, has_steps=False)
     assert "Hosts decide the capture's length: if they took no time, hiding it would make its " in of_capture.title
@@ -291,6 +291,20 @@ def test_the_collective_that_nothing_runs_beside_is_named(layers, is_said):
         assert item.gain_ns == pytest.approx(layers * 150_000, rel=0.1)
 
 
+@pytest.mark.parametrize(("compute_ns", "is_said"), [(0, False), (200_000, False), (900_000, True)])
+def test_a_benchmark_of_collectives_has_nothing_to_hide_them_behind(compute_ns, is_said):
+    world = Group("0", (0, 1))
+
+    def step(program: Program, _number: int) -> None:
+        if compute_ns:
+            layer_of(program, "aten::mm", "gemm", compute_ns, 9_000)
+        for _ in range(10):
+            program.collective("all_reduce", world, 64_000_000, 900_000, stream=COMPUTE_STREAM)
+
+    _, results = analysed(job_of(2, 4, step, (world,), jitter=0), *needed_by(exposed_collective))
+    assert bool(exposed_collective(**results)) is is_said
+
+
 @pytest.mark.parametrize(
     ("phase", "dtypes", "expected"),
     [
@@ -345,6 +359,7 @@ def test_products_in_parts_are_advised_to_be_cut_not_to_have_buckets(kernel):
             made = layer_of(program, "te_general_gemm", "gemm", 300_000, 9_000)
             program.collective("reduce_scatter", world, 8_000_000, 120_000, after=(made,), stream=COMPUTE_STREAM,
                                kernel=kernel)  # fmt: skip
+        optimizer(program, ())
 
     _, results = analysed(job_of(2, 4, step, (world,), jitter=0), *needed_by(little_overlap))
     (found,) = little_overlap(**results)

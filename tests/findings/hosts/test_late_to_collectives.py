@@ -2,8 +2,11 @@
 
 import pytest
 
+from tests.findings.needed import needed_by
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
+from traceanalyzer.findings.folding import folded
+from traceanalyzer.findings.hosts.cpu_collectives import last_to_cpu_collectives
 from traceanalyzer.findings.hosts.late_to_collectives import late_to_cpu_collectives
 from traceanalyzer.model import RankMeta
 
@@ -13,7 +16,7 @@ STEP = 100 * MS
 
 
 def results_of(
-    late, *, what="aten::mm", name="gloo:all_reduce", beside=False, ended=(), calls=(2, 2, 2, 2), clocks=None
+    late, *, what="aten::mm", name="gloo:all_reduce", beside=False, ended=(), calls=(2, 2, 2, 2), clocks=None, more=()
 ):
     """Steps of 100 ms: each rank computes for 10 ms, late ones longer, and twice a step all meet for 5 ms.
 
@@ -24,8 +27,9 @@ def results_of(
         ended: ranks whose collectives end before the last rank came.
         calls: of each rank in a step.
         clocks: of each rank how many ms ahead its clock is, of a host of its own.
+        more: names of further Results.
     """
-    traces = {}
+    names, traces = (*NAMES, *more), {}
     for rank, longer in enumerate(late):
         ops, ranges = [], []
         for step in range(3):
@@ -41,8 +45,8 @@ def results_of(
                 ops += [("aten::relu", come + 2_000, end, 1)] if beside else []
                 ranges.append((name, come + 2_000, end, 5))
         meta = RankMeta(rank, "test", ("test.json",), "kineto", host=f"node{rank}") if clocks else None
-        traces[rank] = reduce_rank(host_trace(host_ops=ops, ranges=ranges, rank=rank, meta=meta), NAMES)
-    return combine(traces, NAMES)
+        traces[rank] = reduce_rank(host_trace(host_ops=ops, ranges=ranges, rank=rank, meta=meta), names)
+    return combine(traces, names)
 
 
 @pytest.mark.parametrize(
@@ -83,3 +87,17 @@ def test_waits_and_the_exchange_are_told_apart():
     assert (last["wait_ns"], last["later_ns"]) == (0, waiting["wait_ns"])
     assert waiting["exchange_ns"] == last["exchange_ns"] == pytest.approx(6 * 5 * MS, rel=1e-2)
     assert waiting["window_ns"] == 3 * STEP
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [("enumerate(DataLoader)#_It.__next__", "Load ahead on rank 1: more workers"), ("aten::mm", "Give all")],
+)
+def test_loading_is_advised_to_be_ahead_and_both_rules_make_one_finding(what, said):
+    names = needed_by(last_to_cpu_collectives)
+    results = results_of((0, 20), what=what, more=names)
+    (lead,) = late_to_cpu_collectives(*(results[name] for name in NAMES))
+    (sign,) = last_to_cpu_collectives(**{name: results[name] for name in names})
+    assert lead.recommendation.startswith(said)
+    (one,) = folded([sign, lead])
+    assert (one.title, one.also) == (lead.title, (sign,))

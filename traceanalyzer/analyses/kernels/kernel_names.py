@@ -3,6 +3,8 @@
 import re
 from functools import lru_cache
 
+from traceanalyzer.kinds import speaks_of_communication
+
 CATEGORIES = (
     "gemm", "attention", "convolution", "norm", "softmax", "embedding", "element-wise", "reduction", "optimizer",
     "communication", "copy", "other",
@@ -50,6 +52,9 @@ _BY_KERNEL = (
         ),
     ),
 )
+
+_OF_COMM_TOO = ("reduction", "embedding")
+"""Their words are those of collectives, too (all-reduce, gather, scatter), whose kernels no rule may know."""
 
 # What the operator is decides before its kernels' names do.
 _BY_OPERATOR = (
@@ -114,7 +119,8 @@ def category(kernel: str, kind: str, operator: str | None) -> str:
     if kernel.startswith("triton_poi_"):
         return "element-wise"
     in_small = kernel.lower()
-    return next((name for name, pattern in _BY_KERNEL if pattern.search(in_small)), "other")
+    found = next((name for name, pattern in _BY_KERNEL if pattern.search(in_small)), "other")
+    return "other" if found in _OF_COMM_TOO and speaks_of_communication(kernel) else found
 
 
 @lru_cache(MOST_NAMES)

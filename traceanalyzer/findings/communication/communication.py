@@ -20,7 +20,8 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, LEAST_GAIN_PCT, MOSTLY, Basis, severity
-from traceanalyzer.findings.communication.exposed_collective import EXPOSED, exposed_transfers, is_of_own_kernels
+from traceanalyzer.findings.communication.exposed_collective import EXPOSED, exposed_transfers
+from traceanalyzer.findings.communication.own_kernels import is_of_own_kernels
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.link_rates import LOW_PEAK_PCT, SLOW_LINKS, healthy_rate
 from traceanalyzer.findings.tools import tools_of

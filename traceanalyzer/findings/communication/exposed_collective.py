@@ -20,14 +20,15 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings.basis import MOSTLY, Basis, plain, severity
+from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, MOSTLY, Basis, plain, severity
 from traceanalyzer.findings.capture.unmatched import PARTNERS
+from traceanalyzer.findings.communication.own_kernels import is_of_own_kernels
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import of_lead, of_slow_links, said
 from traceanalyzer.findings.link_rates import LOW_PEAK_PCT, SLOW_LINKS, healthy_rate
 from traceanalyzer.findings.tools import Tools, tools_of
 from traceanalyzer.findings.won import Title, Won
-from traceanalyzer.kinds import CALL, MESSAGES, comm_kernel, dtype_bytes
+from traceanalyzer.kinds import MESSAGES, dtype_bytes
 from traceanalyzer.meaning.listed import listed
 from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.quantities import time_span, time_text
@@ -68,7 +69,8 @@ def exposed_collective(
     is most of it and a late rank is waited for in this collective, it is part of what is said of that rank. So it is
     where a group that moves data for longer than its sister groups gains most of it. Where the collective is slow and
     would gain most of that at a healthy rate, it is part of that. What is as quick as that in other steps gains what
-    it does at their pace. Messages between stages of pipelines are told so alone: else with their bubble.
+    it does at their pace; nothing else is said of jobs that compute next to nothing, as benchmarks. Messages between
+    stages of pipelines are told so alone: else with their bubble.
     """
     if replay.engine is None or not len(headline) or not len(exposed_calls):
         return []
@@ -88,6 +90,8 @@ def exposed_collective(
         return []
     told = max(tellable, key=lambda each: _share_pct(each.gain))
     share, few = _share_pct(told.gain), told.few
+    if _computes_nothing(headline) and not told.is_at_times:
+        return []
     if share < exposed_mean_pct or share * basis.per / (len(few) or basis.per) < exposed_collective_pct:
         return []
     tools = tools_of(ranks, kernels, iterations, operators=operators)
@@ -95,6 +99,12 @@ def exposed_collective(
     found = _found(told, "" if few else _behind(told, headline), advice)
     part_of = _late(told, episodes) or _slow(told, collectives, replay, low_peak_pct) or _of_unknown(told)
     return [replace(found, part_of=part_of) if part_of else found]
+
+
+def _computes_nothing(headline: Headline) -> bool:
+    """Whether no rank computes as long as a gain that is worth saying: there is nothing to hide anything behind."""
+    table = headline.table
+    return bool((100 * table["compute_ns"] < CLEAR_GAIN_PCT * table["window_ns"]).all())
 
 
 def exposed_transfers(exposed_calls: ExposedCalls, call_waits: CallWaits, basis: Basis) -> pd.DataFrame:
@@ -249,22 +259,6 @@ def _how_often(every: pd.DataFrame, per: int, each: str) -> str:
 def _advised(told: _Told, kernels: Kernels, tools: Tools) -> str:
     is_own = is_of_own_kernels(kernels, told.name)
     return _advice(told.name, _phase(told.own), told.every, tools, is_own=is_own)
-
-
-def is_of_own_kernels(kernels: Kernels, collective: str | None = None) -> bool:
-    """Whether it runs, most of its time, in kernels that no host's call into a library of collectives describes.
-
-    Without one, all communication.
-    """
-    table = kernels.table
-    known = {
-        name: found
-        for name in table["name"].unique()
-        if (found := comm_kernel(str(name))) and not found.is_fused and collective in (None, found.collective)
-    }
-    of_it = table[table["name"].isin([*known])]
-    is_called = of_it["name"].map({name: found.sizes == CALL for name, found in known.items()}).astype(bool)
-    return bool(2 * of_it.loc[~is_called, "total_ns"].sum() > of_it["total_ns"].sum())
 
 
 def _advice(collective: str, phase: str | None, every: pd.DataFrame, tools: Tools, *, is_own: bool = False) -> str:

@@ -12,11 +12,13 @@ from traceanalyzer.analyses.kernels.peaks import Peak, peak_of
 from traceanalyzer.analyses.operators.categories import Categories
 from traceanalyzer.analyses.operators.efficiency import Efficiency
 from traceanalyzer.analyses.operators.mfu import Mfu
+from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.phases.phases import Phases
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, count_of_steps, plain
 from traceanalyzer.findings.devices.written_out import WRITTEN_OUT
+from traceanalyzer.findings.engine_tools import infers
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import late_by, said_with_gain
 from traceanalyzer.findings.tools import tools_of
@@ -164,10 +166,18 @@ def memory_bound_kernels(
     ]
 
 
+_RAISES = {
+    False: "larger micro-batches, sizes that are multiples of 64, fused attention and less recomputation",
+    True: "larger batches, sizes that are multiples of 64 and fused attention",
+}
+"""By whether nothing is trained."""
+
+
 def low_mfu(
     mfu: Mfu,
     headline: Headline,
     episodes: Episodes,
+    operators: Operators,
     *,
     low_mfu_pct: float = LOW_MFU_PCT,
     covered_flops_pct: float = COVERED_PCT,
@@ -196,8 +206,7 @@ def low_mfu(
             title=f"{_whose(own)} busy, but model FLOPs are {means.mean():.0f} % of the peak of "
             f"{first['gpu']} in {first['element_type']} ({first['peak_tflops_per_s']:.0f} TFLOP/s).",
             evidence=plain(table[["rank", "step", "model_flops", "step_ns", "mfu_pct"]].head(_MOST_ROWS)),
-            recommendation="See which category takes the time; larger micro-batches, sizes that are multiples of 64, "
-            "fused attention and less recomputation raise it.",
+            recommendation=f"See which category takes the time; {_RAISES[infers(operators)]} raise it.",
             caveat="Step times are those under the profiler unless the run recorded its own.",
             named=own,
             is_of_ideal=True,

@@ -3,7 +3,7 @@
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
-from traceanalyzer.analyses.host.compilations import DYNAMO, XLA, Compilations
+from traceanalyzer.analyses.host.compilations import CAPTURE, DYNAMO, XLA, Compilations
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
@@ -19,6 +19,22 @@ from traceanalyzer.meaning.vocabulary import HOST
 COMPILING_PCT = 5.0
 """Of a step, in which the GPU idles while its host compiles."""
 
+_WHY_CAPTURED = (
+    "Graphs are captured before they are replayed, and nothing of them runs meanwhile: record later, once they are. "
+    "What captures anew in a running job meets new sizes: pad to few."
+)
+
+
+def _does(names: list[str]) -> str:
+    compilers = " and ".join(name for name in names if name != CAPTURE)
+    return " and ".join([*[f"compiles ({compilers})"] * bool(compilers), *["captures graphs"] * (CAPTURE in names)])
+
+
+def _why(names: list[str]) -> str:
+    if names == [CAPTURE]:
+        return _WHY_CAPTURED
+    return WHY_COMPILED[DYNAMO if DYNAMO in names else XLA]
+
 
 def compiling(
     headline: Headline,
@@ -32,6 +48,8 @@ def compiling(
     compiling_pct: float = COMPILING_PCT,
 ) -> list[Finding]:
     """A GPU idles for 5 % of a step while its host compiles: torch.compile, or XLA, by their own marks.
+
+    Or while it captures CUDA graphs: what is launched then does not run.
 
     Not where the job would be no quicker if that host took no time at all: another rank is later.
     """
@@ -49,15 +67,16 @@ def compiling(
         return []
     few = few_steps_of(step_needs, basis, rank, HOST.column, float(idle_ns[rank]))
     own = table[table["rank"] == rank]
+    names = own["compiler"].astype("str").tolist()
     return [
         Finding(
             severity=severity(shares.pct),
-            title=f"{f'{few.mostly} r' if few else 'R'}ank {rank}'s host compiles ({' and '.join(own['compiler'])}) "
+            title=f"{f'{few.mostly} r' if few else 'R'}ank {rank}'s host {_does(names)} "
             f"for {time_text(float(own['host_a_step_ns'].sum()))} {'of a mean step' if few else basis.a_step}: its GPU "
             f"idles {time_text(float(idle_ns[rank]))} of it, {shares.pct:.0f} % "
             f"{OF_ALL_STEPS if few else basis.of_a_step}{shares.also(places)}.",
             evidence=plain(own[["rank", "compiler", "stretches", "host_ns", "idle_ns"]]),
-            recommendation=WHY_COMPILED[XLA if (own["compiler"] == XLA).all() else DYNAMO],
+            recommendation=_why(names),
             caveat="Compiled code that is kept on disk, or autotuning left out, makes it shorter, not rarer.",
             gain_ns=most_ns,
             gain_is_bound=True,

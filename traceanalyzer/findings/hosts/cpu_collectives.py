@@ -14,6 +14,10 @@ FAR_APART = 2.0
 """Times in collectives of which one is this many times the other are no chance."""
 
 
+LATE_TO_CPU = "late to collectives of the CPU"
+"""What both rules tell of such captures (`Finding.about`)."""
+
+
 def last_to_cpu_collectives(
     headline: Headline,
     host_work: HostWork,
@@ -49,6 +53,7 @@ def last_to_cpu_collectives(
             is_of_hosts=True,
             named=(early, late),
             table="host_work",
+            part_of=LATE_TO_CPU,
         )
     ]
 

@@ -25,6 +25,7 @@ from traceanalyzer.findings.alike import AS_LONG, Alike, alike, also_on, named, 
 from traceanalyzer.findings.basis import Basis, mean_steps, per_step, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
+from traceanalyzer.findings.hosts.in_turn import take_turns
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.findings.tools import tools_of
@@ -113,15 +114,17 @@ def synchronising_calls(
     sync_calls: SyncCalls,
     episodes: Episodes,
     places: Places,
+    ranks: Ranks,
     *,
     sync_idle_pct: float = SYNC_PCT,
 ) -> list[Finding]:
     """Calls that block the host while its GPU has nothing to do: over 1 % of a step; the worst of each rank.
 
     Ranks of which the same call is the worst are told together, by the one that it costs most. Only time inside the
-    calls counts: what the host does afterwards is named by what it is.
+    calls counts: what the host does afterwards is named by what it is. Of one process's GPUs that take turns it is
+    said by a rule of its own (`gpus_in_turn`).
     """
-    if not len(sync_calls) or not len(headline):
+    if not len(sync_calls) or not len(headline) or take_turns(headline, steps, sync_calls, ranks):
         return []
     basis = Basis.of(headline, steps)
     places_of_call = ["name", "operator", "range"]

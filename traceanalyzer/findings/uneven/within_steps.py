@@ -7,6 +7,7 @@ from traceanalyzer.analyses.blame.roles import with_roles
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
 from traceanalyzer.analyses.blame.stragglers import Stragglers
 from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.phases.iterations import Iterations
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
@@ -46,7 +47,7 @@ _IDLE = [cause.column for cause in IDLE_CAUSES]
 def waits_within_steps(
     headline: Headline, steps: Steps, step_needs: StepNeeds, episodes: Episodes, stragglers: Stragglers,
     pipeline: Pipeline, replay: Replay, ranks: Ranks, call_waits: CallWaits, operators: Operators,
-    iterations: Iterations, *,
+    iterations: Iterations, kernels: Kernels, *,
     waits_within_pct: float = WAITING_PCT, clear_gain_pct: float = CLEAR_GAIN_PCT,
 ) -> list[Finding]:  # fmt: skip
     """Ranks wait for each other over 5 % of a step, and hardly idle; replayed without waits over 3 % is gained.
@@ -83,7 +84,7 @@ def waits_within_steps(
         ".",
     )
     named = () if first is None else (first,)
-    advice = tools_of(ranks, None, iterations).even_within
+    advice = tools_of(ranks, kernels, iterations, operators=operators).even_within
     return [_found(title, gain, plain(needs[["compute_ns", _WAIT]].round().reset_index()), named, advice)]
 
 

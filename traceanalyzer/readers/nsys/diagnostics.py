@@ -82,7 +82,8 @@ _OPEN = (
     "name, numbers apart, begins on its thread, else with the capture's last range."
 )
 _NO_OPERATORS = (
-    "The export has no PyTorch operators: run the steps inside torch.autograd.profiler.emit_nvtx() to have them."
+    "The export has no PyTorch operators: where the program is PyTorch's, run the steps inside "
+    "torch.autograd.profiler.emit_nvtx() to have them."
 )
 _NO_KERNELS = "The export has no kernels: only copies and memsets are known."
 _NO_PAYLOADS = (
