@@ -20,7 +20,7 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, MOSTLY, Basis, plain, severity
+from traceanalyzer.findings.basis import MOSTLY, Basis, plain, severity
 from traceanalyzer.findings.capture.unmatched import PARTNERS
 from traceanalyzer.findings.communication.own_kernels import is_of_own_kernels
 from traceanalyzer.findings.finding import Finding
@@ -90,7 +90,7 @@ def exposed_collective(
         return []
     told = max(tellable, key=lambda each: _share_pct(each.gain))
     share, few = _share_pct(told.gain), told.few
-    if _computes_nothing(headline) and not told.is_at_times:
+    if _computes_nothing(headline, exposed_mean_pct) and not told.is_at_times:
         return []
     if share < exposed_mean_pct or share * basis.per / (len(few) or basis.per) < exposed_collective_pct:
         return []
@@ -101,10 +101,10 @@ def exposed_collective(
     return [replace(found, part_of=part_of) if part_of else found]
 
 
-def _computes_nothing(headline: Headline) -> bool:
+def _computes_nothing(headline: Headline, least_pct: float) -> bool:
     """Whether no rank computes as long as a gain that is worth saying: there is nothing to hide anything behind."""
     table = headline.table
-    return bool((100 * table["compute_ns"] < CLEAR_GAIN_PCT * table["window_ns"]).all())
+    return bool((100 * table["compute_ns"] < least_pct * table["window_ns"]).all())
 
 
 def exposed_transfers(exposed_calls: ExposedCalls, call_waits: CallWaits, basis: Basis) -> pd.DataFrame:
