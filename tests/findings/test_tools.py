@@ -186,11 +186,21 @@ def test_graphs_are_not_advised_to_an_engine_that_replays_them():
     assert "CUDA graphs" in _engine(by_graph=20).launch_less
     assert "CUDA graphs" not in _engine(by_graph=90).launch_less
     assert "already" in _engine(by_graph=90).fuse_small
+    assert _engine([COMPILED], 20, "step[DECODE bs=4]").fuse_small.startswith(
+        "Replay small kernels by CUDA graphs (SGLang: leave --disable-cuda-graph off)"
+    )
 
 
 @pytest.mark.parametrize("of", [tools.TORCH, _engine()])
 def test_experts_exchanges_are_hidden_as_all_to_alls_are(of):
-    assert of.hide_comm["ep_dispatch"] == of.hide_comm["ep_combine"] == of.hide_comm["all_to_all"]
+    assert of.hide_comm["ep_dispatch"] == of.hide_comm["ep_combine"]
+    for collective in ("ep_dispatch", "all_to_all"):
+        assert "two halves" in of.hide_comm[collective] or "one half" in of.hide_comm[collective]
+
+
+def test_all_to_alls_of_heads_and_samples_have_no_experts():
+    assert "heads" in tools.TORCH.hide_comm["all_to_all"]
+    assert "or keep more of them on one host" not in tools.TORCH.hide_comm["all_to_all"]
 
 
 @pytest.mark.parametrize(

@@ -81,11 +81,15 @@ def engine_parts(used: InUse, iterations: Iterations) -> dict[str, object]:
     """The fields of `Tools` that are not PyTorch's, of an engine whose iterations are known."""
     by_graph = _by_graph(iterations.table)
     graphs = f"{captured(iterations)}, "
-    small = "Most is replayed by CUDA graphs already: fuse what they hold (fused norms, quantisation and activations)."
+    small = (
+        "Most is replayed by CUDA graphs already: fuse what they hold (fused norms, quantisation and activations)."
+        if by_graph
+        else f"Replay small kernels by {captured(iterations)}; fuse norms, quantisation and activations."
+    )
     ahead = f"let the next iteration be scheduled while this one runs{in_brackets(_SCHEDULES_AHEAD, iterations)}"
     return {
         "launch_less": f"{'' if by_graph else graphs}more requests in a batch, {ahead}",
-        **({"fuse_small": small} if by_graph else {}),
+        "fuse_small": small,
         "wait_less": f"{first_upper(ahead)}, sample on the GPU, and read tokens from a copy to pinned "
         "memory that is waited for later.",
         **exchanged(used, iterations),

@@ -50,12 +50,12 @@ _AMD = {
 }
 
 _INTEL = {
-    "nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv": "xpu-smi discovery -d 0",
-    "nvidia-smi -q -d CLOCK,POWER,TEMPERATURE,PERFORMANCE": "xpu-smi stats -d 0, xpu-smi health -l",
-    "nvidia-smi -q -d CLOCK,ECC,ROW_REMAPPER,PERFORMANCE": "xpu-smi stats -d 0, xpu-smi health -l",
+    "nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv": "xpu-smi discovery -d <gpu>",
+    "nvidia-smi -q -d CLOCK,POWER,TEMPERATURE,PERFORMANCE": "xpu-smi stats -d <gpu>, xpu-smi health -l",
+    "nvidia-smi -q -d CLOCK,ECC,ROW_REMAPPER,PERFORMANCE": "xpu-smi stats -d <gpu>, xpu-smi health -l",
     "nvidia-smi, nvidia-smi pmon": "xpu-smi ps",
     "nvidia-smi topo -m": "xpu-smi topology -m",
-    "nvidia-smi nvlink -s": "xpu-smi stats -d 0",
+    "nvidia-smi nvlink -s": "xpu-smi stats -d <gpu>",
     "nvidia-smi nvlink -e": "xpu-smi health -l",
     "NCCL_DEBUG=INFO; analyze-traces doctor reads both": "CCL_LOG_LEVEL=info",
     "NCCL_DEBUG=INFO": "CCL_LOG_LEVEL=info",

@@ -111,13 +111,19 @@ _HIDE_EXPERTS = (
     "(shared experts, dense layers), send fewer bytes, or keep more of them on one host."
 )
 
+_HIDE_ALL_TO_ALLS = (
+    "Exchange one half of the tokens, samples or heads while the other half computes, run beside them what needs no "
+    "exchange (dense layers; of experts those that all tokens share), send fewer bytes, or exchange within a host."
+)
+
 _HIDE_COMM = {
     "optimizer": "Gather what the optimizer updated while something else runs: the rest of the optimizer or the "
     "next forward pass (FSDP gathers layer by layer; ZeroRedundancyOptimizer: overlap_with_ddp).",
     "forward": "Start them earlier (prefetch the next layer's parameters), run them beside independent work (async "
     "tensor parallelism), or have fewer ranks in the group.",
     "backward": "Start them as soon as their gradients are there (DDP's buckets, FSDP).",
-    **dict.fromkeys(("all_to_all", *EXPERTS), _HIDE_EXPERTS),
+    "all_to_all": _HIDE_ALL_TO_ALLS,
+    **dict.fromkeys(EXPERTS, _HIDE_EXPERTS),
 }
 
 TORCH = _torch(InUse())
