@@ -47,9 +47,7 @@ def compiling(
     *,
     compiling_pct: float = COMPILING_PCT,
 ) -> list[Finding]:
-    """A GPU idles for 5 % of a step while its host compiles: torch.compile, or XLA, by their own marks.
-
-    Or while it captures CUDA graphs: what is launched then does not run.
+    """A GPU idles for 5 % of a step while its host compiles (torch.compile, or XLA), or captures CUDA graphs.
 
     Not where the job would be no quicker if that host took no time at all: another rank is later.
     """
@@ -60,14 +58,12 @@ def compiling(
     idle_ns = table.groupby("rank")["idle_a_step_ns"].sum()
     rank = int(idle_ns.idxmax())
     shares = host_shares(idle_ns, rank, basis, compiling_pct)
-    if shares is None:
-        return []
-    most_ns = shares.most_gained_ns(float(idle_ns[rank]), replay)
-    if most_ns is None:
+    most_ns = shares.most_gained_ns(float(idle_ns[rank]), replay) if shares else None
+    if shares is None or most_ns is None:
         return []
     few = few_steps_of(step_needs, basis, rank, HOST.column, float(idle_ns[rank]))
     own = table[table["rank"] == rank]
-    names = own["compiler"].astype("str").tolist()
+    names = [str(name) for name in own["compiler"]]
     return [
         Finding(
             severity=severity(shares.pct),
