@@ -5,8 +5,10 @@ import pytest
 
 from tests.simulator import scenarios
 from tests.simulator.analysed import analysed
-from traceanalyzer.analyses.replay.change import HIDDEN, Change
+from tests.simulator.jobs import host_pauses
+from traceanalyzer.analyses.replay.change import EVEN, HIDDEN, Change
 from traceanalyzer.analyses.replay.lengths import changed, keeps_waits
+from traceanalyzer.model.schema import NONE
 
 CHOSEN = {
     Change("compute", 0.5): lambda op: op["kind"] == "compute",
@@ -79,3 +81,51 @@ def test_waits_and_dependencies_on_transfers_stay_unless_they_are_changed(engine
     after = changed(engine.job, engine.peers, changes)
     assert after.has_waits is keeps_waits(changes) is has_waits
     assert {timing.is_hidden for timing in after.timing.values()} == {is_hidden}
+
+
+@pytest.fixture(scope="module")
+def meeting():
+    return analysed(host_pauses.meeting_hosts(4, 3, (), groups=2), "replay")[1]["replay"].engine
+
+
+@pytest.mark.parametrize("steps", [None, frozenset({1})], ids=["every step", "one step"])
+@pytest.mark.parametrize(
+    ("change", "has_name"),
+    [
+        (Change("comm", 0.5), True),
+        (Change("comm", 0.5, frozenset({1, 2})), True),
+        (Change("collective", 0.5, name="gloo:barrier"), True),
+        (Change("collective", 0.5, name="barrier"), False),
+        (Change("compute", 0.5), False),
+        (Change("comm", EVEN), False),
+    ],
+    ids=lambda made: str(made) if isinstance(made, Change) else "",
+)
+def test_collectives_of_the_cpu_are_communication_too(meeting, change, has_name, steps):
+    met = meeting.job.meetings
+    assert {*met.name} == {"gloo:barrier"}
+    assert (met.after_ns > 0).all()
+    found = changed(
+        meeting.job, meeting.peers, (Change(change.part, change.to, change.ranks, steps, change.name),)
+    ).met_ns
+    is_chosen = np.isin(met.rank, [*(change.ranks or meeting.job.nodes)]) & np.isin(met.step, [*(steps or {*met.step})])
+    expected = np.where(is_chosen & has_name, np.round(met.after_ns * 0.5), met.after_ns)
+    assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("steps", [None, frozenset({1})], ids=["every step", "one step"])
+@pytest.mark.parametrize(
+    ("name", "is_named"),
+    [("", True), ("cudaDeviceSynchronize", True), ("cudaStreamSynchronize", False), ("cudaDeviceSynchronize@optimizer", True),
+     ("cudaDeviceSynchronize@forward", False)],
+)  # fmt: skip
+def test_calls_that_block_do_not_where_they_are_changed(name, is_named, steps):
+    engine = analysed(scenarios.ddp(2, steps=3), "replay")[1]["replay"].engine
+    after = changed(engine.job, engine.peers, (Change("sync", 0.0, steps=steps, name=name),))
+    for rank, nodes in engine.job.nodes.items():
+        segments = nodes.piece.segments
+        assert {*segments["call"].dropna()} - {""} == {"cudaDeviceSynchronize"}
+        is_chosen = segments["step"].isin(steps or segments["step"]) & is_named
+        held = (segments["before"] != NONE).to_numpy()
+        assert after.timing[rank].is_blocking[held].tolist() == (~is_chosen[held]).tolist()
+        assert after.timing[rank].is_called.all()
