@@ -111,6 +111,26 @@ def test_a_vote_finds_the_offset_wherever_the_bins_begin(offset):
     assert (result.offset_ns, result.votes, result.voters) == (offset, 5, 5)
 
 
+@pytest.mark.parametrize("offset", [0, 12_500, 25_000, -37_000, 7_312_345])
+@pytest.mark.parametrize("kept", [slice(None), slice(9, None)], ids=["all", "front cut"])
+def test_calls_that_come_closer_than_a_bin_is_wide_are_told_apart(offset, kept):
+    """Of a call and the next, 25 to 60 µs later, a bin of 50 µs holds both; true pairs agree to 6 µs."""
+    random = np.random.default_rng(3)
+    left = MS + np.cumsum(random.integers(25_000, 60_000, 150))
+    right = (left + random.integers(-3_000, 3_000, 150))[kept]
+    same = np.zeros(150, dtype=np.int64)
+    for sign, sides in ((1, (left + offset, right)), (-1, (right, left + offset))):
+        found = vote(sides[0], same[: len(sides[0])], sides[1], same[: len(sides[1])])
+        assert abs(found.offset_ns - sign * offset) < 3_000
+        one, other = (
+            CallList(ends, same[: len(ends)], *np.full((2, len(ends)), -1), np.ones(len(ends), dtype=bool))
+            for ends in sides
+        )
+        matched = align(one, other)
+        assert len(matched.left) == len(right)
+        assert (np.abs(sides[0][matched.left] - sides[1][matched.right] - sign * offset) <= 3_000).all()
+
+
 def test_a_vote_without_compatible_pairs():
     one = np.array([1], dtype=np.int64)
     assert vote(one, one, one, one + 1) is None
