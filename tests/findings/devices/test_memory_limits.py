@@ -27,6 +27,7 @@ def test_little_is_left(reserved, severity):
     found = low_headroom(results["memory"], results["memory_fit"])
     assert [one.severity for one in found] == ([severity] if severity else [])
     assert all("Rank 1" in one.title for one in found)
+    assert all("of its GPU's 85.9 GB at its peak: " in one.title for one in found)
 
 
 def test_an_unknown_gpu_is_no_finding():
@@ -39,6 +40,7 @@ def test_one_rank_decides(peaks, is_said):
     found = uneven_memory(ranks(*(size * GIB for size in peaks))["memory"])
     assert bool(found) == is_said
     assert all("Rank 1 decides" in one.title for one in found)
+    assert all("need 41.9 GB at the peak, the ranks' mean is 31.1 GB, the least 20.4 GB." in one.title for one in found)
 
 
 def stepped(calls):

@@ -17,7 +17,7 @@ from traceanalyzer.findings.basis import Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.findings.won import Title, Won
-from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.meaning.quantities import size_text, time_text
 from traceanalyzer.meaning.vocabulary import HOST
 
 LEAST_HEADROOM_PCT = 10.0
@@ -51,15 +51,14 @@ def low_headroom(
     return [
         Finding(
             severity="high" if worst["headroom_pct"] < grave_headroom_pct else "medium",
-            title=f"Rank {worst['rank']}'s allocator held {worst['peak_reserved_bytes'] / 1e9:.1f} GB of its GPU's "
-            f"{worst['device_bytes'] / 1e9:.1f} GB at its peak: {worst['headroom_bytes'] / 1e9:.1f} GB are "
+            title=f"Rank {worst['rank']}'s allocator held {size_text(worst['peak_reserved_bytes'])} of its GPU's "
+            f"{size_text(worst['device_bytes'])} at its peak: {size_text(worst['headroom_bytes'])} are "
             f"left.{others}",
             evidence=plain(short),
             recommendation="Before it runs out: recompute activations in the backward pass, take a smaller micro-batch "
             f"and accumulate, or share more of the model's state between ranks.{_enough(memory_fit)}",
             caveat="Reserved is what PyTorch's caching allocator holds, more than tensors use: it gives it back when "
-            "it "
-            "must. NCCL, cuBLAS and other processes take memory beside it, which is in no figure here.",
+            "it must. NCCL, cuBLAS and other processes take memory beside it, which is in no figure here.",
             named=(int(worst["rank"]),),
             table="memory",
         )
@@ -79,7 +78,7 @@ def _enough(memory_fit: MemoryFit) -> str:
     more = " with activation checkpointing" if row["checkpointing"] else ""
     batch = "" if pd.isna(row["micro_batch"]) else f" at a micro-batch of {row['micro_batch']}"
     return (
-        f" By estimate {row['strategy']}{ways}{more}{batch} needs {row['total_bytes'] / 1e9:.1f} GB "
+        f" By estimate {row['strategy']}{ways}{more}{batch} needs {size_text(row['total_bytes'])} "
         "(table memory_fit has its assumptions)."
     )
 
@@ -164,12 +163,11 @@ def uneven_memory(memory: Memory, *, uneven_memory_ratio: float = UNEVEN) -> lis
     return [
         Finding(
             severity="low",
-            title=f"Rank {int(peaks.idxmax())} decides what fits: its tensors need {most / 1e9:.1f} GB at the peak, "
-            f"the ranks' mean is {mean / 1e9:.1f} GB, the least {int(peaks.min()) / 1e9:.1f} GB.",
+            title=f"Rank {int(peaks.idxmax())} decides what fits: its tensors need {size_text(most)} at the peak, "
+            f"the ranks' mean is {size_text(mean)}, the least {size_text(int(peaks.min()))}.",
             evidence=plain(known),
             recommendation="In a pipeline the first stage holds most micro-batches, the last one the logits: move "
-            "layers, "
-            "or split the loss over the vocabulary. With experts, bound the tokens that one rank may get.",
+            "layers, or split the loss over the vocabulary. With experts, bound the tokens that one rank may get.",
             caveat="Peaks of different moments: nothing is lost as long as all fit.",
             named=(int(peaks.idxmax()),),
             table="memory",
