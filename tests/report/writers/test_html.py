@@ -324,3 +324,19 @@ def test_plotly_is_packed_in_digits_that_end_no_script():
     assert not set(packed) & set('<"\\')
     unpacked = base64.b85decode(packed[1:].replace("/", "<"))
     assert zlib.decompress(unpacked[: len(unpacked) - int(packed[0])]).decode() == assets.plotly_text()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "has_tile"), [(("compute", "copy"), True), (("comm", "copy"), False), (("compute", "comm"), False)]
+)
+def test_copies_have_a_tile_where_they_take_more_than_communication(kinds, has_tile):
+    results = of(tuple((kind, 10 * at, 10 * at + 10) for at, kind in enumerate(kinds)))
+    report = Report("x", results)
+    made = {tile.name: tile for tile in tiles.tiles(report, split(report.results))}
+    assert ("Exposed copy" in made) == has_tile
+    assert not has_tile or made["Exposed copy"].value == "50\u202f%"
+
+
+def test_what_is_asked_is_of_a_step_only_where_there_are_steps():
+    assert "What the capture would take" in html.page(Report("x", of(KERNEL)))
+    assert "What a step would take" in page_of("ddp")

@@ -66,6 +66,7 @@ def _made(report: Report, frame: "Frame[HeadlineColumn]", over: OverRanks, split
                        _larger_part(over), "Share of the time in which communication but no compute runs.",
                        _transfer_and_wait(over, split)),
                 sources=("headline", "exposed_comm")),
+        *_copies(frame, over),
         _share(frame["idle_pct"], over.of("idle_pct"), "Idle", "idle",
                "Share of the time in which nothing runs on the GPU."),
         _overlap(frame, over),
@@ -73,6 +74,15 @@ def _made(report: Report, frame: "Frame[HeadlineColumn]", over: OverRanks, split
         *_mfu(report, over),
         *_memory(report.run_info),
     ]  # fmt: skip
+
+
+def _copies(frame: "Frame[HeadlineColumn]", over: OverRanks) -> list[Tile]:
+    """Only where they take more than communication: else the line of tiles has no room for it."""
+    copies, comm = over.of("exposed_copy_pct"), over.of("exposed_comm_pct")
+    if not (copies["mean_pct"] or 0) > (comm["mean_pct"] or 0):
+        return []
+    definition = "Share of the time in which a copy, but neither compute nor communication, runs."
+    return [_share(frame["exposed_copy_pct"], copies, "Exposed copy", "copy", definition)]
 
 
 def _larger_part(over: OverRanks) -> str:
