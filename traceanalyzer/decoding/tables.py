@@ -150,7 +150,8 @@ def _add_api_calls(builder: TableBuilder, _category: str, events: list[Any]) -> 
 
 def _add_host_ops(builder: TableBuilder, category: str, events: list[Any]) -> None:
     names = [event.name for event in events]
-    if any(name.startswith(_STEP) for name in set(names)):  # old profilers wrote steps among the operators
+    distinct = set(names)
+    if any(name.startswith(_STEP) for name in distinct):  # old profilers wrote steps among the operators
         steps = [event for event in events if event.name.startswith(_STEP)]
         events = [event for event in events if not event.name.startswith(_STEP)]
         names = [event.name for event in events]
@@ -165,9 +166,11 @@ def _add_host_ops(builder: TableBuilder, category: str, events: list[Any]) -> No
     table.integers("forward_thread", [arg.forward_thread for arg in args])
     signatures = [SEPARATOR.join((arg.shapes or arg.old_shapes, arg.strides, arg.dtypes)) for arg in args]
     table.joined_texts(("shapes", "strides", "dtypes"), signatures)
-    table.some_texts("arguments", len(events), _arguments(names, args))
+    # Of operators whose work the shapes alone do not tell; of others arguments are many and unused.
+    described = _rows_of(names, {*filter(_needs_arguments, distinct)})
+    table.some_texts("arguments", len(events), {row: bytes(args[row].arguments) for row in described})
     # "wait" and other bookkeeping are recorded under the same name, but move no data.
-    comms = [event for event, arg in zip(events, args, strict=True) if event.name == _COMM_HOST_OP and _moves_data(arg)]
+    comms = [events[row] for row in _rows_of(names, {_COMM_HOST_OP} & distinct) if _moves_data(args[row])]
     if comms:
         _add_comm_args(builder, comms, [-1] * len(comms))
 
@@ -250,12 +253,9 @@ def _add_comm_args(builder: TableBuilder, events: list[Any], gpu_ops: list[int])
     table.integers("peer", [first_of(arg.target_rank, arg.source_rank) for arg in args])
 
 
-def _arguments(names: list[str], args: list[Args]) -> dict[int, bytes]:
-    """By row, arguments of operators whose work the shapes alone do not tell; of others they are many and unused."""
-    wanted = set(filter(_needs_arguments, set(names)))
-    if not wanted:
-        return {}
-    return {row: bytes(args[row].arguments) for row, name in enumerate(names) if name in wanted}
+def _rows_of(names: list[str], wanted: set[str]) -> list[int]:
+    """Where one of these names is."""
+    return [row for row, name in enumerate(names) if name in wanted] if wanted else []
 
 
 @lru_cache(maxsize=4096)

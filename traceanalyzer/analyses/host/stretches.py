@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from traceanalyzer.analyses.time.intervals import outer_first, stable_order
+from traceanalyzer.analyses.grouping import stable_order
+from traceanalyzer.analyses.time.intervals import outer_first
 from traceanalyzer.model.schema import NONE
 
 _NONE = np.empty(0, dtype=np.int64)

@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.blocks import row_blocks
-from traceanalyzer.analyses.time.intervals import outer_first, stable_order
+from traceanalyzer.analyses.grouping import stable_order
+from traceanalyzer.analyses.time.intervals import outer_first
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of
 
@@ -154,10 +155,12 @@ def _last_above(depth: np.ndarray) -> np.ndarray:
 
 def _above_in_block(depth: np.ndarray) -> np.ndarray:
     count = len(depth)
-    keys = depth * count + np.arange(count)
-    order = np.sort(keys)
-    before = np.searchsorted(order, keys - count) - 1
-    return np.where((depth > 0) & (before >= 0), order[np.maximum(before, 0)] % max(count, 1), NONE)
+    order = stable_order(depth)
+    keys = depth[order] * count + order
+    before = np.searchsorted(keys, keys - count) - 1  # what is looked for ascends: each search begins near the last
+    above = np.empty(count, dtype=np.int64)
+    above[order] = np.where((depth[order] > 0) & (before >= 0), order[before], NONE)
+    return above
 
 
 def _holds(parent: np.ndarray, starts: np.ndarray, ends: np.ndarray, depth: np.ndarray) -> bool:

@@ -44,18 +44,16 @@ class Intervals(Struct, frozen=True):
     @classmethod
     def _of(cls, start_array: np.ndarray, end_array: np.ndarray) -> "Intervals":
         held = end_array > start_array
-        start_array, end_array = start_array[held], end_array[held]
+        if not held.all():
+            start_array, end_array = start_array[held], end_array[held]
         if not len(start_array):
             return EMPTY
         if (start_array[1:] < start_array[:-1]).any():  # events are in order of their starts, most of them
             order = np.argsort(start_array, kind="stable")
             start_array, end_array = start_array[order], end_array[order]
         reach = np.maximum.accumulate(end_array)
-        is_first = np.empty(len(reach), dtype=bool)
-        is_first[0] = True
-        is_first[1:] = start_array[1:] > reach[:-1]  # touching intervals join
-        first = np.flatnonzero(is_first)
-        return cls(start_array[first], reach[np.append(first[1:] - 1, len(reach) - 1)])
+        last = np.flatnonzero(start_array[1:] > reach[:-1])  # touching intervals join
+        return cls(start_array[np.concatenate([[0], last + 1])], reach[np.concatenate([last, [len(reach) - 1]])])
 
     @property
     def total_ns(self) -> int:
@@ -187,12 +185,6 @@ def outer_first(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     return np.lexsort((-ends, starts)) if is_inner_first.any() else order
 
 
-def stable_order(numbers: np.ndarray) -> np.ndarray:
-    """Positions in ascending order of depths or codes, equal ones as they come; numbers of 16 bits sort in one pass."""
-    is_short = not len(numbers) or (numbers.min() >= -(2**15) and numbers.max() < 2**15)
-    return np.argsort(numbers.astype(np.int16) if is_short else numbers, kind="stable")
-
-
 def _combine(left: Intervals, right: Intervals, *, in_both: bool) -> Intervals:
     """Stretches inside `left` that are inside (`in_both`) or outside `right`."""
     if max(len(left), len(right)) <= MOST_ROWS:
@@ -210,12 +202,14 @@ def _combined(left: Intervals, right: Intervals, *, in_both: bool) -> Intervals:
         return EMPTY
     if not len(right):
         return Intervals.of(left.starts, left.ends)
-    times = np.concatenate([left.starts, left.ends, right.starts, right.ends])
-    in_left = np.repeat([1, -1, 0, 0], [len(left), len(left), len(right), len(right)])
-    in_right = np.repeat([0, 0, 1, -1], [len(left), len(left), len(right), len(right)])
-    order = np.argsort(times, kind="stable")
-    times = times[order]
-    depth_left, depth_right = np.cumsum(in_left[order]), np.cumsum(in_right[order])
-    wanted = (depth_left > 0) & ((depth_right > 0) == in_both)
-    wanted = wanted[:-1] & (times[1:] > times[:-1])
-    return Intervals.of(times[:-1][wanted], times[1:][wanted])
+    within = right if in_both else _outside(right)
+    own, other = overlapping(left.starts, left.ends, within)
+    return Intervals.of(
+        np.maximum(left.starts[own], within.starts[other]), np.minimum(left.ends[own], within.ends[other])
+    )
+
+
+def _outside(union: Intervals) -> Intervals:
+    """All time that it does not cover."""
+    always = np.iinfo(np.int64)
+    return Intervals(np.append(always.min, union.ends), np.append(union.starts, always.max))
