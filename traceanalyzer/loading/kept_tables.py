@@ -7,7 +7,6 @@ it was is refused when it is written.
 """
 
 import os
-import zlib
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -17,6 +16,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from isal import isal_zlib
 
 from traceanalyzer.model.tables import columns_of, table_of
 
@@ -123,7 +123,7 @@ class _Parts:
         self._held, self._size = [], 0
         packed = pa.compress(body, codec=_PACKED, asbytes=True)
         self._file.write(packed)
-        self.pieces.append(_Piece(len(packed), len(body), zlib.crc32(body)))
+        self.pieces.append(_Piece(len(packed), len(body), isal_zlib.crc32(body)))
 
 
 def _told(name: str, frame: pd.DataFrame, said: str, parts: "_Parts") -> _Table:
@@ -156,8 +156,7 @@ def _packed(name: str, values: Any, parts: "_Parts") -> _Column:
         parts.append(np.asarray(values.isna()))
         return told
     if dtype == "str":
-        # Not `factorize`, which takes longer to look at an array of few texts than these take to be told apart.
-        codes, distinct = _numbered(texts := values.tolist(), texts)
+        codes, distinct = _distinct_texts(values)
         return _with_texts(_numbers(name, dtype, codes, parts), "", distinct, parts)  # JSON's null for what is absent
     if dtype == "object":
         codes, distinct = _distinct_objects(values.tolist())
@@ -205,7 +204,7 @@ class _Body:
     def _next(self) -> memoryview:
         piece = next(self._pieces, _NO_PIECE)
         body = memoryview(pa.decompress(self._file.read(piece.packed), piece.size, codec=_PACKED))
-        if zlib.crc32(body) != piece.check:
+        if isal_zlib.crc32(body) != piece.check:
             raise ValueError("not as it was written")
         return body
 
@@ -230,6 +229,18 @@ def _unpacked(told: _Column, body: _Body) -> Any:
     distinct = np.empty(len(names), dtype=object)
     distinct[:] = [_value(name) for name in names]
     return pd.arrays.NumpyExtensionArray(distinct[values])
+
+
+def _distinct_texts(values: Any) -> tuple[np.ndarray, list[Any]]:
+    """Each text's number in order of appearance, and the texts; what is absent is one of them."""
+    if len(values) <= _FEW:
+        return _numbered(texts := values.tolist(), texts)
+    codes, distinct = pd.factorize(values, use_na_sentinel=False)
+    return codes.astype(np.int32), distinct.tolist()
+
+
+_FEW = 200
+"""Texts that are told apart before pandas has looked at their array."""
 
 
 def _distinct_objects(values: list[Any]) -> tuple[np.ndarray, list[Any]]:

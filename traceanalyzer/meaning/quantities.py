@@ -1,7 +1,7 @@
 """How a figure is written for people: unit, three significant digits, `n/a` for what is not known."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -38,7 +38,7 @@ class Scale(Struct, frozen=True):
         return per_cent(value) if self.symbol == Unit.PCT else digits(value / self.divisor)
 
 
-def scale(unit: Unit, sizes: Sequence[float]) -> Scale:
+def scale(unit: Unit, sizes: Iterable[float]) -> Scale:
     """One scale for a column's absolute values: the largest, as it is shown, is at least 1 in it, half of them 0.1."""
     if unit not in _STEPS:
         return Scale()

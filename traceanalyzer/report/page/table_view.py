@@ -1,7 +1,7 @@
 """Any Result as a table for a page: one unit a column, short names, figures to three digits."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -43,10 +43,15 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What one cell shows, and its full value where that is more."""
+    """What one cell shows, its full value where that is more, and what of both is packed; equal values share one."""
 
     text: str
     full: str = ""
+    told: str | list[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """A table has some hundred thousand cells, and some ten thousand values."""
+        object.__setattr__(self, "told", [self.text, self.full] if self.full else self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +69,7 @@ class TableView:
         later = self.rows[PLAIN_ROWS:]
         if not later:
             return None
-        columns = [
-            [[cell.text, cell.full] if cell.full else cell.text for cell in column]
-            for column in zip(*later, strict=True)
-        ]
-        return packed(msgspec.json.encode(columns))
+        return packed(msgspec.json.encode([[cell.told for cell in column] for column in zip(*later, strict=True)]))
 
 
 def view(result: Result, columns: tuple[str, ...] = (), zero_ns: int = 0) -> TableView:
@@ -126,12 +127,14 @@ def _column(values: pd.Series, column: Column, zero_ns: int, *, is_extra: bool =
     if column.is_moment:
         plain = [None if value is None else value - zero_ns for value in plain]
         definition += " Shown after the first operation of the run."
-    numbers = [value for value in plain if isinstance(value, int | float) and not isinstance(value, bool)]
-    is_number = bool(numbers)
-    own = scale(column.unit, [abs(number) for number in numbers]) if is_number else Scale()
-    of_value = {(type(value), value): value for value in plain}  # True is 1, and is not shown as 1 is
-    shown = {key: _cell(value, column, own) for key, value in of_value.items()}
-    cells = [shown[type(value), value] for value in plain]
+    kinds = {*map(type, plain)} - {type(None)}
+    number_kinds = {kind for kind in kinds if issubclass(kind, int | float) and kind is not bool}
+    is_number = bool(number_kinds)
+    own = scale(column.unit, (abs(value) for value in plain if type(value) in number_kinds)) if is_number else Scale()
+    # True is 1, and is not shown as 1 is.
+    keys = plain if len(kinds) <= 1 else [(type(value), value) for value in plain]
+    shown = {key: _cell(value, column, own) for key, value in dict(zip(keys, plain, strict=True)).items()}
+    cells = [shown[key] for key in keys]
     if column.written is Written.KERNEL:
         cells = _told_apart(cells)
     return Heading(name, label(name, column), own.symbol, definition, is_number, is_extra), cells

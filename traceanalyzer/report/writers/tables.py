@@ -16,6 +16,7 @@ import pyarrow.csv
 from traceanalyzer.analyses import Result
 from traceanalyzer.files.unnamed import give_back_grown
 from traceanalyzer.findings import Finding
+from traceanalyzer.model.tables import columns_of
 from traceanalyzer.report.contents import FORMAT_VERSION, Report
 from traceanalyzer.report.words import care
 
@@ -194,9 +195,12 @@ def _plain(frame: pd.DataFrame) -> dict[str, pd.Series]:
     return {name: frame[name].map(str, na_action="ignore") for name in frame if frame[name].dtype == object}
 
 
-def _coded(frame: pd.DataFrame) -> dict[str, pd.Series]:
+def _coded(frame: pd.DataFrame) -> dict[str, pd.Categorical]:
     """Columns of texts, each distinct one held once: rows repeat them, and each is looked through."""
-    return {name: frame[name].astype("category") for name in frame if isinstance(frame[name].dtype, pd.StringDtype)}
+    texts = {
+        str(name): values for name, values in columns_of(frame).items() if isinstance(values.dtype, pd.StringDtype)
+    }
+    return {name: pd.Categorical.from_codes(*pd.factorize(values)) for name, values in texts.items()}
 
 
 def _header(names: list[str]) -> bytes:
