@@ -10,8 +10,9 @@ import pandas as pd
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.model import RankTrace, Window, whole_capture
+from traceanalyzer.model.plain import known_of, lengths_of, rows_named
 from traceanalyzer.model.schema import NONE, STEPS, conform
-from traceanalyzer.model.tables import array_of, column_of
+from traceanalyzer.model.tables import array_of, column_of, table_of
 from traceanalyzer.selection.step_numbers import ends_recording, notes_of, numbers_of
 from traceanalyzer.selection.step_ranges import some, step_ranges
 
@@ -147,33 +148,47 @@ def _up_to_next(starts: np.ndarray, ends: np.ndarray, is_last: np.ndarray) -> tu
 
 
 def _with_windows(trace: RankTrace, found: pd.DataFrame, op_step: np.ndarray) -> pd.DataFrame:
-    starts, ends, held = trace.gpu_ops["start_ns"], trace.gpu_ops["end_ns"], op_step != NONE
-    # Int64 before a step without operations makes a float of it: nanoseconds since 1970 need more than 53 bits.
-    is_main = held & _is_main_stream(trace.gpu_ops)
-    first = _first_starts(starts.to_numpy(), op_step, held, is_main, len(found))
-    last = ends[held].groupby(op_step[held]).max().astype("Int64").reindex(range(len(found)))
+    starts, ends = (array_of(trace.gpu_ops, name) for name in ("start_ns", "end_ns"))
+    held = op_step != NONE
+    first = _first_starts(starts, op_step, held, held & _is_main_stream(trace.gpu_ops), len(found))
+    last = np.full(len(found), _NEVER)
+    np.maximum.at(last, op_step[held], ends[held])
     # A step that launched nothing has no window, and the one before it ends where a later one begins.
+    later = _known_after(first)
+    is_open = ends_recording(found) | np.array([begin is None for begin in later], dtype=bool)
+    until = zip(
+        first, np.where(is_open, last, [_NEVER if begin is None else begin for begin in later]).tolist(), strict=True
+    )
     names = found["name"].astype(str)
-    next_first = first.shift(-1).bfill().mask(ends_recording(found))
-    frame = pd.DataFrame(
+    frame = table_of(
         {
             "step": numbers_of(names),
             "name": names,
-            "host_start_ns": found["start_ns"],
-            "host_end_ns": found["end_ns"],
-            "start_ns": first,
-            "end_ns": next_first.fillna(last).where(first.notna()),
-            "is_open": next_first.isna(),
+            "host_start_ns": array_of(found, "start_ns"),
+            "host_end_ns": array_of(found, "end_ns"),
+            "start_ns": pd.array(first, dtype="Int64"),
+            "end_ns": pd.array([None if begin is None else end for begin, end in until], dtype="Int64"),
+            "is_open": is_open,
             "is_partial": _is_partial(trace, found),
         }
     )
     return conform(frame, STEPS)
 
 
+def _known_after(numbers: list[int | None]) -> list[int | None]:
+    """For each the next one that is known; `None` after the last of them."""
+    found: list[int | None] = []
+    known: int | None = None
+    for number in reversed(numbers):
+        found.append(known)
+        known = known if number is None else number
+    return found[::-1]
+
+
 def _is_main_stream(gpu_ops: pd.DataFrame) -> np.ndarray:
     """Mask of the operations on the stream that computes most; of none where nothing computes."""
-    compute = np.where(gpu_ops["kind"] == "compute", gpu_ops["end_ns"] - gpu_ops["start_ns"], 0)
-    codes, streams = pd.factorize(gpu_ops["stream"])
+    compute = np.where(rows_named(gpu_ops, "kind", "compute"), lengths_of(gpu_ops), 0)
+    codes, streams = pd.factorize(array_of(gpu_ops, "stream"))
     times = np.bincount(codes, compute, minlength=len(streams))
     if not times.any():
         return np.zeros(len(codes), dtype=bool)
@@ -181,7 +196,9 @@ def _is_main_stream(gpu_ops: pd.DataFrame) -> np.ndarray:
     return is_main
 
 
-def _first_starts(starts: np.ndarray, step: np.ndarray, held: np.ndarray, is_main: np.ndarray, steps: int) -> pd.Series:
+def _first_starts(
+    starts: np.ndarray, step: np.ndarray, held: np.ndarray, is_main: np.ndarray, steps: int
+) -> list[int | None]:
     """For each step the start of its first operation that does not run ahead of it; absent without one."""
     last_main = np.full(steps, _NEVER)
     np.maximum.at(last_main, step[is_main], starts[is_main])
@@ -194,7 +211,7 @@ def _first_starts(starts: np.ndarray, step: np.ndarray, held: np.ndarray, is_mai
         reached = [at for at in (np.searchsorted(own, max(begun, main)), np.searchsorted(own, begun)) if at < len(own)]
         first.append(int(own[reached[0]]) if reached else None)
         begun, main, past = first[-1] if first[-1] is not None else begun, max(main, own_main), end
-    return pd.Series(pd.array(first, dtype="Int64"), index=range(steps))
+    return first
 
 
 def _is_partial(trace: RankTrace, found: pd.DataFrame) -> np.ndarray:
@@ -252,7 +269,7 @@ def _stretches(chosen: pd.DataFrame) -> tuple[tuple[int, int], ...]:
 
 def _beyond(steps: pd.DataFrame, wanted: str) -> tuple[str, ...]:
     """Says so when numbers are asked for that the capture does not have, beside those that it has."""
-    there = sorted(int(number) for number in steps.loc[steps["start_ns"].notna(), "step"])
+    there = sorted(array_of(steps, "step")[known_of(steps, "start_ns")].tolist())
     asked = [int(number) for number in re.findall(r"\d+", wanted)]
     is_range = ":" in wanted
     is_there = [there[0] <= number <= there[-1] if is_range else number in there for number in asked] if there else []

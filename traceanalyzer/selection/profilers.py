@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.model.tables import array_of
+from traceanalyzer.model.tables import array_of, column_of
 
 _PROFILER_STEP = re.compile(r"^ProfilerStep#(\d{1,15})$")
 
@@ -19,7 +19,7 @@ Microseconds since 1970 are exact to a quarter of one, once a program has read a
 
 def profiler_numbers(ranges: pd.DataFrame) -> list[int | None]:
     """The number that PyTorch's profiler gave each; none of other names."""
-    found = [_PROFILER_STEP.search(name) for name in ranges["name"].astype("object")]
+    found = [_PROFILER_STEP.search(name) for name in column_of(ranges, "name").tolist()]
     return [int(match[1]) if match else None for match in found]
 
 

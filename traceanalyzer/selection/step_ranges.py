@@ -9,8 +9,9 @@ import pandas as pd
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import rows_named
 from traceanalyzer.model.schema import NONE, XLA_MODULES
-from traceanalyzer.model.tables import array_of, rows_where
+from traceanalyzer.model.tables import array_of, columns_as_they_are, rows_where, table_of
 from traceanalyzer.selection.profilers import of_one_profiler
 
 GUESSES = (
@@ -77,14 +78,14 @@ def step_ranges(trace: RankTrace, pattern: str | None) -> StepRanges:
     guesses = ([name for name in names if guess.search(name)] for guess in GUESSES)
     for matching in (fnmatch.filter(names, pattern),) if pattern else guesses:
         if matching:
-            marked = rows_where(trace.ranges, trace.ranges["name"].isin(matching))
+            marked = rows_where(trace.ranges, rows_named(trace.ranges, "name", *matching))
             is_own = of_one_profiler(marked)
             is_step = is_own.copy()
-            is_step[is_own] = _is_step(marked[is_own])
-            steps = _cut(marked[is_step])
+            is_step[is_own] = _is_step(rows_where(marked, is_own))
+            steps = _cut(rows_where(marked, is_step))
             if not pattern and len(modules := _instead(trace, steps)):
                 return StepRanges(modules, (_INSTEAD.format(modules["name"].iloc[0], steps["name"].iloc[0]),))
-            notes = (*_of_other_profilers(marked, is_own), *_of_others(marked[is_own], is_step[is_own]))
+            notes = (*_of_other_profilers(marked, is_own), *_of_others(rows_where(marked, is_own), is_step[is_own]))
             return StepRanges(steps, notes)
     if pattern:
         raise UsageError(f"--step-range {pattern!r} names no range of rank {trace.rank}; {some(list(names))}")
@@ -126,14 +127,15 @@ def _is_step(ranges: pd.DataFrame) -> np.ndarray:
 def _cut(steps: pd.DataFrame) -> pd.DataFrame:
     """Each of them until the next one begins, at the latest."""
     following = np.append(array_of(steps, "start_ns")[1:], np.iinfo(np.int64).max)[: len(steps)]
-    return steps.assign(end_ns=np.minimum(array_of(steps, "end_ns"), following)).reset_index(drop=True)
+    cut = np.minimum(array_of(steps, "end_ns"), following)
+    return table_of({**columns_as_they_are(steps), "end_ns": cut})
 
 
 def _of_other_profilers(marked: pd.DataFrame, is_own: np.ndarray) -> tuple[str, ...]:
     """Says so where ranges that mark steps are another profiler's."""
-    others = marked["name"][~is_own]
-    if others.empty:
+    if is_own.all():
         return ()
+    others = marked["name"][~is_own]
     own = marked["name"][is_own]
     said = (
         f"Several profilers mark the steps of this process: {own.iloc[0]} to {own.iloc[-1]} are taken, the "
@@ -144,6 +146,8 @@ def _of_other_profilers(marked: pd.DataFrame, is_own: np.ndarray) -> tuple[str, 
 
 def _of_others(marked: pd.DataFrame, is_step: np.ndarray) -> tuple[str, ...]:
     """Says so where ranges that mark steps are none, and are more than a few parts of those that are."""
+    if is_step.all():
+        return ()
     others = marked[~is_step]
     around = np.cumsum(is_step)[~is_step] - 1
     steps = marked[is_step].iloc[around]
@@ -192,8 +196,7 @@ def _instead(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def _modules(trace: RankTrace) -> pd.DataFrame:
-    ranges = trace.ranges
-    return _most_launching(trace, ranges[(ranges["domain"] == XLA_MODULES).to_numpy(dtype=bool)])
+    return _most_launching(trace, rows_where(trace.ranges, rows_named(trace.ranges, "domain", XLA_MODULES)))
 
 
 def _repeated(trace: RankTrace) -> pd.DataFrame:
