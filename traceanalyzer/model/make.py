@@ -9,6 +9,7 @@ import pandas as pd
 from traceanalyzer.model.aside import rearranged
 from traceanalyzer.model.copy_engine import with_copied_collectives
 from traceanalyzer.model.event_times import possible
+from traceanalyzer.model.plain import outer_first
 from traceanalyzer.model.schema import NONE, STEPS, TABLES, conform, legible, named, printable
 from traceanalyzer.model.tables import array_of, columns_as_they_are, with_columns
 from traceanalyzer.model.trace import ProcessGroup, RankMeta, RankTrace
@@ -109,7 +110,7 @@ def _has_gpu_op(calls: np.ndarray, correlation: np.ndarray) -> np.ndarray:
 
 def _by_time(frame: pd.DataFrame) -> pd.DataFrame:
     # At equal starts the longer comes first, so that a parent precedes its children.
-    order = np.lexsort((-array_of(frame, "end_ns"), array_of(frame, "start_ns")))
+    order = outer_first(array_of(frame, "start_ns"), array_of(frame, "end_ns"))
     columns = columns_as_they_are(frame)
     del frame
     return rearranged(columns, order)

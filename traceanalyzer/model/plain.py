@@ -97,3 +97,12 @@ def sorted_table(columns: Mapping[str, Any], by: str) -> pd.DataFrame:
 def as_objects(values: np.ndarray) -> Any:
     """Objects as a column of them: of a plain array of objects pandas finds the type, which takes long."""
     return pd.arrays.NumpyExtensionArray(values)
+
+
+def outer_first(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Positions in order of starts, of those that start together the longer first, equal ones as they come."""
+    order = np.argsort(starts, kind="stable")
+    begun, until = starts[order], ends[order]
+    # Almost all are so in their tables, which takes a tenth of the time to find out.
+    is_inner_first = (begun[1:] == begun[:-1]) & (until[1:] > until[:-1])
+    return np.lexsort((-ends, starts)) if is_inner_first.any() else order

@@ -4,8 +4,8 @@ import numpy as np
 
 from traceanalyzer import kinds
 from traceanalyzer.analyses.grouping import by_category, largest_before
-from traceanalyzer.analyses.time.intervals import outer_first
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import outer_first
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of
 from traceanalyzer.selection import is_lost_launch

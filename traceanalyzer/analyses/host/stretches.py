@@ -3,7 +3,7 @@
 import numpy as np
 
 from traceanalyzer.analyses.grouping import stable_order
-from traceanalyzer.analyses.time.intervals import outer_first
+from traceanalyzer.model.plain import outer_first
 from traceanalyzer.model.schema import NONE
 
 _NONE = np.empty(0, dtype=np.int64)

@@ -8,7 +8,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.blocks import row_blocks
 from traceanalyzer.analyses.grouping import stable_order
-from traceanalyzer.analyses.time.intervals import outer_first
+from traceanalyzer.model.plain import outer_first
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of
 

@@ -109,7 +109,7 @@ def _launches_elsewhere(trace: RankTrace) -> bool:
     if 2 * np.count_nonzero(own > 0) < len(own):
         return False
     answered = array_of(calls, "correlation")[array_of(calls, "has_gpu_op")]
-    return not np.isin(answered, own).all()
+    return not pd.Index(answered).isin(own).all()
 
 
 def _with_list_types(trace: RankTrace, calls: pd.DataFrame, of_op: np.ndarray) -> pd.DataFrame:

@@ -9,10 +9,9 @@ from msgspec import Struct
 from traceanalyzer.analyses.base import joined, named
 from traceanalyzer.analyses.operators.nesting import Nesting
 from traceanalyzer.analyses.operators.operator_tree import PASSES, OperatorTree
-from traceanalyzer.analyses.time.intervals import outer_first
 from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import rows_named_so
+from traceanalyzer.model.plain import outer_first, rows_named_so
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, columns_of, table_of, with_columns
 

@@ -11,9 +11,9 @@ from traceanalyzer.analyses.grouping import sums_at
 from traceanalyzer.analyses.host.host_activity import API_CALL, FRAME, OPERATOR, RANGE
 from traceanalyzer.analyses.host.thread_roles import AUTOGRAD, DATA, MAIN, OTHER, thread_roles
 from traceanalyzer.analyses.names import HostEventsColumn
-from traceanalyzer.analyses.time.intervals import outer_first
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import outer_first
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, columns_of, table_of
 

@@ -246,8 +246,9 @@ def _gaps(gaps: GapTable | None) -> tuple[dict[int, pd.DataFrame], list[str], li
         return {}, [], []
     frame = gaps.to_frame()
     cause, causes = pd.factorize(frame["cause"].astype("str"))
-    doing, doings = pd.factorize(frame["doing"].map(short_name, na_action="ignore"))  # -1 where it is absent
-    numbered = frame[["rank", "start_ns", "length_ns"]].assign(cause=cause, doing=doing + 1)
+    doing, names = pd.factorize(frame["doing"])  # -1 where it is absent
+    short, doings = pd.factorize(np.array([short_name(name) for name in names], dtype=object))
+    numbered = frame[["rank", "start_ns", "length_ns"]].assign(cause=cause, doing=np.append(short, -1)[doing] + 1)
     return {int(rank): own for rank, own in numbered.groupby("rank")}, list(map(str, causes)), list(map(str, doings))
 
 
