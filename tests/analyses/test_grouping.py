@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from traceanalyzer.analyses.grouping import Groups, first_of_each
+from traceanalyzer.analyses.grouping import Groups, first_of_each, stable_order
 from traceanalyzer.analyses.same_keys import at_places, places_of
 
 
@@ -76,3 +76,24 @@ def test_places_of_keys_in_another_table() -> None:
     places = places_of(wanted, known, ("name", "rank"))
     assert places.tolist() == [2, 0, 1, -1]
     assert at_places(["x", "y", "z", "u"], places, absent=None).tolist() == ["z", "x", "y", None]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint64", "float64"])
+@pytest.mark.parametrize("rows", [0, 3, 2_000])
+@pytest.mark.parametrize("span", [100, 2**16 - 1, 2**16, 2**40])
+@pytest.mark.parametrize("least", [-50, 0, 10**18])
+def test_order_is_that_of_a_stable_sort_whatever_the_numbers(dtype, rows, span, least):
+    limits = np.iinfo(dtype) if dtype.startswith(("i", "u")) else np.iinfo("int64")
+    low = min(max(least, limits.min), limits.max)
+    values = np.random.default_rng(rows).integers(low, min(low + span, limits.max), max(rows - 2, 0), endpoint=True)
+    values = np.append(values, [low, min(low + span, limits.max)]).astype(dtype)[:rows][::-1]
+    if dtype == "float64":
+        values = values / 3
+    assert stable_order(values).tolist() == np.argsort(values, kind="stable").tolist()
+
+
+def test_groups_of_numbers_are_in_their_order():
+    numbers = np.array([70_000, -1, 70_000, 5, -1])
+    groups = Groups.of_numbers(numbers)
+    assert (groups.of_row.tolist(), groups.first.tolist()) == ([2, 0, 2, 1, 0], [1, 3, 0])
+    assert (groups.counts().tolist(), groups.sums(np.arange(5)).tolist()) == ([2, 1, 2], [5, 3, 2])

@@ -87,6 +87,7 @@ def test_kept_ranks_start_no_processes(trace_file, tmp_path, never_read, monkeyp
         pd.array([True, None], dtype="boolean"),
         pd.array([0.5, None], dtype="Float64"),
         pd.array(["é", None], dtype="str"),
+        pd.array([*"ba", None] * 100, dtype="str"),
         [0.1, float("nan"), float("inf")],
         [True, False],
         pd.Categorical([None, None], categories=pd.Index([], dtype="str")),

@@ -3,13 +3,15 @@ import json
 import zlib
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tests.builders import rank_trace
 from traceanalyzer.analyses import run
+from traceanalyzer.analyses.host.gaps import GapTable
 from traceanalyzer.findings import Finding
 from traceanalyzer.report.timeline.columns import varints
-from traceanalyzer.report.timeline.timeline_data import timeline_data
+from traceanalyzer.report.timeline.timeline_data import _gaps, timeline_data
 
 OPS = [("compute", 5, 40, 1), ("comm", 20, 300, 10), ("copy", 310, 320)]
 
@@ -92,3 +94,17 @@ def test_a_huge_run_leaves_out_ranks_that_are_like_the_others_and_that_nothing_n
 
 def test_nothing_ran():
     assert timeline_data(run([rank_trace([])])) is None
+
+
+def test_gaps_say_what_hosts_did_by_short_names_which_several_may_share():
+    times = {"rank": [0, 0, 1, 1], "start_ns": [0, 10, 0, 5], "end_ns": [4, 12, 3, 6]}
+    told = {
+        "cause": ["sync", "late", "late", "sync"],
+        "doing": pd.array(["## wait ##", "mm", None, "wait"], dtype="str"),
+    }
+    empty = dict.fromkeys(GapTable.columns, 0)
+    by_rank, causes, doings = _gaps(GapTable(pd.DataFrame(empty | times | told)))
+    assert (causes, doings) == (["sync", "late"], ["wait", "mm"])
+    assert [by_rank[rank][["length_ns", "cause", "doing"]].to_numpy().tolist() for rank in (0, 1)] == [
+        [[4, 0, 1], [2, 1, 2]], [[3, 1, 0], [1, 0, 1]],
+    ]  # fmt: skip
