@@ -40,6 +40,7 @@ def test_windows_keep_their_nanoseconds_beside_a_step_without_operations():
     found = rows(rank_trace(ops, steps=steps))
     assert [row["window_ns"] for row in found] == [30, 20, 10, None, None]
     assert found[0]["start_ns"] == since_1970 + 10
+    assert rank_trace(ops, steps=steps).steps["end_ns"].isna().tolist() == [False, False, False, True]
 
 
 def test_a_window_runs_to_the_next_steps_first_operation_and_the_last_one_is_open():

@@ -159,7 +159,7 @@ def _above_in_block(depth: np.ndarray) -> np.ndarray:
     keys = depth[order] * count + order
     before = np.searchsorted(keys, keys - count) - 1  # what is looked for ascends: each search begins near the last
     above = np.empty(count, dtype=np.int64)
-    above[order] = np.where((depth[order] > 0) & (before >= 0), order[before], NONE)
+    above[order] = np.where(before >= 0, order[before], NONE)
     return above
 
 
