@@ -10,8 +10,8 @@ from msgspec import Struct
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import columns_of, table_of
 
-_MOST, _MOST_CODES = 2**62, 2**31
-"""Of combined keys, and of one key's codes."""
+_MOST, _MOST_CODES, _SHORT = 2**62, 2**31, np.dtype(np.uint16)
+"""Of combined keys, and of one key's codes; the type of numbers that sort in one pass."""
 
 
 class Groups(Struct, frozen=True):
@@ -266,9 +266,6 @@ def stable_order(numbers: np.ndarray) -> np.ndarray:
         if int(numbers.max()) - least <= np.iinfo(_SHORT).max:
             numbers = (numbers - least).astype(_SHORT)
     return np.argsort(numbers, kind="stable")
-
-
-_SHORT = np.dtype(np.uint16)
 
 
 def _codes(values: Any) -> tuple[np.ndarray, int]:
