@@ -6,6 +6,7 @@ from tests.simulator.grid import GRID
 from tests.simulator.scoreboard import EVERY_CASE, judged
 
 _EVERY_TIME = {
+    "products in 32 bits on a rank of a pair",
     # Persistent, once, now and then; each kind of parallel job.
     "ddp of 3, once, free",
     "evaluation by one rank in some steps",

@@ -236,8 +236,10 @@ def _same_work(own: NamedWork, beside: Beside, excess_ns: int) -> "Alike | None"
     by_shape = alike(own, beside, OPERATOR)
     if kernels.excess_ns < _NAMED * excess_ns:
         # As many blocks tell no sizes: a sum, or a product whose blocks stay, has more to do in each.
+        # Nor are products of one size the same work in other kernels, as in another precision.
         alike_work = by_shape.of(HAS_KNOWN_WORK) if has_shapes else kernels
-        return alike_work if _foretell_all(alike_work, own, excess_ns) else None
+        told = all(_foretell_all(each, own, excess_ns) for each in (kernels, alike_work))
+        return alike_work if told else None
     if has_shapes and by_shape.excess_ns < _NAMED * excess_ns:
         return None
     is_told = has_shapes and by_shape.of(HAS_KNOWN_WORK).excess_ns >= _NAMED * excess_ns
