@@ -25,6 +25,7 @@ def calls(kept=slice(None), *, offset=0, steps=STEPS, sizes=SIZES, sequence=None
         step=none if steps is None else steps[kept],
         sequence=none if sequence is None else sequence[kept],
         is_synchronising=np.full(len(ends), synchronises),
+        near_ns=np.full(len(ends), 50_000),
     )
 
 
@@ -172,8 +173,12 @@ def test_sends_may_end_before_their_receives(early_us, kept):
 
 def test_steps_of_one_length_and_a_message_before_the_first():
     ends = np.arange(4, dtype=np.int64) * 38 * MS  # as many pairs agree on no offset as on one of a step
-    sends = CallList(ends, np.ones(4), np.array([-1, 1, 2, 3]), np.full(4, -1), np.ones(4, dtype=bool), True)
-    receives = CallList(ends[1:], np.ones(3), np.array([1, 2, 3]), np.full(3, -1), np.ones(3, dtype=bool))
+    sends = CallList(
+        ends, np.ones(4), np.array([-1, 1, 2, 3]), np.full(4, -1), np.ones(4, dtype=bool), np.full(4, 50_000), True
+    )
+    receives = CallList(
+        ends[1:], np.ones(3), np.array([1, 2, 3]), np.full(3, -1), np.ones(3, dtype=bool), np.full(3, 50_000)
+    )
     found = align(sends, receives)
     assert list(zip(found.left, found.right, strict=True)) == [(1, 0), (2, 1), (3, 2)]
     assert found.offset_ns == 0

@@ -74,8 +74,8 @@ class Stragglers(Result[StragglersColumn]):
         "is_acquitted": Column.flag(
             "Late only by its host, which needs no more for a step than hosts do where none is slow: nobody's fault."
         ),
-        "cause": Column.text("That episode's cause."),
-        "cause_ns": Column.time("That episode's excess: what its ranks need more, a step of it.", adds=Adds.DERIVED),
+        "cause": Column.text("What its ranks need more of: that episode's cause; of acquitted ones their host."),
+        "cause_ns": Column.time("What they need more, a step of it: that episode's excess.", adds=Adds.DERIVED),
         "operation": Column.text("What takes most longer in it; absent when nothing explains half of it.",
                                  written=Written.KERNEL),
     }  # fmt: skip
@@ -131,7 +131,8 @@ def _of_episodes(episodes: pd.DataFrame) -> pd.DataFrame:
     rows = np.array([*first.values()], dtype=np.int64)
     told = typed(only(episodes, [*_OF_EPISODES]), {"episode": "Int64", "excess_ns": "Int64", "cause": "object"})
     places = np.where(is_acquitted[rows], NONE, rows)
-    own = {new: column_of(told, name).take(places, allow_fill=True) for name, new in _OF_EPISODES.items()}
+    own = {new: column_of(told, name).take(rows) for name, new in _OF_EPISODES.items()}
+    own["episode"] = column_of(told, "episode").take(places, allow_fill=True)
     index = pd.Index(np.array([*first], dtype=np.int64), name="rank")
     return table_of({**own, "is_acquitted": is_acquitted[rows]}, index)
 

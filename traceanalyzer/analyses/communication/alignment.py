@@ -16,6 +16,7 @@ from traceanalyzer.analyses.communication.candidates import (
     are_enough,
     candidates,
     is_refuted,
+    near_pairs,
     verified,
     voted,
     without_drift,
@@ -28,7 +29,7 @@ LEAST_UNCERTAINTY_NS = 30_000
 """Ranks of one host, whose clock is the same, show medians of ends of up to 29 µs."""
 
 _FAR_NS = 4 * BIN_NS
-"""Ends of a synchronising call are not that far apart (in real captures at most 110 µs)."""
+"""Ends of a synchronising call that is no longer are not that far apart (in real captures at most 110 µs)."""
 
 
 class Alignment(Struct, frozen=True):
@@ -107,14 +108,15 @@ def _with(pairs: np.ndarray, methods: np.ndarray, more: np.ndarray, method: int)
 
 
 def _nearest(left: CallList, right: CallList, pairs: np.ndarray, offset_ns: int) -> np.ndarray:
-    """Synchronising calls that are each other's nearest in time, within a bin, and compatible."""
+    """Synchronising calls that are each other's nearest in time, as near as ends are, and compatible."""
     rows, cols = (_left_over(side, pairs[:, column]) for column, side in enumerate((left, right)))
     rows, cols = rows[left.is_synchronising[rows]], cols[right.is_synchronising[cols]]
     if not len(rows) or not len(cols):
         return np.empty((0, 2), dtype=np.int64)
     ends, others = left.end_ns[rows] - offset_ns, right.end_ns[cols]
     there, back = _closest(ends, others), _closest(others, ends)
-    is_pair = (back[there] == np.arange(len(rows))) & (np.abs(ends - others[there]) <= BIN_NS)
+    near_ns = near_pairs(left, right, rows, cols[there])
+    is_pair = (back[there] == np.arange(len(rows))) & (np.abs(ends - others[there]) <= near_ns)
     found = np.stack([rows, cols[there]], axis=1)[is_pair]
     found = found[left.signature[found[:, 0]] == right.signature[found[:, 1]]]
     return _not_crossing(found, pairs)
@@ -161,7 +163,8 @@ def _in_gaps(left: CallList, right: CallList, pairs: np.ndarray, offset_ns: int)
     found = np.stack([free[0][inside[:, 0]], free[1][inside[:, 1]]], axis=1)
     gap = gaps[0][inside[:, 0]]
     later_ns = left.end_ns[found[:, 0]] - right.end_ns[found[:, 1]] - offset_ns
-    is_far = (later_ns if left.may_end_early else np.abs(later_ns)) > _FAR_NS
+    far_ns = np.maximum(near_pairs(left, right, found[:, 0], found[:, 1]), _FAR_NS)
+    is_far = (later_ns if left.may_end_early else np.abs(later_ns)) > far_ns
     is_far &= left.is_synchronising[found[:, 0]] & right.is_synchronising[found[:, 1]]
     differing = is_far | (left.signature[found[:, 0]] != right.signature[found[:, 1]])
     counts = [np.bincount(side, minlength=len(pairs)) for side in gaps]

@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.communication.candidates import CallList
+from traceanalyzer.analyses.communication.candidates import CallList, near_of
+from traceanalyzer.analyses.communication.offset_vote import BIN_NS
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, columns_of
@@ -41,8 +42,10 @@ class CallLists:
 
     def of(self, rows: np.ndarray) -> CallList:
         """Calls of one rank in one group."""
+        signature = self._signature[rows]
+        near_ns = near_of(self.end_ns[rows] - self.start_ns[rows], signature)
         return CallList(
-            self.end_ns[rows], self._signature[rows], self._step[rows], self._sequence[rows], self._synchronises[rows]
+            self.end_ns[rows], signature, self._step[rows], self._sequence[rows], self._synchronises[rows], near_ns
         )
 
     def of_messages(self, rows: np.ndarray, is_end: np.ndarray, *, are_sends: bool) -> CallList:
@@ -50,8 +53,8 @@ class CallLists:
 
         `is_end`: the call's end is the message's.
         """
-        unknown = np.full(len(rows), NONE)
-        return CallList(self.end_ns[rows], self._dtype[rows], self._step[rows], unknown, is_end, are_sends)
+        unknown, near_ns = np.full(len(rows), NONE), np.full(len(rows), BIN_NS)
+        return CallList(self.end_ns[rows], self._dtype[rows], self._step[rows], unknown, is_end, near_ns, are_sends)
 
 
 def synchronises(calls: pd.DataFrame) -> np.ndarray:

@@ -17,7 +17,6 @@ _PEAK_NS = BIN_NS // 5
 """From one call to the next its ends differ on two ranks by less, but for some."""
 
 _MOST_PAIRS = 1_000_000
-_HALF_NS = BIN_NS // 2
 _DENSE_BINS = 20_000_000
 
 
@@ -29,39 +28,47 @@ class Vote(Struct, frozen=True):
             each call once, for calls come closer than a bin is wide, of those where they lie densest there.
         votes: pairs in it.
         voters: calls of the side with fewer voters: the most that a bin of true pairs can hold.
+        width_ns: of a bin.
         is_ambiguous: another bin has 90 % of the winner's votes.
     """
 
     offset_ns: int
     votes: int
     voters: int
+    width_ns: int
     is_ambiguous: bool
 
 
 def vote(
-    left_ends: np.ndarray, left_signatures: np.ndarray, right_ends: np.ndarray, right_signatures: np.ndarray
+    left_ends: np.ndarray,
+    left_signatures: np.ndarray,
+    right_ends: np.ndarray,
+    right_signatures: np.ndarray,
+    width_ns: int = BIN_NS,
 ) -> Vote | None:
     """The offset between two lists of synchronising calls; `None` when no pair is compatible.
 
-    Bins are 50 µs wide and begin every 25 µs, so that a cluster at a bin's edge is not split in two. Beyond a
-    million pairs an even sample of the left calls votes, which keeps the cost near-linear.
+    Bins are 50 µs wide, if not told, and begin at every half of that, so that a cluster at a bin's edge is not split in
+    two. Beyond a million pairs an even sample of the left calls votes, which keeps the cost near-linear.
     """
     left, right = _compatible_pairs(left_signatures, right_signatures)
     if not len(left):
         return None
     differences = left_ends[left] - right_ends[right]
-    bins, counts = _bins(differences)
+    half_ns = width_ns // 2
+    bins, counts = _bins(differences, half_ns)
     winner = int(np.argmax(counts))
     others = counts[np.abs(bins - bins[winner]) > 3]
     runner_up = int(others.max()) if len(others) else 0
-    start = bins[winner] * _HALF_NS
-    agreeing = differences[(differences >= start) & (differences < start + BIN_NS)]
+    start, width = bins[winner] * half_ns, 2 * half_ns
+    agreeing = differences[(differences >= start) & (differences < start + width)]
     voters = min(len(np.unique(left)), len(np.unique(right)))
-    near = differences[(differences >= start - _HALF_NS) & (differences < start + BIN_NS + _HALF_NS)]
+    near = differences[(differences >= start - half_ns) & (differences < start + width + half_ns)]
     return Vote(
         offset_ns=int(np.median(agreeing if len(agreeing) <= voters else _densest(near))),
         votes=len(agreeing),
         voters=voters,
+        width_ns=width_ns,
         is_ambiguous=runner_up >= AMBIGUOUS_SHARE * len(agreeing),
     )
 
@@ -88,9 +95,9 @@ def _compatible_pairs(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, 
     return np.repeat(voters, partners), order[np.repeat(first[voters], partners) + within]
 
 
-def _bins(differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bins that begin at each multiple of 25 µs near a difference, and how many differences each holds."""
-    half = differences // _HALF_NS
+def _bins(differences: np.ndarray, half_ns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Bins that begin at each half bin near a difference, and how many differences each holds."""
+    half = differences // half_ns
     low, high = int(half.min()) - 1, int(half.max()) + 1
     if high - low < _DENSE_BINS:
         counts = np.bincount(half - low, minlength=high - low + 1)
