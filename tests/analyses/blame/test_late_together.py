@@ -34,6 +34,7 @@ def test_gpus_of_two_speeds_are_two_episodes(slower, sets):
     [
         (31, (0, 1, 2), [{3}, {0, 1, 2}]),  # more than in all three together
         (30, (0, 1, 2), [{0, 1, 2, 3}]),
+        (20, (0,), [{0, 1, 2, 3}]),
         (31, (), [{0, 1, 2, 3}]),  # no step is complete: nothing is a mean of some
     ],
 )

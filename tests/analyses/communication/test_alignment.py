@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from traceanalyzer.analyses.communication.alignment import align
-from traceanalyzer.analyses.communication.candidates import METHODS, CallList
+from traceanalyzer.analyses.communication.candidates import METHODS, CallList, near_of
 from traceanalyzer.analyses.communication.offset_vote import vote
 
 MS = 1_000_000
@@ -200,3 +200,26 @@ def test_where_nearly_all_sends_end_early_the_clocks_offset_is_taken_from_elsewh
     assert len(align(sends, receives).left) < 6
     assert align(sends, receives, -5 * MS).left.tolist() == list(range(12))
     assert not len(align(sends, receives, -70 * MS).left)  # sends would end after their receives
+
+
+@pytest.mark.parametrize(
+    ("length_ns", "is_all"), [(500_000, True), (200_000, False)], ids=["long calls", "short calls"]
+)
+@pytest.mark.parametrize("steps", [np.repeat([0, 1], 4), np.full(8, -1)], ids=["by step", "by vote"])
+def test_ends_of_long_calls_may_be_further_apart(length_ns, is_all, steps):
+    """As of all-reduces beside compute: by turns up to 0.2 ms before and after those of the other rank."""
+    ends = np.array([5, 7, 8, 11, 15, 17, 18, 21]) * MS
+    sizes = np.array([1, 2, 3, 4] * 2)
+    off = np.array([200, -200, 90, -110, 180, -170, 200, -90]) * 1_000
+    lengths = np.full(8, length_ns)
+    sides = [
+        CallList(own, sizes, steps, np.full(8, -1), np.ones(8, dtype=bool), near_of(lengths, sizes))
+        for own in (ends, ends + off)
+    ]
+    found = align(*sides)
+    assert (found.left.tolist() == found.right.tolist() == [*range(8)]) == is_all
+
+
+def test_so_near_is_half_of_the_shortest_call_and_a_bin_at_least():
+    lengths, signature = np.array([900_000, 300_000, 20_000, 400_000]), np.array([7, 7, 5, 6])
+    assert near_of(lengths, signature).tolist() == [150_000, 150_000, 50_000, 200_000]

@@ -15,6 +15,9 @@ _LEAST_TURNS = 3
 _FAR_SLOWER = 1.6
 """Times what another GPU takes more for the same work: 1.5 times as long is another slowness than 1.25 times."""
 
+_FAR_MORE = 2.0
+"""Times the excess of the longest complete step: so much more in an open one is another thing."""
+
 _APART = 0.1
 """Times as long; GPUs of one kind differ by some per cent."""
 
@@ -23,7 +26,7 @@ def grouped(found: pd.DataFrame, complete: Collection[int]) -> Iterator[pd.DataF
     """Cells of one cause and name; of those the ranks that are late in the same steps, or in turn.
 
     Slower GPUs are apart where some are far slower than the others; so are steps that are not `complete`, whose figures
-    are in no mean step, where they take longer by more than all complete ones together.
+    are in no mean step, where they take longer by far more than any complete one, and than all of them together.
     """
     for _, rows in found.groupby(["part", found["name"].fillna("")], sort=False):
         for own in _together(rows):
@@ -33,12 +36,13 @@ def grouped(found: pd.DataFrame, complete: Collection[int]) -> Iterator[pd.DataF
 
 def _as_complete(rows: pd.DataFrame, complete: Collection[int]) -> Iterator[pd.DataFrame]:
     is_of_mean = rows["step"].isin(complete)
-    excess_ns = rows["excess_ns"].groupby(is_of_mean).sum()
-    if not {True, False} <= {*excess_ns.index} or excess_ns[False] <= excess_ns[True]:
-        yield rows
-        return
-    for is_own in (~is_of_mean, is_of_mean):
-        yield rows[is_own]
+    parts = [part for part in (rows[~is_of_mean], rows[is_of_mean]) if len(part)]
+    if len(parts) == 2:
+        of_open, of_complete = (part["excess_ns"] for part in parts)
+        if of_open.sum() > of_complete.sum() and of_open.max() > _FAR_MORE * of_complete.max():
+            yield from parts
+            return
+    yield rows
 
 
 def _as_slow(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
