@@ -96,6 +96,16 @@ def test_what_mending_gains_says_how_grave_a_cause_is(is_bound, tells_why, grave
     assert made.severity == grave
 
 
+def test_the_same_words_of_two_steps_are_said_once():
+    lead = Finding("low", "a", rule="a", about="x")
+    signs = [
+        Finding("low", title, rule=rule, part_of="x")
+        for title, rule in (("b", "b"), ("c", "b"), ("b", "c"), ("b", "b"))
+    ]
+    (made,) = folded([lead, *signs])
+    assert [(sign.title, sign.rule) for sign in made.also] == [("b", "b"), ("c", "b"), ("b", "c")]
+
+
 def test_what_says_what_to_do_stands_before_other_signs():
     signs = [Finding("low", "", rule="plain", part_of="x"), Finding("low", "", rule="first", part_of="x", is_to_do_first=True),
              Finding("low", "", rule="also plain", part_of="x"), Finding("low", "", rule="why", part_of="x", tells_why=True)]  # fmt: skip

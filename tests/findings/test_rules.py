@@ -80,6 +80,24 @@ def test_a_rule_speaks_of_its_case_only(rule, trace, quiet, cost_ms):
     assert told(rule, [quiet()]) == []
 
 
+@pytest.mark.parametrize(
+    ("call", "operator", "label", "is_its_own"),
+    [
+        ("cudaEventSynchronize", None, "DistributedDataParallel.forward", True),
+        ("cudaStreamSynchronize", None, "DistributedDataParallel.forward", False),
+        ("cudaEventSynchronize", None, "evaluate", False),
+        ("cudaEventSynchronize", "aten::item", "DistributedDataParallel.forward", False),
+    ],
+)
+def test_what_ddp_waits_for_to_time_itself_is_none_of_the_programs(call, operator, label, is_its_own):
+    results = {**run([train(10, blocking=call)], needed_by(idle.synchronising_calls))}
+    calls = results["sync_calls"]
+    table = calls.table.assign(operator=operator, range=label)
+    results["sync_calls"] = replace(calls, table=table)
+    (found,) = idle.synchronising_calls(**results)
+    assert found.recommendation.startswith("DistributedDataParallel times its own first ten steps") == is_its_own
+
+
 def test_pageable_copies_of_all_ranks_are_one_finding():
     copying = {"name": "HtoD", "memory": "pageable"}
     (both,) = told(copies.pageable_copies, [train(0, **copying), train(0, **copying, rank=1)])

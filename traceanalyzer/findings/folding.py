@@ -32,8 +32,10 @@ def folded(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _signs(taken_in: Sequence[Finding]) -> tuple[Finding, ...]:
-    """What says what to do stands before the others: of many, two are said in the terminal."""
-    return tuple(sorted(taken_in, key=lambda item: not (item.is_to_do_first or item.tells_why)))
+    """What says what to do stands before the others: of many, two are said in the terminal; of the same words one."""
+    by_words = {(item.rule, str(item.title)): item for item in reversed(taken_in)}
+    once = [item for item in taken_in if by_words[item.rule, str(item.title)] is item]
+    return tuple(sorted(once, key=lambda item: not (item.is_to_do_first or item.tells_why)))
 
 
 def _outer(item: Finding, first: Mapping[str, Finding]) -> Finding:

@@ -1,6 +1,7 @@
 """One episode's figures: what its ranks need more, what the others wait, and how late their hosts are."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from statistics import NormalDist
 from typing import Any
 
@@ -63,8 +64,10 @@ def beyond_ns(others: pd.Series) -> float:
     return HOST_BEYOND * float(others.max())
 
 
-def apart_ns(others: pd.Series) -> float:
+def apart_ns(others: pd.Series, steps: int = 1) -> float:
     """From which time on a host is apart from these by more than chance, each its time for a step.
+
+    `steps`: of how many it is one, where it is late in some: in each of them it may be late by chance.
 
     Beyond them; and of hosts that differ much three deviations beyond their median: the
     one that happens to be the slowest is no fault. Of few hosts little is known of how they differ: what two hosts of
@@ -75,7 +78,7 @@ def apart_ns(others: pd.Series) -> float:
     far = 0.0
     if len(known):
         variance = (_HOSTS_DIFFER**2 + float(((known - known.mean()) ** 2).sum())) / len(known)
-        deviations = NormalDist().inv_cdf(1 - _BY_CHANCE / (len(known) + 1))
+        deviations = NormalDist().inv_cdf(1 - _BY_CHANCE / (len(known) + 1) / steps)
         far = float(np.exp(known.mean() + deviations * np.sqrt(variance * (1 + 1 / len(known)))))
     return max(
         far,
@@ -105,13 +108,16 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
     is_slow_stage = part == COMPUTE.column and is_of_stages and not pd.isna(same_work_ratio)
     if is_slow_stage:  # other stages compute something else
         peers_ns = round(own_ns / same_work_ratio)
+    is_in_every_step = _is_of_every(numbers, complete, every)
+    is_busy = launches_more(late)[is_late].all()
+    apart = beyond_ns if is_busy else partial(apart_ns, steps=1 if is_in_every_step else every)
     return {
         "ranks": tuple(sorted(map(int, group["rank"].unique()))),
         "is_in_turn": bool(group["is_in_turn"].iloc[0]),
         "numbers": tuple(int(number) for number in numbers if number >= 0),
         "most_numbers": _most_of(group),
         "steps": every,
-        "is_in_every_step": _is_of_every(numbers, complete, every),
+        "is_in_every_step": is_in_every_step,
         "cause": cause_of(part),
         "part": part,
         "loading_left": _loading_left(own, peers),
@@ -129,7 +135,7 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "step_ns": int((late["end_ns"] - late["begin_ns"]).mean()),
         "own_host_ns": _of_hosts(own, "min", complete),
         "peers_host_ns": _of_hosts(others, "max", complete),
-        "apart_host_ns": _of_hosts(others, beyond_ns if launches_more(late)[is_late].all() else apart_ns, complete),
+        "apart_host_ns": _of_hosts(others, apart, complete),
         "total_ns": cost_ns * len(numbers),
         **_worst(own, group, part),
     }

@@ -112,7 +112,7 @@ def _sized(ran: Mapping[int, NamedWork]) -> dict[int, Ran]:
 def _agreed(cells: pd.DataFrame, fits: list[dict[Named, float]]) -> list[Named]:
     """Of each cell the name, of those that fit it, that takes most of all its rank's cells of that part.
 
-    None where a rank is late on its host, or by computing, by none more often than by any: a slow host's longest call
+    None where a rank is late on its host, or by computing, by none as often as by any: a slow host's longest call
     is another in each step. Of two copies of one size each may be the longer one now and then.
     """
     chosen: list[Named] = [(None, None)] * len(fits)
@@ -127,7 +127,7 @@ def _agreed(cells: pd.DataFrame, fits: list[dict[Named, float]]) -> list[Named]:
             chosen[row] = pair
         unnamed = [row for row in rows if not fits[row]]
         most = max(Counter(chosen[row] for row in rows if fits[row]).values(), default=0)
-        if part in (HOST.column, COMPUTE.column) and len(unnamed) > most:
+        if part in (HOST.column, COMPUTE.column) and len(unnamed) >= most > 0:
             excess = array_of(cells, "excess_ns")
             for row in rows:
                 if excess[row] <= _LIKE_THE_OTHERS * np.median(excess[unnamed]):

@@ -8,6 +8,7 @@ from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
+from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.gaps import GapTable
 from traceanalyzer.analyses.host.idle import Idle
 from traceanalyzer.analyses.host.launches import Launches
@@ -220,6 +221,22 @@ def _with_data_ready(gain: Gain | None, basis: Basis) -> Title:
     return Title(f" With data ready {basis.whole} is ", won, ".")
 
 
+_READ_LESS = (
+    "Do not read GPU values on the host within a step (.item(), .cpu(), print, NaN checks): keep them on the GPU and "
+    "read them every N steps; use pinned memory and non_blocking copies."
+)
+_OF_DDP = (
+    "DistributedDataParallel times its own first ten steps, and every hundredth after them, and waits for events to do "
+    "so: record later steps, which do not wait."
+)
+
+
+def _times_itself(row: pd.Series) -> bool:
+    """Whether it is DDP's statistics that wait: for events, in its forward, in no operator."""
+    is_in_forward = str(row["range"]) == "DistributedDataParallel.forward" and pd.isna(row["operator"])
+    return is_in_forward and host_names.waits_for(str(row["name"])) == host_names.FOR_EVENT
+
+
 def _synchronising_call(own: pd.DataFrame, who: str, basis: Basis, episodes: Episodes) -> Finding:
     row = own.iloc[0]
     rank, cost_ns = int(row["rank"]), row["cost_ns"] / basis.per
@@ -237,8 +254,7 @@ def _synchronising_call(own: pd.DataFrame, who: str, basis: Basis, episodes: Epi
         f"{time_text(cost_ns)}, {row['share_pct']:.1f} % {basis.of_a_step} "
         f"({basis.times(row['calls'])}){_after(row['idle_after_ns'] / basis.per, cost_ns)}.",
         evidence=plain(per_step(own.head(_MOST_ROWS), _SYNC_FIGURES, basis.steps)),
-        recommendation="Do not read GPU values on the host within a step (.item(), .cpu(), print, NaN checks): keep "
-        "them on the GPU and read them every N steps; use pinned memory and non_blocking copies.",
+        recommendation=_OF_DDP if _times_itself(row) else _READ_LESS,
         caveat="Only idle time inside the calls. After each one the queue is empty, so that the GPU also waits for "
         "whatever the host does next.",
         gain_ns=round(cost_ns),
