@@ -279,7 +279,7 @@ def test_few_hosts_tell_little_of_how_hosts_differ(others, apart):
     assert apart_ns(pd.Series(others, dtype="float64")) == pytest.approx(apart, abs=0.6)
 
 
-@pytest.mark.parametrize(("steps", "times"), [(1, 1.728), (4, 1.901), (100, 2.263)])
+@pytest.mark.parametrize(("steps", "times"), [(1, 1.728), (4, 1.901), (100, 2.282)])
 def test_a_host_may_be_late_by_chance_in_each_of_some_steps(steps, times):
     assert apart_ns(pd.Series([1000.0]), steps) / 1000 == pytest.approx(times, abs=0.01)
 
