@@ -69,7 +69,7 @@ AS_OTHERS = {"cause": "host", "name": None, "own_host_ns": 9, "apart_host_ns": 1
     ("episodes", "expected"),
     [
         ([episode("1,2"), episode("1", cause="data")], {1: (0, "compute", False), 2: (0, "compute", False)}),
-        ([episode("3", **AS_OTHERS)], {3: (None, None, True)}),
+        ([episode("3", **AS_OTHERS)], {3: (None, "host", True)}),
         ([episode("3", **AS_OTHERS), episode("3", cause="data")], {3: (1, "data", False)}),
         ([episode("4", gain_ns=9)], {}),  # hidden: of its cost less than a tenth is gained
         ([episode("4", gain_ns=10)], {4: (0, "compute", False)}),
@@ -77,7 +77,7 @@ AS_OTHERS = {"cause": "host", "name": None, "own_host_ns": 9, "apart_host_ns": 1
         ([episode("4", gain_ns=9, joint_gain_ns=30)], {4: (0, "compute", False)}),
         ([episode("4", gain_ns=pd.NA)], {4: (0, "compute", False)}),
         ([episode("4", gain_ns=9), episode("4", cause="data")], {4: (1, "data", False)}),
-        ([episode("3", gain_ns=0, **AS_OTHERS)], {3: (None, None, True)}),
+        ([episode("3", gain_ns=0, **AS_OTHERS)], {3: (None, "host", True)}),
     ],
     ids=["costliest first", "as others' hosts", "by its own, too", "hidden", "just not", "a bound", "jointly", "unknown",
          "hidden and another", "hidden as others' hosts"],
