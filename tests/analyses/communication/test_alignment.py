@@ -124,7 +124,13 @@ def test_calls_that_come_closer_than_a_bin_is_wide_are_told_apart(offset, kept):
         found = vote(sides[0], same[: len(sides[0])], sides[1], same[: len(sides[1])])
         assert abs(found.offset_ns - sign * offset) < 3_000
         one, other = (
-            CallList(ends, same[: len(ends)], *np.full((2, len(ends)), -1), np.ones(len(ends), dtype=bool))
+            CallList(
+                ends,
+                same[: len(ends)],
+                *np.full((2, len(ends)), -1),
+                np.ones(len(ends), dtype=bool),
+                np.full(len(ends), 50_000),
+            )
             for ends in sides
         )
         matched = align(one, other)
