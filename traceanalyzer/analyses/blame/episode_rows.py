@@ -108,9 +108,8 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
     is_slow_stage = part == COMPUTE.column and is_of_stages and not pd.isna(same_work_ratio)
     if is_slow_stage:  # other stages compute something else
         peers_ns = round(own_ns / same_work_ratio)
-    is_in_every_step = _is_of_every(numbers, complete, every)
-    is_busy = launches_more(late)[is_late].all()
-    apart = beyond_ns if is_busy else partial(apart_ns, steps=1 if is_in_every_step else every)
+    chances = 1 if (is_in_every_step := _is_of_every(numbers, complete, every)) else every
+    apart = beyond_ns if launches_more(late)[is_late].all() else partial(apart_ns, steps=chances)
     return {
         "ranks": tuple(sorted(map(int, group["rank"].unique()))),
         "is_in_turn": bool(group["is_in_turn"].iloc[0]),
