@@ -108,8 +108,7 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
     is_slow_stage = part == COMPUTE.column and is_of_stages and not pd.isna(same_work_ratio)
     if is_slow_stage:  # other stages compute something else
         peers_ns = round(own_ns / same_work_ratio)
-    chances = 1 if (is_in_every_step := _is_of_every(numbers, complete, every)) else every
-    apart = beyond_ns if launches_more(late)[is_late].all() else partial(apart_ns, steps=chances)
+    is_in_every_step = _is_of_every(numbers, complete, every)
     return {
         "ranks": tuple(sorted(map(int, group["rank"].unique()))),
         "is_in_turn": bool(group["is_in_turn"].iloc[0]),
@@ -134,10 +133,15 @@ def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complet
         "step_ns": int((late["end_ns"] - late["begin_ns"]).mean()),
         "own_host_ns": _of_hosts(own, "min", complete),
         "peers_host_ns": _of_hosts(others, "max", complete),
-        "apart_host_ns": _of_hosts(others, apart, complete),
+        "apart_host_ns": _of_hosts(others, _apart(late, is_late, 1 if is_in_every_step else every), complete),
         "total_ns": cost_ns * len(numbers),
         **_worst(own, group, part),
     }
+
+
+def _apart(late: pd.DataFrame, is_late: np.ndarray, steps: int) -> Callable[[pd.Series], float]:
+    """What tells from which time on a host is late: of one that launches more, no chance counts."""
+    return beyond_ns if launches_more(late)[is_late].all() else partial(apart_ns, steps=steps)
 
 
 def _most_of(group: pd.DataFrame) -> tuple[int, ...]:
