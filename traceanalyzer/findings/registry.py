@@ -38,6 +38,7 @@ from traceanalyzer.findings.devices import (
     other_copies,
     recomputing,
     small_copies,
+    unfused_optimizer,
     written_out,
     written_out_norms,
 )
@@ -157,6 +158,7 @@ RULES: tuple[Rule, ...] = (
     layouts.layout_conversions,
     written_out.written_out_attention,
     written_out_norms.written_out_norms,
+    unfused_optimizer.unfused_optimizer,
     dense_embeddings.dense_embedding_gradients,
     few_rows.sums_on_few_rows,
     few_rows.one_hot_products,
