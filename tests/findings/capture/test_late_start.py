@@ -1,5 +1,7 @@
 """Whether a rank began the first recorded step late."""
 
+from types import SimpleNamespace
+
 import pandas as pd
 import pytest
 
@@ -14,17 +16,22 @@ class Rows:
         return len(self.table)
 
 
-def found(waits, lengths, recorded=0):
-    """Of two ranks: what they wait in each step, and how long each step is; complete are those from `recorded` on."""
+def found(waits, lengths, recorded=0, *, later_ns=60, offset_ns=0):
+    """Of two ranks: what they wait in each step, and how long each step is; complete are those from `recorded` on.
+
+    Rank 0 begins each so much later, by its clock, which is ahead of the other's where an offset is known.
+    """
     rows = [
-        (step, rank, 1000 * step, 1000 * step + lengths[rank][step], waits[rank][step])
+        (step, rank, begin_ns, begin_ns + lengths[rank][step], waits[rank][step])
         for rank in (0, 1)
         for step in range(len(waits[0]))
+        for begin_ns in [1000 * step + later_ns * (rank == 0)]
     ]
     needs = pd.DataFrame(rows, columns=["step", "rank", "begin_ns", "end_ns", "exposed_wait_ns"])
     complete = needs["step"] >= recorded
     steps = needs[["rank", "step"]].assign(is_complete=complete, is_open=False, is_partial=~complete, window_ns=100)
-    return late_start(Rows(needs.assign(exposed_unmatched_ns=0)), Rows(steps))
+    clocks = SimpleNamespace(offsets_ns=lambda: {0: offset_ns} if offset_ns else {})
+    return late_start(Rows(needs.assign(exposed_unmatched_ns=0)), Rows(steps), clocks)
 
 
 STEADY = [100] * 4
@@ -59,3 +66,13 @@ def test_what_was_recorded_before_it_is_known(recorded, is_said):
         bool(found([own[not recorded :] for own in waits], [own[not recorded :] for own in lengths], recorded))
         == is_said
     )
+
+
+@pytest.mark.parametrize(
+    ("later_ns", "offset_ns", "is_said"),
+    [(28, 0, True), (27, 0, False), (0, 0, False), (1028, 1000, True), (1027, 1000, False)],
+)
+def test_it_began_later_by_the_common_clock(later_ns, offset_ns, is_said):
+    """Else it fed the one that waits: what comes first through a pipeline takes its time."""
+    waits, lengths = [[0] * 4, [60, 5, 5, 5]], [STEADY, [160, 100, 100, 100]]
+    assert bool(found(waits, lengths, later_ns=later_ns, offset_ns=offset_ns)) == is_said

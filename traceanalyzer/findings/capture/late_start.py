@@ -1,6 +1,11 @@
 """Whether a rank began the first recorded step late, for what was not recorded: others wait for it in that step."""
 
+from collections.abc import Mapping
+
+import pandas as pd
+
 from traceanalyzer.analyses.blame.step_needs import StepNeeds
+from traceanalyzer.analyses.communication.clocks import Clocks
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.wide import by_step_and_rank
 from traceanalyzer.findings.basis import plain
@@ -15,15 +20,20 @@ LATE_START = 0.5
 _OF_MEAN = 0.1
 """Of a later step, by how much the mean of all is longer for it: of many steps one is no news."""
 
+_MOSTLY = 0.5
+"""Of that wait, by which a rank begins the step later than who waits: what fills a pipeline is no late start."""
+
 _OWN = 0.2
 """Of that wait: a rank that needs so much longer in the first step than later is late in it, and not before."""
 
 
-def late_start(step_needs: StepNeeds, steps: Steps, *, late_start_times: float = LATE_START) -> list[Finding]:
+def late_start(
+    step_needs: StepNeeds, steps: Steps, clocks: Clocks, *, late_start_times: float = LATE_START
+) -> list[Finding]:
     """In the first recorded step ranks wait for others whose own is no longer than later ones: they began it late.
 
-    By half a step and more, a tenth of the mean. What they did before it was not recorded: the profiler's start,
-    saving, evaluating.
+    By half a step and more, a tenth of the mean; most of it they began later, by the ranks' common clock. What they did
+    before it was not recorded: the profiler's start, saving, evaluating.
     """
     complete = complete_steps(steps.table)
     if not len(step_needs) or not len(complete):
@@ -38,7 +48,9 @@ def late_start(step_needs: StepNeeds, steps: Steps, *, late_start_times: float =
     first, own_ns = int(lengths.index[0]), lengths - waits
     more_ns, longer_ns = (wide.iloc[0] - wide.iloc[1:].median() for wide in (waits, own_ns))
     waiting, most_ns, later_ns = int(more_ns.idxmax()), float(more_ns.max()), float(lengths.iloc[1:].median().median())
-    late = [int(rank) for rank in more_ns.index[more_ns <= _OWN * most_ns]]
+    begins = _begins(rows_where(table, table["step"] == first), clocks.offsets_ns())
+    is_late = (more_ns <= _OWN * most_ns) & (begins[more_ns.index] - begins[waiting] >= _MOSTLY * most_ns)
+    late = [int(rank) for rank in more_ns.index[is_late]]
     if not late or longer_ns[late].max() > _OWN * most_ns:
         return []
     if most_ns < max(late_start_times, _OF_MEAN * len(lengths)) * later_ns:
@@ -60,3 +72,9 @@ def late_start(step_needs: StepNeeds, steps: Steps, *, late_start_times: float =
             table="step_needs",
         )
     ]
+
+
+def _begins(table: pd.DataFrame, offsets_ns: Mapping[int, int]) -> pd.Series:
+    """When each rank begins the step, on one clock as far as it is known."""
+    begins = table.set_index("rank")["begin_ns"].astype("float64")
+    return begins - [offsets_ns.get(int(rank), 0) for rank in begins.index]
