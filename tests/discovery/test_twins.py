@@ -42,3 +42,15 @@ def test_files_of_one_size_that_differ_are_ranks_of_their_own(tmp_path):
     traces = ta.load(tmp_path)
     assert (len(traces.ranks), traces.skipped) == (2, ())
     assert len({path.stat().st_size for path in tmp_path.iterdir()}) == 1
+
+
+@pytest.mark.parametrize(("starts", "ranks"), [((1, 2), [0, 1]), ((1, 1), [0])])
+def test_files_that_begin_alike_are_compared_to_their_ends(tmp_path, starts, ranks):
+    """As ranks of one program on like hosts: what differs lies behind the first thousands of bytes."""
+    for rank, start in enumerate(starts):
+        kernels = [kernel(100 + 10 * place, 5) for place in range(200)] + [kernel(start, 5)]
+        write(tmp_path / f"rank{rank}.json", document(kernels))
+    sizes = {path.stat().st_size for path in tmp_path.iterdir()}
+    assert len(sizes) == 1
+    assert min(sizes) > 1 << 14
+    assert [trace.rank for trace in ta.load(tmp_path).ranks] == ranks

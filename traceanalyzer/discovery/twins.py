@@ -9,7 +9,7 @@ from traceanalyzer.files.remote import named
 from traceanalyzer.model import Skipped
 from traceanalyzer.model.schema import printable
 
-_BLOCK = 1 << 20
+_BLOCK, _BEGIN = 1 << 20, 1 << 14
 
 
 def without_twins(captures: Sequence[TraceFile], skipped: list[Skipped]) -> list[TraceFile]:
@@ -18,12 +18,8 @@ def without_twins(captures: Sequence[TraceFile], skipped: list[Skipped]) -> list
     A copy is named in `skipped`, and so is one that is called by another rank: no two ranks record the same times.
     Files that hold no time, folders, and files of which only the head was fetched are not compared.
     """
-    by_size: dict[int, list[TraceFile]] = defaultdict(list)
-    for capture in captures:
-        if capture.url is None and capture.path.is_file() and capture.header.start_ns is not None:
-            by_size[capture.path.stat().st_size].append(capture)
     copies: dict[Path, TraceFile] = {}
-    for alike in by_size.values():
+    for alike in _alike(captures):
         kept: list[TraceFile] = []
         for capture in sorted(alike, key=lambda one: (len(str(one.place)), natural(str(one.place)))):
             twin = next((one for one in kept if _is_same(one.path, capture.path)), None)
@@ -42,8 +38,22 @@ def _why(copy: TraceFile, twin: TraceFile) -> str:
     return why if copy.ranks == twin.ranks else f"{why}: no two ranks record the same times"
 
 
+def _alike(captures: Sequence[TraceFile]) -> Iterator[list[TraceFile]]:
+    """Those of one size that begin alike: files of a thousand ranks may be as long, and each is opened once."""
+    by_size: dict[int, list[TraceFile]] = defaultdict(list)
+    for capture in captures:
+        if capture.url is None and capture.path.is_file() and capture.header.start_ns is not None:
+            by_size[capture.path.stat().st_size].append(capture)
+    for of_size in by_size.values():
+        by_begin: dict[int, list[TraceFile]] = defaultdict(list)
+        for capture in of_size if len(of_size) > 1 else ():
+            with capture.path.open("rb") as file:
+                by_begin[hash(file.read(_BEGIN))].append(capture)
+        yield from by_begin.values()
+
+
 def _is_same(one: Path, other: Path) -> bool:
-    """Whether the files hold the same bytes; those of other recordings differ in the first ones."""
+    """Whether the files hold the same bytes."""
     return all(mine == its for mine, its in zip(_blocks(one), _blocks(other), strict=True))
 
 
