@@ -2,9 +2,7 @@
 
 /** With separators, and so many decimals. @param {number} x @param {number} places */
 export const fixed = (x, places) =>
-  x
-    .toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places })
-    .replace("-", "\u2212");
+  x.toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places }).replace("-", "\u2212");
 
 /** @param {number} x */
 export const digits = (x) => {

@@ -87,9 +87,6 @@ export const memoryFacts = (counter, at, rank) => [
   ["At", timeText(counter.start[at])],
   ...held(counter, at).map(
     ([name, bytes]) =>
-      /** @type {[string, string]} */ ([
-        name,
-        `${bytesText(bytes)}, ${percentText(bytes, counter.value[at])}`,
-      ]),
+      /** @type {[string, string]} */ ([name, `${bytesText(bytes)}, ${percentText(bytes, counter.value[at])}`]),
   ),
 ];
