@@ -36,6 +36,13 @@ def test_no_two_ranks_record_the_same_times(tmp_path):
     assert [capture.ranks for capture in run.captures] == [(0,), (1,)]
 
 
+@pytest.mark.parametrize(("copies", "ranks"), [(1, [0]), (2, [0, 1, 2])])
+def test_a_job_that_was_made_of_one_recording_is_read_as_it_is(tmp_path, copies, ranks):
+    for rank in range(copies + 1):
+        write(tmp_path / f"rank{rank}.json", document([kernel(0, 5)]))
+    assert [trace.rank for trace in ta.load(tmp_path).ranks] == ranks
+
+
 def test_files_of_one_size_that_differ_are_ranks_of_their_own(tmp_path):
     for name, start in (("a.json", 1), ("b.json", 2)):
         write(tmp_path / name, document([kernel(start, 5)]))

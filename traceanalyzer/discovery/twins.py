@@ -16,7 +16,8 @@ def without_twins(captures: Sequence[TraceFile], skipped: list[Skipped]) -> list
     """The captures without copies of others; of several the one with the shortest name is kept.
 
     A copy is named in `skipped`, and so is one that is called by another rank: no two ranks record the same times.
-    Files that hold no time, folders, and files of which only the head was fetched are not compared.
+    But where most are, the job was made of one recording, to try what so many ranks cost: these stay. Files that hold
+    no time, folders, and files of which only the head was fetched are not compared.
     """
     copies: dict[Path, TraceFile] = {}
     for alike in _alike(captures):
@@ -27,6 +28,9 @@ def without_twins(captures: Sequence[TraceFile], skipped: list[Skipped]) -> list
                 kept.append(capture)
             else:
                 copies[capture.path] = twin
+    renamed = {one.path for one in captures if one.path in copies and one.ranks != copies[one.path].ranks}
+    if 2 * len(renamed) > len(captures):
+        copies = {path: twin for path, twin in copies.items() if path not in renamed}
     skipped += [
         Skipped(printable(named(one.place)), _why(one, copies[one.path])) for one in captures if one.path in copies
     ]
