@@ -64,8 +64,8 @@ class Members(Result[MembersColumn]):
         "size_bytes": Column.size("Size of the full array.", is_aside=True),
         "arguments": Column.text("Where the arguments come from, as `calls` has it."),
         "matched_by": Column.text(
-            "How the instance was found: sequence, step and position, offset, or order between others. By time its calls "
-            "end within 50 µs of the clocks' offset, or within half of the shortest such call."
+            "How the instance was found: sequence, step and position, offset, or order between others. By time its "
+            "calls end within 50 µs of the clocks' offset, or within half of the shortest such call."
         ),
         "is_ambiguous": Column.flag("The offset that decided had a rival with 90 % of its votes."),
         "is_synchronising": Column.flag(
