@@ -48,6 +48,8 @@ _EVERY_TIME = {
     "parameters from hosts, a slow bus",
     "weights' gradients aside, a hot GPU",
     "batches by buckets of lengths, two GPUs brake in turn",
+    "one rank compiles again in the last step",
+    "hosts of a stage with more layers",
 }
 """Of each kind of fault and job one of the smallest that show it: a rank more is a tenth of a second more.
 

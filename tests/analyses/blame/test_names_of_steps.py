@@ -24,6 +24,12 @@ def test_what_most_late_steps_have_no_name_for_has_none(part, excess_ns, expecte
     assert _agreed(cells, [{}, {}, {}, {MM: 6.0}, {MM: 7.0}]) == expected
 
 
+@pytest.mark.parametrize(("fits", "expected"), [(1, [NONE] * 4), (2, [NONE] * 4), (3, [NONE, MM, MM, MM])])
+def test_what_as_many_late_steps_have_a_name_for_as_not_has_none(fits, expected):
+    cells = pd.DataFrame({"rank": 4, "part": "compute_ns", "excess_ns": (10, 11, 12, 10)})
+    assert _agreed(cells, [{MM: 6.0} if 4 - place <= fits else {} for place in range(4)]) == expected
+
+
 @pytest.mark.parametrize(("in_part_ns", "name"), [(60, "spmm"), (100, None)])
 def test_a_name_is_held_against_what_its_part_takes_longer(in_part_ns, name):
     """A rank needs 100 ns more, of which some are copies and loading: 40 ns more in one kernel of three."""

@@ -226,6 +226,19 @@ def test_ends_of_long_calls_may_be_further_apart(length_ns, is_all, steps):
     assert (found.left.tolist() == found.right.tolist() == [*range(8)]) == is_all
 
 
+@pytest.mark.parametrize(("lengths", "matched"), [((2, 0.1), 0), ((2, 1), 8)], ids=["one waits", "both are long"])
+def test_the_shorter_of_two_ranks_calls_tells_how_near_their_ends_are(lengths, matched):
+    """A rank that waits in each of its calls has none that is short."""
+    ends = np.array([5, 7, 8, 11, 15, 17, 18, 21]) * MS
+    sizes, off = np.array([1, 2, 3, 4] * 2), np.array([1, -1] * 4) * 200_000
+    sides = [
+        CallList(own, sizes, np.repeat([0, 1], 4), np.full(8, -1), np.ones(8, dtype=bool),
+                 near_of(np.full(8, round(length * MS)), sizes))
+        for own, length in zip((ends, ends + off), lengths, strict=True)
+    ]  # fmt: skip
+    assert (len(align(*sides).left) == 8) == (matched == 8)
+
+
 def test_so_near_is_half_of_the_shortest_call_and_a_bin_at_least():
     lengths, signature = np.array([900_000, 300_000, 20_000, 400_000]), np.array([7, 7, 5, 6])
     assert near_of(lengths, signature).tolist() == [150_000, 150_000, 50_000, 200_000]

@@ -127,7 +127,7 @@ def _agreed(cells: pd.DataFrame, fits: list[dict[Named, float]]) -> list[Named]:
             chosen[row] = pair
         unnamed = [row for row in rows if not fits[row]]
         most = max(Counter(chosen[row] for row in rows if fits[row]).values(), default=0)
-        if part in (HOST.column, COMPUTE.column) and len(unnamed) >= most > 0:
+        if part in (HOST.column, COMPUTE.column) and len(unnamed) >= most:
             excess = array_of(cells, "excess_ns")
             for row in rows:
                 if excess[row] <= _LIKE_THE_OTHERS * np.median(excess[unnamed]):
