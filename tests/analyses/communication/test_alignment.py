@@ -242,3 +242,17 @@ def test_the_shorter_of_two_ranks_calls_tells_how_near_their_ends_are(lengths, m
 def test_so_near_is_half_of_the_shortest_call_and_a_bin_at_least():
     lengths, signature = np.array([900_000, 300_000, 20_000, 400_000]), np.array([7, 7, 5, 6])
     assert near_of(lengths, signature).tolist() == [150_000, 150_000, 50_000, 200_000]
+
+
+@pytest.mark.parametrize(("length_ns", "matched"), [(500_000, 5), (300_000, 4)], ids=["long", "short"])
+def test_a_call_that_numbers_do_not_tell_may_end_as_far_apart_as_it_is_long(length_ns, matched):
+    """The one in the middle ends 0.24 ms later; the rest tell the offset by sequence."""
+    ends = np.array([5, 8, 11, 15, 19]) * MS
+    off = np.array([0, 0, 240_000, 0, 0])
+    sizes = np.array([1, 2, 3, 4, 5])
+    sequences = [np.array([1, 2, each, 4, 5]) for each in (3, 9)]
+    sides = [
+        CallList(own, sizes, np.full(5, -1), sequence, np.ones(5, dtype=bool), near_of(np.full(5, length_ns), sizes))
+        for own, sequence in zip((ends, ends + off), sequences, strict=True)
+    ]
+    assert len(align(*sides).left) == matched

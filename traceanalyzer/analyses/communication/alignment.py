@@ -29,7 +29,8 @@ LEAST_UNCERTAINTY_NS = 30_000
 """Ranks of one host, whose clock is the same, show medians of ends of up to 29 µs."""
 
 _FAR_NS = 4 * BIN_NS
-"""Ends of a synchronising call that is no longer are not that far apart (in real captures at most 110 µs)."""
+"""Ends of a synchronising call are not that far apart (in real captures mostly less than 110 µs), but for long ones,
+which are near enough to be matched by time."""
 
 
 class Alignment(Struct, frozen=True):
@@ -163,8 +164,7 @@ def _in_gaps(left: CallList, right: CallList, pairs: np.ndarray, offset_ns: int)
     found = np.stack([free[0][inside[:, 0]], free[1][inside[:, 1]]], axis=1)
     gap = gaps[0][inside[:, 0]]
     later_ns = left.end_ns[found[:, 0]] - right.end_ns[found[:, 1]] - offset_ns
-    far_ns = np.maximum(near_pairs(left, right, found[:, 0], found[:, 1]), _FAR_NS)
-    is_far = (later_ns if left.may_end_early else np.abs(later_ns)) > far_ns
+    is_far = (later_ns if left.may_end_early else np.abs(later_ns)) > _FAR_NS
     is_far &= left.is_synchronising[found[:, 0]] & right.is_synchronising[found[:, 1]]
     differing = is_far | (left.signature[found[:, 0]] != right.signature[found[:, 1]])
     counts = [np.bincount(side, minlength=len(pairs)) for side in gaps]
