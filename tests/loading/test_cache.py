@@ -155,10 +155,16 @@ def other(path):
     path.write_bytes(b"{}")
 
 
+def one_bit(path):
+    held = bytearray(path.read_bytes())
+    held[len(held) // 2] ^= 1
+    path.write_bytes(held)
+
+
 @pytest.mark.parametrize(
     "name", ["meta.json", "gpu_ops.arrow", pytest.param("host_ops.arrow", marks=pytest.mark.thorough)]
 )
-@pytest.mark.parametrize("harm", [cut, Path.unlink, other])
+@pytest.mark.parametrize("harm", [cut, Path.unlink, other, one_bit])
 def test_a_damaged_entry_is_as_none(name, harm, tmp_path, trace_file):
     whole = ranks(tmp_path / "kept", trace_file)
     [entry] = (tmp_path / "kept").iterdir()

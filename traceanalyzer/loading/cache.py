@@ -18,6 +18,7 @@ from typing import ClassVar
 
 import msgspec
 import pyarrow as pa
+from isal import isal_zlib
 from msgspec import Struct
 
 from traceanalyzer.errors import InputError
@@ -37,8 +38,13 @@ _FORGOTTEN_S = 86_400
 
 _DRAFT = ".draft-"
 
+_CHECKSUMS = "checksums.json"
+"""Of all other files of an entry, by their paths in it."""
+
 _AT_TIMES = 64
 """A process looks at all entries once it has kept this part of the limit: there may be hundreds."""
+
+_AT_ONCE = 1 << 20
 
 UNREADABLE = (OSError, ValueError, TypeError, KeyError, pa.ArrowException, msgspec.MsgspecError)
 
@@ -140,11 +146,36 @@ class Draft:
         """Make it the entry, if all of it was written."""
         if self.is_usable and self.ranks:
             with suppress(OSError):  # another process was first
+                (self.folder / _CHECKSUMS).write_bytes(msgspec.json.encode(_checksums(self.folder)))
                 self.folder.rename(target)
 
     def drop(self) -> None:
         """Remove what is left of it."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def ranks_of(entry: Path) -> list[Path]:
+    """The folders of an entry's ranks, in the order in which they were added.
+
+    Raises:
+        ValueError, and others of `UNREADABLE`: a file of the entry is not as it was written.
+    """
+    if msgspec.json.decode((entry / _CHECKSUMS).read_bytes()) != _checksums(entry):
+        raise ValueError("not as it was written")
+    return sorted((place for place in entry.iterdir() if place.is_dir()), key=lambda place: int(place.name))
+
+
+def _checksums(entry: Path) -> dict[str, int]:
+    files = (file for file in entry.rglob("*") if file.is_file() and file.name != _CHECKSUMS)
+    return {file.relative_to(entry).as_posix(): _checksum(file) for file in files}
+
+
+def _checksum(path: Path) -> int:
+    checksum = 0
+    with path.open("rb") as file:
+        while part := file.read(_AT_ONCE):
+            checksum = isal_zlib.crc32(part, checksum)
+    return checksum
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -21,14 +21,14 @@ from traceanalyzer.cuda_graphs.captures import captures_beside, notes_beside
 from traceanalyzer.discovery.clustering import TraceFile
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.loading import LoadOptions
-from traceanalyzer.loading.cache import UNREADABLE, Draft, code_of, key_of, prune_at_times
+from traceanalyzer.loading.cache import UNREADABLE, Draft, code_of, key_of, prune_at_times, ranks_of
 from traceanalyzer.loading.kept_tables import Told, read_tables, write_tables
 from traceanalyzer.loading.kept_traces import facts_of
 from traceanalyzer.model import RankMeta
 from traceanalyzer.model.aside import laid_aside
 from traceanalyzer.model.tables import columns_of, table_of
 
-FORMAT = 3
+FORMAT = 4
 
 WORTH_BYTES, WORTH_BYTES_OF_TEXT = 512 << 10, 4 << 20
 """Of smaller files: they are read and analysed within a moment."""
@@ -77,7 +77,7 @@ def kept(place: Path | None, rules: KindRules) -> list[tuple[RankMeta, Tables]]:
         return []
     with suppress(*UNREADABLE):
         place.touch()
-        found = [_read(own) for own in sorted(place.iterdir(), key=lambda each: int(each.name))]
+        found = [_read(own) for own in ranks_of(place)]
         return [(replace(meta, kind_rules=rules) if rules.extra else meta, tables) for meta, tables in found]
     shutil.rmtree(place, ignore_errors=True)
     return []

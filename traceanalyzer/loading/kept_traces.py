@@ -10,20 +10,20 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cache, partial
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from traceanalyzer.forks import aside
-from traceanalyzer.loading.cache import UNREADABLE, Draft, code_of, key_of, prune_at_times
+from traceanalyzer.loading.cache import UNREADABLE, Draft, code_of, key_of, prune_at_times, ranks_of
 from traceanalyzer.loading.table_files import read_table, write_table
 from traceanalyzer.model import RankMeta, RankTrace, whole_capture
 from traceanalyzer.model.schema import NONE, STEPS, TABLES, conform
 from traceanalyzer.processes import CORES_A_FILE
 
-FORMAT = 2
+FORMAT = 3
 """Of the entries: another number finds none of these."""
 
 WORTH_BYTES, WORTH_BYTES_OF_TEXT = 4 << 20, 32 << 20
@@ -111,10 +111,7 @@ def _stored(entry: Path) -> Iterator[RankTrace]:
     if not entry.is_dir():
         return
     os.utime(entry)
-    for number in count():
-        place = entry / str(number)
-        if not place.is_dir():
-            return
+    for place in ranks_of(entry):
         yield _read(place)
 
 

@@ -25,14 +25,14 @@ from traceanalyzer.discovery import Found
 from traceanalyzer.discovery.clustering import Run
 from traceanalyzer.findings import Finding
 from traceanalyzer.loading import LoadOptions, kept_ranks
-from traceanalyzer.loading.cache import UNREADABLE, Draft, prune
+from traceanalyzer.loading.cache import UNREADABLE, Draft, prune, ranks_of
 from traceanalyzer.loading.kept_tables import read_tables, write_tables
 from traceanalyzer.model import Skipped
 from traceanalyzer.model.aside import laid_aside
 from traceanalyzer.model.tables import table_of
 from traceanalyzer.scale import Summary
 
-FORMAT = 4
+FORMAT = 5
 
 ENDING = "-report"
 """Of an entry's name, which else is that of its files' ranks together."""
@@ -109,8 +109,9 @@ def kept(place: Path | None, again: Callable[[], Summary]) -> Answer | None:
         return None
     with suppress(*UNREADABLE):
         place.touch()
-        facts = msgspec.json.decode((place / "0" / "facts.json").read_bytes(), type=_Facts)
-        *told, (_, slacks, _) = read_tables(place / "0" / "tables.columns", facts.tables)
+        (own,) = ranks_of(place)
+        facts = msgspec.json.decode((own / "facts.json").read_bytes(), type=_Facts)
+        *told, (_, slacks, _) = read_tables(own / "tables.columns", facts.tables)
         results = {name: _result(name, laid_aside(table), said, again, slacks) for name, table, said in told}
         claims = {(Path(path), own): rank for path, own, rank in facts.claims}
         return Summary(_typed(results), facts.skipped, facts.notes, claims), facts.findings
