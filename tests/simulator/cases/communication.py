@@ -29,6 +29,7 @@ COMMUNICATION: tuple[Case, ...] = (
     nobody("a longer backward under longer all-reduces", "ll-reduce|ommunication|overlap", gradients.bound_by_links,
             Fault("backward", round(2.4 * MS), (3,)), noise=unlike_hosts(324)),
     nobody("redundant exchanges", "exchange", accumulating.redundant_exchanges),
+    nobody("redundant exchanges, two optimizers", "3 of 4 exchanges", accumulating.redundant_exchanges, optimizers=2),
     nobody("exchanges in a row, even", "all-reduce|communication", gradients.serial),
     nobody("embeddings, even", HEALTHY + "|ll-to-all|communication", models.recommending),
     nobody("sharded, no prefetch", "nothing overlaps", sharded.gathered_late),

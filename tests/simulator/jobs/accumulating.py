@@ -58,8 +58,9 @@ def late_last_microbatch(ranks: int = 4, steps: int = 5, faults: Faults = (), *,
     return job_of(ranks, steps, step, (world,), faults)
 
 
-def redundant_exchanges(ranks: int = 4, steps: int = 4, faults: Faults = (), *, micro: int = 4) -> Job:
-    """Accumulates gradients and exchanges all of them in every microbatch."""
+def redundant_exchanges(ranks: int = 4, steps: int = 4, faults: Faults = (), *, micro: int = 4,
+                        optimizers: int = 1) -> Job:  # fmt: skip
+    """Accumulates gradients and exchanges all of them in every microbatch; several optimizers update the model."""
     world = Group("0", tuple(range(ranks)))
 
     def step(program: Program, number: int) -> None:
@@ -73,7 +74,8 @@ def redundant_exchanges(ranks: int = 4, steps: int = 4, faults: Faults = (), *, 
                 for layer in range(3):
                     made = layer_of(program, "aten::linear", "backward_gemm", 250_000, 12_000, SHAPES)
                     reduced = program.collective("all_reduce", world, 4_000_000 + layer, 900_000, after=(made,))
-        optimizer(program, (reduced,))
+        for _ in range(optimizers):
+            optimizer(program, (reduced,))
 
     return job_of(ranks, steps, step, (world,), faults)
 

@@ -43,8 +43,8 @@ class MicroSteps(Result[MicroStepsColumn]):
             is_compared=False,
         ),
         "optimizer_steps": Column.count(
-            "Calls of optimizers (Optimizer.step ranges) that the step began; n/a when nothing marks them, or "
-            "micro-steps.",
+            "Updates that the step began: calls of optimizers (Optimizer.step ranges), those with no micro-step "
+            "between them as one; n/a when nothing marks them, or micro-steps.",
             is_compared=False,
         ),
         "gradient_calls": Column.count("All-reduces and reduce-scatters that the step launched.", is_compared=False),
@@ -61,7 +61,10 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame()
     starts, ends = array_of(steps, "host_start_ns"), array_of(steps, "host_end_ns")
     begins = _begins(trace)
-    of_step, of_update = step_at(starts, ends, begins), step_at(starts, ends, _updates(trace))
+    updates = _updates(trace)
+    # Several optimizers that step with no micro-step between them update one model together.
+    is_first = np.diff(np.searchsorted(begins, updates), prepend=NONE) != 0
+    of_step, of_update = step_at(starts, ends, begins), step_at(starts, ends, updates[is_first])
     of_call = whole_of(calls, "step") if len(calls) else np.empty(0, dtype=np.int64)
     gradients = np.isin(array_of(calls, "collective"), GRADIENT_COLLECTIVES) if len(calls) else of_call == NONE
     rows = [
@@ -96,9 +99,8 @@ def _begins(trace: RankTrace) -> np.ndarray:
 
 
 def _updates(trace: RankTrace) -> np.ndarray:
-    """Starts of the ranges that PyTorch puts around every optimizer's step."""
-    begins: np.ndarray = array_of(trace.ranges, "start_ns")[rows_named_so(trace.ranges, _is_update)]
-    return begins
+    """Starts of the ranges that PyTorch puts around every optimizer's step, in order."""
+    return np.sort(array_of(trace.ranges, "start_ns")[rows_named_so(trace.ranges, _is_update)])
 
 
 def _is_update(name: str) -> bool:
