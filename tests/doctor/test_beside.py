@@ -9,7 +9,8 @@ from tests.samples import SAMPLES, sample
 from traceanalyzer.analyses import run
 from traceanalyzer.cli import run as command
 from traceanalyzer.doctor import parse_topology, read_logs
-from traceanalyzer.doctor.beside import texts_beside, wiring
+from traceanalyzer.doctor.inputs import texts_beside
+from traceanalyzer.doctor.transports import wiring
 from traceanalyzer.findings.communication.wiring import log_of_another_run
 from traceanalyzer.job.wiring import Wiring
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from traceanalyzer.doctor import examine, read_inspector
-from traceanalyzer.doctor.inspector import bandwidth, late_ranks
+from traceanalyzer.doctor.monitors import bandwidth, late_ranks
 from traceanalyzer.errors import InputError
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from tests.doctor.builders import dump, entry, write_dumps
 from traceanalyzer.cli import run
-from traceanalyzer.doctor.beside import texts_beside
-from traceanalyzer.doctor.examination import log_files
+from traceanalyzer.doctor.inputs import log_files, texts_beside
 from traceanalyzer.errors import InputError
 
 LOG = "host:1:1 [0] NCCL INFO Bootstrap : Using eth0\n"

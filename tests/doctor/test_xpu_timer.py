@@ -3,7 +3,7 @@
 import pytest
 
 from traceanalyzer.doctor import examine, read_xpu_timer
-from traceanalyzer.doctor.xpu_timer import series
+from traceanalyzer.doctor.monitors import series
 from traceanalyzer.errors import InputError
 
 

@@ -9,7 +9,7 @@ import sys
 import atheris
 
 with atheris.instrument_imports(include=["traceanalyzer.files", "traceanalyzer.doctor"]):
-    from traceanalyzer.doctor.nccl_reading import read_logs
+    from traceanalyzer.doctor.nccl_log import read_logs
     from traceanalyzer.doctor.topology import parse_topology
     from traceanalyzer.errors import TraceAnalyzerError
     from traceanalyzer.files import safe_pickle

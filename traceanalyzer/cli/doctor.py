@@ -94,7 +94,7 @@ def doctor(
 
 
 def _texts(place: Path, follows_links: bool) -> list[tuple[str, str]]:
-    from traceanalyzer.doctor.examination import left_out, log_files, read_text
+    from traceanalyzer.doctor.inputs import left_out, log_files, read_text
 
     for note in () if follows_links else left_out(place):
         click.echo(note, err=True)

@@ -69,7 +69,7 @@ def examined(
     Raises:
         InputError: one that was named cannot be read.
     """
-    from traceanalyzer.doctor.beside import texts_beside, wiring
+    from traceanalyzer.doctor.inputs import texts_beside
     from traceanalyzer.errors import InputError
 
     found_topo, found_logs = texts_beside(folder) if folder.is_dir() else (None, [])
@@ -77,7 +77,8 @@ def examined(
     if not (is_named or found_topo or found_logs or _of_run(info)):
         return None, None, ()
     from traceanalyzer.doctor import examine_texts
-    from traceanalyzer.doctor.examination import log_files, read_text
+    from traceanalyzer.doctor.inputs import log_files, read_text
+    from traceanalyzer.doctor.transports import wiring
 
     topo, logs = topo or found_topo, [path for place in nccl_logs for path in log_files(place)] or found_logs
     try:

@@ -11,16 +11,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from traceanalyzer.doctor.case import Case
-    from traceanalyzer.doctor.diagnosis import Diagnosis
-    from traceanalyzer.doctor.examination import Examination, examine, examine_texts
+    from traceanalyzer.doctor.case import Case, Diagnosis
+    from traceanalyzer.doctor.examination import RULES, Examination, diagnose, examine, examine_texts
     from traceanalyzer.doctor.flight_recorder import FlightRecorder, read_flight_recorder
-    from traceanalyzer.doctor.inspector import Inspector, read_inspector
-    from traceanalyzer.doctor.nccl_log import NcclLog
-    from traceanalyzer.doctor.nccl_reading import read_logs
-    from traceanalyzer.doctor.rules import RULES, diagnose
+    from traceanalyzer.doctor.monitors import Inspector, XpuTimer, read_inspector, read_xpu_timer
+    from traceanalyzer.doctor.nccl_log import NcclLog, read_logs
     from traceanalyzer.doctor.topology import Topology, parse_topology
-    from traceanalyzer.doctor.xpu_timer import XpuTimer, read_xpu_timer
 
 __all__ = [
     "RULES",
@@ -44,22 +40,22 @@ __all__ = [
 
 _HOMES = {
     "Case": "case",
-    "Diagnosis": "diagnosis",
+    "Diagnosis": "case",
     "Examination": "examination",
     "FlightRecorder": "flight_recorder",
-    "Inspector": "inspector",
+    "Inspector": "monitors",
     "NcclLog": "nccl_log",
-    "RULES": "rules",
+    "RULES": "examination",
     "Topology": "topology",
-    "XpuTimer": "xpu_timer",
-    "diagnose": "rules",
+    "XpuTimer": "monitors",
+    "diagnose": "examination",
     "examine": "examination",
     "examine_texts": "examination",
     "parse_topology": "topology",
     "read_flight_recorder": "flight_recorder",
-    "read_inspector": "inspector",
-    "read_logs": "nccl_reading",
-    "read_xpu_timer": "xpu_timer",
+    "read_inspector": "monitors",
+    "read_logs": "nccl_log",
+    "read_xpu_timer": "monitors",
 }
 
 

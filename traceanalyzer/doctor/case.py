@@ -1,14 +1,51 @@
-"""All that the doctor was given, read."""
+"""What the doctor was given, read, and what it says: cases and diagnoses."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from traceanalyzer.doctor.flight_recorder import FlightRecorder
-from traceanalyzer.doctor.hang import Standing
-from traceanalyzer.doctor.inspector import Inspector
-from traceanalyzer.doctor.nccl_log import Link, NcclLog
-from traceanalyzer.doctor.ras import RasReport
-from traceanalyzer.doctor.topology import Topology
-from traceanalyzer.doctor.xpu_timer import XpuTimer
+from traceanalyzer.meaning.severities import Severity
+from traceanalyzer.model.schema import printable
+
+if TYPE_CHECKING:
+    from traceanalyzer.doctor.flight_recorder import FlightRecorder
+    from traceanalyzer.doctor.hang import Standing
+    from traceanalyzer.doctor.monitors import Inspector, RasReport, XpuTimer
+    from traceanalyzer.doctor.nccl_log import Link, NcclLog
+    from traceanalyzer.doctor.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """One thing that the inputs tell.
+
+    Attributes:
+        rule: the name of the function that gives it; `diagnose` says it.
+        severity: one of SEVERITIES; `info` is healthy, or harmless.
+        diagnosis: what it means, in one or two sentences.
+        signal: what in the input says so.
+        recommendation: what to do; `None` when nothing is to be done.
+        caveat: when it may not hold.
+        ranks: the ranks that it is about, as the job counts them.
+    """
+
+    rule: str = field(default="", kw_only=True)
+    severity: Severity
+    diagnosis: str
+    signal: str
+    recommendation: str | None = None
+    caveat: str | None = None
+    ranks: tuple[int, ...] = field(default=())
+
+    @property
+    def legible(self) -> "Diagnosis":
+        """The same in printable texts: logs and dumps hold what programs wrote into them."""
+        return replace(
+            self,
+            diagnosis=printable(self.diagnosis),
+            signal=printable(self.signal),
+            recommendation=self.recommendation and printable(self.recommendation),
+            caveat=self.caveat and printable(self.caveat),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,21 +62,21 @@ class Case:
         xpu_timer: its metrics.
     """
 
-    topology: Topology | None = None
-    logs: tuple[NcclLog, ...] = ()
-    recorder: FlightRecorder | None = None
-    standing: Standing | None = None
-    inspector: Inspector | None = None
-    ras: RasReport | None = None
-    xpu_timer: XpuTimer | None = None
+    topology: "Topology | None" = None
+    logs: "tuple[NcclLog, ...]" = ()
+    recorder: "FlightRecorder | None" = None
+    standing: "Standing | None" = None
+    inspector: "Inspector | None" = None
+    ras: "RasReport | None" = None
+    xpu_timer: "XpuTimer | None" = None
 
 
-def of(log: NcclLog, case: Case) -> str:
+def of(log: "NcclLog", case: Case) -> str:
     """` (in plain.log)` where there are several logs, else nothing."""
     return f" (in {log.label})" if len(case.logs) > 1 else ""
 
 
-def gpus_of(link: Link, log: NcclLog, topology: Topology) -> tuple[str, str] | None:
+def gpus_of(link: "Link", log: "NcclLog", topology: "Topology") -> tuple[str, str] | None:
     """The two GPUs that a connection joins, as the topology names them; `None` when the log does not tell."""
     ends = [log.member(link.communicator, rank) for rank in (link.source, link.target)]
     if ends[0] is None or ends[1] is None or ends[0].process[0] != ends[1].process[0]:
@@ -51,7 +88,7 @@ def gpus_of(link: Link, log: NcclLog, topology: Topology) -> tuple[str, str] | N
     return (names[0], names[1]) if len(names) == 2 and set(names) <= set(topology.gpus) else None
 
 
-def is_within_node(link: Link, log: NcclLog) -> bool:
+def is_within_node(link: "Link", log: "NcclLog") -> bool:
     """Whether a connection's two ranks are on one host, as far as the log tells."""
     ends = [log.member(link.communicator, rank) for rank in (link.source, link.target)]
     if ends[0] is not None and ends[1] is not None:

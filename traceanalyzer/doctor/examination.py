@@ -1,27 +1,19 @@
-"""An examination: inputs read, put together, and what the rules say of them."""
+"""An examination: inputs read, put together, what the rules say of them, and tables of them."""
 
-import errno
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Literal
 
-from traceanalyzer.discovery import LINK_OUT
-from traceanalyzer.discovery.candidates import all_below, leads_out
-from traceanalyzer.doctor.case import Case
-from traceanalyzer.doctor.diagnosis import Diagnosis
+from traceanalyzer.doctor import hang, job, monitors, topology, transports
+from traceanalyzer.doctor.case import Case, Diagnosis
 from traceanalyzer.doctor.flight_recorder import read_flight_recorder
-from traceanalyzer.doctor.hang import standing
-from traceanalyzer.doctor.inspector import read_inspector
-from traceanalyzer.doctor.nccl_reading import read_logs
-from traceanalyzer.doctor.ras import RasReport, is_ras, parse_ras
-from traceanalyzer.doctor.rules import diagnose
-from traceanalyzer.doctor.topology import parse_topology
-from traceanalyzer.doctor.xpu_timer import read_xpu_timer
-from traceanalyzer.errors import InputError, UsageError
-from traceanalyzer.files import bounded
+from traceanalyzer.doctor.inputs import left_out, log_files, read_text
+from traceanalyzer.doctor.nccl_log import NcclLog, read_logs
+from traceanalyzer.errors import UsageError
+from traceanalyzer.meaning.severities import SEVERITIES
 from traceanalyzer.model.schema import printable
-
-MOST_TEXT_BYTES = 4 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,72 +85,224 @@ def examine_texts(
             "nothing to examine: give a folder of logs and dumps, --run, or one of --topo, --nccl-log, "
             "--flight-recorder, --inspector and --xpu-timer"
         )
-    ras = [parse_ras(text, name) for name, text in nccl_logs if is_ras(text)]
-    logs = [(name, text) for name, text in nccl_logs if not is_ras(text)]
+    ras = [monitors.parse_ras(text, name) for name, text in nccl_logs if monitors.is_ras(text)]
+    logs = [(name, text) for name, text in nccl_logs if not monitors.is_ras(text)]
     recorder = None if flight_recorder is None else read_flight_recorder(flight_recorder, follows_links=follows_links)
-    stand = None if recorder is None else standing(recorder)
-    records = None if inspector is None else read_inspector(inspector, follows_links=follows_links)
-    topology = None if topo is None else parse_topology(topo[1], topo[0])
-    metrics = None if xpu_timer is None else read_xpu_timer(xpu_timer, follows_links=follows_links)
-    case = Case(topology, read_logs(logs) if logs else (), recorder, stand, records, _joined(ras), metrics)
+    stand = None if recorder is None else hang.standing(recorder)
+    records = None if inspector is None else monitors.read_inspector(inspector, follows_links=follows_links)
+    matrix = None if topo is None else topology.parse_topology(topo[1], topo[0])
+    metrics = None if xpu_timer is None else monitors.read_xpu_timer(xpu_timer, follows_links=follows_links)
+    case = Case(matrix, read_logs(logs) if logs else (), recorder, stand, records, _joined(ras), metrics)
     folders = [place for place in (flight_recorder, inspector, xpu_timer) if place is not None]
     notes = [] if follows_links else [note for place in folders for note in left_out(place)]
-    notes += [note for part in (topology, recorder, records, metrics) if part is not None for note in part.notes]
+    notes += [note for part in (matrix, recorder, records, metrics) if part is not None for note in part.notes]
     diagnoses = tuple(one.legible for one in diagnose(case))
     return Examination(case, diagnoses, tuple(map(printable, notes)))
 
 
-def read_text(path: Path) -> str:
-    """A text file; bytes that are no UTF-8 become marks.
-
-    Raises:
-        InputError: it cannot be read, or is no text.
-    """
-    try:
-        content = bounded.content(path, MOST_TEXT_BYTES)
-    except OSError as error:
-        if error.errno == errno.EFBIG:
-            raise InputError(f"{path}: {error.strerror}; give the part around the start and the end") from error
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-    if b"\0" in content[:4096]:
-        raise InputError(f"{path}: not a text file")
-    return content.decode("utf-8", errors="replace")
-
-
-def left_out(place: Path) -> list[str]:
-    """Which links of a folder lead out of it: what they name is not read."""
-    if not place.is_dir():
-        return []
-    links = [path for path in all_below(place, follows_links=True) if leads_out(path, place)]
-    return [f"{path}: skipped, {LINK_OUT}" for path in links]
-
-
-def log_files(place: Path, *, follows_links: bool = False) -> list[Path]:
-    """A file, or the files of a folder that are NCCL logs or what `ncclras` printed.
-
-    Raises:
-        InputError: the folder has none.
-    """
-    if not place.is_dir():
-        return [place]
-    found = [path for path in all_below(place, follows_links=follows_links) if _is_log_file(path)]
-    if not found:
-        why = "" if follows_links else "; ".join(["", *left_out(place)])
-        raise InputError(f"{place}: no log in it{why}")
-    return found
-
-
-def _is_log_file(path: Path) -> bool:
-    with path.open("rb") as file:
-        return is_log(file.read(1 << 18))
-
-
-def is_log(head: bytes) -> bool:
-    """Whether a file of a folder is an NCCL log, by its beginning."""
-    return b"NCCL" in head and b"\0" not in head
-
-
-def _joined(reports: Sequence[RasReport]) -> RasReport | None:
+def _joined(reports: Sequence[monitors.RasReport]) -> monitors.RasReport | None:
     if not reports:
         return None
-    return RasReport(tuple(trouble for one in reports for trouble in one.troubles), reports[0].nccl_version)
+    return monitors.RasReport(tuple(trouble for one in reports for trouble in one.troubles), reports[0].nccl_version)
+
+
+RULES: tuple[Callable[[Case], list[Diagnosis]], ...] = (
+    hang.rank_never_came,
+    hang.mismatched_calls,
+    hang.open_send_recv,
+    hang.ranks_without_dump,
+    hang.open_everywhere,
+    transports.suspected_p2p_failure,
+    job.init_incomplete,
+    job.mixed_versions,
+    job.timeouts,
+    transports.nvlink_unused,
+    transports.p2p_off,
+    transports.shm_off,
+    transports.sockets_across_nodes,
+    transports.no_gpudirect,
+    topology.far_nic,
+    transports.few_channels,
+    job.warnings,
+    monitors.ras_troubles,
+    monitors.reported_hang,
+    monitors.often_last,
+    monitors.waited_for,
+    monitors.slow_products,
+    monitors.bandwidth_drops,
+    job.settings,
+    topology.topology_in_words,
+    job.log_in_words,
+    hang.recorder_in_words,
+)
+"""In the order in which they speak among equals in severity."""
+
+
+def diagnose(case: Case) -> tuple[Diagnosis, ...]:
+    """All that the rules say, the most severe first."""
+    said = [replace(diagnosis, rule=rule.__name__) for rule in RULES for diagnosis in rule(case)]
+    return tuple(sorted(said, key=lambda one: SEVERITIES.index(one.severity)))
+
+
+Rows = list[dict[str, Any]]
+
+
+TableName = Literal[
+    "topology", "communicators", "transports", "rings", "algorithms", "environment", "warnings", "last_calls",
+    "never_came", "mismatches", "late_ranks", "bandwidth", "xpu_timer_collectives", "xpu_timer_products",
+]  # fmt: skip
+
+
+def tables(case: Case) -> dict[TableName, Rows]:
+    """Name → rows; only tables of what was given."""
+    made: dict[TableName, Rows] = {}
+    if case.topology is not None:
+        made["topology"] = _topology(case)
+    if case.logs:
+        made |= {
+            "communicators": [row for log in case.logs for row in _members(log)],
+            "transports": [row for log in case.logs for row in _transports(log)],
+            "rings": [row for log in case.logs for row in _rings(log)],
+            "algorithms": [row for log in case.logs for row in _algorithms(log)],
+            "environment": [row for log in case.logs for row in _environment(log)],
+            "warnings": [row for log in case.logs for row in _warnings(log)],
+        }
+    if case.recorder is not None:
+        made |= _recorder(case)
+    if case.inspector is not None:
+        made["late_ranks"] = _rows(monitors.late_ranks(case.inspector))
+        made["bandwidth"] = _rows(monitors.bandwidth(case.inspector))
+    if case.xpu_timer is not None:
+        made["xpu_timer_collectives"] = _rows(monitors.series(case.xpu_timer, "collective"))
+        made["xpu_timer_products"] = _rows(monitors.series(case.xpu_timer, "product"))
+    return {name: rows for name, rows in made.items() if rows}
+
+
+def _topology(case: Case) -> Rows:
+    assert case.topology is not None
+    given = case.topology
+    nearest = given.nearest_nics()
+    return [
+        {
+            "device": given.name_of(device),
+            **{other: "X" if other == device else given.path(device, other) for other in given.devices},
+            "nearest_nics": ", ".join(nearest[device][1]) if device in nearest else None,
+            "cpus": given.cpu_affinity.get(device),
+            "numa_node": given.numa_node.get(device),
+        }
+        for device in given.devices
+    ]
+
+
+def _members(log: NcclLog) -> Rows:
+    found: dict[Any, Counter[str]] = {}
+    for link in log.links:
+        found.setdefault((link.communicator, link.process), Counter())[link.transport] += 1
+    return [
+        {
+            "log": log.label,
+            "communicator": member.communicator,
+            "rank": member.rank,
+            "ranks": member.size,
+            "host": member.process[0],
+            "process": member.process[1],
+            "gpu": member.gpu if member.gpu is not None else member.device,
+            "nccl": log.versions.get(member.process),
+            "init": "complete" if member.is_complete else "not complete",
+            "init_s": member.init_s,
+            "transports": ", ".join(f"{count} × {name}" for name, count in _of(found, member).most_common()) or None,
+            "channels": log.channels.get(member.process, {}).get("coll"),
+            "trees": log.trees.get(member.process),
+            "nvls": log.nvls.get(member.process),
+            "nvls_channels": log.channels.get(member.process, {}).get("nvls"),
+            "network": log.networks.get(member.process),
+            "last_operation": log.operations.get(member.process),
+            "end": member.is_closed or ("none in the log" if member.is_complete else None),
+        }
+        for member in sorted(log.members, key=lambda one: (-one.size, one.communicator, one.rank))
+    ]
+
+
+def _of(found: Mapping[Any, Counter[str]], member: Any) -> Counter[str]:
+    return found.get((member.communicator, member.process), Counter())
+
+
+def _transports(log: NcclLog) -> Rows:
+    pairs: dict[Any, set[int]] = {}
+    for link in log.links:
+        pairs.setdefault((link.communicator, link.source, link.target, link.transport), set()).add(link.channel)
+    return [
+        {"log": log.label, "communicator": communicator, "source": source, "target": target, "transport": transport,
+         "channels": len(channels)}
+        for (communicator, source, target, transport), channels in sorted(pairs.items(), key=str)
+    ]  # fmt: skip
+
+
+def _rings(log: NcclLog) -> Rows:
+    orders = Counter((communicator, ranks) for (communicator, _), ranks in log.rings.items())
+    return [
+        {"log": log.label, "communicator": communicator, "channels": channels, "ring": " → ".join(map(str, ranks))}
+        for (communicator, ranks), channels in orders.most_common()
+    ]
+
+
+def _algorithms(log: NcclLog) -> Rows:
+    return [
+        {"log": log.label, "collective": collective, "algorithm": algorithm, "protocol": protocol, "times": times}
+        for (collective, algorithm, protocol), times in log.algorithms.most_common()
+    ]
+
+
+def _environment(log: NcclLog) -> Rows:
+    return [
+        {"log": log.label, "variable": name, "value": value, "processes": len(who), "changes": job.SETTINGS.get(name)}
+        for (name, value), who in sorted(log.environment.items())
+    ]
+
+
+def _warnings(log: NcclLog) -> Rows:
+    return [
+        {
+            "log": log.label,
+            "warning": text[:400],
+            "times": len(who),
+            "ranks": ", ".join(map(str, log.ranks_of(who)[:32])) or None,
+        }
+        for text, who in log.warnings.items()
+    ]
+
+
+def _recorder(case: Case) -> dict[TableName, Rows]:
+    assert case.recorder is not None
+    assert case.standing is not None
+    recorder, absent, different = case.recorder, case.standing.absences, case.standing.mismatches
+    suspects = {rank for one in absent for rank in one.missing} | {rank for one in different for rank in one.others}
+    last = case.standing.last
+    last = last.assign(
+        group=last["group"].astype(str).map({key: group.label for key, group in recorder.groups.items()}),
+        is_suspect=last["rank"].isin(suspects),
+    ).sort_values(["is_suspect", "group", "rank"], ascending=[False, True, True])
+    columns = ["rank", "group", "seq", "operation", "state", "sizes", "dtypes", "created_ns", "is_suspect"]
+    return {
+        "never_came": [
+            {"group": one.group.label, "seq": one.seq, "operation": one.operation, "missing": list(one.missing),
+             "without_dump": list(one.undumped), "waiting": len(one.came), "since_ns": one.since_ns,
+             "frames": list(one.frames), "missing_frames": list(one.missing_frames)}
+            for one in absent
+        ],
+        "mismatches": [
+            {"group": one.group.label, "seq": one.seq, "what": one.what, "usual": one.usual,
+             "ranks_usual": one.agreeing, "others": {str(rank): value for rank, value in one.others.items()},
+             "frames": {str(rank): list(frames) for rank, frames in one.frames.items()}}
+            for one in different
+        ],
+        "last_calls": _rows(last[columns]),
+    }  # fmt: skip
+
+
+def _rows(frame: Any) -> Rows:
+    made = frame.astype(object).where(frame.notna(), None)
+    return [
+        {name: value.item() if hasattr(value, "item") else value for name, value in row.items()}
+        for row in made.to_dict("records")
+    ]

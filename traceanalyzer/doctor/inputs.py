@@ -1,14 +1,16 @@
-"""Which inputs of the doctor a folder or a file holds, by what stands at the beginning of its files."""
+"""Which inputs of the doctor a folder or a file holds, and their texts."""
 
+import errno
 from pathlib import Path
 
 from msgspec import Struct
 
-from traceanalyzer.discovery.candidates import all_below
-from traceanalyzer.doctor.examination import is_log
-from traceanalyzer.doctor.ras import is_ras
+from traceanalyzer.discovery import LINK_OUT
+from traceanalyzer.discovery.candidates import all_below, leads_out
+from traceanalyzer.doctor.monitors import is_ras
 from traceanalyzer.doctor.topology import is_topology
 from traceanalyzer.errors import InputError
+from traceanalyzer.files import bounded
 
 _HEAD_BYTES = 1 << 18
 
@@ -75,3 +77,84 @@ def _head(path: Path) -> bytes:
 
 def _text(head: bytes) -> str:
     return head.decode("utf-8", errors="replace")
+
+
+_SUFFIXES = frozenset({".txt", ".log", ".out", ".err"})
+
+MOST_BYTES = 1 << 30
+"""Larger texts are read only when they are named."""
+
+_MOST_FILES = 4_096
+
+
+def texts_beside(folder: Path) -> tuple[Path | None, list[Path]]:
+    """A topology and NCCL logs among the texts of a folder, without those below it, by what stands in them."""
+    named = sorted(path for path in folder.iterdir() if path.suffix.lower() in _SUFFIXES and path.is_file())
+    texts = [path for path in named if not leads_out(path, folder)]
+    topology: Path | None = None
+    logs = []
+    for path in texts[:_MOST_FILES]:
+        if path.stat().st_size > MOST_BYTES:
+            continue
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+        if b"\0" in head:
+            continue
+        if b"NCCL INFO" in head or b"NCCL WARN" in head:
+            logs.append(path)
+        elif topology is None and is_topology(head.decode("utf-8", errors="replace")):
+            topology = path
+    return topology, logs
+
+
+MOST_TEXT_BYTES = 4 << 30
+
+
+def read_text(path: Path) -> str:
+    """A text file; bytes that are no UTF-8 become marks.
+
+    Raises:
+        InputError: it cannot be read, or is no text.
+    """
+    try:
+        content = bounded.content(path, MOST_TEXT_BYTES)
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise InputError(f"{path}: {error.strerror}; give the part around the start and the end") from error
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    if b"\0" in content[:4096]:
+        raise InputError(f"{path}: not a text file")
+    return content.decode("utf-8", errors="replace")
+
+
+def left_out(place: Path) -> list[str]:
+    """Which links of a folder lead out of it: what they name is not read."""
+    if not place.is_dir():
+        return []
+    links = [path for path in all_below(place, follows_links=True) if leads_out(path, place)]
+    return [f"{path}: skipped, {LINK_OUT}" for path in links]
+
+
+def log_files(place: Path, *, follows_links: bool = False) -> list[Path]:
+    """A file, or the files of a folder that are NCCL logs or what `ncclras` printed.
+
+    Raises:
+        InputError: the folder has none.
+    """
+    if not place.is_dir():
+        return [place]
+    found = [path for path in all_below(place, follows_links=follows_links) if _is_log_file(path)]
+    if not found:
+        why = "" if follows_links else "; ".join(["", *left_out(place)])
+        raise InputError(f"{place}: no log in it{why}")
+    return found
+
+
+def _is_log_file(path: Path) -> bool:
+    with path.open("rb") as file:
+        return is_log(file.read(1 << 18))
+
+
+def is_log(head: bytes) -> bool:
+    """Whether a file of a folder is an NCCL log, by its beginning."""
+    return b"NCCL" in head and b"\0" not in head

@@ -1,10 +1,12 @@
-"""How the GPUs and NICs of a machine are joined, as `nvidia-smi topo -m` draws it."""
+"""How the GPUs and NICs of a machine are connected, as `nvidia-smi topo -m` prints it."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from traceanalyzer.doctor.nccl_lines import ANSI
+from traceanalyzer.doctor.case import Case, Diagnosis
+from traceanalyzer.doctor.nccl_log import ANSI
 from traceanalyzer.errors import InputError
 from traceanalyzer.job.wiring import distance
 
@@ -153,3 +155,59 @@ def _row(line: str, devices: tuple[str, ...]) -> tuple[str, list[str], list[str]
 
 def _is_told(cell: str) -> bool:
     return cell in PATHS or is_nvlink(cell)
+
+
+def topology_in_words(case: Case) -> list[Diagnosis]:
+    """How the GPUs are joined."""
+    if case.topology is None:
+        return []
+    topology = case.topology
+    paths = Counter(topology.gpu_pairs().values())
+    if not paths:
+        told = f"The machine has {len(topology.gpus)} GPU: there is no path between GPUs."
+    elif len(paths) == 1 and is_nvlink(path := next(iter(paths))):
+        told = f"All {len(topology.gpus)} GPUs reach each other over NVLink ({path}: {path[2:]} links a pair). Healthy."
+    else:
+        ordered = sorted(paths.items(), key=lambda item: distance(item[0]))
+        told = f"Between {len(topology.gpus)} GPUs: " + ", ".join(f"{count} × {path}" for path, count in ordered) + "."
+    nearest = topology.nearest_nics()
+    cards = "; ".join(
+        f"{gpu}: {', '.join(topology.name_of(nic) for nic in nics)} at {path}" for gpu, (path, nics) in nearest.items()
+    )
+    bonds = [topology.name_of(nic) for nic in topology.nics if "bond" in topology.name_of(nic)]
+    return [
+        Diagnosis(
+            severity="info",
+            diagnosis=told + (f" Nearest network cards: {cards}." if cards else " It lists no network cards."),
+            signal=f"The matrix of {len(topology.devices)} devices.",
+            caveat=f"{', '.join(bonds)} is a bond: which ports it joins the matrix does not tell." if bonds else None,
+        )
+    ]
+
+
+def far_nic(case: Case) -> list[Diagnosis]:
+    """GPUs whose nearest network card is on another NUMA node, or behind another host bridge."""
+    if case.topology is None:
+        return []
+    nearest = case.topology.nearest_nics()
+    far = {gpu: (path, nics) for gpu, (path, nics) in nearest.items() if path == "SYS"}
+    if not far:
+        return []
+    crosses_nodes = any(not log.is_one_node for log in case.logs)
+    told = "; ".join(
+        f"{gpu}: {', '.join(case.topology.name_of(nic) for nic in nics)} at {path}" for gpu, (path, nics) in far.items()
+    )
+    return [
+        Diagnosis(
+            severity="medium" if crosses_nodes else "low",
+            diagnosis=f"{', '.join(far)} {'has' if len(far) == 1 else 'have'} no network card near: traffic to other "
+            "nodes crosses the link between NUMA nodes.",
+            signal=f"Nearest cards: {told}.",
+            recommendation="Give such ranks a GPU that has a card near, or move the card; NCCL picks the nearest of "
+            "the "
+            "cards that NCCL_IB_HCA leaves.",
+            caveat="It matters for traffic between nodes only. GPUs joined by NVLink can send through a neighbour's "
+            "card "
+            "(PXN).",
+        )
+    ]

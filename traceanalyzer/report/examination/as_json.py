@@ -6,7 +6,7 @@ from pathlib import Path
 
 from traceanalyzer import __version__
 from traceanalyzer.doctor import Examination
-from traceanalyzer.doctor.tables import tables
+from traceanalyzer.doctor.examination import tables
 
 FORMAT_VERSION = 1
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from traceanalyzer import __version__
 from traceanalyzer.doctor import Examination
-from traceanalyzer.doctor.tables import TableName, tables
+from traceanalyzer.doctor.examination import TableName, tables
 from traceanalyzer.doctor.topology import is_nvlink
 from traceanalyzer.meaning.columns import Column, unit_of
 from traceanalyzer.report import assets

@@ -1,11 +1,12 @@
-"""Rules about the path between GPUs: P2P that fails, is switched off, or leaves NVLink unused."""
+"""Rules about the transports between GPUs and nodes, and the job's wiring by topology and log."""
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 
-from traceanalyzer.doctor.case import Case, gpus_of, is_within_node, of
-from traceanalyzer.doctor.diagnosis import Diagnosis
+from traceanalyzer.doctor.case import Case, Diagnosis, gpus_of, is_within_node, of
 from traceanalyzer.doctor.nccl_log import NcclLog
 from traceanalyzer.doctor.topology import Topology, is_nvlink
+from traceanalyzer.job.wiring import Wiring
 from traceanalyzer.meaning.listed import numbered
 
 _OFF = {"1", "Y", "YES", "TRUE", "T"}
@@ -101,7 +102,7 @@ def _p2p_setting(log: NcclLog) -> str | None:
     return f"NCCL_P2P_LEVEL={level}" if level is not None and level.upper() in {"LOC", "0"} else None
 
 
-def _instead(within: "Counter[str]", log: NcclLog) -> str:
+def _instead(within: Counter[str], log: NcclLog) -> str:
     if within["SHM"]:
         return "On one node NCCL goes through shared memory (SHM) instead: every byte crosses PCIe twice."
     if any(kind.startswith("NET") for kind in within):
@@ -154,7 +155,7 @@ def _is_shm_off(log: NcclLog) -> bool:
     return (log.set_to("NCCL_SHM_DISABLE") or "").upper() in _OFF
 
 
-def _within(log: NcclLog) -> "Counter[str]":
+def _within(log: NcclLog) -> Counter[str]:
     return Counter(link.kind for link in log.links if is_within_node(link, log))
 
 
@@ -228,5 +229,113 @@ def _links_between_gpus(topology: Topology | None) -> int:
     return min((int(path[2:]) if is_nvlink(path) else 0 for path in paths), default=0)
 
 
-def _counted(kinds: "Counter[str]") -> str:
+def _counted(kinds: Counter[str]) -> str:
     return ", ".join(f"{count} × {kind}" for kind, count in kinds.most_common()) or "none told"
+
+
+_RDMA_NAMES = ("mlx5", "mlx4", "bnxt_re", "irdma", "efa", "rdmap", "roce", "ib")
+
+
+def sockets_across_nodes(case: Case) -> list[Diagnosis]:
+    """TCP between nodes; harmless on one node."""
+    made = []
+    for log in case.logs:
+        across = [link for link in log.links if link.kind == "NET/Socket" and not is_within_node(link, log)]
+        is_socket = bool(across) or (not log.is_one_node and "Socket" in log.networks.values())
+        if not is_socket:
+            continue
+        cards = _cards(case, log)
+        off = (log.set_to("NCCL_IB_DISABLE") or "").upper() in {"1", "Y", "YES", "TRUE"}
+        why = " NCCL_IB_DISABLE=1 asks for it." if off else ""
+        made.append(
+            Diagnosis(
+                severity="high" if cards else "medium",
+                diagnosis=f"Nodes talk over TCP sockets{of(log, case)}"
+                + (
+                    f", though the machine has {cards}.{why}"
+                    if cards
+                    else f".{why} No input tells of InfiniBand or RoCE."
+                ),
+                signal=f"{len(across)} connections between nodes via NET/Socket; NCCL uses the network "
+                f"{', '.join(sorted(set(log.networks.values()))) or 'Socket'}; NET/IB found "
+                f"{', '.join(sorted(set(log.ib_devices.values()) - {''})) or 'no device'}.",
+                recommendation=("Remove NCCL_IB_DISABLE. " if off else "")
+                + "Look first which cards and ports are up (ibv_devinfo, ibstat) and whether the container has them "
+                "(/dev/infiniband, ulimit -l unlimited). Then name them with NCCL_IB_HCA. On RoCE look at the table of "
+                "GIDs (show_gids) before setting NCCL_IB_GID_INDEX: the right row is RoCE v2 with the port's address.",
+                caveat="Card names in a topology do not prove that their ports are up.",
+            )
+        )
+    return made
+
+
+def _cards(case: Case, log: NcclLog) -> str:
+    found = ", ".join(sorted(set(log.ib_devices.values()) - {""}))
+    if found or case.topology is None:
+        return found
+    names = [case.topology.name_of(nic) for nic in case.topology.nics]
+    rdma = [name for name in names if any(part in name.lower() for part in _RDMA_NAMES)]
+    return ", ".join(rdma)
+
+
+def no_gpudirect(case: Case) -> list[Diagnosis]:
+    """InfiniBand or RoCE without GPUDirect RDMA."""
+    made = []
+    for log in case.logs:
+        remote = [link for link in log.links if link.kind.startswith("NET/IB")]
+        staged = [link for link in remote if not link.is_direct]
+        if not staged:
+            continue
+        level = log.set_to("NCCL_NET_GDR_LEVEL")
+        made.append(
+            Diagnosis(
+                severity="medium",
+                diagnosis=f"Traffic between nodes is staged through host memory{of(log, case)}: no GPUDirect RDMA on "
+                f"{len(staged)} of {len(remote)} connections.",
+                signal=f"{_counted(Counter(link.transport for link in staged))}; with GPUDirect they end in /GDRDMA"
+                + (f"; NCCL_NET_GDR_LEVEL={level}." if level else "."),
+                recommendation="Load nvidia-peermem (or use a kernel and driver with DMA-BUF), and see that the card "
+                "is "
+                "near enough: NCCL_NET_GDR_LEVEL says how far it may be.",
+                caveat="For a card on another NUMA node staging can be the faster way.",
+            )
+        )
+    return made
+
+
+def wiring(topology: Topology | None, logs: Sequence[NcclLog]) -> Wiring | None:
+    """What they tell of the job's ranks; of several jobs' logs the largest job's. `None` of nothing."""
+    if topology is None and not logs:
+        return None
+    log = max(logs, key=lambda one: one.world, default=None)
+    paths = {} if topology is None else {
+        (int(one[3:]), int(other[3:])): path for (one, other), path in topology.gpu_pairs().items()
+    }  # fmt: skip
+    if log is None:
+        return Wiring(paths)
+    world = {(member.communicator, member.rank): rank for member in log.members
+             if (rank := log.rank_of(member.process)) is not None}  # fmt: skip
+    members = [(rank, member) for member in log.members if (rank := log.rank_of(member.process)) is not None]
+    return Wiring(
+        paths,
+        {rank: member.gpu for rank, member in members if member.gpu is not None},
+        {rank: member.process[0] for rank, member in members},
+        _transports(log, world),
+    )
+
+
+def _transports(log: NcclLog, world: dict[tuple[str, int], int]) -> dict[tuple[int, int], Counter[str]]:
+    """By two ranks of the job the transports of their connections, each channel of a communicator once."""
+    channels: dict[tuple[int, int], set[tuple[str, str | None, int]]] = {}
+    for link in log.links:
+        ends = _ends(link.communicator, (link.source, link.target), world)
+        if ends is not None:
+            channels.setdefault(ends, set()).add((link.transport, link.communicator, link.channel))
+    return {pair: Counter(name for name, _, _ in told) for pair, told in channels.items()}
+
+
+def _ends(communicator: str | None, ranks: Iterable[int], world: dict[tuple[str, int], int]) -> tuple[int, int] | None:
+    """The two ranks as the job counts them, the lower first; a communicator that is not named is the job's."""
+    known = [rank if communicator is None else world.get((communicator, rank)) for rank in ranks]
+    told = sorted(rank for rank in known if rank is not None)
+    return (told[0], told[1]) if len(told) == 2 and told[0] != told[1] else None

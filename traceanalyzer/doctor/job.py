@@ -1,11 +1,10 @@
-"""Rules about the job as a whole: versions, init, warnings, settings."""
+"""Rules about a job's log: versions, init, warnings, settings, and what is in order."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from traceanalyzer.doctor.case import Case, of
-from traceanalyzer.doctor.diagnosis import Diagnosis
+from traceanalyzer.doctor.case import Case, Diagnosis, of
 from traceanalyzer.doctor.nccl_log import Member, NcclLog
 from traceanalyzer.meaning.listed import numbered
 
@@ -229,3 +228,55 @@ def _uneven(log: NcclLog) -> list[str]:
         values[name].add(value)
     per_node = {"NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_TOPO_FILE", "NCCL_DEBUG_FILE"}
     return sorted(name for name, own in values.items() if len(own) > 1 and name in SETTINGS and name not in per_node)
+
+
+def log_in_words(case: Case) -> list[Diagnosis]:
+    """What a log tells that is in order."""
+    made = []
+    for log in case.logs:
+        versions = sorted(set(log.versions.values()))
+        world = [member for member in log.members if member.size == log.world]
+        complete = [member for member in world if member.is_complete]
+        parts = [
+            f"NCCL {' and '.join(versions) or 'of unknown version'}",
+            f"{log.world} ranks on {len(log.hosts)} {'host' if len(log.hosts) == 1 else 'hosts'}" if log.world else "",
+            _init(log, len(complete)),
+            ", ".join(f"{count} connections via {transport}" for transport, count in log.transports().most_common(4)),
+            f"{count} channels for collectives" if (count := log.coll_channels()) is not None else "",
+            _socket(log),
+        ]
+        is_fine = bool(complete) and len(complete) == len(world) and not log.warnings and len(versions) == 1
+        closed = any(member.is_closed == "Destroy" for member in world)
+        made.append(
+            Diagnosis(
+                severity="info",
+                diagnosis=f"The log{of(log, case)}: "
+                + "; ".join(part for part in parts if part)
+                + (". No warning; every rank that it has finished init" if is_fine else "")
+                + (", and closed its communicator." if is_fine and closed else "."),
+                signal=f"{log.nccl_lines:,} lines of NCCL in {', '.join(log.names[:3])}"
+                + (" and more." if len(log.names) > 3 else "."),
+                caveat=None
+                if closed or not is_fine
+                else "It does not have the end of the job: a hang after the last line would not show.",
+            )
+        )
+    return made
+
+
+def _init(log: NcclLog, complete: int) -> str:
+    times = [member.init_s for member in log.members if member.init_s is not None and member.size == log.world]
+    if not complete:
+        return ""
+    told = f" in {_span(times)} s" if times else ""
+    return f"init complete on {complete} of {log.world}{told}"
+
+
+def _span(times: list[float]) -> str:
+    return f"{min(times):.2f} to {max(times):.2f}" if min(times) < max(times) else f"{max(times):.2f}"
+
+
+def _socket(log: NcclLog) -> str:
+    if log.is_one_node and "Socket" in log.networks.values():
+        return "the network is Socket, which is harmless on one node"
+    return ""
