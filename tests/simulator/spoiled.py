@@ -65,6 +65,37 @@ def without_gpu(*ranks: int) -> Spoil:
     return edited(ranks, without(_GPU))
 
 
+def gpu_clock(by_us: float, *ranks: int) -> Spoil:
+    """The GPU's clock of these ranks is ahead of the host's by so much."""
+
+    def change(document: dict[str, Any]) -> None:
+        for each in document["traceEvents"]:
+            each["ts"] += by_us if each["cat"] in _GPU else 0
+
+    return edited(ranks, change)
+
+
+def in_nanoseconds(rank: int) -> Spoil:
+    """A rank's times are in another unit than the others'."""
+
+    def change(document: dict[str, Any]) -> None:
+        for each in document["traceEvents"]:
+            each.update({name: each[name] * 1000 for name in ("ts", "dur") if name in each})
+
+    return edited((rank,), change)
+
+
+def relabelled(rank: int, other: int) -> Spoil:
+    """One rank's file lies there as another's, too."""
+
+    def spoil(folder: Path) -> None:
+        document = read(of(folder, rank))
+        document["distributedInfo"]["rank"] = other
+        write(of(folder, other), document)
+
+    return spoil
+
+
 def without_shapes(*ranks: int) -> Spoil:
     """`record_shapes` was not asked for on these ranks."""
 

@@ -149,6 +149,12 @@ HOST = Cause(
     "host", "host", "host busy",
     "The host was in anything else before it launched the next operation: Python, operators, API calls.",
 )  # fmt: skip
+SHORT_NS = 5_000
+"""Shorter gaps are `between kernels`: the GPU's own turnaround."""
+
+LAUNCH_NS = 50_000
+"""What launch latency and ordering can explain; longer, the operation waited for something that was not recorded."""
+
 LAUNCH = Cause(
     "launch", "launch latency", "launch latency",
     "The next operation was launched already: latency and ordering, up to 50 µs a gap.",

@@ -13,6 +13,7 @@ from traceanalyzer.model import RankTrace, Window, whole_capture
 from traceanalyzer.model.plain import known_of, lengths_of, rows_named
 from traceanalyzer.model.schema import NONE, STEPS, conform
 from traceanalyzer.model.tables import array_of, column_of, table_of
+from traceanalyzer.selection.gpu_clock import on_one_clock
 from traceanalyzer.selection.step_numbers import ends_recording, notes_of, numbers_of
 from traceanalyzer.selection.step_ranges import some, step_ranges
 
@@ -64,6 +65,7 @@ def select(trace: RankTrace, selection: Selection) -> RankTrace:
     Raises:
         UsageError: the selection asks for steps that this capture does not have.
     """
+    trace = on_one_clock(trace)
     found, notes = step_ranges(trace, selection.step_range)
     launch = array_of(trace.gpu_ops, "launch")
     op_step = _step_of_launch(trace, found)[launch] if len(trace.api_calls) else np.full(len(launch), NONE)

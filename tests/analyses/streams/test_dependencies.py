@@ -9,7 +9,7 @@ from tests.samples import sample
 from tests.simulator import Capture, scenarios
 from tests.simulator.analysed import analysed
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.host.idle_causes import SHORT_NS
+from traceanalyzer.meaning.vocabulary import SHORT_NS
 from traceanalyzer.model import RankMeta, make_trace
 
 US = 1_000

@@ -20,7 +20,7 @@ from traceanalyzer.analyses.names import WhatRanColumn
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping
 from traceanalyzer.meaning.columns import Column, Written
-from traceanalyzer.meaning.vocabulary import DATA, HOST, SYNC
+from traceanalyzer.meaning.vocabulary import DATA, HOST, SHORT_NS, SYNC
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, table_of, without_rows
@@ -189,7 +189,7 @@ def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[Mapping[str, n
     starts = np.maximum(gaps.starts, array_of(windows, "begin_ns")[of_gap])
     launched = np.minimum(gaps.launched, array_of(windows, "end_ns")[of_gap])
     threads = idle_causes.thread_of_launch(trace, gaps.launch)
-    is_held = (threads != NONE) & (launched > starts) & (gaps.lengths >= idle_causes.SHORT_NS)
+    is_held = (threads != NONE) & (launched > starts) & (gaps.lengths >= SHORT_NS)
     numbers = array_of(windows, "step")
     for thread in np.unique(threads[is_held]):
         rows = np.flatnonzero(is_held & (threads == thread))

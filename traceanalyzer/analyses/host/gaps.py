@@ -9,10 +9,10 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, stack
 from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.host.host_activity import longest, names_around_launches, thread_activity, user_ranges
-from traceanalyzer.analyses.host.idle_causes import CAUSES, LAUNCH_NS, SHORT_NS, Gaps
+from traceanalyzer.analyses.host.idle_causes import CAUSES, Gaps
 from traceanalyzer.analyses.names import GapTableColumn
 from traceanalyzer.meaning.columns import Column, Written
-from traceanalyzer.meaning.vocabulary import GAP_CAUSES
+from traceanalyzer.meaning.vocabulary import GAP_CAUSES, LAUNCH_NS, SHORT_NS
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.plain import as_objects, known_of, whole_of
 from traceanalyzer.model.schema import NONE

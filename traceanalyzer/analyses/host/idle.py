@@ -9,11 +9,11 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.blocks import row_blocks
 from traceanalyzer.analyses.host import idle_causes
-from traceanalyzer.analyses.host.idle_causes import LAUNCH_NS, PARTS, SHORT_NS
+from traceanalyzer.analyses.host.idle_causes import PARTS
 from traceanalyzer.analyses.names import IdleColumn
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping
 from traceanalyzer.meaning.columns import Adds, Better, Column
-from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
+from traceanalyzer.meaning.vocabulary import IDLE_CAUSES, LAUNCH_NS, SHORT_NS
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, table_of

@@ -9,7 +9,18 @@ from traceanalyzer.analyses.grouping import largest_before
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, busy, of_rows
-from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, DATA, GAP_CAUSES, HOST, IDLE_CAUSES, LAUNCH, SYNC, UNKNOWN
+from traceanalyzer.meaning.vocabulary import (
+    BETWEEN_KERNELS,
+    DATA,
+    GAP_CAUSES,
+    HOST,
+    IDLE_CAUSES,
+    LAUNCH,
+    LAUNCH_NS,
+    SHORT_NS,
+    SYNC,
+    UNKNOWN,
+)
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.plain import rows_named, rows_named_so
 from traceanalyzer.model.schema import NONE
@@ -19,12 +30,6 @@ CAUSES = tuple(cause.column for cause in GAP_CAUSES)
 
 PARTS = tuple(cause.column for cause in IDLE_CAUSES)
 """Columns that add up to idle time."""
-
-SHORT_NS = 5_000
-"""Shorter gaps are `between kernels`: the GPU's own turnaround."""
-
-LAUNCH_NS = 50_000
-"""What launch latency and ordering can explain; longer, the operation waited for something that was not recorded."""
 
 
 class Gaps(Struct, frozen=True):

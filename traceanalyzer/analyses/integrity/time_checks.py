@@ -30,6 +30,7 @@ from traceanalyzer.model import RankTrace
 from traceanalyzer.model.event_times import LONGEST_CAPTURE_NS, is_outside
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, rows_where
+from traceanalyzer.selection.gpu_clock import A_SAMPLE
 
 _NOT_SHORT_NS = 5_000
 """Operations that usually take so long are not rounded to nothing, not even in whole microseconds."""
@@ -38,9 +39,6 @@ _SHORTEST_NS = 100
 """An empty kernel runs for some 700 ns on an H200."""
 
 _HOST_MEMORIES = ("pageable", "pinned")
-
-_FEW = 100
-"""Fewer kernels are no sample."""
 
 
 def far_apart(trace: RankTrace) -> list[Defect]:
@@ -75,7 +73,7 @@ def too_short(trace: RankTrace) -> list[Defect]:
         is_any(trace.gpu_ops["activity"], "kernel")
     ]
     lengths = lengths[lengths > 0]
-    if len(lengths) < _FEW or np.median(lengths) >= _SHORTEST_NS:
+    if len(lengths) < A_SAMPLE or np.median(lengths) >= _SHORTEST_NS:
         return []
     count = int((lengths < _SHORTEST_NS).sum())
     text = (

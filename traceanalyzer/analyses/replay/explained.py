@@ -3,8 +3,8 @@
 import numpy as np
 from msgspec import Struct
 
-from traceanalyzer.analyses.host.idle_causes import LAUNCH_NS, SHORT_NS
 from traceanalyzer.analyses.replay.piece import Piece
+from traceanalyzer.meaning.vocabulary import LAUNCH_NS, SHORT_NS
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of
 

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.host.idle_causes import SHORT_NS
 from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.meaning.vocabulary import SHORT_NS
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, columns_of, with_columns
