@@ -11,10 +11,18 @@ from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.collectives import Collectives
 from traceanalyzer.analyses.host.host_names import matches
-from traceanalyzer.analyses.integrity import argument_checks, different_jobs, figure_checks, step_numbers, time_checks
+from traceanalyzer.analyses.integrity import (
+    across_ranks,
+    argument_checks,
+    different_jobs,
+    figure_checks,
+    step_numbers,
+    time_checks,
+)
 from traceanalyzer.analyses.integrity import integrity_checks as checks
 from traceanalyzer.analyses.integrity import unknown_communication as unknown
-from traceanalyzer.analyses.integrity.integrity_checks import TRUNCATED, Defect, many
+from traceanalyzer.analyses.integrity.integrity_checks import OTHER_UNIT, TRUNCATED, Defect, many
+from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.names import IntegrityColumn, SourceName
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
@@ -113,6 +121,7 @@ def across(
     steps: Steps,
     call_waits: CallWaits,
     collectives: Collectives,
+    kernels: Kernels,
     integrity_common_pct: float = 90,
     integrity_step_pct: float = 20,
     wanted_ranks: frozenset[int] | None = None,
@@ -126,17 +135,20 @@ def across(
     complete = complete_steps(steps.table)
     shared = shared_steps(complete, set(ranks.table["rank"]))
     has_shared = bool(shared)
-    own = stack(parts, ("rank", *_COLUMNS))
-    is_cut = bool((own["check"] == TRUNCATED).any())  # calls that it lost are no sign of anything
+    units = {rank: _table(found) for rank, found in across_ranks.other_units(kernels.table).items()}
+    own = under_each_other([stack(each, ("rank", *_COLUMNS)) for each in (parts, units) if each])
+    is_cut = own["check"].isin([TRUNCATED, OTHER_UNIT]).any()  # calls that it lost are no sign of anything
+    comparable = complete[complete["step"].isin(shared) & ~complete["rank"].isin(units)]
     of_set = [
         *_missing_ranks(ranks.table, wanted_ranks, run_world_size),
         *_different_world_size(ranks.table, run_world_size),
         *figure_checks.impossible_bandwidths(collectives.to_frame()),
         *([] if is_cut else different_jobs.signs(ranks.table, call_waits.table)),
+        *across_ranks.copies(ranks.table, kernels.table),
         *step_numbers.shifted(call_waits.table),
         *_different_windows(ranks.table, integrity_common_pct, has_shared=has_shared),
         *_different_steps(steps.table, ranks.table, has_shared=has_shared),
-        *_different_step_lengths(complete[complete["step"].isin(shared)], integrity_step_pct),
+        *_different_step_lengths(comparable, integrity_step_pct),
     ]
     is_rule = own["check"] == unknown.WITHOUT_MATCH
     of_set = [*of_set, *_rules_without_match(own[is_rule], len(parts))]

@@ -50,6 +50,7 @@ OUTSIDE = "outside_the_recording"
 
 NO_DURATION = "operations_without_duration"
 TOO_SHORT = "kernels_too_short"
+OTHER_UNIT = "another_unit"
 BACKWARDS = "events_backwards"
 UNREADABLE = "unreadable_events"
 SHARED = "shared_launches"

@@ -10,6 +10,7 @@ from traceanalyzer.analyses.integrity.integrity_checks import (
     FAR_APART,
     NESTED,
     NO_DURATION,
+    OTHER_UNIT,
     OUTSIDE,
     SHARED,
     TOO_SHORT,
@@ -24,6 +25,7 @@ IMPOSSIBLE: Mapping[str, str] = MappingProxyType(
         OUTSIDE: "operations lie outside of the recording",
         NO_DURATION: "operations take no time",
         TOO_SHORT: "kernels run for less time than any GPU needs",
+        OTHER_UNIT: "times are in another unit than those of the other ranks",
         BACKWARDS: "events end before they start",
         UNREADABLE: "those of many events are no numbers, or none that can be",
     }
