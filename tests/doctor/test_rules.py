@@ -96,14 +96,6 @@ def test_a_card_far_away():
     assert "far_nic" not in said(SYS_TOPOLOGY)
 
 
-def test_watchdog_names_the_silent_rank():
-    line = "[rank{0}]:[E1] [Rank {0}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600000 milliseconds before timing out.\n"
-    one = said(None, log(ranks=4, ends="connected") + "\n" + "".join(line.format(rank) for rank in (0, 1, 3)))[
-        "timeouts"
-    ]
-    assert (one.ranks, "ALLREDUCE number 7 did not end after 600 s" in one.diagnosis) == ((2,), True)
-
-
 def test_rank_that_never_came():
     found = examine(flight_recorder=FOLDER / "rank1_never_came")
     (one,) = [one for one in found.diagnoses if one.severity == "high"]

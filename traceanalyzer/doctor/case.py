@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from traceanalyzer.doctor.hang import Standing
     from traceanalyzer.doctor.monitors import Inspector, RasReport, XpuTimer
     from traceanalyzer.doctor.nccl_log import Link, NcclLog
-    from traceanalyzer.doctor.topology import Topology
+    from traceanalyzer.doctor.topology import Gpu, Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,7 @@ class Case:
         inspector: NCCL Inspector's records.
         ras: what `ncclras` printed.
         xpu_timer: its metrics.
+        gpus: what `nvidia-smi` lists.
     """
 
     topology: "Topology | None" = None
@@ -69,6 +70,7 @@ class Case:
     inspector: "Inspector | None" = None
     ras: "RasReport | None" = None
     xpu_timer: "XpuTimer | None" = None
+    gpus: "tuple[Gpu, ...]" = ()
 
 
 def of(log: "NcclLog", case: Case) -> str:

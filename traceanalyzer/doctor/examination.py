@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from traceanalyzer.doctor import hang, job, monitors, topology, transports
+from traceanalyzer.doctor import hang, job, known_errors, monitors, topology, transports, watchdog
 from traceanalyzer.doctor.case import Case, Diagnosis
 from traceanalyzer.doctor.flight_recorder import read_flight_recorder
 from traceanalyzer.doctor.inputs import left_out, log_files, read_text
-from traceanalyzer.doctor.nccl_log import NcclLog, read_logs
+from traceanalyzer.doctor.nccl_log import NcclLog, holds_log, read_logs
 from traceanalyzer.errors import UsageError
 from traceanalyzer.meaning.severities import SEVERITIES
 from traceanalyzer.model.schema import printable
@@ -86,13 +86,14 @@ def examine_texts(
             "--flight-recorder, --inspector and --xpu-timer"
         )
     ras = [monitors.parse_ras(text, name) for name, text in nccl_logs if monitors.is_ras(text)]
-    logs = [(name, text) for name, text in nccl_logs if not monitors.is_ras(text)]
+    gpus = tuple(gpu for _, text in (*nccl_logs, *([topo] if topo else ())) for gpu in topology.parse_inventory(text))
+    logs = [one for one in nccl_logs if holds_log(one[1]) or not (monitors.is_ras(one[1]) or gpus)]
     recorder = None if flight_recorder is None else read_flight_recorder(flight_recorder, follows_links=follows_links)
     stand = None if recorder is None else hang.standing(recorder)
     records = None if inspector is None else monitors.read_inspector(inspector, follows_links=follows_links)
     matrix = None if topo is None else topology.parse_topology(topo[1], topo[0])
     metrics = None if xpu_timer is None else monitors.read_xpu_timer(xpu_timer, follows_links=follows_links)
-    case = Case(matrix, read_logs(logs) if logs else (), recorder, stand, records, _joined(ras), metrics)
+    case = Case(matrix, read_logs(logs) if logs else (), recorder, stand, records, _joined(ras), metrics, gpus)
     folders = [place for place in (flight_recorder, inspector, xpu_timer) if place is not None]
     notes = [] if follows_links else [note for place in folders for note in left_out(place)]
     notes += [note for part in (matrix, recorder, records, metrics) if part is not None for note in part.notes]
@@ -103,27 +104,41 @@ def examine_texts(
 def _joined(reports: Sequence[monitors.RasReport]) -> monitors.RasReport | None:
     if not reports:
         return None
-    return monitors.RasReport(tuple(trouble for one in reports for trouble in one.troubles), reports[0].nccl_version)
+    return monitors.RasReport(
+        tuple(trouble for one in reports for trouble in one.troubles),
+        reports[0].nccl_version,
+        tuple(state for one in reports for state in one.states),
+        max(one.ranks for one in reports),
+    )
 
 
 RULES: tuple[Callable[[Case], list[Diagnosis]], ...] = (
+    watchdog.dead_ranks,
+    known_errors.warnings,
+    hang.no_entries,
     hang.rank_never_came,
     hang.mismatched_calls,
     hang.open_send_recv,
     hang.ranks_without_dump,
     hang.open_everywhere,
+    watchdog.timeouts,
+    watchdog.stuck_watchdog,
     transports.suspected_p2p_failure,
+    job.wrong_values,
     job.init_incomplete,
     job.mixed_versions,
-    job.timeouts,
     transports.nvlink_unused,
     transports.p2p_off,
+    transports.p2p_refused,
     transports.shm_off,
     transports.sockets_across_nodes,
     transports.no_gpudirect,
+    topology.gpu_inventory,
+    topology.unread_rows,
+    transports.slow_links,
     topology.far_nic,
+    topology.sys_paths,
     transports.few_channels,
-    job.warnings,
     monitors.ras_troubles,
     monitors.reported_hang,
     monitors.often_last,

@@ -338,6 +338,24 @@ def _called_differently(one: Mismatch) -> Diagnosis:
     )
 
 
+def no_entries(case: Case) -> list[Diagnosis]:
+    """Dumps without any call."""
+    if case.recorder is None or not case.recorder.entries.empty:
+        return []
+    bad = len(case.recorder.notes)
+    return [
+        Diagnosis(
+            severity="medium",
+            diagnosis=f"The flight recorder's dumps hold no entries ({numbered('rank', case.recorder.ranks)})"
+            + (f"; {bad} more could not be read." if bad else "."),
+            signal="The recorder was off (TORCH_FR_BUFFER_SIZE=0), or no collective ran before the dump. "
+            "A truncated file is of a process that ended while it wrote.",
+            recommendation="Set TORCH_FR_BUFFER_SIZE=2000 (TORCH_NCCL_TRACE_BUFFER_SIZE before 2.7) and "
+            "TORCH_NCCL_DUMP_ON_TIMEOUT=1 on all ranks, and reproduce the hang.",
+        )
+    ]
+
+
 def open_send_recv(case: Case) -> list[Diagnosis]:
     """A send or receive that waits for an end that was never called, or that both ends called in vain."""
     if case.recorder is None:

@@ -1,6 +1,7 @@
 """Which inputs of the doctor a folder or a file holds, and their texts."""
 
 import errno
+import re
 from pathlib import Path
 
 from msgspec import Struct
@@ -20,6 +21,8 @@ _OF_RECORDER = (b"pg_status", b"profiling_name")
 _OF_INSPECTOR = (b"coll_perf",)
 
 _OF_XPU_TIMER = (b"XPU_TIMER_",)
+
+_OF_LOGS = re.compile(rb"NCCL|exitcode *:|exited on signal|srun: error|NVRM: Xid|OutOfMemoryError|oom-kill|NVIDIA-SMI")
 
 
 class Inputs(Struct, frozen=True):
@@ -45,7 +48,7 @@ def inputs_of(place: Path, *, follows_links: bool = False) -> Inputs:
     """
     if not place.exists():
         raise InputError(f"{place}: no such file or folder")
-    heads = {path: _head(path) for path in _files(place, follows_links)}
+    heads = {path: _ends(path) for path in _files(place, follows_links)}
     topologies = [path for path, head in heads.items() if is_topology(_text(head))]
     logs = [path for path, head in heads.items() if is_log(head) or is_ras(_text(head))]
 
@@ -67,10 +70,13 @@ def _files(place: Path, follows_links: bool) -> list[Path]:
     return list(all_below(place, follows_links=follows_links)) if place.is_dir() else [place]
 
 
-def _head(path: Path) -> bytes:
+def _ends(path: Path) -> bytes:
+    """The beginning and the end of a file: what goes wrong is printed last."""
     try:
         with path.open("rb") as file:
-            return file.read(_HEAD_BYTES)
+            head = file.read(_HEAD_BYTES)
+            file.seek(max(file.seek(0, 2) - _HEAD_BYTES, len(head)))
+            return head + file.read()
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 
@@ -96,13 +102,10 @@ def texts_beside(folder: Path) -> tuple[Path | None, list[Path]]:
     for path in texts[:_MOST_FILES]:
         if path.stat().st_size > MOST_BYTES:
             continue
-        with path.open("rb") as file:
-            head = file.read(_HEAD_BYTES)
-        if b"\0" in head:
-            continue
-        if b"NCCL INFO" in head or b"NCCL WARN" in head:
-            logs.append(path)
-        elif topology is None and is_topology(head.decode("utf-8", errors="replace")):
+        text = _ends(path)
+        if b"NCCL INFO" in text or b"NCCL WARN" in text:
+            logs += [] if b"\0" in text else [path]
+        elif topology is None and b"\0" not in text and is_topology(_text(text)):
             topology = path
     return topology, logs
 
@@ -143,18 +146,13 @@ def log_files(place: Path, *, follows_links: bool = False) -> list[Path]:
     """
     if not place.is_dir():
         return [place]
-    found = [path for path in all_below(place, follows_links=follows_links) if _is_log_file(path)]
+    found = [path for path in all_below(place, follows_links=follows_links) if is_log(_ends(path))]
     if not found:
         why = "" if follows_links else "; ".join(["", *left_out(place)])
         raise InputError(f"{place}: no log in it{why}")
     return found
 
 
-def _is_log_file(path: Path) -> bool:
-    with path.open("rb") as file:
-        return is_log(file.read(1 << 18))
-
-
-def is_log(head: bytes) -> bool:
-    """Whether a file of a folder is an NCCL log, by its beginning."""
-    return b"NCCL" in head and b"\0" not in head
+def is_log(text: bytes) -> bool:
+    """Whether a file is a log of NCCL, PyTorch or a launcher, or an inventory of GPUs, by its ends."""
+    return b"\0" not in text and _OF_LOGS.search(text) is not None

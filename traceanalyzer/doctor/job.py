@@ -7,6 +7,7 @@ from typing import TypeVar
 from traceanalyzer.doctor.case import Case, Diagnosis, of
 from traceanalyzer.doctor.nccl_log import Member, NcclLog
 from traceanalyzer.meaning.listed import numbered
+from traceanalyzer.meaning.quantities import size_text
 
 T = TypeVar("T")
 
@@ -85,7 +86,7 @@ def init_incomplete(case: Case) -> list[Diagnosis]:
         for member in log.members:
             by_communicator[member.communicator].append(member)
         for communicator, members in by_communicator.items():
-            unfinished = [member for member in members if not member.is_complete and not member.is_closed]
+            unfinished = [one for one in members if one.has_started and not (one.is_complete or one.is_closed)]
             absent = sorted(set(range(members[0].size)) - {member.rank for member in members})
             if not unfinished:
                 continue
@@ -126,76 +127,18 @@ def _incomplete(
     )
 
 
-def warnings(case: Case) -> list[Diagnosis]:
-    """What NCCL warned of, each text once."""
-    made = []
-    for log in case.logs:
-        if not log.warnings:
-            continue
-        texts = sorted(log.warnings.items(), key=lambda item: -len(item[1]))
-        shown = "; ".join(f"'{text[:160]}' ({len(who)} ×)" for text, who in texts[:4])
-        advice = next((told for part, told in _KNOWN_WARNINGS for text, _ in texts if part in text), None)
-        ranks = log.ranks_of(process for _, who in texts for process in who)
-        made.append(
-            Diagnosis(
-                severity="medium",
-                diagnosis=f"NCCL warns{of(log, case)}: {texts[0][0][:200]}",
-                signal=f"{sum(len(who) for _, who in texts)} warnings of {len(texts)} kinds: {shown}.",
-                recommendation=advice
-                or "Read the first warning of the rank that fails first: later ones follow from it.",
-                ranks=tuple(ranks),
-            )
+def wrong_values(case: Case) -> list[Diagnosis]:
+    """Results that nccl-tests found wrong."""
+    return [
+        Diagnosis(
+            severity="high",
+            diagnosis=f"nccl-tests found {log.wrong_values} wrong values{of(log, case)}: data is corrupted.",
+            signal="'Out of bounds values' in its last lines.",
+            recommendation="Run it on pairs of GPUs to find the link; check ECC, Xid, the IOMMU and GPUDirect RDMA.",
         )
-    return made
-
-
-_KNOWN_WARNINGS = (
-    (
-        "Cuda failure",
-        "A CUDA call failed: look for the first error of that rank (out of memory, a faulty GPU, Xid in dmesg).",
-    ),
-    ("No space left on device", "Shared memory is full: give the container more (--shm-size=1g or --ipc=host)."),
-    ("Connection refused", "The peer was not listening: it died, or the address is one that the others cannot reach."),
-    ("Connection closed by remote peer", "The remote rank died: its own log or stderr has the cause."),
-    ("ibv_reg_mr", "Memory could not be registered: ulimit -l must be unlimited."),
-    ("ibv_create_qp", "A queue pair could not be made: look at ulimit -l and at the card's limits."),
-    ("got completion", "An InfiniBand transfer failed: look at cables, switches and (RoCE) flow control; IB timeouts."),
-    ("Duplicate GPU detected", "Two ranks use one GPU: set the device from LOCAL_RANK before the first collective."),
-    ("Mismatched collective", "Ranks called different collectives: give --flight-recorder dumps to see which."),
-)
-"""Part of a warning → what to look at."""
-
-
-def timeouts(case: Case) -> list[Diagnosis]:
-    """What PyTorch's watchdog gave up, when there is no flight recorder to say more."""
-    if case.recorder is not None:
-        return []
-    made = []
-    for log in case.logs:
-        if not log.timeouts:
-            continue
-        first = min(log.timeouts, key=lambda one: one.sequence)
-        ranks = sorted({one.rank for one in log.timeouts})
-        silent = sorted(set(range(log.world)) - set(ranks))
-        hint = (
-            f" {numbered('rank', silent).capitalize()} reported no timeout: look there first."
-            if silent and len(silent) < len(ranks)
-            else ""
-        )
-        limit = "" if first.timeout_ms is None else f" after {first.timeout_ms / 1000:g} s"
-        made.append(
-            Diagnosis(
-                severity="high",
-                diagnosis=f"The job hung{of(log, case)}: {first.operation} number {first.sequence} did not "
-                f"end{limit}.{hint}",
-                signal=f"PyTorch's watchdog on {numbered('rank', ranks)}.",
-                recommendation="Give the flight recorder's dumps (--flight-recorder): they tell who never came. "
-                "TORCH_FR_BUFFER_SIZE=2000 (TORCH_NCCL_TRACE_BUFFER_SIZE before 2.7) and TORCH_NCCL_DUMP_ON_TIMEOUT=1 "
-                "record them.",
-                ranks=tuple(silent if hint else ranks),
-            )
-        )
-    return made
+        for log in case.logs
+        if log.wrong_values
+    ]
 
 
 def settings(case: Case) -> list[Diagnosis]:
@@ -235,6 +178,8 @@ def log_in_words(case: Case) -> list[Diagnosis]:
     made = []
     for log in case.logs:
         versions = sorted(set(log.versions.values()))
+        if not (versions or log.nccl_lines or log.test_gb_per_s):
+            continue
         world = [member for member in log.members if member.size == log.world]
         complete = [member for member in world if member.is_complete]
         parts = [
@@ -243,6 +188,17 @@ def log_in_words(case: Case) -> list[Diagnosis]:
             _init(log, len(complete)),
             ", ".join(f"{count} connections via {transport}" for transport, count in log.transports().most_common(4)),
             f"{count} channels for collectives" if (count := log.coll_channels()) is not None else "",
+            ", ".join(
+                sorted(
+                    {
+                        f"graph of {count} channels at {rate:g} GB/s over {path}"
+                        for count, rate, path in log.patterns.values()
+                    }
+                )
+            ),
+            f"nccl-tests reach {log.test_gb_per_s[size]:g} GB/s of bus bandwidth at {size_text(size)}"
+            if (size := max(log.test_gb_per_s, key=log.test_gb_per_s.__getitem__, default=None)) is not None
+            else "",
             _socket(log),
         ]
         is_fine = bool(complete) and len(complete) == len(world) and not log.warnings and len(versions) == 1

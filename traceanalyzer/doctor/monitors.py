@@ -157,6 +157,7 @@ def bandwidth(inspector: Inspector) -> pd.DataFrame:
 
 _TROUBLE = re.compile(r"^#(\d{1,9})-(\d{1,9}) \((\w+)\) ([A-Z,]+)\s*$")
 _RAS_RANK = re.compile(r"^\s+(?:The missing rank: (\d{1,9})|Rank (\d{1,9})\b.*)$")
+_RAS_GROUP = re.compile(r"^ +\d+ +\d+ +\d+ +\d+ +(\d{1,9}) +\d+ +([A-Z]+)", re.MULTILINE)
 _COUNTS = re.compile(r"^\s+(\d{1,9}) ranks? ha(?:ve|s) launched up to operation (\d{1,9})")
 _OPERATION = re.compile(r"have different (\w+) operation counts")
 
@@ -184,10 +185,12 @@ class RasTrouble:
 
 @dataclass(frozen=True, slots=True)
 class RasReport:
-    """What one query of RAS told."""
+    """What one query of RAS printed: `states` of its groups of communicators (`RUNNING`), `ranks` of the largest."""
 
     troubles: tuple[RasTrouble, ...]
     nccl_version: str | None
+    states: tuple[str, ...] = ()
+    ranks: int = 0
 
 
 def is_ras(text: str) -> bool:
@@ -213,7 +216,13 @@ def parse_ras(text: str, name: str = "ras") -> RasReport:
         elif found and line.startswith("  "):
             found[-1][2].append(line)
     version = re.search(r"NCCL version (\S+)", text)
-    return RasReport(tuple(_trouble(*one) for one in found), version[1] if version else None)
+    groups = _RAS_GROUP.findall(text)
+    return RasReport(
+        tuple(_trouble(*one) for one in found),
+        version[1] if version else None,
+        tuple(state for _, state in groups),
+        max((int(ranks) for ranks, _ in groups), default=0),
+    )
 
 
 def _trouble(communicator: str | None, status: str, lines: list[str]) -> RasTrouble:

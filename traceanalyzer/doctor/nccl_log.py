@@ -5,16 +5,19 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
+from traceanalyzer.doctor.known_errors import TROUBLE as _TROUBLE
+from traceanalyzer.doctor.watchdog import Watchdog, read_watchdog
 from traceanalyzer.errors import InputError
 
 _HEAD = re.compile(
-    r"(?P<host>[\w.<>-]+):(?P<pid>\d{1,18}):(?P<tid>\d{1,18}) +\[(?P<device>-?\d{1,9})\] +"
+    r"(?:(?P<host>[\w.<>*-]+):(?P<pid>[\w<>*-]{1,18}):(?P<tid>[\w<>*-]{1,18}) +)?(?:\[(?P<device>-?\d{1,9})\] +)?"
     r"(?:(?P<source>[\w./-]+:\d+) +)?"
-    r"NCCL +(?P<level>INFO|WARN|TRACE|ERROR|ABORT|VERSION) ?",
+    r"NCCL +(?P<level>INFO|WARN|TRACE|ERROR|ABORT) ?",
 )
-"""Before it may stand what a launcher writes: `[rank3]:`, `[default0]:`, a time."""
+"""Before it may stand what a launcher writes: `[rank3]:`, a time; people redact or cut off host and pid."""
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 """Colours and the like, which terminals take and logs keep."""
@@ -30,8 +33,7 @@ class Line:
     Attributes:
         file: number of the file that it is from.
         number: its number there, from 1.
-        process: (host, pid); empty for lines that NCCL did not mark.
-        thread: the thread, -1 when not told.
+        process: (host, pid), or the device where the pid is redacted; empty for lines that NCCL did not mark.
         level: `INFO`, `WARN`, …; empty for lines that NCCL did not mark.
         text: what it says.
     """
@@ -39,32 +41,46 @@ class Line:
     file: int
     number: int
     process: tuple[str, int] | None
-    thread: int
     level: str
     text: str
 
 
 def lines(text: str, file: int = 0) -> Iterator[Line]:
-    """The log's lines; two that ran into each other are told apart by their heads."""
+    """The log's lines; two that ran into each other are separated at their heads."""
     hosts: set[str] = set()
-    for number, raw in enumerate(text.splitlines(), 1):
-        line = ANSI.sub("", raw)
-        heads = list(_HEAD.finditer(line))
+    for number, line in enumerate(_unwrapped(ANSI.sub("", text).splitlines()), 1):
+        heads = list(_HEAD.finditer(line)) if "NCCL" in line else []
         if not heads:
-            yield Line(file, number, None, -1, "", line.strip())
+            yield Line(file, number, None, "", line.strip())
             continue
-        hosts.update(head["host"] for head in heads[:1])
+        hosts.update(head["host"] or "" for head in heads[:1])
         for head, after in zip(heads, [*heads[1:], None], strict=True):
             said = line[head.end() : _begins(after, hosts) if after else len(line)]
             if after:
                 said = _PREFIX_OF_NEXT.sub("", said)
-            process = (head["host"][_begins(head, hosts) - head.start() :], int(head["pid"]))
-            yield Line(file, number, process, int(head["tid"]), head["level"], said.strip())
+            host, pid = (head["host"] or "")[_begins(head, hosts) - head.start() :], head["pid"] or ""
+            process = host, int(pid if pid.isdecimal() else head["device"] or -1)
+            yield Line(file, number, process, head["level"], said.strip())
+
+
+def _unwrapped(lines: list[str]) -> Iterator[str]:
+    """The lines with those joined that a terminal's width cut: all full ones go on in one that has no head."""
+    width = max(map(len, lines), default=0)
+    cut = [(line, after) for line, after in pairwise(lines) if len(line) == width]
+    is_wrapped = sum("NCCL" in line for line, _ in cut) > 1 and not any(_HEAD.search(after) for _, after in cut)
+    held = ""
+    for line in lines:
+        held += line
+        if not (is_wrapped and len(line) == width):
+            yield held
+            held = ""
+    if held:
+        yield held
 
 
 def _begins(head: re.Match[str], hosts: Collection[str]) -> int:
     """Where a head begins: a line that ran into another one leaves its end before the host's name."""
-    host = head["host"]
+    host = head["host"] or ""
     known = max((name for name in hosts if host.endswith(name)), key=len, default=host)
     return head.start() + len(host) - len(known)
 
@@ -133,16 +149,6 @@ class Link:
         return "GDRDMA" in self.transport
 
 
-@dataclass(frozen=True, slots=True)
-class Timeout:
-    """A collective that PyTorch's watchdog gave up, as one rank reported it."""
-
-    rank: int
-    sequence: int
-    operation: str
-    timeout_ms: int | None
-
-
 @dataclass(frozen=True)  # no slots: what is looked up often is kept
 class NcclLog:
     """One job's logs.
@@ -164,7 +170,13 @@ class NcclLog:
         algorithms: (collective, algorithm, protocol) → times chosen, where the tuner logs.
         operations: process → number of the last collective that was logged (`opCount`).
         p2p_disabled_pairs: lines by which NCCL says that P2P is off between two GPUs.
-        timeouts: what PyTorch's watchdog reported.
+        watchdog: what PyTorch's watchdog and the launcher printed.
+        link_gb_per_s: host → GPU's bus → kind of link (`NVL`, `PCI`) → GB/s of all its links, by NCCL's topology.
+        patterns: process → channels, GB/s of each, and farthest path of its first graph of channels.
+        interfaces: process → the socket interface that init uses.
+        test_gb_per_s: bytes → bus bandwidth that nccl-tests measured.
+        wrong_values: values that nccl-tests found wrong.
+        has_more: whether other lines follow the last one of NCCL.
         last_texts: process → its last line.
         nccl_lines: lines that NCCL marked.
     """
@@ -185,7 +197,13 @@ class NcclLog:
     algorithms: Counter[tuple[str, str, str]]
     operations: Mapping[Process, int]
     p2p_disabled_pairs: tuple[str, ...]
-    timeouts: tuple[Timeout, ...]
+    watchdog: Watchdog
+    link_gb_per_s: Mapping[str, Mapping[str, Mapping[str, float]]]
+    patterns: Mapping[Process, tuple[int, float, str]]
+    interfaces: Mapping[Process, str]
+    test_gb_per_s: Mapping[int, float]
+    wrong_values: int
+    has_more: bool
     last_texts: Mapping[Process, str]
     nccl_lines: int
     notes: tuple[str, ...] = field(default=())
@@ -275,10 +293,11 @@ _ENVIRONMENT = re.compile(r"(NCCL_\w+) set (?:by environment )?to (.*?)\.?$")
 _CHOICE = re.compile(r"(\w+): (\d{1,18}) Bytes -> Algo (\w+) proto (\w+)")
 _OPERATION = re.compile(r"\w+: opCount (?:0x)?([0-9a-fA-F]{1,16}) sendbuff")
 _P2P_OFF = re.compile(r"P2P is disabled between .*|Could not enable P2P between .*", re.IGNORECASE)
-_TIMEOUT = re.compile(
-    r"\[Rank (\d{1,9})\].*Watchdog caught collective operation timeout: "
-    r"WorkNCCL\(SeqNum=(\d{1,9}), OpType=(\w+).*?(?:Timeout\(ms\)=(\d{1,9}))?\)"
-)
+_NODE = re.compile(r"^ *(?:\+ (\w+)\[(\d{1,9}(?:\.\d{1,9})?)\] - )?(\w+)/([\w-]+)")
+_PATTERN = re.compile(r"Pattern \d+, crossNic \d+, nChannels (\d{1,9}), bw ([\d.]{1,20})/\S+, type (\w+)/")
+_INTERFACE = re.compile(r"Bootstrap *: Using (?:\[\d\])?(\S+?):")
+_TEST_ROW = re.compile(r"^ *(\d{1,15}) +\d+ +\w+ +\w+ +-?\d+ +(.*)$")
+_OUT_OF_BOUNDS = re.compile(r"# Out of bounds values *: *(\d{1,18})")
 _CONNECTED = re.compile(r"Connected (?:all )?(?:rings|trees)|Connected binomial trees")
 
 _ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")
@@ -297,13 +316,21 @@ def read_logs(texts: Sequence[tuple[str, str]]) -> tuple[NcclLog, ...]:
     parsed = []
     for number, (name, text) in enumerate(texts):
         own = list(lines(text, number))
-        told = sum(line.process is not None for line in own)
-        if not told and not any(_VERSION.search(line.text) or _TIMEOUT.search(line.text) for line in own):
+        if not holds_log(text):
             raise InputError(f"{name}: no line of an NCCL log in it; record one with NCCL_DEBUG=INFO")
         parsed.append(own)
     return tuple(
-        _log(tuple(texts[number][0] for number in job), [line for number in job for line in parsed[number]])
+        _log([texts[number] for number in job], [line for number in job for line in parsed[number]])
         for job in _jobs(parsed)
+    )
+
+
+def holds_log(text: str) -> bool:
+    """Whether a text holds anything that is read here: NCCL's lines, the watchdog's, a launcher's, nccl-tests'."""
+    return bool(
+        any(_HEAD.search(line) or _TEST_ROW.match(line) or _TROUBLE.search(line) for line in text.splitlines())
+        or re.match(r"NCCL version \d\S*\+cuda", text)
+        or read_watchdog(ANSI.sub("", text))
     )
 
 
@@ -324,11 +351,11 @@ def _jobs(parsed: Sequence[list[Line]]) -> list[list[int]]:
     return [sorted(told[0] + without), *told[1:]]
 
 
-def _log(names: tuple[str, ...], said: list[Line]) -> NcclLog:
+def _log(texts: Sequence[tuple[str, str]], said: list[Line]) -> NcclLog:
     reading = _Reading()
     for line in said:
         reading.take(line)
-    return reading.log(names)
+    return reading.log(texts)
 
 
 class _Reading:
@@ -346,28 +373,47 @@ class _Reading:
         self.warnings: dict[str, list[Process]] = defaultdict(list)
         self.algorithms: Counter[tuple[str, str, str]] = Counter()
         self.p2p_off: dict[str, None] = {}
-        self.timeouts: dict[tuple[int, int], Timeout] = {}
+        self.tests: dict[int, float] = {}
+        self.wrong = 0
+        self.has_more = False
+        self.nodes: dict[Process, str] = {}
         self.found: list[Link] = []
         self.count = 0
 
     def take(self, line: Line) -> None:
         """Add one line."""
-        if found := _TIMEOUT.search(line.text):
-            limit = int(found[4]) if found[4] else None
-            self.timeouts[int(found[1]), int(found[2])] = Timeout(int(found[1]), int(found[2]), found[3], limit)
         if line.process is None:
-            if found := _VERSION.search(line.text):
-                self.bare_version = found[1]
+            self._unmarked(line.text)
             return
         self.count += 1
+        self.has_more = False
         self.known["last"][line.process] = line.text
         if line.level == "WARN":
             self.warnings[line.text].append(line.process)
         for take in (self._member, self._connection, self._process):
             take(line, line.process)
 
+    def _unmarked(self, text: str) -> None:
+        self.has_more |= bool(text)
+        if found := _VERSION.search(text):
+            self.bare_version = found[1]
+        elif found := _TEST_ROW.match(text):  # time, algbw, busbw, wrong: out of place, then in place
+            cells = found[2].split()
+            rates = [float(cell) for cell in cells[2::4] if cell.replace(".", "", 1).isdecimal()]
+            self.tests |= {int(found[1]): max(rates)} if rates else {}
+        elif found := _OUT_OF_BOUNDS.search(text):
+            self.wrong += int(found[1])
+        elif _TROUBLE.search(text):
+            rank = re.match(r"(?:\[?rank(\d{1,9})\]?)", text)
+            self.warnings[text].append(("", int(rank[1]) if rank else -1))
+
     def _member(self, line: Line, process: Process) -> None:
         if found := _NODES.search(line.text):
+            key, size = (process, found[1]), int(found[3])
+            if key not in self.members and size < 1 << 20:
+                name = f"{size} ranks, number {len(self.of_process[process]) + 1}"
+                self.members[key] = Member(name, process, int(found[2]), size)
+                self.of_process[process].append(key)
             self._update(process, found[1], nodes=int(found[4]))
         elif (found := _MEMBER.search(line.text)) and (state := _STATE.search(found[4])):
             self._state(line.text, process, found, state)
@@ -428,6 +474,8 @@ class _Reading:
             self.versions[process] = found[1]
         elif found := _ENVIRONMENT.match(text):
             self.environment[found[1], found[2].strip()].add(process)
+        elif found := _INTERFACE.search(text):
+            self.known["interface"][process] = found[1]
         elif found := _NETWORK.search(text):
             self.known["network"][process] = found[1].strip()
         elif found := _IB.search(text):
@@ -444,10 +492,24 @@ class _Reading:
     def _counts(self, text: str, process: Process) -> None:
         if "NVLS multicast support is" in text or "Connected NVLS" in text:
             self.known["nvls"][process] = "not available" not in text
+        if found := _NODE.match(text):
+            self._link(process, *found.groups())
+        elif found := _PATTERN.search(text):
+            self.known["pattern"].setdefault(process, (int(found[1]), float(found[2]), found[3]))
         if found := _TREES.search(text):
             self.known["trees"][process] = len(re.findall(r"\[\d{1,9}\]", found[1]))
         if counts := _CHANNELS.findall(text):
             self.known["channels"][process] = {kind: int(count) for count, kind in counts}
+
+    def _link(self, process: Process, kind: str | None, rate: str | None, node: str, name: str) -> None:
+        """`+ PCI[24.0] - GPU/1B000 (0)` and, below it, `+ NVL[240.0] - NVS/0`."""
+        if node == "GPU" and kind == "PCI":
+            self.nodes[process] = name
+            self.known["rates"].setdefault(process, {})[name] = Counter({"PCI": float(rate or 0)})
+        elif kind in {"NVL", "XGMI", "C2C"} and process in self.nodes:
+            self.known["rates"][process][self.nodes[process]][kind] += float(rate or 0)
+        elif node != "GPU" or kind is None:
+            self.nodes.pop(process, None)
 
     def _placed(self, link: Link) -> Link:
         """A connection with its communicator; versions before 2.16 name that only when init is complete."""
@@ -457,12 +519,15 @@ class _Reading:
         own = [self.members[key] for key in self.of_process[link.process]]
         return replace(link, communicator=next((one.communicator for one in own if one.rank in ends), None))
 
-    def log(self, names: tuple[str, ...]) -> NcclLog:
+    def log(self, texts: Sequence[tuple[str, str]]) -> NcclLog:
         """All that was read."""
+        rates: dict[str, dict[str, Counter[str]]] = defaultdict(dict)
+        for (host, _), own in self.known["rates"].items():
+            rates[host] |= own
         processes: Iterable[Process] = self.known["last"]
         bare = {} if self.bare_version is None else dict.fromkeys(processes, self.bare_version)
         return NcclLog(
-            names=names,
+            names=tuple(name for name, _ in texts),
             versions=bare | self.versions,
             members=tuple(self.members.values()),
             links=tuple(self._placed(link) for link in self.found),
@@ -478,7 +543,13 @@ class _Reading:
             algorithms=self.algorithms,
             operations=self.known["operation"],
             p2p_disabled_pairs=tuple(self.p2p_off),
-            timeouts=tuple(self.timeouts.values()),
+            watchdog=read_watchdog(ANSI.sub("", "\n".join(text for _, text in texts))),
+            link_gb_per_s=rates,
+            patterns=self.known["pattern"],
+            interfaces=self.known["interface"],
+            test_gb_per_s=self.tests,
+            wrong_values=self.wrong,
+            has_more=self.has_more,
             last_texts=self.known["last"],
             nccl_lines=self.count,
         )

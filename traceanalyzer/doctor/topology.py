@@ -4,11 +4,13 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from traceanalyzer.doctor.case import Case, Diagnosis
 from traceanalyzer.doctor.nccl_log import ANSI
 from traceanalyzer.errors import InputError
 from traceanalyzer.job.wiring import distance
+from traceanalyzer.meaning.listed import numbered
 
 PATHS: Mapping[str, str] = {
     "PIX": "at most a single PCIe bridge",
@@ -22,6 +24,7 @@ PATHS: Mapping[str, str] = {
 _OLD_NAMES = {"SOC": "SYS"}
 
 _PATH = re.compile(r"X|NV\d{1,9}|PIX|PXB|PHB|NODE|SYS|SOC|PSB|C2C|N/A|OK|NS|CNS|GNS|TNS|DR|U|X\*")
+_CELLS = re.compile(f"(?:{_PATH.pattern})+")
 _DEVICE = re.compile(r"GPU\d+|NIC\d+|(?:mlx|bnxt|efa|irdma|qedr|hfi|rdmap|roce|ib|hns|erdma)\w*", re.IGNORECASE)
 _LEGEND = re.compile(r"^\s*(NIC\d{1,9})\s*[:=]\s*(\S+)\s*$")
 
@@ -36,6 +39,8 @@ class Topology:
         nic_names: NIC → the name that the legend gives it.
         cpu_affinity: GPU → CPUs, as written.
         numa_node: GPU → NUMA node, as written.
+        unread: GPUs whose row could not be read.
+        separated: GPUs whose row has cells that run together, read one by one.
         notes: what of the text was not understood.
     """
 
@@ -45,6 +50,8 @@ class Topology:
     cpu_affinity: Mapping[str, str]
     numa_node: Mapping[str, str]
     notes: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    separated: tuple[str, ...] = ()
 
     @property
     def gpus(self) -> tuple[str, ...]:
@@ -99,7 +106,7 @@ def parse_topology(text: str, name: str = "topology") -> Topology:
     paths: dict[tuple[str, str], str] = {}
     affinity: dict[str, str] = {}
     numa: dict[str, str] = {}
-    notes = []
+    notes, rows, separated = [], set(), []
     for line in lines[at + 1 :]:
         if _header(line):
             notes.append(f"{name} holds more than one matrix; the first is read.")
@@ -107,7 +114,9 @@ def parse_topology(text: str, name: str = "topology") -> Topology:
         row = _row(line, devices)
         if row is None:
             continue
-        device, cells, rest = row
+        device, cells, rest, is_separated = row
+        rows.add(device)
+        separated += [device] * is_separated
         paths |= {(device, other): cell for other, cell in zip(devices, cells, strict=True) if _is_told(cell)}
         if device.startswith("GPU") and rest:
             affinity[device] = rest[0]
@@ -115,11 +124,9 @@ def parse_topology(text: str, name: str = "topology") -> Topology:
             numa[device] = rest[1]
     if not paths:
         raise InputError(f"{name}: the topology matrix has a header but no row that can be read")
-    missing = [device for device in devices if not any(device in pair for pair in paths)]
-    if missing:
-        notes.append(f"{name}: nothing is told of {', '.join(missing)}.")
+    unread = tuple(device for device in devices if device.startswith("GPU") and device not in rows)
     legend = {found[1]: found[2] for line in lines if (found := _LEGEND.match(line))}
-    return Topology(devices, paths, legend, affinity, numa, tuple(notes))
+    return Topology(devices, paths, legend, affinity, numa, tuple(notes), unread, tuple(separated))
 
 
 def is_topology(text: str) -> bool:
@@ -136,21 +143,23 @@ def _header(line: str) -> tuple[str, ...]:
             break
         leading.append(word)
     is_header = bool(leading) and leading[0].startswith(("GPU", "NIC")) and (
-        len(leading) == len(words) or words[len(leading)] in {"CPU", "NUMA", "GPU"}
+        len(leading) == len(words) or words[len(leading)].partition("_")[0] in {"CPU", "NUMA", "GPU"}
     )  # fmt: skip
     return tuple(leading) if is_header and len(set(leading)) == len(leading) else ()
 
 
-def _row(line: str, devices: tuple[str, ...]) -> tuple[str, list[str], list[str]] | None:
-    """A device, its cells, and what stands behind them."""
+def _row(line: str, devices: tuple[str, ...]) -> tuple[str, list[str], list[str], bool] | None:
+    """A device, its cells, what stands behind them, and whether cells ran together (`NODENODE`)."""
     words = line.split()
-    at = next((number for number, word in enumerate(words) if word in devices), None)
-    if at is None or len(words) < at + 1 + len(devices):
-        return None
-    cells = words[at + 1 : at + 1 + len(devices)]
-    if not all(_PATH.fullmatch(cell) for cell in cells):
-        return None
-    return words[at], [_OLD_NAMES.get(cell, cell) for cell in cells], words[at + 1 + len(devices) :]
+    at = next((number for number, word in enumerate(words) if word in devices), len(words))
+    cells: list[str] = []
+    for end, word in enumerate(words[at + 1 :], at + 2):
+        cells += _PATH.findall(word) if _CELLS.fullmatch(word) else [""]
+        if len(cells) >= len(devices):
+            known = [_OLD_NAMES.get(cell, cell) for cell in cells]
+            is_whole = len(cells) == len(devices) and all(cells)
+            return (words[at], known, words[end:], end - at - 1 < len(devices)) if is_whole else None
+    return None
 
 
 def _is_told(cell: str) -> bool:
@@ -165,11 +174,12 @@ def topology_in_words(case: Case) -> list[Diagnosis]:
     paths = Counter(topology.gpu_pairs().values())
     if not paths:
         told = f"The machine has {len(topology.gpus)} GPU: there is no path between GPUs."
+    elif sum(paths.values()) < len(topology.gpus) * (len(topology.gpus) - 1) // 2:
+        told = f"{sum(paths.values())} pairs of {len(topology.gpus)} GPUs are read: {_counted(paths)}."
     elif len(paths) == 1 and is_nvlink(path := next(iter(paths))):
         told = f"All {len(topology.gpus)} GPUs reach each other over NVLink ({path}: {path[2:]} links a pair). Healthy."
     else:
-        ordered = sorted(paths.items(), key=lambda item: distance(item[0]))
-        told = f"Between {len(topology.gpus)} GPUs: " + ", ".join(f"{count} × {path}" for path, count in ordered) + "."
+        told = f"Between {len(topology.gpus)} GPUs: {_counted(paths)}."
     nearest = topology.nearest_nics()
     cards = "; ".join(
         f"{gpu}: {', '.join(topology.name_of(nic) for nic in nics)} at {path}" for gpu, (path, nics) in nearest.items()
@@ -183,6 +193,102 @@ def topology_in_words(case: Case) -> list[Diagnosis]:
             caveat=f"{', '.join(bonds)} is a bond: which ports it joins the matrix does not tell." if bonds else None,
         )
     ]
+
+
+def _counted(paths: Counter[str]) -> str:
+    return ", ".join(f"{count} × {path}" for path, count in sorted(paths.items(), key=lambda item: distance(item[0])))
+
+
+def unread_rows(case: Case) -> list[Diagnosis]:
+    """Rows of the matrix that are not read, or read cell by cell."""
+    topology = case.topology
+    if topology is None or not topology.unread + topology.separated:
+        return []
+    told = [f"no path of {', '.join(gpus)} was read" for gpus in [topology.unread] if gpus]
+    told += [f"cells of {', '.join(gpus)} run together and were separated" for gpus in [topology.separated] if gpus]
+    return [
+        Diagnosis(
+            severity="low",
+            diagnosis=f"The topology is damaged: {'; '.join(told)}.",
+            signal=f"{len(topology.gpu_pairs())} of {len(topology.gpus) * (len(topology.gpus) - 1) // 2} pairs of GPUs "
+            "are read; rows have fewer cells than the header has columns.",
+            recommendation="Save `nvidia-smi topo -m > topo.txt` itself; copies from a terminal lose separators.",
+        )
+    ]
+
+
+def sys_paths(case: Case) -> list[Diagnosis]:
+    """GPUs of which some pair is joined through the CPUs' interconnect only."""
+    if case.topology is None:
+        return []
+    far = [f"{one}–{other}" for (one, other), path in case.topology.gpu_pairs().items() if path == "SYS"]
+    if not far:
+        return []
+    return [
+        Diagnosis(
+            severity="low",
+            diagnosis=f"{len(far)} pairs of GPUs reach each other only across CPU sockets (SYS)."
+            if len(far) > 1
+            else f"{far[0]} reach each other only across CPU sockets (SYS).",
+            signal=f"{', '.join(far[:8])}{' and more' if len(far) > 8 else ''}: traffic crosses PCIe and the "
+            "sockets' interconnect, at most 32 GB/s a direction on PCIe 4.0 x16 and 64 GB/s on 5.0, shared.",
+            recommendation="Keep tensor-parallel groups inside a socket. If a job hangs in its first collective, run "
+            "it once with NCCL_P2P_DISABLE=1: P2P over SYS hangs where the IOMMU or ACS redirects peer traffic.",
+            caveat="NCCL uses P2P over SYS on AMD CPUs; on Intel and Arm shared memory, unless NCCL_P2P_LEVEL=SYS.",
+        )
+    ]
+
+
+class Gpu(NamedTuple):
+    """A GPU as `nvidia-smi` lists it; what its output lacks is `None`."""
+
+    number: int
+    name: str
+    used_mib: int | None = None
+    total_mib: int | None = None
+    busy_pct: int | None = None
+
+
+_GPU_ROWS = re.compile(
+    r"^\|\s+(\d{1,4})\s+(\S[^|\n]*?)\s+(?:On|Off|N/A)\s*\|[^\n]*\n"
+    r"\|[^|\n]*\|\s*(\d{1,9})MiB\s*/"
+    r"\s*(\d{1,9})MiB\s*\|\s*(?:(\d{1,3})%)?|^GPU (\d{1,4}): (.+?) \(UUID",
+    re.MULTILINE,
+)
+
+
+def parse_inventory(text: str) -> tuple[Gpu, ...]:
+    """The GPUs in the output of `nvidia-smi` or `nvidia-smi -L`; none when it is something else."""
+    return tuple(
+        Gpu(int(one), name, int(used), int(total), int(busy) if busy else None) if one else Gpu(int(other), plain)
+        for one, name, used, total, busy, other, plain in _GPU_ROWS.findall(text)
+    )
+
+
+def gpu_inventory(case: Case) -> list[Diagnosis]:
+    """Which GPUs there are; a few that idle while the others are at 100%; several models."""
+    gpus = case.gpus
+    if not gpus:
+        return []
+    models = Counter(gpu.name for gpu in gpus)
+    listed = ", ".join(f"{count} × {name}" for name, count in models.most_common())
+    busy = [gpu.number for gpu in gpus if gpu.busy_pct == 100]
+    idle = [gpu.number for gpu in gpus if gpu.busy_pct == 0 and gpu.used_mib]
+    seen = "; ".join(f"GPU {gpu.number}: {gpu.used_mib} of {gpu.total_mib} MiB, {gpu.busy_pct}%"
+                     for gpu in gpus if gpu.total_mib)  # fmt: skip
+    made = [Diagnosis(severity="medium" if len(models) > 1 else "info", diagnosis=f"The machine has {listed}.",
+                      signal=seen or "nvidia-smi's list.")]  # fmt: skip
+    if idle and len(idle) < len(busy):
+        made.append(
+            Diagnosis(
+                severity="high",
+                diagnosis=f"{numbered('GPU', idle)} idle while {numbered('GPU', busy)} run at 100%.",
+                signal=f"A collective spins at 100% until its last rank arrives. {seen}.",
+                recommendation="Look at the process on the idle GPU (`py-spy dump`): the others wait for it.",
+                caveat="One sample: a step's end looks the same.",
+            )
+        )
+    return made
 
 
 def far_nic(case: Case) -> list[Diagnosis]:

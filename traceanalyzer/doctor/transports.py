@@ -18,11 +18,12 @@ _PCIE = "32 GB/s a direction on PCIe 4.0 x16 and 64 GB/s on 5.0"
 
 
 def suspected_p2p_failure(case: Case) -> list[Diagnosis]:
-    """GPUs that see each other over SYS only, P2P between them, and a log that stops."""
-    if case.topology is None:
-        return []
+    """P2P between GPUs that see each other over SYS only, or by a path that no input tells, and a log that stops."""
     made = []
     for log in case.logs:
+        if case.topology is None:
+            made += _unknown_path(log, case)
+            continue
         pairs = Counter(
             pair for link in log.links
             if link.kind == "P2P" and (pair := gpus_of(link, log, case.topology)) is not None
@@ -52,12 +53,30 @@ def suspected_p2p_failure(case: Case) -> list[Diagnosis]:
     return made
 
 
+def _unknown_path(log: NcclLog, case: Case) -> list[Diagnosis]:
+    within = _within(log)
+    has_nvlink = any(pattern[2] == "NVL" for pattern in log.patterns.values()) or any(log.nvls.values())
+    stall = _stall(log, case)
+    if stall is None or set(within) != {"P2P"} or has_nvlink or (log.has_more and not log.watchdog):
+        return []
+    return [
+        Diagnosis(
+            severity="medium" if log.watchdog else "low",
+            diagnosis=f"The log stops after P2P connections{of(log, case)}: suspect the P2P path if the job hangs.",
+            signal=f"{within['P2P']} connections via P2P and none by another transport; {stall}. Over PCIe, P2P can be "
+            "set up without an error and then deliver nothing.",
+            recommendation="Give `nvidia-smi topo -m` (--topo), and run once with NCCL_P2P_DISABLE=1. If that runs, "
+            "check ACS (`lspci -vvv | grep ACSCtl`) and the IOMMU; `nvidia-smi topo -p2p r` shows whether P2P works.",
+            caveat="Low confidence: a log without later lines looks the same in a job that goes on.",
+        )
+    ]
+
+
 def _stall(log: NcclLog, case: Case) -> str | None:
     """By what the log shows that the job stopped; `None` when it ended in order."""
     world = [member for member in log.members if member.size == log.world]
-    if log.timeouts:
-        late = log.timeouts[0]
-        return f"PyTorch's watchdog gave up {late.operation} number {late.sequence} on rank {late.rank}"
+    if given_up := [one for one in log.watchdog.progress if one.timed_out is not None]:
+        return f"PyTorch's watchdog gave up collective {given_up[0].timed_out} on rank {given_up[0].rank}"
     if case.recorder is not None and (case.recorder.entries["state"] != "completed").any():
         return "the flight recorder has collectives that never completed"
     if unfinished := [member.rank for member in world if member.has_started and not member.is_complete]:
@@ -92,6 +111,55 @@ def p2p_off(case: Case) -> list[Diagnosis]:
                 caveat="Someone may have set it because P2P hung: then mend that (ACS, IOMMU) before removing it.",
             )
         )
+    return made
+
+
+def p2p_refused(case: Case) -> list[Diagnosis]:
+    """P2P that the driver refuses between GPUs of a machine, and what NCCL uses instead."""
+    made = []
+    for log in case.logs:
+        within = _within(log)
+        if not log.p2p_disabled_pairs or _p2p_setting(log) is not None:
+            continue
+        pairs = [" ".join(text.split("GPUs ")[-1].split()[:3]).strip(".") for text in log.p2p_disabled_pairs]
+        made.append(
+            Diagnosis(
+                severity="medium" if set(within) - {"P2P"} else "low",
+                diagnosis=f"P2P is disabled between connected GPUs{of(log, case)}: NCCL uses "
+                f"{_counted(within) if within else 'another path'}.",
+                signal=f"The driver refuses it: GPUs {', '.join(pairs[:8])}. {_instead(within, log)}",
+                recommendation="Check `nvidia-smi topo -p2p r` and `nvidia-smi topo -m`. Usual reasons: a virtual "
+                "machine or container without P2P, the IOMMU or ACS, GeForce GPUs without P2P in the driver, MIG.",
+                caveat="It costs bandwidth, not correctness. NCCL_IGNORE_DISABLED_P2P=1 only hides the message.",
+            )
+        )
+    return made
+
+
+def slow_links(case: Case) -> list[Diagnosis]:
+    """GPUs whose links NCCL measures as narrower than those of the other GPUs of the host."""
+    made = []
+    for log in case.logs:
+        for host, gpus in log.link_gb_per_s.items():
+            for kind in sorted({kind for rates in gpus.values() for kind in rates}):
+                rates = {gpu: own[kind] for gpu, own in gpus.items() if kind in own}
+                best = max(rates.values())
+                slow = {gpu: rate for gpu, rate in rates.items() if rate < best}
+                if not slow:
+                    continue
+                name = {"NVL": "NVLink", "PCI": "PCIe"}.get(kind, kind)
+                shown = ", ".join(f"GPU {gpu} {rate:g}" for gpu, rate in list(slow.items())[:8])
+                made.append(
+                    Diagnosis(
+                        severity="low" if kind == "PCI" else "high",
+                        diagnosis=f"{name} of {len(slow)} of {len(rates)} GPUs is narrower"
+                        f"{f' on {host}' if host else ''}: {shown} GB/s, where others have {best:g}.",
+                        signal="The widths in NCCL's own topology (`+ NVL[240.0] - …`), summed over a GPU's links.",
+                        recommendation="Check `nvidia-smi nvlink -s` and `-e` for links that are down."
+                        if kind != "PCI"
+                        else "Check `nvidia-smi -q | grep -A9 'GPU Link Info'` for width and generation, and the slot.",
+                    )
+                )
     return made
 
 
@@ -133,22 +201,31 @@ def _cost(case: Case, log: NcclLog) -> str:
 
 
 def shm_off(case: Case) -> list[Diagnosis]:
-    """Shared memory switched off by the environment."""
-    return [
-        Diagnosis(
-            severity="medium" if any(kind.startswith("NET") for kind in _within(log)) else "low",
-            diagnosis=f"Shared memory is switched off by the environment{of(log, case)}: ranks of one node that have "
-            f"no "
-            "P2P talk over the network"
-            + (", and they do here." if any(kind.startswith("NET") for kind in _within(log)) else "."),
-            signal=f"NCCL_SHM_DISABLE={log.set_to('NCCL_SHM_DISABLE')} in the log; connections on one node: "
-            f"{_counted(_within(log))}.",
-            recommendation="Remove NCCL_SHM_DISABLE; in containers give /dev/shm room (--shm-size, --ipc=host).",
-            caveat="It costs nothing where all GPUs of the node reach each other by P2P.",
+    """Shared memory switched off by the environment, or not everywhere."""
+    made = []
+    for log in case.logs:
+        if not _is_shm_off(log):
+            continue
+        within = _within(log)
+        uses_net = any(kind.startswith("NET") for kind in within)
+        setting = f"NCCL_SHM_DISABLE={log.set_to('NCCL_SHM_DISABLE')}"
+        who = sum(len(who) for (name, _), who in log.environment.items() if name == "NCCL_SHM_DISABLE")
+        made.append(
+            Diagnosis(
+                severity="medium" if uses_net or within["SHM"] else "low",
+                diagnosis=f"{setting} is set, yet {within['SHM']} connections use shared memory (SHM){of(log, case)}."
+                if within["SHM"]
+                else f"Shared memory is switched off by the environment{of(log, case)}: ranks of one node that have no "
+                f"P2P talk over the network{', and they do here' if uses_net else ''}.",
+                signal=f"{setting} on {who} of {len(log.last_texts)} processes; connections on one node: "
+                f"{_counted(within)}.",
+                recommendation="Set it on all ranks, or remove it; a log of two runs shows both."
+                if within["SHM"]
+                else "Remove NCCL_SHM_DISABLE; in containers give /dev/shm room (--shm-size, --ipc=host).",
+                caveat="It costs nothing where all GPUs of the node reach each other by P2P.",
+            )
         )
-        for log in case.logs
-        if _is_shm_off(log)
-    ]
+    return made
 
 
 def _is_shm_off(log: NcclLog) -> bool:

@@ -1,0 +1,354 @@
+"""Situations that people report: the first diagnosis of a log written as the program writes it is the right one."""
+
+import pickle
+
+import pytest
+
+from tests.doctor.builders import log
+from traceanalyzer.cli import run
+from traceanalyzer.doctor import examine, examine_texts, read_logs
+
+GLOBAL = "[PG ID 0 PG GUID 0(default_pg) Rank {rank}]"
+
+
+def first(*texts, topo=None):
+    given = [(f"{number}.log", text) for number, text in enumerate(texts)]
+    return examine_texts(topo=topo and ("topo.txt", topo), nccl_logs=given).diagnoses[0]
+
+
+def timeout(rank, seq, operation="ALLREDUCE", *, limit_ms=600_000, prefix="[rank{rank}]:[E321 02:07:08.4 ProcessGroupNCCL.cpp:607] "):  # fmt: skip
+    return (
+        f"{prefix.format(rank=rank)}[Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={seq}, "
+        f"OpType={operation}, NumelIn=8, NumelOut=8, Timeout(ms)={limit_ms}) ran for {limit_ms + 60} milliseconds "
+        "before timing out."
+    )
+
+
+def status(rank, group, text, enqueued, completed):
+    return (
+        f"[rank{rank}]:[E321 02:07:08.5 ProcessGroupNCCL.cpp:1664] {group.format(rank=rank)} {text}last enqueued NCCL "
+        f"work: {enqueued}, last completed NCCL work: {completed}."
+    )
+
+
+def dump_signal(rank, by, enqueued, completed):
+    return status(rank, GLOBAL, f"Received a dump signal due to a collective timeout from {by} and we will try our best "
+                  "to dump the debug info. ", enqueued, completed).replace(" last enq", " Last enq")  # fmt: skip
+
+
+STATUSES = [
+    ("[PG 1 Rank {rank}]", "Exception (either an error or timeout) detected by watchdog at work: 7, "),  # 2.4
+    ("[PG 0 (default_pg) Rank {rank}]", "Timeout at NCCL work: 7, "),  # 2.5
+    ("[Rank {rank}]", "Timeout at NCCL work: 7, "),  # 2.2
+]
+
+
+@pytest.mark.parametrize(("group", "text"), STATUSES)
+def test_the_rank_that_never_reported(group, text):
+    lines = [line for rank in (0, 1, 3) for line in (timeout(rank, 7), status(rank, group, text, 9, 6))]
+    one = first("\n".join(lines))
+    assert (one.rule, one.severity, one.ranks) == ("timeouts", "high", (2,))
+    assert "all-reduce 7" in one.diagnosis
+    assert "last enqueued 9, last completed 6" in one.signal
+    assert "waited 600 s" in one.signal
+
+
+def test_ranks_out_of_step_keep_their_own_numbers():
+    old = "[E ProcessGroupNCCL.cpp:458] "
+    lines = [timeout(0, 96_120, prefix=old), timeout(0, 96_117, prefix=old), timeout(1, 64_087, prefix=old)]
+    one = first("\n".join(lines))
+    assert one.ranks == (0, 1)
+    assert "rank 1 at 64087; rank 0 at 96117" in one.diagnosis
+    assert "no process group" in one.caveat
+
+
+@pytest.mark.parametrize("at", ["timeout: ", "OpType=ALLREDUCE, "])
+def test_lines_that_a_terminal_wrapped(at):
+    text = "\n".join(timeout(rank, 7) for rank in (0, 2)).replace(at, at.rstrip() + " \n")
+    assert first(text).diagnosis == "NCCL timeout at all-reduce 7: rank 1 never reported."
+
+
+def test_who_is_behind_and_who_asked_for_dumps():
+    lines = [
+        dump_signal(1, "this local rank", 6, 6),
+        dump_signal(0, "this local rank", 6, 6),
+        dump_signal(3, " rank 1", 5, 5),
+    ]
+    one = first("\n".join(lines))
+    assert (one.ranks, one.diagnosis[:16]) == ((3,), "Rank 3 is behind")
+    assert "Ranks 0 and 1 last enqueued 6, last completed 6; rank 3 last enqueued 5" in one.signal
+    assert "Rank 1 requested the dump of rank 3" in one.signal
+
+
+def test_ranks_past_the_collective_are_not_behind():
+    failed = (
+        GLOBAL
+        + "  failure detected by watchdog at work sequence id: 50 PG status: last enqueued work: 90, last completed work: 49"
+    )
+    lines = [timeout(2, 50), "[rank2]:[E6 x.cpp:1] " + failed.format(rank=2), dump_signal(0, " rank 2", 89, 49)]
+    one = first("\n".join(lines))
+    assert "all-reduce 50" in one.diagnosis
+    assert "behind" not in one.diagnosis
+
+
+def test_no_number_of_a_version_that_prints_garbage():
+    text = status(2, "[PG 0 Rank {rank}]", "Timeout at NCCL work: 1, ", 1, 76_280_750_235_782_912)
+    assert "completed" not in first(text).signal
+
+
+def test_different_collectives_under_one_number():
+    lines = [timeout(rank, 9, "BROADCAST" if rank == 2 else "ALLREDUCE") for rank in range(4)]
+    assert "ranks 0, 1 and 3 all-reduce, rank 2 broadcast" in first("\n".join(lines)).diagnosis
+
+
+def test_the_desync_report():
+    text = "\n\t   - [1] joined but didn't finish collective #13 (count from 1)\n\t     [0] finished collective #12, but didn't join collective #13 (count from 1)\n"
+    assert first(text + timeout(1, 13)).ranks == (0,)
+
+
+def test_a_watchdog_that_is_stuck(tmp_path, capsys):
+    line = f"[rank7]:[E6 ProcessGroupNCCL.cpp:1743] {GLOBAL.format(rank=7)} ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives."
+    (tmp_path / "train.log").write_text(line)
+    assert run(["doctor", str(tmp_path)]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "A CUDA or NCCL call blocks rank 7 for 480 s" in printed
+    for word in ("GIL", "py-spy dump", "Xid"):
+        assert word in printed
+
+
+SUMMARY = """\
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Failures:
+[1]:
+  time      : 2026-04-12_03:12:19
+  host      : node-a
+  rank      : 0 (local_rank: 0)
+  exitcode  : -6 (pid: 1001)
+  error_file: <N/A>
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-04-12_03:12:11
+  host      : node-b
+  rank      : 11 (local_rank: 3)
+  exitcode  : {code} (pid: 1004)
+  error_file: <N/A>
+"""
+
+
+@pytest.mark.parametrize(("code", "name"), [(-9, "SIGKILL"), (137, "SIGKILL"), (-11, "SIGSEGV"), (-7, "SIGBUS")])
+def test_the_rank_that_was_killed_comes_before_the_timeouts(code, name):
+    found = examine_texts(nccl_logs=[("a", SUMMARY.format(code=code) + timeout(0, 840))]).diagnoses
+    assert (found[0].rule, found[0].ranks, found[0].severity) == ("dead_ranks", (11,), "high")
+    assert name in found[0].diagnosis
+    assert "rank 0 follows from it" in found[0].signal
+    assert "node-b" in found[0].signal
+    assert [(one.rule, one.severity) for one in found[1:2]] == [("timeouts", "medium")]
+
+
+@pytest.mark.parametrize("line", [
+    "E0412 03:12:15.402 980 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -9) local_rank: 3 (pid: 1004) of binary: python",
+    "mpirun noticed that process rank 3 with PID 1004 on node node-a exited on signal 9 (Killed).",
+    "srun: error: node-a: task 3: Out Of Memory",
+])  # fmt: skip
+def test_what_launchers_say_of_a_killed_process(line):
+    one = first(line)
+    assert one.rule == "dead_ranks"
+    assert "rank 3 was killed by SIGKILL" in one.diagnosis.replace("Rank", "rank")
+
+
+def test_a_process_that_the_watchdog_itself_ended_is_no_cause():
+    assert first(SUMMARY.format(code=-6) + timeout(0, 840)).rule == "timeouts"
+
+
+HEAD = "node-a:100:120 [3] "
+KNOWN = [
+    ("misc/shmutils.cc:71 NCCL WARN Error: failed to extend /dev/shm/nccl-Ab to 5967876 bytes", "high", "Shared memory", "--shm-size"),
+    ("misc/shmutils.cc:87 NCCL WARN Call to posix_fallocate failed : No space left on device", "high", "Shared memory", "--ipc=host"),
+    ("misc/shmutils.cc:129 NCCL WARN Error while attaching to shared memory segment /dev/shm/nccl-Ab (size 9), error: No such file or directory (2)", "high", "attach", "--ipc=host"),
+    ("transport/net_ib.cc:1296 NCCL WARN NET/IB : Got completion from peer 10.0.0.2<5> with error 12, opcode 0, len 0, vendor err 129 (Recv)", "high", "retry exceeded (12)", "ibstat"),
+    ("ib_plugin.c:1615 NCCL WARN NET/IB : Got completion from peer 10.0.0.2<5> with status=5 opcode=32616 len=0 vendor err 249 (Recv)", "medium", "flushed (5)", "ibstat"),
+    ("p2p.cc:648 NCCL WARN NET/IB: Got completion from peer 10.0.0.2<5> with status=IBV_WC_RETRY_EXC_ERR(12) opcode=IBV_WC_SEND(0) vendor_err=129 hca mlx5_1", "high", "retry exceeded (12)", "ibstat"),
+    ("misc/ibvwrap.cc:296 NCCL WARN Call to ibv_modify_qp failed with error Connection timed out", "high", "ibv_modify_qp failed: Connection timed out", "GID"),
+    ("misc/socket.cc:480 NCCL WARN socketStartConnect: Connect to 10.0.0.1<38007> failed : No route to host", "high", "10.0.0.1<38007>", "NCCL_SOCKET_IFNAME"),
+    ("misc/socket.cc:50 NCCL WARN socketProgress: Connection closed by remote peer node-b<4>", "medium", "Another rank closed", "stops first"),
+    ("graph/paths.cc:329 NCCL WARN P2P is disabled between NVLINK connected GPUs 1 and 0. This should not be the case given their connectivity", "high", "NVLink-connected GPUs 1 and 0", "nvlink -s"),
+    ("init.cc:880 NCCL WARN Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1b000", "high", "same GPU", "LOCAL_RANK"),
+    ("NCCL WARN CUDA FAILURE 2 'out of memory'", "high", "out of memory", "Xid"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "severity", "told", "fix"), KNOWN)
+@pytest.mark.parametrize("head", [HEAD, "pod-id:num:num [3] ", "[2026-01-02 03:04:05] " + HEAD, ""])
+def test_known_warnings(head, line, severity, told, fix):
+    one = first(head + line)
+    assert (one.rule, one.severity) == ("warnings", severity)
+    assert told in one.diagnosis
+    assert fix in one.recommendation
+
+
+def test_the_interface_is_named():
+    text = f"{HEAD}NCCL INFO NCCL_SOCKET_IFNAME set by environment to net1\n{HEAD}NCCL INFO Bootstrap : Using net1:10.0.0.9<0>\n"
+    one = first(
+        text
+        + HEAD
+        + "misc/socket.cc:480 NCCL WARN Connect to 10.0.0.1<38007> failed : Software caused connection abort"
+    )
+    assert "10.0.0.1<38007> through net1 (NCCL_SOCKET_IFNAME=net1)" in one.diagnosis
+
+
+@pytest.mark.parametrize(("line", "told"), [
+    ("[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "Rank 3 ran out of GPU memory"),
+    ("[rank2]: torch.AcceleratorError: CUDA error: an illegal memory access was encountered", "Rank 2 got a CUDA error: an illegal memory access"),
+    ("kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.", "Xid 79 on PCI:0000:3b:00"),
+    ("[Rank 0]: Ranks 1, 2 failed to pass monitoredBarrier in 1800000 ms", "Rank 1, 2 did not reach"),
+    ("DistStoreError: Timed out after 601 seconds waiting for clients. 3/4 clients joined.", "Only 3/4 ranks joined"),
+])  # fmt: skip
+def test_errors_without_nccl(line, told):
+    one = first(line + "\n" + timeout(0, 5))
+    assert told in one.diagnosis
+    assert one.severity == "high"
+
+
+def test_p2p_that_the_driver_refuses():
+    refused = "node0:100:100 [0] NCCL INFO P2P is disabled between connected GPUs 1 and 0. You can repress this message with NCCL_IGNORE_DISABLED_P2P=1.\n"
+    one = first(refused + log(via="SHM/direct/direct", ends="closed"))
+    assert (one.rule, one.severity) == ("p2p_refused", "medium")
+    assert "4 × SHM" in one.diagnosis
+    assert "GPUs 1 and 0" in one.signal
+
+
+def test_a_redacted_log_and_a_setting_that_it_contradicts():
+    lines = [f"pod-id:num:num [{rank}] NCCL INFO comm 0x5{rank} rank {rank} nRanks 4 nNodes 1 localRanks 4 localRank {rank} MNNVL 0\n"
+             f"pod-id:num:num [{rank}] NCCL INFO Channel 00 : {rank}[{rank}] -> {(rank + 1) % 4}[{(rank + 1) % 4}] via SHM/direct/direct"
+             for rank in range(4)]  # fmt: skip
+    text = "pod-id:num:num [0] NCCL INFO NCCL_SHM_DISABLE set by environment to 1.\n" + "\n".join(lines)
+    one = first(text)
+    assert one.diagnosis == "NCCL_SHM_DISABLE=1 is set, yet 4 connections use shared memory (SHM)."
+    assert "on 1 of 4 processes" in one.signal
+
+
+@pytest.mark.parametrize(("text", "is_suspected"), [
+    (log(ends="connected"), True), (log(ends="closed"), False), (log(ends="connected") + "\nstep 1 loss 3.1", False),
+    (log(ends="connected") + "\n" + timeout(0, 1), True), (log(ends="connected", via="SHM"), False),
+    (log(ends="connected").replace("coll channels", "coll channels\nnode0:100:100 [0] NCCL INFO Pattern 4, crossNic 0, nChannels 12, bw 20.0/20.0, type NVL/PIX, sameChannels 1"), False),
+])  # fmt: skip
+def test_a_log_that_stops_after_p2p_without_a_topology(text, is_suspected):
+    found = {one.rule: one for one in examine_texts(nccl_logs=[("a", text)]).diagnoses}
+    assert ("suspected_p2p_failure" in found) == is_suspected
+    if is_suspected:
+        assert "nvidia-smi topo -m" in found["suspected_p2p_failure"].recommendation
+        assert "NCCL_P2P_DISABLE=1" in found["suspected_p2p_failure"].recommendation
+
+
+def test_log_lines_that_a_terminal_cut():
+    text = log(ends="closed")
+    cut = "\n".join(line[at : at + 72] for line in text.splitlines() for at in range(0, len(line), 72))
+    (whole,), (wrapped,) = read_logs([("a", text)]), read_logs([("a", cut)])
+    assert (wrapped.links, wrapped.members, wrapped.rings) == (whole.links, whole.members, whole.rings)
+
+
+NODE = "node-a:1:1 [0] NCCL INFO "
+
+
+def test_a_link_that_is_narrower_than_its_twin():
+    def text(width):
+        return "\n".join(NODE + line for line in (
+            "=== System : maxBw 240.0 totalBw 240.0 ===", "CPU/0 (1/2/-1)", "+ SYS[5000.0] - CPU/1",
+            "+ PCI[24.0] - GPU/0-1B000 (0)", "              + NVL[240.0] - NVS/0",
+            "+ PCI[24.0] - GPU/0-43000 (1)", f"              + NVL[{width}] - NVS/0", "+ PCI[24.0] - NIC/0-5000",
+            "==========================================", "GPU/0-1B000 :GPU/0-1B000 (0/5000.0/LOC) NVS/0 (1/240.0/NVL)",
+        ))  # fmt: skip
+
+    one = first(text("20.0"))
+    assert (one.rule, one.severity) == ("slow_links", "high")
+    assert "GPU 0-43000 20 GB/s, where others have 240" in one.diagnosis
+    assert first(text("240.0")).rule == "log_in_words"
+
+
+TESTS = """\
+# nThread 1 nGpus 8 minBytes 8388608 maxBytes 8589934592 step: 2(factor)
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+     8388608       2097152     float     sum      -1    120.3   69.73  122.03      0    119.1   70.43  123.26      0
+  8589934592    2147483648     float     sum      -1    31000   277.1  484.92      0    31010   277.0  484.76      0
+# Out of bounds values : {wrong}
+"""
+
+
+def test_results_of_nccl_tests():
+    assert "484.92 GB/s of bus bandwidth at 8.59 GB" in first(TESTS.format(wrong="0 OK")).diagnosis
+    assert "14 wrong values" in first(TESTS.format(wrong="14 FAILED")).diagnosis
+
+
+def test_ras_and_the_watchdog_in_one_file():
+    ras = """NCCL version 2.26.2 compiled with CUDA 12.4
+Job summary
+===========
+
+Communicators... (0.01s)
+=============
+
+Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
+    #  in group  per comm  per node  per comm  in group
+    0         1        32         8       256       256   RUNNING      OK
+
+"""
+    one = first(ras + timeout(118, 2_398_459) + "\n" + dump_signal(0, " rank 118", 2_398_577, 2_398_458))
+    assert "2398459" in one.diagnosis
+    assert "RAS reports RUNNING" in one.diagnosis
+    assert "Rank 0 last enqueued 2398577" in first(ras + dump_signal(0, " rank 118", 2_398_577, 2_398_458)).signal
+
+
+def test_dumps_without_entries(tmp_path):
+    (tmp_path / "nccl_trace_rank_0").write_bytes(pickle.dumps({"version": "2.5", "pg_config": {}, "pg_status": {}}, 2))
+    (tmp_path / "nccl_trace_rank_1").write_bytes(pickle.dumps({"version": "2.5", "pg_config": {}}, 2)[:-9])
+    one = examine(flight_recorder=tmp_path).diagnoses[0]
+    assert "no entries (rank 0); 1 more could not be read" in one.diagnosis
+    assert "TORCH_FR_BUFFER_SIZE" in one.signal
+
+
+def matrix(*rows, head="GPU0 GPU1 GPU2 mlx5_0 CPU_Affinity NUMA_Affinity"):
+    return "\n".join([head, *rows])
+
+
+def test_cells_of_a_topology_that_run_together_or_are_lost():
+    glued = matrix("GPU0 X NV12 NV12 PXB 0-31 0", "GPU1 NV12 X NV12NODE 0-31 0", "GPU2 NV12 NV12 X SYS 32-63 1")
+    found = examine_texts(topo=("t", glued))
+    assert "cells of GPU1 run together" in found.diagnoses[0].diagnosis
+    assert found.case.topology.path("GPU1", "mlx5_0") == "NODE"
+    assert found.case.topology.numa_node == {"GPU0": "0", "GPU1": "0", "GPU2": "1"}
+    lost = examine_texts(topo=("t", matrix("GPU0 X NV12 NV12 PXB 0-31 0", "GPU1 NV12 X", "GPU2 NV12")))
+    assert "no path of GPU1, GPU2 was read" in lost.diagnoses[0].diagnosis
+    assert not any("All 3 GPUs" in one.diagnosis for one in lost.diagnoses)
+
+
+def test_a_path_across_sockets_from_the_topology_alone():
+    one = first_of = examine_texts(topo=("t", matrix("GPU0 X SYS 0 0", "GPU1 SYS X 1 1", head="GPU0 GPU1 CPU Affinity"))).diagnoses[0]  # fmt: skip
+    assert first_of.rule == "sys_paths"
+    assert "32 GB/s" in one.signal
+    assert "hangs where the IOMMU or ACS" in one.recommendation
+
+
+def smi(*busy, name="NVIDIA H100 80GB HBM3"):
+    rows = "".join(
+        f"|   {number}  {name}          On  |   00000000:1{number}:00.0 Off |                    0 |\n"
+        f"| N/A   35C    P0            112W /  700W |   75000MiB /  81559MiB |    {pct:3d}%      Default |\n"
+        for number, pct in enumerate(busy)
+    )
+    return "| NVIDIA-SMI 550.54.15    Driver Version: 550.54.15    CUDA Version: 12.4 |\n" + rows
+
+
+def test_an_inventory_with_a_gpu_that_the_others_wait_for(tmp_path, capsys):
+    (tmp_path / "smi.txt").write_text(smi(100, 100, 0, 100))
+    assert run(["doctor", str(tmp_path)]) == 0
+    assert "GPU 2 idle while GPUs 0, 1 and 3 run at 100%" in " ".join(capsys.readouterr().out.split())
+    assert first(smi(100, 100)).diagnosis == "The machine has 2 × NVIDIA H100 80GB HBM3."
+    listed = "GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-1)\nGPU 1: NVIDIA A100-PCIE-40GB (UUID: GPU-2)\n"
+    assert first(listed).severity == "medium"
+
+
+def test_errors_at_the_end_of_a_long_log_are_found_in_a_folder(tmp_path):
+    (tmp_path / "train.log").write_text("step 1 loss 3.1\n" * 100_000 + timeout(0, 5))
+    assert run(["doctor", str(tmp_path)]) == 0

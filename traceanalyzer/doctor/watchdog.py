@@ -1,0 +1,357 @@
+"""What PyTorch's NCCL watchdog (1.13 to today) and launchers print when a job hangs or dies, and what it means."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from signal import Signals
+from typing import TYPE_CHECKING
+
+from traceanalyzer.doctor.case import Case, Diagnosis, of
+from traceanalyzer.doctor.known_errors import warnings
+from traceanalyzer.meaning.listed import numbered
+from traceanalyzer.meaning.sentences import first_upper
+
+if TYPE_CHECKING:
+    from traceanalyzer.doctor.nccl_log import NcclLog
+
+
+def _flexible(pattern: str, *, flags: int = 0) -> re.Pattern[str]:
+    """The pattern where any space may be a line's end: terminals and pagers wrap long lines."""
+    return re.compile(pattern.replace(" ", r"\s+"), flags)
+
+
+_WHO = r"(?:\[rank(\d{1,9})\]:[^\n]{0,99}?)?\[(?:PG ([^\[\]]{1,99}?) )?Rank (\d{1,9})\]\s*"
+"""`[rank5]:` is the job's rank; `Rank 1` counts in the process group that `PG` names."""
+
+_TIMEOUT = _flexible(
+    _WHO + r"Watchdog caught collective operation timeout: Work\w*\(SeqNum=(\d{1,18}), OpType=(\w+)"
+    r"(?:[^)]{0,200}?Timeout\(ms\)=(\d{1,12}))?"
+)
+_STATUS = _flexible(
+    _WHO + r"((?:(?!\[rank|Rank \d)[^\0]){0,400}?)[lL]ast enqueued (?:NCCL )?work: (-?\d{1,20}), "
+    r"last completed (?:NCCL )?work: (-?\d{1,20})"
+)
+_AT_WORK = _flexible(r"(?:at work|at NCCL work|work sequence id): (\d{1,18})")
+_ASKED_BY = _flexible(r"(?:signal|timeout)[^.]{0,60} from (?:rank (\d{1,9})|another rank)")
+_OBSERVED = _flexible(_WHO + "Observed flight recorder dump signal from another rank")
+_STUCK = _flexible(_WHO + r"ProcessGroup\w+'s watchdog got stuck for (\d{1,9}) seconds")
+_BEHIND = _flexible(
+    r"\[(\d[\d, ]*)\] finished collective #\d+, but didn't join|ranks \[(\d[\d, ]*)\] are the lagging ranks"
+)
+_ABORTED = re.compile(r"NCCLABORTEDCOMM:\S+ from rank: (\d{1,9})")
+_RANK = re.compile(r"\[rank(\d{1,6})\]|\bRank (\d{1,6})\]")
+_SUMMARY = re.compile(
+    r"host +: (\S+)[^\n]*\n[^\n]*?rank +: (\d{1,9}) \(local_rank: \d+\)[^\n]*\n[^\n]*?exitcode +: (-?\d{1,9})"
+)
+_EXITS = (
+    re.compile(r"failed \(exitcode: (?P<code>-?\d{1,9})\) local_rank: (?P<local>\d{1,9}) \(pid: (?P<pid>\d+)\)"),
+    re.compile(r"process rank (?P<rank>\d{1,9}) with PID \d+ on node (?P<host>\S+) exited on signal (?P<signal>\d+)"),
+    re.compile(
+        r"srun: error: (?P<host>\S+): task (?P<rank>\d{1,9}): (?P<what>Out Of Memory|Killed|Segmentation fault)"
+    ),
+)
+_SRUN = {"Out Of Memory": -9, "Killed": -9, "Segmentation fault": -11}
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What one rank printed of one process group.
+
+    Attributes:
+        rank: as the job counts, where its line tells it.
+        group: the group's name, and its description in brackets; `None` where the lines name none.
+        timed_out: the lowest number of a collective that its watchdog gave up.
+        operation: what that one is, such as `ALLREDUCE`.
+        timeout_ms: its limit.
+        enqueued: number of the last collective that it launched; -1 is none.
+        completed: the last that ended on its GPU.
+    """
+
+    rank: int
+    group: str | None = None
+    timed_out: int | None = None
+    operation: str | None = None
+    timeout_ms: int | None = None
+    enqueued: int | None = None
+    completed: int | None = None
+
+    @property
+    def waits_for(self) -> range:
+        """Numbers of the collectives that it launched and that did not end; only the first where no more is known."""
+        if self.completed is None or self.enqueued is None:
+            return range(self.timed_out or 0, (self.timed_out or -1) + 1)
+        return range(self.completed + 1, self.enqueued + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """A process that ended with an error: its rank (`None` where only `local` is known), host and exit code."""
+
+    rank: int | None
+    local: int | None
+    host: str | None
+    code: int
+    is_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Watchdog:
+    """All of a job.
+
+    Attributes:
+        progress: of each group and rank.
+        dumps_asked: rank → the rank whose timeout made it dump, `None` where it is not named.
+        stuck_s: rank → seconds without a heartbeat of its watchdog thread.
+        behind: ranks that PyTorch's desync report names.
+        exits: processes that failed.
+        highest_rank: the highest rank that any line names; -1 for none.
+    """
+
+    progress: tuple[Progress, ...] = ()
+    dumps_asked: Mapping[int, int | None] = field(default_factory=dict)
+    stuck_s: Mapping[int, int] = field(default_factory=dict)
+    behind: tuple[int, ...] = ()
+    exits: tuple[Exit, ...] = ()
+    highest_rank: int = -1
+
+    def __bool__(self) -> bool:
+        return bool(self.progress or self.dumps_asked or self.stuck_s or self.behind or self.exits)
+
+
+def read_watchdog(text: str) -> Watchdog:
+    """What a job's output holds of it; lines of ranks may interleave."""
+    found: dict[tuple[str | None, int], Progress] = {}
+    asked: dict[int, int | None] = {}
+
+    def add(match: re.Match[str], group: str | None, seq: int | None, **facts: int | str | None) -> None:
+        known = found.get((group, _rank(match)), Progress(_rank(match), group))
+        if seq is not None and known.timed_out is not None and seq > known.timed_out:
+            return
+        told = {name: value for name, value in {"timed_out": seq, **facts}.items() if value is not None}
+        found[group, known.rank] = replace(known, **told)  # type: ignore[arg-type]
+
+    for match in _STATUS.finditer(text):
+        at, by = _AT_WORK.search(match[4]), _ASKED_BY.search(match[4])
+        add(match, _group(match[2]), int(at[1]) if at else None,
+            enqueued=_number(match[5]), completed=_number(match[6]))  # fmt: skip
+        if by:
+            asked[_rank(match)] = int(by[1]) if by[1] else None
+    for match in _TIMEOUT.finditer(text):
+        seq, own = int(match[4]), _group(match[2])
+        exact = {group for (group, _), one in found.items() if one.timed_out == seq}
+        homes = exact or {group for (group, _), one in found.items() if seq in one.waits_for}
+        add(match, homes.pop() if own is None and len(homes) == 1 else own, seq, operation=match[5],
+            timeout_ms=int(match[6]) if match[6] else None)  # fmt: skip
+    for match in _OBSERVED.finditer(text):
+        asked.setdefault(_rank(match), None)
+    ranks = [int(one or other) for one, other in _RANK.findall(text)]
+    return Watchdog(
+        tuple(found.values()),
+        asked,
+        {_rank(match): int(match[4]) for match in _STUCK.finditer(text)},
+        tuple(sorted({int(rank) for pair in _BEHIND.findall(text) for rank in re.findall(r"\d{1,9}", "".join(pair))})),
+        tuple(_exits(text)),
+        max(ranks, default=-1),
+    )
+
+
+def _rank(match: re.Match[str]) -> int:
+    return int(match[1] or match[3])
+
+
+def _group(named: str | None) -> str | None:
+    """`0 (default_pg)` and `ID 0 PG GUID 0(default_pg)` → `default_pg (0)`; `ID 2 PG GUID 3` → `3`."""
+    found = re.search(r"(?:GUID\s+)?([^\s()]+)\s*(?:\((\w+)\))?$", named or "")
+    return None if found is None else f"{found[2]} ({found[1]})" if found[2] not in {None, "undefined"} else found[1]
+
+
+def _number(text: str) -> int | None:
+    """A sequence number; versions before 2.5 print an uninitialized one of 57 bits for none."""
+    return number if (number := int(text)) < 1 << 48 else None
+
+
+def _exits(text: str) -> Iterable[Exit]:
+    root = text.find("Root Cause (first observed failure)")
+    summary = [
+        Exit(int(match[2]), None, match[1], _code(int(match[3])), 0 <= root < match.start())
+        for match in _SUMMARY.finditer(text)
+    ]
+    if summary:
+        return sorted(summary, key=lambda one: not one.is_first)
+    made: list[Exit] = []
+    for match in (match for pattern in _EXITS for match in pattern.finditer(text)):
+        told = match.groupdict()
+        code = told.get("code") or -int(told.get("signal") or 0) or _SRUN[str(told.get("what"))]
+        rank, local = (int(told[name]) if told.get(name) else None for name in ("rank", "local"))
+        made.append(Exit(rank, local, told.get("host"), _code(int(code)), not made))
+    return made
+
+
+def _code(code: int) -> int:
+    """A signal is negative; shells and containers add it to 128."""
+    return 128 - code if 128 < code < 193 else code
+
+
+_SIGNALS = {
+    -9: ("usually out of host memory", "Check `dmesg -T | grep -i oom` and the memory limit of the container or job."),
+    -7: ("usually a full /dev/shm", "Give the container shared memory: `--shm-size=16g` or `--ipc=host`."),
+    -11: ("a crash in native code", "Get its stack: `python -X faulthandler`, or a core dump."),
+}
+_FOLLOWS = {-6, -15}
+"""SIGABRT is how the watchdog itself ends a process, SIGTERM how launchers end the others."""
+
+
+def dead_ranks(case: Case) -> list[Diagnosis]:
+    """Processes that died of something else than the watchdog: the timeouts of the others follow from it."""
+    made = []
+    for log in case.logs:
+        dog = log.watchdog
+        waiting = {one.rank for one in dog.progress}
+        causes = [one for one in dog.exits if one.code not in _FOLLOWS and (one.code < 0 or one.rank not in waiting)]
+        if not causes:
+            continue
+        first = causes[0]
+        who = f"Rank {first.rank}" if first.rank is not None else f"The process of local rank {first.local}"
+        what, fix = _SIGNALS.get(first.code, ("", "Read the first traceback of that rank: later errors follow."))
+        name = f"signal {-first.code}" if -first.code not in set(Signals) else Signals(-first.code).name
+        how = f"was killed by {name}" if first.code < 0 else f"failed with exit code {first.code}"
+        others = sorted(waiting - {first.rank})
+        made.append(
+            Diagnosis(
+                severity="high" if first.code < 0 else "medium",
+                diagnosis=f"{who} {how}{f' ({what})' if what else ''}{of(log, case)}.",
+                signal=f"Exit code {first.code}{f' on {first.host}' if first.host else ''} is the first failure."
+                + (f" The timeout of {numbered('rank', others)} follows from it." if others else ""),
+                recommendation=fix,
+                caveat="An administrator or a scheduler can send SIGKILL too." if first.code == -9 else None,
+                ranks=() if first.rank is None else (first.rank,),
+            )
+        )
+    return made
+
+
+def timeouts(case: Case) -> list[Diagnosis]:
+    """Collectives that PyTorch's watchdog gave up: by group who is behind, who is silent, who waits."""
+    if case.recorder is not None and not case.recorder.entries.empty:
+        return []
+    follows = any(one.severity == "high" for one in (*dead_ranks(case), *warnings(case)))
+    made = []
+    for log in case.logs:
+        by_group: dict[str | None, dict[int, Progress]] = {}
+        for one in log.watchdog.progress:
+            by_group.setdefault(one.group, {})[one.rank] = one
+        found = [_timeout(case, log, group, own) for group, own in by_group.items()]
+        made += [replace(one, severity="medium") if follows else one for one in found if one is not None]
+    return sorted(made, key=lambda one: not one.ranks)
+
+
+def _timeout(case: Case, log: "NcclLog", group: str | None, own: Mapping[int, Progress]) -> Diagnosis | None:
+    timed_out = {rank: one.timed_out for rank, one in own.items() if one.timed_out is not None}
+    seqs = Counter(timed_out.values())
+    enqueued = {rank: one.enqueued for rank, one in own.items() if one.enqueued is not None}
+    waits = [one.waits_for[0] for one in own.values() if one.waits_for]
+    seq = seqs.most_common(1)[0][0] if seqs else min(waits) if waits else max(enqueued.values(), default=0)
+    operations = sorted({one.operation for one in own.values() if one.timed_out == seq and one.operation})
+    behind = sorted({rank for rank, last in enqueued.items() if last < seq} | set(log.watchdog.behind))
+    if not seqs and not behind and not set(own) & set(log.watchdog.dumps_asked):
+        return None
+    world = max(log.world, case.ras.ranks if case.ras else 0, log.watchdog.highest_rank + 1)
+    silent = sorted(set(range(world)) - set(own))
+    silent = silent if len(silent) < len(own) else []
+    what = f"{_named(operations[0]) if operations else 'collective'} {seq}"
+    where = f" of process group {group}" if group else ""
+    waiting = sorted(set(own) - set(behind))
+    if len(seqs) > 1:
+        at = "; ".join(f"{numbered('rank', [r for r in timed_out if timed_out[r] == s])} at {s}" for s in sorted(seqs))
+        headline, suspects = f"Ranks are out of step{where}: {at}", sorted(timed_out)
+        fix = ("Look for a branch, batch count or error that only some ranks take; compare the stacks of these ranks "
+               "(`py-spy dump`).")  # fmt: skip
+    elif len(operations) > 1:
+        headline, suspects = f"Ranks call different collectives as number {seq}{where}: " + ", ".join(
+            f"{numbered('rank', [r for r, one in own.items() if one.operation == name])} {_named(name)}"
+            for name in operations
+        ), sorted(own)  # fmt: skip
+        fix = "Call collectives in the same order on all ranks; look for a branch that only some of them take."
+    elif behind or silent:
+        suspects = behind or silent
+        who = first_upper(numbered("rank", suspects))
+        are = "is" if len(suspects) == 1 else "are"
+        headline = (
+            f"{who} {are} behind: {what}{where} was never launched there"
+            if behind
+            else f"NCCL timeout at {what}{where}: {numbered('rank', silent)} never reported"
+        )
+        fix = f"Look first at the log and the Python stack (`py-spy dump`) of {numbered('rank', suspects)}."
+    elif not waits:
+        suspects = []
+        headline = f"Dumps were requested while {numbered('rank', own)} had nothing open{where}"
+        fix = "Look for the collective that is stuck in another process group, on the rank that requested the dumps."
+    else:
+        suspects = []
+        headline = f"NCCL timeout at {what}{where} on {numbered('rank', own)}"
+        fix = "Look at the ranks that print nothing, and at the network; `py-spy dump` shows where each rank is."
+    if case.ras is not None and set(case.ras.states) == {"RUNNING"}:
+        headline += ", while RAS reports RUNNING"
+    limits = {one.timeout_ms for one in own.values() if one.timeout_ms}
+    return Diagnosis(
+        severity="high",
+        diagnosis=f"{headline}{of(log, case)}.",
+        signal=" ".join(filter(None, (
+            f"{first_upper(numbered('rank', waiting))} waited {max(limits) / 1000:g} s." if limits else "",
+            _numbers(own),
+            _asked(log.watchdog.dumps_asked, own),
+        ))) or "Lines of PyTorch's watchdog.",
+        recommendation=f"{fix} TORCH_FR_BUFFER_SIZE=2000 (TORCH_NCCL_TRACE_BUFFER_SIZE before 2.7) and "
+        "TORCH_NCCL_DUMP_ON_TIMEOUT=1 record who never came, for `--flight-recorder`.",
+        caveat="The lines name no process group: the ranks may be of different groups."
+        if group is None and len(seqs) > 1
+        else "A rank can also be inside the call that launches it: its number counts finished launches."
+        if behind
+        else None,
+        ranks=tuple(suspects),
+    )  # fmt: skip
+
+
+def _numbers(own: Mapping[int, Progress]) -> str:
+    """The last numbers of each rank, ranks of the same numbers together."""
+    alike: dict[tuple[int | None, ...], list[int]] = {}
+    for rank, one in sorted(own.items()):
+        alike.setdefault((one.timed_out, one.enqueued, one.completed), []).append(rank)
+    told = []
+    for numbers, ranks in alike.items():
+        names = ("timed out at", "last enqueued", "last completed")
+        facts = [f"{name} {'none' if number == -1 else number}"
+                 for name, number in zip(names, numbers, strict=True) if number is not None]  # fmt: skip
+        told += [f"{numbered('rank', ranks)} {', '.join(facts)}"] if facts else []
+    return f"{first_upper('; '.join(told))}." if told else ""
+
+
+def _asked(asked: Mapping[int, int | None], own: Mapping[int, Progress]) -> str:
+    told = [f"rank {by} requested the dump of {numbered('rank', [r for r in asked if asked[r] == by])}"
+            for by in sorted({by for rank, by in asked.items() if by is not None and rank in own})]  # fmt: skip
+    return f"{first_upper('; '.join(told))}." if told else ""
+
+
+def _named(operation: str) -> str:
+    """`ALLREDUCE` → `all-reduce`, `_ALLGATHER_BASE` → `all-gather-base`."""
+    return re.sub(r"^(all|reduce)(?=gather|reduce|to|scatter)", r"\1-", operation.strip("_").lower().replace("_", "-"))
+
+
+def stuck_watchdog(case: Case) -> list[Diagnosis]:
+    """Watchdog threads without a heartbeat: a CUDA or NCCL call that does not return, or the GIL."""
+    return [
+        Diagnosis(
+            severity="high",
+            diagnosis=f"A CUDA or NCCL call blocks {numbered('rank', dog.stuck_s)} for "
+            f"{max(dog.stuck_s.values())} s{of(log, case)}.",
+            signal="The watchdog thread itself made no progress: a CUDA call does not return, another thread holds the "
+            "GIL inside one, or the GPU hangs. No collective is named.",
+            recommendation=f"On {numbered('rank', dog.stuck_s)} collect `py-spy dump --native --pid PID`, "
+            "`dmesg | grep Xid` and `nvidia-smi`; set TORCH_NCCL_DUMP_ON_TIMEOUT=1 and TORCH_FR_BUFFER_SIZE=2000. "
+            "A longer TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC helps only when the call is slow, not stuck.",
+            ranks=tuple(sorted(dog.stuck_s)),
+        )
+        for log in case.logs
+        if (dog := log.watchdog).stuck_s
+    ]
