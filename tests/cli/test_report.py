@@ -198,6 +198,16 @@ def test_all_runs_of_a_folder_and_a_bad_one_does_not_hide_the_others(tmp_path, c
     assert "t0.json: a Chrome trace without PyTorch operators" in capsys.readouterr().err
 
 
+def test_no_run_of_several_is_chosen_for_a_gate(tmp_path, capsys):
+    several_runs(tmp_path, bad=[])
+    gate = ["--fail-on", "idle_pct > 99"]
+    assert run(["in", *gate, "--output", "out"]) == 2
+    assert "name one run, or add --select all: the folder holds 3 runs (t0, t1, t2)" in capsys.readouterr().err
+    assert run(["diff", "in/t0.json", "in", *gate, "--output", "out"]) == 2
+    assert run(["in", "--select", "all", *gate, "--output", "out", "--format", "json"]) == 0
+    assert run(["in/t1.json", *gate, "--output", "one", "--format", "json"]) == 0
+
+
 def test_the_newest_run_that_can_be_analysed_is_taken(tmp_path):
     several_runs(tmp_path, bad=[2])
     assert run(["in", "--output", "out", "--format", "json"]) == 0

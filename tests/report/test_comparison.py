@@ -2,7 +2,6 @@
 
 import dataclasses
 import html as html_module
-from types import SimpleNamespace
 from xml.etree import ElementTree as ET
 
 import pandas as pd
@@ -11,7 +10,8 @@ from rich.console import Console
 
 from tests.diff.captured import capture, side, steady
 from traceanalyzer.diff import TableDiff, compare
-from traceanalyzer.gate import FAILED, NOT_AVAILABLE, PASSED, SKIPPED, Outcome
+from traceanalyzer.gate import FAILED, PASSED, SKIPPED, UNKNOWN, Outcome
+from traceanalyzer.job.run_info import Batch, RunInfo, StepTime, StepTimes
 from traceanalyzer.report.comparison import DiffReport, figures, html, markdown, rows, terminal, verdict, waterfall
 from traceanalyzer.report.writers import gates
 
@@ -219,7 +219,7 @@ def test_rows_of_a_gate_have_units_and_large_figures_in_full():
 
 
 def test_junit_counts():
-    outcomes = [Outcome("g", "run", status, "m") for status in (PASSED, FAILED, FAILED, NOT_AVAILABLE, SKIPPED)]
+    outcomes = [Outcome("g", "run", status, "m") for status in (PASSED, FAILED, FAILED, UNKNOWN, SKIPPED)]
     suite = ET.fromstring(gates.junit(outcomes))
     assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
         "tests": "5", "failures": "2", "errors": "1", "skipped": "1",
@@ -251,20 +251,49 @@ def test_figures_that_no_run_has_are_not_printed():
     assert "exposed copy" not in text
 
 
+def recorded(length, *, unprofiled=None, tokens=1000, tokens_per_s=None, ranks=2):
+    """A capture of steps of this length whose run.json has the rest, in ns."""
+    times = StepTimes(unprofiled=StepTime(mean=unprofiled))
+    batch = Batch(tokens_per_step=tokens, grad_accum=1)
+    return capture(
+        steady(length, ranks=ranks), info=RunInfo(batch=batch, step_time_ns=times, tokens_per_s=tokens_per_s)
+    )
+
+
 @pytest.mark.parametrize(
-    ("profiled", "unprofiled", "is_said"), [(0.3, -6.8, True), (-0.3, 6.8, True), (0.3, 6.8, False), (0.3, None, False)]
+    ("base", "other", "is_said"),
+    [
+        (recorded(20, unprofiled=18), recorded(21, unprofiled=10), True),
+        (recorded(20, unprofiled=10), recorded(19, unprofiled=18), True),
+        (recorded(20, unprofiled=10), recorded(21, unprofiled=18), False),
+        (recorded(20, unprofiled=10), recorded(21), False),
+        # Twice the tokens in 1.8 times the time: shorter for equal work with the profiler and without.
+        (recorded(20, unprofiled=10), recorded(36, unprofiled=18, tokens=2000), False),
+        (recorded(20, unprofiled=10), recorded(36, unprofiled=22, tokens=2000), True),
+    ],
 )
-def test_step_times_without_the_profiler_that_rank_the_runs_otherwise_are_said(profiled, unprofiled, is_said):
-    rows = [
-        {
-            "metric": "unprofiled_step_ns",
-            "run": "other",
-            "value": 84_800_000.0,
-            "change": unprofiled and unprofiled * 1e6,
-        }
-    ]
-    comparison = SimpleNamespace(metrics=pd.DataFrame(rows), base=SimpleNamespace(label="base"))
-    assert bool(list(verdict._without_profiler(comparison, "other", profiled * 1e6))) == is_said
+def test_step_times_without_the_profiler_that_rank_the_runs_otherwise_are_said(base, other, is_said):
+    said = [one for one in verdict.sentences(comparison(base, other)) if "without the profiler it is" in one]
+    assert bool(said) == is_said
+
+
+def test_figures_of_unequal_steps_are_of_the_same_work():
+    made = comparison(recorded(20, unprofiled=10), recorded(36, unprofiled=18, tokens=2000))
+    changes = made.metrics[made.metrics["run"] == "other"].set_index("metric")["change_pct"]
+    assert changes[["step_ns", "unprofiled_step_ns"]].tolist() == pytest.approx([-10, -10])
+    assert "other processes 1.11 times as many tokens/s as base (profiled)." in " ".join(verdict.sentences(made))
+
+
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        ((None, None), "1.90 times as many tokens/s as base (profiled) with 2 ranks instead of 1: scaling efficiency 95"),
+        ((100, 180), "1.80 times as many tokens/s as base (without the profiler) with 2 ranks instead of 1: scaling efficiency 90"),
+    ],
+)  # fmt: skip
+def test_one_gpu_against_several_at_one_global_batch_reads_as_scaling(rates, said):
+    base, other = recorded(380, ranks=1, tokens_per_s=rates[0]), recorded(200, tokens_per_s=rates[1])
+    assert said in " ".join(verdict.sentences(comparison(base, other))).replace("\u202f", " ")
 
 
 def test_the_waterfall_along_the_path_is_of_the_replays_categories():

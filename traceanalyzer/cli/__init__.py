@@ -1,9 +1,9 @@
 """The command line: `analyze-traces`, its commands, and how errors become messages and exit codes.
 
 Exit codes: 0 done; 1 a gate failed; 2 usage or input; 3 a report without the parts that a bug kept from it; 4 no gate
-failed, but repeats cannot tell one from noise; 70 a bug of this program; 130 interrupted; 143 ended by a signal. A
-reader of the output that leaves before its end (`| head`) changes none of them; an answer that cannot be printed, as on
-a full disk, is 2.
+failed, but repeats cannot tell one from noise; 5 no gate failed, but a figure is missing or doubtful; 70 a bug of this
+program; 130 interrupted; 143 ended by a signal. A reader of the output that leaves before its end (`| head`) changes
+none of them; an answer that cannot be printed, as on a full disk, is 2.
 """
 
 import difflib
@@ -92,8 +92,8 @@ def cli() -> None:
       analyze-traces doctor --topo topo.txt --nccl-log logs/ --flight-recorder dumps/
 
     Exit codes: 0 done; 1 a gate failed; 2 usage or input; 3 partial: a bug in this program kept parts from the report,
-    which names them; 4 (diff) no gate failed, but repeats cannot tell one from noise; 70 a bug, and no report; 130
-    interrupted; 143 ended by SIGTERM or SIGHUP.
+    which names them; 4 (diff) no gate failed, but repeats cannot tell one from noise; 5 no gate failed, but a
+    figure of one is missing or doubtful; 70 a bug, and no report; 130 interrupted; 143 ended by SIGTERM or SIGHUP.
     """  # noqa: D301 - click wants the character itself
 
 

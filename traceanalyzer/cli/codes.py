@@ -3,7 +3,7 @@
 DONE = 0
 
 GATE_FAILED = 1
-"""A condition of `--fail-on` holds, or its figure is not there."""
+"""A condition of `--fail-on` holds."""
 
 USAGE_OR_INPUT = 2
 
@@ -12,6 +12,9 @@ PARTIAL = 3
 
 INCONCLUSIVE = 4
 """No gate failed, but the repeats cannot tell one from noise; `--inconclusive` chooses another code."""
+
+CANNOT_JUDGE = 5
+"""No condition holds, but the figure of one is missing, or the report marks it as doubtful."""
 
 BUG = 70
 """Nothing was written, because of a bug of ours."""

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,7 +74,8 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
     Writes summary.html, summary.csv, summary.json, summary.md and tables/; with gates also gate.xml (JUnit) and
     gate.md. Of traces with memory events, and of folders with memory snapshots, beside traces or alone, memory.csv has
     each rank's peak by category and by line. Exit codes: 0 done; 1 a gate failed; 2 usage, input, or runs that are not
-    comparable; 4 no gate failed, but the repeats cannot tell one from noise (or there are none).
+    comparable; 4 no gate failed, but the repeats cannot tell one from noise (or there are none); 5 no gate failed, but
+    a figure is missing or doubtful.
     """  # noqa: D301 - click wants the character itself
     from rich.console import Console
 
@@ -84,7 +86,7 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
 
     console = Console(quiet=options["quiet"])
     wanted = wanted_gates(options, of_comparison=True)
-    sources = source_options(options)
+    sources = replace(source_options(options), is_judged=bool(wanted))
     named = (base, *others)
     memory = snapshot_sides(named, follows_links=options["follow_links"])
     try:

@@ -12,7 +12,8 @@ import click
 
 from traceanalyzer import __version__
 from traceanalyzer.cli import debug, surroundings
-from traceanalyzer.cli.codes import DONE, GATE_FAILED, PARTIAL
+from traceanalyzer.cli.codes import DONE, PARTIAL
+from traceanalyzer.cli.options import gate_code
 from traceanalyzer.cli.progress import progress
 from traceanalyzer.cli.snapshots import memory_beside, say
 from traceanalyzer.cli.snapshots import write as write_memory
@@ -86,12 +87,7 @@ def report_run(command: Command, run: "Run", label: str, target: Path) -> tuple[
     say(*made.memory, target, command.console)
     surroundings.say(made.examination, target, command.console)
     _show_failures(made.failures, is_verbose=command.options["verbose"])
-    if made.outcomes:
-        from traceanalyzer import gate
-
-        if gate.has_failed(made.outcomes):
-            return page, GATE_FAILED
-    return page, PARTIAL if made.failures else DONE
+    return page, gate_code(made.outcomes) or (PARTIAL if made.failures else DONE)
 
 
 def _say_where(command: Command, files: "Sequence[Path]", notes: "Sequence[str]", page: Path, target: Path) -> None:
@@ -230,14 +226,10 @@ def _judged(command: Command, made: "Report", label: str) -> "list[Outcome]":
     if not command.options["gates"]:
         return []
     from traceanalyzer import gate
-    from traceanalyzer.report.words import care
 
     integrity = made.results["integrity"].to_frame() if "integrity" in made.results else None
     lack = gate.lack_of_ranks(made.results["ranks"].to_frame(), command.load.ranks, made.skipped, integrity)
-    return gate.check_run(
-        command.options["gates"], made.results, label,
-        lack=lack or _of_newer(command), doubts=care.doubted(made.results),
-    )  # fmt: skip
+    return gate.check_run(command.options["gates"], made.results, label, lack=lack)
 
 
 def _shown(command: Command, made: "Report", outcomes: "list[Outcome]") -> "list[Failure]":
@@ -278,11 +270,6 @@ def _without_host(summary: "Summary", options: dict[str, Any]) -> tuple[str, ...
     hosts, ranks = options["thresholds"].get("hosts"), summary.results["ranks"].table["rank"].tolist()
     unnamed = [] if hosts is None else [rank for rank in ranks if rank not in hosts]
     return (f"--hosts names no host of {numbered('rank', unnamed)}.",) if unnamed else ()
-
-
-def _of_newer(command: Command) -> str | None:
-    """Why gates on this run would pass for another: the newest one is not it."""
-    return f"a newer run cannot be analysed ({command.errors[0][1]})" if command.errors else None
 
 
 def _source(run: "Run") -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceanalyzer.cli.codes import DONE, GATE_FAILED
+from traceanalyzer.cli.codes import CANNOT_JUDGE, DONE, GATE_FAILED, INCONCLUSIVE
 from traceanalyzer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def part_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def gate_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Conditions under which the exit code is 1."""
+    """Conditions under which the exit code is not 0."""
     for decorate in reversed(_GATES):
         function = decorate(function)
     return function
@@ -79,13 +79,12 @@ def wanted_gates(options: Mapping[str, Any], *, of_comparison: bool = False) -> 
     return wanted
 
 
-def gate_code(outcomes: "Sequence[Outcome]", inconclusive: int) -> int:
+def gate_code(outcomes: "Sequence[Outcome]", inconclusive: int = INCONCLUSIVE) -> int:
     """The exit code of gates."""
     from traceanalyzer import gate
 
-    if gate.has_failed(outcomes):
-        return GATE_FAILED
-    return inconclusive if gate.is_inconclusive(outcomes) else DONE
+    codes = {gate.FAILED: GATE_FAILED, gate.UNKNOWN: CANNOT_JUDGE, gate.INCONCLUSIVE: inconclusive}
+    return codes.get(gate.gravest(outcomes), DONE)
 
 
 def find_traces(

@@ -8,7 +8,7 @@ import click
 
 from traceanalyzer.cli import debug, surroundings
 from traceanalyzer.cli.ahead import loaded_meanwhile
-from traceanalyzer.cli.codes import DONE, GATE_FAILED, PARTIAL, USAGE_OR_INPUT
+from traceanalyzer.cli.codes import CANNOT_JUDGE, DONE, GATE_FAILED, PARTIAL, USAGE_OR_INPUT
 from traceanalyzer.cli.one_run import Command, report_run
 from traceanalyzer.cli.options import (
     FORCE,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from traceanalyzer.discovery import Found
     from traceanalyzer.discovery.clustering import Run
 
-_GRAVITY = (DONE, PARTIAL, GATE_FAILED, USAGE_OR_INPUT)
+_GRAVITY = (DONE, PARTIAL, CANNOT_JUDGE, GATE_FAILED, USAGE_OR_INPUT)
 """Exit codes of the runs of one command: the gravest is the command's."""
 
 FORMATS = ("html", "csv", "json", "parquet", "md", "xlsx")
@@ -91,6 +91,10 @@ def _report(folder: Path | None, options: dict[str, Any]) -> int:
         if not snapshots:
             raise
         return _memory_alone(snapshots, folder or options["trace_dir"], options, console)
+    if options["gates"] and options["select"] == "latest":
+        from traceanalyzer.loading import refuse_several_runs
+
+        refuse_several_runs(found)
     options["snapshots"], options["thresholds"] = snapshots, _hosts(options["hosts_file"]) | of_analyses
     command = Command(found, load_options(options), options, console, [])
     with _workers(options["scheduler"], options["jobs"]) as options["jobs"]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from traceanalyzer.cli.codes import DONE, GATE_FAILED
+from traceanalyzer.cli.options import gate_code
 from traceanalyzer.errors import InputError
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def report_alone(paths: "Sequence[Path]", place: Path, options: dict[str, Any], 
     for note in notes:
         console.print(f"Note: {note}", highlight=False, soft_wrap=True, markup=False)
     console.print(f"Report: {page}", highlight=False, soft_wrap=True, markup=False)
-    return page, GATE_FAILED if gate.has_failed(outcomes) else DONE
+    return page, gate_code(outcomes)
 
 
 def memory_beside(paths: "Sequence[Path]", run: "Run", runs: "Sequence[Run]", steps: "pd.DataFrame") -> Memory:

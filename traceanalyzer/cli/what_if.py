@@ -76,7 +76,7 @@ def what_if(folder: Path | None, **options: Any) -> None:
       analyze-traces what-if profile/ddp --rank 1=peers
       analyze-traces what-if profile/ddp --host none --comm free
       analyze-traces what-if profile/ddp --operator aten::mm=2x --json
-      analyze-traces what-if profile/ddp --kind compute=1.5x
+      analyze-traces what-if profile/ddp --compute 1.5x
       analyze-traces what-if profile/pp --schedule 1f1b
     """  # noqa: D301 - click wants the character itself
     from rich.console import Console
@@ -117,28 +117,15 @@ def what_if(folder: Path | None, **options: Any) -> None:
 
 
 def changes_of(options: dict[str, Any]) -> "Iterator[Change]":
-    """The changes that the options ask for; `--kind compute=2x` too, which is taken from the rules of names.
+    """The changes that the options ask for.
 
     Raises:
         UsageError: one makes no sense.
     """
     from traceanalyzer.analyses.replay.change import PARTS
     from traceanalyzer.analyses.replay.written import change_of
-    from traceanalyzer.kinds import KNOWN_KINDS
     from traceanalyzer.meaning.number_lists import chosen
 
     steps = chosen(options["in_steps"]) if options["in_steps"] else None
-    rules = []
     for part in PARTS:
         yield from (change_of(part, text, steps) for text in options[f"change_{part}"])
-    for text in options["kinds"]:
-        kind, _, what = text.partition("=")
-        try:
-            yield change_of(kind, what, steps)
-        except UsageError:
-            if kind not in KNOWN_KINDS:
-                raise UsageError(
-                    f"--kind {text!r}: write {', '.join(KNOWN_KINDS)} and what becomes of it, such as compute=2x"
-                ) from None
-            rules.append(text)
-    options["kinds"] = tuple(rules)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One figure. `per_step` sums are divided by the comparison's scale; `better` is -1 if less is better, +1 if more.
+    """One figure. `per_step` ones are divided by the comparison's scale; `better` is -1 if less is better, +1 if more.
 
     The name ends in the unit, as everywhere: `_ns` and `_bytes` of a step, `_pct` of something.
     """
@@ -35,6 +35,10 @@ class Metric:
     better: int = -1
     part: bool = False
     """Whether it is one of the parts that add up to `step_ns`."""
+    source: str = ""
+    """The Result that it is taken from; none of what run.json tells."""
+    of_one_step: bool = False
+    """Whether it is read of one step, and not as a sum over all that are compared."""
 
     @property
     def unit(self) -> Unit:
@@ -65,7 +69,9 @@ def measured(capture: Capture, metric: Metric, scale: Scale) -> pd.Series | None
     values = metric.read(capture)
     if values is None or values.isna().all():
         return None
-    return values.astype("Float64") / (scale.divisor(capture) if metric.per_step else 1.0)
+    if not metric.per_step:
+        return values.astype("Float64")
+    return values.astype("Float64") / (scale.work(capture) if metric.of_one_step else scale.divisor(capture))
 
 
 def table(sides: Sequence[Side], scale: Scale) -> pd.DataFrame:
@@ -221,12 +227,20 @@ def _peak_memory(column: "MemoryColumn") -> Callable[[Capture], pd.Series | None
 
 def _time(name: "HeadlineColumn", *, part: bool = False) -> Metric:
     """A time of the headline, for a step."""
-    return Metric(name, ANALYSES["headline"].result.columns[name].definition, _column("headline", name), part=part)
+    return Metric(
+        name,
+        ANALYSES["headline"].result.columns[name].definition,
+        _column("headline", name),
+        part=part,
+        source="headline",
+    )
 
 
 def _part(name: str, part: Part, analysis: str) -> Metric:
     """A part of a step's time, of a Result with a row for each step."""
-    return Metric(name, f"{first_upper(part.label)}. {part.definition}", _of_steps(analysis, part.column))
+    return Metric(
+        name, f"{first_upper(part.label)}. {part.definition}", _of_steps(analysis, part.column), source=analysis
+    )
 
 
 def _part_of_comm(part: Part) -> Metric:
@@ -237,19 +251,34 @@ def _part_of_comm(part: Part) -> Metric:
 
 def _share(name: "HeadlineColumn") -> Metric:
     column = ANALYSES["headline"].result.columns[name]
-    return Metric(name, column.definition, _column("headline", name), per_step=False, better=int(column.better))
+    return Metric(
+        name,
+        column.definition,
+        _column("headline", name),
+        per_step=False,
+        better=int(column.better),
+        source="headline",
+    )
+
+
+def _peak(name: "MemoryColumn", definition: str) -> Metric:
+    return Metric(name, definition, _peak_memory(name), per_step=False, source="memory")
 
 
 METRICS: tuple[Metric, ...] = (
     Metric(
-        "step_ns", "Length of a step's GPU window (of the capture, without steps).", _column("headline", "window_ns")
+        "step_ns",
+        "Length of a step's GPU window (of the capture, without steps).",
+        _column("headline", "window_ns"),
+        source="headline",
     ),
     Metric(
         "step_std_ns",
         "Sample standard deviation of the steps' lengths inside a capture.",
         _column("headline", "step_std_ns"),
-        per_step=False,
         better=0,
+        source="headline",
+        of_one_step=True,
     ),
     _time("compute_ns", part=True),
     *(_part_of_comm(part) for part in COMM_PARTS),
@@ -264,14 +293,16 @@ METRICS: tuple[Metric, ...] = (
     _share("idle_pct"),
     _share("overlap_pct"),
     _time("comm_ns"),
-    Metric("comm_calls", "Communication operations on the GPU.", _comm("calls"), better=0),
-    Metric("comm_bytes", "Sum of their sizes; n/a when one is unknown.", _comm("size_bytes"), better=0),
-    Metric("unprofiled_step_ns", "Step time without a profiler, as the run recorded it.", _unprofiled, per_step=False),
+    Metric("comm_calls", "Communication operations on the GPU.", _comm("calls"), better=0, source="nccl"),
+    Metric("comm_bytes", "Sum of their sizes; n/a when one is unknown.", _comm("size_bytes"), better=0, source="nccl"),
+    Metric(
+        "unprofiled_step_ns", "Step time without a profiler, as the run recorded it.", _unprofiled, of_one_step=True
+    ),
     Metric(
         "tokens_per_s", "Tokens a second of the job, as the run recorded it.", _tokens_per_s, per_step=False, better=1
     ),
-    Metric("peak_allocated_bytes", "Peak of allocated memory.", _peak_memory("peak_allocated_bytes"), per_step=False),
-    Metric("peak_reserved_bytes", "Peak of reserved memory.", _peak_memory("peak_reserved_bytes"), per_step=False),
+    _peak("peak_allocated_bytes", "Peak of allocated memory."),
+    _peak("peak_reserved_bytes", "Peak of reserved memory."),
 )
 """In the order in which they are shown."""
 

@@ -21,13 +21,15 @@ class Scale:
         Per token: by the thousands of tokens that one rank had its share of (tokens of a step / world size · steps),
         so that runs of different batch, accumulation or world size are compared by GPU time for equal work.
         """
-        if self.is_of_a_moment:
-            return 1.0
+        return 1.0 if self.is_of_a_moment else capture.per * self.work(capture)
+
+    def work(self, capture: Capture) -> float:
+        """What one step of this capture is: 1, or the thousands of tokens that a rank has its share of."""
         if not self.per_token:
-            return float(capture.per)
+            return 1.0
         tokens, size = tokens_per_step(capture), world_size(capture)
         assert tokens and size, "per-token figures need tokens and world size of every run"  # noqa: PT018
-        return capture.per * tokens / size / TOKENS
+        return tokens / size / TOKENS
 
 
 STEP = Scale("optimizer step")

@@ -27,7 +27,7 @@ from traceanalyzer.discovery.clustering import Run
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.files.whole import whole_file
 from traceanalyzer.job import run_info
-from traceanalyzer.loading import LoadOptions, label_of, other_runs
+from traceanalyzer.loading import LoadOptions, label_of, other_runs, refuse_several_runs
 from traceanalyzer.scale import Summary, summarise
 from traceanalyzer.selection import Selection
 
@@ -47,12 +47,14 @@ class SourceOptions:
     Attributes:
         load: ranks, steps and rules of names; steps are complete ones unless the user names some.
         all_runs: take every run of a folder as a repeat instead of the newest only.
+        is_judged: gates look at the comparison: no run of several is chosen for them.
         jobs: processes.
         baselines: folder of baselines.
     """
 
     load: LoadOptions = field(default_factory=lambda: LoadOptions(selection=Selection(steps="complete")))
     all_runs: bool = False
+    is_judged: bool = False
     jobs: int | None = None
     baselines: Path = BASELINES
 
@@ -140,6 +142,8 @@ def _read(source: str, options: SourceOptions) -> list[Capture]:
 
 def _of_traces(path: Path, options: SourceOptions) -> list[Capture]:
     found = of_files((path,)) if path.is_file() else discover(path, follows_links=options.load.follows_links)
+    if options.is_judged and not options.all_runs:
+        refuse_several_runs(found)
     label = label_of(path)
     runs = found.runs if options.all_runs else found.runs[-1:]
     notes = () if options.all_runs else other_runs(found)

@@ -7,20 +7,15 @@ from traceanalyzer.gate.grammar import Gate, parse, parse_file
 from traceanalyzer.gate.lacks import lack_of_ranks
 from traceanalyzer.gate.of_comparison import check_comparison
 from traceanalyzer.gate.of_run import check_run
-from traceanalyzer.gate.outcomes import FAILED, INCONCLUSIVE, NOT_AVAILABLE, PASSED, SKIPPED, Outcome
+from traceanalyzer.gate.outcomes import FAILED, INCONCLUSIVE, PASSED, SKIPPED, UNKNOWN, Outcome
 
 __all__ = [
-    "FAILED", "INCONCLUSIVE", "NOT_AVAILABLE", "PASSED", "SKIPPED", "Gate", "Outcome",
-    "check_comparison", "check_names", "check_run", "has_failed", "is_inconclusive", "lack_of_ranks", "parse",
-    "parse_file",
+    "FAILED", "INCONCLUSIVE", "PASSED", "SKIPPED", "UNKNOWN", "Gate", "Outcome",
+    "check_comparison", "check_names", "check_run", "gravest", "lack_of_ranks", "parse", "parse_file",
 ]  # fmt: skip
 
 
-def has_failed(outcomes: Sequence[Outcome]) -> bool:
-    """Whether the build fails: a condition holds, or its figure is not there."""
-    return any(outcome.status in (FAILED, NOT_AVAILABLE) for outcome in outcomes)
-
-
-def is_inconclusive(outcomes: Sequence[Outcome]) -> bool:
-    """Whether nothing fails, but some condition cannot be told from noise."""
-    return not has_failed(outcomes) and any(outcome.status == INCONCLUSIVE for outcome in outcomes)
+def gravest(outcomes: Sequence[Outcome]) -> str:
+    """The status that decides over the build: a failure, then what cannot be judged, then what noise leaves open."""
+    found = {outcome.status for outcome in outcomes}
+    return next((status for status in (FAILED, UNKNOWN, INCONCLUSIVE) if status in found), PASSED)

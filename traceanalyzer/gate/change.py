@@ -20,7 +20,8 @@ class Change:
         base: mean of the base's repeats.
         other: mean of the other run's repeats.
         by: the change, in the gate's unit; growth from nothing is infinite.
-        margin: half the 95 % interval of the change (Welch), in the gate's unit; `None` with one capture of a run.
+        margin: half the 95 % interval of the change (Welch), in the gate's unit; infinite with one capture of a run, 0
+            where both runs have the same values.
         repeats: captures of the base and of the other run.
     """
 
@@ -28,7 +29,7 @@ class Change:
     base: pd.Series
     other: pd.Series
     by: pd.Series
-    margin: pd.Series | None
+    margin: pd.Series
     repeats: tuple[int, int]
 
     @classmethod
@@ -36,37 +37,29 @@ class Change:
         """From values by what is judged (index) and repeat (columns)."""
         one, two = base.mean(axis=1).astype(float), other.mean(axis=1).astype(float)
         repeats = (base.shape[1], other.shape[1])
-        margin = None
-        if min(repeats) > 1:
-            pairs = zip(base.to_numpy(dtype=float), other.to_numpy(dtype=float), strict=True)
-            margins = pd.Series([welch.margin(list(own), list(others)) for own, others in pairs], index=one.index)
-            margin = _in_unit(gate, margins, one)
-        return cls(gate, one, two, _in_unit(gate, two - one, one), margin, repeats)
+        pairs = zip(base.to_numpy(dtype=float), other.to_numpy(dtype=float), strict=True)
+        margins = pd.Series([_margin(sorted(own), sorted(others)) for own, others in pairs], index=one.index)
+        return cls(gate, one, two, _in_unit(gate, two - one, one), _in_unit(gate, margins, one), repeats)
 
     @property
     def failing(self) -> pd.Series:
         """Where it is more than is allowed, and more than noise where the gate asks for that."""
         beyond = fails(self.gate, self.by)
-        if self.gate.is_significant and self.margin is not None:
-            return beyond & self.is_told
-        return beyond
+        return beyond & self.is_told if self.gate.is_significant else beyond
 
     @property
     def is_told(self) -> pd.Series:
         """Where the change is more than noise: p < 0.05."""
-        assert self.margin is not None
         return (self.by.abs() > self.margin).astype(bool)
 
     @property
     def status(self) -> str:
         """A gate of significance passes only where the noise cannot hide a change that would fail it."""
         failing = self.failing
-        if not self.gate.is_significant:
-            return FAILED if is_failed(self.gate, failing) else PASSED
-        if self.margin is None:
-            return INCONCLUSIVE
         if is_failed(self.gate, failing):
             return FAILED
+        if not self.gate.is_significant:
+            return PASSED
         limit, sign = abs(self.gate.number), 1 if self.gate.grows else -1
         is_sharp = (self.margin <= limit) | (sign * self.by + self.margin <= limit)
         clear = ~fails(self.gate, self.by) & is_sharp
@@ -78,8 +71,9 @@ class Change:
         gate, status = self.gate, self.status
         allowed = f"the {abs(gate.number):.4g} {gate.unit}".rstrip() + " allowed"
         if gate.scope in OF_RANKS:
+            failing = self.failing if status == FAILED else fails(gate, self.by)
             how = "grows" if gate.grows else "falls"
-            said = f"{how_many(self.failing, 'ranks')} it {how} by more than {allowed}, at the worst it {self._moved}"
+            said = f"{how_many(failing, 'ranks')} it {how} by more than {allowed}, at the worst it {self._moved}"
         else:
             both = f"{shown_value(gate, self.base.iloc[0])} → {shown_value(gate, self.other.iloc[0])}"
             side = "more than" if fails(gate, self.by).iloc[0] else "within"
@@ -95,18 +89,24 @@ class Change:
 
     def _of_noise(self, status: str) -> str:
         captures = f"{self.repeats[0]} {'capture' if self.repeats[0] == 1 else 'captures'} against {self.repeats[1]}"
-        if self.margin is None:
-            return (
-                f"{captures} cannot tell a change from noise: record three or more of each"
-                if (self.gate.is_significant)
-                else ""
-            )
+        if np.isinf(self.margin).any():
+            said = f"{captures} cannot tell a change from noise: record three or more of each"
+            return said if status == INCONCLUSIVE else ""
+        if not self.margin.any():
+            return ""
         noise = f"± {self.margin.max():.3g} {self.gate.unit}".rstrip()
         if status == INCONCLUSIVE:
             return f"{captures} tell changes from noise only beyond {noise}: record more, or quieter ones"
         if status == FAILED and not self.is_told[self.failing].all():
             return f"of {captures} that is within the noise, {noise}: 'significant' behind the limit fails on more only"
         return f"{captures}, {noise}"
+
+
+def _margin(base: list[float], other: list[float]) -> float:
+    """Half the 95 % interval of the difference; runs of the same values differ by nothing."""
+    if base == other:
+        return 0.0
+    return welch.margin(base, other) if min(len(base), len(other)) > 1 else float("inf")
 
 
 def _in_unit(gate: Gate, difference: pd.Series, base: pd.Series) -> pd.Series:

@@ -4,10 +4,11 @@ from collections.abc import Collection, Sequence
 
 import pandas as pd
 
-from traceanalyzer.diff import Comparison, Side
+from traceanalyzer.analyses.doubts import reasons
+from traceanalyzer.diff import Comparison, Side, metrics
 from traceanalyzer.diff.scales import Scale
 from traceanalyzer.gate.change import Change
-from traceanalyzer.gate.figures import check_names
+from traceanalyzer.gate.figures import check_names, find, is_metric
 from traceanalyzer.gate.grammar import Gate
 from traceanalyzer.gate.lacks import lack_of_ranks
 from traceanalyzer.gate.of_run import qualified
@@ -32,7 +33,7 @@ def check_comparison(
 
     Figures are the comparison's: sums per optimizer step (or per token), means over repeats. `any rank` and
     `all ranks` compare a rank with the same rank of the base; the others compare their value over ranks. A gate that
-    would pass is not available when ranks of a run are missing.
+    would pass cannot be judged when ranks of a run are missing, nor can one on a figure that a run's report marks.
 
     Args:
         gates: what to check.
@@ -46,9 +47,10 @@ def check_comparison(
     made = []
     for gate in gates:
         for side in comparison.others:
-            lack = _lack((side,) if gate.op else (comparison.base, side), wanted)
+            sides = (side,) if gate.op else (comparison.base, side)
+            lack, doubts = _lack(sides, wanted), _doubts(gate, sides)
             outcomes = _check(gate, comparison.base, side, comparison.fairness.scale)
-            made += [qualified(gate, outcome, lack) for outcome in outcomes]
+            made += [qualified(gate, outcome, lack, doubts) for outcome in outcomes]
     return made
 
 
@@ -61,6 +63,13 @@ def _lack(sides: Sequence[Side], wanted: Collection[int] | None) -> str | None:
             if lack:
                 return f"{side.label}: {lack}"
     return None
+
+
+def _doubts(gate: Gate, sides: Sequence[Side]) -> list[str]:
+    """Why reports of the runs mark the gate's figure, each reason once."""
+    source = metrics.BY_NAME[gate.column].source if is_metric(gate) else find(gate, of_comparison=True)[0]
+    of_captures = ((side.label, reasons(capture.table("integrity"))) for side in sides for capture in side.captures)
+    return list(dict.fromkeys(f"{run}: {why}" for run, own in of_captures for why in own.get(source, ())))
 
 
 def _check(gate: Gate, base: Side, side: Side, scale: Scale) -> list[Outcome]:

@@ -1,13 +1,13 @@
 """Gates on one run: rows of its Results, as summary.json and the tables have them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
 import pandas as pd
 
 from traceanalyzer.analyses import Results
 from traceanalyzer.analyses.base import plain_rows
+from traceanalyzer.analyses.doubts import reasons
 from traceanalyzer.analyses.time.headline import steps_of
 from traceanalyzer.gate.figures import check_names, find
 from traceanalyzer.gate.grammar import Gate
@@ -15,6 +15,8 @@ from traceanalyzer.gate.outcomes import (
     FAILED,
     OF_RANKS,
     PASSED,
+    SKIPPED,
+    UNKNOWN,
     Outcome,
     after,
     fails,
@@ -24,8 +26,6 @@ from traceanalyzer.gate.outcomes import (
     said_of_limit,
 )
 
-_NO_DOUBTS: Mapping[str, str] = MappingProxyType({})
-
 
 def check_run(
     gates: Sequence[Gate],
@@ -33,30 +33,29 @@ def check_run(
     run: str,
     *,
     lack: str | None = None,
-    doubts: Mapping[str, str] = _NO_DOUBTS,
 ) -> list[Outcome]:
     """Evaluate gates on a run's Results.
 
     With several rows a rank (collectives, kernels) every key is judged by itself. A Result with a row for each
-    step is judged over the complete steps that all ranks have. A gate that the ranks which are here would pass is
-    not available when others are missing.
+    step is judged over the complete steps that all ranks have. A gate that the ranks which are here would pass
+    cannot be judged when others are missing, nor can one on a Result that the integrity checks mark.
 
     Args:
         gates: what to check.
         results: the run's.
         run: its name.
         lack: why not all ranks are here (`lack_of_ranks`).
-        doubts: names of Results whose figures are to be read with care, and why.
 
     Raises:
         UsageError: a gate compares with a base run, or names a column that no Result has.
     """
     check_names(gates)
+    doubts = reasons(results["integrity"].to_frame() if "integrity" in results else None)
     made = []
     for gate in gates:
         analysis, column = find(gate)
         outcomes = _check(gate, results, analysis, column, run)
-        made += [qualified(gate, outcome, lack, doubts.get(analysis)) for outcome in outcomes]
+        made += [qualified(gate, outcome, lack, doubts.get(analysis, ())) for outcome in outcomes]
     return made
 
 
@@ -71,12 +70,20 @@ def _check(gate: Gate, results: Results, analysis: str, column: str, run: str) -
     return [_judge(gate, own, column, extra, run) for _, own in _cases(rows, extra)]
 
 
-def qualified(gate: Gate, outcome: Outcome, lack: str | None, doubt: str | None = None) -> Outcome:
-    """The outcome with what its figure does not see, or is in doubt for."""
+def qualified(gate: Gate, outcome: Outcome, lack: str | None, doubts: Sequence[str]) -> Outcome:
+    """What becomes of a gate, whatever it is on: a figure that the report doubts is not judged.
+
+    Args:
+        gate: the condition.
+        outcome: of the figure as it stands.
+        lack: which ranks it does not see; of a figure that passes without them nothing is known.
+        doubts: why the report marks the figure.
+    """
     if lack and outcome.status == PASSED:
         return not_available(gate, outcome.run, f"{lack}; over the others {outcome.message}", outcome.case)
-    doubt = doubt and f"read with care: {doubt}"
-    return replace(outcome, message="; ".join(text for text in (outcome.message, lack, doubt) if text))
+    status = outcome.status if outcome.status == SKIPPED or not doubts else UNKNOWN
+    why = f"in doubt, so it {UNKNOWN}: {' '.join(doubts)}" if doubts else None
+    return replace(outcome, status=status, message="; ".join(text for text in (outcome.message, lack, why) if text))
 
 
 def of_steps(frame: pd.DataFrame, results: Results) -> pd.DataFrame:

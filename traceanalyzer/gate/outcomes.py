@@ -8,7 +8,10 @@ import pandas as pd
 
 from traceanalyzer.gate.grammar import OPERATORS, Gate
 
-PASSED, FAILED, NOT_AVAILABLE, SKIPPED = "passed", "failed", "not available", "skipped"
+PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+
+UNKNOWN = "cannot be judged"
+"""The figure is not there, or the report marks it as doubtful."""
 
 INCONCLUSIVE = "inconclusive"
 
@@ -23,7 +26,7 @@ class Outcome:
     Attributes:
         gate: its text: the condition that must not hold.
         run: the run's name.
-        status: `passed`, `failed`, `not available` (which fails too), `skipped` (not available, and optional) or
+        status: `passed`, `failed`, `cannot be judged` (which fails too), `skipped` (not available, and optional) or
             `inconclusive` (the repeats cannot tell, or there are none).
         message: one sentence with the figure.
         rows: the rows that failed; for a gate over ranks those that it was computed from.
@@ -45,7 +48,7 @@ class Outcome:
 
 def not_available(gate: Gate, run: str, why: str, case: str = "") -> Outcome:
     """The gate cannot be evaluated: it fails, unless it is optional."""
-    status = SKIPPED if gate.is_optional else NOT_AVAILABLE
+    status = SKIPPED if gate.is_optional else UNKNOWN
     return Outcome(gate.text, run, status, f"{gate.metric}{after(case)} is not available: {why}", (), case)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from traceanalyzer.discovery import Found, is_of_captures
 from traceanalyzer.discovery.clustering import SAME_RUN_NS, Run
+from traceanalyzer.errors import UsageError
 from traceanalyzer.meaning.listed import lacking, named, numbered
 from traceanalyzer.model import RankMeta
 from traceanalyzer.model.schema import printable
@@ -88,6 +89,21 @@ def other_runs(found: Found, taken: Run | None = None) -> tuple[str, ...]:
     here = f"{'the newest one, ' if taken is found.runs[-1] else ''}{name(taken)}"
     said = f"The folder holds {what} ({which}); this is {here}. analyze-traces --select all analyses each."
     return (said, *_other_captures(found.runs, taken, name))
+
+
+def refuse_several_runs(found: Found) -> None:
+    """Refuse to choose a run for a gate: the one taken may pass for another.
+
+    Raises:
+        UsageError: there are several.
+    """
+    name = _names(found.runs)
+    runs = [name(run) for run in found.runs if not is_of_captures(run)]
+    if len(runs) > 1:
+        raise UsageError(
+            f"--fail-on: name one run, or add --select all: the folder holds {len(runs)} runs "
+            f"({', '.join(runs[:_MOST_NAMED])}{', …' if len(runs) > _MOST_NAMED else ''})"
+        )
 
 
 def _names(runs: Sequence[Run]) -> Callable[[Run], str]:

@@ -69,7 +69,7 @@ def test_all_analyses_and_rules_take_them():
 )
 def test_a_gate_on_what_is_unknown_is_not_available(text):
     (outcome,) = check_run([parse(text)], whole(), "run")
-    assert outcome.status == "not available"
+    assert outcome.status == "cannot be judged"
 
 
 def test_a_gate_on_idle_time_holds():

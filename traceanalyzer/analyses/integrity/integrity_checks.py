@@ -248,7 +248,9 @@ def cuda_graphs(trace: RankTrace) -> list[Defect]:
     unknown = int(is_any(ops["activity"], "graph").sum())
     if unknown:
         text = f"{many(unknown, 'CUDA graph')} recorded as a whole: busy time is right, what ran inside is unknown."
-        found.append(Defect("graphs_of_unknown_content", MEDIUM, unknown, len(ops), text, BY_KIND))
+        # What of the breakdown and of steps they leave open is absent there: what is shown is right.
+        affects: tuple[SourceName, ...] = ("kernels", "calls", "stream_pairs", "blocks", "categories")
+        found.append(Defect("graphs_of_unknown_content", MEDIUM, unknown, len(ops), text, affects))
     nodes = len(ops) - int(column_of(ops, "graph_node").isna().sum())
     if nodes:
         text = f"{many(nodes, 'operation')} ran in CUDA graphs: one launch stands for many, operators are unknown."

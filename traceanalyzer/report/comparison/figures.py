@@ -69,7 +69,8 @@ def _row(comparison: Comparison, name: str, own: pd.DataFrame) -> Row:
     shown = scale(BY_NAME[name].unit, known.tolist())
     of_what = per(comparison)
     is_said = name == "step_ns" and of_what == "a step"
-    suffix = f" {of_what}" if BY_NAME[name].per_step and not is_said else ""
+    metric, scaled = BY_NAME[name], comparison.fairness.scale
+    suffix = f" {of_what}" if metric.per_step and not is_said and (scaled.per_token or not metric.of_one_step) else ""
     values = tuple(_value(own.loc[run], shown, largest) for run in comparison.runs)
     return Row(
         name, _label(name), f"{shown.symbol}{suffix}".strip(), str(own["definition"].iloc[0]), values, largest == 0

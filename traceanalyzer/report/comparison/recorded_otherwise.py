@@ -8,6 +8,7 @@ from statistics import fmean
 from traceanalyzer.diff import Comparison, metrics
 from traceanalyzer.diff.captures import Capture, Side
 from traceanalyzer.diff.facts import Fact
+from traceanalyzer.diff.names import MetricName
 from traceanalyzer.findings.unprofiled import is_another
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.quantities import per_cent, signed, text
@@ -28,13 +29,13 @@ def sentences(comparison: Comparison, run: str, unit: str) -> list[str]:
         for name, place in ((run, number), (base, 0))
     ]
     made = [f"{run} takes {times[0]}, {base} {times[1]}: that says nothing of the runs, only of what recorded them."]
-    compute = _change(comparison, run, "compute_ns", "Compute, whose kernels a profiler hardly changes")
+    compute = _change(comparison, run, "compute_ns", "Compute, whose kernels a profiler hardly changes", unit)
     return [*made, *unprofiled(comparison, run), *compute]
 
 
 def unprofiled(comparison: Comparison, run: str) -> list[str]:
     """The two step times that run.json has without a profiler, where both runs have one."""
-    return _change(comparison, run, "unprofiled_step_ns", "Without a profiler")
+    return _change(comparison, run, "unprofiled_step_ns", "Without a profiler", of_a_step(comparison))
 
 
 def estimated(comparison: Comparison, run: str) -> list[str]:
@@ -64,12 +65,18 @@ def _unprofiled_ns(held: Capture) -> float | None:
     return float(known[0]) if known else None
 
 
-def _change(comparison: Comparison, run: str, metric: str, what: str) -> list[str]:
+def of_a_step(comparison: Comparison) -> str:
+    """What a step's own time is of: `a step`, or of unequal steps the same work."""
+    scale = comparison.fairness.scale
+    return f"per {scale.name}" if scale.per_token else "a step"
+
+
+def _change(comparison: Comparison, run: str, metric: MetricName, what: str, unit: str) -> list[str]:
     before, after = (metrics.value(comparison.metrics, metric, name) for name in (comparison.base.label, run))
     if not before or not after:
         return []
     change = 100 * (float(after) / float(before) - 1)
-    return [f"{what}: {text(before, Unit.NS)} → {text(after, Unit.NS)} a step ({signed(change)} %)."]
+    return [f"{what}: {text(before, Unit.NS)} → {text(after, Unit.NS)} {unit} ({signed(change)} %)."]
 
 
 def _differs(fact: Fact, number: int) -> bool:

@@ -8,7 +8,7 @@ import pandas as pd
 from traceanalyzer.analyses.once import once_of_tables
 from traceanalyzer.diff import Comparison, metrics, welch
 from traceanalyzer.diff.names import MetricName
-from traceanalyzer.diff.scales import CAPTURE
+from traceanalyzer.diff.scales import CAPTURE, world_size
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.listed import named
 from traceanalyzer.meaning.quantities import digits, per_cent, signed, text
@@ -87,7 +87,8 @@ def per(comparison: Comparison) -> str:
 
 def _ranking(comparison: Comparison) -> str:
     times = [f"{run} {text(_value(comparison, 'step_ns', run), Unit.NS)}" for run in comparison.ranking]
-    return f"Fastest first, by time {per(comparison)}: {', '.join(times)}."
+    first = "Shortest" if comparison.fairness.scale.per_token else "Fastest"
+    return f"{first} first, by time {per(comparison)}: {', '.join(times)}."
 
 
 _NO_FIGURES = ", for GPU work is compared, and none was recorded: the report of each says what its CPUs do"
@@ -131,10 +132,26 @@ def _time(comparison: Comparison, run: str, row: pd.Series) -> str:
         f"{run} takes {text(row['value'], Unit.NS)} {per(comparison)}, {base} {text(row['value'] - change, Unit.NS)}"
     )
     if change == 0:
-        return f"{times}: the same."
+        return f"{times}: the same.{_throughput(comparison, run, row)}"
     share = per_cent(abs(float(row["change_pct"])))
     how = f"{text(abs(change), Unit.NS)} ({share} %) {'longer' if change > 0 else 'shorter'}"
-    return f"{times}: {how}. {_noise(comparison, run, row)}"
+    return f"{times}: {how}.{_throughput(comparison, run, row)} {_noise(comparison, run, row)}"
+
+
+def _throughput(comparison: Comparison, run: str, row: pd.Series) -> str:
+    """What unequal steps mean for the job: tokens per second, without the profiler where both runs recorded them."""
+    if not comparison.fairness.scale.per_token or pd.isna(row["change_pct"]):
+        return ""
+    sizes = [world_size(side.first) or 1 for side in comparison.sides if side.label in (comparison.base.label, run)]
+    own = metrics.row(comparison.metrics, "tokens_per_s", run)
+    is_recorded = own is not None and not pd.isna(own["change_pct"])
+    growth = sizes[1] / sizes[0]
+    ratio = 1 + own["change_pct"] / 100 if is_recorded else growth / (1 + row["change_pct"] / 100)
+    how = "without the profiler" if is_recorded else "profiled"
+    said = f" {run} processes {digits(float(ratio))} times as many tokens/s as {comparison.base.label} ({how})"
+    if growth == 1:
+        return f"{said}."
+    return f"{said} with {sizes[1]} ranks instead of {sizes[0]}: scaling efficiency {per_cent(100 * ratio / growth)}%."
 
 
 _FAR = 5
@@ -213,11 +230,12 @@ _SHARES: tuple[tuple[MetricName, str], ...] = (
 def _without_profiler(comparison: Comparison, run: str, change: float) -> Iterator[str]:
     """The runs' own step times, where they rank the two the other way round: a profiler slows hosts unequally."""
     row = metrics.row(comparison.metrics, "unprofiled_step_ns", run)
-    if row is None or pd.isna(row["change"]) or row["change"] * change >= 0:
+    if row is None or pd.isna(row["change"]) or row["change"] * change >= 0 or not comparison.fairness.is_fair:
         return
     own, its_change = float(row["value"]), float(row["change"])
     times = f"{run} {text(own, Unit.NS)}, {comparison.base.label} {text(own - its_change, Unit.NS)}"
-    yield f"Contradiction: without the profiler it is the other way round ({times} a step). Trust those times."
+    unit = recorded_otherwise.of_a_step(comparison)
+    yield f"Contradiction: without the profiler it is the other way round ({times} {unit}). Trust those times."
 
 
 def _contradictions(comparison: Comparison, run: str, change: float) -> Iterator[str]:
@@ -234,7 +252,8 @@ def _contradictions(comparison: Comparison, run: str, change: float) -> Iterator
     if against:
         judged, but = ("better", "longer") if change > 0 else ("worse", "shorter")
         looks = f"{named(against)} {'looks' if len(against) == 1 else 'look'} {judged}"
-        yield f"Contradiction: in {run} {looks}, and yet its step is {but}. Step time decides."
+        what = f"time {per(comparison)}" if comparison.fairness.scale.per_token else "step"
+        yield f"Contradiction: in {run} {looks}, and yet its {what} is {but}. Step time decides."
 
 
 def _value(comparison: Comparison, metric: MetricName, run: str) -> object:

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import pandas as pd
 
-from traceanalyzer.analyses import Results, reached_by
+from traceanalyzer.analyses import Results
+from traceanalyzer.analyses.doubts import by_check
+from traceanalyzer.analyses.doubts import reasons as of_checks
 from traceanalyzer.analyses.integrity.integrity import Integrity
 from traceanalyzer.findings import Finding
 from traceanalyzer.meaning.listed import numbered
-from traceanalyzer.meaning.severities import GRAVE
 from traceanalyzer.model import Skipped
 from traceanalyzer.report.contents import Report
 
@@ -67,13 +68,7 @@ def doubted(results: Results) -> dict[str, str]:
 
 def reasons(results: Results) -> dict[str, tuple[str, ...]]:
     """The same, sentence by sentence."""
-    if "integrity" not in results:
-        return {}
-    found: dict[str, tuple[str, ...]] = {}
-    for sentence, affects in _by_check(results["integrity"]):
-        for name in affects:
-            found[name] = (*found.get(name, ()), sentence)
-    return found
+    return of_checks(results["integrity"].to_frame() if "integrity" in results else None)
 
 
 def doubt_of(names: Iterable[str], doubts: Mapping[str, Sequence[str]]) -> str | None:
@@ -91,24 +86,9 @@ def with_caveats(findings: Iterable[Finding], doubts: Mapping[str, Sequence[str]
     return tuple(made)
 
 
-def _by_check(integrity: Integrity) -> list[tuple[str, tuple[str, ...]]]:
-    """A sentence for each check that marks, gravest first, of the rank that it concerns most; and what it reaches."""
-    frame = integrity.to_frame()
-    frame = frame[frame["severity"].isin(GRAVE)]
-    made = []
-    for _, rows in frame.groupby("check", sort=False):
-        worst = rows.loc[rows["count"].idxmax()]
-        sentence = str(worst["sentence"]) if pd.isna(worst["rank"]) else f"Rank {worst['rank']}: {worst['sentence']}"
-        if len(rows) > 1:
-            sentence += f" The same is found on {len(rows) - 1:,} other rank{'s' if len(rows) > 2 else ''}."
-        named = {name for text in rows["affects"] for name in str(text).split(", ")}
-        made.append((sentence, reached_by(named)))
-    return made
-
-
 def _checks(integrity: Integrity) -> list[str]:
     """What the integrity checks found, worst first; what marks nothing stays in its table."""
-    return [sentence for sentence, _ in _by_check(integrity)]
+    return [sentence for sentence, _ in by_check(integrity.to_frame())]
 
 
 def _of_some_ranks(noted: pd.DataFrame, ranks: int) -> list[str]:

@@ -9,14 +9,14 @@ from rich.console import Console
 from rich.markup import escape
 
 from traceanalyzer.analyses import column_named
-from traceanalyzer.gate import FAILED, INCONCLUSIVE, NOT_AVAILABLE, PASSED, SKIPPED, Outcome
+from traceanalyzer.gate import FAILED, INCONCLUSIVE, PASSED, SKIPPED, UNKNOWN, Outcome
 from traceanalyzer.meaning.quantities import scale
 from traceanalyzer.report.words.wording import label
 
-_MARKS: Mapping[str, str] = {PASSED: "✅", FAILED: "❌", NOT_AVAILABLE: "❌", SKIPPED: "⏭️", INCONCLUSIVE: "❔"}
+_MARKS: Mapping[str, str] = {PASSED: "✅", FAILED: "❌", UNKNOWN: "❌", SKIPPED: "⏭️", INCONCLUSIVE: "❔"}
 
 _COLOURS: Mapping[str, str] = {
-    PASSED: "green", FAILED: "red", NOT_AVAILABLE: "red", SKIPPED: "yellow", INCONCLUSIVE: "yellow",
+    PASSED: "green", FAILED: "red", UNKNOWN: "red", SKIPPED: "yellow", INCONCLUSIVE: "yellow",
 }  # fmt: skip
 
 _MOST_ROWS = 20
@@ -36,9 +36,9 @@ def write(outcomes: Sequence[Outcome], folder: Path, *, inconclusive_fails: bool
 def junit(outcomes: Sequence[Outcome], *, inconclusive_fails: bool = True) -> bytes:
     """One test case for each gate, run and case, of the same name in every build.
 
-    A figure that is not available is an error; an inconclusive one is too, or skipped where that lets the build pass.
+    A figure that cannot be judged is an error; an inconclusive one is too, or skipped where that lets the build pass.
     """
-    tags = {FAILED: "failure", NOT_AVAILABLE: "error", SKIPPED: "skipped",
+    tags = {FAILED: "failure", UNKNOWN: "error", SKIPPED: "skipped",
             INCONCLUSIVE: "error" if inconclusive_fails else "skipped"}  # fmt: skip
     told = [tags.get(outcome.status, "") for outcome in outcomes]
     counts = {f"{tag}s".replace("skippeds", "skipped"): str(told.count(tag)) for tag in ("failure", "error", "skipped")}
@@ -75,7 +75,7 @@ def show(outcomes: Sequence[Outcome], console: Console) -> None:
     A quiet console prints nothing: those that did not pass are then said on standard error.
     """
     if console.quiet:
-        outcomes = [one for one in outcomes if one.status in (FAILED, NOT_AVAILABLE, INCONCLUSIVE)]
+        outcomes = [one for one in outcomes if one.status in (FAILED, UNKNOWN, INCONCLUSIVE)]
         console = Console(stderr=True)
     for outcome in outcomes:
         colour = _COLOURS[outcome.status]
