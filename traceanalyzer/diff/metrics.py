@@ -225,15 +225,10 @@ def _peak_memory(column: "MemoryColumn") -> Callable[[Capture], pd.Series | None
     return read
 
 
-def _time(name: "HeadlineColumn", *, part: bool = False) -> Metric:
+def _time(name: "HeadlineColumn", **more: Any) -> Metric:
     """A time of the headline, for a step."""
-    return Metric(
-        name,
-        ANALYSES["headline"].result.columns[name].definition,
-        _column("headline", name),
-        part=part,
-        source="headline",
-    )
+    definition = ANALYSES["headline"].result.columns[name].definition
+    return Metric(name, definition, _column("headline", name), source="headline", **more)
 
 
 def _part(name: str, part: Part, analysis: str) -> Metric:
@@ -250,15 +245,7 @@ def _part_of_comm(part: Part) -> Metric:
 
 
 def _share(name: "HeadlineColumn") -> Metric:
-    column = ANALYSES["headline"].result.columns[name]
-    return Metric(
-        name,
-        column.definition,
-        _column("headline", name),
-        per_step=False,
-        better=int(column.better),
-        source="headline",
-    )
+    return _time(name, per_step=False, better=int(ANALYSES["headline"].result.columns[name].better))
 
 
 def _peak(name: "MemoryColumn", definition: str) -> Metric:

@@ -27,10 +27,9 @@ GRAVE = 0.05
 CAUSES: tuple[SourceName, ...] = ("idle", "gaps", "launches", "queue_depth", "what_ran", "replay")
 """What sets operations beside the calls that launched them."""
 
-BY_KIND: tuple[SourceName, ...] = (
-    "breakdown", "overlap", "steps", "kernels", "calls", "stream_pairs", "blocks", "categories",
-)  # fmt: skip
-"""What tells kinds of operations apart."""
+_LISTED: tuple[SourceName, ...] = ("kernels", "calls", "stream_pairs", "blocks", "categories")
+BY_KIND: tuple[SourceName, ...] = ("breakdown", "overlap", "steps", *_LISTED)
+"""What tells kinds of operations apart; of the first three, what unknown kinds leave open is absent."""
 
 OPERATIONS: tuple[SourceName, ...] = ("gpu_ops",)
 
@@ -248,9 +247,7 @@ def cuda_graphs(trace: RankTrace) -> list[Defect]:
     unknown = int(is_any(ops["activity"], "graph").sum())
     if unknown:
         text = f"{many(unknown, 'CUDA graph')} recorded as a whole: busy time is right, what ran inside is unknown."
-        # What of the breakdown and of steps they leave open is absent there: what is shown is right.
-        affects: tuple[SourceName, ...] = ("kernels", "calls", "stream_pairs", "blocks", "categories")
-        found.append(Defect("graphs_of_unknown_content", MEDIUM, unknown, len(ops), text, affects))
+        found.append(Defect("graphs_of_unknown_content", MEDIUM, unknown, len(ops), text, _LISTED))
     nodes = len(ops) - int(column_of(ops, "graph_node").isna().sum())
     if nodes:
         text = f"{many(nodes, 'operation')} ran in CUDA graphs: one launch stands for many, operators are unknown."
