@@ -144,10 +144,10 @@ def _throughput(comparison: Comparison, run: str, row: pd.Series) -> str:
         return ""
     sizes = [world_size(side.first) or 1 for side in comparison.sides if side.label in (comparison.base.label, run)]
     own = metrics.row(comparison.metrics, "tokens_per_s", run)
-    is_recorded = own is not None and not pd.isna(own["change_pct"])
     growth = sizes[1] / sizes[0]
-    ratio = 1 + own["change_pct"] / 100 if is_recorded else growth / (1 + row["change_pct"] / 100)
-    how = "without the profiler" if is_recorded else "profiled"
+    ratio, how = growth / (1 + row["change_pct"] / 100), "profiled"
+    if own is not None and not pd.isna(own["change_pct"]):
+        ratio, how = 1 + own["change_pct"] / 100, "without the profiler"
     said = f" {run} processes {digits(float(ratio))} times as many tokens/s as {comparison.base.label} ({how})"
     if growth == 1:
         return f"{said}."
