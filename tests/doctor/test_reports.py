@@ -352,3 +352,27 @@ def test_an_inventory_with_a_gpu_that_the_others_wait_for(tmp_path, capsys):
 def test_errors_at_the_end_of_a_long_log_are_found_in_a_folder(tmp_path):
     (tmp_path / "train.log").write_text("step 1 loss 3.1\n" * 100_000 + timeout(0, 5))
     assert run(["doctor", str(tmp_path)]) == 0
+
+
+def test_the_status_of_p2p_beside_the_paths():
+    status = matrix("GPU0 X CNS", "GPU1 CNS X", "", "Legend:", "  CNS = Chipset not supported", head="GPU0 GPU1")
+    paths = matrix("GPU0 X NODE 0-7 0", "GPU1 NODE X 0-7 0", head="GPU0 GPU1 CPU Affinity NUMA Affinity")
+    for text in (status, paths + "\n" + status):
+        one = examine_texts(topo=("t", text)).diagnoses[0]
+        assert one.diagnosis.startswith("P2P does not work between 1 of 1 pairs of GPUs (CNS: chipset not supported)")
+
+
+def test_cards_of_any_name():
+    text = matrix("GPU0 X SYS PIX SYS 0 0", "GPU1 SYS X SYS PIX 1 1", head="GPU0 GPU1 rocep1s0 ens2f0np0 CPU Affinity")
+    assert examine_texts(topo=("t", text)).case.topology.nics == ("rocep1s0", "ens2f0np0")
+
+
+@pytest.mark.parametrize("line", ["ConnectionResetError: [Errno 104] Connection reset by peer", "export NCCL_DEBUG=INFO",
+                                  "retrying: accept failed", "git: Broken pipe"])  # fmt: skip
+def test_other_programs_troubles_are_none_of_nccls(line, tmp_path):
+    (tmp_path / "train.log").write_text(line)
+    (tmp_path / "nccl.log").write_text(log(ends="closed"))
+    assert run(["doctor", str(tmp_path)]) == 0
+    assert {one.severity for one in examine_texts(nccl_logs=[("a", log(ends="closed") + "\n" + line)]).diagnoses} == {
+        "info"
+    }

@@ -135,6 +135,7 @@ RULES: tuple[Callable[[Case], list[Diagnosis]], ...] = (
     transports.no_gpudirect,
     topology.gpu_inventory,
     topology.unread_rows,
+    topology.no_p2p,
     transports.slow_links,
     topology.far_nic,
     topology.sys_paths,

@@ -9,7 +9,8 @@ from msgspec import Struct
 from traceanalyzer.discovery import LINK_OUT
 from traceanalyzer.discovery.candidates import all_below, leads_out
 from traceanalyzer.doctor.monitors import is_ras
-from traceanalyzer.doctor.topology import is_topology
+from traceanalyzer.doctor.nccl_log import holds_log
+from traceanalyzer.doctor.topology import is_topology, parse_inventory
 from traceanalyzer.errors import InputError
 from traceanalyzer.files import bounded
 
@@ -50,7 +51,7 @@ def inputs_of(place: Path, *, follows_links: bool = False) -> Inputs:
         raise InputError(f"{place}: no such file or folder")
     heads = {path: _ends(path) for path in _files(place, follows_links)}
     topologies = [path for path, head in heads.items() if is_topology(_text(head))]
-    logs = [path for path, head in heads.items() if is_log(head) or is_ras(_text(head))]
+    logs = [path for path, head in heads.items() if is_log(head)]
 
     def holds(marks: tuple[bytes, ...]) -> Path | None:
         return place if any(mark in head for head in heads.values() for mark in marks) else None
@@ -155,4 +156,6 @@ def log_files(place: Path, *, follows_links: bool = False) -> list[Path]:
 
 def is_log(text: bytes) -> bool:
     """Whether a file is a log of NCCL, PyTorch or a launcher, or an inventory of GPUs, by its ends."""
-    return b"\0" not in text and _OF_LOGS.search(text) is not None
+    if b"\0" in text or not _OF_LOGS.search(text):
+        return False
+    return holds_log(_text(text)) or is_ras(_text(text)) or bool(parse_inventory(_text(text)))

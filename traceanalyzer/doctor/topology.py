@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from traceanalyzer.doctor.case import Case, Diagnosis
@@ -24,8 +24,12 @@ PATHS: Mapping[str, str] = {
 _OLD_NAMES = {"SOC": "SYS"}
 
 _PATH = re.compile(r"X|NV\d{1,9}|PIX|PXB|PHB|NODE|SYS|SOC|PSB|C2C|N/A|OK|NS|CNS|GNS|TNS|DR|U|X\*")
+_P2P = {"OK": "works", "CNS": "chipset not supported", "GNS": "GPU not supported", "TNS": "topology not supported",
+        "NS": "not supported", "DR": "disabled by a registry key", "U": "unknown"}  # fmt: skip
+"""Cells of `nvidia-smi topo -p2p r`."""
+
 _CELLS = re.compile(f"(?:{_PATH.pattern})+")
-_DEVICE = re.compile(r"GPU\d+|NIC\d+|(?:mlx|bnxt|efa|irdma|qedr|hfi|rdmap|roce|ib|hns|erdma)\w*", re.IGNORECASE)
+_DEVICE = re.compile(r"(?!NV\d+$)[A-Za-z]\w*\d\w*")
 _LEGEND = re.compile(r"^\s*(NIC\d{1,9})\s*[:=]\s*(\S+)\s*$")
 
 
@@ -41,6 +45,7 @@ class Topology:
         numa_node: GPU → NUMA node, as written.
         unread: GPUs whose row could not be read.
         separated: GPUs whose row has cells that run together, read one by one.
+        p2p: (one, other) → `OK`, `CNS`, … of two GPUs, where `nvidia-smi topo -p2p r` stands in the text too.
         notes: what of the text was not understood.
     """
 
@@ -52,6 +57,7 @@ class Topology:
     notes: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
     separated: tuple[str, ...] = ()
+    p2p: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     @property
     def gpus(self) -> tuple[str, ...]:
@@ -102,31 +108,36 @@ def parse_topology(text: str, name: str = "topology") -> Topology:
     at = next((number for number, line in enumerate(lines) if _header(line)), None)
     if at is None:
         raise InputError(f"{name}: no topology matrix found; give what `nvidia-smi topo -m` prints, header included")
-    devices = _header(lines[at])
+    devices = columns = _header(lines[at])
     paths: dict[tuple[str, str], str] = {}
+    p2p: dict[tuple[str, str], str] = {}
     affinity: dict[str, str] = {}
     numa: dict[str, str] = {}
-    notes, rows, separated = [], set(), []
+    rows: dict[str, bool] = {}
+    notes = set()
     for line in lines[at + 1 :]:
-        if _header(line):
-            notes.append(f"{name} holds more than one matrix; the first is read.")
-            break
-        row = _row(line, devices)
+        columns = _header(line) or columns
+        row = _row(line, columns)
         if row is None:
             continue
         device, cells, rest, is_separated = row
-        rows.add(device)
-        separated += [device] * is_separated
-        paths |= {(device, other): cell for other, cell in zip(devices, cells, strict=True) if _is_told(cell)}
-        if device.startswith("GPU") and rest:
-            affinity[device] = rest[0]
-        if device.startswith("GPU") and len(rest) > 1:
-            numa[device] = rest[1]
-    if not paths:
+        told = {(device, other): cell for other, cell in zip(columns, cells, strict=True)}
+        if set(cells) & _P2P.keys():
+            p2p |= {pair: cell for pair, cell in told.items() if cell in _P2P}
+        elif device in rows:
+            notes.add(f"{name} holds more than one matrix; the first is read.")
+        else:
+            rows[device] = is_separated
+            paths |= {pair: cell for pair, cell in told.items() if _is_told(cell)}
+            if device.startswith("GPU"):
+                affinity |= dict.fromkeys([device], rest[0]) if rest else {}
+                numa |= dict.fromkeys([device], rest[1]) if len(rest) > 1 else {}
+    if not rows and not p2p:
         raise InputError(f"{name}: the topology matrix has a header but no row that can be read")
-    unread = tuple(device for device in devices if device.startswith("GPU") and device not in rows)
+    unread = tuple(device for device in devices if rows and device.startswith("GPU") and device not in rows)
+    separated = tuple(device for device, is_separated in rows.items() if is_separated)
     legend = {found[1]: found[2] for line in lines if (found := _LEGEND.match(line))}
-    return Topology(devices, paths, legend, affinity, numa, tuple(notes), unread, tuple(separated))
+    return Topology(devices, paths, legend, affinity, numa, tuple(notes), unread, separated, p2p)
 
 
 def is_topology(text: str) -> bool:
@@ -213,6 +224,24 @@ def unread_rows(case: Case) -> list[Diagnosis]:
             signal=f"{len(topology.gpu_pairs())} of {len(topology.gpus) * (len(topology.gpus) - 1) // 2} pairs of GPUs "
             "are read; rows have fewer cells than the header has columns.",
             recommendation="Save `nvidia-smi topo -m > topo.txt` itself; copies from a terminal lose separators.",
+        )
+    ]
+
+
+def no_p2p(case: Case) -> list[Diagnosis]:
+    """GPUs between which the driver says that P2P does not work."""
+    topology = case.topology
+    bad = {pair: cell for pair, cell in topology.p2p.items() if cell != "OK" and pair[0] < pair[1]} if topology else {}
+    if not topology or not bad:
+        return []
+    why = ", ".join(f"{cell}: {_P2P[cell]}" for cell in dict.fromkeys(bad.values()))
+    return [
+        Diagnosis(
+            severity="medium",
+            diagnosis=f"P2P does not work between {len(bad)} of {len(topology.p2p) // 2} pairs of GPUs ({why}).",
+            signal=f"`nvidia-smi topo -p2p`: {', '.join('–'.join(pair) for pair in list(bad)[:8])}.",
+            recommendation="NCCL then goes through shared memory. Check the IOMMU and ACS, virtual machines that hide "
+            "the topology, and whether the GPUs have P2P at all (GeForce has none).",
         )
     ]
 
