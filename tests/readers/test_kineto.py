@@ -59,6 +59,24 @@ def test_properties_name_the_rank_groups_device_and_versions(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("listed", "name"),
+    [
+        ([(0, "AMD Instinct MI300X"), (1, "AMD Instinct MI300X")], "AMD Instinct MI300X"),
+        ([(0, "AMD Instinct MI300X"), (1, "AMD Instinct MI210")], None),
+        ([(0, "AMD Instinct MI300X"), (2, "AMD Instinct MI210")], "AMD Instinct MI210"),
+        ([], None),
+    ],
+    ids=["alike", "unlike", "by number", "none"],
+)
+def test_a_gpu_whose_number_is_an_agents_is_called_what_all_are(tmp_path, listed, name):
+    """ROCm's numbers in events are those of agents, CPUs first; those of the list start at 0."""
+    gpus = [{"id": number, "name": each} for number, each in listed]
+    made = kernel(20, 5, device=2)
+    meta = only(write(tmp_path / "a.json", document([made], deviceProperties=gpus))).meta
+    assert (meta.device, meta.device_name) == (2, name)
+
+
+@pytest.mark.parametrize(
     "damage",
     [
         lambda text: b"\xef\xbb\xbf" + text,

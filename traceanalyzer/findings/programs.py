@@ -35,7 +35,9 @@ PLAIN = {
     "Without expandable segments cudaFree waits": "cudaFree waits",
     "no torch.cuda.empty_cache() in the step, sizes that repeat, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True "
     "where memory is nearly full": "sizes that repeat, or a pool (cudaMallocAsync)",
-    ' (torch.autocast), or allow TF32: torch.set_float32_matmul_precision("high")': ", or allow TF32",
+    " (torch.autocast)": "",
+    " (torch.autocast, torch.amp.GradScaler)": "",
+    ': torch.set_float32_matmul_precision("high")': "",
     " (torch.compile)": "",
     "put torch.profiler.record_function ranges around saving, logging, evaluation and data handling, or record "
     "with_stack=True": "put NVTX ranges around saving, logging and input",

@@ -88,7 +88,7 @@ def _torch(used: InUse) -> Tools:
     return Tools(
         ", ".join([graphs, *fused, "a larger batch"]),
         small,
-        f"{moving}; keep activations in bfloat16; avoid copies and casts between layouts and types.",
+        f"{moving}; keep activations in 16 bits; avoid copies and casts between layouts and types.",
         "; torch.compile has fused some of it already" if used.compiles else ": fusing (torch.compile) may shorten it",
         _HIDE_COMM,
         "Call them with async_op=True and wait where the result is used; join small ones; or call them in fewer steps.",
@@ -165,7 +165,7 @@ XLA = Tools(
     "steps, a larger batch",
     "Put more of the step into one jax.jit, so that XLA fuses it; let XLA replay it as command buffers "
     "(--xla_gpu_enable_command_buffer).",
-    "Put more of the step into one jax.jit, so that XLA fuses it; keep activations in bfloat16; avoid transposes and "
+    "Put more of the step into one jax.jit, so that XLA fuses it; keep activations in 16 bits; avoid transposes and "
     "casts between layouts and types.",
     ": more of it in one jax.jit may shorten it",
     {

@@ -9,7 +9,6 @@ from tests.samples import SAMPLES
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.communication import clocks, collectives, groups, instances, members
 from traceanalyzer.analyses.communication.call_waits import across as call_waits_across
-from traceanalyzer.analyses.communication.links import nvlink_peak_gbps
 from traceanalyzer.analyses.trace import ranks
 
 
@@ -32,16 +31,6 @@ def test_bus_factors(collective, ranks, factor):
 )  # fmt: skip
 def test_size_classes(size, name):
     assert collectives.size_classes(pd.Series([size], dtype="Int64"))[0] == name
-
-
-@pytest.mark.parametrize(
-    ("device", "peak"),
-    [("NVIDIA H200", 450), ("NVIDIA H100 80GB HBM3", 450), ("NVIDIA H100 PCIe", None), ("NVIDIA H100 NVL", None),
-     ("NVIDIA A100-SXM4-80GB", 300), ("NVIDIA A100 80GB PCIe", None), ("NVIDIA H800", 200), ("NVIDIA B200", 900),
-     ("Tesla V100-SXM2-16GB", 150), ("NVIDIA L40S", None), (None, None)],
-)  # fmt: skip
-def test_link_peaks(device, peak):
-    assert nvlink_peak_gbps(device) == peak
 
 
 def test_bandwidth_is_of_the_transfer_without_waits():

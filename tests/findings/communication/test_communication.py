@@ -308,7 +308,7 @@ def test_a_benchmark_of_collectives_has_nothing_to_hide_them_behind(compute_ns, 
 @pytest.mark.parametrize(
     ("phase", "dtypes", "expected"),
     [
-        ("backward", ["float32", "float32"], "FSDP). Or reduce in bfloat16."),
+        ("backward", ["float32", "float32"], "FSDP). Or reduce in 16 bits."),
         ("backward", ["bfloat16", "float32"], "FSDP)."),  # the small one is a loss
         ("backward", [None, None], "FSDP)."),
         ("forward", ["float32", "float32"], "in the group."),

@@ -1,5 +1,6 @@
 """Rules about busy GPUs that do little: when they speak and when they must not."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -44,7 +45,7 @@ def test_tensor_cores_unused(gpu, speaks):
     assert ("tensor_cores_unused" in rules(program(gpu=gpu))) == speaks
 
 
-TENSOR_CORES = ("categories", "efficiency", "headline", "ranks", "episodes")
+TENSOR_CORES = ("categories", "efficiency", "headline", "ranks", "kernels", "episodes")
 
 
 def test_tensor_cores_unused_shows_the_products_and_the_peaks():
@@ -65,6 +66,40 @@ def test_of_types_that_are_not_known_no_gain_is_told():
     assert found.gain_ns is None
     assert "TF32" not in found.title
     assert "The gain" not in found.caveat
+
+
+@pytest.mark.parametrize(
+    ("device", "kernel", "advised"),
+    [
+        ("NVIDIA GeForce GTX 1080 Ti", "maxwell_sgemm_128x64_nn", None),
+        (None, "maxwell_sgemm_128x64_nn", None),
+        ("Tesla V100-SXM2-32GB", "volta_sgemm_128x64_nn", {"float16"}),
+        ("NVIDIA GeForce RTX 2080 Ti", "turing_sgemm_128x64_nn", {"float16"}),
+        (None, "volta_scudnn_128x64_relu_small_nn_v1", {"float16"}),
+        ("NVIDIA A10G", SGEMM, {"bfloat16", "TF32"}),
+        ("AMD Instinct MI250X", "void gemv_kernel", {"bfloat16"}),
+        (None, "void gemv_kernel", {"bfloat16", "TF32"}),
+    ],
+)
+def test_no_type_is_advised_that_the_gpu_has_no_tensor_cores_for(device, kernel, advised):
+    trace = program([("aten::mm", 0, 10, FLOAT)], [(kernel, 20, 120, {"launch": 5})], device_name=device)
+    found = efficiency.tensor_cores_unused(**run([trace], TENSOR_CORES))
+    said = {
+        each
+        for each in ("float16", "bfloat16", "TF32")
+        for one in found
+        if re.search(rf"\b{each}\b", one.recommendation)
+    }
+    assert said == (advised or set())
+    assert bool(found) == (advised is not None)
+
+
+def test_what_float16_wins_where_there_is_no_tf32():
+    trace = program([("aten::mm", 0, 10, FLOAT)], [("volta_sgemm_128x64_nn", 20, 120, {"launch": 5})],
+                    device_name="Tesla V100-SXM2-32GB")  # fmt: skip
+    (found,) = efficiency.tensor_cores_unused(**run([trace], TENSOR_CORES))
+    assert found.gain_ns == round(100 * (1 - 15.7 / 125))
+    assert "16 in FP32, 125 in FP16" in found.recommendation
 
 
 def test_every_rank_without_tensor_cores_is_named():

@@ -11,7 +11,6 @@ from traceanalyzer.analyses.communication.call_lists import SIZES_FROM, sizes_fr
 from traceanalyzer.analyses.communication.call_waits import CallWaits, listed, looked_at
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.groups import Groups, labels
-from traceanalyzer.analyses.communication.links import nvlink_peak_gbps, one_nvlink_gbps
 from traceanalyzer.analyses.grouping import Groups as Rows
 from traceanalyzer.analyses.names import CollectivesColumn
 from traceanalyzer.analyses.same_keys import at_places, places_of
@@ -19,6 +18,7 @@ from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.job.wiring import nvlinks
 from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
 from traceanalyzer.meaning.columns import Better, Column, Written
+from traceanalyzer.meaning.gpus import gpu_of
 from traceanalyzer.model.tables import columns_of, floats, with_columns
 
 KEYS = ("group", "group_ranks", "collective", "size_class", "rank")
@@ -157,10 +157,13 @@ def _link_peaks(table: pd.DataFrame, ranks: Result, paths: np.ndarray) -> pd.api
 
 def _peak(device_name: str | None, group_size: int, path: object) -> int | None:
     """GB/s of a rank's links to its group."""
+    gpu = gpu_of(device_name)
+    if gpu is None:
+        return None
     if isinstance(path, str):
-        links, one = nvlinks(path), one_nvlink_gbps(device_name)
-        if links is None or one is None:
+        links = nvlinks(path)
+        if links is None or gpu.nvlink_gbps is None:
             return None
         if group_size == 2:
-            return links * one
-    return nvlink_peak_gbps(device_name) if 0 < group_size <= _RANKS_OF_ONE_HOST else None
+            return links * gpu.nvlink_gbps
+    return gpu.all_nvlinks_gbps if 0 < group_size <= _RANKS_OF_ONE_HOST else None

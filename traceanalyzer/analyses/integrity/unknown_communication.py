@@ -36,7 +36,7 @@ _MOST_NAMED = 5
 
 _OF_OPERATORS = re.compile(
     r"^(?:at|at_cuda_detail|cub|thrust|cutlass|cublas\w*|cudnn|pytorch_flash|flash)::"
-    r"|^(?:nvjet|triton_|Cijk_|sm\d+_xmma|cudnn_generated|implicit_convolve|ampere_|volta_)"
+    r"|^(?:nvjet|triton_|Cijk_|sm\d+_xmma|cudnn_generated|implicit_convolve|(?:maxwell|volta|turing|ampere)_)"
 )
 """Kernels of libraries that only compute, whoever launches them."""
 

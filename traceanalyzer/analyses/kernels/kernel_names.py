@@ -34,7 +34,7 @@ _BY_KERNEL = (
     ),
     (
         "convolution",
-        _words(r"conv(?!ert)|[fw]prop|[dw]grad|winograd|im2col|col2im|^igemm_(fwd|bwd|wrw)_|_bwd_weight"),
+        _words(r"conv(?!ert)|[sh\d]cudnn_|[fw]prop|[dw]grad|winograd|im2col|col2im|^igemm_(fwd|bwd|wrw)_|_bwd_weight"),
     ),
     (
         "gemm",
@@ -67,10 +67,10 @@ _BY_OPERATOR = (
 )
 
 _TENSOR_CORES = _words(
-    r"nvjet|tensorop|wgmma|gmma|hmma|imma|[a-z]?(16816|1688|884|16832|161616)(gemm|_|$)|wmma|flash_(fwd|bwd)|tf32"
+    r"nvjet|tensorop|wgmma|gmma|hmma|imma|[a-z]?(16816|1688|884|16832|161616)(gemm|cudnn|_|$)|wmma|flash_(fwd|bwd)|tf32"
     r"|xmma_gemm_(bf16|f16|i8|e4m3|e5m2)|fmha_cutlass[FB]_(bf16|f16)|MFMA|_MI\d+x\d+|xdlops|_xdl_|_gtcx\d?_"
 )
-_NO_TENSOR_CORES = _words(r"simt|ffma|(?<![\da-z])s?gemv|(^|_|volta_|ampere_|maxwell_)(sgemm|dgemm)|_fma_")
+_NO_TENSOR_CORES = _words(r"simt|ffma|(?<![\da-z])s?gemv|(^|_)(sgemm|dgemm|scudnn)|_fma_")
 
 _LIST_TYPES = (
     re.compile(r"multi_tensor_apply_kernel<.*?Functor<([\w:]+)(?:, ([a-zA-Z][\w:]*))?[,>]"),

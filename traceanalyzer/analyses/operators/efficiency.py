@@ -8,13 +8,13 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio, stack
 from traceanalyzer.analyses.grouping import Groups
-from traceanalyzer.analyses.kernels.peaks import element_type, peak_of
 from traceanalyzer.analyses.names import EfficiencyColumn
 from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
 from traceanalyzer.analyses.operators.operator_tree import PASS_NAMES, OperatorTree
 from traceanalyzer.analyses.operators.operator_work import OperatorWork
 from traceanalyzer.analyses.operators.work import MODEL_FAMILIES
 from traceanalyzer.meaning.columns import Better, Column, Unit
+from traceanalyzer.meaning.gpus import element_type, peak_of
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.plain import plain_texts, text_array
 from traceanalyzer.model.tables import array_of, column_of, columns_of, picked, sorted_by, table_of

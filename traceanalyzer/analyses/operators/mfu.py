@@ -14,7 +14,6 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, all_known, percent, stack, typed
 from traceanalyzer.analyses.grouping import Groups, sums_at
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
-from traceanalyzer.analyses.kernels.peaks import Peak, element_type, peak_of
 from traceanalyzer.analyses.names import MfuColumn
 from traceanalyzer.analyses.operators.compiled_recompute import compiled_recompute
 from traceanalyzer.analyses.operators.operator_tree import PASSES, OperatorTree, host_steps
@@ -24,6 +23,7 @@ from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.job.run_info import StatedWork
 from traceanalyzer.meaning.columns import Adds, Better, Column, Unit
+from traceanalyzer.meaning.gpus import Gpu, element_type, peak_of
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.plain import known_of, mask_of, rows_named, whole_of
 from traceanalyzer.model.schema import NONE
@@ -238,10 +238,10 @@ def _peak(trace: RankTrace, known: pd.DataFrame) -> dict[str, object]:
     return _rate(peak_of(trace.meta.device_name), most)
 
 
-def _rate(peak: Peak | None, kind: str | None) -> dict[str, object]:
+def _rate(peak: Gpu | None, kind: str | None) -> dict[str, object]:
     rate = peak.tflops.get(kind) if peak and kind else None
     return {
-        "gpu": peak.gpu if peak else None,
+        "gpu": peak.model if peak else None,
         "element_type": kind,
         "peak_tflops_per_s": pd.array([rate], dtype="Float64")[0],
         "peak_source": peak.source if peak else None,

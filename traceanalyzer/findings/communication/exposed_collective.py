@@ -274,7 +274,7 @@ def _advice(collective: str, phase: str | None, every: pd.DataFrame, tools: Tool
     own = every[every["dtype"].notna()]
     sizes = own.groupby(own["dtype"].astype("object"))["size_bytes"].sum()
     is_wide = len(sizes) > 0 and (dtype_bytes(str(sizes.idxmax())) or 0) >= _WIDE_BYTES
-    return f"{hide} Or reduce in bfloat16." if phase == "backward" and is_wide else hide
+    return f"{hide} Or reduce in 16 bits." if phase == "backward" and is_wide else hide
 
 
 def _phase(own: pd.DataFrame) -> str | None:

@@ -1,6 +1,5 @@
 """The rule for ranks that mostly copy: what moves, how fast, and what the link carries."""
 
-import re
 from dataclasses import replace
 
 import pandas as pd
@@ -20,6 +19,7 @@ from traceanalyzer.findings.finding import PAGEABLE, Finding
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
 from traceanalyzer.findings.late.lateness import all_late_by
 from traceanalyzer.findings.won import Won
+from traceanalyzer.meaning.gpus import gpu_of
 from traceanalyzer.meaning.quantities import digits, size_text
 from traceanalyzer.model.tables import rows_where
 
@@ -31,9 +31,6 @@ EXPOSED_COPIES_PCT = 10.0
 
 _FULL = 0.8
 """Of what the link carries: a rate from which on only fewer bytes or hidden ones help."""
-
-_LINKS = ((re.compile(r"\b(?:H100|H200|H20|B200|B300)\b"), 63.0), (re.compile(r"\b(?:A100|A800|A40|L40S?|L4)\b"), 31.5))
-"""GB/s each way of the PCI Express ×16 link of these GPUs (5.0: 32 GT/s a lane, 4.0: 16; 128b/130b; PCI-SIG)."""
 
 WORDS = {"HtoD": "host to device", "DtoH": "device to host", "DtoD": "device to device"}
 
@@ -139,4 +136,5 @@ def _limit(device: object, direction: str) -> float | None:
     """What the link to the host carries; of copies inside a GPU, and of other GPUs, it is not known."""
     if direction not in ("HtoD", "DtoH") or not isinstance(device, str):
         return None
-    return next((rate for pattern, rate in _LINKS if pattern.search(device)), None)
+    gpu = gpu_of(device)
+    return gpu and gpu.pcie_gbps

@@ -29,7 +29,7 @@ def double_precision(headline: Headline, kernels: Kernels, *, double_pct: float 
             severity=severity(own.pct),
             title=f"Rank {own.rank}'s matrix work runs in double precision ({own.names}): {own.cost}.",
             evidence=plain(own.rows[["rank", "name", "calls", "total_ns"]]),
-            recommendation="Compute in float32, or bfloat16 (torch.autocast): NumPy's arrays are float64, and so is "
+            recommendation="Compute in float32, or in 16 bits (torch.autocast): NumPy's arrays are float64, and so is "
             "what torch.from_numpy makes of them, and a model after .double().",
             caveat="Told by kernels' names. What is meant to be exact (linear algebra, statistics) stays as it is.",
             named=(own.rank,),

@@ -8,7 +8,6 @@ from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.analyses.kernels.kernels import Kernels
-from traceanalyzer.analyses.kernels.peaks import Peak, peak_of
 from traceanalyzer.analyses.operators.categories import Categories
 from traceanalyzer.analyses.operators.efficiency import Efficiency
 from traceanalyzer.analyses.operators.mfu import Mfu
@@ -23,6 +22,7 @@ from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.late.lateness import late_by, said_with_gain
 from traceanalyzer.findings.tools import tools_of
 from traceanalyzer.meaning.gains import gain_said
+from traceanalyzer.meaning.gpus import Gpu, gpu_of, matrix_types
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.meaning.quantities import time_text
 from traceanalyzer.meaning.severities import Severity
@@ -46,9 +46,12 @@ MEMORY_BOUND = ("element-wise", "norm", "softmax", "reduction")
 
 _MOST_ROWS = 5
 
-_OF_TF32 = (
-    " The gain supposes TF32 on all ranks, and kernels as near to its peak as they are to that of FP32: expect less."
+_OTHER_TYPES = (
+    ("bf16", "Compute in bfloat16 (torch.autocast)"),
+    ("fp16", "Compute in float16 (torch.autocast, torch.amp.GradScaler)"),
 )
+
+_ALLOW_TF32 = ', or allow TF32: torch.set_float32_matmul_precision("high")'
 
 
 def tensor_cores_unused(
@@ -56,6 +59,7 @@ def tensor_cores_unused(
     efficiency: Efficiency,
     headline: Headline,
     ranks: Ranks,
+    kernels: Kernels,
     episodes: Episodes,
     *,
     matrix_pct: float = MATRIX_PCT,
@@ -63,8 +67,8 @@ def tensor_cores_unused(
 ) -> list[Finding]:
     """Matrix kernels whose names say that they run without tensor cores take a fifth of a rank's compute or more.
 
-    And 3 % of a step, at least: of a GPU that hardly computes no kernels are worth changing. Where that is so of ranks
-    alone that are late by their compute, it is why they are.
+    And 3 % of a step, at least: of a GPU that hardly computes no kernels are worth changing, nor of one without tensor
+    cores. Where that is so of ranks alone that are late by their compute, it is why they are.
     """
     table = categories.of_compute()
     if table.empty:
@@ -82,18 +86,23 @@ def tensor_cores_unused(
     of_step_pct = share[rank] / 100 * _compute_pct(headline).get(rank, 0.0)
     if of_step_pct < clear_gain_pct:
         return []
-    peak = _peak(ranks, rank)
-    gain_ns = _gain_by_tf32(efficiency, table["off_tensor_cores_ns"][rank], rank, peak)
+    device = ranks.to_frame().set_index("rank")["device_name"].get(rank)
+    device = device if isinstance(device, str) else None
+    types = matrix_types(device, kernels.table.loc[kernels.table["rank"] == rank, "name"])
+    if types is not None and not types:
+        return []
+    gpu = gpu_of(device)
+    kind = "fp16" if types == {"fp16"} else "tf32"
+    gain_ns = _gain_by(kind, efficiency, table["off_tensor_cores_ns"][rank], rank, gpu)
     late = {late_by(episodes, own, "compute") for own in table.index}
     return [
         Finding(
             severity=_severity(of_step_pct),
-            title=f"Matrix work runs without tensor cores: {_by_rank(table, per)}.{_saved(gain_ns, rank)}",
+            title=f"Matrix work runs without tensor cores: {_by_rank(table, per)}.{_saved(kind, gain_ns, rank)}",
             evidence=plain(table.head(_MOST_ROWS).reset_index()),
-            recommendation="Compute in bfloat16 (torch.autocast), or allow TF32: "
-            f'torch.set_float32_matmul_precision("high").{_rates(peak)}',
-            caveat="Told by kernels' names. TF32 and bfloat16 round more: check the loss. Double precision and odd "
-            f"sizes may have to stay as they are.{'' if gain_ns is None else _OF_TF32}",
+            recommendation=f"{_advice(types)}.{_rates(gpu)}",
+            caveat="Told by kernels' names. Other types round more: check the loss. Double precision and odd "
+            f"sizes may have to stay as they are.{_unsure(types)}{_supposed(kind, gain_ns)}",
             gain_ns=gain_ns,
             named=tuple(int(table.index[place]) for place in dict.fromkeys((0, len(table) - 1))),
             table="efficiency",
@@ -103,10 +112,30 @@ def tensor_cores_unused(
     ]
 
 
-def _saved(gain_ns: int | None, rank: int) -> str:
+def _advice(types: frozenset[str] | None) -> str:
+    """What to compute in: of a GPU that is not known, as all of the last years can."""
+    known = {"bf16", "tf32"} if types is None else types
+    other = next(words for kind, words in _OTHER_TYPES if kind in known)
+    return f"{other}{_ALLOW_TF32 if 'tf32' in known else ''}"
+
+
+def _unsure(types: frozenset[str] | None) -> str:
+    return " GPUs before Ampere have neither, those before Volta no tensor cores." if types is None else ""
+
+
+def _supposed(kind: str, gain_ns: int | None) -> str:
     if gain_ns is None:
         return ""
-    return f" In TF32 it takes {gain_said(time_text(gain_ns), is_bound=True)} less on rank {rank}."
+    return (
+        f" The gain supposes {kind.upper()} on all ranks, and kernels as near to its peak as they are to that of FP32: "
+        "expect less."
+    )
+
+
+def _saved(kind: str, gain_ns: int | None, rank: int) -> str:
+    if gain_ns is None:
+        return ""
+    return f" In {kind.upper()} it takes {gain_said(time_text(gain_ns), is_bound=True)} less on rank {rank}."
 
 
 def _off_tensor_cores(share: pd.Series, headline: Headline, least_pct: float) -> pd.DataFrame:
@@ -238,23 +267,19 @@ def _severity(share_pct: float) -> Severity:
     return "high" if share_pct >= 30 else "medium" if share_pct >= 10 else "low"
 
 
-def _gain_by_tf32(efficiency: Efficiency, off_ns: float, rank: int, peak: Peak | None) -> int | None:
-    """What is left of the time at TF32's rate is kept; `None` where other types than FP32 are or may be among it."""
-    rates = {} if peak is None else peak.tflops
+def _gain_by(kind: str, efficiency: Efficiency, off_ns: float, rank: int, gpu: Gpu | None) -> int | None:
+    """What is left of the time at that type's rate is kept; `None` where other types than FP32 are or may be in it."""
+    rates = {} if gpu is None else gpu.tflops
     table = efficiency.to_frame()
     off = table[(table["on_tensor_cores"] == False).fillna(value=False) & (table["rank"] == rank)]  # noqa: E712 - absent is neither
-    if off.empty or not off["element_type"].eq("fp32").all() or not {"fp32", "tf32"} <= set(rates):
+    if off.empty or not off["element_type"].eq("fp32").all() or not {"fp32", kind} <= set(rates):
         return None
-    return round(off_ns * (1 - rates["fp32"] / rates["tf32"]))
+    return round(off_ns * (1 - rates["fp32"] / rates[kind]))
 
 
-def _peak(ranks: Ranks, rank: int) -> Peak | None:
-    name = ranks.to_frame().set_index("rank")["device_name"].get(rank)
-    return peak_of(name if isinstance(name, str) else None)
-
-
-def _rates(peak: Peak | None) -> str:
-    if peak is None:
+def _rates(gpu: Gpu | None) -> str:
+    if gpu is None or not gpu.tflops:
         return ""
-    rates = [f"{peak.tflops[kind]:.0f} in {kind.upper()}" for kind in ("fp32", "tf32", "bf16") if kind in peak.tflops]
-    return f" Peak of {peak.gpu} in TFLOP/s: {', '.join(rates)}."
+    kinds = ("fp32", "tf32", "bf16") if "bf16" in gpu.tflops else ("fp32", "fp16")
+    rates = [f"{gpu.tflops[kind]:.0f} in {kind.upper()}" for kind in kinds if kind in gpu.tflops]
+    return f" Peak of {gpu.model} in TFLOP/s: {', '.join(rates)}."

@@ -36,8 +36,8 @@ _ADVICE = (
 )
 
 _NOT_FUSED = (
-    "scaled_dot_product_attention takes its plain implementation here: no fused one takes these inputs. Use bfloat16 "
-    "or float16, is_causal=True or a mask of their type, head sizes that are multiples of 8; "
+    "scaled_dot_product_attention takes its plain implementation here: no fused one takes these inputs. Use 16 bits, "
+    "is_causal=True or a mask of their type, head sizes that are multiples of 8; "
     "torch.nn.attention.sdpa_kernel says which it refuses and why."
 )
 

@@ -201,15 +201,16 @@ def _one_per_device(
     ranks = list(enumerate(sorted(devices, key=lambda device: device or 0)))
     del host_ops, ops, comm_args
     for index, device in ranks:
+        gpu = known.device(device)
         of_rank = replace(
             meta,
             rank=meta.rank + index,
             rank_source=DEVICE_ORDER if len(ranks) > 1 else meta.rank_source,
             device=None if device is None else int(device),
-            device_name=known.device_names.get(device if device is not None else -1),
-            device_bytes=known.device_bytes.get(device if device is not None else -1),
-            multiprocessors=known.multiprocessors.get(device if device is not None else -1),
-            devices_seen=len(known.device_names) or None,
+            device_name=gpu.name or None,
+            device_bytes=gpu.totalGlobalMem or None,
+            multiprocessors=gpu.numSms,
+            devices_seen=sum(bool(each.name) for each in known.devices) or None,
         )
         own = _of_device(held, device)
         process_ops = held["gpu_ops"]["correlation"]

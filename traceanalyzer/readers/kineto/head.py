@@ -30,7 +30,9 @@ class _Distributed(msgspec.Struct, gc=False):
     nccl_version: str | None = None
 
 
-class _Device(msgspec.Struct, gc=False):
+class Device(msgspec.Struct, gc=False):
+    """A GPU that the process saw."""
+
     id: _Number | None = None
     name: str | None = None
     numSms: Annotated[int, msgspec.Meta(ge=1, le=2**16)] | None = None  # noqa: N815 - the format's name
@@ -38,7 +40,7 @@ class _Device(msgspec.Struct, gc=False):
 
 
 class _Properties(msgspec.Struct, gc=False):
-    deviceProperties: list[_Device] = []  # noqa: N815 - the format's name
+    deviceProperties: list[Device] = []  # noqa: N815 - the format's name
     trace_id: str | None = None
     baseTimeNanoseconds: Annotated[int, msgspec.Meta(ge=0, le=_BASE_NS)] = 0  # noqa: N815
     cuda_driver_version: _Number | None = None
@@ -67,13 +69,17 @@ class Properties:
     rank: int | None = None
     world_size: int | None = None
     groups: tuple[ProcessGroup, ...] = ()
-    device_names: Mapping[int, str] = field(default_factory=dict)
-    device_bytes: Mapping[int, int] = field(default_factory=dict)
-    multiprocessors: Mapping[int, int] = field(default_factory=dict)
+    devices: tuple[Device, ...] = ()
     trace_id: str | None = None
     host: str | None = None
     base_ns: int = 0
     versions: Mapping[str, str] = field(default_factory=dict)
+
+    def device(self, number: int | None) -> Device:
+        """The GPU of a number in events; of one that no GPU has (ROCm's agents) the first, if all are alike."""
+        kinds = {(device.name, device.numSms, device.totalGlobalMem) for device in self.devices}
+        found = [device for device in self.devices if device.id == number] or self.devices[: len(kinds) == 1]
+        return Device() if number is None or not found else found[0]
 
 
 def properties(head: bytes, tail: bytes = b"") -> Properties:
@@ -115,17 +121,7 @@ def _public(raw: _Properties, info: _Distributed) -> Properties:
         rank=info.rank,
         world_size=info.world_size,
         groups=tuple(ProcessGroup(g.pg_name, g.pg_desc, _ranks(g.ranks)) for g in info.pg_config),
-        device_names={
-            device.id: device.name for device in raw.deviceProperties if device.name and device.id is not None
-        },
-        device_bytes={
-            device.id: device.totalGlobalMem
-            for device in raw.deviceProperties
-            if device.totalGlobalMem and device.id is not None
-        },
-        multiprocessors={
-            device.id: device.numSms for device in raw.deviceProperties if device.numSms and device.id is not None
-        },
+        devices=tuple(raw.deviceProperties),
         trace_id=raw.trace_id,
         host=raw.hostname or raw.host_name,
         base_ns=raw.baseTimeNanoseconds,
