@@ -51,6 +51,13 @@ _OTHER_TYPES = (
     ("fp16", "Compute in float16 (torch.autocast, torch.amp.GradScaler)"),
 )
 
+_CAVEAT = (
+    "Told by kernels' names. Other types round more: check the loss. Double precision and odd sizes may have to stay "
+    "as they are."
+)
+
+_UNSURE = " GPUs before Ampere have neither, those before Volta no tensor cores."
+
 _ALLOW_TF32 = ', or allow TF32: torch.set_float32_matmul_precision("high")'
 
 
@@ -84,14 +91,9 @@ def tensor_cores_unused(
     per = rate(count_of_steps(headline.table))
     rank = int(table["off_tensor_cores_ns"].idxmax())
     of_step_pct = share[rank] / 100 * _compute_pct(headline).get(rank, 0.0)
-    if of_step_pct < clear_gain_pct:
+    gpu, types = _gpu_and_types(ranks, kernels, rank)
+    if of_step_pct < clear_gain_pct or types == frozenset():
         return []
-    device = ranks.to_frame().set_index("rank")["device_name"].get(rank)
-    device = device if isinstance(device, str) else None
-    types = matrix_types(device, kernels.table.loc[kernels.table["rank"] == rank, "name"])
-    if types is not None and not types:
-        return []
-    gpu = gpu_of(device)
     kind = "fp16" if types == {"fp16"} else "tf32"
     gain_ns = _gain_by(kind, efficiency, table["off_tensor_cores_ns"][rank], rank, gpu)
     late = {late_by(episodes, own, "compute") for own in table.index}
@@ -101,8 +103,7 @@ def tensor_cores_unused(
             title=f"Matrix work runs without tensor cores: {_by_rank(table, per)}.{_saved(kind, gain_ns, rank)}",
             evidence=plain(table.head(_MOST_ROWS).reset_index()),
             recommendation=f"{_advice(types)}.{_rates(gpu)}",
-            caveat="Told by kernels' names. Other types round more: check the loss. Double precision and odd "
-            f"sizes may have to stay as they are.{_unsure(types)}{_supposed(kind, gain_ns)}",
+            caveat=f"{_CAVEAT}{_UNSURE if types is None else ''}{_supposed(kind, gain_ns)}",
             gain_ns=gain_ns,
             named=tuple(int(table.index[place]) for place in dict.fromkeys((0, len(table) - 1))),
             table="efficiency",
@@ -117,10 +118,6 @@ def _advice(types: frozenset[str] | None) -> str:
     known = {"bf16", "tf32"} if types is None else types
     other = next(words for kind, words in _OTHER_TYPES if kind in known)
     return f"{other}{_ALLOW_TF32 if 'tf32' in known else ''}"
-
-
-def _unsure(types: frozenset[str] | None) -> str:
-    return " GPUs before Ampere have neither, those before Volta no tensor cores." if types is None else ""
 
 
 def _supposed(kind: str, gain_ns: int | None) -> str:
@@ -275,6 +272,13 @@ def _gain_by(kind: str, efficiency: Efficiency, off_ns: float, rank: int, gpu: G
     if off.empty or not off["element_type"].eq("fp32").all() or not {"fp32", kind} <= set(rates):
         return None
     return round(off_ns * (1 - rates["fp32"] / rates[kind]))
+
+
+def _gpu_and_types(ranks: Ranks, kernels: Kernels, rank: int) -> tuple[Gpu | None, frozenset[str] | None]:
+    """A rank's GPU, and the types that its tensor cores compute in."""
+    device = ranks.to_frame().set_index("rank")["device_name"].get(rank)
+    device = device if isinstance(device, str) else None
+    return gpu_of(device), matrix_types(device, kernels.table.loc[kernels.table["rank"] == rank, "name"])
 
 
 def _rates(gpu: Gpu | None) -> str:
