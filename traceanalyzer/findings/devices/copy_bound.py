@@ -137,4 +137,4 @@ def _limit(device: object, direction: str) -> float | None:
     if direction not in ("HtoD", "DtoH") or not isinstance(device, str):
         return None
     gpu = gpu_of(device)
-    return gpu and gpu.pcie_gbps
+    return None if gpu is None else gpu.pcie_gbps

@@ -94,7 +94,7 @@ def tensor_cores_unused(
     gpu, types = _gpu_and_types(ranks, kernels, rank)
     if of_step_pct < clear_gain_pct or types == frozenset():
         return []
-    kind = "fp16" if types == {"fp16"} else "tf32"
+    kind = "fp16" if types == frozenset({"fp16"}) else "tf32"
     gain_ns = _gain_by(kind, efficiency, table["off_tensor_cores_ns"][rank], rank, gpu)
     late = {late_by(episodes, own, "compute") for own in table.index}
     return [
