@@ -376,3 +376,38 @@ def test_other_programs_troubles_are_none_of_nccls(line, tmp_path):
     assert {one.severity for one in examine_texts(nccl_logs=[("a", log(ends="closed") + "\n" + line)]).diagnoses} == {
         "info"
     }
+
+
+def test_a_stuck_watchdog_in_a_terminal_that_cuts_words():
+    """The terminal pads the last line of each message with spaces; the message of 2.4 repeats its prefix."""
+    line = "[rank6]:[F429 13:55:49.3 ProcessGroupNCCL.cpp:1743] [PG ID 14 PG GUID 117(EXPERT_PARALLEL) Rank 1] [PG ID 14 PG GUID 117(EXPERT_PARALLEL) Rank 1] ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives, TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"
+    at = line.index("'s watchdog") + 1
+    for width in (at, at // 2):
+        cut = [line[start : start + width].ljust(width) for start in range(0, len(line), width)]
+        one = first("\n".join(cut * 2))
+        assert (one.rule, one.ranks) == ("stuck_watchdog", (6,)), width
+    old = "[rank1]:[E1019 ProcessGroupNCCL.cpp:1413] [PG 3 Rank 1] Heartbeat monitor timed out! Process will be terminated after dumping debug info. workMetaList_.size()=121"
+    assert first(old).diagnosis == "A CUDA or NCCL call blocks rank 1."
+
+
+def test_ras_of_a_process_that_died():
+    text = """Job summary
+===========
+Communicators... (2.05s)
+=============
+Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
+    #  in group  per comm  per node  per comm  in group
+    0         1         4       7-8        32        32   RUNNING  INCOMPLETE
+
+Errors
+======
+
+DEAD
+  1 job process is considered dead (unreachable via the RAS network)
+  Process 3487 on node 10.0.0.3 managing GPU 5
+
+"""
+    one = first(text)
+    assert one.severity == "high"
+    assert "Process 3487 on node 10.0.0.3 managing GPU 5" in one.diagnosis
+    assert "RUNNING" not in first(text + timeout(0, 5)).diagnosis

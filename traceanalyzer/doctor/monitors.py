@@ -157,7 +157,7 @@ def bandwidth(inspector: Inspector) -> pd.DataFrame:
 
 _TROUBLE = re.compile(r"^#(\d{1,9})-(\d{1,9}) \((\w+)\) ([A-Z,]+)\s*$")
 _RAS_RANK = re.compile(r"^\s+(?:The missing rank: (\d{1,9})|Rank (\d{1,9})\b.*)$")
-_RAS_GROUP = re.compile(r"^ +\d+ +\d+ +\d+ +\d+ +(\d{1,9}) +\d+ +([A-Z]+)", re.MULTILINE)
+_RAS_GROUP = re.compile(r"^ +\d+ +\d+ +\S+ +\S+ +(?:\d+-)?(\d{1,9}) +\d+ +([A-Z]+) +(\S+)", re.MULTILINE)
 _COUNTS = re.compile(r"^\s+(\d{1,9}) ranks? ha(?:ve|s) launched up to operation (\d{1,9})")
 _OPERATION = re.compile(r"have different (\w+) operation counts")
 
@@ -220,8 +220,8 @@ def parse_ras(text: str, name: str = "ras") -> RasReport:
     return RasReport(
         tuple(_trouble(*one) for one in found),
         version[1] if version else None,
-        tuple(state for _, state in groups),
-        max((int(ranks) for ranks, _ in groups), default=0),
+        tuple(state if errors == "OK" else errors for _, state, errors in groups),
+        max((int(ranks) for ranks, _, _ in groups), default=0),
     )
 
 
@@ -421,10 +421,12 @@ def ras_troubles(case: Case) -> list[Diagnosis]:
         elif trouble.ranks:
             told = f"RAS lacks {numbered('rank', trouble.ranks)} of {where} ({trouble.status.lower()})."
         else:
-            told = f"RAS reports {where} as {trouble.status.lower()}."
+            told = (
+                f"RAS reports {where} as {trouble.status.lower()}: {'; '.join(trouble.details[:3])}".strip(": ") + "."
+            )
         made.append(
             Diagnosis(
-                severity="high" if "INCOMPLETE" in trouble.status or "ERROR" in trouble.status else "medium",
+                severity="medium" if trouble.status == "MISMATCH" else "high",
                 diagnosis=told,
                 signal="; ".join(trouble.details[:6]) or trouble.status,
                 recommendation="Query again after a minute: counts that differ and do not move are a hang, counts "

@@ -48,7 +48,7 @@ class Line:
 def lines(text: str, file: int = 0) -> Iterator[Line]:
     """The log's lines; two that ran into each other are separated at their heads."""
     hosts: set[str] = set()
-    for number, line in enumerate(_unwrapped(ANSI.sub("", text).splitlines()), 1):
+    for number, line in enumerate(_clean(text), 1):
         heads = list(_HEAD.finditer(line)) if "NCCL" in line else []
         if not heads:
             yield Line(file, number, None, "", line.strip())
@@ -63,15 +63,19 @@ def lines(text: str, file: int = 0) -> Iterator[Line]:
             yield Line(file, number, process, head["level"], said.strip())
 
 
-def _unwrapped(lines: list[str]) -> Iterator[str]:
-    """The lines with those joined that a terminal's width cut: all full ones go on in one that has no head."""
+def _clean(text: str) -> Iterator[str]:
+    """The lines without colors, and those joined that a terminal cut: all full ones go on in one that has no head."""
+    lines = ANSI.sub("", text).splitlines()
     width = max(map(len, lines), default=0)
-    cut = [(line, after) for line, after in pairwise(lines) if len(line) == width]
-    is_wrapped = sum("NCCL" in line for line, _ in cut) > 1 and not any(_HEAD.search(after) for _, after in cut)
+    is_full = [len(line) == width and not line.endswith("  ") for line in lines]  # terminals pad a text's last line
+    cut = [(line, after) for full, (line, after) in zip(is_full, pairwise(lines), strict=False) if full]
+    is_wrapped = sum("NCCL" in line for line, _ in cut) > 1 and not any(
+        _HEAD.search(after) or after.startswith("[rank") for _, after in cut
+    )
     held = ""
-    for line in lines:
+    for line, full in zip(lines, is_full, strict=True):
         held += line
-        if not (is_wrapped and len(line) == width):
+        if not (is_wrapped and full):
             yield held
             held = ""
     if held:
@@ -330,7 +334,7 @@ def holds_log(text: str) -> bool:
     return bool(
         any(_HEAD.search(line) or _TEST_ROW.match(line) or _TROUBLE.search(line) for line in text.splitlines())
         or re.match(r"NCCL version \d\S*\+cuda", text)
-        or read_watchdog(ANSI.sub("", text))
+        or read_watchdog("\n".join(_clean(text)))
     )
 
 
@@ -543,7 +547,7 @@ class _Reading:
             algorithms=self.algorithms,
             operations=self.known["operation"],
             p2p_disabled_pairs=tuple(self.p2p_off),
-            watchdog=read_watchdog(ANSI.sub("", "\n".join(text for _, text in texts))),
+            watchdog=read_watchdog("\n".join(line for _, text in texts for line in _clean(text))),
             link_gb_per_s=rates,
             patterns=self.known["pattern"],
             interfaces=self.known["interface"],

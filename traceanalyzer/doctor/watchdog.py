@@ -21,7 +21,7 @@ def _flexible(pattern: str, *, flags: int = 0) -> re.Pattern[str]:
     return re.compile(pattern.replace(" ", r"\s+"), flags)
 
 
-_WHO = r"(?:\[rank(\d{1,9})\]:[^\n]{0,99}?)?\[(?:PG ([^\[\]]{1,99}?) )?Rank (\d{1,9})\]\s*"
+_WHO = r"(?:\[rank(\d{1,9})\]:[^\n]{0,200}?)?\[(?:PG ([^\[\]]{1,99}?) )?Rank (\d{1,9})\]\s*"
 """`[rank5]:` is the job's rank; `Rank 1` counts in the process group that `PG` names."""
 
 _TIMEOUT = _flexible(
@@ -35,7 +35,7 @@ _STATUS = _flexible(
 _AT_WORK = _flexible(r"(?:at work|at NCCL work|work sequence id): (\d{1,18})")
 _ASKED_BY = _flexible(r"(?:signal|timeout)[^.]{0,60} from (?:rank (\d{1,9})|another rank)")
 _OBSERVED = _flexible(_WHO + "Observed flight recorder dump signal from another rank")
-_STUCK = _flexible(_WHO + r"ProcessGroup\w+'s watchdog got stuck for (\d{1,9}) seconds")
+_STUCK = _flexible(_WHO + r"(?:ProcessGroup\w+'s watchdog got stuck for (\d{1,9}) seconds|Heartbeat monitor timed out)")
 _BEHIND = _flexible(
     r"\[(\d[\d, ]*)\] finished collective #\d+, but didn't join|ranks \[(\d[\d, ]*)\] are the lagging ranks"
 )
@@ -102,7 +102,7 @@ class Watchdog:
     Attributes:
         progress: of each group and rank.
         dumps_asked: rank → the rank whose timeout made it dump, `None` where it is not named.
-        stuck_s: rank → seconds without a heartbeat of its watchdog thread.
+        stuck_s: rank → seconds without a heartbeat of its watchdog thread, 0 where they are not printed.
         behind: ranks that PyTorch's desync report names.
         exits: processes that failed.
         highest_rank: the highest rank that any line names; -1 for none.
@@ -149,7 +149,7 @@ def read_watchdog(text: str) -> Watchdog:
     return Watchdog(
         tuple(found.values()),
         asked,
-        {_rank(match): int(match[4]) for match in _STUCK.finditer(text)},
+        {_rank(match): int(match[4] or 0) for match in _STUCK.finditer(text)},
         tuple(sorted({int(rank) for pair in _BEHIND.findall(text) for rank in re.findall(r"\d{1,9}", "".join(pair))})),
         tuple(_exits(text)),
         max(ranks, default=-1),
@@ -343,8 +343,8 @@ def stuck_watchdog(case: Case) -> list[Diagnosis]:
     return [
         Diagnosis(
             severity="high",
-            diagnosis=f"A CUDA or NCCL call blocks {numbered('rank', dog.stuck_s)} for "
-            f"{max(dog.stuck_s.values())} s{of(log, case)}.",
+            diagnosis=f"A CUDA or NCCL call blocks {numbered('rank', dog.stuck_s)}"
+            f"{f' for {longest} s' if (longest := max(dog.stuck_s.values())) else ''}{of(log, case)}.",
             signal="The watchdog thread itself made no progress: a CUDA call does not return, another thread holds the "
             "GIL inside one, or the GPU hangs. No collective is named.",
             recommendation=f"On {numbered('rank', dog.stuck_s)} collect `py-spy dump --native --pid PID`, "
