@@ -8,14 +8,14 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-from traceanalyzer.doctor.known_errors import TROUBLE as _TROUBLE
+from traceanalyzer.doctor.known_errors import known_error
 from traceanalyzer.doctor.watchdog import Watchdog, read_watchdog
 from traceanalyzer.errors import InputError
 
+_LEVEL = re.compile(r"NCCL +(INFO|WARN|TRACE|ERROR|ABORT) ?")
 _HEAD = re.compile(
     r"(?:(?P<host>[\w.<>*-]+):(?P<pid>[\w<>*-]{1,18}):(?P<tid>[\w<>*-]{1,18}) +)?(?:\[(?P<device>-?\d{1,9})\] +)?"
-    r"(?:(?P<source>[\w./-]+:\d+) +)?"
-    r"NCCL +(?P<level>INFO|WARN|TRACE|ERROR|ABORT) ?",
+    r"(?:(?P<source>[\w./-]+:\d+) +)?$"
 )
 """Before it may stand what a launcher writes: `[rank3]:`, a time; people redact or cut off host and pid."""
 
@@ -49,18 +49,23 @@ def lines(text: str, file: int = 0) -> Iterator[Line]:
     """The log's lines; two that ran into each other are separated at their heads."""
     hosts: set[str] = set()
     for number, line in enumerate(_clean(text), 1):
-        heads = list(_HEAD.finditer(line)) if "NCCL" in line else []
-        if not heads:
+        levels = list(_LEVEL.finditer(line)) if "NCCL" in line else []
+        if not levels:
             yield Line(file, number, None, "", line.strip())
             continue
-        hosts.update(head["host"] or "" for head in heads[:1])
-        for head, after in zip(heads, [*heads[1:], None], strict=True):
-            said = line[head.end() : _begins(after, hosts) if after else len(line)]
-            if after:
+        ends = [level.end() for level in levels]
+        heads = [_HEAD.search(line, max(level.start() - 160, before), level.start())
+                 for level, before in zip(levels, [0, *ends], strict=False)]  # fmt: skip
+        hosts.update(head["host"] or "" for head in heads[:1] if head)
+        starts = [head.start() + _rest_of_previous(head, hosts) for head in heads if head]
+        for level, head, start, after in zip(levels, heads, starts, [*starts[1:], len(line)], strict=True):
+            assert head is not None  # it matches nothing, too
+            said = line[level.end() : after]
+            if after < len(line):
                 said = _PREFIX_OF_NEXT.sub("", said)
-            host, pid = (head["host"] or "")[_begins(head, hosts) - head.start() :], head["pid"] or ""
+            host, pid = line[start : head.end("host")] if head["host"] else "", head["pid"] or ""
             process = host, int(pid if pid.isdecimal() else head["device"] or -1)
-            yield Line(file, number, process, head["level"], said.strip())
+            yield Line(file, number, process, level[1], said.strip())
 
 
 def _clean(text: str) -> Iterator[str]:
@@ -70,7 +75,7 @@ def _clean(text: str) -> Iterator[str]:
     is_full = [len(line) == width and not line.endswith("  ") for line in lines]  # terminals pad a text's last line
     cut = [(line, after) for full, (line, after) in zip(is_full, pairwise(lines), strict=False) if full]
     is_wrapped = sum("NCCL" in line for line, _ in cut) > 1 and not any(
-        _HEAD.search(after) or after.startswith("[rank") for _, after in cut
+        _LEVEL.search(after) or after.startswith("[rank") for _, after in cut
     )
     held = ""
     for line, full in zip(lines, is_full, strict=True):
@@ -82,11 +87,10 @@ def _clean(text: str) -> Iterator[str]:
         yield held
 
 
-def _begins(head: re.Match[str], hosts: Collection[str]) -> int:
-    """Where a head begins: a line that ran into another one leaves its end before the host's name."""
+def _rest_of_previous(head: re.Match[str], hosts: Collection[str]) -> int:
+    """How much of a head's host is the end of a line that it ran into: what stands before a known host's name."""
     host = head["host"] or ""
-    known = max((name for name in hosts if host.endswith(name)), key=len, default=host)
-    return head.start() + len(host) - len(known)
+    return len(host) - len(max((name for name in hosts if name and host.endswith(name)), key=len, default=host))
 
 
 Process = tuple[str, int]
@@ -332,7 +336,7 @@ def read_logs(texts: Sequence[tuple[str, str]]) -> tuple[NcclLog, ...]:
 def holds_log(text: str) -> bool:
     """Whether a text holds anything that is read here: NCCL's lines, the watchdog's, a launcher's, nccl-tests'."""
     return bool(
-        any(_HEAD.search(line) or _TEST_ROW.match(line) or _TROUBLE.search(line) for line in text.splitlines())
+        any(_LEVEL.search(line) or _TEST_ROW.match(line) or known_error(line) for line in text.splitlines())
         or re.match(r"NCCL version \d\S*\+cuda", text)
         or read_watchdog("\n".join(_clean(text)))
     )
@@ -407,7 +411,7 @@ class _Reading:
             self.tests |= {int(found[1]): max(rates)} if rates else {}
         elif found := _OUT_OF_BOUNDS.search(text):
             self.wrong += int(found[1])
-        elif _TROUBLE.search(text):
+        elif known_error(text):
             rank = re.match(r"(?:\[?rank(\d{1,9})\]?)", text)
             self.warnings[text].append(("", int(rank[1]) if rank else -1))
 

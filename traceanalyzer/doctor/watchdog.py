@@ -40,7 +40,11 @@ _BEHIND = _flexible(
     r"\[(\d[\d, ]*)\] finished collective #\d+, but didn't join|ranks \[(\d[\d, ]*)\] are the lagging ranks"
 )
 _ABORTED = re.compile(r"NCCLABORTEDCOMM:\S+ from rank: (\d{1,9})")
-_RANK = re.compile(r"\[rank(\d{1,6})\]|\bRank (\d{1,6})\]")
+_RANKS = re.compile(r"\[rank(\d{1,6})\]"), re.compile(r"Rank (\d{1,6})\]")
+_WORDS = ("enqueued", "SeqNum", "atchdog", "Observed", "Heartbeat", "collective #", "lagging", "COMM:", "exitcode",
+          "exited on signal", "srun: error", "Root Cause")  # fmt: skip
+_AROUND = 6
+"""Lines before and after one with such a word that are read too: what belongs together is printed together."""
 _SUMMARY = re.compile(
     r"host +: (\S+)[^\n]*\n[^\n]*?rank +: (\d{1,9}) \(local_rank: \d+\)[^\n]*\n[^\n]*?exitcode +: (-?\d{1,9})"
 )
@@ -121,6 +125,8 @@ class Watchdog:
 
 def read_watchdog(text: str) -> Watchdog:
     """What a job's output holds of it; lines of ranks may interleave."""
+    highest = max((int(rank) for pattern in _RANKS for rank in pattern.findall(text)), default=-1)
+    text = _relevant(text)
     found: dict[tuple[str | None, int], Progress] = {}
     asked: dict[int, int | None] = {}
 
@@ -145,15 +151,22 @@ def read_watchdog(text: str) -> Watchdog:
             timeout_ms=int(match[6]) if match[6] else None)  # fmt: skip
     for match in _OBSERVED.finditer(text):
         asked.setdefault(_rank(match), None)
-    ranks = [int(one or other) for one, other in _RANK.findall(text)]
     return Watchdog(
         tuple(found.values()),
         asked,
         {_rank(match): int(match[4] or 0) for match in _STUCK.finditer(text)},
         tuple(sorted({int(rank) for pair in _BEHIND.findall(text) for rank in re.findall(r"\d{1,9}", "".join(pair))})),
         tuple(_exits(text)),
-        max(ranks, default=-1),
+        highest,
     )
+
+
+def _relevant(text: str) -> str:
+    """The lines around those that are read: a log of many steps has few."""
+    lines = text.splitlines()
+    at = (number for number, line in enumerate(lines) if any(word in line for word in _WORDS))
+    near = sorted({near for number in at for near in range(max(number - _AROUND, 0), number + _AROUND)})
+    return "\n".join(lines[number] for number in near if number < len(lines))
 
 
 def _rank(match: re.Match[str]) -> int:
