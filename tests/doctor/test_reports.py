@@ -411,3 +411,15 @@ DEAD
     assert one.severity == "high"
     assert "Process 3487 on node 10.0.0.3 managing GPU 5" in one.diagnosis
     assert "RUNNING" not in first(text + timeout(0, 5)).diagnosis
+
+
+def test_dumps_without_entries_still_tell_the_last_numbers(tmp_path):
+    for rank, enqueued in enumerate((6, 5, 6)):
+        status = {
+            "0": {"last_enqueued_collective": enqueued, "last_started_collective": 5, "last_completed_collective": 5}
+        }
+        dump = {"version": "2.10", "pg_config": {}, "pg_status": status, "entries": []}
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(dump, 2))
+    one = examine(flight_recorder=tmp_path).diagnoses[0]
+    assert (one.severity, one.ranks) == ("high", (1,))
+    assert "rank 1 of group 0 last enqueued 5, started 5, completed 5" in one.signal

@@ -21,6 +21,8 @@ _GLOO_AND_THE_LIKE = re.compile(r"^\w+:")
 
 STATES = ("scheduled", "started", "completed")
 
+EVENTS = ("enqueued", "started", "completed")
+
 
 @dataclass(frozen=True, slots=True)
 class FlightRecorder:
@@ -34,6 +36,7 @@ class FlightRecorder:
         dumps: rank → the dump's file.
         library_versions: rank → the version of NCCL that its dump names; absent where it names none.
         frames: (rank, entry) → Python frames of the call, innermost first; read when asked for.
+        last: group's name → rank → numbers of its last enqueued, started and completed collective (`pg_status`).
         notes: files that could not be read, and why.
     """
 
@@ -42,6 +45,7 @@ class FlightRecorder:
     dumps: Mapping[int, str]
     library_versions: Mapping[int, str]
     frames: Mapping[int, Sequence[Sequence[Mapping[str, Any]]]]
+    last: Mapping[str, Mapping[int, Sequence[int | None]]]
     notes: tuple[str, ...] = ()
 
     @property
@@ -161,7 +165,14 @@ def _recorder(found: Mapping[int, tuple[str, dict[str, Any]]], notes: tuple[str,
          for name, kind in _COLUMNS.items()}
     )  # fmt: skip
     files = {rank: path for rank, (path, _) in found.items()}
-    return FlightRecorder(table, groups, files, libraries, frames, notes)
+    last: dict[str, dict[int, list[int | None]]] = {}
+    for rank, (_, dump) in sorted(found.items()):
+        status = dump.get("pg_status")
+        for name, told in status.items() if isinstance(status, Mapping) else ():
+            if isinstance(told, Mapping):
+                numbers = [_whole(told.get(f"last_{event}_collective")) for event in EVENTS]
+                last.setdefault(_text(name), {})[rank] = numbers
+    return FlightRecorder(table, groups, files, libraries, frames, last, notes)
 
 
 _COLUMNS = {

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pandas as pd
 
 from traceanalyzer.doctor.case import Case, Diagnosis
-from traceanalyzer.doctor.flight_recorder import FlightRecorder, Group
+from traceanalyzer.doctor.flight_recorder import EVENTS, FlightRecorder, Group
 from traceanalyzer.meaning.listed import numbered
 from traceanalyzer.meaning.sentences import first_upper
 
@@ -343,17 +343,29 @@ def no_entries(case: Case) -> list[Diagnosis]:
     if case.recorder is None or not case.recorder.entries.empty:
         return []
     bad = len(case.recorder.notes)
+    told = []
+    behind = set()
+    for name, ranks in case.recorder.last.items():
+        launched = {rank: numbers[0] for rank, numbers in ranks.items() if numbers[0] is not None}
+        behind |= {rank for rank, number in launched.items() if number < max(launched.values())}
+        told += [f"rank {rank} of group {name} last "
+                 + ", ".join(f"{event} {number}" for event, number in zip(EVENTS, numbers, strict=True))
+                 for rank, numbers in list(ranks.items())[:16]]  # fmt: skip
     return [
         Diagnosis(
-            severity="medium",
-            diagnosis=f"The flight recorder's dumps hold no entries ({numbered('rank', case.recorder.ranks)})"
+            severity="high" if behind else "medium",
+            diagnosis=(f"{first_upper(numbered('rank', behind))} launched fewer collectives than the others; the dumps"
+                       if behind else "The flight recorder's dumps")
+            + f" hold no entries ({numbered('rank', case.recorder.ranks)})"
             + (f"; {bad} more could not be read." if bad else "."),
-            signal="The recorder was off (TORCH_FR_BUFFER_SIZE=0), or no collective ran before the dump. "
+            signal=(f"{first_upper('; '.join(told))}. " if told else "")
+            + "The recorder was off (TORCH_FR_BUFFER_SIZE=0), or no collective ran before the dump. "
             "A truncated file is of a process that ended while it wrote.",
             recommendation="Set TORCH_FR_BUFFER_SIZE=2000 (TORCH_NCCL_TRACE_BUFFER_SIZE before 2.7) and "
             "TORCH_NCCL_DUMP_ON_TIMEOUT=1 on all ranks, and reproduce the hang.",
+            ranks=tuple(sorted(behind)),
         )
-    ]
+    ]  # fmt: skip
 
 
 def open_send_recv(case: Case) -> list[Diagnosis]:

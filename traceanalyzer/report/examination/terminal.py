@@ -46,7 +46,7 @@ def _diagnosis(one: Diagnosis, console: Console) -> None:
         if one.caveat:
             console.print(f"  [dim]{escape(one.caveat)}[/]", highlight=False)
         return
-    for name, text in (("Seen", one.signal), ("Do", one.recommendation), ("But", one.caveat)):
+    for name, text in (("Why", one.signal), ("Fix", one.recommendation), ("Note", one.caveat)):
         if text:
             console.print(f"  [dim]{name}:[/] {escape(text)}", highlight=False)
 
