@@ -29,11 +29,12 @@ _PARTS: Mapping[str, str] = {
     "stage": "A pipeline's stage, counted from 0: 2=peers; all stages: even, or ideal (only the schedule's bubble).",
     "schedule": "Another order of a pipeline's passes: gpipe, 1f1b, interleaved, zero-bubble; with stages a rank "
     "interleaved:2.",
+    "delays": "Start delays that no recorded dependency explains: none.",
     "sync": "Blocking of the host until the GPU is done: none; of one call, in a phase, "
     "cudaStreamSynchronize@optimizer=none.",
 }
 
-_WHOLE = ("waits", "schedule")
+_WHOLE = ("waits", "delays", "schedule")
 """Parts that the whole job has."""
 
 _NAMED: Mapping[str, str] = {

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.once import once_of_tables
+from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.time.headline import Headline, shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.meaning.columns import Unit, unit_of
@@ -31,6 +32,13 @@ MOSTLY = 0.6
 
 EXPLAINED_PCT = 50.0
 """Of what takes a rank longer, by which something that differs is said to be why."""
+
+
+def gains_nothing(gain: Gain | None) -> bool:
+    """Not even the most that the change may gain is worth saying, as recorded or without the profiler."""
+    if gain is None:
+        return False
+    return 100 * max(gain.most_gain_ns, gain.unprofiled_gain_ns or 0) < LEAST_GAIN_PCT * gain.before_ns
 
 
 class Basis(Struct, frozen=True):

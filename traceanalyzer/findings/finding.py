@@ -3,16 +3,43 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any
+from typing import Any, TypedDict
 
 from traceanalyzer.analyses.names import ResultName
+from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.gains import gain_said
+from traceanalyzer.meaning.gains import gain_range_said, gain_said
 from traceanalyzer.meaning.quantities import text
 from traceanalyzer.meaning.severities import Severity
 
 PAGEABLE = "copies of pageable memory"
 """A cause of which rules of hosts and of copies tell (`Finding.about`)."""
+
+
+class Gained(TypedDict):
+    """What a finding says of its gain."""
+
+    gain_ns: int | None
+    gain_error_ns: int | None
+    gain_is_bound: bool
+    gain_most_ns: int | None
+    unprofiled_gain_ns: int | None
+
+
+def gained(gain: Gain | None, bound_ns: float | None = None) -> Gained:
+    """The gain of a replay; where nothing is replayed the most that can be won, where that is known."""
+    if gain is None:
+        most_ns = None if bound_ns is None else round(bound_ns)
+        return Gained(
+            gain_ns=most_ns, gain_error_ns=None, gain_is_bound=True, gain_most_ns=None, unprofiled_gain_ns=None
+        )
+    return Gained(
+        gain_ns=gain.gain_ns,
+        gain_error_ns=gain.error_ns,
+        gain_is_bound=gain.is_bound,
+        gain_most_ns=gain.most_gain_ns if gain.is_delayed else None,
+        unprofiled_gain_ns=gain.unprofiled_gain_ns,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +56,8 @@ class Finding:
         gain_ns: what mending it gains of a mean step (of the capture, without steps); orders findings.
         gain_error_ns: how far the gain may be off; `None` where that is not known.
         gain_is_bound: the gain is the most that can be won, not what will be (`meaning.gains.gain_said`).
+        gain_most_ns: the gain where start delays that no recorded dependency explains go, too; `None` where these are
+            few.
         unprofiled_gain_ns: the gain without what recording takes the hosts, an estimate; where it is known it is what
             findings are ordered by.
         is_of_ideal: it is a distance from what nobody has (hosts that take no time, the GPU's peak): of the same
@@ -61,6 +90,7 @@ class Finding:
     gain_ns: int | None = None
     gain_error_ns: int | None = None
     gain_is_bound: bool = True
+    gain_most_ns: int | None = None
     unprofiled_gain_ns: int | None = None
     is_of_ideal: bool = False
     is_of_hosts: bool = False
@@ -86,7 +116,9 @@ class Finding:
 
     @property
     def gain_words(self) -> str:
-        """The gain and whether it is the most that can be won; an ideal's is."""
+        """The gain and whether it is the most that can be won, as an ideal's is; or between what it lies."""
+        if self.gain_ns is not None and self.gain_most_ns is not None:
+            return gain_range_said(self.gain_ns, self.gain_most_ns)
         return gain_said(text(self.gain_ns, Unit.NS), is_bound=self.gain_is_bound or self.is_of_ideal)
 
     def __repr__(self) -> str:

@@ -6,8 +6,10 @@ from typing import Self
 
 from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.findings.unprofiled import otherwise
-from traceanalyzer.meaning.gains import gain_said
+from traceanalyzer.meaning.gains import gain_range_said, gain_said
 from traceanalyzer.meaning.quantities import time_text
+
+DELAYED = " (how much is not known: start delays without a recorded cause lie in it)"
 
 _SURE = 0.01
 """An error below this part of a gain is not worth saying."""
@@ -23,6 +25,7 @@ class Won:
         unprofiled_ns: the gain without the profiler, where that is to be said if it is another one.
         step_ns: what is shorter, before.
         error_ns: how far the gain may be off, where that is to be said; of a bound it is not.
+        most_ns: the gain where start delays that no recorded dependency explains go, too; `None` where they are few.
     """
 
     gain_ns: int
@@ -30,12 +33,14 @@ class Won:
     unprofiled_ns: int | None = None
     step_ns: int = 0
     error_ns: int = 0
+    most_ns: int | None = None
 
     @classmethod
     def of(cls, gain: Gain, *, is_bound: bool | None = None) -> Self:
         """What a replay gains, and without the profiler; a bound by itself unless it is said."""
         bound = gain.is_bound if is_bound is None else is_bound
-        return cls(gain.gain_ns, bound, gain.unprofiled_gain_ns, gain.before_ns)
+        most_ns = gain.most_gain_ns if gain.is_delayed else None
+        return cls(gain.gain_ns, bound, gain.unprofiled_gain_ns, gain.before_ns, most_ns=most_ns)
 
     @classmethod
     def recorded(cls, gain: Gain, *, is_bound: bool | None = None) -> Self:
@@ -48,6 +53,8 @@ class Won:
         return otherwise(self.gain_ns, self.unprofiled_ns, self.step_ns)
 
     def __str__(self) -> str:
+        if self.most_ns is not None:
+            return f"{gain_range_said(self.gain_ns, self.most_ns)} shorter{self.without}{DELAYED}"
         if not self.gain_ns:
             return f"no shorter{self.without}"
         is_off = not self.is_bound and self.error_ns and self.error_ns >= _SURE * self.gain_ns

@@ -13,7 +13,7 @@ from traceanalyzer.analyses.replay.present import check
 from traceanalyzer.analyses.replay.recording import RUN_TO_RUN
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.errors import InputError, UsageError
-from traceanalyzer.meaning.gains import gain_said
+from traceanalyzer.meaning.gains import gain_range_said, gain_said
 from traceanalyzer.meaning.quantities import time_span, time_text
 from traceanalyzer.meaning.vocabulary import ON_PATH
 
@@ -74,6 +74,7 @@ class Answer:
             "before_ns": self.gain.before_ns,
             "after_ns": self.gain.after_ns,
             "gain_ns": self.gain.gain_ns,
+            "most_gain_ns": self.gain.most_gain_ns,
             "error_ns": self.gain.error_ns,
             "error_pct": self.error_pct,
             "unmatched_ns": self.gain.unmatched_ns,
@@ -106,10 +107,12 @@ class Answer:
         return "the same: nothing of what changes lies on it" if is_same else _listed(self.path_pct_after)
 
     def _said(self) -> str:
-        gain = self.gain
+        gain, what = self.gain, "step" if self.is_of_steps else "capture"
         error = time_text(gain.error_ns)
         change_ns = gain.before_ns - gain.after_ns
-        if change_ns < 0:
+        if gain.is_delayed:
+            said = f"gain {gain_range_said(gain.gain_ns, gain.most_gain_ns)}"
+        elif change_ns < 0:
             said = f"{time_text(-change_ns)} longer"
         else:
             is_most = gain.is_bound and not gain.is_lower_bound
@@ -117,7 +120,9 @@ class Answer:
         why = []
         if gain.error_ns > BOUND_PCT / 100 * gain.before_ns:
             why.append(f"{error} ({self.error_pct:.1f} %) are not explained by the graph")
-        if gain.is_lower_bound:
+        if gain.is_delayed:
+            why.append(f"{time_text(gain.delayed_ns)} of the changed {what} are start delays without a recorded cause")
+        if gain.unmatched_ns > BOUND_PCT / 100 * gain.before_ns:
             unmatched = f"{time_text(gain.unmatched_ns)} a rank"
             why.append(f"waits stay as they are in {unmatched} of communication whose partners are not known")
         if gain.lacks_hosts:

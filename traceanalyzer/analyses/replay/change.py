@@ -15,7 +15,7 @@ PEERS, EVEN, IDEAL, FASTEST, HIDDEN, ALONE, USUAL = "peers", "even", "ideal", "f
 
 Changeable = Literal[
     "rank", "stage", "host", "data", "memory", "profiler", "compute", "copy", "comm", "waits", "links", "small", "sync",
-    "operator", "kernel", "collective", "loop", "schedule",
+    "operator", "kernel", "collective", "loop", "delays", "schedule",
 ]  # fmt: skip
 """The parts of a job that can be changed."""
 
@@ -38,6 +38,7 @@ PARTS: Mapping[Changeable, str] = MappingProxyType(
         "kernel": "GPU operations whose name contains this text",
         "collective": "transfers of this collective; `messages` are all sends and receives",
         "loop": "the hosts' work for a loop's turns behind the first (table launch_loops), and their waits for the GPU",
+        "delays": "what no recorded dependency explains of when operations start and blocking calls return",
         "schedule": "the order in which pipelines run their passes",
     }
 )
@@ -70,6 +71,7 @@ WORDS: Mapping[Changeable, Mapping[str, float | str]] = MappingProxyType(
         **{part: {"free": 0.0} for part in NAMED},
         "collective": {"free": 0.0, USUAL: USUAL},
         "loop": {"none": 0.0},
+        "delays": {"none": 0.0},
         "schedule": {name: name for name in ORDERS},
     }
 )
@@ -158,6 +160,9 @@ def _plain(number: float, digits: int) -> str:
 
 UNRECORDED = Change("profiler", TYPICAL)
 """The job as without a profiler, by the typical cost of recording."""
+
+EXPLAINED = Change("delays")
+"""The job with nothing that its graph does not explain."""
 
 
 def _listed(numbers: Iterable[int]) -> str:

@@ -22,6 +22,8 @@ class Gain:
             `None` where the capture holds no calls whose cost is known.
         steps: of how many steps it is the mean; `None` of a whole capture.
         lacks_hosts: of some rank the host is not in the graph: it may not launch a shorter step in time.
+        delayed_ns: by how much the changed step would be shorter without the start delays that no recorded dependency
+            explains.
     """
 
     before_ns: int
@@ -31,6 +33,7 @@ class Gain:
     unprofiled_ns: tuple[int, int] | None = None
     steps: int | None = None
     lacks_hosts: bool = False
+    delayed_ns: int = 0
 
     @property
     def whole(self) -> str:
@@ -41,6 +44,16 @@ class Gain:
     def gain_ns(self) -> int:
         """Before − after; never negative."""
         return max(0, self.before_ns - self.after_ns)
+
+    @property
+    def most_gain_ns(self) -> int:
+        """The gain where the change takes those delays away, too."""
+        return max(self.gain_ns, self.before_ns - self.after_ns + self.delayed_ns)
+
+    @property
+    def is_delayed(self) -> bool:
+        """They are more than 3 % of the step: what the change gains lies between `gain_ns` and `most_gain_ns`."""
+        return self.delayed_ns > BOUND_PCT / 100 * self.before_ns
 
     @property
     def gain_pct(self) -> float:
@@ -55,9 +68,13 @@ class Gain:
     @property
     def is_bound(self) -> bool:
         """What is not known is more than 3 % of the step, or a host is not known: the gain is a bound, no forecast."""
-        return self.lacks_hosts or max(self.error_ns, self.unmatched_ns) > BOUND_PCT / 100 * self.before_ns
+        unknown_ns = max(self.error_ns, self.unmatched_ns, self.delayed_ns)
+        return self.lacks_hosts or unknown_ns > BOUND_PCT / 100 * self.before_ns
 
     @property
     def is_lower_bound(self) -> bool:
-        """Waits in calls whose partners are not known would be shorter, too: they are more than 3 % of the step."""
-        return self.unmatched_ns > BOUND_PCT / 100 * self.before_ns
+        """Delays without a reason, or waits in calls whose partners are not known, stay as they were.
+
+        They are more than 3 % of the step.
+        """
+        return self.is_delayed or self.unmatched_ns > BOUND_PCT / 100 * self.before_ns

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from traceanalyzer.analyses.replay.begun import begun_as_ended
-from traceanalyzer.analyses.replay.change import EVEN, IDEAL, UNRECORDED, Change
+from traceanalyzer.analyses.replay.change import EVEN, EXPLAINED, IDEAL, UNRECORDED, Change
 from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.lengths import (
@@ -213,20 +213,25 @@ class Engine:
 
     def gain_of(self, lengths: Lengths) -> Gain:
         """What the graph gains with these lengths."""
-        return self._gain(round(float(self.windows.of_job(self.job.replay(lengths)).mean())), None)
+        timing = {rank: replace(own, has_lag=False) for rank, own in lengths.timing.items()}
+        times = self.job.replay(lengths, replace(lengths, timing=timing))
+        after_ns, explained_ns = self.windows.of_job(times).mean(axis=0).tolist()
+        return self._gain(round(after_ns), round(explained_ns), None)
 
     def gains(self, scenarios: Sequence[tuple[Change, ...]]) -> list[Gain]:
-        """What each set of changes, made together, gains."""
+        """What each set of changes, made together, gains; delays without a reason are kept, and dropped after it."""
         after = _held(self.before_ns, self._mean_steps(scenarios), scenarios)
+        explained = self._mean_steps([(*changes, EXPLAINED) for changes in scenarios])
         without: list[tuple[int, int]] | list[None] = [None] * len(scenarios)
         if self.has_cost_of_recording:
             before, *each = self._mean_steps([(UNRECORDED,), *(_unrecorded(changes) for changes in scenarios)])
             without = [(before, one) for one in _held(before, each, scenarios)]
-        return [self._gain(each, pair) for each, pair in zip(after, without, strict=True)]
+        return [self._gain(*each) for each in zip(after, explained, without, strict=True)]
 
-    def _gain(self, after_ns: int, unprofiled_ns: tuple[int, int] | None) -> Gain:
+    def _gain(self, after_ns: int, explained_ns: int, unprofiled_ns: tuple[int, int] | None) -> Gain:
         known = self.before_ns, after_ns, self.error_ns, self.unmatched_ns, unprofiled_ns
-        return Gain(*known, steps=self.windows.steps, lacks_hosts=self.lacks_hosts)
+        delayed_ns = max(0, after_ns - explained_ns)
+        return Gain(*known, steps=self.windows.steps, lacks_hosts=self.lacks_hosts, delayed_ns=delayed_ns)
 
     def unprofiled_ns(self, changes: Sequence[Change]) -> dict[str, tuple[int, int]]:
         """The step before and after without the profiler, by what recording may take the hosts (`COST_NS`).

@@ -163,8 +163,8 @@ def _in_steps(step: np.ndarray, change: Change) -> np.ndarray:
 
 
 def _timing(job: Job, peers: Peers, timing: Timing, rank: int, change: Change, changes: Sequence[Change]) -> Timing:
-    if change.part == "waits":
-        return timing
+    if change.part in ("waits", "delays"):
+        return replace(timing, has_lag=timing.has_lag and change.part == "waits")
     if change.part == "sync":
         return replace(timing, is_blocking=timing.is_blocking & ~_chosen_calls(job.nodes[rank].piece, change))
     if change.part == "comm" and change.to == HIDDEN:

@@ -20,7 +20,7 @@ from traceanalyzer.analyses.spread import robust_deviation
 from traceanalyzer.findings.alike import alike
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, severity
 from traceanalyzer.findings.communication.wiring import taken
-from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.finding import Finding, gained
 from traceanalyzer.findings.late.lateness import of_slow_links
 from traceanalyzer.findings.link_rates import HEALTHY_PEAK, LOW_PEAK_PCT, SLOW_LINKS, healthy, slow_groups
 from traceanalyzer.findings.won import Title, Won
@@ -133,10 +133,7 @@ def _found(kinds: Sequence[_Kind], replay: Replay) -> Finding:
             f"Large {'; '.join(kind.words for kind in kinds)}.{''.join(kind.slower for kind in kinds)}",
             won,
         ),
-        gain_ns=gain.gain_ns if gain else None,
-        gain_error_ns=gain.error_ns if gain else None,
-        gain_is_bound=gain is None or gain.is_bound,
-        unprofiled_gain_ns=gain.unprofiled_gain_ns if gain else None,
+        **gained(gain),
         evidence=tuple(row for kind in kinds for row in kind.rows),
         recommendation=f"{channels}Check the path that NCCL took (nvidia-smi topo -m, NCCL_DEBUG=INFO; "
         "analyze-traces doctor reads both), switches such as NCCL_P2P_DISABLE, and what else used the links or "

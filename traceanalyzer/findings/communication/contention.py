@@ -5,7 +5,7 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, severity
-from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.finding import Finding, gained
 from traceanalyzer.findings.won import Title, Won
 
 _SURE = 2
@@ -41,9 +41,7 @@ def contention(
             "engines), or move it beside kernels that leave some free; compare a step with less overlap.",
             caveat="The same kernel of the same grid, its median without communication beside it. Not both can be had: "
             "communication that no compute hides costs time itself.",
-            gain_ns=gain.gain_ns,
-            gain_error_ns=gain.error_ns,
-            gain_is_bound=gain.is_bound,
+            **gained(gain),
             is_of_ideal=True,
         )
     ]

@@ -12,7 +12,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, severity
 from traceanalyzer.findings.communication.without_calls import gain_without
-from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.finding import Finding, gained
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.quantities import in_a_line
@@ -66,9 +66,7 @@ def gathered_again(
             "ranks of a host only (reshard_after_forward=8 and the like).",
             caveat=f"It costs up to {kept} of memory on each rank. That arrays of one size are the same "
             "parameters is inferred: the trace has no addresses.",
-            gain_ns=gain.gain_ns,
-            gain_error_ns=gain.error_ns,
-            gain_is_bound=gain.is_bound,
+            **gained(gain),
             table="calls",
         )
     ]

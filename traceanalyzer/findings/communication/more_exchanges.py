@@ -14,7 +14,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, severity
 from traceanalyzer.findings.communication.without_calls import gain_without
-from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.finding import Finding, gained
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.listed import listed
@@ -76,9 +76,7 @@ def _finding(row: Mapping[str, Any], gain: Gain) -> Finding:
         "(no_sync() is missing), other buckets, a hook or a metric of theirs alone.",
         caveat="Which of the calls are not needed is not known: of each step as many as the others run are left, the "
         "last ones.",
-        gain_ns=gain.gain_ns,
-        gain_error_ns=gain.error_ns,
-        gain_is_bound=gain.is_bound,
+        **gained(gain),
         ranks=ranks,
         cause="transfer",
         table="calls",

@@ -11,7 +11,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, Basis, severity
 from traceanalyzer.findings.communication.without_calls import gain_without
-from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.finding import Finding, gained
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.quantities import size_text
@@ -95,8 +95,6 @@ def _finding(micro: int, calls: float, size: float, gain: Gain | None, collectiv
         "set_requires_gradient_sync(False) (FSDP2) around the others.",
         caveat="With sharded gradients it costs memory: each rank then holds whole gradients between micro-steps. "
         "Where optimizers are not recorded, two models of one shape that are trained in turn look the same.",
-        gain_ns=None if gain is None else gain.gain_ns,
-        gain_error_ns=None if gain is None else gain.error_ns,
-        gain_is_bound=gain is None or gain.is_bound,
+        **gained(gain),
         table="micro_steps",
     )

@@ -14,7 +14,7 @@ from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import Basis, plain, severity
-from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.finding import Finding, gained
 from traceanalyzer.findings.late.lateness import late_by
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.quantities import size_text, time_text
@@ -128,10 +128,7 @@ def _calls_for_memory(own: pd.DataFrame, rank: int, cost_ns: float, basis: Basis
         recommendation=_FREES if any("Free" in str(name) for name in counts.index) else _GROWS,
         caveat="Without expandable segments cudaFree waits for all of the GPU's work; what waits there may wait "
         "elsewhere without it.",
-        gain_ns=gain.gain_ns if gain else round(cost_ns),
-        gain_error_ns=gain.error_ns if gain else None,
-        unprofiled_gain_ns=gain.unprofiled_gain_ns if gain else None,
-        gain_is_bound=gain is None or gain.is_bound,
+        **gained(gain, cost_ns),
         is_of_hosts=True,
         named=(rank,),
         table="memory_calls",

@@ -5,7 +5,7 @@ from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.replay.change import PEERS, Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.basis import plain
-from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.finding import Finding, gained
 from traceanalyzer.findings.late.lateness import of_ranks
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.listed import numbered
@@ -55,10 +55,7 @@ def blocking_launches(
             + ": it is for debugging. If it is not set, look for a debugger, a sanitizer, or a synchronisation inside "
             "the launching library.",
             caveat="Nothing overlaps in such a run: record again before other advice is followed." if is_all else None,
-            gain_ns=gain.gain_ns if gain else None,
-            gain_error_ns=gain.error_ns if gain else None,
-            gain_is_bound=gain is None or gain.is_bound,
-            unprofiled_gain_ns=gain.unprofiled_gain_ns if gain else None,
+            **gained(gain),
             ranks=() if is_all else ranks,
             named=ranks if is_all and one else (),
             is_about_capture=is_all,

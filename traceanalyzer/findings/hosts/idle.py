@@ -23,8 +23,8 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.alike import AS_LONG, Alike, alike, also_on, named, of_them, one_by_one, with_others
-from traceanalyzer.findings.basis import Basis, mean_steps, per_step, plain, severity
-from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.basis import Basis, gains_nothing, mean_steps, per_step, plain, severity
+from traceanalyzer.findings.finding import Finding, gained
 from traceanalyzer.findings.hosts.host_words import HOST_PCT
 from traceanalyzer.findings.hosts.in_turn import take_turns
 from traceanalyzer.findings.late.host_story import lateness_or_hosts
@@ -116,6 +116,7 @@ def synchronising_calls(
     episodes: Episodes,
     places: Places,
     ranks: Ranks,
+    replay: Replay,
     *,
     sync_idle_pct: float = SYNC_PCT,
 ) -> list[Finding]:
@@ -123,9 +124,11 @@ def synchronising_calls(
 
     Ranks of which the same call is the worst are told together, by the one that it costs most. Only time inside the
     calls counts: what the host does afterwards is named by what it is. Of one process's GPUs that take turns it is
-    said by a rule of its own (`gpus_in_turn`).
+    said by a rule of its own (`gpus_in_turn`). Calls that the job gains nothing without, as at a step's end, are none.
     """
     if not len(sync_calls) or not len(headline) or take_turns(headline, steps, sync_calls, ranks):
+        return []
+    if gains_nothing(gain_of(replay, Change("sync"))):
         return []
     basis = Basis.of(headline, steps)
     places_of_call = ["name", "operator", "range"]
@@ -184,10 +187,7 @@ def data_loader(
             recommendation="Load ahead: more DataLoader workers, persistent workers, prefetch_factor, pinned memory "
             "with non_blocking copies; move decoding and augmentation off the training process.",
             caveat="Only ranges that name data loading count; work outside them is counted as the host's.",
-            gain_ns=round(cost_ns) if gain is None else gain.gain_ns,
-            gain_error_ns=None if gain is None else gain.error_ns,
-            gain_is_bound=gain is None or gain.is_bound,
-            unprofiled_gain_ns=None if gain is None or gain.is_bound else gain.unprofiled_gain_ns,
+            **gained(gain, cost_ns),
             steps=few.steps if few else None,
             named=longest_waiting.ranks,
             interval_ns=longest(own),

@@ -13,7 +13,7 @@ from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, plain, severity
-from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.finding import Finding, gained
 from traceanalyzer.findings.late.heavy_stages import pipeline_name
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.kinds import POINT_TO_POINT
@@ -95,9 +95,7 @@ def _finding(costly: "Costly", work: pd.DataFrame, rank: int, number: int) -> Fi
         "stage to the others.",
         caveat="Kernels of names that no later part of the step has; an optimizer or loss after the last exchange is "
         "not counted.",
-        gain_ns=gain.gain_ns,
-        gain_error_ns=gain.error_ns,
-        gain_is_bound=gain.is_bound,
+        **gained(gain),
         ranks=(rank,),
         cause="compute",
         table="pipeline_schedule",

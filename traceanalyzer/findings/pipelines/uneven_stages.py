@@ -18,7 +18,7 @@ from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.findings.alike import AS_LONG
 from traceanalyzer.findings.basis import LEAST_GAIN_PCT, count_of_steps, has_longer_window, per_step, plain, severity
-from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.finding import Finding, gained
 from traceanalyzer.findings.late.heavy_stages import UNEVEN_STAGES, even_changes, pipeline_name
 from traceanalyzer.findings.late.late_words import is_slow_gpu
 from traceanalyzer.findings.late.lateness import said_with_gain
@@ -147,7 +147,8 @@ def _uneven(
     evened = even_changes(stages)
     gain = gain_of(replay, *evened)
     gain_ns = round(longest_ns - mean.max() / (steps or 1)) if gain is None else gain.gain_ns
-    hidden = _behind_hosts(replay, evened) if gain is not None and 100 * gain_ns < LEAST_GAIN_PCT * step_ns else ""
+    is_nothing = gain is not None and 100 * gain.most_gain_ns < LEAST_GAIN_PCT * step_ns
+    hidden = _behind_hosts(replay, evened) if is_nothing else ""
     more = recomputed_more(mfu, stages, row, least_times)
     heavy = _heavy(stages, row)
     ranks = _longest(rows, heavy, stages)
@@ -166,9 +167,7 @@ def _uneven(
         caveat="The gain supposes that layers take their hosts' work along. Coefficient of variation of compute "
         f"{row['compute_cv']:.3f} (population, ddof = 0); a stage "
         "may be limited by memory instead.",
-        gain_ns=gain_ns,
-        gain_error_ns=None if gain is None else gain.error_ns,
-        gain_is_bound=gain is None or gain.is_bound,
+        **gained(gain, gain_ns),
         named=(*ranks, *_only_other(stages, heavy, row, is_of_recomputing=bool(more))),
         table="pipeline",
         about=pipeline_name(rows[0]["pipeline"]),
@@ -177,7 +176,7 @@ def _uneven(
 
 def _shorter(gain: Gain | None) -> Title:
     """What even stages gain, where a replay tells."""
-    if gain is None or not gain.gain_ns:
+    if gain is None or not (gain.gain_ns or gain.is_delayed):
         return Title()
     even = "With even stages" if gain.is_bound else "With stages and their hosts' work made even"
     return Title(f" {even} {gain.whole} is ", Won.recorded(gain), ".")

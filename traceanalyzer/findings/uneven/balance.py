@@ -22,10 +22,10 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.alike import Alike, alike
 from traceanalyzer.findings.basis import (
-    LEAST_GAIN_PCT,
     Basis,
     about,
     around,
+    gains_nothing,
     has_longer_window,
     per_step,
     plain,
@@ -85,7 +85,7 @@ def uneven_compute(
     own = _longest(compute, compute_by_step(step_needs), places)
     roles, least = _roles(with_roles(step_needs.table, replay, ranks, call_waits, operators)), int(compute.idxmin())
     even = _evened(compute, own, replay, roles) if own else None
-    if own is None or (even and _gains_nothing(even, basis.mean_ns(rank))):
+    if own is None or gains_nothing(even):
         return []
     calls = _unsplit(call_waits, basis, least)
     where = _sits_in(calls, compute.max() - compute.min(), instances, basis, least)
@@ -169,11 +169,6 @@ def _unsplit(call_waits: CallWaits, basis: Basis, rank: int) -> pd.DataFrame:
     """The rank's calls of which nobody knows how long they wait."""
     calls = basis.within(call_waits.to_frame())
     return calls[(calls["rank"] == rank) & calls["transfer_ns"].isna()]
-
-
-def _gains_nothing(even: Gain, step_ns: float) -> bool:
-    """Whether nobody waits for it, with the profiler or without."""
-    return 100 * max(even.gain_ns, even.unprofiled_gain_ns or 0) < LEAST_GAIN_PCT * step_ns
 
 
 def _computes(own: Alike, compute: pd.Series, basis: Basis) -> str:

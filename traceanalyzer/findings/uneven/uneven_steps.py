@@ -19,7 +19,7 @@ from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.wide import by_step_and_rank
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, plain, severity
 from traceanalyzer.findings.chance import is_beyond_chance
-from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.finding import Finding, gained
 from traceanalyzer.findings.late.lateness import said
 from traceanalyzer.findings.won import Title, Won
 from traceanalyzer.meaning.quantities import time_text
@@ -97,9 +97,7 @@ def _found(wide: pd.DataFrame, gain: Gain, *, is_work: bool) -> Finding:
         recommendation="Give all ranks as much in each step: batches of like lengths, packed sequences, "
         "as many tokens a batch, balanced experts.",
         caveat=None if is_work else same,
-        gain_ns=gain.gain_ns,
-        gain_error_ns=gain.error_ns,
-        gain_is_bound=gain.is_bound,
+        **gained(gain),
         named=always,
         table="step_needs",
     )

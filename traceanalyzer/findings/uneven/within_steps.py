@@ -18,7 +18,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, mean_steps, plain, severity
-from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.finding import Finding, gained
 from traceanalyzer.findings.late.lateness import said_with_gain
 from traceanalyzer.findings.tools import tools_of
 from traceanalyzer.findings.uneven.uneven_steps import compute_by_step
@@ -96,9 +96,7 @@ def _found(title: Title, gain: Gain, evidence: tuple[dict[str, Any], ...], named
         evidence=evidence,
         recommendation=advice,
         caveat="Work of equal size that takes unequal time, such as kernels beside communication, looks the same.",
-        gain_ns=gain.gain_ns,
-        gain_error_ns=gain.error_ns,
-        gain_is_bound=gain.is_bound,
+        **gained(gain),
         named=named,
         table="stragglers",
     )
