@@ -1,12 +1,11 @@
 """One cause is one finding, and the order is that of impact."""
 
-import pandas as pd
 import pytest
 
 from tests import once
 from traceanalyzer.findings import Finding, find
 from traceanalyzer.findings.folding import folded
-from traceanalyzer.findings.order import error_of_mean_step_ns, ordered
+from traceanalyzer.findings.order import ordered
 from traceanalyzer.meaning.severities import SEVERITIES
 
 
@@ -132,48 +131,15 @@ def test_what_gains_over_twice_as_much_is_no_part(own, of_lead, is_part):
     assert len(folded([lead, sign])) == (1 if is_part else 2)
 
 
-@pytest.mark.parametrize(
-    ("of_all_ns", "replay_ns", "steps_ns", "first"),
-    [
-        (104, 0, 0, "late"),
-        (107, 0, 0, "all"),
-        (109, 0, 10, "late"),
-        (111, 0, 10, "all"),
-        (109, 10, 0, "late"),
-        (111, 10, 0, "all"),
-    ],
-)
-def test_a_fault_of_some_ranks_goes_before_what_gains_no_more_for_sure(of_all_ns, replay_ns, steps_ns, first):
-    alike = Finding("medium", "all", gain_ns=of_all_ns, gain_error_ns=replay_ns, rule="all")
-    late = Finding("medium", "late", gain_ns=100, ranks=(4, 5), rule="late")
-    assert ordered([alike, late], steps_ns)[0].rule == first
-
-
-@pytest.mark.parametrize(("gain_ns", "ranks", "first"), [(99, (), "ideal"), (101, (), "sure"), (99, (1,), "sure")])
-def test_a_sure_gain_goes_before_a_severe_ideal_unless_it_is_a_small_part_of_it(gain_ns, ranks, first):
-    ideal = Finding("high", "a", gain_ns=1000, is_of_ideal=True, rule="ideal")
-    sure = Finding("medium", "b", gain_ns=gain_ns, gain_is_bound=False, ranks=ranks, rule="sure")
-    assert ordered([ideal, sure])[0].rule == first
-
-
-def test_of_several_ideals_the_most_that_a_severe_one_gains_is_the_measure():
-    """What causes gain, and ideals of no severity, is none."""
-    cause = Finding("high", "a", gain_ns=5000, rule="cause")
-    ideals = [Finding("high", "b", gain_ns=ns, is_of_ideal=True, rule=f"ideal of {ns}") for ns in (1000, 200)]
-    slight = Finding("low", "c", gain_ns=9000, is_of_ideal=True, rule="slight")
-    for gain_ns, place in ((101, 1), (99, 3)):
-        sure = Finding("medium", "d", gain_ns=gain_ns, gain_is_bound=False, rule="sure")
-        assert [item.rule for item in ordered([sure, slight, *ideals, cause])].index("sure") == place
-
-
 def test_they_are_read_in_this_order():
     """First what the capture cannot tell, but not that hosts are late by the recording alone; then by severity."""
     expected = [
         Finding("info", "", is_about_capture=True, rule="capture"),
         Finding("high", "", gain_ns=5, rule="severe"),
         Finding("high", "", rule="severe, of unknown gain"),
-        Finding("medium", "", gain_ns=90, gain_is_bound=False, rule="for sure"),
         Finding("high", "", gain_ns=100, is_of_ideal=True, rule="severe ideal"),
+        Finding("medium", "", gain_ns=80, unprofiled_gain_ns=91, gain_is_bound=False, rule="most without the profiler"),
+        Finding("medium", "", gain_ns=95, unprofiled_gain_ns=90, gain_is_bound=False, rule="for sure"),
         Finding("medium", "", gain_ns=95, rule="at most"),
         Finding("medium", "", gain_ns=99, is_of_ideal=True, rule="ideal"),
         Finding("medium", "", gain_ns=0, gain_is_bound=False, ranks=(1,), rule="nothing to gain"),
@@ -183,21 +149,6 @@ def test_they_are_read_in_this_order():
     ]
     for shown in (expected, expected[::-1], sorted(expected, key=lambda item: item.rule)):
         assert [item.rule for item in ordered(shown)] == [item.rule for item in expected]
-
-
-def test_what_is_alike_is_told_from_the_one_that_gains_most():
-    """100 and 92 are alike, 92 and 84 too, but not 100 and 84."""
-    most, next_, late = (Finding("low", "", gain_ns=ns, ranks=ranks, rule=str(ns)) for ns, ranks in
-                         ((100, ()), (92, ()), (84, (1,))))  # fmt: skip
-    assert ordered([late, next_, most], 10) == [most, late, next_]
-
-
-def test_a_mean_step_is_off_by_the_deviation_of_steps_over_the_root_of_their_number():
-    headline = once.results("ddp", ["headline"])["headline"]
-    table = headline.table.assign(steps=4, window_ns=400_000_000, step_std_ns=[1e7, 3e7])
-    assert error_of_mean_step_ns(type(headline)(table)) == 1e7
-    assert error_of_mean_step_ns(type(headline)(table.assign(step_std_ns=10.0))) == 1e6, "a hundredth of a step"
-    assert error_of_mean_step_ns(type(headline)(table.assign(steps=pd.NA))) == 0.0
 
 
 @pytest.mark.parametrize(("gain_ns", "said"), [(9, "Even out."), (5, "Find it.")])

@@ -10,7 +10,7 @@ from traceanalyzer.findings.capture_limits import within_limits
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.folding import folded
 from traceanalyzer.findings.makers import in_words, in_words_of, maker_of
-from traceanalyzer.findings.order import error_of_mean_step_ns, ordered
+from traceanalyzer.findings.order import ordered
 from traceanalyzer.findings.programs import PLAIN, is_of_plain_program
 from traceanalyzer.model.text_storage import texts_in_python
 
@@ -18,10 +18,7 @@ from traceanalyzer.model.text_storage import texts_in_python
 def find(
     results: Results, failures: list[Failure] | None = None, *, processes: int = 1, **thresholds: Any
 ) -> tuple[Finding, ...]:
-    """All findings, one for each cause: severest first, of those what gains most; an unknown gain outranks none.
-
-    Distances from an ideal come after causes of the same severity that can be mended, and after those of medium
-    severity whose gain is known.
+    """All findings, one for each cause: severest first, of those what gains most (`ordered`).
 
     With a list of what could not be computed, rules that need it are left out, and rules that fail are added to it.
     With `processes` forks of this one look for a share of them, where it can be forked. Thresholds are those of rules,
@@ -31,12 +28,11 @@ def find(
         results = with_limits(results, thresholds)
         found = [finding for made in of_rules(results, failures, processes, thresholds) for finding in made]
         held = within_limits(found, results)
-        error_ns = error_of_mean_step_ns(results["headline"]) if "headline" in results else 0.0
         maker, words = maker_of(results), PLAIN if is_of_plain_program(results) else {}
         told = [
             in_words_of(maker, in_words(words, _by_gain(item)) if words else _by_gain(item)) for item in folded(held)
         ]
-        return tuple(ordered(told, error_ns))
+        return tuple(ordered(told))
 
 
 def _by_gain(finding: Finding) -> Finding:
