@@ -47,10 +47,10 @@ def test_folded(findings, expected):
             ],
         ),
         ("moe", [("late_ranks", ["uneven_experts", "other_work", "exposed_collective"])]),
-        # Both hosts need as long to launch: that the stages are uneven as well is another cause.
+        # Both hosts need as long to launch by the recording alone: uneven stages, another cause, gain more without it.
         (
             "pp_host_bound",
-            [("host_bound", ["short_kernels"]), ("pipeline_imbalance", ["pipeline_bubble"])],
+            [("pipeline_imbalance", ["pipeline_bubble"]), ("host_bound", ["short_kernels"])],
         ),
     ],
 )
