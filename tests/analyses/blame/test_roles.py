@@ -2,14 +2,13 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import gpus, other_models, reinforced, two_models, unlike_ranks
 from tests.simulator.noise import like_hosts
-from traceanalyzer.analyses.blame.roles import _joined, with_roles
+from traceanalyzer.analyses.blame.roles import with_roles
 from traceanalyzer.analyses.blame.work_names import OF_DATA
 
 MS = 1_000_000
@@ -30,12 +29,6 @@ def test_gpus_of_another_model_are_no_role():
     job = gpus.two_kinds(4, 3, (Fault("alike", 0, (2, 3)),))
     episodes = analysed(job, "episodes")[1]["episodes"].table
     assert episodes[["ranks", "cause"]].to_numpy().tolist() == [["2,3", "compute"]]
-
-
-def test_ranks_are_of_one_role_directly_or_by_way_of_others():
-    alike = np.zeros((5, 5), dtype=bool)
-    alike[0, 2] = alike[2, 4] = alike[1, 3] = True
-    assert _joined(alike).tolist() == [0, 1, 0, 1, 0]
 
 
 @pytest.mark.parametrize(
