@@ -7,7 +7,6 @@ import pytest
 
 from tests.findings.late.test_other_work import Rows
 from traceanalyzer.findings.devices.other_copies import other_copies
-from traceanalyzer.findings.late.late_advice import advice
 
 MS, MB = 1_000_000, 1_000_000
 COPIES = ["rank", "direction", "source_memory", "target_memory", "copies", "size_bytes", "total_ns"]
@@ -63,17 +62,3 @@ def test_why_copies_take_longer(own, says, to_do):
 def test_nothing_is_told_that_explains_less_than_half(own, changed):
     copies = pd.DataFrame([OTHER, (2, *OTHER[1:]), (1, *own[1:])], columns=COPIES).assign(rate_gbps=1.0)
     assert other_copies(SimpleNamespace(worth_pct=1.0, rows=lambda: [row_of(**changed)]), Rows(frame=copies)) == []
-
-
-def test_what_is_pinned_is_not_to_be_pinned():
-    assert "Pin" not in advice(row_of(UPLOAD))
-    assert advice(row_of("Memcpy HtoD (Pageable -> Device)")).startswith("Pin the host memory of what rank 1 copies")
-
-
-def test_its_limits_can_be_set():
-    copies = pd.DataFrame([OTHER, (2, *OTHER[1:]), (1, *OTHER[1:5], 400 * MB, 8 * MS)], columns=COPIES)
-    given = SimpleNamespace(worth_pct=1.0, rows=lambda: [row_of(UPLOAD)]), Rows(frame=copies.assign(rate_gbps=1.0))
-    assert len(other_copies(*given)) == 1
-    assert other_copies(*given, explained_pct=1_000.0) == []
-    (found,) = other_copies(*given, alike_bytes_times=10.0)
-    assert "as many bytes as the others" in found.title

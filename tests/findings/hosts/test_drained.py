@@ -1,9 +1,7 @@
 """Hosts that wait for their GPUs in the middle of a step."""
 
 import re
-from types import SimpleNamespace
 
-import pandas as pd
 import pytest
 
 from tests.findings.needed import needed_by
@@ -12,8 +10,7 @@ from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import reads
 from tests.simulator.program import Group, Job, Program
-from traceanalyzer.findings.hosts.drained import _are_of_pageable_copies, _of_job, _then, drained_queues
-from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.findings.hosts.drained import drained_queues
 
 NEEDED = tuple(needed_by(drained_queues))
 
@@ -58,11 +55,6 @@ def test_a_queue_that_stays_short_is_told_beside_data_that_would_be_hidden():
     assert found.title.startswith("Both hosts wait for their GPUs 6 times a step")
 
 
-def test_of_one_host_the_gpu_that_idles_is_not_named_again():
-    said = _then(pd.Series({3: 615_000}), 518_000, SimpleNamespace(of_a_step="of a step"), None)
-    assert said == f", and then the GPU idles until its host has launched again, for {time_text(615_000)} of a step."
-
-
 def test_what_recording_made_of_them_is_said():
     (found,) = told(synced=lambda _: True, operators=60)
     # To write down 60 operators takes the host 3.2 µs each, of 0.3 ms a block.
@@ -99,37 +91,3 @@ def test_hosts_that_wait_for_little_are_not_among_those_that_wait():
     assert found.title.startswith(
         "Rank 2's host waits for its GPU 11 times a step (cudaStreamSynchronize in aten::nonzero"
     )
-
-
-def sync(name, operator=None, span=None, rank=1):
-    return {"rank": rank, "name": name, "operator": operator, "range": span}
-
-
-def test_ddps_own_timers_are_not_of_the_job():
-    rows = [
-        sync("cudaEventSynchronize", span="DistributedDataParallel.forward"),
-        sync("cudaEventSynchronize", span="metrics"),
-        sync("cudaStreamSynchronize", operator="aten::copy_", span="DistributedDataParallel.forward"),
-        sync("hipEventSynchronize", span="DistributedDataParallel.forward"),
-    ]
-    table = pd.DataFrame(rows).astype({"operator": "string", "range": "string"})
-    assert _of_job(table).index.tolist() == [1, 2]
-
-
-@pytest.mark.parametrize(
-    ("operators", "direction", "rank", "is_so"),
-    [
-        (["aten::copy_"], "HtoD", 1, True),
-        (["aten::copy_", "aten::item"], "HtoD", 1, False),
-        (["aten::copy_", None], "HtoD", 1, False),
-        (["aten::copy_"], "DtoH", 1, False),
-        (["aten::copy_"], "HtoD", 0, False),
-    ],
-    ids=["upload", "reads values, too", "outside operators", "download", "another rank's"],
-)
-def test_waits_for_copies_from_pageable_memory_are_told_from_those_for_values(operators, direction, rank, is_so):
-    own = pd.DataFrame([sync("cudaStreamSynchronize", operator) for operator in operators]).astype(
-        {"operator": "string"}
-    )
-    copies = pd.DataFrame([{"rank": rank, "problem": "pageable", "operation": direction}])
-    assert _are_of_pageable_copies(own, SimpleNamespace(table=copies)) == is_so

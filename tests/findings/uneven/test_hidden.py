@@ -6,15 +6,12 @@ import pandas as pd
 import pytest
 
 from tests.findings.needed import needed_by
-from tests.simulator import fleet
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import accumulating, models, pipelines
 from traceanalyzer.findings.communication.redundant_exchanges import redundant_exchanges
-from traceanalyzer.findings.late import late_sets
 from traceanalyzer.findings.late.lateness import late_ranks
 from traceanalyzer.findings.pipelines.outside_microbatches import outside_microbatches
-from traceanalyzer.findings.uneven import hidden
 from traceanalyzer.findings.uneven.hidden import hidden_late
 
 MS = 1_000_000
@@ -45,17 +42,6 @@ def test_a_second_straggler_is_told_by_what_it_costs_once_the_first_is_mended(fa
     assert not hidden_late(**{name: results[name] for name in _NEEDED})
 
 
-def test_the_work_of_ranks_that_are_said_already_is_not_compared_again(monkeypatch):
-    _, results = analysed(fleet.job(12, "half", 3, fleet.SMALL), *_NEEDED)
-    asked = []
-    monkeypatch.setattr(hidden, "_is_own", lambda _needs, _work, rank, _others: asked.append(rank) or True)
-    own = hidden._slower(results["step_needs"].table, 0.3 * MS, results["what_ran"].table, [])
-    assert [one.rank for one in own] == asked
-    assert sorted(asked) == [0, 1, 2, 3, 4, 5]
-    hidden_late(**{name: results[name] for name in _NEEDED})
-    assert len(asked) == 6
-
-
 def test_ranks_that_hide_each_other_are_told_together():
     faults = (Fault("compute", 3 * MS, (1,)), Fault("data", 3 * MS, (2,)))
     _, results = analysed(accumulating.accumulating(faults=faults), *_OF_LATENESS)
@@ -72,17 +58,6 @@ def test_ranks_that_hide_each_other_are_told_together():
     assert "ind what takes rank 1 longer in aten::mm" in first
     assert both.recommendation.count("oad ahead on rank 2") == 1
     assert both.recommendation.count("ind what takes rank 1 longer in aten::mm") == 1
-
-
-def test_advice_about_a_python_frame_is_not_cut_within_its_name():
-    rows = [
-        {"ranks": ranks, "set": "rank", "place": None, "is_in_turn": False, "cause": cause, "what": "doing", "name": name,
-         "same_work_ratio": None}
-        for ranks, cause, name in (("5", "host", "train.py(88): log_metrics"), ("2", "data", "DataLoader"))
-    ]  # fmt: skip
-    assert late_sets._advice([[row] for row in rows]).startswith(
-        "Take train.py(88): log_metrics out of the step on rank 5, do it less often"
-    )
 
 
 @pytest.mark.parametrize(("latest", "begins"), [("1", "Rank 1 computes"), ("2", "Rank 2 waits for its data")])
