@@ -64,20 +64,6 @@ def test_each_cause_is_said_once(traces, expected):
     assert order == sorted(order)
 
 
-def test_what_is_to_be_done_first_and_tells_why_is_said_once():
-    lead = Finding("high", "a", recommendation="Launch less.", gain_ns=90, about="x", is_of_ideal=True)
-    why = Finding("high", "b", recommendation="Look.", gain_ns=85, part_of="x", is_to_do_first=True, tells_why=True)
-    assert folded([lead, why])[0].recommendation == "Look."
-
-
-@pytest.mark.parametrize("is_of_ideal", [True, False])
-def test_what_can_be_mended_is_to_be_done_before_coming_nearer_to_an_ideal(is_of_ideal):
-    lead = Finding("low", "a", recommendation="Launch less.", about="x", is_of_ideal=is_of_ideal, rule="a")
-    sign = Finding("low", "b", recommendation="Exchange less.", part_of="x", is_to_do_first=True, rule="b")
-    (made,) = folded([lead, sign, Finding("low", "c", recommendation="Fuse.", part_of="x", rule="c")])
-    assert made.recommendation == ("Exchange less. Launch less." if is_of_ideal else "Launch less.")
-
-
 @pytest.mark.parametrize(("sign_ns", "steps", "first"), [(60, None, "b"), (40, None, "a"), (60, (3,), "a")])
 def test_a_concrete_sign_that_makes_most_of_an_ideal_leads_unless_the_ideal_tells_the_steps(sign_ns, steps, first):
     lead = Finding("low", "a", rule="a", about="x", is_of_ideal=True, gain_ns=500, unprofiled_gain_ns=100, steps=steps)
@@ -93,23 +79,6 @@ def test_what_mending_gains_says_how_grave_a_cause_is(is_bound, tells_why, grave
     lead = Finding("low", "a", rule="a", about="x", gain_ns=100, gain_is_bound=is_bound)
     (made,) = folded([lead, Finding("high", "b", rule="b", part_of="x", tells_why=tells_why)])
     assert made.severity == grave
-
-
-def test_the_same_words_of_two_steps_are_said_once():
-    lead = Finding("low", "a", rule="a", about="x")
-    signs = [
-        Finding("low", title, rule=rule, part_of="x")
-        for title, rule in (("b", "b"), ("c", "b"), ("b", "c"), ("b", "b"))
-    ]
-    (made,) = folded([lead, *signs])
-    assert [(sign.title, sign.rule) for sign in made.also] == [("b", "b"), ("c", "b"), ("b", "c")]
-
-
-def test_what_says_what_to_do_stands_before_other_signs():
-    signs = [Finding("low", "", rule="plain", part_of="x"), Finding("low", "", rule="first", part_of="x", is_to_do_first=True),
-             Finding("low", "", rule="also plain", part_of="x"), Finding("low", "", rule="why", part_of="x", tells_why=True)]  # fmt: skip
-    (made,) = folded([Finding("low", "", rule="a", about="x"), *signs])
-    assert [sign.rule for sign in made.also] == ["first", "why", "plain", "also plain"]
 
 
 @pytest.mark.parametrize(
@@ -149,11 +118,3 @@ def test_they_are_read_in_this_order():
     ]
     for shown in (expected, expected[::-1], sorted(expected, key=lambda item: item.rule)):
         assert [item.rule for item in ordered(shown)] == [item.rule for item in expected]
-
-
-@pytest.mark.parametrize(("gain_ns", "said"), [(9, "Even out."), (5, "Find it.")])
-def test_what_tells_why_says_what_to_do_where_it_gains_most_of_it(gain_ns, said):
-    lead = Finding("high", "a", recommendation="Find it.", gain_ns=10, about="x", rule="a")
-    sign = Finding("low", "b", recommendation="Even out.", gain_ns=gain_ns, part_of="x", tells_why=True, rule="b")
-    (card,) = folded([lead, sign])
-    assert card.recommendation == said

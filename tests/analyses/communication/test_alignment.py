@@ -7,7 +7,6 @@ import pytest
 
 from traceanalyzer.analyses.communication.alignment import align
 from traceanalyzer.analyses.communication.candidates import METHODS, CallList, near_of
-from traceanalyzer.analyses.communication.offset_vote import vote
 
 MS = 1_000_000
 
@@ -93,65 +92,6 @@ def test_calls_that_do_not_synchronise_are_matched_by_position_only():
     assert whole.offset_ns is None
     cut = align(calls(without(0), synchronises=False), calls(synchronises=False))
     assert cut.left.tolist() == list(range(3, 11)), "the step that lost a call says nothing"
-
-
-def test_a_program_that_repeats_to_the_microsecond_is_ambiguous():
-    ends = np.arange(0, 40, dtype=np.int64) * MS
-    same = np.zeros(40, dtype=np.int64)
-    result = vote(ends, same, ends[1:] + 3 * MS, same[1:])
-    assert result.is_ambiguous
-    jittered = ends + np.random.default_rng(1).integers(0, 400_000, 40)
-    assert not vote(jittered, same, jittered[1:] + 3 * MS, same[1:]).is_ambiguous
-
-
-@pytest.mark.parametrize("offset", [0, 24_999, 25_000, 49_999, 50_000, -1, 10**12])
-def test_a_vote_finds_the_offset_wherever_the_bins_begin(offset):
-    ends = np.array([3, 10, 11, 29, 47], dtype=np.int64) * MS
-    same = np.zeros(5, dtype=np.int64)
-    result = vote(ends + offset, same, ends, same)
-    assert (result.offset_ns, result.votes, result.voters) == (offset, 5, 5)
-
-
-@pytest.mark.parametrize("offset", [0, 12_500, 25_000, -37_000, 7_312_345])
-@pytest.mark.parametrize("kept", [slice(None), slice(9, None)], ids=["all", "front cut"])
-def test_calls_that_come_closer_than_a_bin_is_wide_are_told_apart(offset, kept):
-    """Of a call and the next, 25 to 60 µs later, a bin of 50 µs holds both; true pairs agree to 6 µs."""
-    random = np.random.default_rng(3)
-    left = MS + np.cumsum(random.integers(25_000, 60_000, 150))
-    right = (left + random.integers(-3_000, 3_000, 150))[kept]
-    same = np.zeros(150, dtype=np.int64)
-    for sign, sides in ((1, (left + offset, right)), (-1, (right, left + offset))):
-        found = vote(sides[0], same[: len(sides[0])], sides[1], same[: len(sides[1])])
-        assert abs(found.offset_ns - sign * offset) < 3_000
-        one, other = (
-            CallList(
-                ends,
-                same[: len(ends)],
-                *np.full((2, len(ends)), -1),
-                np.ones(len(ends), dtype=bool),
-                np.full(len(ends), 50_000),
-            )
-            for ends in sides
-        )
-        matched = align(one, other)
-        assert len(matched.left) == len(right)
-        assert (np.abs(sides[0][matched.left] - sides[1][matched.right] - sign * offset) <= 3_000).all()
-
-
-def test_a_vote_without_compatible_pairs():
-    one = np.array([1], dtype=np.int64)
-    assert vote(one, one, one, one + 1) is None
-
-
-def test_true_pairs_that_scatter_over_a_bins_edge_still_win():
-    right = np.array([0, 100, 200, 300], dtype=np.int64) * MS
-    left = right + 50_000 + np.array([-20_000, 20_000, -15_000, 15_000])
-    rivals = np.array([1_000, 1_007, 1_018], dtype=np.int64) * MS
-    ends = np.append(left, rivals + 60_010_000), np.append(right, rivals)
-    signatures = np.array([0, 1, 2, 3, 4, 5, 6])
-    result = vote(ends[0], signatures, ends[1], signatures)
-    assert abs(result.offset_ns - 50_000) <= 20_000
-    assert result.votes == 4
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from tests.host_builders import host_trace
 from tests.simulator import Capture
 from tests.simulator.analysed import analysed
 from tests.simulator.jobs.sharded import limited
-from traceanalyzer.analyses.replay.event_waits import event_waits, touching, without_room
+from traceanalyzer.analyses.replay.event_waits import event_waits, touching
 from traceanalyzer.model import make_trace
 
 US = 1_000
@@ -91,36 +91,3 @@ def test_what_takes_no_time_or_is_of_the_own_stream_is_looked_past():
     ops = [("compute", 7, 0, 100), ("compute", 8, 90, 102), ("compute", 8, 105, 200)]
     assert edges_by_times(touching, ops, [0, 0, 50]) == [(0, 2)]
     assert edges_by_times(touching, [("compute", 7, 100, 100), ("compute", 8, 105, 200)], [0, 50]) == []
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "lag_us", "is_edge"),
-    [
-        (("compute", 7, 0, 1_000), ("compute", 8, 800, 1_200), 700, True),
-        (("compute", 7, 0, 1_000), ("compute", 8, 750, 1_200), 700, True),
-        (("compute", 7, 0, 1_000), ("compute", 8, 749, 1_200), 700, False),  # before its last quarter
-        (("compute", 7, 0, 1_000), ("compute", 8, 1_000, 1_200), 700, False),  # it has ended
-        (("compute", 7, 0, 60), ("compute", 8, 10, 90), 9, True),  # within 50 µs of its end
-        (("compute", 7, 0, 61), ("compute", 8, 10, 90), 9, False),
-        (("compute", 7, 200, 1_000), ("compute", 8, 900, 1_200), 800, False),  # it began after the other was held
-        (("compute", 7, 116, 1_000), ("compute", 8, 900, 1_200), 800, True),
-        (("compute", 7, 0, 1_000), ("compute", 8, 800, 1_200), 0, False),
-        (("compute", 7, 0, 1_000), ("compute", 7, 800, 1_200), 700, False),
-        (("comm", 7, 0, 1_000), ("compute", 8, 800, 1_200), 700, False),
-        (("compute", 7, 0, 1_000), ("copy", 8, 800, 1_200), 700, False),
-    ],
-)
-def test_what_begins_in_another_kernels_last_part_had_no_room(first, second, lag_us, is_edge):
-    assert edges_by_times(without_room, [first, second], [0, lag_us]) == ([(0, 1)] if is_edge else [])
-
-
-@pytest.mark.parametrize(
-    ("ops", "lags_us"),
-    [
-        ([("comm", 7, 0, 1_000), ("comm", 8, 800, 1_200)], [0, 700]),
-        ([("comm", 8, 100, 300), ("compute", 7, 110, 150)], [5, 0]),
-    ],
-    ids=["no kernel computes", "the kernel begins later"],
-)
-def test_without_a_kernel_before_it_nothing_left_no_room(ops, lags_us):
-    assert edges_by_times(without_room, ops, lags_us) == []

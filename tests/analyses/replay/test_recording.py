@@ -2,16 +2,14 @@
 
 import dataclasses
 
-import numpy as np
 import pytest
 
 from tests import once
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.recording import COST_NS, LEAST, MOST, stretches_taken_up, with_waits_for_workers
+from traceanalyzer.analyses.replay.recording import COST_NS, LEAST, MOST
 from traceanalyzer.analyses.replay.replay import gain_of, unprofiled_steps_ns
-from traceanalyzer.findings.unprofiled import of_hosts, otherwise
 
 MS, US = 1_000_000, 1_000
 LAUNCHES, RECORDED = 5, 100
@@ -151,17 +149,6 @@ def test_a_wait_for_the_gpu_between_two_for_workers_takes_up_what_was_saved_befo
     assert gain.unprofiled_ns == (gain.before_ns, gain.before_ns), "no shorter, and no longer"
 
 
-def test_a_host_that_waits_for_its_gpu_in_between_saves_nothing_before():
-    """Of each stretch up to the wait for workers, back to the wait for the GPU."""
-    waits, after_gpu = [0, 0, 5 * MS, 0, 0, 5 * MS], [False, False, False, False, True, False]
-    taken_up = stretches_taken_up(np.array(waits), np.array(after_gpu))
-    assert taken_up.tolist() == [0, 0, 3, 0, 0, 2]
-    longer = with_waits_for_workers(np.full(6, 10), np.full(6, 14), taken_up) - 10
-    assert longer.tolist() == [0, 0, 12, 0, 0, 8]
-    nothing = np.empty(0, dtype=np.int64)
-    assert not len(stretches_taken_up(nothing, nothing.astype(bool)))
-
-
 def test_of_other_profilers_nothing_is_known():
     trace = launching(50 * US)
     replay = replay_of(dataclasses.replace(trace, meta=dataclasses.replace(trace.meta, format="nsys")))
@@ -176,29 +163,3 @@ def test_the_table_has_both_gains():
     hosts = table.loc["--host none"]
     assert hosts["unprofiled_gain_ns"] < hosts["gain_ns"]
     assert COST_NS[LEAST] < COST_NS["none"] < COST_NS[MOST]
-
-
-@pytest.mark.parametrize(
-    ("steps_ms", "ideal_ms", "said", "binds_too"),
-    [
-        ((57.4, 57.6), 57.4, "57.4 to 57.6 ms, and the GPUs would decide its length.", False),
-        ((28.8, 40.3), 15, "28.8 to 40.3 ms, and hosts would still decide its length.", True),
-        ((30, 40), 29, "whether hosts would still decide its length cannot be told from this capture.", None),
-    ],
-)
-def test_whether_hosts_bind_without_the_profiler(steps_ms, ideal_ms, said, binds_too):
-    steps_ns, ideal_ns = tuple(round(ms * MS) for ms in steps_ms), round(ideal_ms * MS)
-    words, told = of_hosts(steps_ns, ideal_ns, steps=2)
-    assert words.endswith(said)
-    assert told is binds_too
-    words, told = of_hosts(steps_ns, ideal_ns, steps=2, are_waits_open=True)
-    assert "would take at most an estimated" in words
-    assert told is (True if binds_too else None)
-
-
-def test_a_gain_is_said_twice_only_where_it_differs():
-    assert otherwise(10 * MS, 9 * MS, 100 * MS) == ""
-    assert otherwise(10 * MS, None, 100 * MS) == ""
-    assert otherwise(10 * MS, 2 * MS, 100 * MS) == " (an estimated 2 ms shorter without the profiler)"
-    assert otherwise(10 * MS, 0, 100 * MS) == " (by estimate no shorter without the profiler)"
-    assert otherwise(30 * US, 0, 100 * MS) == "", "a little of a step"
