@@ -68,16 +68,6 @@ def test_cuda_api():
     ]
 
 
-def test_calls_of_the_selected_steps_only():
-    trace = trace_of(
-        steps="1",
-        api_calls=[api(5, 6, correlation=1), api(15, 17, correlation=2), api(30, 90, "cudaFree")],
-        gpu_ops=[op(7, 8, correlation=1), op(18, 19, correlation=2)],
-        ranges=[named(0, 10, "ProfilerStep#0"), named(10, 20, "ProfilerStep#1")],
-    )
-    assert plain(cuda_api, trace, "name", "total_ns") == [("cudaLaunchKernel", 2)]
-
-
 def test_memory_ops():
     memset = op(60, 61, activity="memset", kind="copy", name="Memset (Device)", bytes=8)
     trace = trace_of(gpu_ops=[copy(0, 10), copy(20, 40, size=300), copy(50, 53, direction="DtoD"), memset, op(70, 99)])
@@ -87,11 +77,6 @@ def test_memory_ops():
         ("DtoD", 1, 3, 100, 100.0, 100, pytest.approx(100 / 3)),
         ("memset", 1, 1, 8, 8.0, 8, 8.0),
     ]
-
-
-def test_one_copy_of_unknown_size_leaves_no_sizes():
-    trace = trace_of(gpu_ops=[copy(0, 10), copy(20, 40, size=None), copy(50, 60, direction="DtoH")])
-    assert plain(memory_ops, trace, "operation", "total_ns", "total_bytes") == [("HtoD", 30, None), ("DtoH", 10, 100)]
 
 
 @pytest.mark.parametrize(
@@ -111,13 +96,6 @@ def test_sync_copies(call, memories, problem):
     )
     found = plain(sync_copies, trace, "problem", "api_call", "calls", "total_bytes", "gpu_ns", "host_ns")
     assert found == ([] if problem is None else [(problem, call, 1, 100, 20, 40)])
-
-
-def test_a_synchronous_memset_and_a_copy_without_launch():
-    memset = op(5, 9, activity="memset", kind="copy", name="Memset (Device)", bytes=8, correlation=1)
-    lost = copy(20, 30, memories=("pageable", "device"))
-    trace = trace_of(gpu_ops=[memset, lost], api_calls=[api(0, 10, "cudaMemset", correlation=1)])
-    assert plain(sync_copies, trace, "problem", "operation", "source_memory") == [("synchronous", "memset", None)]
 
 
 def test_gaps():
@@ -173,20 +151,6 @@ def test_projection():
         (None, "outer", 2, 2, 3, 20, 60, 10, 50),  # thread 2 is not its own
         ("mine", "inner", 1, 1, 1, 3, 40, 40, 40),
     ]
-
-
-def test_what_autograds_thread_launches_belongs_to_the_range_that_waits():
-    operators = [
-        {"start_ns": 0, "end_ns": 1, "name": "aten::mm", "thread": 1, "sequence": 4, "forward_thread": pd.NA},
-        {"start_ns": 10, "end_ns": 20, "name": "MmBackward0", "thread": 2, "sequence": 4, "forward_thread": 1},
-    ]
-    trace = trace_of(
-        gpu_ops=[op(100, 120, correlation=1)],
-        api_calls=[api(12, 13, correlation=1, thread=2)],
-        ranges=[named(8, 30, "backward"), named(8, 11, "too early")],
-        host_ops=operators,
-    )
-    assert plain(nvtx_projection, trace, "name", "operations") == [("backward", 1)]
 
 
 def test_metrics():

@@ -15,8 +15,7 @@ from tests.simulator.makers import of_amd, of_intel
 from tests.simulator.workloads import ddp
 from traceanalyzer.analyses.host.cuda_api import CudaApi
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings import Finding
-from traceanalyzer.findings.makers import WORDS, in_words_of, maker_of, worded
+from traceanalyzer.findings.makers import WORDS, maker_of, worded
 
 _NVIDIAS = {
     # PyTorch for ROCm has torch.cuda, the CUDA activity and RCCL's variables by NCCL's names.
@@ -77,23 +76,6 @@ def results_of(models=(None,), formats=("kineto",), calls=()):
 )
 def test_the_maker_is_told_by_the_model_else_by_the_calls(results, maker):
     assert maker_of(results) == maker
-
-
-def test_signs_have_the_makers_words_too_and_titles_name_what_ran():
-    sign = Finding(severity="low", title="NCCL", caveat="Unset CUDA_LAUNCH_BLOCKING.")
-    lead = Finding(severity="low", title="my NVLink kernel", recommendation="See nvidia-smi topo -m.", also=(sign,))
-    told = in_words_of("AMD", lead)
-    assert (told.title, told.recommendation) == ("my NVLink kernel", "See rocm-smi --showtopo.")
-    assert told.also[0].caveat == "Unset HIP_LAUNCH_BLOCKING."
-    assert in_words_of(None, lead) is lead
-
-
-def test_parts_of_longer_names_are_left():
-    assert worded(WORDS["AMD"], "TORCH_NCCL_TRACE, MY_NCCL, NCCL_DEBUG and NCCL") == (
-        "TORCH_NCCL_TRACE, MY_NCCL, NCCL_DEBUG and RCCL"
-    )
-    assert worded(WORDS["Intel"], "NCCL_DEBUG=INFO; analyze-traces doctor reads both") == "CCL_LOG_LEVEL=info"
-    assert worded(WORDS["Intel"], None) is None
 
 
 @pytest.mark.parametrize(

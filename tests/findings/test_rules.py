@@ -12,7 +12,6 @@ from tests.findings.needed import needed_by
 from tests.host_builders import host_trace
 from tests.samples import SAMPLES
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.findings import find
 from traceanalyzer.findings.devices import copies
 from traceanalyzer.findings.hosts import hosts, idle
@@ -115,32 +114,6 @@ def test_pageable_copies_of_all_ranks_are_one_finding():
     assert "async_save" in mixed.recommendation
 
 
-@pytest.mark.parametrize(("part", "is_said"), [(0.55, True), (0.45, False)])
-def test_copies_that_mean_steps_do_not_hold_are_no_part_of_them(part, is_said):
-    results = {**run([train(0, name="DtoH", memory="pageable")], needed_by(copies.pageable_copies))}
-    headline = results["headline"]
-    held = headline.table.assign(exposed_copy_ns=(part * headline.table["exposed_copy_ns"]).astype("int64"))
-    results["headline"] = replace(headline, table=held)
-    assert bool(copies.pageable_copies(**results)) == is_said
-
-
-def test_data_that_all_ranks_wait_for_comes_before_what_their_hosts_need():
-    waiting = {"ranges": ["## data ##"]}
-    first = said_of(train(30, **waiting), train(30, **waiting, rank=1))[0]
-    assert first.rule == "data_loader"
-    assert first.title.startswith("Both GPUs wait for data, rank 0's 28 ms, 70.0 % of a step.")
-    assert first.title.endswith(" With data ready a mean step is 28 ms shorter.")
-    (alone,) = told(idle.data_loader, [train(10), train(10, **waiting, rank=1)])
-    assert alone.title.startswith("Rank 1's GPU waits 8 ms for data")
-
-
-@pytest.mark.parametrize(("lengths", "speaks"), [((5, 5, 20, 20), False), ((5, 5, 5, 20), True)])
-def test_half_of_the_kernels_is_not_most_of_them(lengths, speaks):
-    calls = [("cudaLaunchKernel", i * MS, i * MS + 1_000) for i in range(4)]
-    ops = [("gemm", i * MS + 2_000, i * MS + 2_000 + 1_000 * length, i + 1) for i, length in enumerate(lengths)]
-    assert bool(told(idle.short_kernels, [host_trace(ops, calls)])) == speaks
-
-
 def test_ddp_is_host_bound_and_launch_bound_on_rank_0():
     (first,) = find(once.results("ddp"))
     found = {finding.rule: finding for finding in (first, *first.also)}
@@ -198,11 +171,3 @@ def test_what_happens_after_the_last_complete_step_is_no_finding():
     assert run([trace], ["sync_calls"])["sync_calls"].rows()[0]["cost_ns"] == 1 * MS
     assert told(idle.synchronising_calls, [trace]) == []
     assert told(hosts.host_bound, [trace]) == []
-
-
-@pytest.mark.parametrize(
-    ("gain", "expected"),
-    [(None, 10.0), (Gain(1_000, 970, 0), 3.0), (Gain(1_000, 800, 0), 10.0), (Gain(1_000, 970, 100), 10.0)],
-)
-def test_loading_is_as_grave_as_what_the_job_loses_where_that_is_known(gain, expected):
-    assert idle._lost_pct(gain, 10.0) == expected

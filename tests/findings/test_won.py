@@ -14,24 +14,6 @@ _PACKAGE = Path(traceanalyzer.__file__).parent
 MS = 1_000_000
 
 
-@pytest.mark.parametrize(
-    ("won", "words", "as_bound"),
-    [
-        (Won(3 * MS, is_bound=False), "3 ms shorter", "at most 3 ms shorter"),
-        (Won(3 * MS, is_bound=True), "at most 3 ms shorter", "at most 3 ms shorter"),
-        (Won(0, is_bound=False), "no shorter", "no shorter"),
-        (Won(3 * MS, False, None, 9 * MS, MS), "3 ms (± 1 ms) shorter", "at most 3 ms shorter"),
-        (Won(3 * MS, False, MS, 9 * MS), *(f"{most}3 ms shorter (an estimated 1 ms shorter without the profiler)"
-                                           for most in ("", "at most "))),
-        (Won(0, False, MS, 9 * MS), *2 * ("no shorter (an estimated 1 ms shorter without the profiler)",)),
-    ],
-)  # fmt: skip
-def test_what_is_won_in_words(won, words, as_bound):
-    title = Title("Mended, a mean step is ", Title(won, "."))
-    assert title == f"Mended, a mean step is {words}."
-    assert title.as_bound() == f"Mended, a mean step is {as_bound}."
-
-
 @pytest.mark.parametrize(("rule", "most"), [("warm_up", "at most "), ("shared_gpu", "")])
 def test_what_the_capture_cannot_tell_makes_every_gain_a_bound_in_its_words_too(rule, most):
     spoiling = Finding("high", "Cold.", rule=rule, is_about_capture=True)

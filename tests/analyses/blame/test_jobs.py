@@ -1,20 +1,15 @@
 """Which ranks are of one job, and what their transfers are called."""
 
-from dataclasses import replace
-
 import pandas as pd
 import pytest
 
 from tests.builders import rank_trace
-from tests.findings.needed import needed_by
 from tests.simulator import Capture
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs.serving import prefill_apart
-from tests.simulator.workloads import ddp
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.blame import episodes
-from traceanalyzer.analyses.blame.transfers import collective_of, transfers
 from traceanalyzer.analyses.communication.jobs import jobs_of, met_ranks
 
 
@@ -58,40 +53,10 @@ def test_who_is_met_is_told_by_calls_that_are_surely_answered():
     assert met_ranks(calls, [(4, 5), (6,)]) == {0, 1, 2, 3, 4, 5}
 
 
-def test_nobody_is_said_to_wait_with_ranks_whose_calls_nobody_is_known_to_answer():
-    names = [name for name in needed_by(episodes.across) if not name.startswith("_")]
-    results = analysed(ddp(4, 3, (Fault("compute", 3_000_000, (1,)),)), *names)[1]
-    calls = results["members"].table
-    of_three = calls.assign(instance=calls["instance"].mask(calls["rank"] == 3))
-    told = [
-        episodes.across({}, **{**results, "members": replace(results["members"], table=each)}).table
-        for each in (calls, of_three)
-    ]
-    assert [table["waiting_ranks"].tolist() for table in told] == [[3], [2]]
-
-
 def test_nobody_is_late_for_whom_nobody_is_known_to_wait():
     job = prefill_apart(2, 2, 4, (Fault("compute", 3_000_000, (3,)),))
     for how, late in ((Capture(), ["3"]), (Capture(arguments="none"), [])):
         assert analysed(job, "episodes", how=how)[1]["episodes"].table["ranks"].tolist() == late
-
-
-def test_transfers_are_called_by_collective_and_ranks():
-    rows = [(4, 0, "4,5,6,7", 100), (4, 1, "4,5,6,7", 50), (6, 2, ",".join(map(str, range(0, 64, 2))), 100)]
-    slower = pd.DataFrame(rows, columns=["rank", "call", "among", "longer_ns"]).assign(step=1, collective="all_gather")
-    made = transfers(slower.assign(whose=None, is_most=None))
-    assert dict(zip(made["name"], made["total_ns"], strict=True)) == {
-        "all-gather among ranks 4 to 7": 150,
-        "all-gather among ranks 0, 2, 4 … 62": 100,
-    }
-
-
-def test_transfers_of_slow_links_are_of_the_rank_whose_they_are_alone():
-    rows = [(3, 0, "2,3", 100), (2, 0, "2,3", 100), (3, 1, "3,4", 50), (4, 1, "3,4", 50)]
-    slower = pd.DataFrame(rows, columns=["rank", "call", "among", "longer_ns"]).assign(step=1, collective="send")
-    made = transfers(slower.assign(whose="3", is_most=False))
-    assert made[["rank", "name", "total_ns"]].to_numpy().tolist() == [[3, "messages with every partner", 150]]
-    assert collective_of("messages with every partner") == "messages"
 
 
 def test_a_rank_that_communicates_with_nobody_is_held_against_nobody(monkeypatch):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from traceanalyzer.analyses.communication.alignment import align
-from traceanalyzer.analyses.communication.candidates import METHODS, CallList, near_of
+from traceanalyzer.analyses.communication.candidates import METHODS, CallList
 
 MS = 1_000_000
 
@@ -129,70 +129,3 @@ def test_steps_of_one_length_and_a_message_before_the_first():
     assert list(zip(found.left, found.right, strict=True)) == [(1, 0), (2, 1), (3, 2)]
     assert found.offset_ns == 0
     assert not found.is_ambiguous
-
-
-def test_messages_shifted_by_one_do_not_pass_for_early_sends():
-    same, steps = {"sizes": np.ones(12, dtype=np.int64)}, np.zeros(12, dtype=np.int64)
-    sends = replace(calls(slice(0, 11), steps=steps, **same), may_end_early=True)
-    found = align(sends, calls(slice(1, 12), steps=steps, **same))
-    assert found.left.tolist() == list(range(1, 11))
-    assert found.right.tolist() == list(range(10))
-
-
-def test_where_nearly_all_sends_end_early_the_clocks_offset_is_taken_from_elsewhere():
-    same = {"sizes": np.ones(12, dtype=np.int64)}
-    ends = calls(**same).end_ns - np.arange(12)[::-1].cumsum()[::-1] * 60_000
-    sends, receives = replace(calls(**same), end_ns=ends, may_end_early=True), calls(**same, offset=5 * MS)
-    assert len(align(sends, receives).left) < 6
-    assert align(sends, receives, -5 * MS).left.tolist() == list(range(12))
-    assert not len(align(sends, receives, -70 * MS).left)  # sends would end after their receives
-
-
-@pytest.mark.parametrize(
-    ("length_ns", "is_all"), [(500_000, True), (200_000, False)], ids=["long calls", "short calls"]
-)
-@pytest.mark.parametrize("steps", [np.repeat([0, 1], 4), np.full(8, -1)], ids=["by step", "by vote"])
-def test_ends_of_long_calls_may_be_further_apart(length_ns, is_all, steps):
-    """As of all-reduces beside compute: by turns up to 0.2 ms before and after those of the other rank."""
-    ends = np.array([5, 7, 8, 11, 15, 17, 18, 21]) * MS
-    sizes = np.array([1, 2, 3, 4] * 2)
-    off = np.array([200, -200, 90, -110, 180, -170, 200, -90]) * 1_000
-    lengths = np.full(8, length_ns)
-    sides = [
-        CallList(own, sizes, steps, np.full(8, -1), np.ones(8, dtype=bool), near_of(lengths, sizes))
-        for own in (ends, ends + off)
-    ]
-    found = align(*sides)
-    assert (found.left.tolist() == found.right.tolist() == [*range(8)]) == is_all
-
-
-@pytest.mark.parametrize(("lengths", "matched"), [((2, 0.1), 0), ((2, 1), 8)], ids=["one waits", "both are long"])
-def test_the_shorter_of_two_ranks_calls_tells_how_near_their_ends_are(lengths, matched):
-    """A rank that waits in each of its calls has none that is short."""
-    ends = np.array([5, 7, 8, 11, 15, 17, 18, 21]) * MS
-    sizes, off = np.array([1, 2, 3, 4] * 2), np.array([1, -1] * 4) * 200_000
-    sides = [
-        CallList(own, sizes, np.repeat([0, 1], 4), np.full(8, -1), np.ones(8, dtype=bool),
-                 near_of(np.full(8, round(length * MS)), sizes))
-        for own, length in zip((ends, ends + off), lengths, strict=True)
-    ]  # fmt: skip
-    assert (len(align(*sides).left) == 8) == (matched == 8)
-
-
-def test_so_near_is_half_of_the_shortest_call_and_a_bin_at_least():
-    lengths, signature = np.array([900_000, 300_000, 20_000, 400_000]), np.array([7, 7, 5, 6])
-    assert near_of(lengths, signature).tolist() == [150_000, 150_000, 50_000, 200_000]
-
-
-@pytest.mark.parametrize(("length_ns", "matched"), [(500_000, 5), (300_000, 4)], ids=["long", "short"])
-def test_a_call_that_numbers_do_not_tell_may_end_as_far_apart_as_it_is_long(length_ns, matched):
-    """The one in the middle ends 0.24 ms later; the rest tell the offset by sequence."""
-    ends = np.array([5, 8, 11, 15, 19]) * MS
-    off = np.array([0, 0, 240_000, 0, 0])
-    sizes = np.array([1, 2, 3, 4, 5])
-    sequences = [np.array([1, 2, each, 4, 5]) for each in (3, 9)]
-    sides = [
-        CallList(own, sizes, np.full(5, -1), sequence, np.ones(5, dtype=bool), near_of(np.full(5, length_ns), sizes))
-        for own, sequence in zip((ends, ends + off), sequences, strict=True)
-    ]
-    assert len(align(*sides).left) == matched

@@ -106,22 +106,6 @@ def test_uneven_splits_are_told(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("split", "is_uneven"),
-    [
-        (", ".join(["50"] * 30) + ", ...", None),
-        (", ".join(["50"] * 29) + ", ..., 50", None),
-        (", ".join(["50"] * 29) + ", ..., 60", True),
-        ("60, " + ", ".join(["50"] * 29) + ", ...", True),
-        (", ".join(["50"] * 30), False),
-    ],
-)
-def test_what_lies_beyond_the_cut_of_a_list_is_unknown(tmp_path, split, is_uneven):
-    args = arguments("all_to_allv", 100, **{"In split size": f"[{split}]"})
-    (row,) = results(tmp_path, [nccl(10, 1, name="SendRecv", **args)])
-    assert row["is_uneven"] is is_uneven
-
-
-@pytest.mark.parametrize(
     ("text", "configured", "expected"),
     [
         ("[0, 1, 2, ..., 5]", [0, 1, 2, 3, 4, 5], "0,1,2,3,4,5"),
@@ -155,21 +139,6 @@ def test_several_operations_in_one_kernel(tmp_path, events, collective, size_byt
     name = "SendRecv" if collective == "send_recv" else "AllReduce_Sum_f32_RING_LL"
     (row,) = results(tmp_path, [*events, nccl(40, 1, name=name)])
     assert (row["collective"], row["size_bytes"], row["host_operations"]) == (collective, size_bytes, operations)
-
-
-@pytest.mark.parametrize(
-    "stale",
-    [
-        [comms(0, "allreduce", 1000)],
-        [comms(0, "send", 1000, **SEND), launch(5, 99)],
-        [comms(0, "allreduce", 1000), launch(5, 99)],
-    ],
-    ids=["of another kind", "launched its own", "both"],
-)
-def test_an_operation_whose_kernel_is_lost_is_not_added_to_the_next_group(tmp_path, stale):
-    group = [comms(20, "send", 10, **SEND), comms(31, "recv", 14, **{"Src Rank": 1}), launch(45, 1)]
-    (row,) = results(tmp_path, [*stale, *group, nccl(60, 1, name="SendRecv")])
-    assert (row["collective"], row["size_bytes"], row["peers"]) == ("send_recv", 96, "send 1, recv 1")
 
 
 def test_table_of_collectives(tmp_path):

@@ -4,17 +4,13 @@ import pandas as pd
 import pytest
 
 from tests import once
-from tests.builders import document, host, kernel, write
 from tests.simulator import scenarios
 from tests.simulator.analysed import analysed
 from tests.simulator.jobs import meshes
-from traceanalyzer.analyses import run
-from traceanalyzer.analyses.communication.group_members import ranks_text
 from traceanalyzer.analyses.communication.group_names import role_of_description
 from traceanalyzer.analyses.communication.groups import Groups, across, labels
 from traceanalyzer.analyses.communication.mesh import mesh
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.loading import load
 
 
 @pytest.mark.parametrize(
@@ -39,18 +35,6 @@ def test_descriptions(description, role):
     assert role_of_description(description) == role
 
 
-@pytest.mark.parametrize(
-    ("ranks", "world_size", "text"),
-    [
-        ((0, 1), 2, "ranks 0, 1"), (tuple(range(8)), 8, "all 8 ranks"), ((4, 5, 6, 7), 8, "ranks 4–7"),
-        ((0, 4, 8, 12), 16, "ranks 0, 4, 8, 12"), (tuple(range(0, 128, 8)), 128, "ranks 0, 8, … 120"),
-        ((0, 1, 2, 4, 5, 6, 7, 9, 40), 64, "9 ranks, 0 to 40"), ((3,), 4, "rank 3"), ((0, 3), None, "ranks 0, 3"),
-    ],
-)  # fmt: skip
-def test_ranks_as_people_write_them(ranks, world_size, text):
-    assert ranks_text(ranks, world_size) == text
-
-
 HASH = "3f786850e387550fdab836ed7e6dc881de23001b"
 
 USE = {"group": HASH, "group_ranks": "0,1,2,3", "collective": "all_reduce", "phase": "forward", "group_description": None,
@@ -67,7 +51,6 @@ def of(*rows, ranks=(0,)):
     ).to_frame()
 
 
-GROUP = {"Process Group Name": "0", "Process Group Description": "default_pg", "Process Group Ranks": "[0, 1]"}
 LATER = {"phase": "backward"}
 MESSAGES = {"collective": "send_recv"}
 GATHER, SCATTER = {"collective": "all_gather"}, {"collective": "reduce_scatter"}
@@ -121,27 +104,6 @@ def test_hybrid_sharding_is_two_axes_of_one_mesh():
     shards = [{**GATHER, "group": "s"}, {**SCATTER, **LATER, "group": "s"}]
     replica = {**LATER, "group": "r", "group_ranks": "0,4", "group_size": 2}
     assert of(*shards, replica)["group_label"].tolist() == ["HSDP replicate (ranks 0, 4)", "HSDP shard (ranks 0–3)"]
-
-
-@pytest.mark.parametrize(
-    ("around", "kernel_name", "role"),
-    [
-        ("## all2all_data:kjt splits ##", "gemm", "embedding tables"),
-        ("## wait ##", "void split_embedding_codegen_forward_unweighted_kernel<float>(float*)", "embedding tables"),
-        ("## wait ##", "gemm", "expert parallel"),
-    ],
-)
-def test_a_recommender_s_uneven_exchanges_are_of_its_tables(tmp_path, around, kernel_name, role):
-    splits = {"Collective name": "all_to_allv", "In msg nelems": 90_000, "Out msg nelems": 90_000, "Group size": 2,
-              "dtype": "Float", "In split size": "[30000, 60000]", "Out split size": "[30000, 60000]", **GROUP}  # fmt: skip
-    for rank in range(2):
-        events = [kernel(5, 2, name=kernel_name, correlation=1),
-                  kernel(15, 9, name="ncclDevKernel_SendRecv(args)", stream=9, correlation=2, **splits),
-                  host(0, 30, name=around, cat="user_annotation")]  # fmt: skip
-        events += [host(n, 1, name="cudaLaunchKernel", cat="cuda_runtime", correlation=n) for n in (1, 2)]
-        write(tmp_path / f"rank{rank}.json", document(events, rank=rank))
-    groups = run(load(tmp_path).ranks, ["groups"])["groups"].to_frame()
-    assert groups["role"].tolist() == [role]
 
 
 def test_groups_of_one_make_are_named_together():

@@ -9,11 +9,7 @@ from traceanalyzer.analyses.communication import members as analysis
 
 MULTIMEM = "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)"
 BARRIER = "c10d::symmetric_memory::barrier_kernel(unsigned int**, int)"
-SIGNAL = "c10d::symmetric_memory::wait_signal_kernel(unsigned int**)"
 PAIR = "void vllm::cross_device_reduce_1stage<__half, 2>(vllm::RankData*)"
-DISPATCH = "void deep_ep::intranode::dispatch<8, 768>(int4*)"
-
-NAMED = {"group": "0", "group_ranks": "0,1"}
 
 
 def spin(name=MULTIMEM, collective="all_reduce", **more):
@@ -104,21 +100,6 @@ def test_groups_that_fit_equally_well_are_not_told_apart():
     assert waits(present=whole)[0, 0] == (0, None, None), "all four end together: the job is the group"
 
 
-def test_around_a_ring_of_more_than_two_who_is_awaited_is_not_told():
-    calls = [(start, 100, spin(RING, "send_recv")) for start in (20, 50, 90)]
-    frame = analysis.across(of_job(3, *map(rank, calls)), Ranks(0, 1, 2)).to_frame()
-    assert frame["wait_ns"].tolist() == [70_000, 40_000, 0]
-    assert frame["waits_for"].isna().all()
-    assert not frame["ends_together"].any()
-
-
-def test_what_never_waits_is_all_transfer():
-    send = spin("kuserbuffers_pushsend(int*, int*, int4*, int4*, int)", "send")
-    copy = {"collective": "peer_copy", "group": None, "group_ranks": None}
-    found = waits(present=of_job(2, rank((20, 100, send), (200, 260, copy))))
-    assert [found[0, place] for place in (0, 1)] == [(0, None, None)] * 2
-
-
 def test_a_pure_receive_is_wait():
     receive = spin("kuserbuffers_pushrecv(int, int, int, int, int*)", "recv")
     assert waits(present=of_job(8, rank((20, 100, receive))))[0, 0] == (80, None, None)
@@ -129,45 +110,11 @@ def test_a_group_of_one_rank_waits_for_nobody():
     assert waits(rank((0, 100, alone)))[0, 0] == (None, None, "a group of one rank waits for nobody")
 
 
-def test_without_any_named_group_it_is_inferred_too():
-    parts = of_job(2, rank((20, 100, spin())), rank((90, 100, spin())))
-    assert (
-        analysis.across(parts, Ranks(*parts)).to_frame()["matched_by"].tolist()
-        == ["step and position; group inferred"] * 2
-    )
-    assert waits(present=of_job(8, *parts.values()))[0, 0] == (None, None, "a rank of its group has no trace")
-
-
-def test_without_such_groups_it_cannot_be_told():
-    calls = [rank(FIRST, (20, 100, spin(PAIR, group_size=2))) for _ in range(4)]
-    found = waits(present=of_job(4, *calls))
-    assert found[0, 1] == (0, None, None)  # of the group 0,1, which a call names
-    assert found[2, 1] == (None, None, "the ranks of its group are not known")
-
-
-@pytest.mark.parametrize(("name", "collective"), [(BARRIER, "barrier"), (SIGNAL, "barrier")])
-def test_a_pure_wait_is_wait_on_one_rank_alone(name, collective):
-    parts = of_job(8, rank((20, 100, spin(name, collective))))
-    frame = analysis.across(parts, Ranks(*parts)).to_frame()
-    assert frame[["transfer_ns", "wait_ns"]].to_numpy().tolist() == [[0, 80_000]]
-    assert waits(present=parts)[0, 0] == (80, None, None)
-
-
 def test_a_pure_wait_waits_for_the_rank_that_came_last():
     parts = of_job(
         2, rank(FIRST, (20, 100, spin(BARRIER, "barrier"))), rank(FIRST, (96, 100, spin(BARRIER, "barrier")))
     )
     assert (waits(present=parts)[0, 1], waits(present=parts)[1, 1]) == ((80, 1, None), (4, None, None))
-
-
-def test_ranks_of_experts_do_not_wait_alike():
-    call = spin(DISPATCH, "ep_dispatch")
-    parts = of_job(2, rank(FIRST, (20, 100, call)), rank(FIRST, (90, 100, call)))
-    assert waits(present=parts)[0, 1] == (
-        None,
-        None,
-        "tokens to and from experts: its ranks send different amounts and do not wait alike",
-    )
 
 
 @pytest.fixture(scope="module")
@@ -194,17 +141,3 @@ def test_its_peer_copies_are_of_the_collectives_that_launched_them(results):
     assert copies[0, "all_gather"] + copies[0, "reduce_scatter"] == 757_788
     sizes = table.loc[(0, "all_reduce", "BFloat16")]
     assert set(sizes["size_bytes"]) == {16 * 2_097_152, 8 * 16_777_216}
-
-
-def test_both_tables_of_communication_have_one_size_of_each_group(results):
-    """No trace of this capture says a size: it is that of the ranks that matched."""
-    sizes = {
-        name: {
-            (row["rank"], row["collective"]): row["group_size"]
-            for row in results[name].rows()
-            if row["group"] is None and row["group_size"] is not None
-        }
-        for name in ("nccl", "collectives")
-    }
-    assert sizes["nccl"]
-    assert sizes["nccl"].items() <= sizes["collectives"].items()

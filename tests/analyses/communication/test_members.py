@@ -91,20 +91,6 @@ def test_one_rank_alone_of_its_group_waits_for_nobody_that_is_known():
     )  # fmt: skip
 
 
-def test_the_ranks_that_use_a_communicator_of_unknown_size_are_its_members():
-    more = {"group": "0xb149", "group_ranks": None, "group_size": None}
-    assert waits(rank((0, 100, more)), rank((80, 100, more)))[0, 0] == (80, 1, None)
-    only = waits(rank((0, 100, more)), rank((80, 100)))
-    assert only[0, 0] == (None, None, "the ranks of its group are not known")
-
-
-def test_an_all_to_all_that_is_uneven_on_one_rank_is_so_on_all():
-    calls = ({"collective": "all_to_all", "is_uneven": uneven} for uneven in (True, False))
-    assert {why for _, _, why in waits(*(rank((0, 100, more)) for more in calls)).values()} == {
-        "uneven all-to-all: its ranks do not wait alike"
-    }
-
-
 def test_a_call_that_one_rank_lacks_stays_unmatched():
     found = waits(rank((0, 100), (200, 300), (500, 600)), rank((80, 100), (510, 600)))
     assert found[0, 1] == (None, None, "not seen on every rank of its group")
@@ -166,22 +152,6 @@ def test_a_call_of_several_peers_waits_for_the_last_of_them_to_start():
     assert set(table.loc[table["collective"] == "all_reduce", "ends_together"]) == {True}
 
 
-@pytest.mark.parametrize(("ahead", "transfers"), [(0, [150, 150, 140]), (400, None)], ids=["one clock", "clocks apart"])
-def test_calls_of_several_peers_alone_are_split_where_the_clocks_contradict_no_message(ahead, transfers):
-    """A ring of three of one host, in which nothing else is communicated: rank 1's first message begins last."""
-    parts = {
-        number: rank(*((start + (ahead if number == 1 else 0), end + (ahead if number == 1 else 0), {
-            "collective": "send_recv", "peers": f"send {(number + 1) % 3}, recv {(number - 1) % 3}",
-            "group_ranks": "0,1,2", "group_size": 3}) for start, end in calls))
-        for number, calls in {0: [(0, 450), (600, 700)], 1: [(300, 450), (500, 700)], 2: [(0, 440), (550, 700)]}.items()
-    }  # fmt: skip
-    table = analysis.across(parts, Ranks(*parts)).table
-    with_one = table[(table["call"] == 0) & (table["instance"].isin(table.loc[table["rank"] == 1, "instance"]))]
-    assert with_one["is_timed"].tolist() == [transfers is not None] * 4
-    if transfers:
-        assert (with_one.groupby("rank")["transfer_ns"].min() // 1000).tolist() == transfers
-
-
 def test_a_step_selection_does_not_change_what_a_call_is_matched_with():
     parts = {0: rank((0, 100), (200, 300)), 1: rank((90, 100), (250, 300))}
     members = analysis.across(parts, Ranks(*parts))
@@ -208,9 +178,3 @@ def test_matched_calls_that_cannot_be_split_are_not_unmatched():
     counts = ("calls", "matched_calls", "unmatched_calls", "split_calls", "unsplit_calls")
     assert [row[name] for name in counts] == [2, 2, 0, 1, 1]
     assert (row["why_unmatched"], row["why_unsplit"]) == (None, ONE_ROOT)
-
-
-def test_users_of_a_communicator_of_unknown_size_count_as_its_size():
-    more = {"group": "0xb149", "group_ranks": None, "group_size": None}
-    table = analysis.across({0: rank((0, 100, more)), 1: rank((80, 100, more))}, Ranks(0, 1)).table
-    assert table["group_size"].tolist() == [2, 2]

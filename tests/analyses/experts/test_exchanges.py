@@ -89,23 +89,6 @@ class Table:
 NO_CALLS = Table(rank=[], group=[], group_ranks=[])
 
 
-def test_ranks_of_a_group_are_those_that_call_it_where_no_trace_names_them():
-    own = calls(IN_BYTES | {"group_ranks": None, "group_size": 2})
-    parts = {
-        3: exchange_sends.per_rank(None, split_sizes.of_calls(None, own)),
-        5: exchange_sends.per_rank(None, split_sizes.of_calls(None, own)),
-    }
-    both = Table(rank=[5, 3], group=["0", "0"], group_ranks=[None, None])
-    frame = exchange_sends.across(parts, both).to_frame()
-    assert frame[["rank", "peer", "size_bytes"]].to_numpy().tolist() == [
-        [3, 3, 600], [3, 5, 200], [5, 3, 600], [5, 5, 200],
-    ]  # fmt: skip
-    assert exchange_sends.across(parts, Table(rank=[3], group=["0"], group_ranks=[None])).to_frame().empty
-    rows = [row(rank, 0, 700, 1_000, 900, group_ranks="", sends=to) for rank, to in ((3, "600,400"), (5, "500,500"))]
-    frame = bounded(rows, both=both.table)
-    assert frame[["sent_bytes", "received_bytes"]].to_numpy().tolist() == [[400, 300], [500, 400]]
-
-
 def bounded(rows, offsets=(0, 0), uncertainty=30, both=None):
     parts = {each["rank"]: pd.DataFrame([each]).drop(columns="rank") for each in rows}
     ranks = sorted(parts)
@@ -125,18 +108,6 @@ def test_transfer_and_wait_lie_between_bounds():
     assert frame["least_wait_ns"].tolist() == [570, 0]
     assert frame["most_wait_ns"].tolist() == [600, 0]
     assert frame["gbps"].tolist() == [2_000 / 700, 20.0]
-
-
-def test_clocks_that_differ_or_tell_nothing():
-    rows = [row(0, 0, 700, 1_000, 2_000), row(1, 600, 700, 2_000, 1_000)]
-    assert bounded(rows, offsets=(0, 400))["least_wait_ns"].tolist() == [170, 0]
-    assert bounded(rows, uncertainty=900)["least_wait_ns"].tolist() == [0, 0]
-    assert bounded(rows, offsets=(0, None))["least_wait_ns"].tolist() == [0, 0]
-
-
-def test_until_the_first_other_rank_comes_nothing_moves():
-    rows = [row(rank, start, 1_000, 100, 100, group_ranks="0,1,2") for rank, start in enumerate((0, 300, 800))]
-    assert bounded(rows, offsets=(0, 0, 0))["least_wait_ns"].tolist() == [270, 0, 0]
 
 
 _OF_RULE = ("expert_layers", "exchanges", "even_experts", "headline", "steps", "episodes", "groups")

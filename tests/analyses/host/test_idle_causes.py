@@ -1,9 +1,6 @@
 """Every gap is cut into causes that add up to it; cases are literal, sums are checked on real captures."""
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.builders import rank_trace
 from tests.host_builders import host_trace
@@ -132,47 +129,6 @@ def test_a_gap_is_cut_at_the_window():
     }  # fmt: skip
 
 
-TIMES = st.integers(0, 200_000)
-SPANS = st.tuples(TIMES, st.integers(0, 60_000))
-
-
-@settings(deadline=None, max_examples=25)
-@given(st.lists(st.tuples(SPANS, SPANS, st.integers(1, 3)), min_size=1, max_size=8), st.lists(SPANS, max_size=4))
-def test_causes_agree_with_a_count_of_every_microsecond(work, syncs):
-    """Whatever overlaps whatever: the parts equal a brute-force count over 100 ns ticks."""
-    ops = [
-        ("gemm", 100 * (a // 100), 100 * (a // 100 + n // 100), number) for number, ((a, n), _, _) in enumerate(work, 1)
-    ]
-    calls = [("cudaLaunchKernel", 100 * (b // 100), 100 * (b // 100 + m // 100), thread) for _, (b, m), thread in work]
-    calls += [("cudaStreamSynchronize", 100 * (a // 100), 100 * (a // 100 + n // 100), 1) for a, n in syncs]
-    trace = host_trace(ops, calls)
-    gaps = idle_causes.find(trace)
-    table = idle_causes.parts(trace, gaps, trace.window.start_ns, trace.window.end_ns, short_ns=0)
-    busy = np.zeros(3_000, dtype=bool)
-    for _, start, end, _ in ops:
-        busy[start // 100 : end // 100] = True
-    window = slice(trace.window.start_ns // 100, trace.window.end_ns // 100)
-    assert int(table.to_numpy().sum()) == 100 * int((~busy[window]).sum())
-    for row, (start, end, launched, launch) in enumerate(
-        zip(gaps.starts, gaps.ends, gaps.launched, gaps.launch, strict=True)
-    ):
-        thread = trace.api_calls["thread"][launch]
-        own = trace.api_calls[trace.api_calls["thread"] == thread]
-        recorded, sync, other = (np.zeros(3_000, dtype=bool) for _ in range(3))
-        launchers = set(trace.api_calls["thread"].to_numpy()[trace.gpu_ops["launch"]])
-        for call in trace.api_calls.itertuples():
-            part = slice(call.start_ns // 100, call.end_ns // 100)
-            if call.thread == thread:
-                recorded[part] = True
-                sync[part] |= "Synchronize" in call.name
-            elif call.thread in launchers:
-                other[part] |= "Synchronize" in call.name
-        assert len(own)
-        expected = sync | (other & ~recorded)
-        assert table["sync_ns"][row] == 100 * int(expected[start // 100 : launched // 100].sum())
-        assert table["unknown_ns"][row] == max(end - launched - 50_000, 0)
-
-
 @pytest.mark.parametrize("name", FEW)
 def test_causes_add_up_to_the_breakdowns_idle_time_on_samples(name):
     for trace in sample(name).ranks:
@@ -197,39 +153,6 @@ def test_selected_steps_only():
         [None, None, None], [1, 50, 30]
     ]  # fmt: skip
     assert idle["idle_ns"].tolist() == [30, 30]
-
-
-@pytest.mark.parametrize(
-    ("ops", "ended_by"),
-    [
-        ([("gemm", 0, 10, 1), ("gemm", 20, 20, 2), ("gemm", 20, 30, 3)], [2]),
-        ([("gemm", 0, 10, 1), ("gemm", 20, 20, 2)], [1]),
-        ([("gemm", 0, 10, 1), ("gemm", 20, 30, 2), ("gemm", 40, 50, 3)], [1, 2]),
-    ],
-    ids=["one without duration beside it", "the last one", "each by its own"],
-)
-def test_a_gap_is_ended_by_an_operation_that_takes_time(ops, ended_by):
-    calls = [("cudaLaunchKernel", 0, 1)] * 3
-    assert idle_causes.find(host_trace(ops, calls)).ended_by.tolist() == ended_by
-
-
-STEPS = [("step 0", 0, 50, 9), ("step 1", 50, 100, 9)]
-
-
-@pytest.mark.parametrize(
-    ("of", "ranges", "thread"),
-    [
-        ("xplane", [*STEPS, ("forward", 0, 9, 3), ("forward", 10, 19, 3), ("forward", 20, 29, 3)], 9),
-        ("xplane", [("forward", 0, 9, 3)], None),
-        ("kineto", STEPS, None),
-    ],
-    ids=["its steps' own", "without steps", "of PyTorch"],
-)
-def test_the_program_of_jax_runs_on_the_thread_of_its_steps(of, ranges, thread):
-    meta = RankMeta(0, "test", ("test.pb",), of, device=0)
-    trace = host_trace([("gemm", 0, 10, 1)], [("launch", 0, 1, 1)], ranges=ranges, meta=meta)
-    selection = Selection("step *") if ranges[0] in STEPS else Selection()
-    assert idle_causes.program_thread(select(trace, selection)) == thread
 
 
 def test_data_that_the_program_of_jax_waits_for_is_its_gpus_reason():

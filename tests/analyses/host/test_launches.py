@@ -98,13 +98,3 @@ def test_a_synchronising_call_costs_the_idle_time_in_it():
     assert (rows[0]["operator"], rows[0]["range"]) == ("aten::item", "## log ##")
     # The second one returns while the GPU works; the last one only after the last operation.
     assert [(row["host_ns"], row["cost_ns"]) for row in rows[1:]] == [(40, 0)]
-
-
-def test_a_gap_counts_with_the_last_call_that_returned_in_it():
-    ops = [("gemm", 0, 100, 1), ("gemm", 300, 310, 2)]
-    calls = [("cudaLaunchKernel", -10, -5), ("cudaLaunchKernel", 280, 290),
-             ("cudaStreamSynchronize", 90, 120), ("cudaEventSynchronize", 130, 150)]  # fmt: skip
-    rows = run([host_trace(ops, calls)], ["sync_calls"])["sync_calls"].rows()
-    assert [(row["name"], row["idle_in_call_ns"], row["idle_after_ns"]) for row in rows] == [
-        ("cudaStreamSynchronize", 20, 0), ("cudaEventSynchronize", 20, 150)
-    ]  # fmt: skip

@@ -71,20 +71,6 @@ def test_the_least_that_fits():
     assert "16 bits" in least["assumptions"]
 
 
-def test_layers_that_are_shared_or_cut_are_choices():
-    told = completed(None, entries("params=8e9,layers=32,d_model=4096,seq=4096,batch=1,dp=8,gpu=80G,precision=mixed"))
-    frame = ta.memory_fit(ta.load(RUNNERS / "pytorch_ddp"), trained_model=told).to_frame()
-    rows = frame[~frame["checkpointing"]].set_index(["strategy", "tp", "pp"])
-    whole = rows.loc[("ddp", 1, 1), "state_bytes"]
-    assert {key: rows.loc[key, "state_bytes"] * 8 // whole for key in rows.index if key[1:] != (1, 1)} == {
-        ("ddp", 2, 1): 4, ("ddp", 4, 1): 2, ("ddp", 8, 1): 1, ("ddp", 1, 2): 4, ("ddp", 1, 4): 2, ("ddp", 1, 8): 1,
-    }  # fmt: skip
-    assert rows.loc[("ddp", 1, 8), "activation_bytes"] == rows.loc[("ddp", 1, 1), "activation_bytes"]
-    assert rows.loc[("ddp", 8, 1), "activation_bytes"] == pytest.approx(32 * 4096 * 4096 * 13)
-    assert frame["strategy"].iloc[-1] == "offload"
-    assert "fewer data-parallel ranks" in frame["assumptions"].iloc[0]
-
-
 def test_nothing_is_expected_of_an_unknown_model():
     assert not ta.memory_fit(ta.load(RUNNERS / "pytorch_ddp")).rows()
 

@@ -73,14 +73,6 @@ def test_an_unknown_gpu_has_rates_but_no_shares():
     assert (found["flops_pct"], found["bandwidth_pct"], found["peak_tflops_per_s"]) == (None, None, None)
 
 
-def test_of_nested_operators_the_innermost_counts_and_takes_its_own_time():
-    shapes = {"shapes": "[[1000,1000],[1000,1000],[]]", "dtypes": '["c10::BFloat16","c10::BFloat16",""]'}
-    host = [("aten::linear", 0, 100, shapes), ("aten::copy_", 5, 9), ("aten::mm", 10, 40, MM)]
-    gpu = [("copy", 200, 230, {"launch": 6}), (NVJET, 230, 330, {"launch": 20})]
-    found = {row["operator"]: row["gpu_ns"] for row in rows(program(host, gpu), "efficiency")}
-    assert found == {"aten::mm": 100}
-
-
 def test_causal_attention_is_rated_by_what_is_needed():
     query = "[2,4,16,8]"
     attention = {
@@ -139,35 +131,6 @@ def test_mfu_counts_causal_attention_in_full_and_beside_it_without_the_masked_pa
     assert (found["model_flops"], found["recompute_flops"]) == (model, model // 4)
     assert found["masked_flops"] == model * 15 // 32
     assert found["unmasked_mfu_pct"] == pytest.approx(found["mfu_pct"] * 17 / 32)
-
-
-@pytest.mark.parametrize(("unknown_ns", "model", "repeated"), [(0, 6, 2), (10, 8, 0)])
-def test_mfu_leaves_out_what_a_compiled_backward_pass_repeats_where_all_flops_are_known(unknown_ns, model, repeated):
-    forward = ("CompiledFunction", 0, 4, {"sequence": 3})
-    node = {"sequence": 3, "forward_thread": 1}
-    backward = [("autograd::engine::evaluate_function: CompiledFunctionBackward", 10, 30, node)]
-    backward += [("CompiledFunctionBackward", 11, 29, node)]
-    products = [("aten::mm", start, start + 2, MM) for start in (1, 12, 15, 18)]
-    gpu = [(NVJET, 100 * start, 100 * start + 50, {"launch": start + 1}) for _, start, *_ in products]
-    gpu += [("triton_tem_fused_mm_0", 5_000, 5_000 + unknown_ns, {"launch": 32})] * bool(unknown_ns)
-    host = [forward, *backward, *products, ("my::gemm", 31, 33)]
-    (found,) = rows(program(host, gpu, steps=[(0, 40)]), "mfu")
-    assert (found["model_flops"], found["recompute_flops"]) == (model * 10**9, repeated * 10**9)
-
-
-def test_forward_attention_in_a_compiled_backward_pass_is_no_work_of_the_model():
-    attention = {
-        "shapes": json.dumps([[2, 4, 16, 8]] * 3 + [[]] * 2),
-        "dtypes": json.dumps(["c10::BFloat16"] * 3 + ["Scalar"] * 2),
-        "arguments": json.dumps(["", "", "", "0.", "True"]),
-    }
-    node = ("CompiledFunctionBackward", 10, 30, {"sequence": 3, "forward_thread": 1})
-    name = "aten::_scaled_dot_product_flash_attention"
-    host = [("CompiledFunction", 0, 4, {"sequence": 3}), (name, 1, 3, attention), node, (name, 12, 15, attention)]
-    gpu = [("flash_fwd_kernel", 100 * launch, 100 * launch + 9, {"launch": launch}) for launch in (2, 13)]
-    (found,) = rows(program(host, gpu, steps=[(0, 40)]), "mfu")
-    flops = 4 * 2 * 4 * 16 * 16 * 8
-    assert (found["model_flops"], found["recompute_flops"], found["masked_flops"]) == (flops, flops, flops * 15 // 32)
 
 
 def test_a_trace_without_shapes_has_no_mfu():

@@ -72,46 +72,6 @@ def test_forward_is_linked_to_backward_by_the_last_operator_with_the_sequence_nu
     assert (found["aten::mm"]["autograd"], found["aten::mul"]["autograd"]) == ("forward", "backward")
 
 
-def test_calls_of_communication_take_numbers_and_are_not_recorded():
-    host = [
-        ("c10d::allreduce_", 0, 5, {"sequence": 7}),
-        ("record_param_comms", 1, 4, {"sequence": 7}),
-        ("aten::linear", 6, 9, {"sequence": 8}),
-    ]
-    found = rows(program(host))
-    passes = {name: found[name]["autograd"] for name, *_ in host}
-    assert passes == {"c10d::allreduce_": None, "record_param_comms": None, "aten::linear": "forward"}
-
-
-def test_a_sequence_number_of_two_threads_links_nothing():
-    host = [
-        ("aten::mm", 0, 5, {"sequence": 7}),
-        ("aten::exp", 0, 5, {"sequence": 7, "thread": 3}),
-        (NODE, 20, 40, {"sequence": 7, "forward_thread": 1, "thread": 2}),
-    ]
-    found = rows(program(host, [("k", 50, 60, {"launch": 22, "thread": 2})]))
-    assert found["aten::mm"]["backward_gpu_ns"] is None
-    assert found["aten::exp"]["backward_gpu_ns"] is None
-
-
-def test_threads_that_use_the_same_numbers_are_told_apart_by_the_rest_of_their_nodes():
-    main, other = {"forward_thread": 1, "thread": 2}, {"forward_thread": 3, "thread": 2}
-    host = [
-        ("aten::mm", 0, 5, {"sequence": 7}),
-        ("aten::mul", 6, 9, {"sequence": 8}),
-        ("aten::exp", 0, 5, {"sequence": 7, "thread": 3}),
-        ("aten::log", 6, 9, {"sequence": 6, "thread": 3}),
-        ("MulBackward0", 20, 30, {"sequence": 8, **main}),
-        ("MmBackward0", 30, 40, {"sequence": 7, **main}),
-        ("ExpBackward0", 40, 50, {"sequence": 7, **other}),
-        ("LogBackward0", 50, 60, {"sequence": 6, **other}),
-    ]
-    gpu = [("k", 100 * start, 100 * start + start, {"launch": start, "thread": 2}) for start in (25, 35, 45, 55)]
-    found = rows(program(host, gpu))
-    makers = ("aten::mul", "aten::mm", "aten::exp", "aten::log")
-    assert [found[name]["backward_gpu_ns"] for name in makers] == [25, 35, 45, 55]
-
-
 def test_backward_work_of_what_a_node_recomputes_belongs_where_the_first_forward_pass_did():
     step = {"sequence": 4, "forward_thread": 1, "thread": 2}
     host = [

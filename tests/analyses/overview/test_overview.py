@@ -57,30 +57,6 @@ def test_a_step_over_ranks_is_the_mean_of_its_rows(name):
     assert over["longest_ns"].tolist() == rows.groupby("step")["window_ns"].max().tolist()
 
 
-def many(*, points=2.0):
-    traces = [rank_trace([("compute", 0, 60 if rank in (3, 4) else 40), ("comm", 90, 100)], rank=rank)
-              for rank in range(8)]  # fmt: skip
-    return run(traces, ["unlike_ranks"], unlike_points=points)["unlike_ranks"].rows()
-
-
-def test_ranks_far_from_the_median_are_told_with_those_like_them():
-    rows = many()
-    assert [(row["rank"], row["part"]) for row in rows[:2]] == [(3, "compute_ns"), (4, "compute_ns")]
-    assert {(row["time_ns"], row["median_ns"], row["alike_ranks"]) for row in rows[:2]} == {(60, 40, "3,4")}
-    assert many(points=20.1) == []
-
-
-def test_one_rank_that_differs_in_one_part_is_a_set_of_its_own():
-    spans = [
-        [("compute", 0, 44), ("comm", 62, 100)] if rank == 3 else [("compute", 0, 40), ("comm", 60, 100)]
-        for rank in range(4)
-    ]
-    rows = run([rank_trace(own, rank=rank) for rank, own in enumerate(spans)], ["unlike_ranks"], unlike_points=3.0)[
-        "unlike_ranks"
-    ].rows()
-    assert [(row["rank"], row["part"], row["alike_ranks"]) for row in rows] == [(3, "compute_ns", "3")]
-
-
 def test_where_an_analysis_failed_what_is_left_is_still_split():
     results = once.results("ddp")
     lost = {name: type(results[name]).without_rows() for name in ("idle", "time_parts", "over_ranks", "mfu")}
@@ -110,35 +86,12 @@ def test_operators_over_ranks_are_a_mean_ranks():
     assert first["mean_ns"] == own["gpu_own_ns"].sum() / own["calls"].sum()
 
 
-def test_work_of_hosts_over_ranks_has_the_ends_of_the_ranks():
-    results = once.results("ddp")
-    over = results["host_work_over_ranks"].to_frame()
-    assert over["mean_ns"].is_monotonic_decreasing
-    row = over.iloc[0]
-    own = (
-        results["host_work"].to_frame().query("name == @row['name'] and role == @row['role'] and what == @row['what']")
-    )
-    assert (row["least_ns"], row["most_ns"]) == (own["host_per_step_ns"].min(), own["host_per_step_ns"].max())
-    assert (row["ranks"], row["is_of_steps"]) == (len(own), True)
-
-
 def test_the_path_over_ranks_adds_up_to_it():
     results = once.results("moe")
     over = results["path_over_ranks"].to_frame()
     assert over["path_ns"].sum() == results["critical_path"].table["window_ns"].iloc[0]
     assert over["path_pct"].sum() == pytest.approx(100)
     assert over["path_ns"].is_monotonic_decreasing
-
-
-def test_efficiency_over_ranks_is_that_of_the_ranks_together():
-    results = once.results("moe")
-    rows = results["efficiency"].to_frame()
-    over = results["efficiency_over_ranks"].to_frame()
-    products, of_both = rows[rows["operator"] == "aten::mm"], over[over["operator"] == "aten::mm"]
-    assert of_both["gpu_ns"].sum() == products["gpu_ns"].sum()
-    each = of_both["flops"] / of_both["gpu_ns"] / 1000
-    assert of_both["tflops_per_s"].tolist() == pytest.approx(each.tolist())
-    assert (of_both["flops_per_byte"] == of_both["flops"] / of_both["bytes"]).all()
 
 
 def test_receivers_and_dispatches_are_the_senders_and_the_ranks_together():

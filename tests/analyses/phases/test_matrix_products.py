@@ -1,10 +1,7 @@
 """Matrix products by phase, sizes and type, those beside communication told apart."""
 
-import pytest
-
 from tests.programs import program
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.phases.matrix_products import _product
 
 BF16 = '["c10::BFloat16","c10::BFloat16"]'
 
@@ -33,18 +30,6 @@ def test_equal_products_add_up_and_those_beside_communication_are_told_apart():
         0,
         None,
     )
-
-
-@pytest.mark.parametrize(
-    ("operator", "shapes", "text"),
-    [
-        ("aten::addmm", "[[2],[8,4],[4,2],[],[]]", "[8, 4] × [4, 2]"),
-        ("aten::linear", "[[3,8,4],[2,4],[2]]", "[3, 8, 4] × [4, 2]"),
-        ("aten::bmm", "[[3,8,4],[3,4,2]]", "[3, 8, 4] × [3, 4, 2]"),
-    ],
-)
-def test_factors_are_written_as_they_are_multiplied(operator, shapes, text):
-    assert _product(operator, shapes, BF16)[0] == text
 
 
 def test_a_capture_without_shapes_has_none():

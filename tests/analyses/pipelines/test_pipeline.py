@@ -123,13 +123,6 @@ def test_other_jobs_are_no_pipelines():
     assert [len(result) for result in results.values()] == [0, 0, 0]
 
 
-def test_balance_over_ranks():
-    traces = [host_trace([("gemm", 0, 60 + 40 * rank), ("memset", 100, 110)], rank=rank) for rank in range(2)]
-    row = run(traces, ["balance"])["balance"].rows()[0]
-    assert (row["figure"], row["mean_ns"], row["max_rank"], row["min_rank"]) == ("compute_ns", 80.0, 1, 0)
-    assert (row["cv"], row["max_over_mean"]) == (0.25, 1.25)
-
-
 def with_memory(rank, *allocated):
     """A rank whose allocator had given out so many bytes, one after the other."""
     trace = host_trace([("gemm", 0, 60)], rank=rank)
@@ -148,27 +141,6 @@ def test_balance_of_memory_is_of_the_peaks():
         1.5,
     )
     assert (row["mean_ns"], row["basis"]) == (None, "[memory] events of the capture")
-
-
-def test_what_the_run_recorded_of_its_memory_comes_first():
-    memory = {rank: {"peak_allocated_bytes": 10 * (rank + 1), "peak_reserved_bytes": 64} for rank in range(2)}
-    rows = run([with_memory(0, 5), with_memory(1, 5)], ["balance"], run_memory=memory)["balance"].rows()
-    found = {row["figure"]: (row["basis"], row["mean_bytes"], row["cv"]) for row in rows if row["mean_bytes"]}
-    assert found == {
-        "peak_allocated_bytes": ("run.json: whole run", 15, pytest.approx(1 / 3)),
-        "peak_reserved_bytes": ("run.json: whole run", 64, 0),
-    }
-
-
-def test_memory_that_one_rank_does_not_know_is_not_compared():
-    rows = run([with_memory(0, 5), host_trace([("gemm", 0, 60)], rank=1)], ["balance"])["balance"].rows()
-    assert {row["figure"] for row in rows} == {
-        "compute_ns",
-        "exposed_comm_ns",
-        "exposed_copy_ns",
-        "idle_ns",
-        "window_ns",
-    }
 
 
 @pytest.mark.parametrize("description", [pytest.param("tp", marks=pytest.mark.thorough), "default_pg"])

@@ -11,9 +11,8 @@ from tests.simulator.analysed import analysed
 from tests.simulator.jobs import dualpipe, megatron, torch_schedules
 from tests.simulator.jobs import schedules as made
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.pipelines import schedules, stage_ranges
+from traceanalyzer.analyses.pipelines import schedules
 from traceanalyzer.analyses.pipelines.pipeline_shape import stages, with_absent
-from traceanalyzer.analyses.pipelines.played import played_pct
 from traceanalyzer.analyses.pipelines.schedules import Schedule, expected_pct, schedule_of
 
 
@@ -102,23 +101,6 @@ def test_pytorchs_schedules_have_the_bubbles_that_are_published(made_by, name, i
     assert expected_pct(found, 4) == pytest.approx(found.played_pct)
 
 
-def test_a_first_stage_without_gradients_of_inputs_is_played_all_the_same():
-    """Two ranks, one microbatch; the first stage's inputs need no gradients: it has forward and weights alone."""
-    rows = [(0, "forward", 0), (0, stage_ranges.WEIGHTS, 0), (1, "forward", 1), (1, stage_ranges.INPUTS, 1),
-            (1, stage_ranges.WEIGHTS, 1)]  # fmt: skip
-    passes = pd.DataFrame(rows, columns=["rank", "phase", "virtual_stage"]).assign(
-        step=0, slot=range(len(rows)), microbatch=0, is_beside=False, compute_ns=100
-    )
-    # F0, F1, B1, then both weights: four lengths on two ranks, of which five are busy.
-    assert played_pct(passes) == pytest.approx(100 * (1 - 5 / 8))
-
-
-def test_an_order_that_cannot_run_has_no_bubble():
-    passes = made.tables(made.one_f_one_b(2, 4), round_robin(2), 1, has_ranges=True)[1]
-    assert played_pct(passes) == pytest.approx(20.0)
-    assert played_pct(passes.drop(passes.index[0])) is None  # the first forward pass was not recorded
-
-
 @pytest.mark.parametrize(
     ("change", "steps", "why"),
     [
@@ -134,24 +116,6 @@ def test_what_is_not_known_is_said(change, steps, why):
     found = schedule_of(change(messages), stretches, [0, 1, 2, 3], steps)
     assert found == Schedule(why_unknown=why)
     assert expected_pct(found, 4) is None
-
-
-def test_an_order_that_is_no_schedules_has_no_formula():
-    messages, stretches = made.tables(made.one_f_one_b(4, 8), round_robin(4), 3)
-    # The last rank computes two forward passes before each backward one.
-    stretches = stretches.assign(
-        phase=stretches["phase"].where(stretches["rank"] != 3, ["forward", "forward", "backward", "backward"] * 32)
-    )
-    found = schedule_of(messages, stretches, [0, 1, 2, 3], [0, 1])
-    assert (found.name, found.microbatches, found.why_unknown) == (None, 8, schedules.NO_ORDER)
-    assert expected_pct(found, 4) is None
-
-
-@pytest.mark.parametrize("order", [[0, 1, 2, 3], [2, 0, 3, 1]])
-def test_stages_follow_the_activations(order):
-    messages, _ = made.tables(made.one_f_one_b(4, 8), round_robin(4), 3)
-    placed = messages.assign(**{name: messages[name].map(dict(enumerate(order))) for name in ("rank", "peer")})
-    assert stages(placed).sort_values("stage")["rank"].tolist() == order
 
 
 def test_a_capture_with_two_stages_a_rank():

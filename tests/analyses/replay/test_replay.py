@@ -1,9 +1,6 @@
 """The graph gives back what was recorded, and a change gives what the job would do."""
 
 import dataclasses
-import gc
-import pickle
-import weakref
 from functools import cache
 
 import numpy as np
@@ -17,7 +14,7 @@ from tests.samples import RUNS, sample
 from tests.simulator import run, scenarios
 from tests.simulator.analysed import analysed
 from traceanalyzer.analyses import run as analyse
-from traceanalyzer.analyses.replay.change import UNRECORDED, Change
+from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.replay.replay import gain_of
 from traceanalyzer.files import unnamed
@@ -80,22 +77,6 @@ def test_a_graph_that_lies_in_files_and_let_go_of_lengths_answers_the_same(tmp_p
         assert not engine.peers._hosts
         engine.mean_steps.clear()
         assert engine.gains(changes) == expected
-
-
-def test_a_graph_goes_with_who_holds_it_and_waits_for_no_search_for_garbage():
-    replay = once.results("ddp")["replay"]
-    gc.disable()
-    try:
-        engine = Engine(pickle.loads(pickle.dumps(replay.engine.job)), replay.engine.windows)
-        engine.gains([(UNRECORDED,), (Change("host", 0.5),)])
-        other = weakref.ref(engine.peers.unrecorded(5))
-        engine.let_go()
-        assert other() is None
-        held = [weakref.ref(own) for own in (engine.peers, *engine.job.nodes.values())]
-        del engine
-        assert [own() for own in held] == [None] * len(held)
-    finally:
-        gc.enable()
 
 
 def test_chosen_steps_of_which_none_is_complete_are_replayed_alone():

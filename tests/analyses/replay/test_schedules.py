@@ -41,13 +41,6 @@ def test_hosts_that_take_longer_than_the_gpus_set_the_pace(name):
     assert step_ns(order_of(name, 2, 4, 1), lengths) == 8 * 50 + 7
 
 
-def test_a_message_that_waits_for_its_partner_holds_up_those_behind_it_on_one_channel():
-    order = order_of("interleaved", 4, 8, 2)
-    apart, shared = (Lengths(own.of_pass, own.outside, 2, has_one_channel=one)
-                     for own in [even(4, 2)] for one in (False, True))  # fmt: skip
-    assert step_ns(order, apart) < step_ns(order, shared)
-
-
 def test_passes_that_wait_for_each_other_are_no_schedule():
     order = {0: [("B", 0, 0), ("F", 0, 0)], 1: [("F", 1, 0), ("B", 1, 0)]}
     assert with_messages(order) is None

@@ -64,20 +64,6 @@ def test_what_bounds_a_block(copies, pitch, bound, exposed, is_named):
     assert rows["pitch_ns"].isna().tolist() == [False] * 4 + [True]
 
 
-def test_ranges_without_compute_belong_to_the_nearest_block_of_their_number():
-    """Two steps of three blocks, each uploaded a block ahead and offloaded after, under ranges of their own."""
-    ops, calls, ranges = [], [], []
-    for number, time in enumerate((0, 50, 100, 1000, 1050, 1100)):
-        for name, op, begin in (("upload ", "HtoD", time - 40), ("", "gemm", time), ("offload ", "DtoH", time + 20)):
-            calls.append(("cudaLaunchKernel", begin + 1, begin + 2))
-            ops.append((op, begin + 2000, begin + 2010 + number, len(calls), {"HtoD": 8, "DtoH": 9}.get(op, 7)))
-            ranges.append((f"{name}block_{number % 3}", begin, begin + 3))
-    rows = frame([host_trace(ops, calls, ranges=ranges)], "blocks")
-    assert rows["name"].tolist() == ["block_0", "block_1", "block_2"] * 2
-    for part in ("compute_ns", "upload_ns", "download_ns"):
-        assert rows[part].tolist() == [10, 11, 12, 13, 14, 15], part
-
-
 def test_uploads_that_run_ahead_belong_to_the_block_that_needs_them():
     """All uploads are launched first; the k-th still is block k's."""
     calls = [("cudaMemcpyAsync", number, number + 1) for number in range(8)]
@@ -94,23 +80,3 @@ def test_offloading_samples(name, bound, pitch_ms):
     assert (row["blocks"], row["bound"], row["bound_blocks"]) == (12, bound, 11)
     assert row["pitch_ns"] / 1e6 == pytest.approx(pitch_ms, abs=0.001)
     assert row["upload_bytes"] == row["download_bytes"] == 64 * 2**20
-
-
-@pytest.mark.parametrize(
-    ("copies", "pitch", "waited", "hidden", "broken"),
-    [("before and after", 100, (40, "upload"), 0, (3, "upload")), ("beside", 60, (0, None), 20, (0, None))],
-)
-def test_where_the_chain_of_upload_compute_and_offload_breaks(copies, pitch, waited, hidden, broken):
-    ops, calls = [], []
-    for number in range(5):
-        for op in block(number * pitch, copies=copies):
-            calls.append(("cudaLaunchKernel", len(calls) - 1_000, len(calls) - 999))
-            ops.append((*op[:3], len(calls), op[3] if len(op) > 3 else 7))
-    traces = [host_trace(ops, calls)]
-    rows = frame(traces, "blocks").iloc[1:4]
-    assert {(row["waited_ns"], row["waited_for"]) for row in rows.to_dict("records")} == {waited}
-    assert rows["upload_hidden_ns"].unique().tolist() == rows["download_hidden_ns"].unique().tolist() == [hidden]
-    # The first upload of block 1 was launched by the fifth call, which returned at -995.
-    assert rows["upload_queued_ns"].iloc[0] == pitch + 995
-    (bound,) = frame(traces, "block_bounds").to_dict("records")
-    assert (bound["broken_blocks"], bound["broken_by"]) == broken

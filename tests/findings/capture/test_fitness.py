@@ -12,12 +12,10 @@ from tests.simulator.jobs import host_pauses, launches, lengths, links
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.integrity.integrity import Integrity
 from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings import Finding, find
+from traceanalyzer.findings import find
 from traceanalyzer.findings.capture import fitness as rules
-from traceanalyzer.findings.capture import spoilt
 from traceanalyzer.findings.capture.missing_straggler import missing_straggler
 from traceanalyzer.findings.capture.warm_up import warm_up
-from traceanalyzer.findings.order import ordered
 
 MS = 1_000_000
 
@@ -53,16 +51,6 @@ def test_all_wait_for_a_rank_that_is_not_here(missing, late_ns, is_said):
     )
     assert bool(found) == is_said
     assert all("for a rank that is not here (rank 3 has no trace)" in item.title for item in found)
-
-
-@pytest.mark.parametrize(("beside_pct", "is_said"), [(-0.1, True), (0.1, False)])
-def test_so_long_all_have_to_wait_for_a_rank_that_is_not_here(beside_pct, is_said):
-    _, results = analysed(workloads.ddp(4, 5, (Fault("compute", 3 * MS, (3,)),)), *_NEEDED, how=Capture(missing=(3,)))
-    (found,) = missing_straggler(**results)
-    steps = results["headline"].table
-    wait_ns = min(row["beyond_shortest_ns"] for row in found.evidence)
-    share_pct = 100 * wait_ns / (steps["window_ns"] / steps["steps"]).mean()
-    assert bool(missing_straggler(**results, absent_wait_pct=share_pct + beside_pct)) is is_said
 
 
 def test_nobody_is_late_who_is_not_here_where_each_rank_is_last_at_times():
@@ -158,27 +146,6 @@ def test_why_none_of_many_steps_is_complete(numbers, is_told):
         assert "(3 recorded, and no operation says which call launched it)" in item.title
         assert "correlation" in item.recommendation  # the calls are here
         assert "Record" not in item.recommendation
-
-
-@pytest.mark.parametrize(("check", "part_of"), [("truncated", spoilt.CUT_OFF), ("lost_amid_others", spoilt.LOST)])
-def test_that_no_step_is_complete_is_part_of_what_is_wrong_with_the_files(check, part_of):
-    trace = host_trace([("gemm", 10, 20, 1)], [("cudaLaunchKernel", 1, 2)], ranges=[("ProfilerStep#0", 0, 30)])
-    results = run([trace], ["headline", "steps", "iterations", "ranks"])
-    (found,) = rules.no_complete_step(**results, integrity=integrity((0, check, "high", 1, 9)))
-    assert found.part_of == part_of
-
-
-def test_what_a_capture_cannot_tell_comes_first():
-    advice = Finding("high", "a", gain_ns=9, rule="a")
-    capture = Finding("medium", "b", is_about_capture=True, rule="b")
-    unknown = Finding("high", "c", rule="c")
-    assert ordered([unknown, advice, capture]) == [capture, advice, unknown]
-
-
-def test_steps_that_are_long_now_and_then_are_no_warm_up():
-    every = (0, 1, 2, 3)
-    faults = tuple(Fault("host", 30 * MS, every, (step,)) for step in (0, 3))
-    assert told(warm_up, faults=faults, needed=("step_needs", "steps")) == []
 
 
 def test_what_one_rank_does_after_the_first_step_and_again_is_no_warm_up():

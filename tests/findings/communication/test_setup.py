@@ -3,21 +3,15 @@
 import pytest
 
 from tests import once
-from tests.findings.needed import needed_by
 from tests.simulator import run
 from tests.simulator import workloads as usual
 from tests.simulator.analysed import analysed
 from tests.simulator.case import case_of
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import accumulating, gradients, replicated_pipelines, sharded
-from traceanalyzer.findings.communication.exposed_collective import exposed_collective
 from traceanalyzer.findings.communication.gathered_again import gathered_again
 from traceanalyzer.findings.communication.more_exchanges import more_exchanges
 from traceanalyzer.findings.communication.slow_pieces import slow_pieces
-from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.order import ordered
-
-MS = 1_000_000
 
 _AGAIN = (Fault("again", 0, (0, 1, 2, 3)),)
 _OF_GATHERS = ("headline", "steps", "calls", "call_phases", "groups", "replay")
@@ -73,25 +67,6 @@ def test_pieces_that_cannot_be_joined_or_are_fast_are_not_told(options):
 def _step_ns(truth):
     begins = [event.start_ns for event in truth.host[0] if event.name.startswith("ProfilerStep#")]
     return (begins[-1] - begins[0]) / (len(begins) - 1)
-
-
-def test_a_gain_above_what_is_exposed_is_explained():
-    """20 gathers and 10 all-reduces queue on one stream; beside 5 ms of compute they bind the step."""
-    names = needed_by(exposed_collective)
-    _, results = analysed(sharded.queued(), *names)
-    (found,) = exposed_collective(**results)
-    assert found.title.startswith("All-gathers (20 a step) run while nothing computes for 3.5")
-    assert "Other communication and idle time, 5" in found.title
-    assert 3.7 * MS < found.gain_ns < 4.1 * MS
-
-
-@pytest.mark.parametrize(
-    ("severity", "is_bound", "first"), [("medium", False, "cause"), ("medium", True, "ideal"), ("low", False, "ideal")]
-)
-def test_a_cause_with_a_gain_goes_before_an_ideal_s_bound(severity, is_bound, first):
-    ideal = Finding("high", "", rule="ideal", gain_ns=400, is_of_ideal=True)
-    cause = Finding(severity, "", rule="cause", gain_ns=100, gain_is_bound=is_bound)
-    assert ordered([ideal, cause])[0].rule == first
 
 
 _OF_GROUPS = ("headline", "steps", "calls", "groups", "pipeline", "replay")

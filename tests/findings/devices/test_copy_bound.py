@@ -1,8 +1,5 @@
 """A rank that does nothing but copy is bound by its copies, and the link's limit is named."""
 
-from dataclasses import replace
-
-import pandas as pd
 import pytest
 
 import traceanalyzer as ta
@@ -15,7 +12,6 @@ from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from traceanalyzer.analyses import run
 from traceanalyzer.findings.devices import copy_bound
-from traceanalyzer.findings.finding import PAGEABLE
 
 MS = 1_000_000
 
@@ -74,16 +70,6 @@ def test_what_hiding_gains_depends_on_the_hosts(launch_ms, step_ms, said):
     assert said in one.title
 
 
-@pytest.mark.parametrize(
-    ("copy_ns", "who"), [(35, "Both ranks are bound by copies: for 35 to 60 %"), (20, "Rank 0 is")]
-)
-def test_ranks_that_copy_half_as_long_are_bound_alike(copy_ns, who):
-    """What the other one waits meanwhile for it, it does not copy."""
-    ops = {0: [("compute", 0, 40), ("copy", 40, 100)], 1: [("compute", 0, 100 - copy_ns), ("copy", 100 - copy_ns, 100)]}
-    (one,) = found([rank_trace(own, rank=rank) for rank, own in ops.items()])
-    assert one.title.startswith(who)
-
-
 def test_a_gpu_whose_link_is_not_known_has_no_limit():
     (one,) = found([rank_trace([("copy", 0, 100)])])
     assert "GB/s that" not in one.title
@@ -98,17 +84,3 @@ def test_copies_in_the_last_step_bind_no_complete_one():
     )
     told = [copy_bound.copy_bound(**{name: results[name] for name in needed}) for results in (last, every)]
     assert [bool(found) for found in told] == [False, True]
-
-
-@pytest.mark.parametrize(
-    ("memory", "others_ns", "cause"), [("pageable", 40, PAGEABLE), ("pageable", 60, None), ("pinned", 0, None)]
-)
-def test_what_copies_of_pageable_memory_take_is_of_their_finding(memory, others_ns, cause):
-    """Both say what a step gains without these copies: once is enough."""
-    tables = run([rank_trace([("copy", 0, 90), ("compute", 90, 100)])], needed_by(copy_bound.copy_bound))
-    row = tables["copies"].table.iloc[0].to_dict()
-    rows = [row | {"direction": "HtoD", "source_memory": memory, "target_memory": "device", "exposed_ns": 50},
-            row | {"direction": "DtoH", "source_memory": "device", "target_memory": "pinned", "exposed_ns": others_ns}]  # fmt: skip
-    filled = replace(tables["copies"], table=pd.DataFrame(rows))
-    (one,) = copy_bound.copy_bound(**{**tables, "copies": filled})
-    assert one.part_of == cause

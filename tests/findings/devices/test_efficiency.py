@@ -1,7 +1,6 @@
 """Rules about busy GPUs that do little: when they speak and when they must not."""
 
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -48,19 +47,6 @@ def test_tensor_cores_unused(gpu, speaks):
 TENSOR_CORES = ("categories", "efficiency", "headline", "ranks", "kernels", "episodes")
 
 
-def test_tensor_cores_unused_shows_the_products_and_the_peaks():
-    trace = program([("aten::mm", 0, 10, FLOAT)], [(SGEMM, 20, 120, {"launch": 5})])
-    (found,) = efficiency.tensor_cores_unused(**run([trace], TENSOR_CORES))
-    assert found.severity == "high"
-    assert found.title == (
-        "Matrix work runs without tensor cores: 100 ns on rank 0 (100 % of its compute). "
-        "In TF32 it takes at most 86 ns less on rank 0."
-    )
-    assert found.evidence == ({"rank": 0, "share_of_compute_pct": 100.0, "off_tensor_cores_ns": 100.0},)
-    assert "67 in FP32, 495 in TF32, 989 in BF16" in found.recommendation
-    assert found.gain_ns == round(100 * (1 - 66.9 / 494.7))
-
-
 def test_of_types_that_are_not_known_no_gain_is_told():
     (found,) = efficiency.tensor_cores_unused(**run([program(gpu=[(SGEMM, 0, 100)])], TENSOR_CORES))
     assert found.gain_ns is None
@@ -102,13 +88,6 @@ def test_what_float16_wins_where_there_is_no_tf32():
     assert "16 in FP32, 125 in FP16" in found.recommendation
 
 
-def test_every_rank_without_tensor_cores_is_named():
-    results = once.results("pp")
-    (found,) = efficiency.tensor_cores_unused(**{name: results[name] for name in TENSOR_CORES})
-    assert "87.4 ms a step on rank 1 (82 % of its compute), 50.5 ms on rank 0." in found.title
-    assert [row["rank"] for row in found.evidence] == [1, 0]
-
-
 @pytest.mark.parametrize(("ranks", "is_why"), [({0}, True), ({1}, False), ({0, 1}, False)])
 def test_where_only_the_late_rank_has_none_that_is_why(ranks, is_why):
     results = {name: once.results("pp")[name] for name in TENSOR_CORES}
@@ -121,12 +100,6 @@ def test_where_only_the_late_rank_has_none_that_is_why(ranks, is_why):
     }
     (found,) = efficiency.tensor_cores_unused(**results)
     assert (found.part_of == "lateness of ranks 0") == is_why
-
-
-def test_a_rank_without_compute_beside_one_without_tensor_cores():
-    traces = [program(gpu=[(SGEMM, 0, 50)]), program(gpu=[("nccl", 0, 50, {"kind": "comm"})]).renumbered(1, "test")]
-    (found,) = (finding for finding in said_of(*traces) if finding.rule == "tensor_cores_unused")
-    assert [row["rank"] for row in found.evidence] == [0]
 
 
 def test_what_tf32_wins_is_not_known_of_other_types():
@@ -169,38 +142,6 @@ def test_low_mfu(duration, gap, device, speaks):
     assert ("low_mfu" in rules(program(host, gpu, steps=[(0, 10), (10, 20)], device_name=device))) == speaks
 
 
-@pytest.mark.parametrize(
-    ("durations", "who"),
-    [
-        pytest.param((10_000, 10_000), "The GPUs are busy", marks=pytest.mark.thorough),
-        ((100, 10_000), "The GPU of rank 1 is busy"),
-    ],
-    ids=["all", "one stage of a pipeline"],
-)
-def test_low_mfu_says_of_which_gpus_it_is(durations, who):
-    host = [("aten::mm", 1, 5, BF16), ("aten::mm", 11, 15, BF16)]
-    ranks = []
-    for rank, duration in enumerate(durations):
-        gpu = [(NVJET, 100, 100 + duration, {"launch": 2}), (NVJET, 10_100, 10_100 + duration, {"launch": 12})]
-        trace = program(host, gpu, steps=[(0, 10), (10, 20)])
-        ranks.append(replace(trace, meta=replace(trace.meta, rank=rank)))
-    (found,) = (finding for finding in said_of(*ranks) if finding.rule == "low_mfu")
-    assert found.title.startswith(f"{who}, but model FLOPs are ")
-
-
 def test_tensor_cores_matter_little_to_a_gpu_that_waits():
     (found,) = said_of(program(gpu=[(SGEMM, 0, 50), (ELEMENT, 950, 1000)]))
     assert (found.rule, found.severity) == ("tensor_cores_unused", "low")
-
-
-def test_low_mfu_of_a_rank_that_is_late_by_its_compute_is_said_already(monkeypatch):
-    host, gpu = [("aten::mm", 1, 5, BF16), ("aten::mm", 11, 15, BF16)], [(100, 2), (10_100, 12)]
-    kernels = [(NVJET, start, start + 10_000, {"launch": launch}) for start, launch in gpu]
-    trace = program(host, kernels, steps=[(0, 10), (10, 20)], device_name="NVIDIA H200")
-    held = run([trace], ("mfu", "headline", "episodes", "operators"))
-    (found,) = efficiency.low_mfu(**held)
-    assert "recomputation" not in found.recommendation  # no operator is of gradients
-    monkeypatch.setattr(efficiency, "said_with_gain", lambda _: [{"cause": "copies", "ranks": "0"}])
-    assert len(efficiency.low_mfu(**held)) == 1
-    monkeypatch.setattr(efficiency, "said_with_gain", lambda _: [{"cause": "compute", "ranks": "0"}])
-    assert efficiency.low_mfu(**held) == []

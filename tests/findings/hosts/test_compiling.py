@@ -4,7 +4,6 @@ import pytest
 
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
-from traceanalyzer.analyses.host.compilations import _captured
 from traceanalyzer.findings.hosts.compiling import compiling
 
 NAMES = ("headline", "steps", "compilations", "step_needs", "episodes", "places", "replay")
@@ -78,16 +77,6 @@ def test_a_host_captures_graphs(maker, calls, said):
         assert "record later, once they are" in findings[0].recommendation
 
 
-def test_a_capture_ends_in_the_thread_that_began_it():
-    calls = [
-        ("cudaStreamBeginCapture", 1, 2, 1),
-        ("cudaStreamEndCapture", 5, 6, 1),
-        ("cudaStreamBeginCapture", 11, 12, 1),
-    ]
-    captured = _captured(host_trace(calls=[*calls, ("cudaStreamEndCapture", 19, 20, 2)]))
-    assert (captured.starts.tolist(), captured.ends.tolist()) == ([1], [6])
-
-
 @pytest.mark.parametrize(("length_ms", "begin", "both"), [(40, 42, 48), (10, 12, 48)])
 def test_who_compiles_and_captures_is_told_both(length_ms, begin, both):
     calls = [("cudaStreamBeginCapture", begin, begin + 1, 1), ("cudaStreamEndCapture", 49, 50, 1)]
@@ -95,8 +84,3 @@ def test_who_compiles_and_captures_is_told_both(length_ms, begin, both):
     (found,) = compiling(*(results[name] for name in NAMES))
     assert f"compiles (torch.compile) and captures graphs for {both} ms a step" in found.title
     assert "torch._dynamo" in found.recommendation
-
-
-def test_marks_inside_each_other_count_once():
-    rows = results_of("_compile.compile_inner (dynamo_timed)", in_steps=(1,))["compilations"].rows()
-    assert [(row["stretches"], row["host_ns"], row["steps"]) for row in rows] == [(1, 40 * MS, 2)]

@@ -10,7 +10,6 @@ from traceanalyzer.findings.late.other_work import other_work
 MS = 1_000_000
 EFFICIENCY = ["rank", "operator", "family", "element_type", "calls", "flops", "gpu_ns"]
 BEFORE = [(0, "mm", "gemm", "bf16", 9, 10, 60), (0, "add", "element-wise", "fp32", 9, None, 20)]
-LARGER = "their inputs are 1.60 times as large"
 OTHERS = [*BEFORE, *((2, *row[1:]) for row in BEFORE)]
 
 

@@ -1,7 +1,5 @@
 """Bubbles of pipelines: those of one schedule are one finding."""
 
-from types import SimpleNamespace
-
 import pandas as pd
 import pytest
 
@@ -9,11 +7,8 @@ from tests import once
 from tests.simulator import run
 from tests.simulator.analysed import analysed
 from tests.simulator.jobs.pipelines import interleaved, zero_bubble
-from traceanalyzer.analyses.operators.mfu import Mfu
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.pipelines.pipelines import Pipelines
-from traceanalyzer.analyses.replay.gain import Gain
-from traceanalyzer.findings.late.heavy_stages import pipeline_name
 from traceanalyzer.findings.pipelines import pipeline as rules
 from traceanalyzer.findings.pipelines import uneven_stages
 from traceanalyzer.findings.pipelines.uneven_stages import pipeline_imbalance
@@ -29,20 +24,6 @@ def beside(results, bubble_ns=0):
     )
 
 
-@pytest.mark.parametrize("is_uneven", [False, True])
-def test_pipelines_that_wait_alike_are_one_finding(monkeypatch, is_uneven):
-    results = once.results("pp", ["pipelines", "pipeline", "episodes", "replay", "collectives"])
-    pipelines, stages = beside(results, bubble_ns=10_000_000)
-    monkeypatch.setattr(rules, "_cause", lambda *_: None)
-    if not is_uneven:
-        monkeypatch.setattr(rules, "uneven_alike", lambda *_: [])
-    found = rules.pipeline_bubble(pipelines, stages, results["episodes"], results["replay"], results["collectives"])
-    assert len(found) == 1
-    assert found[0].part_of == (pipeline_name(0) if is_uneven else None)
-    assert found[0].title.startswith("The pipeline of ranks 2,3 waits 33 % of its time (20 % expected of 2 stages")
-    assert "; that of ranks 0,1 waits 31 %." in found[0].title
-
-
 def test_the_same_stage_of_two_pipelines_is_one_finding():
     results = once.results("pp", ["pipelines", "pipeline", "mfu", "episodes", "replay", "pipeline_messages"])
     pipelines, stages = beside(results)
@@ -51,74 +32,6 @@ def test_the_same_stage_of_two_pipelines_is_one_finding():
     )
     assert found.title.startswith("Stage 1 (ranks 1 and 3) computes up to 107 ms a step, 24 % more than the mean rank")
     assert len(found.evidence) == 4
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "microbatches", "together"),
-    [
-        ((30, 20, 20, 34), (31, 20, 20, 34), 8, True),  # half as heavy as the longest, or a little less
-        ((34, 20, 20, 35), (35, 20, 20, 34), 8, True),
-        ((20, 34, 20, 20), (20, 20, 34, 20), 8, False),
-        ((20, 34, 20, 20), (32, 34, 20, 20), 8, True),
-        ((30, 20, 20, 34), (31, 20, 20, 34), 4, False),
-    ],
-    ids=["one by chance", "either is longest", "other stages", "one of two", "another schedule"],
-)
-def test_replicas_are_told_together_where_the_same_stages_are_heavy(one, other, microbatches, together):
-    rows, tables = [], []
-    for number, each in enumerate((one, other)):
-        longest = max(range(4), key=each.__getitem__)
-        times = max(each) / (sum(each) / 4)
-        rows.append({"pipeline": number, "bottleneck_stage": longest, "compute_max_over_mean": times, "schedule": "1F1B",
-                     "stages": 4, "stages_per_rank": 1, "microbatches": microbatches if number else 8})  # fmt: skip
-        tables.append(pd.DataFrame({"pipeline": number, "stage": range(4), "compute_ns": each}))
-    pipelines = SimpleNamespace(rows=lambda: rows)
-    found = uneven_stages.uneven_alike(pipelines, pd.concat(tables), 1.1)
-    assert [len(each) for each in found] == ([2] if together else [1, 1])
-
-
-@pytest.mark.parametrize(("longer", "steps", "is_said"), [(1.0, pd.NA, True), (3.0, pd.NA, False), (3.0, 2, True)])
-def test_a_stage_of_which_more_was_recorded_is_not_uneven(longer, steps, is_said):
-    results = once.results("pp", ["pipelines", "pipeline", "mfu", "episodes", "replay", "pipeline_messages"])
-    table = results["pipeline"].table
-    window = table["window_ns"].where(table["rank"] != 1, (longer * table["window_ns"]).astype("int64"))
-    stages = Pipeline(table.assign(window_ns=window, steps=pd.array([steps] * len(table), dtype="Int64")))
-    assert (
-        bool(
-            pipeline_imbalance(
-                results["pipelines"],
-                stages,
-                results["mfu"],
-                results["episodes"],
-                results["replay"],
-                results["pipeline_messages"],
-            )
-        )
-        is is_said
-    )
-
-
-@pytest.mark.parametrize(
-    ("of_stage", "is_said"), [((0, 30), True), ((30, 30), False), ((0, 3), False), ((30, 0), False)]
-)
-def test_a_stage_that_alone_recomputes_is_told_so(of_stage, is_said):
-    """In TFLOP beside a model's 100 of each stage; without the other stage's figures nothing is said."""
-    results = once.results("pp", ["pipelines", "pipeline", "mfu", "episodes", "replay", "pipeline_messages"])
-    steps = results["mfu"].table
-    recomputed = steps["rank"].map(dict(enumerate(of_stage))) * 10**12
-    steps = steps.assign(model_flops=10**14, recompute_flops=recomputed, is_complete=True)
-    both = (results["pipelines"], results["pipeline"])
-    (found,) = pipeline_imbalance(
-        *both, Mfu(steps), results["episodes"], results["replay"], results["pipeline_messages"]
-    )
-    assert ("It recomputes 30 TFLOP a step beside the model's 100 TFLOP, rank 0 none." in found.title) is is_said
-    assert found.recommendation.startswith(
-        "Recompute activations" if is_said else "Move layers from stage 1 to stage 0"
-    )
-    (other,) = pipeline_imbalance(
-        *both, Mfu(steps[steps["rank"] == 1]), results["episodes"], results["replay"], results["pipeline_messages"]
-    )
-    assert "recomputes" not in other.title
 
 
 @pytest.mark.parametrize(
@@ -133,17 +46,6 @@ def test_a_stage_whose_gpu_is_slower_is_not_uneven(monkeypatch, same_work_ratio,
             "same_work_ratio": same_work_ratio}  # fmt: skip
     monkeypatch.setattr(uneven_stages, "said_with_gain", lambda _: [late])
     assert bool(pipeline_imbalance(**results)) is is_said
-
-
-def test_a_bubble_that_the_schedule_explains_says_what_twice_the_microbatches_gain():
-    """GPipe, 4 stages and 4 microbatches: 3/7 of an ideal 70 ms wait; with 8, 3/11 of 55 ms."""
-    row = {"stages_per_rank": 1, "schedule": None, "expected_bubble_pct": 300 / 7, "bubble_pct": 45.0,
-           "collective_wait_pct": None}  # fmt: skip
-    ideal = Gain(before_ns=72_000_000, after_ns=70_000_000, error_ns=0, steps=2)
-    assert rules._advice(row, ideal, is_uneven=False).endswith(
-        "shrink it: twice the microbatches, or stages a rank, at best by 15.0 ms a step."
-    )
-    assert rules._severity(row, ideal) == "high"
 
 
 @pytest.mark.parametrize("is_one_stream", [True, False])

@@ -1,16 +1,12 @@
 """Uneven compute is said once, by whoever measured it best."""
 
-import pandas as pd
 import pytest
 
 from tests import once
 from tests.simulator import fleet
 from tests.simulator.analysed import analysed
-from tests.simulator.faults import Fault
-from tests.simulator.jobs import rollouts
 from traceanalyzer.analyses.blame.episodes import Episodes
 from traceanalyzer.analyses.time.headline import Headline
-from traceanalyzer.findings.chance import is_beyond_chance, variance_within
 from traceanalyzer.findings.uneven import balance
 
 NEEDED = (
@@ -62,12 +58,6 @@ def test_what_a_capture_without_steps_gains_is_of_the_capture():
     assert (finding.gain_is_bound, finding.caveat) == (False, None)
 
 
-def test_of_all_ranks_of_a_role_it_cannot_be_told_whether_they_are_slow():
-    _, results = analysed(rollouts.actors_and_learners(faults=(Fault("act", 5_000_000, (2, 3)),)), *NEEDED)
-    (finding, _) = balance.uneven_compute(**results)
-    assert finding.caveat.startswith("No other rank runs the kernels of ranks 2 and 3: whether they are slow at them")
-
-
 def test_a_set_that_computes_alike_is_named_by_its_host():
     _, results = analysed(fleet.job(9, "node", steps=2, layout=fleet.SMALL), *NEEDED)
     results["episodes"] = Episodes(results["episodes"].table.iloc[:0])  # which says it, where waits are known
@@ -75,29 +65,3 @@ def test_a_set_that_computes_alike_is_named_by_its_host():
     assert finding.title.startswith("Ranks 3 to 5 (host b01) compute up to ")
     assert "With their compute as the others' the step is " in finding.title
     assert finding.gain_ns == pytest.approx(0.24 * 2 * (1.5e6 + 3e6), rel=0.1), "what their kernels are longer"
-
-
-@pytest.mark.parametrize(
-    ("steps", "ranks", "expected"),
-    [
-        ([(60, 58, 49, 48), (52, 55, 50, 49), (51, 50, 49, 47)], [0, 1], False),  # no step alike
-        ([(60, 59, 49, 48), (60, 61, 49, 50), (61, 60, 50, 49)], [0, 1], True),
-        ([(60, 50, 49, 48), (49, 55, 50, 49)], [0], False),
-        ([(60, 50, 49, 48), (61, 50, 50, 49)], [0], True),
-        ([(60, 59, 49, 48)], [0, 1], True),  # one step tells nothing
-    ],
-)
-def test_a_set_of_ranks_is_held_against_chance(steps, ranks, expected):
-    assert is_beyond_chance(pd.DataFrame(steps, dtype="float64"), ranks) == expected
-
-
-def test_one_of_many_is_held_against_how_far_all_of_them_lie_apart():
-    first = pd.DataFrame([(46, 34), (46, 34), (46, 34), (46, 34)], dtype="float64")  # by chance alike in four steps
-    other = pd.DataFrame([(46, 34), (34, 46), (46, 34), (34, 46)], dtype="float64")
-    assert variance_within([first]) == 0
-    assert variance_within([first, other]) == variance_within([other]) / 2
-    assert is_beyond_chance(first, [0])
-    assert not is_beyond_chance(first, [0], variance_within([first, other]))
-    close = pd.DataFrame([(10.0, 5.7), (10.2, 5.9), (9.8, 5.5)])
-    assert is_beyond_chance(close, [0], variance=2.0)
-    assert not is_beyond_chance(close, [0], variance=2.0, asked=100)
