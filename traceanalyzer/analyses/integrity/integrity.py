@@ -136,7 +136,8 @@ def across(
     shared = shared_steps(complete, set(ranks.table["rank"]))
     has_shared = bool(shared)
     units = {rank: _table(found) for rank, found in across_ranks.other_units(kernels.table).items()}
-    own = under_each_other([stack(each, ("rank", *_COLUMNS)) for each in (parts, units) if each])
+    own = stack(parts, ("rank", *_COLUMNS))
+    own = under_each_other([own, stack(units)]) if units else own
     is_cut = own["check"].isin([TRUNCATED, OTHER_UNIT]).any()  # calls that it lost are no sign of anything
     comparable = complete[complete["step"].isin(shared) & ~complete["rank"].isin(units)]
     of_set = [
