@@ -1,7 +1,7 @@
 """An examination: inputs read, put together, what the rules say of them, and tables of them."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -112,7 +112,7 @@ def _joined(reports: Sequence[monitors.RasReport]) -> monitors.RasReport | None:
     )
 
 
-RULES: tuple[Callable[[Case], list[Diagnosis]], ...] = (
+RULES: tuple[Callable[[Case], Iterable[Diagnosis]], ...] = (
     watchdog.dead_ranks,
     known_errors.warnings,
     hang.no_entries,

@@ -1,7 +1,7 @@
 """Where a hung job's ranks stand, by the flight recorder: who never came, who called something else."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -338,10 +338,10 @@ def _called_differently(one: Mismatch) -> Diagnosis:
     )
 
 
-def no_entries(case: Case) -> list[Diagnosis]:
+def no_entries(case: Case) -> Iterator[Diagnosis]:
     """Dumps without any call."""
     if case.recorder is None or not case.recorder.entries.empty:
-        return []
+        return
     bad = len(case.recorder.notes)
     told = []
     behind = set()
@@ -351,8 +351,7 @@ def no_entries(case: Case) -> list[Diagnosis]:
         told += [f"rank {rank} of group {name} last "
                  + ", ".join(f"{event} {number}" for event, number in zip(EVENTS, numbers, strict=True))
                  for rank, numbers in list(ranks.items())[:16]]  # fmt: skip
-    return [
-        Diagnosis(
+    yield Diagnosis(
             severity="high" if behind else "medium",
             diagnosis=(f"{first_upper(numbered('rank', behind))} launched fewer collectives than the others; the dumps"
                        if behind else "The flight recorder's dumps")
@@ -364,17 +363,16 @@ def no_entries(case: Case) -> list[Diagnosis]:
             recommendation="Set TORCH_FR_BUFFER_SIZE=2000 (TORCH_NCCL_TRACE_BUFFER_SIZE before 2.7) and "
             "TORCH_NCCL_DUMP_ON_TIMEOUT=1 on all ranks, and reproduce the hang.",
             ranks=tuple(sorted(behind)),
-        )
-    ]  # fmt: skip
+    )  # fmt: skip
 
 
-def open_send_recv(case: Case) -> list[Diagnosis]:
+def open_send_recv(case: Case) -> Iterator[Diagnosis]:
     """A send or receive that waits for an end that was never called, or that both ends called in vain."""
     if case.recorder is None:
-        return []
+        return
     calls = open_calls(case.recorder)
     if not calls:
-        return []
+        return
     first = calls[0]
     kind, other = ("send to", "receive") if first.is_send else ("receive from", "send")
     since = "" if first.since_ns is None else f" since {_time(first.since_ns)}"
@@ -386,76 +384,69 @@ def open_send_recv(case: Case) -> list[Diagnosis]:
         why = f"rank {first.peer} has no open {other} for it: it never came to it, or it is done with it already"
     where = f" It is called at {_user_frame(first.frames)}." if first.frames else ""
     waiting = [one.rank for one in calls]
-    return [
-        Diagnosis(
-            severity="high",
-            diagnosis=f"Rank {first.rank} waits in a {kind} rank {first.peer} of {first.group.label}{since}: "
-            f"{why}.{where}",
-            signal=f"Sends or receives that are not complete on {numbered('rank', waiting)}; of each rank the first: "
-            + "; ".join(f"rank {one.rank} {'to' if one.is_send else 'from'} {one.peer}" for one in calls[:8])
-            + ".",
-            recommendation=f"Look at rank {first.peer} first: what it does instead, and whether both sides agree on "
-            "the order of sends and receives (a schedule's microbatches, a send that needs its receive posted).",
-            caveat="Stages further down wait for what these hold up: the first in time is where to look, and it is by "
-            "the ranks' own clocks.",
-            ranks=(first.rank, first.peer),
-        )
-    ]
+    yield Diagnosis(
+        severity="high",
+        diagnosis=f"Rank {first.rank} waits in a {kind} rank {first.peer} of {first.group.label}{since}: {why}.{where}",
+        signal=f"Sends or receives that are not complete on {numbered('rank', waiting)}; of each rank the first: "
+        + "; ".join(f"rank {one.rank} {'to' if one.is_send else 'from'} {one.peer}" for one in calls[:8])
+        + ".",
+        recommendation=f"Look at rank {first.peer} first: what it does instead, and whether both sides agree on "
+        "the order of sends and receives (a schedule's microbatches, a send that needs its receive posted).",
+        caveat="Stages further down wait for what these hold up: the first in time is where to look, and it is by "
+        "the ranks' own clocks.",
+        ranks=(first.rank, first.peer),
+    )
 
 
-def ranks_without_dump(case: Case) -> list[Diagnosis]:
+def ranks_without_dump(case: Case) -> Iterator[Diagnosis]:
     """Ranks of a process group that left no dump."""
     if case.recorder is None or case.standing is None:
-        return []
+        return
     expected = {rank for group in case.recorder.groups.values() for rank in group.ranks or ()}
     absent = tuple(sorted(expected - set(case.recorder.dumps)))
     if not absent:
-        return []
+        return
     waited = [one for one in case.standing.absences if one.undumped]
     first = f" {_first_open(waited[0])}" if waited else ""
     who = numbered("rank", absent)
     they = "it" if len(absent) == 1 else "they"
     died = f"{first_upper(who)} left no dump: {they} may have died before the others hung."
-    return [
-        Diagnosis(
-            severity="high" if waited and not any(one.missing for one in waited) else "medium",
-            diagnosis=f"{died}{first}",
-            signal=f"{len(case.recorder.dumps)} dumps for {len(expected)} ranks of the process groups.",
-            recommendation=f"Look at the output of {who}: a crash, an out-of-memory kill, a lost node.",
-            caveat="The file may also be on another node's disk, or not have been copied.",
-            ranks=absent,
-        )
-    ]
+    yield Diagnosis(
+        severity="high" if waited and not any(one.missing for one in waited) else "medium",
+        diagnosis=f"{died}{first}",
+        signal=f"{len(case.recorder.dumps)} dumps for {len(expected)} ranks of the process groups.",
+        recommendation=f"Look at the output of {who}: a crash, an out-of-memory kill, a lost node.",
+        caveat="The file may also be on another node's disk, or not have been copied.",
+        ranks=absent,
+    )
 
 
 def _first_open(one: Absence) -> str:
     return f"{_named(one.operation).capitalize()} number {one.seq} of {one.group.label} is the first not complete."
 
 
-def open_everywhere(case: Case) -> list[Diagnosis]:
+def open_everywhere(case: Case) -> Iterator[Diagnosis]:
     """A collective that all ranks called alike, and that did not complete."""
     if case.recorder is None or case.standing is None or case.standing.absences or case.standing.mismatches:
-        return []
+        return
     calls = case.recorder.entries
     stuck = calls[(calls["state"] != "completed") & ~calls["is_p2p"]]
     if stuck.empty:
-        return []
+        return
     first = stuck.sort_values("created_ns", na_position="last", kind="stable").iloc[0]
     group = case.recorder.groups[str(first["group"])]
     own = stuck[(stuck["group"] == first["group"]) & (stuck["seq"] == first["seq"])]
     called = f"{_named(str(first['operation']))} number {first['seq']} of {group.label}"
     states = ", ".join(f"{count} × {state}" for state, count in own["state"].value_counts().items())
-    return [
-        Diagnosis(
-            severity="high",
-            diagnosis=f"All ranks called {called} alike, and on {numbered('rank', own['rank'].tolist())} it is not "
-            "complete: the program is in step, the transfer is not.",
-            signal=f"Every rank of the group has the call; states: {states}.",
-            recommendation="Look at the link, not at the program: the NCCL log's warnings (--nccl-log), the topology "
-            "(--topo), network and GPU errors (dmesg for Xid, ibstat, nvidia-smi -q).",
-            caveat="A kernel queued before it on the same stream, or a dump taken in passing, looks the same.",
-        )
-    ]
+    yield Diagnosis(
+        severity="high",
+        diagnosis=f"All ranks called {called} alike, and on {numbered('rank', own['rank'].tolist())} it is not "
+        "complete: the program is in step, the transfer is not.",
+        signal=f"Every rank of the group has the call; states: {states}.",
+        recommendation="Look at the link, not at the program: the NCCL log's warnings (--nccl-log), the topology "
+        "(--topo), network and GPU errors (dmesg for Xid, ibstat, nvidia-smi -q).",
+        caveat="A kernel queued before it on the same stream, or a dump taken in passing, looks the same.",
+    )
 
 
 def _named(operation: str) -> str:
@@ -476,16 +467,14 @@ def _time(ns: int) -> str:
     return datetime.fromtimestamp(ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def recorder_in_words(case: Case) -> list[Diagnosis]:
+def recorder_in_words(case: Case) -> Iterator[Diagnosis]:
     """A flight recorder in which everything is complete."""
     if case.recorder is None or (case.recorder.entries["state"] != "completed").any() or case.recorder.entries.empty:
-        return []
-    return [
-        Diagnosis(
-            severity="info",
-            diagnosis=f"The flight recorder of {len(case.recorder.dumps)} ranks has {len(case.recorder.entries):,} "
-            f"calls, and "
-            "all are complete: nothing hung when it was written.",
-            signal="Every entry's state is 'completed'.",
-        )
-    ]
+        return
+    yield Diagnosis(
+        severity="info",
+        diagnosis=f"The flight recorder of {len(case.recorder.dumps)} ranks has {len(case.recorder.entries):,} "
+        f"calls, and "
+        "all are complete: nothing hung when it was written.",
+        signal="Every entry's state is 'completed'.",
+    )

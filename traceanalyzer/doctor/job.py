@@ -1,7 +1,7 @@
 """Rules about a job's log: versions, init, warnings, settings, and what is in order."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from traceanalyzer.doctor.case import Case, Diagnosis, of
@@ -141,28 +141,24 @@ def wrong_values(case: Case) -> list[Diagnosis]:
     ]
 
 
-def settings(case: Case) -> list[Diagnosis]:
+def settings(case: Case) -> Iterator[Diagnosis]:
     """Variables in the environment that change what NCCL does, and that no other rule speaks of."""
     spoken_of = {"NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"}
-    made = []
     for log in case.logs:
         told = sorted({(name, value) for name, value in log.environment if name in SETTINGS and name not in spoken_of})
         uneven = _uneven(log)
         if not told and not uneven:
             continue
-        made.append(
-            Diagnosis(
-                severity="medium" if uneven else "info",
-                diagnosis=f"The environment changes what NCCL does{of(log, case)}: "
-                + ", ".join(f"{name}={value} ({SETTINGS[name]})" for name, value in told)
-                + (f". Not the same on all ranks: {', '.join(uneven)}" if uneven else "")
-                + ".",
-                signal="'set by environment' lines in the log.",
-                recommendation="Give all ranks the same settings." if uneven else None,
-                caveat="NCCL prints a variable when it first uses it: the log may not have all that are set.",
-            )
+        yield Diagnosis(
+            severity="medium" if uneven else "info",
+            diagnosis=f"The environment changes what NCCL does{of(log, case)}: "
+            + ", ".join(f"{name}={value} ({SETTINGS[name]})" for name, value in told)
+            + (f". Not the same on all ranks: {', '.join(uneven)}" if uneven else "")
+            + ".",
+            signal="'set by environment' lines in the log.",
+            recommendation="Give all ranks the same settings." if uneven else None,
+            caveat="NCCL prints a variable when it first uses it: the log may not have all that are set.",
         )
-    return made
 
 
 def _uneven(log: NcclLog) -> list[str]:
@@ -173,9 +169,8 @@ def _uneven(log: NcclLog) -> list[str]:
     return sorted(name for name, own in values.items() if len(own) > 1 and name in SETTINGS and name not in per_node)
 
 
-def log_in_words(case: Case) -> list[Diagnosis]:
+def log_in_words(case: Case) -> Iterator[Diagnosis]:
     """What a log tells that is in order."""
-    made = []
     for log in case.logs:
         versions = sorted(set(log.versions.values()))
         if not (versions or log.nccl_lines or log.test_gb_per_s):
@@ -203,21 +198,18 @@ def log_in_words(case: Case) -> list[Diagnosis]:
         ]
         is_fine = bool(complete) and len(complete) == len(world) and not log.warnings and len(versions) == 1
         closed = any(member.is_closed == "Destroy" for member in world)
-        made.append(
-            Diagnosis(
-                severity="info",
-                diagnosis=f"The log{of(log, case)}: "
-                + "; ".join(part for part in parts if part)
-                + (". No warning; every rank that it has finished init" if is_fine else "")
-                + (", and closed its communicator." if is_fine and closed else "."),
-                signal=f"{log.nccl_lines:,} lines of NCCL in {', '.join(log.names[:3])}"
-                + (" and more." if len(log.names) > 3 else "."),
-                caveat=None
-                if closed or not is_fine
-                else "It does not have the end of the job: a hang after the last line would not show.",
-            )
+        yield Diagnosis(
+            severity="info",
+            diagnosis=f"The log{of(log, case)}: "
+            + "; ".join(part for part in parts if part)
+            + (". No warning; every rank that it has finished init" if is_fine else "")
+            + (", and closed its communicator." if is_fine and closed else "."),
+            signal=f"{log.nccl_lines:,} lines of NCCL in {', '.join(log.names[:3])}"
+            + (" and more." if len(log.names) > 3 else "."),
+            caveat=None
+            if closed or not is_fine
+            else "It does not have the end of the job: a hang after the last line would not show.",
         )
-    return made
 
 
 def _init(log: NcclLog, complete: int) -> str:

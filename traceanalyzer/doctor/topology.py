@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -177,10 +177,10 @@ def _is_told(cell: str) -> bool:
     return cell in PATHS or is_nvlink(cell)
 
 
-def topology_in_words(case: Case) -> list[Diagnosis]:
+def topology_in_words(case: Case) -> Iterator[Diagnosis]:
     """How the GPUs are joined."""
     if case.topology is None:
-        return []
+        return
     topology = case.topology
     paths = Counter(topology.gpu_pairs().values())
     if not paths:
@@ -196,76 +196,68 @@ def topology_in_words(case: Case) -> list[Diagnosis]:
         f"{gpu}: {', '.join(topology.name_of(nic) for nic in nics)} at {path}" for gpu, (path, nics) in nearest.items()
     )
     bonds = [topology.name_of(nic) for nic in topology.nics if "bond" in topology.name_of(nic)]
-    return [
-        Diagnosis(
-            severity="info",
-            diagnosis=told + (f" Nearest network cards: {cards}." if cards else " It lists no network cards."),
-            signal=f"The matrix of {len(topology.devices)} devices.",
-            caveat=f"{', '.join(bonds)} is a bond: which ports it joins the matrix does not tell." if bonds else None,
-        )
-    ]
+    yield Diagnosis(
+        severity="info",
+        diagnosis=told + (f" Nearest network cards: {cards}." if cards else " It lists no network cards."),
+        signal=f"The matrix of {len(topology.devices)} devices.",
+        caveat=f"{', '.join(bonds)} is a bond: which ports it joins the matrix does not tell." if bonds else None,
+    )
 
 
 def _counted(paths: Counter[str]) -> str:
     return ", ".join(f"{count} × {path}" for path, count in sorted(paths.items(), key=lambda item: distance(item[0])))
 
 
-def unread_rows(case: Case) -> list[Diagnosis]:
+def unread_rows(case: Case) -> Iterator[Diagnosis]:
     """Rows of the matrix that are not read, or read cell by cell."""
     topology = case.topology
     if topology is None or not topology.unread + topology.separated:
-        return []
+        return
     told = [f"no path of {', '.join(gpus)} was read" for gpus in [topology.unread] if gpus]
     told += [f"cells of {', '.join(gpus)} run together and were separated" for gpus in [topology.separated] if gpus]
-    return [
-        Diagnosis(
-            severity="low",
-            diagnosis=f"The topology is damaged: {'; '.join(told)}.",
-            signal=f"{len(topology.gpu_pairs())} of {len(topology.gpus) * (len(topology.gpus) - 1) // 2} pairs of GPUs "
-            "are read; rows have fewer cells than the header has columns.",
-            recommendation="Save `nvidia-smi topo -m > topo.txt` itself; copies from a terminal lose separators.",
-        )
-    ]
+    yield Diagnosis(
+        severity="low",
+        diagnosis=f"The topology is damaged: {'; '.join(told)}.",
+        signal=f"{len(topology.gpu_pairs())} of {len(topology.gpus) * (len(topology.gpus) - 1) // 2} pairs of GPUs "
+        "are read; rows have fewer cells than the header has columns.",
+        recommendation="Save `nvidia-smi topo -m > topo.txt` itself; copies from a terminal lose separators.",
+    )
 
 
-def no_p2p(case: Case) -> list[Diagnosis]:
+def no_p2p(case: Case) -> Iterator[Diagnosis]:
     """GPUs between which the driver says that P2P does not work."""
     topology = case.topology
     bad = {pair: cell for pair, cell in topology.p2p.items() if cell != "OK" and pair[0] < pair[1]} if topology else {}
     if not topology or not bad:
-        return []
+        return
     why = ", ".join(f"{cell}: {_P2P[cell]}" for cell in dict.fromkeys(bad.values()))
-    return [
-        Diagnosis(
-            severity="medium",
-            diagnosis=f"P2P does not work between {len(bad)} of {len(topology.p2p) // 2} pairs of GPUs ({why}).",
-            signal=f"`nvidia-smi topo -p2p`: {', '.join('–'.join(pair) for pair in list(bad)[:8])}.",
-            recommendation="NCCL then goes through shared memory. Check the IOMMU and ACS, virtual machines that hide "
-            "the topology, and whether the GPUs have P2P at all (GeForce has none).",
-        )
-    ]
+    yield Diagnosis(
+        severity="medium",
+        diagnosis=f"P2P does not work between {len(bad)} of {len(topology.p2p) // 2} pairs of GPUs ({why}).",
+        signal=f"`nvidia-smi topo -p2p`: {', '.join('–'.join(pair) for pair in list(bad)[:8])}.",
+        recommendation="NCCL then goes through shared memory. Check the IOMMU and ACS, virtual machines that hide "
+        "the topology, and whether the GPUs have P2P at all (GeForce has none).",
+    )
 
 
-def sys_paths(case: Case) -> list[Diagnosis]:
+def sys_paths(case: Case) -> Iterator[Diagnosis]:
     """GPUs of which some pair is joined through the CPUs' interconnect only."""
     if case.topology is None:
-        return []
+        return
     far = [f"{one}–{other}" for (one, other), path in case.topology.gpu_pairs().items() if path == "SYS"]
     if not far:
-        return []
-    return [
-        Diagnosis(
-            severity="low",
-            diagnosis=f"{len(far)} pairs of GPUs reach each other only across CPU sockets (SYS)."
-            if len(far) > 1
-            else f"{far[0]} reach each other only across CPU sockets (SYS).",
-            signal=f"{', '.join(far[:8])}{' and more' if len(far) > 8 else ''}: traffic crosses PCIe and the "
-            "sockets' interconnect, at most 32 GB/s a direction on PCIe 4.0 x16 and 64 GB/s on 5.0, shared.",
-            recommendation="Keep tensor-parallel groups inside a socket. If a job hangs in its first collective, run "
-            "it once with NCCL_P2P_DISABLE=1: P2P over SYS hangs where the IOMMU or ACS redirects peer traffic.",
-            caveat="NCCL uses P2P over SYS on AMD CPUs; on Intel and Arm shared memory, unless NCCL_P2P_LEVEL=SYS.",
-        )
-    ]
+        return
+    yield Diagnosis(
+        severity="low",
+        diagnosis=f"{len(far)} pairs of GPUs reach each other only across CPU sockets (SYS)."
+        if len(far) > 1
+        else f"{far[0]} reach each other only across CPU sockets (SYS).",
+        signal=f"{', '.join(far[:8])}{' and more' if len(far) > 8 else ''}: traffic crosses PCIe and the "
+        "sockets' interconnect, at most 32 GB/s a direction on PCIe 4.0 x16 and 64 GB/s on 5.0, shared.",
+        recommendation="Keep tensor-parallel groups inside a socket. If a job hangs in its first collective, run "
+        "it once with NCCL_P2P_DISABLE=1: P2P over SYS hangs where the IOMMU or ACS redirects peer traffic.",
+        caveat="NCCL uses P2P over SYS on AMD CPUs; on Intel and Arm shared memory, unless NCCL_P2P_LEVEL=SYS.",
+    )
 
 
 class Gpu(NamedTuple):
@@ -320,29 +312,27 @@ def gpu_inventory(case: Case) -> list[Diagnosis]:
     return made
 
 
-def far_nic(case: Case) -> list[Diagnosis]:
+def far_nic(case: Case) -> Iterator[Diagnosis]:
     """GPUs whose nearest network card is on another NUMA node, or behind another host bridge."""
     if case.topology is None:
-        return []
+        return
     nearest = case.topology.nearest_nics()
     far = {gpu: (path, nics) for gpu, (path, nics) in nearest.items() if path == "SYS"}
     if not far:
-        return []
+        return
     crosses_nodes = any(not log.is_one_node for log in case.logs)
     told = "; ".join(
         f"{gpu}: {', '.join(case.topology.name_of(nic) for nic in nics)} at {path}" for gpu, (path, nics) in far.items()
     )
-    return [
-        Diagnosis(
-            severity="medium" if crosses_nodes else "low",
-            diagnosis=f"{', '.join(far)} {'has' if len(far) == 1 else 'have'} no network card near: traffic to other "
-            "nodes crosses the link between NUMA nodes.",
-            signal=f"Nearest cards: {told}.",
-            recommendation="Give such ranks a GPU that has a card near, or move the card; NCCL picks the nearest of "
-            "the "
-            "cards that NCCL_IB_HCA leaves.",
-            caveat="It matters for traffic between nodes only. GPUs joined by NVLink can send through a neighbour's "
-            "card "
-            "(PXN).",
-        )
-    ]
+    yield Diagnosis(
+        severity="medium" if crosses_nodes else "low",
+        diagnosis=f"{', '.join(far)} {'has' if len(far) == 1 else 'have'} no network card near: traffic to other "
+        "nodes crosses the link between NUMA nodes.",
+        signal=f"Nearest cards: {told}.",
+        recommendation="Give such ranks a GPU that has a card near, or move the card; NCCL picks the nearest of "
+        "the "
+        "cards that NCCL_IB_HCA leaves.",
+        caveat="It matters for traffic between nodes only. GPUs joined by NVLink can send through a neighbour's "
+        "card "
+        "(PXN).",
+    )

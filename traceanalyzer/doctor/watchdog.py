@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from signal import Signals
 from typing import TYPE_CHECKING
@@ -215,9 +215,8 @@ _FOLLOWS = {-6, -15}
 """SIGABRT is how the watchdog itself ends a process, SIGTERM how launchers end the others."""
 
 
-def dead_ranks(case: Case) -> list[Diagnosis]:
+def dead_ranks(case: Case) -> Iterator[Diagnosis]:
     """Processes that died of something else than the watchdog: the timeouts of the others follow from it."""
-    made = []
     for log in case.logs:
         dog = log.watchdog
         waiting = {one.rank for one in dog.progress}
@@ -230,18 +229,15 @@ def dead_ranks(case: Case) -> list[Diagnosis]:
         name = f"signal {-first.code}" if -first.code not in set(Signals) else Signals(-first.code).name
         how = f"was killed by {name}" if first.code < 0 else f"failed with exit code {first.code}"
         others = sorted(waiting - {first.rank})
-        made.append(
-            Diagnosis(
-                severity="high" if first.code < 0 else "medium",
-                diagnosis=f"{who} {how}{f' ({what})' if what else ''}{of(log, case)}.",
-                signal=f"Exit code {first.code}{f' on {first.host}' if first.host else ''} is the first failure."
-                + (f" The timeout of {numbered('rank', others)} follows from it." if others else ""),
-                recommendation=fix,
-                caveat="An administrator or a scheduler can send SIGKILL too." if first.code == -9 else None,
-                ranks=() if first.rank is None else (first.rank,),
-            )
+        yield Diagnosis(
+            severity="high" if first.code < 0 else "medium",
+            diagnosis=f"{who} {how}{f' ({what})' if what else ''}{of(log, case)}.",
+            signal=f"Exit code {first.code}{f' on {first.host}' if first.host else ''} is the first failure."
+            + (f" The timeout of {numbered('rank', others)} follows from it." if others else ""),
+            recommendation=fix,
+            caveat="An administrator or a scheduler can send SIGKILL too." if first.code == -9 else None,
+            ranks=() if first.rank is None else (first.rank,),
         )
-    return made
 
 
 def timeouts(case: Case) -> list[Diagnosis]:
