@@ -28,6 +28,15 @@ def test_a_file_without_gpu_work_beside_others_is_named_as_left_out(tmp_path):
     assert [item.what for item in traces.skipped] == ["helper.json"]
 
 
+def test_a_rank_whose_gpu_was_not_recorded_is_named_so(tmp_path):
+    write(tmp_path / "rank0.json", document([kernel(0, 5)], rank=0))
+    launched = host(2, 1, name="cudaLaunchKernel", cat="cuda_runtime", correlation=1)
+    write(tmp_path / "rank1.json", document([host(0, 5, name="aten::mm"), launched], rank=1))
+    (left_out,) = ta.load(tmp_path).skipped
+    assert left_out.what == "rank1.json"
+    assert left_out.why.startswith("rank 1 has API calls but no kernels")
+
+
 def test_figures_of_ddp():
     # From an independent computation over single events of the same files.
     assert ta.breakdown(sample("ddp")).rows() == [

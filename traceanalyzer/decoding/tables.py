@@ -98,6 +98,10 @@ class TableBuilder:
         """A table to add rows to."""
         return self._columns.setdefault(name, Columns())
 
+    def holds(self, name: str) -> bool:
+        """Whether anything has been collected for a table and is not handed over yet."""
+        return bool(self.table(name).rows)
+
     def taken(self, name: str) -> Columns:
         """What has been collected for a table; it is handed over, so that no event is held twice: ask for it once."""
         return self._columns.pop(name, Columns())

@@ -19,14 +19,21 @@ T = TypeVar("T")
 def with_gpu_work(ranks: Sequence[T], meta_of: Callable[[T], RankMeta], skipped: list[Skipped]) -> list[T]:
     """The ranks with GPU work; all of them where none has any, for a report of the host.
 
-    What has none beside others that do, a process that drives no GPU, is named in `skipped`.
+    What has none beside others that do is named in `skipped`: a process that drives no GPU, or one whose GPU was not
+    recorded.
     """
     held = [rank for rank in ranks if not meta_of(rank).is_host_only]
     if not held:
         return list(ranks)
     left_out = [meta_of(rank) for rank in ranks if meta_of(rank).is_host_only]
-    skipped += [Skipped(", ".join(meta.files), "has no GPU work, unlike other files of the run") for meta in left_out]
+    skipped += [Skipped(", ".join(meta.files), _why_left_out(meta)) for meta in left_out]
     return held
+
+
+def _why_left_out(meta: RankMeta) -> str:
+    if meta.has_api_calls:
+        return f"rank {meta.rank} has API calls but no kernels: its profiler did not record its GPU"
+    return "has no GPU work, unlike other files of the run"
 
 
 def claimed_rank(

@@ -6,6 +6,7 @@ import traceanalyzer as ta
 from tests.builders import rank_trace
 from tests.findings.needed import needed_by
 from tests.host_builders import host_trace
+from tests.nsys_builders import export, gid, read_all, write_sqlite
 from tests.samples import SAMPLES
 from tests.simulator import workloads as usual
 from tests.simulator.analysed import analysed
@@ -84,3 +85,15 @@ def test_copies_in_the_last_step_bind_no_complete_one():
     )
     told = [copy_bound.copy_bound(**{name: results[name] for name in needed}) for results in (last, every)]
     assert [bool(found) for found in told] == [False, True]
+
+
+def test_copies_beside_graphs_that_are_recorded_whole_bind_nobody(tmp_path):
+    """What these graphs run is not known, so that no share of copies is."""
+    graph = {"start": 400, "end": 900, "deviceId": 0, "streamId": 7, "correlationId": 9, "globalPid": gid(100),
+             "graphId": 3, "graphExecId": 4}  # fmt: skip
+    tables = export() | {"CUPTI_ACTIVITY_KIND_GRAPH_TRACE": [graph]}
+    del tables["NVTX_EVENTS"]  # no steps: the whole capture is looked at
+    traces = read_all(write_sqlite(tmp_path / "whole.sqlite", tables))
+    assert run(traces, ["headline"])["headline"].to_frame()["exposed_copy_pct"].isna().all()
+    assert len(run(traces, ["copies"])["copies"])
+    assert found(traces) == []

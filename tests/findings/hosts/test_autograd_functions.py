@@ -63,3 +63,8 @@ def test_of_sync_batch_norm_the_advice_is_its_own():
 )
 def test_other_operators_are_none(arguments):
     assert found(**arguments) == []
+
+
+@pytest.mark.parametrize("within", [None, "aten::linear"])
+def test_dispatch_of_tensor_subclasses_is_no_function(within):
+    assert found("PythonSubclass", within=within) == []

@@ -122,7 +122,7 @@ def _totals(table: pd.DataFrame | Mapping[str, Any], keys: Sequence[str]) -> pd.
 
 def _operators(trace: RankTrace, tree: OperatorTree) -> pd.DataFrame:
     costs, ops = _Costs.of(trace, tree), columns_of(trace.host_ops)
-    named = {"operator": ops["name"], **{name: ops[name] for name in _KEYS[2:]}}
+    named = {"operator": tree.names, **{name: ops[name] for name in _KEYS[2:]}}
     parts = []
     for rows in row_blocks(len(trace.host_ops)):
         held = rows.start + np.flatnonzero(tree.is_counted[rows] | (costs.gpu_ops[rows] > 0))
@@ -157,7 +157,7 @@ class _Costs:
         gpu_total = tree.nesting.summed_up(gpu_own)
         return cls(
             tree.is_counted,
-            tree.is_outermost_of_name(column_of(ops, "name").codes),
+            tree.is_outermost_of_name(tree.names.codes),
             _is_replayed(trace),
             array_of(ops, "start_ns"),
             array_of(ops, "end_ns"),

@@ -8,7 +8,7 @@ from traceanalyzer.analyses.operators.nesting import Nesting
 from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.kinds import CPU_BACKENDS
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import rows_named_so, whole_of
+from traceanalyzer.model.plain import rows_named, rows_named_so, whole_of
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of
 from traceanalyzer.selection import step_at
@@ -27,6 +27,8 @@ NO_OPERATOR = "(outside any operator)"
 
 _NODE = "autograd::engine::evaluate_function"
 
+_DISPATCH = "PythonSubclass"
+
 
 class OperatorTree(Struct, frozen=True):
     """One rank's operators as a forest; arrays follow `host_ops` or `gpu_ops`.
@@ -37,12 +39,14 @@ class OperatorTree(Struct, frozen=True):
             without a launch, -2 with a launch outside any operator.
         node: for each operator the row of the innermost autograd node that holds it (or that it is), -1 for none.
         autograd: for each operator its code in `PASSES`; -1 for what autograd neither records nor runs.
+        names: of each operator; of the dispatch of tensor subclasses (DTensor) that of the operator that it wraps.
         forward: for each operator that is an autograd node the row of the operator that created it, else -1.
         is_counted: operators that began in the steps that are looked at.
     """
 
     nesting: Nesting
     owner: np.ndarray
+    names: pd.Categorical
     node: np.ndarray
     autograd: np.ndarray
     forward: np.ndarray
@@ -69,6 +73,7 @@ class OperatorTree(Struct, frozen=True):
         return cls(
             nesting=nesting,
             owner=_owners(trace, nesting),
+            names=_names(ops, nesting, is_node),
             node=node,
             autograd=autograd,
             forward=_forward_rows(ops, is_node, records),
@@ -112,6 +117,19 @@ class OperatorTree(Struct, frozen=True):
             above = self.nesting.parent[above]
             rows, above = rows[above != NONE], above[above != NONE]
         return outermost
+
+
+def _names(ops: pd.DataFrame, nesting: Nesting, is_node: np.ndarray) -> pd.Categorical:
+    """The operators' names; of a dispatch that of the operator around it, else of the first one inside."""
+    names, is_dispatch = column_of(ops, "name"), rows_named(ops, "name", _DISPATCH)
+    if not is_dispatch.any():
+        return names
+    rows, parent = np.arange(len(ops)), nesting.parent
+    inside = np.flatnonzero((parent != NONE) & np.append(is_dispatch, False)[parent] & ~is_dispatch)[::-1]
+    wrapped = rows.copy()
+    wrapped[parent[inside]] = inside
+    is_around = is_dispatch & (parent != NONE) & ~np.append(is_dispatch | is_node, True)[parent]
+    return names.take(np.where(is_around, parent, wrapped))
 
 
 def _is_node(ops: pd.DataFrame) -> np.ndarray:

@@ -48,12 +48,11 @@ def copy_bound(
     if not len(headline) or not len(copies):
         return []
     share = headline.to_frame().set_index("rank")["exposed_copy_pct"].dropna()
-    bound = (
-        share[share >= AS_LONG * share.max()] if not share.empty and share.max() >= exposed_copies_pct else share[:0]
-    )
+    most_pct = max(share, default=0.0)
+    bound = share[share >= AS_LONG * most_pct] if most_pct >= exposed_copies_pct else share[:0]
     rows = copies.to_frame()
     rows = rows_where(rows, rows["rank"].isin(bound.index)).sort_values("exposed_ns", ascending=False, kind="stable")
-    is_bound = bool(share.max() >= copy_bound_pct)
+    is_bound = bool(most_pct >= copy_bound_pct)
     late = all_late_by(episodes, bound.index, "copies")
     if bound.empty or rows.empty or (not is_bound and (late or _mostly_pageable(rows))):
         return []

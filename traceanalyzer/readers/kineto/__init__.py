@@ -100,7 +100,8 @@ def _parsed(
     meta = replace(meta, host=host, process=process)
     if is_host_only:
         left = (f"{unread(without_category)}: a device's, where it had work.",) if without_category else ()
-        meta = replace(meta, is_host_only=True, notes=(*meta.notes, *left))
+        notes = (*meta.notes, *left)
+        meta = replace(meta, is_host_only=True, has_api_calls=builder.holds("api_calls"), notes=notes)
     return meta, known, builder, linked(path, host_ops, known.base_ns), _described(ops, rules)
 
 

@@ -203,6 +203,7 @@ def _meta(
         device_bytes=session.gpu_bytes.get(session.gpu(number, place.device)),
         process=number,
         is_host_only=is_host_only,
+        has_api_calls=is_host_only and bool((export.api_calls["process"] == place.process).any()),
         starts_alone=len(all_ranks) == 1,
         groups=_groups(export.nccl.members, all_ranks),
         versions={**session.versions, **compiler},
