@@ -143,7 +143,9 @@ def _gpu_op(captured: Captured, recorded: Recorded, op: GpuOp) -> dict[str, Any]
     args: dict[str, Any] = {"device": 0, "stream": op.instruction.stream, "correlation": launch + 1}
     args |= {"graph node id": (1 << 32) + op.number - graph} if graph >= 0 else {}
     args |= (
-        {"bytes": op.instruction.size_bytes} if category == "gpu_memcpy" else {"grid": [op.instruction.blocks, 1, 1]}
+        {"bytes": op.instruction.size_bytes}
+        if category == "gpu_memcpy"
+        else {"grid": [op.instruction.blocks, 1, 1], "block": [128, 1, 1]}
     )
     is_described = captured.how.arguments == "kernel" and op.number in recorded.launched
     if comm and not comm.kernel and is_described and comm.collective != "send_recv":

@@ -80,6 +80,7 @@ from traceanalyzer.analyses.operators import (
 from traceanalyzer.analyses.operators.launch_loops import Loops
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.operators.operator_work import OperatorWork
+from traceanalyzer.analyses.operators.same_work import same_work
 from traceanalyzer.analyses.operators.scopes import Scopes
 from traceanalyzer.analyses.overview import (
     efficiency_over_ranks,
@@ -282,6 +283,7 @@ SHARED: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "parts_of_steps": step_parts.step_parts,
         "doings": what_ran.longest_doings,
         "tree": OperatorTree.of,
+        "same_work": same_work,
         "category_of_op": categories.op_categories,
         "work": OperatorWork.of,
         "scopes": Scopes.of,

@@ -12,24 +12,22 @@ from tests.simulator import Capture, capture, kineto, run
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import gpus
 from traceanalyzer.analyses.kernels.time_slices import per_rank, taken_of
+from traceanalyzer.analyses.operators.operator_tree import OperatorTree
+from traceanalyzer.analyses.operators.same_work import same_work
 from traceanalyzer.selection import Selection, select
 
 US = 1_000
 SLICES = dict.fromkeys((3, 17, 40, 58, 77, 99), 2500)
 
 
-def taken(longer_us, *, names=12, grids=1, usual_us=50, step=None):
+def taken(longer_us, *, names=12, works=12, usual_us=50, step=None):
     """By how much each of 120 kernels of as long is longer; `longer_us` by position."""
     places = np.arange(120)
     spent = usual_us + np.array([longer_us.get(place, 0) for place in places])
     ops = pd.DataFrame({"start_ns": places * 5_000 * US, "end_ns": (places * 5_000 + spent) * US})
     ops["name"] = pd.Categorical([f"kernel_{place % names}" for place in places])
-    ops["grid"] = pd.Categorical([f"{place % grids + 1}x1x1" for place in places])
-    return {
-        int(place): int(ns) // US
-        for place, ns in enumerate(taken_of(ops, places, np.zeros(120, dtype=np.int64) if step is None else step))
-        if ns
-    }
+    steps, work = np.zeros(120, dtype=np.int64) if step is None else step, places % works if works else places * 0 - 1
+    return {int(place): int(ns) // US for place, ns in enumerate(taken_of(ops, places, steps, work)) if ns}
 
 
 def test_what_slices_take_is_what_kernels_take_beyond_their_median():
@@ -51,8 +49,13 @@ def test_kernels_that_are_longer_by_themselves_are_none(longer_us):
     assert taken(longer_us) == {}
 
 
-def test_kernels_of_another_grid_are_none_of_those_that_it_is_held_against():
-    assert taken(dict.fromkeys(range(0, 120, 2), 2500), names=3, grids=4) == {}
+def test_kernels_that_do_other_work_are_none_of_those_that_it_is_held_against():
+    assert taken(dict.fromkeys(range(0, 120, 4), 2500), names=3, works=1) != {}
+    assert taken(dict.fromkeys(range(0, 120, 4), 2500), names=3, works=4) == {}
+
+
+def test_kernels_whose_work_is_not_known_are_held_against_none():
+    assert taken(SLICES, works=0) == {}
 
 
 @pytest.mark.parametrize(("others", "is_told"), [(0, True), (3, True), (4, False)])
@@ -76,5 +79,7 @@ def test_other_steps_are_no_part_of_it():
     with tempfile.TemporaryDirectory() as folder:
         kineto.write(capture(run(job), Capture()), Path(folder))
         (trace,) = ta.load(folder).ranks
-    assert per_rank(trace)["slices"].sum() >= 5
-    assert per_rank(select(trace, Selection(steps="last"))).empty
+    last = select(trace, Selection(steps="last"))
+    found = [per_rank(one, same_work(one, OperatorTree.of(one))) for one in (trace, last)]
+    assert found[0]["slices"].sum() >= 5
+    assert found[1].empty

@@ -81,12 +81,13 @@ class WhatRan(Result[WhatRanColumn]):
 
 
 def per_rank(
-    trace: RankTrace, tree: OperatorTree, parts_of_steps: pd.DataFrame, doings: Mapping[str, np.ndarray]
-) -> pd.DataFrame:
+    trace: RankTrace, tree: OperatorTree, same_work: np.ndarray, parts_of_steps: pd.DataFrame,
+    doings: Mapping[str, np.ndarray],
+) -> pd.DataFrame:  # fmt: skip
     """The longest names of each step and part."""
     if parts_of_steps.empty:
         return without_rows(COLUMNS)
-    parts = (_longest(_on_gpu(trace, tree), parts_of_steps), doings)
+    parts = (_longest(_on_gpu(trace, tree, same_work), parts_of_steps), doings)
     table = {name: np.concatenate([part[name] for part in parts]) for name in COLUMNS}
     order = np.argsort(-table["total_ns"], kind="stable")
     return table_of({name: column[order] for name, column in table.items()})
@@ -128,7 +129,7 @@ def _by_column(parts: Iterable[Mapping[str, np.ndarray]]) -> Mapping[str, list[n
     return {name: [part[name] for part in held] for name in COLUMNS}
 
 
-def _on_gpu(trace: RankTrace, tree: OperatorTree) -> Iterator[Mapping[str, np.ndarray]]:
+def _on_gpu(trace: RankTrace, tree: OperatorTree, same_work: np.ndarray) -> Iterator[Mapping[str, np.ndarray]]:
     ops, kind = trace.gpu_ops, trace.gpu_ops["kind"]
     numbers = np.append(array_of(trace.steps, "step"), NONE)
     step = numbers[trace.op_step] if len(trace.steps) else np.full(len(ops), NONE)
@@ -139,7 +140,7 @@ def _on_gpu(trace: RankTrace, tree: OperatorTree) -> Iterator[Mapping[str, np.nd
         rows = np.flatnonzero(held)
         yield _summed(step[rows], names.take(rows), total_ns[rows], part, what, blocks[rows])
     rows = np.flatnonzero(is_compute)
-    taken_ns = taken_of(ops, rows, step[rows])
+    taken_ns = taken_of(ops, rows, step[rows], same_work[rows])
     taken = rows[taken_ns > 0]
     others = as_names([OTHER_PROCESS], np.zeros(len(taken), dtype=np.int64))
     yield _summed(step[taken], others, taken_ns[taken_ns > 0], "compute_ns", SLICE)

@@ -38,7 +38,7 @@ class TimeSlices(Result[TimeSlicesColumn]):
         "rank": Column.ident("Global rank."),
         "step": Column.ident("Step that launched them; absent without steps."),
         "slices": Column.count(
-            "Compute kernels that take longer than others of their name and grid, at least 0.3 ms and half of the "
+            "Compute kernels that take longer than others that do the same work, at least 0.3 ms and half of the "
             "median of these, by a time that is the same for at least 7 of 10 (within a fifth), whichever they are: 5 "
             "or more of at least 3 names in what is counted."
         ),
@@ -51,11 +51,12 @@ class TimeSlices(Result[TimeSlicesColumn]):
         return self._with(table, {"slice_ns": ratio(table["taken_ns"], table["slices"])})
 
 
-def per_rank(trace: RankTrace) -> pd.DataFrame:
+def per_rank(trace: RankTrace, same_work: np.ndarray) -> pd.DataFrame:
     """The rank's steps with such kernels."""
     ops = trace.gpu_ops
     rows = np.flatnonzero(is_any(ops["kind"], "compute") & trace.counted)
-    taken_ns = taken_of(ops, rows, trace.op_step[rows] if len(trace.steps) else np.zeros(len(rows), dtype=np.int64))
+    step = trace.op_step[rows] if len(trace.steps) else np.zeros(len(rows), dtype=np.int64)
+    taken_ns = taken_of(ops, rows, step, same_work[rows])
     rows, taken_ns = rows[taken_ns > 0], taken_ns[taken_ns > 0]
     if not len(rows):
         return without_rows(("step", "slices", "names", "taken_ns"))
@@ -74,21 +75,19 @@ def across(parts: Mapping[int, pd.DataFrame]) -> TimeSlices:
     return TimeSlices(stack(parts, tuple(TimeSlices.columns)))
 
 
-def taken_of(ops: pd.DataFrame, rows: np.ndarray, step: np.ndarray) -> np.ndarray:
+def taken_of(ops: pd.DataFrame, rows: np.ndarray, step: np.ndarray, work: np.ndarray) -> np.ndarray:
     """Of each of these compute kernels by how much another process' time slice makes it longer; 0 elsewhere.
 
     A slice comes to whichever kernel runs, so that kernels of several names are longer by one time. Kernels that are
-    slow by themselves (memory's clock, what their data ask for) are so by their own measure, and most of a name are, or
-    most of a `step`, whose batch is larger in as many blocks.
+    slow by themselves (memory's clock, what their data ask for) are so by their own measure, and most that do the same
+    `work` are, or most of a `step`, whose batch is larger in as many blocks.
     """
     nothing = np.zeros(len(rows), dtype=np.int64)
     spent_ns = (array_of(ops, "end_ns") - array_of(ops, "start_ns"))[rows]
     if np.count_nonzero(spent_ns > LEAST_NS) < _LEAST_KERNELS:
         return nothing
-    alike = Groups.of(
-        {name: column_of(ops, name)[rows] for name in ("name", "grid")}, ["name", "grid"], with_absent=True
-    )
-    usual_ns = alike.medians(spent_ns)[alike.of_row]
+    alike = Groups.of_numbers(work)
+    usual_ns = np.where(work == NONE, spent_ns, alike.medians(spent_ns)[alike.of_row])
     more_ns = spent_ns - usual_ns
     is_longer = (more_ns >= np.maximum(LEAST_NS, _USUAL * usual_ns)) & ~_are_of_long_steps(more_ns, usual_ns, step)
     if not is_longer.any():

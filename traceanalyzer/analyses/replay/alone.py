@@ -6,6 +6,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import is_any
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of
 
 LEAST_ALONE = 3
@@ -21,17 +22,14 @@ _NEVER = np.iinfo(np.int64).max // 2
 
 
 class Alone:
-    """One rank's operations by kernel, grid, and shapes of the operator that launched them.
-
-    The grid alone does not tell how much a kernel does: one that stays on its multiprocessors and takes piece after
-    piece has the same grid for every size, and so have products of any inner size. Where no shapes were recorded, the
-    place in the program stands for them: the phase, and the kernels before and after it on its stream.
+    """One rank's operations by the work that they do (`same_work`).
 
     Attributes:
-        kernels: name, grid and shapes (or place) of each kernel; texts are empty where they are absent.
-        code: of each operation the position of its kernel.
-        medians: of each kernel the median of its runs without communication beside them; NaN of fewer than three, and
-            of unlike ones.
+        works: the numbers of what they do, in order; -1 stands for all of which it is not known.
+        code: of each operation the position of its work.
+        shapes: of each work the shapes of the operator's inputs; empty where they are absent.
+        medians: of each work the median of its runs without communication beside them; NaN of fewer than three, of
+            unlike ones, and where the work is not known.
     """
 
     def __init__(self, ops: pd.DataFrame) -> None:
@@ -39,17 +37,20 @@ class Alone:
         comm = is_any(ops["kind"], "comm")
         beside = Intervals.of(starts[comm], (starts + lengths)[comm]).covered_ns(starts, starts + lengths)
         self._is_beside = (beside >= BESIDE * lengths) & ~comm & (lengths > 0)
-        self.code, self.kernels = _kernels(ops)
+        self.works, first, self.code = np.unique(array_of(ops, "work"), return_index=True, return_inverse=True)
+        shapes = column_of(ops, "shapes")
+        self.shapes = np.array([*shapes.categories, ""], dtype=object)[shapes.codes[first]]
         runs = np.flatnonzero((beside == 0) & ~comm)
         groups = Groups.of_numbers(self.code[runs])
         is_told = (groups.counts() >= LEAST_ALONE) & _are_alike(groups, lengths[runs])
-        self.medians = np.full(len(self.kernels), np.nan)
+        is_told &= self.works[self.code[runs[groups.first]]] != NONE
+        self.medians = np.full(len(self.works), np.nan)
         self.medians[self.code[runs[groups.first]][is_told]] = groups.medians(lengths[runs])[is_told]
 
     @property
     def are_beside(self) -> np.ndarray:
         """Of each kernel whether any of its runs is beside communication."""
-        return np.bincount(self.code[self._is_beside], minlength=len(self.kernels)) > 0
+        return np.bincount(self.code[self._is_beside], minlength=len(self.works)) > 0
 
     def lengths_ns(self, medians: np.ndarray | None = None) -> np.ndarray:
         """For each operation the median time of its kernel when no communication runs beside it.
@@ -87,27 +88,3 @@ def of_peers(own: np.ndarray, others: np.ndarray) -> np.ndarray:
     found = own.copy()
     found[wanted] = np.nanmedian(scaled[:, wanted], axis=0)
     return found
-
-
-def _kernels(ops: pd.DataFrame) -> tuple[np.ndarray, list[tuple[str, ...]]]:
-    """Number of each operation's kernel, and what makes it."""
-    code = np.zeros(len(ops), dtype=np.int64)
-    has_shapes = bool((column_of(ops, "shapes").codes >= 0).any())
-    columns = [column_of(ops, name) for name in ("name", "grid", "shapes" if has_shapes else "phase")]
-    parts = [(column.codes, column.categories.tolist()) for column in columns]
-    if not has_shapes:
-        parts += [(own, parts[0][1]) for own in _beside_on_stream(parts[0][0], array_of(ops, "stream"))]
-    for own, categories in parts:
-        code = pd.factorize(code * (len(categories) + 1) + own + 1)[0]
-    first = np.unique(code, return_index=True)[1]
-    texts = [np.array([*categories, ""], dtype=object)[own[first]] for own, categories in parts]
-    return code, list(zip(*texts, strict=True))
-
-
-def _beside_on_stream(names: np.ndarray, stream: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The names before and after each of the operations, which stand stream by stream; -1 at a stream's ends."""
-    is_same = stream[1:] == stream[:-1]
-    before, after = np.full(len(names), -1), np.full(len(names), -1)
-    before[1:] = np.where(is_same, names[:-1], -1)
-    after[:-1] = np.where(is_same, names[1:], -1)
-    return before, after

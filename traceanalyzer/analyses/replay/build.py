@@ -23,16 +23,16 @@ RETURNS_BEFORE_NS = 100_000
 
 def piece_of(
     trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, phases: np.ndarray, ring: np.ndarray,
-    loops: pd.Categorical,
+    loops: pd.Categorical, work: np.ndarray,
 ) -> Piece:  # fmt: skip
     """Build it; `calls` are the rank's communication calls with their row in `gpu_ops`, `ring` those of a ring.
 
-    `loops` names for each GPU operation the loop that launched it.
+    `loops` names for each GPU operation the loop that launched it, `work` are the numbers of `same_work`.
     """
     why = _why_no_host(trace)
     if why:  # nor is there anything to follow from a launch then
         trace = replace(trace, api_calls=trace.api_calls.iloc[:0], gpu_ops=trace.gpu_ops.assign(launch=NONE))
-    ops = with_columns(_operations(trace, calls, tree, phases, ring), loop=_in_order(loops, trace))
+    ops = with_columns(_operations(trace, calls, tree, phases, ring, work), loop=_in_order(loops, trace))
     chain = host_chain(trace, ops)
     waits, denied = event_waits(trace, ops)
     launch = chain.launch_row[array_of(ops, "api_call")]
@@ -51,7 +51,12 @@ def piece_of(
 
 
 def _operations(
-    trace: RankTrace, calls: pd.DataFrame, tree: OperatorTree, phases: np.ndarray, ring: np.ndarray
+    trace: RankTrace,
+    calls: pd.DataFrame,
+    tree: OperatorTree,
+    phases: np.ndarray,
+    ring: np.ndarray,
+    work: np.ndarray,
 ) -> pd.DataFrame:
     """Operations stream by stream in order of start."""
     ops = columns_of(trace.gpu_ops)
@@ -63,7 +68,7 @@ def _operations(
         collective[array_of(calls, "gpu_op")] = collectives.codes
     call = call[order]
     owner = np.where(tree.owner >= 0, tree.owner, NONE)[order]
-    held = {name: ops[name].take(order) for name in ("stream", "start_ns", "kind", "name", "grid", "launch")}
+    held = {name: ops[name].take(order) for name in ("stream", "start_ns", "kind", "name", "launch")}
     numbers = np.append(array_of(trace.steps, "step"), NONE)
     ends = _ends_with_their_calls(trace)[order]
     return table_of(
@@ -74,7 +79,7 @@ def _operations(
             "duration_ns": ends - held["start_ns"],
             "kind": held["kind"],
             "name": held["name"],
-            "grid": held["grid"],
+            "work": work[order],
             "operator": _of_owners(trace.host_ops["name"], owner),
             "shapes": _of_owners(trace.host_ops["shapes"], owner),
             "phase": pd.Categorical.from_codes(phases[order], categories=list(PHASES)),

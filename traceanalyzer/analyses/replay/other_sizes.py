@@ -29,10 +29,10 @@ def of_other_size(own: Alone, other: Alone, own_code: np.ndarray, code: np.ndarr
         own_code: the kernels of the rank's operations that are matched.
         code: those of the other rank's.
     """
-    found = np.full(len(own.kernels), np.nan)
-    mine, theirs = _pairs(own_code, code, len(other.kernels))
+    found = np.full(len(own.works), np.nan)
+    mine, theirs = _pairs(own_code, code, len(other.works))
     alone_ns, other_ns = own.medians[mine], other.medians[theirs]
-    ratio = [larger(own.kernels[a][2], other.kernels[b][2]) for a, b in zip(mine, theirs, strict=True)]
+    ratio = [larger(own.shapes[a], other.shapes[b]) for a, b in zip(mine, theirs, strict=True)]
     scaled = other_ns * np.array(ratio, dtype=float)
     is_long = scaled >= LEAST_NS
     off = alone_ns[is_long] / scaled[is_long]

@@ -22,10 +22,10 @@ class Piece:
 
     Attributes:
         ops: GPU operations, stream by stream, each in order of start: `row` (in `gpu_ops`), `stream`, `start_ns`,
-            `duration_ns`, `kind`, `name`, `grid`, `operator`, its `shapes`, `phase`, `step` (number, -1 for none),
-            `call` (position among the rank's communication operations, -1 for none), `collective`, `launch` (row in
-            `host`, -1: none), `loop` (of which it is a later turn), `is_ring` (a message that goes round between
-            attention kernels).
+            `duration_ns`, `kind`, `name`, `work` (`same_work`), `operator`, its `shapes`, `phase`, `step` (number, -1
+            for none), `call` (position among the rank's communication operations, -1 for none), `collective`, `launch`
+            (row in `host`, -1: none), `loop` (of which it is a later turn), `is_ring` (a message that goes round
+            between attention kernels).
         host: the host's stretches of work in order: `segment`, `ns` (length), `data_ns` (of that in the data
             loader), `memory_ns` (in calls that take GPU memory or give it back), `recorded` (operators and calls that
             the profiler wrote down in it), `takes_up` (of one that waits for workers' batch, how many up to it:

@@ -12,6 +12,7 @@ from traceanalyzer.analyses.replay.alone import of_peers
 from traceanalyzer.analyses.replay.job import Job, Lengths
 from traceanalyzer.analyses.replay.other_sizes import filled, of_other_size
 from traceanalyzer.analyses.replay.same_operation import SameOperations
+from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of
 
 MOST_PEERS = 8
@@ -37,8 +38,8 @@ class Beside(Struct, frozen=True):
 class Relief:
     """By how much shorter operations are in a replay in which calls wait less than they were recorded to.
 
-    A kernel that runs beside a wait for a part of its time and takes longer than the median of the same kernel, grid
-    and shapes without communication is longer by that part of the difference; of kernels that the rank never runs alone
+    A kernel that runs beside a wait for a part of its time and takes longer than the median of the same work without
+    communication is longer by that part of the difference; of kernels that the rank never runs alone
     its peers' speak, at another size where they run no such one (`of_other_sizes`). Of a wait that is shorter by half,
     half of it goes.
     Waits that become longer slow nothing further: what would lie beside them is not known.
@@ -53,10 +54,9 @@ class Relief:
         return {rank: own for rank, own in found.items() if len(own.op)}
 
     @cached_property
-    def _places(self) -> dict[tuple[str, ...], int]:
-        """Of each kernel of the job its column in `_medians`."""
-        kernels = (kernel for nodes in self.job.nodes.values() for kernel in nodes.alone.kernels)
-        return {kernel: place for place, kernel in enumerate(dict.fromkeys(kernels))}
+    def _works(self) -> np.ndarray:
+        """What any rank's kernels do: the columns of `_medians`, in order."""
+        return np.unique(np.concatenate([nodes.alone.works for nodes in self.job.nodes.values()]))
 
     @cached_property
     def _rows(self) -> dict[int, int]:
@@ -70,15 +70,14 @@ class Relief:
         return begins, np.where(self.job.joins["waits"].to_numpy(dtype=bool), ready, begins)
 
     @cached_property
-    def _columns(self) -> dict[int, list[int]]:
-        """Of each rank's kernels their columns."""
-        nodes = self.job.nodes.items()
-        return {rank: [self._places[kernel] for kernel in own.alone.kernels] for rank, own in nodes}
+    def _columns(self) -> dict[int, np.ndarray]:
+        """Of what each rank's kernels do the columns."""
+        return {rank: np.searchsorted(self._works, own.alone.works) for rank, own in self.job.nodes.items()}
 
     @cached_property
     def _medians(self) -> np.ndarray:
         """What each rank's (rows) kernels take alone; NaN where too few of its runs tell."""
-        found = np.full((len(self.job.nodes), len(self._places)), np.nan)
+        found = np.full((len(self.job.nodes), len(self._works)), np.nan)
         for row, (rank, nodes) in enumerate(self.job.nodes.items()):
             found[row, self._columns[rank]] = nodes.alone.medians
         return found
@@ -90,7 +89,7 @@ class Relief:
         columns = self._columns[rank]
         found = of_peers(self._medians[place], self._medians[others])[columns]
         alone = self.job.nodes[rank].alone
-        unknown = alone.are_beside & np.isnan(found)
+        unknown = alone.are_beside & np.isnan(found) & (alone.works != NONE)
         if unknown.any():
             ranks = [other for other, row in self._rows.items() if row in others]
             told = [one for other in ranks if (one := self._at_other_size(rank, other, unknown)) is not None]

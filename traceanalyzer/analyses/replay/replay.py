@@ -106,12 +106,14 @@ def per_rank(
     tree: OperatorTree,
     phase_of_op: np.ndarray,
     loops: Loops,
+    same_work: np.ndarray,
 ) -> pd.DataFrame:
     """The rank's piece of the graph, of the whole capture, in one row."""
     if trace.gpu_ops.empty:
         return pd.DataFrame()
-    piece = piece_of(trace, members, tree, phase_of_op, in_ring(calls, groups), loops.of_op).laid_aside()
-    return table_of({"operations": [len(trace.gpu_ops)], "piece": [piece]})
+    ring = in_ring(calls, groups)
+    piece = piece_of(trace, members, tree, phase_of_op, ring, loops.of_op, same_work)
+    return table_of({"operations": [len(trace.gpu_ops)], "piece": [piece.laid_aside()]})
 
 
 def let_go(part: pd.DataFrame) -> pd.DataFrame:
