@@ -1265,7 +1265,7 @@ WhatIfsColumn = Literal[
     "unmatched_ns",
     "is_bound",
 ]
-WhatRanColumn = Literal["rank", "step", "part", "what", "name", "total_ns", "calls", "blocks"]
+WhatRanColumn = Literal["rank", "step", "part", "what", "name", "total_ns", "calls", "work"]
 ResultName = Literal[
     "integrity",
     "ranks",
@@ -1387,6 +1387,7 @@ SourceName = (
         "parts_of_steps",
         "doings",
         "tree",
+        "same_work",
         "category_of_op",
         "work",
         "scopes",

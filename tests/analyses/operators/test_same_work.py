@@ -23,7 +23,7 @@ def works(tmp_path):
             if has_steps:
                 events.append(host(begin, 990, name=f"ProfilerStep#{place}", cat="user_annotation"))
             for more in launched:
-                number, begin = number + 1, begin + 20
+                number, begin = number + 1, begin + 20 + more.get("later", 0)
                 told = USUAL | {"shapes": shapes} | more
                 events += [
                     host(begin, 10, name=told["operator"], **(told["shapes"] or {})),
@@ -62,9 +62,15 @@ def test_what_differs_in_one_of_these_is_other_work(works, other):
     ],
     ids=["shapes", "grid", "block", "element types", "no tensor", "a list's tensors"],
 )  # fmt: skip
-def test_what_is_not_recorded_is_not_known_outside_of_steps(works, unknown):
-    assert works([unknown, unknown], has_steps=False) == [NONE, NONE]
-    assert works([unknown, unknown])[0] != NONE
+def test_what_is_not_recorded_is_told_by_its_place(works, unknown):
+    first, second = works([unknown, unknown], has_steps=False)
+    assert first != second
+    assert works([unknown, unknown], [unknown, unknown]) == [first, second] * 2
+
+
+def test_nothing_is_known_of_it_outside_of_steps(works):
+    inside, outside = works([{}, {"later": 990}], shapes=None)
+    assert outside == NONE != inside
 
 
 def test_lists_whose_tensors_are_recorded_are_known(works):

@@ -4,7 +4,7 @@ import pytest
 
 from tests.simulator import Group, Job, Program, scenarios
 from tests.simulator.analysed import analysed
-from tests.simulator.workloads import job_of, pipelined
+from tests.simulator.workloads import job_of, layer_of, pipelined
 from traceanalyzer.analyses.replay.answer import answer
 from traceanalyzer.analyses.replay.replay import gain_of
 from traceanalyzer.analyses.replay.written import read_change
@@ -109,12 +109,12 @@ def _spinning() -> Job:
         for number in range(5):
             with program.range(f"ProfilerStep#{number}"):
                 for _ in range(4):
-                    program.kernel("gemm", 500_000)
+                    layer_of(program, "aten::mm", "gemm", 500_000, 10_000)
                 if rank:
                     program.kernel("extra", 3 * MS)
                 first = program.collective("all_reduce", WORLD, 1_000_000, 100_000, after=(program.launched - 1,))
                 for _ in range(4):
-                    made = program.kernel("gemm", 500_000 if rank else 750_000)
+                    made = layer_of(program, "aten::mm", "gemm", 500_000 if rank else 750_000, 10_000)
                 last = program.collective("all_reduce", WORLD, 1_000_000, 100_000, after=(first, made))
                 program.kernel("adam", 100_000, after=(last,))
                 program.sync()

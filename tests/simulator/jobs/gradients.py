@@ -116,7 +116,7 @@ def hooked(ranks: int = 4, steps: int = 5, faults: Faults = (), *, layers: int =
     return job_of(ranks, steps, step, (world,), faults)
 
 
-def contended(ranks: int = 4, steps: int = 5, faults: Faults = (), *, times: float = 1.8) -> Job:
+def contended(ranks: int = 4, steps: int = 5, faults: Faults = (), *, times: float = 1.8, shapes: str = SHAPES) -> Job:
     """Kernels beside all-reduces take longer than the same kernels alone; all-reduces run beside half of them."""
     world = Group("0", tuple(range(ranks)))
 
@@ -126,7 +126,7 @@ def contended(ranks: int = 4, steps: int = 5, faults: Faults = (), *, times: flo
         for layer in range(24):
             is_beside = layer % 2 == 1
             ns = round(500_000 * (times if is_beside else 1))
-            made = layer_of(program, "aten::linear", "gemm", ns, 12_000, SHAPES)
+            made = layer_of(program, "aten::linear", "gemm", ns, 12_000, shapes)
             if not is_beside:
                 reduced = program.collective("all_reduce", world, 30_000_000, 850_000, after=(made,))
         optimizer(program, (reduced,))

@@ -7,14 +7,13 @@ import pandas as pd
 from traceanalyzer.analyses.blame.sizes import SIZES
 from traceanalyzer.analyses.blame.what_ran import KERNEL, MOST_NAMES, OPERATOR
 
-_COUNTS = ("calls", "blocks")
+_COUNTS = ("calls", "work")
 
 
 def more_work_ns(work: pd.DataFrame, rank: int, others: Collection[int], steps: Collection[int]) -> pd.Series:
     """For each step the rank's time beyond the others' median in operators of which it runs another number, or size.
 
-    A size are the recorded shapes; without any, kernels stand for operators, and their thread blocks for sizes. Of what
-    all run as many and as large it is the same work, however long it takes: that counts as none.
+    Without recorded shapes kernels stand for operators. The same work, however long it takes, counts as none.
     """
     held = work[(work["part"] == "compute_ns") & work["step"].isin(steps) & work["rank"].isin([rank, *others])]
     has_shapes = (held["what"] == OPERATOR) & held["name"].str.contains(SIZES, regex=False)

@@ -27,12 +27,12 @@ class NamedWork(Struct, frozen=True):
     what: np.ndarray
     name: np.ndarray
     sums: np.ndarray
-    """Time, calls and blocks of each row as floats; 0 where they are not known."""
+    """Time, calls and the number of the work of each row as floats; 0 where they are not known."""
 
     @classmethod
     def of(cls, work: pd.DataFrame) -> "NamedWork":
         """The rows of `what_ran`."""
-        sums = [floats(work[name]) for name in ("total_ns", "calls", "blocks")]
+        sums = [floats(work[name]) for name in ("total_ns", "calls", "work")]
         what, name = (work[column].to_numpy(dtype=object) for column in ("what", "name"))
         return cls(array_of(work, "rank"), what, name, np.nan_to_num(np.stack(sums, axis=1)))
 
@@ -54,7 +54,7 @@ class Beside:
         self._known: dict[str, dict[str, np.ndarray]] = {}
 
     def medians(self, what: str, names: np.ndarray) -> np.ndarray:
-        """Of time, calls and blocks, a row for each of the names; NaN where none of the ranks has it."""
+        """Of time, calls and work, a row for each of the names; NaN where none of the ranks has it."""
         if what not in self._known:
             own = self.names.of_kind(what)
             place = {name: number for number, name in enumerate(dict.fromkeys(own.name))}
@@ -78,7 +78,7 @@ class Beside:
 
 
 class Alike(Struct, frozen=True):
-    """Names of which the rank has as many calls and blocks as its peers, and the time in each: its own, and theirs."""
+    """Names under which the rank and its peers do the same work, and the time in each: its own, and theirs."""
 
     name: np.ndarray
     own_ns: np.ndarray

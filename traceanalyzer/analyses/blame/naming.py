@@ -226,17 +226,16 @@ def _unrecorded(own: NamedWork, beside: Beside, excess_ns: int) -> dict[Named, f
 
 
 def _same_work(own: NamedWork, beside: Beside, excess_ns: int) -> "Alike | None":
-    """The kernels of which the rank and its peers run as many, of as many blocks and shapes; the most of the excess.
+    """The kernels that do the same work on the rank and its peers; the most of the excess.
 
     None where neither shapes nor the many kernels that are slower tell that the work is the same: one kernel that alone
-    takes longer may have more to do in as many blocks. Of kernels of CUDA graphs no shapes are known.
+    takes longer may have more to do at the same place. Of kernels of CUDA graphs no shapes are known.
     """
     kernels = alike(own, beside, KERNEL)
     has_shapes = _have_shapes(own)
     by_shape = alike(own, beside, OPERATOR)
     if kernels.excess_ns < _NAMED * excess_ns:
-        # As many blocks tell no sizes: a sum, or a product whose blocks stay, has more to do in each.
-        # Nor are products of one size the same work in other kernels, as in another precision.
+        # The same place tells no sizes: a sum, or a product whose blocks stay, has more to do in each.
         alike_work = by_shape.of(HAS_KNOWN_WORK) if has_shapes else kernels
         told = all(_foretell_all(each, own, excess_ns) for each in (kernels, alike_work))
         return alike_work if told else None

@@ -1,7 +1,6 @@
 """What each step of a rank consists of by name, part by part: to say what is longer than on its peers."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,9 +35,12 @@ MEMORY_CALLS = "calls for GPU memory"
 COMPILING = "compiling by "
 """What stands for `cudaMalloc`, `cudaFree` and their like: an allocator that takes memory anew runs both in turn."""
 
-COLUMNS = ("step", "part", "what", "name", "total_ns", "calls", "blocks")
+COLUMNS = ("step", "part", "what", "name", "total_ns", "calls", "work")
 
-_SUMS = ("total_ns", "calls", "blocks")
+_SUMS = ("total_ns", "calls", "work")
+
+_WORK = 2**40 - 1
+"""So much is kept of the sum of works' numbers: sums over many steps are whole as floats, too."""
 
 _NOTHING_HELD = {name: np.empty(0, dtype=object if name in ("part", "what", "name") else np.int64) for name in COLUMNS}
 
@@ -72,7 +74,10 @@ class WhatRan(Result[WhatRanColumn]):
         "name": Column.text("Its name.", written=Written.KERNEL),
         "total_ns": Column.time("Summed durations; of idle time only what lies in it."),
         "calls": Column.count("How many operations; 0 of what hosts do."),
-        "blocks": Column.count("Thread blocks of all of them; 0 where the trace has no grids.", is_secondary=True),
+        "work": Column.ident(
+            "What they do, as a number: rows of one name whose calls and numbers are alike did the same work "
+            "(operators, shapes, element types, grids and blocks, as far as they are recorded); 0 of what hosts do."
+        ),
     }
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -133,12 +138,12 @@ def _on_gpu(trace: RankTrace, tree: OperatorTree, same_work: np.ndarray) -> Iter
     ops, kind = trace.gpu_ops, trace.gpu_ops["kind"]
     numbers = np.append(array_of(trace.steps, "step"), NONE)
     step = numbers[trace.op_step] if len(trace.steps) else np.full(len(ops), NONE)
-    total_ns, blocks = array_of(ops, "end_ns") - array_of(ops, "start_ns"), _blocks(ops["grid"])
+    total_ns = array_of(ops, "end_ns") - array_of(ops, "start_ns")
     names = names_of(ops)
     is_compute, is_copy = is_any(kind, "compute"), is_any(kind, "copy")
     for held, part, what in ((is_compute, "compute_ns", KERNEL), (is_copy, "exposed_copy_ns", COPY)):
         rows = np.flatnonzero(held)
-        yield _summed(step[rows], names.take(rows), total_ns[rows], part, what, blocks[rows])
+        yield _summed(step[rows], names.take(rows), total_ns[rows], part, what, same_work[rows])
     rows = np.flatnonzero(is_compute)
     taken_ns = taken_of(ops, rows, step[rows], same_work[rows])
     taken = rows[taken_ns > 0]
@@ -147,7 +152,7 @@ def _on_gpu(trace: RankTrace, tree: OperatorTree, same_work: np.ndarray) -> Iter
     owned = np.flatnonzero(is_compute & (tree.owner >= 0))
     owners, owner = np.unique(tree.owner[owned], return_inverse=True)
     operators = called(trace.host_ops, owners).take(owner)
-    yield _summed(step[owned], operators, total_ns[owned], "compute_ns", OPERATOR, blocks[owned])
+    yield _summed(step[owned], operators, total_ns[owned], "compute_ns", OPERATOR, same_work[owned])
     if len(trace.ranges):
         rows = np.flatnonzero(is_compute)
         inside = _range_of_launch(trace, array_of(ops, "launch")[rows])
@@ -174,14 +179,6 @@ def _named_ranges(trace: RankTrace, rows: np.ndarray) -> tuple[Names, np.ndarray
 def _step_names(trace: RankTrace) -> set[str]:
     names: Any = column_of(trace.steps, "name")
     return {names.categories[code] for code in {*names.codes.tolist()} - {NONE}}
-
-
-def _blocks(grid: pd.Series) -> np.ndarray:
-    """Thread blocks of each operation, from `24x1x1`; 0 where the trace has none."""
-    texts = map(str, grid.cat.categories.tolist())
-    counts = [prod(map(int, text.split("x"))) if text.replace("x", "").isdigit() else 0 for text in texts]
-    blocks: np.ndarray = np.array([*counts, 0], dtype=np.int64)[grid.cat.codes.to_numpy()]
-    return blocks
 
 
 def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[Mapping[str, np.ndarray]]:
@@ -282,9 +279,9 @@ def _summed(
     total_ns: np.ndarray,
     part: str,
     what: str,
-    blocks: np.ndarray | None = None,
+    work: np.ndarray | None = None,
 ) -> Mapping[str, np.ndarray]:
-    """Columns `COLUMNS`, a row for each step and name; of what hosts do there are neither calls nor blocks."""
+    """Columns `COLUMNS`, a row for each step and name; of what hosts do there are neither calls nor work."""
     held = np.flatnonzero(names.codes != NONE)
     groups = Groups.of_numbers(step[held] * len(names.texts) + names.codes[held])
     firsts, none = held[groups.first], np.zeros(len(groups), dtype=np.int64)
@@ -294,6 +291,6 @@ def _summed(
         "what": np.full(len(groups), what, dtype=object),
         "name": np.array(names.texts, dtype=object)[names.codes[firsts]],
         "total_ns": groups.sums(total_ns[held]),
-        "calls": none if blocks is None else groups.counts(),
-        "blocks": none if blocks is None else groups.sums(blocks[held]),
+        "calls": none if work is None else groups.counts(),
+        "work": none if work is None else groups.sums(work[held] & _WORK) & _WORK,
     }

@@ -32,7 +32,7 @@ def as_whole_captures(needs: pd.DataFrame, work: pd.DataFrame) -> tuple[pd.DataF
     if length_ns.min() < _AS_LONG * length_ns.max():
         return needs, work
     of_name = work.groupby(["rank", "part", "what", "name"], dropna=False, observed=True, sort=False)
-    return whole, of_name[["total_ns", "calls", "blocks"]].sum().reset_index().assign(step=NONE)[[*work.columns]]
+    return whole, of_name[["total_ns", "calls", "work"]].sum().reset_index().assign(step=NONE)[[*work.columns]]
 
 
 def _together(needs: pd.DataFrame) -> pd.DataFrame:

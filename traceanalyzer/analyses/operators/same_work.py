@@ -29,7 +29,7 @@ def same_work(trace: RankTrace, tree: OperatorTree) -> np.ndarray:
 
     Where one of these is not recorded, the place in the step stands for it: the n-th operation of a name, grid, block
     and operator in order of launch is the same work as the n-th in another step, or on another rank, that runs as many
-    of them. Outside of steps nothing is known of such operations.
+    of them. A capture without steps is one; outside of others' steps nothing is known of such operations.
     """
     of_ops = [column_of(trace.gpu_ops, name) for name in ("name", "grid", "block")]
     of_calls = [taken(column_of(trace.host_ops, name), tree.owner) for name in ("name", "shapes", "dtypes")]
@@ -54,7 +54,7 @@ def _places(trace: RankTrace, launched: np.ndarray) -> tuple[np.ndarray, np.ndar
     number = np.empty(len(ops), dtype=np.int64)
     number[order] = number_in_group(groups.of_row[order])
     place = _mixed([groups.counts()[groups.of_row].astype(np.uint64), number.astype(np.uint64)])
-    return place, (step != NONE) & bool(len(trace.steps))
+    return place, (step != NONE) | (not len(trace.steps))
 
 
 def _tell_sizes(shapes: Any, dtypes: Any) -> np.ndarray:

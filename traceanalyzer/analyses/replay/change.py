@@ -93,7 +93,7 @@ class Change:
             what is left of the bubble is the schedule's own; `fastest` (hosts): the rank that needs least in a step;
             `hidden` (communication): nothing on other streams waits for transfers; `usual` (a collective in some
             steps): the median of the same ranks' transfers of that size in the other steps; `alone` (compute): the
-            median of the same kernel and grid when no communication runs beside it; `none`, `least`, `most` (profiler):
+            median of the same work when no communication runs beside it; `none`, `least`, `most` (profiler):
             the hosts' time less what recording is estimated to take. Of `links` their bus bandwidth in GB/s; of
             `schedule` its name (`schedule_orders`), with stages a rank such as `interleaved:2`.
         ranks: only these, or of `stage` these stages; `None` is all.

@@ -39,8 +39,9 @@ def contention(
             ),
             recommendation="Give communication fewer multiprocessors of the GPU (NCCL_MAX_CTAS, collectives by copy "
             "engines), or move it beside kernels that leave some free; compare a step with less overlap.",
-            caveat="The same kernel of the same grid, its median without communication beside it. Not both can be had: "
-            "communication that no compute hides costs time itself.",
+            caveat="Each kernel is compared with the median of the same work (kernel, operator, shapes and element "
+            "types) without communication beside it. Not both can be had: communication that no compute hides costs "
+            "time itself.",
             **gained(gain),
             is_of_ideal=True,
         )

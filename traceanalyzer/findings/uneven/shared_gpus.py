@@ -50,7 +50,7 @@ def _finding(rank: int, own: pd.DataFrame, basis: Basis, pct: float, lead: str |
     slices, taken_ns = int(own["slices"].sum()), int(own["taken_ns"].sum())
     return Finding(
         severity=severity(pct),
-        title=f"Rank {rank}'s kernels take {time_text(taken_ns / slices)} longer than others of the same name and grid "
+        title=f"Rank {rank}'s kernels take {time_text(taken_ns / slices)} longer than others that do the same work "
         f"{basis.times(slices)}, whichever they are ({own['names'].max()} names in one step): so it is where another "
         "process has the GPU in time slices.",
         evidence=plain(own),
