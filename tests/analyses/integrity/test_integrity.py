@@ -66,6 +66,13 @@ CASES = {
         {"operations_without_launch": 2}),
     "two operations of one launch": (
         partial(host_trace, [("gemm", 5, 9, 1), ("gemm", 10, 12, 1)], [LAUNCH]), {"shared_launches": 2}),
+    "operations of one stream in another order than their launches": (
+        partial(host_trace, [("gemm", 5, 9, 2), ("gemm", 10, 12, 1)], [LAUNCH, ("cudaLaunchKernel", 2, 3)]),
+        {"launches_out_of_order": 1}),
+    "the same of two threads that launched at once": (
+        partial(host_trace, [("gemm", 5, 9, 2), ("gemm", 10, 12, 1)], [("launch", 0, 3), ("launch", 1, 3)]), {}),
+    "the same on two streams": (
+        partial(host_trace, [("gemm", 5, 9, 2), ("gemm", 10, 12, 1, 8)], [LAUNCH, ("cudaLaunchKernel", 2, 3)]), {}),
     "an operation whose number two calls bear": (one_number, {"shared_launches": 1}),
     "two operations of one graph": (
         partial(host_trace, [("gemm", 5, 9, 1), ("gemm", 10, 12, 1)], [("cudaGraphLaunch", 0, 1)]), {}),
@@ -142,7 +149,7 @@ def test_a_rule_that_fits_on_one_rank_fits():
     rules = KindRules.parse(("comm=special",))
     traces = [host_trace([(name, 5, 9, 1)], [LAUNCH], rank=rank, meta=replace(META, rank=rank, kind_rules=rules))
               for rank, name in enumerate(["gemm", "special"])]  # fmt: skip
-    assert not checks(*traces)
+    assert set(checks(*traces)) == {(0, "no_communication")}
 
 
 def test_a_step_that_lost_a_kernel_is_partial():
@@ -259,9 +266,9 @@ def with_arguments(trace, elements):
 
 def test_steps_that_not_every_rank_has():
     steps = [(0, 10), (10, 20)]
-    full = rank_trace([("compute", 10, 20, 1), ("compute", 20, 30, 11)], steps=steps)
-    short = rank_trace([("compute", 10, 30, 1)], steps=steps[:1], rank=1)
-    assert checks(full, short) == {(None, "different_steps"): 1}
+    full = rank_trace([("compute", 10, 20, 1), ("copy", 20, 30, 11)], steps=steps)
+    short = rank_trace([("copy", 10, 30, 1)], steps=steps[:1], rank=1)
+    assert checks(full, short) == {(None, "different_steps"): 1, (0, "no_communication"): 1}
 
 
 def test_a_rank_that_marks_no_steps_is_told():
@@ -292,6 +299,13 @@ def test_every_row_names_results_that_exist_and_samples_lost_nothing(name):
         assert row["check"] in {
             "operations_without_launch", "inferred_arguments", "different_windows", *(("no_shared_time",) if name == "streams" else ()),
         }  # fmt: skip
+
+
+@pytest.mark.parametrize(("ranks", "is_said"), [(1, False), (2, True)])
+def test_several_ranks_without_known_communication_are_noted_whatever_size_their_traces_tell(ranks, is_said):
+    traces = [host_trace([("gemm", 5, 9, 1)], [LAUNCH]).renumbered(rank, "test") for rank in range(ranks)]
+    frame = run(traces, ["integrity"])["integrity"].to_frame()
+    assert ("no_communication" in set(frame["check"])) == is_said
 
 
 def test_the_gravest_come_first():

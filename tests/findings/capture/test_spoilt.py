@@ -59,6 +59,12 @@ def twice():
     return ops, calls(*range(0, 1_000, 100))
 
 
+def reversed_launches():
+    """The first operation bears the number of the last launch, and so on."""
+    ops = [("gemm", (100 * n + 3_000) * US, (100 * n + 3_020) * US, 20 - n) for n in range(20)]
+    return ops, calls(*range(0, 2_000, 100))
+
+
 def graphs():
     """Steps of a graph of which nothing was recorded: the GPU seems idle while the host waits for it."""
     ops, made = [], []
@@ -91,9 +97,10 @@ def graphs():
         (some_zeroes(), "impossible_times", "Rank 0's times cannot be true: operations take no time"),
         (backwards(), "impossible_times", "Rank 0's times cannot be true: events end before they start"),
         (twice(), "shared_numbers", "Rank 0's operations share the numbers of their launches"),
+        (reversed_launches(), "shared_numbers", "Rank 0's operations of one stream run in another order than"),
         (graphs(), "lost_operations", "did not record what CUDA graphs ran (10 launches of them on rank 0)"),
     ],
-    ids=["nested", "far apart", "no time", "some without time", "backwards", "two recordings", "graphs"],
+    ids=["nested", "far apart", "no time", "some without time", "backwards", "two recordings", "reversed", "graphs"],
 )
 def test_of_such_a_rank_only_that_is_said(made, rule, told):
     results = run([host_trace(*made)], ASKED)

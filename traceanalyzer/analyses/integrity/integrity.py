@@ -95,6 +95,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
             *checks.lost_graphs(trace),
             *checks.operations_without_launch(trace),
             *checks.shared_launches(trace),
+            *checks.launches_out_of_order(trace),
             *argument_checks.communication_without_arguments(calls),
             *argument_checks.arguments_of_operators(calls),
             *argument_checks.inferred_arguments(calls),
@@ -151,6 +152,9 @@ def across(
         *_different_steps(steps.table, ranks.table, has_shared=has_shared),
         *_different_step_lengths(comparable, integrity_step_pct),
     ]
+    here = 1 if ranks.is_one_process else len(parts)
+    if max(_world_size(ranks.table) or run_world_size or 0, here) < 2:  # alone, it communicates with nobody
+        own = rows_where(own, ~own["check"].isin(unknown.OF_SEVERAL_RANKS))
     is_rule = own["check"] == unknown.WITHOUT_MATCH
     of_set = [*of_set, *_rules_without_match(own[is_rule], len(parts))]
     own = rows_where(own, ~is_rule)

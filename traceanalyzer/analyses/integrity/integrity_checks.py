@@ -31,6 +31,9 @@ _LISTED: tuple[SourceName, ...] = ("kernels", "calls", "stream_pairs", "blocks",
 BY_KIND: tuple[SourceName, ...] = ("breakdown", "overlap", "steps", *_LISTED)
 """What tells kinds of operations apart; of the first three, what unknown kinds leave open is absent."""
 
+_BY_LAUNCH: tuple[SourceName, ...] = (*CAUSES, "steps", "phase_of_op", "tree")
+"""What takes an operation's step and phase from the call that launched it."""
+
 OPERATIONS: tuple[SourceName, ...] = ("gpu_ops",)
 
 TRUNCATED = "truncated"
@@ -53,6 +56,7 @@ OTHER_UNIT = "another_unit"
 BACKWARDS = "events_backwards"
 UNREADABLE = "unreadable_events"
 SHARED = "shared_launches"
+OUT_OF_ORDER = "launches_out_of_order"
 
 EVENTS: Final = "events"
 """Stands for all tables of events."""
@@ -207,11 +211,31 @@ def shared_launches(trace: RankTrace) -> list[Defect]:
         "more than once (work of several processes in one file does so), and which call launched what, in which step, "
         "is not known."
     )
-    affects: tuple[SourceName, ...] = (*CAUSES, "steps", "phase_of_op", "tree")
     # One call may copy a batch, and launches one kernel.
     repeated = times[((kernels > 1) & ~is_graph) | bears_anothers].sum()
     severity = HIGH if repeated >= max(1, GRAVE * total) else by_share(count, total)
-    return [Defect(SHARED, severity, count, total, text, affects)] if count else []
+    return [Defect(SHARED, severity, count, total, text, _BY_LAUNCH)] if count else []
+
+
+def launches_out_of_order(trace: RankTrace) -> list[Defect]:
+    """Operations whose launch had returned before that of the one ahead on their stream began: a stream keeps order.
+
+    No difference of clocks makes any. Launches of several operations are those of CUDA graphs, or shared.
+    """
+    ops, calls = trace.gpu_ops, trace.api_calls
+    launch, streams = array_of(ops, "launch"), array_of(ops, "stream")
+    times = np.bincount(launch[launch != NONE], minlength=len(calls) + 1)
+    single = np.flatnonzero((launch != NONE) & (times[launch] == 1))
+    order = single[np.lexsort((launch[single], array_of(ops, "start_ns")[single], streams[single]))]
+    begins, ends = (array_of(calls, name)[launch[order]] for name in ("start_ns", "end_ns"))
+    count = int(((ends[1:] < begins[:-1]) & (np.diff(streams[order]) == 0)).sum())
+    text = (
+        f"{part_of(count, len(order), 'GPU operation')} {start(count)} after an operation of the same stream that was "
+        "launched later: correlation numbers are not their own, and which call launched what, in which step, is not "
+        "known."
+    )
+    severity = HIGH if count >= GRAVE * len(order) else by_share(count, len(order))
+    return [Defect(OUT_OF_ORDER, severity, count, len(order), text, _BY_LAUNCH)] if count else []
 
 
 def _bears_anothers_number(api_calls: pd.DataFrame) -> np.ndarray:

@@ -26,6 +26,9 @@ _NONE_AT_ALL = "without_communication"
 
 _NAMELESS = "kernels_without_name"
 
+OF_SEVERAL_RANKS = (NOWHERE, _NONE_AT_ALL)
+"""Checks that say nothing of a rank that is alone."""
+
 UNKNOWN_KERNELS = (UNKNOWN, NOWHERE, _NAMELESS)
 """Checks that leave it open what of compute is communication: with them nothing can be called well."""
 
@@ -90,9 +93,9 @@ def _many_said(count: int, *, by_name: bool) -> tuple[str, str, str]:
 
 
 def no_communication(trace: RankTrace) -> list[Defect]:
-    """A rank of a job of several that runs nothing which is known as communication, on its GPU or its CPU."""
-    size, ops = trace.meta.world_size, trace.gpu_ops
-    if not size or size < 2 or is_any(ops["kind"], "comm").any() or not is_any(ops["kind"], "compute").any():
+    """A rank that runs nothing which is known as communication, on its GPU or its CPU; of a job of one that is well."""
+    ops = trace.gpu_ops
+    if is_any(ops["kind"], "comm").any() or not is_any(ops["kind"], "compute").any():
         return []
     if host_names.matches(trace.ranges["name"], host_names.is_cpu_collective).any():
         return []
@@ -103,14 +106,14 @@ def no_communication(trace: RankTrace) -> list[Defect]:
     others = by_name[[not _OF_OPERATORS.search(function_path(name)) for name in by_name.index]]
     if others.empty:
         text = (
-            f"A job of {size} ranks, and no communication in the capture: all of its kernels are of libraries that "
+            "A job of several ranks, and no communication in the capture: all of its kernels are of libraries that "
             "only compute. Its steps exchange nothing (gradients accumulated without synchronising, its own part of "
             "the work), or that was not recorded."
         )
         return [Defect(_NONE_AT_ALL, LOW, 1, None, text, ())]
     others = _likeliest_first(trace, others)
     text = (
-        f"A job of {size} ranks, but nothing in the capture is known as communication: it has none here, or its "
+        f"A job of several ranks, but nothing in the capture is known as communication: it has none here, or its "
         f"kernels have names that no rule knows and count as compute. Of those that no library of computing kernels "
         f"has, the likeliest first: {_largest(others)}. Name those that communicate, such as {_option(others[:1])}."
     )

@@ -11,6 +11,7 @@ from traceanalyzer.analyses.integrity.integrity_checks import (
     NESTED,
     NO_DURATION,
     OTHER_UNIT,
+    OUT_OF_ORDER,
     OUTSIDE,
     SHARED,
     TOO_SHORT,
@@ -32,7 +33,12 @@ IMPOSSIBLE: Mapping[str, str] = MappingProxyType(
 )
 """Checks that find times that cannot be, and what these are."""
 
-NOT_THEIR_OWN: Mapping[str, str] = MappingProxyType({SHARED: "operations share the numbers of their launches"})
+NOT_THEIR_OWN: Mapping[str, str] = MappingProxyType(
+    {
+        SHARED: "operations share the numbers of their launches",
+        OUT_OF_ORDER: "operations of one stream run in another order than they were launched in",
+    }
+)
 """Checks that find that it is not known which call launched what."""
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.integrity import untrue
 from traceanalyzer.analyses.integrity.integrity import Integrity
-from traceanalyzer.analyses.integrity.integrity_checks import LOST_AMID, LOST_GRAPHS, SHARED, TRUNCATED
+from traceanalyzer.analyses.integrity.integrity_checks import LOST_AMID, LOST_GRAPHS, TRUNCATED
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.meaning.listed import listed, numbered
@@ -149,25 +149,22 @@ def _of_times(ranks: list[int], whats: list[str]) -> Finding:
 
 
 def shared_numbers(integrity: Integrity) -> list[Finding]:
-    """Operations share the numbers of their launches, 5 % of a rank's and more: its file holds several recordings.
+    """Operations bear numbers of launches that are not their own, 5 % of a rank's and more.
 
-    Or the work of several processes. Nothing is concluded of such a rank.
+    Its file holds several recordings or processes, or its numbers are damaged. Nothing is concluded of such a rank.
     """
-    ranks = _with(integrity, SHARED)
-    if not ranks:
-        return []
-    whose = _whose(ranks)
-    it = "it" if len(ranks) == 1 else "them"
+    found = ((_with(integrity, check), what) for check, what in untrue.NOT_THEIR_OWN.items())
     return [
         Finding(
             severity="high",
-            title=f"{first_upper(whose)} operations share the numbers of their launches, as those of several "
-            "recordings or processes in one file do: which call launched what, and in which step, is not known, and "
-            f"nothing is concluded of {it}.",
+            title=f"{first_upper(_whose(ranks))} {what}: which call launched what, and in which step, is not known, "
+            f"and nothing is concluded of {'it' if len(ranks) == 1 else 'them'}.",
             recommendation=f"{first_upper(_AS_WRITTEN)}.",
             named=tuple(ranks),
             is_about_capture=True,
         )
+        for ranks, what in found
+        if ranks
     ]
 
 

@@ -132,10 +132,10 @@ def _time(comparison: Comparison, run: str, row: pd.Series) -> str:
         f"{run} takes {text(row['value'], Unit.NS)} {per(comparison)}, {base} {text(row['value'] - change, Unit.NS)}"
     )
     if change == 0:
-        return f"{times}: the same.{_throughput(comparison, run, row)}"
+        return f"{_throughput(comparison, run, row)}{times}: the same."
     share = per_cent(abs(float(row["change_pct"])))
     how = f"{text(abs(change), Unit.NS)} ({share} %) {'longer' if change > 0 else 'shorter'}"
-    return f"{times}: {how}.{_throughput(comparison, run, row)} {_noise(comparison, run, row)}"
+    return f"{_throughput(comparison, run, row)}{times}: {how}. {_noise(comparison, run, row)}"
 
 
 def _throughput(comparison: Comparison, run: str, row: pd.Series) -> str:
@@ -148,10 +148,10 @@ def _throughput(comparison: Comparison, run: str, row: pd.Series) -> str:
     ratio, how = growth / (1 + row["change_pct"] / 100), "profiled"
     if own is not None and not pd.isna(own["change_pct"]):
         ratio, how = 1 + own["change_pct"] / 100, "without the profiler"
-    said = f" {run} processes {digits(float(ratio))} times as many tokens/s as {comparison.base.label} ({how})"
+    said = f"{run} processes {digits(float(ratio))} times as many tokens/s as {comparison.base.label} ({how})"
     if growth == 1:
-        return f"{said}."
-    return f"{said} with {sizes[1]} ranks instead of {sizes[0]}: scaling efficiency {per_cent(100 * ratio / growth)}%."
+        return f"{said}. "
+    return f"{said} with {sizes[1]} ranks instead of {sizes[0]}: scaling efficiency {per_cent(100 * ratio / growth)}%. "
 
 
 _FAR = 5
@@ -253,7 +253,8 @@ def _contradictions(comparison: Comparison, run: str, change: float) -> Iterator
         judged, but = ("better", "longer") if change > 0 else ("worse", "shorter")
         looks = f"{named(against)} {'looks' if len(against) == 1 else 'look'} {judged}"
         what = f"time {per(comparison)}" if comparison.fairness.scale.per_token else "step"
-        yield f"Contradiction: in {run} {looks}, and yet its {what} is {but}. Step time decides."
+        decides = "Step time" if what == "step" else "That time"
+        yield f"Contradiction: in {run} {looks}, and yet its {what} is {but}. {decides} decides."
 
 
 def _value(comparison: Comparison, metric: MetricName, run: str) -> object:
