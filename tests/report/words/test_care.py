@@ -53,7 +53,7 @@ def test_operations_queued_before_the_capture_leave_a_sample_clean(name):
 
 
 def test_a_clean_capture_carries_no_mark():
-    clean = report_of(rank_trace(OPS), rank_trace(OPS, rank=1))
+    clean = report_of(*(rank_trace(OPS, rank=rank, world_size=1) for rank in range(2)))
     assert care.sentences(clean) == []
     assert as_json(clean)["doubted"] == {}
     assert "read with care" not in page(clean)
@@ -85,7 +85,7 @@ def test_a_check_speaks_once_however_many_ranks_it_concerns():
 
 
 def test_notes_that_all_ranks_share_are_said_once():
-    noted = [rank_trace(OPS, rank=rank) for rank in range(3)]
+    noted = [rank_trace(OPS, rank=rank, world_size=1) for rank in range(3)]
     texts = ["Same.", "Same.", "Other."]
     traces = [replace(one, meta=replace(one.meta, notes=(text,))) for one, text in zip(noted, texts, strict=True)]
     assert care.sentences(report_of(*traces, names=ASKED)) == ["Ranks 0 and 1: Same.", "Rank 2: Other."]

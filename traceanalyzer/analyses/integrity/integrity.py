@@ -153,7 +153,7 @@ def across(
         *_different_step_lengths(comparable, integrity_step_pct),
     ]
     here = 1 if ranks.is_one_process else len(parts)
-    if max(_world_size(ranks.table) or run_world_size or 0, here) < 2:  # alone, it communicates with nobody
+    if (_world_size(ranks.table) or run_world_size or here) < 2:  # alone, it communicates with nobody
         own = rows_where(own, ~own["check"].isin(unknown.OF_SEVERAL_RANKS))
     is_rule = own["check"] == unknown.WITHOUT_MATCH
     of_set = [*of_set, *_rules_without_match(own[is_rule], len(parts))]
