@@ -423,3 +423,11 @@ def test_dumps_without_entries_still_tell_the_last_numbers(tmp_path):
     one = examine(flight_recorder=tmp_path).diagnoses[0]
     assert (one.severity, one.ranks) == ("high", (1,))
     assert "rank 1 of group 0 last enqueued 5, started 5, completed 5" in one.signal
+
+
+def test_nvlink_that_the_driver_refuses():
+    refused = "node0:100:100 [0] NCCL INFO P2P is disabled between connected GPUs 1 and 0. You can repress this message"
+    topology = matrix("GPU0 X NV18 0-7 0", "GPU1 NV18 X 0-7 0", head="GPU0 GPU1 CPU Affinity NUMA Affinity")
+    one = first(refused + "\n" + log(via="SHM/direct/direct", ends="closed"), topo=topology)
+    assert one.rule == "nvlink_unused"
+    assert "P2P is disabled between connected GPUs 1 and 0" in one.diagnosis

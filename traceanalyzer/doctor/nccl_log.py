@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -190,31 +190,30 @@ class NcclLog:
     """
 
     names: tuple[str, ...]
-    versions: Mapping[Process, str]
-    members: tuple[Member, ...]
-    links: tuple[Link, ...]
-    channels: Mapping[Process, Mapping[str, int]]
-    networks: Mapping[Process, str]
-    ib_devices: Mapping[Process, str]
-    rings: Mapping[tuple[str | None, int], tuple[int, ...]]
-    trees: Mapping[Process, int]
-    nvls: Mapping[Process, bool]
-    connected: frozenset[Process]
-    environment: Mapping[tuple[str, str], frozenset[Process]]
-    warnings: Mapping[str, tuple[Process, ...]]
-    algorithms: Counter[tuple[str, str, str]]
-    operations: Mapping[Process, int]
-    p2p_disabled_pairs: tuple[str, ...]
-    watchdog: Watchdog
-    link_gb_per_s: Mapping[str, Mapping[str, Mapping[str, float]]]
-    patterns: Mapping[Process, tuple[int, float, str]]
-    interfaces: Mapping[Process, str]
-    test_gb_per_s: Mapping[int, float]
-    wrong_values: int
-    has_more: bool
-    last_texts: Mapping[Process, str]
-    nccl_lines: int
-    notes: tuple[str, ...] = field(default=())
+    versions: dict[Process, str] = field(default_factory=dict)
+    members: tuple[Member, ...] = ()
+    links: tuple[Link, ...] = ()
+    channels: dict[Process, dict[str, int]] = field(default_factory=dict)
+    networks: dict[Process, str] = field(default_factory=dict)
+    ib_devices: dict[Process, str] = field(default_factory=dict)
+    rings: dict[tuple[str | None, int], tuple[int, ...]] = field(default_factory=dict)
+    trees: dict[Process, int] = field(default_factory=dict)
+    nvls: dict[Process, bool] = field(default_factory=dict)
+    connected: set[Process] = field(default_factory=set)
+    environment: dict[tuple[str, str], set[Process]] = field(default_factory=lambda: defaultdict(set))
+    warnings: dict[str, list[Process]] = field(default_factory=lambda: defaultdict(list))
+    algorithms: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    operations: dict[Process, int] = field(default_factory=dict)
+    p2p_disabled_pairs: dict[str, None] = field(default_factory=dict)
+    watchdog: Watchdog = field(default_factory=Watchdog)
+    link_gb_per_s: dict[str, dict[str, dict[str, float]]] = field(default_factory=lambda: defaultdict(dict))
+    patterns: dict[Process, tuple[int, float, str]] = field(default_factory=dict)
+    interfaces: dict[Process, str] = field(default_factory=dict)
+    test_gb_per_s: dict[int, float] = field(default_factory=dict)
+    wrong_values: int = 0
+    has_more: bool = False
+    last_texts: dict[Process, str] = field(default_factory=dict)
+    nccl_lines: int = 0
 
     @property
     def label(self) -> str:
@@ -360,33 +359,25 @@ def _jobs(parsed: Sequence[list[Line]]) -> list[list[int]]:
 
 
 def _log(texts: Sequence[tuple[str, str]], said: list[Line]) -> NcclLog:
-    reading = _Reading()
+    reading = _Reading(NcclLog(tuple(name for name, _ in texts)))
     for line in said:
         reading.take(line)
-    return reading.log(texts)
+    return reading.whole(read_watchdog("\n".join(line for _, text in texts for line in _clean(text))))
 
 
 class _Reading:
-    """What has been read of a job so far."""
+    """What has been read of a job so far: the log that is filled, and what is not placed in it yet."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: NcclLog) -> None:
+        self.log = log
         self.members: dict[tuple[Process, str], Member] = {}
         self.of_process: dict[Process, list[tuple[Process, str]]] = defaultdict(list)
-        self.versions: dict[Process, str] = {}
         self.bare_version: str | None = None
-        self.known: dict[str, dict[Process, Any]] = defaultdict(dict)
-        self.rings: dict[tuple[str | None, int], tuple[int, ...]] = {}
-        self.connected: set[Process] = set()
-        self.environment: dict[tuple[str, str], set[Process]] = defaultdict(set)
-        self.warnings: dict[str, list[Process]] = defaultdict(list)
-        self.algorithms: Counter[tuple[str, str, str]] = Counter()
-        self.p2p_off: dict[str, None] = {}
-        self.tests: dict[int, float] = {}
-        self.wrong = 0
+        self.wrong = self.count = 0
         self.has_more = False
         self.nodes: dict[Process, str] = {}
+        self.rates: dict[Process, dict[str, dict[str, float]]] = defaultdict(dict)
         self.found: list[Link] = []
-        self.count = 0
 
     def take(self, line: Line) -> None:
         """Add one line."""
@@ -395,9 +386,9 @@ class _Reading:
             return
         self.count += 1
         self.has_more = False
-        self.known["last"][line.process] = line.text
+        self.log.last_texts[line.process] = line.text
         if line.level == "WARN":
-            self.warnings[line.text].append(line.process)
+            self.log.warnings[line.text].append(line.process)
         for take in (self._member, self._connection, self._process):
             take(line, line.process)
 
@@ -408,12 +399,12 @@ class _Reading:
         elif found := _TEST_ROW.match(text):  # time, algbw, busbw, wrong: out of place, then in place
             cells = found[2].split()
             rates = [float(cell) for cell in cells[2::4] if cell.replace(".", "", 1).isdecimal()]
-            self.tests |= {int(found[1]): max(rates)} if rates else {}
+            self.log.test_gb_per_s.update({int(found[1]): max(rates)} if rates else {})
         elif found := _OUT_OF_BOUNDS.search(text):
             self.wrong += int(found[1])
         elif known_error(text):
             rank = re.match(r"(?:\[?rank(\d{1,9})\]?)", text)
-            self.warnings[text].append(("", int(rank[1]) if rank else -1))
+            self.log.warnings[text].append(("", int(rank[1]) if rank else -1))
 
     def _member(self, line: Line, process: Process) -> None:
         if found := _NODES.search(line.text):
@@ -464,9 +455,9 @@ class _Reading:
             self.found.append(Link(communicator, process, int(found[1]), source, target, found[4].strip()))
         elif found := _RING.search(line.text):
             order = tuple(int(rank) for rank in found[3].split())
-            self.rings[self._communicator(process, set(order), max(order)), int(found[1])] = order
+            self.log.rings[self._communicator(process, set(order), max(order)), int(found[1])] = order
         elif _CONNECTED.search(line.text):
-            self.connected.add(process)
+            self.log.connected.add(process)
 
     def _communicator(self, process: Process, ranks: set[int], highest: int) -> str | None:
         """The process' newest communicator that a line about these ranks can be of."""
@@ -479,43 +470,43 @@ class _Reading:
     def _process(self, line: Line, process: Process) -> None:
         text = line.text
         if found := _VERSION.search(text):
-            self.versions[process] = found[1]
+            self.log.versions[process] = found[1]
         elif found := _ENVIRONMENT.match(text):
-            self.environment[found[1], found[2].strip()].add(process)
+            self.log.environment[found[1], found[2].strip()].add(process)
         elif found := _INTERFACE.search(text):
-            self.known["interface"][process] = found[1]
+            self.log.interfaces[process] = found[1]
         elif found := _NETWORK.search(text):
-            self.known["network"][process] = found[1].strip()
+            self.log.networks[process] = found[1].strip()
         elif found := _IB.search(text):
-            self.known["ib"][process] = ", ".join(f"{name} ({kind})" for name, kind in _IB_DEVICE.findall(found[1]))
+            self.log.ib_devices[process] = ", ".join(f"{name} ({kind})" for name, kind in _IB_DEVICE.findall(found[1]))
         elif found := _CHOICE.search(text):
-            self.algorithms[found[1], _named(found[3], _ALGORITHMS), _named(found[4], _PROTOCOLS)] += 1
+            self.log.algorithms[found[1], _named(found[3], _ALGORITHMS), _named(found[4], _PROTOCOLS)] += 1
         elif found := _OPERATION.search(text):
-            self.known["operation"][process] = int(found[1], 16)
+            self.log.operations[process] = int(found[1], 16)
         elif _P2P_OFF.search(text):
-            self.p2p_off[text] = None
+            self.log.p2p_disabled_pairs[text] = None
         else:
             self._counts(text, process)
 
     def _counts(self, text: str, process: Process) -> None:
         if "NVLS multicast support is" in text or "Connected NVLS" in text:
-            self.known["nvls"][process] = "not available" not in text
+            self.log.nvls[process] = "not available" not in text
         if found := _NODE.match(text):
             self._link(process, *found.groups())
         elif found := _PATTERN.search(text):
-            self.known["pattern"].setdefault(process, (int(found[1]), float(found[2]), found[3]))
+            self.log.patterns.setdefault(process, (int(found[1]), float(found[2]), found[3]))
         if found := _TREES.search(text):
-            self.known["trees"][process] = len(re.findall(r"\[\d{1,9}\]", found[1]))
+            self.log.trees[process] = len(re.findall(r"\[\d{1,9}\]", found[1]))
         if counts := _CHANNELS.findall(text):
-            self.known["channels"][process] = {kind: int(count) for count, kind in counts}
+            self.log.channels[process] = {kind: int(count) for count, kind in counts}
 
     def _link(self, process: Process, kind: str | None, rate: str | None, node: str, name: str) -> None:
         """`+ PCI[24.0] - GPU/1B000 (0)` and, below it, `+ NVL[240.0] - NVS/0`."""
         if node == "GPU" and kind == "PCI":
             self.nodes[process] = name
-            self.known["rates"].setdefault(process, {})[name] = Counter({"PCI": float(rate or 0)})
+            self.rates[process][name] = defaultdict(float, PCI=float(rate or 0))
         elif kind in {"NVL", "XGMI", "C2C"} and process in self.nodes:
-            self.known["rates"][process][self.nodes[process]][kind] += float(rate or 0)
+            self.rates[process][self.nodes[process]][kind] += float(rate or 0)
         elif node != "GPU" or kind is None:
             self.nodes.pop(process, None)
 
@@ -527,38 +518,19 @@ class _Reading:
         own = [self.members[key] for key in self.of_process[link.process]]
         return replace(link, communicator=next((one.communicator for one in own if one.rank in ends), None))
 
-    def log(self, texts: Sequence[tuple[str, str]]) -> NcclLog:
-        """All that was read."""
-        rates: dict[str, dict[str, Counter[str]]] = defaultdict(dict)
-        for (host, _), own in self.known["rates"].items():
-            rates[host] |= own
-        processes: Iterable[Process] = self.known["last"]
-        bare = {} if self.bare_version is None else dict.fromkeys(processes, self.bare_version)
-        return NcclLog(
-            names=tuple(name for name, _ in texts),
-            versions=bare | self.versions,
+    def whole(self, watchdog: Watchdog) -> NcclLog:
+        """The log with all that was read."""
+        for (host, _), own in self.rates.items():
+            self.log.link_gb_per_s[host].update(own)
+        bare = {} if self.bare_version is None else dict.fromkeys(self.log.last_texts, self.bare_version)
+        return replace(
+            self.log,
+            versions=bare | self.log.versions,
             members=tuple(self.members.values()),
-            links=tuple(self._placed(link) for link in self.found),
-            channels=self.known["channels"],
-            networks=self.known["network"],
-            ib_devices=self.known["ib"],
-            rings=self.rings,
-            trees=self.known["trees"],
-            nvls=self.known["nvls"],
-            connected=frozenset(self.connected),
-            environment={key: frozenset(who) for key, who in self.environment.items()},
-            warnings={text: tuple(who) for text, who in self.warnings.items()},
-            algorithms=self.algorithms,
-            operations=self.known["operation"],
-            p2p_disabled_pairs=tuple(self.p2p_off),
-            watchdog=read_watchdog("\n".join(line for _, text in texts for line in _clean(text))),
-            link_gb_per_s=rates,
-            patterns=self.known["pattern"],
-            interfaces=self.known["interface"],
-            test_gb_per_s=self.tests,
+            links=tuple(map(self._placed, self.found)),
+            watchdog=watchdog,
             wrong_values=self.wrong,
             has_more=self.has_more,
-            last_texts=self.known["last"],
             nccl_lines=self.count,
         )
 

@@ -222,7 +222,7 @@ def nvlink_unused(case: Case) -> Iterator[Diagnosis]:
         if not other or _p2p_setting(log) is not None:
             continue
         pairs = sorted({f"{min(pair)}-{max(pair)}" for link, pair in joined if link.kind not in {"P2P", "NVLS"}})
-        said = f" NCCL itself says: {log.p2p_disabled_pairs[0]}" if log.p2p_disabled_pairs else ""
+        said = f" NCCL itself says: {next(iter(log.p2p_disabled_pairs))}" if log.p2p_disabled_pairs else ""
         yield Diagnosis(
             severity="high",
             diagnosis=f"NVLink is there but not used{of(log, case)}: NCCL joins GPUs that NVLink joins by "
