@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from tests.doctor.builders import log
+from tests.doctor.builders import dump, entry, log, write_dumps
 from traceanalyzer.cli import run
 from traceanalyzer.doctor import examine, examine_texts, read_logs
 
@@ -431,3 +431,12 @@ def test_nvlink_that_the_driver_refuses():
     one = first(refused + "\n" + log(via="SHM/direct/direct", ends="closed"), topo=topology)
     assert one.rule == "nvlink_unused"
     assert "P2P is disabled between connected GPUs 1 and 0" in one.diagnosis
+
+
+def test_dumps_that_name_the_missing_rank_leave_p2p_alone(tmp_path):
+    dumps = {rank: dump([entry(1), *([entry(2, state="started")] * (rank == 0))], (0, 1)) for rank in (0, 1)}
+    folder = write_dumps(tmp_path / "dumps", dumps)
+    (tmp_path / "nccl.log").write_text(log(ends="connected"))
+    found = {one.rule for one in examine(flight_recorder=folder, nccl_logs=[tmp_path / "nccl.log"]).diagnoses}
+    assert "rank_never_came" in found
+    assert "suspected_p2p_failure" not in found

@@ -40,6 +40,8 @@ def suspected_p2p_failure(case: Case) -> Iterator[Diagnosis]:
                 "Do not set NCCL_P2P_DISABLE=1 pre-emptively or for good: it costs bandwidth wherever P2P works.",
             )
             continue
+        if case.standing is not None and (case.standing.absences or case.standing.mismatches):
+            continue  # the dumps say why it stops
         has_nvlink = any(map(is_nvlink, known.values())) or any(log.nvls.values())
         has_nvlink |= any(path == "NVL" for _, _, path in log.patterns.values())
         if set(within) == {"P2P"} and not has_nvlink and (log.watchdog or not log.has_more):

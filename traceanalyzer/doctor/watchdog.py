@@ -299,7 +299,8 @@ def _timeout(case: Case, log: "NcclLog", group: str | None, own: Mapping[int, Pr
     else:
         suspects = []
         headline = f"NCCL timeout at {what}{where} on {numbered('rank', own)}"
-        fix = "Look at the ranks that print nothing, and at the network; `py-spy dump` shows where each rank is."
+        fix = ("All reporting ranks wait in it: look for a rank that prints nothing, then at the network and the GPUs "
+               "(`ibstat`, `dmesg | grep Xid`); `py-spy dump` shows where each rank is.")  # fmt: skip
     if case.ras is not None and set(case.ras.states) == {"RUNNING"}:
         headline += ", while RAS reports RUNNING"
     limits = {one.timeout_ms for one in own.values() if one.timeout_ms}
