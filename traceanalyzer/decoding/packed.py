@@ -76,7 +76,7 @@ class PackedFile:
             parts.append(part)
             missing -= len(part)
             self._given_bytes += len(part)
-        if self._given_bytes > packing.FREE_BYTES and packing.is_bomb(self.file.tell(), self._given_bytes):
+        if self._given_bytes > packing.FREE_BYTES and self._given_bytes > packing.most_bytes(self.file.tell()):
             raise NotATraceError(
                 f"{self._path}: unpacks to over {packing.MOST_TIMES} times its size; if that is meant, unpack it first"
             )

@@ -9,7 +9,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -27,6 +27,8 @@ SUFFIXES = (".zip", *_TAR)
 _MOST_MEMBERS = 1_000_000
 
 _BLOCK_BYTES = 1 << 20
+
+_TOO_MANY = f"unpacks to over {packing.MOST_TIMES} times its size; not unpacked"
 
 _SPARE_BYTES = 1 << 30
 """Of the disk, left free."""
@@ -106,7 +108,7 @@ def _of_zip(path: Path) -> Iterator[_Member]:
 
 
 def _of_tar(path: Path) -> Iterator[_Member]:
-    with _plain(path) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
+    with _plain(path) as stream, tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as archive:
         for info in archive:
             if not info.isdir():
                 why = None if info.isreg() else "a link or a device"
@@ -121,9 +123,42 @@ def _plain(path: Path) -> Iterator[Any]:
         file.seek(0)
         if first.startswith(b"\x1f\x8b"):
             with gzip.open(file) as stream:
-                yield stream
+                yield _Bounded(stream, path)
         else:
-            yield packing.unpacked(file, first) or file
+            yield _Bounded(packing.unpacked(file, first) or file, path)
+
+
+class _Bounded:
+    """A packed tar file's bytes, those of members that nobody wants and of headers too."""
+
+    def __init__(self, stream: Any, path: Path) -> None:
+        self._stream, self._left = stream, packing.most_bytes(path.stat().st_size)
+
+    def read(self, size: int) -> bytes:
+        """The next bytes.
+
+        Raises:
+            InputError: they are more than a file of that size should hold.
+        """
+        found: bytes = self._stream.read(size)
+        self._left -= len(found)
+        if self._left < 0:
+            raise InputError(_TOO_MANY)
+        return found
+
+
+_MORE_HEADER = (
+    tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE
+)  # fmt: skip
+
+
+class _Header(tarfile.TarInfo):
+    """A header of a tar file; one that goes on in blocks of its own (a long name) is read at once, and is small."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> Any:
+        if self.size > _BLOCK_BYTES and self.type in _MORE_HEADER:
+            raise InputError(f"a header in it has {self.size:,} bytes")
+        return super()._proc_member(archive)  # type: ignore[misc]  # no part of what is documented
 
 
 def _take(member: _Member, archive: Path, made: Unpacked, is_wanted: Callable[[str], bool]) -> None:
@@ -135,15 +170,19 @@ def _take(member: _Member, archive: Path, made: Unpacked, is_wanted: Callable[[s
         made.others += 1
         return
     target = made.folder.joinpath(*name.parts)
-    why = member.why_not or _why_not(name, target)
-    if why is None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with member.opened() as source:
-            why = _copied(source, target, archive, member, made)
+    try:
+        why = member.why_not or _why_not(name, target)
+        if why is None:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with member.opened() as source:
+                why = _copied(source, target, archive, member, made)
+    except _errors() as error:  # of this member: those after it may be whole
+        why = f"cannot be unpacked ({getattr(error, 'strerror', None) or error or type(error).__name__})"
     if why is not None:
         made.skipped.append((member.name, why))
     elif member.modified_s is not None:
-        os.utime(target, (member.modified_s, member.modified_s))
+        with suppress(OverflowError, ValueError, OSError):  # a time that no file can have
+            os.utime(target, (member.modified_s, member.modified_s))
 
 
 def _why_not(name: PurePosixPath, target: Path) -> str | None:
@@ -162,10 +201,10 @@ def _copied(source: IO[bytes], target: Path, archive: Path, member: _Member, mad
                 target.unlink()
                 raise InputError(f"fills the disk of {made.folder.parent}; unpack it elsewhere (TMPDIR)")
             own = made.written_bytes - before
-            of_member = member.packed_bytes is not None and packing.is_bomb(member.packed_bytes, own)
-            if of_member or packing.is_bomb(archive.stat().st_size, made.written_bytes):
+            of_member = member.packed_bytes is not None and own > packing.most_bytes(member.packed_bytes)
+            if of_member or made.written_bytes > packing.most_bytes(archive.stat().st_size):
                 target.unlink()
-                return f"unpacks to over {packing.MOST_TIMES} times its size; not unpacked"
+                return _TOO_MANY
             file.write(block)
     return None
 

@@ -35,9 +35,9 @@ def unpacked(file: BinaryIO, first: bytes) -> BinaryIO | None:
     return None if opener is None else opener(file)
 
 
-def is_bomb(packed_bytes: int, unpacked_bytes: int) -> bool:
-    """Whether so few bytes should not have become so many."""
-    return unpacked_bytes > max(FREE_BYTES, MOST_TIMES * packed_bytes)
+def most_bytes(packed_bytes: int) -> int:
+    """How many bytes so few may become: when they are unpacked, or as what is made of them."""
+    return max(FREE_BYTES, MOST_TIMES * packed_bytes)
 
 
 ERRORS: tuple[type[Exception], ...] = (lzma.LZMAError, EOFError, OSError, ValueError)
