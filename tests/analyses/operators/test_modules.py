@@ -4,6 +4,9 @@ from dataclasses import replace
 
 from tests.programs import program
 from traceanalyzer.analyses import run
+from traceanalyzer.analyses.operators.operator_tree import OperatorTree
+from traceanalyzer.analyses.operators.scopes import Scopes
+from traceanalyzer.model.schema import LONGEST_NAME
 
 NODE = "autograd::engine::evaluate_function: MmBackward0"
 MODULES = [
@@ -126,3 +129,13 @@ def graph_trace(gpu):
     calls = trace.api_calls.drop_duplicates("start_ns", ignore_index=True)
     row = calls["start_ns"].searchsorted(trace.api_calls["start_ns"].to_numpy()[trace.gpu_ops["launch"]])
     return replace(trace, api_calls=calls, gpu_ops=trace.gpu_ops.assign(launch=row))
+
+
+def test_paths_of_ranges_in_thousands_of_others_end_where_names_do():
+    """Else 40,000 of them make gigabytes of text."""
+    count, name = 2_000, "n" * 40
+    trace = program(gpu=[("k", 0, 5)], ranges=[(f"{name}{place}", place, 10_000 - place) for place in range(count)])
+    paths = Scopes.of(trace, OperatorTree.of(trace)).calls["path"].tolist()
+    assert max(map(len, paths)) <= LONGEST_NAME
+    assert paths[1] == f"{name}0/{name}1"
+    assert paths[-1] == paths[-2]

@@ -12,7 +12,7 @@ from traceanalyzer.analyses.operators.operator_tree import PASSES, OperatorTree
 from traceanalyzer.analyses.trace.launch_moments import launch_moments
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.plain import outer_first, rows_named_so
-from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.schema import LONGEST_NAME, NONE
 from traceanalyzer.model.tables import array_of, column_of, columns_of, table_of, with_columns
 
 MODULE = "nn.Module: "
@@ -79,7 +79,7 @@ def _paths(names: pd.Categorical, nesting: Nesting) -> pd.Categorical:
         rows = np.flatnonzero(nesting.depth == level)
         pairs = path_code[nesting.parent[rows]] * len(texts) + codes[rows]
         distinct, place = np.unique(pairs, return_inverse=True)
-        joined = [_joined(paths[1:], pair // len(texts), texts[pair % len(texts)]) for pair in distinct]
+        joined = [_joined(paths, pair // len(texts) + 1, texts[pair % len(texts)]) for pair in distinct]
         for path in joined:
             if known.setdefault(path, len(known)) == len(paths) - 1:
                 paths.append(path)
@@ -88,7 +88,9 @@ def _paths(names: pd.Categorical, nesting: Nesting) -> pd.Categorical:
 
 
 def _joined(paths: list[str], parent: int, name: str) -> str:
-    return name if parent == NONE else f"{paths[parent]}/{name}"
+    """The path of a scope; where it is longer than a name may be, that of the scope around it."""
+    path = f"{paths[parent]}/{name}" if parent else name
+    return path if len(path) <= LONGEST_NAME or not parent else paths[parent]
 
 
 def _of_operators(trace: RankTrace, tree: OperatorTree, nesting: Nesting) -> np.ndarray:
