@@ -22,6 +22,7 @@ from tests.nsys_builders import (
     write_sqlite,
 )
 from traceanalyzer.errors import NotATraceError
+from traceanalyzer.files import packing
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model.schema import TABLES
 from traceanalyzer.readers import nsys_sqlite, reader_of
@@ -476,3 +477,23 @@ def test_a_database_that_is_not_whole_without_what_lies_beside_it_is_refused(tmp
     beside.write_bytes(content)
     with pytest.raises(NotATraceError, match=beside.name):
         nsys_sqlite.peek(path)
+
+
+def test_texts_that_are_made_as_they_are_read_are_none(tmp_path):
+    """A few bytes of SQL make any number of them."""
+    path = write_sqlite(tmp_path / "a.sqlite", {"NVTX_EVENTS": [{"textId": 1, "start": 1}], "StringIds": [{"id": 1}]})
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("ALTER TABLE StringIds ADD COLUMN value TEXT AS (hex(zeroblob(2000000000)))")
+    source = SqliteSource(path)
+    assert len(source.read("NVTX_EVENTS", ints=("start",), containing=("nccl",))) == 0
+    assert not source.damaged
+
+
+def test_a_default_value_in_every_row_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(packing, "FREE_BYTES", 1 << 20)
+    path = write_sqlite(tmp_path / "a.sqlite", {"NVTX_EVENTS": [{"start": 1}] * 5_000})
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"ALTER TABLE NVTX_EVENTS ADD COLUMN text TEXT DEFAULT '{'x' * 50_000}'")
+    source = SqliteSource(path)
+    assert len(source.read("NVTX_EVENTS", texts=("text",))) == 0
+    assert "400 times" in source.damaged["NVTX_EVENTS"]

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from traceanalyzer.errors import NotATraceError
+from traceanalyzer.files import packing
 from traceanalyzer.readers.nsys.source import PACK_BITS, Source, Wanted, with_valid_text
 
 THREADS = 2
@@ -76,7 +77,7 @@ class SqliteSource(Source):
     def strings(self, ids: np.ndarray) -> dict[int, str]:
         """Texts of these `StringIds`."""
         found: dict[int, str] = {}
-        if not self.columns("StringIds").issuperset(("id", "value")):
+        if not self._has_strings:
             return found
         for first in range(0, len(ids), _IDS_A_QUERY):
             wanted = ",".join(str(int(one)) for one in ids[first : first + _IDS_A_QUERY])
@@ -85,12 +86,17 @@ class SqliteSource(Source):
             )
         return found
 
+    @cached_property
+    def _has_strings(self) -> bool:
+        """Whether texts are stored; a generated column, which can be of any length, is none of `columns`."""
+        return self.columns("StringIds").issuperset(("id", "value"))
+
     def _named(self, has: frozenset[str], words: Sequence[str]) -> str:
         """A condition on a row's text; empty without words."""
         if not words:
             return ""
         either = [_like("text", words)] if "text" in has else []
-        if "textId" in has and "StringIds" in self.tables:
+        if "textId" in has and self._has_strings:
             either.append(f'"textId" IN (SELECT id FROM StringIds WHERE {_like("value", words)})')  # noqa: S608
         return f"({' OR '.join(either or ['0'])})"
 
@@ -122,9 +128,19 @@ class SqliteSource(Source):
             with adbc.connect(self._uri) as connection, connection.cursor() as cursor:
                 cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_BATCH_ROWS)})
                 cursor.execute(query)
-                return cursor.fetch_arrow_table()
+                return self._bounded(cursor.fetch_record_batch())
         except adbc.Error as error:
             raise self._damaged(error) from error
+
+    def _bounded(self, reader: pa.RecordBatchReader) -> pa.Table:
+        """All rows; a column's default value is stored once, and is read in each of them."""
+        batches, left = [], packing.most_bytes(self.path.stat().st_size)
+        for batch in reader:
+            left -= batch.nbytes
+            if left < 0:
+                raise NotATraceError(f"{self.path}: its rows hold over {packing.MOST_TIMES} times its size; not read")
+            batches.append(batch)
+        return pa.Table.from_batches(batches, reader.schema)
 
     def _ask(self, query: str) -> list[tuple[Any, ...]]:
         try:
