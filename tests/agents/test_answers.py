@@ -80,5 +80,9 @@ def test_no_rows_are_an_answer():
     assert (answer.status, answer.why) == (NOTHING_FOUND, "there is none")
 
 
+def test_what_was_not_found_may_have_a_name_of_any_length():
+    assert len(of_rows([], {}, none="x" * 50_000).text()) < MOST_CHARACTERS
+
+
 def test_every_question_has_its_sentence():
     assert list(QUESTIONS) == list(VERBS)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import html as html_module
+import re
 from xml.etree import ElementTree as ET
 
 import pandas as pd
@@ -210,6 +211,15 @@ def test_hostile_names_stay_text():
     assert not [line for line in text.splitlines() if line.startswith("|") and HOSTILE in line]  # pipes are escaped
     suite = ET.fromstring(gates.junit(hostile().outcomes))
     assert suite.find("testcase").get("classname") == HOSTILE
+
+
+@pytest.mark.parametrize(
+    "name", ["![x](http://e.st/a.png)", "[x](y)", "@everyone", "see https://e.st/", "www.e.st", "a@e.st"]
+)
+def test_markdown_makes_no_image_link_or_mention_of_a_name(name):
+    text = gates.as_markdown([Outcome("g", name, FAILED, "m", ({"rank": 0, "x": name},))])
+    assert not re.search(r"\]\(|@\w|://|www\.", text)
+    assert html_module.unescape(text).replace("\u200b", "").count(name) == 3
 
 
 def test_rows_of_a_gate_have_units_and_large_figures_in_full():

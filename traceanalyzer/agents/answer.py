@@ -80,7 +80,7 @@ def of_rows(
 ) -> Answer:
     """Rows from `cursor` on, as many as fit (and no more than `top`); `none` is why there may be none."""
     if not rows:
-        return Answer(NOTHING_FOUND, _fitting(said), none, notes=_fitting(notes))
+        return Answer(NOTHING_FOUND, _fitting(said), str(_short(none)), notes=_fitting(notes))
     if cursor < 0 or (top is not None and top < 1):
         raise UsageError("cursor is that of the answer before, or 0; top is 1 or more")
     if cursor >= len(rows):

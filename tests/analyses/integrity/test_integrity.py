@@ -1,5 +1,6 @@
 """What is wrong with traces is found, and nothing else."""
 
+import shlex
 import tracemalloc
 from dataclasses import replace
 from functools import partial
@@ -323,7 +324,15 @@ def test_of_a_job_without_communication_the_likeliest_kernels_are_named_first():
     (sentence,) = frame.loc[frame["check"] == "no_communication", "sentence"]
     places = [sentence.index(name) for name in ("xfer", "update_step", "my_gemm")]
     assert places == sorted(places)
-    assert "--kind 'comm=xfer'" in sentence
+    assert "--kind comm=xfer" in sentence
+
+
+def test_a_kernels_name_ends_no_quotes_of_the_advised_option():
+    trace = host_trace([("xfer';touch<4>(int)", 0, 60, 1, 9)], [LAUNCH], meta=replace(META, world_size=2))
+    frame = run([trace], ["integrity"])["integrity"].to_frame()
+    (sentence,) = frame.loc[frame["check"] == "no_communication", "sentence"]
+    words = shlex.split(sentence[sentence.index("--kind") :])
+    assert words[1].rstrip(".") == r"comm=xfer';touch"
 
 
 @pytest.mark.parametrize(("kernel_name", "is_said"), [("ring_k7<float>", True), ("at::native::copy_kernel", False)])

@@ -42,7 +42,7 @@ def test_absent_is_null_and_empty_never_zero(tmp_path, monkeypatch):
 
 def test_names_cannot_become_formulas(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names = ["=HYPERLINK(1)", "\n=1+1", "@SUM(1)", " -1"]
+    names = ["=HYPERLINK(1)", "\n=1+1", "@SUM(1)", " -1", "＝1+1"]
     events = [
         event
         for place, name in enumerate(names)

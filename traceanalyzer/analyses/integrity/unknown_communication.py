@@ -1,6 +1,7 @@
 """Communication that no rule knows: kernels and operators whose names speak of it, and jobs that seem to have none."""
 
 import re
+import shlex
 from typing import Any
 
 import numpy as np
@@ -227,7 +228,8 @@ def _short(name: object) -> str:
 def _option(by_name: pd.Series) -> str:
     """The `--kind` line for the largest of them."""
     paths = [function_path(str(name)).rsplit("::", 1)[-1][:60] for name in by_name.index[:_MOST_NAMED]]
-    return f"--kind 'comm={'|'.join(dict.fromkeys(map(re.escape, paths)))}'"
+    pattern = "|".join(dict.fromkeys(map(re.escape, paths)))
+    return f"--kind {shlex.quote(f'comm={pattern}')}"
 
 
 def _streams(kernels: pd.DataFrame, found: pd.Series) -> str:

@@ -1,5 +1,6 @@
 """What became of the gates: JUnit XML for a build server, Markdown for a pull request, lines for the terminal."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -87,10 +88,16 @@ def show(outcomes: Sequence[Outcome], console: Console) -> None:
             console.print(f"    and {len(outcome.rows) - _MOST_ROWS} more rows", highlight=False)
 
 
+_MARKDOWN = re.compile(r"[&<>\[\]`]")
+
+_LINKED = re.compile(r"@(?=\w)|\bwww(?=\.)|:(?=//)")
+"""What GitHub makes a mention or a link of wherever it stands; a space without width between its parts keeps it."""
+
+
 def cell(text: Any) -> str:
-    """Text that stays inside a cell of a Markdown table and makes no HTML."""
-    plain = str(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return plain.replace("|", "\\|").replace("\n", " ")
+    """Text that stays inside a cell of a Markdown table and makes no HTML, link, image or mention of anybody."""
+    plain = _MARKDOWN.sub(lambda found: f"&#{ord(found[0])};", str(text))
+    return _LINKED.sub("\\g<0>&#8203;", plain).replace("|", "\\|").replace("\n", " ")
 
 
 def code(text: str) -> str:

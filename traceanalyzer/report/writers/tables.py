@@ -220,7 +220,7 @@ def _inert(column: Any) -> Any:
     return column
 
 
-_FORMULA = r"^([\s\v\pZ]*[=+@-])"
+_FORMULA = r"^([\s\v\pZ]*[=+@＝＋＠－-])"
 
 
 def _places(report: Report, folder: Path, suffix: str) -> dict[str, Path]:
