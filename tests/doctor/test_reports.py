@@ -440,3 +440,10 @@ def test_dumps_that_name_the_missing_rank_leave_p2p_alone(tmp_path):
     found = {one.rule for one in examine(flight_recorder=folder, nccl_logs=[tmp_path / "nccl.log"]).diagnoses}
     assert "rank_never_came" in found
     assert "suspected_p2p_failure" not in found
+
+
+def test_the_card_of_a_failed_transfer_is_named():
+    text = "net_ib.cc:9 NCCL WARN NET/IB: Got completion from peer 10.0.0.2<5> with status=12 opcode=0 len=0 vendor err 129 (Recv) localGid fd00::22 remoteGidsfd00::1f hca mlx5_6"
+    one = first(HEAD + text)
+    for word in ("10.0.0.2<5>", "mlx5_6", "fd00::22"):
+        assert word in one.signal

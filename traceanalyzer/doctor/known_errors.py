@@ -49,7 +49,7 @@ KNOWN = (
           "Run the ranks of a host in one container, or share /dev/shm among them: `--ipc=host` (or one IPC namespace) "
           "and a large `--shm-size`."),
     Known("high", r"Got completion (?:from peer (?P<peer>\S+) )?with (?:error |status=)(?:\w+\()?(?P<status>\d+)"
-          r"(?:.*\bhca (?P<hca>\w+))?",
+          r"(?:.*?\blocalGid +(?P<gid>\S+))?(?:.*\bhca (?P<hca>\w+))?",
           "InfiniBand/RoCE transfer failed: {status}",
           "Status 12 is no answer after all retries; status 5 is flushed and follows from an earlier failure.",
           "Check that port and its switch (`ibstat`, `perfquery`, `ibdiagnet`), and whether the peer's process died. "
@@ -188,7 +188,7 @@ def _known(
     named = first_upper(numbered("rank", ranks)) if ranks else "A rank"
     headline = " ".join(known.headline.format(**told, settings=setting, who=named).split()).replace(" :", ":")
     place = ", ".join(
-        f"{name} {told[name]}" for name in ("peer", "hca") if told.get(name) and told[name] not in headline
+        f"{name} {told[name]}" for name in ("peer", "hca", "gid") if told.get(name) and told[name] not in headline
     )
     return Diagnosis(
         severity="medium" if codes and set(codes) <= {5} else known.severity,

@@ -273,7 +273,7 @@ def _timeout(case: Case, log: "NcclLog", group: str | None, own: Mapping[int, Pr
     waiting = sorted(set(own) - set(behind))
     if len(seqs) > 1:
         at = "; ".join(f"{numbered('rank', [r for r in timed_out if timed_out[r] == s])} at {s}" for s in sorted(seqs))
-        headline, suspects = f"Ranks are out of step{where}: {at}", sorted(timed_out)
+        headline, suspects = f"Ranks are out of step{where or ', or of different groups'}: {at}", sorted(timed_out)
         fix = ("Look for a branch, batch count or error that only some ranks take; compare the stacks of these ranks "
                "(`py-spy dump`).")  # fmt: skip
     elif len(operations) > 1:
