@@ -134,8 +134,14 @@ def _read_ahead(chunks: Iterable[Chunk]) -> Iterator[Iterator[Chunk]]:
 
     thread = Thread(target=read, name="kineto-reader", daemon=True)
     thread.start()
+    is_ended = False
     try:
         yield taken()
+        is_ended = True
+    except Exception:
+        is_ended = True
+        raise
     finally:
         is_over.set()
-        thread.join()
+        if is_ended:  # not by a signal: the program ends then, and a chunk may take its thread minutes
+            thread.join()

@@ -105,8 +105,11 @@ class SqliteSource(Source):
         query = f"SELECT {selected} FROM {_quoted(table)}"  # noqa: S608
         stretches = [filter(None, (stretch, condition)) for stretch in self._stretches(table)]
         queries = [" WHERE ".join(filter(None, (query, " AND ".join(conditions)))) for conditions in stretches]
-        with ThreadPoolExecutor(len(queries)) as pool:
+        pool = ThreadPoolExecutor(len(queries))
+        try:
             tables = list(pool.map(self._fetch, queries))
+        finally:  # all are done, or the program ends by a signal: that waits for none
+            pool.shutdown(wait=False, cancel_futures=True)
         schema = pa.schema([(name, kind) for name, kind, _ in fields])
         # A part in which a column is all NULL comes with another type.
         return with_valid_text(pa.concat_tables([part.cast(schema) for part in tables]))
