@@ -5,6 +5,7 @@ decodes a piece reads it. This process decodes too: it takes each batch that no 
 that come while the workers start. Batches are merged in the file's order.
 """
 
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Future
@@ -134,14 +135,9 @@ def _read_ahead(chunks: Iterable[Chunk]) -> Iterator[Iterator[Chunk]]:
 
     thread = Thread(target=read, name="kineto-reader", daemon=True)
     thread.start()
-    is_ended = False
     try:
         yield taken()
-        is_ended = True
-    except Exception:
-        is_ended = True
-        raise
     finally:
         is_over.set()
-        if is_ended:  # not by a signal: the program ends then, and a chunk may take its thread minutes
+        if issubclass(sys.exc_info()[0] or Exception, Exception):  # else a signal: a chunk may take its thread minutes
             thread.join()
