@@ -127,17 +127,18 @@ def _read_ahead(chunks: Iterable[Chunk]) -> Iterator[Iterator[Chunk]]:
         except BaseException as error:  # noqa: BLE001 - raised again where the chunks are used
             put(error)
 
-    def taken() -> Iterator[Chunk]:
-        while (what := queue.get()) is not None:
-            if isinstance(what, BaseException):
-                raise what
-            yield what
-
     thread = Thread(target=read, name="kineto-reader", daemon=True)
     thread.start()
     try:
-        yield taken()
+        yield _taken(queue)
     finally:
         is_over.set()
         if issubclass(sys.exc_info()[0] or Exception, Exception):  # else a signal: a chunk may take its thread minutes
             thread.join()
+
+
+def _taken(queue: "Queue[Chunk | BaseException | None]") -> Iterator[Chunk]:
+    while (what := queue.get()) is not None:
+        if isinstance(what, BaseException):
+            raise what
+        yield what
