@@ -10,6 +10,7 @@ import pytest
 import traceanalyzer as ta
 from tests.builders import document, kernel, write
 from traceanalyzer.discovery import discover, of_files
+from traceanalyzer.discovery.memory_snapshots import find_snapshots
 from traceanalyzer.discovery.no_trace import nothing_in
 from traceanalyzer.errors import InputError
 from traceanalyzer.model import Skipped
@@ -341,3 +342,16 @@ def test_an_unreadable_file_is_skipped(tmp_path):
 )  # fmt: skip
 def test_of_several_files_that_are_no_traces_the_first_is_told_and_how_many_more(files, said):
     assert nothing_in(Path("folder"), [Skipped(name, "empty") for name in "abc"[:files]]) == said
+
+
+def test_folders_whose_path_is_too_long_cost_no_rank(tmp_path, monkeypatch):
+    for rank in (0, 1):
+        write(tmp_path / f"rank{rank}.json", document([kernel(10, 5 + rank)], rank=rank, world_size=2))
+    monkeypatch.chdir(tmp_path)
+    for _ in range(30):
+        Path("d" * 200).mkdir()
+        os.chdir("d" * 200)
+    found = discover(tmp_path)
+    assert [capture.ranks for capture in found.runs[0].captures] == [(0,), (1,)]
+    assert [item.why for item in found.skipped] == ["cannot be read (File name too long)"]
+    assert find_snapshots(tmp_path) == []

@@ -143,14 +143,16 @@ def _peeked(
     skipped: list[Skipped] = []
     for one in without_copies(list(candidates)):
         place = one.shown or one.path
-        if is_archive(one.path):
-            captures += _members(one.path, place, top, in_path, skipped)
-            continue
         try:
+            if is_archive(one.path):
+                captures += _members(one.path, place, top, in_path, skipped)
+                continue
             header = _peek(one.path)
             captures.append(TraceFile(one.path, header, _hint(place, top, in_path), shown=one.shown, url=one.url))
         except NotATraceError as error:
             skipped.append(Skipped(printable(named(place)), _without_path(str(error), one.path)))
+        except OSError as error:  # of its path: one that is longer than the system's are
+            skipped.append(Skipped(printable(named(place)), f"cannot be read ({error.strerror})"))
     return captures, skipped
 
 

@@ -119,8 +119,13 @@ def all_below(folder: Path, *, follows_links: bool = False) -> list[Path]:
     """
     if closed := closed_below(folder):
         raise InputError(f"{closed[0]}: cannot be read; open it to this user, or name what is to be read")
-    found = sorted(path for path in folder.rglob("*") if path.is_file())
+    found = [path for path in walked(folder) if path.is_file()]
     return found if follows_links else [path for path in found if not leads_out(path, folder)]
+
+
+def walked(folder: Path) -> list[Path]:
+    """All that is no folder below one, in order; of a folder that cannot be listed (its path is too long) nothing."""
+    return sorted(Path(place, name) for place, _, names in os.walk(folder) for name in names)
 
 
 def closed_below(folder: Path) -> list[Path]:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from traceanalyzer.discovery.candidates import leads_out
+from traceanalyzer.discovery.candidates import leads_out, walked
 from traceanalyzer.files import safe_pickle
 
 
@@ -23,6 +23,6 @@ def find_snapshots(folder: Path, *, follows_links: bool = False) -> list[Path]:
     """Snapshots below a folder, or the file itself; links to outside the folder only where they are followed."""
     if folder.is_file():
         return [folder] if is_snapshot(folder) else []
-    places = sorted(path for path in folder.rglob("*") if path.suffix in {".pickle", ".pkl", ".gz", ".snapshot", ""})
+    places = sorted(path for path in walked(folder) if path.suffix in {".pickle", ".pkl", ".gz", ".snapshot", ""})
     inside = [path for path in places if path.is_file() and (follows_links or not leads_out(path, folder))]
     return [path for path in inside if is_snapshot(path)]
