@@ -10,6 +10,7 @@ import pytest
 
 from traceanalyzer.agents.answer import MOST_CHARACTERS
 from traceanalyzer.agents.workspace import Workspace
+from traceanalyzer.errors import UsageError
 
 pytestmark = pytest.mark.skipif(find_spec("mcp") is None, reason="needs the extra agents")  # it takes a second to load
 
@@ -113,7 +114,6 @@ def test_every_column_of_an_answer_is_defined(served):
 
 
 def test_a_folder_may_not_be_left_by_a_link(tmp_path):
-    from traceanalyzer.errors import UsageError
 
     inside = tmp_path / "inside"
     inside.mkdir()
@@ -143,3 +143,9 @@ def test_a_root_that_is_not_there_is_refused(tmp_path, capsys):
 
     assert run(["mcp", "--root", str(tmp_path / "nowhere")]) == 2
     assert "nowhere: no such folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("folder", ["a\0b", "x" * 100_000])
+def test_a_name_that_no_folder_can_have_is_no_folder(folder):
+    with pytest.raises(UsageError, match="no such folder"):
+        Workspace((ROOT,)).place(folder)

@@ -1,6 +1,7 @@
 """Where traces may be read from, and reports that were made already."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,9 +44,10 @@ class Workspace:
         """
         given = Path(folder)
         for root in self.roots:
-            path = (root / given).resolve()
-            if path.exists() and (self.is_open or path.is_relative_to(root.resolve())):
-                return path
+            with suppress(OSError, ValueError):  # too long for a path, or with a NUL
+                path = (root / given).resolve(strict=True)
+                if self.is_open or path.is_relative_to(root.resolve()):
+                    return path
         if self.is_open:
             raise UsageError(f"{folder}: no such folder")
         roots = ", ".join(str(root) for root in self.roots)

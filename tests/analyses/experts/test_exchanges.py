@@ -44,6 +44,7 @@ def test_bytes_by_split_sizes(row, sends, receives):
     "row",
     [
         {"in_split": None, "out_split": None}, {"collective": "all_reduce"}, {"in_split": f"6,{CUT_LIST},2"},
+        {"in_split": "null,2"},
         {"dtype": None}, {"group_ranks": f"0,{CUT_LIST},7"}, {"group_ranks": None}, {"in_split": "6,1,1"},
         IN_BYTES | {"size_bytes": pd.NA},
     ],

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
-from traceanalyzer.kinds import CUT_LIST, dtype_bytes
+from traceanalyzer.kinds import dtype_bytes
 from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -112,7 +112,7 @@ def _shared(splits: pd.Series, total_bytes: pd.Series, counts: pd.Series) -> pd.
 
 def _bytes(text: object, total_bytes: int, count: int) -> tuple[int, ...] | None:
     parts = text.split(",") if isinstance(text, str) and text else ["1"] * count
-    if CUT_LIST in parts or len(parts) != count:
+    if len(parts) != count or not all(part.isdecimal() for part in parts):
         return None
     sizes = [int(part) for part in parts]
     return tuple(total_bytes * size // (sum(sizes) or 1) for size in sizes)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from traceanalyzer.analyses.overview.over_ranks import Figure, OverRanks
-from traceanalyzer.job.run_info import RunInfo
+from traceanalyzer.job.run_info import RunInfo, peak_memory
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.quantities import ABSENT, text
 from traceanalyzer.meaning.vocabulary import TRANSFER, UNMATCHED, WAIT
@@ -155,8 +155,8 @@ def _mfu(report: Report, over: OverRanks) -> list[Tile]:
 
 
 def _memory(info: RunInfo | None) -> list[Tile]:
-    rows = [row for row in (info.memory or ()) if row] if info is not None else []
-    peaks = {row["rank"]: peak for row in rows if (peak := row.get("peak_allocated_bytes")) is not None}
+    rows = {} if info is None else peak_memory(info)
+    peaks = {rank: row["peak_allocated_bytes"] for rank, row in rows.items() if "peak_allocated_bytes" in row}
     if not peaks:
         return []
     definition = "Most memory that PyTorch's allocator had given out at once, as the run recorded it."
