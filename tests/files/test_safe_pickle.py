@@ -1,6 +1,7 @@
 """Pickles of others: plain data is read, all else is refused before it runs."""
 
 import collections
+import contextlib
 import errno
 import gc
 import gzip
@@ -11,7 +12,7 @@ import random
 import pytest
 
 from traceanalyzer.errors import InputError
-from traceanalyzer.files import safe_pickle
+from traceanalyzer.files import packing, safe_pickle
 
 PLAIN = {"a": [1, 2.5, None, True, b"x", ("y", {"z"}), 1 << 80], "b": {"c": "é" * 300}}
 
@@ -97,3 +98,12 @@ def test_an_array_that_does_not_fit_says_nothing_beside_the_error(capsys, size):
         with pytest.raises(InputError, match=r"file: (refused|not a pickle)"):
             safe_pickle.loads(b"\x80\x05\x96" + size.to_bytes(8, "little") + b"x", "file")
     assert capsys.readouterr().err == ""
+
+
+def test_a_packed_pickle_gets_as_much_memory_as_its_bytes_may_become(monkeypatch):
+    """Empty sets pack by a thousand, and each takes a hundred times its bytes."""
+    asked = []
+    monkeypatch.setattr(safe_pickle, "memory_for", lambda size: asked.append(size) or contextlib.nullcontext())
+    packed = gzip.compress(b"\x80\x04](" + b"\x8f" * 100_000 + b"e.")
+    assert len(safe_pickle.loads(packed, "file")) == 100_000
+    assert safe_pickle._TIMES * asked[0] <= packing.MOST_TIMES * len(packed)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from traceanalyzer.errors import InputError
+from traceanalyzer.files import packing
 
 MOST_DEPTH = 64
 """Containers inside containers: dumps of PyTorch have less than ten."""
@@ -24,8 +25,6 @@ _ROOM = 1 << 30
 
 _TIMES = 128
 """Bytes in memory for one of a pickle: an empty set has 216, and takes two."""
-
-_MOST_PACKED = 64
 
 _AT_ONCE = 1 << 18
 """Bytes that are asked of the file in one go."""
@@ -138,10 +137,10 @@ def memory_for(size: int) -> Iterator[None]:
 
 
 def _size(file: IO[bytes]) -> int:
-    """Bytes of a pickle; what a packed one may have is not known."""
+    """Bytes of a pickle; of a packed one as many as take the memory that so few bytes may become."""
     head, at = file.read(2), file.seek(0, 2)
     file.seek(0)
-    return min(MOST_BYTES, at * _MOST_PACKED) if head == _GZIP else at
+    return at * packing.MOST_TIMES // _TIMES if head == _GZIP else at
 
 
 def is_pickle(head: bytes) -> bool:
