@@ -63,7 +63,10 @@ def kind(name: str, category: str) -> str:
 
 
 def step_windows(events: list[dict[str, Any]]) -> list[tuple[int, int]]:
-    """Of all profiler's steps but the last: from the first operation that it launched to the next one's first."""
+    """Of all profiler's steps: from the later of its start and the earlier launches' last end, to where the next one begins.
+
+    The last one ends at the later of its own end and its launches' last end.
+    """
     steps = [
         event for event in events if event["name"].startswith("ProfilerStep#") and event["cat"] == "user_annotation"
     ]
@@ -72,11 +75,15 @@ def step_windows(events: list[dict[str, Any]]) -> list[tuple[int, int]]:
         if event.get("cat") in ("cuda_runtime", "cuda_driver"):
             calls[event["args"]["correlation"]] = event["ts"]
     operations = kineto(events)
-    firsts = []
-    for step in sorted(steps, key=lambda event: event["ts"]):
-        end = step["ts"] + step["dur"]
-        firsts.append(min(one[0] for one in operations if step["ts"] <= calls.get(one[3], -1) < end))
-    return list(pairwise(firsts))
+    steps.sort(key=lambda event: event["ts"])
+    begins = [_later(step["ts"], operations, calls, step["ts"]) for step in steps]
+    end = steps[-1]["ts"] + steps[-1]["dur"]
+    return list(pairwise([*begins, _later(end, operations, calls, end)]))
+
+
+def _later(time_us: Decimal, operations: list[Operation], calls: dict[object, Decimal], before_us: Decimal) -> int:
+    """A time in ns, or the last end of what was launched before one: what has no call here was launched before all."""
+    return max([nanoseconds(time_us), *(one[1] for one in operations if calls.get(one[3], -1) < before_us)])
 
 
 def rocprofv3(path: Path) -> list[Operation]:

@@ -35,6 +35,6 @@ def _rules(name, spoil, ranks):
         pytest.param("the network of one data group", 8, {"little_overlap"}, marks=pytest.mark.thorough),
     ],
 )
-@pytest.mark.parametrize("spoil", [spoiled.without_steps, spoiled.with_last_step_alone])
+@pytest.mark.parametrize("spoil", [spoiled.without_steps])
 def test_without_a_complete_step_nothing_is_said_of_steps(name, ranks, rules, spoil):
     assert rules <= _rules(name, spoil, ranks)

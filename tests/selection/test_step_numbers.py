@@ -3,6 +3,7 @@
 import pytest
 
 from tests.host_builders import host_trace
+from traceanalyzer.selection import before_pauses
 
 RESUMED = "as where several profilers record one process, or a run is resumed: they are {} in order of time."
 
@@ -16,26 +17,26 @@ def recorded(ranges):
 
 
 @pytest.mark.parametrize(
-    ("ranges", "numbers", "whole", "said"),
+    ("ranges", "numbers", "followed", "said"),
     [
-        ([(3, 0, 100), (4, 100, 200), (5, 200, 300)], [3, 4, 5], [3, 4], None),
+        ([(3, 0, 100), (4, 100, 200), (5, 200, 300)], [3, 4, 5], [3, 4, 5], None),
         # what the profiler does not record is numbered, too: after step 3 recording paused
-        ([(3, 0, 100), (6, 300, 400), (7, 400, 500)], [3, 6, 7], [6], None),
-        ([(3, 0, 100), (3, 100, 200), (4, 200, 300)], [0, 1, 2], [0, 1], "Step 3 is followed by step 3, "
+        ([(3, 0, 100), (6, 300, 400), (7, 400, 500)], [3, 6, 7], [6, 7], None),
+        ([(3, 0, 100), (3, 100, 200), (4, 200, 300)], [0, 1, 2], [0, 1, 2], "Step 3 is followed by step 3, "
          + RESUMED.format("counted from 0")),
-        ([(9, 0, 100), (3, 110, 200), (4, 200, 300)], [9, 3, 4], [9, 3], "Step 9 is followed by step 3, "
+        ([(9, 0, 100), (3, 110, 200), (4, 200, 300)], [9, 3, 4], [9, 3, 4], "Step 9 is followed by step 3, "
          + RESUMED.format("taken")),
-        ([(9, 0, 100), (3, 151, 200), (4, 200, 300)], [9, 3, 4], [3], "Step 9 is followed by step 3, "
+        ([(9, 0, 100), (3, 151, 200), (4, 200, 300)], [9, 3, 4], [3, 4], "Step 9 is followed by step 3, "
          + RESUMED.format("taken")),
-        ([(5, 0, 100), (4, 100, 200), (3, 200, 300)], [5, 4, 3], [5, 4], "Step 5 is followed by step 4, "
+        ([(5, 0, 100), (4, 100, 200), (3, 200, 300)], [5, 4, 3], [5, 4, 3], "Step 5 is followed by step 4, "
          + RESUMED.format("taken")),
     ],
     ids=["rising", "paused", "repeated", "resumed at once", "resumed later", "falling"],
 )  # fmt: skip
-def test_steps_are_read_whatever_their_numbers(ranges, numbers, whole, said):
+def test_steps_are_read_whatever_their_numbers(ranges, numbers, followed, said):
     trace = recorded(ranges)
     assert trace.steps["step"].tolist() == numbers
-    assert trace.steps.loc[~trace.steps["is_open"], "step"].tolist() == whole
+    assert trace.steps["step"][~before_pauses(trace.steps)].tolist() == followed
     assert trace.meta.notes == (() if said is None else (said,))
 
 
@@ -45,7 +46,6 @@ def test_of_two_profilers_that_mark_each_step_one_is_taken(first):
     others = [(first + i, 100_000 * i + 1_500, 100_000 * i + 101_500) for i in range(3)]
     trace = recorded(sorted([*ranges, *others], key=lambda each: each[1]))
     assert trace.steps["step"].tolist() == [3, 4, 5, 6]
-    assert trace.steps["is_open"].tolist() == [False, False, False, True]
     (said,) = trace.meta.notes
     assert f"ProfilerStep#3 to ProfilerStep#6 are taken, the 3 of another one (ProfilerStep#{first} to " in said
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.simulator.capture import Capture
 from tests.simulator.engine import Run, run
 from tests.simulator.faults import Fault, Faults
-from tests.simulator.program import COMPUTE_STREAM, Job
+from tests.simulator.program import Job
 
 MS = 1_000_000
 
@@ -78,7 +78,7 @@ class Case:
         return round(with_fault - without)
 
     def _step_ns(self, truth: Run) -> float:
-        """Mean complete step of the job: from when its last rank begins the first one to when the last begins the last.
+        """Mean step of the job: from when its last rank begins the first recorded one to when all ranks have done the last.
 
         Without steps the whole job's GPU time. Of late ranks alone a few steps would tell something else: a pipeline's
         stages begin at other times once they are mended. Over thirty steps any rank gives what this gives over four.
@@ -87,15 +87,15 @@ class Case:
         if self.is_of_capture or not _begins(truth, ranks[0]):
             every = truth.ops.values()
             return max(own[-1].end_ns for own in every) - min(own[0].start_ns for own in every)
-        firsts = [_firsts(truth, rank) for rank in ranks]
-        begins = [max(own[step] for own in firsts) for step in range(min(map(len, firsts)))]
-        return (begins[-1] - begins[self.first]) / (len(begins) - 1 - self.first)
+        steps = min(len(_begins(truth, rank)) for rank in ranks) - self.first
+        ends = max(op.end_ns for own in truth.ops.values() for op in own)
+        return (ends - max(_begin(truth, rank, self.first) for rank in ranks)) / steps
 
 
-def _firsts(truth: Run, rank: int) -> list[int]:
-    """When the rank's steps begin; communication may run ahead of the step that it belongs to."""
-    own = [op for op in truth.ops[rank] if op.instruction.stream == COMPUTE_STREAM]
-    return [min(op.start_ns for op in own if op.launch_start_ns >= begin) for begin in _begins(truth, rank)]
+def _begin(truth: Run, rank: int, step: int) -> int:
+    """When the rank begins a step: its host does, and its GPU has done what was launched before."""
+    host_ns = _begins(truth, rank)[step]
+    return max(host_ns, *(op.end_ns for op in truth.ops[rank] if op.launch_start_ns < host_ns), host_ns)
 
 
 def recorded(case: Case, truth: Run) -> Capture:

@@ -98,7 +98,7 @@ def _forest(trace: RankTrace, number: int | None) -> list[_Node]:
 def _span(trace: RankTrace, number: int | None) -> tuple[int, int]:
     """Host time of the step."""
     steps = trace.steps
-    chosen = steps[steps["step"] == number] if number is not None else steps[~steps["is_open"] & ~steps["is_partial"]]
+    chosen = steps[steps["step"] == number] if number is not None else steps[~steps["is_partial"]]
     if chosen.empty and number is not None:
         raise UsageError(f"rank {trace.rank} has no step {number}; there are {', '.join(map(str, steps['step']))}")
     if chosen.empty:

@@ -174,7 +174,7 @@ def per_step(table: pd.DataFrame, columns: Sequence[str], steps: int | None) -> 
 
 
 def steps_of_operators(steps: Steps, basis: Basis) -> pd.Series:
-    """Of each rank how many steps its operators are counted in, open ones too; 1 for a whole capture."""
+    """Of each rank in how many steps its operators are counted, complete or not; 1 for a whole capture."""
     if basis.steps is None:
         return pd.Series(1, index=basis.window_ns.index)
     table = steps.table
@@ -182,18 +182,11 @@ def steps_of_operators(steps: Steps, basis: Basis) -> pd.Series:
 
 
 def basis_of_operators(steps: Steps, basis: Basis) -> Basis:
-    """The basis with steps as long as those that a rank's operators are counted in: shares are of these.
-
-    The open one, whose end was not recorded, is as long as the others at least; in it a host may compile for longer
-    than all of them take together.
-    """
+    """The basis with steps as long as those that a rank's operators are counted in: shares are of these."""
     if basis.steps is None:
         return basis
     table = rows_where(steps.table, steps.table["step"].notna())
-    usual_ns = table["rank"].map(basis.window_ns) / basis.steps
-    own_ns = table["window_ns"].astype("float64")
-    held_ns = own_ns.where(table["is_complete"].astype(bool), own_ns.clip(lower=usual_ns))
-    mean_ns = held_ns.groupby(table["rank"]).mean().reindex(basis.window_ns.index)
+    mean_ns = table["window_ns"].astype("float64").groupby(table["rank"]).mean().reindex(basis.window_ns.index)
     return replace(basis, window_ns=(mean_ns * basis.steps).fillna(basis.window_ns))
 
 

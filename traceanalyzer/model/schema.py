@@ -79,6 +79,7 @@ RANGES: Mapping[str, str] = MappingProxyType(
         "thread": _INT,
         "domain": _CATEGORY,
         "size_bytes": _MAYBE_INT,  # of a collective that the CPU carries out: of its inputs on this rank
+        "is_open": "bool",  # the capture does not hold its end
     }
 )
 """The user's ranges on the host (`record_function`, NVTX push/pop and start/end), sorted by start."""
@@ -164,9 +165,8 @@ STEPS: Mapping[str, str] = MappingProxyType(
         "name": _CATEGORY,
         "host_start_ns": _NS,
         "host_end_ns": _NS,
-        "start_ns": _MAYBE_INT,  # GPU window; NA when the step launched nothing that was recorded
+        "start_ns": _MAYBE_INT,  # its window; NA when the step launched nothing that was recorded
         "end_ns": _MAYBE_INT,
-        "is_open": "bool",  # the last step before recording ends or pauses: its window ends with its last operation
         "is_partial": "bool",  # cut by the capture
     }
 )

@@ -57,8 +57,6 @@ class RankMeta:
     """The capture has no GPU work: what there is to say is of the host."""
     has_api_calls: bool = False
     """It has no GPU work, and calls of the GPU's API: the profiler did not record the GPU."""
-    starts_alone: bool = False
-    """Nsight Systems wrote a report of this rank only: each rank of the job began to record for itself."""
     is_truncated: bool = False
     events_skipped: int = 0
     """Events that could not be decoded, or whose times cannot be."""

@@ -10,7 +10,7 @@ import pandas as pd
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.model import RankTrace, Window, whole_capture
-from traceanalyzer.model.plain import known_of, lengths_of, rows_named
+from traceanalyzer.model.plain import known_of
 from traceanalyzer.model.schema import NONE, STEPS, conform
 from traceanalyzer.model.tables import array_of, column_of, table_of
 from traceanalyzer.selection.gpu_clock import on_one_clock
@@ -19,9 +19,6 @@ from traceanalyzer.selection.step_ranges import some, step_ranges
 
 # cudaLaunchHostFunc runs on the host and leaves no GPU operation.
 _LAUNCH = re.compile(r"Launch(?!HostFunc)")
-_LEAST_STEPS = 2
-"""So many are too few to leave one out: the last one is open."""
-
 _NEVER = np.iinfo(np.int64).min
 
 _BEGIN_CAPTURE, _END_CAPTURE = re.compile(r"StreamBeginCapture"), re.compile(r"StreamEndCapture")
@@ -55,12 +52,11 @@ def select(trace: RankTrace, selection: Selection) -> RankTrace:
     """The trace with its steps found, its operations given to them, and its window set.
 
     A GPU operation belongs to the step in which the host launched it, one launched between two steps to the step
-    before. Step n's window runs from its first operation's start to the next step's first operation's start; the last
-    one is open and ends with its last operation. An operation that runs ahead of its step is no step's first one: one
-    that starts before the step before its own has begun, or before the stream that computes most has come to the last
-    operation of that step (copies and parameters that are prefetched while the host runs ahead). Steps begin in order,
-    and their windows lie end to end. A step that has no other operations has no window. A step is partial when a launch
-    of it has no GPU operation in the capture, when the file is cut off, or Nsight Systems was started just before it.
+    before. A step begins at the later of its range's start and the end of the last operation launched before that, and
+    ends where the next one begins; the last one before recording ends or pauses at the later of its range's end and
+    its last operation's end. So steps tile the time, and what runs ahead of its step neither begins nor lengthens one.
+    A step that launched nothing has no window. A step is partial when its range has no end in the capture, a launch of
+    it has no GPU operation there, or the file is cut off.
 
     Raises:
         UsageError: the selection asks for steps that this capture does not have.
@@ -139,8 +135,14 @@ def host_spans(steps: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 
     To its own end where the recording paused, or ended.
     """
-    starts, ends = array_of(steps, "host_start_ns"), array_of(steps, "host_end_ns")
-    return _up_to_next(starts, ends, array_of(steps, "is_open").astype(bool))
+    return _up_to_next(array_of(steps, "host_start_ns"), array_of(steps, "host_end_ns"), before_pauses(steps))
+
+
+def before_pauses(steps: pd.DataFrame) -> np.ndarray:
+    """Mask of the steps after which recording paused."""
+    return ends_recording(
+        steps[["name", "host_start_ns", "host_end_ns"]].set_axis(["name", "start_ns", "end_ns"], axis=1)
+    )
 
 
 def _up_to_next(starts: np.ndarray, ends: np.ndarray, is_last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -150,17 +152,8 @@ def _up_to_next(starts: np.ndarray, ends: np.ndarray, is_last: np.ndarray) -> tu
 
 
 def _with_windows(trace: RankTrace, found: pd.DataFrame, op_step: np.ndarray) -> pd.DataFrame:
-    starts, ends = (array_of(trace.gpu_ops, name) for name in ("start_ns", "end_ns"))
-    held = op_step != NONE
-    first = _first_starts(starts, op_step, held, held & _is_main_stream(trace.gpu_ops), len(found))
-    last = np.full(len(found), _NEVER)
-    np.maximum.at(last, op_step[held], ends[held])
-    # A step that launched nothing has no window, and the one before it ends where a later one begins.
-    later = _known_after(first)
-    is_open = ends_recording(found) | np.array([begin is None for begin in later], dtype=bool)
-    until = zip(
-        first, np.where(is_open, last, [_NEVER if begin is None else begin for begin in later]).tolist(), strict=True
-    )
+    begins, ends = _windows(trace, found, op_step)
+    has_none = ~np.isin(np.arange(len(found)), op_step) | (begins == ends)
     names = found["name"].astype(str)
     frame = table_of(
         {
@@ -168,82 +161,53 @@ def _with_windows(trace: RankTrace, found: pd.DataFrame, op_step: np.ndarray) ->
             "name": names,
             "host_start_ns": array_of(found, "start_ns"),
             "host_end_ns": array_of(found, "end_ns"),
-            "start_ns": pd.array(first, dtype="Int64"),
-            "end_ns": pd.array([None if begin is None else end for begin, end in until], dtype="Int64"),
-            "is_open": is_open,
+            "start_ns": pd.arrays.IntegerArray(begins, has_none),
+            "end_ns": pd.arrays.IntegerArray(ends, has_none),
             "is_partial": _is_partial(trace, found),
         }
     )
     return conform(frame, STEPS)
 
 
-def _known_after(numbers: list[int | None]) -> list[int | None]:
-    """For each the next one that is known; `None` after the last of them."""
-    found: list[int | None] = []
-    known: int | None = None
-    for number in reversed(numbers):
-        found.append(known)
-        known = known if number is None else number
-    return found[::-1]
+def _windows(trace: RankTrace, found: pd.DataFrame, op_step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Begin and end of each step."""
+    host_starts, host_ends = array_of(found, "start_ns"), array_of(found, "end_ns")
+    ended, launch = array_of(trace.gpu_ops, "end_ns"), array_of(trace.gpu_ops, "launch")
+    # An operation is earlier work of every step that begins on the host after its launch.
+    earlier_of = np.zeros(len(launch), dtype=np.int64)
+    has_launch = launch != NONE
+    called = array_of(trace.api_calls, "start_ns")[launch[has_launch]]
+    earlier_of[has_launch] = np.searchsorted(host_starts, called, side="right")
+    is_known = has_launch | _launched_before_capture(trace.gpu_ops)
+    earlier, own = np.full(len(found) + 1, _NEVER), np.full(len(found), _NEVER)
+    np.maximum.at(earlier, earlier_of[is_known], ended[is_known])
+    np.maximum.at(own, op_step[op_step != NONE], ended[op_step != NONE])
+    begins = np.maximum(host_starts, np.maximum.accumulate(earlier)[:-1])
+    last = np.maximum(np.maximum(host_ends, own), begins)
+    return begins, np.append(np.where(ends_recording(found)[:-1], last[:-1], begins[1:]), last[-1:])
 
 
-def _is_main_stream(gpu_ops: pd.DataFrame) -> np.ndarray:
-    """Mask of the operations on the stream that computes most; of none where nothing computes."""
-    compute = np.where(rows_named(gpu_ops, "kind", "compute"), lengths_of(gpu_ops), 0)
+def _launched_before_capture(gpu_ops: pd.DataFrame) -> np.ndarray:
+    """Mask of the operations without a launch that come before the first one with a launch on their stream."""
+    has_launch = array_of(gpu_ops, "launch") != NONE
     codes, streams = pd.factorize(array_of(gpu_ops, "stream"))
-    times = np.bincount(codes, compute, minlength=len(streams))
-    if not times.any():
-        return np.zeros(len(codes), dtype=bool)
-    is_main: np.ndarray = codes == times.argmax()
-    return is_main
-
-
-def _first_starts(
-    starts: np.ndarray, step: np.ndarray, held: np.ndarray, is_main: np.ndarray, steps: int
-) -> list[int | None]:
-    """For each step the start of its first operation that does not run ahead of it; absent without one."""
-    last_main = np.full(steps, _NEVER)
-    np.maximum.at(last_main, step[is_main], starts[is_main])
-    order = np.flatnonzero(held)[np.lexsort((starts[held], step[held]))]
-    ends = np.searchsorted(step[order], np.arange(steps), side="right")
-    first: list[int | None] = []
-    begun, main, past = _NEVER, _NEVER, 0
-    for end, own_main in zip(ends.tolist(), last_main.tolist(), strict=True):
-        own = starts[order[past:end]]
-        reached = [at for at in (np.searchsorted(own, max(begun, main)), np.searchsorted(own, begun)) if at < len(own)]
-        first.append(int(own[reached[0]]) if reached else None)
-        begun, main, past = first[-1] if first[-1] is not None else begun, max(main, own_main), end
-    return first
+    starts, first = array_of(gpu_ops, "start_ns"), np.full(len(streams), np.iinfo(np.int64).max)
+    np.minimum.at(first, codes[has_launch], starts[has_launch])
+    is_before: np.ndarray = ~has_launch & (starts < first[codes]) & np.isin(codes, codes[has_launch])
+    return is_before
 
 
 def _is_partial(trace: RankTrace, found: pd.DataFrame) -> np.ndarray:
-    """Steps with a launch whose GPU operation the capture does not have; all of a file that is cut off."""
+    """Steps without an end, or with a launch whose GPU operation is not there; all of a file that is cut off."""
     if trace.meta.is_truncated:
         # A profiler may write a whole capture's launches and operations behind its operators: a cut then takes them
         # from every step, both together, so that those which are left still answer each other.
         return np.ones(len(found), dtype=bool)
     step = _step_of_launch(trace, found)
-    partial: np.ndarray = np.isin(np.arange(len(found)), step[is_lost_launch(trace.api_calls) & (step != NONE)])
-    if _begins_with_capture(trace, found):
-        partial[0] = True
+    # Of a rank without any GPU work the steps are known as the host's.
+    lost = step[is_lost_launch(trace.api_calls) & (step != NONE)] if len(trace.gpu_ops) else step[:0]
+    partial: np.ndarray = np.isin(np.arange(len(found)), lost) | array_of(found, "is_open")
     return partial
-
-
-def _begins_with_capture(trace: RankTrace, found: pd.DataFrame) -> bool:
-    """Whether Nsight Systems was started right before the first of several steps (`cudaProfilerStart`), on each rank.
-
-    That takes each rank up to a second, some longer than others: in its first collective a rank then waits for those
-    that are still starting to record. Ranks that communicate in the capture before the first step begin it together.
-    """
-    if not trace.meta.starts_alone or len(found) <= _LEAST_STEPS or not len(trace.comm_args):
-        return False
-    first = found["start_ns"].iloc[0]
-    return bool(trace.comm_args["start_ns"].min() >= first and not _launched_before(trace.api_calls, first))
-
-
-def _launched_before(api_calls: pd.DataFrame, time_ns: int) -> bool:
-    """Whether anything was launched before a moment."""
-    return bool((_named(api_calls, _LAUNCH) & (api_calls["start_ns"] < time_ns).to_numpy()).any())
 
 
 def _window(trace: RankTrace, steps: pd.DataFrame, wanted: str) -> Window:
@@ -290,7 +254,7 @@ def steps_text(numbers: Sequence[int]) -> str:
 
 def _chosen(steps: pd.DataFrame, wanted: str) -> pd.DataFrame:
     with_window = steps[steps["start_ns"].notna()]
-    complete = with_window[~with_window["is_open"] & ~with_window["is_partial"]]
+    complete = with_window[~with_window["is_partial"]]
     if wanted in ("last", "complete"):
         return complete.tail(1) if wanted == "last" else complete
     if "," in wanted:

@@ -180,7 +180,7 @@ def _from_parts(parts: pd.DataFrame) -> pd.DataFrame:
     groups = parts.groupby(row, sort=True)
     spans = groups.agg(start_ns=("start_ns", "min"), end_ns=("end_ns", "max"), thread=("thread", "first"))
     name = pd.Categorical(["gpu_model_runner"] * len(spans))
-    return _outermost(spans.assign(name=name, domain=None).reset_index(drop=True))
+    return _outermost(spans.assign(name=name, domain=None, is_open=False).reset_index(drop=True))
 
 
 _INSTEAD = "Steps are runs of {}: the ranges that mark steps ({}, …) end before other threads launch their work."

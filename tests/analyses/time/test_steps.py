@@ -1,4 +1,4 @@
-"""Steps: who belongs to one, its window, what is open, partial or of no step."""
+"""Steps: who belongs to one, its window, what is partial or of no step."""
 
 import dataclasses
 
@@ -38,52 +38,64 @@ def test_windows_keep_their_nanoseconds_beside_a_step_without_operations():
     ops = [(kind, since_1970 + start, since_1970 + end, since_1970 + launch) for kind, start, end, launch in OPS[1:]]
     steps = [(since_1970 + start, since_1970 + end) for start, end in [*STEPS, (40, 50)]]
     found = rows(rank_trace(ops, steps=steps))
-    assert [row["window_ns"] for row in found] == [30, 20, 10, None, None]
-    assert found[0]["start_ns"] == since_1970 + 10
+    assert [row["window_ns"] for row in found] == [30, 20, 20, None, None]
+    assert found[0]["start_ns"] == since_1970
     assert rank_trace(ops, steps=steps).steps["end_ns"].isna().tolist() == [False, False, False, True]
 
 
-def test_a_window_runs_to_the_next_steps_first_operation_and_the_last_one_is_open():
+def test_a_window_runs_from_the_ranges_start_and_the_earlier_launches_end_to_the_next_one():
     found = rows(rank_trace(OPS, steps=STEPS))
-    assert [row["window_ns"] for row in found] == [30, 20, 10, None]
-    assert [row["is_open"] for row in found] == [False, False, True, None]
-    assert [row["is_complete"] for row in found] == [True, True, False, None]
-    assert found[0]["idle_ns"] == 10
+    assert [row["start_ns"] for row in found] == [5, 30, 50, None]
+    assert [row["window_ns"] for row in found] == [25, 20, 20, None]
+    assert [row["is_complete"] for row in found] == [True, True, True, None]
+    assert found[0]["idle_ns"] == 5
+
+
+def test_one_recorded_step_is_complete_with_what_its_host_does_before_and_after():
+    (own, _) = rows(rank_trace([("compute", 30, 40, 20)], steps=[(0, 50)]))
+    assert (own["is_complete"], own["start_ns"], own["window_ns"], own["idle_ns"]) == (True, 0, 50, 40)
+    idle = run([rank_trace([("compute", 30, 40, 20)], steps=[(0, 50)])], ["idle"])["idle"].to_frame()
+    assert idle["idle_ns"].tolist() == [0, 40]
 
 
 @pytest.mark.parametrize(
     ("ops", "windows"),
     [
-        # The copy of step 1 runs before step 0's first kernel: it begins neither.
-        ([("copy", 0, 5, 15), ("compute", 10, 20, 5), ("compute", 30, 40, 16)], [(10, 30), (30, 40)]),
-        # That of step 1 runs while step 0 has not come to its last kernel.
+        # The copy of step 1 runs before step 0's first kernel.
+        ([("copy", 11, 14, 10), ("compute", 15, 20, 5), ("compute", 30, 40, 16)], [(0, 20), (20, 40)]),
+        # A side stream has come to step 2 while step 0 still computes.
         (
-            [("compute", 10, 20, 5), ("comm", 21, 22, 15), ("compute", 25, 28, 6), ("compute", 30, 40, 16)],
-            [(10, 30), (30, 40)],
-        ),
-        # Once the last one runs, what belongs to the next step is that step's begin.
-        (
-            [("compute", 10, 20, 5), ("compute", 25, 28, 6), ("comm", 26, 27, 15), ("compute", 30, 40, 16)],
-            [(10, 26), (26, 40)],
-        ),
-        # The copies of steps 1 and 2 both run ahead of step 0.
-        (
-            [("copy", 0, 1, 15), ("copy", 2, 3, 25), ("compute", 10, 20, 5), ("compute", 30, 40, 16),
+            [("comm", 11, 13, 10), ("comm", 21, 23, 20), ("compute", 15, 40, 5), ("compute", 40, 50, 12),
              ("compute", 50, 60, 26)],
-            [(10, 30), (30, 50), (50, 60)],
+            [(0, 40), (40, 50), (50, 60)],
         ),
-        # All that step 1 launched runs before step 0 begins: it has no window.
-        ([("copy", 0, 5, 15), ("compute", 10, 20, 5), ("compute", 30, 40, 25)], [(10, 30), (None, None), (30, 40)]),
-        # Inside step 0 the copy begins step 1, as any first operation does.
-        ([("compute", 0, 10, 5), ("copy", 5, 9, 15), ("compute", 30, 40, 16)], [(0, 5), (5, 40)]),
+        # What the earlier step still copies belongs to it; what was launched before all delays the first one.
+        (
+            [("copy", 10, 28, 5), ("compute", 10, 20, 6), ("compute", 21, 30, 16), ("compute", 1, 4)],
+            [(4, 28), (28, 30)],
+        ),
+        # The host is late with step 1: its data belong to it.
+        ([("compute", 2, 6, 1), ("compute", 18, 22, 17)], [(0, 10), (10, 22)]),
+        # All that step 1 launched ran while step 0 did, and step 2 had begun on the host: it has no time of its own.
+        ([("copy", 11, 14, 10), ("compute", 6, 25, 5), ("compute", 30, 40, 25)], [(0, 25), (None, None), (25, 40)]),
     ],
 )  # fmt: skip
-def test_steps_begin_in_order_when_a_copy_runs_ahead(ops, windows):
-    trace = rank_trace(ops, steps=[(0, 10), (10, 20), (20, 30)][: len(windows)])
+def test_what_runs_ahead_neither_begins_nor_lengthens_a_step(ops, windows):
+    trace = rank_trace(sorted(ops, key=lambda op: op[1]), steps=[(0, 10), (10, 20), (20, 30)][: len(windows)])
     found = [(row["start_ns"], row["window_ns"] and row["start_ns"] + row["window_ns"]) for row in rows(trace)]
     assert found[: len(windows)] == windows
     idle = run([trace], ["idle"])["idle"]
     assert (idle.to_frame()["idle_ns"] >= 0).all()
+
+
+def test_a_step_whose_operations_were_lost_lengthens_no_other():
+    ops = [("compute", start + 2, start + 8, start + 1) for start in (0, 10, 20, 30)]
+    whole = rank_trace(ops, steps=[(start, start + 10) for start in (0, 10, 20, 30)])
+    held = whole.gpu_ops[whole.gpu_ops["start_ns"] != 12]
+    cut = make_trace(whole.meta, gpu_ops=held, api_calls=whole.api_calls, ranges=whole.ranges)
+    found = rows(select(cut, Selection()))
+    assert [row["window_ns"] for row in found] == [10, None, 10, 10, None]
+    assert [row["is_complete"] for row in found] == [True, False, True, True, None]
 
 
 def test_a_steps_parts_add_up_to_its_window():
@@ -107,12 +119,12 @@ def test_a_launch_without_an_operation_makes_its_step_partial():
     calls = pd.concat([trace.api_calls.astype({"name": "str"}), lost], ignore_index=True)
     cut = select(make_trace(trace.meta, gpu_ops=trace.gpu_ops, api_calls=calls, ranges=trace.ranges), Selection())
     assert [row["is_partial"] for row in rows(cut)] == [False, True, False, None]
-    assert [row["is_complete"] for row in rows(cut)] == [True, False, False, None]
+    assert [row["is_complete"] for row in rows(cut)] == [True, False, True, None]
 
 
 def test_headline_is_of_complete_steps_that_all_ranks_share():
     other = rank_trace(OPS, steps=STEPS, rank=1)
-    only_step_1 = dataclasses.replace(other, steps=other.steps.assign(is_partial=[True, False, False]))
+    only_step_1 = dataclasses.replace(other, steps=other.steps.assign(is_partial=[True, False, True]))
     results = run([rank_trace(OPS, steps=STEPS), only_step_1], ["headline"])
     found = results["headline"].rows()
     assert [(row["basis"], row["steps"], row["window_ns"]) for row in found] == [("step 1", 1, 20), ("step 1", 1, 20)]
@@ -129,10 +141,10 @@ def test_headline_without_steps_is_of_the_whole_capture():
     [
         ("all", 70, 35, 5),
         ("last", 20, 10, 1),
-        ("0", 30, 10, 2),
-        ("0:1", 50, 20, 3),
-        ("1:", 30, 20, 2),
-        (":0", 30, 10, 2),
+        ("0", 25, 10, 2),
+        ("0:1", 45, 20, 3),
+        ("1:", 40, 20, 2),
+        (":0", 25, 10, 2),
     ],
 )
 def test_selected_steps_clip_the_window_and_count_their_own_operations(wanted, window_ns, compute_ns, kernels):
@@ -140,11 +152,6 @@ def test_selected_steps_clip_the_window_and_count_their_own_operations(wanted, w
     row = results["breakdown"].rows()[0]
     assert (row["window_ns"], row["compute_ns"]) == (window_ns, compute_ns)
     assert sum(kernel["calls"] for kernel in results["kernels"].rows()) == kernels
-
-
-def test_headline_of_an_open_step_says_what_it_is():
-    row = run([rank_trace(OPS, steps=STEPS, wanted="2")], ["headline"])["headline"].rows()[0]
-    assert (row["basis"], row["steps"], row["window_ns"]) == ("step 2", None, 10)
 
 
 @pytest.mark.parametrize("wanted", ["7", "5:6"])
@@ -174,7 +181,7 @@ def test_named_ranges_mark_steps():
 @pytest.mark.parametrize(
     ("wanted", "steps", "label"),
     [
-        ("complete", (0, 1), "steps 0 to 1"), ("1,2", (1, 2), "steps 1 to 2"), ("1", (1,), "step 1"), ("last", (1,), "step 1"),
+        ("complete", (0, 1, 2), "steps 0 to 2"), ("1,2", (1, 2), "steps 1 to 2"), ("1", (1,), "step 1"), ("last", (2,), "step 2"),
         ("0:1", (0, 1), "steps 0 to 1"),
     ],
 )  # fmt: skip
@@ -198,7 +205,7 @@ def test_steps_that_only_some_are_there_of_are_said(wanted, is_said):
 
 @pytest.mark.parametrize(
     ("wanted", "stretches"),
-    [("0,2", ((10, 40), (60, 70))), ("0,1", ((10, 60),)), ("0", ((10, 40),)), ("0,1,2", ((10, 70),))],
+    [("0,2", ((5, 30), (50, 70))), ("0,1", ((5, 50),)), ("0", ((5, 30),)), ("0,1,2", ((5, 70),))],
 )
 def test_only_the_chosen_steps_are_in_the_window(wanted, stretches):
     trace = rank_trace(OPS, steps=STEPS, wanted=wanted)
@@ -215,11 +222,13 @@ def test_a_step_that_is_not_complete_is_not_in_the_window_of_those_that_are():
     )  # a launch in step 1 without operation
     calls = pd.concat([trace.api_calls, lost], ignore_index=True)
     cut = make_trace(trace.meta, gpu_ops=trace.gpu_ops, api_calls=calls, ranges=trace.ranges)
-    assert select(cut, Selection(steps="complete")).window.stretches == ((10, 40), (60, 80))
+    assert select(cut, Selection(steps="complete")).window.stretches == ((5, 30), (50, 90))
 
 
 def test_complete_steps_of_a_capture_without_any_are_the_whole_capture():
-    window = rank_trace(OPS, steps=STEPS[:1], wanted="complete").window
+    trace = rank_trace(OPS, steps=STEPS)
+    cut = dataclasses.replace(trace, meta=dataclasses.replace(trace.meta, is_truncated=True))
+    window = select(cut, Selection(steps="complete")).window
     assert (window.steps, window.label) == (None, "whole capture")
 
 

@@ -71,10 +71,10 @@ def test_slow_links_that_would_gain_most_of_it_take_it_in():
 
 
 def test_overlap_that_hosts_hide_is_worth_what_it_gains_without_them():
-    (found,) = hidden_behind(20 * MS)
-    assert (found.gain_ns, found.severity) == (0, "low")
+    (found,) = hidden_behind(20 * MS, steps=8)
+    assert (found.gain_ns, found.severity) == (pytest.approx(2 * MS / 8, rel=0.01), "low"), "of the last step alone"
     assert found.title.endswith(
-        "a mean step is no shorter. Hosts decide a step's length: if they took no time, hiding it would make one of "
+        " Hosts decide a step's length: if they took no time, hiding it would make one of "
         "5.00 ms at most 2.00 ms shorter."
     )
     assert found.recommendation.startswith("Once hosts launch sooner, start ")
@@ -187,7 +187,7 @@ def test_a_collective_that_is_quick_in_other_steps_is_a_fault_and_no_ideal():
 
     def step(program: Program, number: int) -> None:
         made = program.kernel("gemm", 2 * MS)
-        sent = program.collective("all_reduce", world, 1_000_000, (20 if number == 2 else 1) * MS, after=(made,))
+        sent = program.collective("all_reduce", world, 1_000_000, (60 if number == 2 else 1) * MS, after=(made,))
         program.kernel("adam", MS, after=(sent,))
 
     names = needed_by(exposed_collective)

@@ -8,9 +8,6 @@ from tests.findings.needed import needed_by
 from tests.host_builders import host_trace
 from tests.nsys_builders import export, gid, read_all, write_sqlite
 from tests.samples import SAMPLES
-from tests.simulator import workloads as usual
-from tests.simulator.analysed import analysed
-from tests.simulator.faults import Fault
 from traceanalyzer.analyses import run
 from traceanalyzer.findings.devices import copy_bound
 
@@ -75,16 +72,6 @@ def test_a_gpu_whose_link_is_not_known_has_no_limit():
     (one,) = found([rank_trace([("copy", 0, 100)])])
     assert "GB/s that" not in one.title
     assert one.caveat is None
-
-
-def test_copies_in_the_last_step_bind_no_complete_one():
-    """They are over half of the capture, and mean steps gain nothing without them."""
-    needed = needed_by(copy_bound.copy_bound)
-    last, every = (
-        analysed(usual.ddp(2, 4, (Fault("copy", 25_000_000, (1,), steps),)), *needed)[1] for steps in ((3,), None)
-    )
-    told = [copy_bound.copy_bound(**{name: results[name] for name in needed}) for results in (last, every)]
-    assert [bool(found) for found in told] == [False, True]
 
 
 def test_copies_beside_graphs_that_are_recorded_whole_bind_nobody(tmp_path):

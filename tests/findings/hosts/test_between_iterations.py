@@ -46,7 +46,14 @@ def test_an_engine_that_marks_no_iterations_is_told_of_its_hosts():
 
 
 def iterations(between_ns, rank=0, name="step[DECODE bs=4]"):
-    rows = {"rank": rank, "step": [0, 1], "name": name, "phase": "decode", "between_ns": between_ns, "is_open": False}
+    rows = {
+        "rank": rank,
+        "step": [0, 1],
+        "name": name,
+        "phase": "decode",
+        "between_ns": between_ns,
+        "is_complete": True,
+    }
     figures = {"window_ns": 1_000, "idle_ns": 400, "operations": 90, "graph_operations": 0,
                "prefills": 0, "prefill_tokens": 0, "decodes": 4, "decode_tokens": 4}  # fmt: skip
     return Iterations(pd.DataFrame(rows | figures))

@@ -48,4 +48,4 @@ def test_each_tensor_is_checked(made, said):
         assert said in findings[0].title
         # Each check, with what Python does up to the next one, takes 2 ms.
         assert not findings[0].gain_is_bound
-        assert findings[0].gain_ns == (made["checks"] - 1) * 2 * MS
+        assert findings[0].gain_ns == pytest.approx((made["checks"] - 1) * 2 * MS, rel=0.1)

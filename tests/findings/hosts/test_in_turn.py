@@ -43,7 +43,7 @@ def test_gpus_that_take_turns_are_told_as_what_they_are(tmp_path, gpus, what):
         f"One process drives {what}, and they take turns: while its host waits for one, rank "
     )
     assert "1 of them work at a time" in found.title or "0.9" in found.title
-    assert found.gain_ns == pytest.approx(4_000_000 * (gpus - 1), rel=0.1)
+    assert found.gain_ns == pytest.approx(4_000_000 * (gpus - 1), rel=0.2)
     assert of(synchronising_calls, results) == []
 
 

@@ -23,7 +23,7 @@ def test_of_two_hosts_nobody_can_tell_whether_one_is_slow():
     assert found.title == (
         f"Rank 0's host makes the same {sums['calls'][0]:,} operator calls as rank 1's in the capture and "
         f"takes {ratio:.2g} times as long for them. Two hosts alone do not tell whether one of them is slow: they can "
-        "differ as much where nothing is wrong. With this one like rank 1's a mean step is 24.6 ms shorter; record "
+        "differ as much where nothing is wrong. With this one like rank 1's a mean step is 23.8 ms shorter; record "
         "again to see whether it is late again."
     )
 

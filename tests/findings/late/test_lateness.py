@@ -24,15 +24,15 @@ def said(job):
         (
             "ddp_straggler",
             (
-                "Rank 1 computes 75.6 ms a step, rank 0 18.4 ms, most of it aten::mm of [8192, 8192] × [8192, 8192]: rank 0 "
-                "waits 56.4 ms a step for it inside all-reduce. Mended, a mean step is 19.7 ms shorter (an estimated 45.0 ms shorter without the profiler)."
+                "Rank 1 computes 75.7 ms a step, rank 0 18.4 ms, most of it aten::mm of [8192, 8192] × [8192, 8192]: rank 0 "
+                "waits 56.5 ms a step for it inside all-reduce. Mended, a mean step is 13.8 ms shorter (an estimated 39.1 ms shorter without the profiler)."
             ),
         ),
         (
             "moe",
             (
-                "Rank 0 computes 6.38 ms a step, rank 1 2.84 ms, most of it aten::mm: rank 1 "
-                "waits 3.54 ms a step for it inside all-to-all. Mended, a mean step is 2.08 ms shorter."
+                "Rank 0 computes 6.39 ms a step, rank 1 2.85 ms, most of it aten::mm: rank 1 "
+                "waits 3.55 ms a step for it inside all-to-all. Mended, a mean step is 2.08 ms shorter."
             ),
         ),
     ],
@@ -60,8 +60,8 @@ def test_uneven_stages_are_not_late():
     [
         pytest.param(None, "Rank 2 copies for ", "high", True, marks=pytest.mark.thorough),
         pytest.param((1,), "In step 1 rank 2 copies for ", "medium", True, marks=pytest.mark.thorough),
-        ((0, 1), "In steps 0 and 1 rank 2 copies for ", "high", True),
-        ((4,), "In step 4, the capture's last, rank 2 copies for ", "low", False),
+        ((0, 1), "In steps 0 and 1 rank 2 copies for ", "medium", True),
+        ((4,), "In step 4, the capture's last, rank 2 copies for ", "medium", True),
     ],
 )
 def test_lateness_of_some_steps_names_them(steps, begins, severity, has_gain):
@@ -71,11 +71,11 @@ def test_lateness_of_some_steps_names_them(steps, begins, severity, has_gain):
     assert found.severity == severity
     assert found.steps == steps
     if steps is None or has_gain:
-        assert found.gain_ns == pytest.approx(3 * MS * len(steps or range(4)) / 4, rel=0.05)
+        assert found.gain_ns == pytest.approx(3 * MS * len(steps or range(5)) / 5, rel=0.05)
 
 
 def test_a_little_lateness_in_most_steps_does_not_hide_where_the_time_goes():
-    faults = (Fault("compute", MS // 2, (1,), (0, 1, 3, 4)), Fault("compute", 30 * MS, (1,), (2,)))
+    faults = (Fault("compute", MS // 2, (1,), (0, 1, 3, 4, 5)), Fault("compute", 30 * MS, (1,), (2,)))
     (found,) = said(workloads.ddp(2, 6, faults))
     assert found.title.startswith("In every step (nine tenths of it in step 2) rank 1 computes ")
 

@@ -35,8 +35,8 @@ def test_uneven_compute(name, rank, gain_ms):
     else:
         finding, products = found
         assert finding.title == (
-            "Rank 0 computes 6.38 ms a step, rank 1 only 2.84 ms and sits in all-to-all for 4.58 ms, 60 % of a step, "
-            "3.61 ms of it (± 30 µs a call) before the last rank arrives. With rank 0's compute as the mean rank's a mean "
+            "Rank 0 computes 6.39 ms a step, rank 1 only 2.85 ms and sits in all-to-all for 4.59 ms, 60 % of a step, "
+            "3.62 ms of it (± 30 µs a call) before the last rank arrives. With rank 0's compute as the mean rank's a mean "
             "step is 1.77 ms shorter."
         )
         assert [row["shapes"] for row in products.evidence[::2]] == [
@@ -63,5 +63,5 @@ def test_a_set_that_computes_alike_is_named_by_its_host():
     results["episodes"] = Episodes(results["episodes"].table.iloc[:0])  # which says it, where waits are known
     (finding,) = balance.uneven_compute(**results)
     assert finding.title.startswith("Ranks 3 to 5 (host b01) compute up to ")
-    assert "With their compute as the others' the step is " in finding.title
+    assert "With their compute as the others' a mean step is " in finding.title
     assert finding.gain_ns == pytest.approx(0.24 * 2 * (1.5e6 + 3e6), rel=0.1), "what their kernels are longer"

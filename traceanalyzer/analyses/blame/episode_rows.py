@@ -157,7 +157,7 @@ def _peers_ns(peers: pd.DataFrame, part: str, complete: Sequence[int]) -> object
 
 
 def _is_of_every(numbers: Sequence[int], complete: Sequence[int], compared: int) -> bool:
-    """Whether it is in all complete steps, where these are several: the last one of a capture is open."""
+    """Whether it is in all complete steps, where these are several."""
     return {*complete} <= {*numbers} if len(complete) > 1 else len(numbers) == compared
 
 

@@ -43,13 +43,9 @@ class StepNeeds(Result[StepNeedsColumn]):
     columns: ClassVar[Mapping[str, Column]] = {
         "rank": Column.ident("Global rank."),
         "step": Column.ident("Step; absent for a capture without."),
-        "begin_ns": Column.moment(
-            "End of the step before; of the first one where its range begins on the host, or where the GPU has "
-            "done what was queued before."
-        ),
-        "end_ns": Column.moment("End of its last operation, or where the host begins the next step if that is later."),
-        "is_partial": Column.flag("The capture misses operations of it."),
-        "is_open": Column.flag("The last step before recording ends or pauses."),
+        "begin_ns": Column.moment("Where the step begins."),
+        "end_ns": Column.moment("Where it ends."),
+        "is_partial": Column.flag("The capture misses its end, or operations of it."),
         "compute_ns": Column.time("Time in which a compute kernel runs."),
         "exposed_copy_ns": Column.time("Time in which a copy runs, but no compute or communication."),
         **{cause.column: Column.time(f"Idle: {cause.label}. {cause.definition}") for cause in IDLE_CAUSES},
@@ -193,7 +189,7 @@ def _split(
 _TYPES = {
     **dict.fromkeys(("step", "begin_ns", "end_ns", *OWN_PARTS, "met_ns", "operations"), "int64"),
     **dict.fromkeys(("needed_host_ns", "loading_ns", "longest_call_ns"), "Int64"),
-    **dict.fromkeys(("is_partial", "is_open"), "bool"),
+    "is_partial": "bool",
 }
 
 

@@ -12,6 +12,7 @@ from traceanalyzer.analyses.host.idle_causes import Gaps
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping, unions
 from traceanalyzer.meaning.vocabulary import HOST
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import known_of, whole_of
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, columns_of, table_of, without_rows
 from traceanalyzer.selection import host_spans, step_at
@@ -24,7 +25,6 @@ COLUMNS = (
     "begin_ns",
     "end_ns",
     "is_partial",
-    "is_open",
     *OWN_PARTS,
     "met_ns",
     "met_in",
@@ -38,10 +38,6 @@ COLUMNS = (
 def step_parts(trace: RankTrace) -> pd.DataFrame:
     """A row for each step, or one of step -1 for a capture without: `COLUMNS`.
 
-    A step runs here from the end of the step before to the end of its own last operation, and on while nothing runs
-    until the host begins the next step: time in which nothing runs belongs to the step that the host is in, and the
-    last step before recording ends or pauses is as whole as the others. The first begins where its range begins on the
-    host, or where the GPU has done what was queued before.
     `met_ns` is the idle time in which the host waits for peers in a collective of the CPU: no work of its own, so it is
     no part of `host_ns` here; `met_in` is the collective in which most of it lies.
     `needed_host_ns` is the time of its range on the host, and up to the next one's, less that in blocking calls: what
@@ -88,81 +84,35 @@ def _met_in(trace: RankTrace, begins: np.ndarray, ends: np.ndarray) -> pd.Series
 
 
 def step_gaps(trace: RankTrace, windows: pd.DataFrame) -> tuple[Gaps, np.ndarray]:
-    """The stretches in which nothing runs with the rows of the steps that they lie in, once for each such step.
-
-    The time between the first step's begin and the capture's first operation is one of them.
-    """
+    """The stretches in which nothing runs with the rows of the steps that they lie in, once for each such step."""
     gaps = idle_causes.find(trace)
     begins, ends = array_of(windows, "begin_ns"), array_of(windows, "end_ns")
-    first_ns = int(trace.gpu_ops["start_ns"].iloc[0])
-    if begins[0] < first_ns:
-        gaps = _preceded(trace, gaps, int(begins[0]), first_ns)
     gap, row = overlapping(gaps.starts, gaps.ends, Intervals(begins, ends))
     return gaps.take(gap), row
 
 
-def _preceded(trace: RankTrace, gaps: Gaps, begin_ns: int, first_ns: int) -> Gaps:
-    launch = int(trace.gpu_ops["launch"].iloc[0])
-    returned = begin_ns if launch == NONE else int(trace.api_calls["end_ns"].iloc[launch])
-    before = (begin_ns, first_ns, 0, launch, min(max(returned, begin_ns), first_ns))
-    columns = (gaps.starts, gaps.ends, gaps.ended_by, gaps.launch, gaps.launched)
-    return Gaps(*(np.append(np.int64(value), column) for value, column in zip(before, columns, strict=True)))
-
-
 def _windows(trace: RankTrace) -> pd.DataFrame:
-    """Step, begin, end and flags of each step that has GPU operations, in order."""
-    ops, steps = trace.gpu_ops, trace.steps
-    names = ["step", "begin_ns", "end_ns", "is_partial", "is_open"]
-    if ops.empty:
+    """Step, begin, end and flag of each step that has a window, in order."""
+    steps = trace.steps
+    names = ["step", "begin_ns", "end_ns", "is_partial"]
+    if trace.gpu_ops.empty:
         return without_rows(names)
-    row = trace.op_step
-    owned = row != NONE
-    last = extreme_at(np.maximum, row[owned], array_of(ops, "end_ns")[owned], len(steps))
-    held = np.flatnonzero(np.bincount(row[owned], minlength=len(steps)))
+    held = np.flatnonzero(known_of(steps, "start_ns"))
     if not len(held):
-        whole = (NONE, trace.window.start_ns, trace.window.end_ns, trace.meta.is_truncated, True)
+        whole = (NONE, trace.window.start_ns, trace.window.end_ns, trace.meta.is_truncated)
         return pd.DataFrame([whole], columns=names)
-    pauses = array_of(steps, "is_open")[held][:-1]
-    next_begins = _begins(trace, held)[1:]
-    ends = _until_the_next(np.maximum.accumulate(last[held]), next_begins, pauses)
-    begins = np.append(_first_begin(trace, int(held[0])), np.where(pauses, next_begins, ends[:-1]))
     table = table_of(
         {
             "step": array_of(steps, "step")[held],
-            "begin_ns": np.minimum(begins, ends),
-            "end_ns": ends,
+            "begin_ns": whole_of(steps, "start_ns")[held],
+            "end_ns": whole_of(steps, "end_ns")[held],
             "is_partial": array_of(steps, "is_partial")[held],
-            "is_open": array_of(steps, "is_open")[held],
             "row": held,
         }
     )
     if trace.window.steps is not None:
         table = table[table["step"].isin(trace.window.steps)]
     return table.reset_index(drop=True)
-
-
-def _begins(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
-    """When the host begins each step, or its first operation runs."""
-    owned, starts = trace.op_step != NONE, array_of(trace.gpu_ops, "start_ns")
-    first = extreme_at(np.minimum, trace.op_step[owned], starts[owned], len(trace.steps))[rows]
-    begins: np.ndarray = np.minimum(array_of(trace.steps, "host_start_ns")[rows], first)
-    return begins
-
-
-def _until_the_next(ends: np.ndarray, next_begins: np.ndarray, pauses: np.ndarray) -> np.ndarray:
-    """Each step's end: of its last operation, or later where the host begins the next one, unless recording paused."""
-    until = np.where(pauses, ends[:-1], np.maximum(ends[:-1], next_begins))
-    return np.maximum.accumulate(np.append(until, ends[-1]))
-
-
-def _first_begin(trace: RankTrace, row: int) -> int:
-    """Where the first step with operations begins: its range on the host, or the end of what was queued before it."""
-    ops = trace.gpu_ops
-    starts, ends = array_of(ops, "start_ns"), array_of(ops, "end_ns")
-    first_ns = int(starts[trace.op_step == row].min())
-    earlier = (trace.op_step < row) & (starts < first_ns)
-    host_ns = int(trace.steps["host_start_ns"].iloc[row])
-    return min(first_ns, int(ends[earlier].max(initial=host_ns)))
 
 
 def _host_needed(trace: RankTrace, windows: pd.DataFrame) -> pd.api.extensions.ExtensionArray:

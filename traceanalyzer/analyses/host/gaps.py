@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.base import Result, all_known, stack
 from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.host.host_activity import longest, names_around_launches, thread_activity, user_ranges
 from traceanalyzer.analyses.host.idle_causes import CAUSES, Gaps
@@ -31,8 +31,8 @@ class GapTable(Result[GapTableColumn]):
         "rank": Column.ident("Global rank."),
         "gap": Column.ident("Position among the rank's gaps."),
         "step": Column.ident("Step whose GPU window it begins in; absent for none."),
-        "start_ns": Column.moment("End of the operation before it."),
-        "end_ns": Column.moment("Start of the operation after it."),
+        "start_ns": Column.moment("End of the operation before it, or where the window begins."),
+        "end_ns": Column.moment("Start of the operation after it, or where the window ends."),
         "length_ns": Column.time("End − start."),
         "cause": Column.text(f"The cause with the largest part: {', '.join(cause.key for cause in GAP_CAUSES)}."),
         **{cause.column: Column.time(cause.definition) for cause in GAP_CAUSES},
@@ -44,7 +44,7 @@ class GapTable(Result[GapTableColumn]):
         "doing_what": Column.text("synchronising call, API call, operator or range; absent when nothing was recorded."),
         "doing_ns": Column.time("For how long in the gap."),
         "range": Column.text("The user's innermost range around the launch.", written=Written.KERNEL),
-        "ended_by": Column.text("The operation that ends the gap.", written=Written.KERNEL),
+        "ended_by": Column.text("The operation that ends the gap; absent after the last one.", written=Written.KERNEL),
         "ended_by_kind": Column.text("Its kind."),
         "ended_by_stream": Column.ident("Its stream."),
     }
@@ -68,6 +68,7 @@ def per_rank(trace: RankTrace, idle_short_ns: int = SHORT_NS, idle_launch_ns: in
     starts = np.maximum(gaps.starts, begin)
     ops = trace.gpu_ops
     by_cause = {cause: array_of(causes, cause) for cause in CAUSES}
+    follows = np.where(array_of(ops, "start_ns")[gaps.ended_by] < gaps.ends, NONE, gaps.ended_by)
     longest_cause = np.stack([*by_cause.values()]).argmax(axis=0)
     return table_of(
         {
@@ -80,9 +81,9 @@ def per_rank(trace: RankTrace, idle_short_ns: int = SHORT_NS, idle_launch_ns: in
             **_doing(trace, gaps),
             "range": names_around_launches(user_ranges(trace), trace, gaps.launch),
             # Names stay numbered: as texts those of kernels take as much as all other columns together.
-            "ended_by": column_of(ops, "name")[gaps.ended_by],
-            "ended_by_kind": column_of(ops, "kind")[gaps.ended_by],
-            "ended_by_stream": array_of(ops, "stream")[gaps.ended_by],
+            "ended_by": column_of(ops, "name").take(follows, allow_fill=True),
+            "ended_by_kind": column_of(ops, "kind").take(follows, allow_fill=True),
+            "ended_by_stream": all_known(array_of(ops, "stream")).take(follows, allow_fill=True),
         },
     )
 

@@ -74,7 +74,7 @@ def steps_of_hosts(trace: RankTrace) -> pd.DataFrame:
     steps = trace.steps
     counts = ~array_of(steps, "is_partial")
     if not trace.gpu_ops.empty:
-        counts = counts & ~array_of(steps, "is_open") & known_of(steps, "start_ns")
+        counts = counts & known_of(steps, "start_ns")
     if trace.window.steps is None:
         return rows_where(steps, counts)
     is_chosen = np.isin(array_of(steps, "step"), trace.window.steps)

@@ -8,7 +8,7 @@ from traceanalyzer.analyses.blocks import row_blocks
 from traceanalyzer.analyses.grouping import largest_before
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.once import once_a_trace
-from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, busy, of_rows
+from traceanalyzer.analyses.time.intervals import Intervals, busy, of_rows
 from traceanalyzer.meaning.vocabulary import (
     BETWEEN_KERNELS,
     DATA,
@@ -22,7 +22,7 @@ from traceanalyzer.meaning.vocabulary import (
     UNKNOWN,
 )
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import rows_named, rows_named_so
+from traceanalyzer.model.plain import known_of, rows_named, rows_named_so, whole_of
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, table_of
 
@@ -36,11 +36,12 @@ class Gaps(Struct, frozen=True):
     """Stretches without any GPU operation, in order, as parallel arrays.
 
     Attributes:
-        starts: end of the operation before.
-        ends: start of the operation after.
-        ended_by: that operation's row in `gpu_ops`.
+        starts: end of the operation before; a step's start before the first one.
+        ends: start of the operation after; a step's end after the last one.
+        ended_by: that operation's row in `gpu_ops`; after the last one that one's.
         launch: row in `api_calls` of the call that launched it, or -1.
-        launched: when that call had returned, held inside [start, end]; the start when there is no launch.
+        launched: when that call had returned, held inside [start, end]; the start when there is no launch, the end
+            when no operation follows.
     """
 
     starts: np.ndarray
@@ -65,20 +66,26 @@ class Gaps(Struct, frozen=True):
 
 @once_a_trace
 def find(trace: RankTrace) -> Gaps:
-    """All gaps of the capture. Where two operations end one together, the shorter counts as the one that does.
+    """All gaps of the capture and of its steps' windows; where two operations end one together, by the shorter.
 
     Operations without duration end none, except at the capture's end.
     """
     ops = trace.gpu_ops
     starts, ends = array_of(ops, "start_ns"), array_of(ops, "end_ns")
-    free = Intervals.of([starts.min()], [ends.max()]) - busy(trace) if len(ops) else EMPTY
+    if ops.empty:
+        return Gaps(*(np.zeros(0, dtype=np.int64) for _ in range(5)))
+    has_window = known_of(trace.steps, "start_ns")
+    since, until = (whole_of(trace.steps, name)[has_window] for name in ("start_ns", "end_ns"))
+    free = Intervals.of([np.append(since, starts).min()], [np.append(until, ends).max()]) - busy(trace)
     gap_starts, gap_ends = free.starts, free.ends
     lasting = np.append(np.flatnonzero(ends > starts), len(ops) - 1)
     ended_by = lasting[np.searchsorted(starts[lasting[:-1]], gap_ends)]
+    is_last = starts[ended_by] < gap_ends
     launch = array_of(ops, "launch")[ended_by]
     returned = gap_starts
     if len(trace.api_calls):
         returned = np.where(launch == NONE, gap_starts, array_of(trace.api_calls, "end_ns")[launch])
+    returned = np.where(is_last & (launch != NONE), gap_ends, returned)
     return Gaps(gap_starts, gap_ends, ended_by, launch, np.clip(returned, gap_starts, gap_ends))
 
 

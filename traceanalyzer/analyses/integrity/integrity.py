@@ -32,6 +32,7 @@ from traceanalyzer.meaning.listed import lacking, numbered
 from traceanalyzer.meaning.severities import HIGH, INFO, LOW, MEDIUM
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.tables import rows_where, under_each_other, without_rows
+from traceanalyzer.selection import is_lost_launch
 
 _RECORDS_GPUS = {"kineto": "ProfilerActivity.CUDA, on the rank's own GPU,", "nsys": "--trace=cuda,nvtx"}
 """What records GPU work, by a trace's format."""
@@ -81,6 +82,11 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     if trace.gpu_ops.empty:
         what = _RECORDS_GPUS.get(trace.meta.format, "the profiler's tracing of GPUs")
         text = f"No GPU work was recorded. Where there is any, {what} records it; a job on CPUs alone has none."
+        if lost := int(is_lost_launch(trace.api_calls).sum()):
+            text = (
+                f"The host launched {many(lost, 'kernel')}, and none was recorded: the profiler lost the GPU's "
+                "records, or they lay outside the time that it recorded. Record again."
+            )
         if matches(trace.host_ops["name"], _is_of_apple).any():
             text = "No GPU work was recorded: operators ran on Apple's GPU (MPS), which PyTorch's profiler leaves out."
         return _table([Defect("no_gpu_operations", HIGH, 1, None, text, ("gpu_ops",))])

@@ -61,7 +61,7 @@ class Iterations(Result[IterationsColumn]):
         "decodes": Column.count("Requests in decode."),
         "decode_tokens": Column.count("Tokens computed for them."),
         "window_ns": Column.time(
-            "GPU window: its first operation's start to the next iteration's, else to its own last one's end.",
+            "Window of the iteration, as of a step.",
             better=Better.LESS,
         ),
         "idle_ns": Column.time(
@@ -79,9 +79,7 @@ class Iterations(Result[IterationsColumn]):
             is_compared=False,
             is_secondary=True,
         ),
-        "is_open": Column.flag(
-            "The last one before recording ends: its window ends with its own last operation.", is_secondary=True
-        ),
+        "is_complete": Column.flag("As of a step: counts in means.", is_secondary=True),
         "idle_pct": Column.share("100 · idle / window.", better=Better.LESS),
         "tokens_per_s": Column.text("Prefill and decode tokens / window."),
     }
@@ -109,7 +107,7 @@ def per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
     if held.empty:
         return pd.DataFrame()
     facts = pd.DataFrame([told[name] for name in held["name"]])
-    table = held[["step", "name", "window_ns", "idle_ns", "operations", "is_open"]].join(facts)
+    table = held[["step", "name", "window_ns", "idle_ns", "operations", "is_complete"]].join(facts)
     table["between_ns"] = _between_ns(trace, held)
     table["graph_operations"] = _graph_operations(trace, held["step"].to_numpy(dtype=np.int64))
     return typed(table, dict.fromkeys((*_COUNTS, "window_ns", "idle_ns", "between_ns", "operations", "step"), "Int64"))

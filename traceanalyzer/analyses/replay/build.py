@@ -16,6 +16,7 @@ from traceanalyzer.analyses.replay.piece import Piece
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, columns_of, picked, table_of, under_each_other, with_columns
+from traceanalyzer.selection import before_pauses
 
 RETURNS_BEFORE_NS = 100_000
 """A blocking copy's call returns at most so long before the copy's recorded end."""
@@ -39,7 +40,7 @@ def piece_of(
     host = _named(chain.host, ops, launch)
     columns = {name: values for name, values in columns_of(ops).items() if name != "api_call"}
     piece = Piece(table_of({**columns, "launch": launch}), host, chain.segments, waits, chain.blocks,
-                  chain.meetings, denied, why_no_host=why)  # fmt: skip
+                  chain.meetings, denied, _steps(trace), why_no_host=why)  # fmt: skip
     lag_ns = explained(piece).lag_ns - 3_000
     more = without_room(piece.ops, lag_ns)
     if not len(waits) or not waits["is_recorded"].all():
@@ -48,6 +49,17 @@ def piece_of(
     if more.empty:
         return piece
     return replace(piece, waits=under_each_other([waits, more]))
+
+
+def _steps(trace: RankTrace) -> pd.DataFrame:
+    steps = trace.steps
+    if not len(steps):
+        begins = array_of(trace.gpu_ops, "start_ns")[:1]
+        return table_of(
+            {"step": np.full(len(begins), NONE), "begin_ns": begins, "is_paused": np.zeros(len(begins), dtype=bool)}
+        )
+    begins = array_of(steps, "host_start_ns")
+    return table_of({"step": array_of(steps, "step"), "begin_ns": begins, "is_paused": before_pauses(steps)})
 
 
 def _operations(

@@ -88,17 +88,18 @@ class Latest(Generic[T]):
         self._known = []
 
 
-FOLLOWS, LAUNCHED, RELEASED, WAITS, OWN, CHAINED, ANCHOR, BLOCKS = range(8)
+FOLLOWS, LAUNCHED, RELEASED, WAITS, OWN, CHAINED, ANCHOR, BLOCKS, BEGINS, CLEARED = range(10)
 """Kinds of edges: into a run from the one before it, from the host, from nothing, from another stream; from a single
-operation's start to its end; into a segment from the one before it, from nothing, from an operation."""
+operation's start to its end; into a segment from the one before it, from nothing, from an operation; into the first
+step's begin from nothing, from the earlier operations' ends."""
 
 
 class Nodes:
     """Nodes of one piece, numbered from 1 (0 is `SOURCE`), and edges between them.
 
     First the ends of the runs, then the starts of operations that have one of their own (communication, a step's
-    first), then the begins of the segments. An edge has a `kind`, and a `row`: the first operation of the run that it
-    leads to, or the segment.
+    first), then the begins of the segments, then the first step's begin. An edge has a `kind`, and a `row`: the first
+    operation of the run that it leads to, or the segment.
     """
 
     def __init__(self, piece: Piece, main_stream: int) -> None:
@@ -113,13 +114,15 @@ class Nodes:
         every_segment = np.ones(len(piece.segments), dtype=bool)
         self.recorded = Timing(*lengths, every_segment, every_segment)
         self.is_single = (self.column("ops", "call") != NONE) | self.begins_step
+        self.earlier = self._earlier()
         self.is_comm = self.is_of("comm")
         self.begins_run = self._runs()
         self.first = np.flatnonzero(self.begins_run)
         self.last = np.append(self.first[1:], len(ops))[: len(self.first)] - 1
         self.run_of_op = np.cumsum(self.begins_run) - 1
         self.singles = np.flatnonzero(self.is_single)
-        self.count = len(self.first) + len(self.singles) + len(piece.segments)
+        self.count = len(self.first) + len(self.singles) + len(piece.segments) + 1
+        self.begin_node = self.count
         self.end_node = 1 + self.run_of_op
         self.start_node = np.full(len(ops), NONE)
         self.start_node[self.singles] = 1 + len(self.first) + np.arange(len(self.singles))
@@ -160,6 +163,23 @@ class Nodes:
         found[self.column("ops", "start_ns").argmin()] = True
         return found
 
+    def last_of_streams(self, held: np.ndarray) -> np.ndarray:
+        """Of the operations under a mask the last one of each stream."""
+        rows = np.flatnonzero(held)
+        stream = self.column("ops", "stream")[rows]
+        last: np.ndarray = rows[np.append(stream[1:] != stream[:-1], True)[: len(rows)]]
+        return last
+
+    def _earlier(self) -> np.ndarray:
+        """The last operation of each stream before those of the first step."""
+        is_of_none, starts = self.column("ops", "step") == NONE, self.column("ops", "start_ns")
+        first_ns = starts[~is_of_none].min(initial=np.iinfo(np.int64).max)
+        return (
+            self.last_of_streams(is_of_none & (starts < first_ns))
+            if not is_of_none.all()
+            else is_of_none.nonzero()[0][:0]
+        )
+
     def _runs(self) -> np.ndarray:
         """Where runs begin: at streams, waits, other segments, single operations, and after what is waited for."""
         piece = self.piece
@@ -167,7 +187,10 @@ class Nodes:
         segment = piece.segment_of_op
         begins[1:] |= segment[1:] != segment[:-1]
         begins[array_of(piece.waits, "target")] = True
-        awaited = np.concatenate([piece.waits["source"], piece.blocks["op"], np.flatnonzero(self.is_single)]) + 1
+        awaited = (
+            np.concatenate([piece.waits["source"], piece.blocks["op"], np.flatnonzero(self.is_single), self.earlier])
+            + 1
+        )
         begins[awaited[awaited < len(begins)]] = True
         begins[self.is_single | (self.known.release_ns != NONE)] = True
         return begins
@@ -197,6 +220,8 @@ class Nodes:
             (segment_node[before[chained]], segment_node[chained], chained),
             (np.full(len(anchors), SOURCE), segment_node[anchors], anchors),
             (self.end_node[array_of(blocks, "op")], segment_node[array_of(blocks, "segment")], blocks["segment"]),
+            (np.array([SOURCE]), np.array([self.begin_node]), np.array([NONE])),
+            (self.end_node[self.earlier], np.full(len(self.earlier), self.begin_node), self.earlier),
         )
         self.source, self.target, self.row = (
             np.concatenate([part[place] for part in parts]).astype(np.int64) for place in range(3)
@@ -247,6 +272,8 @@ class Nodes:
                 known.wait_ns - hidden + sums.until_ns[target],
                 duration[self.singles],
                 *self._host_weights(timing, sums.host_ns),
+                self.column("steps", "begin_ns")[:1],
+                np.zeros(len(self.earlier), dtype=np.int64),
             ]
         )
 

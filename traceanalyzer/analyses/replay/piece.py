@@ -41,6 +41,8 @@ class Piece:
         meetings: collectives of the CPU that the host takes part in: `step`, `name`, `start_ns`, `end_ns`, `begins`
             (the segment that begins where it does), `segment` (the one that begins when the host has waited for it, -1:
             it did not), `instance` (the same number on all ranks that meet, once pieces are joined).
+        steps: `step`, `begin_ns` (when the host begins it), `is_paused` (recording paused after it); without any one
+            of number -1 that begins with the first operation.
         why_no_host: why there is no host side; empty when there is one.
     """
 
@@ -51,6 +53,7 @@ class Piece:
     blocks: pd.DataFrame
     meetings: pd.DataFrame
     denied: pd.DataFrame
+    steps: pd.DataFrame
     why_no_host: str = field(default="", kw_only=True)
 
     def __len__(self) -> int:

@@ -1,7 +1,8 @@
 """The windows whose lengths a replay gives: complete steps of all ranks, else what is looked at of each capture.
 
-A step begins with its first operation on the main stream (`main_streams`): communication may run ahead of it, and would
-in many a changed job.
+The first step begins when the host begins it and the earlier operations have ended. A later one begins with its first
+operation on the main stream (`main_streams`): communication may run ahead of it, and would in many a changed job. The
+last one before recording ends or pauses ends with its last operation.
 """
 
 import numpy as np
@@ -122,17 +123,22 @@ Window = tuple[int, int, np.ndarray]
 
 
 def _of_rank(job: Job, rank: int, shared: list[int]) -> list[Window]:
-    """Step, node of its first operation, node of the next step's."""
+    """Step, node where it begins, nodes of which the last ends it."""
     nodes = job.nodes[rank]
-    ops = nodes.piece.ops
+    ops, own = nodes.piece.ops, nodes.piece.steps
     step = array_of(ops, "step")
     first = np.flatnonzero(nodes.begins_step & (ops["stream"] == nodes.main_stream).to_numpy() & (step != NONE))
-    begins = job.node(rank, nodes.start_node[first])
-    return [
-        (number, int(begins[at]), begins[at + 1 : at + 2])
-        for at, number in enumerate(step[first[:-1]].tolist())
-        if number in shared
-    ]
+    begins = nodes.start_node[first]
+    begins[:1] = nodes.begin_node
+    numbers, paused = step[first].tolist(), {*own["step"][own["is_paused"]].tolist()}
+    windows = []
+    for at, number in enumerate(numbers):
+        if number not in shared:
+            continue
+        is_last = at + 1 == len(numbers) or number in paused
+        ends = nodes.end_node[nodes.last_of_streams(step == number)] if is_last else begins[at + 1 : at + 2]
+        windows.append((number, int(job.node(rank, begins[at : at + 1])[0]), job.node(rank, ends)))
+    return windows
 
 
 def _whole(job: Job, rank: int, steps: pd.DataFrame) -> list[Window]:

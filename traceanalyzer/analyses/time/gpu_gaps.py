@@ -27,12 +27,14 @@ class GpuGaps(Result[GpuGapsColumn]):
     keys: ClassVar[tuple[str, ...]] = ("rank", "start_ns")
     columns: ClassVar[Mapping[str, Column]] = {
         "rank": Column.ident("Global rank."),
-        "start_ns": Column.moment("End of the last GPU operation before the gap."),
-        "gap_ns": Column.time("Length: to the start of the next operation."),
+        "start_ns": Column.moment("End of the last GPU operation before the gap, or the window's begin."),
+        "gap_ns": Column.time("Length: to the start of the next operation, or the window's end."),
         "share_pct": Column.share("100 · gap / window."),
         "step": Column.ident("Step that launched the operation which ends the gap; absent for none."),
-        "before": Column.text("The operation that ended last before the gap.", written=Written.KERNEL),
-        "after": Column.text("The operation that ends the gap.", written=Written.KERNEL),
+        "before": Column.text(
+            "The operation that ended last before the gap; absent before the first.", written=Written.KERNEL
+        ),
+        "after": Column.text("The operation that ends the gap; absent after the last.", written=Written.KERNEL),
         "launch": Column.text("API call that launched it; absent when the capture has none."),
         "launched_after_ns": Column.time(
             "Gap's start to that call's return; negative when it had been launched before the gap."
@@ -54,6 +56,7 @@ def per_rank(trace: RankTrace, min_gap_ns: int = SHORTEST_NS, most_gaps: int = M
         return pd.DataFrame()
     starts, ends = free.starts[rows], free.ends[rows]
     after = np.searchsorted(array_of(ops, "start_ns"), ends, side="left")
+    after = np.where(after < len(ops), after, NONE)
     table = table_of(
         {
             "start_ns": starts,
@@ -72,16 +75,17 @@ def across(parts: Mapping[int, pd.DataFrame]) -> GpuGaps:
 
 
 def _ending_at(ops: pd.DataFrame, times: np.ndarray) -> np.ndarray:
+    """The operation that ended last by each time; -1 for none."""
     order = np.argsort(array_of(ops, "end_ns"), kind="stable")
-    return order[np.searchsorted(array_of(ops, "end_ns")[order], times, side="left")]
+    return np.append(order, NONE)[np.searchsorted(array_of(ops, "end_ns")[order], times, side="right") - 1]
 
 
 def _names(ops: pd.DataFrame, rows: np.ndarray) -> Any:
-    return column_of(ops, "name")[rows].astype("str")
+    return column_of(ops, "name").take(rows, allow_fill=True).astype("str")
 
 
 def _launches(trace: RankTrace, rows: np.ndarray, starts: np.ndarray) -> dict[str, Any]:
-    launch = array_of(trace.gpu_ops, "launch")[rows]
+    launch = np.append(array_of(trace.gpu_ops, "launch"), NONE)[rows]
     is_unknown = launch == NONE
     if is_unknown.all():
         nothing = pd.array([pd.NA] * len(rows), dtype="Int64")

@@ -28,23 +28,23 @@ class Steps(Result[StepsColumn]):
         "rank": Column.ident("Global rank."),
         "step": Column.ident("Number in the step's name, else its position; absent for operations of no step."),
         "name": Column.text("The range that marks the step on the host.", written=Written.KERNEL),
-        "is_complete": Column.flag("Neither open nor partial: counts in means."),
-        "is_open": Column.flag(
-            "The last step before recording ends or pauses: its window ends with its own last operation.",
-            is_secondary=True,
+        "is_complete": Column.flag(
+            "Its range is closed, and all operations launched in it ended inside the capture: counts in means."
         ),
         "is_partial": Column.flag(
-            "The capture misses operations that this step launched, or may: its file is cut off or begins with it.",
+            "The capture misses its end or operations that it launched, or may: the file is cut off.",
             is_secondary=True,
         ),
         "host_start_ns": Column.moment("Start of the range that marks the step on the host.", is_secondary=True),
         "host_end_ns": Column.moment("Its end.", is_secondary=True),
-        "start_ns": Column.moment("Start of the step's first GPU operation."),
+        "start_ns": Column.moment(
+            "The later of its range's start and the end of the last operation launched before that. Absent for a step "
+            "that launched nothing."
+        ),
         **breakdown.DEFINITIONS,
         "window_ns": Column.time(
-            "The step's first GPU operation's start to the next step's first one's start. What runs ahead of its step, "
-            "while the stream that computes most has not come to the end of the step before (prefetched copies and "
-            "parameters), is not counted as a step's first one.",
+            "From there to where the next step begins; of the last one before recording ends or pauses, to the later "
+            "of its range's end and its last operation's end.",
             better=Better.LESS,
         ),
         "operations": Column.count("GPU operations that the host launched in the step."),
@@ -56,8 +56,8 @@ class Steps(Result[StepsColumn]):
 
 
 def step_numbers(trace: RankTrace, rows: np.ndarray) -> pd.api.extensions.ExtensionArray:
-    """The steps that launched these of the rank's GPU operations; absent for none."""
-    step = trace.op_step[rows]
+    """The steps that launched these of the rank's GPU operations; absent for none, and for row -1."""
+    step = np.append(trace.op_step, NONE)[rows]
     if not len(trace.steps):
         return pd.array([pd.NA] * len(rows), dtype="Int64")
     numbers = array_of(trace.steps, "step")[np.maximum(step, 0)]
@@ -71,7 +71,7 @@ def complete_steps(steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def per_rank(trace: RankTrace) -> pd.DataFrame:
-    """Breakdown of each step's GPU window.
+    """Breakdown of each step's window.
 
     A step belongs to the host range in which its operations were launched; everything that runs inside its
     window counts in the breakdown, whoever launched it. Steps outside the selection are left out. Of a capture without
@@ -89,7 +89,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     columns["is_complete"] = is_complete(chosen)
     columns["name"] = columns["name"].astype("str")
     columns |= {name: all_known(columns[name]) for name in ("step", "host_start_ns", "host_end_ns")}
-    for name in ("is_complete", "is_open", "is_partial"):
+    for name in ("is_complete", "is_partial"):
         columns[name] = pd.arrays.BooleanArray(columns[name], np.zeros(len(rows), dtype=bool))
     is_whole = trace.window.steps is None and len(trace.gpu_ops) > 0
     return table_of(_with_no_step(columns, owned) if is_whole else columns)
@@ -101,8 +101,8 @@ def across(parts: Mapping[int, pd.DataFrame]) -> Steps:
 
 
 def is_complete(steps: pd.DataFrame) -> np.ndarray:
-    """Steps that count in means: they have a window, and the capture neither opens nor cuts it."""
-    return known_of(steps, "start_ns") & ~array_of(steps, "is_open") & ~array_of(steps, "is_partial")
+    """Steps that count in means: they have a window, and the capture holds all of it."""
+    return known_of(steps, "start_ns") & ~array_of(steps, "is_partial")
 
 
 def _windows(trace: RankTrace, steps: pd.DataFrame) -> dict[str, Any]:

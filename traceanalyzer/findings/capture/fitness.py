@@ -61,12 +61,6 @@ def _clock_step(rank: int, step: int, jump: float) -> Finding:
     )
 
 
-_FEW = 3
-"""Steps to be recorded: the first and the last may be partial or open."""
-
-_MORE_STEPS = "Record at least three steps on every rank: torch.profiler.schedule(wait=1, warmup=2, active=3)."
-
-
 def no_complete_step(
     headline: Headline, steps: Steps, iterations: Iterations, integrity: Integrity, ranks: Ranks
 ) -> list[Finding]:
@@ -91,7 +85,7 @@ def no_complete_step(
             severity="medium",
             title=f"No step is complete ({count} recorded{why}): figures are of whole captures, with their beginnings "
             "and ends.",
-            recommendation=hosts_too if is_unlaunched else _MORE_STEPS if count < _FEW else None,
+            recommendation=hosts_too if is_unlaunched else None,
             is_about_capture=True,
             part_of=CUT_OFF if (checks["check"] == TRUNCATED).any() else LOST,
         )

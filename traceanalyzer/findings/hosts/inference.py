@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.phases.iterations import Iterations
 from traceanalyzer.findings.basis import MOSTLY, plain, severity
 from traceanalyzer.findings.engine_tools import captured
@@ -28,7 +29,7 @@ def launch_bound_iterations(
     table = iterations.to_frame()
     if table.empty:
         return []
-    complete = table[~table["is_open"].astype(bool)]
+    complete = table[is_true(table["is_complete"])]
     table = complete if len(complete) else table
     figures: list[IterationsColumn] = ["window_ns", "idle_ns", "between_ns", "operations", "graph_operations"]
     mean = table.groupby(["phase", "rank"])[figures].mean().astype("Float64").reset_index()

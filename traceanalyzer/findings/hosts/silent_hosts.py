@@ -106,7 +106,8 @@ def _where(own: pd.DataFrame) -> str:
     place = _place(own.iloc[0])
     if len(own) == 1 and count in (1, per):
         return f"in one stretch {place}"
-    often = f"{count // per if count % per == 0 else count} stretches"
+    told = count // per if count % per == 0 else count
+    often = f"{told} stretch{'' if told == 1 else 'es'}"
     often += f" in {per} steps" if count > per and count % per else ""
     if len(own) == 1:
         return f"in {often} {place}"

@@ -111,31 +111,36 @@ def _names(source: Source, rows: pa.Table) -> tuple[np.ndarray, pa.Array]:
 def _times(rows: pa.Table, name: np.ndarray, names: list[str]) -> pd.DataFrame:
     start = int_values(rows, "start", 0)
     thread = int_values(rows, "globalTid", 0)
+    ends, is_open = _ends(rows, start, thread, name, names)
     return pd.DataFrame(
         {
             "process": process_of(thread),
             "start_ns": start,
-            "end_ns": _ends(rows, start, thread, name, names),
+            "end_ns": ends,
+            "is_open": is_open,
             "thread": thread_of(thread),
         }
     )
 
 
-def _ends(rows: pa.Table, start: np.ndarray, thread: np.ndarray, name: np.ndarray, names: list[str]) -> np.ndarray:
+def _ends(
+    rows: pa.Table, start: np.ndarray, thread: np.ndarray, name: np.ndarray, names: list[str]
+) -> tuple[np.ndarray, np.ndarray]:
     """Ends of the ranges; of those without one the start of the next on their thread of that name, numbers apart.
 
-    A program that never closes its steps marks where they begin. The last of them ends with the capture's last range.
+    A program that never closes its steps marks where they begin. The last of them is open: its end is that of the
+    capture's last range.
     """
     ends, is_open = int_values(rows, "end", np.iinfo(np.int64).min), ~is_known(rows, "end")
     if not is_open.any():
-        return ends
+        return ends, is_open
     last = max(int(times.max(initial=0, where=times <= LATEST_NS)) for times in (ends, start))
     kind = pd.factorize(np.array([_NUMBER.sub("#", text) for text in names], dtype=object))[0][name]
     order = np.lexsort((start, kind, thread))
     is_next = (thread[order][1:] == thread[order][:-1]) & (kind[order][1:] == kind[order][:-1])
-    following = np.full(len(start), last)
-    following[order[:-1]] = np.where(is_next, start[order][1:], last)
-    return np.where(is_open, following, ends)
+    following, is_followed = np.full(len(start), last), np.zeros(len(start), dtype=bool)
+    following[order[:-1]], is_followed[order[:-1]] = np.where(is_next, start[order][1:], last), is_next
+    return np.where(is_open, following, ends), is_open & ~is_followed
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,7 +204,6 @@ def _meta(
         process=number,
         is_host_only=is_host_only,
         has_api_calls=is_host_only and bool((export.api_calls["process"] == place.process).any()),
-        starts_alone=len(all_ranks) == 1,
         groups=_groups(export.nccl.members, all_ranks),
         versions={**session.versions, **compiler},
         capture_start_ns=session.offset_ns if session.has_clock else None,

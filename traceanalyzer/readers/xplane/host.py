@@ -72,12 +72,12 @@ def ranges(host: pd.DataFrame, calls: pd.DataFrame, launches: pd.DataFrame) -> p
     )
     other = rest_of_host[is_other]
     number = integers(other["step_num"])
-    steps = other[number.notna()].assign(name="step_" + number.dropna().astype(str), domain=STEP_DOMAIN)
+    steps = other[number.notna()].assign(name="step_" + number.dropna().astype(str), domain=STEP_DOMAIN, is_open=False)
     modules = _modules(launches).assign(domain=XLA_MODULES)
-    phases = _phases(launches).assign(domain=XLA_PHASES)
-    rest = other[number.isna()].assign(domain=HOST_DOMAIN)
+    phases = _phases(launches).assign(domain=XLA_PHASES, is_open=False)
+    rest = other[number.isna()].assign(domain=HOST_DOMAIN, is_open=False)
     parts = [part for part in (steps, modules, phases, rest) if len(part)]
-    columns = ["start_ns", "end_ns", "name", "thread", "domain"]
+    columns = ["start_ns", "end_ns", "name", "thread", "domain", "is_open"]
     return pd.concat([part[columns] for part in parts]) if parts else pd.DataFrame(columns=columns)
 
 
@@ -129,7 +129,8 @@ def _modules(launched: pd.DataFrame) -> pd.DataFrame:
     is_again = (held["hlo_op"] == first) & (held["hlo_op"] != held["hlo_op"].shift())
     groups = held.groupby((is_other | is_again).cumsum(), sort=False)
     spans = groups.agg(start_ns=("start_ns", "min"), end_ns=("end_ns", "max"), thread=("thread", "first"))
-    return spans.assign(name=groups["hlo_module"].first()).reset_index(drop=True)
+    is_last = ~spans["thread"].duplicated(keep="last")  # what would have followed it is not known
+    return spans.assign(name=groups["hlo_module"].first(), is_open=is_last).reset_index(drop=True)
 
 
 def _phases(launched: pd.DataFrame) -> pd.DataFrame:
