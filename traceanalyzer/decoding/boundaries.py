@@ -38,6 +38,11 @@ def last_cut(text: bytes, limit: int | None = None) -> tuple[int, int] | None:
         reach *= 8
 
 
+def has_phase(text: bytes) -> bool:
+    """Whether an event's phase lies in the text."""
+    return _PHASE.search(text) is not None
+
+
 def cut_near(text: bytes, position: int) -> tuple[int, int] | None:
     """The first cut from `position` on, else the last one before it."""
     return next(_cuts(text, position, len(text)), None) or last_cut(text, position)

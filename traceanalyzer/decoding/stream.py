@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from traceanalyzer.decoding.boundaries import end_of_object, last_cut
+from traceanalyzer.decoding.boundaries import end_of_object, has_phase, last_cut
 from traceanalyzer.decoding.packed import PackedFile, up_to_the_error
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.files.other_tools import written_by
@@ -122,23 +122,25 @@ class EventText:
 
     def chunks(self, size_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
         """Texts of whole events separated by commas, without brackets."""
+        parts = [self._rest]  # in which no event begins but the first
         try:
             while block := self.file.read(size_bytes):
                 cut = last_cut(block)
-                if cut is None:  # it lies in an event that is larger than the block, or between two blocks
-                    block, self._rest = self._rest + block, b""
+                if cut is None and has_phase(b"".join(parts[-1:])[-_CUT_REACH:] + block):
+                    block, parts = b"".join((*parts, block)), []  # an event larger than the block, or between two
                     cut = last_cut(block)
                 if cut:
-                    chunk = b"".join((self._rest, memoryview(block)[: cut[0]]))  # copied once
-                    self._rest = block[cut[1] :]
+                    chunk = b"".join((*parts, memoryview(block)[: cut[0]]))  # copied once
+                    parts = [block[cut[1] :]]
                     yield chunk
-                elif len(block) > EVENT_BYTES_MOST:
+                elif len(block) + sum(map(len, parts)) > EVENT_BYTES_MOST:
                     self.oversized += 1
-                    self._rest = b""
+                    parts = []
                 else:
-                    self._rest = block
+                    parts.append(block)
         finally:
             self.file.close()
+        self._rest = b"".join(parts)
         yield from self._last_chunk()
 
     def stretches(self, size_bytes: int = CHUNK_BYTES) -> Iterator["bytes | Stretch"]:
