@@ -33,13 +33,13 @@ def test_steps_are_those_that_every_rank_completed(tmp_path):
     trace(tmp_path, 0, steps=5, partial=[1], size=2)
     trace(tmp_path, 1, steps=5, size=2)
     (capture,) = read_side(str(tmp_path), OPTIONS).captures
-    assert capture.steps == (0, 2, 3)
+    assert capture.steps == (0, 2, 3, 4)
     assert capture.is_exact
-    assert capture.tables["kernels"]["calls"].tolist() == [3, 3]  # not rank 1's step 1, nor the open step 4
+    assert capture.tables["kernels"]["calls"].tolist() == [4, 4]  # not rank 1's step 1
 
 
 def test_without_a_shared_complete_step_whole_captures_are_read(tmp_path):
-    trace(tmp_path, 0, steps=1, size=2)
+    trace(tmp_path, 0, steps=1, partial=[0], size=2)
     trace(tmp_path, 1, steps=3, size=2)
     (capture,) = read_side(str(tmp_path), OPTIONS).captures
     assert (capture.steps, capture.basis, capture.is_exact) == ((), "whole capture", True)
@@ -83,7 +83,7 @@ def test_a_summary_gives_figures_but_no_tables_of_its_whole_capture(tmp_path, mo
     from traceanalyzer.cli import run
 
     monkeypatch.chdir(tmp_path)
-    for name, more in (("whole", []), ("steps", ["--steps", "2:3"])):
+    for name, more in (("whole", []), ("steps", ["--steps", "2:4"])):
         assert run([str(SAMPLES / "ddp"), "--output", name, "--format", "json", "-q", *more]) == 0
     traces = read_side(str(SAMPLES / "ddp"), OPTIONS)
     whole, steps = (read_side(f"{name}={name}/summary.json", OPTIONS) for name in ("whole", "steps"))
@@ -135,13 +135,13 @@ def test_lanes_show_the_first_complete_step_from_its_start(tmp_path):
     trace(tmp_path)
     lanes = read_side(str(tmp_path), OPTIONS).first.lanes
     assert lanes[["rank", "kind", "start_ns", "end_ns", "window_ns", "step"]].to_numpy().tolist() == [
-        [0, "compute", 0, 10_000, 100_000, 0]
+        [0, "compute", 5_000, 15_000, 100_000, 0]
     ]
 
 
 def test_a_file_is_a_side_too(tmp_path):
     trace(tmp_path)
-    assert read_side(str(tmp_path / "rank0.json"), OPTIONS).first.steps == (0, 1)
+    assert read_side(str(tmp_path / "rank0.json"), OPTIONS).first.steps == (0, 1, 2)
 
 
 @pytest.mark.parametrize(

@@ -108,5 +108,5 @@ def test_the_page_shows_both_with_the_time_of_what_is_no_communication(known):
     row = next(row for row in view.rows if row.cells[0].full.startswith("nccl"))
     assert sorted(piece.look for piece in row.bar) == ["transfer", "wait"]
     product = next(row for row in view.rows if "nvjet" in row.cells[0].full)
-    assert [cells[names.index("base_wait_ns")].text for cells in (row.cells, product.cells)] == ["2.63 + 25.8", ""]
+    assert [cells[names.index("base_wait_ns")].text for cells in (row.cells, product.cells)] == ["2.62 + 26.0", ""]
     assert "base_total_ns" not in [column.name for column in table_view(tables["nccl"]).columns]

@@ -97,5 +97,5 @@ def test_only_calls_of_the_selected_steps_count(steps):
         results["collectives"].table["calls"].sum()
         == results["matches"].table["calls"].sum()
         == results["nccl"].table["calls"].sum()
-        == {"all": 85, "complete": 56}[steps]
+        == {"all": 85, "complete": 84}[steps]
     )

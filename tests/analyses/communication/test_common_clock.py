@@ -44,9 +44,14 @@ def test_clocks(offset, is_significant, starts, shifts, said, is_common):
 
 def test_ranks_that_nothing_ties_begin_a_common_step_together():
     ops = [("compute", 0, 10, 1), ("compute", 20, 30, 15)]
-    later = [(kind, start + 10_000, end + 10_000, launch) for kind, start, end, launch in ops]
-    later[0] = ("compute", 10_005, 10_010, 1)
-    traces = [rank_trace(each, rank=rank, steps=[(0, 10), (10, 30)]) for rank, each in enumerate((ops, later))]
+    traces = [
+        rank_trace(
+            [(kind, *(time + ahead for time in times)) for kind, *times in ops],
+            rank=rank,
+            steps=[(ahead, ahead + 10), (ahead + 10, ahead + 30)],
+        )
+        for rank, ahead in enumerate((0, 10_005))
+    ]
     found = common_clock(run(traces, NEEDED))
     assert found.shifts == {0: 0, 1: 10_005}
     assert "the start of step 0" in found.note

@@ -50,8 +50,8 @@ def test_an_operation_that_was_launched_before_the_gap_says_nothing_of_the_host(
     ("chosen", "lengths_us"),
     [
         ("all", [5.0, 20.0, 30.0]),  # of 5 µs and more, not of 4.999
-        ("0", [5.0, 20.0]),
-        ("1", [30.0]),
+        ("0", [10.0, 5.0, 5.0]),
+        ("1", [15.0, 5.0]),
     ],
 )
 def test_gaps_of_5_us_and_more_are_rows_where_their_step_is_chosen(chosen, lengths_us):

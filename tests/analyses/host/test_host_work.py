@@ -28,18 +28,18 @@ def work(events=(), ranges=(), ops=OPS, calls=LAUNCHES, steps=STEPS):
 @pytest.mark.parametrize(
     ("events", "ranges", "expected"),
     [
-        # an optimizer on the CPU: 30 of its 60 ns beside the product; the open last step is left out
+        # an optimizer on the CPU: 30 of its 60 ns beside the product
         ([], [("Optimizer.step", 20, 80), ("Optimizer.step", 120, 180), ("Optimizer.step", 220, 290)],
-         [["range", "Optimizer.step", 2, 60, 40]]),
-        ([("aten::mul", 30, 40, 1)], [("Optimizer.step", 20, 80)], [["range", "Optimizer.step", 1, 30, 20]]),
-        ([("aten::mm", 50, 60, 1), ("aten::t", 52, 55, 1)], [], [["operator", "aten::mm", 1, 5, 5]]),
-        # a range around the whole step says no more than the step; before the first operation nobody knows of idling
-        ([], [("train", 1, 99), ("forward", 5, 15)], [["range", "forward", 1, 5, 0]]),
+         [["range", "Optimizer.step", 3, 63, 36]]),
+        ([("aten::mul", 30, 40, 1)], [("Optimizer.step", 20, 80)], [["range", "Optimizer.step", 1, 20, 13]]),
+        ([("aten::mm", 50, 60, 1), ("aten::t", 52, 55, 1)], [], [["operator", "aten::mm", 1, 3, 3]]),
+        # a range around the whole step says no more than the step
+        ([], [("train", 1, 99), ("forward", 5, 15)], [["range", "forward", 1, 3, 0]]),
         # of a name all do or none: what lies in it is told of all steps
-        ([], [("forward", 5, 95), ("log", 10, 80), ("forward", 105, 145), ("log", 110, 130)], [["range", "log", 2, 45, 20]]),
+        ([], [("forward", 5, 95), ("log", 10, 80), ("forward", 105, 145), ("log", 110, 130)], [["range", "log", 2, 30, 13]]),
         # what runs beyond the step's end is cut there
-        ([], [("late", 190, 230)], [["range", "late", 1, 5, 5]]),
-        ([], [("gloo:all_reduce", 50, 70, 9)], [["collective", "gloo:all_reduce", 1, 10, 10]]),
+        ([], [("late", 190, 230)], [["range", "late", 1, 3, 3]]),
+        ([], [("gloo:all_reduce", 50, 70, 9)], [["collective", "gloo:all_reduce", 1, 7, 7]]),
     ],
 )  # fmt: skip
 def test_top_of_the_stack_by_complete_step(events, ranges, expected):

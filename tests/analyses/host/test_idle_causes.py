@@ -150,9 +150,9 @@ def test_selected_steps_only():
     )  # fmt: skip
     idle = run([trace], ["idle"])["idle"].to_frame()
     assert idle[["step", "window_ns", "idle_ns"]].astype("object").where(idle["step"].notna(), None).to_numpy().tolist() == [
-        [None, None, None], [1, 50, 30]
+        [None, None, None], [1, 40, 20]
     ]  # fmt: skip
-    assert idle["idle_ns"].tolist() == [30, 30]
+    assert idle["idle_ns"].tolist() == [20, 20]
 
 
 def test_data_that_the_program_of_jax_waits_for_is_its_gpus_reason():

@@ -93,12 +93,12 @@ def test_mfu_of_a_step_is_by_its_own_window():
     trace = program(host, gpu, steps=[(0, 10), (10, 20), (20, 30)])
     found = {row["step"]: row for row in rows(trace, "mfu")}
     assert [(row["model_flops"], row["step_ns"]) for row in found.values()][:2] == [
-        (2 * 10**9, 10_000),
-        (4 * 10**9, 20_000),
+        (2 * 10**9, 150),
+        (4 * 10**9, 15_000),
     ]
-    assert found[0]["mfu_pct"] == pytest.approx(100 * 200 / 989.4)
+    assert found[1]["mfu_pct"] == pytest.approx(100 * 4 * 10**9 / 15_000 / 1_000 / 989.4)
     assert (found[0]["element_type"], found[0]["gpu"], found[0]["covered_pct"]) == ("bf16", "H200 SXM", 100.0)
-    assert [row["is_complete"] for row in found.values()] == [True, True, False]
+    assert [row["is_complete"] for row in found.values()] == [True, True, True]
 
 
 def test_mfu_takes_the_un_profiled_step_time_where_there_is_one():

@@ -33,7 +33,7 @@ def test_a_step_of_ddp():
     table, _ = _of("ddp")
     row = table.loc["all_reduce"]
     assert (row["calls"], row["size_bytes"], row["highest_rank"]) == (14, 650_864_640, 1)
-    assert row["highest_exposed_ns"] == pytest.approx(44_971_043.5)
+    assert row["highest_exposed_ns"] == pytest.approx(45_406_053 + 2 / 3)
     assert row["not_separable_ns"] == 0, "every call is matched"
 
 

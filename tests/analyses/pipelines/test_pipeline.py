@@ -99,10 +99,10 @@ def test_a_wait_that_is_not_known_makes_the_bubble_unknown():
 def test_the_sample_is_a_1f1b_of_four_microbatches():
     results = once.results("pp", ["pipeline", "pipelines", "pipeline_schedule", "exposed_comm"])
     frame = results["pipeline"].to_frame()
-    assert frame[["rank", "stage", "microbatches", "p2p_calls"]].to_numpy().tolist() == [[0, 0, 4, 10], [1, 1, 4, 10]]
+    assert frame[["rank", "stage", "microbatches", "p2p_calls"]].to_numpy().tolist() == [[0, 0, 4, 15], [1, 1, 4, 15]]
     assert frame["expected_bubble_pct"].tolist() == [20.0, 20.0]
     # All communication of this job is point-to-point: the waits are those of the same steps.
-    waits = results["exposed_comm"].to_frame().query("step in (2, 3)").groupby("rank")["exposed_wait_ns"].sum()
+    waits = results["exposed_comm"].to_frame().query("step in (2, 3, 4)").groupby("rank")["exposed_wait_ns"].sum()
     assert frame["p2p_wait_ns"].tolist() == waits.tolist()
     assert (frame["bubble_ns"] == frame["idle_ns"] + frame["p2p_wait_ns"]).all()
     assert results["pipelines"].rows()[0]["bottleneck_rank"] == 1
@@ -115,7 +115,7 @@ def test_the_sample_is_a_1f1b_of_four_microbatches():
 
 def test_without_its_peer_a_stage_knows_no_waits():
     (row,) = run(sample("pp").ranks[:1], ["pipeline"])["pipeline"].rows()
-    assert (row["p2p_calls"], row["p2p_exposed_ns"] > 0, row["p2p_wait_ns"], row["bubble_ns"]) == (10, True, None, None)
+    assert (row["p2p_calls"], row["p2p_exposed_ns"] > 0, row["p2p_wait_ns"], row["bubble_ns"]) == (15, True, None, None)
 
 
 def test_other_jobs_are_no_pipelines():
