@@ -35,6 +35,16 @@ def test_merged_recordings_are_refused(tmp_path, merged):
         read(tmp_path, merged)
 
 
+@pytest.mark.parametrize(
+    ("world_size", "lost"), [(2, "rank 1 is lost"), (4, "each other rank that wrote to it is lost")]
+)
+def test_what_two_ranks_wrote_to_one_path_has_the_header_of_one(tmp_path, world_size, lost):
+    content = document([*of_process(100), *of_process(200, device=1)], rank=0, world_size=world_size)
+    path = write(tmp_path / "trace.json", content)
+    with pytest.raises(NotATraceError, match=f"under the header of rank 0: {lost}; several ranks wrote to this path"):
+        list(kineto.read(path, RankHint(0, "test"), KindRules()))
+
+
 def test_a_process_of_two_gpus_whose_calls_bear_another_number_is_one_recording(tmp_path):
     of_container = [{**event, "pid": 1} if event["cat"] == "cpu_op" else event for event in of_process(100)]
     ranks = read(tmp_path, [*of_container, kernel(5, 9, correlation=2, device=1)])

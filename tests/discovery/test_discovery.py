@@ -120,6 +120,7 @@ def test_what_hta_made_of_a_trace_is_no_capture_beside_it(tmp_path, made):
     [
         (["rank3.json", "rank_12.json"], [3, 12], "path"),
         (["worker_1/t.json", "worker_0/t.json"], [0, 1], "path"),
+        (["exp[run1]-rank[3].1700.json", "exp[run1]-rank[5].1700.json"], [3, 5], "path"),
         (["host_100.json", "host_20.json"], [0, 1], "file order"),
         (["crank.json"], [0], "file order"),
     ],

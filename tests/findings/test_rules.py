@@ -171,3 +171,15 @@ def test_what_happens_after_the_last_complete_step_is_no_finding():
     assert run([trace], ["sync_calls"])["sync_calls"].rows()[0]["cost_ns"] == 1 * MS
     assert told(idle.synchronising_calls, [trace]) == []
     assert told(hosts.host_bound, [trace]) == []
+
+
+def test_blocks_that_copy_one_way_name_that_way():
+    """Kernels and copies to the host in turn: nothing is uploaded."""
+    starts = [number * 10 * MS for number in range(8)]
+    ops = [row for at, start in enumerate(starts) for row in (("gemm", start, start + 6 * MS, 2 * at + 1),
+            ("DtoH", start + 6 * MS, start + 10 * MS, 2 * at + 2, 7, "pageable"))]  # fmt: skip
+    calls = [row for start in starts for row in (("cudaLaunchKernel", start - 2_000, start - 1_000),
+            ("cudaMemcpyAsync", start, start + 10 * MS))]  # fmt: skip
+    (found,) = told(copies.serial_blocks, [host_trace(ops, calls)])
+    assert "blocks compute and offload one after another" in found.title
+    assert "upload" not in found.title + found.recommendation

@@ -1009,6 +1009,7 @@ RanksColumn = Literal[
     "window_end_ns",
     "window_ns",
     "capture_ns",
+    "events_ns",
     "operations",
     "operations_without_launch",
     "api_calls",

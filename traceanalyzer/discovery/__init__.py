@@ -41,10 +41,10 @@ from traceanalyzer.readers import Header, RankHint, reader_of
 
 LINK_OUT = "a link to outside the folder; --follow-links reads it"
 
-_RANK_FOLDER = re.compile(r"(?:rank|worker|gpu|proc|local_rank|node|host)s?[_\-=]?\d+", re.IGNORECASE)
+_RANK_FOLDER = re.compile(r"(?:rank|worker|gpu|proc|local_rank|node|host)s?[_\-=\[]?\d+\]?", re.IGNORECASE)
 
 # SGLang writes <time>-TP-<rank>[-DECODE]; with pipelines several ranks share that number.
-_RANK_IN_NAME = re.compile(r"(?<![a-z])(?:rank|worker)[_\-=]?(\d+)(?!\d)|^\d+\.\d+-TP-(\d+)(?!.*-PP-)", re.IGNORECASE)
+_RANK_IN_NAME = re.compile(r"(?<![a-z])(?:rank|worker)[_\-=\[]?(\d+)(?!\d)|^\d+\.\d+-TP-(\d+)(?!.*-PP-)", re.IGNORECASE)
 
 
 BY_NAME = "path"

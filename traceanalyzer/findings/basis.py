@@ -14,6 +14,7 @@ from traceanalyzer.analyses.once import once_of_tables
 from traceanalyzer.analyses.replay.gain import Gain
 from traceanalyzer.analyses.time.headline import Headline, shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
+from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.meaning.columns import Unit, unit_of
 from traceanalyzer.meaning.quantities import digits
 from traceanalyzer.meaning.severities import Severity
@@ -181,10 +182,15 @@ def steps_of_operators(steps: Steps, basis: Basis) -> pd.Series:
     return rows_where(table, table["step"].notna()).groupby("rank")["step"].nunique()
 
 
-def basis_of_operators(steps: Steps, basis: Basis) -> Basis:
-    """The basis with steps as long as those that a rank's operators are counted in: shares are of these."""
+def basis_of_operators(steps: Steps, basis: Basis, ranks: Ranks | None = None) -> Basis:
+    """The basis with steps as long as those that a rank's operators are counted in: shares are of these.
+
+    Of a whole capture the operators' CPU time lies anywhere among the recorded events, whose span `ranks` has.
+    """
     if basis.steps is None:
-        return basis
+        if ranks is None:
+            return basis
+        return replace(basis, window_ns=ranks.table.set_index("rank")["events_ns"].reindex(basis.window_ns.index))
     table = rows_where(steps.table, steps.table["step"].notna())
     mean_ns = table["window_ns"].astype("float64").groupby(table["rank"]).mean().reindex(basis.window_ns.index)
     return replace(basis, window_ns=(mean_ns * basis.steps).fillna(basis.window_ns))

@@ -85,5 +85,7 @@ def in_a_step(of_hosts: Result) -> pd.DataFrame:
     table = of_hosts.table
     per = table["steps"].astype("Int64").fillna(1).astype("int64")
     host_ns = table["host_ns"].astype("float64") / per
-    idle_ns = likely_idle(host_ns, table).astype("Float64").fillna(0.0).astype("float64")
+    # What lies outside the window of a whole capture is no part of it.
+    idle_ns = likely_idle(host_ns, table).where(table["steps"].notna(), table["idle_ns"])
+    idle_ns = idle_ns.astype("Float64").fillna(0.0).astype("float64")
     return table.assign(per=per, host_a_step_ns=host_ns, idle_a_step_ns=idle_ns)

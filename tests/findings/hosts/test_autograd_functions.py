@@ -6,7 +6,7 @@ from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
 from traceanalyzer.findings.hosts.autograd_functions import autograd_functions
 
-NAMES = ("headline", "steps", "idle", "operators", "episodes", "places", "replay")
+NAMES = ("headline", "steps", "idle", "operators", "episodes", "places", "replay", "ranks")
 MS = 1_000_000
 STEP = 100 * MS
 

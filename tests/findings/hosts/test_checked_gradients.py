@@ -6,7 +6,7 @@ from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
 from traceanalyzer.findings.hosts.checked_gradients import checked_gradients
 
-NAMES = ("headline", "steps", "operators", "episodes", "places")
+NAMES = ("headline", "steps", "operators", "episodes", "places", "ranks")
 MS = 1_000_000
 NODE = "autograd::engine::evaluate_function: LinearBackward0"
 

@@ -8,7 +8,7 @@ from traceanalyzer.findings.hosts.slow_operators import slow_operators
 
 NAMES = (
     "headline", "steps", "idle", "host_work", "operators", "operator_launches", "operator_shapes", "sync_calls",
-    "episodes", "places",
+    "episodes", "places", "ranks",
 )  # fmt: skip
 MS = 1_000_000
 STEP = 100 * MS

@@ -10,7 +10,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import ratio
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.once import once_a_trace
-from traceanalyzer.analyses.time.intervals import busy
+from traceanalyzer.analyses.time.intervals import busy, new_ns
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.plain import known_of
@@ -54,7 +54,11 @@ def likely_idle(host_ns: pd.Series, table: pd.DataFrame) -> pd.Series:
 def times_of(
     trace: RankTrace, groups: Groups, starts: np.ndarray, ends: np.ndarray, steps: pd.DataFrame
 ) -> dict[str, Any]:
-    """What is stored of each group of stretches on the host, which are of these steps: none for the whole capture."""
+    """What is stored of each group of stretches on the host, which are of these steps: none for the whole capture.
+
+    Of stretches of one group that overlap, on several threads, the common time counts once.
+    """
+    starts = ends - new_ns(starts, ends, groups.of_row)
     idle_ns, seen_ns = (groups.sums(times) for times in idle_inside(trace, starts, ends))
     without_gpu = np.full(len(groups), trace.gpu_ops.empty)
     return {
@@ -92,6 +96,19 @@ def launches_inside(trace: RankTrace, events: pd.DataFrame) -> np.ndarray:
         times = np.sort(begun[thread_of == thread])
         count[rows] = np.searchsorted(times, ends[rows]) - np.searchsorted(times, starts[rows])
     return count
+
+
+def looked_at(trace: RankTrace, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Times on the host clipped to what they are compared with: the GPU's first to last operation, and complete steps.
+
+    Without either nothing is clipped.
+    """
+    tables = ((trace.gpu_ops, "start_ns", "end_ns"), (steps_of_hosts(trace), "host_start_ns", "host_end_ns"))
+    spans = [(array_of(table, first).min(), array_of(table, last).max()) for table, first, last in tables if len(table)]
+    if not spans:
+        return starts, ends
+    first, last = min(first for first, _ in spans), max(last for _, last in spans)
+    return np.clip(starts, first, last), np.clip(ends, first, last)
 
 
 def idle_inside(trace: RankTrace, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -52,7 +52,7 @@ class HostWork(Result[HostWorkColumn]):
         "input_bytes": Column.size(
             "Of collectives: bytes of this rank's inputs; absent where the trace has no shapes.", is_aside=True
         ),
-        "host_ns": Column.time("Time in it; what lies inside it is part of it."),
+        "host_ns": Column.time("Time in which a thread of this role is in it; what lies inside it is part of it."),
         **TIMES,
         "idle_pct": Column.share(
             "100 · GPU idle time in it / the time in it between the first and last GPU operation.", better=Better.LESS

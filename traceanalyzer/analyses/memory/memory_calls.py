@@ -8,11 +8,14 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.host.host_time import looked_at
 from traceanalyzer.analyses.memory.levels import step_of
 from traceanalyzer.analyses.names import MemoryCallsColumn
+from traceanalyzer.analyses.time.intervals import new_ns
 from traceanalyzer.analyses.time.steps import complete_steps
 from traceanalyzer.meaning.columns import Adds, Column, Written
 from traceanalyzer.model import RankTrace
+from traceanalyzer.model.plain import lengths_of
 from traceanalyzer.model.tables import array_of, rows_where, table_of
 
 
@@ -27,7 +30,9 @@ class MemoryCalls(Result[MemoryCallsColumn]):
         "step": Column.ident("Step that the host was in; absent outside any."),
         "name": Column.text("Function.", written=Written.KERNEL),
         "calls": Column.count("Its calls."),
-        "host_ns": Column.time("Time of the host in them; cudaFree waits for the GPU too.", leads=True),
+        "host_ns": Column.time(
+            "Time of the host in them, once where threads are in several; cudaFree waits for the GPU too.", leads=True
+        ),
         "longest_ns": Column.time("The longest of them.", adds=Adds.EXTREME),
         "is_complete": Column.flag("The step counts in means."),
     }
@@ -46,10 +51,12 @@ def per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
     if calls.empty:
         return pd.DataFrame()
     complete = set(complete_steps(steps)["step"]) if len(steps) else set()
-    lengths = array_of(calls, "end_ns") - array_of(calls, "start_ns")
-    table = table_of({"step": numbers, "name": calls["name"].astype("str").to_numpy(), "length": lengths})
-    grouped = table.groupby(["step", "name"])["length"].agg(["size", "sum", "max"]).reset_index()
-    grouped.columns = ["step", "name", "calls", "host_ns", "longest_ns"]
+    starts, ends = looked_at(trace, array_of(calls, "start_ns"), array_of(calls, "end_ns"))
+    names = calls["name"].astype("str").to_numpy()
+    new = new_ns(starts, ends, numbers)
+    table = table_of({"step": numbers, "name": names, "new": new, "length": lengths_of(calls)})
+    by_name = table.groupby(["step", "name"])
+    grouped = by_name.agg(calls=("new", "size"), host_ns=("new", "sum"), longest_ns=("length", "max")).reset_index()
     is_complete = grouped["step"].isin(complete)
     return typed(grouped.assign(step=grouped["step"].where(grouped["step"] >= 0), is_complete=is_complete),
                  {"step": "Int64"})  # fmt: skip

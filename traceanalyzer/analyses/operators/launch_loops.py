@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from traceanalyzer.analyses.base import Result, stack, taken
 from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.host.host_time import looked_at
 from traceanalyzer.analyses.host.idle_causes import blocking
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.analyses.names import LaunchLoopsColumn
@@ -132,6 +133,7 @@ def per_rank(trace: RankTrace, loops: Loops, scopes: Scopes, category_of_op: pd.
     launch, lengths = array_of(trace.gpu_ops, "launch"), lengths_of(trace.gpu_ops)
     begins = array_of(trace.api_calls, "start_ns")[launch[[run.rows[0] for run in runs]]]
     ends = array_of(trace.api_calls, "end_ns")[launch[[run.rows[-1] for run in runs]]]
+    begins, ends = looked_at(trace, begins, ends)
     sizes, is_upload = _sizes(trace), mask_of(column_of(trace.gpu_ops, "direction"), "HtoD".__eq__)
     groups = Groups.of_numbers(np.array([run.loop for run in runs]))
     firsts = [runs[row] for row in groups.first]

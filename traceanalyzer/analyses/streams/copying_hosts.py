@@ -3,7 +3,7 @@
 import numpy as np
 
 from traceanalyzer.analyses.host.host_activity import innermost_at, outermost
-from traceanalyzer.analyses.host.host_time import launches_inside
+from traceanalyzer.analyses.host.host_time import launches_inside, looked_at
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of
@@ -18,7 +18,7 @@ def host_times(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
     took = np.full(len(rows), NONE, dtype=np.int64)
     held = launch != NONE
     starts, ends, threads = (array_of(trace.api_calls, name)[launch[held]] for name in ("start_ns", "end_ns", "thread"))
-    took[held] = _around(trace, starts, ends - starts, threads)
+    took[held] = _around(trace, starts, np.subtract(*looked_at(trace, starts, ends)[::-1]), threads)
     return took
 
 
@@ -32,5 +32,6 @@ def _around(trace: RankTrace, begun: np.ndarray, lengths: np.ndarray, threads: n
         # Those that hold one launch are the same launch's where one lies in the other.
         rows = rows[outermost(starts[rows], ends[rows])]
         around = innermost_at(starts[rows], ends[rows], begun[own])
-        took[own] = np.where(around == NONE, lengths[own], np.append(ends[rows] - starts[rows], 0)[around])
+        lasts = np.subtract(*looked_at(trace, starts[rows], ends[rows])[::-1])
+        took[own] = np.where(around == NONE, lengths[own], np.append(lasts, 0)[around])
     return took

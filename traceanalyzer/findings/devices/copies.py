@@ -20,6 +20,7 @@ from traceanalyzer.findings.devices.copies_alone import alone, compute
 from traceanalyzer.findings.finding import PAGEABLE, Finding
 from traceanalyzer.findings.late.lateness import all_late_by, late_by
 from traceanalyzer.findings.won import Won
+from traceanalyzer.meaning.listed import named
 from traceanalyzer.meaning.quantities import digits, size_text, time_text
 from traceanalyzer.model.tables import rows_where
 
@@ -190,13 +191,16 @@ def _hidden(gain_ns: int, gain: Gain | None, basis: Basis) -> str:
 def _serial(row: pd.Series, basis: Basis, window_ns: int) -> Finding:
     rank, blocks = int(row["rank"]), int(row["blocks"])
     share = 100.0 * row["exposed_ns"] / row["pitch_ns"]
+    uploads, offloads = row["upload_ns"] > 0, row["download_ns"] > 0
+    does = named([*["upload"] * uploads, "compute", *["offload"] * offloads])
+    copies = named([*["uploads"] * uploads, *["offloads"] * offloads])
+    next_to = named([*["upload block k+1"] * uploads, *["offload block k−1"] * offloads])
     return Finding(
         severity=severity(share),
-        title=f"Rank {rank}'s {blocks} blocks upload, compute and offload one after another: no compute runs in "
+        title=f"Rank {rank}'s {blocks} blocks {does} one after another: no compute runs in "
         f"{time_text(row['exposed_ns'])} of each block's {time_text(row['pitch_ns'])}.",
         evidence=({key: None if pd.isna(value) else value for key, value in row.items()},),
-        recommendation="Give uploads and offloads streams of their own, upload block k+1 and offload block k−1 while "
-        "block k computes, and tie them by events.",
+        recommendation=f"Give {copies} streams of their own, {next_to} while block k computes, and tie them by events.",
         caveat="Copies that run beside compute share memory bandwidth: the gain is at most the smaller of the two "
         "times.",
         gain_ns=basis.scaled(int(row["exposed_ns"]) * blocks, window_ns, rank),

@@ -7,6 +7,7 @@ from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import Basis, basis_of_operators, plain, steps_of_operators
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_shares import most_gained_ns
@@ -20,8 +21,9 @@ _MOST_ROWS = 5
 
 
 def recomputed_activations(
-    headline: Headline, steps: Steps, operators: Operators, replay: Replay, *, recompute_pct: float = RECOMPUTE_PCT
-) -> list[Finding]:
+    headline: Headline, steps: Steps, operators: Operators, replay: Replay, ranks: Ranks, *,
+    recompute_pct: float = RECOMPUTE_PCT,
+) -> list[Finding]:  # fmt: skip
     """Operators that autograd runs again in its backward pass keep a GPU busy for 5 % of a step or more.
 
     Or the host, where the job would be quicker if hosts took no time. Those of compiled graphs are not told apart by
@@ -43,13 +45,14 @@ def recomputed_activations(
     if found is None:
         return []
     rank, _ = found
+    costs = _costs(again.loc[rank], rank, basis, basis_of_operators(steps, Basis.of(headline, steps), ranks))
     rows = own[own["rank"] == rank].head(_MOST_ROWS)
     others = again.drop(index=rank)
     alone = ", the others do none" if len(others) and not others.to_numpy().any() else ""
     return [
         Finding(
             severity="low",
-            title=f"The backward pass computes activations again: {_costs(again.loc[rank], rank, basis)}{alone}.",
+            title=f"The backward pass computes activations again: {costs}{alone}.",
             evidence=plain(rows[["rank", "operator", "autograd", "calls", "gpu_own_ns", "host_self_ns"]]),
             recommendation="Where memory allows, checkpoint fewer blocks, or only what is cheap to compute again "
             "(selective activation checkpointing); compare the step with checkpointing off.",
@@ -62,10 +65,10 @@ def recomputed_activations(
     ]
 
 
-def _costs(again: pd.Series, rank: int, basis: Basis) -> str:
+def _costs(again: pd.Series, rank: int, basis: Basis, recorded: Basis) -> str:
     """`3.89 ms of rank 0's GPU work, 6 % of a step, and 13 ms of its host's, 19 %`; a host's of nothing is left out."""
-    window_ns = basis.mean_ns(rank)
-    shares = {name: f"{100 * float(again[name]) / window_ns:.0f} %" for name in again.index}
+    wholes = {"gpu_own_ns": basis.mean_ns(rank), "host_self_ns": recorded.mean_ns(rank)}
+    shares = {name: f"{100 * float(again[name]) / whole_ns:.0f} %" for name, whole_ns in wholes.items()}
     gpu = f"{time_text(again['gpu_own_ns'])} of rank {rank}'s GPU work, {shares['gpu_own_ns']} {basis.of_a_step}"
     host = f"{time_text(again['host_self_ns'])} of its host's, {shares['host_self_ns']}"
     return gpu if not again["host_self_ns"] else f"{gpu}, and {host}"

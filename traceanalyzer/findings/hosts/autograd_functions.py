@@ -12,6 +12,7 @@ from traceanalyzer.analyses.replay.change import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import Basis, basis_of_operators, plain, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_shares import host_shares, most_gained_ns
@@ -46,7 +47,7 @@ _OF_SYNC_BN = (
 
 def autograd_functions(
     headline: Headline, steps: Steps, idle: Idle, operators: Operators, episodes: Episodes, places: Places,
-    replay: Replay, *, function_ns: int = FUNCTION_NS, function_pct: float = FUNCTION_PCT,
+    replay: Replay, ranks: Ranks, *, function_ns: int = FUNCTION_NS, function_pct: float = FUNCTION_PCT,
     host_idle_pct: float = HOST_PCT,
 ) -> list[Finding]:  # fmt: skip
     """Where GPUs wait for hosts: an autograd function takes them 0.4 ms a call, 20 % of a step with its backward.
@@ -57,7 +58,7 @@ def autograd_functions(
     worst = worst_rank(headline, steps, idle, HOST.column, host_idle_pct)
     if worst is None or not len(operators):
         return []
-    rank, basis = worst[0], basis_of_operators(steps, worst[3])
+    rank, basis = worst[0], basis_of_operators(steps, worst[3], ranks)
     table = _functions(operators, steps_of_operators(steps, basis), function_ns)
     shares = host_shares(table.groupby("rank")["a_step_ns"].sum(), rank, basis, function_pct)
     if shares is None:

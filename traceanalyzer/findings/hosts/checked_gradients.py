@@ -5,6 +5,7 @@ from traceanalyzer.analyses.blame.places import Places
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.alike import also_on, with_others
 from traceanalyzer.findings.basis import Basis, basis_of_operators, plain, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
@@ -28,13 +29,14 @@ def checked_gradients(
     operators: Operators,
     episodes: Episodes,
     places: Places,
+    ranks: Ranks,
     *,
     least_checks: int = LEAST_CHECKS,
 ) -> list[Finding]:
     """The backward pass looks for NaN in ten gradients of a step or more: torch.autograd.detect_anomaly is on."""
     if not len(headline) or not len(operators):
         return []
-    basis = basis_of_operators(steps, Basis.of(headline, steps))
+    basis = basis_of_operators(steps, Basis.of(headline, steps), ranks)
     table = rows_where(operators.table, operators.table["autograd"] == "backward")
     table = table[table["operator"].isin(_CHECKS)]
     per = steps_of_operators(steps, basis)

@@ -9,6 +9,7 @@ from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import Basis, basis_of_operators, plain, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_shares import host_shares, once, won_by_one_turn
@@ -31,7 +32,7 @@ _NAMES = [*CHECKS, *_ANSWERS]
 
 def checked_values(
     headline: Headline, steps: Steps, operators: Operators, launch_loops: LaunchLoops, episodes: Episodes,
-    places: Places, replay: Replay, *, least_checks: int = LEAST_CHECKS, checked_pct: float = CHECKED_PCT,
+    places: Places, replay: Replay, ranks: Ranks, *, least_checks: int = LEAST_CHECKS, checked_pct: float = CHECKED_PCT,
 ) -> list[Finding]:  # fmt: skip
     """The program asks of ten tensors of a step or more, one after the other, whether they are finite.
 
@@ -40,7 +41,7 @@ def checked_values(
     """
     if not len(headline) or not len(operators):
         return []
-    basis = basis_of_operators(steps, Basis.of(headline, steps))
+    basis = basis_of_operators(steps, Basis.of(headline, steps), ranks)
     table = operators.table[(operators.table["autograd"] != "backward") & operators.table["operator"].isin(_NAMES)]
     checks, spent_ns = _checks(table, steps_of_operators(steps, basis), least_checks)
     if spent_ns.empty:

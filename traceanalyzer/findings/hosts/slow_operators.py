@@ -13,6 +13,7 @@ from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.trace.ranks import Ranks
 from traceanalyzer.findings.basis import Basis, basis_of_operators, plain, severity, steps_of_operators
 from traceanalyzer.findings.finding import Finding
 from traceanalyzer.findings.host_shares import host_shares
@@ -53,7 +54,7 @@ _OTHER = (
 def slow_operators(
     headline: Headline, steps: Steps, idle: Idle, host_work: HostWork, operators: Operators,
     operator_launches: OperatorLaunches, operator_shapes: OperatorShapes, sync_calls: SyncCalls, episodes: Episodes,
-    places: Places, *, slow_call_ns: int = CALL_NS, slow_operators_pct: float = SLOW_OPERATORS_PCT,
+    places: Places, ranks: Ranks, *, slow_call_ns: int = CALL_NS, slow_operators_pct: float = SLOW_OPERATORS_PCT,
     host_idle_pct: float = HOST_PCT, cpu_work_pct: float = CPU_WORK_PCT,
 ) -> list[Finding]:  # fmt: skip
     """Where GPUs wait for hosts: operators that take a CPU 1 ms of its own a call, 10 % of a step together.
@@ -65,11 +66,11 @@ def slow_operators(
     worst = worst_rank(headline, steps, idle, HOST.column, host_idle_pct)
     if worst is None or not len(operators):
         return []
-    rank, _, _, basis = worst
+    rank, idle_ns, _, basis = worst
     table = _own(operators, operator_launches, sync_calls)
     table = table[(table["own_ns"] >= slow_call_ns * table["most"]) & ~_is_said(table, host_work, basis, cpu_work_pct)]
     table["per_step_ns"] = table["own_ns"] / table["rank"].map(steps_of_operators(steps, basis))
-    basis = basis_of_operators(steps, basis)
+    basis = basis_of_operators(steps, basis, ranks)
     shares = host_shares(table.groupby("rank")["per_step_ns"].sum(), rank, basis, slow_operators_pct)
     if shares is None:
         return []
@@ -83,7 +84,7 @@ def slow_operators(
             evidence=plain(own[["rank", "operator", "calls", "host_self_ns", "own_ns"]]),
             recommendation=_advice(operator_shapes, own.iloc[0]),
             caveat="A profiler slows the host, but hardly inside a single operator.",
-            gain_ns=round(total_ns),
+            gain_ns=round(min(total_ns, idle_ns)),
             is_of_hosts=True,
             named=shares.named(rank),
             table="operators",

@@ -93,7 +93,8 @@ def _parsed(
     ops, host_ops = frame_of(builder, "gpu_ops"), frame_of(builder, "host_ops")
     without_category = builder.foreign.pop("", 0)
     is_host_only = ops.empty and not text.is_truncated and not host_ops.empty
-    if why := why_refused(text, decoder, builder, without_category, has_ops=not ops.empty, has_host=not host_ops.empty):
+    has = {"has_ops": not ops.empty, "has_host": not host_ops.empty}
+    if why := why_refused(text, decoder, builder, known, without_category, **has):
         raise NotATraceError(f"{path}: {why}")
     meta = _meta(path, hint, known, text, decoder, frame_of(builder, "spans"))
     host, process = recorded_on(path, known.host, host_ops)

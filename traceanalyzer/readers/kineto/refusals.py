@@ -7,6 +7,7 @@ from traceanalyzer.decoding.other_devices import DEVICES, FOREIGN, OUT_OF_TREE
 from traceanalyzer.decoding.stream import EventText
 from traceanalyzer.decoding.tables import TableBuilder
 from traceanalyzer.files.other_tools import written_by
+from traceanalyzer.readers.kineto.head import Properties
 
 _OF_NPUS = re.compile(r"^(?:trace_view|msprof\w*)\.json")
 """Names under which Ascend's profilers write."""
@@ -15,16 +16,21 @@ _OF_ANY_OTHER = f"a capture of {DEVICES[OUT_OF_TREE]}"
 
 _SPLIT = "a rank's recording is a file of its own: split it where its second list of traceEvents begins"
 
+_ONE_PATH = (
+    "several ranks wrote to this path, each over parts of the others' recording; record again with the rank in the "
+    "file's name, such as tensorboard_trace_handler(folder, worker_name=f'rank_{rank}')"
+)
+
 _APART = "give the files that it was made of, as the profilers wrote them, one for each rank, in a folder of their own"
 
 
-def why_refused(text: EventText, decoder: EventDecoder, builder: TableBuilder, without_category: int, *,
-                has_ops: bool, has_host: bool) -> str | None:  # fmt: skip
+def why_refused(text: EventText, decoder: EventDecoder, builder: TableBuilder, known: Properties,
+                without_category: int, *, has_ops: bool, has_host: bool) -> str | None:  # fmt: skip
     """Why what was decoded gives no trace; `None` where it does: of a GPU's work, or of the host alone."""
     if decoder.followed:
         return f"{decoder.followed + 1} traces, one behind the other; {_SPLIT}"
     if builder.origins.are_several():
-        return f"the recordings of several processes, merged into one file; {_APART}"
+        return _of_several(known)
     if has_ops:
         return None
     if of_others := _of_others(text, builder, without_category):
@@ -32,6 +38,14 @@ def why_refused(text: EventText, decoder: EventDecoder, builder: TableBuilder, w
     if has_host and not text.is_truncated:
         return None
     return _of_another_tool(text) or _why_empty(text, decoder, without_category, has_host=has_host)
+
+
+def _of_several(known: Properties) -> str:
+    """A file's header names one rank, unless a tool made the file."""
+    if known.rank is None:
+        return f"the recordings of several processes, merged into one file; {_APART}"
+    lost = f"rank {1 - known.rank}" if known.world_size == 2 else "each other rank that wrote to it"
+    return f"parts of several ranks' recordings, under the header of rank {known.rank}: {lost} is lost; {_ONE_PATH}"
 
 
 def _of_others(text: EventText, builder: TableBuilder, without_category: int) -> str | None:
