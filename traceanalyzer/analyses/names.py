@@ -378,6 +378,7 @@ ExposedCommColumn = Literal[
     "exposed_wait_pct",
     "exposed_unmatched_pct",
 ]
+FirstCallsColumn = Literal["rank", "step", "name", "operator", "calls", "loads", "host_ns", "idle_ns", "since_ns"]
 FusionsColumn = Literal["rank", "kernel", "fusion", "operators", "gpu_ops", "gpu_ns"]
 GapTableColumn = Literal[
     "rank",
@@ -566,6 +567,7 @@ IterationsColumn = Literal[
     "window_ns",
     "idle_ns",
     "between_ns",
+    "blocked_ns",
     "operations",
     "graph_operations",
     "is_complete",
@@ -1295,6 +1297,7 @@ ResultName = Literal[
     "cpu_steps",
     "cpu_step_parts",
     "launches",
+    "first_calls",
     "sync_calls",
     "kernels",
     "kernels_over_ranks",

@@ -43,6 +43,7 @@ from traceanalyzer.analyses.host import (
     compilations,
     cpu_steps,
     cuda_api,
+    first_calls,
     gaps,
     host_meetings,
     host_silences,
@@ -150,7 +151,7 @@ _ON_THE_GPU = "what runs on the GPU at a time may be of an earlier step"
 ANALYSES: Mapping[str, Analysis] = MappingProxyType(
     {
         "integrity": Analysis(integrity.across, integrity.per_rank),
-        "ranks": Analysis(ranks.across, ranks.per_rank),
+        "ranks": Analysis(ranks.across, ranks.per_rank, sees_all="the span of all recorded events is theirs"),
         "headline": Analysis(headline.across),
         "breakdown": Analysis(breakdown.across, breakdown.per_rank, _GPU),
         "time_parts": Analysis(time_parts.across),
@@ -178,6 +179,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "cpu_steps": Analysis(cpu_steps.across),
         "cpu_step_parts": Analysis(cpu_steps.of_parts),
         "launches": Analysis(launches.across, launches.per_rank, _GPU),
+        "first_calls": Analysis(first_calls.across, first_calls.per_rank, _CALLS),
         "sync_calls": Analysis(sync_calls.across, sync_calls.per_rank, _CALLS, sees_all=_ON_THE_GPU),
         "kernels": Analysis(kernels.across, kernels.per_rank, _GPU),
         "kernels_over_ranks": Analysis(kernels_over_ranks.across),

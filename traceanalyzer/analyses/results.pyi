@@ -30,6 +30,7 @@ from traceanalyzer.analyses.frames import Frame
 from traceanalyzer.analyses.host.compilations import Compilations
 from traceanalyzer.analyses.host.cpu_steps import CpuStepParts, CpuSteps
 from traceanalyzer.analyses.host.cuda_api import CudaApi
+from traceanalyzer.analyses.host.first_calls import FirstCalls
 from traceanalyzer.analyses.host.gaps import GapTable
 from traceanalyzer.analyses.host.host_meetings import HostMeetings
 from traceanalyzer.analyses.host.host_silences import HostSilences
@@ -85,6 +86,7 @@ from traceanalyzer.analyses.names import (
     ExpertLayersColumn,
     ExposedCallsColumn,
     ExposedCommColumn,
+    FirstCallsColumn,
     FusionsColumn,
     GapTableColumn,
     GpuGapsColumn,
@@ -279,6 +281,8 @@ class Results(dict[str, Result[Any]]):
     def __getitem__(self, name: Literal["cpu_step_parts"]) -> CpuStepParts: ...
     @overload
     def __getitem__(self, name: Literal["launches"]) -> Launches: ...
+    @overload
+    def __getitem__(self, name: Literal["first_calls"]) -> FirstCalls: ...
     @overload
     def __getitem__(self, name: Literal["sync_calls"]) -> SyncCalls: ...
     @overload
@@ -499,6 +503,8 @@ class Results(dict[str, Result[Any]]):
     @overload
     def get(self, name: Literal["launches"]) -> Launches | None: ...
     @overload
+    def get(self, name: Literal["first_calls"]) -> FirstCalls | None: ...
+    @overload
     def get(self, name: Literal["sync_calls"]) -> SyncCalls | None: ...
     @overload
     def get(self, name: Literal["kernels"]) -> Kernels | None: ...
@@ -718,6 +724,8 @@ class Tables(Protocol):
     def __call__(self, name: Literal["cpu_step_parts"]) -> Frame[CpuStepPartsColumn] | None: ...
     @overload
     def __call__(self, name: Literal["launches"]) -> Frame[LaunchesColumn] | None: ...
+    @overload
+    def __call__(self, name: Literal["first_calls"]) -> Frame[FirstCallsColumn] | None: ...
     @overload
     def __call__(self, name: Literal["sync_calls"]) -> Frame[SyncCallsColumn] | None: ...
     @overload

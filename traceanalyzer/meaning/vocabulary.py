@@ -139,7 +139,8 @@ class Cause(Struct, frozen=True):
 
 SYNC = Cause(
     "sync", "synchronising call", "host in a synchronising call",
-    "The host was inside a synchronising call before it launched the next operation.",
+    "The host was inside a synchronising call, or one that blocks at its first call alone, before it launched the next "
+    "operation.",
 )  # fmt: skip
 DATA = Cause(
     "data", "data loader", "host in the data loader",

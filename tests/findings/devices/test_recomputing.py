@@ -9,7 +9,7 @@ from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
 from traceanalyzer.findings.devices.recomputing import recomputed_activations
 
-NAMES = ("headline", "steps", "operators", "replay")
+NAMES = ("headline", "steps", "operators", "replay", "ranks")
 MS = 1_000_000
 NODE = "autograd::engine::evaluate_function: LinearBackward0"
 
@@ -52,8 +52,8 @@ def test_hosts_that_decide_run_it_again_too():
 
 def test_without_a_replay_it_is_not_known_whether_hosts_decide():
     results = results_of(4, host_ms=30)
-    *known, replay = (results[name] for name in NAMES)
-    assert not recomputed_activations(*known, replace(replay, engine=None))
+    *known, replay, ranks = (results[name] for name in NAMES)
+    assert not recomputed_activations(*known, replace(replay, engine=None), ranks)
 
 
 def test_the_backward_pass_itself_is_none():

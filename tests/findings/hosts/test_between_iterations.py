@@ -52,6 +52,7 @@ def iterations(between_ns, rank=0, name="step[DECODE bs=4]"):
         "name": name,
         "phase": "decode",
         "between_ns": between_ns,
+        "blocked_ns": 0,
         "is_complete": True,
     }
     figures = {"window_ns": 1_000, "idle_ns": 400, "operations": 90, "graph_operations": 0,

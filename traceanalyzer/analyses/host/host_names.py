@@ -40,6 +40,8 @@ _LAUNCH = re.compile(
     r"Launch(?!HostFunc)|Memcpy.*Async|Memset.*Async|^urEnqueue(USM|Mem)|^zeCommandListAppendMemory(Copy|Fill)"
 )
 
+_MODULE_LOAD = re.compile(r"(?:Module|Library)Load")
+
 _GRAPH_LAUNCH = re.compile(r"GraphLaunch")
 
 _GRAPH_CAPTURE = re.compile(r"StreamBeginCapture|StreamEndCapture|GraphInstantiate")
@@ -98,6 +100,11 @@ def is_plain_copy(name: str) -> bool:
 def is_launch(name: str) -> bool:
     """A call that starts a kernel, copy or memset without waiting for it."""
     return bool(_LAUNCH.search(name))
+
+
+def is_module_load(name: str) -> bool:
+    """A call that brings kernels onto the GPU: `cuModuleLoadData`, `cuLibraryLoadData`, `hipModuleLoad`."""
+    return bool(_MODULE_LOAD.search(name))
 
 
 def is_graph_launch(name: str) -> bool:

@@ -7,6 +7,7 @@ from msgspec import Struct
 from traceanalyzer.analyses.blocks import row_blocks
 from traceanalyzer.analyses.grouping import largest_before
 from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.host.one_off_calls import one_off_calls
 from traceanalyzer.analyses.once import once_a_trace
 from traceanalyzer.analyses.time.intervals import Intervals, busy, of_rows
 from traceanalyzer.meaning.vocabulary import (
@@ -101,7 +102,8 @@ def parts(
     """For each gap its part inside [start_ns, end_ns) by cause: columns `PARTS`, that add up to that part.
 
     Before the launch (until the call that launched the operation that ends the gap had returned) the launching
-    thread decides, in this order: `sync` inside a synchronising call, `data` inside a data range, else `host`. For
+    thread decides, in this order: `sync` inside a synchronising call, or a first one that takes far longer than later
+    ones (`one_off_calls`), `data` inside a data range, else `host`. For
     the time in which that thread records neither call nor operator (autograd's thread waits for the main one) the
     other threads that launch work on this GPU, and the thread of JAX's program, decide in the same order. After it,
     the first `launch_ns` are `launch` and the rest is `unknown`; without a recorded launch all of it is `unknown`. A
@@ -229,6 +231,8 @@ class _Thread(Struct, frozen=True):
 def _threads(trace: RankTrace) -> dict[int, _Thread]:
     """What threads that launch work on the GPU, and that of JAX's program, record of synchronising calls and data."""
     rows, since = blocking(trace)
+    once = np.setdiff1d(one_off_calls(trace), rows)
+    rows, since = np.append(rows, once), np.append(since, array_of(trace.api_calls, "start_ns")[once])
     until = array_of(trace.api_calls, "end_ns")[rows]
     of_call, of_op, of_range = (array_of(frame, "thread") for frame in (trace.api_calls, trace.host_ops, trace.ranges))
     is_data_op, is_data_range = _are_data(trace)
@@ -242,6 +246,12 @@ def _threads(trace: RankTrace) -> dict[int, _Thread]:
         )
         threads[thread] = _Thread(Intervals.of(since[own], until[own]), data)
     return threads
+
+
+def held_up(trace: RankTrace) -> Intervals:
+    """When a call blocks one of the threads that launch."""
+    held = [own.sync for own in _threads(trace).values()]
+    return Intervals.of_all(held) if held else EMPTY
 
 
 def loading(trace: RankTrace) -> Intervals:

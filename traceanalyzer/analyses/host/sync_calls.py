@@ -12,6 +12,7 @@ from traceanalyzer.analyses.host import idle_causes
 from traceanalyzer.analyses.host.gaps import step_of_time
 from traceanalyzer.analyses.host.host_activity import names_around_launches, user_ranges
 from traceanalyzer.analyses.host.idle_causes import Gaps
+from traceanalyzer.analyses.host.one_off_calls import one_off_calls
 from traceanalyzer.analyses.names import SyncCallsColumn
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Column, Written
@@ -51,7 +52,8 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     """
     rows, since = idle_causes.blocking(trace)
     ends = array_of(trace.api_calls, "end_ns")[rows]
-    inside = trace.window.holds(ends - 1)  # one that returns when the window ends is in it
+    # One that returns when the window ends is in it; `first_calls` has those that block so long but once.
+    inside = trace.window.holds(ends - 1) & ~np.isin(rows, one_off_calls(trace))
     rows, since, ends = rows[inside], since[inside], ends[inside]
     if not len(rows):
         return pd.DataFrame()

@@ -9,6 +9,7 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack, typed
 from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.host.idle_causes import held_up
 from traceanalyzer.analyses.names import IterationsColumn
 from traceanalyzer.analyses.time.intervals import Intervals, busy
 from traceanalyzer.meaning.columns import Better, Column, Written
@@ -43,6 +44,8 @@ _NAMED = (
     (MIXED, re.compile(r"mixed", re.IGNORECASE)),
 )
 
+_INTEGERS = ("window_ns", "idle_ns", "between_ns", "blocked_ns", "operations", "step")
+
 _COUNTS = ("prefills", "prefill_tokens", "decodes", "decode_tokens")
 
 
@@ -70,6 +73,11 @@ class Iterations(Result[IterationsColumn]):
         "between_ns": Column.time(
             "Part of that in which its host was in no iteration's annotation: it waits for requests, schedules them, "
             "or hands out results.",
+            is_news_when_zero=True,
+            is_secondary=True,
+        ),
+        "blocked_ns": Column.time(
+            "Part of the idle time in which a call blocked its host: it waited for no launch.",
             is_news_when_zero=True,
             is_secondary=True,
         ),
@@ -108,9 +116,9 @@ def per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame()
     facts = pd.DataFrame([told[name] for name in held["name"]])
     table = held[["step", "name", "window_ns", "idle_ns", "operations", "is_complete"]].join(facts)
-    table["between_ns"] = _between_ns(trace, held)
+    table["between_ns"], table["blocked_ns"] = _idle_parts(trace, held)
     table["graph_operations"] = _graph_operations(trace, held["step"].to_numpy(dtype=np.int64))
-    return typed(table, dict.fromkeys((*_COUNTS, "window_ns", "idle_ns", "between_ns", "operations", "step"), "Int64"))
+    return typed(table, dict.fromkeys((*_COUNTS, *_INTEGERS), "Int64"))
 
 
 def across(parts: Mapping[int, pd.DataFrame]) -> Iterations:
@@ -165,13 +173,14 @@ def _of_sglang(name: str, phase: str) -> dict[str, int | None]:
     return {f"{own}s": requests, f"{own}_tokens": tokens, f"{other}s": 0, f"{other}_tokens": 0}
 
 
-def _between_ns(trace: RankTrace, held: pd.DataFrame) -> np.ndarray:
-    """Of each iteration's window: nothing runs on the GPU, and the host is in no iteration."""
+def _idle_parts(trace: RankTrace, held: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Of each iteration's window: nothing runs on the GPU; its host is in no iteration, or in a call that blocks."""
     steps = trace.steps
     starts = held["start_ns"].to_numpy(dtype=np.int64)
     ends = starts + held["window_ns"].to_numpy(dtype=np.int64)
     inside = Intervals.of(array_of(steps, "host_start_ns"), array_of(steps, "host_end_ns"))
-    return (Intervals.of(starts, ends) - busy(trace) - inside).covered_ns(starts, ends)
+    idle = Intervals.of(starts, ends) - busy(trace)
+    return (idle - inside).covered_ns(starts, ends), (idle & held_up(trace)).covered_ns(starts, ends)
 
 
 def _graph_operations(trace: RankTrace, numbers: np.ndarray) -> pd.api.extensions.ExtensionArray:

@@ -72,6 +72,7 @@ PLACES: Mapping[str, tuple[ResultName, ...]] = MappingProxyType(
             "compilations",
             "host_meetings",
             "launches",
+            "first_calls",
             "sync_calls",
             "sync_copies",
             "cuda_api",
