@@ -30,11 +30,11 @@ def launch_bound_iterations(
     if table.empty:
         return []
     complete = table[is_true(table["is_complete"])]
-    table = complete if len(complete) else table
+    held: pd.DataFrame = complete if len(complete) else table
     # What a call blocks is no wait for a launch.
-    table = table.assign(idle_ns=table["idle_ns"] - table["blocked_ns"])
+    held = held.assign(idle_ns=held["idle_ns"] - held["blocked_ns"])
     figures: list[IterationsColumn] = ["window_ns", "idle_ns", "between_ns", "operations", "graph_operations"]
-    mean = table.groupby(["phase", "rank"])[figures].mean().astype("Float64").reset_index()
+    mean = held.groupby(["phase", "rank"])[figures].mean().astype("Float64").reset_index()
     mean["idle_pct"] = 100.0 * mean["idle_ns"] / mean["window_ns"]
     mean["graph_pct"] = 100.0 * mean["graph_operations"] / mean["operations"]
     is_within = mean["between_ns"] < MOSTLY * mean["idle_ns"]
