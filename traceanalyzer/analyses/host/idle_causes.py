@@ -9,7 +9,7 @@ from traceanalyzer.analyses.grouping import largest_before
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.one_off_calls import one_off_calls
 from traceanalyzer.analyses.once import once_a_trace
-from traceanalyzer.analyses.time.intervals import Intervals, busy, of_rows
+from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, busy, of_rows
 from traceanalyzer.meaning.vocabulary import (
     BETWEEN_KERNELS,
     DATA,
