@@ -23,7 +23,7 @@ def test_the_largest_part_of_every_rank(compute, comm, idle, told):
 def test_ranks_that_are_bound_by_other_things_are_told_apart():
     busy, lazy = (steady(share * 1_000_000, 0, (100 - share) * 1_000_000) for share in (90, 10))
     said = bound.of_capture(capture([busy[0], lazy[1]]))
-    assert said == "compute (90 %) on rank 0, idle (unknown cause) (90 %) on rank 1"
+    assert said == "compute (90 %) on rank 0, idle (host) (90 %) on rank 1"
 
 
 def test_the_sentence_names_every_run():

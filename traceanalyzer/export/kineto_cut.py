@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import pandas as pd
 
 from traceanalyzer.decoding.packed import PackedFile
 from traceanalyzer.discovery.clustering import TraceFile
@@ -164,22 +163,13 @@ def _stretches(traces: list[RankTrace]) -> tuple[np.ndarray, np.ndarray, set[int
     wanted: set[int] = set()
     for trace in traces:
         chosen = trace.steps[trace.steps["step"].isin(trace.window.steps or ())]
-        until = np.maximum(chosen["host_end_ns"].to_numpy(), _launched_ns(trace, chosen["end_ns"]))
-        on_host += list(zip(chosen["host_start_ns"], until, strict=True))
+        on_host += list(zip(chosen["host_start_ns"], chosen["host_end_ns"], strict=True))
         held = chosen.dropna(subset=["start_ns", "end_ns"])
         on_gpu += list(zip(held["start_ns"], held["end_ns"], strict=True))
         ops = trace.gpu_ops
-        needed = trace.counted | ops["start_ns"].isin(held["end_ns"]).to_numpy()
+        needed = trace.counted | ops["end_ns"].isin(held["start_ns"]).to_numpy()  # with their end a step may begin
         wanted |= set(ops["correlation"][needed].tolist()) - {NONE, 0}
     return np.array(on_gpu, dtype=np.int64).reshape(-1, 2), np.array(on_host, dtype=np.int64).reshape(-1, 2), wanted
-
-
-def _launched_ns(trace: RankTrace, starts: pd.Series) -> np.ndarray:
-    """When the launches of the operations that start then had returned: until then the host decides of the window."""
-    ops = trace.gpu_ops[trace.gpu_ops["launch"] != NONE].drop_duplicates("start_ns").set_index("start_ns")["launch"]
-    rows = ops.reindex(starts.fillna(NONE).astype("int64")).fillna(NONE).to_numpy(dtype=np.int64)
-    found: np.ndarray = np.append(trace.api_calls["end_ns"].to_numpy(), 0)[rows]
-    return found
 
 
 def _touches(starts: np.ndarray, ends: np.ndarray, stretches: np.ndarray) -> np.ndarray:

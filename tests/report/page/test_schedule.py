@@ -14,9 +14,9 @@ NEEDED = ("pipeline", "pipeline_schedule", "headline", "steps")
 def test_each_stretch_of_the_last_complete_step_is_a_block():
     results = once.results("pp", NEEDED)
     table = results["pipeline_schedule"].to_frame()
-    own = table[table["step"] == 3]
+    own = table[table["step"] == 4]
     made = schedule(results, Clock({}, 0, "", is_common=True))
-    assert (made.step, made.ranks, made.others) == (3, (0, 1), 0)
+    assert (made.step, made.ranks, made.others) == (4, (0, 1), 0)
     assert made.length_ns == own["end_ns"].max() - own["start_ns"].min()
     for row in made.rows:
         blocks = own[own["rank"] == row.rank]

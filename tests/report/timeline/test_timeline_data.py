@@ -59,7 +59,7 @@ def test_every_operation_is_carried_exactly():
     assert columns[5] == [5, 11, 0]  # one more than the launch delay; 0: no launch
     assert numbers[21:27] == [0] * 6  # neither operators nor ranges were recorded
     assert numbers[27:32] == [1, 0, 0, 0, 0]  # the call's label; bytes, wait, why none, the copy's bytes are not known
-    assert meta["steps"] == [[0, 0, 0, 295, False]]
+    assert meta["steps"] == [[0, 0, -5, 295, True]]
     assert len(numbers) == 64
 
 

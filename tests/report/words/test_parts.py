@@ -49,7 +49,7 @@ def test_a_mean_step_is_that_of_the_headlines_steps():
     ops = [("compute", start + 10, start + 60, start + 5) for start, _ in steps]
     made = split(run([rank_trace(ops, steps=steps)], ASKED))
     assert made is not None
-    assert (made.basis, made.steps) == ("steps 0 to 1", 2)
+    assert (made.basis, made.steps) == ("steps 0 to 2", 3)
     assert made.table[["window_ns", "compute_ns"]].to_numpy().tolist() == [[100, 50]]
 
 
