@@ -16,8 +16,7 @@ from tests.simulator import fleet
 from traceanalyzer.analyses import ANALYSES, combine_tables
 from traceanalyzer.discovery import discover
 from traceanalyzer.loading import LoadOptions
-from traceanalyzer.scale.gathered import Gathered, gather_capture
-from traceanalyzer.scale.work import MOST_OF_A_BUNDLE, set_up_process
+from traceanalyzer.scale.work import MOST_OF_A_BUNDLE, Gathered, gather_capture, set_up_process
 
 
 def main() -> None:

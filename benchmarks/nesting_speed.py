@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from traceanalyzer.analyses import reduce_rank
-from traceanalyzer.analyses.operators.nesting import Nesting
+from traceanalyzer.analyses.operators.operator_tree import Nesting
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace, make_trace
 from traceanalyzer.readers import RankHint, kineto

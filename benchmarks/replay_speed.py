@@ -16,9 +16,9 @@ import pandas as pd
 import traceanalyzer as ta
 from traceanalyzer.analyses import combine, reduce_rank
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
-from traceanalyzer.analyses.phases.op_phases import op_phases
-from traceanalyzer.analyses.replay import path, replay, slack, slowdown, what_ifs
-from traceanalyzer.analyses.replay.change import PEERS, Change
+from traceanalyzer.analyses.phases.phases import op_phases
+from traceanalyzer.analyses.replay import critical_path, replay, slack, what_ifs
+from traceanalyzer.analyses.replay.changes import PEERS, Change
 from traceanalyzer.model import RankTrace, make_trace
 from traceanalyzer.selection import Selection, select
 
@@ -55,8 +55,8 @@ def main() -> None:
     clock.add("joined, replayed twice")
     found.engine.job.replay(found.engine.job.recorded)
     clock.add("one replay more")
-    stretches = path.stretches(pieces, found)
-    path.across(pieces, stretches)
+    stretches = critical_path.stretches(pieces, found)
+    critical_path.across(pieces, stretches)
     clock.add("critical path")
     found.engine.gains([(Change("rank", PEERS, frozenset({0})),)])
     clock.add("a first gain, with and without the profiler")
@@ -64,11 +64,11 @@ def main() -> None:
     clock.add("one gain more")
     found.engine.gains([(Change("host", PEERS, frozenset({rank})),) for rank in range(min(options.ranks, 7))])
     clock.add("seven gains together, as of episodes that hide each other")
-    what_ifs.across(pieces, found)
+    what_ifs.what_ifs_across(pieces, found)
     clock.add("what-ifs of a report")
-    slowdown.across(pieces, found, pipeline)
+    slack.slowdown_across(pieces, found, pipeline)
     clock.add("slowdown")
-    slack.across(pieces, found)
+    slack.slack_across(pieces, found)
     clock.add("slack")
     print(f"{options.ranks} ranks × {len(base[0].gpu_ops):,} operations; events {options.ranks * held / 1e6:.0f} MB")
     if options.memory:

@@ -30,7 +30,7 @@ STAGES = {
     "traceanalyzer.cli.report": ("find_traces",),
     "traceanalyzer.cli.one_run": ("report_run", "_analysed", "_shown"),
     "traceanalyzer.scale": ("combine_tables",),
-    "traceanalyzer.scale.reduced": ("reduce_rank", "give_back_memory"),
+    "traceanalyzer.scale.work": ("reduce_rank", "give_back_memory"),
     "traceanalyzer.readers.kineto": ("taken_over", "_decoded", "_described", "linked", "trace_of"),
     "traceanalyzer.report.build": ("find",),
     "traceanalyzer.report.kept_report": ("kept", "keep"),
@@ -43,7 +43,7 @@ STAGES = {
 PIECES = {
     "traceanalyzer.forks": ("_work",),
     "traceanalyzer.decoding.batches": ("decoded",),
-    "traceanalyzer.findings.asking": ("_of_rule",),
+    "traceanalyzer.findings.registry": ("_of_rule",),
 }
 """What processes share."""
 

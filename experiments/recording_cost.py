@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from replayed import replay_of, told
 
-from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.recording import LEAST, MOST, TYPICAL
+from traceanalyzer.analyses.replay.changes import LEAST, MOST, TYPICAL, Change
 from traceanalyzer.analyses.replay.replay import gains_of
 
 if TYPE_CHECKING:

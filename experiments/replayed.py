@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from traceanalyzer.analyses.base import Result
-    from traceanalyzer.analyses.replay.answer import Answer
+    from traceanalyzer.analyses.replay.what_if import Answer
 
 
 def results_of(folder: Path, names: Sequence[str]) -> Mapping[str, Result]:

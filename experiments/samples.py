@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from traceanalyzer.readers.nsys.scrub import scrub
+from traceanalyzer.readers.nsys.traces import scrub
 
 # What no analysis reads and what makes up much of a file.
 BULKY = ("Input Strides", "Ev Idx", "Record function id")

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from replayed import of_unprofiled, results_of, told, unprofiled_ms
 
-from traceanalyzer.analyses.replay.answer import answer, needed
-from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.schedule_orders import ORDERS
+from traceanalyzer.analyses.replay.changes import ORDERS, Change
+from traceanalyzer.analyses.replay.what_if import answer, needed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,8 +16,8 @@ import numpy as np
 from replayed import of_unprofiled, replay_of, results_of, told, unprofiled_ms
 
 import traceanalyzer as ta
-from traceanalyzer.analyses.replay.answer import answer
-from traceanalyzer.analyses.replay.written import read_change
+from traceanalyzer.analyses.replay.changes import read_change
+from traceanalyzer.analyses.replay.what_if import answer
 
 if TYPE_CHECKING:
     import pandas as pd

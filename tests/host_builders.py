@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from traceanalyzer.analyses.host.host_work import HostWork
+from traceanalyzer.analyses.host.cpu_time import HostWork
 from traceanalyzer.model import RankMeta, RankTrace, make_trace
 from traceanalyzer.selection import Selection, select
 

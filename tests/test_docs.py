@@ -15,7 +15,7 @@ from tests.extending import example
 from traceanalyzer.agents.verbs import WHAT_IF_COLUMNS
 from traceanalyzer.analyses import ANALYSES, thresholds_of
 from traceanalyzer.cli import cli
-from traceanalyzer.diff import metrics as metrics_of_runs
+from traceanalyzer.diff import metrics as diff_metrics
 from traceanalyzer.findings import RULES, thresholds_of_rules
 from traceanalyzer.gate import check_names, parse
 from traceanalyzer.meaning.columns import Adds
@@ -152,7 +152,7 @@ def test_columns_and_figures_that_the_documentation_names_exist(page):
     of_results = {name: column for one in ANALYSES.values() for name, column in one.result.columns.items()}
     aliases = {column.alias for column in of_results.values()}
     of_tables = {name for columns in TABLES.values() for name in columns}
-    known = {*of_results, *aliases, *of_tables, *metrics_of_runs.BY_NAME, *metrics_of_runs.COLUMNS, *WHAT_IF_COLUMNS}
+    known = {*of_results, *aliases, *of_tables, *diff_metrics.BY_NAME, *diff_metrics.COLUMNS, *WHAT_IF_COLUMNS}
     known |= {*thresholds_of(ANALYSES), *thresholds_of_rules()}
     if page.name != "CHANGELOG.md":
         assert named - known - _OTHERS == set()

@@ -101,9 +101,9 @@ def test_a_rank_without_its_breakdown_is_left_out(tmp_path, monkeypatch):
 
 @QUIETLY
 def test_a_rule_that_fails_is_a_note(tmp_path, monkeypatch, capsys):
-    from traceanalyzer.findings import asking
+    from traceanalyzer.findings import registry
 
-    monkeypatch.setattr(asking, "RULES", (broken_rule, *asking.RULES))
+    monkeypatch.setattr(registry, "RULES", (broken_rule, *registry.RULES))
     assert run(["job", "--output", "out", "-v", *PAGE_AND_JSON]) == 3
     found, page = written(tmp_path)
     assert any("Rule broken_rule could not be computed" in note for note in found["notes"])

@@ -14,7 +14,7 @@ from traceanalyzer.findings import RULES, thresholds_of_rules
 from traceanalyzer.readers import READERS
 from traceanalyzer.report import assets
 from traceanalyzer.report.build import build
-from traceanalyzer.report.page.figures import FIGURES
+from traceanalyzer.report.page.charts import FIGURES
 from traceanalyzer.report.page.sections import PARTS, PLACES
 from traceanalyzer.report.writers import WRITERS
 from traceanalyzer.runners import strategies

@@ -8,7 +8,7 @@ from pathlib import Path
 import traceanalyzer
 from traceanalyzer.analyses import ANALYSES, thresholds_of
 from traceanalyzer.analyses.engine import kinds_of_thresholds
-from traceanalyzer.analyses.integrity.integrity_checks import EVENTS
+from traceanalyzer.analyses.integrity.checks import EVENTS
 from traceanalyzer.analyses.registry import SHARED
 from traceanalyzer.findings import kinds_of_rules, thresholds_of_rules
 from traceanalyzer.model.schema import TABLES
@@ -25,14 +25,14 @@ from traceanalyzer.errors import NotATraceError as NotATraceError
 from traceanalyzer.errors import TraceAnalyzerError as TraceAnalyzerError
 from traceanalyzer.errors import UsageError as UsageError
 from traceanalyzer.export.hta import to_hta as to_hta
-from traceanalyzer.export.of_traces import export as export
+from traceanalyzer.export.perfetto import export as export
 from traceanalyzer.findings import Finding as Finding
 from traceanalyzer.findings import Findings as Findings
 from traceanalyzer.functions import what_if as what_if
 from traceanalyzer.loading import load as load
 from traceanalyzer.model import RankTrace as RankTrace
 from traceanalyzer.model import TraceSet as TraceSet
-from traceanalyzer.report.comparison.notebook import compare as compare
+from traceanalyzer.report.comparison.writers import compare as compare
 from traceanalyzer.report.writers.notebook import NotebookReport as _NotebookReport
 from traceanalyzer.samples import sample as sample
 """

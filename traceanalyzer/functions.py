@@ -8,11 +8,9 @@ from typing import Any, cast
 
 from traceanalyzer import given
 from traceanalyzer.analyses import ANALYSES, Result, Results, run, thresholds_of
-from traceanalyzer.analyses.by_name import no_such_analysis
-from traceanalyzer.analyses.engine import kinds_of_thresholds, no_such_threshold
-from traceanalyzer.analyses.replay.answer import Answer, answer, needed
-from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.written import read_change
+from traceanalyzer.analyses.engine import kinds_of_thresholds, no_such_analysis, no_such_threshold
+from traceanalyzer.analyses.replay.changes import Change, read_change
+from traceanalyzer.analyses.replay.what_if import Answer, answer, needed
 from traceanalyzer.errors import UsageError
 from traceanalyzer.findings import kinds_of_rules, thresholds_of_rules
 from traceanalyzer.model import TraceSet

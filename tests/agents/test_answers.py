@@ -3,9 +3,8 @@
 import pandas as pd
 import pytest
 
-from traceanalyzer.agents.answer import MOST_CHARACTERS, NOTHING_FOUND, of_rows
 from traceanalyzer.agents.questions import QUESTIONS
-from traceanalyzer.agents.verbs import VERBS
+from traceanalyzer.agents.verbs import MOST_CHARACTERS, NOTHING_FOUND, VERBS, of_rows
 from traceanalyzer.errors import UsageError
 from traceanalyzer.filters import chosen
 

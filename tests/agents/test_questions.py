@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from traceanalyzer.agents.answer import MOST_CHARACTERS
-from traceanalyzer.agents.workspace import Workspace
+from traceanalyzer.agents.verbs import MOST_CHARACTERS, Workspace
 from traceanalyzer.errors import UsageError
 
 pytestmark = pytest.mark.skipif(find_spec("mcp") is None, reason="needs the extra agents")  # it takes a second to load

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analyses.time.test_intervals import PAIRS, intervals
-from traceanalyzer.analyses import blocks, reduce_rank
-from traceanalyzer.analyses.host.stretches import Cutter
+from traceanalyzer.analyses import grouping, reduce_rank
+from traceanalyzer.analyses.host.activity import Cutter
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.readers import RankHint, kineto
 from traceanalyzer.selection import Selection, select
@@ -23,7 +23,7 @@ def test_analyses_are_the_same_in_any_blocks(rows, monkeypatch):
     path = Path(__file__).parents[1] / "captures/moe/rank0.json.gz"
     (trace,) = kineto.read(path, RankHint(0, "path"), KindRules())
     whole = reduce_rank(select(trace, Selection()), OF_HOSTS)
-    monkeypatch.setattr(blocks, "MOST_ROWS", rows)
+    monkeypatch.setattr(grouping, "MOST_ROWS", rows)
     (again,) = kineto.read(path, RankHint(0, "path"), KindRules())
     found = reduce_rank(select(again, Selection()), OF_HOSTS)
     assert {*found} == {*whole}
@@ -40,7 +40,7 @@ def test_unions_are_the_same_in_any_blocks(left, right, rows):
 
     whole, covered = made()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(blocks, "MOST_ROWS", rows)
+        patched.setattr(grouping, "MOST_ROWS", rows)
         found, again = made()
     assert found == whole
     assert again.tolist() == covered.tolist()

@@ -6,8 +6,8 @@ import pytest
 
 from tests.builders import rank_trace
 from traceanalyzer.analyses import ANALYSES, combine_tables, engine, reached_by, reduce_rank
-from traceanalyzer.analyses.dependencies import RANK_MAKERS, needs_of, with_last_uses, with_needed
-from traceanalyzer.analyses.integrity.integrity_checks import EVENTS
+from traceanalyzer.analyses.engine import RANK_MAKERS, needs_of, with_last_uses, with_needed
+from traceanalyzer.analyses.integrity.checks import EVENTS
 from traceanalyzer.analyses.registry import SHARED
 
 

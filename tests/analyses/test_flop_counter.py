@@ -5,11 +5,15 @@ import json
 import pytest
 
 from tests.builders import kernel
-from traceanalyzer.analyses.operators.compiled_recompute import compiled_recompute
-from traceanalyzer.analyses.operators.operator_call import Call
+from traceanalyzer.analyses.operators.flops import (
+    ATTENTION,
+    MODEL_FAMILIES,
+    Call,
+    OperatorWork,
+    compiled_recompute,
+    work,
+)
 from traceanalyzer.analyses.operators.operator_tree import PASSES, OperatorTree
-from traceanalyzer.analyses.operators.operator_work import OperatorWork
-from traceanalyzer.analyses.operators.work import ATTENTION, MODEL_FAMILIES, work
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.readers import RankHint, kineto
 

@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from traceanalyzer.analyses.grouping import Groups, first_of_each, stable_order
-from traceanalyzer.analyses.same_keys import at_places, places_of
+from traceanalyzer.analyses.grouping import Groups, at_places, first_of_each, places_of, stable_order
 
 
 def _table(rows: int) -> pd.DataFrame:

@@ -5,7 +5,7 @@ import weakref
 
 import pandas as pd
 
-from traceanalyzer.analyses.once import once_a_trace, once_of_tables
+from traceanalyzer.analyses.grouping import once_a_trace, once_of_tables
 from traceanalyzer.model import RankMeta, make_trace
 
 

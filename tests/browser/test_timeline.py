@@ -8,7 +8,7 @@ from tests.simulator.analysed import analysed, repeated
 from traceanalyzer.analyses import ANALYSES
 from traceanalyzer.findings import find
 from traceanalyzer.report import Report
-from traceanalyzer.report.page.schedule import Block, Row, Schedule
+from traceanalyzer.report.page.sections import Block, Schedule, ScheduleRow
 from traceanalyzer.report.writers import html
 
 pytestmark = pytest.mark.browser
@@ -224,7 +224,7 @@ def test_on_paper_every_rank_is_collapsed(simulated, opened):
 def test_a_schedule_of_16_microbatches_fits_a_phone(written, opened, tmp_path, monkeypatch):
     report, _ = written("pp")
     blocks = tuple(Block(3.1 * at, 3.0, ("forward", "backward")[at % 2], at // 2, f"{at}") for at in range(32))
-    made = Schedule(3, (0, 1), 0, 10**9, tuple(Row(rank, rank, blocks, 47.4) for rank in (0, 1)))
+    made = Schedule(3, (0, 1), 0, 10**9, tuple(ScheduleRow(rank, rank, blocks, 47.4) for rank in (0, 1)))
     monkeypatch.setattr(html, "schedule", lambda *_: made)
     with opened(html.write(report, tmp_path)[0]) as page:
         page.set_viewport_size({"width": 360, "height": 740})

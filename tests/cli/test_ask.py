@@ -3,7 +3,7 @@
 import pytest
 from rich.console import Console
 
-from traceanalyzer.agents.answer import Answer
+from traceanalyzer.agents.verbs import Answer
 from traceanalyzer.cli import ask
 
 ROW = {"rank": 0, "basis": "steps 2 to 3", "steps": 2, "fused_pct": None, "idle_ns": 5_000, "idle_pct": 71.7}

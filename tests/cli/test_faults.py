@@ -19,7 +19,7 @@ from tests.conftest import sampled
 from traceanalyzer import cli
 from traceanalyzer.cli import run
 from traceanalyzer.errors import UsageError
-from traceanalyzer.report.writers import folder
+from traceanalyzer.report.writers import write as writers_write
 
 COMMAND = [sys.executable, "-m", "traceanalyzer"]
 
@@ -27,7 +27,7 @@ COMMAND = [sys.executable, "-m", "traceanalyzer"]
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(Path(folder.__file__).parents[3]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(writers_write.__file__).parents[3]))
 
 
 def job(place, ranks=2, kernels=4):
@@ -155,7 +155,7 @@ main()
 """
 """The command, which gets a signal when it first comes to a place of its own code."""
 
-FOLDER = "traceanalyzer.report.writers.folder"
+FOLDER = "traceanalyzer.report.writers.write"
 BEGINS, READS = ("traceanalyzer.cli", "main"), ("traceanalyzer.scale.work", "_submitted")
 WRITTEN, SETTLES = (FOLDER, "_alone"), (FOLDER, "_settle")
 TERMINATED, INTERRUPTED = (signal.SIGTERM, 143), (signal.SIGINT, 130)
@@ -175,7 +175,7 @@ def test_a_signal_leaves_nothing_half_written(tmp_path, when):
     assert process.returncode == code, said
     assert "Traceback" not in said
     # Renaming what is written is not interrupted.
-    assert left(tmp_path / "out") == ([folder.RECORD, "summary.json"] if place == SETTLES else [])
+    assert left(tmp_path / "out") == ([writers_write.RECORD, "summary.json"] if place == SETTLES else [])
     assert all_ended(process.pid)
 
 
@@ -247,11 +247,11 @@ def test_a_killed_worker_costs_no_other_file(tmp_path, is_once):
     from functools import partial
 
     from traceanalyzer.discovery import discover
-    from traceanalyzer.scale import work as work_of_files
+    from traceanalyzer.scale import work as scale_work
 
     captures = discover(job(tmp_path / "job", ranks=3)).runs[0].captures
     work = partial(kill_once, mark=tmp_path / "mark" if is_once else None)
-    done = [*work_of_files.each(work, captures, 2, None, lambda capture, why: (capture.path.name, why))]
+    done = [*scale_work.each(work, captures, 2, None, lambda capture, why: (capture.path.name, why))]
     assert [done[0], done[2]] == ["rank0.json", "rank2.json"]
     assert done[1] == "rank1.json" if is_once else "more memory than there is" in done[1][1]
 
@@ -262,10 +262,10 @@ def broken(*_args, **_named):
 
 @pytest.mark.filterwarnings("ignore::traceanalyzer.failures.PartFailedWarning")
 def test_a_reader_that_fails_costs_its_file_only(tmp_path, monkeypatch, capsys):
-    from traceanalyzer.loading import capture
+    from traceanalyzer.loading import capture as loading_capture
 
     job(tmp_path / "job")
-    read = capture.reader_of
+    read = loading_capture.reader_of
 
     def one_broken(path):
         reader = read(path)
@@ -273,7 +273,7 @@ def test_a_reader_that_fails_costs_its_file_only(tmp_path, monkeypatch, capsys):
             return reader
         return type("Broken", (), {"peek": reader.peek, "read": broken, "ended_ns": reader.ended_ns})
 
-    monkeypatch.setattr(capture, "reader_of", one_broken)
+    monkeypatch.setattr(loading_capture, "reader_of", one_broken)
     assert run(["job", "-o", "out", "--jobs", "1", "--format", "json"]) == 3
     assert "rank1.json could not be computed: ZeroDivisionError" in capsys.readouterr().err
     assert len(json.loads((tmp_path / "out" / "summary.json").read_text())["results"]["breakdown"]) == 1
@@ -288,7 +288,7 @@ def test_too_little_memory_is_no_bug(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("traceanalyzer.report.build.build", full)
     assert run(["job", "-o", "out", "--jobs", "1"]) == 2
     assert "not enough memory" in capsys.readouterr().err
-    monkeypatch.setattr("traceanalyzer.scale.reduced.reduce_rank", full)
+    monkeypatch.setattr("traceanalyzer.scale.work.reduce_rank", full)
     assert run(["job", "-o", "out", "--jobs", "1"]) == 2
     assert "needs more memory than there is" in capsys.readouterr().err
     assert left(tmp_path / "out") == []
@@ -312,12 +312,12 @@ def test_two_runs_into_one_folder_leave_one_whole_report(tmp_path):
     assert [process.wait(300) for process in runs] == [0, 0], [process.stderr.read() for process in runs]
     for process in runs:
         process.stderr.close()
-    held = json.loads((tmp_path / "out" / folder.RECORD).read_text())
+    held = json.loads((tmp_path / "out" / writers_write.RECORD).read_text())
     kernels = {"one": 4, "two": 8}[Path(held["source"]).name]
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert sum(row["calls"] for row in summary["results"]["kernels"]) == 2 * kernels
     assert not list((tmp_path / "out").glob(".writing-*"))
-    assert sorted(held["files"]) == sorted(name for name in left(tmp_path / "out") if name != folder.RECORD and (tmp_path / "out" / name).is_file())  # fmt: skip
+    assert sorted(held["files"]) == sorted(name for name in left(tmp_path / "out") if name != writers_write.RECORD and (tmp_path / "out" / name).is_file())  # fmt: skip
 
 
 def test_a_file_that_no_report_wrote_is_not_replaced(tmp_path, capsys):
@@ -335,7 +335,7 @@ def test_a_file_that_no_report_wrote_is_not_replaced(tmp_path, capsys):
 
 
 def fill(place, name):
-    with folder.whole(place, "s", "c") as draft:
+    with writers_write.whole(place, "s", "c") as draft:
         (draft.path / name).parent.mkdir(parents=True, exist_ok=True)
         (draft.path / name).write_text("x")
 

@@ -6,9 +6,8 @@ import pytest
 from tests.diff.captured import capture, side, steady
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import run
-from traceanalyzer.diff import compare, facts, fairness
-from traceanalyzer.diff.captures import of_results
-from traceanalyzer.diff.matrix_shapes import dimensions
+from traceanalyzer.diff import compare, fairness
+from traceanalyzer.diff.captures import dimensions, of_results
 from traceanalyzer.diff.metrics import value
 from traceanalyzer.errors import UsageError
 from traceanalyzer.job.run_info import Batch, RunInfo
@@ -135,7 +134,7 @@ def test_hosts_alone_are_not_compared_with_gpus():
     traces = [host_trace(ranges=[("ProfilerStep#1", 0, 9), ("forward", 0, 5)], rank=rank) for rank in range(2)]
     of_hosts = of_results(run(traces, ("host_work", "micro_steps")))
     hosts = replace(capture(traces), tables={**capture(traces).tables, **of_hosts})
-    assert {fact.told for fact in facts.of([hosts]) if fact.name == facts.EXCHANGING} == {(None,)}
+    assert {fact.told for fact in fairness.of([hosts]) if fact.name == fairness.EXCHANGING} == {(None,)}
     with pytest.raises(
         UsageError, match="recorded no GPU work, and another run did: GPU work is what is compared"
     ) as told:

@@ -9,7 +9,7 @@ import pytest
 from tests.diff.captured import capture, side, steady
 from traceanalyzer.diff import compare
 from traceanalyzer.errors import UsageError
-from traceanalyzer.report.comparison import verdict
+from traceanalyzer.report.comparison import sentences
 
 RANKS = (0, 1)
 
@@ -134,7 +134,9 @@ def waiting(own, wait_ns, host_ns):
 def test_a_difference_is_explained_by_the_rank_that_is_waited_for():
     base = waiting(plain(100, 10, 900), (1600, 0), (200, 1800))
     other = waiting(plain(100, 10, 100), (0, 0), (200, 200))
-    said = " ".join(verdict.sentences(compare([side("base", base), side("other", other)]))).replace("\u202f", " ")
+    said = " ".join(sentences.verdict_sentences(compare([side("base", base), side("other", other)]))).replace(
+        "\u202f", " "
+    )
     assert (
         "Most of the difference is idle (host), −800 ns a step on rank 1, for which others wait (900 ns → 100 ns)."
         in said
@@ -147,7 +149,7 @@ def test_times_of_two_profilers_are_not_said_to_be_longer():
         own = plain(100, 10, 100 if name == "nsys" else 900)
         made.append(side(name, dataclasses.replace(
             own, tables={**own.tables, "ranks": own.tables["ranks"].assign(format=name)})))  # fmt: skip
-    said = " ".join(verdict.sentences(compare(made))).replace("\u202f", " ")
+    said = " ".join(sentences.verdict_sentences(compare(made))).replace("\u202f", " ")
     assert "nsys takes 210 ns a step under Nsight Systems, kineto 1.01 µs a step under PyTorch's profiler" in said
     assert "shorter" not in said
     assert "Compute, whose kernels a profiler hardly changes: 100 ns → 100 ns a step (0 %)." in said

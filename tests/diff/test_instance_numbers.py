@@ -4,9 +4,8 @@ import pandas as pd
 import pytest
 
 from traceanalyzer.diff import joins
-from traceanalyzer.diff.captures import Capture
-from traceanalyzer.diff.instance_numbers import plain
-from traceanalyzer.diff.scales import STEP
+from traceanalyzer.diff.captures import STEP, Capture
+from traceanalyzer.diff.joins import plain
 
 
 @pytest.mark.parametrize(

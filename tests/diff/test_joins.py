@@ -5,9 +5,8 @@ import pytest
 
 from tests.diff.captured import capture, steady
 from traceanalyzer.analyses import ANALYSES
-from traceanalyzer.diff import joins, sums
-from traceanalyzer.diff.captures import Capture
-from traceanalyzer.diff.scales import STEP
+from traceanalyzer.diff import joins
+from traceanalyzer.diff.captures import STEP, Capture
 
 
 def kernels(*rows, steps=(2, 3)):
@@ -139,8 +138,8 @@ def test_what_adds_up(analysis, column, is_sum):
 
 
 def test_a_table_is_judged_by_one_time_and_its_first_count():
-    held = sums.compared(ANALYSES["nccl"].result.columns)
-    assert (sums.leading_time(held), sums.leading_count(held)) == ("total_ns", "calls")
+    held = joins.compared(ANALYSES["nccl"].result.columns)
+    assert (joins.leading_time(held), joins.leading_count(held)) == ("total_ns", "calls")
 
 
 def test_what_is_of_a_moment_is_not_divided_by_steps():

@@ -3,9 +3,8 @@
 import pandas as pd
 
 from traceanalyzer.diff import joins
-from traceanalyzer.diff.captures import Capture
-from traceanalyzer.diff.scales import STEP
-from traceanalyzer.report.comparison import work_sentences
+from traceanalyzer.diff.captures import STEP, Capture
+from traceanalyzer.report.comparison import sentences
 
 
 def operators(*rows):
@@ -57,7 +56,7 @@ PRODUCT = (0, "forward", "[8192, 1024] × [1024, 4096]", "c10::BFloat16")
 
 def said(base, other, step_ns=10_000_000):
     table = joined(products((*PRODUCT, *base)), products((*PRODUCT, *other)), "matrix_products")
-    return [text.replace("\u202f", " ") for text in work_sentences.products(table, None, step_ns)]
+    return [text.replace("\u202f", " ") for text in sentences.products(table, None, step_ns)]
 
 
 def test_a_product_that_communication_slows_is_told_from_one_that_is_slower_by_itself():

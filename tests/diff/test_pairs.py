@@ -10,7 +10,7 @@ from tests.diff.captured import capture, side, steady
 from tests.diff.test_different import INFO, TOPOLOGY
 from traceanalyzer.diff import compare
 from traceanalyzer.errors import UsageError
-from traceanalyzer.report.comparison import verdict
+from traceanalyzer.report.comparison import sentences
 
 SURROUNDINGS = "A difference of times may come from the surroundings and not from the code."
 PIPELINED = (
@@ -28,7 +28,7 @@ def run(label, compute=12, info=INFO, **tables):
 def lines(base=None, other=None, **more):
     info = msgspec.structs.replace(INFO, **more)
     made = compare([side("base", base or run("base", 10)), side("other", other or run("other", info=info))])
-    return [made.different, *(text.replace("\u202f", " ") for text in verdict.sentences(made))]
+    return [made.different, *(text.replace("\u202f", " ") for text in sentences.verdict_sentences(made))]
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ import pytest
 from tests.builders import rank_trace
 from tests.diff.captured import STEPS, capture, side, steady
 from traceanalyzer.diff import compare, metrics
-from traceanalyzer.diff.same_ranks import with_same_ranks
-from traceanalyzer.diff.scales import STEP
+from traceanalyzer.diff.captures import STEP
+from traceanalyzer.diff.sources import with_same_ranks
 from traceanalyzer.model import TraceSet
-from traceanalyzer.report.comparison.notebook import compare as compare_in_python
+from traceanalyzer.report.comparison.writers import compare as compare_in_python
 
 
 def uneven(ranks, size):

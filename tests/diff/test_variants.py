@@ -1,7 +1,7 @@
 import pandas as pd
 import pytest
 
-from traceanalyzer.diff import variants
+from traceanalyzer.diff import joins
 
 VECTOR = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >(int)"
 UNROLLED = "void at::native::unrolled_elementwise_kernel<at::native::CUDAFunctor_add<c10::BFloat16>, std::array<char*, 3ul> >(int)"
@@ -21,12 +21,12 @@ MUL = "void at::native::vectorized_elementwise_kernel<4, at::native::MulFunctor<
     ],
 )  # fmt: skip
 def test_operation_of_a_kernel(name, operation):
-    assert variants.operation(name) == operation
+    assert joins.operation(name) == operation
 
 
 def test_width_and_type_make_no_other_operation_but_the_functor_does():
-    assert variants.operation(VECTOR) == variants.operation(UNROLLED)
-    assert variants.operation(VECTOR) != variants.operation(MUL)
+    assert joins.operation(VECTOR) == joins.operation(UNROLLED)
+    assert joins.operation(VECTOR) != joins.operation(MUL)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_width_and_type_make_no_other_operation_but_the_functor_does():
     ],
 )  # fmt: skip
 def test_both_profilers_ways_to_write_a_kernel_are_one_operation(kineto, nsys, operation):
-    assert variants.operation(kineto) == variants.operation(nsys) == operation
+    assert joins.operation(kineto) == joins.operation(nsys) == operation
 
 
 def kernels(*rows):
@@ -64,6 +64,6 @@ def kernels(*rows):
     ],
 )  # fmt: skip
 def test_pairs(base, other, pairs):
-    assert variants.pairs(kernels(*base), kernels(*other)) == pairs
-    swapped = variants.pairs(kernels(*other), kernels(*base))
+    assert joins.pairs(kernels(*base), kernels(*other)) == pairs
+    swapped = joins.pairs(kernels(*other), kernels(*base))
     assert [(two, one) for one, two in swapped] == pairs

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from traceanalyzer.diff import welch
+from traceanalyzer.diff import metrics
 
 
 @pytest.mark.parametrize(
@@ -14,14 +14,14 @@ from traceanalyzer.diff import welch
     ],
 )  # fmt: skip
 def test_p_of_tables(t, freedom, p):
-    assert welch.two_sided_p(t, freedom) == pytest.approx(p, rel=1e-8)
-    assert welch.two_sided_p(-t, freedom) == welch.two_sided_p(t, freedom)
+    assert metrics.two_sided_p(t, freedom) == pytest.approx(p, rel=1e-8)
+    assert metrics.two_sided_p(-t, freedom) == metrics.two_sided_p(t, freedom)
 
 
 @pytest.mark.parametrize("t", [0.01, 0.5, 1.7, 9, 300])
 def test_p_has_a_closed_form_for_one_and_two_degrees_of_freedom(t):
-    assert welch.two_sided_p(t, 1) == pytest.approx(1 - 2 * math.atan(t) / math.pi, rel=1e-9)
-    assert welch.two_sided_p(t, 2) == pytest.approx(1 - t / math.sqrt(2 + t * t), rel=1e-8)
+    assert metrics.two_sided_p(t, 1) == pytest.approx(1 - 2 * math.atan(t) / math.pi, rel=1e-9)
+    assert metrics.two_sided_p(t, 2) == pytest.approx(1 - t / math.sqrt(2 + t * t), rel=1e-8)
 
 
 @pytest.mark.parametrize("freedom", [1.5, 3.7, 22.2])
@@ -31,24 +31,24 @@ def test_p_is_the_area_under_the_density(freedom):
     inside = sum(
         front * (1 + ((n + 0.5) * width) ** 2 / freedom) ** (-(freedom + 1) / 2) * width for n in range(20_000)
     )
-    assert welch.two_sided_p(1.3, freedom) == pytest.approx(1 - 2 * inside, abs=1e-9)
+    assert metrics.two_sided_p(1.3, freedom) == pytest.approx(1 - 2 * inside, abs=1e-9)
 
 
 def test_statistic_and_degrees_of_freedom():
     # means 2 and 5; variances of the means 1/3 and 4/3: t = 3/√(5/3), ν = (5/3)² / ((1/9 + 16/9)/2).
-    found = welch.compare([1, 2, 3], [3, 5, 7])
-    assert found.p == pytest.approx(welch.two_sided_p(3 / math.sqrt(5 / 3), (25 / 9) / (17 / 18)))
-    assert found.says == welch.NOISE
+    found = metrics.compare([1, 2, 3], [3, 5, 7])
+    assert found.p == pytest.approx(metrics.two_sided_p(3 / math.sqrt(5 / 3), (25 / 9) / (17 / 18)))
+    assert found.says == metrics.NOISE
 
 
 @pytest.mark.parametrize(
     ("base", "other", "says"),
     [
-        ([1], [2], welch.CANNOT_TELL), ([1, 2], [5], welch.CANNOT_TELL), ([], [1, 2], welch.CANNOT_TELL),
-        ([1], [1], welch.EQUAL), ([2, 2], [2, 2], welch.EQUAL), ([2, 2], [3, 3], welch.DIFFERS),
-        ([10, 11, 10], [20, 21, 20], welch.DIFFERS), ([10, 12, 11], [11, 10, 13], welch.NOISE),
+        ([1], [2], metrics.CANNOT_TELL), ([1, 2], [5], metrics.CANNOT_TELL), ([], [1, 2], metrics.CANNOT_TELL),
+        ([1], [1], metrics.EQUAL), ([2, 2], [2, 2], metrics.EQUAL), ([2, 2], [3, 3], metrics.DIFFERS),
+        ([10, 11, 10], [20, 21, 20], metrics.DIFFERS), ([10, 12, 11], [11, 10, 13], metrics.NOISE),
     ],
 )  # fmt: skip
 def test_verdicts(base, other, says):
-    assert welch.compare(base, other).says == says
-    assert welch.compare(other, base).says == says
+    assert metrics.compare(base, other).says == says
+    assert metrics.compare(other, base).says == says

@@ -10,8 +10,7 @@ import pytest
 import traceanalyzer as ta
 from tests.builders import document, kernel, write
 from traceanalyzer.discovery import discover, of_files
-from traceanalyzer.discovery.memory_snapshots import find_snapshots
-from traceanalyzer.discovery.no_trace import nothing_in
+from traceanalyzer.discovery.candidates import find_snapshots, nothing_in
 from traceanalyzer.errors import InputError
 from traceanalyzer.model import Skipped
 from traceanalyzer.readers import nsys_parquet

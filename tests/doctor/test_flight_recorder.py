@@ -9,7 +9,7 @@ import pytest
 from tests.doctor.builders import dump, entry, write_dumps
 from traceanalyzer.doctor import examine, hang, read_flight_recorder
 from traceanalyzer.errors import InputError
-from traceanalyzer.report.examination import as_json, page, picture
+from traceanalyzer.report import examination as report_examination
 
 
 def test_a_thousand_ranks_within_five_seconds(tmp_path, request):
@@ -30,11 +30,11 @@ def test_a_thousand_ranks_within_five_seconds(tmp_path, request):
     )
     assert (absent.ranks, different.ranks) == ((700,), (3, 900))
     assert "ranks 0 to 699 and 701 to 1023 wait there" in absent.diagnosis
-    (drawn,) = picture.pictures(found.case.recorder, found.case.standing)
+    (drawn,) = report_examination.pictures(found.case.recorder, found.case.standing)
     assert [(row.label, row.is_suspect) for row in drawn.rows] == [
         ("rank 700", True), ("ranks 3 and 900", True), ("ranks 0 to 2, 4 to 699, 701 to 899 and 901 to 1023", False),
     ]  # fmt: skip
-    assert "never came to all-reduce number 12" in page.page(found)
+    assert "never came to all-reduce number 12" in report_examination.page(found)
 
 
 @pytest.mark.parametrize(("others", "what"), [
@@ -119,7 +119,7 @@ def test_garbage_is_one_clear_line(tmp_path, content):
 def test_names_that_steer_a_terminal_or_the_direction_of_writing_are_marked(tmp_path):
     odd = "\x1b[31mred\u202egnp\ud800"
     dumps = {rank: dump([entry(1, f"nccl:{odd}", sizes=((rank,),))], range(2), description=odd) for rank in range(2)}
-    text = as_json.text(examination := examine(flight_recorder=write_dumps(tmp_path / "dumps", dumps)))
-    for shown in (json.loads(text)["tables"]["last_calls"][0]["operation"], page.page(examination)):
+    text = report_examination.text(examination := examine(flight_recorder=write_dumps(tmp_path / "dumps", dumps)))
+    for shown in (json.loads(text)["tables"]["last_calls"][0]["operation"], report_examination.page(examination)):
         assert not {"\x1b", "\u202e", "\ud800"} & set(shown)
         assert "�[31mred�gnp�" in shown

@@ -6,7 +6,7 @@ from tests.doctor.builders import SYS_TOPOLOGY
 from tests.samples import SAMPLES
 from traceanalyzer.doctor import parse_topology
 from traceanalyzer.errors import InputError
-from traceanalyzer.job.wiring import distance
+from traceanalyzer.job.run_info import distance
 
 OF_EIGHT = (SAMPLES / "doctor" / "topo_8xH200_nvswitch.txt").read_text()
 

@@ -46,7 +46,7 @@ def test_its_figures_are_ours_where_both_look_at_the_same(name):
 @HAS_HTA
 @pytest.mark.parametrize("name", ["pytorch_ddp", "pytorch_ddp_nsys", "zo_offload"])
 def test_every_difference_has_its_reason(name):
-    from traceanalyzer.export.hta_crosscheck import REASONS, crosscheck
+    from traceanalyzer.export.hta import REASONS, crosscheck
 
     files = {rank: RUNNERS / name / f"rank_{rank}" / "capture.pt.trace.json.gz" for rank in (0, 1)}
     table = crosscheck(sample(name), None if "nsys" in name else files)

@@ -13,7 +13,6 @@ from tests.samples import sample
 from traceanalyzer.analyses import run
 from traceanalyzer.cli import run as command
 from traceanalyzer.export import perfetto
-from traceanalyzer.export import tracks as drawn
 
 NAMES = (*perfetto.NEEDED, "timeline")
 
@@ -168,6 +167,6 @@ def test_an_export_that_is_interrupted_leaves_what_was_there(tmp_path, monkeypat
     write(tmp_path / "in" / "rank0.json", document([kernel(0, 5)], rank=0, world_size=1))
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "all.json").write_text("earlier")
-    monkeypatch.setattr(drawn, "_counters", interrupted)
+    monkeypatch.setattr(perfetto, "_counters", interrupted)
     assert command(["export", "in", "-o", "out/all.json", "--force"]) == 130
     assert [(path.name, path.read_text()) for path in (tmp_path / "out").iterdir()] == [("all.json", "earlier")]

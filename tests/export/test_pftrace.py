@@ -17,7 +17,7 @@ from tests.simulator import run as simulated
 from traceanalyzer.analyses import run
 from traceanalyzer.cli import run as command
 from traceanalyzer.export import perfetto
-from traceanalyzer.export.tracks import lanes
+from traceanalyzer.export.perfetto import lanes
 from traceanalyzer.model.schema import COUNTERS, conform
 
 UNION = """

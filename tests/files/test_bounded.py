@@ -3,14 +3,14 @@
 import pytest
 
 from traceanalyzer.cli import run
-from traceanalyzer.files import bounded
+from traceanalyzer.files import whole
 
 
 def test_no_more_than_was_agreed_on(tmp_path):
     (tmp_path / "a").write_bytes(b"x" * 5000)
-    assert len(bounded.content(tmp_path / "a", 5000)) == 5000
+    assert len(whole.content(tmp_path / "a", 5000)) == 5000
     with pytest.raises(OSError, match="larger than"):
-        bounded.content(tmp_path / "a", 4999)
+        whole.content(tmp_path / "a", 4999)
 
 
 @pytest.mark.parametrize(

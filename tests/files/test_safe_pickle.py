@@ -12,7 +12,7 @@ import random
 import pytest
 
 from traceanalyzer.errors import InputError
-from traceanalyzer.files import packing, safe_pickle
+from traceanalyzer.files import archives, safe_pickle
 
 PLAIN = {"a": [1, 2.5, None, True, b"x", ("y", {"z"}), 1 << 80], "b": {"c": "é" * 300}}
 
@@ -106,4 +106,4 @@ def test_a_packed_pickle_gets_as_much_memory_as_its_bytes_may_become(monkeypatch
     monkeypatch.setattr(safe_pickle, "memory_for", lambda size: asked.append(size) or contextlib.nullcontext())
     packed = gzip.compress(b"\x80\x04](" + b"\x8f" * 100_000 + b"e.")
     assert len(safe_pickle.loads(packed, "file")) == 100_000
-    assert safe_pickle._TIMES * asked[0] <= packing.MOST_TIMES * len(packed)
+    assert safe_pickle._TIMES * asked[0] <= archives.MOST_TIMES * len(packed)

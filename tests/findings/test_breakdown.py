@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from traceanalyzer.findings.breakdown import far_from_peak
+from traceanalyzer.findings.shares import far_from_peak
 
 STEPS = pd.DataFrame({"gpu": ["H200"], "element_type": ["bf16"], "peak_tflops_per_s": [989.0]})
 

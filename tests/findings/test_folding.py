@@ -4,9 +4,8 @@ import pytest
 
 from tests import once
 from traceanalyzer.findings import Finding, find
-from traceanalyzer.findings.folding import folded
-from traceanalyzer.findings.order import ordered
-from traceanalyzer.meaning.severities import SEVERITIES
+from traceanalyzer.findings.finding import folded, ordered
+from traceanalyzer.meaning.vocabulary import SEVERITIES
 
 
 def finding(rule, about=None, part_of=None):

@@ -13,9 +13,9 @@ from tests.simulator import capture, kineto, run
 from tests.simulator.faults import Fault
 from tests.simulator.makers import of_amd, of_intel
 from tests.simulator.workloads import ddp
-from traceanalyzer.analyses.host.cuda_api import CudaApi
-from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings.makers import WORDS, maker_of, worded
+from traceanalyzer.analyses.host.api_calls import CudaApi
+from traceanalyzer.analyses.trace import Ranks
+from traceanalyzer.findings.vendor_terms import WORDS, maker_of, worded
 
 _NVIDIAS = {
     # PyTorch for ROCm has torch.cuda, the CUDA activity and RCCL's variables by NCCL's names.

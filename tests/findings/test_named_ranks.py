@@ -9,7 +9,7 @@ from tests import once
 from tests.findings.named_in_words import unlike_words
 from tests.samples import FEW
 from traceanalyzer.findings import find
-from traceanalyzer.findings.alike import one_by_one, with_others
+from traceanalyzer.findings.statistics import one_by_one, with_others
 
 APART = [pytest.param(name, marks=pytest.mark.thorough) for name in ("streams", "fsdp_full")]
 """The one's files are as many runs, and the other tells every time what none of the few does."""

@@ -15,9 +15,9 @@ from tests.simulator.program import COMPUTE_STREAM
 from tests.simulator.workloads import job_of
 from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.operators.operators import Operators
-from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings import tools
-from traceanalyzer.findings.programs import PLAIN, is_of_plain_program, is_plain
+from traceanalyzer.analyses.trace import Ranks
+from traceanalyzer.findings import vendor_terms
+from traceanalyzer.findings.vendor_terms import PLAIN, is_of_plain_program, is_plain
 
 JACOBI = "void jacobi_kernel<32, 32>(float*, float const*, float*, int, int)"
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)"
@@ -36,7 +36,7 @@ def test_what_is_said_otherwise_is_said_somewhere():
     said = "\n".join(_said())
     assert not [words for words in PLAIN if words.rstrip(".") not in said]
     assert not [words for words in PLAIN.values() if _TORCHS.search(words)]
-    assert not _TORCHS.search(str(tools.ANY))
+    assert not _TORCHS.search(str(vendor_terms.ANY))
 
 
 def table(result, **columns):
@@ -62,7 +62,7 @@ def test_programs_are_told_by_profiler_kernels_and_operators(made, is_so):
     ranks = table(Ranks, format=of["format"], versions=of["versions"])
     kernels, operators = table(Kernels, name=of["name"], calls=1), table(Operators, operator=of["operator"])
     assert is_plain(ranks, kernels, operators) is is_so
-    assert (tools.tools_of(ranks, kernels, operators=operators) is tools.ANY) is is_so
+    assert (vendor_terms.tools_of(ranks, kernels, operators=operators) is vendor_terms.ANY) is is_so
     assert is_of_plain_program({"ranks": ranks, "kernels": kernels, "operators": operators}) is is_so
 
 

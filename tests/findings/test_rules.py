@@ -12,10 +12,9 @@ from tests.findings.needed import needed_by
 from tests.host_builders import host_trace
 from tests.samples import SAMPLES
 from traceanalyzer.analyses import run
-from traceanalyzer.findings import find
+from traceanalyzer.findings import find, pipelines, uneven_stages
 from traceanalyzer.findings.devices import copies
-from traceanalyzer.findings.hosts import hosts, idle
-from traceanalyzer.findings.pipelines import pipeline, uneven_stages
+from traceanalyzer.findings.hosts import idle, launch_bound
 
 MS = 1_000_000
 
@@ -54,7 +53,7 @@ def train(gap_ms, *, steps=3, name="gemm", host=(), memory="pinned", ranges=(), 
 @pytest.mark.parametrize(
     ("rule", "trace", "quiet", "cost_ms"),
     [
-        (hosts.host_bound, partial(train, 10), partial(train, 0), 9.9),
+        (launch_bound.host_bound, partial(train, 10), partial(train, 0), 9.9),
         (idle.data_loader, partial(train, 10, ranges=["## data ##"]), partial(train, 10), 8.0),
         (
             idle.synchronising_calls,
@@ -129,14 +128,14 @@ def test_ddp_is_host_bound_and_launch_bound_on_rank_0():
 
 def test_a_gpu_bound_run_has_none_of_these():
     results = once.results("moe")
-    for rule in (hosts.host_bound, idle.short_kernels, idle.synchronising_calls, idle.data_loader):
+    for rule in (launch_bound.host_bound, idle.short_kernels, idle.synchronising_calls, idle.data_loader):
         assert rule(**{name: results[name] for name in needed_by(rule)}) == []
 
 
 def test_the_pipeline_sample_is_uneven_and_waits():
     (uneven,) = told_of("pp", uneven_stages.pipeline_imbalance)
     assert uneven.title.startswith("Stage 1 (rank 1) computes 107 ms a step, stage 0 65.5 ms and waits for it")
-    (bubble,) = told_of("pp", pipeline.pipeline_bubble)
+    (bubble,) = told_of("pp", pipelines.pipeline_bubble)
     assert "waits 31 % of its time (20 % expected of 2 stages and 4 microbatches), most on rank 0: 47 %" in bubble.title
     assert "Move layers from stage 1 to stage 0" in bubble.recommendation
     # At 20 % of bubble the (106.7 + 65.5) / 2 ms of compute of a mean stage would take 107.6 ms of the 125.4; what lies
@@ -170,7 +169,7 @@ def test_what_happens_after_the_last_complete_step_is_no_finding():
     trace = host_trace(ops, calls, ranges=ranges)
     assert run([trace], ["sync_calls"])["sync_calls"].rows()[0]["cost_ns"] == 1 * MS
     assert told(idle.synchronising_calls, [trace]) == []
-    assert told(hosts.host_bound, [trace]) == []
+    assert told(launch_bound.host_bound, [trace]) == []
 
 
 def test_blocks_that_copy_one_way_name_that_way():

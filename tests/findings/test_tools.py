@@ -9,23 +9,30 @@ import pytest
 from traceanalyzer.analyses.host.launches import Launches
 from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.operators.operators import Operators
-from traceanalyzer.analyses.phases.iterations import Iterations
-from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings import tools
+from traceanalyzer.analyses.phases.micro_steps import Iterations
+from traceanalyzer.analyses.trace import Ranks
+from traceanalyzer.findings import vendor_terms
 
 
 @pytest.mark.parametrize(
     ("formats", "expected"),
-    [(["kineto"], tools.TORCH), (["xplane", "xplane"], tools.XLA), (["nsys"], tools.TORCH), ([], tools.TORCH)],
+    [
+        (["kineto"], vendor_terms.TORCH),
+        (["xplane", "xplane"], vendor_terms.XLA),
+        (["nsys"], vendor_terms.TORCH),
+        ([], vendor_terms.TORCH),
+    ],
 )
 def test_tools_are_those_of_the_traces(formats, expected):
     ranks = Ranks(pd.DataFrame({"rank": range(len(formats)), "format": formats}))
-    assert tools.tools_of(ranks) == expected
+    assert vendor_terms.tools_of(ranks) == expected
 
 
 def test_jax_is_not_told_to_use_torch():
     assert not [
-        field.name for field in fields(tools.XLA) if re.search("torch|DDP", str(getattr(tools.XLA, field.name)))
+        field.name
+        for field in fields(vendor_terms.XLA)
+        if re.search("torch|DDP", str(getattr(vendor_terms.XLA, field.name)))
     ]
 
 
@@ -51,7 +58,7 @@ COMPILED, FUSED, APEX, PARTS, COPIES = (
 )
 def test_what_a_job_uses_already_or_has_not_is_not_advised(names, compiles, is_by_parts):
     ranks = Ranks(pd.DataFrame({"rank": [0], "format": "kineto"}))
-    used = tools.tools_of(ranks, Kernels(pd.DataFrame({"name": names, "calls": 1})))
+    used = vendor_terms.tools_of(ranks, Kernels(pd.DataFrame({"name": names, "calls": 1})))
     for advice in (used.launch_less, used.fuse_small, used.fuse_moving):
         assert ("fused=True" in advice) is is_by_parts
     assert used.launch_less.startswith("CUDA graphs" if compiles else "torch.compile or")
@@ -63,7 +70,7 @@ def test_graphs_are_not_advised_to_who_replays_them(graph_operations, replays):
     ranks = Ranks(pd.DataFrame({"rank": [0], "format": "kineto"}))
     table = pd.DataFrame({"rank": [0], "operations": 100, "graph_operations": [graph_operations]})
     for kernels in (None, Kernels(pd.DataFrame({"name": [FUSED, COMPILED], "calls": 1}))):
-        used = tools.tools_of(ranks, kernels, launches=Launches(table))
+        used = vendor_terms.tools_of(ranks, kernels, launches=Launches(table))
         assert used.launch_less.startswith("what is launched between its CUDA graphs") is replays
         assert used.fuse_small.startswith("Most is replayed by CUDA graphs already") is replays
 
@@ -75,11 +82,13 @@ def _iterations(by_graph, name):
 
 def _engine(names=(), by_graph=0, name="decode"):
     ranks = Ranks(pd.DataFrame({"rank": [0], "format": "kineto"}))
-    return tools.tools_of(ranks, Kernels(pd.DataFrame({"name": [*names], "calls": 1})), _iterations(by_graph, name))
+    return vendor_terms.tools_of(
+        ranks, Kernels(pd.DataFrame({"name": [*names], "calls": 1})), _iterations(by_graph, name)
+    )
 
 
 def test_engines_that_serve_are_told_nothing_of_gradients():
-    advice = [str(getattr(_engine(), field.name)) for field in fields(tools.Tools)]
+    advice = [str(getattr(_engine(), field.name)) for field in fields(vendor_terms.Tools)]
     assert not [text for text in advice if re.search("gradient|bucket|no_sync|FSDP|DDP|async_op|microbatch", text)]
 
 
@@ -111,7 +120,7 @@ def test_kernels_of_an_engine_tell_it_where_iterations_have_no_names(operator, i
     kernels = Kernels(pd.DataFrame({"name": ["void vllm::cross_device_reduce_1stage<__half, 4>(p)"], "calls": 1}))
     operators = Operators(pd.DataFrame({"operator": [operator]}))
     ranks = Ranks(pd.DataFrame({"rank": [0], "format": "kineto"}))
-    advice = tools.tools_of(ranks, kernels, operators=operators).start_early
+    advice = vendor_terms.tools_of(ranks, kernels, operators=operators).start_early
     assert ("tensor parallelism" in advice) is is_served
     assert ("gradients" in advice) is not is_served
 
@@ -128,7 +137,7 @@ def test_kernels_of_an_engine_tell_it_where_iterations_have_no_names(operator, i
 )
 def test_who_trains_nothing_is_told_nothing_of_gradients(operators, is_trained):
     ranks = Ranks(pd.DataFrame({"rank": [0], "format": "kineto"}))
-    of = tools.tools_of(ranks, None, operators=Operators(pd.DataFrame({"operator": operators})))
+    of = vendor_terms.tools_of(ranks, None, operators=Operators(pd.DataFrame({"operator": operators})))
     for advice in (of.start_early, of.join_small + of.even_within):
         assert bool(re.search("gradient|bucket|no_sync", advice)) is is_trained
 
@@ -151,7 +160,7 @@ _ALL_REDUCE, _OWN = (
     ids=["its kernels", "its functions", "torch's", "of nobody", "not recorded"],
 )
 def test_collectives_are_hidden_by_the_library_that_makes_them(kernels, operators, word):
-    used = tools.tools_of(
+    used = vendor_terms.tools_of(
         Ranks(pd.DataFrame({"rank": [0], "format": "kineto"})),
         Kernels(pd.DataFrame({"name": kernels, "calls": 1})),
         operators=Operators(pd.DataFrame({"operator": operators})),

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import traceanalyzer
-from traceanalyzer.findings.capture_limits import within_limits
+from traceanalyzer.findings.basis import Title, Won, without_gains
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.won import Title, Won, without_gains
+from traceanalyzer.findings.registry import within_limits
 
 _PACKAGE = Path(traceanalyzer.__file__).parent
 MS = 1_000_000

@@ -208,19 +208,19 @@ def _flight_recorder(rng: random.Random, folder: Path) -> Look:
 
 
 def _examined(examination: Any) -> bool:
-    from traceanalyzer.report.examination import as_json
+    from traceanalyzer.report import examination as report_examination
 
     assert examination.verdict
     assert all(one.diagnosis for one in examination.diagnoses)
-    json.loads(as_json.text(examination))
+    json.loads(report_examination.text(examination))
     return bool(examination.notes)
 
 
 def _snapshot(rng: random.Random, folder: Path) -> Look:
-    from traceanalyzer.report.snapshots import as_json
+    from traceanalyzer.report import snapshots
     from traceanalyzer.snapshots import is_snapshot, read_snapshot
+    from traceanalyzer.snapshots.comparison import sentences
     from traceanalyzer.snapshots.examination import examine_snapshot
-    from traceanalyzer.snapshots.words import sentences
 
     content = value_mutated(rng, seeds.snapshot()) if rng.random() < 0.7 else seeds.snapshot()
     data = pickle.dumps(content, protocol=rng.choice((2, 4)))
@@ -231,7 +231,7 @@ def _snapshot(rng: random.Random, folder: Path) -> Look:
         is_snapshot(path)
         one = examine_snapshot(read_snapshot(path))
         sentences([one])
-        as_json.text([one])
+        snapshots.text([one])
         return False
 
     return look
@@ -242,7 +242,7 @@ def _snapshot_in_pieces(rng: random.Random, folder: Path) -> Look:
     from unittest.mock import patch
 
     from traceanalyzer.errors import InputError
-    from traceanalyzer.snapshots import pieces, reading
+    from traceanalyzer.snapshots import reading
 
     data = bytearray(seeds.long_snapshot(rng.random() < 0.5))
     if rng.random() < 0.8:
@@ -252,7 +252,7 @@ def _snapshot_in_pieces(rng: random.Random, folder: Path) -> Look:
     piece = rng.choice((20_000, 90_000))
 
     def look() -> bool:
-        with patch.object(reading, "LARGE_BYTES", 1), patch.object(pieces, "PIECE_BYTES", piece):
+        with patch.object(reading, "LARGE_BYTES", 1), patch.object(reading, "PIECE_BYTES", piece):
             cut = reading.read_snapshot(path)
         try:
             whole = reading.read_snapshot(path)
@@ -347,7 +347,7 @@ def _grammars(rng: random.Random, _folder: Path) -> Look:
     import pandas as pd
 
     from traceanalyzer import gate
-    from traceanalyzer.analyses.replay.written import read_change
+    from traceanalyzer.analyses.replay.changes import read_change
     from traceanalyzer.filters import chosen
     from traceanalyzer.loading import parse_ranks
     from traceanalyzer.selection import Selection

@@ -2,9 +2,9 @@
 
 import pytest
 
-from traceanalyzer.analyses.trace import ranks
+from traceanalyzer.analyses import trace
 from traceanalyzer.errors import InputError
-from traceanalyzer.job.hosts import Placed, read_hosts
+from traceanalyzer.job.run_info import Placed, read_hosts
 
 PLACED = {0: Placed("a", "r1"), 1: Placed("a", "r1"), 2: Placed("b")}
 
@@ -48,6 +48,6 @@ def test_the_file_outweighs_the_trace_and_the_trace_the_run():
     import pandas as pd
 
     parts = {rank: pd.DataFrame({"host": [host]}) for rank, host in ((0, "x"), (1, "y"), (2, None), (3, None))}
-    table = ranks.across(parts, {0: Placed("a", "r1")}, {1: "n1", 2: "n2"}).table
+    table = trace.ranks_across(parts, {0: Placed("a", "r1")}, {1: "n1", 2: "n2"}).table
     assert table["host"].tolist() == ["a", "y", "n2", None]
     assert table["rack"].tolist() == ["r1", None, None, None]

@@ -8,7 +8,7 @@ import pytest
 from tests.samples import OF_EACH_KIND, sample
 from traceanalyzer import kinds
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.kinds.function_names import function_path, template_arguments
+from traceanalyzer.kinds.kernels import function_path, template_arguments
 
 HERE = Path(__file__).parent
 

@@ -13,7 +13,7 @@ from traceanalyzer.cli import run
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.files.cached import default_folder
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.loading import LoadOptions, cache, kept_traces, load, table_files
+from traceanalyzer.loading import LoadOptions, load, store
 from traceanalyzer.model import RankMeta, make_trace
 from traceanalyzer.model.schema import TABLES
 from traceanalyzer.readers import RankHint, kineto, nsys_sqlite
@@ -30,9 +30,9 @@ pytestmark = pytest.mark.usefixtures("analysed_anew")
 
 @pytest.fixture(autouse=True)
 def _small_and_new_files_count(monkeypatch):
-    monkeypatch.setattr(kept_traces, "WORTH_BYTES", 0)
-    monkeypatch.setattr(kept_traces, "WORTH_BYTES_OF_TEXT", 0)
-    monkeypatch.setattr(cache, "_UNSETTLED_NS", 0)
+    monkeypatch.setattr(store, "WORTH_BYTES", 0)
+    monkeypatch.setattr(store, "WORTH_BYTES_OF_TEXT", 0)
+    monkeypatch.setattr(store, "_UNSETTLED_NS", 0)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def ranks(folder, path, options=(), asked=None):
             asked.append(path)
         yield from kineto.read(path, HINT, KindRules())
 
-    return list(kept_traces.through(folder, path, options, read()))
+    return list(store.through(folder, path, options, read()))
 
 
 def assert_same(one, other):
@@ -65,12 +65,12 @@ def assert_same(one, other):
     ],
     ids=["kineto", "nsys", "no events"],
 )
-@pytest.mark.parametrize("rows_at_once", [100, table_files.ROWS_AT_ONCE])
+@pytest.mark.parametrize("rows_at_once", [100, store.ROWS_AT_ONCE])
 def test_what_comes_back_is_what_was_read(traces, rows_at_once, tmp_path, trace_file, monkeypatch):
-    monkeypatch.setattr(table_files, "ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr(store, "ROWS_AT_ONCE", rows_at_once)
     made = traces()
-    assert len(list(kept_traces.through(tmp_path / "kept", trace_file, (), iter(made)))) == len(made)
-    back = list(kept_traces.through(tmp_path / "kept", trace_file, (), iter(())))
+    assert len(list(store.through(tmp_path / "kept", trace_file, (), iter(made)))) == len(made)
+    back = list(store.through(tmp_path / "kept", trace_file, (), iter(())))
     assert len(back) == len(made) > 0
     for one, other in zip(made, back, strict=True):
         assert_same(one, other)
@@ -82,7 +82,7 @@ def test_a_file_is_read_once(tmp_path, trace_file):
     again = ranks(tmp_path / "kept", trace_file, asked=asked)
     assert asked == [trace_file]
     assert_same(first[0], again[0])
-    assert cache.contents(tmp_path / "kept").entries == 1
+    assert store.contents(tmp_path / "kept").entries == 1
 
 
 def rewritten(path):
@@ -114,15 +114,15 @@ def test_other_options_and_other_code_find_nothing(tmp_path, trace_file, monkeyp
     asked = []
     ranks(tmp_path / "kept", trace_file, asked=asked)
     ranks(tmp_path / "kept", trace_file, options=("other",), asked=asked)
-    monkeypatch.setattr(kept_traces, "_code", lambda: ("another version",))
+    monkeypatch.setattr(store, "_code", lambda: ("another version",))
     ranks(tmp_path / "kept", trace_file, asked=asked)
     assert len(asked) == 3
 
 
 def test_a_file_that_changed_just_now_is_not_kept(tmp_path, trace_file, monkeypatch):
-    monkeypatch.setattr(cache, "_UNSETTLED_NS", 3600 * 10**9)
+    monkeypatch.setattr(store, "_UNSETTLED_NS", 3600 * 10**9)
     ranks(tmp_path / "kept", trace_file)
-    assert cache.contents(tmp_path / "kept").entries == 0
+    assert store.contents(tmp_path / "kept").entries == 0
 
 
 def test_a_file_that_changes_while_it_is_read_is_not_kept(tmp_path, trace_file):
@@ -130,8 +130,8 @@ def test_a_file_that_changes_while_it_is_read_is_not_kept(tmp_path, trace_file):
         yield from kineto.read(trace_file, HINT, KindRules())
         touched(trace_file)
 
-    assert len(list(kept_traces.through(tmp_path / "kept", trace_file, (), read()))) == 1
-    assert cache.contents(tmp_path / "kept").entries == 0
+    assert len(list(store.through(tmp_path / "kept", trace_file, (), read()))) == 1
+    assert store.contents(tmp_path / "kept").entries == 0
 
 
 def test_what_is_no_trace_or_not_read_to_its_end_leaves_nothing(tmp_path, trace_file):
@@ -140,8 +140,8 @@ def test_what_is_no_trace_or_not_read_to_its_end_leaves_nothing(tmp_path, trace_
         yield
 
     with pytest.raises(NotATraceError):
-        list(kept_traces.through(tmp_path / "kept", trace_file, (), read()))
-    reading = kept_traces.through(tmp_path / "kept", trace_file, (), kineto.read(trace_file, HINT, KindRules()))
+        list(store.through(tmp_path / "kept", trace_file, (), read()))
+    reading = store.through(tmp_path / "kept", trace_file, (), kineto.read(trace_file, HINT, KindRules()))
     assert len(next(reading).gpu_ops)
     reading.close()
     assert [*(tmp_path / "kept").iterdir()] == []
@@ -184,8 +184,8 @@ def test_the_longest_unused_goes_when_it_is_full(tmp_path, monkeypatch):
     files = [Path(shutil.copy(SAMPLE, tmp_path / f"{number}.json.gz")) for number in range(3)]
     kept = tmp_path / "kept"
     ranks(kept, files[0])
-    size = cache.contents(kept).size_bytes
-    monkeypatch.setattr(cache, "MOST_BYTES", size * 2 + size // 2)
+    size = store.contents(kept).size_bytes
+    monkeypatch.setattr(store, "MOST_BYTES", size * 2 + size // 2)
     for file in (files[1], files[0], files[2]):
         time.sleep(0.02)
         ranks(kept, file)
@@ -198,25 +198,23 @@ def test_the_longest_unused_goes_when_it_is_full(tmp_path, monkeypatch):
 def test_small_entries_are_not_all_looked_at_for_each_other(tmp_path, monkeypatch):
     """Of two entries in a cache that holds many more, neither is a reason to measure the others."""
     looked = []
-    monkeypatch.setattr(cache, "prune", looked.append)
-    monkeypatch.setattr(cache._Unpruned, "size_bytes", 0)
+    monkeypatch.setattr(store, "prune", looked.append)
+    monkeypatch.setattr(store._Unpruned, "size_bytes", 0)
     for number in range(2):
         ranks(tmp_path / "kept", Path(shutil.copy(SAMPLE, tmp_path / f"{number}.json.gz")))
-    assert cache.contents(tmp_path / "kept").entries == 2
+    assert store.contents(tmp_path / "kept").entries == 2
     assert looked == []
-    monkeypatch.setattr(cache, "MOST_BYTES", 1)
+    monkeypatch.setattr(store, "MOST_BYTES", 1)
     ranks(tmp_path / "kept", Path(shutil.copy(SAMPLE, tmp_path / "2.json.gz")))
     assert looked == [tmp_path / "kept"]
 
 
 def test_two_runs_at_once_keep_one_whole_entry(tmp_path, trace_file):
     kept = tmp_path / "kept"
-    first, second = (
-        kept_traces.through(kept, trace_file, (), kineto.read(trace_file, HINT, KindRules())) for _ in range(2)
-    )
+    first, second = (store.through(kept, trace_file, (), kineto.read(trace_file, HINT, KindRules())) for _ in range(2))
     assert_same(next(first), next(second))
     assert [*first, *second] == []
-    assert cache.contents(kept).entries == len([*kept.iterdir()]) == 1
+    assert store.contents(kept).entries == len([*kept.iterdir()]) == 1
 
 
 @pytest.mark.parametrize(

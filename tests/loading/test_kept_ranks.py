@@ -11,9 +11,9 @@ import pytest
 from traceanalyzer.analyses import registry
 from traceanalyzer.discovery import discover
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.loading import LoadOptions, cache, kept_ranks, kept_tables
+from traceanalyzer.loading import LoadOptions, kept_ranks, store
 from traceanalyzer.scale import summarise, work
-from traceanalyzer.scale.reduced import reduce_capture
+from traceanalyzer.scale.work import reduce_capture
 from traceanalyzer.selection import Selection
 
 CAPTURES = Path(__file__).parents[1] / "captures"
@@ -23,7 +23,7 @@ NAMES = ("ranks", "breakdown", "calls", "members", "step_needs", "replay", "gaps
 @pytest.fixture(autouse=True)
 def _small_and_new_files_count(monkeypatch):
     monkeypatch.setattr(kept_ranks, "WORTH_BYTES", 0)
-    monkeypatch.setattr(cache, "_UNSETTLED_NS", 0)
+    monkeypatch.setattr(store, "_UNSETTLED_NS", 0)
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def never_read(monkeypatch):
     def refuse(*_args):
         raise AssertionError("read again")
 
-    return lambda: monkeypatch.setattr("traceanalyzer.scale.reduced.read_capture", refuse)
+    return lambda: monkeypatch.setattr("traceanalyzer.scale.work.read_capture", refuse)
 
 
 def test_what_comes_back_is_what_was_made(trace_file, tmp_path, never_read):
@@ -97,25 +97,25 @@ def test_kept_ranks_start_no_processes(trace_file, tmp_path, never_read, monkeyp
 def test_columns(column, tmp_path):
     frame = pd.DataFrame({"x": column})
     for each in (frame, frame.iloc[:0]):
-        kept_tables.write_tables(tmp_path / "table", [("name", each, "said")])
-        ((name, back, said),) = kept_tables.read_tables(tmp_path / "table", 1)
+        store.write_tables(tmp_path / "table", [("name", each, "said")])
+        ((name, back, said),) = store.read_tables(tmp_path / "table", 1)
         assert (name, said) == ("name", "said")
         pd.testing.assert_frame_equal(back, each, check_exact=True, check_categorical=True)
         assert [type(value) for value in back["x"]] == [type(value) for value in each["x"]]
 
 
 def test_columns_of_several_pieces(tmp_path, monkeypatch):
-    monkeypatch.setattr(kept_tables, "_PIECE_BYTES", 100)
+    monkeypatch.setattr(store, "_PIECE_BYTES", 100)
     frames = [
         pd.DataFrame({"x": np.arange(count), "y": pd.array(["a", None, "é"] * count, dtype="str")[:count]})
         for count in (3, 0, 40)
     ]
     told = [("name", frame, "said") for frame in frames]
-    assert kept_tables.write_tables(tmp_path / "table", told) == len(frames)
-    for (_, frame, _), (_, back, _) in zip(told, kept_tables.read_tables(tmp_path / "table", len(frames)), strict=True):
+    assert store.write_tables(tmp_path / "table", told) == len(frames)
+    for (_, frame, _), (_, back, _) in zip(told, store.read_tables(tmp_path / "table", len(frames)), strict=True):
         pd.testing.assert_frame_equal(back, frame, check_exact=True)
     with pytest.raises(ValueError, match="not as it was written"):
-        kept_tables.read_tables(tmp_path / "table", 2)
+        store.read_tables(tmp_path / "table", 2)
 
 
 @pytest.mark.parametrize(

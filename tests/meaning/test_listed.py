@@ -2,7 +2,7 @@
 
 import pytest
 
-from traceanalyzer.meaning.listed import lacking, listed, numbered, part_of
+from traceanalyzer.meaning.vocabulary import lacking, listed, numbered, part_of
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ import pytest
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.kinds import CUT_LIST
-from traceanalyzer.meaning.number_lists import chosen, numbers
+from traceanalyzer.meaning.columns import chosen, numbers
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ import subprocess
 import pandas as pd
 import pytest
 
-from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.quantities import digits, per_cent, scale, signed, text, time_span, time_text
+from traceanalyzer.meaning.columns import Unit, digits, per_cent, scale, signed, text, time_span, time_text
 from traceanalyzer.report import assets
 
 

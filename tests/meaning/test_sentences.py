@@ -2,7 +2,7 @@
 
 import pytest
 
-from traceanalyzer.meaning.sentences import with_article
+from traceanalyzer.meaning.vocabulary import with_article
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from traceanalyzer.meaning.wholes import rate, step_or_capture, whole, within_whole
+from traceanalyzer.meaning.vocabulary import rate, step_or_capture, whole, within_whole
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from traceanalyzer.model.event_times import possible
+from traceanalyzer.model.make import possible
 
 SECOND = 10**9
 DAY = 24 * 3600 * SECOND

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from traceanalyzer.model import blocks
+from traceanalyzer.model import tables as model_tables
 from traceanalyzer.model.tables import (
     array_of,
     column_of,
@@ -86,7 +86,7 @@ def test_few_numbers_lie_in_one_block_for_each_type(count, expected):
 def test_without_pandas_blocks_tables_are_read_the_public_way(name, monkeypatch):
     table = table_of({"first": np.arange(3), name: COLUMNS[name], "last": np.arange(3)})
     inner = table_of(columns_of(table)), picked(table, np.array([2, 0])), rows_where(table, table["first"] > 0)
-    monkeypatch.setattr(blocks, "_held", lambda _: None)
+    monkeypatch.setattr(model_tables, "_held", lambda _: None)
     monkeypatch.delattr(pd.DataFrame, "_get_column_array")
     public = table_of(columns_of(table)), picked(table, np.array([2, 0])), rows_where(table, table["first"] > 0)
     for one, other in zip(inner, public, strict=True):

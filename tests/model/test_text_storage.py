@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from traceanalyzer.model.text_storage import texts_in_python
+from traceanalyzer.model.tables import texts_in_python
 
 NAME = "mode.string_storage"
 

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from tests.builders import document, host, kernel, write
-from traceanalyzer.analyses.integrity.integrity_checks import launches_without_operation
-from traceanalyzer.decoding import stream
+from traceanalyzer.analyses.integrity.checks import launches_without_operation
+from traceanalyzer.decoding import stream as decoding_stream
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.readers import RankHint, kineto
@@ -250,8 +250,8 @@ def test_chunks_end_between_events_whatever_the_chunk_size(tmp_path, monkeypatch
     events = [order(kernel(10 * n, 1, name=names[n % 3], correlation=n, **nested)) for n in range(200)]
     path = write(tmp_path / "a.json", document(events))
     for size in (100, 777, 5000, 1 << 20):
-        monkeypatch.setattr(stream, "HEAD_BYTES", 64)
-        text = stream.EventText.open(path)
+        monkeypatch.setattr(decoding_stream, "HEAD_BYTES", 64)
+        text = decoding_stream.EventText.open(path)
         chunks = list(text.chunks(size))
         assert sum(len(json.loads(b"[" + chunk + b"]")) for chunk in chunks) == 200
         assert max(map(len, chunks)) < 2 * size + 2000

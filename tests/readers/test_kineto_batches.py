@@ -15,7 +15,7 @@ from traceanalyzer.decoding.stream import EventText, text_of
 from traceanalyzer.decoding.tables import TableBuilder
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.model.schema import TABLES
-from traceanalyzer.readers.kineto.frames import frame_of
+from traceanalyzer.readers.kineto.events import frame_of
 
 SAMPLE = Path(__file__).parent.parent / "captures" / "ddp" / "rank0.json.gz"
 

@@ -10,7 +10,7 @@ from traceanalyzer.analyses import run
 from traceanalyzer.cli import cli
 from traceanalyzer.model.schema import TABLES
 from traceanalyzer.readers import reader_of
-from traceanalyzer.readers.nsys.scrub import scrub
+from traceanalyzer.readers.nsys.traces import scrub
 
 SECRET = "hunter2-token"
 

@@ -22,12 +22,12 @@ from tests.nsys_builders import (
     write_sqlite,
 )
 from traceanalyzer.errors import NotATraceError
-from traceanalyzer.files import packing
+from traceanalyzer.files import archives
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model.schema import TABLES
 from traceanalyzer.readers import nsys_sqlite, reader_of
-from traceanalyzer.readers.nsys import sqlite
-from traceanalyzer.readers.nsys.sqlite import SqliteSource
+from traceanalyzer.readers.nsys import source as nsys_source
+from traceanalyzer.readers.nsys.source import SqliteSource
 
 
 @pytest.fixture
@@ -285,7 +285,7 @@ def test_absent_names(read):
 
 def test_text_after_many_rows_of_null(read, monkeypatch):
     """The driver takes a column's type from its first batch of rows."""
-    monkeypatch.setattr(sqlite, "_BATCH_ROWS", 10)
+    monkeypatch.setattr(nsys_source, "_BATCH_ROWS", 10)
     empty = [nvtx(time, time + 1, text_id=5, domain=1) for time in range(2000)]
     (trace,) = read(export() | {"NVTX_EVENTS": [*empty, nvtx(5000, 5001, "late")]})
     assert trace.ranges["name"].iloc[-1] == "late"
@@ -306,7 +306,7 @@ def test_names_that_are_not_utf8(tmp_path):
 def test_stretches_of_rows_are_read_once_each(tmp_path, monkeypatch):
     many = [kernel(10 * number, 10 * number + 5, correlation=number) for number in range(1001)]
     path = write_sqlite(tmp_path / "many.sqlite", export() | {"CUPTI_ACTIVITY_KIND_KERNEL": many})
-    monkeypatch.setattr(sqlite, "_ROWS_WORTH_A_THREAD", 10)
+    monkeypatch.setattr(nsys_source, "_ROWS_WORTH_A_THREAD", 10)
     for threads in (1, 2, 3):
         rows_read = SqliteSource(path, threads).read("CUPTI_ACTIVITY_KIND_KERNEL", ints=("correlationId",))
         assert rows_read["correlationId"].to_pylist() == list(range(1001))
@@ -490,7 +490,7 @@ def test_texts_that_are_made_as_they_are_read_are_none(tmp_path):
 
 
 def test_a_default_value_in_every_row_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(packing, "FREE_BYTES", 1 << 20)
+    monkeypatch.setattr(archives, "FREE_BYTES", 1 << 20)
     path = write_sqlite(tmp_path / "a.sqlite", {"NVTX_EVENTS": [{"start": 1}] * 5_000})
     with closing(sqlite3.connect(path)) as database:
         database.execute(f"ALTER TABLE NVTX_EVENTS ADD COLUMN text TEXT DEFAULT '{'x' * 50_000}'")

@@ -15,7 +15,7 @@ import traceanalyzer as ta
 from tests.builders import document, kernel
 from traceanalyzer.discovery import discover, of_files
 from traceanalyzer.errors import UsageError
-from traceanalyzer.files import packing
+from traceanalyzer.files import archives
 
 
 def text(rank=None, kernels=3):
@@ -135,7 +135,7 @@ def test_what_is_not_unpacked_is_named_with_the_reason(tmp_path):
 
 
 def test_a_bomb_is_not_unpacked(tmp_path, monkeypatch):
-    monkeypatch.setattr(packing, "FREE_BYTES", 1 << 20)
+    monkeypatch.setattr(archives, "FREE_BYTES", 1 << 20)
     empty = b'{"traceEvents": [' + b" " * (8 << 20)
     (tmp_path / "rank0.json.gz").write_bytes(gzip.compress(empty))
     zip_of(tmp_path / "rank1.zip", {"rank1.json": empty})
@@ -149,7 +149,7 @@ def test_a_bomb_is_not_unpacked(tmp_path, monkeypatch):
 
 
 def test_members_that_nobody_wants_unpack_no_further_either(tmp_path, monkeypatch):
-    monkeypatch.setattr(packing, "FREE_BYTES", 1 << 20)
+    monkeypatch.setattr(archives, "FREE_BYTES", 1 << 20)
     tar_zst(tmp_path / "a.tar.zst", {"notes.bin": bytes(64 << 20), "rank0.json": text(0)})
     (tmp_path / "rank1.json").write_bytes(text(1))
     (only,) = discover(tmp_path).skipped

@@ -8,17 +8,18 @@ import pytest
 
 from tests import xplane_builders as build
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.blame import telling_threads
-from traceanalyzer.analyses.communication import calls
-from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.blame import step_budget
+from traceanalyzer.analyses.communication import calls as communication_calls
+from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.analyses.replay.replay import gain_of
 from traceanalyzer.discovery import discover
 from traceanalyzer.errors import NotATraceError
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.loading import load
 from traceanalyzer.readers import RankHint, reader_of, xplane
-from traceanalyzer.readers.xplane import host, messages
-from traceanalyzer.readers.xplane.hlo import collectives, looped, operation
+from traceanalyzer.readers.xplane import device as xplane_device
+from traceanalyzer.readers.xplane import messages
+from traceanalyzer.readers.xplane.messages import collectives, looped, operation
 
 START = build.EPOCH_NS + 100
 
@@ -85,8 +86,11 @@ def test_what_a_loop_repeats_is_no_run_of_a_module(launched, in_loops, begins):
     calls = pd.DataFrame({"start_ns": range(len(launched)), "thread": 1, "correlation": range(1, len(launched) + 1)})
     calls["end_ns"] = calls["start_ns"] + 1
     ops = calls.assign(hlo_op=[*launched], hlo_module="jit_step", program_id="3")
-    found = host.launches(calls, ops, {}, {("jit_step", name) for name in in_loops})
-    assert host.ranges(host.events_of_none(), host.events_of_none(), found)["start_ns"].tolist() == begins
+    found = xplane_device.launches(calls, ops, {}, {("jit_step", name) for name in in_loops})
+    assert (
+        xplane_device.ranges(xplane_device.events_of_none(), xplane_device.events_of_none(), found)["start_ns"].tolist()
+        == begins
+    )
 
 
 def test_a_module_s_loops_hold_what_their_bodies_call():
@@ -175,14 +179,14 @@ def test_what_the_hosts_need_cannot_be_told_and_the_program_s_thread_says_what_t
     assert gain_of(results["replay"], Change("host")) is None
     assert {piece.why_no_host for piece in pieces} == {"waits of JAX's hosts for their GPUs leave no events"}
     since, until = np.array([START]), np.array([START + 100_000])
-    told = {one: (begin - START).tolist() for one, begin, _, _ in telling_threads.who_tells(ranks[1], 2, since, until)}
+    told = {one: (begin - START).tolist() for one, begin, _, _ in step_budget.who_tells(ranks[1], 2, since, until)}
     assert set(told) == {1, 2}  # the program's thread, where the one that launches records nothing
     assert 0 in told[1]
     assert min(told[2]) == 50
 
 
 def test_a_collective_is_told_by_its_instruction(traces):
-    table = calls.per_rank(traces[1])
+    table = communication_calls.per_rank(traces[1])
     assert table["collective"].tolist() == ["all_reduce"] * 2
     assert table["size_bytes"].tolist() == [1024 * 8 * 2] * 2
     assert table[["dtype", "group_ranks", "group_size"]].iloc[0].tolist() == ["bfloat16", "0,1", 2]

@@ -10,15 +10,14 @@ from traceanalyzer.diff import compare
 from traceanalyzer.diff.sources import SourceOptions, read_sides
 from traceanalyzer.diff.trend import COLUMNS
 from traceanalyzer.doctor import examine
-from traceanalyzer.report.comparison import DiffReport, html
-from traceanalyzer.report.examination import page as examination
-from traceanalyzer.report.snapshots import page as snapshots
-from traceanalyzer.report.trend import page as over_time
+from traceanalyzer.report import examination, snapshots
+from traceanalyzer.report import trend as report_trend
+from traceanalyzer.report.comparison import DiffReport, writers
 from traceanalyzer.snapshots import examine_snapshot, read_snapshot
 
 
 def comparison(folder):
-    return html.write(DiffReport(once("ddp against fsdp_full", _compared), version="test"), folder)[0]
+    return writers.html_write(DiffReport(once("ddp against fsdp_full", _compared), version="test"), folder)[0]
 
 
 def _compared():
@@ -30,7 +29,7 @@ def doctor(folder):
     dumps = {rank: dump([entry(1), *([entry(2, state="started")] if rank != 2 else [])], range(4)) for rank in range(4)}
     topology = SAMPLES / "doctor" / "topo_2xH200_nvlink.txt"
     found = examine(flight_recorder=write_dumps(folder / "dumps", dumps), topo=topology)
-    return examination.write(found, folder)[0]
+    return examination.page_write(found, folder)[0]
 
 
 def memory(folder):
@@ -41,7 +40,7 @@ def memory(folder):
         history.alloc(8 << 20)
         history.step()
     snapshot = write(folder / "rank0_snapshot.pickle", history.snapshot())
-    return snapshots.write([examine_snapshot(read_snapshot(snapshot))], folder, "run")[0]
+    return snapshots.page_write([examine_snapshot(read_snapshot(snapshot))], folder, "run")[0]
 
 
 def trend(folder):
@@ -49,4 +48,4 @@ def trend(folder):
     values = {"main": (66.8e6, None), "later": (70.1e6, 4.9), "last": (64e6, -8.7)}
     rows = [{**row, "baseline": name, "value": value, "change_pct": pct} for name, (value, pct) in values.items()]
     table = pd.DataFrame(rows, columns=list(COLUMNS)).convert_dtypes()
-    return over_time.write(table, ["main and last differ in batch size"], folder)[0]
+    return report_trend.write(table, ["main and last differ in batch size"], folder)[0]

@@ -13,7 +13,9 @@ from tests.diff.captured import capture, side, steady
 from traceanalyzer.diff import TableDiff, compare
 from traceanalyzer.gate import FAILED, PASSED, SKIPPED, UNKNOWN, Outcome
 from traceanalyzer.job.run_info import Batch, RunInfo, StepTime, StepTimes
-from traceanalyzer.report.comparison import DiffReport, figures, html, markdown, rows, terminal, verdict, waterfall
+from traceanalyzer.report.comparison import DiffReport, step_parts, writers
+from traceanalyzer.report.comparison import rows as comparison_rows
+from traceanalyzer.report.comparison import sentences as comparison_sentences
 from traceanalyzer.report.writers import gates
 
 HOSTILE = "<img src=x onerror=alert(1)>|`a`\u202e"
@@ -25,7 +27,7 @@ def comparison(base, other, *, force=False):
 
 def test_the_waterfall_adds_up_to_the_step():
     made = comparison(capture(steady(10, 5, 5)), capture(steady(12, 3, 1)))
-    parts = waterfall.parts(made, "other")
+    parts = step_parts.parts(made, "other")
     assert [(part.metric, part.change_ns) for part in parts] == [
         ("compute_ns", 2), ("exposed_transfer_ns", -2), ("idle_ns", -4),
     ]  # fmt: skip
@@ -48,7 +50,7 @@ def test_steps_without_what_recording_costs_are_told_where_they_say_something_el
         dataclasses.replace(run, tables={**run.tables, "what_ifs": pd.DataFrame({"unprofiled_ns": [estimate]})})
         for run, estimate in zip((capture(steady(10, 5, 5)), capture(steady(10, 7, 5))), estimates, strict=True)
     ]
-    sentences = verdict.sentences(comparison(*runs))
+    sentences = comparison_sentences.verdict_sentences(comparison(*runs))
     found = [one for one in sentences if one.startswith("Recording slows hosts: without it")]
     assert len(found) == (said is not None)
     assert all(one.replace("\u202f", " ").endswith(said) for one in found)
@@ -67,7 +69,7 @@ def split(run, transfer, wait, unmatched=0):
 def printed(report):
     console = Console(width=200)
     with console.capture() as held:
-        terminal.show(report, console)
+        writers.show(report, console)
     return held.get().replace("\u202f", " ")
 
 
@@ -86,7 +88,7 @@ def test_what_is_printed_adds_up_to_the_step_with_the_words_of_the_page():
     ]
     assert [sum(float(cells[column]) for cells in shown) for column in (0, 1)] == [20, 22]
     assert next(line for line in lines if line.strip().startswith("step ")).split()[:4] == ["step", "ns", "20", "22"]
-    assert "exposed, unmatched or not separable" in [part.label for part in waterfall.parts(made, "other")]
+    assert "exposed, unmatched or not separable" in [part.label for part in step_parts.parts(made, "other")]
 
 
 def without(run, *analyses):
@@ -95,15 +97,15 @@ def without(run, *analyses):
 
 def test_the_waterfall_tells_transfer_from_wait_only_where_both_runs_do():
     base, other = capture(steady(10, 5, 5)), capture(steady(10, 7, 5))
-    both = waterfall.parts(comparison(split(base, 4, 1), split(other, 4, 3)), "other")
+    both = step_parts.parts(comparison(split(base, 4, 1), split(other, 4, 3)), "other")
     assert [(part.kind, part.change_ns) for part in both] == [("compute", 0), ("transfer", 0), ("wait", 2), ("idle", 0)]
-    one = waterfall.parts(comparison(split(base, 4, 1), without(other, "exposed_comm")), "other")
+    one = step_parts.parts(comparison(split(base, 4, 1), without(other, "exposed_comm")), "other")
     assert [part.kind for part in one] == ["compute", "comm", "idle"]
     # Of a rank that is here alone nothing is either: its transfers have not become shorter.
-    alone = waterfall.parts(comparison(split(base, 4, 1), split(other, 0, 0, 7)), "other")
+    alone = step_parts.parts(comparison(split(base, 4, 1), split(other, 0, 0, 7)), "other")
     assert [part.kind for part in alone] == ["compute", "comm", "idle"]
     # Parts that do not add up are not shown as if they did.
-    wrong = waterfall.parts(comparison(split(base, 9, 9), split(other, 4, 3)), "other")
+    wrong = step_parts.parts(comparison(split(base, 9, 9), split(other, 4, 3)), "other")
     assert [part.kind for part in wrong] == ["compute", "comm", "idle"]
 
 
@@ -133,13 +135,15 @@ def test_the_waterfall_tells_transfer_from_wait_only_where_both_runs_do():
     ],
 )
 def test_the_verdict(base, other, said):
-    sentences = " ".join(verdict.sentences(comparison(capture(steady(*base)), capture(steady(*other)))))
+    sentences = " ".join(
+        comparison_sentences.verdict_sentences(comparison(capture(steady(*base)), capture(steady(*other))))
+    )
     assert said in sentences.replace("\u202f", " ")
 
 
 def test_the_verdict_ranks_three_runs():
     made = compare([side(name, capture(steady(time))) for name, time in (("a", 30), ("b", 10), ("c", 20))])
-    bound_by, first, second = verdict.sentences(made)[:3]
+    bound_by, first, second = comparison_sentences.verdict_sentences(made)[:3]
     assert bound_by == "Most of a step is compute (100 %) in every run."
     assert first.replace("\u202f", " ") == "Fastest first, by time a step: b 10 ns, c 20 ns, a 30 ns."
     assert second.startswith(
@@ -160,13 +164,13 @@ def test_bucketing_is_said_as_such():
         dataclasses.replace(run, tables={**run.tables, "nccl": table})
         for run, table in zip((base, other), tables, strict=True)
     )
-    said = " ".join(verdict.sentences(comparison(base, other))).replace("\u202f", " ")
+    said = " ".join(comparison_sentences.verdict_sentences(comparison(base, other))).replace("\u202f", " ")
     assert "all-reduce: 100 → 4 calls a step, the same 4 kB in fewer, larger calls (40 B → 1 kB each)." in said
 
 
 def test_per_cent_and_points_are_never_mixed():
     made = comparison(capture(steady(10, 5, 5)), capture(steady(16, 0, 4)))
-    others = {row.metric: row.cells[1] for row in figures.rows(made)}
+    others = {row.metric: row.cells[1] for row in comparison_rows.rows(made)}
     units = {metric: cell.change_unit for metric, cell in others.items() if cell.change}
     assert units["compute_pct"] == units["idle_pct"] == "pp"
     assert units["step_ns"] == units["compute_ns"] == "%"
@@ -174,9 +178,9 @@ def test_per_cent_and_points_are_never_mixed():
 
 def test_bars_of_a_table_are_of_its_largest_change():
     made = comparison(capture(steady(10, 5, 5)), capture(steady(8, 9, 5)))
-    view = rows.table_view(next(table for table in made.tables["other"] if table.analysis == "kernels"))
+    view = comparison_rows.table_view(next(table for table in made.tables["other"] if table.analysis == "kernels"))
     assert [(row.status, row.bar) for row in view.rows] == [
-        ("CHANGED", (rows.Piece("both", 50, 50),)), ("CHANGED", (rows.Piece("compute", 25, 25),)),
+        ("CHANGED", (comparison_rows.Piece("both", 50, 50),)), ("CHANGED", (comparison_rows.Piece("compute", 25, 25),)),
     ]  # fmt: skip
 
 
@@ -188,8 +192,8 @@ def test_bars_of_communication_tell_transfer_and_wait_apart():
           "base_total_ns": 40, "other_total_ns": 50, "change_total_ns": 10, "change_total_ns_pct": 25.0,
           "change_share_pct_points": 0.0}]
     )  # fmt: skip
-    view = rows.table_view(TableDiff("collectives", "Collectives", ("collective",), "total_ns", frame))
-    assert view.rows[0].bar == (rows.Piece("transfer", 25, 25), rows.Piece("wait", 50, 50))
+    view = comparison_rows.table_view(TableDiff("collectives", "Collectives", ("collective",), "total_ns", frame))
+    assert view.rows[0].bar == (comparison_rows.Piece("transfer", 25, 25), comparison_rows.Piece("wait", 50, 50))
     heads = [column.label for column in view.columns]
     assert {"transfer base", "wait other"} <= set(heads)
     assert not {"total base", "total other"} & set(heads)
@@ -202,11 +206,11 @@ def hostile():
 
 
 def test_hostile_names_stay_text():
-    page = html.page(hostile())
+    page = writers.page(hostile())
     assert "<img" not in page
     assert "<script>\n" not in page.replace('<script>"use strict"', "")
     assert HOSTILE in html_module.unescape(page)
-    text = markdown.as_markdown(hostile())
+    text = writers.as_markdown(hostile())
     assert "<img" not in text
     assert not [line for line in text.splitlines() if line.startswith("|") and HOSTILE in line]  # pipes are escaped
     suite = ET.fromstring(gates.junit(hostile().outcomes))
@@ -248,8 +252,8 @@ def test_a_page_of_captures_without_anything():
     empty = dataclasses.replace(bare, tables={name: frame.iloc[:0] for name, frame in bare.tables.items()}, steps=())
     made = compare([side("base", empty), side("other", empty)])
     report = DiffReport(made)
-    assert "its time cannot be compared" in html.page(report)
-    assert markdown.as_markdown(report)
+    assert "its time cannot be compared" in writers.page(report)
+    assert writers.as_markdown(report)
     text = printed(report)
     assert "cannot be compared with base's, for GPU work is compared, and none was recorded" in text
     assert "figures" not in text, "there is no table of nothing"
@@ -283,7 +287,11 @@ def recorded(length, *, unprofiled=None, tokens=1000, tokens_per_s=None, ranks=2
     ],
 )
 def test_step_times_without_the_profiler_that_rank_the_runs_otherwise_are_said(base, other, is_said):
-    said = [one for one in verdict.sentences(comparison(base, other)) if "without the profiler it is" in one]
+    said = [
+        one
+        for one in comparison_sentences.verdict_sentences(comparison(base, other))
+        if "without the profiler it is" in one
+    ]
     assert bool(said) == is_said
 
 
@@ -291,7 +299,9 @@ def test_figures_of_unequal_steps_are_of_the_same_work():
     made = comparison(recorded(20, unprofiled=10), recorded(36, unprofiled=18, tokens=2000))
     changes = made.metrics[made.metrics["run"] == "other"].set_index("metric")["change_pct"]
     assert changes[["step_ns", "unprofiled_step_ns"]].tolist() == pytest.approx([-10, -10])
-    assert "other processes 1.11 times as many tokens/s as base (profiled)." in " ".join(verdict.sentences(made))
+    assert "other processes 1.11 times as many tokens/s as base (profiled)." in " ".join(
+        comparison_sentences.verdict_sentences(made)
+    )
 
 
 @pytest.mark.parametrize(
@@ -303,7 +313,7 @@ def test_figures_of_unequal_steps_are_of_the_same_work():
 )  # fmt: skip
 def test_one_gpu_against_several_at_one_global_batch_reads_as_scaling(rates, said):
     base, other = recorded(380, ranks=1, tokens_per_s=rates[0]), recorded(200, tokens_per_s=rates[1])
-    assert said in " ".join(verdict.sentences(comparison(base, other))).replace("\u202f", " ")
+    assert said in " ".join(comparison_sentences.verdict_sentences(comparison(base, other))).replace("\u202f", " ")
 
 
 def test_the_waterfall_along_the_path_is_of_the_replays_categories():
@@ -314,7 +324,7 @@ def test_the_waterfall_along_the_path_is_of_the_replays_categories():
     )
     made = comparison(base, other)
     per = made.fairness.scale.divisor(base)
-    assert [(part.metric, part.kind, part.change_ns) for part in waterfall.path_parts(made, "other")] == [
+    assert [(part.metric, part.kind, part.change_ns) for part in step_parts.path_parts(made, "other")] == [
         ("comm", "transfer", -20 / per), ("host", "idle-host", 40 / per),
     ]  # fmt: skip
-    assert waterfall.path_parts(comparison(capture(steady(10)), other), "other") == []
+    assert step_parts.path_parts(comparison(capture(steady(10)), other), "other") == []

@@ -6,10 +6,8 @@ import pytest
 from tests.programs import program
 from traceanalyzer.analyses import run
 from traceanalyzer.report import assets
-from traceanalyzer.report.page import icicle as icicle_module
-from traceanalyzer.report.page import palette
-from traceanalyzer.report.page.icicle import icicle
-from traceanalyzer.report.page.roofline import roofline
+from traceanalyzer.report.page import charts
+from traceanalyzer.report.page.charts import icicle, roofline
 
 MM = {"shapes": "[[1000,1000],[1000,1000]]", "dtypes": '["c10::BFloat16","c10::BFloat16"]'}
 HOST = [("aten::mm", 0, 10, MM), ("aten::add", 20, 30)]
@@ -45,34 +43,34 @@ def test_icicle_is_a_tree_whose_blocks_hold_their_parts():
 
 
 def test_icicle_shows_one_of_its_ranks_and_names_the_last_part_of_what_is_long():
-    ranks = [program(HOST, GPU).renumbered(rank, "test") for rank in range(icicle_module.MOST_RANKS + 2)]
+    ranks = [program(HOST, GPU).renumbered(rank, "test") for rank in range(charts.ICICLE_MOST_RANKS + 2)]
     figure = icicle(run(ranks, ["operator_kernels"])["operator_kernels"])
-    assert [trace["name"] for trace in figure["data"]] == [str(rank) for rank in range(icicle_module.MOST_RANKS)]
-    assert [trace["visible"] for trace in figure["data"]] == [True] + [False] * (icicle_module.MOST_RANKS - 1)
+    assert [trace["name"] for trace in figure["data"]] == [str(rank) for rank in range(charts.ICICLE_MOST_RANKS)]
+    assert [trace["visible"] for trace in figure["data"]] == [True] + [False] * (charts.ICICLE_MOST_RANKS - 1)
     assert dict(zip(figure["data"][0]["labels"], figure["data"][0]["text"], strict=True))["aten::mm"] == "mm"
     assert figure["layout"]["meta"] == {"choose": "Rank"}
 
 
 def test_icicle_opens_on_the_rank_that_is_asked_for():
-    ranks = [program(HOST, GPU).renumbered(rank, "test") for rank in range(icicle_module.MOST_RANKS + 2)]
+    ranks = [program(HOST, GPU).renumbered(rank, "test") for rank in range(charts.ICICLE_MOST_RANKS + 2)]
     last = len(ranks) - 1
     figure = icicle(run(ranks, ["operator_kernels"])["operator_kernels"], first=last)
     assert [trace["name"] for trace in figure["data"] if trace["visible"]] == [str(last)]
-    assert len(figure["data"]) == icicle_module.MOST_RANKS
+    assert len(figure["data"]) == charts.ICICLE_MOST_RANKS
 
 
 def test_communication_is_hatched_for_it_holds_waits():
     gpu = [*GPU, ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 6_000, 9_000, {"launch": 26, "kind": "comm"})]
     marker = icicle(run([program(HOST, gpu)], ["operator_kernels"])["operator_kernels"])["data"][0]["marker"]
     hatched = dict(zip(marker["colors"], marker["pattern"]["shape"], strict=True))
-    assert hatched == {palette.BLOCK: "", palette.KINDS["compute"]: "", palette.KINDS["comm"]: "/"}
+    assert hatched == {charts.BLOCK: "", charts.PALETTE_KINDS["compute"]: "", charts.PALETTE_KINDS["comm"]: "/"}
 
 
 def test_blocks_have_the_colour_of_their_kind_and_parents_of_several_have_none():
     data = icicle(result("operator_kernels", modules=[("nn.Module: Net_0", 0, 15)]))["data"][0]
     colours = dict(zip(data["labels"], data["marker"]["colors"], strict=True))
-    assert colours["nvjet 1×1 bf16"] == colours["aten::mm"] == palette.KINDS["compute"]
-    assert colours["Net_0"] == colours["rank 0"] == palette.BLOCK
+    assert colours["nvjet 1×1 bf16"] == colours["aten::mm"] == charts.PALETTE_KINDS["compute"]
+    assert colours["Net_0"] == colours["rank 0"] == charts.BLOCK
     mixed = pd.DataFrame(
         [
             ("m/forward", "aten::copy_", "backward", kernel, kind, 10)
@@ -80,17 +78,17 @@ def test_blocks_have_the_colour_of_their_kind_and_parents_of_several_have_none()
         ],
         columns=["path", "operator", "autograd", "kernel", "kind", "gpu_ns"],
     )
-    nodes = icicle_module.tree(mixed, "rank 0", 20)
+    nodes = charts.tree(mixed, "rank 0", 20)
     assert {label: colour for _, label, _, colour in nodes.values()} == {
-        "rank 0": palette.BLOCK, "backward": palette.BLOCK, "m": palette.BLOCK, "aten::copy_": palette.BLOCK,
-        "a": palette.KINDS["copy"], "b": palette.KINDS["compute"],
+        "rank 0": charts.BLOCK, "backward": charts.BLOCK, "m": charts.BLOCK, "aten::copy_": charts.BLOCK,
+        "a": charts.PALETTE_KINDS["copy"], "b": charts.PALETTE_KINDS["compute"],
     }, "no block called forward holds a backward operator"  # fmt: skip
 
 
 def test_series_are_told_apart_from_kinds():
     style = assets.style()
-    assert all(colour not in style for colour in palette.SERIES)
-    assert all(colour in style for colour in palette.KINDS.values())
+    assert all(colour not in style for colour in charts.SERIES)
+    assert all(colour in style for colour in charts.PALETTE_KINDS.values())
 
 
 def test_nothing_to_draw():

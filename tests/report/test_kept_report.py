@@ -9,7 +9,7 @@ import pytest
 from traceanalyzer import scale
 from traceanalyzer.cli import run
 from traceanalyzer.discovery import discover
-from traceanalyzer.loading import LoadOptions, cache, kept_ranks
+from traceanalyzer.loading import LoadOptions, kept_ranks, store
 from traceanalyzer.report import kept_report
 from traceanalyzer.selection import Selection
 
@@ -21,7 +21,7 @@ _OF_THE_RUN = re.compile(rb"20\d\d-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\+00:00)?( UTC
 @pytest.fixture(autouse=True)
 def _kept_here(monkeypatch, tmp_path):
     monkeypatch.setattr(kept_ranks, "WORTH_BYTES", 0)
-    monkeypatch.setattr(cache, "_UNSETTLED_NS", 0)
+    monkeypatch.setattr(store, "_UNSETTLED_NS", 0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from tests.diff.captured import capture, steady
-from traceanalyzer.report.comparison import path
+from traceanalyzer.report.comparison import step_parts
 
 
 def _captured(label, *rows):
@@ -16,7 +16,7 @@ def _captured(label, *rows):
 def test_the_path_before_and_the_path_now_are_named_by_rank_and_operator():
     before = _captured("before", (0, "host", "forward", 20), (1, "compute", "aten::mm", 80))
     after = _captured("after", (0, "host", "forward", 60), (1, "compute", "aten::mm", 40))
-    said = path.sentence(before, after)
+    said = step_parts.path_sentence(before, after)
     assert said == (
         "before was bound by rank 1's compute, most of it aten::mm (80 % of the critical path); "
         "after is by rank 0's host (60 % of the critical path). Hosts are slower under a profiler: time it without one."
@@ -25,12 +25,12 @@ def test_the_path_before_and_the_path_now_are_named_by_rank_and_operator():
 
 def test_the_same_path_is_said_once():
     same = [(0, "compute", None, 50), (1, "compute", None, 45), (1, "comm", None, 5)]
-    said = path.sentence(_captured("a", *same), _captured("b", *same))
+    said = step_parts.path_sentence(_captured("a", *same), _captured("b", *same))
     assert said == ("The same binds both: compute (95 % of the critical path in a, 95 % of the critical path in b).")
 
 
 def test_without_a_path_nothing_is_concluded():
-    assert path.sentence(capture(steady(90, 10)), _captured("b", (0, "compute", None, 1))) is None
+    assert step_parts.path_sentence(capture(steady(90, 10)), _captured("b", (0, "compute", None, 1))) is None
 
 
 def _with(held, **tables):
@@ -55,7 +55,7 @@ def test_hosts_on_the_path_bind_where_a_step_without_their_time_is_shorter(
 ):
     hosts = _captured("after", (0, "host", None, 50), (1, "host", None, 50))
     now = _with(hosts, what_ifs=_what_ifs(("--host none", 100, gain_ns, unprofiled_ns, unprofiled_gain_ns)))
-    assert f"after is by {said}." in path.sentence(_captured("before", (0, "data", None, 1)), now)
+    assert f"after is by {said}." in step_parts.path_sentence(_captured("before", (0, "data", None, 1)), now)
 
 
 @pytest.mark.parametrize(("gain_ns", "said"), [(30, "rank 1's loading of data"), (2, "loading of data")])
@@ -64,12 +64,12 @@ def test_a_rank_is_named_where_as_fast_as_its_peers_it_would_shorten_the_step(ga
     one = _captured("a", (1, "data", None, 50))
     gained = _what_ifs(("--rank 1=peers", 100, gain_ns, None, None))
     own = _with(one, what_ifs=gained, breakdown=pd.DataFrame({"rank": [0, 1]}))
-    assert path.bound_of(own).words == said
+    assert step_parts.bound_of(own).words == said
 
 
 @pytest.mark.parametrize(("unmatched_ns", "is_told"), [(2, True), (40, False)])
 def test_where_waits_stay_as_they_were_the_gpus_do_not_bind(unmatched_ns, is_told):
     hosts = _captured("after", (0, "host", None, 50), (1, "host", None, 50))
     what_ifs = _what_ifs(("--host none", 100, 0, None, None)).assign(unmatched_ns=unmatched_ns)
-    said = path.sentence(_captured("before", (0, "data", None, 1)), _with(hosts, what_ifs=what_ifs))
+    said = step_parts.path_sentence(_captured("before", (0, "data", None, 1)), _with(hosts, what_ifs=what_ifs))
     assert (said is not None) == is_told

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from traceanalyzer.report.comparison.communication_sentences import _phases
+from traceanalyzer.report.comparison.sentences import _phases
 
 TWO_PHASES = [("broadcast", "forward", 2.0), ("broadcast", "backward", 1.0), ("all_reduce", "backward", 3.0)]
 

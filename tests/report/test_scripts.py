@@ -10,8 +10,8 @@ from tests import once
 from tests.report.timeline.test_timeline_data import unpacked
 from traceanalyzer.meaning import vocabulary
 from traceanalyzer.report import assets
-from traceanalyzer.report.page.step_chart import step_chart
-from traceanalyzer.report.timeline.timeline_data import timeline_data
+from traceanalyzer.report.page.charts import step_chart
+from traceanalyzer.report.timeline import timeline_data
 
 
 def text(pattern: str, folder: Path) -> str:

@@ -7,7 +7,7 @@ from tests import once
 from traceanalyzer.diff import compare
 from traceanalyzer.diff.captures import Capture, Side, of_results, shared_steps
 from traceanalyzer.meaning.vocabulary import WAIT
-from traceanalyzer.report.comparison.small_multiples import MOST_RANKS, cards
+from traceanalyzer.report.comparison.pictures import MOST_RANKS, cards
 
 
 def capture(name, **changed):

@@ -7,7 +7,7 @@ import pytest
 
 from tests.once import results as results_of
 from traceanalyzer.diff import lanes
-from traceanalyzer.report.comparison import step_pictures
+from traceanalyzer.report.comparison import pictures as comparison_pictures
 
 STRETCHES = pd.DataFrame(
     {"rank": 0, "kind": ["compute", "wait"], "start_ns": [0, 50], "end_ns": [50, 80], "window_ns": 100, "step": 3}
@@ -21,7 +21,7 @@ def side(label, stretches, calls, kind="comm"):
 
 
 def pictures(*sides):
-    return step_pictures.of(SimpleNamespace(sides=sides))
+    return comparison_pictures.of(SimpleNamespace(sides=sides))
 
 
 def test_calls_of_one_run_are_tied_to_the_same_ones_of_the_next():

@@ -11,9 +11,8 @@ from tests.report import small_pages
 from tests.report.template_names import macros_of, names_of
 from tests.report.test_memory_of_a_comparison import report
 from traceanalyzer.report import Report, assets
-from traceanalyzer.report.comparison import html as comparison
-from traceanalyzer.report.comparison import memory
-from traceanalyzer.report.page.host_heat import HostHeat
+from traceanalyzer.report.comparison import rows, writers
+from traceanalyzer.report.page.heat import HostHeat
 from traceanalyzer.report.page.table_view import TableView
 from traceanalyzer.report.writers import html
 
@@ -42,7 +41,7 @@ def followed(tmp_path_factory):
         html.page(Report("pp", once.results("pp")))  # it has every section
         for page in (small_pages.comparison, small_pages.doctor, small_pages.memory, small_pages.trend):
             page(tmp_path_factory.mktemp("page"))
-        comparison.memory_page(memory.of(report()), "base", "command")
+        writers.memory_page(rows.of(report()), "base", "command")
     contexts.pop("page/part.html")  # it draws what the body names
     return [names_of(page, own, **ABSENT.get(page, {})) for page, own in contexts.items()]
 

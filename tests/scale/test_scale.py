@@ -21,21 +21,19 @@ from tests.simulator import Capture, capture, kineto, run, scenarios
 from traceanalyzer import processes as deciding
 from traceanalyzer.analyses import ANALYSES, engine
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.analyses.timeline.host_events import MOST_RANKS
+from traceanalyzer.analyses.timeline import MOST_RANKS
 from traceanalyzer.discovery import discover
 from traceanalyzer.errors import UsageError
 from traceanalyzer.failures import PartFailedWarning
 from traceanalyzer.findings import results_of_rules
 from traceanalyzer.loading import LoadOptions
 from traceanalyzer.processes import quiet_pool
+from traceanalyzer.report import words
 from traceanalyzer.report.build import build
-from traceanalyzer.report.timeline.timeline_data import timeline_data
-from traceanalyzer.report.words import care
+from traceanalyzer.report.timeline import timeline_data
 from traceanalyzer.report.writers import terminal
 from traceanalyzer.scale import Summary, summarise, with_timelines
-from traceanalyzer.scale.gathered import Gathered
-from traceanalyzer.scale.reduced import Done
-from traceanalyzer.scale.thinning import Limits, kept_of, sizes_of, thinned
+from traceanalyzer.scale.work import Done, Gathered, Limits, kept_of, sizes_of, thinned
 
 NAMES = ("ranks", "breakdown", "headline", "steps", "timeline", "host_events")
 
@@ -125,7 +123,7 @@ def test_missing_ranks_are_named_once(folder, tmp_path):
         (tmp_path / f"rank{rank}.json.gz").write_bytes((folder / f"rank{rank}.json.gz").read_bytes())
     found = discover(tmp_path)
     summary = summarise(found, found.runs[-1], LoadOptions(), jobs=1)
-    said = care.sentences(build(summary, "three of six"))
+    said = words.care_sentences(build(summary, "three of six"))
     assert [text for text in said if "missing: 3 to 5" in text] == said
 
 

@@ -7,7 +7,7 @@ import traceanalyzer as ta
 from tests.host_builders import host_trace
 from tests.simulator import capture, kineto, run, spoiled
 from tests.simulator.jobs import launches
-from traceanalyzer.selection.gpu_clock import clock_ahead_ns
+from traceanalyzer.selection import clock_ahead_ns
 
 OPS = 300
 

@@ -16,9 +16,9 @@ from tests.simulator.cases import EVERY_CASE
 from tests.simulator.engine import run
 from traceanalyzer.analyses import run as run_analyses
 from traceanalyzer.findings import Finding
+from traceanalyzer.report import words as report_words
 from traceanalyzer.report.build import findings_of
 from traceanalyzer.report.contents import Report
-from traceanalyzer.report.words import parts, verdict
 
 GAIN_TOLERANCE = 0.05
 _LEAST_GAIN_NS = 100_000
@@ -59,7 +59,7 @@ def first_line(report: Report) -> str:
     """The first sentence that the terminal prints below the table."""
     if report.findings:
         return report.findings[0].title
-    return " ".join(verdict.sentences(report, parts.split(report.results)))
+    return " ".join(report_words.verdict_sentences(report, report_words.split(report.results)))
 
 
 def _wrong(case: Case, report: Report, line: str) -> list[str]:

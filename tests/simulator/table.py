@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from tests.simulator.case import Case
 from tests.simulator.scoreboard import EVERY_CASE, Judged, judged
-from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.meaning.columns import time_text
 
 HEAD = """\
 # Simulated jobs whose fault is known

@@ -6,9 +6,9 @@ import traceanalyzer as ta
 from tests.findings.needed import needed_by
 from tests.simulator import fleet
 from tests.simulator.analysed import analysed
-from traceanalyzer.findings.late.lateness import late_ranks
-from traceanalyzer.findings.pipelines.uneven_stages import uneven_alike
-from traceanalyzer.job.hosts import read_hosts
+from traceanalyzer.findings.stragglers.stragglers import late_ranks
+from traceanalyzer.findings.uneven_stages import uneven_alike
+from traceanalyzer.job.run_info import read_hosts
 
 NEEDED = needed_by(late_ranks)
 

@@ -6,9 +6,9 @@ import pytest
 
 import traceanalyzer as ta
 from tests.samples import SAMPLES
-from traceanalyzer.analyses.memory.levels import moments, step_of
-from traceanalyzer.analyses.phases.op_phases import NAMES, phases_of_moments
-from traceanalyzer.snapshots import examine_snapshot, find_snapshots, given, levels, read_snapshot
+from traceanalyzer.analyses.memory.memory import moments, step_of
+from traceanalyzer.analyses.phases.phases import NAMES, phases_of_moments
+from traceanalyzer.snapshots import examination, examine_snapshot, find_snapshots, read_snapshot
 
 FOLDER = SAMPLES / "fsdp_memory"
 
@@ -25,8 +25,8 @@ def snapshot():
 @pytest.fixture(scope="module")
 def allocated(snapshot):
     """What `torch.cuda.memory_allocated` was after each event of the history that changed it."""
-    lives = levels.lifetimes(snapshot)
-    level = given.allocated(snapshot, lives, given.given_bytes(snapshot, lives)[0])
+    lives = examination.lifetimes(snapshot)
+    level = examination.given_allocated(snapshot, lives, examination.given_bytes(snapshot, lives)[0])
     return level[np.diff(level, prepend=0) != 0]
 
 

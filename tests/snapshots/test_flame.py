@@ -3,8 +3,7 @@
 import pytest
 
 from tests.snapshots.builders import KEEP, STATE, History, write
-from traceanalyzer.report.snapshots.flame import WIDTH, flame
-from traceanalyzer.report.snapshots.page import page
+from traceanalyzer.report.snapshots import WIDTH, flame, page
 from traceanalyzer.snapshots import examine_snapshot, read_snapshot
 
 

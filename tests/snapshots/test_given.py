@@ -5,7 +5,7 @@ import pytest
 
 from tests.snapshots.builders import BASE, History, write
 from traceanalyzer.snapshots import examine_snapshot, read_snapshot
-from traceanalyzer.snapshots.given import rounded_bytes
+from traceanalyzer.snapshots.examination import rounded_bytes
 
 
 def test_requests_are_rounded():

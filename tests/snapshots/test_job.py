@@ -16,9 +16,9 @@ from traceanalyzer.cli import run
 from traceanalyzer.cli.snapshots import memory_beside, of_run
 from traceanalyzer.job.model_state import Model
 from traceanalyzer.job.run_info import RunInfo, trained_model
-from traceanalyzer.report.snapshots.page import page
+from traceanalyzer.report.snapshots import page
 from traceanalyzer.snapshots import OutOfMemory, deciding, find_snapshots, sentences
-from traceanalyzer.snapshots.job import job_of
+from traceanalyzer.snapshots.comparison import job_of
 
 ERROR = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2 MiB. GPU 0 has a total capacity of 6.00 GiB of which"
 SHAPE = {"layers": 4, "d_model": 512, "seq": 512, "batch": 8, "vocab": 1000}

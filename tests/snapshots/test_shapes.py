@@ -9,7 +9,7 @@ import pytest
 from tests.snapshots.builders import STATE, History, frames, write
 from traceanalyzer.cli import run
 from traceanalyzer.errors import InputError
-from traceanalyzer.report.snapshots.page import page
+from traceanalyzer.report.snapshots import page
 from traceanalyzer.snapshots import examine_snapshot, read_snapshot, sentences
 
 MB = 1 << 20

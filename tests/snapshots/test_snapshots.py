@@ -9,9 +9,8 @@ import pytest
 from tests.snapshots.builders import KEEP, STATE, History, write
 from traceanalyzer.cli import run
 from traceanalyzer.errors import InputError
-from traceanalyzer.snapshots import examine_snapshot, find_snapshots, pieces, read_snapshot, reading, sentences
-from traceanalyzer.snapshots.levels import levels, lifetimes, living
-from traceanalyzer.snapshots.sites import category, site
+from traceanalyzer.snapshots import examine_snapshot, find_snapshots, read_snapshot, reading, sentences
+from traceanalyzer.snapshots.examination import category, levels, lifetimes, living, site
 
 MB = 1 << 20
 
@@ -133,7 +132,7 @@ def test_large_files_in_pieces_are_the_same(tmp_path, monkeypatch, shares_frames
             event["frames"] = shared.setdefault(str(event["frames"]), event["frames"])
     path = write(tmp_path / "rank0.pickle", history.snapshot())
     whole = read_snapshot(path)
-    monkeypatch.setattr(pieces, "PIECE_BYTES", 300_000)
+    monkeypatch.setattr(reading, "PIECE_BYTES", 300_000)
     monkeypatch.setattr(reading, "LARGE_BYTES", 1)
     monkeypatch.setattr(reading, "_whole", None)  # it must not fall back
     cut = read_snapshot(path)
@@ -154,7 +153,7 @@ def test_a_repeated_list_may_be_referred_to(tmp_path, monkeypatch, again, is_cut
         history.events[at]["frames"] = again(history.events[at - 1]["frames"])
     path = write(tmp_path / "rank0.pickle", history.snapshot())
     whole = read_snapshot(path)
-    monkeypatch.setattr(pieces, "PIECE_BYTES", 300_000)
+    monkeypatch.setattr(reading, "PIECE_BYTES", 300_000)
     monkeypatch.setattr(reading, "LARGE_BYTES", 1)
     if is_cut:
         monkeypatch.setattr(reading, "_whole", None)
@@ -170,7 +169,7 @@ def test_a_piece_that_asks_for_all_memory_is_refused(tmp_path, monkeypatch):
     place = content.index(b"\x8a\x07", len(content) // 2)
     path = tmp_path / "rank0.pickle"
     path.write_bytes(content[:place] + b"Nr\xff\xff\xff\xf0" + content[place + 6 :])
-    monkeypatch.setattr(pieces, "PIECE_BYTES", 300_000)
+    monkeypatch.setattr(reading, "PIECE_BYTES", 300_000)
     monkeypatch.setattr(reading, "LARGE_BYTES", 1)
     with pytest.raises(InputError, match="cannot be read"):
         read_snapshot(path)
@@ -194,7 +193,7 @@ def test_a_malicious_snapshot_is_refused_and_nothing_runs(tmp_path, monkeypatch,
     history = leak(steps=3000)
     history.events[-7]["frames"] = Evil()
     if is_large:
-        monkeypatch.setattr(pieces, "PIECE_BYTES", 300_000)
+        monkeypatch.setattr(reading, "PIECE_BYTES", 300_000)
         monkeypatch.setattr(reading, "LARGE_BYTES", 1)
     with pytest.raises(InputError):
         read_snapshot(write(tmp_path / "rank0.pickle", history.snapshot()))

@@ -6,8 +6,7 @@ from typing import Any
 
 from traceanalyzer import __version__
 from traceanalyzer.agents.questions import QUESTIONS
-from traceanalyzer.agents.verbs import VERBS, ask, parameters
-from traceanalyzer.agents.workspace import Workspace
+from traceanalyzer.agents.verbs import VERBS, Workspace, ask, parameters
 from traceanalyzer.errors import TraceAnalyzerError, needs_extra
 
 USAGE_ERROR = "usage_error"

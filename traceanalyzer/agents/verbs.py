@@ -1,32 +1,380 @@
 """The questions that can be asked of a folder of traces."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from inspect import Parameter, signature
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from traceanalyzer import filters
-from traceanalyzer.agents.answer import Answer, could_not, of_rows
-from traceanalyzer.agents.operations import operations
-from traceanalyzer.agents.snapshots import of_snapshots
-from traceanalyzer.agents.workspace import Workspace
 from traceanalyzer.analyses import Result
-from traceanalyzer.analyses.replay.answer import answer as answered
-from traceanalyzer.analyses.replay.written import read_change
+from traceanalyzer.analyses.memory.memory import Memory
+from traceanalyzer.analyses.operators.operator_tree import OperatorTree
+from traceanalyzer.analyses.replay.changes import read_change
+from traceanalyzer.analyses.replay.what_if import answer as answered
+from traceanalyzer.discovery import Found, discover, of_files
+from traceanalyzer.discovery.candidates import find_snapshots
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.findings import Finding
 from traceanalyzer.findings.hosts import slow_hosts
-from traceanalyzer.findings.late import lateness
+from traceanalyzer.findings.stragglers import stragglers
 from traceanalyzer.findings.uneven import hidden
-from traceanalyzer.meaning.listed import named, numbered
-from traceanalyzer.meaning.severities import SEVERITIES
+from traceanalyzer.job import run_info
+from traceanalyzer.loading import LoadOptions, label_of, load, other_runs
+from traceanalyzer.meaning.columns import time_text
+from traceanalyzer.meaning.vocabulary import SEVERITIES, named, numbered
+from traceanalyzer.model import RankTrace, TraceSet
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.report import words
+from traceanalyzer.report.build import build
 from traceanalyzer.report.contents import Report
-from traceanalyzer.report.words import care, verdict
-from traceanalyzer.report.words.parts import split
+from traceanalyzer.report.words import split
+from traceanalyzer.scale import summarise
+from traceanalyzer.snapshots import examine_readable, sentences
+from traceanalyzer.snapshots.comparison import job_of, run_json
+
+# What an answer is, and how a long one is given in pieces.
+
+
+OK, NOTHING_FOUND, COULD_NOT_LOOK = "ok", "nothing_found", "could_not_look"
+
+MOST_CHARACTERS = 20_000
+"""Of an answer as JSON: fewer than 8,000 tokens, also where it is all figures and punctuation (2.5 characters each)."""
+
+_FOR_THE_FRAME = 500
+"""Kept free for what stands around the rows."""
+
+_LONGEST_TEXT = 2_000
+"""A longer text is cut: a file's content must not fill an answer."""
+
+_SENTENCES = 4_000
+"""Characters of what is said, and as many of notes: those that follow are counted."""
+
+_COLUMNS = 4_000
+"""Characters of definitions; where they do not fit, columns are named without."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a question gives.
+
+    Attributes:
+        status: `ok`; `nothing_found`: it was looked at and there is none; `could_not_look`: `why` says what is missing.
+        said: sentences that the tables carry.
+        why: reason, unless the status is `ok`.
+        columns: of the rows: definition, which ends in the unit where the name does not.
+        rows: plain values, each row with an `id` that is the same in every run over the same files.
+        total_rows: in all pieces.
+        cursor: give it back to get the rows that follow; `None` when these are the last.
+        notes: what to know before trusting the figures.
+    """
+
+    status: str = OK
+    said: tuple[str, ...] = ()
+    why: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    rows: tuple[Mapping[str, Any], ...] = ()
+    total_rows: int = 0
+    cursor: int | None = None
+    notes: tuple[str, ...] = ()
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON has it; what is empty is left out."""
+        made = {
+            "status": self.status,
+            "said": list(self.said),
+            "why": self.why,
+            "columns": dict(self.columns),
+            "rows": [dict(row) for row in self.rows],
+            "total_rows": self.total_rows if self.rows else None,
+            "cursor": self.cursor,
+            "notes": list(self.notes),
+        }
+        return {key: value for key, value in made.items() if value not in (None, [], {})}
+
+    def text(self) -> str:
+        """The answer as JSON."""
+        return json.dumps(self.plain(), ensure_ascii=False)
+
+
+def of_rows(
+    rows: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, str],
+    *,
+    cursor: int = 0,
+    top: int | None = None,
+    said: Sequence[str] = (),
+    notes: Sequence[str] = (),
+    none: str = "no row matches",
+) -> Answer:
+    """Rows from `cursor` on, as many as fit (and no more than `top`); `none` is why there may be none."""
+    if not rows:
+        return Answer(NOTHING_FOUND, _fitting(said), str(_short(none)), notes=_fitting(notes))
+    if cursor < 0 or (top is not None and top < 1):
+        raise UsageError("cursor is that of the answer before, or 0; top is 1 or more")
+    if cursor >= len(rows):
+        raise UsageError(f"cursor {cursor:,} is beyond the last of {len(rows):,} rows")
+    said, notes = _fitting(said), _fitting(notes)
+    shown = rows[cursor : None if top is None else cursor + top]
+    held = dict.fromkeys(name for row in shown[:1] for name in row)
+    told = {name: columns[name] for name in held if name in columns}
+    told = told if _length(told) <= _COLUMNS else dict.fromkeys(told, "see `tables`, or docs/metrics.md")
+    room = MOST_CHARACTERS - _FOR_THE_FRAME - _length([*said, *notes]) - _length(told)
+    kept: list[Mapping[str, Any]] = []
+    for row in shown:
+        cut = {key: _short(value) for key, value in row.items()}
+        if _length(cut) > room and not kept:
+            cut = _squeezed(cut, room)
+        room -= _length(cut) + 2
+        if room < 0:
+            break
+        kept.append(cut)
+    end = cursor + len(kept)
+    return Answer(
+        said=said,
+        columns=told if kept else {},
+        rows=tuple(kept),
+        total_rows=len(rows),
+        cursor=end if kept and end < len(rows) else None,
+        notes=notes,
+    )
+
+
+def could_not(why: str) -> Answer:
+    """Nothing could be looked at."""
+    return Answer(COULD_NOT_LOOK, why=str(_short(why)))
+
+
+def _fitting(sentences: Sequence[str]) -> tuple[str, ...]:
+    """The first sentences, as many as have room, and how many more there are."""
+    kept, room = list[str](), _SENTENCES
+    for sentence in sentences:
+        text = str(_short(sentence))
+        room -= _length(text) + 2
+        if room < 0:
+            return (*kept, f"and {len(sentences) - len(kept)} more, which the report has")
+        kept.append(text)
+    return tuple(kept)
+
+
+def _short(value: Any, longest: int = _LONGEST_TEXT) -> Any:
+    """The value with texts cut, also those inside lists and rows."""
+    if isinstance(value, str):
+        return value if len(value) <= longest else value[:longest] + "…"
+    if isinstance(value, Mapping):
+        return {key: _short(one, longest) for key, one in value.items()}
+    return [_short(one, longest) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _squeezed(row: dict[str, Any], room: int) -> dict[str, Any]:
+    """A row that alone is too long: its texts are cut further, and lists are left out when that is not enough."""
+    for longest in (500, 100, 20):
+        made = {key: _short(value, longest) for key, value in row.items()}
+        if _length(made) <= room:
+            return made
+    return {key: value for key, value in made.items() if not isinstance(value, list | dict)}
+
+
+def _length(value: Any) -> int:
+    return len(json.dumps(value, ensure_ascii=False, default=str))
+
+
+# Single GPU operations: when they ran, who launched them, how long they stood in the queue.
+
+
+COLUMNS = {
+    "id": "Rank and place among its GPU operations by start: the same in every run over the same files.",
+    "name": "Kernel or copy.",
+    "kind": "compute, comm or copy.",
+    "operator": "Operator that launched it.",
+    "step": "Number of the step in which the host launched it.",
+    "stream": "CUDA stream.",
+    "start_ns": "Start, ns after the rank's first GPU operation.",
+    "duration_ns": "End minus start.",
+    "queued_ns": "Start minus the end of the call that launched it; absent without one.",
+    "gap_before_ns": "Time before it in which nothing ran on the GPU.",
+}
+
+
+def operations(
+    traces: TraceSet, rank: int, text: str, *, step: int | None = None, top: int = 20, cursor: int = 0
+) -> Answer:
+    """Operations whose name or operator contains the text (or whose id it is), longest first.
+
+    Raises:
+        UsageError: the rank has no such step.
+    """
+    trace = next(one for one in traces.ranks if one.rank == rank)
+    ops = trace.gpu_ops
+    operator = _operators(trace)
+    numbers = trace.steps["step"].to_numpy()
+    if step is not None and step not in numbers:
+        known = numbered("step", numbers.tolist()) if len(numbers) else "no steps"
+        raise UsageError(f"rank {rank} has no step {step}; it has {known}")
+    in_step = [int(numbers[row]) if row != NONE else None for row in trace.op_step]
+    table = pd.DataFrame(
+        {
+            "id": [f"{rank}:{row}" for row in range(len(ops))],
+            "name": ops["name"].astype(str),
+            "kind": ops["kind"].astype(str),
+            "operator": operator,
+            "step": pd.array(in_step, dtype="Int64"),
+            "stream": ops["stream"],
+            "start_ns": ops["start_ns"] - (ops["start_ns"].min() if len(ops) else 0),
+            "duration_ns": ops["end_ns"] - ops["start_ns"],
+            "queued_ns": _queued(ops, trace.api_calls),
+            "gap_before_ns": _gaps(ops),
+        }
+    )
+    is_named = table["name"].str.contains(text, case=False, regex=False) | (table["id"] == text)
+    is_named |= table["operator"].astype("string").str.contains(text, case=False, regex=False).fillna(value=False)
+    found = table[is_named & ((table["step"] == step).fillna(value=False) if step is not None else True)]
+    found = found.sort_values("duration_ns", ascending=False, kind="stable")
+    said = [f"{len(found):,} operations, {time_text(found['duration_ns'].sum())} altogether."] if len(found) else []
+    rows = found.astype(object).where(found.notna(), None).to_dict("records")
+    where = f"rank {rank}" if step is None else f"step {step} of rank {rank}"
+    none = f"no GPU operation of {where} is called {text!r}, nor its operator"
+    notes = [*traces.notes, *(f"Skipped {sentence}" for sentence in words.skipped(traces.skipped))]
+    return of_rows(rows, COLUMNS, cursor=cursor, top=top, said=said, none=none, notes=notes)
+
+
+def _operators(trace: RankTrace) -> list[str | None]:
+    """Name of the innermost operator around each operation's launch."""
+    owner = OperatorTree.of(trace).owner
+    names = trace.host_ops["name"].astype(str).to_numpy()
+    return [names[row] if row >= 0 else None for row in owner]
+
+
+def _queued(ops: pd.DataFrame, calls: pd.DataFrame) -> pd.Series:
+    row = ops["launch"].to_numpy()
+    ends = np.append(calls["end_ns"].to_numpy(), 0)
+    queued = pd.Series(ops["start_ns"].to_numpy() - ends[row], dtype="Int64")
+    return queued.mask(row == NONE)
+
+
+def _gaps(ops: pd.DataFrame) -> np.ndarray:
+    if ops.empty:
+        return np.empty(0, dtype=np.int64)
+    before = np.maximum.accumulate(ops["end_ns"].to_numpy())[:-1]
+    gaps: np.ndarray = np.append(0, np.maximum(0, ops["start_ns"].to_numpy()[1:] - before))
+    return gaps
+
+
+# What PyTorch's memory snapshots in a folder answer to the question about memory.
+
+
+_FILE = "Name of the snapshot, whose rank is not known where it has none."
+
+
+def of_snapshots(paths: Sequence[Path], cursor: int = 0) -> Answer:
+    """A row a snapshot with its columns of the `memory` table, and what the snapshots tell.
+
+    Raises:
+        InputError: none can be read.
+    """
+    examined, skipped = examine_readable(paths)
+    info, notes = run_info.read_or_note(run_json(paths))
+    job = job_of(examined, info, None)
+    frame = job.memory.to_frame()
+    rows = []
+    for one, row in zip(examined, frame.astype(object).where(frame.notna(), None).to_dict("records"), strict=True):
+        known = row | {"rank": one.snapshot.rank, "file": one.snapshot.path.name}
+        held = {str(name): value for name, value in known.items() if value is not None}
+        rows.append({"id": f"memory/{one.snapshot.path.name}", **held})
+    columns = {name: column.definition for name, column in Memory.columns.items()} | {"file": _FILE}
+    said = [*job.sentences, *sentences(examined)]
+    return of_rows(rows, columns, cursor=cursor, said=said, notes=[*skipped, *notes])
+
+
+# Where traces may be read from, and reports that were made already.
+
+
+MOST_KEPT = 8
+"""Reports that stay in memory; the one that was asked for longest ago goes first."""
+
+
+@dataclass(slots=True)
+class Workspace:
+    """Reads traces below its roots only, writes nothing, and remembers the reports that it made.
+
+    Attributes:
+        roots: folders that may be looked into.
+        jobs: processes; `None` as many as suit.
+        follows_links: whether links out of a folder of traces are read, which may lead out of the roots.
+        is_open: whether any place may be read, as for who has a command line; relative ones are below the roots.
+    """
+
+    roots: Sequence[Path]
+    jobs: int | None = None
+    follows_links: bool = False
+    is_open: bool = False
+    _reports: dict[tuple[object, ...], Report] = field(default_factory=dict)
+
+    def place(self, folder: str) -> Path:
+        """A path below the roots; a relative one is looked for in each of them.
+
+        Raises:
+            UsageError: it lies elsewhere, by `..` or a link too, or does not exist.
+        """
+        given = Path(folder)
+        for root in self.roots:
+            with suppress(OSError, ValueError):  # too long for a path, or with a NUL
+                path = (root / given).resolve(strict=True)
+                if self.is_open or path.is_relative_to(root.resolve()):
+                    return path
+        if self.is_open:
+            raise UsageError(f"{folder}: no such folder")
+        roots = ", ".join(str(root) for root in self.roots)
+        raise UsageError(f"{folder}: no such folder below {roots}")
+
+    def report(self, folder: str) -> Report:
+        """The report of the newest run of a folder; read again when a file has changed.
+
+        Raises:
+            InputError: nothing there can be analysed.
+            UsageError: the folder lies outside the roots.
+        """
+        path = self.place(folder)
+        found = discover(path, follows_links=self.follows_links) if path.is_dir() else of_files([path])
+        key = _identity(found)
+        if key not in self._reports:
+            self._reports[key] = self._made(found, label_of(path))
+        made = self._reports.pop(key)
+        self._reports[key] = made  # last in, last out
+        while len(self._reports) > MOST_KEPT:
+            self._reports.pop(next(iter(self._reports)))
+        return made
+
+    def traces(self, folder: str, rank: int) -> TraceSet:
+        """The events of one rank of the newest run."""
+        return load(self.place(folder), ranks=rank, follow_links=self.follows_links)
+
+    def snapshots(self, folder: str) -> list[Path]:
+        """Memory snapshots below a folder, or the file itself if it is one."""
+        return find_snapshots(self.place(folder), follows_links=self.follows_links)
+
+    def _made(self, found: Found, label: str) -> Report:
+        run = found.runs[-1]
+        info, notes = run_info.read_or_note(run.info)
+        summary = summarise(
+            found, run, LoadOptions(follows_links=self.follows_links), jobs=self.jobs, **run_info.thresholds(info)
+        )
+        return build(summary, label, (*other_runs(found), *notes), run_info=info)
+
+
+def _identity(found: Found) -> tuple[object, ...]:
+    """Changes when a file of the newest run does."""
+    files = [capture.path for capture in found.runs[-1].captures]
+    stats = [(path, path.stat()) for path in files]
+    return tuple((str(path), stat.st_size, stat.st_mtime_ns) for path, stat in stats)
+
 
 FINDING_COLUMNS: Mapping[str, str] = MappingProxyType(
     {
@@ -66,7 +414,7 @@ WHAT_IF_COLUMNS: Mapping[str, str] = MappingProxyType(
 )
 
 _OF_LATENESS = tuple(
-    rule.__name__ for rule in (lateness.late_ranks, hidden.hidden_late, slow_hosts.slow_hosts, slow_hosts.busy_hosts)
+    rule.__name__ for rule in (stragglers.late_ranks, hidden.hidden_late, slow_hosts.slow_hosts, slow_hosts.busy_hosts)
 )
 
 
@@ -74,10 +422,10 @@ def summary(workspace: Workspace, folder: str) -> Answer:
     """The verdict in sentences, the `headline` table, and the notes of the report's integrity section."""
     report = workspace.report(folder)
     result = report.results["headline"]
-    advice = verdict.advice(report.findings)
+    advice = words.advice(report.findings)
     first = [f"What to do first: {advice}"] if advice else []
-    said = [f"{report.label}:", *verdict.sentences(report, split(report.results)), *first]
-    return _of_result("headline", result, _frame(result), said=said, notes=care.sentences(report))
+    said = [f"{report.label}:", *words.verdict_sentences(report, split(report.results)), *first]
+    return _of_result("headline", result, _frame(result), said=said, notes=words.care_sentences(report))
 
 
 def findings(workspace: Workspace, folder: str, top: int = 10, cursor: int = 0) -> Answer:
@@ -85,7 +433,7 @@ def findings(workspace: Workspace, folder: str, top: int = 10, cursor: int = 0) 
     report = workspace.report(folder)
     rows = [_of_finding(finding) for finding in report.findings]
     return of_rows(
-        rows, FINDING_COLUMNS, cursor=cursor, top=top, notes=care.sentences(report),
+        rows, FINDING_COLUMNS, cursor=cursor, top=top, notes=words.care_sentences(report),
         none="every rule was asked and none speaks",
     )  # fmt: skip
 
@@ -205,7 +553,7 @@ def compare(workspace: Workspace, base: str, other: str, cursor: int = 0) -> Ans
     """What differs, the comparison's sentences, and its `metrics`."""
     from traceanalyzer.diff import compare as compared  # noqa: PLC0415 - the comparison is needed here alone
     from traceanalyzer.diff.sources import SourceOptions, read_sides  # noqa: PLC0415
-    from traceanalyzer.report.comparison import verdict as of_comparison  # noqa: PLC0415
+    from traceanalyzer.report.comparison import sentences  # noqa: PLC0415
 
     paths = [str(workspace.place(folder)) for folder in (base, other)]
     load = replace(SourceOptions().load, follows_links=workspace.follows_links)
@@ -213,7 +561,7 @@ def compare(workspace: Workspace, base: str, other: str, cursor: int = 0) -> Ans
     frame = made.metrics.astype(object).where(made.metrics.notna(), None)
     rows = [{"id": f"{row['metric']}/{row['run']}", **row} for row in frame.to_dict("records")]
     columns = {str(name): str(name) for name in frame.columns}
-    said = [made.different, *of_comparison.sentences(made)]
+    said = [made.different, *sentences.verdict_sentences(made)]
     return of_rows(rows, columns, cursor=cursor, said=said, notes=made.fairness.notes)
 
 

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.dependencies import reached_by
-from traceanalyzer.analyses.engine import Parts, combine, combine_tables, reduce_rank, run, thresholds_of
+from traceanalyzer.analyses.engine import Parts, combine, combine_tables, reached_by, reduce_rank, run, thresholds_of
 from traceanalyzer.analyses.registry import ANALYSES, Analysis, column_named
 
 if TYPE_CHECKING:

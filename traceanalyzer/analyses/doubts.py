@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from traceanalyzer.analyses.dependencies import reached_by
-from traceanalyzer.meaning.severities import GRAVE
+from traceanalyzer.analyses.engine import reached_by
+from traceanalyzer.meaning.vocabulary import GRAVE
 
 
 def by_check(integrity: pd.DataFrame) -> list[tuple[str, tuple[str, ...]]]:

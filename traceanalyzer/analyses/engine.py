@@ -1,34 +1,327 @@
-"""How analyses are run: each once, on one rank's events, then over all ranks' small tables.
-
-With a list for failures an analysis that raises is noted there and what needs it is left out with it; the others go on.
-"""
+"""How analyses are run: each once, on one rank's events, then over all ranks' small tables."""
 
 import difflib
 import inspect
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache, partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pandas as pd
 
 from traceanalyzer import given
-from traceanalyzer.analyses.at_once import LONGEST, joined_at_once, made_at_once
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.by_name import ByName
-from traceanalyzer.analyses.dependencies import Parameter, parameters_of, with_last_uses, with_needed
+from traceanalyzer.analyses.integrity.checks import EVENTS
 from traceanalyzer.analyses.registry import ANALYSES, SHARED
 from traceanalyzer.errors import UsageError
 from traceanalyzer.failures import Failure
 from traceanalyzer.files.unnamed import give_back_grown, give_back_memory
-from traceanalyzer.forks import can_fork
+from traceanalyzer.forks import Shared, all_aside, aside, can_fork, shared_among
+from traceanalyzer.given import shown
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.aside import arrays_aside, laid_aside
-from traceanalyzer.model.text_storage import texts_in_python
+from traceanalyzer.model.schema import TABLES
+from traceanalyzer.model.tables import texts_in_python
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.results import Results
+
+
+# What each analysis needs, by the names of its parameters, and what is reached by something that is wrong.
+
+
+_OF_WHAT_IS_WRONG = ("integrity", "ranks")
+"""They say what is here and what is wrong with it: nothing makes that unreliable, nor what takes a name from there."""
+
+
+Makers = Mapping[str, Callable[..., Any] | None]
+"""What makes each part, by name; its parameters name parts."""
+
+RANK_MAKERS: Makers = {name: ANALYSES[name].per_rank for name in ANALYSES} | {**SHARED}
+"""Of one rank's tables, and of what they share."""
+
+RESULT_MAKERS: Makers = {name: ANALYSES[name].across for name in ANALYSES}
+"""Of all ranks' Results."""
+
+
+def needs_of(name: str, makers: Makers) -> set[str]:
+    """What a part needs of what these make, directly or not."""
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        make = makers[waiting.pop()]
+        own = {p.name for p in (parameters_of(make) if make else ()) if p.default is p.empty} & {*makers}
+        waiting += own - found
+        found |= own
+    return found
+
+
+def with_last_uses(names: Iterable[str]) -> list[tuple[str, frozenset[str]]]:
+    """Analyses of one rank's events, and what is shared that nobody needs after each: what is large is not held long.
+
+    Those that share the same follow each other; in the order of `SHARED`, that of which others are made goes last.
+    """
+    places = {name: place for place, name in enumerate(SHARED)}
+    shared = {name: needs_of(name, RANK_MAKERS) & {*SHARED} for name in names}
+    order = sorted(shared, key=lambda name: sorted((places[one] for one in shared[name]), reverse=True))
+    left: set[str] = set()
+    found: list[tuple[str, frozenset[str]]] = []
+    for name in reversed(order):
+        found.append((name, frozenset(shared[name] - left)))
+        left |= shared[name]
+    return found[::-1]
+
+
+@cache
+def _names_of(function: Callable[..., Any]) -> tuple[str, ...]:
+    return tuple(one.name for one in parameters_of(function))
+
+
+class Parameter(NamedTuple):
+    """A function's, as `inspect.Parameter`: to ask for that takes ten times as long, for two hundred functions."""
+
+    name: str
+    default: Any
+    annotation: Any
+    empty: Any = inspect.Parameter.empty
+
+
+@cache
+def parameters_of(function: Callable[..., Any]) -> tuple[Parameter, ...]:
+    """Those after the first."""
+    plain: Any = inspect.unwrap(getattr(function, "__func__", function))
+    code, given = plain.__code__, plain.__defaults__ or ()
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    held = dict(zip(names[code.co_argcount - len(given) : code.co_argcount], given, strict=True))
+    held |= plain.__kwdefaults__ or {}
+    first = 2 if inspect.ismethod(function) else 1  # a class's method has the class first
+    return tuple(
+        Parameter(name, held.get(name, inspect.Parameter.empty), plain.__annotations__.get(name))
+        for name in names[first:]
+    )
+
+
+def with_needed(names: Iterable[str]) -> list[str]:
+    """The analyses and all that they need, directly or not."""
+    found: list[str] = []
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop(0)
+        if name not in found:
+            found.append(name)
+            waiting += [one for one in _named_by(name) if one in ANALYSES]
+    return found
+
+
+def reached_by(names: Iterable[str]) -> tuple[str, ...]:
+    """Analyses whose figures rest on any of these, directly or not, in the registry's order.
+
+    Args:
+        names: analyses, what they share, event tables, or `EVENTS` for all of these.
+    """
+    wanted = {*names}
+    return tuple(name for name in ANALYSES if name not in _OF_WHAT_IS_WRONG and wanted & _rests_on(name))
+
+
+def _rests_on(name: str) -> set[str]:
+    """An analysis, or what is shared, with all of both, and of event tables, that it is made from."""
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        one = waiting.pop()
+        if one not in found and one not in _OF_WHAT_IS_WRONG:
+            found.add(one)
+            waiting += [*_named_by(one), *_tables_of(one)]
+    return found
+
+
+def _named_by(name: str) -> list[str]:
+    """What it takes by name: thresholds have defaults, needs have none."""
+    if name in ANALYSES:
+        functions = [ANALYSES[name].across, *filter(None, [ANALYSES[name].per_rank])]
+    else:
+        functions = [SHARED[name]] if name in SHARED else []
+    return [one for function in functions for one in _names_of(function) if one in ANALYSES or one in SHARED]
+
+
+def _tables_of(name: str) -> tuple[str, ...]:
+    """The event tables that it is made of; without a list of them it may be any."""
+    analysis = ANALYSES.get(name)
+    return () if analysis is None or analysis.per_rank is None else (EVENTS, *(analysis.of or TABLES))
+
+
+# Analyses on several cores: forks of this process make some of a large rank's tables, and some of a run's Results.
+#
+# What is made is the same whoever makes it. A fork leaves out what fails: it fails again in this process, which notes it.
+
+
+Bundle = tuple[str, ...]
+"""Analyses that one process makes."""
+
+LONGEST = (
+    *("doings", "parts_of_steps", "gaps", "host_events", "operator_shapes", "replay", "host_work", "idle"),
+    *("what_ifs", "critical_path"),
+)
+"""Begun first, so that nobody waits for one of them at the end; no figure depends on it."""
+
+_MOST, _MOST_OF_FREE = 10, 4
+"""Processes that find enough to do, the longest chain of analyses taking a fifth of the time of all; and those of them
+that begin with what needs nothing but events."""
+
+
+def made_at_once(
+    names: Iterable[str], table: Callable[[str], Any], held: Callable[[str], Any], processes: int
+) -> dict[str, Any]:
+    """Tables of these analyses that forks made; others are made here meanwhile, where `table` keeps them.
+
+    So is what is shared, but for what is long and needed by one analysis alone: a fork makes that, and the analysis is
+    left to whoever asks for it.
+
+    Args:
+        names: analyses.
+        table: makes an analysis' table, or what is shared, and keeps it in its process.
+        held: what of an analysis this process has by now; `None` for nothing.
+        processes: how many may work at it, this one among them.
+    """
+    wanted = {name: needs_of(name, RANK_MAKERS) for name in names if RANK_MAKERS[name] is not None}
+    apart = {name for own in wanted.values() for name in own if name in SHARED and name in LONGEST}
+    needs = {name: own for name, own in wanted.items() if own.isdisjoint(apart)}
+    needs |= {name: needs_of(name, RANK_MAKERS) | {name} for name in apart}
+    shared = [name for name in SHARED if sum(name in own for own in needs.values()) > 1]
+    first = [
+        name
+        for name in shared
+        if name not in apart and any(name in own for long, own in needs.items() if long in LONGEST)
+    ]
+    return _at_once(_together(needs, {*shared} - {*first}), first, table, held, processes)
+
+
+def joined_at_once(
+    names: Iterable[str], result: Callable[[str], Any], held: Callable[[str], Any], processes: int
+) -> dict[str, Any]:
+    """Results that forks made while this process replayed the job, without changes and with the standard ones.
+
+    Args:
+        names: analyses.
+        result: makes an analysis' Result, and keeps it in its process.
+        held: what of an analysis this process has by now; `None` for nothing.
+        processes: how many may work at it, this one among them.
+    """
+    # What copies events is made in a moment, and long to send; the replay holds the graph of the job.
+    first = [_REPLAY, *(name for name in names if name == _WHAT_IFS)]
+    sent = [name for name in names if name not in first and not ANALYSES[name].result.is_event_copy]
+    return _at_once({(name,): needs_of(name, RESULT_MAKERS) for name in sent}, first, result, held, processes)
+
+
+_REPLAY, _WHAT_IFS = "replay", "what_ifs"
+"""Rules ask the graph that this process holds for the same changes again."""
+
+
+def _together(needs: Mapping[str, set[str]], shared: set[str]) -> dict[Bundle, set[str]]:
+    """The names in bundles with all that these need: one process makes all that need the same of what is shared."""
+    bundles: dict[Bundle, set[str]] = {}
+    for name, own in needs.items():
+        same = [bundle for bundle, theirs in bundles.items() if own & theirs & shared]
+        joined = own.union(*(bundles.pop(bundle) for bundle in same))
+        bundles[*(one for bundle in same for one in bundle), name] = joined
+    return bundles
+
+
+def _at_once(
+    needs: Mapping[Bundle, set[str]],
+    first: Sequence[str],
+    make: Callable[[str], Any],
+    held: Callable[[str], Any],
+    processes: int,
+) -> dict[str, Any]:
+    """What forks made of bundles that need this and that; this process makes `first` what many need, then helps."""
+    processes = min(processes, _MOST)
+    free = Shared(_longest_first(bundle for bundle, own in needs.items() if own.isdisjoint(first)))
+    bound = [bundle for bundle, own in needs.items() if not own.isdisjoint(first)]
+    ahead = min(processes // 2, _MOST_OF_FREE)
+    begun = all_aside([partial(_taken, free, make, held)] * ahead, processes=processes)
+    left = processes - 1 - len(begun)
+    missing = _by_who_waits(first, needs)
+    for name in [*missing]:
+        with suppress(Exception), shared_among(1 + left):
+            make(name)
+        missing.remove(name)
+        for bundle in [bundle for bundle in bound if _is_long(bundle) and needs[bundle].isdisjoint(missing)][:left]:
+            begun.append(aside(partial(_made, bundle, make, held), processes=processes))
+            bound.remove(bundle)
+            left -= 1
+    rest = Shared(_longest_first(bound))
+    begun += all_aside([partial(_taken, rest, make, held)] * left, processes=processes)
+    for queue in (rest, free):
+        _taken(queue, make, held)
+        queue.close()
+    return {name: made for wait in begun for name, made in wait().items() if held(name) is None}
+
+
+def _by_who_waits(first: Iterable[str], needs: Mapping[Bundle, set[str]]) -> list[str]:
+    """What the longest needs comes first."""
+    waiting = [needs[bundle] for bundle in _longest_first(needs) if _is_long(bundle)]
+    return sorted(first, key=lambda name: next((at for at, own in enumerate(waiting) if name in own), len(waiting)))
+
+
+def _longest_first(bundles: Iterable[Bundle]) -> list[Bundle]:
+    return sorted(bundles, key=lambda bundle: min(map(_place, bundle)))
+
+
+def _is_long(bundle: Bundle) -> bool:
+    return any(name in LONGEST for name in bundle)
+
+
+def _place(name: str) -> int:
+    return LONGEST.index(name) if name in LONGEST else len(LONGEST)
+
+
+def _taken(queue: Shared[Bundle], make: Callable[[str], Any], held: Callable[[str], Any]) -> dict[str, Any]:
+    """Make what nobody else has taken."""
+    return _made((name for bundle in queue.rest() for name in bundle), make, held)
+
+
+def _made(names: Iterable[str], make: Callable[[str], Any], held: Callable[[str], Any]) -> dict[str, Any]:
+    """Those of the names that can be made."""
+    tried = []
+    for name in names:
+        tried.append(name)
+        with suppress(Exception):
+            make(name)
+    return {name: made for name in tried if (made := held(name)) is not None}
+
+
+# Results by the names of their analyses, and what is said where there is none of a name.
+
+
+class NoSuchResultError(UsageError, KeyError):
+    """No Result has that name, or it was not asked for."""
+
+    __str__ = Exception.__str__  # a KeyError shows its message as Python writes it
+
+
+class ByName(dict[str, Result]):
+    """Results by the name of their analysis."""
+
+    def __missing__(self, name: object) -> Result:
+        """Say what is wrong with a name that none of them has."""
+        if isinstance(name, str) and name in ANALYSES:
+            raise NoSuchResultError(f"{name} is not among these Results: {', '.join(self)}")
+        raise NoSuchResultError(no_such_analysis(name))
+
+
+def no_such_analysis(name: object) -> str:
+    """That there is none, with those of like names; with all where there is none."""
+    near = (difflib.get_close_matches(name, ANALYSES, 3) if isinstance(name, str) else []) or list(ANALYSES)
+    return f"no analysis is called {shown(name)}; {'did you mean' if len(near) <= 3 else 'there are'} {', '.join(near)}"
+
+
+# How analyses are run: each once, on one rank's events, then over all ranks' small tables.
+#
+# With a list for failures an analysis that raises is noted there and what needs it is left out with it; the others go on.
+
 
 Parts = Mapping[str, pd.DataFrame]
 """One rank's small tables, by analysis."""

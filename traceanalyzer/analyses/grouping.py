@@ -1,14 +1,21 @@
-"""Rows of a table that share their keys, on arrays: pandas' own grouping takes a millisecond for the smallest table."""
+"""Grouping rows by keys on arrays, pivoting, and row blocks."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 import pandas as pd
 from msgspec import Struct
 
+from traceanalyzer.model import RankTrace
+from traceanalyzer.model.aside import arrays_aside
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import columns_of, table_of
+from traceanalyzer.model.tables import columns_of, floats, table_of, under_each_other
+
+# Rows of a table that share their keys, on arrays: pandas' own grouping takes a millisecond for the smallest table.
+
 
 _MOST, _MOST_CODES, _SHORT = 2**62, 2**31, np.dtype(np.uint16)
 """Of combined keys, and of one key's codes; the type of numbers that sort in one pass."""
@@ -298,3 +305,124 @@ def _codes_of(texts: Sequence[Any]) -> tuple[np.ndarray, int]:
 
 _FEW = 1_000
 """Values that other ways than the plain one are not worth their start for."""
+
+
+# What is derived of one trace, or of some tables, alone, and asked for often: made once, kept while they live.
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def once_a_trace(make: Callable[[RankTrace], T]) -> Callable[[RankTrace], T]:
+    """`make`, whose answer is remembered for each trace.
+
+    For small answers that many analyses read deep inside; what is large is `SHARED` of the registry and goes when the
+    rank's tables are made. Callers must not change the answer, and it must not hold the trace, which then never went.
+    """
+    made: WeakKeyDictionary[RankTrace, T] = WeakKeyDictionary()
+
+    @wraps(make)
+    def of(trace: RankTrace) -> T:
+        try:
+            return made[trace]
+        except KeyError:
+            answer = make(trace)
+            return made.setdefault(trace, arrays_aside(answer) if trace.is_large else answer)
+
+    return of
+
+
+def once_of_tables(make: Callable[P, T]) -> Callable[P, T]:
+    """`make` of tables, or of what holds them, by position, and of values by name: remembered while the tables live.
+
+    They are told apart by identity: tables of Results, which nobody changes. Callers must not change the answer
+    either; one that holds a table (or is one of them) would keep it for ever, and is made anew each time.
+    """
+    made: dict[tuple[Any, ...], tuple[list[ref[Any]], T]] = {}
+
+    @wraps(make)
+    def of(*tables: P.args, **named: P.kwargs) -> T:
+        key = (*map(id, tables), *named.items())
+        if key in made:
+            return made[key][1]
+        answer = make(*tables, **named)
+        if not any(answer is table for table in tables):
+            made[key] = ([ref(table, lambda _gone: made.pop(key, None)) for table in tables], answer)
+        return answer
+
+    return of
+
+
+# How large tables are gone through: so many rows at once that what is needed on the way stays small.
+#
+# Only what comes of a block is kept; what is open at its end is taken along to the next, so that no figure depends on it.
+
+
+MOST_ROWS = 1 << 15
+"""Rows of a table that are gone through at once."""
+
+
+def row_blocks(count: int) -> Iterator[slice]:
+    """Rows of a table of so many, block after block; one block, if empty, of a table without."""
+    for first in range(0, max(count, 1), MOST_ROWS):
+        yield slice(first, min(first + MOST_ROWS, count))
+
+
+def time_blocks(times: Sequence[np.ndarray]) -> Iterator[tuple[list[slice], int | None]]:
+    """Rows of several tables, whose ascending times these are, from one moment to the next, and that moment.
+
+    Each table has at most `MOST_ROWS` of them in a block, unless more are of one time; rows of one time are in one
+    block. `None` stands for the end.
+    """
+    cuts = np.unique(np.concatenate([own[MOST_ROWS::MOST_ROWS] for own in times]))
+    edges = [np.concatenate([[0], own.searchsorted(cuts), [len(own)]]).tolist() for own in times]
+    for place, until in enumerate([*cuts.tolist(), None]):
+        yield [slice(own[place], own[place + 1]) for own in edges], until
+
+
+# Where one table has the keys of another's rows, on arrays: pandas' joins take milliseconds for the smallest.
+
+
+Columns = pd.DataFrame | Mapping[str, Any]
+
+
+def places_of(wanted: Columns, known: Columns, by: Sequence[str]) -> np.ndarray:
+    """For each wanted row the position of the first known one with its keys; -1 for none. Absent keys are alike."""
+    parts = [_of_keys(columns, by) for columns in (known, wanted)]
+    count = len(parts[0])
+    groups = Groups.of(under_each_other(parts), by, with_absent=True)
+    place = groups.first[groups.of_row[count:]]
+    return np.where(place < count, place, NONE)
+
+
+def at_places(values: Any, places: np.ndarray, absent: Any = np.nan) -> np.ndarray:
+    """Values at these positions as objects, what is absent at -1."""
+    objects = np.append(np.asarray(values, dtype=object), np.array([absent], dtype=object))
+    found: np.ndarray = objects[places]
+    return found
+
+
+def _of_keys(columns: Columns, by: Sequence[str]) -> pd.DataFrame:
+    held = columns_of(columns) if isinstance(columns, pd.DataFrame) else columns
+    return table_of({name: held[name] for name in by})
+
+
+# What each rank has in each step, as a table with a row for each step and a column for each rank.
+
+
+def by_step_and_rank(table: pd.DataFrame, name: str) -> pd.DataFrame:
+    """The column's values by `step` and `rank`, as floats; NaN where there is none, the mean where there are several.
+
+    Steps and ranks without any value are left out. Pandas' `pivot_table` of a few rows takes twenty times as long.
+    """
+    columns = columns_of(table)
+    values = floats(columns[name])
+    known = np.flatnonzero(~(np.isnan(values) | pd.isna(columns["step"]) | pd.isna(columns["rank"])))
+    keys = {key: columns[key].take(known) for key in ("step", "rank")}
+    steps, ranks = Groups.of(keys, ["step"]), Groups.of(keys, ["rank"])
+    place, cells = steps.of_row * len(ranks) + ranks.of_row, len(steps) * len(ranks)
+    counts, sums = np.bincount(place, minlength=cells), np.bincount(place, values[known], cells)
+    means = np.divide(sums, counts, out=np.full(cells, np.nan), where=counts > 0)
+    index, across = (pd.Index(own.keys[key], name=key) for own, key in ((steps, "step"), (ranks, "rank")))
+    return pd.DataFrame(means.reshape(len(steps), len(ranks)), index, across)

@@ -15,111 +15,27 @@ from typing import Any
 
 import pandas as pd
 
+from traceanalyzer.analyses import experts, overview, timeline, trace
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.blame import episodes, places, slower_calls, step_needs, step_parts, stragglers, what_ran
-from traceanalyzer.analyses.communication import (
-    call_waits,
-    calls,
-    clocks,
-    collective_waits,
-    collectives,
-    exposed_comm,
-    groups,
-    instances,
-    matches,
-    members,
-    nccl,
-    waits,
-)
-from traceanalyzer.analyses.experts import (
-    dispatch_loads,
-    exchange_receivers,
-    exchange_sends,
-    exchanges,
-    expert_layers,
-    split_sizes,
-)
-from traceanalyzer.analyses.host import (
-    compilations,
-    cpu_steps,
-    cuda_api,
-    first_calls,
-    gaps,
-    host_meetings,
-    host_silences,
-    host_work,
-    idle,
-    launches,
-    nvtx_projection,
-    queue_depth,
-    sync_calls,
-)
+from traceanalyzer.analyses.blame import episodes, rank_sets, slow_transfers, step_budget, stragglers
+from traceanalyzer.analyses.communication import calls, clocks, collectives, groups, waits
+from traceanalyzer.analyses.host import api_calls, cpu_collectives, cpu_time, host_silences, idle, launches
 from traceanalyzer.analyses.integrity import integrity
-from traceanalyzer.analyses.kernels import fusions, graphs, kernels, kernels_over_ranks, time_slices
-from traceanalyzer.analyses.memory import (
-    memory,
-    memory_calls,
-    memory_categories,
-    memory_fit,
-    memory_levels,
-    memory_peaks,
-    memory_sources,
-    memory_steps,
-)
-from traceanalyzer.analyses.memory.held import Held
-from traceanalyzer.analyses.operators import (
-    categories,
-    efficiency,
-    launch_loops,
-    mfu,
-    modules,
-    operator_kernels,
-    operator_launches,
-    operator_shapes,
-    operators,
-)
+from traceanalyzer.analyses.kernels import kernels, time_slices
+from traceanalyzer.analyses.memory import memory, memory_categories, memory_fit
+from traceanalyzer.analyses.memory.memory_categories import Held
+from traceanalyzer.analyses.operators import efficiency, launch_loops, modules, operators
+from traceanalyzer.analyses.operators.flops import OperatorWork
 from traceanalyzer.analyses.operators.launch_loops import Loops
+from traceanalyzer.analyses.operators.modules import Scopes
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
-from traceanalyzer.analyses.operators.operator_work import OperatorWork
 from traceanalyzer.analyses.operators.same_work import same_work
-from traceanalyzer.analyses.operators.scopes import Scopes
-from traceanalyzer.analyses.overview import (
-    efficiency_over_ranks,
-    host_steps,
-    host_work_over_ranks,
-    operators_over_ranks,
-    over_ranks,
-    path_over_ranks,
-    steps_over_ranks,
-    time_parts,
-    unlike_ranks,
-)
-from traceanalyzer.analyses.phases import (
-    by_collective,
-    call_phases,
-    comm_phases,
-    exposed_calls,
-    iterations,
-    matrix_products,
-    micro_steps,
-    phase_parts,
-    phases,
-)
-from traceanalyzer.analyses.phases.gradient_reductions import phases_with_reductions
-from traceanalyzer.analyses.pipelines import pipeline, pipeline_messages, pipeline_schedule, pipelines
-from traceanalyzer.analyses.replay import even_experts, path, replay, slack, slowdown, what_ifs
-from traceanalyzer.analyses.streams import block_bounds, blocks, copies, memory_ops, stream_pairs, streams, sync_copies
-from traceanalyzer.analyses.time import (
-    balance,
-    breakdown,
-    gpu_gaps,
-    gpu_utilization,
-    headline,
-    overlap,
-    steps,
-)
-from traceanalyzer.analyses.timeline import counter_series, host_events, timeline
-from traceanalyzer.analyses.trace import gpu_metrics, gpu_ranges, ranks
+from traceanalyzer.analyses.phases import comm_phases, micro_steps, phases
+from traceanalyzer.analyses.phases.micro_steps import phases_with_reductions
+from traceanalyzer.analyses.pipelines import pipeline, pipeline_schedule, shape
+from traceanalyzer.analyses.replay import critical_path, replay, slack, what_ifs
+from traceanalyzer.analyses.streams import blocks, copies, streams
+from traceanalyzer.analyses.time import breakdown, gpu_utilization, headline, steps
 from traceanalyzer.meaning.columns import Column
 
 
@@ -151,114 +67,134 @@ _ON_THE_GPU = "what runs on the GPU at a time may be of an earlier step"
 ANALYSES: Mapping[str, Analysis] = MappingProxyType(
     {
         "integrity": Analysis(integrity.across, integrity.per_rank),
-        "ranks": Analysis(ranks.across, ranks.per_rank, sees_all="the span of all recorded events is theirs"),
-        "headline": Analysis(headline.across),
-        "breakdown": Analysis(breakdown.across, breakdown.per_rank, _GPU),
-        "time_parts": Analysis(time_parts.across),
-        "step_time_parts": Analysis(time_parts.of_steps),
-        "over_ranks": Analysis(over_ranks.across),
-        "unlike_ranks": Analysis(unlike_ranks.across),
-        "steps_over_ranks": Analysis(steps_over_ranks.across),
-        "host_steps": Analysis(host_steps.across),
-        "overlap": Analysis(overlap.across, overlap.per_rank, _GPU),
+        "ranks": Analysis(
+            trace.ranks_across, trace.ranks_per_rank, sees_all="the span of all recorded events is theirs"
+        ),
+        "headline": Analysis(headline.headline_across),
+        "breakdown": Analysis(breakdown.breakdown_across, breakdown.breakdown_per_rank, _GPU),
+        "time_parts": Analysis(overview.time_parts_across),
+        "step_time_parts": Analysis(overview.of_steps),
+        "over_ranks": Analysis(overview.over_ranks_across),
+        "unlike_ranks": Analysis(overview.unlike_ranks_across),
+        "steps_over_ranks": Analysis(overview.steps_over_ranks_across),
+        "host_steps": Analysis(overview.host_steps_across),
+        "overlap": Analysis(breakdown.overlap_across, breakdown.overlap_per_rank, _GPU),
         "steps": Analysis(steps.across, steps.per_rank, ("gpu_ops", "ranges")),
-        "iterations": Analysis(iterations.across, iterations.per_rank, _GPU),
-        "phases": Analysis(phases.across, phases.per_rank, _GPU),
-        "balance": Analysis(balance.across, balance.per_rank, _COUNTERS),
-        "micro_steps": Analysis(micro_steps.across, micro_steps.per_rank),
-        "nccl": Analysis(nccl.across, nccl.per_rank, _GPU),
-        "by_collective": Analysis(by_collective.across),
+        "iterations": Analysis(micro_steps.iterations_across, micro_steps.iterations_per_rank, _GPU),
+        "phases": Analysis(phases.phases_across, phases.phases_per_rank, _GPU),
+        "balance": Analysis(headline.balance_across, headline.per_rank, _COUNTERS),
+        "micro_steps": Analysis(micro_steps.micro_steps_across, micro_steps.micro_steps_per_rank),
+        "nccl": Analysis(collectives.nccl_across, collectives.per_rank, _GPU),
+        "by_collective": Analysis(comm_phases.by_collective_across),
         "groups": Analysis(groups.across, groups.per_rank, _GPU),
-        "comm_phases": Analysis(comm_phases.across),
-        "idle": Analysis(idle.across, idle.per_rank, _GPU, sees_all=_ON_THE_GPU),
-        "host_meetings": Analysis(host_meetings.across, host_meetings.per_rank, _HOST),
-        "host_silences": Analysis(host_silences.across, host_silences.per_rank, _HOST, sees_all=_ON_THE_GPU),
-        "compilations": Analysis(compilations.across, compilations.per_rank, _HOST, sees_all=_ON_THE_GPU),
-        "host_work": Analysis(host_work.across, host_work.per_rank, _HOST, sees_all=_ON_THE_GPU),
-        "host_work_over_ranks": Analysis(host_work_over_ranks.across),
-        "cpu_steps": Analysis(cpu_steps.across),
-        "cpu_step_parts": Analysis(cpu_steps.of_parts),
-        "launches": Analysis(launches.across, launches.per_rank, _GPU),
-        "first_calls": Analysis(first_calls.across, first_calls.per_rank, _CALLS),
-        "sync_calls": Analysis(sync_calls.across, sync_calls.per_rank, _CALLS, sees_all=_ON_THE_GPU),
-        "kernels": Analysis(kernels.across, kernels.per_rank, _GPU),
-        "kernels_over_ranks": Analysis(kernels_over_ranks.across),
+        "comm_phases": Analysis(comm_phases.comm_phases_across),
+        "idle": Analysis(idle.idle_across, idle.idle_per_rank, _GPU, sees_all=_ON_THE_GPU),
+        "host_meetings": Analysis(cpu_collectives.across, cpu_collectives.per_rank, _HOST),
+        "host_silences": Analysis(
+            host_silences.host_silences_across, host_silences.host_silences_per_rank, _HOST, sees_all=_ON_THE_GPU
+        ),
+        "compilations": Analysis(
+            host_silences.compilations_across, host_silences.compilations_per_rank, _HOST, sees_all=_ON_THE_GPU
+        ),
+        "host_work": Analysis(cpu_time.host_work_across, cpu_time.per_rank, _HOST, sees_all=_ON_THE_GPU),
+        "host_work_over_ranks": Analysis(overview.host_work_over_ranks_across),
+        "cpu_steps": Analysis(cpu_time.cpu_steps_across),
+        "cpu_step_parts": Analysis(cpu_time.of_parts),
+        "launches": Analysis(launches.launches_across, launches.launches_per_rank, _GPU),
+        "first_calls": Analysis(api_calls.first_calls_across, api_calls.first_calls_per_rank, _CALLS),
+        "sync_calls": Analysis(
+            api_calls.sync_calls_across, api_calls.sync_calls_per_rank, _CALLS, sees_all=_ON_THE_GPU
+        ),
+        "kernels": Analysis(kernels.kernels_across, kernels.kernels_per_rank, _GPU),
+        "kernels_over_ranks": Analysis(kernels.kernels_over_ranks_across),
         "time_slices": Analysis(time_slices.across, time_slices.per_rank, _GPU),
-        "streams": Analysis(streams.across, streams.per_rank, _GPU, sees_all=_ON_THE_GPU),
-        "stream_pairs": Analysis(stream_pairs.across, stream_pairs.per_rank, _GPU),
-        "copies": Analysis(copies.across, copies.per_rank, _GPU, sees_all=_ON_THE_GPU),
-        "block_bounds": Analysis(block_bounds.across),
-        "pipelines": Analysis(pipelines.across),
-        "pipeline": Analysis(pipeline.across),
-        "memory": Analysis(memory.across, memory.per_rank, _COUNTERS),
-        "memory_peaks": Analysis(memory_peaks.across, memory_peaks.per_rank, _COUNTERS),
-        "memory_steps": Analysis(memory_steps.across, memory_steps.per_rank, _COUNTERS),
-        "memory_sources": Analysis(memory_sources.across, memory_sources.per_rank, _COUNTERS),
-        "memory_categories": Analysis(memory_categories.across, memory_categories.per_rank, _COUNTERS),
-        "memory_levels": Analysis(memory_levels.across, memory_levels.per_rank, _COUNTERS),
-        "memory_calls": Analysis(memory_calls.across, memory_calls.per_rank, _CALLS),
+        "streams": Analysis(streams.streams_across, streams.streams_per_rank, _GPU, sees_all=_ON_THE_GPU),
+        "stream_pairs": Analysis(streams.stream_pairs_across, streams.stream_pairs_per_rank, _GPU),
+        "copies": Analysis(copies.copies_across, copies.copies_per_rank, _GPU, sees_all=_ON_THE_GPU),
+        "block_bounds": Analysis(blocks.block_bounds_across),
+        "pipelines": Analysis(pipeline.pipelines_across),
+        "pipeline": Analysis(pipeline.pipeline_across),
+        "memory": Analysis(memory.memory_across, memory.memory_per_rank, _COUNTERS),
+        "memory_peaks": Analysis(memory.memory_peaks_across, memory.memory_peaks_per_rank, _COUNTERS),
+        "memory_steps": Analysis(memory.memory_steps_across, memory.memory_steps_per_rank, _COUNTERS),
+        "memory_sources": Analysis(
+            memory_categories.memory_sources_across, memory_categories.memory_sources_per_rank, _COUNTERS
+        ),
+        "memory_categories": Analysis(
+            memory_categories.memory_categories_across, memory_categories.memory_categories_per_rank, _COUNTERS
+        ),
+        "memory_levels": Analysis(
+            memory_categories.memory_levels_across, memory_categories.memory_levels_per_rank, _COUNTERS
+        ),
+        "memory_calls": Analysis(memory.memory_calls_across, memory.memory_calls_per_rank, _CALLS),
         "memory_fit": Analysis(memory_fit.across),
-        "memory_ops": Analysis(memory_ops.across, memory_ops.per_rank, _GPU),
-        "sync_copies": Analysis(sync_copies.across, sync_copies.per_rank, _GPU),
-        "cuda_api": Analysis(cuda_api.across, cuda_api.per_rank, _CALLS),
-        "nvtx_projection": Analysis(nvtx_projection.across, nvtx_projection.per_rank, _GPU),
-        "gpu_gaps": Analysis(gpu_gaps.across, gpu_gaps.per_rank, _GPU, sees_all=_ON_THE_GPU),
-        "gpu_utilization": Analysis(gpu_utilization.across, gpu_utilization.per_rank, _GPU),
-        "gpu_metrics": Analysis(gpu_metrics.across, gpu_metrics.per_rank, _COUNTERS),
-        "categories": Analysis(categories.across, categories.per_rank, _GPU),
-        "mfu": Analysis(mfu.across, mfu.per_rank, _GPU),
+        "memory_ops": Analysis(copies.memory_ops_across, copies.memory_ops_per_rank, _GPU),
+        "sync_copies": Analysis(copies.sync_copies_across, copies.sync_copies_per_rank, _GPU),
+        "cuda_api": Analysis(api_calls.cuda_api_across, api_calls.cuda_api_per_rank, _CALLS),
+        "nvtx_projection": Analysis(api_calls.nvtx_projection_across, api_calls.nvtx_projection_per_rank, _GPU),
+        "gpu_gaps": Analysis(
+            gpu_utilization.gpu_gaps_across, gpu_utilization.gpu_gaps_per_rank, _GPU, sees_all=_ON_THE_GPU
+        ),
+        "gpu_utilization": Analysis(
+            gpu_utilization.gpu_utilization_across, gpu_utilization.gpu_utilization_per_rank, _GPU
+        ),
+        "gpu_metrics": Analysis(trace.gpu_metrics_across, trace.gpu_metrics_per_rank, _COUNTERS),
+        "categories": Analysis(operators.categories_across, operators.categories_per_rank, _GPU),
+        "mfu": Analysis(efficiency.mfu_across, efficiency.mfu_per_rank, _GPU),
         "modules": Analysis(modules.across, modules.per_rank, _GPU, sees_all=_ON_THE_GPU),
-        "fusions": Analysis(fusions.across, fusions.per_rank, _GPU),
-        "graphs": Analysis(graphs.across, graphs.per_rank, _GPU),
-        "operators": Analysis(operators.across, operators.per_rank, _OPERATORS),
-        "operators_over_ranks": Analysis(operators_over_ranks.across),
-        "operator_shapes": Analysis(operator_shapes.across, operator_shapes.per_rank, _OPERATORS),
-        "operator_kernels": Analysis(operator_kernels.across, operator_kernels.per_rank, _GPU),
-        "operator_launches": Analysis(operator_launches.across, operator_launches.per_rank, _GPU),
+        "fusions": Analysis(kernels.fusions_across, kernels.fusions_per_rank, _GPU),
+        "graphs": Analysis(kernels.graphs_across, kernels.graphs_per_rank, _GPU),
+        "operators": Analysis(operators.operators_across, operators.operators_per_rank, _OPERATORS),
+        "operators_over_ranks": Analysis(overview.operators_over_ranks_across),
+        "operator_shapes": Analysis(operators.operator_shapes_across, operators.operator_shapes_per_rank, _OPERATORS),
+        "operator_kernels": Analysis(operators.operator_kernels_across, operators.operator_kernels_per_rank, _GPU),
+        "operator_launches": Analysis(operators.operator_launches_across, operators.operator_launches_per_rank, _GPU),
         "launch_loops": Analysis(launch_loops.across, launch_loops.per_rank, _GPU),
-        "matrix_products": Analysis(matrix_products.across, matrix_products.per_rank, _GPU),
-        "efficiency": Analysis(efficiency.across, efficiency.per_rank, _GPU),
-        "efficiency_over_ranks": Analysis(efficiency_over_ranks.across),
+        "matrix_products": Analysis(micro_steps.matrix_products_across, micro_steps.matrix_products_per_rank, _GPU),
+        "efficiency": Analysis(efficiency.efficiency_across, efficiency.efficiency_per_rank, _GPU),
+        "efficiency_over_ranks": Analysis(overview.efficiency_over_ranks_across),
         "calls": Analysis(calls.across, calls.per_rank, _GPU),
-        "call_phases": Analysis(call_phases.across, call_phases.per_rank, _GPU),
-        "exposed_calls": Analysis(exposed_calls.across, exposed_calls.per_rank, _GPU),
-        "gaps": Analysis(gaps.across, gaps.per_rank, _GPU, sees_all=_ON_THE_GPU),
-        "queue_depth": Analysis(queue_depth.across, queue_depth.per_rank, _GPU),
-        "blocks": Analysis(blocks.across, blocks.per_rank, _GPU, sees_all=_ON_THE_GPU),
-        "expert_layers": Analysis(expert_layers.across),
-        "exchange_receivers": Analysis(exchange_receivers.across),
-        "dispatch_loads": Analysis(dispatch_loads.across),
-        "exchange_sends": Analysis(exchange_sends.across, exchange_sends.per_rank, _GPU),
-        "exchanges": Analysis(exchanges.across, exchanges.per_rank, _GPU),
-        "pipeline_messages": Analysis(pipeline_messages.across, pipeline_messages.per_rank, _GPU),
+        "call_phases": Analysis(comm_phases.call_phases_across, comm_phases.per_rank, _GPU),
+        "exposed_calls": Analysis(phases.exposed_calls_across, phases.exposed_calls_per_rank, _GPU),
+        "gaps": Analysis(idle.gaps_across, idle.gaps_per_rank, _GPU, sees_all=_ON_THE_GPU),
+        "queue_depth": Analysis(launches.queue_depth_across, launches.queue_depth_per_rank, _GPU),
+        "blocks": Analysis(blocks.blocks_across, blocks.per_rank, _GPU, sees_all=_ON_THE_GPU),
+        "expert_layers": Analysis(experts.expert_layers_across),
+        "exchange_receivers": Analysis(experts.exchange_receivers_across),
+        "dispatch_loads": Analysis(experts.dispatch_loads_across),
+        "exchange_sends": Analysis(experts.exchange_sends_across, experts.exchange_sends_per_rank, _GPU),
+        "exchanges": Analysis(experts.exchanges_across, experts.exchanges_per_rank, _GPU),
+        "pipeline_messages": Analysis(shape.across, shape.per_rank, _GPU),
         "pipeline_schedule": Analysis(pipeline_schedule.across, pipeline_schedule.per_rank, _GPU),
-        "gpu_ranges": Analysis(gpu_ranges.across, gpu_ranges.per_rank, _GPU),
-        "timeline": Analysis(timeline.across, timeline.per_rank, _GPU),
-        "host_events": Analysis(host_events.across, host_events.per_rank, _GPU),
-        "counter_series": Analysis(counter_series.across, counter_series.per_rank, _COUNTERS),
-        "exposed_comm": Analysis(exposed_comm.across, exposed_comm.per_rank, _GPU, sees_all=_MATCHED),
-        "places": Analysis(places.across),
+        "gpu_ranges": Analysis(trace.gpu_ranges_across, trace.gpu_ranges_per_rank, _GPU),
+        "timeline": Analysis(timeline.timeline_across, timeline.timeline_per_rank, _GPU),
+        "host_events": Analysis(timeline.host_events_across, timeline.host_events_per_rank, _GPU),
+        "counter_series": Analysis(timeline.counter_series_across, timeline.counter_series_per_rank, _COUNTERS),
+        "exposed_comm": Analysis(waits.exposed_comm_across, waits.exposed_comm_per_rank, _GPU, sees_all=_MATCHED),
+        "places": Analysis(rank_sets.across),
         "episodes": Analysis(episodes.across),
-        "what_ran": Analysis(what_ran.across, what_ran.per_rank, _GPU),
-        "step_needs": Analysis(step_needs.across, step_needs.per_rank, _GPU, sees_all=_ON_THE_GPU),
+        "what_ran": Analysis(step_budget.what_ran_across, step_budget.what_ran_per_rank, _GPU),
+        "step_needs": Analysis(
+            step_budget.step_needs_across, step_budget.step_needs_per_rank, _GPU, sees_all=_ON_THE_GPU
+        ),
         "stragglers": Analysis(stragglers.across, stragglers.per_rank, _GPU, sees_all=_MATCHED),
-        "collectives": Analysis(collectives.across),
-        "collective_waits": Analysis(collective_waits.across),
+        "collectives": Analysis(collectives.collectives_across),
+        "collective_waits": Analysis(collectives.collective_waits_across),
         "replay": Analysis(replay.across, replay.per_rank, _GPU, sees_all=_REPLAYED),
-        "even_experts": Analysis(even_experts.across),
-        "what_ifs": Analysis(what_ifs.across),
-        "slowdown": Analysis(slowdown.across),
-        "critical_path": Analysis(path.across),
-        "path_over_ranks": Analysis(path_over_ranks.across),
-        "slack": Analysis(slack.across),
-        "path_stretches": Analysis(path.stretches),
-        "matches": Analysis(matches.across),
+        "even_experts": Analysis(what_ifs.even_experts_across),
+        "what_ifs": Analysis(what_ifs.what_ifs_across),
+        "slowdown": Analysis(slack.slowdown_across),
+        "critical_path": Analysis(critical_path.across),
+        "path_over_ranks": Analysis(overview.path_over_ranks_across),
+        "slack": Analysis(slack.slack_across),
+        "path_stretches": Analysis(critical_path.stretches),
+        "matches": Analysis(waits.matches_across),
         "clocks": Analysis(clocks.across),
-        "instances": Analysis(instances.across),
-        "members": Analysis(members.across, members.per_rank, _GPU, sees_all=_MATCHED),
-        "call_waits": Analysis(call_waits.across),
-        "slower_calls": Analysis(slower_calls.across),
-        "waits": Analysis(waits.across, waits.per_rank, _GPU, sees_all=_MATCHED),
+        "instances": Analysis(collectives.instances_across),
+        "members": Analysis(waits.members_across, waits.members_per_rank, _GPU, sees_all=_MATCHED),
+        "call_waits": Analysis(waits.call_waits_across),
+        "slower_calls": Analysis(slow_transfers.across),
+        "waits": Analysis(waits.waits_across, waits.waits_per_rank, _GPU, sees_all=_MATCHED),
     }
 )
 """In the order in which reports show them."""
@@ -279,14 +215,14 @@ def _by_name() -> Mapping[str, Column]:
 SHARED: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "held": Held.of,
-        "all_to_alls": split_sizes.of_calls,
+        "all_to_alls": experts.of_calls,
         "phase_of_op": phases_with_reductions,
-        "shares": phase_parts.shares,
-        "parts_of_steps": step_parts.step_parts,
-        "doings": what_ran.longest_doings,
+        "shares": phases.shares,
+        "parts_of_steps": step_budget.step_parts,
+        "doings": step_budget.longest_doings,
         "tree": OperatorTree.of,
         "same_work": same_work,
-        "category_of_op": categories.op_categories,
+        "category_of_op": operators.op_categories,
         "work": OperatorWork.of,
         "scopes": Scopes.of,
         "loops": Loops.of,

@@ -4,56 +4,29 @@ from typing import Any, Literal, Protocol, overload
 
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.blame.episodes import Episodes
-from traceanalyzer.analyses.blame.places import Places
-from traceanalyzer.analyses.blame.slower_calls import SlowerCalls
-from traceanalyzer.analyses.blame.step_needs import StepNeeds
+from traceanalyzer.analyses.blame.rank_sets import Places
+from traceanalyzer.analyses.blame.slow_transfers import SlowerCalls
+from traceanalyzer.analyses.blame.step_budget import StepNeeds, WhatRan
 from traceanalyzer.analyses.blame.stragglers import Stragglers
-from traceanalyzer.analyses.blame.what_ran import WhatRan
-from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.clocks import Clocks
-from traceanalyzer.analyses.communication.collective_waits import CollectiveWaits
-from traceanalyzer.analyses.communication.collectives import Collectives
-from traceanalyzer.analyses.communication.exposed_comm import ExposedComm
-from traceanalyzer.analyses.communication.groups import Groups
-from traceanalyzer.analyses.communication.instances import Instances
-from traceanalyzer.analyses.communication.matches import Matches
-from traceanalyzer.analyses.communication.members import Members
-from traceanalyzer.analyses.communication.nccl import Nccl
-from traceanalyzer.analyses.communication.waits import Waits
-from traceanalyzer.analyses.experts.dispatch_loads import DispatchLoads
-from traceanalyzer.analyses.experts.exchange_receivers import ExchangeReceivers
-from traceanalyzer.analyses.experts.exchange_sends import ExchangeSends
-from traceanalyzer.analyses.experts.exchanges import Exchanges
-from traceanalyzer.analyses.experts.expert_layers import ExpertLayers
+from traceanalyzer.analyses.communication.collectives import Collectives, CollectiveWaits, Instances, Nccl
+from traceanalyzer.analyses.communication.groups import GroupsGroups
+from traceanalyzer.analyses.communication.waits import CallWaits, ExposedComm, Matches, Members, Waits
+from traceanalyzer.analyses.experts import DispatchLoads, ExchangeReceivers, Exchanges, ExchangeSends, ExpertLayers
 from traceanalyzer.analyses.frames import Frame
-from traceanalyzer.analyses.host.compilations import Compilations
-from traceanalyzer.analyses.host.cpu_steps import CpuStepParts, CpuSteps
-from traceanalyzer.analyses.host.cuda_api import CudaApi
-from traceanalyzer.analyses.host.first_calls import FirstCalls
-from traceanalyzer.analyses.host.gaps import GapTable
-from traceanalyzer.analyses.host.host_meetings import HostMeetings
-from traceanalyzer.analyses.host.host_silences import HostSilences
-from traceanalyzer.analyses.host.host_work import HostWork
-from traceanalyzer.analyses.host.idle import Idle
-from traceanalyzer.analyses.host.launches import Launches
-from traceanalyzer.analyses.host.nvtx_projection import NvtxProjection
-from traceanalyzer.analyses.host.queue_depth import QueueDepth
-from traceanalyzer.analyses.host.sync_calls import SyncCalls
+from traceanalyzer.analyses.host.api_calls import CudaApi, FirstCalls, NvtxProjection, SyncCalls
+from traceanalyzer.analyses.host.cpu_collectives import HostMeetings
+from traceanalyzer.analyses.host.cpu_time import CpuStepParts, CpuSteps, HostWork
+from traceanalyzer.analyses.host.host_silences import Compilations, HostSilences
+from traceanalyzer.analyses.host.idle import GapTable, Idle
+from traceanalyzer.analyses.host.launches import Launches, QueueDepth
 from traceanalyzer.analyses.integrity.integrity import Integrity
-from traceanalyzer.analyses.kernels.fusions import Fusions
-from traceanalyzer.analyses.kernels.graphs import Graphs
-from traceanalyzer.analyses.kernels.kernels import Kernels
-from traceanalyzer.analyses.kernels.kernels_over_ranks import KernelsOverRanks
+from traceanalyzer.analyses.kernels.kernels import Fusions, Graphs, Kernels, KernelsOverRanks
 from traceanalyzer.analyses.kernels.time_slices import TimeSlices
-from traceanalyzer.analyses.memory.memory import Memory
-from traceanalyzer.analyses.memory.memory_calls import MemoryCalls
-from traceanalyzer.analyses.memory.memory_categories import MemoryCategories
+from traceanalyzer.analyses.memory.memory import Memory, MemoryCalls, MemoryPeaks, MemorySteps
+from traceanalyzer.analyses.memory.memory_categories import MemoryCategories, MemoryLevels, MemorySources
 from traceanalyzer.analyses.memory.memory_fit import MemoryFit
-from traceanalyzer.analyses.memory.memory_levels import MemoryLevels
-from traceanalyzer.analyses.memory.memory_peaks import MemoryPeaks
-from traceanalyzer.analyses.memory.memory_sources import MemorySources
-from traceanalyzer.analyses.memory.memory_steps import MemorySteps
 from traceanalyzer.analyses.names import (
     BalanceColumn,
     BlockBoundsColumn,
@@ -165,62 +138,47 @@ from traceanalyzer.analyses.names import (
     WhatIfsColumn,
     WhatRanColumn,
 )
-from traceanalyzer.analyses.operators.categories import Categories
-from traceanalyzer.analyses.operators.efficiency import Efficiency
+from traceanalyzer.analyses.operators.efficiency import Efficiency, Mfu
 from traceanalyzer.analyses.operators.launch_loops import LaunchLoops
-from traceanalyzer.analyses.operators.mfu import Mfu
 from traceanalyzer.analyses.operators.modules import Modules
-from traceanalyzer.analyses.operators.operator_kernels import OperatorKernels
-from traceanalyzer.analyses.operators.operator_launches import OperatorLaunches
-from traceanalyzer.analyses.operators.operator_shapes import OperatorShapes
-from traceanalyzer.analyses.operators.operators import Operators
-from traceanalyzer.analyses.overview.efficiency_over_ranks import EfficiencyOverRanks
-from traceanalyzer.analyses.overview.host_steps import HostSteps
-from traceanalyzer.analyses.overview.host_work_over_ranks import HostWorkOverRanks
-from traceanalyzer.analyses.overview.operators_over_ranks import OperatorsOverRanks
-from traceanalyzer.analyses.overview.over_ranks import OverRanks
-from traceanalyzer.analyses.overview.path_over_ranks import PathOverRanks
-from traceanalyzer.analyses.overview.steps_over_ranks import StepsOverRanks
-from traceanalyzer.analyses.overview.time_parts import StepTimeParts, TimeParts
-from traceanalyzer.analyses.overview.unlike_ranks import UnlikeRanks
-from traceanalyzer.analyses.phases.by_collective import ByCollective
-from traceanalyzer.analyses.phases.call_phases import CallPhases
-from traceanalyzer.analyses.phases.comm_phases import CommPhases
-from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
-from traceanalyzer.analyses.phases.iterations import Iterations
-from traceanalyzer.analyses.phases.matrix_products import MatrixProducts
-from traceanalyzer.analyses.phases.micro_steps import MicroSteps
-from traceanalyzer.analyses.phases.phases import Phases
-from traceanalyzer.analyses.pipelines.pipeline import Pipeline
-from traceanalyzer.analyses.pipelines.pipeline_messages import PipelineMessages
+from traceanalyzer.analyses.operators.operators import (
+    Categories,
+    OperatorKernels,
+    OperatorLaunches,
+    Operators,
+    OperatorShapes,
+)
+from traceanalyzer.analyses.overview import (
+    EfficiencyOverRanks,
+    HostSteps,
+    HostWorkOverRanks,
+    OperatorsOverRanks,
+    OverRanks,
+    PathOverRanks,
+    StepsOverRanks,
+    StepTimeParts,
+    TimeParts,
+    UnlikeRanks,
+)
+from traceanalyzer.analyses.phases.comm_phases import ByCollective, CallPhases, CommPhases
+from traceanalyzer.analyses.phases.micro_steps import Iterations, MatrixProducts, MicroSteps
+from traceanalyzer.analyses.phases.phases import ExposedCalls, Phases
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline, Pipelines
 from traceanalyzer.analyses.pipelines.pipeline_schedule import PipelineSchedule
-from traceanalyzer.analyses.pipelines.pipelines import Pipelines
-from traceanalyzer.analyses.replay.even_experts import EvenExperts
-from traceanalyzer.analyses.replay.path import CriticalPath, PathStretches
+from traceanalyzer.analyses.pipelines.shape import PipelineMessages
+from traceanalyzer.analyses.replay.critical_path import CriticalPath, PathStretches
 from traceanalyzer.analyses.replay.replay import Replay
-from traceanalyzer.analyses.replay.slack import Slack
-from traceanalyzer.analyses.replay.slowdown import Slowdown
-from traceanalyzer.analyses.replay.what_ifs import WhatIfs
-from traceanalyzer.analyses.streams.block_bounds import BlockBounds
-from traceanalyzer.analyses.streams.blocks import Blocks
-from traceanalyzer.analyses.streams.copies import Copies
-from traceanalyzer.analyses.streams.memory_ops import MemoryOps
-from traceanalyzer.analyses.streams.stream_pairs import StreamPairs
-from traceanalyzer.analyses.streams.streams import Streams
-from traceanalyzer.analyses.streams.sync_copies import SyncCopies
-from traceanalyzer.analyses.time.balance import Balance
-from traceanalyzer.analyses.time.breakdown import Breakdown
-from traceanalyzer.analyses.time.gpu_gaps import GpuGaps
-from traceanalyzer.analyses.time.gpu_utilization import GpuUtilization
-from traceanalyzer.analyses.time.headline import Headline
-from traceanalyzer.analyses.time.overlap import Overlap
+from traceanalyzer.analyses.replay.slack import Slack, Slowdown
+from traceanalyzer.analyses.replay.what_ifs import EvenExperts, WhatIfs
+from traceanalyzer.analyses.streams.blocks import BlockBounds, Blocks
+from traceanalyzer.analyses.streams.copies import Copies, MemoryOps, SyncCopies
+from traceanalyzer.analyses.streams.streams import StreamPairs, Streams
+from traceanalyzer.analyses.time.breakdown import Breakdown, Overlap
+from traceanalyzer.analyses.time.gpu_utilization import GpuGaps, GpuUtilization
+from traceanalyzer.analyses.time.headline import Balance, Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.analyses.timeline.counter_series import CounterSeries
-from traceanalyzer.analyses.timeline.host_events import HostEvents
-from traceanalyzer.analyses.timeline.timeline import Timeline
-from traceanalyzer.analyses.trace.gpu_metrics import GpuMetrics
-from traceanalyzer.analyses.trace.gpu_ranges import GpuRanges
-from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.analyses.timeline import CounterSeries, HostEvents, Timeline
+from traceanalyzer.analyses.trace import GpuMetrics, GpuRanges, Ranks
 
 class Results(dict[str, Result[Any]]):
     @overload
@@ -260,7 +218,7 @@ class Results(dict[str, Result[Any]]):
     @overload
     def __getitem__(self, name: Literal["by_collective"]) -> ByCollective: ...
     @overload
-    def __getitem__(self, name: Literal["groups"]) -> Groups: ...
+    def __getitem__(self, name: Literal["groups"]) -> GroupsGroups: ...
     @overload
     def __getitem__(self, name: Literal["comm_phases"]) -> CommPhases: ...
     @overload
@@ -481,7 +439,7 @@ class Results(dict[str, Result[Any]]):
     @overload
     def get(self, name: Literal["by_collective"]) -> ByCollective | None: ...
     @overload
-    def get(self, name: Literal["groups"]) -> Groups | None: ...
+    def get(self, name: Literal["groups"]) -> GroupsGroups | None: ...
     @overload
     def get(self, name: Literal["comm_phases"]) -> CommPhases | None: ...
     @overload

@@ -22,18 +22,15 @@ import click
 from traceanalyzer import __version__
 from traceanalyzer.cli import ask, debug
 from traceanalyzer.cli.baseline import baseline
-from traceanalyzer.cli.cache import cache
-from traceanalyzer.cli.codes import BUG, DONE, INTERRUPTED, TERMINATED, USAGE_OR_INPUT
-from traceanalyzer.cli.crosscheck import crosscheck
 from traceanalyzer.cli.demo import demo
 from traceanalyzer.cli.diff import diff
 from traceanalyzer.cli.doctor import doctor
 from traceanalyzer.cli.export import export
+from traceanalyzer.cli.one_run import refuse_others
+from traceanalyzer.cli.options import BUG, DONE, INTERRUPTED, TERMINATED, USAGE_OR_INPUT
 from traceanalyzer.cli.output import is_lost, lenient, unfailing
-from traceanalyzer.cli.own_files import refuse_others
 from traceanalyzer.cli.report import report
-from traceanalyzer.cli.reproduce import reproduce
-from traceanalyzer.cli.tree_diff import tree_diff
+from traceanalyzer.cli.tools import cache, crosscheck, reproduce, tree_diff
 from traceanalyzer.cli.what_if import what_if
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.failures import PartFailedWarning

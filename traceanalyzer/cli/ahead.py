@@ -19,7 +19,7 @@ def loaded_meanwhile(folder: Path | None, options: Mapping[str, Any]) -> Iterato
         _load()
         yield
         return
-    from traceanalyzer.decoding.ahead import decoded_ahead
+    from traceanalyzer.decoding.batches import decoded_ahead
 
     with decoded_ahead(path, cores_for_a_file(1, options["jobs"])) as is_begun:
         _load()

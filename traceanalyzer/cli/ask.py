@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer.agents.questions import QUESTIONS
-from traceanalyzer.cli.codes import USAGE_OR_INPUT
-from traceanalyzer.cli.options import FOLLOW_LINKS, PLACE
+from traceanalyzer.cli.options import FOLLOW_LINKS, PLACE, USAGE_OR_INPUT
 from traceanalyzer.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from traceanalyzer.agents.answer import Answer
+    from traceanalyzer.agents.verbs import Answer
 
 
 class Question(click.Command):
@@ -41,9 +40,7 @@ class Question(click.Command):
         self._is_known = True
 
     def _asked(self, as_json: bool, jobs: int | None, follow_links: bool, **given: Any) -> None:
-        from traceanalyzer.agents.answer import COULD_NOT_LOOK
-        from traceanalyzer.agents.verbs import VERBS
-        from traceanalyzer.agents.workspace import Workspace
+        from traceanalyzer.agents.verbs import COULD_NOT_LOOK, VERBS, Workspace
 
         assert self.name is not None
         # What cannot be read is an answer to an assistant; here it is an error, with its code.
@@ -142,7 +139,7 @@ def _table(answer: "Answer", width: int, first: Sequence[str]) -> "Table":
     from rich.table import Table
 
     from traceanalyzer.analyses import column_named
-    from traceanalyzer.report.words.wording import label
+    from traceanalyzer.report.words import label
 
     every = dict.fromkeys(name for row in answer.rows for name in row)
     names = [name for name in every if name not in _FOR_PROGRAMS and not column_named(name).is_moment]
@@ -209,15 +206,15 @@ def _ends(answer: "Answer") -> Iterator[str]:
 
 def _cell(name: str, value: Any) -> str:
     from traceanalyzer.analyses import column_named
-    from traceanalyzer.meaning import quantities
-    from traceanalyzer.report.words.wording import words
+    from traceanalyzer.meaning import columns
+    from traceanalyzer.report.words import words
 
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float | int):
-        return quantities.text(value, column_named(name).unit)
+        return columns.text(value, column_named(name).unit)
     return words(str(value), column_named(name))
 
 
@@ -231,7 +228,7 @@ def mcp(roots: tuple[Path, ...], jobs: int | None) -> None:
     Reads traces below the roots only and writes nothing. Needs the extra: pip install '.[agents]' in the clone.
     """
     from traceanalyzer.agents.server import server
-    from traceanalyzer.agents.workspace import Workspace
+    from traceanalyzer.agents.verbs import Workspace
 
     for root in roots:
         if not root.is_dir():

@@ -52,15 +52,15 @@ def list_(as_json: bool) -> None:
     from rich.console import Console
 
     from traceanalyzer.diff.trend import kept
-    from traceanalyzer.report.trend import terminal
+    from traceanalyzer.report import trend as report_trend
 
     found = kept()
     if as_json:
-        click.echo(json.dumps(terminal.facts(found), indent=2))
+        click.echo(json.dumps(report_trend.facts(found), indent=2))
     elif not found:
         click.echo("No baselines in .traceanalyzer/baselines; analyze-traces baseline save NAME FOLDER makes one.")
     else:
-        terminal.show_list(found, Console())
+        report_trend.show_list(found, Console())
 
 
 @baseline.command("trend", context_settings={"help_option_names": ["-h", "--help"]})
@@ -80,18 +80,18 @@ def trend_(names: tuple[str, ...], metrics: tuple[str, ...], output: Path, **opt
 
     from traceanalyzer import __version__
     from traceanalyzer.diff.trend import FIGURES, doubts, kept, trend
-    from traceanalyzer.report.trend import page, terminal
-    from traceanalyzer.report.writers import folder
+    from traceanalyzer.report import trend as report_trend
+    from traceanalyzer.report.writers import write
 
     console = Console(quiet=options["quiet"])
     found = kept(names=names)
     if len([one for one in found if one.side is not None]) < 2:
         raise InputError("a trend takes two baselines or more; analyze-traces baseline list shows those of this folder")
     table = trend(found, metrics or FIGURES)
-    content = folder.fingerprint(__version__, table.to_json(), names)
-    with folder.whole(output, "baselines", content, force=options["force"]) as draft:
-        written = draft.final(page.write(table, doubts(found), draft.path))
-    terminal.show_trend(table, doubts(found), console)
+    content = write.fingerprint(__version__, table.to_json(), names)
+    with write.whole(output, "baselines", content, force=options["force"]) as draft:
+        written = draft.final(report_trend.write(table, doubts(found), draft.path))
+    report_trend.show_trend(table, doubts(found), console)
     for one in found:
         if one.why_not:
             click.echo(f"Left out: {one.why_not}", err=True)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer import __version__
-from traceanalyzer.cli.codes import INCONCLUSIVE
 from traceanalyzer.cli.options import (
+    INCONCLUSIVE,
     PLACE,
     STEPS,
     cache_folder,
@@ -133,10 +133,10 @@ def _show(
     """What the report says, what was written, and the page itself where that is asked for."""
     from rich.markup import escape
 
-    from traceanalyzer.report.comparison import terminal
+    from traceanalyzer.report.comparison import writers
     from traceanalyzer.report.writers import gates
 
-    terminal.show(report, console)
+    writers.show(report, console)
     gates.show(report.outcomes, console)
     for note in notes:
         console.print(f"[yellow]Note:[/] {escape(note)}", highlight=False, soft_wrap=True)
@@ -153,10 +153,10 @@ def _written(
 ) -> tuple[list[Path], tuple[str, ...]]:
     """The files of a report of `source` in its folder, whole or not at all, and what there is to note of it."""
     from traceanalyzer.report.comparison import DIFF_WRITERS
-    from traceanalyzer.report.writers import folder, gates
+    from traceanalyzer.report.writers import gates, write
 
     content = _content(report.comparison, report.outcomes)
-    with folder.whole(target, source, content, force=options["force"]) as draft:
+    with write.whole(target, source, content, force=options["force"]) as draft:
         formats = dict.fromkeys(options["formats"] or FORMATS)
         files = [path for name in formats for path in DIFF_WRITERS[name](report, draft.path)]
         if report.outcomes:
@@ -182,7 +182,7 @@ def source_options(options: dict[str, Any]) -> "SourceOptions":
 
 
 def _folder(sides: "Sequence[Side]") -> str:
-    from traceanalyzer.report.comparison.tables import plain_name
+    from traceanalyzer.report.comparison.writers import plain_name
 
     name = "_".join(["diff", *(plain_name(side.label) for side in sides)])
     return name.encode()[:200].decode(errors="ignore")  # file systems count bytes
@@ -190,7 +190,7 @@ def _folder(sides: "Sequence[Side]") -> str:
 
 def _content(comparison: "Comparison", outcomes: "Sequence[Outcome]") -> str:
     from traceanalyzer.diff.captures import to_json
-    from traceanalyzer.report.writers.folder import fingerprint
+    from traceanalyzer.report.writers.write import fingerprint
 
     captures = [to_json(capture) for side in comparison.sides for capture in side.captures]
     return fingerprint(__version__, comparison.runs, comparison.is_forced, captures, outcomes)

@@ -63,8 +63,7 @@ def doctor(
 
     from traceanalyzer.doctor.examination import examine_texts
     from traceanalyzer.doctor.inputs import Inputs
-    from traceanalyzer.report.examination import as_json as json_writer
-    from traceanalyzer.report.examination import terminal
+    from traceanalyzer.report import examination as report_examination
 
     if is_run and topo is not None:
         raise UsageError("--run and --topo both give a topology; name one")
@@ -85,10 +84,10 @@ def doctor(
     places = [one for one in named if one not in (None, _STDIN)]
     page = None if out is None else _write(examination, out, " and ".join(map(str, places)) or "this machine", force)
     if as_json:
-        click.echo(json_writer.text(examination))
+        click.echo(report_examination.text(examination))
         return
     console = Console()
-    terminal.show(examination, console)
+    report_examination.show(examination, console)
     if page is not None:
         console.print(f"Page: {page}", highlight=False, soft_wrap=True, markup=False)
 
@@ -123,10 +122,12 @@ def _nvidia_smi() -> tuple[str, str]:
 
 def _write(examination: "Examination", folder: Path, source: str, force: bool) -> Path:
     from traceanalyzer import __version__
-    from traceanalyzer.report.examination import as_json, page
-    from traceanalyzer.report.writers.folder import fingerprint, whole
+    from traceanalyzer.report import examination as report_examination
+    from traceanalyzer.report.writers.write import fingerprint, whole
 
     command = shlex.join(["analyze-traces", *sys.argv[1:]])
     with whole(folder, source, fingerprint(__version__, examination.diagnoses), force=force) as draft:
-        files = page.write(examination, draft.path, command) + as_json.write(examination, draft.path)
+        files = report_examination.page_write(examination, draft.path, command) + report_examination.as_json_write(
+            examination, draft.path
+        )
         return draft.final(files)[0]

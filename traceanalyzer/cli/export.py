@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceanalyzer.cli import left_out
-from traceanalyzer.cli.options import PLACE, find_traces, input_options, load_options, talk_options
-from traceanalyzer.cli.own_files import refuse_others
-from traceanalyzer.cli.progress import progress
+from traceanalyzer.cli import one_run
+from traceanalyzer.cli.one_run import refuse_others
+from traceanalyzer.cli.options import PLACE, find_traces, input_options, load_options, progress, talk_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,7 +66,7 @@ def export(folder: Path | None, **options: Any) -> None:
             said, notes = _drawn(
                 found, run, load, base / f"run_{number}{SUFFIX}" if several else base, label, console, options
             )
-        left_out.say(notes, console)
+        one_run.left_out_say(notes, console)
         console.print(said, highlight=False, soft_wrap=True, markup=False)
 
 
@@ -78,7 +77,7 @@ def _cut(
     from traceanalyzer.export.kineto_cut import MADE_BY, cut
     from traceanalyzer.files.whole import whole_files
     from traceanalyzer.loading import other_runs
-    from traceanalyzer.meaning.quantities import size_text
+    from traceanalyzer.meaning.columns import size_text
     from traceanalyzer.scale import each_file
 
     for path in sorted(folder.glob("rank_*.pt.trace.json.gz")):
@@ -89,7 +88,7 @@ def _cut(
         if not written:
             raise UsageError("--ranks and --steps leave nothing to write")
         size = sum(path.stat().st_size for path in written)
-    notes = [*(() if options["select"] == "all" else other_runs(found, run)), *left_out.of_files(found.skipped)]
+    notes = [*(() if options["select"] == "all" else other_runs(found, run)), *one_run.of_files(found.skipped)]
     return f"Traces: {folder} ({len(written)} of {len(run.captures)} files, {size_text(size)})", notes
 
 
@@ -97,12 +96,12 @@ def _drawn(
     found: "Found", run: "Run", load: "LoadOptions", path: Path, label: str, console: "Console", options: dict[str, Any]
 ) -> tuple[str, list[str]]:
     from traceanalyzer.export import perfetto
-    from traceanalyzer.meaning.quantities import size_text
+    from traceanalyzer.meaning.columns import size_text
     from traceanalyzer.scale import summarise, visit
 
     refuse_others(path, perfetto.MADE_BY.encode(), force=options["force"])
     with progress(console, len(run.captures)) as advance:
         summary = summarise(found, run, load, names=perfetto.NEEDED, jobs=options["jobs"], progress=advance)
     show = partial(visit, run, load, summary.claims, jobs=options["jobs"])
-    notes = left_out.of_run(found, run, summary, is_one_of_all=options["select"] == "all")
+    notes = one_run.of_run(found, run, summary, is_one_of_all=options["select"] == "all")
     return f"Perfetto: {path} ({size_text(perfetto.write(summary.results, path, run.label or label, show))})", notes

@@ -1,8 +1,11 @@
-"""One run of those that a command found: analysed, judged, shown and written."""
+"""One run of those that a command found: analyzed, judged, shown and written."""
 
+import gzip
 import os
 import shlex
 import sys
+import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -11,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer import __version__
-from traceanalyzer.cli import debug, surroundings
-from traceanalyzer.cli.codes import DONE, PARTIAL
-from traceanalyzer.cli.options import gate_code
-from traceanalyzer.cli.progress import progress
+from traceanalyzer.cli import debug
+from traceanalyzer.cli.options import DONE, PARTIAL, PLACE, Decorator, gate_code, progress
 from traceanalyzer.cli.snapshots import memory_beside, say
 from traceanalyzer.cli.snapshots import write as write_memory
+from traceanalyzer.errors import UsageError
 from traceanalyzer.files.unnamed import give_back_memory, laid_in
 from traceanalyzer.forks import later
 
@@ -32,9 +34,121 @@ if TYPE_CHECKING:
     from traceanalyzer.errors import TraceAnalyzerError
     from traceanalyzer.failures import Failure
     from traceanalyzer.gate import Outcome
+    from traceanalyzer.job.run_info import RunInfo, Wiring
     from traceanalyzer.loading import LoadOptions
+    from traceanalyzer.model import Skipped, TraceSet
     from traceanalyzer.report.contents import Report
     from traceanalyzer.scale import Summary
+
+
+# What the report command does with a run's topology and NCCL logs: named, beside the traces, or in run.json.
+
+
+def surroundings_options(function: "Callable[..., Any]") -> "Callable[..., Any]":
+    """Where the run's topology and logs are."""
+    import click
+
+    options: tuple[Decorator, ...] = (
+        click.option(
+            "--topo", type=PLACE, metavar="FILE",
+            help="What `nvidia-smi topo -m` printed on the run's machine (default: beside the traces, or in run.json).",
+        ),
+        click.option(
+            "--nccl-log", "nccl_logs", type=PLACE, multiple=True, metavar="FILE",
+            help="The run's log of NCCL_DEBUG=INFO, or a folder of them; repeatable (default: beside the traces).",
+        ),
+    )  # fmt: skip
+    for decorate in reversed(options):
+        function = decorate(function)
+    return function
+
+
+def model_option(function: "Callable[..., Any]") -> "Callable[..., Any]":
+    """What is known of the model that was trained."""
+    import click
+
+    return click.option(
+        "--model", metavar="NAME=VALUE,…", callback=_entries,
+        help="Of the trained model, to say what memory it should take: params=7e9,layers=32,d_model=4096,seq=4096,"
+        "batch=1,dp=8 (default: as run.json has it; docs/memory.md).",
+    )(function)  # fmt: skip
+
+
+def _entries(_context: Any, _option: Any, text: str | None) -> dict[str, object]:
+    from traceanalyzer.job.model_state import entries
+
+    return entries(text) if text else {}
+
+
+def with_model(thresholds: dict[str, Any], told: dict[str, object]) -> dict[str, Any]:
+    """What run.json says, with what the user says of the model over it."""
+    from traceanalyzer.job.model_state import completed
+
+    model = completed(thresholds.get("trained_model"), told)
+    return thresholds | ({} if model is None else {"trained_model": model})
+
+
+def examined(
+    topo: Path | None, nccl_logs: tuple[Path, ...], folder: Path, info: "RunInfo | None"
+) -> "tuple[Examination | None, Wiring | None, tuple[str, ...]]":
+    """What the doctor says of them, what they tell of the ranks, and what could not be read of those that were found.
+
+    Raises:
+        InputError: one that was named cannot be read.
+    """
+    from traceanalyzer.doctor.inputs import texts_beside
+    from traceanalyzer.errors import InputError
+
+    found_topo, found_logs = texts_beside(folder) if folder.is_dir() else (None, [])
+    is_named = topo is not None or bool(nccl_logs)
+    if not (is_named or found_topo or found_logs or _of_run(info)):
+        return None, None, ()
+    from traceanalyzer.doctor import examine_texts
+    from traceanalyzer.doctor.inputs import log_files, read_text
+    from traceanalyzer.doctor.transports import wiring
+
+    topo, logs = topo or found_topo, [path for place in nccl_logs for path in log_files(place)] or found_logs
+    try:
+        texts = [(path.name, read_text(path)) for path in logs]
+        matrix = (topo.name, read_text(topo)) if topo is not None else _of_run(info)
+        if matrix is None and not texts:
+            return None, None, ()
+        examination = examine_texts(topo=matrix, nccl_logs=texts)
+    except InputError as error:
+        if is_named:
+            raise
+        return None, None, (f"{error}; the report goes on without it.",)
+    return examination, wiring(examination.case.topology, examination.case.logs), examination.notes
+
+
+def _of_run(info: "RunInfo | None") -> tuple[str, str] | None:
+    return None if info is None or not info.topology else ("run.json", info.topology)
+
+
+def write(examination: "Examination | None", folder: Path) -> list[Path]:
+    """The doctor's page and JSON, where a log was given: a topology alone says nothing of a run."""
+    if examination is None or not examination.case.logs:
+        return []
+    from traceanalyzer.report import examination as report_examination
+
+    command = shlex.join(["analyze-traces", *sys.argv[1:]])
+    return report_examination.page_write(examination, folder, command) + report_examination.as_json_write(
+        examination, folder
+    )
+
+
+def surroundings_say(examination: "Examination | None", target: Path, console: "Console") -> None:
+    """Print what is wrong, and where the page is."""
+    if examination is None or not examination.case.logs:
+        return
+    from traceanalyzer.report import examination as report_examination
+
+    report_examination.show_troubles(examination, console)
+    console.print(f"Doctor: {target / 'doctor.html'}", highlight=False, soft_wrap=True, markup=False)
+
+
+# One run of those that a command found: analysed, judged, shown and written.
+
 
 _CHANGED = "Files changed while they were read: figures may be of two states of them; run it again."
 
@@ -75,17 +189,20 @@ def report_run(command: Command, run: "Run", label: str, target: Path) -> tuple[
     Raises:
         InputError: nothing of it can be analysed.
     """
-    from traceanalyzer.report.writers import folder
+    from traceanalyzer.report.writers import write as writers_write
 
     content, marked = _content(command, run, label), _source(run)
-    with laid_in(command.load.cache), folder.whole(target, marked, content, force=command.options["force"]) as draft:
+    with (
+        laid_in(command.load.cache),
+        writers_write.whole(target, marked, content, force=command.options["force"]) as draft,
+    ):
         made = _write(command, run, label, draft.path, target.resolve().parent)
-        files = draft.final([*made.files, *surroundings.write(made.examination, draft.path)])
+        files = draft.final([*made.files, *write(made.examination, draft.path)])
     changed = content != _content(command, run, label)
     page = next((path for path in files if path.suffix == ".html"), target)
     _say_where(command, files, (*draft.notes, *([_CHANGED] if changed else [])), page, target)
     say(*made.memory, target, command.console)
-    surroundings.say(made.examination, target, command.console)
+    surroundings_say(made.examination, target, command.console)
     _show_failures(made.failures, is_verbose=command.options["verbose"])
     return page, gate_code(made.outcomes) or (PARTIAL if made.failures else DONE)
 
@@ -160,8 +277,8 @@ def _analysed(
     found, load, options = command.found, command.load, command.options
     info, info_notes = run_info.read_or_note(run.info)
     place = Path(os.path.commonpath([capture.path.parent.absolute() for capture in run.captures]))
-    examination, wiring, examination_notes = surroundings.examined(options["topo"], options["nccl_logs"], place, info)
-    known = surroundings.with_model(run_info.thresholds(info), options["model"]) | options["thresholds"]
+    examination, wiring, examination_notes = examined(options["topo"], options["nccl_logs"], place, info)
+    known = with_model(run_info.thresholds(info), options["model"]) | options["thresholds"]
     known["wiring"] = wiring
     analysed = partial(summarise, found, run, load, jobs=options["jobs"], is_guarded=True, **known)
     asked = known | options["of_rules"]
@@ -238,9 +355,9 @@ def _shown(command: Command, made: "Report", outcomes: "list[Outcome]") -> "list
 
     failures = list(terminal.show_guarded(made, command.console))
     if command.options["top"]:
-        from traceanalyzer.report.writers import top
+        from traceanalyzer.report.writers import terminal
 
-        top.show(made, command.options["top"], command.console)
+        terminal.top_show(made, command.options["top"], command.console)
     if outcomes:
         from traceanalyzer.report.writers import gates
 
@@ -265,7 +382,7 @@ def _of_other_runs(command: Command, run: "Run") -> tuple[str, ...]:
 
 def _without_host(summary: "Summary", options: dict[str, Any]) -> tuple[str, ...]:
     """Says so of ranks whose host `--hosts` does not name."""
-    from traceanalyzer.meaning.listed import numbered
+    from traceanalyzer.meaning.vocabulary import numbered
 
     hosts, ranks = options["thresholds"].get("hosts"), summary.results["ranks"].table["rank"].tolist()
     unnamed = [] if hosts is None else [rank for rank in ranks if rank not in hosts]
@@ -279,9 +396,71 @@ def _source(run: "Run") -> str:
 
 def _content(command: Command, run: "Run", label: str) -> str:
     """What tells this report from others: of these files as they are, read so, with these limits."""
-    from traceanalyzer.report.writers.folder import fingerprint
+    from traceanalyzer.report.writers.write import fingerprint
 
     options = command.options
     beside = [path for path in (run.info, options["hosts_file"]) if path]
     files = [*(one.path for one in run.captures), *beside]
     return fingerprint(__version__, label, command.load, options["limits"], files=files)
+
+
+# What commands that write no report say of the files: other runs, what was left out, ranks that are missing or cut.
+
+
+def of_run(found: "Found", run: "Run", summary: "Summary", *, is_one_of_all: bool = False) -> list[str]:
+    """Of a run that was analysed; where all are, one after the other, none is another's."""
+    from traceanalyzer.loading import other_runs
+
+    return [
+        *(() if is_one_of_all else other_runs(found, run)),
+        *summary.notes,
+        *(f"The file of rank {rank} is cut off." for rank in sorted(summary.results["ranks"].cut_off)),
+        *of_files(summary.skipped),
+    ]
+
+
+def of_traces(traces: "TraceSet") -> list[str]:
+    """Of a run of which events are looked at."""
+    return [*traces.notes, *of_files(traces.skipped)]
+
+
+def of_files(skipped: "Iterable[Skipped]") -> list[str]:
+    """Files that were left out, and why."""
+    from traceanalyzer.report.words import skipped as listed
+
+    return [f"Skipped {sentence}" for sentence in listed(skipped)]
+
+
+def left_out_say(notes: Iterable[str], console: "Console") -> None:
+    """Print them as the report's summary prints its notes."""
+    from rich.markup import escape
+
+    for note in notes:
+        console.print(f"[yellow]Note:[/] {escape(note)}", highlight=False, soft_wrap=True)
+
+
+# Single files that a command writes: one of another's is not replaced unless the user says so.
+
+
+_HEAD_BYTES = 1 << 16
+
+
+def refuse_others(path: Path | None, mark: bytes, *, force: bool) -> None:
+    """Raise `UsageError` where a file is in the way that has no `mark` near its start, as this program's have.
+
+    An empty file is nobody's work, and what is no file, such as /dev/null, keeps nothing.
+    """
+    if force or path is None or not path.is_file() or not path.stat().st_size:
+        return
+    if mark not in _head(path):
+        raise UsageError(f"{path} is there already, and not of this command: name another, or replace it: --force")
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            is_packed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            return gzip.open(file).read(_HEAD_BYTES) if is_packed else file.read(_HEAD_BYTES)
+    except (OSError, EOFError, zlib.error):
+        return b""

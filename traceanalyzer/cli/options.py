@@ -1,18 +1,53 @@
-"""Options that several commands share."""
+"""Options that several commands share, and exit codes."""
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceanalyzer.cli.codes import CANNOT_JUDGE, DONE, GATE_FAILED, INCONCLUSIVE
 from traceanalyzer.errors import UsageError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from traceanalyzer.discovery import Found
     from traceanalyzer.gate import Gate, Outcome
     from traceanalyzer.loading import LoadOptions
+
+
+# The command's exit codes.
+
+
+DONE = 0
+
+GATE_FAILED = 1
+"""A condition of `--fail-on` holds."""
+
+USAGE_OR_INPUT = 2
+
+PARTIAL = 3
+"""A report was written, but a bug of ours kept parts of it from being computed: its notes name them."""
+
+INCONCLUSIVE = 4
+"""No gate failed, but the repeats cannot tell one from noise; `--inconclusive` chooses another code."""
+
+CANNOT_JUDGE = 5
+"""No condition holds, but the figure of one is missing, or the report marks it as doubtful."""
+
+BUG = 70
+"""Nothing was written, because of a bug of ours."""
+
+INTERRUPTED = 130
+
+TERMINATED = 143
+"""Ended by SIGTERM or SIGHUP, as a scheduler does: nothing half-written is left."""
+
+
+# Options that several commands share.
+
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -187,3 +222,58 @@ _TALK: tuple[Decorator, ...] = (
     click.option("--verbose", "-v", is_flag=True, help="Print what is done, and tracebacks of bugs."),
 )
 """Options that decide how much is printed."""
+
+
+# `--threshold NAME=VALUE`: limits of analyses and of rules, by parameter name.
+
+
+threshold_option = click.option(
+    "--threshold", "limits", multiple=True, metavar="NAME=VALUE",
+    help="Set a limit of a rule (docs/findings.md) or an analysis, such as silent_pct=5; repeatable.",
+)  # fmt: skip
+
+
+def read_thresholds(texts: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Thresholds of analyses, and those of rules.
+
+    Raises:
+        UsageError: one has no such name, or no number.
+    """
+    if not (given := tuple(texts)):
+        return {}, {}
+    from traceanalyzer.functions import thresholds_apart, thresholds_with_numbers
+
+    known, read = thresholds_with_numbers(), {}
+    for text in given:
+        name, _, value = (part.strip() for part in text.partition("="))
+        read[name] = _number(text, value, known.get(name, float))
+    return thresholds_apart(read, known)
+
+
+def _number(text: str, value: str, kind: type) -> float:
+    """A whole number where that is one."""
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or (kind is int and not number.is_integer()):
+        what = "a whole number" if kind is int else "a number"
+        raise UsageError(f"--threshold {text}: write NAME=VALUE, the value {what}")
+    return int(number) if kind is int else number
+
+
+# How far a command is with its files.
+
+
+@contextmanager
+def progress(console: "Console", files: int) -> Iterator[Callable[[int, int], None]]:
+    """A function to call as files are done; a bar only on a terminal, for several files."""
+    if not console.is_terminal or files == 1:
+        yield lambda _done, _all: None
+        return
+    from rich.progress import Progress
+
+    # Drawn as files are done, without a thread of its own: a process with threads cannot be forked.
+    with Progress(console=console, transient=True, auto_refresh=False) as bar:
+        task = bar.add_task("Reading traces", total=files)
+        yield lambda done, _all: bar.update(task, completed=done, refresh=True)

@@ -6,23 +6,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceanalyzer.cli import debug, surroundings
+from traceanalyzer.cli import debug, one_run
 from traceanalyzer.cli.ahead import loaded_meanwhile
-from traceanalyzer.cli.codes import CANNOT_JUDGE, DONE, GATE_FAILED, PARTIAL, USAGE_OR_INPUT
-from traceanalyzer.cli.one_run import Command, report_run
+from traceanalyzer.cli.one_run import Command, refuse_others, report_run
 from traceanalyzer.cli.options import (
+    CANNOT_JUDGE,
+    DONE,
     FORCE,
+    GATE_FAILED,
+    PARTIAL,
     PLACE,
+    USAGE_OR_INPUT,
     find_traces,
     gate_options,
     input_options,
     load_options,
+    read_thresholds,
     talk_options,
+    threshold_option,
     wanted_gates,
 )
-from traceanalyzer.cli.own_files import refuse_others
 from traceanalyzer.cli.snapshots import report_alone, snapshots_in
-from traceanalyzer.cli.thresholds import read_thresholds, threshold_option
 from traceanalyzer.errors import InputError
 
 if TYPE_CHECKING:
@@ -54,8 +58,8 @@ FORMATS = ("html", "csv", "json", "parquet", "md", "xlsx")
               help="Print the N kernels and operators that take most GPU time, too.")  # fmt: skip
 @click.option("--open", "open_page", is_flag=True, help="Open the report in the browser.")
 @threshold_option
-@surroundings.model_option
-@surroundings.surroundings_options
+@one_run.model_option
+@one_run.surroundings_options
 @FORCE
 @click.option("--debug", type=PLACE, metavar="FILE",
               help="Write versions, timings and counts, and nothing of the traces, to attach to an issue.")  # fmt: skip
@@ -134,7 +138,7 @@ def _workers(scheduler: str | None, jobs: int | None) -> Any:
 
 def _hosts(path: Path | None) -> dict[str, Any]:
     """What `--hosts` says, as analyses take it; nothing without it."""
-    from traceanalyzer.job.hosts import read_hosts
+    from traceanalyzer.job.run_info import read_hosts
 
     return {"hosts": read_hosts(path)} if path else {}
 

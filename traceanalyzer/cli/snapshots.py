@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from traceanalyzer.discovery.clustering import Run
     from traceanalyzer.gate import Gate, Outcome
     from traceanalyzer.snapshots import Examined, MemoryChange
-    from traceanalyzer.snapshots.job import Job
+    from traceanalyzer.snapshots.comparison import Job
 
 
 Memory = tuple[tuple["Examined", ...], tuple[str, ...]]
@@ -32,8 +32,7 @@ Memory = tuple[tuple["Examined", ...], tuple[str, ...]]
 def snapshots_in(*places: Path | None, follows_links: bool = False) -> list[Path]:
     """Snapshots in the folder, or the file, that was named; links to outside it are said and skipped."""
     from traceanalyzer.discovery import LINK_OUT
-    from traceanalyzer.discovery.candidates import closed_below
-    from traceanalyzer.discovery.memory_snapshots import find_snapshots
+    from traceanalyzer.discovery.candidates import closed_below, find_snapshots
 
     named = [place for place in places if place is not None]
     if len(named) != 1 or not named[0].exists():
@@ -64,13 +63,14 @@ def of_run(paths: "Sequence[Path]", run: "Run", runs: "Sequence[Run]") -> list[P
 def report_alone(paths: "Sequence[Path]", place: Path, options: dict[str, Any], console: "Console") -> tuple[Path, int]:
     """Write and print the memory report of a folder that has snapshots only; returns the page and the exit code."""
     from traceanalyzer import __version__, gate
-    from traceanalyzer.cli.surroundings import with_model
+    from traceanalyzer.cli.one_run import with_model
     from traceanalyzer.job import run_info
     from traceanalyzer.loading import label_of, parse_ranks
-    from traceanalyzer.report.snapshots import terminal
-    from traceanalyzer.report.writers import folder, gates
+    from traceanalyzer.report import snapshots
+    from traceanalyzer.report.writers import gates
+    from traceanalyzer.report.writers import write as writers_write
     from traceanalyzer.snapshots import examine_readable, sentences
-    from traceanalyzer.snapshots.job import job_of, ranks, run_json
+    from traceanalyzer.snapshots.comparison import job_of, ranks, run_json
     from traceanalyzer.snapshots.reading import rank_of
 
     label, info_path = label_of(place), run_json(paths)
@@ -89,11 +89,11 @@ def report_alone(paths: "Sequence[Path]", place: Path, options: dict[str, Any], 
         outcomes = gate.check_run(options["gates"], cast("Results", {"memory": job.memory}), label, lack=lack)
     target = options["output"] or Path("reports", label)
     files = [*paths, *([info_path] if info_path else [])]
-    content = folder.fingerprint(__version__, options["model"], outcomes, files=files)
-    with folder.whole(target, str(place.resolve()), content, force=options["force"]) as draft:
+    content = writers_write.fingerprint(__version__, options["model"], outcomes, files=files)
+    with writers_write.whole(target, str(place.resolve()), content, force=options["force"]) as draft:
         made = write(examined, draft.path, label, job)
         page = draft.final([*made, *(gates.write(outcomes, draft.path) if outcomes else [])])[0]
-    terminal.show(examined, console, [*job.sentences, *sentences(examined)])
+    snapshots.show(examined, console, [*job.sentences, *sentences(examined)])
     gates.show(outcomes, console)
     for note in notes:
         console.print(f"Note: {note}", highlight=False, soft_wrap=True, markup=False)
@@ -119,7 +119,7 @@ def memory_beside(paths: "Sequence[Path]", run: "Run", runs: "Sequence[Run]", st
 
 def _of_others(paths: "Sequence[Path]") -> tuple[str, ...]:
     """That snapshots lie beside other runs, or beside several alike; nothing without any."""
-    from traceanalyzer.meaning.listed import named
+    from traceanalyzer.meaning.vocabulary import named
 
     if not paths:
         return ()
@@ -131,9 +131,9 @@ def _of_others(paths: "Sequence[Path]") -> tuple[str, ...]:
 def say(examined: "Sequence[Examined]", told: "Sequence[str]", target: Path, console: "Console") -> None:
     """Print what snapshots beside the traces tell."""
     if examined:
-        from traceanalyzer.report.snapshots import terminal
+        from traceanalyzer.report import snapshots
 
-        terminal.show(examined, console, told)
+        snapshots.show(examined, console, told)
         console.print(f"Memory: {target / 'memory.html'}", highlight=False, soft_wrap=True, markup=False)
     elif told:
         console.print(*told, sep="\n", highlight=False, soft_wrap=True, markup=False)
@@ -141,10 +141,10 @@ def say(examined: "Sequence[Examined]", told: "Sequence[str]", target: Path, con
 
 def write(examined: "Sequence[Examined]", folder: Path, label: str, job: "Job | None" = None) -> list[Path]:
     """The page and the JSON."""
-    from traceanalyzer.report.snapshots import as_json, page
+    from traceanalyzer.report import snapshots
 
     command = shlex.join(["analyze-traces", *sys.argv[1:]])
-    return page.write(examined, folder, label, command, job) + as_json.write(examined, folder, job)
+    return snapshots.page_write(examined, folder, label, command, job) + snapshots.as_json_write(examined, folder, job)
 
 
 def snapshot_sides(sources: "Sequence[str]", *, follows_links: bool) -> "dict[str, list[Path]]":
@@ -182,29 +182,30 @@ def compare_alone(
     """
     from traceanalyzer import __version__
     from traceanalyzer.loading import label_of
-    from traceanalyzer.report.comparison import html, memory
-    from traceanalyzer.report.writers import folder, gates
+    from traceanalyzer.report.comparison import rows, writers
+    from traceanalyzer.report.writers import gates
+    from traceanalyzer.report.writers import write as writers_write
 
     names = [label_of(Path(source)) for source in sources]
     if len({*names}) < len(names):
         names = list(sources)
     outcomes = _gated(dict(zip(names, sources, strict=True)), options) if options.gates else []
-    held = {names[place]: {memory.SNAPSHOTS: one} for place, one in changes(sides, sources).items()}
+    held = {names[place]: {rows.SNAPSHOTS: one} for place, one in changes(sides, sources).items()}
     target = options.output or Path("reports", "_".join(["diff", *(label_of(Path(one)) for one in sources)])[:200])
     files = [path for side in sides.values() for path in side]
-    content = folder.fingerprint(__version__, outcomes, files=files)
-    with folder.whole(target, " and ".join(sources), content, force=options.force) as draft:
+    content = writers_write.fingerprint(__version__, outcomes, files=files)
+    with writers_write.whole(target, " and ".join(sources), content, force=options.force) as draft:
         path = draft.path / "memory.html"
         command = shlex.join(["analyze-traces", *sys.argv[1:]])
-        path.write_text(html.memory_page(held, names[0], command), encoding="utf-8", errors="replace")
-        made = [path, *memory.write_csv(held, draft.path)]
+        path.write_text(writers.memory_page(held, names[0], command), encoding="utf-8", errors="replace")
+        made = [path, *rows.write_csv(held, draft.path)]
         page = draft.final(
             [
                 *made,
                 *(gates.write(outcomes, draft.path, inconclusive_fails=options.inconclusive_fails) if outcomes else []),
             ]
         )[0]
-    for sentence in memory.sentences(held):
+    for sentence in rows.sentences(held):
         console.print(f"• {sentence}", highlight=False, markup=False)
     gates.show(outcomes, console)
     console.print(f"Report: {page}", highlight=False, soft_wrap=True, markup=False)
@@ -237,7 +238,7 @@ def _gated(sources: "dict[str, str]", options: Alone) -> "list[Outcome]":
     from traceanalyzer.diff.sources import places
     from traceanalyzer.job import run_info
     from traceanalyzer.snapshots import examine_snapshots
-    from traceanalyzer.snapshots.job import capture_of, run_json
+    from traceanalyzer.snapshots.comparison import capture_of, run_json
 
     sides = []
     for label, source in sources.items():

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceanalyzer.cli import left_out
-from traceanalyzer.cli.options import PLACE, find_traces, input_options, load_options, talk_options
-from traceanalyzer.cli.progress import progress
+from traceanalyzer.cli import one_run
+from traceanalyzer.cli.options import PLACE, find_traces, input_options, load_options, progress, talk_options
 from traceanalyzer.errors import UsageError
 
 if TYPE_CHECKING:
-    from traceanalyzer.analyses.replay.change import Change
+    from traceanalyzer.analyses.replay.changes import Change
 
 _PARTS: Mapping[str, str] = {
     "host": "The hosts' work: none, fastest, peers, or 2x; of some ranks 3=none.",
@@ -83,8 +82,8 @@ def what_if(folder: Path | None, **options: Any) -> None:
     from rich.console import Console
     from rich.markup import escape
 
-    from traceanalyzer.analyses.replay.answer import answer, needed
-    from traceanalyzer.report.words.care import reasons
+    from traceanalyzer.analyses.replay.what_if import answer, needed
+    from traceanalyzer.report.words import reasons
     from traceanalyzer.scale import summarise
 
     if options["select"] == "all":
@@ -105,7 +104,7 @@ def what_if(folder: Path | None, **options: Any) -> None:
         summary = summarise(found, run, load, names=names, jobs=options["jobs"], progress=advance)
     given = answer(summary.results, changes)
     doubts = reasons(summary.results).get("replay", ())
-    notes = left_out.of_run(found, run, summary)
+    notes = one_run.of_run(found, run, summary)
     if options["as_json"]:
         click.echo(json.dumps({**given.to_dict(), "notes": [*doubts, *notes]}, indent=2))
         return
@@ -114,7 +113,7 @@ def what_if(folder: Path | None, **options: Any) -> None:
         console.print(escape(line), highlight=False, soft_wrap=True)
     for doubt in doubts:
         console.print(f"[yellow]Read with care:[/] {escape(doubt)}", highlight=False, soft_wrap=True)
-    left_out.say(notes, console)
+    one_run.left_out_say(notes, console)
 
 
 def changes_of(options: dict[str, Any]) -> "Iterator[Change]":
@@ -123,9 +122,8 @@ def changes_of(options: dict[str, Any]) -> "Iterator[Change]":
     Raises:
         UsageError: one makes no sense.
     """
-    from traceanalyzer.analyses.replay.change import PARTS
-    from traceanalyzer.analyses.replay.written import change_of
-    from traceanalyzer.meaning.number_lists import chosen
+    from traceanalyzer.analyses.replay.changes import PARTS, change_of
+    from traceanalyzer.meaning.columns import chosen
 
     steps = chosen(options["in_steps"]) if options["in_steps"] else None
     for part in PARTS:

@@ -1,17 +1,22 @@
-"""Decoded events → growing columns, one set a table: integer nanoseconds, names as codes."""
+"""Fields of Kineto events, and decoded events as growing columns of integer nanoseconds."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
 from io import FileIO
 from mmap import ACCESS_WRITE, mmap
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
 
 from traceanalyzer.files.unnamed import LARGE_BYTES, append, file_for, mapped
-from traceanalyzer.meaning.rows import NONE
+from traceanalyzer.meaning.columns import NONE
+
+# Decoded events → growing columns, one set a table: integer nanoseconds, names as codes.
+
 
 ABSENT = np.iinfo(np.int64).min
 """Stands for an integer that is not there."""
@@ -241,3 +246,201 @@ def to_ns(times_us: list[Any]) -> np.ndarray:
     times = np.array(times_us, dtype=np.float64)
     whole = np.floor(times)
     return whole.astype(np.int64) * 1000 + np.rint((times - whole) * 1000.0).astype(np.int64)
+
+
+# The fields of Kineto events that are used, with their types and ranges.
+
+
+_TIME_US = 4 * 10**15
+"""The year 2096; with a time base of at most as much, all sums stay within int64 nanoseconds."""
+
+Int: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
+
+Time: TypeAlias = Annotated[float, msgspec.Meta(ge=-_TIME_US, le=_TIME_US)]
+
+Duration: TypeAlias = Annotated[float, msgspec.Meta(ge=-_TIME_US, le=10**12)]
+"""No event lasts longer than twelve days."""
+
+_NOT_RECORDED = msgspec.Raw()
+
+
+class Args(msgspec.Struct, gc=False):
+    """`args` of a complete event, in the profiler's own order: a key out of order has to be searched for."""
+
+    external_id: Int = msgspec.field(default=-1, name="External id")
+    op_sequence: Int | None = msgspec.field(default=ABSENT, name="Sequence number")
+    forward_thread: Int | None = msgspec.field(default=ABSENT, name="Fwd thread id")
+    arguments: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Concrete Inputs")
+    dtypes: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Input type")
+    strides: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Input Strides")
+    shapes: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Input Dims")
+    kernel: str | None = None
+    device: Int | None = None
+    stream: Int | None = None
+    correlation: Int = -1
+    graph_node: Int | None = msgspec.field(default=None, name="graph node id")
+    note: str | None = msgspec.field(default=None, name="name")
+    module: str | None = msgspec.field(default=None, name="module_fqn")
+    size_bytes: Int | None = msgspec.field(default=None, name="bytes")
+    grid: msgspec.Raw = _NOT_RECORDED
+    block: msgspec.Raw = _NOT_RECORDED
+    in_device: Int | None = msgspec.field(default=None, name="inDevice")
+    from_device: Int | None = msgspec.field(default=None, name="fromDevice")
+    to_device: Int | None = msgspec.field(default=None, name="toDevice")
+    collective: str | None = msgspec.field(default=None, name="Collective name")
+    in_elements: Int | None = msgspec.field(default=None, name="In msg nelems")
+    out_elements: Int | None = msgspec.field(default=None, name="Out msg nelems")
+    group_size: Int | None = msgspec.field(default=None, name="Group size")
+    dtype: str | None = None
+    in_split: str | None = msgspec.field(default=None, name="In split size")
+    out_split: str | None = msgspec.field(default=None, name="Out split size")
+    group: str | None = msgspec.field(default=None, name="Process Group Name")
+    group_description: str | None = msgspec.field(default=None, name="Process Group Description")
+    group_ranks: str | None = msgspec.field(default=None, name="Process Group Ranks")
+    sequence: Int | None = msgspec.field(default=None, name="Seq")
+    rank: Int | None = msgspec.field(default=None, name="Rank")
+    source_rank: Int | None = msgspec.field(default=None, name="Src Rank")
+    target_rank: Int | None = msgspec.field(default=None, name="Dst Rank")
+    source_stream: Int | None = msgspec.field(default=None, name="wait_on_stream")
+    record_correlation: Int = msgspec.field(default=-1, name="wait_on_cuda_event_record_corr_id")
+    old_shapes: msgspec.Raw = msgspec.field(default=_NOT_RECORDED, name="Input dims")  # PyTorch 1.8 and 1.9
+
+
+class _Complete(msgspec.Struct, gc=False):
+    cat: str = ""
+    name: str = ""
+    pid: Int | str = -1
+    tid: Int | str = -1
+    dur: Duration = 0.0
+    args: Args | None = None
+
+
+class Complete(_Complete, gc=False, kw_only=True, tag_field="ph", tag="X"):
+    """A complete event; times in µs."""
+
+    ts: Time
+
+
+class ExactComplete(_Complete, gc=False, kw_only=True, tag_field="ph", tag="X"):
+    """A complete event whose `ts` is too large for a float to be exact to the nanosecond."""
+
+    ts: Decimal
+
+    def __post_init__(self) -> None:
+        if not (self.ts.is_finite() and abs(self.ts) <= _TIME_US):
+            raise ValueError("ts is out of range")
+
+
+class MemoryArgs(msgspec.Struct, gc=False):
+    """`args` of a `[memory]` event."""
+
+    allocated: Int | None = msgspec.field(default=None, name="Total Allocated")
+    reserved: Int | None = msgspec.field(default=None, name="Total Reserved")
+    address: Int | None = msgspec.field(default=None, name="Addr")
+    device: Int | None = msgspec.field(default=None, name="Device Id")
+    device_type: Int | None = msgspec.field(default=None, name="Device Type")
+
+
+class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
+    """An instant event."""
+
+    ts: Time = 0.0
+    name: str = ""
+    tid: Int | str = -1
+    args: MemoryArgs | None = None
+
+
+class Sample(msgspec.Struct, gc=False, tag_field="ph", tag="C"):
+    """A counter event: `args` are values by counter."""
+
+    ts: Time = 0.0
+    cat: str = ""
+    pid: Int | str = -1
+    args: msgspec.Raw = _NOT_RECORDED
+
+
+def _ignored(phase: str) -> type[msgspec.Struct]:
+    return msgspec.defstruct(f"Ignored{ord(phase)}", [], gc=False, tag_field="ph", tag=phase)
+
+
+# Flows, metadata and whatever else the Chrome format knows: decoding them costs next to nothing.
+IGNORED = tuple(_ignored(phase) for phase in "sftMBEbenNODPpRcvVISTF(),")
+
+
+# Counters of Kineto files: memory of the GPU as it changes, and what the GPU's hardware counted between samples.
+
+
+MEMORY = "[memory]"
+"""Name of the events that tell how much memory is allocated and reserved."""
+
+_GPU_MEMORY = 1
+"""`Device Type` of memory events on the GPU."""
+
+_SAMPLED = ("hardware_counters", "mtia_counters")
+"""Categories of counter events that hold samples at equal distances: those of CUPTI's PM sampling, and of MTIA."""
+
+
+def add_memory(table: Columns, events: list[Instant], threads: list[int]) -> None:
+    """Append levels of the GPU's memory; the host's memory is left out."""
+    held = [
+        (event, thread, event.args)
+        for event, thread in zip(events, threads, strict=True)
+        if event.args and event.args.device_type == _GPU_MEMORY
+    ]
+    for name in ("allocated", "reserved"):
+        known = [each for each in held if getattr(each[2], name) is not None]
+        if known:
+            table.instants([event for event, _, _ in known])
+            table.integers("thread", [thread for _, thread, _ in known])
+            table.texts("name", [f"memory_{name}_bytes"] * len(known))
+            table.floats("value", [getattr(args, name) for _, _, args in known])
+            table.integers("address", [args.address if name == "allocated" else None for _, _, args in known])
+            table.integers("device", [args.device for _, _, args in known])
+
+
+def add_samples(table: Columns, events: list[Sample]) -> None:
+    """Append what was counted, a row for each counter of an event; what is no number is left out."""
+    rows = [
+        (event, name, value)
+        for event in events
+        if event.cat.lower() in _SAMPLED
+        for name, value in _values(event.args).items()
+    ]
+    if rows:
+        table.instants([event for event, _, _ in rows])
+        table.integers("thread", [NONE] * len(rows))
+        table.texts("name", [name for _, name, _ in rows])
+        table.floats("value", [value for _, _, value in rows])
+        table.integers("address", [None] * len(rows))
+        table.integers("device", [event.pid if isinstance(event.pid, int) else None for event, _, _ in rows])
+
+
+def _values(args: msgspec.Raw) -> dict[str, float]:
+    try:
+        return msgspec.json.decode(args, type=dict[str, float])
+    except msgspec.DecodeError:
+        return {}
+
+
+# What arguments say, as the tables write it.
+
+
+def first_of(*values: int | None) -> int | None:
+    """The first that is known."""
+    return next((value for value in values if value is not None), None)
+
+
+def extent(sizes: str) -> str:
+    """`[24, 1, 1]` as `24x1x1`."""
+    return "x".join(re.findall(r"\d+", sizes))
+
+
+def as_list(text: str | None) -> str | None:
+    """`[0, 1]` as `0,1`; an empty list is absent."""
+    return text.strip("[] ").replace(" ", "") or None if text else None
+
+
+def number_in(text: str | int) -> int:
+    """The number in `stream 7` or `thread 12 (python)`, as old traces write them; -1 where there is none."""
+    digits = re.search(r"\d{1,18}", str(text))
+    return int(digits[0]) if digits else -1

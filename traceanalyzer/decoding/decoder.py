@@ -1,17 +1,21 @@
-"""Text of events → events: at full speed where all is well, and around whatever is not."""
+"""Text of events to events, around what is damaged."""
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Union
 
 import msgspec
 import numpy as np
 
-from traceanalyzer.decoding.boundaries import NEXT_OBJECT, cut_near, end_of_object
-from traceanalyzer.decoding.events import IGNORED, Args, Complete, ExactComplete, Instant, MemoryArgs, Sample
+from traceanalyzer.decoding.columns import IGNORED, Args, Complete, ExactComplete, Instant, MemoryArgs, Sample
+from traceanalyzer.decoding.stream import NEXT_OBJECT, cut_near, end_of_object
+
+# Text of events → events: at full speed where all is well, and around whatever is not.
+
 
 # A ValueError is bad UTF-8, or an integer of thousands of digits.
 _UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
@@ -160,3 +164,78 @@ def _without_args(text: bytes) -> bytes | None:
     args = _ARGS.search(text)
     end = end_of_object(text, args.end()) if args else 0
     return text[: args.start()] + b'"args":null' + text[end:] if args and end else None
+
+
+# Whose recording a file is: one process's, as profilers write it, or those of several, merged into one file.
+
+
+_EVERY = 16
+"""Of each chunk's events of a category as many are looked at, and the last: recordings hold thousands."""
+
+_HOST = ("cpu_op", "operator", "cuda_runtime", "cuda_driver", "runtime")
+
+
+@dataclass(slots=True)
+class Origins:
+    """The processes that a file's events name.
+
+    Attributes:
+        hosts: categories of the host's events, each with the processes that called.
+        devices: GPUs, each with the numbers under which its operations are filed: of one process there is one.
+    """
+
+    hosts: set[tuple[str, int | str]] = field(default_factory=set)
+    devices: set[tuple[int, int | str]] = field(default_factory=set)
+
+    def add_calls(self, category: str, events: list[Any]) -> None:
+        """Take the host's events of one category; of others than operators and calls nothing."""
+        if category in _HOST:
+            self.hosts.update((category, process) for process in {event.pid for event in _some(events)})
+
+    def add_operations(self, events: list[Any]) -> None:
+        """Take GPU operations."""
+        pairs = {(event.args.device, event.pid) for event in _some(events) if event.args}
+        self.devices.update((device, place) for device, place in pairs if device is not None)
+
+    def merge(self, later: "Origins") -> None:
+        """Take what events that follow name."""
+        self.hosts |= later.hosts
+        self.devices |= later.devices
+
+    def are_several(self) -> bool:
+        """Whether the file holds the recordings of several processes.
+
+        Categories are held apart: within a container the operators' number of one process may be another than its
+        calls'.
+        """
+        return any(
+            count > 1 for pairs in (self.hosts, self.devices) for count in Counter(key for key, _ in pairs).values()
+        )
+
+
+def _some(events: list[Any]) -> list[Any]:
+    """Events to look at of those of a chunk, which are one recording's, or several recordings' in turns."""
+    return [*events[::_EVERY], *events[-1:]]
+
+
+# Devices whose events are not read: by which categories a capture of them is known, and what it is called.
+
+
+API_CALLS = re.compile(r"^(\w+)_(?:runtime|driver)$")
+"""Categories of the calls of other devices: `xpu_runtime`, `mtia_runtime`, `privateuse1_runtime`, `npu_runtime`."""
+
+FOREIGN = {
+    "hpu_op": "a capture of HPU devices",
+    "mtia_ccp_events": "a capture of MTIA devices",
+    "mtia_workloadd": "a capture of MTIA devices",
+    "mtia_insight": "a capture of MTIA devices",
+    "xpu_scope_profiler": "a capture of XPU devices",
+    "cuda_profiler_range": "a capture of CUPTI's range profiler, which counts but does not time kernels",
+}
+"""Categories of device events whose meaning is not Kineto's usual one: what such a capture is, by category."""
+
+DEVICES = {"privateuse1": "PrivateUse1 devices, such as NPUs"}
+"""What devices are called whose categories begin with something else; others are called by that, in capitals."""
+
+OUT_OF_TREE = "privateuse1"
+"""Begin of the categories of devices that PyTorch itself does not know, such as NPUs."""

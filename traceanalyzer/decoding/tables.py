@@ -8,13 +8,24 @@ from functools import lru_cache
 from typing import Any
 
 from traceanalyzer import kinds
-from traceanalyzer.decoding.columns import SEPARATOR, Columns
-from traceanalyzer.decoding.counters import MEMORY, add_memory, add_samples
-from traceanalyzer.decoding.events import Args, Complete, ExactComplete, Instant, Sample
-from traceanalyzer.decoding.origins import Origins
-from traceanalyzer.decoding.other_devices import API_CALLS, FOREIGN, OUT_OF_TREE
-from traceanalyzer.decoding.texts import as_list, extent, first_of, number_in
-from traceanalyzer.meaning.rocm_names import runtime_activity
+from traceanalyzer.decoding.columns import (
+    MEMORY,
+    SEPARATOR,
+    Args,
+    Columns,
+    Complete,
+    ExactComplete,
+    Instant,
+    Sample,
+    add_memory,
+    add_samples,
+    as_list,
+    extent,
+    first_of,
+    number_in,
+)
+from traceanalyzer.decoding.decoder import API_CALLS, FOREIGN, OUT_OF_TREE, Origins
+from traceanalyzer.meaning.names import runtime_activity
 
 _NO_ARGS = Args()
 

@@ -6,7 +6,9 @@ from functools import cached_property
 
 import pandas as pd
 
-from traceanalyzer.diff import different, fairness, joins, metrics
+from traceanalyzer.diff import fairness as diff_fairness
+from traceanalyzer.diff import joins
+from traceanalyzer.diff import metrics as diff_metrics
 from traceanalyzer.diff.captures import Capture, Side
 from traceanalyzer.diff.fairness import Fairness
 from traceanalyzer.diff.joins import TableDiff
@@ -61,7 +63,7 @@ class Comparison:
     def different(self) -> str:
         """In what the runs differ besides their times, and what follows: the first line of every report of it."""
         own_times = self.metrics[self.metrics["metric"] == "unprofiled_step_ns"]["value"]
-        return different.line(
+        return diff_fairness.line(
             self.fairness.facts,
             self.runs,
             is_fair=self.fairness.is_fair,
@@ -112,12 +114,12 @@ def compare(sides: Sequence[Side], *, force: bool = False) -> Comparison:
     """
     if len(sides) < 2:
         raise UsageError("diff takes at least two runs: BASE OTHER [OTHER…]")
-    judged = fairness.judge(sides)
+    judged = diff_fairness.judge(sides)
     if not judged.is_fair and not force:
         reasons = "".join(f"\n  - {reason}" for reason in judged.refusals)
         runs = [side.label for side in sides]
-        first = different.line(judged.facts, runs, is_fair=False, has_own_times=False, is_damaged=judged.is_damaged)
+        first = diff_fairness.line(judged.facts, runs, is_fair=False, has_own_times=False, is_damaged=judged.is_damaged)
         what = "cannot be compared" if judged.is_damaged else "did not do the same work"
         how = "`analyze-traces diff --force` (in Python force=True) compares them all the same, and says so."
         raise UsageError(f"{first}\nthese runs {what}:{reasons}\n{how}")
-    return Comparison(tuple(sides), judged, metrics.table(sides, judged.scale), is_forced=not judged.is_fair)
+    return Comparison(tuple(sides), judged, diff_metrics.table(sides, judged.scale), is_forced=not judged.is_fair)

@@ -1,24 +1,237 @@
-"""One capture reduced to what a comparison needs: its Results over complete steps, and what ran."""
+"""One capture reduced to what a comparison needs, and its scales."""
 
 import dataclasses
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 import pandas as pd
 
 from traceanalyzer.analyses import ANALYSES, Result, Results
 from traceanalyzer.analyses.base import plain_rows
+from traceanalyzer.analyses.phases.comm_phases import without_numbers
 from traceanalyzer.analyses.time import headline
 from traceanalyzer.analyses.time.steps import complete_steps
-from traceanalyzer.diff import splits, stored
 from traceanalyzer.errors import InputError
-from traceanalyzer.job.run_info import RunInfo
+from traceanalyzer.job.run_info import RunInfo, legible
+from traceanalyzer.meaning.columns import Better, Column, Unit
 from traceanalyzer.selection import steps_text
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.results import Tables
+
+
+# Transfer and wait of communication in tables that tell only its time: of kernels, operators, collectives, phases.
+
+
+COLUMNS: Mapping[str, Column] = {
+    "transfer_ns": Column.time("Sum of its calls' transfers; absent unless those of all its time are known."),
+    "wait_ns": Column.time("Sum of its calls' waits; absent as transfer is.", better=Better.LESS),
+}
+
+_KEYS: Mapping[str, tuple[str, ...]] = {
+    "kernels": ("name", "activity"),
+    "operators": ("operator",),
+    "nccl": ("group", "collective", "dtype"),
+    "comm_phases": ("phase", "range", "group", "collective"),
+    "categories": ("category",),
+}
+"""What of a communication call names its row in each table."""
+
+_TIMES = {
+    "kernels": "total_ns", "kernel_operations": "total_ns", "operators": "gpu_own_ns", "nccl": "total_ns",
+    "comm_phases": "total_ns", "categories": "gpu_ns",
+}  # fmt: skip
+"""The time that transfer and wait make up."""
+
+
+def columns_of(analysis: str, known: Mapping[str, Column]) -> Mapping[str, Column]:
+    """The columns of a table of a capture: its Result's, and in these tables transfer and wait."""
+    return {**known, **COLUMNS} if analysis in _KEYS else known
+
+
+def with_splits(tables: Mapping[str, pd.DataFrame], results: Results) -> dict[str, pd.DataFrame]:
+    """The tables, those by kernel, operator and collective with `COLUMNS`, which add up to the row's GPU time.
+
+    Absent where they cannot be told: a row that is not communication alone, a call of it without a known transfer, or
+    operations that were not kept.
+    """
+    calls = _calls(results)
+    return {
+        name: _with_split(frame, calls, _KEYS[name], _TIMES[name]) if name in _KEYS else frame
+        for name, frame in tables.items()
+    }
+
+
+def _told_apart(table: pd.DataFrame, time: str) -> pd.DataFrame:
+    """The table without transfers and waits of rows in which they do not make up the time."""
+    parts = table[list(COLUMNS)].astype("Float64")
+    is_whole = ((parts.sum(axis=1, skipna=False) - table[time]).abs() <= 1e-9 * table[time]).fillna(value=False)
+    return table.assign(**{name: parts[name].where(is_whole) for name in COLUMNS})
+
+
+def kept_whole(analysis: str, side: pd.DataFrame) -> pd.DataFrame:
+    """One side of a joined table after rows were put together: those of which a part is not told are not told."""
+    is_split = analysis in _TIMES and set(COLUMNS) <= set(side)
+    return _told_apart(side, _TIMES[analysis]) if is_split else side
+
+
+def _calls(results: Results) -> pd.DataFrame:
+    """Each call with its transfer and wait, and the kernel and operator where its operation was kept."""
+    needed = ("calls", "call_waits", "timeline")
+    if any(name not in results or not len(results[name]) for name in needed):
+        return pd.DataFrame()
+    calls, waits, operations = (results[name].table for name in needed)
+    own = operations.loc[operations["call"].notna(), ["rank", "call", "name", "activity", "operator"]]
+    keys = ["rank", "call"]
+    split = calls[[*keys, *_KEYS["nccl"]]].merge(waits[[*keys, *COLUMNS]], on=keys, how="left")
+    split = split.merge(own, on=keys, how="left").assign(category="communication")
+    if "call_phases" not in results or not len(results["call_phases"]):
+        return split
+    phases = results["call_phases"].table[[*keys, "phase", "range"]]
+    return split.merge(phases.assign(range=without_numbers(phases["range"])), on=keys, how="left")
+
+
+def _with_split(frame: pd.DataFrame, calls: pd.DataFrame, keys: tuple[str, ...], time: str) -> pd.DataFrame:
+    if frame.empty or calls.empty or not set(keys) <= set(calls):
+        return frame.assign(**dict.fromkeys(COLUMNS, pd.Series(pd.NA, index=frame.index, dtype="Int64")))
+    groups = calls.assign(**_plain(calls, keys)).groupby(["rank", *keys])
+    names = list(COLUMNS)
+    sums = groups[names].sum().astype("Int64").where(groups[names].count().eq(groups.size(), axis=0))
+    wanted = pd.MultiIndex.from_frame(frame[["rank"]].assign(**_plain(frame, keys)))
+    found = sums.reindex(wanted).set_axis(frame.index)
+    return _told_apart(frame.assign(**found), time)
+
+
+def _plain(table: pd.DataFrame, keys: tuple[str, ...]) -> dict[str, pd.Series]:
+    """The keys as texts, so that what is absent in both meets."""
+    return {key: table[key].astype("object").where(table[key].notna(), "").astype("str") for key in keys}
+
+
+# What a file of stored tables may hold: checked when it is read, so that nothing after meets anything else.
+
+
+Rows = list[dict[str, Any]]
+
+T = TypeVar("T")
+
+_MOST = 2**63
+
+
+class Around(msgspec.Struct, frozen=True):
+    """What a stored capture says besides its tables."""
+
+    label: str
+    steps: tuple[int, ...]
+    is_exact: bool
+    notes: tuple[str, ...]
+    info: RunInfo | None = None
+    dimensions: tuple[int, ...] = ()
+
+
+class AroundSummary(msgspec.Struct, frozen=True):
+    """What a summary.json says besides its tables, of that which is used."""
+
+    label: str | None = None
+    notes: tuple[str, ...] = ()
+    run_info: RunInfo | None = None
+
+
+def around(content: Mapping[str, Any], where: str) -> Around:
+    """A stored capture's own words.
+
+    Raises:
+        InputError: one of them is missing, or is something else.
+    """
+    return _converted(content, Around, where)
+
+
+def around_summary(content: Mapping[str, Any], where: str) -> AroundSummary:
+    """A summary's own words; errors as `around`."""
+    return _converted({name: value for name, value in content.items() if value}, AroundSummary, where)
+
+
+def _converted(content: Any, kind: type[T], where: str) -> T:
+    try:
+        return msgspec.convert(legible({name: value for name, value in content.items() if name != "results"}), kind)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{where}: damaged or made by another version ({error}); make it again") from error
+
+
+def tables(results: Any, where: str) -> dict[str, Rows]:
+    """The rows of each table, with all columns that its analysis has; a column that is not there is `None`.
+
+    Raises:
+        InputError: a table, a row or a value is not what its analysis gives; the message says where.
+    """
+    if not isinstance(results, Mapping):
+        raise InputError(f"{where}: its results are no tables; make it again")
+    return {str(name): _rows(str(name), rows, where) for name, rows in results.items()}
+
+
+def _rows(name: str, rows: Any, where: str) -> Rows:
+    if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+        raise InputError(f"{where}: {name} is no list of rows; make it again")
+    known = ANALYSES[name].result if name in ANALYSES else None
+    if known is None:
+        return cast("Rows", legible(rows))
+    columns = columns_of(name, known.columns)
+    names = list(columns)
+    made = [{column: row.get(column) for column in names} for row in rows]
+    for number, row in enumerate(made, 1):
+        odd = next((column for column in names if not _fits(row[column], columns[column], column)), None)
+        if odd is not None:
+            unit = columns[odd].unit
+            raise InputError(f"{where}: {name}, row {number}: {odd} is {row[odd]!a:.40}, not {_word(odd, unit)}")
+        if known.keys == ("rank",) and row["rank"] is None:
+            raise InputError(f"{where}: {name}, row {number}: it names no rank; make it again")
+    again = _twice([tuple(row[key] for key in known.keys) for row in made])
+    if again is not None:
+        which = ", ".join(f"{key} {value}" for key, value in zip(known.keys, again, strict=True))
+        raise InputError(f"{where}: {name} has two rows of {which}; make it again")
+    return made
+
+
+_WORDS = {Unit.TEXT: "a text", Unit.FLAG: "true or false", Unit.ID: "a number or a name"}
+
+
+_HALF = re.compile("[\ud800-\udfff]")
+"""Of a character: no file of UTF-8 can hold it."""
+
+_NUMBERS = frozenset({"rank", "step"})
+"""Columns by which tables are joined: whole numbers, wherever they are."""
+
+
+def _word(name: str, unit: Unit) -> str:
+    return "a whole number" if name in _NUMBERS else _WORDS.get(unit, "a number")
+
+
+def _fits(value: Any, column: Column, name: str) -> bool:
+    if value is None:
+        return True
+    if name in _NUMBERS:
+        return type(value) in (int, float) and abs(value) < _MOST and value == int(value)
+    if isinstance(value, bool):
+        return column.unit is Unit.FLAG
+    if isinstance(value, str):
+        return column.unit in (Unit.TEXT, Unit.ID) and not _HALF.search(value)
+    is_number = isinstance(value, int | float) and abs(value) < _MOST
+    return is_number and column.unit not in (Unit.TEXT, Unit.FLAG)
+
+
+def _twice(keys: list[tuple[Any, ...]]) -> tuple[Any, ...] | None:
+    seen: set[tuple[Any, ...]] = set()
+    for key in keys:
+        if key in seen:
+            return key
+        seen.add(key)
+    return None
+
+
+# One capture reduced to what a comparison needs: its Results over complete steps, and what ran.
+
 
 FORMAT = "traceanalyzer-capture"
 
@@ -124,7 +337,7 @@ def result_class(analysis: str) -> type[Result] | None:
 def of_results(results: Results) -> dict[str, pd.DataFrame]:
     """Frames of all Results that are not a row for each event; communication with `splits.COLUMNS`."""
     tables = {name: result.to_frame() for name, result in results.items() if not result.is_detail}
-    return splits.with_splits(tables, results)
+    return with_splits(tables, results)
 
 
 def of_rows(results: Any, where: str) -> dict[str, pd.DataFrame]:
@@ -134,9 +347,9 @@ def of_rows(results: Any, where: str) -> dict[str, pd.DataFrame]:
         InputError: they are no tables, or hold what no analysis gives.
     """
     frames = {}
-    for name, rows in stored.tables(results, where).items():
+    for name, rows in tables(results, where).items():
         known = result_class(name)
-        columns = list(splits.columns_of(name, known.columns)) if known and not rows else None
+        columns = list(columns_of(name, known.columns)) if known and not rows else None
         frames[name] = pd.DataFrame(rows, columns=columns).convert_dtypes()
     return frames
 
@@ -165,7 +378,7 @@ def of_json(content: Any, where: str) -> Capture:
     version = content.get("format_version") if isinstance(content, Mapping) else None
     if not isinstance(version, int) or content.get("format") != FORMAT or version > FORMAT_VERSION:
         raise InputError(f"{where}: not a baseline that this version can read; save it again with `baseline save`")
-    told = stored.around(content, where)
+    told = around(content, where)
     return Capture(
         label=told.label,
         source="baseline",
@@ -181,3 +394,135 @@ def of_json(content: Any, where: str) -> Capture:
 def labelled(capture: Capture, label: str) -> Capture:
     """The same under another name."""
     return dataclasses.replace(capture, label=label)
+
+
+# By what a capture's sums are divided so that two runs can be compared: steps, or tokens.
+
+
+TOKENS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Whether figures are of an optimizer step, of a thousand tokens, or of a whole capture, and its name."""
+
+    name: str
+    per_token: bool = False
+    is_of_a_moment: bool = False
+
+    def divisor(self, capture: Capture) -> float:
+        """By what this capture's sums over its steps are divided.
+
+        Per token: by the thousands of tokens that one rank had its share of (tokens of a step / world size · steps),
+        so that runs of different batch, accumulation or world size are compared by GPU time for equal work.
+        """
+        return 1.0 if self.is_of_a_moment else capture.per * self.work(capture)
+
+    def work(self, capture: Capture) -> float:
+        """What one step of this capture is: 1, or the thousands of tokens that a rank has its share of."""
+        if not self.per_token:
+            return 1.0
+        tokens, size = tokens_per_step(capture), world_size(capture)
+        assert tokens and size, "per-token figures need tokens and world size of every run"  # noqa: PT018
+        return tokens / size / TOKENS
+
+
+STEP = Scale("optimizer step")
+
+CAPTURE = Scale("whole capture")
+
+MOMENT = Scale("one moment", is_of_a_moment=True)
+
+TOKEN = Scale("1,000 tokens of a rank", per_token=True)
+
+
+def tokens_per_step(capture: Capture) -> int | None:
+    """Tokens that one optimizer step of all ranks consumes, from run.json."""
+    told = capture.info.tokens_per_step if capture.info else None
+    return told if told and told > 0 else None
+
+
+def world_size(capture: Capture) -> int | None:
+    """Ranks of the job: as the traces say, else run.json."""
+    ranks = capture.table("ranks")
+    known = ranks["world_size"].dropna() if ranks is not None else list[int]()
+    told = int(max(known)) if len(known) else capture.info.world_size if capture.info else None
+    return told if told and told > 0 else None
+
+
+# Whether runs can be of one model, as far as the shapes of their matrix products can tell.
+
+
+_MATRIX = re.compile(r"\[(\d+),\s*(\d+)\]")
+
+_MOST_TOLD = 8
+
+
+def dimensions(results: Results) -> tuple[int, ...]:
+    """Lengths and widths of all two-dimensional arguments of matrix products, in order; none without shapes.
+
+    Products of batches of matrices (attention) are left out: heads and their width are alike in most models.
+    """
+    table = results["efficiency"].to_frame() if "efficiency" in results else None
+    if table is None or table.empty:
+        return ()
+    shapes = table.loc[table["family"] == "gemm", "shapes"].dropna().astype("str").unique()
+    return tuple(sorted({int(size) for text in shapes for pair in _MATRIX.findall(text) for size in pair}))
+
+
+def matrix_shapes_told(capture: Capture) -> str | None:
+    """The largest for people; `None` where they are not known."""
+    largest = capture.dimensions[-_MOST_TOLD:]
+    more = "… " if len(capture.dimensions) > _MOST_TOLD else ""
+    return more + ", ".join(map(str, largest)) if largest else None
+
+
+def is_shared(captures: Sequence[Capture]) -> bool:
+    """Whether every run that tells has a dimension of the first one that does.
+
+    Runs of one model have its width at least, however they cut batch, matrices or layers; those of other models may
+    share a dimension by chance.
+    """
+    known = [set(capture.dimensions) for capture in captures if capture.dimensions]
+    return all(known[0] & other for other in known[1:])
+
+
+# Whether runs did the same work, as far as the model FLOPs that their traces hold can tell.
+
+
+TOLERANCE_PCT = 5.0
+"""Of the larger: operators that one of two equal runs fuses or repeats change their FLOPs by less."""
+
+
+def model_flops(capture: Capture) -> float | None:
+    """Model FLOPs of one step of all ranks, mean over the compared steps.
+
+    `None` unless every rank of the job tells them for each of these steps in full (`covered_pct` 100): what is only a
+    lower bound cannot be compared.
+    """
+    frame, size = capture.table("mfu"), world_size(capture)
+    if frame is None or size is None or not capture.steps:
+        return None
+    own = frame[frame["step"].isin(capture.steps)]
+    is_whole = len(own) == size * len(capture.steps) and bool((own["covered_pct"] >= 100).fillna(value=False).all())
+    return float(own["model_flops"].sum()) / len(capture.steps) if is_whole else None
+
+
+def model_flops_told(capture: Capture) -> str | None:
+    """The same for people, and of one rank that does more than `TOLERANCE_PCT` more than each other one its part."""
+    flops = model_flops(capture)
+    if flops is None:
+        return None
+    frame = capture.tables["mfu"]
+    own = frame[frame["step"].isin(capture.steps)].groupby("rank")["model_flops"].sum() / len(capture.steps)
+    most = own.nlargest(2).astype("float64")
+    is_uneven = len(most) > 1 and most.iloc[1] < most.iloc[0] * (1 - TOLERANCE_PCT / 100)
+    whose = f", {most.iloc[0] / 1e12:,.4g} of them on rank {most.index[0]}" if is_uneven else ""
+    return f"{flops / 1e12:,.4g} TFLOP{whose}"
+
+
+def is_close(captures: Sequence[Capture]) -> bool:
+    """Whether all captures tell, and the largest exceeds the least by no more than `TOLERANCE_PCT` of itself."""
+    flops = [model_flops(capture) for capture in captures]
+    known = [value for value in flops if value is not None]
+    return len(known) == len(flops) and max(known) - min(known) <= max(known) * TOLERANCE_PCT / 100

@@ -10,8 +10,7 @@ from traceanalyzer.analyses.names import CopiesColumn
 from traceanalyzer.diff import surroundings
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.kinds import element_types
-from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.quantities import per_cent, text
+from traceanalyzer.meaning.columns import Unit, per_cent, text
 
 COPIES = "copies a step"
 

@@ -1,35 +1,358 @@
-"""Whether runs did the same work: what differs between them, what is normalised, and what forbids a comparison."""
+"""Whether runs did the same work, and what differs between them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from traceanalyzer.analyses.communication.mesh import mesh_of
-from traceanalyzer.analyses.integrity import untrue
-from traceanalyzer.diff import contents
-from traceanalyzer.diff.captures import Capture, Side
-from traceanalyzer.diff.different import ASKED_FOR
-from traceanalyzer.diff.facts import (
-    DIFFERS,
-    DIMENSIONS,
-    FACTS,
-    MICRO_STEPS,
-    MODEL_FLOPS,
-    NOTE,
-    OF_SHAPES,
-    REFUSE,
-    SAME,
-    UNKNOWN,
-    WARN,
-    WORK,
-    Fact,
-    micro_steps,
-)
-from traceanalyzer.diff.facts import of as facts_of
-from traceanalyzer.diff.scales import CAPTURE, STEP, TOKEN, Scale, tokens_per_step, world_size
+from traceanalyzer.analyses.communication.groups import mesh_of
+from traceanalyzer.analyses.integrity import integrity
+from traceanalyzer.diff import captures as diff_captures
+from traceanalyzer.diff import contents, surroundings
+from traceanalyzer.diff.captures import CAPTURE, STEP, TOKEN, Capture, Scale, Side, tokens_per_step, world_size
 from traceanalyzer.diff.surroundings import parallel_sizes
-from traceanalyzer.meaning.listed import numbered
+from traceanalyzer.meaning.vocabulary import listed, numbered
+
+if TYPE_CHECKING:
+    from traceanalyzer.analyses.names import MicroStepsColumn
+
+
+# What runs that are compared should share, as each of them tells it.
+
+
+SAME, DIFFERS, UNKNOWN = "same", "differs", "not known"
+
+NOTE, WARN, FACTS_WORK, REFUSE = "note", "warn", "work", "refuse"
+"""What a difference means: it is told; it is told in a sentence, for it can explain the result by itself; the work of a
+step differs, which tokens can make good; nothing can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One thing that runs should share.
+
+    Attributes:
+        name: what it is.
+        told: each run's, for people; `None` where it is not known.
+        weight: `note`, `warn`, `work` or `refuse`.
+        why: what a difference does to the figures.
+        is_close: told differently, but by no more than equal runs may differ.
+    """
+
+    name: str
+    told: tuple[str | None, ...]
+    weight: str
+    why: str
+    is_close: bool = False
+
+    @property
+    def state(self) -> str:
+        """`same`, `differs`, or `not known` (when a run does not tell and the others agree)."""
+        distinct = set(self.told)
+        if len(distinct - {None}) > 1 and not self.is_close:
+            return DIFFERS
+        return UNKNOWN if None in distinct else SAME
+
+
+def _distinct(column: str, table: str = "ranks") -> Callable[[Capture], str | None]:
+    def read(capture: Capture) -> str | None:
+        frame = capture.table(table)
+        if frame is None or column not in frame:
+            return None
+        known = sorted(frame[column].dropna().astype("str").unique())
+        return ", ".join(known) or None
+
+    return read
+
+
+def _gpu(capture: Capture) -> str | None:
+    named = _distinct("device_name")(capture)
+    gpu = capture.info.gpu if capture.info else None
+    return named or (str(gpu["name"]) if gpu and gpu.get("name") else None)
+
+
+def _world_size(capture: Capture) -> str | None:
+    size = world_size(capture)
+    return None if size is None else str(size)
+
+
+def _ranks(capture: Capture) -> str | None:
+    """`all`, or of how many and which: `1 of 2 (0)`."""
+    frame, size = capture.table("ranks"), world_size(capture)
+    if frame is None:
+        return None
+    ranks = sorted({int(rank) for rank in frame["rank"]})
+    if len(ranks) == size:
+        return "all"
+    of = f"{len(ranks)} of {size}" if size is not None else f"{len(ranks)}"
+    return f"{of} ({listed(ranks)})"
+
+
+def _tokens(capture: Capture) -> str | None:
+    tokens = tokens_per_step(capture)
+    return None if tokens is None else f"{tokens:,}"
+
+
+def micro_steps(capture: Capture) -> str | None:
+    """Forward and backward passes of a compared step, from the traces, else from run.json."""
+    numbers = _of_micro_steps(capture, "micro_steps")
+    if numbers:
+        return " or ".join(map(str, numbers))
+    batch = capture.info.batch if capture.info else None
+    return None if batch is None or batch.grad_accum is None else f"{batch.grad_accum}"
+
+
+def _exchanging(capture: Capture) -> str | None:
+    """In how many of a step's micro-steps gradients are exchanged, from the traces; unknown without GPU work."""
+    if capture.is_of_hosts:
+        return None
+    numbers = _of_micro_steps(capture, "synchronising_micro_steps")
+    return " or ".join(map(str, numbers)) or None
+
+
+def _of_micro_steps(capture: Capture, column: "MicroStepsColumn") -> list[int]:
+    """What the compared steps of all ranks hold in a column, each number once."""
+    frame = capture.table("micro_steps")
+    if frame is None:
+        return []
+    own = frame[frame["step"].isin(capture.steps)] if capture.steps else frame
+    return sorted({int(number) for number in own[column].dropna()})
+
+
+def _gradient_bytes(capture: Capture) -> str | None:
+    """Bytes of all-reduces and reduce-scatters in a step, by rank if they differ."""
+    frame = capture.table("micro_steps")
+    own = frame[frame["step"].isin(capture.steps)] if frame is not None else None
+    if own is None or own.empty or own["gradient_bytes"].isna().any():
+        return None
+    return " or ".join(f"{size:,}" for size in sorted(own["gradient_bytes"].unique()))
+
+
+def _model(capture: Capture) -> str | None:
+    model = capture.info.model if capture.info else None
+    return None if not model else ", ".join(f"{name} {value}" for name, value in sorted(model.items()))
+
+
+def _of_info(name: str) -> Callable[[Capture], str | None]:
+    def read(capture: Capture) -> str | None:
+        known = getattr(capture.info, name) if capture.info else None
+        return None if known is None else str(known)
+
+    return read
+
+
+def _checkpointing(capture: Capture) -> str | None:
+    """By run.json, else by what the backward pass computes again; attention does so by itself, to a lesser part."""
+    stated, frame = _of_info("activation_checkpointing")(capture), capture.table("mfu")
+    if stated is not None or frame is None or "recompute_flops" not in frame or frame["recompute_flops"].isna().any():
+        return stated
+    return str(bool(frame["recompute_flops"].sum() >= _RECOMPUTED * frame["model_flops"].sum()))
+
+
+def _captured(capture: Capture) -> str:
+    return f"{len(capture.steps)} ({capture.basis})" if capture.steps else "whole capture"
+
+
+TRACED = "ranks with a trace"
+
+MICRO_STEPS = "micro-steps a step"
+
+COMMUNICATION = "communication a step"
+
+_RECOMPUTED = 0.15
+"""Of the model FLOPs, recomputed: checkpoints of whole blocks make it up to a third, attention alone less than this."""
+
+EXCHANGING = "micro-steps with an exchange of gradients"
+
+MODEL_FLOPS = "model FLOPs a step"
+
+DIMENSIONS = "size of matrix products"
+
+ELEMENT_TYPE = "element type of matrix products"
+
+OF_SHAPES = (MODEL_FLOPS, DIMENSIONS, ELEMENT_TYPE)
+"""Facts that only traces with operators' shapes tell."""
+
+IS_CLOSE: Mapping[str, Callable[[Sequence[Capture]], bool]] = MappingProxyType(
+    {MODEL_FLOPS: diff_captures.is_close, DIMENSIONS: diff_captures.is_shared}
+)
+"""Facts of which equal runs may be told differently."""
+
+FACTS: tuple[tuple[str, str, str, Callable[[Capture], str | None]], ...] = (
+    ("GPU", REFUSE, "times on different GPUs say nothing of the strategies.", _gpu),
+    ("model", REFUSE, "different models do different work.", _model),
+    ("dtype", REFUSE, "another element type is other work.", _of_info("dtype")),
+    (
+        DIMENSIONS,
+        REFUSE,
+        "no product of the one has a dimension of the other's: another model.",
+        diff_captures.matrix_shapes_told,
+    ),
+    (ELEMENT_TYPE, REFUSE, "most of the work is in another type.", _distinct("element_type", "mfu")),
+    (
+        "dtype of parameters",
+        WARN,
+        "cast before use they make norms and element-wise kernels faster too: the strategy is not the only difference.",
+        _of_info("param_dtype"),
+    ),
+    ("world size", FACTS_WORK, "a step is shared by another number of ranks.", _world_size),
+    ("tokens a step", FACTS_WORK, "a step is another amount of work.", _tokens),
+    (MICRO_STEPS, FACTS_WORK, "a step is another number of forward and backward passes.", micro_steps),
+    (EXCHANGING, NOTE, "gradients are exchanged in more of them, or in fewer.", _exchanging),
+    (MODEL_FLOPS, FACTS_WORK, "a step is another amount of work.", diff_captures.model_flops_told),
+    (
+        "bytes of all-reduce and reduce-scatter a step",
+        NOTE,
+        "another model, another element type in the exchange, or another strategy.",
+        _gradient_bytes,
+    ),
+    (TRACED, NOTE, "means over ranks are of these.", _ranks),
+    ("steps compared", NOTE, "figures are per step.", _captured),
+    ("compiled", NOTE, "kernels of a compiled model have other names.", _of_info("compile")),
+    ("activation checkpointing", NOTE, "the forward pass runs twice.", _checkpointing),
+    ("kernels made by a compiler", NOTE, "kernels of a compiled model have other names.", surroundings.kernels_made),
+    ("strategy", NOTE, "what is compared.", _of_info("strategy")),
+    ("parallel sizes", NOTE, "ranks share the work in another way.", surroundings.parallel),
+    ("schedule of the pipeline", NOTE, "stages wait for each other in another way.", surroundings.schedule),
+    ("blocks by stage", NOTE, "stages compute unequally long.", surroundings.split),
+    (
+        "streams of copies",
+        NOTE,
+        "copies on the stream of compute cannot run beside it.",
+        surroundings.streams_of_copies,
+    ),
+    *(
+        (name, NOTE, "versions decide which kernels run.", surroundings.version_of(name))
+        for name in surroundings.PACKAGES
+    ),
+    ("links", NOTE, "collectives and copies run at another speed.", surroundings.links),
+    ("profiler", NOTE, "profilers slow the host by different amounts.", surroundings.profiler),
+    ("profiler's options", NOTE, "what is recorded besides slows the host.", surroundings.profiler_options),
+    ("host", NOTE, "links and CPUs may differ.", _distinct("host")),
+)
+"""In the order in which they are shown."""
+
+
+def of(captures: Sequence[Capture]) -> tuple[Fact, ...]:
+    """Every fact of these captures, then what only one of them does in a step."""
+    close = {name: is_close(captures) for name, is_close in IS_CLOSE.items()}
+    told = [
+        Fact(name, tuple(map(read, captures)), weight, why, close.get(name, False)) for name, weight, why, read in FACTS
+    ]
+    exchange = Fact(COMMUNICATION, surroundings.communication(captures), NOTE, "the exchange is cut in another way.")
+    done = [Fact(name, done, NOTE, "only one run does it, or more of it.") for name, done in contents.of(captures)]
+    return (*told, exchange, *done)
+
+
+# The line that stands first in every comparison: in what the runs differ besides their times, and what follows.
+
+
+SURROUNDINGS, RECORDING, RANKS, SETTING, DIFFERENT_WORK = "surroundings", "recording", "ranks", "setting", "work"
+"""What a run stands in, what it was recorded with and of whom, what was chosen for it, and what a step computes."""
+
+KINDS: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("GPU", "links", "host", *surroundings.PACKAGES), SURROUNDINGS),
+        **dict.fromkeys(("profiler", "profiler's options"), RECORDING),
+        "Nsight Systems": RECORDING,
+        TRACED: RANKS,
+        **dict.fromkeys(
+            ("strategy", "parallel sizes", "dtype of parameters", "compiled", "kernels made by a compiler",
+             "activation checkpointing", "schedule of the pipeline", "blocks by stage", "streams of copies",
+             MICRO_STEPS, EXCHANGING, COMMUNICATION), SETTING),
+        **dict.fromkeys(contents.NAMES, SETTING),
+        **dict.fromkeys(("model", "dtype", "world size", "tokens a step", MODEL_FLOPS, DIMENSIONS, ELEMENT_TYPE), DIFFERENT_WORK),
+    }
+)  # fmt: skip
+"""Facts that the line names; others are told further down."""
+
+NOTHING = "A difference of times is the code's, or noise."
+"""What follows where nothing differs."""
+
+ASKED_FOR = ("PyTorch", "NCCL", "driver", "links", "parallel sizes", "tokens a step")
+"""Facts whose being unknown the line says."""
+
+
+_FEW_RUNS = 3
+"""Of so many each is told in its place; of more, what is not as in the first, with the names of the runs."""
+
+_MOST_VALUES = 4
+
+_MOST_NAMES = 3
+
+
+def line(
+    facts: Sequence[Fact], runs: Sequence[str], *, is_fair: bool, has_own_times: bool, is_damaged: bool = False
+) -> str:
+    """`Different: driver 570 | 580; links NV18 | SYS.` and what may then be concluded.
+
+    Args:
+        facts: of the runs.
+        runs: their names.
+        is_fair: whether their times may be compared.
+        has_own_times: whether every run tells its step time without a profiler.
+        is_damaged: whether times of some run cannot be true, or are of its hosts alone.
+    """
+    known = [fact for fact in facts if fact.name in KINDS]
+    differing = [fact for fact in known if fact.state == DIFFERS]
+    listed = "; ".join(_listed(fact, runs) for fact in differing)
+    unknown = [fact.name for fact in known if fact.state == UNKNOWN and fact.name in ASKED_FOR]
+    asked = f" Not known of every run: {', '.join(unknown)}." if unknown else ""
+    kinds = {KINDS[fact.name] for fact in differing}
+    follows = _conclusion(kinds, len(differing), is_fair=is_fair, has_own_times=has_own_times)
+    if is_damaged:
+        follows = "Their times say nothing of each other."
+    if unknown and follows == NOTHING:
+        follows = f"Where those are the same, {NOTHING[0].lower()}{NOTHING[1:]}"
+    return f"Different: {listed or 'nothing that the runs tell'}.{asked} {follows}"
+
+
+def _listed(fact: Fact, runs: Sequence[str]) -> str:
+    """`driver 570 | 580`; of many runs `compiled False | True in a, b and 4 more`, or how many kinds there are."""
+    told = [text or "not known" for text in fact.told]
+    by_value = {value: [run for run, own in zip(runs, told, strict=True) if own == value] for value in told}
+    if len(runs) <= _FEW_RUNS:
+        return f"{fact.name} {' | '.join(told)}"
+    if len(by_value) > _MOST_VALUES:
+        return f"{fact.name} ({len(by_value)} kinds)"
+    base, *others = by_value
+    return " | ".join([f"{fact.name} {base}", *(f"{value} in {_names(by_value[value])}" for value in others)])
+
+
+def _names(runs: Sequence[str]) -> str:
+    more = len(runs) - _MOST_NAMES
+    if more > 1:
+        return f"{', '.join(runs[:_MOST_NAMES])} and {more} more"
+    *first, last = runs
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _conclusion(kinds: set[str], count: int, *, is_fair: bool, has_own_times: bool) -> str:
+    if not is_fair:
+        return "They did not do the same work: their times say nothing of each other."
+    said = []
+    if RECORDING in kinds:
+        own = "the step times without a profiler are" if has_own_times else "kernels' durations are"
+        said.append(f"Profilers slow hosts by different amounts: step times, idle and waits are not comparable, {own}.")
+    if SURROUNDINGS in kinds:
+        said.append(
+            "What the surroundings and what the settings do to the times cannot be told apart."
+            if SETTING in kinds or DIFFERENT_WORK in kinds
+            else "A difference of times may come from the surroundings and not from the code."
+        )
+    if not said and SETTING in kinds:
+        said.append(f"A difference of times may come from {'it' if count == 1 else 'any of them'}.")
+    if RANKS in kinds:
+        said.append("Means over ranks, and waits for ranks without a trace, are not comparable.")
+    if not said and DIFFERENT_WORK in kinds:
+        said.append("Figures are of unequal steps, made comparable as said below.")
+    return " ".join(said) or NOTHING
+
+
+# Whether runs did the same work: what differs between them, what is normalised, and what forbids a comparison.
+
 
 __all__ = ["DIFFERS", "REFUSE", "SAME", "UNKNOWN", "WORK", "Fact", "Fairness", "as_frame", "judge"]
 
@@ -87,9 +410,9 @@ def judge(sides: Sequence[Side]) -> Fairness:
     refused. Another element type of the parameters is warned of. Everything else is told.
     """
     firsts = [side.first for side in sides]
-    facts = facts_of(firsts)
+    facts = of(firsts)
     refusals = [_refusal(fact) for fact in facts if fact.weight == REFUSE and fact.state == DIFFERS]
-    work = [fact for fact in facts if fact.weight == WORK and fact.state == DIFFERS]
+    work = [fact for fact in facts if fact.weight == FACTS_WORK and fact.state == DIFFERS]
     scale, more, notes = _scale(sides, work, _has_same_flops(facts))
     warnings = [_refusal(fact) for fact in facts if fact.weight == WARN and fact.state == DIFFERS]
     damaged = _damaged(sides)
@@ -124,7 +447,7 @@ def _without_gpu_work(sides: Sequence[Side]) -> list[str]:
 def _damaged(sides: Sequence[Side]) -> list[str]:
     """Runs of which some rank's times cannot be true: a difference to them is none."""
     held = [(capture.label, capture.table("integrity")) for side in sides for capture in side.captures]
-    told = [(label, untrue.told(table)) for label, table in held if table is not None]
+    told = [(label, integrity.told(table)) for label, table in held if table is not None]
     return [f"{label}: {what}. Nothing can be concluded of it; record it again." for label, what in told if what]
 
 
@@ -237,7 +560,7 @@ def _gradient_calls(capture: Capture) -> int | None:
 
 
 def _unknown(facts: tuple[Fact, ...]) -> list[str]:
-    checked = [fact for fact in facts if fact.weight in {WORK, REFUSE} and fact.name not in OF_SHAPES]
+    checked = [fact for fact in facts if fact.weight in {FACTS_WORK, REFUSE} and fact.name not in OF_SHAPES]
     # What the line that stands first asks for is said there.
     names = [fact.name for fact in checked if fact.state == UNKNOWN and fact.name not in ASKED_FOR]
     if not names:

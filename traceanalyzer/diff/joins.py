@@ -1,29 +1,423 @@
-"""Tables of two runs joined on their keys: what is new, removed, changed or the same, per optimizer step."""
+"""Tables of runs joined on their keys: new, removed, changed, renamed."""
 
-from collections.abc import Collection, Mapping
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from traceanalyzer import kinds
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.kernels.kernels import Kernels
-from traceanalyzer.diff import moved, renamed, splits, surroundings, variants
-from traceanalyzer.diff.captures import Capture, result_class
-from traceanalyzer.diff.instance_numbers import PATHS, without_instances
-from traceanalyzer.diff.scales import MOMENT, Scale
-from traceanalyzer.diff.sums import (
-    compared,
-    leading_count,
-    leading_time,
-    plain_keys,
-    spread_of,
-    summed_sides,
-    with_rank,
-)
-from traceanalyzer.meaning.columns import Column, Unit
+from traceanalyzer.diff import captures, surroundings
+from traceanalyzer.diff.captures import MOMENT, Capture, Scale, result_class
+from traceanalyzer.meaning.columns import Column, Unit, stem
 from traceanalyzer.model.tables import floats, with_columns
+
+# Rows that are one thing under another heading: an operator that moved from the forward to the backward pass.
+
+
+HEADINGS = ("phase", "autograd")
+"""Keys that say where something happens, and not what it is."""
+
+WHY = "moved"
+"""Column that says from where to where; absent for rows that did not move."""
+
+
+def brought_together(base: pd.DataFrame, other: pd.DataFrame, keys: tuple[str, ...]) -> list[pd.DataFrame]:
+    """Both tables, with what only one has under a heading and the other under others as one row each.
+
+    Of such rows the heading is written `forward → backward`, in `WHY` too; their sums are added up.
+    """
+    headings = [key for key in keys if key in HEADINGS]
+    rest = [key for key in keys if key not in HEADINGS]
+    if not headings or not rest or base.empty or other.empty:
+        return [base, other]
+    alone = [_without(one, two, keys) for one, two in ((base, other), (other, base))]
+    places = [_places(frame[is_alone], headings, rest) for frame, is_alone in zip((base, other), alone, strict=True)]
+    known = {name: (places[0][name], places[1][name]) for name in places[0] if name in places[1]}
+    if not known:
+        return [base, other]
+    return [
+        _joint(frame, is_alone, headings, rest, known)
+        for frame, is_alone in zip((base, other), alone, strict=True)
+    ]  # fmt: skip
+
+
+def _without(frame: pd.DataFrame, other: pd.DataFrame, keys: tuple[str, ...]) -> pd.Series:
+    there = set(_names(other, list(keys)))
+    return pd.Series([name not in there for name in _names(frame, list(keys))], index=frame.index)
+
+
+def _names(frame: pd.DataFrame, keys: list[str]) -> list[tuple[str, ...]]:
+    return list(zip(*(frame[key].astype("object").where(frame[key].notna(), "").map(str) for key in keys), strict=True))
+
+
+def _places(frame: pd.DataFrame, headings: list[str], rest: list[str]) -> dict[tuple[str, ...], tuple[str, ...]]:
+    """For each thing, by heading, where it happens: `forward + backward`."""
+    found: dict[tuple[str, ...], list[set[str]]] = {}
+    for name, place in zip(_names(frame, rest), _names(frame, headings), strict=True):
+        own = found.setdefault(name, [set() for _ in headings])
+        for held, one in zip(own, place, strict=True):
+            held.add(one or "none")
+    return {name: tuple(" + ".join(sorted(held)) for held in own) for name, own in found.items()}
+
+
+def _joint(
+    frame: pd.DataFrame,
+    is_alone: pd.Series,
+    headings: list[str],
+    rest: list[str],
+    known: dict[tuple[str, ...], tuple[tuple[str, ...], tuple[str, ...]]],
+) -> pd.DataFrame:
+    names = _names(frame, rest)
+    moves = is_alone & pd.Series([name in known for name in names], index=frame.index)
+    own = frame[moves].assign(**{WHY: None})
+    for place, heading in enumerate(headings):
+        texts = [_from_to(*(side[place] for side in known[name])) for name in _names(own, rest)]
+        own[heading] = texts
+        own[WHY] = [text if "→" in text else why for text, why in zip(texts, own[WHY], strict=True)]
+    keys = [*headings, *rest, WHY]
+    sums = [name for name in own if name not in keys]
+    summed = own.groupby(keys, dropna=False, sort=False)[sums].sum(min_count=1).reset_index()
+    return pd.concat([frame[~moves], summed], ignore_index=True)
+
+
+def _from_to(before: str, after: str) -> str:
+    return before if before == after else f"{before} → {after}"
+
+
+# Names of ranges and modules without the numbers of their instances: what two runs call alike.
+
+
+_AFTER_MARK = re.compile(r"(?<=[.#])\d+(?![\w])")
+
+_AFTER_WORD = re.compile(
+    r"\b(step|iteration|iter|epoch|micro_?step|micro_?batch|layer|block|stage)([ _])\d+\b", re.IGNORECASE
+)
+
+_OF_CLASS = re.compile(r"(?:(?<=/)|^)(?:FSDP(?=[A-Z]))?([A-Z]\w*)_\d+(?=/|$)")
+"""A module as PyTorch writes it, its class and number; FSDP puts its name before the class."""
+
+_IN_BRACKETS = re.compile(r"(?<=\()\d+(?=\))")
+
+_WRAPPERS = re.compile(
+    r"(?:(?<=/)|^)(?:DistributedDataParallel|FullyShardedDataParallel|OptimizedModule)(?:_\*|\.forward)/"
+)
+"""Parts of paths that wrap a model and are left out where something follows."""
+
+PATHS = ("path", "range")
+"""Keys that hold ranges or modules in every table."""
+
+
+def without_instances(frame: pd.DataFrame, keys: tuple[str, ...]) -> pd.DataFrame:
+    """The table with `blocks.9` as `blocks.*`, `ProfilerStep#2` as `ProfilerStep#*`, `step_3` as `step_*`."""
+    held = [key for key in keys if key in frame]
+    return frame.assign(**{key: frame[key].map(_known(frame[key]), na_action="ignore") for key in held})
+
+
+def plain(name: str) -> str:
+    """One name without the numbers of its instances, and without what wraps the model."""
+    numbered = _IN_BRACKETS.sub("*", _OF_CLASS.sub(r"\1_*", name))
+    return _WRAPPERS.sub("", _AFTER_WORD.sub(r"\1\2*", _AFTER_MARK.sub("*", numbered)))
+
+
+def _known(names: pd.Series) -> dict[object, str]:
+    return {name: plain(str(name)) for name in names.dropna().unique()}
+
+
+# Modules and ranges that are one thing under another name: `layers.*` of the one run, `blocks.*` of the other.
+
+
+def called_alike(base: pd.DataFrame, other: pd.DataFrame, keys: tuple[str, ...]) -> list[pd.DataFrame]:
+    """Both tables, the other's with the base's names where a part of a path was renamed, and `WHY` on those rows.
+
+    Renamed is a part that only the base's paths have, into one that only the other's have, where paths that differ in
+    nothing else are called equally often, and no other part could be meant.
+    """
+    key = next((key for key in keys if key in PATHS), None)
+    if key is None or base.empty or other.empty or "calls" not in base or "calls" not in other:
+        return [base, other]
+    names = _renamed_renamed(_calls(base, key), _calls(other, key))
+    if not names:
+        return [base, other]
+    return [_rewritten(frame, key, {**{old: old for old in names.values()}, **names}) for frame in (base, other)]
+
+
+def _calls(frame: pd.DataFrame, key: str) -> dict[str, float]:
+    own = frame[frame[key].notna()]
+    sums = own["calls"].astype("float64").groupby(own[key].astype("str")).sum()
+    return {str(path): float(calls) for path, calls in sums.items()}
+
+
+def _renamed_renamed(base: dict[str, float], other: dict[str, float]) -> dict[str, str]:
+    """The other's part → the base's, where each is the only one that the other can be."""
+    parts = [{part for path in own for part in path.split("/")} for own in (base, other)]
+    found = Counter(_pairs(base, other, parts[0] - parts[1], parts[1] - parts[0]))
+    olds, news = (Counter(pair[side] for pair in found) for side in (0, 1))
+    return {new: old for old, new in found if olds[old] == news[new] == 1}
+
+
+def _pairs(
+    base: dict[str, float], other: dict[str, float], only_base: set[str], only_other: set[str]
+) -> Iterator[tuple[str, str]]:
+    """Parts that only one run has, in paths that are otherwise the same and called as often."""
+    by_rest: dict[tuple[object, ...], list[str]] = {}
+    for path, calls in other.items():
+        for rest, part in _with_a_hole(path, only_other):
+            by_rest.setdefault((*rest, calls), []).append(part)
+    for path, calls in base.items():
+        for rest, part in _with_a_hole(path, only_base):
+            yield from ((part, new) for new in by_rest.get((*rest, calls), ()))
+
+
+def _with_a_hole(path: str, chosen: set[str]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The parts of a path without one of those chosen, and that one."""
+    parts = path.split("/")
+    for place, part in enumerate(parts):
+        if part in chosen:
+            yield (*parts[:place], "", *parts[place + 1 :]), part
+
+
+def _rewritten(frame: pd.DataFrame, key: str, names: dict[str, str]) -> pd.DataFrame:
+    said = {old: f"renamed: {old} → {new}" for new, old in names.items() if new != old}
+    paths = frame[key].astype("object")
+    parted = [text.split("/") if isinstance(text, str) else [] for text in paths]
+    plain = [[names.get(part, part) for part in parts] for parts in parted]
+    reasons = [next((said[part] for part in parts if part in said), None) for parts in plain]
+    texts = ["/".join(parts) if parts else text for parts, text in zip(plain, paths, strict=True)]
+    held = frame[WHY] if WHY in frame else pd.Series(None, index=frame.index, dtype="object")
+    made: pd.DataFrame = frame.assign(
+        **{key: texts, WHY: held.where(held.notna(), pd.Series(reasons, index=frame.index, dtype="object"))}
+    )
+    return made
+
+
+# Which kernels of two runs are variants of one operation: another tile, template or compiled version of it.
+
+
+_I = re.IGNORECASE
+
+# In this order: a flash-attention kernel's name may hold "gemm".
+_FAMILIES = (
+    (
+        "attention backward",
+        # From the start alone: tried at each character it takes 10 ms of a long name.
+        re.compile(r"\A(?=.*(?:flash|fmha|sdpa|attention|attn|mha))(?=.*(?:bprop|bwd|backward|cutlassB))", _I),
+    ),
+    ("attention forward", re.compile(r"flash|fmha|sdpa|attention|attn_|mha_", _I)),
+    ("gemm", re.compile(r"gemm|nvjet|gemv|Cijk_|triton_tem_\w*mm|cublas\w*matmul|wgmma", _I)),
+)  # fmt: skip
+
+_WRAPPER = re.compile(r"(?:vectorized_|unrolled_|legacy_)*elementwise_kernel(?:_manual_unroll|_with_index)?")
+_TYPE = re.compile(
+    r"const|void|unsigned|signed|float|double|half|int|long|short|char|bool|u?int\d+_t|BFloat16|Half|Float8_\w+|complex"
+    r"|__nv_bfloat16|__half|T\d+|array|lambda|instance|operator|true|false|[AB]UnaryFunctor|BinaryFunctor"
+)
+"""Words of a C++ name that tell element types, widths, positions or which operand is a number, not what is done."""
+
+_NAMELESS = re.compile(r"(?:\(anonymous namespace\)|<unnamed>)::")
+
+
+@lru_cache(maxsize=65_536)
+def operation(name: str) -> str:
+    """The operation that a kernel carries out, whatever its tile, template arguments or element type.
+
+    Matrix products are `gemm`, attention is `attention forward` or `backward`, communication `NCCL <collective>`;
+    a generated Triton kernel loses its number; of any other name stay the function's and its template arguments'
+    names, without element types and the vectorised or unrolled form of PyTorch's elementwise wrapper.
+    """
+    if re.search(r"^(?:nccl|rccl)", name, _I):
+        return f"NCCL {kinds.collective(name) or 'kernel'}"
+    for family, pattern in _FAMILIES:
+        if pattern.search(name):
+            return family
+    if name.startswith("triton_"):
+        return re.sub(r"_\d+$", "", name)
+    return _own_words(_WRAPPER.sub("elementwise_kernel", name)) or name
+
+
+def _own_words(name: str) -> str:
+    """The names in a C++ signature, each once and without namespaces, arguments, types and numbers.
+
+    PyTorch's profiler and Nsight Systems write the same kernel differently; its names they share.
+    """
+    words = re.findall(r"(?:\w+::)*\b([A-Za-z_]\w*)", _head(_NAMELESS.sub("", name).removeprefix("void ")))
+    return " ".join(dict.fromkeys(word for word in words if not _TYPE.fullmatch(word)))
+
+
+def _head(name: str) -> str:
+    """The signature without its arguments: up to the end of its template arguments, if it has any."""
+    function = name.split("(", 1)[0]
+    if "<" not in function:
+        return function
+    depth = 0
+    for place, character in enumerate(name):
+        depth += (character == "<") - (character == ">")
+        if depth == 0 and character == ">":
+            return name[: place + 1]
+    return name
+
+
+def pairs(base: pd.DataFrame, other: pd.DataFrame) -> list[tuple[list[str], list[str]]]:
+    """Names that only one run has, put together as variants: base's names, other's names.
+
+    Within an operation, kernels with the same number of calls are paired one to one, longest mean duration first;
+    what is left on both sides becomes one group. An operation that only one run has left gives nothing. The rule is
+    the same from both sides. Tables have `name`, `calls` and `total_ns`.
+    """
+    left, right = (_described(frame) for frame in (base, other))
+    made: list[tuple[list[str], list[str]]] = []
+    for family in sorted(set(left["operation"]) & set(right["operation"])):
+        one, two = (frame[frame["operation"] == family] for frame in (left, right))
+        matched = one.merge(two, on=["calls", "place"], suffixes=("_base", "_other"))
+        made += [([a], [b]) for a, b in zip(matched["name_base"], matched["name_other"], strict=True)]
+        rest = [
+            sorted(set(frame["name"]) - set(matched[column]))
+            for frame, column in ((one, "name_base"), (two, "name_other"))
+        ]
+        if all(rest):
+            made.append((rest[0], rest[1]))
+    return made
+
+
+def _described(frame: pd.DataFrame) -> pd.DataFrame:
+    """With the operation, and the place among those of the same operation and calls."""
+    frame = frame.dropna(subset="name")
+    calls = frame["calls"].to_numpy(dtype=np.float64)
+    table = frame[["name", "calls", "total_ns"]].assign(
+        operation=frame["name"].map(operation),
+        mean_ns=frame["total_ns"].to_numpy(dtype=np.float64) / np.maximum(calls, 1e-9),
+    )
+    table = table.sort_values(["mean_ns", "name"], ascending=[False, True])
+    return table.assign(place=table.groupby(["operation", "calls"]).cumcount())
+
+
+# A table's sums for each key, per step and over ranks: what is joined.
+
+
+WHOLE_RUN = -1
+"""Stands for a rank where a table is of the whole run."""
+
+_BUS_BYTES = Column.size("Bytes that a bus carried: bus bandwidth · transfer.")
+
+
+def compared(columns: Mapping[str, Column]) -> dict[str, Column]:
+    """Of a Result's columns those that are joined: what adds up over rows and steps, not extremes and shares."""
+    made = {name: column for name, column in columns.items() if column.is_sum and column.is_compared}
+    return {**made, "bus_bytes": _BUS_BYTES} if {"busbw_gbps", "transfer_ns"} <= set(columns) else made
+
+
+def leading_time(sums: Mapping[str, Column]) -> str | None:
+    """The time by which rows are ordered and judged; `None` for a table without."""
+    return next((name for name, column in sums.items() if column.leads), None)
+
+
+def leading_count(sums: Mapping[str, Column]) -> str | None:
+    """The first count of a table."""
+    return next((name for name, column in sums.items() if column.unit is Unit.COUNT), None)
+
+
+def spread_of(time: str) -> str:
+    """What the standard deviation over ranks of a time is called."""
+    return f"{stem(time)}_std_ns"
+
+
+def with_rank(frame: pd.DataFrame) -> pd.DataFrame:
+    """A table of the whole run has one row for all ranks."""
+    return frame if "rank" in frame else frame.assign(rank=WHOLE_RUN)
+
+
+def summed_sides(
+    frames: list[tuple[Capture, pd.DataFrame]],
+    keys: tuple[str, ...],
+    sums: Mapping[str, Column],
+    scale: Scale,
+    by_rank: bool,
+) -> list[pd.DataFrame]:
+    """Both runs' `sums` of each key; a run without any row has the other's columns."""
+    made = [
+        _summed(frame, keys, sums, scale.divisor(capture), None if by_rank else _rank_count(capture, frame))
+        for capture, frame in frames
+        if len(frame)
+    ]
+    if len(made) == len(frames):
+        return made
+    return [made[0], made[0].iloc[:0]] if len(frames[0][1]) else [made[0].iloc[:0], made[0]]
+
+
+def _rank_count(capture: Capture, frame: pd.DataFrame) -> int:
+    """Ranks of the run, also those without a row; 1 for a table of the whole run."""
+    ranks = capture.table("breakdown")
+    is_of_run = "rank" not in frame or ranks is None or not set(frame["rank"]) <= set(ranks["rank"])
+    return int(frame["rank"].nunique()) if is_of_run else len(ranks)  # type: ignore[arg-type]
+
+
+def _summed(
+    frame: pd.DataFrame, keys: tuple[str, ...], columns: Mapping[str, Column], divisor: float, ranks: int | None
+) -> pd.DataFrame:
+    """Sums of each key per step: of each rank, or their mean over `ranks` with the time's spread."""
+    frame = _with_bus_bytes(frame)
+    sums = [name for name in columns if name in frame and _is_number(frame[name])]
+    # All in one array of numpy's own: of columns that may have absent values pandas adds up each by itself.
+    values = [floats(frame[name]) for name in sums]
+    held = pd.DataFrame(np.column_stack([np.empty((len(frame), 0)), *values]), frame.index, sums)
+    by = [frame["rank"], *(plain_keys(frame[key]) for key in keys)]
+    groups = held.groupby(by, dropna=False, sort=False)
+    table = (_known_sums(groups, held) / divisor).reset_index()
+    made = table if ranks is None else _over_ranks(table, keys, {name: columns[name] for name in sums}, ranks)
+    return with_columns(made, **{name: _floating(made[name]) for name in made if name not in ("rank", *keys)})
+
+
+def _known_sums(groups: Any, summed: pd.DataFrame) -> pd.DataFrame:
+    """The sums of each group: a sum with an unknown part is unknown."""
+    sums: pd.DataFrame = groups.sum(min_count=1)
+    return sums.where(groups.count().eq(groups.size(), axis=0)) if summed.isna().to_numpy().any() else sums
+
+
+def _floating(column: pd.Series) -> pd.arrays.FloatingArray:
+    values = column.to_numpy()
+    return pd.arrays.FloatingArray(values, np.isnan(values))
+
+
+def _is_number(column: pd.Series) -> bool:
+    """Whether it holds numbers, or nothing at all."""
+    return pd.api.types.is_numeric_dtype(column) or bool(column.isna().all())
+
+
+def _with_bus_bytes(frame: pd.DataFrame) -> pd.DataFrame:
+    """With `bus_bytes`, which adds up, where there is a bus bandwidth, which does not: GB/s · ns are bytes."""
+    if not {"busbw_gbps", "transfer_ns"} <= set(frame):
+        return frame
+    return frame.assign(bus_bytes=frame["busbw_gbps"].astype("Float64") * frame["transfer_ns"].astype("Float64"))
+
+
+def _over_ranks(table: pd.DataFrame, keys: tuple[str, ...], columns: Mapping[str, Column], ranks: int) -> pd.DataFrame:
+    """Mean over all ranks of the run (a rank without the row counts as 0), and the time's standard deviation."""
+    sums, time = list(columns), leading_time(columns)
+    held = table[[*keys, *sums]].assign(**({_SQUARES: table[time] ** 2} if time else {}))
+    mean = _known_sums(held.groupby(list(keys), dropna=False, sort=False), held[sums]) / ranks
+    if time:
+        squares = mean.pop(_SQUARES)
+        mean[spread_of(time)] = (squares - mean[time] ** 2).clip(lower=0) ** 0.5
+    return mean.reset_index()
+
+
+_SQUARES = "squares"
+
+
+def plain_keys(column: pd.Series) -> pd.Series:
+    """Keys as plain objects with `None`, so that two sources' dtypes join."""
+    values = column.astype("object")
+    return values.where(values.notna(), None)
+
+
+# Tables of two runs joined on their keys: what is new, removed, changed or the same, per optimizer step.
+
 
 NEW, REMOVED, CHANGED, SAME = "NEW", "REMOVED", "CHANGED", "SAME"
 
@@ -88,7 +482,7 @@ def _table(name: str, base: Capture, other: Capture, scale: Scale, by_rank: bool
     known = result_class(name)
     if known is None or known.is_of_one_run:
         return None
-    keys, columns = joined_by(known), compared(splits.columns_of(name, known.columns))
+    keys, columns = joined_by(known), compared(captures.columns_of(name, known.columns))
     frames = [_of_compared_steps(capture, name) for capture in (base, other)]
     if not keys or any(_is_position(frame, keys, known.columns) for frame in frames):
         return None
@@ -122,7 +516,7 @@ def _of_compared_steps(capture: Capture, name: str) -> pd.DataFrame:
     """The rows of the compared steps; of a whole capture those without a step. Slack is by operation."""
     frame = capture.tables[name]
     if name == "slack" and len(frame):
-        return frame.assign(name=[variants.operation(str(text)) for text in frame["name"]])
+        return frame.assign(name=[operation(str(text)) for text in frame["name"]])
     if "step" not in frame:
         return frame
     return frame[frame["step"].isin(capture.steps)] if capture.steps else frame[frame["step"].isna()]
@@ -163,9 +557,9 @@ def _operations(base: Capture, other: Capture, scale: Scale, by_rank: bool) -> T
         frame = frame[frame["activity"] == "kernel"]
         if frame.empty:
             return None
-        own = frame.assign(operation=[variants.operation(str(name)) for name in frame["name"]])
+        own = frame.assign(operation=[operation(str(name)) for name in frame["name"]])
         sides.append((capture, own))
-    keys, columns = ("operation", "kind"), compared(splits.columns_of("kernels", Kernels.columns))
+    keys, columns = ("operation", "kind"), compared(captures.columns_of("kernels", Kernels.columns))
     summed = summed_sides(sides, keys, columns, scale, by_rank)
     rank = ("rank",) if by_rank else ()
     return _joined(OPERATIONS, "Kernels by operation", (*rank, *keys), columns, summed)
@@ -175,7 +569,7 @@ def _with_variants(base: pd.DataFrame, other: pd.DataFrame, columns: Mapping[str
     """Both tables with kernels that are variants of each other under one name; `name` keeps each side's own."""
     only_base = base[~base["name"].isin(other["name"]) & (base["activity"] == "kernel")]
     only_other = other[~other["name"].isin(base["name"]) & (other["activity"] == "kernel")]
-    found = variants.pairs(only_base, only_other)
+    found = pairs(only_base, only_other)
     joint = {name: _BETWEEN.join(map(" + ".join, pair)) for pair in found for name in (*pair[0], *pair[1])}
     return [_renamed(frame, joint, columns) for frame in (base, other)]
 
@@ -193,10 +587,10 @@ def _joined(
     name: str, title: str, keys: tuple[str, ...], known: Mapping[str, Column], sides: list[pd.DataFrame]
 ) -> TableDiff:
     base, other = (side.assign(**{key: plain_keys(side[key]) for key in keys if key != "rank"}) for side in sides)
-    base, other = moved.brought_together(base, other, keys)
-    base, other = renamed.called_alike(base, other, keys)
-    base, other = (splits.kept_whole(name, side) for side in (base, other))
-    sums = [column for column in base if column not in (*keys, moved.WHY) and column in other]
+    base, other = brought_together(base, other, keys)
+    base, other = called_alike(base, other, keys)
+    base, other = (captures.kept_whole(name, side) for side in (base, other))
+    sums = [column for column in base if column not in (*keys, WHY) and column in other]
     frame = base.merge(other, on=list(keys), how="outer", suffixes=("_base", "_other"), indicator=True, sort=False)
     is_new, is_removed = ((frame["_merge"] == side).to_numpy() for side in ("right_only", "left_only"))
     held = {column: known[column] for column in sums if column in known}
@@ -217,9 +611,9 @@ def _joined(
         columns |= _means_and_shares(columns, time)
     statuses = _statuses(is_new, is_removed, columns, held, time)
     joined = frame[list(keys)].copy()
-    if f"{moved.WHY}_base" in frame:
-        joined[moved.WHY] = frame[f"{moved.WHY}_base"]
-        statuses = np.where(joined[moved.WHY].notna(), CHANGED, statuses)
+    if f"{WHY}_base" in frame:
+        joined[WHY] = frame[f"{WHY}_base"]
+        statuses = np.where(joined[WHY].notna(), CHANGED, statuses)
     order = _order(frame, columns[f"change_{time}"] if time else np.zeros(len(frame)), keys)
     numbers = {name: pd.arrays.FloatingArray(values, np.isnan(values)) for name, values in columns.items()}
     joined = with_columns(joined, status=pd.Series(statuses, dtype="str"), **numbers)

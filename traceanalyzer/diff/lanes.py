@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import Results
+from traceanalyzer.analyses.time.breakdown import stretches
 from traceanalyzer.analyses.time.intervals import Intervals
-from traceanalyzer.analyses.time.stretches import stretches
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.model.schema import NONE
 

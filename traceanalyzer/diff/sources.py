@@ -1,7 +1,7 @@
-"""Where the sides of a comparison come from: folders of traces, saved summaries, baselines."""
+"""Where the sides of a comparison come from."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,7 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.diff import lanes, matrix_shapes, stored
+from traceanalyzer.analyses import run
+from traceanalyzer.diff import captures as diff_captures
+from traceanalyzer.diff import lanes
 from traceanalyzer.diff.captures import (
     Capture,
     Side,
@@ -20,16 +22,70 @@ from traceanalyzer.diff.captures import (
     of_rows,
     shared_steps,
     to_json,
+    world_size,
 )  # fmt: skip
-from traceanalyzer.diff.same_ranks import with_same_ranks
 from traceanalyzer.discovery import Found, discover, of_files
 from traceanalyzer.discovery.clustering import Run
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.files.whole import whole_file
 from traceanalyzer.job import run_info
 from traceanalyzer.loading import LoadOptions, label_of, other_runs, refuse_several_runs
+from traceanalyzer.model import TraceSet
 from traceanalyzer.scale import Summary, summarise
-from traceanalyzer.selection import Selection
+from traceanalyzer.selection import Selection, with_steps
+
+# Which ranks runs of one size are compared on, where a run lacks the traces of some.
+
+
+def with_same_ranks(sides: Sequence[Side], read_again: Callable[[int, frozenset[int]], Side]) -> list[Side]:
+    """The sides, each of the ranks that all have: a mean over two ranks is none over one, nor is a wait for a peer.
+
+    Jobs of other sizes, and those that share no rank, stay as they are.
+
+    Args:
+        sides: as they were read.
+        read_again: the side at a place, of these ranks; what was stored is cut to them where it has a row for each.
+    """
+    common = _shared(sides)
+    if common is None:
+        return [*sides]
+    every = frozenset[int]().union(*map(_ranks_of, sides))
+    made = []
+    for place, side in enumerate(sides):
+        own = side if _ranks_of(side) == common else read_again(place, common)
+        lacks = tuple(sorted(every - _ranks_of(side)))
+        made.append(Side(side.label, tuple(_of_ranks(capture, common, side.label, lacks) for capture in own.captures)))
+    return made
+
+
+def _shared(sides: Sequence[Side]) -> frozenset[int] | None:
+    """Ranks that every capture has, of jobs of one size; `None` where all have the same, or none is shared."""
+    captures = [capture for side in sides for capture in side.captures]
+    held, sizes = [_ranks(capture) for capture in captures], {world_size(capture) for capture in captures}
+    common = frozenset.intersection(*held)
+    is_told = len(sizes) == 1 and None not in sizes and common
+    return common if is_told and any(own != common for own in held) else None
+
+
+def _of_ranks(capture: Capture, common: Collection[int], label: str, lacks: tuple[int, ...]) -> Capture:
+    tables = {
+        name: frame[frame["rank"].isin([*common])].reset_index(drop=True) if "rank" in frame else frame
+        for name, frame in capture.tables.items()
+    }
+    return replace(capture, label=label, tables=tables, lacks=lacks)
+
+
+def _ranks_of(side: Side) -> frozenset[int]:
+    return frozenset[int]().union(*map(_ranks, side.captures))
+
+
+def _ranks(capture: Capture) -> frozenset[int]:
+    frame = capture.table("ranks")
+    return frozenset() if frame is None else frozenset(int(rank) for rank in frame["rank"])
+
+
+# Where the sides of a comparison come from: folders of traces, saved summaries, baselines.
+
 
 BASELINES = Path(".traceanalyzer", "baselines")
 """Folder of baselines, below the current one."""
@@ -178,7 +234,7 @@ def _capture(
         lanes=lanes.of_results(results, shared),
         step_calls=lanes.calls_of(results, shared),
         notes=(*notes, *summary.notes, *skipped),
-        dimensions=matrix_shapes.dimensions(results),
+        dimensions=diff_captures.dimensions(results),
     )
 
 
@@ -189,7 +245,7 @@ def _of_summary_file(path: Path, content: Mapping[str, Any]) -> Capture:
     steps, ranks = tables.get("steps"), tables.get("breakdown")
     shared = shared_steps(steps, ranks)
     is_exact = is_of_steps(steps, ranks, shared)
-    told = stored.around_summary(content, str(path))
+    told = diff_captures.around_summary(content, str(path))
     info, more = _info_of(path, told)
     why = () if is_exact else (
         (
@@ -224,7 +280,7 @@ def _beside(path: Path, files: Any) -> dict[str, pd.DataFrame]:
     return found
 
 
-def _info_of(path: Path, told: stored.AroundSummary) -> tuple[run_info.RunInfo | None, tuple[str, ...]]:
+def _info_of(path: Path, told: diff_captures.AroundSummary) -> tuple[run_info.RunInfo | None, tuple[str, ...]]:
     """What ran, from the summary itself, else from a run.json beside it."""
     if told.run_info is not None:
         return told.run_info, ()
@@ -282,3 +338,36 @@ def named_apart(sides: list[Side]) -> list[Side]:
         label = side.label if seen[side.label] == 1 else f"{side.label} ({seen[side.label]})"
         made.append(Side(label, tuple(labelled(capture, label) for capture in side.captures)))
     return made
+
+
+# Traces that are in memory, as a side of a comparison.
+
+
+def side_of(repeats: Sequence[TraceSet]) -> Side:
+    """One side, of one capture or several repeats; it is called as the first is."""
+    captures = tuple(_captured(traces) for traces in repeats)
+    return Side(captures[0].label, captures)
+
+
+def _captured(traces: TraceSet) -> Capture:
+    """The small tables over the steps that all ranks completed."""
+    found = run(traces.ranks, ("steps", "breakdown"))
+    steps, ranks = (found[name].to_frame() for name in ("steps", "breakdown"))
+    shared = shared_steps(steps, ranks)
+    looked_at = traces
+    if not is_of_steps(steps, ranks, shared):
+        wanted = ",".join(map(str, shared)) if shared else "all"
+        looked_at = replace(traces, ranks=tuple(with_steps(trace, wanted) for trace in traces.ranks))
+    results = run(looked_at.ranks)
+    skipped = tuple(f"{item.what}: {item.why}" for item in traces.skipped)
+    return Capture(
+        label=traces.label,
+        source="traces",
+        tables=of_results(results),
+        steps=shared,
+        is_exact=True,
+        lanes=lanes.of_results(results, shared),
+        step_calls=lanes.calls_of(results, shared),
+        notes=(*traces.notes, *skipped),
+        dimensions=diff_captures.dimensions(results),
+    )

@@ -4,12 +4,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from traceanalyzer.analyses.communication.mesh import mesh_of
-from traceanalyzer.diff.captures import Capture
-from traceanalyzer.diff.scales import world_size
+from traceanalyzer.analyses.communication.groups import mesh_of
+from traceanalyzer.diff.captures import Capture, world_size
 from traceanalyzer.kinds import element_types
+from traceanalyzer.meaning.columns import digits
 from traceanalyzer.meaning.names import collective_words
-from traceanalyzer.meaning.quantities import digits
 
 _ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {

@@ -8,9 +8,8 @@ from pathlib import Path
 import pandas as pd
 
 from traceanalyzer.diff import fairness, metrics
-from traceanalyzer.diff.captures import Side
-from traceanalyzer.diff.names import MetricName
-from traceanalyzer.diff.scales import STEP
+from traceanalyzer.diff.captures import STEP, Side
+from traceanalyzer.diff.metrics import MetricName
 from traceanalyzer.diff.sources import BASELINES, baseline_path, read_baseline
 from traceanalyzer.errors import InputError, UsageError
 

@@ -6,16 +6,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from traceanalyzer.cuda_graphs.captures import is_capture
+from traceanalyzer.cuda_graphs import is_capture
 from traceanalyzer.discovery.candidates import (
     Candidate,
     at_url,
+    by_tool,
     files_below,
     is_wanted,
     leads_out,
     looked_into,
     named_files,
+    nothing_in,
+    of_nodes,
+    why_none,
     without_copies,
+    without_twins,
 )
 from traceanalyzer.discovery.clustering import (
     SAME_RUN_NS,
@@ -27,10 +32,6 @@ from traceanalyzer.discovery.clustering import (
     run_of,
     runs_of,
 )
-from traceanalyzer.discovery.no_trace import nothing_in, why_none
-from traceanalyzer.discovery.node_folders import of_nodes
-from traceanalyzer.discovery.tools_apart import by_tool
-from traceanalyzer.discovery.twins import without_twins
 from traceanalyzer.errors import InputError, NotATraceError, UsageError
 from traceanalyzer.expressions import Expression
 from traceanalyzer.files.archives import is_archive, unpack, without_suffix

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from traceanalyzer.meaning.severities import Severity
+from traceanalyzer.meaning.vocabulary import Severity
 from traceanalyzer.model.schema import printable
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from traceanalyzer.doctor.flight_recorder import read_flight_recorder
 from traceanalyzer.doctor.inputs import left_out, log_files, read_text
 from traceanalyzer.doctor.nccl_log import NcclLog, holds_log, read_logs
 from traceanalyzer.errors import UsageError
-from traceanalyzer.meaning.severities import SEVERITIES
+from traceanalyzer.meaning.vocabulary import SEVERITIES
 from traceanalyzer.model.schema import printable
 
 

@@ -9,8 +9,7 @@ import pandas as pd
 
 from traceanalyzer.doctor.case import Case, Diagnosis
 from traceanalyzer.doctor.flight_recorder import EVENTS, FlightRecorder, Group
-from traceanalyzer.meaning.listed import numbered
-from traceanalyzer.meaning.sentences import first_upper
+from traceanalyzer.meaning.vocabulary import first_upper, numbered
 
 _UNEVEN = ("all_to_all", "alltoall", "scatter", "gather", "all_gather_v", "reduce_scatter_v", "barrier")
 """Operations whose ranks may rightly differ in sizes."""

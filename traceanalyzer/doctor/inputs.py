@@ -12,7 +12,7 @@ from traceanalyzer.doctor.monitors import is_ras
 from traceanalyzer.doctor.nccl_log import holds_log
 from traceanalyzer.doctor.topology import is_topology, parse_inventory
 from traceanalyzer.errors import InputError
-from traceanalyzer.files import bounded
+from traceanalyzer.files import whole
 
 _HEAD_BYTES = 1 << 18
 
@@ -121,7 +121,7 @@ def read_text(path: Path) -> str:
         InputError: it cannot be read, or is no text.
     """
     try:
-        content = bounded.content(path, MOST_TEXT_BYTES)
+        content = whole.content(path, MOST_TEXT_BYTES)
     except OSError as error:
         if error.errno == errno.EFBIG:
             raise InputError(f"{path}: {error.strerror}; give the part around the start and the end") from error

@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from traceanalyzer.doctor.case import Case, Diagnosis, of
 from traceanalyzer.doctor.nccl_log import Member, NcclLog
-from traceanalyzer.meaning.listed import numbered
-from traceanalyzer.meaning.quantities import size_text
+from traceanalyzer.meaning.columns import size_text
+from traceanalyzer.meaning.vocabulary import numbered
 
 T = TypeVar("T")
 

@@ -4,9 +4,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from traceanalyzer.doctor.case import Case, Diagnosis, of
-from traceanalyzer.meaning.listed import numbered
-from traceanalyzer.meaning.sentences import first_upper
-from traceanalyzer.meaning.severities import Severity
+from traceanalyzer.meaning.vocabulary import Severity, first_upper, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

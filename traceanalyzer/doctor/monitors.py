@@ -13,9 +13,9 @@ import pandas as pd
 from traceanalyzer.discovery.candidates import all_below
 from traceanalyzer.doctor.case import Case, Diagnosis
 from traceanalyzer.errors import InputError
-from traceanalyzer.files import bounded
-from traceanalyzer.meaning.listed import numbered
-from traceanalyzer.meaning.quantities import size_text, time_text
+from traceanalyzer.files import whole as files_whole
+from traceanalyzer.meaning.columns import size_text, time_text
+from traceanalyzer.meaning.vocabulary import numbered
 from traceanalyzer.model.schema import printable
 
 _COLUMNS = ("communicator", "rank", "ranks", "nodes", "host", "collective", "number", "size_bytes", "duration_ns",
@@ -65,7 +65,7 @@ _MOST_BYTES = 4 << 30
 
 def _objects(path: Path) -> Iterator[Any]:
     """The objects of a file: a line each, else laid out over several lines; a cut last one is left out."""
-    text = bounded.content(path, _MOST_BYTES).decode("utf-8")
+    text = files_whole.content(path, _MOST_BYTES).decode("utf-8")
     lines = text.splitlines()
     start = 0
     decoder = msgspec.json.Decoder()
@@ -291,7 +291,7 @@ def read_xpu_timer(place: Path, *, follows_links: bool = False) -> XpuTimer:
 
 def _rows(path: Path) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
-    for name, text, value in _SAMPLE.findall(bounded.content(path, _MOST_BYTES).decode("utf-8")):
+    for name, text, value in _SAMPLE.findall(files_whole.content(path, _MOST_BYTES).decode("utf-8")):
         labels = {key: printable(label) for key, label in _LABEL.findall(text)}
         of, metric = _of(name)
         if of is None or not _RANK.fullmatch(labels.get("rank", "")) or not isfinite(float(value)):

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from traceanalyzer.doctor.case import Case, Diagnosis
 from traceanalyzer.doctor.nccl_log import ANSI
 from traceanalyzer.errors import InputError
-from traceanalyzer.job.wiring import distance
-from traceanalyzer.meaning.listed import numbered
+from traceanalyzer.job.run_info import distance
+from traceanalyzer.meaning.vocabulary import numbered
 
 PATHS: Mapping[str, str] = {
     "PIX": "at most a single PCIe bridge",

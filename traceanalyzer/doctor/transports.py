@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from traceanalyzer.doctor.case import Case, Diagnosis, gpus_of, is_within_node, of
 from traceanalyzer.doctor.nccl_log import NcclLog
 from traceanalyzer.doctor.topology import Topology, is_nvlink
-from traceanalyzer.job.wiring import Wiring
-from traceanalyzer.meaning.listed import numbered
+from traceanalyzer.job.run_info import Wiring
+from traceanalyzer.meaning.vocabulary import numbered
 
 _OFF = {"1", "Y", "YES", "TRUE", "T"}
 

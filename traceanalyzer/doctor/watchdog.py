@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.doctor.case import Case, Diagnosis, of
 from traceanalyzer.doctor.known_errors import warnings
-from traceanalyzer.meaning.listed import numbered
-from traceanalyzer.meaning.sentences import first_upper
+from traceanalyzer.meaning.vocabulary import first_upper, numbered
 
 if TYPE_CHECKING:
     from traceanalyzer.doctor.nccl_log import NcclLog

@@ -2,4 +2,4 @@
 
 from traceanalyzer.callable_package import call_by_name
 
-call_by_name(__name__, "of_traces")
+call_by_name(__name__, "perfetto")

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from traceanalyzer.decoding.packed import PackedFile
+from traceanalyzer.decoding.stream import PackedFile
 from traceanalyzer.discovery.clustering import TraceFile
 from traceanalyzer.errors import InputError
 from traceanalyzer.loading import LoadOptions, read_capture

@@ -1,27 +1,678 @@
-"""All ranks as one file for Perfetto: what was recorded, and beside it what the analysis makes of it.
-
-A job is written rank by rank: each rank's events are read again, drawn beside its rows of the Results, and written to a
-piece of their own, so that no more than one rank is in memory at a time in each process. The pieces make the file.
-"""
+"""All ranks as one file for Perfetto."""
 
 import gzip
+import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from os import PathLike
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
+import numpy as np
 import pandas as pd
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as proto
 
 from traceanalyzer.analyses import Results
-from traceanalyzer.analyses.communication.common_clock import Clock, common_clock
+from traceanalyzer.analyses.base import is_true
+from traceanalyzer.analyses.communication.clocks import Clock, common_clock
+from traceanalyzer.analyses.engine import reduce_rank
+from traceanalyzer.analyses.host.activity import thread_roles
+from traceanalyzer.analyses.host.launches import launch_queue
+from traceanalyzer.analyses.memory.memory_categories import CATEGORIES, Held
 from traceanalyzer.analyses.names import CallsColumn, CallWaitsColumn
-from traceanalyzer.export import pftrace, trace_events
-from traceanalyzer.export.rows import path as path_slices
-from traceanalyzer.export.tracks import ROWS, Track, of_rank
 from traceanalyzer.files.whole import whole_file
-from traceanalyzer.model import RankTrace
+from traceanalyzer.functions import analyse
+from traceanalyzer.given import place_of
+from traceanalyzer.meaning import vocabulary
+from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.vocabulary import DATA, HOST, MARK_VIEWER
+from traceanalyzer.model import RankTrace, TraceSet
+from traceanalyzer.model.schema import NONE
+
+# Rows that the analysis adds above a rank's streams: steps, ranges, the critical path and idle time by cause.
+
+
+SLICE_COLUMNS = ("name", "category", "start_ns", "end_ns", "colour", "args", "flows_out", "flows_in")
+"""Of a table of slices; flows are tuples of numbers, of arrows that begin and end at the slice."""
+
+COLOURS: Mapping[str, str] = {
+    **{kind: vocabulary.viewer_colour(kind) for kind in vocabulary.LOOKS},
+    "mark": MARK_VIEWER,
+}
+"""Trace-event viewers have fixed colours: those nearest to the kinds'. A viewer that ignores them colours by name."""
+
+_NAMES = {cause.key: cause.part.label for cause in vocabulary.IDLE_CAUSES}
+_OF_CAUSE = {cause.key: COLOURS[cause.part.kind] for cause in vocabulary.IDLE_CAUSES}
+
+
+def sliced(table: pd.DataFrame, **columns: object) -> pd.DataFrame:
+    """The table with these columns of `SLICE_COLUMNS`; those that are not given are empty."""
+    rest = {name: None for name in SLICE_COLUMNS if name not in columns and name not in table}
+    return table.assign(**rest, **columns)[list(SLICE_COLUMNS)]
+
+
+def steps(table: pd.DataFrame) -> pd.DataFrame:
+    """Each step's window on the GPU."""
+    held = table[table["start_ns"].notna()].astype({"step": "int64", "start_ns": "int64", "window_ns": "int64"})
+    whole = is_true(held["is_complete"]).tolist()
+    return sliced(
+        held, category="step", colour=COLOURS["mark"], end_ns=held["start_ns"] + held["window_ns"],
+        name=[f"step {step}" for step in held["step"]], args=[{"complete": is_complete} for is_complete in whole],
+    )  # fmt: skip
+
+
+def ranges(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The user's ranges where their operations run, by their depth."""
+    names = [short_name(name) for name in table["name"]]
+    every = sliced(table, category="range", colour=COLOURS["mark"], name=names)
+    return {
+        "ranges" if depth == 0 else f"ranges, {depth} deep": every[table["depth"] == depth]
+        for depth in sorted(table["depth"].unique())
+    }
+
+
+def path(table: pd.DataFrame) -> pd.DataFrame:
+    """Stretches of the critical path."""
+    category = table["category"].astype("str")
+    what = table["operator"].where(category.isin((HOST.key, DATA.key)), table["name"])
+    return sliced(
+        table,
+        category="critical path",
+        colour=category.map({**COLOURS, HOST.key: COLOURS[HOST.part.kind]}).fillna(COLOURS["mark"]),
+        name=[f"{kind}: {short_name(name)}" if isinstance(name, str) else kind
+              for kind, name in zip(category, what, strict=True)],
+        args=[{"operator": name} if isinstance(name, str) else None for name in table["operator"]],
+    )  # fmt: skip
+
+
+def gaps(table: pd.DataFrame) -> pd.DataFrame:
+    """Stretches in which nothing runs, by their cause."""
+    causes = table["cause"].astype("str")
+    doing = [None if pd.isna(name) else short_name(name) for name in table["doing"]]
+    return sliced(
+        table, category="idle", end_ns=table["start_ns"] + table["length_ns"],
+        name=causes.map(_NAMES), args=[{"host": name} if name else None for name in doing],
+        colour=causes.map(_OF_CAUSE),
+    )  # fmt: skip
+
+
+# Numbers of arrows, different for every launched operation of every rank and every collective.
+
+
+_OF_INSTANCES = 1 << 62
+
+_RANK_BITS = 36
+"""Operations of one rank are fewer than two to the power of this."""
+
+
+def of_operation(rank: int, operation: int) -> int:
+    """From a host's call to the GPU operation that it launched."""
+    return ((rank + 1) << _RANK_BITS) + operation
+
+
+def of_instance(instance: int) -> int:
+    """From rank to rank of one collective, in the order in which they begin it."""
+    return _OF_INSTANCES + instance
+
+
+def is_of_instance(number: int) -> bool:
+    """Which of the two it is."""
+    return number >= _OF_INSTANCES
+
+
+# Every GPU operation as slices by stream: a communication call is its wait, then its transfer.
+
+
+_ORDER = ("instance", "comes_after", "comes_before")
+
+
+def streams(ops: pd.DataFrame, calls: pd.DataFrame, rank: int) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Name and slices of each stream, by its number.
+
+    Args:
+        ops: the rank's rows of `Timeline`.
+        calls: its rows of `perfetto.told_calls`.
+        rank: its number.
+    """
+    if ops.empty:
+        return
+    slices = _gpu_slices_slices(ops, calls.set_index("call"), rank)
+    for number, own in slices.groupby(ops["stream"].to_numpy()[slices.index]):
+        yield f"stream {number}", own
+
+
+def _gpu_slices_slices(ops: pd.DataFrame, calls: pd.DataFrame, rank: int) -> pd.DataFrame:
+    own = calls.reindex(ops["call"].fillna(NONE).astype("int64"))
+    lengths = (ops["end_ns"] - ops["start_ns"]).to_numpy()
+    wait_ns = own["wait_ns"].astype("Int64").fillna(0).to_numpy(dtype="int64").clip(0, lengths)
+    kind = ops["kind"].astype("str")
+    whole = sliced(
+        ops.assign(name=[short_name(name) for name in ops["name"]]),
+        category=kind,
+        colour=kind.map(COLOURS),
+        args=_gpu_slices_contents(ops, own),
+    )
+    first = _arrows(ops, own, rank)
+    waits = whole.assign(
+        end_ns=ops["start_ns"] + wait_ns,
+        name="wait · " + whole["name"],
+        category="wait",
+        colour=COLOURS["wait"],
+        **first,
+    )
+    moves = whole.assign(start_ns=ops["start_ns"] + wait_ns, **first)
+    moves.loc[wait_ns > 0, ["flows_in", "flows_out"]] = None
+    return pd.concat([waits[wait_ns > 0], moves[(wait_ns == 0) | (wait_ns < lengths)]])
+
+
+def _arrows(ops: pd.DataFrame, calls: pd.DataFrame, rank: int) -> pd.DataFrame:
+    """From the call that launched it to each operation, and from rank to rank of each collective."""
+    arrive: list[tuple[int, ...] | None] = []
+    leave: list[tuple[int, ...] | None] = []
+    columns = (ops["operation"], ops["launch"].notna(), *(calls[name] for name in _ORDER))
+    for operation, has_launch, instance, is_later, is_earlier in zip(*(one.tolist() for one in columns), strict=True):
+        launched = (of_operation(rank, operation),) if has_launch else ()
+        shared = () if pd.isna(instance) else (of_instance(int(instance)),)
+        arrive.append((*launched, *(shared if is_later else ())) or None)
+        leave.append((shared if is_earlier else ()) or None)
+    return pd.DataFrame({"flows_in": arrive, "flows_out": leave}, index=ops.index, dtype=object)
+
+
+def _gpu_slices_contents(ops: pd.DataFrame, calls: pd.DataFrame) -> list[dict[str, object]]:
+    """What a click on each operation shows; what is not known is left out."""
+    told = ("name", "step", "launch", "operator", "shapes", "path")
+    columns = {name: ops[name].to_numpy(dtype=object) for name in told}
+    rest = [name for name in calls if name not in ("rank", "size_bytes", *_ORDER[1:])]
+    columns |= {name: calls[name].to_numpy(dtype=object) for name in rest}
+    sizes = ops["size_bytes"].reset_index(drop=True).fillna(calls["size_bytes"].reset_index(drop=True))
+    columns["size_bytes"] = sizes.to_numpy(dtype=object)
+    known = {name: ~pd.isna(values) for name, values in columns.items()}
+    return [{name: values[row] for name, values in columns.items() if known[name][row]} for row in range(len(ops))]
+
+
+# The host's threads: ranges, operators, Python frames and API calls, inside each other as they were recorded.
+
+
+_HOST_SLICES_TOLD = {"operator": ("shapes", "dtypes", "sequence"), "runtime": ("correlation",)}
+
+
+def threads(trace: RankTrace, ops: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Name and slices of each thread, the main one first; of chosen steps only what ran while they did.
+
+    Args:
+        trace: the rank's events.
+        ops: its rows of `Timeline`: the operations to which arrows lead.
+    """
+    events = pd.concat([
+        _host_slices_slices(trace, trace.ranges, "range"),
+        _host_slices_slices(trace, trace.host_ops, "operator"),
+        _host_slices_slices(trace, trace.frames, "python"),
+        _host_slices_slices(trace, trace.api_calls.assign(flows_out=_launched(trace, ops)), "runtime"),
+    ])  # fmt: skip
+    roles = thread_roles(trace)
+    found = {int(number): own for number, own in events.groupby("thread")}
+    is_main = {number: roles.get(number) == "main" for number in found}
+    for number in sorted(found, key=lambda thread: (not is_main[thread], -len(found[thread]))):
+        role = roles.get(number)
+        yield f"thread {number}" + (f" · {role}" if role else ""), found[number]
+
+
+def _host_slices_slices(trace: RankTrace, table: pd.DataFrame, category: str) -> pd.DataFrame:
+    held = table[_while_looked_at(trace, table)]
+    told = [name for name in _HOST_SLICES_TOLD.get(category, ()) if name in held]
+    slices = sliced(
+        held.assign(name=held["name"].astype("str")),
+        category=category, colour=COLOURS["mark"], args=_host_slices_contents(held, told), flows_out=held.get("flows_out"),
+    )  # fmt: skip
+    return slices.assign(thread=held["thread"])
+
+
+def _host_slices_contents(table: pd.DataFrame, told: list[str]) -> list[dict[str, object] | None]:
+    if not told:
+        return [None] * len(table)
+    columns = {name: table[name].to_numpy(dtype=object, na_value=None) for name in told}
+    return [
+        {name: values[row] for name, values in columns.items() if values[row] is not None} for row in range(len(table))
+    ]
+
+
+def _launched(trace: RankTrace, ops: pd.DataFrame) -> pd.Series:
+    """For each API call the arrows to the operations that it launched."""
+    found: dict[int, list[int]] = {}
+    launch = trace.gpu_ops["launch"].to_numpy()
+    for number in ops["operation"].tolist() if len(ops) else ():
+        if launch[number] != NONE:
+            found.setdefault(int(launch[number]), []).append(of_operation(trace.rank, number))
+    flows = np.full(len(trace.api_calls), None, dtype=object)
+    for row, numbers in found.items():
+        flows[row] = tuple(numbers)
+    return pd.Series(flows, index=trace.api_calls.index)
+
+
+def _while_looked_at(trace: RankTrace, table: pd.DataFrame) -> np.ndarray:
+    """Mask of the rows that run while a chosen step does, on the host or on the GPU, or that launched its work."""
+    if trace.window.steps is None:
+        return np.ones(len(table), dtype=bool)
+    chosen = trace.steps[trace.steps["step"].isin(trace.window.steps)]
+    starts = chosen["host_start_ns"].to_numpy()
+    ends = np.maximum(chosen["host_end_ns"].to_numpy(), chosen["end_ns"].fillna(0).to_numpy(dtype="int64"))
+    kept = np.zeros(len(table), dtype=bool)
+    for start, end in zip(starts, ends, strict=True):
+        kept |= ((table["start_ns"] < end) & (table["end_ns"] > start)).to_numpy()
+    if "flows_out" in table:
+        kept |= table["flows_out"].notna().to_numpy()
+    return kept
+
+
+# What an export draws of a rank: the analysis' rows, every GPU operation by stream, every host thread, counters.
+#
+# A track is a row of a viewer: slices, or samples of a quantity. Times are the rank's own, as recorded.
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """A row of a viewer.
+
+    Attributes:
+        group: what it stands under: `analysis`, `GPU`, `host` or `counters`.
+        name: its heading.
+        slices: rows of `SLICE_COLUMNS` by start; those inside another one come after it. Or:
+        samples: columns `time_ns` and `value`, which holds until the next one.
+        unit: of the samples.
+    """
+
+    group: str
+    name: str
+    slices: pd.DataFrame | None = None
+    samples: pd.DataFrame | None = None
+    unit: str = ""
+
+
+ROWS = ("steps", "gpu_ranges", "path_stretches", "gaps", "calls")
+"""Tables of which `of_rank` takes the rank's own rows."""
+
+
+def tracks_of_rank(trace: RankTrace, tables: Mapping[str, pd.DataFrame]) -> Iterator[Track]:
+    """The rank's tracks, from top to bottom.
+
+    Args:
+        trace: its events.
+        tables: its rows of `ROWS`; those of `calls` as `perfetto.told_calls` makes them.
+    """
+    ops = reduce_rank(trace, ["timeline"])["timeline"]
+    analysis = {
+        "steps": steps(tables["steps"]),
+        "critical path": path(tables["path_stretches"]),
+        **ranges(tables["gpu_ranges"]),
+        "idle": gaps(tables["gaps"]),
+    }
+    for name, slices in analysis.items():
+        yield from _laid("analysis", name, slices, is_nested=False)
+    for name, slices in streams(ops, tables["calls"], trace.rank):
+        yield from _laid("GPU", name, slices, is_nested=False)
+    for name, slices in threads(trace, ops):
+        yield from _laid("host", name, slices, is_nested=True)
+    yield from _counters(trace)
+
+
+def _laid(group: str, name: str, slices: pd.DataFrame, *, is_nested: bool) -> Iterator[Track]:
+    """The slices in as many tracks as they need beside each other: one that ends inside another has a track of its own.
+
+    On a host thread a slice may lie inside another one; on a stream it may not.
+    """
+    if slices.empty:
+        return
+    order = np.lexsort((-slices["end_ns"].to_numpy(), slices["start_ns"].to_numpy()))
+    ordered = slices[list(SLICE_COLUMNS)].take(order)
+    lane = lanes(ordered["start_ns"].to_numpy(), ordered["end_ns"].to_numpy(), is_nested=is_nested)
+    for number in range(int(lane.max()) + 1):
+        yield Track(group, name if not number else f"{name} ({number + 1})", ordered[lane == number])
+
+
+def lanes(starts: np.ndarray, ends: np.ndarray, *, is_nested: bool) -> np.ndarray:
+    """For each slice, in order of start and the longer first, the first lane in which it fits."""
+    if _fits_one_lane(starts, ends, is_nested=is_nested):
+        return np.zeros(len(starts), dtype=np.int64)
+    open_ends: list[list[int]] = []
+    found = np.zeros(len(starts), dtype=np.int64)
+    for place, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        for number, stack in enumerate(open_ends):
+            while stack and stack[-1] <= start:
+                stack.pop()
+            if not stack or (is_nested and end <= stack[-1]):
+                stack.append(end)
+                found[place] = number
+                break
+        else:
+            found[place] = len(open_ends)
+            open_ends.append([end])
+    return found
+
+
+def _fits_one_lane(starts: np.ndarray, ends: np.ndarray, *, is_nested: bool) -> bool:
+    return not is_nested and bool((starts[1:] >= np.maximum.accumulate(ends)[:-1]).all())
+
+
+def _counters(trace: RankTrace) -> Iterator[Track]:
+    if (trace.gpu_ops["launch"] >= 0).any():
+        queue = launch_queue(trace)
+        changes = np.append(True, queue.depth[1:] != queue.depth[:-1])
+        samples = pd.DataFrame({"time_ns": queue.times[:-1][changes], "value": queue.depth[changes].astype(float)})
+        yield Track("counters", "launched operations that wait", samples=samples, unit="operations")
+    for name, own in trace.counters.groupby("name", observed=True, sort=True):
+        title = str(name)
+        is_bytes = title.endswith("_bytes")
+        heading = title.removesuffix("_bytes").replace("_", " ") if is_bytes else title
+        yield Track("counters", heading, samples=own[["time_ns", "value"]], unit="bytes" if is_bytes else "")
+    held = Held.of(trace)
+    for place, category in enumerate(CATEGORIES if len(held.events) else ()):
+        level = held.level_bytes[:, place]
+        if level.any():
+            changes = np.append(True, level[1:] != level[:-1])
+            times = held.events["time_ns"].to_numpy()
+            samples = pd.DataFrame({"time_ns": times[changes], "value": level[changes].astype(float)})
+            yield Track("counters", f"memory held: {category}", samples=samples, unit="bytes")
+
+
+# Tracks as Perfetto's own protobuf: packets that can be written rank by rank and put behind each other.
+#
+# Each rank is a process (its id is the rank + 1: viewers keep 0 for the idle one) and a sequence of packets with names of
+# its own. Times are ns after the export's zero.
+
+
+_Packet = Any
+_JOB = 1
+"""Sequence and track of what belongs to no rank."""
+
+_UUIDS = 1 << 20
+"""Tracks of one rank are fewer."""
+
+_AT_ONCE = 4096
+"""Packets that are put into bytes together."""
+
+_EXPLICIT = proto.TrackDescriptor.ChildTracksOrdering.EXPLICIT
+_APART = proto.TrackDescriptor.SiblingMergeBehavior.SIBLING_MERGE_BEHAVIOR_NONE
+_BEGIN, _END = proto.TrackEvent.Type.TYPE_SLICE_BEGIN, proto.TrackEvent.Type.TYPE_SLICE_END
+_COUNTER, _INSTANT = proto.TrackEvent.Type.TYPE_COUNTER, proto.TrackEvent.Type.TYPE_INSTANT
+
+
+def pftrace_of_rank(
+    rank: int, name: str, said: Mapping[str, object], tracks: Iterable[Track], zero_ns: int
+) -> Iterator[bytes]:
+    """A rank's packets.
+
+    Args:
+        rank: its number.
+        name: what it is called.
+        said: what a reader must know of it, shown when its first mark is clicked.
+        tracks: from top to bottom.
+        zero_ns: what is taken from its times.
+    """
+    yield from _in_bytes(_rank_packets(rank, name, said, tracks, zero_ns))
+
+
+def of_job(said: Mapping[str, object], tracks: Iterable[Track], zero_ns: int) -> Iterator[bytes]:
+    """The packets that stand first: what was done, and what belongs to no rank."""
+    yield from _in_bytes(_job_packets(said, tracks, zero_ns))
+
+
+def _in_bytes(packets: Iterable[_Packet]) -> Iterator[bytes]:
+    held = proto.Trace()
+    for number, packet in enumerate(packets, 1):
+        held.packet.append(packet)
+        if not number % _AT_ONCE:
+            yield held.SerializeToString()
+            held.Clear()
+    yield held.SerializeToString()
+
+
+def _rank_packets(
+    rank: int, name: str, said: Mapping[str, object], tracks: Iterable[Track], zero_ns: int
+) -> Iterator[_Packet]:
+    names = _Names(rank + 2)
+    uuids = iter(range((rank + 2) * _UUIDS, (rank + 3) * _UUIDS))
+    root = next(uuids)
+    packet = names.packet()
+    packet.track_descriptor.uuid = root
+    packet.track_descriptor.child_ordering = _EXPLICIT
+    packet.track_descriptor.process.pid = rank + 1
+    packet.track_descriptor.process.process_name = name
+    packet.track_descriptor.process.legacy_sort_index = rank
+    yield packet
+    groups: dict[str, int] = {}
+    for place, track in enumerate(tracks):
+        if track.group not in groups:
+            groups[track.group] = next(uuids)
+            yield _descriptor(names, groups[track.group], root, track.group, len(groups))
+            if len(groups) == 1:
+                yield _said(names, groups[track.group], said, _first_ns(track) - zero_ns)
+        yield from _events(names, track, next(uuids), groups[track.group], place, zero_ns)
+
+
+def _job_packets(said: Mapping[str, object], tracks: Iterable[Track], zero_ns: int) -> Iterator[_Packet]:
+    names = _Names(_JOB)
+    uuids = iter(range(_JOB, _UUIDS))
+    root = next(uuids)
+    yield _descriptor(names, root, 0, "job", 0)
+    for place, track in enumerate(tracks):
+        if not place:
+            yield _said(names, root, said, _first_ns(track) - zero_ns)
+        yield from _events(names, track, next(uuids), root, place, zero_ns)
+
+
+def _first_ns(track: Track) -> int:
+    column = track.slices["start_ns"] if track.slices is not None else _samples(track)["time_ns"]
+    return int(column.min())
+
+
+def _samples(track: Track) -> pd.DataFrame:
+    assert track.samples is not None
+    return track.samples
+
+
+def _descriptor(names: "_Names", uuid: int, parent: int, name: str, place: int) -> _Packet:
+    packet = names.packet()
+    descriptor = packet.track_descriptor
+    descriptor.uuid, descriptor.name, descriptor.sibling_order_rank = uuid, name, place
+    descriptor.child_ordering, descriptor.sibling_merge_behavior = _EXPLICIT, _APART
+    if parent:
+        descriptor.parent_uuid = parent
+    return packet
+
+
+def _said(names: "_Names", uuid: int, said: Mapping[str, object], time_ns: int) -> _Packet:
+    packet = names.packet()
+    packet.timestamp = max(0, time_ns)
+    event = packet.track_event
+    event.type, event.track_uuid = _INSTANT, uuid
+    names.name(packet, "about this export")
+    names.tell(packet, said)
+    return packet
+
+
+def _events(names: "_Names", track: Track, uuid: int, parent: int, place: int, zero_ns: int) -> Iterator[_Packet]:
+    head = _descriptor(names, uuid, parent, track.name, place)
+    if track.slices is not None:
+        yield head
+        yield from _pftrace_slices(names, track.slices, uuid, zero_ns)
+        return
+    counter = head.track_descriptor.counter
+    counter.SetInParent()
+    if track.unit == "bytes":
+        counter.unit = proto.CounterDescriptor.Unit.UNIT_SIZE_BYTES
+    elif track.unit:
+        counter.unit_name = track.unit
+    yield head
+    samples = _samples(track)
+    for time, value in zip(samples["time_ns"].tolist(), samples["value"].tolist(), strict=True):
+        packet = names.packet()
+        packet.timestamp = max(0, time - zero_ns)
+        event = packet.track_event
+        event.type, event.track_uuid, event.double_counter_value = _COUNTER, uuid, value
+        yield packet
+
+
+def _pftrace_slices(names: "_Names", slices: pd.DataFrame, uuid: int, zero_ns: int) -> Iterator[_Packet]:
+    """Begins and ends in order: of those at one moment the ends of what was open first, then the begins."""
+    open_ends: list[int] = []
+    columns = ("name", "category", "start_ns", "end_ns", "args", "flows_out", "flows_in")
+    for name, category, start, end, told, flows_out, flows_in in zip(
+        *(slices[column].tolist() for column in columns), strict=True
+    ):
+        while open_ends and open_ends[-1] <= start:
+            yield _ended(names, uuid, open_ends.pop() - zero_ns)
+        open_ends.append(end)
+        packet = names.packet()
+        packet.timestamp = max(0, start - zero_ns)
+        event = packet.track_event
+        event.type, event.track_uuid = _BEGIN, uuid
+        names.name(packet, name)
+        names.category(packet, category)
+        if told:
+            names.tell(packet, told)
+        passes_on = flows_out if isinstance(flows_out, tuple) else ()
+        event.flow_ids.extend(passes_on)
+        if isinstance(flows_in, tuple):
+            event.terminating_flow_ids.extend(number for number in flows_in if number not in passes_on)
+        yield packet
+    while open_ends:
+        yield _ended(names, uuid, open_ends.pop() - zero_ns)
+
+
+def _ended(names: "_Names", uuid: int, time_ns: int) -> _Packet:
+    packet = names.packet()
+    packet.timestamp = max(0, time_ns)
+    packet.track_event.type, packet.track_event.track_uuid = _END, uuid
+    return packet
+
+
+class _Names:
+    """A sequence's texts: each is written once, with the packet that first needs it."""
+
+    def __init__(self, sequence: int) -> None:
+        self._sequence = sequence
+        self._is_first = True
+        self._known: dict[str, dict[str, int]] = {"event_names": {}, "event_categories": {},
+            "debug_annotation_names": {}, "debug_annotation_string_values": {}}  # fmt: skip
+
+    def packet(self) -> _Packet:
+        packet = proto.TracePacket()
+        packet.trusted_packet_sequence_id = self._sequence
+        packet.sequence_flags = 1 if self._is_first else 2  # names begin anew, or are those of earlier packets
+        self._is_first = False
+        return packet
+
+    def name(self, packet: _Packet, text: str) -> None:
+        packet.track_event.name_iid = self._number(packet, "event_names", text)
+
+    def category(self, packet: _Packet, text: str) -> None:
+        packet.track_event.category_iids.append(self._number(packet, "event_categories", text))
+
+    def tell(self, packet: _Packet, values: Mapping[str, object]) -> None:
+        for name, value in values.items():
+            note = packet.track_event.debug_annotations.add()
+            note.name_iid = self._number(packet, "debug_annotation_names", name)
+            if isinstance(value, bool):
+                note.bool_value = value
+            elif isinstance(value, int):
+                note.int_value = value
+            elif isinstance(value, float):
+                note.double_value = value
+            else:
+                note.string_value_iid = self._number(packet, "debug_annotation_string_values", str(value))
+
+    def _number(self, packet: _Packet, kind: str, text: str) -> int:
+        known = self._known[kind]
+        number = known.get(text)
+        if number is None:
+            number = known[text] = len(known) + 1
+            entry = getattr(packet.interned_data, kind).add()
+            entry.iid = number
+            if kind == "debug_annotation_string_values":
+                entry.str = text.encode(errors="replace")
+            else:
+                entry.name = text.encode(errors="replace").decode()
+        return number
+
+
+# Tracks as Chrome trace events: a process for each rank, a thread for each track. Times are µs, exact to the ns.
+
+
+_Event = dict[str, Any]
+
+
+def trace_events_of_rank(
+    rank: int, name: str, said: Mapping[str, object], tracks: Iterable[Track], zero_ns: int
+) -> Iterator[bytes]:
+    """A rank's events, each with a comma before it.
+
+    Args:
+        rank: its number.
+        name: what it is called.
+        said: what a reader must know of it.
+        tracks: from top to bottom.
+        zero_ns: what is taken from its times.
+    """
+    for event in _rank_events(rank, name, said, tracks, zero_ns):
+        yield b",\n" + json.dumps(event, separators=(",", ":"), ensure_ascii=False).encode(errors="replace")
+
+
+def head(said: Mapping[str, object]) -> bytes:
+    """What stands before the ranks' events."""
+    first = json.dumps({"ph": "M", "name": "trace_label", "pid": 0, "args": {"name": said["label"]}})
+    return f'{{"displayTimeUnit":"ns","otherData":{json.dumps(said)},"traceEvents":[\n{first}'.encode()
+
+
+TAIL = b"\n]}\n"
+"""What stands behind them."""
+
+
+def _rank_events(
+    rank: int, name: str, said: Mapping[str, object], tracks: Iterable[Track], zero_ns: int
+) -> Iterator[_Event]:
+    yield _named("process_name", rank, 0, {"name": name})
+    yield _named("process_labels", rank, 0, {"labels": ", ".join(f"{key} {value}" for key, value in said.items())})
+    yield _named("process_sort_index", rank, 0, {"sort_index": rank})
+    for thread, track in enumerate(tracks):
+        if track.samples is not None:
+            for time, value in track.samples[["time_ns", "value"]].itertuples(index=False):
+                yield {"ph": "C", "name": track.name, "pid": rank, "ts": (time - zero_ns) / 1000,
+                       "args": {track.unit or "value": value}}  # fmt: skip
+            continue
+        yield _named("thread_name", rank, thread, {"name": track.name})
+        yield _named("thread_sort_index", rank, thread, {"sort_index": thread})
+        yield from _trace_events_slices(track, rank, thread, zero_ns)
+
+
+def _named(what: str, rank: int, thread: int, content: _Event) -> _Event:
+    return {"ph": "M", "name": what, "pid": rank, "tid": thread, "args": content}
+
+
+def _trace_events_slices(track: Track, rank: int, thread: int, zero_ns: int) -> Iterator[_Event]:
+    assert track.slices is not None
+    for row in track.slices.itertuples(index=False):
+        place = {"pid": rank, "tid": thread, "ts": (row.start_ns - zero_ns) / 1000}
+        event = {"ph": "X", "name": row.name, "cat": row.category, **place, "dur": (row.end_ns - row.start_ns) / 1000}
+        if isinstance(row.colour, str):
+            event["cname"] = row.colour
+        if row.args:
+            event["args"] = row.args
+        yield event
+        leave = row.flows_out if isinstance(row.flows_out, tuple) else ()
+        arrive = row.flows_in if isinstance(row.flows_in, tuple) else ()
+        for number in dict.fromkeys((*arrive, *leave)):
+            what = "collective" if is_of_instance(number) else "launch"
+            phase = "s" if number not in arrive else "t" if number in leave else "f"
+            yield {"ph": phase, "id": number, "name": what, "cat": what, **place, "bp": "e"}
+
+
+# All ranks as one file for Perfetto: what was recorded, and beside it what the analysis makes of it.
+#
+# A job is written rank by rank: each rank's events are read again, drawn beside its rows of the Results, and written to a
+# piece of their own, so that no more than one rank is in memory at a time in each process. The pieces make the file.
+
 
 MADE_BY = "analyze-traces export"
 """What each file says near its beginning."""
@@ -158,20 +809,20 @@ def _write_rank(trace: RankTrace, plan: _Plan) -> None:
     name = f"rank {trace.rank}" + (f" · {device}" if device else "")
     said = {"rank": trace.rank, "clock_shift_applied_ns": -shift_ns, **plan.clocks.get(trace.rank, {}),
             "window": trace.window.label}  # fmt: skip
-    pieces = _encoder(plan)(trace.rank, name, said, of_rank(trace, tables), shift_ns + plan.zero_ns)
+    pieces = _encoder(plan)(trace.rank, name, said, tracks_of_rank(trace, tables), shift_ns + plan.zero_ns)
     with (plan.folder / f"{trace.rank}.piece").open("wb") as file:
         file.writelines(pieces)
 
 
 def _encoder(plan: _Plan) -> Callable[..., Iterator[bytes]]:
-    return trace_events.of_rank if plan.is_json else pftrace.of_rank
+    return trace_events_of_rank if plan.is_json else pftrace_of_rank
 
 
 def _put_together(file: IO[bytes] | gzip.GzipFile, plan: _Plan, said: Mapping[str, object], results: Results) -> None:
     if plan.is_json:
-        file.write(trace_events.head(said))
+        file.write(head(said))
     else:
-        file.writelines(pftrace.of_job(said, _of_job(results, plan.clock), plan.zero_ns))
+        file.writelines(of_job(said, _of_job(results, plan.clock), plan.zero_ns))
     for rank in sorted(results["ranks"].to_frame()["rank"]):
         piece = plan.folder / f"{rank}.piece"
         if piece.exists():
@@ -179,7 +830,7 @@ def _put_together(file: IO[bytes] | gzip.GzipFile, plan: _Plan, said: Mapping[st
                 shutil.copyfileobj(source, file, 1 << 20)
             piece.unlink()
     if plan.is_json:
-        file.write(trace_events.TAIL)
+        file.write(TAIL)
 
 
 def _of_job(results: Results, clock: Clock) -> list[Track]:
@@ -191,7 +842,7 @@ def _of_job(results: Results, clock: Clock) -> list[Track]:
     shift = own["rank"].map(dict(clock.shifts)).fillna(0).astype("int64")
     drawn = own.assign(start_ns=own["start_ns"] - shift, end_ns=own["end_ns"] - shift)
     told = [{"rank": int(rank), "where": where} for rank, where in zip(drawn["rank"], drawn["where"], strict=True)]
-    slices = path_slices(drawn)
+    slices = path(drawn)
     named = [f"rank {rank}: {name}" for rank, name in zip(drawn["rank"], slices["name"], strict=True)]
     ordered = slices.assign(name=named, args=told).sort_values("start_ns", kind="stable")
     ends = ordered["end_ns"].clip(upper=ordered["start_ns"].shift(-1, fill_value=ordered["end_ns"].max()))
@@ -200,3 +851,21 @@ def _of_job(results: Results, clock: Clock) -> list[Track]:
 
 def _opened(path: Path) -> IO[bytes] | gzip.GzipFile:
     return gzip.open(path, "wb", compresslevel=6) if path.suffix == ".gz" else path.open("wb")
+
+
+# Traces in memory as one file for Perfetto.
+
+
+def export(traces: TraceSet, path: str | PathLike[str]) -> Path:
+    """Write all ranks as one file for ui.perfetto.dev, as `analyze-traces export` does; returns its path.
+
+    It is Chrome's JSON when the name ends in `.json` or `.json.gz`, else Perfetto's protobuf, compressed when the name
+    ends in `.gz`.
+
+    Raises:
+        UsageError: `traces` are not loaded.
+    """
+    target = place_of(path, "export takes the path of a file")
+    results = analyse(traces, *NEEDED)
+    write(results, target, traces.label, in_memory(traces.ranks))
+    return target

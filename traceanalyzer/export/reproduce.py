@@ -7,7 +7,7 @@ import pandas as pd
 
 from traceanalyzer.errors import InputError, UsageError
 from traceanalyzer.functions import analyse
-from traceanalyzer.meaning import quantities
+from traceanalyzer.meaning import columns
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.model import RankTrace, TraceSet
 
@@ -150,7 +150,7 @@ def _values(trace: RankTrace, row: pd.Series) -> list[str]:
 
 
 def _mean(row: pd.Series, column: str) -> str:
-    return quantities.in_a_line(row[column] / row["calls"], Unit.NS) if row["calls"] else "n/a"
+    return columns.in_a_line(row[column] / row["calls"], Unit.NS) if row["calls"] else "n/a"
 
 
 def _arguments(row: pd.Series, values: list[str]) -> list[str]:

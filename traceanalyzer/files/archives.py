@@ -1,24 +1,98 @@
-"""Zip and tar files of traces: their members as files of their own, in a temporary folder."""
+"""Packed files and archives: their members as files of their own."""
 
 import atexit
+import bz2
 import gzip
+import lzma
 import os
+import re
 import shutil
 import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 from msgspec import Struct
 
 from traceanalyzer.errors import InputError
-from traceanalyzer.files import packing
+
+# Packed files: which names they have, and their bytes unpacked as they are read.
+
+
+_NAME = r"\.json(?:\.(?:gz|zst|xz|bz2))?$"
+
+_JSON = re.compile(_NAME)
+
+NOT_UNPACKED: Mapping[str, str] = {".lz4": "lz4", ".7z": "7-Zip", ".rar": "RAR", ".br": "Brotli", ".Z": "compress"}
+"""Suffixes of files that are named as skipped, and what packed them."""
+
+MOST_TIMES = 400
+"""A file that unpacks to more than this times its size is not read on, beyond `FREE_BYTES`: JSON packs by 5 to 100."""
+
+FREE_BYTES = 512 << 20
+
+
+def is_json(name: str) -> bool:
+    """Whether a file is JSON by its name, packed or not."""
+    return _JSON.search(name) is not None
+
+
+def unpacked(file: BinaryIO, first: bytes) -> BinaryIO | None:
+    """A stream of the unpacked bytes of an xz, bzip2 or zstd file; `None` for others.
+
+    Args:
+        file: the open file, at its start; closing the stream closes it.
+        first: its first bytes, six at least where it has so many.
+    """
+    opener = next((make for magic, make in _OPENERS.items() if first.startswith(magic)), None)
+    return None if opener is None else opener(file)
+
+
+def most_bytes(packed_bytes: int) -> int:
+    """How many bytes so few may become: when they are unpacked, or as what is made of them."""
+    return max(FREE_BYTES, MOST_TIMES * packed_bytes)
+
+
+ERRORS: tuple[type[Exception], ...] = (lzma.LZMAError, EOFError, OSError, ValueError)
+"""What the streams raise on damage."""
+
+
+def _zstd(file: BinaryIO) -> BinaryIO:
+    import pyarrow as pa
+
+    # Closing it closes the file below it.
+    stream: BinaryIO = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
+    return stream
+
+
+def _closing(stream: Any, file: BinaryIO) -> BinaryIO:
+    """The stream, which closes the file below it when it is closed: those of the standard library do not."""
+    close = stream.close
+
+    def both() -> None:
+        close()
+        file.close()
+
+    stream.close = both
+    made: BinaryIO = stream
+    return made
+
+
+_OPENERS: Mapping[bytes, Callable[[BinaryIO], BinaryIO]] = {
+    b"\xfd7zXZ\x00": lambda file: _closing(lzma.LZMAFile(file), file),  # noqa: SIM115 - its reader closes it
+    b"BZh": lambda file: _closing(bz2.BZ2File(file), file),
+    b"\x28\xb5\x2f\xfd": _zstd,
+}
+
+
+# Zip and tar files of traces: their members as files of their own, in a temporary folder.
+
 
 _TAR = (".tar", ".tgz", ".tar.gz", ".tar.xz", ".tar.bz2", ".tar.zst")
 
@@ -28,7 +102,7 @@ _MOST_MEMBERS = 1_000_000
 
 _BLOCK_BYTES = 1 << 20
 
-_TOO_MANY = f"unpacks to over {packing.MOST_TIMES} times its size; not unpacked"
+_TOO_MANY = f"unpacks to over {MOST_TIMES} times its size; not unpacked"
 
 _SPARE_BYTES = 1 << 30
 """Of the disk, left free."""
@@ -86,7 +160,7 @@ def unpack(path: Path, is_wanted: Callable[[str], bool]) -> Unpacked:
 def _errors() -> tuple[type[Exception], ...]:
     """What damaged archives raise."""
     others = (tarfile.TarError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError)
-    return (*packing.ERRORS, *others)
+    return (*ERRORS, *others)
 
 
 class _Member(Struct, frozen=True):
@@ -125,14 +199,14 @@ def _plain(path: Path) -> Iterator[Any]:
             with gzip.open(file) as stream:
                 yield _Bounded(stream, path)
         else:
-            yield _Bounded(packing.unpacked(file, first) or file, path)
+            yield _Bounded(unpacked(file, first) or file, path)
 
 
 class _Bounded:
     """A packed tar file's bytes, those of members that nobody wants and of headers too."""
 
     def __init__(self, stream: Any, path: Path) -> None:
-        self._stream, self._left = stream, packing.most_bytes(path.stat().st_size)
+        self._stream, self._left = stream, most_bytes(path.stat().st_size)
 
     def read(self, size: int) -> bytes:
         """The next bytes.
@@ -201,8 +275,8 @@ def _copied(source: IO[bytes], target: Path, archive: Path, member: _Member, mad
                 target.unlink()
                 raise InputError(f"fills the disk of {made.folder.parent}; unpack it elsewhere (TMPDIR)")
             own = made.written_bytes - before
-            of_member = member.packed_bytes is not None and own > packing.most_bytes(member.packed_bytes)
-            if of_member or made.written_bytes > packing.most_bytes(archive.stat().st_size):
+            of_member = member.packed_bytes is not None and own > most_bytes(member.packed_bytes)
+            if of_member or made.written_bytes > most_bytes(archive.stat().st_size):
                 target.unlink()
                 return _TOO_MANY
             file.write(block)

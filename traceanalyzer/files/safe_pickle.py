@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from traceanalyzer.errors import InputError
-from traceanalyzer.files import packing
+from traceanalyzer.files import archives
 
 MOST_DEPTH = 64
 """Containers inside containers: dumps of PyTorch have less than ten."""
@@ -140,7 +140,7 @@ def _size(file: IO[bytes]) -> int:
     """Bytes of a pickle; of a packed one as many as take the memory that so few bytes may become."""
     head, at = file.read(2), file.seek(0, 2)
     file.seek(0)
-    return at * packing.MOST_TIMES // _TIMES if head == _GZIP else at
+    return at * archives.MOST_TIMES // _TIMES if head == _GZIP else at
 
 
 def is_pickle(head: bytes) -> bool:

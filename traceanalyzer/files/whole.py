@@ -1,5 +1,6 @@
-"""Files that are written: they appear when they are whole, and until then what lay there stays."""
+"""Files written whole or not at all, and files read within bounds."""
 
+import errno
 import shutil
 import tempfile
 import time
@@ -10,6 +11,9 @@ from pathlib import Path
 from traceanalyzer.errors import UsageError
 from traceanalyzer.forks import signals_wait
 from traceanalyzer.given import place_of
+
+# Files that are written: they appear when they are whole, and until then what lay there stays.
+
 
 DRAFT = ".writing-"
 """How the names of folders begin in which drafts lie."""
@@ -99,3 +103,28 @@ def remove_old_drafts(folder: Path) -> None:
         with suppress(OSError):
             if time.time() - draft.stat().st_mtime > _DAY_S:
                 shutil.rmtree(draft, ignore_errors=True)
+
+
+# Files that are read at once: no more of them than was agreed on, whatever the file says of its size.
+
+
+MOST_SMALL_BYTES = 256 << 20
+"""Of what people write by hand, or a tool for one of them: lists of hosts, gates, metrics."""
+
+_HEAD = 4096
+
+
+def content(path: Path, most: int = MOST_SMALL_BYTES) -> bytes:
+    """The file's bytes: of a device or a pipe too, which tell no size and may never end.
+
+    Raises:
+        OSError: it cannot be read, holds more than `most` bytes, or begins with NULs, as no text does.
+    """
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+        if head[:1] == b"\0":
+            raise OSError(errno.EINVAL, "not a text file")
+        found = head + file.read(most + 1 - len(head))
+    if len(found) > most:
+        raise OSError(errno.EFBIG, f"larger than {most >> 20:,} MiB")
+    return found

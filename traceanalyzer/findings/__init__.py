@@ -4,11 +4,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from traceanalyzer.findings.asking import kinds_of_rules, results_of_rules, thresholds_of_rules, with_limits
-    from traceanalyzer.findings.finding import Finding
-    from traceanalyzer.findings.findings import Findings, named_ranks
-    from traceanalyzer.findings.found import find
-    from traceanalyzer.findings.registry import RULES, Rule
+    from traceanalyzer.findings.finding import Finding, Findings, named_ranks
+    from traceanalyzer.findings.registry import (
+        RULES,
+        Rule,
+        find,
+        kinds_of_rules,
+        results_of_rules,
+        thresholds_of_rules,
+        with_limits,
+    )
 
 __all__ = [
     "RULES",
@@ -25,15 +30,15 @@ __all__ = [
 
 _HOMES = {
     "Finding": "finding",
-    "Findings": "findings",
+    "Findings": "finding",
     "RULES": "registry",
     "Rule": "registry",
-    "find": "found",
-    "named_ranks": "findings",
-    "kinds_of_rules": "asking",
-    "results_of_rules": "asking",
-    "thresholds_of_rules": "asking",
-    "with_limits": "asking",
+    "find": "registry",
+    "named_ranks": "finding",
+    "kinds_of_rules": "registry",
+    "results_of_rules": "registry",
+    "thresholds_of_rules": "registry",
+    "with_limits": "registry",
 }
 
 

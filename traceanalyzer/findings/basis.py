@@ -1,25 +1,36 @@
-"""What findings measure by: mean complete step of each rank, or the whole capture without such steps."""
+"""The basis of findings: a mean complete step, profiled and not, and gains in words."""
 
+import re
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import replace as structs_replace
 
 from traceanalyzer.analyses import Result
-from traceanalyzer.analyses.grouping import Groups
-from traceanalyzer.analyses.once import once_of_tables
-from traceanalyzer.analyses.replay.gain import Gain
+from traceanalyzer.analyses.grouping import Groups, once_of_tables
+from traceanalyzer.analyses.replay.changes import RUN_TO_RUN
+from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.time.headline import Headline, shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
-from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.meaning.columns import Unit, unit_of
-from traceanalyzer.meaning.quantities import digits
-from traceanalyzer.meaning.severities import Severity
-from traceanalyzer.meaning.wholes import rate, step_or_capture, whole, within_whole
+from traceanalyzer.analyses.trace import Ranks
+from traceanalyzer.meaning.columns import Unit, digits, time_span, time_text, unit_of
+from traceanalyzer.meaning.vocabulary import (
+    Severity,
+    gain_range_said,
+    gain_said,
+    rate,
+    step_or_capture,
+    whole,
+    within_whole,
+)
 from traceanalyzer.model.tables import columns_of, floats, rows_where, table_of
+
+# What findings measure by: mean complete step of each rank, or the whole capture without such steps.
+
 
 LEAST_GAIN_PCT = 1.0
 """Of a step: what mending gains by the replay. Less is not said."""
@@ -190,10 +201,12 @@ def basis_of_operators(steps: Steps, basis: Basis, ranks: Ranks | None = None) -
     if basis.steps is None:
         if ranks is None:
             return basis
-        return replace(basis, window_ns=ranks.table.set_index("rank")["events_ns"].reindex(basis.window_ns.index))
+        return structs_replace(
+            basis, window_ns=ranks.table.set_index("rank")["events_ns"].reindex(basis.window_ns.index)
+        )
     table = rows_where(steps.table, steps.table["step"].notna())
     mean_ns = table["window_ns"].astype("float64").groupby(table["rank"]).mean().reindex(basis.window_ns.index)
-    return replace(basis, window_ns=(mean_ns * basis.steps).fillna(basis.window_ns))
+    return structs_replace(basis, window_ns=(mean_ns * basis.steps).fillna(basis.window_ns))
 
 
 def _of_a_step(column: str) -> str:
@@ -238,3 +251,172 @@ def severity(share_pct: float) -> Severity:
 def lower(level: Severity) -> Severity:
     """The next lower severity; `low` stays."""
     return "medium" if level == "high" else "low"
+
+
+# What recording itself does to the figures: hosts that stop for every call that is written down.
+
+
+_OTHER = 0.2
+"""A gain that differs by more than this part of the larger one is another gain without the profiler; so is one that
+differs by more than runs of one job do."""
+
+_WORTH_PCT = 1.0
+"""Of a step: what less than this differs by is not worth saying."""
+
+HOSTS = "hosts"
+
+_LOADED = 0.5
+
+BINDS_PCT = 10.0
+"""Hosts that could shorten the step without the profiler by more than this share of it bind it there, too."""
+
+
+def otherwise(gain_ns: int, unprofiled_ns: int | None, step_ns: int) -> str:
+    """` (an estimated 1.2 ms shorter without the profiler)` where the gain is another one there; else empty.
+
+    What gains nothing there is no shorter: nobody would read "0 ns shorter".
+    """
+    if unprofiled_ns is None or not is_another(gain_ns, unprofiled_ns, step_ns):
+        return ""
+    shorter = f"an estimated {time_text(unprofiled_ns)} shorter" if unprofiled_ns else "by estimate no shorter"
+    return f" ({shorter} without the profiler)"
+
+
+def is_another(recorded_ns: float, unprofiled_ns: float, step_ns: float) -> bool:
+    """Whether a gain, or a change of either sign, is another one without the profiler."""
+    apart = abs(recorded_ns - unprofiled_ns)
+    is_other = apart > _OTHER * max(abs(recorded_ns), abs(unprofiled_ns)) and 100 * apart >= _WORTH_PCT * step_ns
+    return is_other or apart > RUN_TO_RUN * step_ns
+
+
+def who_decides(of_hosts: Gain | None, of_data: Gain | None) -> str:
+    """The `hosts` decide a step's length; the data loader, where data that is ready gains half of what they could."""
+    is_loaded = of_hosts is not None and of_data is not None and of_data.gain_ns > _LOADED * of_hosts.gain_ns
+    return "the data loader" if is_loaded else HOSTS
+
+
+def of_hosts(
+    steps_ns: tuple[int, int] | None,
+    ideal_ns: int | None,
+    *,
+    steps: int | None,
+    are_waits_open: bool = False,
+    who: str = HOSTS,
+) -> tuple[str, bool | None]:
+    """A sentence on the step without the profiler, and whether hosts bind it, too; `None` where that cannot be told.
+
+    Args:
+        steps_ns: the step with the most that recording may take the hosts taken away, and with the least.
+        ideal_ns: the step of hosts that take no time.
+        steps: how many these are means of; `None` of the whole capture.
+        are_waits_open: waits for partners that are not known stay in all of these as they were: they are the most that
+            the job needs.
+        who: what of hosts binds the step, as `who_decides` has it.
+    """
+    if steps_ns is None or ideal_ns is None:
+        return "", True
+    shortest, longest = steps_ns
+    what = step_or_capture(steps)
+    an_estimate = "at most an estimated" if are_waits_open else "an estimated"
+    takes = f"Recording slows hosts: without it {what} would take {an_estimate} {time_span(shortest, longest)}"
+    most, least = (100 * (step - ideal_ns) / step if step else 0.0 for step in (longest, shortest))
+    if most < BINDS_PCT and not are_waits_open:
+        return f"{takes}, and the GPUs would decide its length.", False
+    if least >= BINDS_PCT:
+        return f"{takes}, and {who} would still decide its length.", True
+    return f"{takes}; whether {who} would still decide its length cannot be told from this capture.", None
+
+
+# What is won, as a part of a title: `at most 3.2 ms shorter`. Titles keep such parts till their gains are known.
+
+
+DELAYED = " (how much is not known: start delays without a recorded cause lie in it)"
+
+_SURE = 0.01
+"""An error below this part of a gain is not worth saying."""
+
+
+@dataclass(frozen=True, slots=True)
+class Won:
+    """By how much a step, or the capture, is shorter: words behind `is` or `would be`.
+
+    Attributes:
+        gain_ns: of the recorded one.
+        is_bound: it is the most that can be won (`gain_said`).
+        unprofiled_ns: the gain without the profiler, where that is to be said if it is another one.
+        step_ns: what is shorter, before.
+        error_ns: how far the gain may be off, where that is to be said; of a bound it is not.
+        most_ns: the gain where start delays that no recorded dependency explains go, too; `None` where they are few.
+    """
+
+    gain_ns: int
+    is_bound: bool
+    unprofiled_ns: int | None = None
+    step_ns: int = 0
+    error_ns: int = 0
+    most_ns: int | None = None
+
+    @classmethod
+    def of(cls, gain: Gain, *, is_bound: bool | None = None) -> Self:
+        """What a replay gains, and without the profiler; a bound by itself unless it is said."""
+        bound = gain.is_bound if is_bound is None else is_bound
+        most_ns = gain.most_gain_ns if gain.is_delayed else None
+        return cls(gain.gain_ns, bound, gain.unprofiled_gain_ns, gain.before_ns, most_ns=most_ns)
+
+    @classmethod
+    def recorded(cls, gain: Gain, *, is_bound: bool | None = None) -> Self:
+        """The same of the recorded step alone."""
+        return replace(cls.of(gain, is_bound=is_bound), unprofiled_ns=None)
+
+    @property
+    def without(self) -> str:
+        """What is said of a step without the profiler, where that gains something else."""
+        return otherwise(self.gain_ns, self.unprofiled_ns, self.step_ns)
+
+    def __str__(self) -> str:
+        if self.most_ns is not None:
+            return f"{gain_range_said(self.gain_ns, self.most_ns)} shorter{self.without}{DELAYED}"
+        if not self.gain_ns:
+            return f"no shorter{self.without}"
+        is_off = not self.is_bound and self.error_ns and self.error_ns >= _SURE * self.gain_ns
+        error = f" (± {time_text(self.error_ns)})" if is_off else ""
+        return f"{gain_said(time_text(self.gain_ns), is_bound=self.is_bound)}{error} shorter{self.without}"
+
+
+class Title(str):
+    """Sentences of parts: what is won is said anew where it turns out to be a bound."""
+
+    __slots__ = ("parts",)
+
+    parts: tuple[str | Won, ...]
+
+    def __new__(cls, *parts: str | Won) -> Self:
+        """Parts that are titles themselves are taken apart."""
+        made = super().__new__(cls, "".join(map(str, parts)))
+        made.parts = tuple(own for part in parts for own in (part.parts if isinstance(part, Title) else (part,)))
+        return made
+
+    def as_bound(self) -> "Title":
+        """The same with gains that are the most that can be won."""
+        return Title(*(replace(part, is_bound=True) if isinstance(part, Won) else part for part in self.parts))
+
+    def without_gains(self) -> str:
+        """The sentences that say no gain."""
+        marked = "".join(_WON if isinstance(part, Won) else part for part in self.parts)
+        return " ".join(each for each in _ENDS.split(marked) if _WON not in each)
+
+
+_WON = "\0"
+
+_ENDS = re.compile(r"(?<=[.!?]) (?=[A-Z])")
+"""Between sentences."""
+
+
+def without_gains(title: str) -> str:
+    """The title without the sentences of its gains; of one without gains itself."""
+    return title.without_gains() if isinstance(title, Title) else title
+
+
+def as_bound(title: str) -> str:
+    """The title with its gains as bounds; of one without gains itself."""
+    return title.as_bound() if isinstance(title, Title) else title

@@ -1,16 +1,17 @@
-"""What a finding is."""
+"""What a finding is, several of them, their order, and one finding for one cause."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from html import escape
-from typing import Any, TypedDict
+from typing import Any, TypedDict, overload
 
 from traceanalyzer.analyses.names import ResultName
-from traceanalyzer.analyses.replay.gain import Gain
-from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.meaning.gains import gain_range_said, gain_said
-from traceanalyzer.meaning.quantities import text
-from traceanalyzer.meaning.severities import Severity
+from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.meaning.columns import Unit, text
+from traceanalyzer.meaning.vocabulary import SEVERITIES, Severity, gain_range_said, gain_said
+
+# What a finding is.
+
 
 PAGEABLE = "copies of pageable memory"
 """A cause of which rules of hosts and of copies tell (`Finding.about`)."""
@@ -132,3 +133,129 @@ class Finding:
         said += [f"<p>{escape(self.recommendation)}</p>"] if self.recommendation else []
         said += [f"<p><i>{escape(self.caveat)}</i></p>"] if self.caveat else []
         return f"<div>{''.join(said)}</div>"
+
+
+# Several findings: as a notebook shows them, and the ranks that they name.
+
+
+class Findings(tuple[Finding, ...]):
+    """Findings in their order, most to gain first: a tuple that prints a line for each."""
+
+    __slots__ = ()
+
+    @overload  # type: ignore[override]
+    def __getitem__(self, key: int) -> Finding: ...
+    @overload
+    def __getitem__(self, key: slice) -> "Findings": ...
+    def __getitem__(self, key: int | slice) -> "Finding | Findings":
+        """One of them, or several as Findings again."""
+        return Findings(tuple(self)[key]) if isinstance(key, slice) else tuple(self)[key]
+
+    def __repr__(self) -> str:
+        return "\n".join(self._lines()) or "No findings: every rule was asked and none speaks."
+
+    def _lines(self) -> Iterator[str]:
+        for place, finding in enumerate(self):
+            yield f"[{place}] {finding!r}"
+
+    def _repr_html_(self) -> str:
+        if not self:
+            return f"<p>{escape(repr(self))}</p>"
+        return "".join(finding._repr_html_() for finding in self)
+
+
+def named_ranks(findings: Iterable[Finding]) -> list[int]:
+    """The ranks that findings name, in their order: of each those that it blames and names, then those of its signs."""
+    said = (each for finding in findings for each in (finding, *finding.also))
+    return list(dict.fromkeys(rank for each in said for rank in (*each.ranks, *each.named)))
+
+
+# One cause, one finding: what other rules say of it becomes part of the one that tells the cause.
+
+
+_MOST = 0.8
+
+_HALF = 0.5
+
+_RAISED: Severity = "medium"
+"""What gains a known amount is made no graver by signs of it: these are of all that its rank does."""
+
+
+def folded(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings with those taken in whose `part_of` is what another one is `about`; the order stays.
+
+    Of several about one cause the first leads, and those that are part of that cause too are taken in. A finding
+    that is itself part of another takes nothing in: its cause is not the last one, so what points at it stands alone.
+    So does what gains over twice as much as the one that would take it in: that is the smaller part of it.
+    """
+    first = {item.about: item for item in reversed(findings) if item.about}
+    outer = {id(item): _outer(item, first) for item in findings}
+    inner = {key: lead for key, lead in outer.items() if id(lead) != key and outer[id(lead)] is lead}
+    return [
+        _with(lead, _signs([item for item in findings if inner.get(id(item)) is lead]))
+        for lead in findings
+        if id(lead) not in inner
+    ]
+
+
+def _signs(taken_in: Sequence[Finding]) -> tuple[Finding, ...]:
+    """What says what to do stands before the others: of many, two are said in the terminal; of the same words one."""
+    by_words = {(item.rule, str(item.title)): item for item in reversed(taken_in)}
+    once = [item for item in taken_in if by_words[item.rule, str(item.title)] is item]
+    return tuple(sorted(once, key=lambda item: not (item.is_to_do_first or item.tells_why)))
+
+
+def _outer(item: Finding, first: Mapping[str, Finding]) -> Finding:
+    lead = first.get(item.part_of or "", item)
+    is_known = not (item.gain_is_bound or item.is_of_ideal or lead.gain_is_bound)
+    is_more = is_known and (lead.expected_ns or 0) < _HALF * (item.expected_ns or 0)
+    return item if is_more else lead
+
+
+def _with(lead: Finding, also: tuple[Finding, ...]) -> Finding:
+    """One card is as grave as its gravest sign; where its gain is known, as those that tell why, and medium by others.
+
+    Of an ideal, what signs say can be mended is to be done first, and that alone where one gains most of it. A sign of
+    an ideal that makes half of it leads itself, unless the ideal says in which steps. One that tells why the cause is
+    there, and gains most of what mending it does, says what to do.
+    """
+    concrete = [it for it in also if it.is_to_do_first] if lead.is_of_ideal else []
+    leading = concrete if lead.steps is None else []
+    main = next((it for it in leading if (it.gain_ns or 0) >= _HALF * (lead.expected_ns or 0) > 0), None)
+    first = [it.recommendation for it in concrete if it.recommendation]
+    why = next((it for it in also if it.tells_why and (it.gain_ns or 0) >= _MOST * (lead.gain_ns or 0)), lead)
+    is_all = main is not None and (main.gain_ns or 0) >= _MOST * (lead.gain_ns or 0)
+    advice = " ".join(dict.fromkeys([*first, *([] if is_all else [why.recommendation or ""])])).strip() or None
+    own = [it.severity for it in (lead, *also) if it is lead or it.tells_why or lead.gain_is_bound]
+    raised = [_RAISED for it in also if SEVERITIES.index(it.severity) <= SEVERITIES.index(_RAISED)]
+    grave = min([*own, *raised], key=SEVERITIES.index)
+    if main is not None:
+        also = (lead, *(it for it in also if it is not main))
+        lead = replace(main, about=lead.about, part_of=None)
+    return replace(lead, also=also, severity=grave, recommendation=advice)
+
+
+# In which order findings are read: what the capture cannot tell, then the severest causes, then what gains most.
+
+
+def ordered(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings, first to read first.
+
+    What the capture cannot tell goes before advice, but for hosts that are late by the recording alone. Of the same
+    severity come first gains that a replay forecasts, then those that are the most that can be won, last distances from
+    an ideal and what gains nothing or an unknown amount; of each what gains most without the profiler.
+    """
+    return sorted(findings, key=_key)
+
+
+def _key(finding: Finding) -> tuple[bool, int, bool, bool, bool, int]:
+    gain_ns = finding.expected_ns
+    is_least = bool(gain_ns) and not (finding.gain_is_bound or finding.is_of_ideal)
+    return (
+        not finding.is_about_capture or finding.is_of_hosts,
+        SEVERITIES.index(finding.severity),
+        not is_least,
+        finding.is_of_ideal or gain_ns == 0,
+        gain_ns is None,
+        -(gain_ns or 0),
+    )

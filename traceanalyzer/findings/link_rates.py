@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from traceanalyzer.analyses.communication.collectives import SIZE_CLASSES, Collectives, transfer_kinds
-from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.model.tables import rows_where
 
 LOW_PEAK_PCT = 30.0

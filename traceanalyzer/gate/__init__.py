@@ -2,12 +2,9 @@
 
 from collections.abc import Sequence
 
-from traceanalyzer.gate.figures import check_names
-from traceanalyzer.gate.grammar import Gate, parse, parse_file
-from traceanalyzer.gate.lacks import lack_of_ranks
+from traceanalyzer.gate.grammar import FAILED, INCONCLUSIVE, PASSED, SKIPPED, UNKNOWN, Gate, Outcome, parse, parse_file
 from traceanalyzer.gate.of_comparison import check_comparison
-from traceanalyzer.gate.of_run import check_run
-from traceanalyzer.gate.outcomes import FAILED, INCONCLUSIVE, PASSED, SKIPPED, UNKNOWN, Outcome
+from traceanalyzer.gate.of_run import check_names, check_run, lack_of_ranks
 
 __all__ = [
     "FAILED", "INCONCLUSIVE", "PASSED", "SKIPPED", "UNKNOWN", "Gate", "Outcome",

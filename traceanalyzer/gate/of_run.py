@@ -1,22 +1,27 @@
-"""Gates on one run: rows of its Results, as summary.json and the tables have them."""
+"""Gates on one run."""
 
-from collections.abc import Iterable, Sequence
+import difflib
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from itertools import islice
 
 import pandas as pd
 
-from traceanalyzer.analyses import Results
+from traceanalyzer.analyses import ANALYSES, Results
 from traceanalyzer.analyses.base import plain_rows
 from traceanalyzer.analyses.doubts import reasons
+from traceanalyzer.analyses.integrity.integrity import told
 from traceanalyzer.analyses.time.headline import steps_of
-from traceanalyzer.gate.figures import check_names, find
-from traceanalyzer.gate.grammar import Gate
-from traceanalyzer.gate.outcomes import (
+from traceanalyzer.diff import metrics
+from traceanalyzer.errors import UsageError
+from traceanalyzer.gate.grammar import (
     FAILED,
     OF_RANKS,
     PASSED,
     SKIPPED,
     UNKNOWN,
+    Gate,
     Outcome,
     after,
     fails,
@@ -25,6 +30,102 @@ from traceanalyzer.gate.outcomes import (
     over_ranks,
     said_of_limit,
 )
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.model import Skipped
+
+# Which table and column a gate names: the registry knows, so a misspelt one is refused before anything is read.
+
+
+_FIRST = ("headline", "exposed_comm", "idle")
+"""Where a column is looked for first when the gate names no analysis; the others follow in their own order."""
+
+
+def check_names(gates: Iterable[Gate], *, of_comparison: bool = False) -> None:
+    """Refuse gates that could never be evaluated.
+
+    Raises:
+        UsageError: a column, a table or a key of one does not exist or is no number; or a change has no base run.
+    """
+    for gate in gates:
+        if gate.op is None and not of_comparison:
+            raise UsageError(f"--fail-on {gate.text!r}: a change needs a base run; use it with diff")
+        if of_comparison and is_metric(gate):
+            if gate.where:
+                raise UsageError(
+                    f"--fail-on {gate.text!r}: {gate.column} is one figure a run; it has no rows to choose"
+                )
+            continue
+        find(gate, of_comparison=of_comparison)
+
+
+def is_metric(gate: Gate) -> bool:
+    """Whether in a comparison it is of the figures that runs are compared by, not of a table."""
+    return gate.analysis is None and gate.column in metrics.BY_NAME
+
+
+def find(gate: Gate, *, of_comparison: bool = False) -> tuple[str, str]:
+    """The analysis and column that a gate names.
+
+    Raises:
+        UsageError: there is none, or its rows cannot be chosen as the gate does.
+    """
+    analysis, column = _place(gate, _columns(of_comparison))
+    known = ANALYSES[analysis].result.columns
+    if known[column].unit is Unit.TEXT:
+        raise UsageError(f"--fail-on {gate.text!r}: {analysis}.{column} is no number")
+    for key, _ in gate.where:
+        if key not in known:
+            raise UsageError(f"--fail-on {gate.text!r}: the table has no column {key}; {_near(key, known)}")
+    return analysis, column
+
+
+def _place(gate: Gate, columns: Mapping[str, Sequence[str]]) -> tuple[str, str]:
+    if gate.analysis is None and gate.column in _aliases():
+        return _aliases()[gate.column]
+    order = [gate.analysis] if gate.analysis else [*_FIRST, *columns]
+    for name in order:
+        if gate.column in columns.get(name, ()):
+            return name, gate.column
+    if gate.analysis and gate.analysis not in columns:
+        raise UsageError(
+            f"--fail-on {gate.text!r}: no table is called {gate.analysis}; {_near(gate.analysis, columns)}"
+        )
+    known = {column for name, own in columns.items() if gate.analysis in (None, name) for column in own}
+    where = f"{gate.analysis} has no" if gate.analysis else "no table has a"
+    raise UsageError(f"--fail-on {gate.text!r}: {where} column {gate.column}; {_near(gate.column, known)}")
+
+
+@cache
+def _columns(of_comparison: bool) -> Mapping[str, Sequence[str]]:
+    """Columns by analysis; a comparison has no tables with a row for each event."""
+    return {
+        name: tuple(analysis.result.columns)
+        for name, analysis in ANALYSES.items()
+        if not (of_comparison and analysis.result.is_detail)
+    }
+
+
+@cache
+def _aliases() -> Mapping[str, tuple[str, str]]:
+    """By another name for a column, its analysis and own name."""
+    return {
+        column.alias: (analysis, name)
+        for analysis, known in ANALYSES.items()
+        for name, column in known.result.columns.items()
+        if column.alias
+    }
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    """Names that may be meant; where none is near, the likest ones and where all stand."""
+    names = sorted(set(known))
+    if near := difflib.get_close_matches(name, names, 3):
+        return f"did you mean {', '.join(near)}?"
+    likest = difflib.get_close_matches(name, names, 3, cutoff=0)
+    return f"of {len(names)} the likest are {', '.join(likest)}; docs/metrics.md has all"
+
+
+# Gates on one run: rows of its Results, as summary.json and the tables have them.
 
 
 def check_run(
@@ -126,3 +227,53 @@ def _judge(gate: Gate, rows: pd.DataFrame, column: str, extra: list[str], run: s
 
 def _of_ranks(rows: pd.DataFrame) -> str:
     return f" for rank {', '.join(str(rank) for rank in rows['rank'].unique())}" if "rank" in rows else ""
+
+
+# Which ranks of a run a gate does not see, so that one who is over the limit may be among them.
+
+
+_MOST_NAMED = 8
+
+
+def lack_of_ranks(
+    ranks: pd.DataFrame,
+    wanted: Collection[int] | None,
+    skipped: Sequence[Skipped],
+    integrity: pd.DataFrame | None = None,
+) -> str | None:
+    """Why the gates do not see the whole run; `None` when they do.
+
+    Ranks are missing by the world size that the traces state, or of those that the user asked for: ranks that
+    nobody asked for are no lack. Where no trace states a world size, a skipped file may have been a rank. Of a rank
+    whose file is cut off, what came after the cut is not seen.
+
+    Args:
+        ranks: the table of that name.
+        wanted: ranks that the user asked for; `None` is all.
+        skipped: files and ranks that were left out.
+        integrity: the table of that name: of a rank whose times cannot be true nothing is seen.
+    """
+    sizes = ranks["world_size"].dropna()
+    here = set(ranks["rank"])
+    expected = sorted(wanted) if wanted is not None else range(int(sizes.max()) if len(sizes) else 0)
+    count = sum(rank not in here for rank in expected)
+    left_out = "; ".join(f"{item.what}: {item.why}" for item in islice(skipped, _MOST_NAMED))
+    if count:
+        named = ", ".join(str(rank) for rank in islice((rank for rank in expected if rank not in here), _MOST_NAMED))
+        text = f"{count} of {len(expected)} ranks {'is' if count == 1 else 'are'} not here ({named})"
+        return f"{text}; skipped {left_out}" if left_out else text
+    if left_out and not expected:
+        return f"skipped {left_out}"
+    return _cut(ranks) or (None if integrity is None else told(integrity))
+
+
+def _cut(ranks: pd.DataFrame) -> str | None:
+    """Which ranks' files end before their events do."""
+    if "truncated" not in ranks:  # of a summary that another version stored
+        return None
+    cut = ranks.loc[ranks["truncated"].astype("boolean").fillna(value=False), "rank"]
+    if cut.empty:
+        return None
+    named = ", ".join(str(rank) for rank in cut.head(_MOST_NAMED))
+    more = " and more" if len(cut) > _MOST_NAMED else ""
+    return f"the file of rank {named}{more} is cut off, so that the rest of it is not seen"

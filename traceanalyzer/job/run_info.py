@@ -1,16 +1,27 @@
-"""What ran, as the run.json beside the traces tells: strategy, model, batch, dtype, speed without a profiler."""
+"""What is said of a job beside its traces: run.json, hosts, topology."""
 
+import csv
+import io
+import json
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer.errors import InputError
+from traceanalyzer.files import whole
 from traceanalyzer.job.model_state import Model
 from traceanalyzer.model.schema import printable
+
+# What ran, as the run.json beside the traces tells: strategy, model, batch, dtype, speed without a profiler.
+
 
 KNOWN_VERSION = 1
 
@@ -208,3 +219,172 @@ def peak_memory(info: RunInfo) -> dict[int, dict[str, int]]:
     return {
         row["rank"]: {name: value for name, value in _integers(row).items() if name.startswith("peak_")} for row in rows
     }
+
+
+# Which host and rack each rank ran on, as a file of the user says.
+
+
+_RANKS = re.compile(r"\s*(\d{1,6})(?:\s*-\s*(\d{1,6}))?\s*")
+
+_APART = re.compile(r"[;\s]+")
+"""What stands between the words of a line without commas."""
+
+
+class Placed(Struct, frozen=True):
+    """A rank's host and rack; `None` where it is not said."""
+
+    host: str | None = None
+    rack: str | None = None
+
+
+def read_hosts(path: Path) -> dict[int, Placed]:
+    """Rank → host and rack, from CSV or JSON.
+
+    CSV has rows `rank,host,rack`, the rack optional, with or without a line of headings; a rank may be a range, `0-7`.
+    Blanks, tabs or semicolons stand for the commas of lines that have none.
+    JSON is a list of hosts in order of rank, a list of objects with `rank`, `host` and `rack`, or an object from rank
+    to host or to such an object.
+
+    Raises:
+        InputError: the file cannot be read, or says nothing of this kind; the message has the line or entry.
+    """
+    try:
+        text = whole.content(path).decode("utf-8-sig")
+        rows = _of_json(json.loads(text)) if text.lstrip()[:1] in ("{", "[") else _of_csv(text)
+        return _placed(rows)
+    except (OSError, UnicodeDecodeError, csv.Error, ValueError) as error:
+        raise InputError(
+            f"{path}: no hosts of ranks ({error}); write rows rank,host,rack such as 0-7,b07,r2"
+        ) from error
+
+
+_Row = tuple[str, str | None, str | None]
+
+
+def _of_csv(text: str) -> Iterator[_Row]:
+    names = ["rank", "host", "rack"]
+    for number, row in enumerate(csv.reader(io.StringIO(text)), 1):
+        cells = [cell.strip() for cell in row]
+        if len(cells) == 1:
+            cells = _APART.split(cells[0])
+        if not any(cells) or cells[0].startswith("#"):
+            continue
+        if number == 1 and not cells[0][:1].isdigit():
+            names = [cell.lower() for cell in cells]
+            if not {"rank", "host"} <= set(names):
+                raise ValueError(f"headings {', '.join(names)}: rank and host are needed")
+            continue
+        if len(cells) > len(names) or len(cells) < 2:
+            raise ValueError(f"line {number} has {len(cells)} cells")
+        known = dict(zip(names, cells, strict=False))
+        yield known["rank"], known.get("host") or None, known.get("rack") or None
+
+
+def _of_json(found: Any) -> Iterator[_Row]:
+    if isinstance(found, Mapping):
+        pairs: Iterable[tuple[Any, Any]] = found.items()
+    elif all(isinstance(entry, Mapping) for entry in found):
+        pairs = ((entry.get("rank"), entry) for entry in found)
+    else:
+        pairs = enumerate(found)
+    for rank, entry in pairs:
+        own = entry if isinstance(entry, Mapping) else {"host": entry}
+        host, rack = own.get("host"), own.get("rack")
+        if not isinstance(host, str | None) or not isinstance(rack, str | int | None):
+            raise ValueError(f"entry {rank}: host and rack are texts")  # noqa: TRY004 - of the file, not of a caller
+        if isinstance(entry, Mapping) and host is None and rack is None:
+            raise ValueError(f"entry {rank}: neither host nor rack among {', '.join(map(str, entry)) or 'nothing'}")
+        yield str(rank), host or None, None if rack is None else str(rack)
+
+
+def _placed(rows: Iterable[_Row]) -> dict[int, Placed]:
+    made: dict[int, Placed] = {}
+    for text, host, rack in rows:
+        match = _RANKS.fullmatch(text)
+        if match is None:
+            raise ValueError(f"{text!r} is no rank")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise ValueError(f"{text!r} ends before it begins")
+        for rank in range(first, last + 1):
+            if rank in made:
+                raise ValueError(f"rank {rank} is there twice")
+            made[rank] = Placed(*(printable(name) if name else None for name in (host, rack)))
+    if not made:
+        raise ValueError("it is empty")
+    return made
+
+
+# How the GPUs of a run are joined: paths of its machine's topology, transports of NCCL's log.
+
+
+FARTHEST_LAST = ("PIX", "PXB", "PHB", "NODE", "SYS")
+"""PCIe paths, the nearest first; NVLinks (`NV18`: eighteen of them) come before all."""
+
+NETWORK = "network"
+"""Path between two machines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """What a topology and NCCL's log tell of the job's ranks.
+
+    Attributes:
+        paths: numbers of two GPUs of a machine → `NV18`, `PIX`, … `SYS`; all machines are taken to be alike.
+        gpus: rank → its GPU's number on its machine, where the log tells it.
+        hosts: rank → its machine, where the log tells it.
+        transports: two ranks → transport of their connections (`P2P/CUMEM`, `NET/IB/0/GDRDMA`) → channels that use it.
+    """
+
+    paths: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    gpus: Mapping[int, int] = field(default_factory=dict)
+    hosts: Mapping[int, str] = field(default_factory=dict)
+    transports: Mapping[tuple[int, int], Counter[str]] = field(default_factory=dict)
+
+    def placed(self, ranks: pd.DataFrame) -> "Wiring":
+        """The same with GPUs and machines of the ranks' table where the log does not tell them.
+
+        Without any name of a machine ranks are on one when no two have the same GPU.
+        """
+        known = ranks.set_index("rank")
+        devices = {int(rank): int(number) for rank, number in known["device"].dropna().items()}
+        hosts = {int(rank): str(name) for rank, name in known["host"].dropna().items()}
+        if not hosts and len(set(devices.values())) == len(devices) == len(known):
+            hosts = dict.fromkeys(devices, "")
+        return Wiring(self.paths, devices | dict(self.gpus), hosts | dict(self.hosts), self.transports)
+
+    def path(self, ranks: Sequence[int]) -> str | None:
+        """The farthest path between any two of the ranks; `None` where one of them is not told."""
+        told = [self._path(one, other) for one, other in combinations(sorted(ranks), 2)]
+        known = [path for path in told if path is not None]
+        return max(known, key=distance) if told and len(known) == len(told) else None
+
+    def transport(self, ranks: Sequence[int]) -> str | None:
+        """Transports between the ranks, the one of most channels first; `None` where the log has none."""
+        found: Counter[str] = Counter()
+        for pair in combinations(sorted(ranks), 2):
+            found.update(self.transports.get(pair, {}))
+        return ", ".join(name for name, _ in found.most_common()) or None
+
+    def _path(self, one: int, other: int) -> str | None:
+        hosts = self.hosts.get(one), self.hosts.get(other)
+        if None in hosts:
+            return None
+        if hosts[0] != hosts[1]:
+            return NETWORK
+        first, second = self.gpus.get(one), self.gpus.get(other)
+        if first is None or second is None:
+            return None
+        return self.paths.get((first, second)) or self.paths.get((second, first))
+
+
+def distance(path: str) -> tuple[int, int]:
+    """Orders paths, the nearest first: more NVLinks before fewer, those before PIX > PXB > PHB > NODE > SYS."""
+    if path.startswith("NV"):
+        return 0, -int(path[2:])
+    return (1 + FARTHEST_LAST.index(path) if path in FARTHEST_LAST else len(FARTHEST_LAST) + 1), 0
+
+
+def nvlinks(path: object) -> int | None:
+    """Number of NVLinks of a path; `None` of another one."""
+    return int(path[2:]) if isinstance(path, str) and path.startswith("NV") and path[2:].isdigit() else None

@@ -9,22 +9,19 @@ from msgspec import Struct
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.expressions import Expression
-from traceanalyzer.kinds.collectives import (
+from traceanalyzer.kinds.kernels import (
+    CALL,
     COLLECTIVES,
     CPU_BACKENDS,
     EXPERTS,
     MESSAGES,
-    POINT_TO_POINT,
-    ROOTED,
-    collective,
-)
-from traceanalyzer.kinds.dtypes import dtype_bytes, element_types
-from traceanalyzer.kinds.kernels import (
-    CALL,
     NEVER,
     PEERS,
+    POINT_TO_POINT,
+    ROOTED,
     WAIT_ONLY,
     CommKernel,
+    collective,
     comm_kernel,
     is_fused,
     kernel_collective,
@@ -33,6 +30,8 @@ from traceanalyzer.kinds.kernels import (
 )
 from traceanalyzer.kinds.operators import (
     OperatorBytes,
+    dtype_bytes,
+    element_types,
     inputs_bytes,
     is_comm_operator,
     operator_bytes,

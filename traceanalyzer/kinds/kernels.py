@@ -1,16 +1,144 @@
-"""Which kernels communicate: how, whether they wait for peers, and what tells their bytes."""
+"""Which kernels communicate, and the qualified names inside kernels' names."""
 
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from importlib.resources import files
+from itertools import pairwise
 from typing import Any
 
 from msgspec import Struct
 
-from traceanalyzer.kinds.collectives import collective
-from traceanalyzer.kinds.function_names import function_path, template_arguments
+# A kernel's own qualified name, and its template arguments, out of the long name that a trace gives.
+
+
+_ANONYMOUS = re.compile(r"(?:\(anonymous namespace\)|<unnamed>|\{anonymous\}|`anonymous namespace'|_GLOBAL__N_\w*)::")
+
+_SUFFIX = re.compile(r"(?: \[clone [\w.]+\]|\.kd)+$")
+
+_SIGN = re.compile(r"operator ?(?:\(\)|<=>|<=|>=|<<|>>|<|>)|->|(?P<bracket>[<>()])|(?P<comma>,)")
+
+_MANGLED = re.compile(r"_ZT?S?N?K?(?=\d)")
+
+_LENGTH = re.compile(r"\d+")
+
+_CAST = re.compile(r"^\([a-z ]+\)")
+"""Nsight Systems writes `(int)2` and `(bool)1`."""
+
+
+@lru_cache(maxsize=65_536)
+def function_path(name: str) -> str:
+    """`deep_ep::intranode::dispatch` of `void deep_ep::intranode::dispatch<8, 768>(int4*, …)`, mangled or not.
+
+    Return type, template arguments, function arguments and anonymous namespaces are left out. A name that is no C++
+    name stays as it is.
+    """
+    text = _SUFFIX.sub("", name)
+    if mangled := _MANGLED.match(text):
+        return "::".join(_mangled_parts(text, mangled.end())) or text
+    text = _ANONYMOUS.sub("", text)
+    lists, end = _argument_lists(text)
+    begins = [0, *(last + 1 for _, last, _ in lists)]
+    ends = [*(first for first, _, _ in lists), end]
+    outside = "".join(text[begin:end] for begin, end in zip(begins, ends, strict=True))
+    return outside.split(" ")[-1] or text
+
+
+def template_arguments(name: str) -> tuple[str, ...]:
+    """The function's own template arguments, `c10::BFloat16`, `16`, `2`; empty without any, or in a mangled name."""
+    text = _ANONYMOUS.sub("", _SUFFIX.sub("", name))
+    lists, end = _argument_lists(text)
+    if not lists or lists[-1][1] + 1 != end:
+        return ()
+    first, last, commas = lists[-1]
+    bounds = [first, *commas, last]
+    parts = (text[begin + 1 : end].strip() for begin, end in pairwise(bounds))
+    return tuple(_CAST.sub("", part) for part in parts)
+
+
+def _argument_lists(text: str) -> tuple[list[tuple[int, int, list[int]]], int]:
+    """The outermost `<…>`: where each begins and ends and its commas; and where the function's arguments begin."""
+    made: list[tuple[int, int, list[int]]] = []
+    held: list[str] = []
+    first, commas = 0, list[int]()
+    for found in _SIGN.finditer(text):
+        sign = found["bracket"]
+        if found["comma"] and len(held) == 1:
+            commas.append(found.start())
+        elif sign == "(" and not held:
+            return made, found.start()
+        elif sign == "(" or (sign == "<" and held[-1:] != ["("]):
+            if not held:
+                first, commas = found.start(), []
+            held.append(sign)
+        elif held and (held[-1], sign) in (("<", ">"), ("(", ")")):  # within (…) a > compares
+            held.pop()
+            if not held:
+                made.append((first, found.start(), commas))
+    return made, len(text)
+
+
+def _mangled_parts(text: str, place: int) -> list[str]:
+    """`7deep_ep9intranode8dispatchI…` as its parts, up to the template or function arguments."""
+    parts = []
+    while length := _LENGTH.match(text, place):
+        place = length.end() + int(length[0])
+        parts.append(text[length.end() : place])
+    return [part for part in parts if part and not part.startswith("_GLOBAL__N_")]
+
+
+# The field's names of collectives, and what holds of them.
+
+
+# Order matters: "reduce_scatter" and "all_reduce" both contain "reduce".
+_WORDS = (
+    ("all_reduce", re.compile(r"all_?reduce|cross_device_reduce|one_shot|two_shot|multimem_red", re.IGNORECASE)),
+    ("reduce_scatter", re.compile(r"reduce_?scatter", re.IGNORECASE)),
+    ("all_gather", re.compile(r"all_?gather", re.IGNORECASE)),
+    ("all_to_all", re.compile(r"all_?to_?all|all2all", re.IGNORECASE)),
+    ("send_recv", re.compile(r"send_?recv|isend_irecv", re.IGNORECASE)),
+    ("broadcast", re.compile(r"broadcast|bcast", re.IGNORECASE)),
+    ("barrier", re.compile(r"barrier", re.IGNORECASE)),
+    ("reduce", re.compile(r"reduce", re.IGNORECASE)),
+    ("scatter", re.compile(r"scatter", re.IGNORECASE)),
+    ("gather", re.compile(r"gather", re.IGNORECASE)),
+    ("send", re.compile(r"send", re.IGNORECASE)),
+    ("recv", re.compile(r"recv|receive", re.IGNORECASE)),
+)
+
+EXPERTS = ("ep_dispatch", "ep_combine")
+"""Tokens to the experts that they are for, and back: what each rank sends differs from step to step."""
+
+COLLECTIVES = (*(name for name, _ in _WORDS), *EXPERTS, "ep_notify", "rma")
+"""`ep_notify`: ranks tell each other how many tokens will come; `rma`: one-sided puts and gets."""
+
+ROOTED = ("broadcast", "reduce", "scatter", "gather")
+"""Collectives with one root: their ranks do not wait alike."""
+
+POINT_TO_POINT = ("send", "recv", "send_recv")
+
+MESSAGES = "messages"
+"""What point-to-point operations are together: one end's send is the other end's receive."""
+
+CPU_BACKENDS = ("gloo:", "mpi:")
+"""With what names of collectives begin that the host's processors carry out."""
+
+
+def collective(name: str | None) -> str | None:
+    """Field's name of a collective: `all_reduce`, `all_gather`, `send`, …; `None` when the name holds none.
+
+    Takes PyTorch's names (`_allgather_base`), NCCL's functions (`ncclAllReduce`) and kernels
+    (`ncclDevKernel_AllReduce_Sum_f32_RING_LL(…)`). A fused send/receive kernel is `send_recv`.
+    """
+    if not name:
+        return None
+    head = name.split("(", 1)[0]
+    return next((field_name for field_name, pattern in _WORDS if pattern.search(head)), None)
+
+
+# Which kernels communicate: how, whether they wait for peers, and what tells their bytes.
+
 
 WAIT_ONLY, PEERS, NEVER = "only", "peers", "no"
 """What a kernel's duration holds: nothing but waiting, waiting and transfer, transfer."""

@@ -8,12 +8,21 @@ from traceanalyzer.discovery import discover, of_files
 from traceanalyzer.errors import UsageError
 from traceanalyzer.given import place_of, text_of
 from traceanalyzer.kinds import KindRules
-from traceanalyzer.loading.capture import read_capture
-from traceanalyzer.loading.claims import claimed_rank, require_ranks, with_gpu_work
-from traceanalyzer.loading.notes import label_of, name_of, notes_of, other_runs, refuse_several_runs
-from traceanalyzer.loading.options import LoadOptions, parse_ranks
+from traceanalyzer.loading.capture import (
+    LoadOptions,
+    claimed_rank,
+    label_of,
+    name_of,
+    notes_of,
+    other_runs,
+    parse_ranks,
+    read_capture,
+    refuse_several_runs,
+    require_ranks,
+    with_gpu_work,
+)
 from traceanalyzer.model import RankTrace, TraceSet
-from traceanalyzer.model.text_storage import texts_in_python
+from traceanalyzer.model.tables import texts_in_python
 from traceanalyzer.selection import Selection
 
 __all__ = [

@@ -16,14 +16,23 @@ import msgspec
 import pandas as pd
 
 from traceanalyzer.analyses.registry import ANALYSES, SHARED
-from traceanalyzer.analyses.replay.piece import Piece
-from traceanalyzer.cuda_graphs.captures import captures_beside, notes_beside
+from traceanalyzer.analyses.replay.rank_graph import Piece
+from traceanalyzer.cuda_graphs import captures_beside, notes_beside
 from traceanalyzer.discovery.clustering import TraceFile
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.loading import LoadOptions
-from traceanalyzer.loading.cache import UNREADABLE, Draft, code_of, key_of, prune_at_times, ranks_of
-from traceanalyzer.loading.kept_tables import Told, read_tables, write_tables
-from traceanalyzer.loading.kept_traces import facts_of
+from traceanalyzer.loading.store import (
+    UNREADABLE,
+    Draft,
+    Told,
+    code_of,
+    facts_of,
+    key_of,
+    prune_at_times,
+    ranks_of,
+    read_tables,
+    write_tables,
+)
 from traceanalyzer.model import RankMeta
 from traceanalyzer.model.aside import laid_aside
 from traceanalyzer.model.tables import columns_of, table_of

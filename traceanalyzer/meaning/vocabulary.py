@@ -1,14 +1,20 @@
-"""The words and looks of what a rank's time consists of: kinds of operation, parts of time, causes of idling.
+"""The words and looks of what a rank's time consists of."""
 
-Each has one key, label, definition, colour and pattern, here. Results name their columns by it, findings and the
-terminal speak by it, pages get it as CSS variables and as JSON, exports colour by it.
-"""
-
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from types import MappingProxyType
+from typing import Literal, get_args
 
 from msgspec import Struct
+
+from traceanalyzer.meaning.columns import time_text
+
+# The words and looks of what a rank's time consists of: kinds of operation, parts of time, causes of idling.
+#
+# Each has one key, label, definition, colour and pattern, here. Results name their columns by it, findings and the
+# terminal speak by it, pages get it as CSS variables and as JSON, exports colour by it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,3 +262,142 @@ def in_a_sentence(label: str) -> str:
     """A part of time as sentences call it: what a legend calls `idle: host` is `idle (host)` there."""
     part, _, cause = label.partition(": ")
     return f"{part} ({cause})" if cause else label
+
+
+# What figures are of, in words: all that was recorded, its one complete step, or the mean of several.
+#
+# `steps` is everywhere how many complete steps a figure is of; `None` of a capture without any.
+
+
+def whole(steps: int | None) -> str:
+    """What is shorter by a gain."""
+    return _said(steps, "the capture", "the step", "a mean step")
+
+
+def step_or_capture(steps: int | None) -> str:
+    """What has a length, and what a share is of."""
+    return _said(steps, "the capture", "the step", "a step")
+
+
+def within_whole(steps: int | None) -> str:
+    """Words behind a time or a count: a rate is of several steps."""
+    return _said(steps, "in all", "in the step", "a step")
+
+
+def rate(steps: int | None) -> str:
+    """The same where only a rate is to be told, with a blank before it."""
+    return _said(steps, "", "", " a step")
+
+
+def _said(steps: int | None, capture: str, one: str, several: str) -> str:
+    return capture if steps is None else one if steps == 1 else several
+
+
+# How grave what is said is, of a capture's findings and of the doctor's diagnoses alike.
+
+
+Severity = Literal["high", "medium", "low", "info"]
+"""`info` is healthy, or harmless."""
+
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+"""Gravest first."""
+
+HIGH, MEDIUM, LOW, INFO = SEVERITIES
+
+GRAVE: tuple[Severity, ...] = (HIGH, MEDIUM)
+"""What is said first, and marks the figures that it reaches."""
+
+
+# How sentences begin, and what stands before a figure.
+
+
+_VOWEL = re.compile(r"8|1[18](,\d{3})*(?![\d,])")
+"""Figures that are spoken with a vowel first: eight, eighty, eleven, eighteen thousand."""
+
+
+def first_upper(words: str) -> str:
+    """The words as the beginning of a sentence."""
+    return words[0].upper() + words[1:]
+
+
+def with_article(figure: str) -> str:
+    """`a 64.9 ms`, `an 8.19 ms`, `an 11 ms`, `a 110 ms`."""
+    return f"{'an' if _VOWEL.match(figure) else 'a'} {figure}"
+
+
+# Several ranks, steps or names in a sentence.
+
+
+MOST_PIECES = 8
+"""Of them as many are named; of the others how many there are."""
+
+
+def numbered(noun: str, numbers: Collection[int], most: int = MOST_PIECES) -> str:
+    """`rank 3`, `ranks 0 to 3 and 7`: which they are, with what they are."""
+    return f"{noun}{'' if len(set(numbers)) == 1 else 's'} {listed(numbers, most)}"
+
+
+def listed(numbers: Collection[int], most: int = MOST_PIECES) -> str:
+    """`3`, `3 and 5`, `8 to 15`, `1, 4 and 7`, `0 to 3, 8 and 12 to 15`, `0, 8, 16 … 248`; of many pieces the first."""
+    ordered = sorted(set(numbers))
+    steps = {two - one for one, two in pairwise(ordered)}
+    if len(ordered) > most and len(steps) == 1 and steps != {1}:
+        return f"{ordered[0]}, {ordered[1]}, {ordered[2]} … {ordered[-1]}"
+    return named([piece for run in _runs(ordered) for piece in _pieces(run)], most)
+
+
+def lacking(expected: range | Collection[int], here: Collection[int]) -> str:
+    """Which of the expected numbers are not here, as `listed`; a damaged file's range of billions costs no more."""
+    if not isinstance(expected, range):
+        return listed(set(expected).difference(here))
+    ends = [expected.start - 1, *sorted(number for number in here if number in expected), expected.stop]
+    runs = [range(before + 1, after) for before, after in pairwise(ends)]
+    return named([piece for run in runs for piece in _pieces(run)])
+
+
+def part_of(count: int, total: int, noun: str, plural: str | None = None) -> str:
+    """How a sentence about some of them begins: `3 of 17 calls`, `All 1,310 calls`, `The only call`."""
+    if total == 1:
+        return f"The only {noun}"
+    of_them = f"{total:,} {plural or noun + 's'}"
+    return f"All {of_them}" if count == total else f"{count:,} of {of_them}"
+
+
+def named(names: Sequence[str], most: int = MOST_PIECES) -> str:
+    """`b00`, `b00 and b03`, `b00, b03 and b07`; of many the first, and how many more there are; `none`."""
+    more = len(names) - most
+    *first, last = [*names[:most], f"{more} more"] if more > 0 else names or ["none"]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _runs(ordered: Sequence[int]) -> list[list[int]]:
+    runs: list[list[int]] = []
+    for number in ordered:
+        if runs and runs[-1][-1] + 1 == number:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return runs
+
+
+def _pieces(run: Sequence[int]) -> list[str]:
+    return [f"{run[0]} to {run[-1]}"] if len(run) > 2 else [str(number) for number in run]
+
+
+# How a gain is said: `3.2 ms`, or `at most 3.2 ms` where it is the most that can be won.
+
+
+def gain_range_said(least_ns: int, most_ns: int) -> str:
+    """The gain where delays that no recorded dependency explains stay after the change, and where they go."""
+    return f"between {time_text(least_ns)} and {time_text(most_ns)}" if least_ns else f"up to {time_text(most_ns)}"
+
+
+def gain_said(amount: str, *, is_bound: bool) -> str:
+    """The amount, which says its unit; nothing else says `at most` of a gain.
+
+    A gain is a bound where it is no replay's but the time that its cause takes; where over 3 % of a step are not
+    explained by the replay, or are waits whose partners are not known, or a rank's host is not in the capture; where it
+    is the distance from an ideal that nobody reaches; and where the capture's means are not the job's (a warm-up, a
+    clock that is set, a rank without a trace or a call, lost operations).
+    """
+    return f"{'at most ' if is_bound else ''}{amount}"

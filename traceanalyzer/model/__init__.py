@@ -1,8 +1,7 @@
 """What a trace is once it is read, and how a reader makes one."""
 
 from traceanalyzer.model.make import launch_rows, make_trace, trace_of
-from traceanalyzer.model.trace import ProcessGroup, RankMeta, RankTrace, Skipped, TraceSet
-from traceanalyzer.model.window import Window, whole_capture
+from traceanalyzer.model.trace import ProcessGroup, RankMeta, RankTrace, Skipped, TraceSet, Window, whole_capture
 
 __all__ = [
     "ProcessGroup",

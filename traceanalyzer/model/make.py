@@ -1,19 +1,192 @@
-"""A rank's trace from the tables that a reader made: brought to their schema, sorted by time, and tied together."""
+"""A rank's trace from the tables that a reader made."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.model.aside import rearranged
-from traceanalyzer.model.copy_engine import with_copied_collectives
-from traceanalyzer.model.event_times import possible
-from traceanalyzer.model.plain import outer_first
 from traceanalyzer.model.schema import NONE, STEPS, TABLES, conform, legible, named, printable
-from traceanalyzer.model.tables import array_of, columns_as_they_are, with_columns
-from traceanalyzer.model.trace import ProcessGroup, RankMeta, RankTrace
-from traceanalyzer.model.window import whole_capture
+from traceanalyzer.model.tables import (
+    array_of,
+    column_of,
+    columns_as_they_are,
+    outer_first,
+    picked,
+    rows_named,
+    rows_where,
+    whole_of,
+    with_columns,
+)
+from traceanalyzer.model.trace import ProcessGroup, RankMeta, RankTrace, whole_capture
+
+# Collectives that copies carry out: NCCL's copy engine moves data by copies that look as if they stayed on one GPU.
+
+
+HOST_CALL = "record_param_comms"
+"""The operator around each call into the communication library; its arguments are those of the collective."""
+
+
+def with_copied_collectives(
+    gpu_ops: pd.DataFrame, api_calls: pd.DataFrame, host_ops: pd.DataFrame, comm_args: pd.DataFrame
+) -> pd.DataFrame:
+    """The operations, where copies on one GPU that a collective's host call launches itself are communication.
+
+    Peers' memory that is mapped into a process looks like its own. A copy counts when no operator (`aten::copy_`)
+    stands between it and the host call of a group of several ranks, and that call launches no kernel that
+    communicates: then the copies are all that can move its data.
+    """
+    has_launch = array_of(gpu_ops, "launch") != NONE
+    is_copy = rows_named(gpu_ops, "direction", "DtoD") & has_launch
+    if not is_copy.any():
+        return gpu_ops
+    calls = rows_where(comm_args, (array_of(comm_args, "gpu_op") == NONE) & (whole_of(comm_args, "group_size") > 1))
+    if calls.empty:
+        return gpu_ops
+    is_comm = rows_named(gpu_ops, "kind", "comm") & has_launch
+    rows = np.flatnonzero(is_copy | is_comm)
+    around = _around(gpu_ops, api_calls, calls, rows)
+    busy = np.unique(around[is_comm[rows]])
+    may_be = is_copy[rows] & (around != NONE) & ~np.isin(around, busy)
+    if not may_be.any():  # almost always: the operators, which are many, need not be looked at
+        return gpu_ops
+    operators = picked(host_ops, ~rows_named(host_ops, "name", HOST_CALL), ("start_ns", "end_ns", "thread"))
+    inner = _around(gpu_ops, api_calls, operators, rows)
+    found = rows[may_be & (inner < around)]  # no operator began, and is still open, within the host call
+    if not len(found):
+        return gpu_ops
+    kind = column_of(gpu_ops, "kind").copy()
+    kind[found] = "comm"
+    return with_columns(gpu_ops, kind=kind)
+
+
+def _around(gpu_ops: pd.DataFrame, api_calls: pd.DataFrame, spans: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
+    """Start of the latest span around each operation's launch on its thread, -1 without one."""
+    if spans.empty:
+        return np.full(len(rows), NONE)
+    launch = array_of(gpu_ops, "launch")[rows]
+    times, threads = array_of(api_calls, "start_ns")[launch], array_of(api_calls, "thread")[launch]
+    starts, ends, on = (array_of(spans, name) for name in ("start_ns", "end_ns", "thread"))
+    found = np.full(len(rows), NONE)
+    for thread in np.unique(threads).tolist():
+        own = np.flatnonzero(on == thread)
+        if not len(own):
+            continue
+        own = own[np.argsort(starts[own], kind="stable")]
+        asked = np.flatnonzero(threads == thread)
+        latest = np.searchsorted(starts[own], times[asked], side="right") - 1
+        row = own[latest]
+        found[asked] = np.where((latest >= 0) & (ends[row] > times[asked]), starts[row], NONE)
+    return found
+
+
+# Times of events that cannot be: such events are left out, or count as taking no time, and are counted.
+
+
+LATEST_NS = 5 * 10**18
+"""The year 2128. A time of any int64 and a clock's start of at most 4·10¹⁸, added, lie beyond where they overflow."""
+
+UNKNOWN_NS = np.iinfo(np.int64).min
+"""Stands for a time that is not there: with a clock's start added it is one that cannot be."""
+
+LONGEST_NS = 10**15
+"""No event lasts longer than twelve days."""
+
+LONGEST_CAPTURE_NS = 24 * 3600 * 10**9
+"""No recording lasts longer."""
+
+OUTSIDE_NS = 10 * 10**9
+"""No operation runs so long before a recording began, or after it ended, however clocks of GPU and host differ."""
+
+Recorded = tuple[int | None, int | None]
+"""When a recording began and ended, where its file says so."""
+
+_FEW = 0.1
+"""So many events of a kind that lie further from the others are two recordings; fewer are damaged."""
+
+
+class Possible(Struct, frozen=True):
+    """Tables of events that can be.
+
+    Attributes:
+        frames: the tables; `comm_args.gpu_op` refers to the operations that are left.
+        left_out: events whose time or length cannot be.
+        backwards: events that ended before they started: they are kept, and take no time.
+    """
+
+    frames: dict[str, pd.DataFrame]
+    left_out: int
+    backwards: int
+
+
+def possible(frames: Mapping[str, pd.DataFrame], recorded: Recorded = (None, None)) -> Possible:
+    """The tables without what cannot be. Almost always nothing is to be done."""
+    kept, left_out, backwards = dict(frames), 0, 0
+    middle_ns = _middle_ns(frames)
+    for name in frames:
+        frame = kept[name]  # of arguments those whose operations are left
+        if "start_ns" not in frame or frame.empty:
+            continue
+        start, end = array_of(frame, "start_ns"), array_of(frame, "end_ns")
+        is_backwards = end < start
+        if is_backwards.any():
+            end = np.maximum(start, end)
+            frame = frame.assign(end_ns=end)
+            backwards += int(is_backwards.sum())
+        is_possible = (start >= -LATEST_NS) & (end <= LATEST_NS) & (start <= end)
+        is_possible &= end - np.where(is_possible, start, end) <= LONGEST_NS
+        is_possible = _without_few(_is_far(start, middle_ns, is_possible), is_possible)
+        if name == "gpu_ops":
+            is_possible = _without_few(is_outside(start, recorded), is_possible)
+        if not is_possible.all():
+            left_out += int((~is_possible).sum())
+            if name == "gpu_ops" and "comm_args" in kept:
+                kept["comm_args"] = _of_kept_ops(kept["comm_args"], is_possible)
+            frame = frame[is_possible].reset_index(drop=True)
+        kept[name] = frame
+    return Possible(kept, left_out, backwards)
+
+
+def _middle_ns(frames: Mapping[str, pd.DataFrame]) -> int | None:
+    """A time within the recording: the median of what ran on the GPU, else of the host's operators."""
+    named = (array_of(frames[name], "start_ns") for name in ("gpu_ops", "host_ops") if name in frames)
+    starts = next((each for each in named if len(each)), None)
+    return None if starts is None else int(np.partition(starts, len(starts) // 2)[len(starts) // 2])
+
+
+def _is_far(start: np.ndarray, middle_ns: int | None, is_possible: np.ndarray) -> np.ndarray:
+    """Mask of the possible events that lie further from the recording's middle than any recording lasts."""
+    if middle_ns is None:
+        return np.zeros(len(start), dtype=bool)
+    # Those that are impossible lie anywhere: their distance may not fit.
+    is_far: np.ndarray = np.abs(np.where(is_possible, start, middle_ns) - middle_ns) > LONGEST_CAPTURE_NS
+    return is_far
+
+
+def is_outside(start: np.ndarray, recorded: Recorded) -> np.ndarray:
+    """Mask of the operations that begin over `OUTSIDE_NS` before a recording began, or after it ended."""
+    begin, end = recorded
+    is_early = start < begin - OUTSIDE_NS if begin is not None else np.zeros(len(start), dtype=bool)
+    is_late = start > end + OUTSIDE_NS if end is not None else np.zeros(len(start), dtype=bool)
+    return np.asarray(is_early | is_late)
+
+
+def _without_few(is_odd: np.ndarray, is_possible: np.ndarray) -> np.ndarray:
+    """The possible events without the odd ones, where these are few: many are another recording, or another clock."""
+    return is_possible & ~is_odd if 0 < is_odd.sum() < _FEW * is_possible.sum() else is_possible
+
+
+def _of_kept_ops(comm_args: pd.DataFrame, is_kept: np.ndarray) -> pd.DataFrame:
+    """Arguments of the host and of the operations that are left, at their new positions."""
+    position = np.append(np.where(is_kept, np.cumsum(is_kept) - 1, NONE), NONE)
+    row = array_of(comm_args, "gpu_op")
+    is_own = (row == NONE) | (position[row] != NONE)
+    return comm_args.assign(gpu_op=position[row])[is_own].reset_index(drop=True)
+
+
+# A rank's trace from the tables that a reader made: brought to their schema, sorted by time, and tied together.
 
 
 def make_trace(meta: RankMeta, *, process_ops: pd.Series | None = None, **tables: pd.DataFrame) -> RankTrace:

@@ -21,7 +21,7 @@ def peek(path: Path) -> Header:
         NotATraceError: it is no export after all, or the same report's database lies beside it.
     """
     from traceanalyzer.readers.nsys import traces
-    from traceanalyzer.readers.nsys.parquet import ParquetSource
+    from traceanalyzer.readers.nsys.source import ParquetSource
 
     database = path.with_name(f"{path.name.removesuffix('_pqtdir')}.sqlite")
     if database.is_file():
@@ -32,7 +32,7 @@ def peek(path: Path) -> Header:
 def ended_ns(path: Path) -> int | None:
     """When the capture ended; see `Reader.ended_ns`."""
     from traceanalyzer.readers.nsys import traces
-    from traceanalyzer.readers.nsys.parquet import ParquetSource
+    from traceanalyzer.readers.nsys.source import ParquetSource
 
     return traces.ended_ns(ParquetSource(path))
 
@@ -40,6 +40,6 @@ def ended_ns(path: Path) -> int | None:
 def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     """Each rank of the folder; see `Reader.read`."""
     from traceanalyzer.readers.nsys import traces
-    from traceanalyzer.readers.nsys.parquet import ParquetSource
+    from traceanalyzer.readers.nsys.source import ParquetSource
 
     return traces.read(ParquetSource(path), path, hint, rules)

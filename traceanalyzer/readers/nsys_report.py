@@ -28,7 +28,7 @@ def peek(path: Path) -> Header:
         NotATraceError: an export lies beside the report (that one is read), or `nsys` is missing or fails.
     """
     from traceanalyzer.readers.nsys import traces
-    from traceanalyzer.readers.nsys.sqlite import SqliteSource
+    from traceanalyzer.readers.nsys.source import SqliteSource
 
     beside = _export_beside(path)
     if beside is not None:
@@ -39,7 +39,7 @@ def peek(path: Path) -> Header:
 def ended_ns(path: Path) -> int | None:
     """When the capture ended; see `Reader.ended_ns`."""
     from traceanalyzer.readers.nsys import traces
-    from traceanalyzer.readers.nsys.sqlite import SqliteSource
+    from traceanalyzer.readers.nsys.source import SqliteSource
 
     return traces.ended_ns(SqliteSource(exported(path)))
 
@@ -51,7 +51,7 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
         NotATraceError: `nsys` is missing or fails.
     """
     from traceanalyzer.readers.nsys import traces
-    from traceanalyzer.readers.nsys.sqlite import SqliteSource
+    from traceanalyzer.readers.nsys.source import SqliteSource
 
     return traces.read(SqliteSource(exported(path)), path, hint, rules)
 
@@ -77,7 +77,7 @@ def exported(path: Path, cache: Path | None = None) -> Path:
         done = subprocess.run(_command(nsys, path, made), capture_output=True, check=False)  # noqa: S603
         if done.returncode or not made.exists():
             raise NotATraceError(f"{path}: nsys could not export it (exit code {done.returncode}); try: {by_hand}")
-        from traceanalyzer.readers.nsys.scrub import scrub
+        from traceanalyzer.readers.nsys.traces import scrub
 
         scrub(made)
         made.rename(target)

@@ -21,7 +21,7 @@ def recognises(path: Path) -> bool:
 def peek(path: Path) -> Header:
     """The file's head; see `Reader.peek`."""
     from traceanalyzer.readers.nsys import traces
-    from traceanalyzer.readers.nsys.sqlite import SqliteSource
+    from traceanalyzer.readers.nsys.source import SqliteSource
 
     return traces.peek(SqliteSource(path), path)
 
@@ -29,7 +29,7 @@ def peek(path: Path) -> Header:
 def ended_ns(path: Path) -> int | None:
     """When the capture ended; see `Reader.ended_ns`."""
     from traceanalyzer.readers.nsys import traces
-    from traceanalyzer.readers.nsys.sqlite import SqliteSource
+    from traceanalyzer.readers.nsys.source import SqliteSource
 
     return traces.ended_ns(SqliteSource(path))
 
@@ -37,6 +37,6 @@ def ended_ns(path: Path) -> int | None:
 def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     """Each rank of the file; see `Reader.read`."""
     from traceanalyzer.readers.nsys import traces
-    from traceanalyzer.readers.nsys.sqlite import SqliteSource
+    from traceanalyzer.readers.nsys.source import SqliteSource
 
     return traces.read(SqliteSource(path), path, hint, rules)

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from traceanalyzer.decoding.packed import PackedFile
+from traceanalyzer.decoding.stream import PackedFile
 from traceanalyzer.errors import NotATraceError
-from traceanalyzer.files.packing import is_json
+from traceanalyzer.files.archives import is_json
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankTrace
 from traceanalyzer.readers.base import Header, RankHint
@@ -40,6 +40,6 @@ def ended_ns(path: Path) -> int | None:  # noqa: ARG001 - every reader is asked 
 
 def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     """A rank for each GPU of the file's processes; see `Reader.read`."""
-    from traceanalyzer.readers.rocprof import json_output
+    from traceanalyzer.readers.rocprof import records
 
-    return json_output.read(path, hint, rules)
+    return records.read(path, hint, rules)

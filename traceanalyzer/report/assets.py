@@ -16,12 +16,11 @@ import jinja2
 from isal import isal_zlib
 from markupsafe import Markup
 
-from traceanalyzer.meaning import quantities
+from traceanalyzer.meaning import columns
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.vocabulary import LOOKS, by_key
-from traceanalyzer.report import compiled
+from traceanalyzer.report import compiled, words
 from traceanalyzer.report.bundle import bundled
-from traceanalyzer.report.words import wording
 
 _B85_LESS, _LESS = b"<", b"/"
 """Base85 has `<`, which begins tags, and not `/`."""
@@ -92,12 +91,12 @@ def environment() -> jinja2.Environment:
     )
     made.globals["looks"] = LOOKS
     made.filters |= {
-        "quantity": quantities.text,
-        "digits": quantities.digits,
-        "per_cent": quantities.per_cent,
+        "quantity": columns.text,
+        "digits": columns.digits,
+        "per_cent": columns.per_cent,
         "short_name": short_name,
-        "unbroken": wording.unbroken,
-        "known": quantities.is_known,
+        "unbroken": words.unbroken,
+        "known": columns.is_known,
     }
     return made
 

@@ -10,9 +10,9 @@ from traceanalyzer.analyses import Results
 from traceanalyzer.failures import Failure, sentences, warn
 from traceanalyzer.findings import Finding, find, with_limits
 from traceanalyzer.job.run_info import RunInfo
+from traceanalyzer.report import words
 from traceanalyzer.report.contents import Report
-from traceanalyzer.report.words import care
-from traceanalyzer.report.words.run_facts import run_facts
+from traceanalyzer.report.words import run_facts
 from traceanalyzer.scale import Summary
 
 
@@ -75,4 +75,4 @@ def findings_of(
     With a list for failures the rules that need what failed are left out, and those that fail are added to it.
     `thresholds` are rules', by parameter name.
     """
-    return care.with_caveats(find(results, failures, processes=processes, **thresholds), care.reasons(results))
+    return words.with_caveats(find(results, failures, processes=processes, **thresholds), words.reasons(results))

@@ -25,8 +25,7 @@ from traceanalyzer.discovery import Found
 from traceanalyzer.discovery.clustering import Run
 from traceanalyzer.findings import Finding
 from traceanalyzer.loading import LoadOptions, kept_ranks
-from traceanalyzer.loading.cache import UNREADABLE, Draft, prune, ranks_of
-from traceanalyzer.loading.kept_tables import read_tables, write_tables
+from traceanalyzer.loading.store import UNREADABLE, Draft, prune, ranks_of, read_tables, write_tables
 from traceanalyzer.model import Skipped
 from traceanalyzer.model.aside import laid_aside
 from traceanalyzer.model.tables import table_of

@@ -9,24 +9,31 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from traceanalyzer.analyses import ANALYSES, Results, combine_tables, reduce_rank
-from traceanalyzer.analyses.dependencies import RESULT_MAKERS, needs_of
+from traceanalyzer.analyses.engine import RESULT_MAKERS, needs_of
 from traceanalyzer.analyses.replay.replay import MOST_OPERATIONS as MOST_REPLAYED
-from traceanalyzer.analyses.timeline.host_events import MOST_RANKS
-from traceanalyzer.analyses.timeline.timeline import MOST_OPERATIONS
+from traceanalyzer.analyses.timeline import MOST_OPERATIONS, MOST_RANKS
 from traceanalyzer.discovery import Found
 from traceanalyzer.discovery.clustering import Run, TraceFile
 from traceanalyzer.failures import Failure, warn
 from traceanalyzer.loading import LoadOptions
-from traceanalyzer.loading.capture import read_capture
-from traceanalyzer.loading.claims import claimed_rank, require_ranks, with_gpu_work
-from traceanalyzer.loading.notes import notes_of
+from traceanalyzer.loading.capture import claimed_rank, notes_of, read_capture, require_ranks, with_gpu_work
 from traceanalyzer.model import RankMeta, RankTrace, Skipped
 from traceanalyzer.processes import processes_beside
 from traceanalyzer.scale.dask_cluster import Gathering
-from traceanalyzer.scale.gathered import DRAWN, Gathered, gather_capture, nothing_of
-from traceanalyzer.scale.reduced import is_kept
-from traceanalyzer.scale.thinning import Limits, thinned, thinning
-from traceanalyzer.scale.work import Jobs, Progress, each, set_up_process
+from traceanalyzer.scale.work import (
+    DRAWN,
+    Gathered,
+    Jobs,
+    Limits,
+    Progress,
+    each,
+    gather_capture,
+    is_kept,
+    nothing_of,
+    set_up_process,
+    thinned,
+    thinning,
+)
 
 __all__ = ["Jobs", "Progress", "Summary", "each_file", "set_up_process", "summarise", "visit", "with_timelines"]
 

@@ -7,10 +7,11 @@ for sentence in sentences(examine_snapshots(find_snapshots(Path("profile/oom")))
 print(sentence)
 """
 
-from traceanalyzer.discovery.memory_snapshots import find_snapshots, is_snapshot
-from traceanalyzer.snapshots.comparison import MemoryChange, change, compared
+from traceanalyzer.discovery.candidates import find_snapshots, is_snapshot
+from traceanalyzer.snapshots.comparison import MemoryChange, change, compared, sentences
 from traceanalyzer.snapshots.examination import (
     Examined,
+    Growth,
     OutOfMemory,
     beside_trace,
     deciding,
@@ -18,9 +19,7 @@ from traceanalyzer.snapshots.examination import (
     examine_snapshot,
     examine_snapshots,
 )
-from traceanalyzer.snapshots.growth import Growth
 from traceanalyzer.snapshots.reading import Snapshot, read_snapshot
-from traceanalyzer.snapshots.words import sentences
 
 __all__ = [
     "Examined",

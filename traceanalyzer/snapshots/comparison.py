@@ -1,13 +1,201 @@
-"""Two runs' snapshots beside each other: what of each rank's peak is more or less, by category and by site."""
+"""Snapshots beside each other, of a job, and in sentences."""
 
+import os
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pandas as pd
 
-from traceanalyzer.meaning.quantities import size_text
-from traceanalyzer.snapshots.examination import Examined
-from traceanalyzer.snapshots.words import capital, folded
+from traceanalyzer.analyses.base import typed
+from traceanalyzer.analyses.memory.memory import Memory
+from traceanalyzer.analyses.memory.memory_fit import YES, MemoryFit, estimate, largest_batch, placed
+from traceanalyzer.diff import Capture
+from traceanalyzer.discovery.clustering import RUN_INFO
+from traceanalyzer.errors import UsageError
+from traceanalyzer.job.model_state import Model
+from traceanalyzer.job.run_info import RunInfo
+from traceanalyzer.meaning.columns import Unit, size_text, time_text, unit_of
+from traceanalyzer.snapshots.examination import BEFORE, UNKNOWN, Examined, Growth, OutOfMemory
+
+# What snapshots tell, in sentences; the costliest first.
+
+
+_FIGURES = re.compile(r"(?<![:\w])\d[\d.,]*(?: [kMG]?B)?")
+"""Amounts: neither numbers of lines nor parts of names."""
+
+
+def sentences(examined: Sequence[Examined]) -> list[str]:
+    """Failed requests first, then who decides, growth, peaks and fragmentation; of each the rank with most first."""
+    by_peak = sorted(examined, key=lambda one: -one.peak_bytes)
+    told = [(kind, text, one.snapshot.label) for one in by_peak for kind, text in _of_one(one)]
+    alike: dict[tuple[int, str], list[tuple[str, str]]] = {}
+    for kind, text, label in told:
+        key = text.replace(capital(label), "", 1).replace(label, "", 1)
+        alike.setdefault((kind, _FIGURES.sub("", key)), []).append((text, label))
+    made = [(kind, folded(*said)) for (kind, _), said in alike.items()]
+    most, least = (by_peak[0], by_peak[-1]) if by_peak else (None, None)
+    if most and least and most.peak_bytes > 1.05 * least.peak_bytes:
+        peaks = f"its peak is {size_text(most.peak_bytes)}, {least.snapshot.label}'s {size_text(least.peak_bytes)}"
+        made.append((_DECIDES, f"{capital(most.snapshot.label)} decides: {peaks}."))
+    return [text for _, text in sorted(made, key=lambda one: one[0])]
+
+
+def folded(first: tuple[str, str], *others: tuple[str, str]) -> str:
+    """What one rank's snapshot tells, and which others tell the same, or the same with other figures."""
+    said, label = first
+    plain = said.replace(capital(label), "", 1).replace(label, "", 1)
+    ranks: dict[str, list[str]] = {"the same": [], "the same with other figures": []}
+    for text, other in others:
+        is_equal = text.replace(capital(other), "", 1).replace(other, "", 1) == plain
+        ranks["the same" if is_equal else "the same with other figures"].append(other)
+    for how, labels in ranks.items():
+        if labels:
+            named = ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
+            said = f"{said} ({capital(named)}: {how}.)"
+    return said
+
+
+_CONTRADICTED, _FAILED, _DECIDES, _GROWS, _NOT_FAILED, _PEAK, _BESIDE, _FRAGMENTED, _OTHERS = range(9)
+
+
+def _of_one(one: Examined) -> list[tuple[int, str]]:
+    made = [(_CONTRADICTED, _contradicted(one))] if one.contradicted_bytes else []
+    made += [(_FAILED, _failed(one.snapshot.label, one.oom))] if one.oom else []
+    made += [(_GROWS, _grows(one.snapshot.label, growth)) for growth in one.growths[:3]]
+    if one.oom is None and one.growths:
+        made.append((_NOT_FAILED, _not_failed(one)))
+    made.append((_PEAK, _peak(one)))
+    made += [(_BESIDE, text) for text in _beside_trace(one)]
+    if one.end["reserved"] and one.free_bytes > 0.25 * one.end["reserved"]:
+        made.append((_FRAGMENTED, _fragmented(one)))
+    if one.snapshot.other_events:
+        made.append((_OTHERS, _other_devices(one)))
+    return made
+
+
+def _contradicted(one: Examined) -> str:
+    return (
+        f"{capital(one.snapshot.label)}'s history does not lead to what its snapshot holds at the end: "
+        f"{size_text(abs(one.contradicted_bytes))} at the peak are in only one of them. Events or segments are "
+        "missing, so that its peak and who holds it may be wrong."
+    )
+
+
+def _other_devices(one: Examined) -> str:
+    others = ", ".join(f"{count:,} of GPU {device}" for device, count in one.snapshot.other_events.items())
+    return (
+        f"{capital(one.snapshot.label)}'s file has events of other GPUs of its process too, which are not looked at: "
+        f"{others}."
+    )
+
+
+def _failed(label: str, oom: OutOfMemory) -> str:
+    held = size_text(max(oom.reserved_bytes - oom.allocated_before_bytes, 0))
+    free = "" if oom.device_free_bytes is None else f", and the GPU had {size_text(oom.device_free_bytes)} left"
+    return (
+        f"{capital(label)} ran out of memory at {_code(oom.site)}: it asked for {size_text(oom.requested_bytes)} while "
+        f"tensors held {size_text(oom.allocated_before_bytes)}; {held} more were reserved, in pieces that did "
+        f"not fit{free}."
+    )
+
+
+def _code(site: str) -> str:
+    return site if site != UNKNOWN else "code of which no frames were recorded"
+
+
+def _grows(label: str, growth: Growth) -> str:
+    each = size_text(growth.per_step_bytes)
+    rate = f"{each} a step" if growth.is_by_steps else f"{each} in each eighth of the recorded time"
+    unit = "steps" if growth.is_by_steps else "eighths"
+    who = _code(growth.site)
+    return (
+        f"{capital(label)}'s memory grows by {rate}: what {who} allocates is never freed, "
+        f"{size_text(growth.size_bytes)} in {growth.blocks:,} blocks after {growth.steps} of {growth.of_steps} {unit}. "
+        "Something keeps it: a list, a cache, the graph of a loss that is only logged (detach it). A snapshot has who "
+        "allocates and not who keeps: follow what the named lines return to where it is stored."
+    )
+
+
+def _not_failed(one: Examined) -> str:
+    """Of memory that grows without a failed request: where the next one is likely."""
+    who = capital(one.snapshot.label)
+    told = f"{who}'s history has no failed request"
+    if not one.gave_back:
+        told += (
+            ", and its allocator gave nothing back to the GPU, as it would before it fails: none failed up to its end"
+        )
+    told += (
+        ". If the run failed later, which request it was and what it asked for cannot be told: a snapshot that is "
+        "written at that moment (torch._C._cuda_attach_out_of_memory_observer) has it"
+    )
+    if not one.taken:
+        return f"{told}."
+    first = one.taken[0]
+    others = "only " if len(one.taken) == 1 else "above all "
+    times = "once" if first.times == 1 else f"{first.times} times"
+    return (
+        f"{told}. In the second half of the history {others}{first.site} made it take more from the GPU, {times} and "
+        f"{size_text(first.size_bytes)}: the first request without room is most likely there."
+    )
+
+
+def _fragmented(one: Examined) -> str:
+    of_graphs = (
+        f" {size_text(one.free_private_bytes)} of them lie in pools of CUDA graphs and serve only those."
+        if one.free_private_bytes
+        else ""
+    )
+    advice = (
+        " If it runs out of memory with so much free, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: freed "
+        "memory then serves requests of other sizes."
+    )
+    return (
+        f"Of {one.snapshot.label}'s {size_text(one.end['reserved'])} reserved {size_text(one.free_bytes)} are free at "
+        f"the snapshot's moment, in {one.free_blocks:,} blocks, the largest of {size_text(one.largest_free_bytes)}: "
+        "usual between two steps, but a larger request needs new memory from the GPU."
+        f"{of_graphs}{'' if one.snapshot.settings.get('expandable_segments') else advice}"
+    )
+
+
+def _beside_trace(one: Examined) -> list[str]:
+    steps = one.trace_steps
+    if steps is None:
+        return []
+    who = capital(one.snapshot.label)
+    if steps.peak_step is not None:
+        return [f"{who}'s peak lies in step {steps.peak_step} of the trace."]
+    if steps.before_ns is not None:
+        return [f"{who}'s history ends {time_text(steps.before_ns)} before the trace's first step: it holds none."]
+    return [] if steps.table.empty else [f"{who}'s peak lies outside the steps of the trace."]
+
+
+def _peak(one: Examined) -> str:
+    largest = one.peak_categories.sort_values("size_bytes", ascending=False).head(4)
+    named = zip(largest["category"], largest["size_bytes"], strict=True)
+    parts = ", ".join(f"{category} {size_text(total)}" for category, total in named)
+    told = f"{capital(one.snapshot.label)} peaks at {size_text(one.peak_bytes)} in use: {parts}."
+    known = one.peak_sites[~one.peak_sites["site"].isin([UNKNOWN, BEFORE])]
+    if not one.has_history:
+        lacks = "by whom is not known" if known.empty else "what it held before is not known"
+        told = (
+            f"{capital(one.snapshot.label)} held {size_text(one.peak_bytes)} when its snapshot was written, {lacks}: "
+            "no history was recorded. Call torch.cuda.memory._record_memory_history() before the first "
+            "allocation (the runners' --memory-snapshot)."
+        )
+    if known.empty:
+        return told
+    return f"{told} The line with most is {known['site'].iloc[0]}: {size_text(int(known['size_bytes'].iloc[0]))}."
+
+
+def capital(text: str) -> str:
+    """A rank at the start of a sentence; files keep their names."""
+    return text[0].upper() + text[1:] if text.startswith("rank") else text
+
+
+# Two runs' snapshots beside each other: what of each rank's peak is more or less, by category and by site.
+
 
 PEAK, CATEGORY, SITE = "peak", "category", "site"
 
@@ -110,3 +298,153 @@ def _named(rows: pd.DataFrame) -> str:
 
 def _signed(change: int) -> str:
     return f"{'+' if change > 0 else '−'}{size_text(abs(int(change)))}"
+
+
+# What is known of a job of which there are memory snapshots and no traces: its run.json, gates, what would fit.
+
+
+SOURCE = "memory snapshot"
+
+_CAPACITY = re.compile(r"total capacity of (\d{1,9}(?:\.\d{1,9})?) ([GM])iB")
+"""In PyTorch's message of a failed request."""
+
+_ADVICE = "If reserved but unallocated"
+"""Begins what PyTorch's message says to every failed request alike."""
+
+_ENDS = {"oom": "ran out of memory", "failed": "failed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is known beside the snapshots.
+
+    Attributes:
+        sentences: how the run ended, and what its model should take.
+        memory: the ranks' peaks, as a report of traces has them.
+        fit: what the model should take and what would fit; `None` where the model is not known.
+        world: ranks of the job, as its run.json says.
+    """
+
+    sentences: tuple[str, ...]
+    memory: Memory
+    fit: MemoryFit | None
+    world: int | None
+
+
+def run_json(paths: Sequence[Path]) -> Path | None:
+    """The run.json of these snapshots: in the folder that holds them all, or the one around it."""
+    folder = Path(os.path.commonpath([path.absolute().parent for path in paths]))
+    return next((place / RUN_INFO for place in (folder, folder.parent) if (place / RUN_INFO).is_file()), None)
+
+
+def job_of(examined: Sequence[Examined], info: RunInfo | None, model: Model | None, skipped: Sequence[str] = ()) -> Job:
+    """What the run's own record and its model add to its snapshots; `skipped` are those that cannot be read."""
+    error = (info.error or "") if info else ""
+    device = (
+        int(float(found[1]) * (1 << 30 if found[2] == "G" else 1 << 20)) if (found := _CAPACITY.search(error)) else None
+    )
+    memory = _memory(examined, device)
+    peaks = memory.table["peak_allocated_bytes"].dropna()
+    world = info.world_size if info else None
+    fit = None
+    if model is not None:
+        count = world or len(examined) + len(skipped)
+        model = placed(model, device, count)
+        fit = estimate(model, device, count, int(peaks.max()) if len(peaks) else None)
+    return Job((*_ended(info), *_expected(fit, model), *skipped), memory, fit, world)
+
+
+def ranks(job: Job) -> pd.DataFrame:
+    """`rank` and `world_size` of the snapshots, by which a gate knows that ranks are missing.
+
+    Raises:
+        UsageError: names of several files do not tell whose they are.
+    """
+    known = job.memory.table["rank"]
+    if not known.is_unique:
+        raise UsageError(
+            "gates need to know whose each snapshot is: say the rank in the files' names, as in rank3_snapshot.pickle"
+        )
+    return pd.DataFrame({"rank": known, "world_size": job.world or int(known.max()) + 1})
+
+
+def capture_of(examined: Sequence[Examined], info: RunInfo | None, label: str) -> Capture:
+    """The ranks' peaks as a comparison's gates look at them.
+
+    Raises:
+        UsageError: names of several files do not tell whose they are.
+    """
+    job = job_of(examined, info, None)
+    tables = {"memory": job.memory.to_frame(), "ranks": ranks(job)}
+    return Capture(label, SOURCE, tables, steps=(), is_exact=True, info=info)
+
+
+def _memory(examined: Sequence[Examined], device_bytes: int | None) -> Memory:
+    """A row a snapshot; what only a history tells is absent without one."""
+    rows = [
+        {
+            "rank": one.snapshot.rank or 0,
+            "source": SOURCE,
+            "events": len(one.snapshot.history),
+            "allocated_bytes": one.end["allocated"],
+            "peak_allocated_bytes": one.peak_allocated_bytes
+            if one.has_history and not one.contradicted_bytes
+            else None,
+            "reserved_bytes": one.end["reserved"],
+            "peak_reserved_bytes": _most_reserved(one),
+            "device_bytes": device_bytes,
+        }
+        for one in examined
+    ]
+    sizes = dict.fromkeys((name for name in rows[0] if unit_of(name) is Unit.BYTES), "Int64")
+    return Memory(typed(pd.DataFrame(rows), sizes))
+
+
+def _most_reserved(one: Examined) -> int | None:
+    return max(int(one.levels["reserved_bytes"].max()), one.end["reserved"]) if one.has_history else None
+
+
+def _ended(info: RunInfo | None) -> tuple[str, ...]:
+    """How the run ended, where its run.json says that it did not end well."""
+    if info is None or info.status not in _ENDS:
+        return ()
+    error = (info.error or "").partition(_ADVICE)[0].rstrip(" .")
+    return (f"The run {_ENDS[info.status]}, as its run.json says{f': {error}' if error else ''}.",)
+
+
+def _expected(fit: MemoryFit | None, model: Model | None) -> tuple[str, ...]:
+    """What the run's own setting should take, and what would fit instead; nothing where totals are not known."""
+    if fit is None or model is None:
+        return ()
+    table = fit.table[fit.table["total_bytes"].notna()]
+    own, others = table[table["is_own"]], table[(table["fits"] == YES) & ~table["is_own"]]
+    other = None if others.empty else _setting(others.iloc[0])
+    if own.empty:
+        return () if other is None else (f"By estimate {other} would fit.",)
+    needed, device = int(own["total_bytes"].iloc[0]), own["device_bytes"].iloc[0]
+    told = f"By estimate the model takes {size_text(needed)} on a GPU as it is trained"
+    if pd.isna(device):
+        return (f"{told} (--model gpu=80G adds what would fit).",)
+    told = f"{told}, and a GPU has {size_text(int(device))}"
+    if own["fits"].iloc[0] == YES:
+        return (f"{told}: what is held beyond it is not the model's.",)
+    return (f"{told}: {_instead(model, other)}.",)
+
+
+def _instead(model: Model, other: str | None) -> str:
+    """What would fit: smaller micro-batches of what is trained first, as they change least."""
+    ways = []
+    for one, how in ((model, ""), (replace(model, checkpoint=True), "with activation checkpointing ")):
+        if found := largest_batch(one):
+            ways.append(f"{how}at a micro-batch of {found[0]} ({size_text(found[1])})")
+    if ways:
+        return f"it would fit {', or '.join(dict.fromkeys(ways))}"
+    return f"{other} would fit" if other else "no other setting that is looked at fits"
+
+
+def _setting(row: pd.Series) -> str:
+    ways = [f"{name}={row[name]}" for name in ("tp", "pp") if row[name] > 1]
+    ways += ["activation checkpointing"] if row["checkpointing"] else []
+    named = f"{row['strategy']}{' with ' + ' and '.join(ways) if ways else ''}"
+    batch = "" if pd.isna(row["micro_batch"]) else f" at a micro-batch of {row['micro_batch']}"
+    return f"{named}{batch} needs {size_text(int(row['total_bytes']))} and"

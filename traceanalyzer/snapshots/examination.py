@@ -1,5 +1,7 @@
-"""What a snapshot tells: peak, who holds it, what grows, what was asked for in vain, how fragmented it is."""
+"""What a snapshot tells: peak, who holds it, what grows, fragmentation."""
 
+import re
+from bisect import bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,12 +10,438 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.errors import InputError
-from traceanalyzer.snapshots import given, levels
-from traceanalyzer.snapshots.growth import Growth, growths
-from traceanalyzer.snapshots.reading import Snapshot, read_snapshot
-from traceanalyzer.snapshots.sites import by_category, by_site, site
-from traceanalyzer.snapshots.taken import Taken, gave_back, taken_late
-from traceanalyzer.snapshots.trace_steps import TraceSteps, by_steps
+from traceanalyzer.snapshots.reading import Snapshot, Stack, read_snapshot
+
+# What the allocator gave for each request: the history has what was asked for only.
+#
+# A request is rounded up to 512 bytes and cut from the start of a free block; what is left of that block stays with it
+# where it is too small to be of use: up to 1 MiB in the pool of large blocks, nothing in that of small ones or in
+# expandable segments (`c10/cuda/CUDACachingAllocator.cpp`: `round_size`, `should_split`). So the block ends where the
+# next block in use begins, or its segment ends, if that is near enough.
+
+
+_ROUND_BYTES = 512
+_SMALL_BYTES = 1 << 20
+_OF_POOL = "large"
+
+MOST_EVENTS = 4_000_000
+"""Longer histories are followed no further: their blocks count as rounded."""
+
+
+def given_bytes(snapshot: Snapshot, lives: pd.DataFrame) -> tuple[np.ndarray, bool]:
+    """Bytes of each row of `lives`, and whether they are exact: those of the blocks at the end are told, and agree."""
+    rounded = rounded_bytes(lives["size_bytes"].to_numpy())
+    sizes = rounded.copy()
+    told = dict(zip(snapshot.blocks["addr"], snapshot.blocks["size_bytes"], strict=True))
+    at_end = (lives["died"] == len(snapshot.history)).to_numpy()
+    known = np.array([told.get(addr, 0) for addr in lives["addr"][at_end]], dtype=np.int64)
+    if not _is_simple(snapshot) or 2 * len(lives) > MOST_EVENTS:
+        sizes[at_end] = known
+        return sizes, False
+    sizes += _left_over(snapshot, lives, rounded)
+    followed = at_end & (lives["born"] >= 0).to_numpy()
+    is_exact = bool((sizes[followed] == known[followed[at_end]]).all()) and not (lives["stack"] == -1).any()
+    sizes[at_end] = known
+    return sizes, is_exact
+
+
+def rounded_bytes(sizes: np.ndarray) -> np.ndarray:
+    """Requests rounded up to whole units of 512 bytes, at least one."""
+    made: np.ndarray = np.maximum(-(-sizes // _ROUND_BYTES), 1) * _ROUND_BYTES
+    return made
+
+
+def given_allocated(snapshot: Snapshot, lives: pd.DataFrame, given: np.ndarray) -> np.ndarray:
+    """What `torch.cuda.memory_allocated` was after each event: a block counts from its request to that of its release.
+
+    Its memory is free for others only when the streams that used it have come so far: until then it is active.
+    """
+    count = len(snapshot.history)
+    until = _released(snapshot, lives)
+    change = np.zeros(count + 1, dtype=np.int64)
+    np.add.at(change, np.maximum(lives["born"].to_numpy(), 0), np.where(lives["born"] >= 0, given, 0))
+    np.subtract.at(change, until, given)
+    before = int(given[(lives["born"] < 0).to_numpy()].sum())
+    level: np.ndarray = before + np.cumsum(change[:count])
+    return level
+
+
+def _released(snapshot: Snapshot, lives: pd.DataFrame) -> np.ndarray:
+    """Position of the request by which each block was released; the history's length where there is none."""
+    count = len(snapshot.history)
+    is_request = (snapshot.history["action"] == "free_requested").to_numpy()
+    asked = np.flatnonzero(is_request)
+    requests = pd.DataFrame({"at": asked, "addr": snapshot.history["addr"].to_numpy()[asked]})
+    rows = lives[["addr", "born", "died"]].assign(row=np.arange(len(lives))).sort_values("died", kind="stable")
+    found = pd.merge_asof(rows, requests.sort_values("at"), left_on="died", right_on="at", by="addr")
+    at = np.full(len(lives), -1, dtype=np.int64)
+    at[found["row"].to_numpy()] = found["at"].fillna(-1).to_numpy(dtype=np.int64)
+    until: np.ndarray = np.where(at > lives["born"].to_numpy(), at, np.minimum(lives["died"].to_numpy(), count))
+    return until
+
+
+def _is_simple(snapshot: Snapshot) -> bool:
+    """Whether the rules above are all: no setting rounds otherwise or forbids to split."""
+    settings = snapshot.settings
+    powers = settings.get("roundup_power2_divisions") or {}
+    limit = settings.get("max_split_size", -1)
+    is_split_always = not isinstance(limit, int) or limit in (-1, 2**63 - 1)
+    divisions = powers.values() if isinstance(powers, dict) else [powers]
+    return is_split_always and not any(divisions)
+
+
+def _left_over(snapshot: Snapshot, lives: pd.DataFrame, rounded: np.ndarray) -> np.ndarray:
+    """What of a free block stayed with each block that was cut from it."""
+    segments = _segments(snapshot)
+    starts = sorted(segments)
+    left = np.zeros(len(lives), dtype=np.int64)
+    living: dict[int, list[int]] = {start: [] for start in starts}
+    addr = lives["addr"].to_numpy()
+    home = np.searchsorted(np.array(starts, dtype=np.int64), addr, side="right") - 1
+    born, died = lives["born"].to_numpy(), lives["died"].to_numpy()
+    rows = np.arange(len(lives))
+    times = np.concatenate([born, died])
+    events = np.concatenate([rows, -1 - rows])
+    for event in events[np.lexsort((events >= 0, times))].tolist():
+        row = event if event >= 0 else -1 - event
+        if home[row] < 0:
+            continue
+        segment = starts[home[row]]
+        inside = living[segment]
+        if event < 0:
+            place = bisect_right(inside, int(addr[row])) - 1
+            if place >= 0 and inside[place] == addr[row]:
+                inside.pop(place)
+            continue
+        size, pool, is_expandable = segments[segment]
+        if born[row] >= 0 and pool == _OF_POOL and not is_expandable:
+            place = bisect_right(inside, int(addr[row]))
+            after = inside[place] if place < len(inside) else segment + size
+            rest = after - (int(addr[row]) + int(rounded[row]))
+            left[row] = rest if 0 < rest <= _SMALL_BYTES else 0
+        insort(inside, int(addr[row]))
+    return left
+
+
+def _segments(snapshot: Snapshot) -> dict[int, tuple[int, str, bool]]:
+    """Start → size, pool, whether it is expandable: of segments at the end, and those that the history freed."""
+    table = snapshot.segments
+    columns = (table["addr"], table["size_bytes"], table["type"], table["is_expandable"])
+    found = {int(addr): (int(size), str(pool), bool(grows)) for addr, size, pool, grows in zip(*columns, strict=True)}
+    freed = snapshot.history[snapshot.history["action"] == "segment_free"]
+    for addr, size in zip(freed["addr"].tolist(), freed["size_bytes"].tolist(), strict=True):
+        found.setdefault(addr, (size, _OF_POOL if size > 2 * _SMALL_BYTES else "small", False))
+    return found
+
+
+# Where blocks were allocated, by file and line of the code that is not PyTorch's.
+
+
+UNKNOWN = "unknown"
+
+BEFORE = "before the history began"
+
+CATEGORIES = ("parameters", "gradients", "optimizer state", "activations", "communication", "temporaries", UNKNOWN)
+"""What a block may be, by the frames that allocated it."""
+
+BACKWARD = "backward pass"
+_ENGINE, _NODE = "autograd::Engine", re.compile(r"(\w+Backward\d*|AccumulateGrad)::(?:apply|release_variables)")
+_COMMUNICATION = ("_fsdp_collectives", "distributed_c10d", "_functional_collectives", "reducer", "flat_param")
+_PARAMETERS = {"_apply", "convert", "reset_parameters", "to_empty", "register_parameter"}
+
+
+def site(stack: Stack) -> str:
+    """`train.py:25 in forward, from train.py:142 in <module>`: innermost and outermost line, PyTorch's left out.
+
+    Autograd's threads run no Python: of theirs the node, `backward pass: AddmmBackward0`.
+    """
+    python = [frame for frame in stack if frame[0].endswith(".py")]
+    own = [frame for frame in python if not is_of_torch(frame[0])]
+    if not own:
+        return line(python[0]) if python else _of_autograd(stack)
+    return line(own[0]) if len(own) == 1 else f"{line(own[0])}, from {line(own[-1])}"
+
+
+def _of_autograd(stack: Stack) -> str:
+    names = [frame[2] for frame in stack]
+    node = next((found[1] for name in names if (found := _NODE.search(name))), None)
+    if node is not None:
+        return f"{BACKWARD}: {node}"
+    return BACKWARD if any(_ENGINE in name for name in names) else UNKNOWN
+
+
+def category(stack: Stack) -> str:
+    """One of CATEGORIES, as far as the frames tell it."""
+    files = [frame[0].replace("\\", "/") for frame in stack]
+    names = {frame[2] for frame in stack}
+    if any(part in file for file in files for part in _COMMUNICATION):
+        return "communication"
+    if any("torch/optim/" in file for file in files):
+        return "optimizer state" if names & {"_init_group", "_init_state"} else "temporaries"
+    if any(_ENGINE in name for name in names) or "backward" in names:
+        return "gradients" if any("AccumulateGrad" in name for name in names) else UNKNOWN
+    if any("torch/nn/modules/" in file and name in _PARAMETERS | {"__init__"} for file, _, name in stack):
+        return "parameters"
+    return "activations" if names & {"forward", "_call_impl"} else UNKNOWN
+
+
+def by_site(blocks: pd.DataFrame, stacks: Sequence[Stack]) -> pd.DataFrame:
+    """`site`, `category`, `blocks`, `size_bytes`, `stack` (one of the site's), largest first."""
+    told = pd.DataFrame({"stack": sorted(set(blocks["stack"]))})
+    told["site"] = [site(stacks[number]) if number >= 0 else BEFORE for number in told["stack"]]
+    told["category"] = [category(stacks[number]) if number >= 0 else UNKNOWN for number in told["stack"]]
+    joined = blocks.merge(told, on="stack")
+    made = joined.groupby(["site", "category"], as_index=False).agg(
+        blocks=("size_bytes", "size"), size_bytes=("size_bytes", "sum"), stack=("stack", "first")
+    )
+    return made.sort_values("size_bytes", ascending=False, ignore_index=True)
+
+
+def by_category(sites: pd.DataFrame) -> pd.DataFrame:
+    """`category`, `blocks`, `size_bytes`: all of CATEGORIES that there are, `unknown` as one of them; an exact sum."""
+    made = sites.groupby("category")[["blocks", "size_bytes"]].sum().reindex(list(CATEGORIES)).dropna()
+    return made.astype("int64").reset_index()
+
+
+def is_of_torch(file: str) -> bool:
+    """Whether a file is PyTorch's, or generated."""
+    path = file.replace("\\", "/")
+    return path.startswith(("torch/", "<")) or "/torch/" in path
+
+
+def line(frame: tuple[str, int, str]) -> str:
+    """`train.py:25 in forward`."""
+    return f"{frame[0].replace(chr(92), '/').rsplit('/', 1)[-1]}:{frame[1]} in {frame[2]}"
+
+
+# Blocks that live over steps: what is allocated in every step and never freed.
+
+
+PARTS = 8
+"""Equal parts of the recorded time, where no steps are marked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A site whose blocks pile up.
+
+    Attributes:
+        site: where they are allocated.
+        blocks: how many are alive at the end.
+        size_bytes: what these take.
+        per_step_bytes: mean over the steps in which such blocks were left.
+        steps: steps in which such blocks were left.
+        of_steps: steps of the history.
+        is_by_steps: whether steps were marked, or equal parts of the time stand in.
+    """
+
+    site: str
+    blocks: int
+    size_bytes: int
+    per_step_bytes: int
+    steps: int
+    of_steps: int
+    is_by_steps: bool
+
+
+_LEAST_SHARE, _LEAST_BYTES = 0.6, 1 << 20
+"""Of the steps in which a site leaves blocks, and of what it leaves in all."""
+
+
+def growths(snapshot: Snapshot, lives: pd.DataFrame) -> list[Growth]:
+    """Sites that left blocks alive in most steps of the history, most bytes first."""
+    bounds, is_by_steps = step_bounds(snapshot)
+    left = lives[(lives["died"] == len(snapshot.history)) & (lives["born"] >= 0)]
+    if len(bounds) < 3 or left.empty:
+        return []
+    times = snapshot.history["time_ns"].to_numpy()[left["born"].to_numpy()]
+    table = left.assign(
+        step=np.searchsorted(bounds, times, side="right"),
+        site=left["stack"].map({number: site(snapshot.stacks[number]) for number in set(left["stack"])}),
+    )
+    of_steps = len(bounds)
+    made = []
+    for name, own in table.groupby("site"):
+        steps, total = own["step"].nunique(), int(own["size_bytes"].sum())
+        if steps >= max(3, _LEAST_SHARE * of_steps) and total >= _LEAST_BYTES:
+            made.append(Growth(str(name), len(own), total, round(total / steps), steps, of_steps, is_by_steps))
+    return sorted(made, key=lambda one: -one.size_bytes)
+
+
+def step_bounds(snapshot: Snapshot) -> tuple[np.ndarray, bool]:
+    """Times at which steps end: the optimizer's, where PyTorch marked them, else equal parts of the time."""
+    marks = snapshot.annotations
+    steps = marks[(marks["stage"] == "START") & marks["name"].str.startswith("Optimizer.step")]["time_ns"].to_numpy()
+    if len(steps) >= 3:
+        return np.sort(steps), True
+    times = snapshot.history["time_ns"].to_numpy()
+    if len(times) < 2:
+        return np.array([], "int64"), False
+    return np.linspace(times[0], times[-1], PARTS + 1).astype("int64")[1:], False
+
+
+# Whose requests made the allocator take more memory from the GPU, after the history's first half.
+
+
+_TAKES, _GIVES_BACK = ("segment_alloc", "segment_map"), ("segment_free", "segment_unmap")
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What one site's requests took in the second half of the recorded time.
+
+    Attributes:
+        site: who asked.
+        times: how often none of the blocks that the allocator held would do.
+        size_bytes: what it took from the GPU for them.
+    """
+
+    site: str
+    times: int
+    size_bytes: int
+
+
+def taken_late(snapshot: Snapshot) -> tuple[Taken, ...]:
+    """By site, most bytes first: the first steps of a run take what all steps need, and are left out."""
+    history = snapshot.history
+    times = history["time_ns"].to_numpy()
+    if not len(times):
+        return ()
+    is_late = times > times[0] + (times[-1] - times[0]) // 2
+    own = history[history["action"].isin(_TAKES).to_numpy() & is_late]
+    names = np.array([site(snapshot.stacks[number]) for number in own["stack"]], dtype=object)
+    made = [Taken(str(name), len(sizes), int(sizes.sum())) for name, sizes in own.groupby(names)["size_bytes"]]
+    return tuple(sorted(made, key=lambda one: -one.size_bytes))
+
+
+def gave_back(snapshot: Snapshot) -> bool:
+    """Whether the allocator gave memory back to the GPU: it does so before it fails a request."""
+    return bool(snapshot.history["action"].isin(_GIVES_BACK).any())
+
+
+# What the allocator held over time: requested by tensors, and reserved, after every event of the history.
+#
+# The history records what was asked for; the blocks at the end also what was given, rounded up by the allocator.
+
+
+_SIGNS = {
+    "requested": {"alloc": 1, "free_completed": -1},
+    "reserved": {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1},
+}
+
+
+def levels_at_end(snapshot: Snapshot) -> dict[str, int]:
+    """The levels at the time of the snapshot, in bytes, by its segments and blocks.
+
+    Requested is what was asked for of blocks in use, those that wait for a stream included, and active what they take;
+    allocated leaves out those that wait, as `torch.cuda.memory_allocated` does; reserved was taken from the GPU.
+    """
+    sizes, states = snapshot.blocks["size_bytes"], snapshot.blocks["state"]
+    return {
+        "requested": int(snapshot.blocks.loc[states != "inactive", "requested_bytes"].sum()),
+        "active": int(sizes[states != "inactive"].sum()),
+        "allocated": int(sizes[states == "active_allocated"].sum()),
+        "reserved": int(snapshot.segments["size_bytes"].sum()),
+    }
+
+
+def levels(snapshot: Snapshot) -> pd.DataFrame:
+    """One row for each event: `time_ns`, `requested_bytes`, `reserved_bytes` after it.
+
+    Counted back from the snapshot's own state, so that what was allocated before the history began is in them.
+    """
+    history, end = snapshot.history, levels_at_end(snapshot)
+    columns = {"time_ns": history["time_ns"]}
+    for name, signs in _SIGNS.items():
+        sign = history["action"].map(signs).astype("float64").fillna(0).to_numpy("int64")
+        change = sign * history["size_bytes"].to_numpy()
+        columns[f"{name}_bytes"] = pd.Series(end[name] - change.sum() + np.cumsum(change), index=history.index)
+    return pd.DataFrame(columns)
+
+
+def lifetimes(snapshot: Snapshot) -> pd.DataFrame:
+    """One row for each block that the history or the snapshot knows.
+
+    Returns:
+        `addr`, `size_bytes` (as requested), `stack` (-1 for what was allocated before the history and freed in it:
+        nobody recorded where), `born` and `died`: positions in the history, -1 and its length for before and after.
+    """
+    history = snapshot.history
+    is_alloc = (history["action"] == "alloc").to_numpy()
+    told = np.flatnonzero(is_alloc | (history["action"] == "free_completed").to_numpy())
+    addr = history["addr"].to_numpy()[told]
+    order = np.lexsort((told, addr))
+    at, addr, is_birth = told[order], addr[order], is_alloc[told][order]
+    follows = np.append(addr[1:] == addr[:-1], False)
+    died = np.where(follows, np.append(at[1:], 0), len(history))
+    stranger = ~is_birth & ~np.insert(follows[:-1] & is_birth[:-1], 0, False)
+    size, stack = history["size_bytes"].to_numpy(), history["stack"].to_numpy()
+    born = pd.DataFrame({"addr": addr[is_birth], "size_bytes": size[at[is_birth]], "stack": stack[at[is_birth]],
+                         "born": at[is_birth], "died": died[is_birth]})  # fmt: skip
+    early = pd.DataFrame({"addr": addr[stranger], "size_bytes": size[at[stranger]], "stack": -1, "born": -1,
+                          "died": at[stranger]})  # fmt: skip
+    blocks = snapshot.blocks[snapshot.blocks["state"] != "inactive"]
+    living = set(born.loc[born["died"] == len(history), "addr"])
+    older = blocks[~blocks["addr"].isin(living)]
+    older = older[["addr", "requested_bytes", "stack"]].rename(columns={"requested_bytes": "size_bytes"})
+    older = older.assign(born=-1, died=len(history))
+    return pd.concat([born, early, older], ignore_index=True)
+
+
+def living(lives: pd.DataFrame, position: int) -> pd.DataFrame:
+    """Blocks in use after the event at a position."""
+    return lives[(lives["born"] <= position) & (lives["died"] > position)]
+
+
+# A snapshot's history by the steps of the trace that was recorded beside it: both have the host's clock.
+
+
+@dataclass(frozen=True, slots=True)
+class TraceSteps:
+    """What the history tells of a trace's steps.
+
+    Attributes:
+        table: one row for each step that the history reaches into: `step`, `peak_bytes` and `end_bytes` (requested).
+        peak_step: in which the peak of the history lies; `None` outside all.
+        before_ns: how long before the trace's first step the history ends; `None` where it reaches into one or ends
+            after them all.
+    """
+
+    table: pd.DataFrame
+    peak_step: int | None
+    before_ns: int | None
+
+
+def by_steps(levels: pd.DataFrame, peak_at: int, steps: pd.DataFrame) -> TraceSteps | None:
+    """The levels by step.
+
+    Args:
+        levels: as `traceanalyzer.snapshots.levels.levels` gives them.
+        peak_at: row of their peak.
+        steps: of the snapshot's rank: `step`, `host_start_ns`, `host_end_ns`.
+
+    Returns:
+        `None` without a history, or without steps.
+    """
+    known = steps.dropna(subset=["step", "host_start_ns", "host_end_ns"]).sort_values("host_start_ns")
+    if levels.empty or known.empty:
+        return None
+    starts, ends = (known[name].to_numpy(dtype=np.int64) for name in ("host_start_ns", "host_end_ns"))
+    times = levels["time_ns"].to_numpy()
+    row = np.searchsorted(starts, times, side="right") - 1
+    row = np.where((row >= 0) & (times < ends[row]), row, -1)
+    grouped = levels["requested_bytes"][row >= 0].groupby(row[row >= 0])
+    numbers = known["step"].to_numpy(dtype=np.int64)
+    table = pd.DataFrame({"peak_bytes": grouped.max(), "end_bytes": grouped.last()})
+    table.insert(0, "step", numbers[table.index])
+    peak = int(row[peak_at])
+    before = int(starts[0] - times[-1])
+    return TraceSteps(
+        table.reset_index(drop=True), None if peak < 0 else int(numbers[peak]), before if before > 0 else None
+    )
+
+
+# What a snapshot tells: peak, who holds it, what grows, what was asked for in vain, how fragmented it is.
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +527,14 @@ class Examined:
 
 def examine_snapshot(snapshot: Snapshot) -> Examined:
     """All that a snapshot tells by itself."""
-    over_time, end, lives = levels.levels(snapshot), levels.at_end(snapshot), levels.lifetimes(snapshot)
+    over_time, end, lives = levels(snapshot), levels_at_end(snapshot), lifetimes(snapshot)
     peak_at = int(over_time["requested_bytes"].to_numpy().argmax()) if len(over_time) else -1
     peak = int(over_time["requested_bytes"].iloc[peak_at]) if len(over_time) else end["requested"]
-    at_peak = levels.living(lives, peak_at) if len(over_time) else lives
+    at_peak = living(lives, peak_at) if len(over_time) else lives
     peak_sites = by_site(at_peak, snapshot.stacks)
-    sizes, is_exact = given.given_bytes(snapshot, lives)
-    allocated = given.allocated(snapshot, lives, sizes)
-    at_end = levels.living(lives, max(len(snapshot.history) - 1, -1))
+    sizes, is_exact = given_bytes(snapshot, lives)
+    allocated = given_allocated(snapshot, lives, sizes)
+    at_end = living(lives, max(len(snapshot.history) - 1, -1))
     is_free = snapshot.blocks["state"] == "inactive"
     free = snapshot.blocks.loc[is_free, "size_bytes"]
     of_private = snapshot.segments["is_private"].to_numpy()[snapshot.blocks.loc[is_free, "segment"].to_numpy()]

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from traceanalyzer.analyses.blame.awaited import awaited
+from traceanalyzer.analyses.blame.stragglers import awaited
 from traceanalyzer.model.schema import NONE
 
 CALLS = ["rank", "call", "start_ns", "end_ns", "wait_ns", "transfer_ns", "instance", "waits_for"]

@@ -6,7 +6,7 @@ import traceanalyzer as ta
 from tests import once
 from tests.samples import folder
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.replay.written import read_change
+from traceanalyzer.analyses.replay.changes import read_change
 
 
 def test_a_rank_that_is_late_in_all_chosen_steps_is_mended_in_those_before_too():

@@ -5,10 +5,9 @@ import pytest
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs.ambient import parameters_from_hosts
-from traceanalyzer.analyses.blame import copies_beside
-from traceanalyzer.analyses.blame.copies_beside import with_excess_of_copies
-from traceanalyzer.analyses.blame.lateness import cells, with_excess
-from traceanalyzer.analyses.replay.gain import Gain
+from traceanalyzer.analyses.blame import excess
+from traceanalyzer.analyses.blame.excess import cells, with_excess, with_excess_of_copies
+from traceanalyzer.analyses.replay.gains import Gain
 
 MS = 1_000_000
 
@@ -38,7 +37,7 @@ def test_a_rank_whose_copies_take_longer_is_late_though_others_copy_while_they_w
 def test_only_where_the_job_gains_what_it_copies_longer(monkeypatch, gain_ns, step_ms, expected):
     needs, replay, _ = late_of(Fault("bus", 4 * MS, (1,)))
     gain = None if gain_ns is None else Gain(step_ms * MS, step_ms * MS - gain_ns, 0)
-    monkeypatch.setattr(copies_beside, "gain_of", lambda *_: gain)
+    monkeypatch.setattr(excess, "gain_of", lambda *_: gain)
     assert by_copies(with_excess_of_copies(needs, replay)) == expected
 
 

@@ -8,8 +8,8 @@ from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import gpus, other_models, reinforced, two_models, unlike_ranks
 from tests.simulator.noise import like_hosts
-from traceanalyzer.analyses.blame.roles import with_roles
-from traceanalyzer.analyses.blame.work_names import OF_DATA
+from traceanalyzer.analyses.blame.rank_sets import with_roles
+from traceanalyzer.analyses.blame.step_budget import OF_DATA
 
 MS = 1_000_000
 

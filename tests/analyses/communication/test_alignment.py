@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from traceanalyzer.analyses.communication.alignment import align
-from traceanalyzer.analyses.communication.candidates import METHODS, CallList
+from traceanalyzer.analyses.communication.matching import METHODS, CallList, align
 
 MS = 1_000_000
 

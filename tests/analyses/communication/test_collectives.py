@@ -6,10 +6,10 @@ import pytest
 import traceanalyzer as ta
 from tests.analyses.communication.test_members import Ranks, rank
 from tests.samples import SAMPLES
-from traceanalyzer.analyses import run
-from traceanalyzer.analyses.communication import clocks, collectives, groups, instances, members
-from traceanalyzer.analyses.communication.call_waits import across as call_waits_across
-from traceanalyzer.analyses.trace import ranks
+from traceanalyzer.analyses import run, trace
+from traceanalyzer.analyses.communication import clocks, collectives, waits
+from traceanalyzer.analyses.communication import groups as communication_groups
+from traceanalyzer.analyses.communication.waits import call_waits_across
 
 
 @pytest.mark.parametrize(
@@ -34,11 +34,15 @@ def test_size_classes(size, name):
 
 
 def test_bandwidth_is_of_the_transfer_without_waits():
-    table = members.across(
+    table = waits.members_across(
         {0: rank((0, 100, {"size_bytes": 2_000_000})), 1: rank((90, 100, {"size_bytes": 2_000_000}))}, Ranks(0, 1)
     )
-    frame = collectives.across(
-        {}, call_waits_across({}, table), table, Ranks(0, 1), groups.across({}, ranks.Ranks.without_rows())
+    frame = collectives.collectives_across(
+        {},
+        call_waits_across({}, table),
+        table,
+        Ranks(0, 1),
+        communication_groups.across({}, trace.Ranks.without_rows()),
     ).to_frame()
     assert frame["transfer_ns"].tolist() == [10_000, 10_000]
     assert frame["wait_ns"].tolist() == [90_000, 0]
@@ -50,13 +54,17 @@ def test_an_exchange_in_both_directions_is_one_instance_without_a_share_of_the_p
     def message(peer):
         return {"collective": "send_recv", "peers": f"send {peer}, recv {peer}"}
 
-    table = members.across({0: rank((0, 100, message(1))), 1: rank((60, 100, message(0)))}, Ranks(0, 1))
+    table = waits.members_across({0: rank((0, 100, message(1))), 1: rank((60, 100, message(0)))}, Ranks(0, 1))
     frame = table.to_frame()
     assert frame["instance"].tolist() == [0, 0]
     assert frame["wait_ns"].tolist() == [60_000, 0]
     assert (
-        collectives.across(
-            {}, call_waits_across({}, table), table, Ranks(0, 1), groups.across({}, ranks.Ranks.without_rows())
+        collectives.collectives_across(
+            {},
+            call_waits_across({}, table),
+            table,
+            Ranks(0, 1),
+            communication_groups.across({}, trace.Ranks.without_rows()),
         )
         .to_frame()["peak_pct"]
         .isna()
@@ -74,7 +82,7 @@ def test_clocks_are_chained_over_groups_and_measured_from_the_median_rank():
         )
         for number in range(4)
     }  # fmt: skip
-    table = members.across(parts, Ranks(*parts))
+    table = waits.members_across(parts, Ranks(*parts))
     frame = clocks.across({}, table, Ranks(0, 1, 2, 3, 9)).to_frame().set_index("rank")
     assert frame["offset_ns"].tolist()[:4] == [-250_000, -250_000, 250_000, 250_000]
     assert frame["is_significant"].tolist()[:4] == [True] * 4
@@ -83,8 +91,8 @@ def test_clocks_are_chained_over_groups_and_measured_from_the_median_rank():
 
 @pytest.mark.parametrize(("late", "skew"), [(20, None), (80, 80_000)], ids=["within the clocks' uncertainty", "beyond"])
 def test_skew_only_where_clocks_allow_it(late, skew):
-    table = members.across({0: rank((0, 100)), 1: rank((late + 500, 600))}, Ranks(0, 1))
-    frame = instances.across({}, table, clocks.across({}, table, Ranks(0, 1))).to_frame()
+    table = waits.members_across({0: rank((0, 100)), 1: rank((late + 500, 600))}, Ranks(0, 1))
+    frame = collectives.instances_across({}, table, clocks.across({}, table, Ranks(0, 1))).to_frame()
     (found,) = frame["skew_ns"]
     assert (None if pd.isna(found) else found) == skew
     assert frame[["last_rank", "max_wait_rank", "max_wait_ns", "ranks"]].iloc[0].tolist() == [1, 0, late * 1000, 2]

@@ -7,9 +7,9 @@ from tests.builders import rank_trace
 from tests.simulator import Capture, scenarios
 from tests.simulator.analysed import analysed
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.communication.common_clock import common_clock
+from traceanalyzer.analyses.communication.clocks import common_clock
 from traceanalyzer.export import perfetto
-from traceanalyzer.report.timeline.timeline_data import timeline_data
+from traceanalyzer.report.timeline import timeline_data
 
 NEEDED = (*perfetto.NEEDED, "timeline")
 

@@ -5,7 +5,7 @@ import pytest
 
 from tests import once
 from tests.analyses.communication.test_members import Ranks, rank, waits
-from traceanalyzer.analyses.communication import members as analysis
+from traceanalyzer.analyses.communication import waits as communication_waits
 
 MULTIMEM = "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)"
 BARRIER = "c10d::symmetric_memory::barrier_kernel(unsigned int**, int)"
@@ -33,7 +33,7 @@ FIRST = (0, 10)
 
 def test_ranks_that_run_a_kernel_alike_are_its_group():
     parts = of_job(2, rank(FIRST, (20, 100, spin())), rank(FIRST, (90, 100, spin())))
-    frame = analysis.across(parts, Ranks(*parts)).to_frame()
+    frame = communication_waits.members_across(parts, Ranks(*parts)).to_frame()
     assert frame["matched_by"].tolist() == ["step and position", "step and position; group inferred"] * 2
     assert waits(present=parts)[0, 1] == (70, 1, None)
     assert waits(present=parts)[1, 1] == (0, None, None)

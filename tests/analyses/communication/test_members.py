@@ -3,13 +3,11 @@
 import pandas as pd
 import pytest
 
+from traceanalyzer.analyses import trace
 from traceanalyzer.analyses.communication import groups
-from traceanalyzer.analyses.communication import members as analysis
-from traceanalyzer.analyses.communication.call_waits import ONE_ROOT
-from traceanalyzer.analyses.communication.call_waits import across as call_waits_across
+from traceanalyzer.analyses.communication import waits as communication_waits
 from traceanalyzer.analyses.communication.calls import Calls
-from traceanalyzer.analyses.communication.matches import across as matches_across
-from traceanalyzer.analyses.trace import ranks
+from traceanalyzer.analyses.communication.waits import ONE_ROOT, call_waits_across, matches_across
 
 
 class Ranks:
@@ -39,7 +37,7 @@ def rank(*calls):
 def waits(*ranks, present=None):
     """(wait, waits for, why not split) of every call, by rank and call; µs."""
     parts = present or dict(enumerate(ranks))
-    frame = call_waits_across({}, analysis.across(parts, Ranks(*parts))).to_frame()
+    frame = call_waits_across({}, communication_waits.members_across(parts, Ranks(*parts))).to_frame()
     return {
         (row.rank, row.call): (
             None if pd.isna(row.wait_ns) else row.wait_ns // 1000,
@@ -80,7 +78,7 @@ def test_ranks_that_are_here_wait_for_each_other_where_one_has_no_trace():
     more, why = {"group_ranks": "0,1,2", "group_size": 3}, "a rank of its group has no trace"
     sides = [rank((0, 100, more)), rank((80, 100, more))]
     assert waits(*sides) == {(0, 0): (80, 1, why), (1, 0): (0, None, why)}
-    table = analysis.across(dict(enumerate(sides)), Ranks(*range(len(sides)))).table
+    table = communication_waits.members_across(dict(enumerate(sides)), Ranks(*range(len(sides)))).table
     assert table["transfer_ns"].isna().all(), "what follows the last that is here may be a wait for the third"
     assert not table["is_whole"].any()
 
@@ -147,21 +145,21 @@ def test_a_call_of_several_peers_waits_for_the_last_of_them_to_start():
         (0, 1): (200, 1, None), (1, 1): (0, None, None), (2, 1): (300, 1, None),
         (0, 2): (400, 1, None), (1, 2): (0, None, None), (2, 2): (100, 1, None),
     }  # fmt: skip
-    table = analysis.across(parts, Ranks(*parts)).to_frame()
+    table = communication_waits.members_across(parts, Ranks(*parts)).to_frame()
     assert set(table.loc[table["collective"] == "send_recv", "ends_together"]) == {False}
     assert set(table.loc[table["collective"] == "all_reduce", "ends_together"]) == {True}
 
 
 def test_a_step_selection_does_not_change_what_a_call_is_matched_with():
     parts = {0: rank((0, 100), (200, 300)), 1: rank((90, 100), (250, 300))}
-    members = analysis.across(parts, Ranks(*parts))
+    members = communication_waits.members_across(parts, Ranks(*parts))
     call_waits = call_waits_across({}, members)
     counted = ["calls", "matched_calls", "unmatched_calls", "split_calls"]
-    matches = matches_across({}, call_waits, members, groups.across({}, ranks.Ranks.without_rows())).to_frame()
+    matches = matches_across({}, call_waits, members, groups.across({}, trace.Ranks.without_rows())).to_frame()
     assert matches[counted].to_numpy().tolist() == [[2, 2, 0, 2]] * 2
     chosen = Calls(members.table[members.table["call"] == 1])
     assert (
-        matches_across({}, call_waits, chosen, groups.across({}, ranks.Ranks.without_rows()))
+        matches_across({}, call_waits, chosen, groups.across({}, trace.Ranks.without_rows()))
         .to_frame()[counted]
         .to_numpy()
         .tolist()
@@ -171,9 +169,11 @@ def test_a_step_selection_does_not_change_what_a_call_is_matched_with():
 
 def test_matched_calls_that_cannot_be_split_are_not_unmatched():
     more = {"collective": "broadcast"}
-    members = analysis.across({0: rank((0, 100, more), (200, 300)), 1: rank((80, 100, more), (290, 300))}, Ranks(0, 1))
+    members = communication_waits.members_across(
+        {0: rank((0, 100, more), (200, 300)), 1: rank((80, 100, more), (290, 300))}, Ranks(0, 1)
+    )
     (row, _) = matches_across(
-        {}, call_waits_across({}, members), members, groups.across({}, ranks.Ranks.without_rows())
+        {}, call_waits_across({}, members), members, groups.across({}, trace.Ranks.without_rows())
     ).rows()
     counts = ("calls", "matched_calls", "unmatched_calls", "split_calls", "unsplit_calls")
     assert [row[name] for name in counts] == [2, 2, 0, 1, 1]

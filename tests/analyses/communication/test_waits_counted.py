@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from tests.analyses.communication.test_members import Ranks, rank
 from tests.conftest import examples
-from traceanalyzer.analyses.communication import collectives, groups, members
-from traceanalyzer.analyses.communication.call_waits import across as call_waits_across
-from traceanalyzer.analyses.trace import ranks
+from traceanalyzer.analyses import trace
+from traceanalyzer.analyses.communication import collectives, groups
+from traceanalyzer.analyses.communication import waits as communication_waits
+from traceanalyzer.analyses.communication.waits import call_waits_across
 
 ROUND_US = 1_000
 
@@ -72,10 +73,10 @@ def split(calls, clocks, call, present):
 
 def tables(calls):
     numbers = Ranks(*range(len(calls)))
-    found = members.across({one: rank(*own) for one, own in enumerate(calls)}, numbers)
+    found = communication_waits.members_across({one: rank(*own) for one, own in enumerate(calls)}, numbers)
     waits = call_waits_across({}, found)
-    return found.to_frame(), collectives.across(
-        {}, waits, found, numbers, groups.across({}, ranks.Ranks.without_rows())
+    return found.to_frame(), collectives.collectives_across(
+        {}, waits, found, numbers, groups.across({}, trace.Ranks.without_rows())
     )
 
 

@@ -5,10 +5,9 @@ import pytest
 
 from tests import once
 from tests.samples import sample
-from traceanalyzer.analyses import run
-from traceanalyzer.analyses.communication.groups import Groups
-from traceanalyzer.analyses.experts import exchange_sends, exchanges, split_sizes
-from traceanalyzer.analyses.experts.split_sizes import COMBINE, DISPATCH, EXCHANGE
+from traceanalyzer.analyses import experts, run
+from traceanalyzer.analyses.communication.groups import GroupsGroups
+from traceanalyzer.analyses.experts import COMBINE, DISPATCH, EXCHANGE
 from traceanalyzer.findings.communication.experts import uneven_experts
 from traceanalyzer.kinds import CUT_LIST
 
@@ -36,7 +35,7 @@ def calls(*rows):
     ],
 )
 def test_bytes_by_split_sizes(row, sends, receives):
-    own = split_sizes.of_calls(None, calls(row))
+    own = experts.of_calls(None, calls(row))
     assert (own["sends"].tolist(), own["receives"].tolist()) == ([sends], [receives])
 
 
@@ -50,7 +49,7 @@ def test_bytes_by_split_sizes(row, sends, receives):
     ],
 )  # fmt: skip
 def test_what_is_not_known_has_no_bytes(row):
-    assert split_sizes.of_calls(None, calls(row)).empty
+    assert experts.of_calls(None, calls(row)).empty
 
 
 THERE, BACK = {"in_split": "6,2", "out_split": "6,4"}, {"in_split": "6,4", "out_split": "6,2"}
@@ -68,7 +67,7 @@ THERE, BACK = {"in_split": "6,2", "out_split": "6,4"}, {"in_split": "6,4", "out_
     ],
 )
 def test_a_combine_takes_back_what_a_dispatch_brought(rows, expected):
-    assert split_sizes.of_calls(None, calls(*rows))["direction"].tolist() == expected
+    assert experts.of_calls(None, calls(*rows))["direction"].tolist() == expected
 
 
 def row(rank, start, end, sent, received, **more):
@@ -99,7 +98,7 @@ def bounded(rows, offsets=(0, 0), uncertainty=30, both=None):
     clocks = Table(
         rank=ranks, offset_ns=pd.array(offsets, "Int64"), uncertainty_ns=pd.array([uncertainty] * len(ranks))
     )
-    return exchanges.across(parts, members, clocks).to_frame()
+    return experts.exchanges_across(parts, members, clocks).to_frame()
 
 
 def test_transfer_and_wait_lie_between_bounds():
@@ -131,7 +130,7 @@ def test_a_capture_of_uneven_experts():
     assert (combines["wait_at_most_ns"] < 625_000).all()
     own = {name: results[name] for name in _OF_RULE}
     (found,) = uneven_experts(**own)
-    tables = Groups(results["groups"].table.assign(role="embedding tables and data parallel"))
+    tables = GroupsGroups(results["groups"].table.assign(role="embedding tables and data parallel"))
     assert not uneven_experts(**own | {"groups": tables})
     assert found.title.startswith(
         "Rank 0's experts get 1.38 times the mean rank's tokens in the 6 dispatches of a step"
@@ -155,9 +154,9 @@ def test_other_jobs_exchange_nothing():
 
 
 def test_sends_of_a_rank_add_up():
-    own = split_sizes.of_calls(None, calls({}, BACK | {"in_elements": 1_000, "out_elements": 800}))
-    parts = {0: exchange_sends.per_rank(None, own)}
-    frame = exchange_sends.across(parts, NO_CALLS).to_frame()
+    own = experts.of_calls(None, calls({}, BACK | {"in_elements": 1_000, "out_elements": 800}))
+    parts = {0: experts.exchange_sends_per_rank(None, own)}
+    frame = experts.exchange_sends_across(parts, NO_CALLS).to_frame()
     assert frame[["direction", "peer", "size_bytes"]].to_numpy().tolist() == [
         [COMBINE, 0, 1_200], [COMBINE, 1, 800], [DISPATCH, 0, 1_200], [DISPATCH, 1, 400],
     ]  # fmt: skip

@@ -4,7 +4,7 @@ import pytest
 
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.host.full_queue import FULL_QUEUE, into_full_queue
+from traceanalyzer.analyses.host.launches import FULL_QUEUE, into_full_queue
 
 AHEAD = FULL_QUEUE + 100
 

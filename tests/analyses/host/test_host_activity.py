@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from traceanalyzer.analyses import blocks
-from traceanalyzer.analyses.host.host_activity import innermost, innermost_at
+from traceanalyzer.analyses import grouping
+from traceanalyzer.analyses.host.activity import innermost, innermost_at
 
 
 @pytest.mark.parametrize(
@@ -54,6 +54,6 @@ def test_blocks_give_what_all_at_once_does(intervals, at_once):
     starts, lengths = (np.array([pair[side] for pair in intervals], dtype=np.int64) for side in (0, 1))
     whole = innermost(starts, starts + lengths)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(blocks, "MOST_ROWS", at_once)
+        patched.setattr(grouping, "MOST_ROWS", at_once)
         for part, of_whole in zip(innermost(starts, starts + lengths), whole, strict=True):
             assert part.tolist() == of_whole.tolist()

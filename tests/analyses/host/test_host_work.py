@@ -5,9 +5,9 @@ import pytest
 import traceanalyzer as ta
 from tests.builders import document, host, kernel, write
 from tests.host_builders import host_trace
-from traceanalyzer.analyses.host import host_work
-from traceanalyzer.analyses.host.host_work import HostWork
-from traceanalyzer.analyses.host.thread_roles import thread_roles
+from traceanalyzer.analyses.host import cpu_time
+from traceanalyzer.analyses.host.activity import thread_roles
+from traceanalyzer.analyses.host.cpu_time import HostWork
 
 STEPS = [("ProfilerStep#0", 0, 100), ("ProfilerStep#1", 100, 200), ("ProfilerStep#2", 200, 300)]
 
@@ -17,7 +17,7 @@ OPS = [("gemm", 10, 40, 1), ("gemm", 110, 140, 2), ("gemm", 210, 240, 3)]
 
 
 def rows(trace, *columns):
-    table = HostWork(host_work.across({0: host_work.per_rank(trace)}).to_frame()).to_frame()
+    table = HostWork(cpu_time.host_work_across({0: cpu_time.per_rank(trace)}).to_frame()).to_frame()
     return table[list(columns)].to_numpy(na_value=None).tolist()
 
 

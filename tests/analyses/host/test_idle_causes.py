@@ -6,8 +6,8 @@ from tests.builders import rank_trace
 from tests.host_builders import host_trace
 from tests.samples import FEW, sample
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.host import idle_causes
-from traceanalyzer.analyses.host.idle_causes import PARTS
+from traceanalyzer.analyses.host import idle as host_idle
+from traceanalyzer.analyses.host.idle import PARTS
 from traceanalyzer.model import RankMeta
 from traceanalyzer.selection import Selection, select
 
@@ -21,8 +21,8 @@ LAUNCH_FIRST = ("cudaLaunchKernel", -5 * US, -1 * US)
 def split(calls, *, ops=None, host_ops=(), ranges=()):
     ops = ops or [FIRST, ("gemm", 110 * US, 120 * US, 2)]
     trace = host_trace(ops, [LAUNCH_FIRST, *calls], host_ops=host_ops, ranges=ranges)
-    gaps = idle_causes.find(trace)
-    table = idle_causes.parts(trace, gaps, trace.window.start_ns, trace.window.end_ns)
+    gaps = host_idle.find(trace)
+    table = host_idle.parts(trace, gaps, trace.window.start_ns, trace.window.end_ns)
     return {name.removesuffix("_ns"): int(value) // US for name, value in table.sum().items() if value}
 
 
@@ -66,8 +66,8 @@ def test_an_operation_without_launch_has_unknown_cause():
 @pytest.mark.parametrize(("length", "expected"), [(4_999, "between_kernels"), (5_000, "unknown")])
 def test_gaps_under_5_us_are_between_kernels(length, expected):
     trace = host_trace([("gemm", 0, 10), ("gemm", 10 + length, 9_999)], [])
-    gaps = idle_causes.find(trace)
-    table = idle_causes.parts(trace, gaps, 0, 9_999)
+    gaps = host_idle.find(trace)
+    table = host_idle.parts(trace, gaps, 0, 9_999)
     assert {name: int(value) for name, value in table.sum().items() if value} == {f"{expected}_ns": length}
 
 
@@ -103,7 +103,7 @@ def test_another_thread_speaks_where_the_launching_one_records_nothing():
 def test_a_copy_that_blocks_is_a_synchronising_call_once_it_runs(name, copy, memory, expected):
     ops = [(copy, 0, 10 * US, 1, 7, memory), ("gemm", 110 * US, 120 * US, 2)]
     trace = host_trace(ops, [(name, -5 * US, 15 * US), ("cudaLaunchKernel", 80 * US, 90 * US)])
-    table = idle_causes.parts(trace, idle_causes.find(trace), 0, 120 * US)
+    table = host_idle.parts(trace, host_idle.find(trace), 0, 120 * US)
     assert {key.removesuffix("_ns"): int(value) // US for key, value in table.sum().items() if value} == expected
 
 
@@ -115,7 +115,7 @@ def test_a_copy_that_blocks_is_a_synchronising_call_once_it_runs(name, copy, mem
 def test_a_copy_that_waits_for_its_stream_blocks_from_its_call_on(called_us, returns_us, since_us):
     ops = [("gemm", 0, 100 * US, 1), ("DtoH", 110 * US, 112 * US, 2, 7, "pageable")]
     calls = [("cudaLaunchKernel", -9 * US, -5 * US), ("cudaMemcpyAsync", called_us * US, returns_us * US)]
-    rows, since = idle_causes.blocking(host_trace(ops, calls))
+    rows, since = host_idle.blocking(host_trace(ops, calls))
     assert (rows.tolist(), since.tolist()) == ([1], [since_us * US])
 
 
@@ -123,7 +123,7 @@ def test_a_gap_is_cut_at_the_window():
     trace = host_trace(
         [FIRST, ("gemm", 110 * US, 120 * US, 2)], [LAUNCH_FIRST, ("cudaLaunchKernel", 90 * US, 100 * US)]
     )
-    table = idle_causes.parts(trace, idle_causes.find(trace), 60 * US, 105 * US)
+    table = host_idle.parts(trace, host_idle.find(trace), 60 * US, 105 * US)
     assert table.iloc[0].to_dict() == {
         "sync_ns": 0, "data_ns": 0, "host_ns": 40 * US, "launch_ns": 5 * US, "unknown_ns": 0, "between_kernels_ns": 0
     }  # fmt: skip
@@ -162,6 +162,6 @@ def test_data_that_the_program_of_jax_waits_for_is_its_gpus_reason():
     for of in ("xplane", "kineto"):
         trace = host_trace(ops, calls, ranges=ranges, meta=RankMeta(0, "test", ("test.pb",), of, device=0))
         trace = select(trace, Selection("step *"))
-        gaps = idle_causes.find(trace)
-        data[of] = idle_causes.parts(trace, gaps, 0, 99_000)["data_ns"].tolist()
+        gaps = host_idle.find(trace)
+        data[of] = host_idle.parts(trace, gaps, 0, 99_000)["data_ns"].tolist()
     assert data == {"xplane": [50_000], "kineto": [0]}

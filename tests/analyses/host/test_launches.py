@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.host_builders import host_trace
 from tests.samples import RUNS, sample
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.host.launch_queue import launch_queue
+from traceanalyzer.analyses.host.launches import launch_queue
 
 # Three kernels; the second and third wait in the queue while the first one runs.
 OPS = [("gemm", 10, 50, 1), ("gemm", 50, 70, 2), ("gemm", 70, 100, 3)]

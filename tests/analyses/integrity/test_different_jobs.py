@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from traceanalyzer.analyses.integrity.different_jobs import signs
+from traceanalyzer.analyses.integrity.integrity import signs
 
 
 @pytest.mark.parametrize(

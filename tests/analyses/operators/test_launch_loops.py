@@ -7,7 +7,7 @@ from tests.simulator.faults import Fault
 from tests.simulator.jobs import turns
 from tests.simulator.program import Group, Program
 from tests.simulator.workloads import job_of
-from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.analyses.replay.replay import gain_of
 
 _LOOP = (Fault("loop", 0, (0, 1)),)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from tests.programs import program
 from traceanalyzer.analyses import run
+from traceanalyzer.analyses.operators.modules import Scopes
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
-from traceanalyzer.analyses.operators.scopes import Scopes
 from traceanalyzer.model.schema import LONGEST_NAME
 
 NODE = "autograd::engine::evaluate_function: MmBackward0"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceanalyzer.analyses.operators.nesting import Nesting
+from traceanalyzer.analyses.operators.operator_tree import Nesting
 
 
 def nest(*events):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from traceanalyzer.analyses.operators.recorded_shapes import inputs_of
+from traceanalyzer.analyses.operators.flops import inputs_of
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from traceanalyzer.analyses.operators.operator_call import Call
-from traceanalyzer.analyses.operators.work import work
+from traceanalyzer.analyses.operators.flops import Call, work
 
 BF16, FLOAT = "c10::BFloat16", "float"
 Q, K = [2, 4, 16, 8], [2, 2, 32, 8]

@@ -5,10 +5,9 @@ import pytest
 
 from tests import once
 from tests.builders import rank_trace
-from traceanalyzer.analyses import run
-from traceanalyzer.analyses.overview import over_ranks, time_parts
+from traceanalyzer.analyses import overview, run
 from traceanalyzer.meaning.vocabulary import COMM_PARTS, IDLE_PARTS, PARTS
-from traceanalyzer.report.words.parts import over_ranks_of, split, split_steps, time_parts_of
+from traceanalyzer.report.words import over_ranks_of, split, split_steps, time_parts_of
 
 CAPTURES = ["ddp", "moe", "pp", "nsys_naive"]
 
@@ -72,8 +71,8 @@ def test_where_an_analysis_failed_what_is_left_is_still_split():
 def test_a_capture_without_gpu_work_has_none_of_it():
     results = run([rank_trace([])], ["headline", "time_parts", "over_ranks", "unlike_ranks", "steps_over_ranks"])
     assert [len(result) for result in results.values()] == [0] * 5
-    assert time_parts.leaves(results["time_parts"].table)
-    assert over_ranks.OverRanks.without_rows().of("idle_pct")["mean_pct"] is None
+    assert overview.leaves(results["time_parts"].table)
+    assert overview.OverRanks.without_rows().of("idle_pct")["mean_pct"] is None
 
 
 def test_operators_over_ranks_are_a_mean_ranks():

@@ -7,9 +7,9 @@ import traceanalyzer as ta
 from tests import once
 from tests.samples import SAMPLES
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.communication.call_waits import CallWaits
-from traceanalyzer.analyses.phases import by_collective
-from traceanalyzer.report.words.parts import split
+from traceanalyzer.analyses.communication.waits import CallWaits
+from traceanalyzer.analyses.phases import comm_phases
+from traceanalyzer.report.words import split
 
 
 def _of(name):
@@ -60,4 +60,4 @@ def test_steps_without_communication_have_no_row():
     calls = results["call_waits"].table
     outside = CallWaits(calls[calls["step"].isna()])
     needs = ("calls", "exposed_calls", "groups", "ranks", "headline", "steps")
-    assert not len(by_collective.across({}, outside, **{name: results[name] for name in needs}))
+    assert not len(comm_phases.by_collective_across({}, outside, **{name: results[name] for name in needs}))

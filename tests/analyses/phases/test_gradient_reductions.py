@@ -5,8 +5,8 @@ import pytest
 
 from tests import once
 from tests.host_builders import host_trace
-from traceanalyzer.analyses.phases.gradient_reductions import LEAST_BYTES, phases_with_reductions
-from traceanalyzer.analyses.phases.op_phases import NAMES
+from traceanalyzer.analyses.phases.micro_steps import LEAST_BYTES, phases_with_reductions
+from traceanalyzer.analyses.phases.phases import NAMES
 
 RANGES = [("forward", 0, 20), ("backward", 20, 40), ("optimizer", 60, 80), ("forward", 100, 120)]
 

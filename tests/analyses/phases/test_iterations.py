@@ -3,10 +3,10 @@
 import pytest
 
 from tests.host_builders import host_trace
-from traceanalyzer.analyses.phases import iterations
-from traceanalyzer.analyses.phases.iterations import told_by
+from traceanalyzer.analyses.phases import micro_steps
+from traceanalyzer.analyses.phases.micro_steps import told_by
 from traceanalyzer.analyses.time import steps
-from traceanalyzer.findings.hosts.inference import launch_bound_iterations
+from traceanalyzer.findings.hosts.launch_bound import launch_bound_iterations
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def _decode(idle, *, call="cudaLaunchKernel", without_launch=0):
 
 
 def _table(trace):
-    return iterations.across({0: iterations.per_rank(trace, steps.per_rank(trace))})
+    return micro_steps.iterations_across({0: micro_steps.iterations_per_rank(trace, steps.per_rank(trace))})
 
 
 @pytest.mark.parametrize(

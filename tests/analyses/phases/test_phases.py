@@ -6,7 +6,7 @@ from tests import once
 from tests.host_builders import host_trace
 from tests.samples import OF_EACH_KIND
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.phases.op_phases import NAMES, op_phases
+from traceanalyzer.analyses.phases.phases import NAMES, op_phases
 
 CALL = ("cudaLaunchKernel", 10, 11, 1)
 AUTOGRAD = "autograd::engine::evaluate_function: MmBackward0"

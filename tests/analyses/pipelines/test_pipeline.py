@@ -12,8 +12,8 @@ from tests.simulator.analysed import analysed
 from tests.simulator.jobs.tensor_parallel import chunked_tensor
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
-from traceanalyzer.analyses.pipelines.pipeline_shape import stages, transfers, with_absent
-from traceanalyzer.analyses.pipelines.pipelines import across as summarise
+from traceanalyzer.analyses.pipelines.pipeline import pipelines_across as summarise
+from traceanalyzer.analyses.pipelines.shape import stages, transfers, with_absent
 from traceanalyzer.model.schema import COUNTERS, conform
 
 

@@ -11,9 +11,9 @@ from tests.simulator.analysed import analysed
 from tests.simulator.jobs import dualpipe, megatron, torch_schedules
 from tests.simulator.jobs import schedules as made
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.pipelines import schedules
-from traceanalyzer.analyses.pipelines.pipeline_shape import stages, with_absent
-from traceanalyzer.analyses.pipelines.schedules import Schedule, expected_pct, schedule_of
+from traceanalyzer.analyses.pipelines import pipeline_schedule
+from traceanalyzer.analyses.pipelines.pipeline_schedule import Schedule, expected_pct, schedule_of
+from traceanalyzer.analyses.pipelines.shape import stages, with_absent
 
 
 def round_robin(ranks):
@@ -46,7 +46,7 @@ def test_schedules(programs, place, last, expected, bubble_pct, has_ranges):
     found = schedule_of(messages, stretches, list(programs), [0, 1])
     assert (found.name, found.stages_per_rank, found.microbatches, found.why_unknown) == (*expected, None)
     is_known = (
-        has_ranges or found.name in schedules.OF_KNOWN_BUBBLE
+        has_ranges or found.name in pipeline_schedule.OF_KNOWN_BUBBLE
     )  # without numbers the lengths of passes are not told
     assert expected_pct(found, len(programs)) == (pytest.approx(bubble_pct) if is_known else None)
     assert found.played_pct == (pytest.approx(bubble_pct) if has_ranges else None)
@@ -60,7 +60,7 @@ def test_both_ends_feed_a_pipeline_of_two_ways(has_directions):
     lengths = stretches.groupby("phase")["compute_ns"].mean()
     idle = lengths["forward"] + lengths["backward"] / 2  # (S/2 − 1)(F + B/2)
     busy = 8 * lengths.sum()
-    assert found == Schedule(schedules.BOTH_WAYS, 2, 8, None, pytest.approx(100 * idle / (idle + busy)))
+    assert found == Schedule(pipeline_schedule.BOTH_WAYS, 2, 8, None, pytest.approx(100 * idle / (idle + busy)))
     unphased = schedule_of(messages, stretches.assign(phase="unattributed"), [0, 1, 2, 3], [0, 1])
     assert expected_pct(unphased, 4) is None
 
@@ -71,7 +71,7 @@ def test_a_pipeline_of_two_ways_has_the_bubble_that_is_published(ranks, microbat
     """DualPipe's (S/2 − 1)(F&B + B − 3W), from numbered passes and from messages."""
     passes = dualpipe.stretches(ranks, microbatches, {"F": 100, "I": 100, "W": 100, "B": 200}, are_apart=are_apart)
     found = schedule_of(pd.DataFrame(columns=["rank", "step", "is_send"]), passes, list(range(ranks)), [0, 1])
-    assert (found.name, found.stages_per_rank, found.microbatches) == (schedules.BOTH_WAYS, 2, microbatches)
+    assert (found.name, found.stages_per_rank, found.microbatches) == (pipeline_schedule.BOTH_WAYS, 2, microbatches)
     idle = (ranks / 2 - 1) * (300 + 200 - 300)
     assert found.played_pct == pytest.approx(100 * idle / (idle + microbatches * 300))
 
@@ -104,11 +104,15 @@ def test_pytorchs_schedules_have_the_bubbles_that_are_published(made_by, name, i
 @pytest.mark.parametrize(
     ("change", "steps", "why"),
     [
-        (lambda messages: messages.assign(direction=None), [0, 1], schedules.NO_DIRECTION),
-        (lambda messages: messages, [], schedules.NO_STEPS),
-        (lambda messages: messages.drop(messages.index[messages["is_send"]][0]), [0, 1], schedules.UNEVEN),
+        (lambda messages: messages.assign(direction=None), [0, 1], pipeline_schedule.NO_DIRECTION),
+        (lambda messages: messages, [], pipeline_schedule.NO_STEPS),
+        (lambda messages: messages.drop(messages.index[messages["is_send"]][0]), [0, 1], pipeline_schedule.UNEVEN),
         # A rank that swallows activations.
-        (lambda messages: messages[(messages["rank"] != 1) | ~messages["is_send"]], [0, 1], schedules.NO_PATTERN),
+        (
+            lambda messages: messages[(messages["rank"] != 1) | ~messages["is_send"]],
+            [0, 1],
+            pipeline_schedule.NO_PATTERN,
+        ),
     ],
 )
 def test_what_is_not_known_is_said(change, steps, why):
@@ -184,7 +188,7 @@ def test_a_job_of_two_ways_is_recognised_by_its_messages(lengths):
     """Sends beside each other tell no direction, and hosts that run ahead post receives before the first pass ends."""
     _, results = analysed(dualpipe.job(4, 8, lengths), "pipelines")
     (row,) = results["pipelines"].rows()
-    assert (row["schedule"], row["stages"], row["microbatches"]) == (schedules.BOTH_WAYS, 8, 8)
+    assert (row["schedule"], row["stages"], row["microbatches"]) == (pipeline_schedule.BOTH_WAYS, 8, 8)
 
 
 def true_idle_pct(truth):

@@ -5,8 +5,8 @@ import pytest
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import cadences
-from traceanalyzer.analyses.replay.blocking_calls import more_calls
-from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.changes import Change
+from traceanalyzer.analyses.replay.lengths import more_calls
 from traceanalyzer.analyses.replay.replay import gain_of
 
 

@@ -6,7 +6,7 @@ import pytest
 from tests.builders import rank_trace
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.replay import replay
-from traceanalyzer.analyses.replay.order import CircleError, order_of
+from traceanalyzer.analyses.replay.graph import CircleError, order_of
 
 
 def test_edges_that_are_sure_close_no_circle():

@@ -8,7 +8,7 @@ from tests.host_builders import host_trace
 from tests.simulator import Capture
 from tests.simulator.analysed import analysed
 from tests.simulator.jobs.sharded import limited
-from traceanalyzer.analyses.replay.event_waits import event_waits, touching
+from traceanalyzer.analyses.replay.rank_graph import event_waits, touching
 from traceanalyzer.model import make_trace
 
 US = 1_000

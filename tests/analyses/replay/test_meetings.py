@@ -6,7 +6,7 @@ from tests.simulator import Capture
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import host_pauses
-from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
 
 LATE = (Fault("host", 6_000_000, (1,)),)

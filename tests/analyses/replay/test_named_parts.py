@@ -5,9 +5,9 @@ import pytest
 from tests.simulator import Group, Job, Program, scenarios
 from tests.simulator.analysed import analysed
 from tests.simulator.workloads import job_of, layer_of, pipelined
-from traceanalyzer.analyses.replay.answer import answer
+from traceanalyzer.analyses.replay.changes import read_change
 from traceanalyzer.analyses.replay.replay import gain_of
-from traceanalyzer.analyses.replay.written import read_change
+from traceanalyzer.analyses.replay.what_if import answer
 from traceanalyzer.errors import UsageError
 
 MS = 1_000_000

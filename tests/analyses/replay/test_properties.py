@@ -12,10 +12,10 @@ from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import host_pauses
 from tests.simulator.program import Group, Job, Program
-from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.analyses.replay.critical_path import critical_path
-from traceanalyzer.analyses.replay.order import order_of
-from traceanalyzer.analyses.replay.slowdown import ideal_but
+from traceanalyzer.analyses.replay.graph import order_of
+from traceanalyzer.analyses.replay.slack import ideal_but
 
 JOBS = {
     "data parallel": scenarios.ddp(3, steps=3, slow_host_ns={1: 300_000}, seed=1),

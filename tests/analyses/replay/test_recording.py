@@ -7,8 +7,7 @@ import pytest
 from tests import once
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.recording import COST_NS, LEAST, MOST
+from traceanalyzer.analyses.replay.changes import COST_NS, LEAST, MOST, Change
 from traceanalyzer.analyses.replay.replay import gain_of, unprofiled_steps_ns
 
 MS, US = 1_000_000, 1_000

@@ -14,7 +14,7 @@ from tests.samples import RUNS, sample
 from tests.simulator import run, scenarios
 from tests.simulator.analysed import analysed
 from traceanalyzer.analyses import run as analyse
-from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.analyses.replay.replay import gain_of
 from traceanalyzer.files import unnamed

@@ -4,10 +4,9 @@ import pytest
 
 from tests.simulator.analysed import analysed
 from tests.simulator.jobs.torch_schedules import actions, job
-from traceanalyzer.analyses.replay.answer import answer, needed
-from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.schedule_orders import order_of, read_schedule
-from traceanalyzer.analyses.replay.schedule_play import Cost, Lengths, Outside, step_ns, with_messages
+from traceanalyzer.analyses.replay.changes import Change, order_of, read_schedule
+from traceanalyzer.analyses.replay.schedule import Cost, Outside, SchedulePlayLengths, step_ns, with_messages
+from traceanalyzer.analyses.replay.what_if import answer, needed
 from traceanalyzer.errors import InputError, UsageError
 
 NOTHING = Cost(0, 0, 0)
@@ -16,7 +15,9 @@ NOTHING = Cost(0, 0, 0)
 def even(ranks, chunks, *, forward=10, backward=20, outside=NOTHING, message_ns=0, host=0):
     kinds = {"F": forward, "B": backward, "I": backward / 2, "W": backward / 2}
     of_pass = {(kind, stage): Cost(ns, host, 0) for kind, ns in kinds.items() for stage in range(ranks * chunks)}
-    return Lengths(of_pass, dict.fromkeys(range(ranks), Outside(outside, False)), message_ns, has_one_channel=False)
+    return SchedulePlayLengths(
+        of_pass, dict.fromkeys(range(ranks), Outside(outside, False)), message_ns, has_one_channel=False
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import inputs, overlapping
-from traceanalyzer.analyses.replay.change import Change
+from traceanalyzer.analyses.replay.changes import Change
 from traceanalyzer.analyses.replay.replay import gain_of
 
 

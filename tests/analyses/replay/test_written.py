@@ -2,8 +2,7 @@
 
 import pytest
 
-from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.written import read_change
+from traceanalyzer.analyses.replay.changes import Change, read_change
 from traceanalyzer.errors import UsageError
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from tests.analyses.streams.test_streams import case, frame
 from tests.host_builders import host_trace
-from traceanalyzer.analyses.streams.repeats import repetitions
+from traceanalyzer.analyses.streams.blocks import repetitions
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import traceanalyzer as ta
 from tests.host_builders import host_trace
 from tests.samples import SAMPLES
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.streams.traffic import pair_times
+from traceanalyzer.analyses.streams.streams import pair_times
 from traceanalyzer.analyses.time.intervals import Intervals
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from traceanalyzer.analyses.time.breakdown import side_by_side
 from traceanalyzer.analyses.time.intervals import Intervals
-from traceanalyzer.analyses.time.side_by_side import side_by_side
 
 FAR = 5 * 10**18
 

@@ -12,9 +12,9 @@ from traceanalyzer.analyses import run
 from traceanalyzer.findings import find
 from traceanalyzer.gate import check_run, parse
 from traceanalyzer.model import make_trace
+from traceanalyzer.report import words
 from traceanalyzer.report.contents import Report
-from traceanalyzer.report.timeline.timeline_data import timeline_data
-from traceanalyzer.report.words import parts, verdict
+from traceanalyzer.report.timeline import timeline_data
 from traceanalyzer.selection import Selection, select
 
 
@@ -79,7 +79,7 @@ def test_a_gate_on_idle_time_holds():
 
 def test_the_verdict_does_not_say_that_all_is_well():
     results = whole()
-    said = " ".join(verdict.sentences(Report("run", results), parts.split(results)))
+    said = " ".join(words.verdict_sentences(Report("run", results), words.split(results)))
     assert "75\u202f% of it CUDA graphs" in said.replace(" %", "\u202f%")
     assert "computes for" not in said
     assert "Nothing stands out" not in said

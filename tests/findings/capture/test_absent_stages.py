@@ -10,7 +10,7 @@ from tests.simulator.analysed import analysed
 from tests.simulator.case import MS
 from tests.simulator.faults import Fault
 from tests.simulator.grid_jobs import replicated_pipeline
-from traceanalyzer.findings.capture.absent_stages import absent_stage
+from traceanalyzer.findings.capture import absent_stage
 
 _NEEDED = ("headline", "steps", "pipeline", "pipeline_messages", "exposed_calls", "ranks", "integrity", "episodes")
 

@@ -6,7 +6,7 @@ from tests.findings.needed import needed_by
 from tests.simulator.analysed import analysed
 from tests.simulator.program import Group, Program
 from tests.simulator.workloads import job_of, layer_of
-from traceanalyzer.findings.capture.ambiguous import ambiguous_calls
+from traceanalyzer.findings.capture import ambiguous_calls
 
 
 @pytest.mark.parametrize(

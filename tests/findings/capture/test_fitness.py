@@ -11,11 +11,9 @@ from tests.simulator.faults import Fault
 from tests.simulator.jobs import host_pauses, launches, lengths, links
 from traceanalyzer.analyses import run
 from traceanalyzer.analyses.integrity.integrity import Integrity
-from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings import find
-from traceanalyzer.findings.capture import fitness as rules
-from traceanalyzer.findings.capture.missing_straggler import missing_straggler
-from traceanalyzer.findings.capture.warm_up import warm_up
+from traceanalyzer.analyses.trace import Ranks
+from traceanalyzer.findings import capture, find
+from traceanalyzer.findings.capture import missing_straggler, warm_up
 
 MS = 1_000_000
 
@@ -63,7 +61,7 @@ def test_nobody_is_late_who_is_not_here_where_each_rank_is_last_at_times():
     ("by_ns", "says"), [(40 * MS, "set forward by 40.0 ms"), pytest.param(0, "", marks=pytest.mark.thorough)]
 )
 def test_a_clock_that_is_set(by_ns, says):
-    found = told(rules.clock_step, Capture(clock_step={2: (14 * MS, by_ns)}), needed=("step_needs",))
+    found = told(capture.clock_step, Capture(clock_step={2: (14 * MS, by_ns)}), needed=("step_needs",))
     assert [item.title for item in found if says in item.title] == [item.title for item in found]
     assert bool(found) == bool(says)
 
@@ -78,7 +76,7 @@ def test_ranks_that_never_meet_take_as_long_as_they_like():
         calls = [("cudaLaunchKernel", start + 10, start + 20) for start in starts]
         ops = [("gemm", start + 30, start + MS, i + 1) for i, start in enumerate(starts)]
         traces.append(host_trace(ops, calls, ranges=steps, rank=rank))
-    assert rules.clock_step(**run(traces, ["step_needs"])) == []
+    assert capture.clock_step(**run(traces, ["step_needs"])) == []
 
 
 def integrity(*checks):
@@ -99,19 +97,19 @@ def integrity(*checks):
 def test_a_rank_without_collectives_hangs_unless_its_file_lacks_operations(is_cut, lost, is_said):
     calls = CallTable([{"rank": 0, "group_ranks": "0,1"}])
     ranks = Ranks(pd.DataFrame({"rank": [0, 1], "truncated": [False, is_cut]}))
-    found = rules.silent_rank(calls, ranks, integrity(lost))
+    found = capture.silent_rank(calls, ranks, integrity(lost))
     assert [item.title.partition(" while")[0] for item in found] == ["Rank 1 launches no collective"] * is_said
 
 
 def test_a_late_rank_is_no_clock():
-    assert told(rules.clock_step, faults=(Fault("host", 9 * MS, (2,), (2,)),), needed=("step_needs",)) == []
+    assert told(capture.clock_step, faults=(Fault("host", 9 * MS, (2,), (2,)),), needed=("step_needs",)) == []
 
 
 def test_ranks_for_which_others_wait_in_the_next_step_have_no_clock_that_was_set():
     """Half of the ranks exchange gradients for longer, at the end of each step: the first ends apart, without a wait."""
     job = links.slow_network(steps=4, faults=(Fault("link", 4 * MS, (1, 3, 5, 7)),))
     _, results = analysed(job, "step_needs")
-    assert rules.clock_step(**results) == []
+    assert capture.clock_step(**results) == []
 
 
 def test_a_rank_that_is_late_once_in_the_first_step_is_no_warm_up():
@@ -129,7 +127,7 @@ def test_a_first_step_of_many_times_the_others_is_a_warm_up(first_ms, is_said):
 def test_one_step_alone_is_complete():
     trace = host_trace([("gemm", 10, 20, 1)], [("cudaLaunchKernel", 1, 2)], ranges=[("ProfilerStep#0", 0, 30)])
     results = run([trace], ["headline", "steps", "iterations", "integrity", "ranks"])
-    assert rules.no_complete_step(**results) == []
+    assert capture.no_complete_step(**results) == []
     assert results["headline"].rows()[0]["step_mean_ns"] == 30
 
 
@@ -139,7 +137,7 @@ def test_why_none_of_many_steps_is_complete(numbers, is_told):
     calls = [("cudaLaunchKernel", 100 * step + 1, 100 * step + 2) for step in range(3)]
     ops = [("gemm", 100 * step + 10, 100 * step + 20, number) for step, number in enumerate(numbers)]
     results = run([host_trace(ops, calls, ranges=ranges)], ["headline", "steps", "iterations", "integrity", "ranks"])
-    found = rules.no_complete_step(**results)
+    found = capture.no_complete_step(**results)
     assert bool(found) is is_told
     for item in found:
         assert "(3 recorded, and no operation says which call launched it)" in item.title

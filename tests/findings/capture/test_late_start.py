@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from traceanalyzer.findings.capture.late_start import late_start
+from traceanalyzer.findings.capture import late_start
 
 
 class Rows:

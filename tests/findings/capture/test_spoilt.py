@@ -6,8 +6,8 @@ from tests.asked import ASKED, said_of
 from tests.host_builders import host_trace
 from traceanalyzer import findings
 from traceanalyzer.analyses import run
+from traceanalyzer.report import words
 from traceanalyzer.report.contents import Report
-from traceanalyzer.report.words import parts, verdict
 
 US = 1_000
 DAY = 24 * 3600 * 10**9
@@ -107,7 +107,7 @@ def test_of_such_a_rank_only_that_is_said(made, rule, told):
     found = findings.find(results)
     assert [item.rule for item in found] == [rule]
     assert told in found[0].title
-    assert verdict.sentences(Report("x", results, found), parts.split(results)) == [found[0].title]
+    assert words.verdict_sentences(Report("x", results, found), words.split(results)) == [found[0].title]
 
 
 def test_where_one_launch_is_early_times_stand():

@@ -12,14 +12,15 @@ from tests.simulator.jobs import data_parallel, gradients, other_libraries, tens
 from tests.simulator.program import COMPUTE_STREAM
 from tests.simulator.workloads import job_of, layer_of
 from traceanalyzer.analyses import ANALYSES
-from traceanalyzer.findings.capture.unmatched import PARTNERS
-from traceanalyzer.findings.communication.bandwidth import low_bandwidth
-from traceanalyzer.findings.communication.communication import little_overlap, many_small_collectives
-from traceanalyzer.findings.communication.exposed_collective import (
+from traceanalyzer.findings.capture import PARTNERS
+from traceanalyzer.findings.communication.exposed import (
     EXPOSED,
     exposed_collective,
+    little_overlap,
+    many_small_collectives,
 )
-from traceanalyzer.meaning.quantities import time_text
+from traceanalyzer.findings.communication.links import low_bandwidth
+from traceanalyzer.meaning.columns import time_text
 
 MS = 1_000_000
 

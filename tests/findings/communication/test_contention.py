@@ -4,7 +4,7 @@ import pytest
 
 from tests.simulator.analysed import analysed
 from tests.simulator.jobs import gradients
-from traceanalyzer.findings.communication.contention import contention
+from traceanalyzer.findings.communication.exposed import contention
 
 
 @pytest.mark.parametrize(("shapes", "is_told"), [(gradients.SHAPES, True), ("", False)])

@@ -6,12 +6,12 @@ from tests.simulator.analysed import analysed
 from tests.simulator.case import nobody
 from tests.simulator.faults import Fault
 from tests.simulator.jobs.replicated_pipelines import edged
-from traceanalyzer.analyses.replay.answer import answer
+from traceanalyzer.analyses.replay.changes import read_change
 from traceanalyzer.analyses.replay.replay import gain_of
-from traceanalyzer.analyses.replay.written import read_change
+from traceanalyzer.analyses.replay.what_if import answer
 from traceanalyzer.errors import UsageError
-from traceanalyzer.findings.communication.bandwidth import low_bandwidth
-from traceanalyzer.findings.pipelines.pipeline import pipeline_bubble
+from traceanalyzer.findings.communication.links import low_bandwidth
+from traceanalyzer.findings.pipelines import pipeline_bubble
 
 MS = 1_000_000
 ALL = (0, 1, 2, 3)

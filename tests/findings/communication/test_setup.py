@@ -9,9 +9,8 @@ from tests.simulator.analysed import analysed
 from tests.simulator.case import case_of
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import accumulating, gradients, replicated_pipelines, sharded
-from traceanalyzer.findings.communication.gathered_again import gathered_again
-from traceanalyzer.findings.communication.more_exchanges import more_exchanges
-from traceanalyzer.findings.communication.slow_pieces import slow_pieces
+from traceanalyzer.findings.communication.links import slow_pieces
+from traceanalyzer.findings.communication.redundant import gathered_again, more_exchanges
 
 _AGAIN = (Fault("again", 0, (0, 1, 2, 3)),)
 _OF_GATHERS = ("headline", "steps", "calls", "call_phases", "groups", "replay")

@@ -5,7 +5,7 @@ import pytest
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs.sparse import snapshots
-from traceanalyzer.findings.devices.copies_at_times import copies_at_times
+from traceanalyzer.findings.devices.copies import copies_at_times
 
 MS = 1_000_000
 BOTH = (0, 1)

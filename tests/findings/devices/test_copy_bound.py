@@ -9,13 +9,13 @@ from tests.host_builders import host_trace
 from tests.nsys_builders import export, gid, read_all, write_sqlite
 from tests.samples import SAMPLES
 from traceanalyzer.analyses import run
-from traceanalyzer.findings.devices import copy_bound
+from traceanalyzer.findings.devices import copies
 
 MS = 1_000_000
 
 
 def found(traces):
-    return copy_bound.copy_bound(**run(traces, needed_by(copy_bound.copy_bound)))
+    return copies.copy_bound(**run(traces, needed_by(copies.copy_bound)))
 
 
 def test_a_broadcast_by_two_uploads_fills_the_link():

@@ -5,7 +5,7 @@ import pytest
 
 from tests.findings.devices.test_recomputing import MS
 from tests.findings.devices.test_written_out import results_of
-from traceanalyzer.findings.devices.dense_embeddings import dense_embedding_gradients
+from traceanalyzer.findings.devices.kernels import dense_embedding_gradients
 
 NAMES = ("headline", "steps", "operator_shapes", "calls", "exposed_calls")
 LOOK_UP = ("aten::embedding", "[[4000, 64], [10, 100], [], [], []]", 1)

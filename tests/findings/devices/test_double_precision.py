@@ -4,7 +4,7 @@ import pytest
 
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
-from traceanalyzer.findings.devices.double_precision import double_precision
+from traceanalyzer.findings.devices.kernels import double_precision
 
 NAMES = ("headline", "kernels")
 MS = 1_000_000

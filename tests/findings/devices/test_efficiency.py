@@ -8,7 +8,7 @@ from tests import once
 from tests.asked import said_of
 from tests.programs import program
 from traceanalyzer.analyses import run
-from traceanalyzer.findings.devices import efficiency
+from traceanalyzer.findings.devices import kernels
 
 NVJET, SGEMM, ELEMENT = "nvjet_sm90_tst_192x128", "ampere_sgemm_128x64_nn", "void vectorized_elementwise_kernel<4>"
 FLOAT = {"shapes": "[[1000,1000],[1000,1000]]", "dtypes": '["float","float"]'}
@@ -48,7 +48,7 @@ TENSOR_CORES = ("categories", "efficiency", "headline", "ranks", "kernels", "epi
 
 
 def test_of_types_that_are_not_known_no_gain_is_told():
-    (found,) = efficiency.tensor_cores_unused(**run([program(gpu=[(SGEMM, 0, 100)])], TENSOR_CORES))
+    (found,) = kernels.tensor_cores_unused(**run([program(gpu=[(SGEMM, 0, 100)])], TENSOR_CORES))
     assert found.gain_ns is None
     assert "TF32" not in found.title
     assert "The gain" not in found.caveat
@@ -69,7 +69,7 @@ def test_of_types_that_are_not_known_no_gain_is_told():
 )
 def test_no_type_is_advised_that_the_gpu_has_no_tensor_cores_for(device, kernel, advised):
     trace = program([("aten::mm", 0, 10, FLOAT)], [(kernel, 20, 120, {"launch": 5})], device_name=device)
-    found = efficiency.tensor_cores_unused(**run([trace], TENSOR_CORES))
+    found = kernels.tensor_cores_unused(**run([trace], TENSOR_CORES))
     said = {
         each
         for each in ("float16", "bfloat16", "TF32")
@@ -83,7 +83,7 @@ def test_no_type_is_advised_that_the_gpu_has_no_tensor_cores_for(device, kernel,
 def test_what_float16_wins_where_there_is_no_tf32():
     trace = program([("aten::mm", 0, 10, FLOAT)], [("volta_sgemm_128x64_nn", 20, 120, {"launch": 5})],
                     device_name="Tesla V100-SXM2-32GB")  # fmt: skip
-    (found,) = efficiency.tensor_cores_unused(**run([trace], TENSOR_CORES))
+    (found,) = kernels.tensor_cores_unused(**run([trace], TENSOR_CORES))
     assert found.gain_ns == round(100 * (1 - 15.7 / 125))
     assert "16 in FP32, 125 in FP16" in found.recommendation
 
@@ -98,7 +98,7 @@ def test_where_only_the_late_rank_has_none_that_is_why(ranks, is_why):
         "episodes": type(late)(own),
         "categories": type(results["categories"])(results["categories"].table[held]),
     }
-    (found,) = efficiency.tensor_cores_unused(**results)
+    (found,) = kernels.tensor_cores_unused(**results)
     assert (found.part_of == "lateness of ranks 0") == is_why
 
 
@@ -108,7 +108,7 @@ def test_what_tf32_wins_is_not_known_of_other_types():
         [("aten::mm", 0, 10, FLOAT), ("aten::mm", 10, 20, double)],
         [(SGEMM, 20, 120, {"launch": 5}), ("ampere_dgemm_64x64_nn", 120, 220, {"launch": 15})],
     )
-    (found,) = efficiency.tensor_cores_unused(**run([trace], TENSOR_CORES))
+    (found,) = kernels.tensor_cores_unused(**run([trace], TENSOR_CORES))
     assert found.gain_ns is None
 
 

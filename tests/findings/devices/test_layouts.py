@@ -4,7 +4,7 @@ import pytest
 
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
-from traceanalyzer.findings.devices.layouts import layout_conversions
+from traceanalyzer.findings.devices.kernels import layout_conversions
 
 NAMES = ("headline", "kernels")
 MS = 1_000_000

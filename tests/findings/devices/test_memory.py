@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from traceanalyzer.analyses.memory.memory_sources import MemorySources
-from traceanalyzer.analyses.memory.memory_steps import MemorySteps
+from traceanalyzer.analyses.memory.memory import MemorySteps
+from traceanalyzer.analyses.memory.memory_categories import MemorySources
 from traceanalyzer.findings.devices.memory import memory_growth
 
 MB = 1 << 20

@@ -7,7 +7,7 @@ import pytest
 from tests.builders import rank_trace
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import run
-from traceanalyzer.findings.devices.memory_limits import allocator_retries, low_headroom, uneven_memory
+from traceanalyzer.findings.devices.memory import allocator_retries, low_headroom, uneven_memory
 
 GIB = 1 << 30
 

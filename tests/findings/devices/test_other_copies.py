@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from tests.findings.late.test_other_work import Rows
-from traceanalyzer.findings.devices.other_copies import other_copies
+from traceanalyzer.findings.devices.copies import other_copies
 
 MS, MB = 1_000_000, 1_000_000
 COPIES = ["rank", "direction", "source_memory", "target_memory", "copies", "size_bytes", "total_ns"]

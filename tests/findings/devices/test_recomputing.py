@@ -7,7 +7,7 @@ import pytest
 from tests import once
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
-from traceanalyzer.findings.devices.recomputing import recomputed_activations
+from traceanalyzer.findings.devices.kernels import recomputed_activations
 
 NAMES = ("headline", "steps", "operators", "replay", "ranks")
 MS = 1_000_000

@@ -4,7 +4,7 @@ import pytest
 
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
-from traceanalyzer.findings.devices.small_copies import small_copies
+from traceanalyzer.findings.devices.copies import small_copies
 
 NAMES = ("headline", "steps", "copies", "launch_loops", "episodes", "places", "replay")
 MS, US = 1_000_000, 1_000

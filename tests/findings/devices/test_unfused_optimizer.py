@@ -5,7 +5,7 @@ import pytest
 
 from tests.findings.devices.test_recomputing import MS
 from tests.findings.devices.test_written_out import results_of
-from traceanalyzer.findings.devices.unfused_optimizer import unfused_optimizer
+from traceanalyzer.findings.devices.unfused import unfused_optimizer
 
 
 class Rows:

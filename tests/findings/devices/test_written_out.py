@@ -5,7 +5,7 @@ import pytest
 from tests.findings.devices.test_recomputing import MS
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
-from traceanalyzer.findings.devices.written_out import written_out_attention
+from traceanalyzer.findings.devices.unfused import written_out_attention
 
 NAMES = ("headline", "steps", "operator_shapes", "operators", "episodes")
 SCORES = "[[2, 8, 512, 512], [], []]"

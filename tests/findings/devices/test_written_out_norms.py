@@ -4,7 +4,7 @@ import pytest
 
 from tests.findings.devices.test_recomputing import MS
 from tests.findings.devices.test_written_out import results_of
-from traceanalyzer.findings.devices.written_out_norms import written_out_norms
+from traceanalyzer.findings.devices.unfused import written_out_norms
 
 NAMES = ("headline", "steps", "operator_shapes")
 WHOLE, ROWS, SCALED = "[[4, 128, 768], []]", "[[4, 128, 1]]", "[[4, 128, 768], [4, 128, 1]]"

@@ -4,7 +4,7 @@ import pytest
 
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
-from traceanalyzer.findings.hosts.autograd_functions import autograd_functions
+from traceanalyzer.findings.hosts.launch_bound import autograd_functions
 
 NAMES = ("headline", "steps", "idle", "operators", "episodes", "places", "replay", "ranks")
 MS = 1_000_000

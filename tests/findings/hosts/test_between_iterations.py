@@ -6,12 +6,10 @@ import pytest
 from tests.findings.needed import needed_by
 from tests.simulator.analysed import analysed
 from tests.simulator.jobs import serving
-from traceanalyzer.analyses.phases.iterations import Iterations
+from traceanalyzer.analyses.phases.micro_steps import Iterations
 from traceanalyzer.findings.basis import Basis
-from traceanalyzer.findings.hosts.between_iterations import advice_between, is_between
-from traceanalyzer.findings.hosts.hosts import host_bound
 from traceanalyzer.findings.hosts.idle import short_kernels
-from traceanalyzer.findings.hosts.inference import launch_bound_iterations
+from traceanalyzer.findings.hosts.launch_bound import advice_between, host_bound, is_between, launch_bound_iterations
 
 NEEDED = (*needed_by(host_bound), *needed_by(short_kernels))
 

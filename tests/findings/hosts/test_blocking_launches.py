@@ -6,7 +6,7 @@ from tests import once
 from tests.simulator import scenarios
 from tests.simulator.analysed import analysed
 from traceanalyzer.analyses.host.launches import Launches
-from traceanalyzer.findings.hosts.blocking_launches import blocking_launches
+from traceanalyzer.findings.hosts.launch_bound import blocking_launches
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import pytest
 
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
-from traceanalyzer.findings.hosts.checked_gradients import checked_gradients
+from traceanalyzer.findings.hosts.cpu_work import checked_gradients
 
 NAMES = ("headline", "steps", "operators", "episodes", "places", "ranks")
 MS = 1_000_000

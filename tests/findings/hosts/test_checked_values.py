@@ -4,7 +4,7 @@ import pytest
 
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
-from traceanalyzer.findings.hosts.checked_values import checked_values
+from traceanalyzer.findings.hosts.cpu_work import checked_values
 
 NAMES = ("headline", "steps", "operators", "launch_loops", "episodes", "places", "replay", "ranks")
 MS = 1_000_000

@@ -4,7 +4,7 @@ import pytest
 
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
-from traceanalyzer.findings.hosts.compiling import compiling
+from traceanalyzer.findings.hosts.cpu_work import compiling
 
 NAMES = ("headline", "steps", "compilations", "step_needs", "episodes", "places", "replay")
 MS = 1_000_000

@@ -10,7 +10,7 @@ from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import reads
 from tests.simulator.program import Group, Job, Program
-from traceanalyzer.findings.hosts.drained import drained_queues
+from traceanalyzer.findings.hosts.idle import drained_queues
 
 NEEDED = tuple(needed_by(drained_queues))
 

@@ -11,8 +11,8 @@ from tests.simulator.jobs.first_times import set_up
 from tests.simulator.jobs.reads import logged
 from tests.simulator.scoreboard import report_of
 from traceanalyzer.analyses import combine, reduce_rank
-from traceanalyzer.findings.hosts import host_work as rule
-from traceanalyzer.findings.hosts.host_work import cpu_work
+from traceanalyzer.findings.hosts import cpu_work as hosts_cpu_work
+from traceanalyzer.findings.hosts.cpu_work import cpu_work
 
 NAMES = ("headline", "steps", "host_work", "step_needs", "episodes", "places", "replay")
 
@@ -70,7 +70,7 @@ def test_a_collective_on_the_cpu_is_work_that_starts_nothing():
 def test_what_a_collective_gains_is_of_all_its_ranks(monkeypatch):
     """Rank 1 is in it as long, beside its product but for 6 ms: taken from rank 0's host alone it gains nothing."""
     asked = []
-    monkeypatch.setattr(rule, "gains_of", lambda _, changes: asked.extend(changes))
+    monkeypatch.setattr(hosts_cpu_work, "gains_of", lambda _, changes: asked.extend(changes))
     titles = found(gloo=[("gloo:all_gather", 40, 80)], ranks=2, of_rank={1: [("gloo:all_gather", 6, 36)]})
     assert len(titles) == 1
     assert [change.ranks for (change, _) in asked] == [frozenset((0, 1))]

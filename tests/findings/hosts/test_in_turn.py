@@ -7,7 +7,7 @@ from tests import builders
 from tests.findings.needed import needed_by
 from traceanalyzer import analyse, load
 from traceanalyzer.findings.hosts.idle import synchronising_calls
-from traceanalyzer.findings.hosts.in_turn import gpus_in_turn, take_turns
+from traceanalyzer.findings.hosts.launch_bound import gpus_in_turn, take_turns
 
 NEEDED = tuple(dict.fromkeys((*needed_by(gpus_in_turn), *needed_by(synchronising_calls))))
 

@@ -5,9 +5,8 @@ import pytest
 from tests.findings.needed import needed_by
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
-from traceanalyzer.findings.folding import folded
-from traceanalyzer.findings.hosts.cpu_collectives import last_to_cpu_collectives
-from traceanalyzer.findings.hosts.late_to_collectives import late_to_cpu_collectives
+from traceanalyzer.findings.finding import folded
+from traceanalyzer.findings.hosts.slow_hosts import last_to_cpu_collectives, late_to_cpu_collectives
 from traceanalyzer.model import RankMeta
 
 NAMES = ("host_meetings", "host_work", "host_silences")

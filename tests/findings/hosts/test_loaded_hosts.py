@@ -7,7 +7,7 @@ import pytest
 from tests.simulator import workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
-from traceanalyzer.findings.hosts.hosts import host_bound
+from traceanalyzer.findings.hosts.launch_bound import host_bound
 
 MS = 1_000_000
 BOTH = (0, 1)

@@ -7,7 +7,7 @@ from tests.findings.needed import needed_by
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import optimizers, turns
-from traceanalyzer.findings.hosts.many_launches import loops, many_launches
+from traceanalyzer.findings.hosts.cpu_work import loops, many_launches
 
 _NAMES = tuple(needed_by(many_launches))
 _LOOP = (Fault("loop", 0, (0, 1)),)

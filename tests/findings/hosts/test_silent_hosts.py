@@ -5,10 +5,9 @@ import pytest
 
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
-from traceanalyzer.analyses.host.host_time import with_steps
-from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.folding import folded
-from traceanalyzer.findings.hosts.silent_hosts import silent_hosts
+from traceanalyzer.analyses.host.cpu_time import with_steps
+from traceanalyzer.findings.finding import Finding, folded
+from traceanalyzer.findings.hosts.cpu_work import silent_hosts
 
 NAMES = ("headline", "steps", "idle", "host_silences", "step_needs", "episodes", "places", "replay")
 MS = 1_000_000

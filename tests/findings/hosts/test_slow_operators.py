@@ -4,7 +4,7 @@ import pytest
 
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import combine, reduce_rank
-from traceanalyzer.findings.hosts.slow_operators import slow_operators
+from traceanalyzer.findings.hosts.cpu_work import slow_operators
 
 NAMES = (
     "headline", "steps", "idle", "host_work", "operators", "operator_launches", "operator_shapes", "sync_calls",

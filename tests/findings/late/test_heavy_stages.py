@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from traceanalyzer.findings.late import heavy_stages
+from traceanalyzer.findings.stragglers import wording
 
 LATE = {"ranks": "0", "cause": "host", "own_host_ns": 200, "peers_host_ns": 100}
 
@@ -16,7 +16,7 @@ def gain(row, calls=(200, 100, 100), compute_ns=(30, 10, 10)):
     table = pd.DataFrame({"rank": range(3), "operator": "aten::mm", "calls": calls, "host_self_ns": 100})
     operators = SimpleNamespace(to_frame=lambda: table)
     pipeline = SimpleNamespace(table=stages)
-    return heavy_stages.even_gain(LATE | row, pipeline, operators, None, uneven_times=1.1, busy_times=1.15)
+    return wording.even_gain(LATE | row, pipeline, operators, None, uneven_times=1.1, busy_times=1.15)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def gain(row, calls=(200, 100, 100), compute_ns=(30, 10, 10)):
     ],
 )
 def test_layers_are_why_a_host_launches_more(monkeypatch, row, made, is_of_stages):
-    monkeypatch.setattr(heavy_stages, "gain_of", lambda _, *changes: [(change.ranks, change.to) for change in changes])
+    monkeypatch.setattr(wording, "gain_of", lambda _, *changes: [(change.ranks, change.to) for change in changes])
     found = gain(row, **made)
     assert (found is not None) == is_of_stages
     if is_of_stages:

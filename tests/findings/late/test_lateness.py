@@ -7,7 +7,7 @@ from tests.findings.needed import needed_by
 from tests.simulator import scenarios, workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
-from traceanalyzer.findings.late.lateness import late_ranks
+from traceanalyzer.findings.stragglers.stragglers import late_ranks
 
 MS = 1_000_000
 NEEDED = needed_by(late_ranks)

@@ -7,7 +7,7 @@ from tests.simulator import workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import reads
-from traceanalyzer.findings.late.lateness import late_ranks
+from traceanalyzer.findings.stragglers.stragglers import late_ranks
 
 NEEDED = needed_by(late_ranks)
 MS = 1_000_000

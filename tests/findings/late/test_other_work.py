@@ -5,7 +5,7 @@ from types import MappingProxyType, SimpleNamespace
 import pandas as pd
 import pytest
 
-from traceanalyzer.findings.late.other_work import other_work
+from traceanalyzer.findings.stragglers.stragglers import other_work
 
 MS = 1_000_000
 EFFICIENCY = ["rank", "operator", "family", "element_type", "calls", "flops", "gpu_ns"]

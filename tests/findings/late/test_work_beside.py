@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from traceanalyzer.findings.late.work_beside import work_beside
+from traceanalyzer.findings.stragglers.stragglers import work_beside
 
 MS = 1_000_000
 ROW = {"ranks": "1", "numbers": "3,4", "cause": "compute", "same_work_ratio": 1.5, "is_in_turn": False, "name": None,

@@ -6,7 +6,7 @@ from tests.findings.needed import needed_by
 from tests.simulator import workloads as usual
 from tests.simulator.analysed import analysed
 from tests.simulator.jobs.serving import prefill_apart
-from traceanalyzer.findings.pipelines.uneven_stages import pipeline_imbalance
+from traceanalyzer.findings.uneven_stages import pipeline_imbalance
 
 
 @pytest.mark.parametrize(

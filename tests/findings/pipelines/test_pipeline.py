@@ -7,11 +7,10 @@ from tests import once
 from tests.simulator import run
 from tests.simulator.analysed import analysed
 from tests.simulator.jobs.pipelines import interleaved, zero_bubble
-from traceanalyzer.analyses.pipelines.pipeline import Pipeline
-from traceanalyzer.analyses.pipelines.pipelines import Pipelines
-from traceanalyzer.findings.pipelines import pipeline as rules
-from traceanalyzer.findings.pipelines import uneven_stages
-from traceanalyzer.findings.pipelines.uneven_stages import pipeline_imbalance
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline, Pipelines
+from traceanalyzer.findings import pipelines as findings_pipelines
+from traceanalyzer.findings import uneven_stages
+from traceanalyzer.findings.uneven_stages import pipeline_imbalance
 
 
 def beside(results, bubble_ns=0):
@@ -53,7 +52,7 @@ def test_messages_on_one_stream_are_said_to_hold_each_other_up(is_one_stream):
     """What that costs is the difference of the two jobs, up to what the messages themselves take."""
     names = ["pipelines", "pipeline", "episodes", "replay", "collectives"]
     truth, results = analysed(interleaved(steps=3, is_one_stream=is_one_stream), *names)
-    (found,) = rules.pipeline_bubble(**{name: results[name] for name in names})
+    (found,) = findings_pipelines.pipeline_bubble(**{name: results[name] for name in names})
     assert ("follow each other on one stream" in found.title) is is_one_stream
     if is_one_stream:
         apart = run(interleaved(steps=3, is_one_stream=False))

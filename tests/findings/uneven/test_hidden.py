@@ -9,9 +9,9 @@ from tests.findings.needed import needed_by
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import accumulating, models, pipelines
-from traceanalyzer.findings.communication.redundant_exchanges import redundant_exchanges
-from traceanalyzer.findings.late.lateness import late_ranks
-from traceanalyzer.findings.pipelines.outside_microbatches import outside_microbatches
+from traceanalyzer.findings.communication.redundant import redundant_exchanges
+from traceanalyzer.findings.pipelines import outside_microbatches
+from traceanalyzer.findings.stragglers.stragglers import late_ranks
 from traceanalyzer.findings.uneven.hidden import hidden_late
 
 MS = 1_000_000

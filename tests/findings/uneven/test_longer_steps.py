@@ -5,7 +5,7 @@ import pytest
 from tests.simulator import workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
-from traceanalyzer.findings.uneven.longer_steps import longer_steps
+from traceanalyzer.findings.uneven.balance import longer_steps
 
 MS = 1_000_000
 BOTH = (0, 1)

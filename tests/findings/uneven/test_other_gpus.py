@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.findings.uneven.other_gpus import shared_gpu
+from traceanalyzer.analyses.trace import Ranks
+from traceanalyzer.findings.uneven.slower_gpus import shared_gpu
 
 
 def told(*rows):

@@ -5,7 +5,7 @@ import pytest
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs import gpus
-from traceanalyzer.findings.uneven.shared_gpus import shared_gpus
+from traceanalyzer.findings.uneven.slower_gpus import shared_gpus
 
 
 def found(*faults, ranks=1, steps=3, every_ns=4_600_000):

@@ -4,7 +4,7 @@ import pytest
 
 from tests.host_builders import host_trace
 from traceanalyzer.analyses import run
-from traceanalyzer.findings.uneven.slower_alone import slower_alone
+from traceanalyzer.findings.uneven.slower_gpus import slower_alone
 
 US = 1_000
 

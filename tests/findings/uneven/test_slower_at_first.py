@@ -5,7 +5,7 @@ import pytest
 from tests.simulator import workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
-from traceanalyzer.findings.uneven.slower_at_first import slower_at_first
+from traceanalyzer.findings.uneven.slower_gpus import slower_at_first
 
 BOTH = (0, 1)
 

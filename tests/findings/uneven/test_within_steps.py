@@ -4,8 +4,8 @@ from tests.findings.needed import needed_by
 from tests.simulator.analysed import analysed
 from tests.simulator.faults import Fault
 from tests.simulator.jobs.chances import lopsided
-from traceanalyzer.findings.uneven import within_steps
-from traceanalyzer.findings.uneven.within_steps import waits_within_steps
+from traceanalyzer.findings.uneven import balance
+from traceanalyzer.findings.uneven.balance import waits_within_steps
 
 MS = 1_000_000
 MORE, LESS = (Fault(what, 2 * MS, (1,)) for what in ("more", "less"))
@@ -28,6 +28,6 @@ def test_a_rank_that_is_late_and_never_early_is_told_otherwise():
 
 
 def test_one_that_waits_a_third_as_long_as_the_others_is_late_whoever_else_tells_of_it(monkeypatch):
-    monkeypatch.setattr(within_steps, "_is_told_by_others", lambda *_: False)
+    monkeypatch.setattr(balance, "_is_told_by_others", lambda *_: False)
     assert not said(Fault("more", 4 * MS, (1,)), Fault("less", MS, (1,)))
     assert said(MORE, LESS)

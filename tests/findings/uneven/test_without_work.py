@@ -6,7 +6,7 @@ from tests.simulator import Group, workloads
 from tests.simulator.analysed import analysed
 from tests.simulator.capture import Capture
 from tests.simulator.jobs import data_parallel, replicated_pipelines
-from traceanalyzer.findings.uneven.without_work import ranks_without_compute, ranks_without_work
+from traceanalyzer.findings.uneven.balance import ranks_without_compute, ranks_without_work
 
 NEEDED = ("steps", "call_waits")
 MS = 1_000_000

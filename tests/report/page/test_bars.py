@@ -3,8 +3,8 @@
 import pytest
 
 from tests import once
-from traceanalyzer.report.page.bars import bars
-from traceanalyzer.report.words.parts import split
+from traceanalyzer.report.page.sections import bars
+from traceanalyzer.report.words import split
 
 
 def test_pieces_add_up_to_the_window_and_stand_side_by_side():

@@ -2,9 +2,9 @@
 
 import pandas as pd
 
-from traceanalyzer.analyses.host.gaps import GapTable
+from traceanalyzer.analyses.host.idle import GapTable
 from traceanalyzer.analyses.replay.what_ifs import WhatIfs
-from traceanalyzer.report.page.extracts import LEAST_GAP_NS, MOST_GAPS, gains, longest_gaps
+from traceanalyzer.report.page.sections import LEAST_GAP_NS, MOST_GAPS, gains, longest_gaps
 
 
 def of(result, **columns):

@@ -3,10 +3,10 @@ import pytest
 
 from tests.builders import rank_trace
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.blame.places import Places
+from traceanalyzer.analyses.blame.rank_sets import Places
 from traceanalyzer.meaning.vocabulary import COMPUTE
 from traceanalyzer.report.page import heat
-from traceanalyzer.report.words.parts import split
+from traceanalyzer.report.words import split
 
 
 def many(busy_of):

@@ -3,11 +3,10 @@
 import pandas as pd
 import pytest
 
-from traceanalyzer.analyses.blame.step_needs import StepNeeds
-from traceanalyzer.analyses.blame.step_parts import OWN_PARTS
-from traceanalyzer.analyses.overview import host_steps
-from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.report.page.host_heat import MOST_STEPS, host_heat
+from traceanalyzer.analyses import overview
+from traceanalyzer.analyses.blame.step_budget import OWN_PARTS, StepNeeds
+from traceanalyzer.analyses.trace import Ranks
+from traceanalyzer.report.page.heat import MOST_STEPS, host_heat
 
 
 def results(hosts, compute_ns, steps=3):
@@ -25,7 +24,7 @@ def tables(hosts, compute_ns, steps=3):
 
 
 def of_tables(ranks, needs):
-    return {"ranks": Ranks(ranks), "host_steps": host_steps.across({}, StepNeeds(needs), Ranks(ranks))}
+    return {"ranks": Ranks(ranks), "host_steps": overview.host_steps_across({}, StepNeeds(needs), Ranks(ranks))}
 
 
 HOSTS = ["b0"] * 2 + ["b1"] * 2 + ["b2"] * 2

@@ -1,6 +1,6 @@
 import pytest
 
-from traceanalyzer.report.page.log_axis import log_axis
+from traceanalyzer.report.page.charts import log_axis
 
 
 @pytest.mark.parametrize(("values", "least"), [([33e6, 134e6], 4), ([6e6, 19e6], 4), ([1e3, 1e6], 4), ([1e3, 1e9], 6)])

@@ -5,8 +5,8 @@ import pytest
 from tests import once
 from tests.builders import rank_trace
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.communication.common_clock import Clock
-from traceanalyzer.report.page.schedule import schedule
+from traceanalyzer.analyses.communication.clocks import Clock
+from traceanalyzer.report.page.sections import schedule
 
 NEEDED = ("pipeline", "pipeline_schedule", "headline", "steps")
 

@@ -2,8 +2,8 @@ import pytest
 
 from tests import once
 from traceanalyzer.report.build import build, with_results
-from traceanalyzer.report.page import step_chart as module
-from traceanalyzer.report.page.step_chart import step_chart
+from traceanalyzer.report.page import charts
+from traceanalyzer.report.page.charts import step_chart
 from traceanalyzer.scale import Summary
 
 
@@ -24,7 +24,7 @@ def test_a_steps_parts_add_up_to_its_window(results):
 
 
 def test_of_many_ranks_only_those_on_top_are_carried(results, monkeypatch):
-    monkeypatch.setattr(module, "MOST_CELLS", 3)
+    monkeypatch.setattr(charts, "MOST_CELLS", 3)
     made = step_chart(results, [1])
     assert list(made["ranks"]) == ["1"]
     assert made["left_out"] == 1

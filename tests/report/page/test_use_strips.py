@@ -5,7 +5,7 @@ import pytest
 from tests import once
 from tests.builders import rank_trace
 from traceanalyzer.analyses import run
-from traceanalyzer.report.page.use_strips import HEIGHT, strips
+from traceanalyzer.report.page.charts import HEIGHT, strips
 
 
 def area(path):

@@ -3,9 +3,9 @@
 import pytest
 
 from tests import once
-from traceanalyzer.findings import awaited
-from traceanalyzer.report.page import waiting
-from traceanalyzer.report.words.parts import split
+from traceanalyzer.findings import shares
+from traceanalyzer.report.page import sections
+from traceanalyzer.report.words import split
 
 NEEDED = ("time_parts", "stragglers", "headline", "steps", "exposed_comm", "idle", "call_waits", "instances")
 
@@ -24,25 +24,25 @@ NEEDED = ("time_parts", "stragglers", "headline", "steps", "exposed_comm", "idle
 )
 def test_stragglers_that_cost_too_little_are_counted_only(name, ranks, rest):
     result = once.results(name, ["stragglers"])["stragglers"]
-    assert awaited.costly(result)["rank"].tolist() == ranks
-    assert awaited.too_cheap(result) == rest
+    assert shares.costly(result)["rank"].tolist() == ranks
+    assert shares.too_cheap(result) == rest
 
 
 def test_ranks_whose_hosts_need_what_every_host_needs_are_acquitted():
-    assert awaited.acquitted(once.results("ddp_straggler", ["stragglers"])["stragglers"]) == ""
+    assert shares.acquitted(once.results("ddp_straggler", ["stragglers"])["stragglers"]) == ""
     cleared = once.results("ddp", ["stragglers"])["stragglers"]
-    assert awaited.costly(cleared).empty
-    assert "wait for rank 0, whose host needs no longer for a step than hosts do where" in awaited.acquitted(cleared)
+    assert shares.costly(cleared).empty
+    assert "wait for rank 0, whose host needs no longer for a step than hosts do where" in shares.acquitted(cleared)
 
 
 def test_waits_that_cannot_be_measured_are_counted_and_weighed():
     results = once.results("moe", NEEDED)
     made = split(results)
-    said = waiting.not_measured(results, made)
+    said = sections.not_measured(results, made)
     assert said.startswith("Not measured: waits in 72 all-to-alls (uneven all-to-all: its ranks do not wait alike); ")
     most = made.table["exposed_unmatched_ns"].max() / 1e6
     assert f"up to {most:.2f}\u202fms a step of exposed communication, on rank 1" in said
     calls = results["instances"].to_frame()
     apart = calls[calls["transfer_ns"].isna() & calls["step"].isin([1, 2, 3])]["skew_ns"].dropna()
     assert f"enters {len(apart)} of them {apart.sum() / made.steps / 1e6:.2f} ms a step after the first" in said
-    assert waiting.not_measured(once.results("ddp_straggler", NEEDED), split(results)) == ""
+    assert sections.not_measured(once.results("ddp_straggler", NEEDED), split(results)) == ""

@@ -3,11 +3,11 @@
 import pandas as pd
 import pytest
 
-from traceanalyzer.analyses.overview.path_over_ranks import PathOverRanks
+from traceanalyzer.analyses.overview import PathOverRanks
 from traceanalyzer.findings import Finding
 from traceanalyzer.meaning.vocabulary import UNMATCHED, WAIT
-from traceanalyzer.report.timeline.first_look import pins
-from traceanalyzer.report.words.parts import Split
+from traceanalyzer.report.timeline import pins
+from traceanalyzer.report.words import Split
 
 
 def finding(title, **more):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from traceanalyzer.report.timeline.host_lanes import note
+from traceanalyzer.report.timeline import note
 
 
 @pytest.mark.parametrize(

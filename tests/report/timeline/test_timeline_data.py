@@ -8,10 +8,9 @@ import pytest
 
 from tests.builders import rank_trace
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.host.gaps import GapTable
+from traceanalyzer.analyses.host.idle import GapTable
 from traceanalyzer.findings import Finding
-from traceanalyzer.report.timeline.columns import varints
-from traceanalyzer.report.timeline.timeline_data import _gaps, timeline_data
+from traceanalyzer.report.timeline import _gaps, timeline_data, varints
 
 OPS = [("compute", 5, 40, 1), ("comm", 20, 300, 10), ("copy", 310, 320)]
 
@@ -82,7 +81,7 @@ def test_ranks_lie_on_one_clock_only_where_their_windows_overlap(later_ns, is_co
     ("named", "kept"), [pytest.param((), [1, 2], marks=pytest.mark.thorough), ((0,), [0, 1]), ((9, 0, 2), [0, 2])]
 )
 def test_a_huge_run_leaves_out_ranks_that_are_like_the_others_and_that_nothing_names(monkeypatch, named, kept):
-    monkeypatch.setattr("traceanalyzer.report.timeline.timeline_data.MOST_OPERATIONS", 4)
+    monkeypatch.setattr("traceanalyzer.report.timeline.MOST_OPERATIONS", 4)
     traces = [
         rank_trace([("compute", 0, 100), ("compute", at, 300)], rank=rank) for rank, at in enumerate((190, 280, 110))
     ]

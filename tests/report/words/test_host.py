@@ -3,10 +3,9 @@
 import pytest
 
 from tests.host_builders import host_trace, host_work
-from traceanalyzer.analyses import run
-from traceanalyzer.analyses.host import cpu_steps
-from traceanalyzer.analyses.overview import host_work_over_ranks
-from traceanalyzer.report.words.host import sentences
+from traceanalyzer.analyses import overview, run
+from traceanalyzer.analyses.host import cpu_time
+from traceanalyzer.report.words import host_sentences
 
 MS = 1_000_000
 
@@ -16,13 +15,13 @@ ASKED = ("host_work", "host_work_over_ranks", "cpu_steps", "cpu_step_parts")
 def said(rows):
     """Of rows (rank, role, name, ms a step)."""
     work = host_work(rows)
-    parts = cpu_steps.CpuStepParts.without_rows()
+    parts = cpu_time.CpuStepParts.without_rows()
     results = {
         "host_work": work,
-        "host_work_over_ranks": host_work_over_ranks.across({}, work),
+        "host_work_over_ranks": overview.host_work_over_ranks_across({}, work),
         "cpu_step_parts": parts,
     }
-    return [sentence.replace("\u202f", " ") for sentence in sentences(results)[2:]]
+    return [sentence.replace("\u202f", " ") for sentence in host_sentences(results)[2:]]
 
 
 def test_what_takes_longest_is_named_with_the_ranks_that_do_it():
@@ -61,9 +60,9 @@ def on_cpus(lengths, rank=0, name="ProfilerStep#{}"):
 )  # fmt: skip
 def test_how_long_steps_take_and_what_in_is_said(ranks, expected):
     made = run([on_cpus(lengths, rank) for rank, lengths in enumerate(ranks)], ASKED)
-    assert expected in sentences(made)[1].replace("\u202f", " ")
+    assert expected in host_sentences(made)[1].replace("\u202f", " ")
 
 
 def test_without_steps_how_long_they_take_is_said_not_to_be_known():
     made = run([host_trace(ranges=[("forward", 0, MS)])], ASKED)
-    assert sentences(made)[1] == "No whole step is marked: how long one takes is not known."
+    assert host_sentences(made)[1] == "No whole step is marked: how long one takes is not known."

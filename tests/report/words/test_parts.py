@@ -4,11 +4,10 @@ import pytest
 from tests import once
 from tests.asked import ASKED
 from tests.builders import rank_trace
-from traceanalyzer.analyses import run
-from traceanalyzer.analyses.communication.exposed_comm import ExposedComm
-from traceanalyzer.analyses.overview import time_parts
+from traceanalyzer.analyses import overview, run
+from traceanalyzer.analyses.communication.waits import ExposedComm
 from traceanalyzer.meaning.vocabulary import COMM_PARTS
-from traceanalyzer.report.words.parts import split, unsplit_calls, unsplit_part
+from traceanalyzer.report.words import split, unsplit_calls, unsplit_part
 
 OPS = [("compute", 0, 40), ("comm", 40, 90), ("copy", 90, 95), ("compute", 100, 110)]
 
@@ -33,7 +32,7 @@ def detail(*rows):
 def test_communication_is_divided_only_where_the_parts_add_up(rows, is_divided):
     results = {**run([rank_trace(OPS)], ASKED), "exposed_comm": detail(*rows)}
     needed = [results[name] for name in ("headline", "steps", "exposed_comm", "idle", "step_needs")]
-    made = split({**results, "time_parts": time_parts.across({}, *needed)})
+    made = split({**results, "time_parts": overview.time_parts_across({}, *needed)})
     assert made is not None
     assert made.has_wait is is_divided
     columns = [part.column for part in made.parts]

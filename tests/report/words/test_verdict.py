@@ -7,8 +7,7 @@ from tests.builders import rank_trace
 from traceanalyzer.analyses import run
 from traceanalyzer.findings import Finding
 from traceanalyzer.report import Report
-from traceanalyzer.report.words.parts import split
-from traceanalyzer.report.words.verdict import sentences
+from traceanalyzer.report.words import split, verdict_sentences
 from traceanalyzer.report.writers import terminal
 
 LATE = [("compute", 0, 20), ("comm", 90, 100)]
@@ -19,7 +18,7 @@ BUSY = [("compute", 0, 95), ("comm", 95, 100)]
 
 def verdict(*ranks, findings=()):
     results = run([rank_trace(ops, rank=rank) for rank, ops in enumerate(ranks)], ASKED)
-    return " ".join(sentences(Report("x", results, findings), split(results)))
+    return " ".join(verdict_sentences(Report("x", results, findings), split(results)))
 
 
 @pytest.mark.parametrize(
@@ -45,7 +44,7 @@ def test_the_breakdown_alone_says_what_is_wrong_or_that_nothing_is(ranks, said):
 )
 def test_nothing_stands_out_only_where_all_ranks_are_here(world_size, said):
     results = run([rank_trace(BUSY, rank=0, world_size=world_size)], ASKED)
-    found = sentences(Report("x", results, ()), split(results))
+    found = verdict_sentences(Report("x", results, ()), split(results))
     assert [said in sentence for sentence in found].count(True) == 1
     assert ("What there is to gain" in " ".join(found), len(found)) == (False, 3 if world_size == 2 else len(found))
 
@@ -64,7 +63,7 @@ def test_without_findings_the_command_line_says_what_the_page_says(ranks, said):
 
 def test_a_run_without_faults_says_what_its_compute_is():
     report = Report("x", once.results("pytorch_ddp"), ())
-    said = sentences(report, split(report.results))
+    said = verdict_sentences(report, split(report.results))
     table = report.results["categories"].to_frame()
     compute = table[~table["category"].isin(["communication", "copy"])].groupby("category")["gpu_ns"].sum()
     share = 100 * compute.drop(["gemm", "attention"]).sum() / compute.sum()

@@ -1,7 +1,7 @@
 import pytest
 
 from traceanalyzer.analyses import ANALYSES, column_named
-from traceanalyzer.report.words.wording import label, unbroken, words
+from traceanalyzer.report.words import label, unbroken, words
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from traceanalyzer.errors import UsageError
-from traceanalyzer.report.writers.folder import RECORD, fingerprint, whole
+from traceanalyzer.report.writers.write import RECORD, fingerprint, whole
 
 
 def fill(target, names, source="/runs/ddp", content="1"):

@@ -27,10 +27,9 @@ from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import Skipped
 from traceanalyzer.report import Report, assets
 from traceanalyzer.report.build import findings_of
-from traceanalyzer.report.page import tiles
-from traceanalyzer.report.page.charts import Charts
-from traceanalyzer.report.page.figures import FIGURES
-from traceanalyzer.report.words.parts import split
+from traceanalyzer.report.page import sections
+from traceanalyzer.report.page.charts import FIGURES, Charts
+from traceanalyzer.report.words import split
 from traceanalyzer.report.writers import html, tables
 
 KERNEL = (("compute", 0, 10),)
@@ -107,7 +106,7 @@ def test_tiles_and_bars_are_the_headline():
 
 def test_tiles_say_the_mean_and_below_it_whose_are_least_and_most():
     report = report_of("ddp")
-    made = {tile.name: tile for tile in tiles.tiles(report, split(report.results))}
+    made = {tile.name: tile for tile in sections.tiles(report, split(report.results))}
     assert made["Idle"].value == "37.4\u202f%"
     assert made["Idle"].spread == ("3.28\u202f% on rank 1,", "71.5\u202f% on rank 0")
     assert made["MFU"].value == "4.96\u202f%"
@@ -158,7 +157,7 @@ def test_a_rank_unlike_the_others_has_its_mark_wherever_it_stands():
         for rank, end in ((0, 10), (270, 90))
     )
     results = combine({rank: unlike if rank == 270 else like for rank in range(280)}, names)
-    compute = next(tile for tile in tiles.tiles(Report("x", results), split(results)) if tile.name == "Compute")
+    compute = next(tile for tile in sections.tiles(Report("x", results), split(results)) if tile.name == "Compute")
     assert compute.places == [10.0, 90.0]
 
 
@@ -332,7 +331,7 @@ def test_plotly_is_packed_in_digits_that_end_no_script():
 def test_copies_have_a_tile_where_they_take_more_than_communication(kinds, has_tile):
     results = of(tuple((kind, 10 * at, 10 * at + 10) for at, kind in enumerate(kinds)))
     report = Report("x", results)
-    made = {tile.name: tile for tile in tiles.tiles(report, split(report.results))}
+    made = {tile.name: tile for tile in sections.tiles(report, split(report.results))}
     assert ("Exposed copy" in made) == has_tile
     assert not has_tile or made["Exposed copy"].value == "50\u202f%"
 

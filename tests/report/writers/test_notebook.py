@@ -7,7 +7,7 @@ from tests.builders import rank_trace
 from tests.samples import sample
 from traceanalyzer.analyses import run
 from traceanalyzer.model import TraceSet
-from traceanalyzer.report.page.figures import FIGURES, figure
+from traceanalyzer.report.page.charts import FIGURES, figure
 from traceanalyzer.report.writers.notebook import report
 
 

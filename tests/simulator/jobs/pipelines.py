@@ -17,8 +17,8 @@ from tests.simulator.workloads import (
     optimizer,
     wider,
 )
-from traceanalyzer.analyses.replay.schedule_orders import FORWARD, Pass, order_of
-from traceanalyzer.analyses.replay.schedule_play import Message, needs, with_messages
+from traceanalyzer.analyses.replay.changes import FORWARD, Pass, order_of
+from traceanalyzer.analyses.replay.schedule import Message, needs, with_messages
 
 
 def pipeline_with_extra(stages: Sequence[int] = (0, 1, 2, 3), steps: int = 4, faults: Faults = (), *,

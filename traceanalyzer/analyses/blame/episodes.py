@@ -1,48 +1,909 @@
-"""Lateness that belongs together: which ranks, in which steps, by what, what it costs the others and what it gains."""
+"""Episodes: which ranks are late together, in which steps, by what, and what it costs."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from statistics import NormalDist
+from typing import Any, ClassVar
 
+import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
-from traceanalyzer.analyses.blame.copies_beside import with_excess_of_copies
-from traceanalyzer.analyses.blame.episode_bounds import at_least_its_gain, bounds
-from traceanalyzer.analyses.blame.episode_gains import gains, mended_in
-from traceanalyzer.analyses.blame.episode_rows import row_of
-from traceanalyzer.analyses.blame.free_running import awaited
-from traceanalyzer.analyses.blame.hidden_hosts import with_hidden_hosts
-from traceanalyzer.analyses.blame.host_paces import without_names_of_pace
-from traceanalyzer.analyses.blame.jitter import without_hardly_any
-from traceanalyzer.analyses.blame.late_together import grouped, of_all_groups
-from traceanalyzer.analyses.blame.lateness import cells
-from traceanalyzer.analyses.blame.naming import named
-from traceanalyzer.analyses.blame.overlapping_compute import without_overlapping
-from traceanalyzer.analyses.blame.places import Places
-from traceanalyzer.analyses.blame.rank_sets import set_of
-from traceanalyzer.analyses.blame.roles import with_roles, without_own_collectives
-from traceanalyzer.analyses.blame.slower_calls import SlowerCalls
-from traceanalyzer.analyses.blame.slower_gpus import told_apart, with_steps_before
-from traceanalyzer.analyses.blame.stage_speeds import with_slower_ns
-from traceanalyzer.analyses.blame.step_needs import StepNeeds
-from traceanalyzer.analyses.blame.together import together
-from traceanalyzer.analyses.blame.transfers import TRANSFER, groups_of_slow_links, transfers
-from traceanalyzer.analyses.blame.what_ran import WhatRan
-from traceanalyzer.analyses.blame.whole_captures import as_whole_captures
-from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer.analyses.blame.excess import (
+    LEAST_PCT,
+    MORE_OPERATIONS,
+    awaited,
+    awaited_in,
+    cells,
+    launches_more,
+    named,
+    with_excess_of_copies,
+    without_hardly_any,
+    without_overlapping,
+)
+from traceanalyzer.analyses.blame.rank_sets import Places, set_of, with_roles, with_slower_ns, without_own_collectives
+from traceanalyzer.analyses.blame.slow_transfers import (
+    TRANSFER,
+    SlowerCalls,
+    collective_of,
+    groups_of_slow_links,
+    transfers,
+)
+from traceanalyzer.analyses.blame.slower_hardware import told_apart, with_steps_before, without_names_of_pace
+from traceanalyzer.analyses.blame.step_budget import StepNeeds, WhatRan, host_needs_ns
 from traceanalyzer.analyses.communication.jobs import jobs_of, met_ranks
-from traceanalyzer.analyses.communication.members import Members
+from traceanalyzer.analyses.communication.waits import CallWaits, Members
+from traceanalyzer.analyses.grouping import Groups, by_step_and_rank
+from traceanalyzer.analyses.host.host_names import is_autograd_node, is_framework_range
 from traceanalyzer.analyses.names import EpisodesColumn
 from traceanalyzer.analyses.operators.operators import Operators
-from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
-from traceanalyzer.analyses.replay.replay import Replay
+from traceanalyzer.analyses.phases.phases import ExposedCalls
+from traceanalyzer.analyses.replay.changes import OF_HOSTS, PEERS, Change, Changeable
+from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
+from traceanalyzer.analyses.spread import robust_deviation
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
-from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Adds, Column, Written
-from traceanalyzer.meaning.vocabulary import IDLE_CAUSES
-from traceanalyzer.model.tables import only, under_each_other, without_rows
+from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, DATA, HOST, IDLE_CAUSES, UNKNOWN
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import columns_of, only, rows_where, table_of, under_each_other, without_rows
+
+# What an episode may gain at most, where no replay tells, and what it costs at least.
+
+
+def cells_of(row: Mapping[str, Any], found: pd.DataFrame) -> pd.DataFrame:
+    """The cells of an episode."""
+    name = found["name"].isna() if pd.isna(row["name"]) else found["name"] == row["name"]
+    is_own = (found["part"] == row["part"]) & name & found["rank"].isin(row["ranks"])
+    return found[is_own & found["step"].isin(row["numbers"] or (-1,))]
+
+
+def bounds(
+    table: pd.DataFrame, found: pd.DataFrame, late: pd.DataFrame, complete: Sequence[int]
+) -> pd.api.extensions.ExtensionArray:
+    """For each episode by how much the longest own step is shorter without its excess.
+
+    The mean over complete steps; without any the sum over the capture's.
+    """
+    numbers, count = (list(complete), len(complete)) if complete else (sorted(late["step"].unique()), 1)
+    wide = by_step_and_rank(late, "excess_ns")
+    waits = late.groupby("step")["exposed_wait_ns"].min()
+    bounds = [_bound(row, found, wide, waits, numbers, count) for row in table.to_dict("records")]
+    return pd.array(bounds, dtype="Int64")
+
+
+def _bound(
+    row: Mapping[str, Any], found: pd.DataFrame, wide: pd.DataFrame, waits: pd.Series, numbers: list[int], count: int
+) -> Any:
+    own = cells_of(row, found)
+    own = rows_where(own, own["step"].isin(numbers))
+    if own.empty:
+        return pd.NA
+    less = wide.copy()
+    for cell in own.itertuples():
+        less.loc[cell.step, cell.rank] -= cell.excess_ns
+    held = own["step"].unique()
+    shorter = (wide.max(axis=1) - less.max(axis=1).clip(lower=0)).loc[held]
+    # Where every rank waits, ranks are late at different times of the step: one hides no other.
+    gained = np.minimum(shorter + waits.reindex(held), own.groupby("step")["excess_ns"].max().reindex(held))
+    return round(float(gained.clip(lower=0).sum()) / count)
+
+
+def at_least_its_gain(table: pd.DataFrame, late: pd.DataFrame, complete: Sequence[int]) -> pd.DataFrame:
+    """Excess and cost where mending gains more of each step of the episode, and the others wait as long.
+
+    What launching takes a host more is less than what its GPU idles for, where the host waits for the GPU in between.
+    """
+    if not complete:
+        return table
+    waited = late[["exposed_wait_ns", "exposed_unmatched_ns"]].sum(axis=1).astype("float64")
+    raised = []
+    for row in table.to_dict("records"):
+        held = [step for step in row["numbers"] if step in complete]
+        others = late["step"].isin(held) & ~late["rank"].isin(row["ranks"])
+        gain = 0.0 if pd.isna(row["gain_ns"]) or row["gain_is_bound"] or not held else float(row["gain_ns"])
+        most = float(waited[others].groupby(late["rank"]).mean().max()) if others.any() else 0.0
+        raised.append(round(min(gain * len(complete) / max(len(held), 1), most)))
+    return table.assign(**{name: np.maximum(table[name], raised) for name in ("excess_ns", "cost_ns")})
+
+
+# One episode's figures: what its ranks need more, what the others wait, and how late their hosts are.
+
+
+HOST_BEYOND = 1.1
+"""A host that needs less than this times what the slowest other one needs is no later than hosts are here."""
+
+_HOSTS_DIFFER = 0.15
+"""Deviation of the logarithm of what a host needs for a step, where nothing is wrong.
+
+Of the two hosts of 66 recordings of jobs without a fault (two H200s of one machine, PyTorch's profiler) one needs 1.24
+times as long as the other (root of the mean square); they differ by more than 1.5 times in four of the 66. Of 55 more
+(two H100s of another machine) it is 1.19 times, and more than 1.5 in one.
+"""
+
+_BY_CHANCE = 0.01
+"""Of jobs of two hosts without a fault, those of which one is called late by chance; of many hosts each less often.
+
+Of three to sixteen hosts it is 4 to 6 % (drawn, with the deviation above): how they differ is told from few.
+The limit is 1.73 times what the only other host needs, 1.33 times of three that need alike, 1.20 of seven.
+"""
+
+_SIGMAS = 3.0
+
+_EPISODE_ROWS_MOST = 0.9
+"""Of an episode's excess: the steps that hold so much of it are said where they are few."""
+
+_BEYOND = 1.15
+"""Times the excess of the next one: of ranks that are late together one is the worst."""
+
+
+def cause_of(part: str) -> str:
+    """What a part of the time that is longer is called as a cause: `compute`, `copies`, `data`."""
+    return "copies" if part == COPY.column else part.removesuffix("_ns")
+
+
+def is_of_every_host(row: Mapping[str, Any]) -> bool:
+    """Whether its ranks' hosts are late by what other hosts need as well: nobody's fault.
+
+    A range of PyTorch's own, or a node of autograd, is no name for it: every host is in that.
+    """
+    own, apart, name = row["own_host_ns"], row["apart_host_ns"], row["name"]
+    is_named = isinstance(name, str) and not (is_framework_range(name) or is_autograd_node(name))
+    return row["cause"] == HOST.key and not is_named and not (pd.isna(own) or pd.isna(apart) or own >= apart)
+
+
+def beyond_ns(others: pd.Series) -> float:
+    """From which time on a host needs more than these: 1.1 times what the slowest of them needs."""
+    return HOST_BEYOND * float(others.max())
+
+
+def apart_ns(others: pd.Series, steps: int = 1) -> float:
+    """From which time on a host is apart from these by more than chance, each its time for a step.
+
+    `steps`: of how many it is one, where it is late in some: in each of them it may be late by chance.
+
+    Beyond them; and of hosts that differ much three deviations beyond their median: the
+    one that happens to be the slowest is no fault. Of few hosts little is known of how they differ: what two hosts of
+    healthy jobs do counts as what one of them tells.
+    """
+    middle = float(others.median())
+    known = np.log(others[others > 0].to_numpy(dtype=np.float64))
+    far = 0.0
+    if len(known):
+        variance = (_HOSTS_DIFFER**2 + float(((known - known.mean()) ** 2).sum())) / len(known)
+        deviations = NormalDist().inv_cdf(1 - _BY_CHANCE / (len(known) + 1) / steps)
+        far = float(np.exp(known.mean() + deviations * np.sqrt(variance * (1 + 1 / len(known)))))
+    return max(
+        far,
+        beyond_ns(others),
+        middle + _SIGMAS * robust_deviation(others),
+    )
+
+
+def row_of(group: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame, complete: Sequence[int]) -> dict[str, Any]:
+    """The columns of `Episodes` for some cells of one part; `late` are all steps of their job."""
+    part = str(group["part"].iloc[0])
+    numbers = sorted(group["step"].unique())
+    every = late["step"].nunique()
+    is_late = _ranks_and_steps(late).isin(_ranks_and_steps(group))
+    own, others = rows_where(late, is_late), rows_where(late, ~is_late & late["step"].isin(numbers))
+    peers = rows_where(others, others["peers"].isin(own["peers"]))
+    is_of_stages = peers.empty and len(others) > 0
+    peers, others = peers if len(peers) else others, others if len(others) else own
+    excess_ns = _mean_step(group["excess_ns"], group["step"], complete)
+    seen = _seen_in(numbers, rows_where(late, late["rank"].isin(others["rank"])))
+    waited = _waits_of(others, late, seen)
+    cost_ns = min(excess_ns, _mean_step(waited, others["step"], complete))
+    own_ns = _mean_step(own[part], own["step"], complete)
+    # Of transfers the measure are sister groups, some of which may be as late.
+    peers_ns = max(own_ns - excess_ns, 0) if part == TRANSFER else _peers_ns(peers, part, complete)
+    same_work_ratio = _times(group)
+    is_slow_stage = part == COMPUTE.column and is_of_stages and not pd.isna(same_work_ratio)
+    if is_slow_stage:  # other stages compute something else
+        peers_ns = round(own_ns / same_work_ratio)
+    is_in_every_step = _is_of_every(numbers, complete, every)
+    return {
+        "ranks": tuple(sorted(map(int, group["rank"].unique()))),
+        "is_in_turn": bool(group["is_in_turn"].iloc[0]),
+        "numbers": tuple(int(number) for number in numbers if number >= 0),
+        "most_numbers": _most_of(group),
+        "steps": every,
+        "is_in_every_step": is_in_every_step,
+        "cause": cause_of(part),
+        "part": part,
+        "loading_left": _loading_left(own, peers),
+        "what": _known(group["what"].iloc[0]),
+        "name": _known(group["name"].iloc[0]),
+        "same_work_ratio": same_work_ratio,
+        "is_slow_stage": is_slow_stage,
+        "excess_ns": excess_ns,
+        "own_ns": own_ns,
+        "peers_ns": peers_ns,
+        "cost_ns": cost_ns,
+        "waiting_ranks": others["rank"].nunique(),
+        **_most_waiting(others, waited, late, sorted({*seen.values()}), complete),
+        "collective": _met_in(others, waited) or _collective(calls, sorted({*seen.values()}), set(others["rank"])),
+        "step_ns": int((late["end_ns"] - late["begin_ns"]).mean()),
+        "own_host_ns": _of_hosts(own, "min", complete),
+        "peers_host_ns": _of_hosts(others, "max", complete),
+        "apart_host_ns": _of_hosts(others, _apart(late, is_late, 1 if is_in_every_step else every), complete),
+        "total_ns": cost_ns * len(numbers),
+        **_worst(own, group, part),
+    }
+
+
+def _apart(late: pd.DataFrame, is_late: np.ndarray, steps: int) -> Callable[[pd.Series], float]:
+    """What tells from which time on a host is late: of one that launches more, no chance counts."""
+    return beyond_ns if launches_more(late)[is_late].all() else partial(apart_ns, steps=steps)
+
+
+def _most_of(group: pd.DataFrame) -> tuple[int, ...]:
+    """The fewest of its steps that hold nine tenths of the excess; none where that takes more than half of them."""
+    each = group["excess_ns"].astype("float64").groupby(group["step"]).median()
+    each = each.sort_values(ascending=False, kind="stable")
+    count = int((each.cumsum() < _EPISODE_ROWS_MOST * each.sum()).sum()) + 1
+    return tuple(sorted(map(int, each.index[:count]))) if 2 * count <= len(each) else ()
+
+
+def _peers_ns(peers: pd.DataFrame, part: str, complete: Sequence[int]) -> object:
+    return _mean_step(peers[part], peers["step"], complete) if len(peers) else pd.NA
+
+
+def _is_of_every(numbers: Sequence[int], complete: Sequence[int], compared: int) -> bool:
+    """Whether it is in all complete steps, where these are several."""
+    return {*complete} <= {*numbers} if len(complete) > 1 else len(numbers) == compared
+
+
+def _waits(late: pd.DataFrame) -> pd.Series:
+    """What each rank waits in each step while no compute runs."""
+    waits = only(late, ["exposed_wait_ns", "exposed_unmatched_ns", "exposed_transfer_ns"]).sum(axis=1)
+    waits.index = _ranks_and_steps(late)
+    return waits
+
+
+def _waits_of(others: pd.DataFrame, late: pd.DataFrame, seen: Mapping[int, int]) -> pd.Series:
+    """By row of the others what they wait, in the steps in which that of the rows' is seen."""
+    waited = _waits(late).reindex(pd.MultiIndex.from_arrays([others["rank"], others["step"].map(seen)]))
+    return pd.Series(waited.to_numpy(), index=others.index)
+
+
+def _most_waiting(
+    others: pd.DataFrame, waited: pd.Series, late: pd.DataFrame, numbers: Sequence[int], complete: Sequence[int]
+) -> dict[str, Any]:
+    """Who waits most, and what that one waits in these steps, for whomever: absent where transfers cannot be told."""
+    rank = int(waited.groupby(others["rank"]).sum().idxmax())
+    held = rows_where(late, (late["rank"] == rank) & late["step"].isin(numbers))
+    is_told = len(held) > 0 and not held["exposed_unmatched_ns"].fillna(0).any()
+    wait_ns = _mean_step(held["exposed_wait_ns"], held["step"], complete) if is_told else pd.NA
+    return {"most_waiting_rank": rank, "wait_ns": wait_ns}
+
+
+def _ranks_and_steps(table: pd.DataFrame) -> pd.MultiIndex:
+    return pd.MultiIndex.from_frame(only(table, ["rank", "step"]))
+
+
+def _seen_in(numbers: Sequence[int], others: pd.DataFrame) -> dict[int, int]:
+    """The step in which the others wait for each of these: that one, or the next one in which ranks communicate.
+
+    What comes after a step's last collective (saving, evaluating) is waited for in the next step's first.
+    """
+    waits = _waits(others).groupby(level="step").median()
+    following = awaited_in(others).dropna()
+    after = {step: int(following[step]) for step in numbers if step in following and following[step] not in numbers}
+    return {step: max((step, after.get(step, step)), key=lambda each: float(waits.get(each, -1.0))) for step in numbers}
+
+
+def _loading_left(own: pd.DataFrame, peers: pd.DataFrame) -> float:
+    """What the peers' hosts take to load a step's data, as a part of what these take; 0 where it is not known."""
+    each = [rows["loading_ns"].astype("float64").median() for rows in (peers, own)]
+    return 0.0 if any(pd.isna(ns) for ns in each) or not each[1] else float(each[0] / each[1])
+
+
+def _worst(own: pd.DataFrame, group: pd.DataFrame, part: str) -> dict[str, object]:
+    """The rank that needs most more, and its time, where the others of the episode need clearly less than it."""
+    excess = group.groupby("rank")["excess_ns"].sum().sort_values()
+    is_one = len(excess) > 1 and not group["is_in_turn"].iloc[0] and excess.iloc[-1] >= _BEYOND * excess.iloc[:-1].max()
+    if not is_one:
+        return {"worst_rank": pd.NA, "worst_ns": pd.NA}
+    rank = int(excess.index[-1])
+    return {"worst_rank": rank, "worst_ns": round(float(own.loc[own["rank"] == rank, part].astype("float64").mean()))}
+
+
+def _times(group: pd.DataFrame) -> Any:
+    """How many times as long the same kernels take; absent where they do not make most of the excess."""
+    same = rows_where(group, group["same_ns"].notna())
+    if 2 * same["excess_ns"].sum() < group["excess_ns"].sum() or not same["peers_same_ns"].sum():
+        return pd.NA
+    return float(same["same_ns"].sum() / same["peers_same_ns"].sum())
+
+
+def _known(name: object) -> str | None:
+    return name if isinstance(name, str) else None
+
+
+def _of_hosts(rows: pd.DataFrame, which: "str | Callable[[pd.Series], float]", complete: Sequence[int]) -> object:
+    """A figure of the ranks' mean host times for a step: the least or the most of them, or what is apart.
+
+    Of the complete steps, as all that is said of a step; of all where none of the rows is of one.
+    """
+    held = rows_where(rows, rows["step"].isin(complete))
+    needed = host_needs_ns(held if len(held) else rows)
+    return pd.NA if needed.empty else round(float(needed.agg(which)))
+
+
+def _met_in(others: pd.DataFrame, waited: pd.Series) -> str | None:
+    """The collective of the CPU in which most of these waits lie."""
+    met = others.groupby("met_in")["met_ns"].sum()
+    return str(met.idxmax()) if len(met) and 2 * met.max() > waited.sum() else None
+
+
+def _collective(calls: pd.DataFrame, numbers: Sequence[int], ranks: set[int]) -> str | None:
+    """Where these ranks wait most."""
+    held = rows_where(calls, calls["rank"].isin(ranks)) if len(calls) else calls
+    held = held[held["step"].isin(numbers)] if len(held) and max(numbers) >= 0 else held
+    if held.empty:
+        return None
+    waited = (held["wait_ns"] + held["unmatched_ns"]).astype("int64")
+    waited = waited.groupby(held["collective"].astype("object")).sum()
+    return str(waited.idxmax()) if len(waited) else None
+
+
+def _mean_step(values: pd.Series, step: pd.Series, complete: Sequence[int]) -> int:
+    """Mean over the complete steps, or over all without one, of the median over ranks."""
+    each = values.astype("float64").groupby(step).median()
+    held = each[each.index.isin(complete)]
+    return round(float((held if len(held) else each).mean()))
+
+
+# What mending an episode gains: the job replayed with its ranks' part as their peers', or a bound.
+
+
+_PART_OF_REPLAY: Mapping[str, Changeable] = {
+    "compute_ns": "compute",
+    "exposed_copy_ns": "copy",
+    "transfer_ns": "comm",
+    **dict.fromkeys((cause.column for cause in IDLE_CAUSES if cause is not UNKNOWN), "host"),
+    DATA.column: "data",
+}
+"""What the replay makes as fast as on the peers; what is in none of these it cannot change."""
+
+
+_BEFORE_WORK = (DATA.column, HOST.column, COPY.column)
+"""Parts that a step may begin with, before its rank's GPU computes."""
+
+_MOST_SAID = 8
+"""Changes that are written out."""
+
+
+_DEARER = 2.0
+"""Times as long as others' operations those that a rank runs more may take to launch."""
+
+
+def gains(table: pd.DataFrame, found: pd.DataFrame, late: pd.DataFrame, replay: Replay) -> dict[str, Any]:
+    """Columns `changes`, `what_if`, `gain_ns`, `gain_error_ns`, `gain_is_bound`, `unprofiled_gain_ns`.
+
+    A bound without replay. `changes` are those whose replay gives the gain, none without. What no complete step has may
+    still begin in one: the GPU idles between two steps.
+    """
+    rows = table.to_dict("records")
+    changes = [_changes(row, found, late, rows, replay) for row in rows]
+    asked = [place for place, change in enumerate(changes) if change]
+    answers = gains_of(replay, [changes[place] for place in asked]) if asked else None
+    known = dict(zip(asked, answers or (), strict=False))
+    known = {place: answer for place, answer in known.items() if _is_held(rows[place], answer)}
+    known = {place: own for place, own in known.items() if not _is_before_steps(rows[place], own, replay)}
+    alone = [place for place, answer in known.items() if _is_without_peers(rows[place], answer.gain_ns)]
+    for place in [place for place in alone if _is_without_peers(rows[place], _last_ns(place, changes, replay))]:
+        changes[place] = (_as_long_as_peers(rows[place]), *(own for own in changes[place] if own.part != "compute"))
+        known[place] = gain_of(replay, *changes[place]) or known[place]
+    known |= {place: _without_data(rows, known, place) for place in known if rows[place]["part"] == HOST.column}
+    each = [_gain(row, known.get(place)) for place, row in enumerate(rows)]
+    said = [changes[place] if place in known else () for place in range(len(rows))]
+    return {
+        "changes": pd.Series(said, dtype=object),
+        "what_if": ["; ".join(map(str, own)) if 0 < len(own) <= _MOST_SAID else None for own in said],
+        "gain_ns": pd.array([gain for gain, _, _ in each], dtype="Int64"),
+        "gain_error_ns": pd.array([error for _, error, _ in each], dtype="Int64"),
+        "gain_is_bound": [is_bound for _, _, is_bound in each],
+        "unprofiled_gain_ns": pd.array([_unprofiled(known.get(place)) for place in range(len(rows))], dtype="Int64"),
+    }
+
+
+def mended_in(table: pd.DataFrame, needs: pd.DataFrame, replay: Replay) -> list[frozenset[int]]:
+    """Of each episode the steps that are changed: its own; one that is in all chosen steps is mended in the others too.
+
+    Where only the chosen ones were, hosts that ran ahead during the steps before would hide what binds a mended job.
+    """
+    pieces = [] if replay.engine is None else [nodes.piece for nodes in replay.engine.job.nodes.values()]
+    recorded = {int(step) for piece in pieces for step in piece.ops["step"].unique() if step != NONE}
+    others = recorded - {*needs["step"].dropna().astype(int)}
+    each = zip(table["numbers"], table["is_in_every_step"], strict=True)
+    return [frozenset(numbers) | others if numbers and is_in_all else frozenset(numbers) for numbers, is_in_all in each]
+
+
+def _is_held(row: Mapping[str, Any], gain: Gain) -> bool:
+    """Whether complete steps have the episode, or at least the idle time before it."""
+    return not pd.isna(row["bound_ns"]) or 100 * gain.gain_ns >= LEAST_PCT * gain.before_ns
+
+
+def _is_before_steps(row: Mapping[str, Any], gain: Gain, replay: Replay) -> bool:
+    """Whether it is what comes before the first step that is replayed: that begins when its last rank begins it.
+
+    The others' first step holds their wait for it, so that their mean step is longer by the bound. Of hosts that are
+    late by nothing that has a name the profiler may have begun later on one than on the other.
+    """
+    steps = None if replay.engine is None else replay.engine.windows.table["step"].dropna()
+    if steps is None or steps.empty or row["numbers"] != (int(steps.min()),) or row["part"] not in _BEFORE_WORK:
+        return False
+    return not (pd.isna(row["bound_ns"]) or pd.isna(row["name"])) and 10 * gain.gain_ns < row["bound_ns"]
+
+
+def _without_data(rows: Sequence[Mapping[str, Any]], known: Mapping[int, Gain], place: int) -> Gain:
+    """A host's gain less that of the same ranks' data in the same steps, which is an episode by itself."""
+    gain, own = known[place], rows[place]
+    for other, row in enumerate(rows):
+        is_same = {*row["ranks"]} <= {*own["ranks"]} and {*row["numbers"]} <= {*own["numbers"]}
+        if row["part"] == DATA.column and is_same and other in known:
+            data = known[other]
+            less = gain.unprofiled_ns and (
+                gain.unprofiled_ns[0],
+                gain.unprofiled_ns[1] + (data.unprofiled_gain_ns or 0),
+            )
+            gain = replace(gain, after_ns=min(gain.after_ns + data.gain_ns, gain.before_ns), unprofiled_ns=less)
+    return gain
+
+
+def _is_without_peers(row: Mapping[str, Any], gain_ns: int) -> bool:
+    """Whether next to nothing became of the change: peers that run kernels of other names have no times to give."""
+    return bool(row["part"] == "compute_ns" and not pd.isna(row["bound_ns"]) and 10 * gain_ns < row["bound_ns"])
+
+
+def _last_ns(place: int, changes: Sequence[tuple[Change, ...]], replay: Replay) -> int:
+    """What an episode's changes gain once all others are mended, which may hide it."""
+    others = tuple(change for each, own in enumerate(changes) if each != place for change in own)
+    both = gains_of(replay, [others, (*others, *changes[place])]) if others else None
+    return both[1].gain_ns - both[0].gain_ns if both else 0
+
+
+def _as_long_as_peers(row: Mapping[str, Any]) -> Change:
+    """All compute of the ranks in those steps, scaled to what their peers compute altogether."""
+    peers_ns = 0 if pd.isna(row["peers_ns"]) else row["peers_ns"]
+    factor = max(peers_ns, row["own_ns"] - row["excess_ns"], 0) / max(row["own_ns"], 1)
+    return Change("compute", factor, frozenset(row["ranks"]), row["mended_in"] or None)
+
+
+def _unprofiled(replayed: Gain | None) -> int | None:
+    return None if replayed is None or replayed.is_bound else replayed.unprofiled_gain_ns
+
+
+def _gain(row: Mapping[str, Any], replayed: Gain | None) -> tuple[Any, Any, bool]:
+    if replayed is None:
+        return row["bound_ns"], pd.NA, True
+    if replayed.is_lower_bound:  # waits whose partners are not known stay in a replay
+        return max(replayed.gain_ns, row["bound_ns"]), replayed.error_ns, True
+    return replayed.gain_ns, replayed.error_ns, replayed.is_bound
+
+
+def _changes(
+    row: Mapping[str, Any],
+    found: pd.DataFrame,
+    late: pd.DataFrame,
+    rows: Sequence[Mapping[str, Any]],
+    replay: Replay,
+) -> tuple[Change, ...]:
+    """What was longer as on the peers: the part itself, and what was longer beside it in the same steps."""
+    own = cells_of(row, found)
+    names = {row["part"], *(part for parts in own["beside"] for part in parts)}
+    if _only_launches_more(row, late, replay) and not any(_is_of_host(other, row) for other in rows):
+        names.add(HOST.column)
+    if row["part"] not in _PART_OF_REPLAY:
+        return ()
+    parts = sorted({_PART_OF_REPLAY[name] for name in names if name in _PART_OF_REPLAY})
+    parts = [part for part in parts if part != "data" or "host" not in parts]  # which is a part of it
+    if replay.engine is not None and not replay.engine.has_hosts:
+        parts = [part for part in parts if part not in OF_HOSTS]
+    return tuple(
+        Change(part, _left(row, part, replay), ranks, steps)
+        for part in parts
+        for ranks, steps in _where(row, own, part)
+    )
+
+
+def _only_launches_more(row: Mapping[str, Any], late: pd.DataFrame, replay: Replay) -> bool:
+    """Whether it computes longer by further operations, which its hosts launch: gone, they take neither.
+
+    Not where one of its hosts needs longer than launching so much more takes, by operations that take twice as long to
+    launch as the others': that is left when they are gone.
+    """
+    if row["part"] != "compute_ns" or replay.engine is None:
+        return False
+    steps = list(row["numbers"])
+    counts = {
+        rank: int(nodes.piece.ops["step"].isin(steps).sum()) if steps else len(nodes.piece.ops)
+        for rank, nodes in replay.engine.job.nodes.items()
+    }
+    own, others = (
+        [count for rank, count in counts.items() if (rank in row["ranks"]) is is_own] for is_own in (True, False)
+    )
+    if not own or not others or min(own) < MORE_OPERATIONS * max(others):
+        return False
+    in_steps = late[late["step"].isin(steps)] if steps else late
+    needed = in_steps.groupby("rank")["needed_host_ns"].median().astype("float64").dropna()
+    is_own = needed.index.isin(row["ranks"])
+    more = max(own) / max(others) - 1
+    return bool((needed[is_own] < apart_ns(needed[~is_own]) * (1 + _DEARER * more)).all())
+
+
+def _is_of_host(other: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """Whether the lateness of the same ranks' hosts in the same steps is an episode by itself, and not every host's.
+
+    So is that of their data: hosts that are as their peers' load as fast.
+    """
+    is_same = bool({*other["ranks"]} & {*row["ranks"]}) and {*other["numbers"]} & {*row["numbers"]} == {*row["numbers"]}
+    return other["part"] in (HOST.column, DATA.column) and is_same and not is_of_every_host(other)
+
+
+def _left(row: Mapping[str, Any], part: Changeable, replay: Replay) -> float | str:
+    """What is left of a part of the ranks' time, where it is told, else what their peers take.
+
+    A stage that no other rank has runs what others do not: its kernels become as much faster as those that they share.
+    Of hosts whose ranks' kernels no other rank runs it is what they need without their excess.
+    """
+    if part == "data":
+        return _data_left(row)
+    if part == "compute" and row["is_slow_stage"]:
+        return round(float(row["peers_ns"] / row["own_ns"]), 4)
+    if part == "host" and _is_without_like_hosts(row, replay):
+        return round(max(row["own_host_ns"] - row["excess_ns"], 0) / row["own_host_ns"], 4)
+    return PEERS
+
+
+def _is_without_like_hosts(row: Mapping[str, Any], replay: Replay) -> bool:
+    """Whether no other rank runs what these launch: the replay has no host to hold theirs against."""
+    if replay.engine is None or pd.isna(row["own_host_ns"]) or not row["own_host_ns"]:
+        return False
+    peers, ranks = replay.engine.peers, frozenset(row["ranks"])
+    return not any(len(peers.of(rank, ranks)) for rank in ranks)
+
+
+def _data_left(row: Mapping[str, Any]) -> float:
+    """What is left of the ranks' time in the data loader when their GPUs wait for it as long as their peers'.
+
+    No less than what loading takes these: of as long a loading longer queues hide more.
+    """
+    own, peers = row["own_ns"], 0 if pd.isna(row["peers_ns"]) else row["peers_ns"]
+    if not own or row["part"] != DATA.column:
+        return 0.0
+    return min(1.0, round(max(float(peers / own), row["loading_left"]), 2))
+
+
+def _where(
+    row: Mapping[str, Any], own: pd.DataFrame, part: Changeable
+) -> list[tuple[frozenset[int], frozenset[int] | None]]:
+    """Ranks, and the steps in which they are late; of ranks in turn those that are late in the same steps.
+
+    Of slow links each group that they move data over: a transfer is all its ranks'.
+    """
+    if row["groups"] and part == "comm":
+        return [(ranks, row["mended_in"] or None) for ranks in row["groups"]]
+    if not row["is_in_turn"]:
+        return [(frozenset(row["ranks"]), row["mended_in"] or None)]
+    together: dict[frozenset[int], set[int]] = {}
+    for rank, steps in own.groupby("rank")["step"].unique().items():
+        together.setdefault(frozenset(map(int, steps)), set()).add(int(rank))
+    return [(frozenset(ranks), steps) for steps, ranks in together.items()]
+
+
+# Which late ranks and steps are one episode: those of one cause that are late together, or in turn, or slow alike.
+
+
+_ALIKE = 0.6
+"""Two ranks are late together when they share this much of the steps in which either is."""
+
+_LEAST_TURNS = 3
+
+_FAR_SLOWER = 1.6
+"""Times what another GPU takes more for the same work: 1.5 times as long is another slowness than 1.25 times."""
+
+_FAR_MORE = 2.0
+"""Times the excess of the longest complete step: so much more in an open one is another thing."""
+
+_APART = 0.1
+"""Times as long; GPUs of one kind differ by some per cent."""
+
+
+def grouped(found: pd.DataFrame, complete: Collection[int]) -> Iterator[pd.DataFrame]:
+    """Cells of one cause and name; of those the ranks that are late in the same steps, or in turn.
+
+    Slower GPUs are apart where some are far slower than the others; so are steps that are not `complete`, whose figures
+    are in no mean step, where they take longer by far more than any complete one, and than all of them together.
+    """
+    for _, rows in found.groupby(["part", found["name"].fillna("")], sort=False):
+        for own in _late_together_together(rows):
+            for held in _as_complete(own, complete):
+                yield from _as_slow(held)
+
+
+def _as_complete(rows: pd.DataFrame, complete: Collection[int]) -> Iterator[pd.DataFrame]:
+    is_of_mean = rows["step"].isin(complete)
+    parts = [part for part in (rows[~is_of_mean], rows[is_of_mean]) if len(part)]
+    if len(parts) == 2:
+        of_open, of_complete = (part["excess_ns"] for part in parts)
+        if of_open.sum() > of_complete.sum() and of_open.max() > _FAR_MORE * of_complete.max():
+            yield from parts
+            return
+    yield rows
+
+
+def _as_slow(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """Late ranks whose GPUs take longer for the same work: parted at the largest gap, where there is a clear one."""
+    sums = rows.groupby("rank")[["same_ns", "peers_same_ns"]].sum()
+    more = (sums["same_ns"] / sums["peers_same_ns"] - 1).sort_values()
+    if rows["is_in_turn"].any() or rows["same_ns"].isna().any() or not (more > 0).all() or len(more) < 2:
+        yield rows
+        return
+    high, low = more.iloc[1:].to_numpy(), more.iloc[:-1].to_numpy()
+    gap = np.where((high >= _FAR_SLOWER * low) & (high - low >= _APART), high / low, 0)
+    slower = rows["rank"].isin(more.index[gap.argmax() + 1 :] if gap.max() else more.index)
+    for is_own in (slower, ~slower):
+        if is_own.any():
+            yield rows[is_own]
+
+
+def of_all_groups(found: pd.DataFrame) -> pd.DataFrame:
+    """The cells, a collective named without its group where groups move data for longer in turn."""
+    is_transfer = (found["part"] == TRANSFER) & found["name"].notna()
+    names = found.loc[is_transfer, "name"].map(collective_of)
+    for name, rows in found[is_transfer].groupby(names):
+        if len({*rows["name"]}) > 1 and next(_late_together_together(rows))["is_in_turn"].all():
+            found = found.assign(name=found["name"].where(~found.index.isin(rows.index), name))
+    return found
+
+
+def _late_together_together(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """Ranks whose steps are mostly the same; the rest in turn where there are several, each in other steps."""
+    steps = {int(rank): frozenset(own) for rank, own in rows.groupby("rank")["step"]}
+    sets: list[list[int]] = []
+    for rank in sorted(steps, key=lambda each: (-len(steps[each]), each)):
+        home = next((ranks for ranks in sets if _overlap(steps[ranks[0]], steps[rank]) >= _ALIKE), None)
+        if home is None:
+            sets.append([rank])
+        else:
+            home.append(rank)
+    total = rows["step"].nunique()
+    if len(sets) > 1 and total >= _LEAST_TURNS and all(2 * len(steps[ranks[0]]) <= total for ranks in sets):
+        yield rows.assign(is_in_turn=True)
+        return
+    for ranks in sets:
+        yield rows[rows["rank"].isin(ranks)].assign(is_in_turn=False)
+
+
+def _overlap(one: frozenset[int], other: frozenset[int]) -> float:
+    return len(one & other) / len(one | other)
+
+
+# Episodes that hide each other: mending one alone wins little, for the ranks of another one are as late.
+
+
+TOGETHER_LEAST_PCT = 1.0
+"""Of a step: an episode is hidden when mending it gains so much more once the others are mended."""
+
+_TOGETHER_MOST = 6
+"""Episodes that are held against each other, the costliest: their pairs are replayed."""
+
+COLUMNS = ("together", "place_in_set", "then_gain_ns", "joint_gain_ns", "joint_unprofiled_gain_ns")
+
+Set = frozenset[int]
+
+
+def together(table: pd.DataFrame, replay: Replay) -> pd.DataFrame:
+    """The episodes with `COLUMNS`, absent for those that hide nothing and are hidden by none.
+
+    `table` has a row for each episode, with `changes` (those whose replay mends it) and `total_ns`. An
+    episode is hidden when it gains more of what all are mended to than alone. Two of them hide each other when the last
+    of the two gains more than both did by themselves, the rest mended; a set is whom this joins. In a set those come
+    first that gain most once those before them are mended. Where waits whose partners are not known stay in a replay,
+    who hides whom is not told.
+    """
+    rows = table.to_dict("records")
+    sets = _Replays(rows, replay).sets() if len(rows) > 1 and replay.engine is not None else []
+    columns: dict[str, list[Any]] = {name: [pd.NA] * len(rows) for name in COLUMNS}
+    for number, (joint, order) in enumerate(sets):
+        for place, (row, then_ns) in enumerate(order):
+            values = (number, place, then_ns, joint.gain_ns, None if joint.is_bound else joint.unprofiled_gain_ns)
+            for name, value in zip(COLUMNS, values, strict=True):
+                columns[name][row] = pd.NA if value is None else value
+    return table.assign(**{name: pd.array(values, dtype="Int64") for name, values in columns.items()})
+
+
+def _expected_ns(gain: Gain) -> int:
+    """Without what recording takes the hosts, where known: hosts that only a profiler makes late hide nobody."""
+    return gain.gain_ns if gain.is_bound or gain.unprofiled_gain_ns is None else gain.unprofiled_gain_ns
+
+
+class _Replays:
+    """Gains of sets of episodes, each replayed once."""
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]], replay: Replay) -> None:
+        known = [row for row, own in enumerate(rows) if own["changes"] and not is_of_every_host(own)]
+        self.rows = sorted(known, key=lambda row: -rows[row]["total_ns"])[:_TOGETHER_MOST]
+        self.changes = {row: rows[row]["changes"] for row in self.rows}
+        self.replay = replay
+        self._known: dict[Set, Gain] = {}
+
+    def sets(self) -> list[tuple[Gain, list[tuple[int, int]]]]:
+        """Of each set what mending it gains, and its rows in order with what each then gains."""
+        every = frozenset(self.rows)
+        if len(every) < 2:
+            return []
+        self._replay([every, *({row} for row in every), *(every - {row} for row in every)])
+        if self._known[every].is_lower_bound:
+            return []
+        least_ns = TOGETHER_LEAST_PCT / 100 * self._known[every].before_ns
+        last = {row: self._ns(every) - self._ns(every - {row}) for row in every}
+        held = frozenset(row for row in every if last[row] >= least_ns)
+        if not any(last[row] - self._ns({row}) >= least_ns for row in held):
+            return []
+        return [self._ordered(own) for own in self._joined(held, least_ns)]
+
+    def _ns(self, rows: Set | set[int]) -> int:
+        return _expected_ns(self._known[frozenset(rows)]) if rows else 0
+
+    def _replay(self, wanted: Sequence[Set | set[int]]) -> None:
+        missing = list(dict.fromkeys(frozenset(own) for own in wanted if own and frozenset(own) not in self._known))
+        asked = [tuple(change for row in self.rows if row in own for change in self.changes[row]) for own in missing]
+        self._known.update(zip(missing, gains_of(self.replay, asked) or (), strict=True) if asked else ())
+
+    def _joined(self, held: Set, least_ns: float) -> list[list[int]]:
+        """Rows that hide each other, directly or by others."""
+        ordered = [row for row in self.rows if row in held]
+        pairs = [(one, other) for place, one in enumerate(ordered) for other in ordered[place + 1 :]]
+        self._replay([held, *(held - {row} for row in held), *(held - {*pair} for pair in pairs)])
+        home = {row: row for row in ordered}
+        for one, other in pairs:
+            both = self._ns(held) - self._ns(held - {one, other})
+            each = (self._ns(held) - self._ns(held - {row}) for row in (one, other))
+            if sum(each) - both >= least_ns:
+                old, new = home[other], home[one]
+                home = {row: new if root == old else root for row, root in home.items()}
+        groups = [[row for row in ordered if home[row] == root] for root in dict.fromkeys(home.values())]
+        return [group for group in groups if len(group) > 1]
+
+    def _ordered(self, rows: Sequence[int]) -> tuple[Gain, list[tuple[int, int]]]:
+        order: list[tuple[int, int]] = []
+        done: Set = frozenset()
+        while len(order) < len(rows):
+            left = [row for row in rows if row not in done]
+            self._replay([done | {row} for row in left])
+            gains = np.array([self._ns(done | {row}) for row in left])
+            best = int(gains.argmax())
+            order.append((left[best], int(gains[best]) - self._ns(done)))
+            done |= {left[best]}
+        return self._known[done], order
+
+
+# Hosts that are as late as a late rank's by the same, while their GPUs wait for others: they are late together.
+
+
+_HIDDEN_HOSTS_AS_LONG = 0.9
+"""Of what the late hosts need for a step, the least of them: who needs this much is as late."""
+
+_IN_TIME = 0.5
+"""Of that: hosts that need no more than this are not late, however far hosts are apart."""
+
+
+def with_hidden_hosts(found: pd.DataFrame, late: pd.DataFrame, replay: Replay) -> pd.DataFrame:
+    """The cells, and those of ranks whose hosts need as long for the steps in which others' hosts are late alike.
+
+    Behind a wait for another late rank, as in a pipeline, a GPU does not idle for its own host; of several hosts that
+    are slow alike each GPU idles only where its own is the last. They are added where the replay gains at least
+    `LEAST_PCT` of a step more with their hosts as their peers', too, and where as many hosts are in time: they need no
+    more than half as long, or the late ones are apart from them by more than chance. Who is late by another name in
+    those steps is late by that.
+    """
+    if replay.engine is None or not replay.engine.has_hosts or late["needed_host_ns"].isna().any():
+        return found
+    # What launching takes holds the loading of data, which is a part by itself.
+    own = late.assign(own_ns=late["needed_host_ns"].astype("float64") - late[DATA.column])
+    needed = by_step_and_rank(own, "own_ns")
+    of_hosts = rows_where(found, found["part"] == HOST.column)
+    names = of_hosts["name"].fillna("")
+    added = [
+        _hidden(rows, of_hosts[names != name], needed, replay) for name, rows in of_hosts.groupby(names, sort=False)
+    ]
+    return under_each_other([found, *(rows for rows in added if len(rows))])
+
+
+def _hidden(rows: pd.DataFrame, elsewhere: pd.DataFrame, needed: pd.DataFrame, replay: Replay) -> pd.DataFrame:
+    """The cells that lack of ranks that are late by this in all steps in which most of its ranks are.
+
+    `elsewhere` are the cells of hosts with other names; of those without a name all that have one.
+    """
+    counts = rows["step"].value_counts()
+    steps = sorted(counts.index[2 * counts >= rows["rank"].nunique()])
+    if not steps or steps[0] < 0:
+        return rows.iloc[:0]
+    held = rows[rows["step"].isin(steps)].groupby("rank")["step"].nunique()
+    own = [int(rank) for rank in held.index[2 * held > len(steps)]]
+    each = needed.loc[steps].median()
+    least_ns = float(each[own].min()) if own else 0.0
+    by_others = elsewhere.loc[elsewhere["step"].isin(steps), "rank"]
+    others = each.drop([*{*own, *by_others}])
+    alike = [int(rank) for rank in others.index[others >= _HIDDEN_HOSTS_AS_LONG * least_ns]]
+    in_time = _in_time(needed.loc[steps, others.index.drop(alike)], least_ns)
+    if not own or not alike or len(in_time) < len(own) + len(alike):
+        return rows.iloc[:0]
+    sets = (frozenset(own), frozenset((*own, *alike)))
+    gains = gains_of(replay, [(Change("host", PEERS, ranks, frozenset(steps)),) for ranks in sets])
+    if gains is None or 100 * (gains[1].gain_ns - gains[0].gain_ns) < LEAST_PCT * gains[0].before_ns:
+        return rows.iloc[:0]
+    excess = needed.loc[steps].sub(needed.loc[steps, in_time].median(axis=1), axis=0)
+    most = rows.groupby("step")["excess_ns"].max()
+    known = {*zip(rows["rank"], rows["step"], strict=True)}
+    cells = [(rank, step) for rank in (*own, *alike) for step in steps if (rank, step) not in known]
+    more = [round(min(float(excess.loc[step, rank]), float(most[step]))) for rank, step in cells]
+    ranks, numbers = zip(*cells, strict=True) if cells else ((), ())
+    return rows.loc[[rows.index[0]] * len(cells)].assign(rank=ranks, step=numbers, excess_ns=more)
+
+
+def _in_time(needed: pd.DataFrame, least_ns: float) -> list[int]:
+    """Ranks whose hosts are not late, where late ones need at least so much: all from which these are apart."""
+    fast = needed.columns[needed.max() <= _IN_TIME * least_ns]
+    is_apart = len(needed.columns) and least_ns >= apart_ns(needed.median())
+    return [int(rank) for rank in (needed.columns if is_apart else fast)]
+
+
+# Ranks that share no step, as where one of them marks none, held against each other by all that was recorded.
+
+
+_WHOLE_CAPTURES_AS_LONG = 0.9
+"""Of the longest rank's time: whoever recorded less of the job is compared with nobody."""
+
+_WHOLE_CAPTURES_MOST = ("end_ns", "longest_call_ns")
+_FIRST = ("begin_ns", "met_in", "peers")
+
+
+def as_whole_captures(needs: pd.DataFrame, work: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Steps as `step_needs` has them and what ran in them, each rank's together as one without a number.
+
+    As they are where ranks share a step, or have none, and where one rank's steps last less than 0.9 times as long as
+    another's.
+    """
+    own = Groups.of(needs, ["rank"])
+    step = needs["step"].to_numpy(dtype=np.int64, na_value=NONE)
+    steps = [{*step[own.of_row == place].tolist()} for place in range(len(own))]
+    if reduce(set.intersection, steps):
+        return needs, work
+    whole = _whole_captures_together(needs.sort_values(["rank", "begin_ns"], ignore_index=True))
+    length_ns = whole["end_ns"] - whole["begin_ns"]
+    if length_ns.min() < _WHOLE_CAPTURES_AS_LONG * length_ns.max():
+        return needs, work
+    of_name = work.groupby(["rank", "part", "what", "name"], dropna=False, observed=True, sort=False)
+    return whole, of_name[["total_ns", "calls", "work"]].sum().reset_index().assign(step=NONE)[[*work.columns]]
+
+
+def _whole_captures_together(needs: pd.DataFrame) -> pd.DataFrame:
+    own, columns = Groups.of(needs, ["rank"]), columns_of(needs)
+    made = {}
+    for name, values in columns.items():
+        if name == "rank":
+            made[name] = own.keys[name]
+        elif name in _FIRST:
+            made[name] = values.take(own.first)
+        elif name in _WHOLE_CAPTURES_MOST:
+            made[name] = needs.groupby("rank")[name].max().array
+        elif name.startswith("is_"):
+            made[name] = np.zeros(len(own), dtype=bool)
+        else:
+            made[name] = needs.groupby("rank")[name].sum(min_count=1).array
+    return table_of({**made, "step": pd.array([pd.NA] * len(own), dtype="Int64")})
+
+
+# Lateness that belongs together: which ranks, in which steps, by what, what it costs the others and what it gains.
+
 
 WORTH_PCT = 1.0
 """Of a step: what mending gains. Less is in the table alone."""

@@ -1,11 +1,33 @@
-"""What a set of ranks is: one, a host, a rack, a stage, a process group, half of the job; held against chance."""
+"""Sets of ranks: hosts, racks, stages, groups, roles."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import comb
+from typing import ClassVar
 
+import numpy as np
+import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.meaning.listed import named
+from traceanalyzer.analyses.base import Result
+from traceanalyzer.analyses.blame.step_budget import KERNEL, OPERATOR, has_known_work, is_of_data
+from traceanalyzer.analyses.communication.groups import GroupsGroups
+from traceanalyzer.analyses.communication.jobs import BLOCK
+from traceanalyzer.analyses.communication.waits import CallWaits
+from traceanalyzer.analyses.names import PlacesColumn
+from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR
+from traceanalyzer.analyses.operators.operators import Operators
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline
+from traceanalyzer.analyses.replay.lengths import PEERS_ALIKE
+from traceanalyzer.analyses.replay.replay import Replay
+from traceanalyzer.analyses.trace import Ranks
+from traceanalyzer.meaning.columns import Adds, Column, numbers
+from traceanalyzer.meaning.vocabulary import named
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import only, rows_where
+
+# What a set of ranks is: one, a host, a rack, a stage, a process group, half of the job; held against chance.
+
 
 _BY_CHANCE = 0.01
 
@@ -84,3 +106,219 @@ def _union(chosen: frozenset[int], places: Sequence[Place], count: int) -> str |
     at = order.index(names[0])
     in_row = len(names) > 2 and order[at : at + len(names)] == names
     return f"{kind}s {f'{names[0]} to {names[-1]}' if in_row else named(names)}"
+
+
+# What ranks have in common: a host, a rack, a pipeline stage, a process group, the same GPU of every host.
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Places(Result[PlacesColumn]):
+    """One row for each set of ranks that findings may name: neither a single rank nor the whole job."""
+
+    looked_at: int | None = None
+    """Ranks that are analysed; `None` where that is not told: all."""
+    world_size: int | None = None
+    """Ranks of the job, as far as its traces say."""
+
+    title: ClassVar[str] = "Hosts, racks and groups"
+    is_detail: ClassVar[bool] = True
+    is_of_one_run: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("place",)
+    columns: ClassVar[Mapping[str, Column]] = {
+        "place": Column.ident("Position; kinds that say most come first."),
+        "kind": Column.text(
+            "What its ranks share: host, rack, stage (of pipelines), node (a block of 8 neighbours, where hosts are "
+            "not known), group (a process group), device (the same GPU of every host)."
+        ),
+        "name": Column.text("What it is called."),
+        "ranks": Column.text("Global ranks."),
+        "size": Column.count("How many ranks.", adds=Adds.NONE),
+    }
+
+    def whole(self, ranks: int) -> str | None:
+        """What so many ranks that are compared are: the job, or what of it is looked at; `None` where fewer are."""
+        if self.looked_at is None or (ranks == self.looked_at and (self.world_size or 0) <= ranks):
+            return JOB
+        return "the ranks looked at" if ranks == self.looked_at else None
+
+    def places(self) -> tuple[Place, ...]:
+        """The rows as sets of ranks."""
+        rows = self.table[["kind", "name", "ranks"]].itertuples(index=False)
+        return tuple(Place(kind, name, frozenset(numbers(ranks))) for kind, name, ranks in rows)
+
+
+def across(_parts: Mapping[int, pd.DataFrame], ranks: Ranks, groups: GroupsGroups, pipeline: Pipeline) -> Places:
+    """The places of the ranks that are here."""
+    every = sorted(ranks.table["rank"].tolist()) if len(ranks) else []
+    found = places_of(every, ranks.table, groups.table, pipeline.table)
+    rows = [
+        (number, place.kind, place.name, ",".join(map(str, sorted(place.ranks))), len(place.ranks))
+        for number, place in enumerate(found)
+    ]
+    sizes = ranks.table["world_size"].dropna() if len(ranks) else ()
+    world_size = int(max(sizes)) if len(sizes) else None
+    return Places(pd.DataFrame(rows, columns=list(Places.columns)), looked_at=len(every), world_size=world_size)
+
+
+def places_of(
+    every: Sequence[int], ranks: pd.DataFrame, groups: pd.DataFrame, pipeline: pd.DataFrame
+) -> tuple[Place, ...]:
+    """Every place that is neither a single rank nor the whole job, kinds that say most first.
+
+    Args:
+        every: the ranks that are looked at: others are no part of a place.
+        ranks: table of `Ranks`: hosts, racks, GPUs' numbers.
+        groups: table of `Groups`.
+        pipeline: table of `Pipeline`.
+    """
+    hosts, racks, devices = (_known(ranks, column) for column in ("host", "rack", "device"))
+    stages = _known(pipeline, "stage")
+    has_hosts = len(set(hosts.values())) > 1
+    found = [
+        *_by("host", "host {}", hosts),
+        *_by("rack", "rack {}", racks),
+        *_by("stage", "pipeline stage {}", stages),
+        *(() if has_hosts else _by("node", "neighbours, one node", {rank: rank // BLOCK for rank in every})),
+        *_groups(groups, every),
+        *(_by("device", "GPU {} of every host", devices) if has_hosts else ()),
+    ]
+    return tuple(place for place in found if len(place.ranks) > 1 and set(every) - place.ranks)
+
+
+def _known(table: pd.DataFrame, column: str) -> Mapping[int, object]:
+    held = table.dropna(subset=column) if len(table) else table
+    return dict(zip(held["rank"].tolist(), held[column].tolist(), strict=True)) if len(held) else {}
+
+
+def _by(kind: str, name: str, of: Mapping[int, object]) -> Iterator[Place]:
+    ranks: dict[object, set[int]] = {}
+    for rank, own in of.items():
+        ranks.setdefault(own, set()).add(rank)
+    return (Place(kind, name.format(own), frozenset(held)) for own, held in ranks.items())
+
+
+def _groups(groups: pd.DataFrame, every: Sequence[int]) -> Iterator[Place]:
+    held = frozenset(every)
+    for row in groups.to_dict("records"):
+        role = f"{row['role']} group" if isinstance(row["role"], str) else "process group"
+        yield Place("group", f"one {role}", held & frozenset(numbers(row["group_ranks"]) or row["users"]))
+
+
+# Which ranks do the same in a job whose ranks have roles: trainers, and those that generate what these train on.
+
+
+EVERYBODY = "all"
+_ROLE = "role of rank"
+
+
+def with_roles(
+    needs: pd.DataFrame, replay: Replay, ranks: Ranks, call_waits: CallWaits, operators: Operators
+) -> pd.DataFrame:
+    """Rows of `StepNeeds` in which `peers` are those of a rank's role, where ranks have such.
+
+    Ranks of one role run the same kernels (`Peers.alike`), directly or by way of others; what one role takes is no
+    measure of another. A rank whose kernels no other runs is of the role of those that run its operators and
+    communicate as it does: it may compute the same otherwise. Where it does either otherwise, as one that evaluates
+    for the others, feeds them or learns, its role is its own. Nobody's role is told apart on GPUs of several models,
+    whose kernels have other names for the same work.
+    """
+    models = ranks.table["device_name"].dropna().unique()
+    if replay.engine is None or (needs["peers"] != EVERYBODY).any() or len(models) > 1:
+        return needs
+    every = np.sort(needs["rank"].unique())
+    place = replay.engine.peers.place
+    if any(rank not in place for rank in every.tolist()):
+        return needs
+    columns = [place[rank] for rank in every.tolist()]
+    alike = replay.engine.peers.alike[np.ix_(columns, columns)]
+    is_alone = (alike | alike.T).sum(axis=1) < 2
+    if is_alone.any():
+        calls = _counts(call_waits.table.assign(count=1), "collective", every)
+        known = rows_where(operators.table, ~operators.table["operator"].isin([NO_LAUNCH, NO_OPERATOR]))
+        run = _counts(known.rename(columns={"gpu_ops": "count"}), "operator", every)
+        otherwise = _alike(calls, np.maximum) & _alike(run, np.minimum)
+        alike = alike | (is_alone[:, None] & otherwise)
+    lowest = _joined(alike)
+    if not lowest.any():
+        return needs
+    of_rank = {int(rank): f"{_ROLE} {every[first]}" for rank, first in zip(every, lowest, strict=True)}
+    return needs.assign(peers=needs["rank"].map(of_rank))
+
+
+def without_own_collectives(needs: pd.DataFrame, slower: pd.DataFrame) -> pd.DataFrame:
+    """The rows less what moving data takes in collectives that one role alone runs: they are no slower than others'.
+
+    `slower` are `SlowerCalls`, which hold these to be all too long, where ranks should do the same.
+    """
+    of_rank = needs.drop_duplicates("rank").set_index("rank")["peers"]
+    roles = {frozenset(own) for own in of_rank.groupby(of_rank).groups.values()}
+    if len(roles) < 2 or slower.empty:
+        return needs
+    is_by_design = (slower["usual_ns"] == 0) & slower["among"].map(lambda text: frozenset(numbers(text)) in roles)
+    longer_ns = slower["longer_ns"].astype("float64")
+    keys = [slower["rank"], slower["step"].fillna(NONE)]
+    share = longer_ns.where(is_by_design, 0.0).groupby(keys).sum() / longer_ns.groupby(keys).sum()
+    rows = pd.MultiIndex.from_arrays([needs["rank"], needs["step"].fillna(NONE)])
+    left = 1.0 - share.reindex(rows).fillna(0.0).to_numpy()
+    return needs.assign(slower_transfer_ns=(needs["slower_transfer_ns"] * left).round().astype("int64"))
+
+
+def are_alone(needs: pd.DataFrame) -> pd.Series:
+    """Mask of the rows of ranks with a role that no other rank has."""
+    of_peers = needs.groupby("peers")["rank"].transform("nunique")
+    return needs["peers"].str.startswith(_ROLE) & (of_peers == 1)
+
+
+def _counts(table: pd.DataFrame, name: str, every: np.ndarray) -> np.ndarray:
+    """How large a `count` each of these ranks has of each name."""
+    made = table.pivot_table(index="rank", columns=name, values="count", aggfunc="sum", fill_value=0, observed=True)
+    counts: np.ndarray = made.reindex(every, fill_value=0).to_numpy(dtype=np.int64)
+    return counts
+
+
+def _alike(counts: np.ndarray, of: np.ufunc) -> np.ndarray:
+    """Which ranks have half in common of what either has (`np.maximum`), or of what the one with less has.
+
+    Who computes the same otherwise, with attention written out, say, runs operators more, but the others' as well. Of
+    a rank without any, whose host is not recorded, it is not known, and it has as much as it is asked for.
+    """
+    every = of(counts[:, None], counts[None]).sum(axis=2) if of is np.maximum else of.outer(*2 * [counts.sum(axis=1)])
+    alike: np.ndarray = np.minimum(counts[:, None], counts[None]).sum(axis=2) >= PEERS_ALIKE * every
+    return alike
+
+
+def _joined(alike: np.ndarray) -> np.ndarray:
+    """Of each row the lowest one that it is joined with, directly or by way of others."""
+    lowest, before = np.arange(len(alike)), None
+    joined = alike | alike.T | np.eye(len(alike), dtype=bool)
+    while before is None or (lowest != before).any():
+        before = lowest
+        lowest = np.where(joined, lowest, len(alike)).min(axis=1)
+    return lowest
+
+
+# By how much a stage takes longer than the others for the same kernels: its GPU is slower then, its layers no more.
+
+
+def with_slower_ns(needs: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
+    """The steps with `slower_ns`: what the rank takes longer than the median rank for the same work of the same step.
+
+    That is operators of the same shapes, and kernels, that do the same work as those of the median of the ranks that
+    run them (of two, the other): the less of both. 0 without shapes, which tell what a kernel has to do.
+    """
+    if (needs["peers"] == "all").all():
+        return needs.assign(slower_ns=0.0)
+    held = rows_where(work, work["part"] == "compute_ns")
+    held = held[((held["what"] == OPERATOR) & has_known_work(held["name"])) | (held["what"] == KERNEL)]
+    held = held[~is_of_data(held["name"])].assign(step=held["step"].astype("Int64").fillna(NONE))
+    sums = only(held, ["total_ns", "calls", "work"]).astype("float64")
+    of_name = sums.groupby([held["step"], held["what"], held["name"]])
+    typical = of_name.transform("median")
+    typical = typical.mask(of_name.transform("size") == 2, of_name.transform("sum") - sums)
+    is_same = (sums[["calls", "work"]] == typical[["calls", "work"]]).all(axis=1)
+    longer = (sums["total_ns"] - typical["total_ns"]).where(is_same, 0.0)
+    of_kind = longer.groupby([held["what"], held["rank"], held["step"]]).sum()
+    rows = pd.MultiIndex.from_arrays([needs["rank"], needs["step"].astype("Int64").fillna(NONE)])
+    by_operator, by_kernel = (of_kind[of_kind.index.isin([kind], 0)].droplevel(0) for kind in (OPERATOR, KERNEL))
+    less = np.minimum(by_operator.reindex(rows).fillna(0.0), by_kernel.reindex(rows).fillna(0.0))
+    return needs.assign(slower_ns=less.to_numpy())

@@ -1,24 +1,435 @@
-"""Every communication operation of each rank with its arguments: the rows that all communication figures use."""
+"""Every communication call of each rank with its arguments, recorded or inferred."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.base import Result, stack
-from traceanalyzer.analyses.communication.inferred import with_inferred
-from traceanalyzer.analyses.communication.merged_arguments import merged
-from traceanalyzer.analyses.communication.operator_arguments import with_operators
-from traceanalyzer.analyses.communication.owners import owners
-from traceanalyzer.analyses.grouping import by_category
+from traceanalyzer.analyses.base import Result, all_known, plain_values, stack, taken
+from traceanalyzer.analyses.grouping import Groups, by_category, largest_before
 from traceanalyzer.analyses.names import CallsColumn
 from traceanalyzer.analyses.time.steps import step_numbers
+from traceanalyzer.analyses.trace import launch_moments
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import as_objects, rows_named
-from traceanalyzer.model.tables import array_of, column_of, rows_where, table_of, with_columns
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import (
+    array_of,
+    as_objects,
+    column_of,
+    columns_as_they_are,
+    columns_of,
+    known_of,
+    mask_of,
+    outer_first,
+    rows_named,
+    rows_where,
+    table_of,
+    whole,
+    whole_of,
+    with_columns,
+)
+from traceanalyzer.selection import is_lost_launch
+
+# Which call each row of communication arguments describes: that of its kernel, or of the launch that it is around.
+
+
+_SENT = frozenset((*kinds.POINT_TO_POINT, "all_to_all", "gather", "scatter"))
+"""Host operations that NCCL carries out by sending and receiving."""
+
+
+def owners(trace: RankTrace, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of `comm_args`, and for each the position in `rows` of the call that it describes; a kernel's own win.
+
+    Those of one call are in order: that of its kernel, then host operations as they begin.
+    """
+    of_op = np.full(len(trace.gpu_ops), NONE, dtype=np.int64)
+    of_op[rows] = np.arange(len(rows))
+    op = array_of(trace.comm_args, "gpu_op")
+    of_kernel = np.flatnonzero(op != NONE)
+    call_of_kernel = of_op[op[of_kernel]]
+    is_call = call_of_kernel != NONE
+    of_host, call_of_host = _of_host(trace, rows, np.flatnonzero(op == NONE))
+    is_free = ~np.isin(call_of_host, call_of_kernel)
+    return (
+        np.concatenate([of_kernel[is_call], of_host[is_free]]),
+        np.concatenate([call_of_kernel[is_call], call_of_host[is_free]]),
+    )
+
+
+def _of_host(trace: RankTrace, rows: np.ndarray, host: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same for host operations: around a launch, or before a launch that is inside none."""
+    launch = array_of(trace.gpu_ops, "launch")[rows]
+    launched = np.flatnonzero(launch != NONE)
+    begun, thread = (array_of(trace.api_calls, name)[launch[launched]] for name in ("start_ns", "thread"))
+    alone = _once(begun, thread)
+    launched, begun, thread = launched[alone], begun[alone], thread[alone]
+    args = trace.comm_args
+    starts, ends, threads = (array_of(args, name)[host] for name in ("start_ns", "end_ns", "thread"))
+    found = _next_of_group(starts, threads, begun, thread)
+    has_next = found != NONE
+    host, starts, ends, threads, found = (each[has_next] for each in (host, starts, ends, threads, found))
+    call = launched[found]
+    is_around = begun[found] < ends
+    has_around = np.zeros(len(rows), dtype=bool)
+    has_around[call[is_around]] = True
+    fits = ~_launched_itself(trace, starts, ends, threads) & _carries(trace, rows[call], host)
+    kept = is_around | (~has_around[call] & fits)
+    return _outermost(host[kept], call[kept], starts[kept], ends[kept])
+
+
+def _once(starts: np.ndarray, threads: np.ndarray) -> np.ndarray:
+    """Positions of launches that no other one equals, as they begin.
+
+    One launch of a graph may carry many kernels: its host operations cannot be told apart.
+    """
+    order = np.lexsort((threads, starts))
+    is_new = np.ones(len(order) + 1, dtype=bool)
+    is_new[1:-1] = (np.diff(starts[order]) != 0) | (np.diff(threads[order]) != 0)
+    return order[is_new[:-1] & is_new[1:]]
+
+
+def _launched_itself(trace: RankTrace, starts: np.ndarray, ends: np.ndarray, threads: np.ndarray) -> np.ndarray:
+    """Host operations during which their thread launched a kernel that the capture does not have."""
+    lost = np.flatnonzero(is_lost_launch(trace.api_calls))
+    if not len(lost):
+        return np.zeros(len(starts), dtype=bool)
+    begun, thread = (array_of(trace.api_calls, name)[lost] for name in ("start_ns", "thread"))
+    found = _next_of_group(starts, threads, begun, thread)
+    itself: np.ndarray = (found != NONE) & (begun[found] < ends)
+    return itself
+
+
+def _carries(trace: RankTrace, ops: np.ndarray, host: np.ndarray) -> np.ndarray:
+    """Whether a kernel that sends and receives is of a host operation that is sent, and another of another.
+
+    Where the kernel's name tells no collective, it may be of any.
+    """
+    names, collectives = column_of(trace.gpu_ops, "name")[ops], column_of(trace.comm_args, "collective")[host]
+    told = by_category(names, kinds.kernel_collective)
+    is_sent = by_category(collectives, lambda name: name in _SENT)
+    carries: np.ndarray = np.array([own is None for own in told], dtype=bool)
+    carries |= (told == "send_recv") == is_sent.astype(bool)
+    return carries
+
+
+def _outermost(
+    host: np.ndarray, call: np.ndarray, starts: np.ndarray, ends: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Those that lie in no other one of their call, as they begin, and their calls."""
+    order = outer_first(starts, ends)
+    is_outermost = ends[order] > largest_before(ends[order], call[order])
+    kept = order[is_outermost]
+    return host[kept], call[kept]
+
+
+def _next_of_group(times: np.ndarray, groups: np.ndarray, of_times: np.ndarray, of_groups: np.ndarray) -> np.ndarray:
+    """For each row the position among the others of the first of its group at its time or later; -1 for none.
+
+    The others are in order of time.
+    """
+    found = np.full(len(times), NONE, dtype=np.int64)
+    for group in np.unique(groups).tolist():
+        rows, others = np.flatnonzero(groups == group), np.flatnonzero(of_groups == group)
+        place = np.searchsorted(of_times[others], times[rows], side="left")
+        found[rows] = np.append(others, NONE)[place]
+    return found
+
+
+# What the operator that launched a communication call says of it, where neither kernel nor host call has arguments.
+
+
+OPERATOR = "operator"
+"""Where the arguments of such calls come from."""
+
+
+def with_operators(trace: RankTrace, rows: np.ndarray, calls: pd.DataFrame) -> pd.DataFrame:
+    """The calls, where those without arguments have collective, dtype and size from the operator around their launch.
+
+    `rows` are their positions in `trace.gpu_ops`. Peer-to-peer copies keep their own bytes. Sizes of kernels are taken
+    where their library's operators have the tensors as arguments. The group's size may stand in the kernel's name.
+    """
+    calls, names = _with_group_sizes(calls), column_of(calls, "name")
+    is_silent = ~known_of(calls, "arguments")
+    operator = np.where(is_silent, comm_operators(trace, rows), NONE) if is_silent.any() else np.full(len(rows), NONE)
+    has_operator = operator != NONE
+    if not has_operator.any():
+        return calls
+    texts = {name: taken(column_of(trace.host_ops, name), operator) for name in ("name", "shapes", "dtypes")}
+    is_copy = rows_named(calls, "activity", "memcpy")
+    of_kernel = by_category(names, kinds.kernel_collective)
+    of_kernel[is_copy] = None
+    what = _operator_arguments_filled(column_of(calls, "collective"), of_kernel)
+    what = _operator_arguments_filled(what, by_category(texts["name"], kinds.operator_collective))
+    has_bytes = by_category(names, _has_bytes).astype(bool)
+    keys = (what, texts["shapes"], texts["dtypes"], column_of(calls, "group_size"), by_category(names, _dtype))
+    dtypes, sizes = _bytes_of(keys, np.flatnonzero(has_operator & ~is_copy & has_bytes))
+    arguments = np.array(column_of(calls, "arguments"), dtype=object)
+    arguments[~sizes.isna() | (is_copy & has_operator)] = OPERATOR
+    return with_columns(
+        calls,
+        collective=as_objects(what),
+        dtype=as_objects(_operator_arguments_filled(column_of(calls, "dtype"), dtypes)),
+        size_bytes=column_of(calls, "size_bytes").fillna(sizes),
+        arguments=as_objects(arguments),
+    )
+
+
+def _with_group_sizes(calls: pd.DataFrame) -> pd.DataFrame:
+    """The calls, with their groups' sizes where only their kernels' names tell them."""
+    sizes = column_of(calls, "group_size")
+    is_absent = sizes.isna()
+    if not is_absent.any():
+        return calls
+    in_name = by_category(column_of(calls, "name")[is_absent], _group_size)
+    told = np.array([own is not None for own in in_name], dtype=bool)
+    if not told.any():
+        return calls
+    sizes = sizes.copy()
+    sizes[np.flatnonzero(is_absent)[told]] = in_name[told].astype(np.int64)
+    return with_columns(calls, group_size=sizes)
+
+
+def _operator_arguments_filled(values: Any, others: np.ndarray) -> np.ndarray:
+    """Objects, and others where they are absent."""
+    objects = np.array(values, dtype=object)
+    return np.where(pd.isna(objects), others, objects)
+
+
+def _group_size(name: str) -> int | None:
+    kernel = kinds.comm_kernel(name)
+    return kernel.group_size if kernel else None
+
+
+def comm_operators(
+    trace: RankTrace, rows: np.ndarray, is_of: Callable[[str], bool] = kinds.is_comm_operator
+) -> np.ndarray:
+    """For each call the row in `host_ops` of the innermost communicating operator around its launch, else -1."""
+    launch = array_of(trace.gpu_ops, "launch")[rows]
+    own = np.flatnonzero(mask_of(column_of(trace.host_ops, "name"), is_of))
+    found = np.full(len(rows), NONE, dtype=np.int64)
+    launched = np.flatnonzero(launch != NONE)
+    if not len(own) or not len(launched):
+        return found
+    moments, threads = launch_moments(trace, rows[launched])
+    starts, ends, thread_of = (array_of(trace.host_ops, name)[own] for name in ("start_ns", "end_ns", "thread"))
+    for thread in np.unique(threads):
+        held, asked = np.flatnonzero(thread_of == thread), np.flatnonzero(threads == thread)
+        times, reach = moments[asked], np.maximum.accumulate(ends[held])
+        outermost = held[ends[held] > np.append(NONE, reach[:-1])] if len(held) else held
+        for operators in (outermost, held):  # the innermost, where it is around the launch, overrides
+            place = np.searchsorted(starts[operators], times, side="right") - 1
+            begun = np.flatnonzero(place >= 0)
+            around = operators[place[begun]]
+            is_around = ends[around] >= times[begun]
+            found[launched[asked[begun[is_around]]]] = own[around[is_around]]
+    return found
+
+
+def _dtype(name: str) -> str | None:
+    kernel = kinds.comm_kernel(name)
+    return kernel.dtype if kernel else None
+
+
+def _has_bytes(name: str) -> bool:
+    """Whether the tensors that it moves are arguments of its library's operators."""
+    kernel = kinds.comm_kernel(name)
+    return kernel is None or kernel.sizes is not None
+
+
+def _bytes_of(keys: Sequence[Any], rows: np.ndarray) -> tuple[np.ndarray, Any]:
+    """Element types and sizes in bytes of these rows, worked out once for equal ones; absent elsewhere."""
+    told = [*zip(*(plain_values(pd.Series(values[rows])) for values in keys), strict=True)]
+    facts = {each: kinds.operator_bytes(*each) for each in {*told}}
+    count = len(keys[0])
+    dtypes, sizes = np.full(count, np.nan, dtype=object), np.full(count, None, dtype=object)
+    dtypes[rows] = [facts[each].dtype or np.nan for each in told]
+    sizes[rows] = [facts[each].size_bytes for each in told]
+    return dtypes, pd.array(sizes, dtype="Int64")
+
+
+# What the host operations and the kernel of one communication call say together: its arguments.
+
+
+_FIRST = (
+    "group", "group_description", "group_ranks", "group_size", "dtype", "in_elements", "out_elements", "in_split",
+    "out_split", "sequence", "reduction", "root",
+)  # fmt: skip
+"""Arguments of which a call has that of its first operation that tells it."""
+
+
+INFERRED_SIZE = "host, size inferred"
+"""Where the arguments come from of calls whose communicator was made before the capture."""
+
+
+def merged(args: pd.DataFrame, rows: np.ndarray, call: np.ndarray, count: int) -> dict[str, Any]:
+    """Columns of arguments for each of so many calls; those of coalesced operations are added up or listed.
+
+    Args:
+        args: `comm_args` of the trace.
+        rows: of these arguments.
+        call: for each of the rows the call that it is of.
+        count: of calls.
+    """
+    groups = Groups.of_numbers(call)
+    place = np.full(count, NONE, dtype=np.int64)
+    place[call[groups.first]] = np.arange(len(groups))
+    is_kernel = groups.any(array_of(args, "gpu_op")[rows] != NONE)
+    is_inferred = groups.any(array_of(args, "has_inferred_size")[rows])
+    columns = columns_of(args)
+    found = {
+        "collective": _collective(column_of(args, "collective")[rows], groups),
+        **{name: groups.first_known(columns[name][rows]) for name in _FIRST},
+        "size_bytes": _size(args, rows, groups),
+        "is_uneven": _is_uneven(args, rows, groups),
+        "peers": _peers(args, rows, groups),
+        "host_operations": all_known(groups.counts()),
+        "arguments": np.select([is_inferred, is_kernel], [INFERRED_SIZE, "kernel"], "host").astype(object),
+    }
+    return {name: _taken(values, place) for name, values in found.items()}
+
+
+def _taken(values: Any, place: np.ndarray) -> Any:
+    if not isinstance(values, np.ndarray):
+        return values.take(place, allow_fill=True)
+    return as_objects(np.append(values, np.array([None], dtype=object))[place])
+
+
+def _size(args: pd.DataFrame, rows: np.ndarray, groups: Groups) -> Any:
+    """Size in bytes of the full arrays of each call; NA when elements or dtype of one are unknown."""
+    said, gathered, given = (column_of(args, name)[rows] for name in ("size_bytes", "out_elements", "in_elements"))
+    collective: Any = column_of(args, "collective")[rows]
+    of_dtype = by_category(column_of(args, "dtype")[rows], kinds.dtype_bytes)
+    is_told = np.array([own is not None for own in of_dtype], dtype=bool)
+    element = np.where(is_told, of_dtype, 0).astype(np.int64)
+    gathers = by_category(collective, lambda name: name == "all_gather") == True  # noqa: E712 - element by element
+    elements = np.where(gathers, whole(gathered, 0), whole(given, 0))
+    is_known = is_told & ~np.where(gathers, gathered.isna(), given.isna())
+    has_said = ~said.isna()
+    sizes = np.where(has_said, whole(said, 0), np.where(is_known, elements * element, 0))
+    return pd.arrays.IntegerArray(groups.sums(sizes), groups.any(~(has_said | is_known)))
+
+
+def _is_uneven(args: pd.DataFrame, rows: np.ndarray, groups: Groups) -> Any:
+    """Whether split sizes differ; NA when those that the trace shows are equal but it left some out."""
+    told = [by_category(column_of(args, name)[rows], _differ) for name in ("in_split", "out_split")]
+    is_uneven, is_cut = (groups.any((told[0] == what) | (told[1] == what)) for what in ("uneven", "cut"))
+    return pd.arrays.BooleanArray(is_uneven, is_cut & ~is_uneven)
+
+
+def _differ(split: str) -> str:
+    sizes = set(split.split(","))
+    if len(sizes - {kinds.CUT_LIST}) > 1:
+        return "uneven"
+    return "cut" if kinds.CUT_LIST in sizes else "even"
+
+
+def _peers(args: pd.DataFrame, rows: np.ndarray, groups: Groups) -> np.ndarray:
+    """`send 1, recv 1` of each call that has peers."""
+    peer = column_of(args, "peer")[rows]
+    collective: Any = column_of(args, "collective")[rows]
+    found = np.full(len(groups), None, dtype=object)
+    is_named = np.flatnonzero(~peer.isna() & (collective.codes != NONE))
+    for row in is_named[np.argsort(groups.of_row[is_named], kind="stable")].tolist():
+        group, text = groups.of_row[row], f"{collective[row]} {peer[row]}"
+        found[group] = text if found[group] is None else f"{found[group]}, {text}"
+    return found
+
+
+def _collective(collective: Any, groups: Groups) -> np.ndarray:
+    """The collective of a call; several in one kernel are `send_recv` when all are messages, else `coalesced`."""
+    codes = collective.codes.astype(np.int64)
+    names = np.array([*collective.categories, None], dtype=object)
+    most = groups.largest(codes)
+    least = groups.smallest(np.where(codes == NONE, len(names), codes))
+    is_message = ~groups.any(~np.isin(names, kinds.POINT_TO_POINT)[codes])
+    several = np.where(is_message, "send_recv", "coalesced")
+    found: np.ndarray = np.where((most == NONE) | (least == most), names[most], several)
+    return found
+
+
+# Arguments of communication kernels that were launched before the capture, taken from a later step.
+
+
+ARGUMENTS = (
+    "collective", "group", "group_description", "group_ranks", "group_size", "dtype", "in_elements",
+    "out_elements", "in_split", "out_split", "root", "size_bytes", "is_uneven", "peers", "host_operations",
+)  # fmt: skip
+"""What positions in the program have in common; a sequence number they do not."""
+
+INFERRED = "inferred"
+
+_KERNEL = ["name", "grid"]
+
+
+def with_inferred(calls: pd.DataFrame) -> pd.DataFrame:
+    """One rank's calls, where those launched before the capture have arguments if a later step shows them.
+
+    Kernels queued when the capture began are the end of the step before it. Counted from its end, each is
+    the call at the same position from a later step's end on the same stream, as long as name and grid agree;
+    the first that disagrees ends the run. `arguments` says `inferred`.
+    """
+    queued = _queued(calls)
+    step = whole_of(calls, "step")
+    steps = [*dict.fromkeys(step[known_of(calls, "step")].tolist())]
+    # The last step may be cut, so its end says nothing; a sole one is all there is.
+    templates = steps[:-1] or steps
+    streams = array_of(calls, "stream")[queued]
+    found = [_best_match(calls, queued[streams == stream], step, templates) for stream in np.unique(streams)]
+    if not any(len(rows) for rows, _ in found):
+        return calls
+    rows, sources = (np.concatenate(each) for each in zip(*found, strict=True))
+    columns = columns_as_they_are(calls)
+    filled = {name: _inferred_filled(columns[name], rows, columns[name][sources]) for name in ARGUMENTS}
+    return with_columns(calls, **filled, arguments=_inferred_filled(columns["arguments"], rows, INFERRED))
+
+
+def _queued(calls: pd.DataFrame) -> np.ndarray:
+    """Positions of the calls without arguments before the first step's first."""
+    in_step = np.flatnonzero(known_of(calls, "step"))
+    before = column_of(calls, "arguments")[: in_step[0] if len(in_step) else 0]
+    return np.flatnonzero(before.isna())
+
+
+def _best_match(
+    calls: pd.DataFrame, rows: np.ndarray, step_of: np.ndarray, steps: list[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows that get arguments and the rows they get them from: the step that agrees on most."""
+    streams = array_of(calls, "stream")
+    told = np.flatnonzero((streams == streams[rows[0]]) & known_of(calls, "arguments"))
+    kernels = [_codes(column_of(calls, name)) for name in _KERNEL]
+    matches = [_agreeing(kernels, rows, told[step_of[told] == step]) for step in steps]
+    return max(matches, key=lambda match: len(match[0]), default=(rows[:0], rows[:0]))
+
+
+def _agreeing(kernels: Sequence[np.ndarray], rows: np.ndarray, template: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Counted from both ends, the positions up to the first whose kernels differ; several steps may be queued."""
+    if not len(template):
+        return rows[:0], rows[:0]
+    sources = template[::-1][np.arange(len(rows)) % len(template)]
+    targets = rows[::-1]
+    is_same = np.ones(len(rows), dtype=bool)
+    for codes in kernels:
+        is_same &= codes[targets] == codes[sources]
+    run = int(np.argmin(is_same)) if not is_same.all() else len(rows)
+    return targets[:run], sources[:run]
+
+
+def _codes(names: Any) -> np.ndarray:
+    """A number for each distinct name."""
+    codes: np.ndarray = names.codes if isinstance(names, pd.Categorical) else pd.factorize(names)[0]
+    return codes
+
+
+def _inferred_filled(column: Any, rows: np.ndarray, values: Any) -> Any:
+    filled = column.copy()
+    filled[rows] = values
+    return filled
+
+
+# Every communication operation of each rank with its arguments: the rows that all communication figures use.
 
 
 class Calls(Result[CallsColumn]):

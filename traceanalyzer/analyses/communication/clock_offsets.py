@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import is_true
-from traceanalyzer.analyses.communication.alignment import LEAST_UNCERTAINTY_NS
+from traceanalyzer.analyses.communication.matching import LEAST_UNCERTAINTY_NS
 from traceanalyzer.model.tables import rows_where, under_each_other, without_rows
 
 _SPREAD_QUANTILE = 0.95

@@ -1,20 +1,27 @@
-"""By how much each rank's clock differs from the others', and how sure that is."""
+"""Clock offsets between ranks, with their spread, and one common clock."""
 
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.communication.alignment import LEAST_UNCERTAINTY_NS
+from traceanalyzer.analyses.base import Result, is_true
 from traceanalyzer.analyses.communication.clock_offsets import chained_offsets
-from traceanalyzer.analyses.communication.hosts import hosts_of
-from traceanalyzer.analyses.communication.members import Members
+from traceanalyzer.analyses.communication.jobs import hosts_of
+from traceanalyzer.analyses.communication.matching import LEAST_UNCERTAINTY_NS
+from traceanalyzer.analyses.communication.waits import Members
 from traceanalyzer.analyses.names import ClocksColumn
-from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.meaning.columns import Adds, Column
-from traceanalyzer.model.tables import table_of
+from traceanalyzer.analyses.trace import Ranks
+from traceanalyzer.meaning.columns import Adds, Column, Unit, text
+from traceanalyzer.model.tables import table_of, without_rows
+
+if TYPE_CHECKING:
+    from traceanalyzer.analyses.results import Results
+
+
+# By how much each rank's clock differs from the others', and how sure that is.
 
 
 class Clocks(Result[ClocksColumn]):
@@ -73,3 +80,160 @@ def _centred(table: pd.DataFrame) -> pd.Series:
         lambda offsets: int(np.median(offsets.to_numpy(dtype=np.int64))) if len(offsets) > 2 else 0
     )
     return (table["offset_ns"] - median).astype("Int64")
+
+
+# How the ranks lie beside each other in time: one clock for the page's timeline, what it saves, and the export.
+
+
+ENOUGH_OVERLAP = 0.5
+"""Share of the shorter one's time that ranks whose clocks nothing ties together must share for these to be believed."""
+
+_MOST_NAMED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Where each rank's times are drawn.
+
+    Attributes:
+        shifts: what is taken from each rank's times.
+        zero_ns: earliest operation, after that: the timeline's 0.
+        note: one sentence or two that say what was done.
+        is_common: the times are as the ranks' clocks recorded them, or corrected by what is known of those clocks.
+    """
+
+    shifts: Mapping[int, int]
+    zero_ns: int
+    note: str
+    is_common: bool
+
+    def shift_ns(self, rank: int) -> int:
+        """What is taken from the rank's times."""
+        return self.shifts.get(rank, 0)
+
+    def place(self, rank: int, time_ns: int) -> int:
+        """Where a moment of a rank lies on the timeline."""
+        return int(time_ns) - self.shift_ns(rank) - self.zero_ns
+
+
+def common_clock(results: "Results") -> Clock:
+    """The clock of the ranks of a timeline.
+
+    Offsets that shared collectives tell, and that are larger than their uncertainty, are taken from the ranks' times.
+    Ranks that no collective ties to the others keep their recorded times where these overlap as those of one run do;
+    else they begin their first common step with the others (without one, their first operation).
+
+    Args:
+        results: `timeline`, else `ranks`, whose windows stand for it; of `clocks`, `ranks` and `steps` what is there.
+    """
+    spans = _spans(results["timeline"].table) if "timeline" in results else _windows(results["ranks"].to_frame())
+    clocks = _clocks(results, spans)
+    is_known = is_true(clocks["is_significant"]) & clocks["offset_ns"].notna()
+    offsets = clocks["offset_ns"].where(is_known, 0).fillna(0).astype("int64")
+    moved, where = _moved(spans.sub(offsets, axis=0), clocks["reference"], results)
+    shifts = offsets + moved
+    zero_ns = int((spans["first"] - shifts).min()) if len(spans) else 0
+    is_aligned = moved != 0
+    known = clocks[is_known & ~is_aligned]
+    note = " ".join([*_said_of_offsets(known), *_said_of_moved(moved.index[is_aligned], where)])
+    if not note and len(spans) > 1:
+        note = _as_recorded(results)
+    return Clock({int(rank): int(shift) for rank, shift in shifts.items()}, zero_ns, note, not is_aligned.any())
+
+
+def _spans(timeline: pd.DataFrame) -> pd.DataFrame:
+    return timeline.groupby("rank").agg(first=("start_ns", "min"), last=("end_ns", "max")).astype("int64")
+
+
+def _windows(ranks: pd.DataFrame) -> pd.DataFrame:
+    own = ranks.dropna(subset=["window_start_ns", "window_ns"]).set_index("rank")[["window_start_ns", "window_ns"]]
+    first, length = own["window_start_ns"].astype("int64"), own["window_ns"].astype("int64")
+    return table_of({"first": first, "last": first + length})
+
+
+def _clocks(results: "Results", spans: pd.DataFrame) -> pd.DataFrame:
+    names = ["offset_ns", "uncertainty_ns", "is_significant", "reference"]
+    known = results["clocks"].to_frame() if "clocks" in results else without_rows(["rank", *names])
+    return known.set_index("rank").reindex(index=spans.index, columns=names)
+
+
+def _moved(spans: pd.DataFrame, reference: pd.Series, results: "Results") -> tuple[pd.Series, str]:
+    """What is further taken from the times of ranks that nothing ties to the most, and where they meet those."""
+    moved = pd.Series(0, index=spans.index, dtype="int64")
+    groups = _tied(reference)
+    if len(groups) < 2:
+        return moved, ""
+    anchor = max(groups, key=len)
+    starts, where = _first_steps(results, spans, moved.index)
+    for group in groups:
+        if group is anchor or _overlap(spans.loc[anchor], spans.loc[group]):
+            continue
+        moved[group] = int(starts[group].min() - starts[anchor].min()) if where else 0
+    return moved, where
+
+
+def _tied(reference: pd.Series) -> list[list[int]]:
+    """Ranks whose clocks shared collectives tie together; each of the others by itself."""
+    own = reference.astype("Float64")
+    tied = [list(ranks) for _, ranks in own.index.groupby(own.dropna().reindex(own.index)).items()]
+    alone = [[rank] for rank in own.index[own.isna()]]
+    return sorted([*(ranks for ranks in tied if not own[ranks].isna().any()), *alone])
+
+
+def _overlap(one: pd.DataFrame, other: pd.DataFrame) -> bool:
+    """Whether two sets of ranks share enough time to be of one run by their clocks."""
+    shared = min(one["last"].max(), other["last"].max()) - max(one["first"].min(), other["first"].min())
+    shorter = min(each["last"].max() - each["first"].min() for each in (one, other))
+    return bool(shared >= ENOUGH_OVERLAP * shorter)
+
+
+def _first_steps(results: "Results", spans: pd.DataFrame, ranks: pd.Index) -> tuple[pd.Series, str]:
+    """Start of the first step that all ranks have; without one of each rank's first operation."""
+    steps = results["steps"].table if "steps" in results else pd.DataFrame()
+    held = steps[steps["start_ns"].notna() & steps["step"].notna()] if len(steps) else steps
+    if len(held):
+        holders = held.groupby("step")["rank"].nunique()
+        shared = holders.index[holders == len(ranks)]
+        if len(shared):
+            first = shared.min()
+            starts = held[held["step"] == first].set_index("rank")["start_ns"].astype("int64")
+            return starts.reindex(ranks), f"the start of step {first}"
+    return spans["first"], "its first operation"
+
+
+def _said_of_offsets(known: pd.DataFrame) -> list[str]:
+    if known.empty:
+        return []
+    order = known["offset_ns"].abs().sort_values(ascending=False, kind="stable").index
+    each = [
+        f"rank {rank} by {_time(known['offset_ns'][rank])} (± {_time(known['uncertainty_ns'][rank])})"
+        for rank in order[:_MOST_NAMED]
+    ]
+    more = f" and {len(order) - _MOST_NAMED} more" if len(order) > _MOST_NAMED else ""
+    return [f"Clocks are corrected by what shared collectives tell of them: {', '.join(each)}{more}."]
+
+
+def _said_of_moved(ranks: Iterable[int], where: str) -> list[str]:
+    listed = [str(rank) for rank in ranks]
+    if not listed:
+        return []
+    who = f"rank {listed[0]}" if len(listed) == 1 else f"ranks {', '.join(listed)}"
+    said = (
+        f"The ranks' clocks do not agree: {who} {'is' if len(listed) == 1 else 'are'} drawn with {where} at the same "
+        "place as the others'. Compare lengths, not moments."
+    )
+    return [said]
+
+
+def _as_recorded(results: "Results") -> str:
+    hosts = int(results["ranks"].to_frame()["host"].nunique()) if "ranks" in results else 0
+    if hosts > 1:
+        return f"Times are as the clocks of {hosts} hosts recorded them; they may differ from each other."
+    return "All ranks on one clock, as recorded."
+
+
+def _time(time_ns: float) -> str:
+    """`2.99 ms`, `30 µs`, `12.9 s`."""
+    if pd.isna(time_ns):
+        return "an unknown time"
+    return text(float(time_ns), Unit.NS)

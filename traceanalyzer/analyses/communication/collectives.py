@@ -1,25 +1,43 @@
-"""What each collective moved and how fast: transfer apart from wait, by group, size class and rank."""
+"""Collectives: calls, bytes, transfer, wait, algbw, busbw."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, ratio
-from traceanalyzer.analyses.communication.call_lists import SIZES_FROM, sizes_from
-from traceanalyzer.analyses.communication.call_waits import CallWaits, listed, looked_at
+from traceanalyzer.analyses import grouping
+from traceanalyzer.analyses.base import Result, percent, ratio, stack
 from traceanalyzer.analyses.communication.calls import Calls
-from traceanalyzer.analyses.communication.groups import Groups, labels
+from traceanalyzer.analyses.communication.clocks import Clocks
+from traceanalyzer.analyses.communication.groups import GroupsGroups, labels
+from traceanalyzer.analyses.communication.matching import LEAST_UNCERTAINTY_NS, SIZES_FROM, sizes_from
+from traceanalyzer.analyses.communication.waits import CallWaits, Members, listed, looked_at
+from traceanalyzer.analyses.grouping import Groups as GroupingGroups
 from traceanalyzer.analyses.grouping import Groups as Rows
-from traceanalyzer.analyses.names import CollectivesColumn
-from traceanalyzer.analyses.same_keys import at_places, places_of
-from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.job.wiring import nvlinks
+from traceanalyzer.analyses.grouping import at_places, places_of, rows_of_each
+from traceanalyzer.analyses.names import CollectivesColumn, CollectiveWaitsColumn, InstancesColumn, NcclColumn
+from traceanalyzer.analyses.time.breakdown import OVERLAP, overlap_of
+from traceanalyzer.analyses.time.intervals import Intervals, union
+from traceanalyzer.analyses.trace import Ranks
+from traceanalyzer.job.run_info import nvlinks
 from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
-from traceanalyzer.meaning.columns import Better, Column, Written
+from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.meaning.gpus import gpu_of
-from traceanalyzer.model.tables import columns_of, floats, with_columns
+from traceanalyzer.model import RankTrace, whole_capture
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import (
+    column_of,
+    columns_of,
+    floats,
+    plain_texts,
+    sorted_table,
+    with_columns,
+    without_rows,
+)
+
+# What each collective moved and how fast: transfer apart from wait, by group, size class and rank.
+
 
 KEYS = ("group", "group_ranks", "collective", "size_class", "rank")
 
@@ -86,8 +104,8 @@ class Collectives(Result[CollectivesColumn]):
         )
 
 
-def across(
-    _parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, calls: Calls, ranks: Ranks, groups: Groups
+def collectives_across(
+    _parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, calls: Calls, ranks: Ranks, groups: GroupsGroups
 ) -> Collectives:
     """Sum the calls that are looked at: all, or those of the selected steps (matched over the whole capture)."""
     return summed(looked_at(call_waits, calls), ranks, groups)
@@ -167,3 +185,253 @@ def _peak(device_name: str | None, group_size: int, path: object) -> int | None:
         if group_size == 2:
             return links * gpu.nvlink_gbps
     return gpu.all_nvlinks_gbps if 0 < group_size <= _RANKS_OF_ONE_HOST else None
+
+
+# How long each rank waits inside each collective.
+
+
+class CollectiveWaits(Result[CollectiveWaitsColumn]):
+    """One row for each rank and collective of which a wait is known, of all groups and sizes."""
+
+    title: ClassVar[str] = "Waiting, by rank and collective"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "collective")
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
+        "wait_ns": Column.time(
+            "Time inside such calls before their last rank came, hidden or not: sum over calls.",
+            is_news_when_zero=True,
+            better=Better.LESS,
+        ),
+        "all_wait_ns": Column.time("The same of all the rank's collectives.", adds=Adds.DERIVED, better=Better.LESS),
+    }
+
+
+def collective_waits_across(_parts: Mapping[int, pd.DataFrame], collectives: Collectives) -> CollectiveWaits:
+    """Sum what `collectives` has of each group and size class."""
+    known = collectives.table[collectives.table["wait_ns"].notna()]
+    if known.empty:
+        return CollectiveWaits(without_rows(CollectiveWaits.columns))
+    waits = known.groupby(list(CollectiveWaits.keys), observed=True)["wait_ns"].sum().astype("Int64")
+    table = waits.reset_index()
+    return CollectiveWaits(table.assign(all_wait_ns=table.groupby("rank")["wait_ns"].transform("sum")))
+
+
+# Every collective that was seen on all its ranks: transfer, waits, who came last.
+
+
+class Instances(Result[InstancesColumn]):
+    """One row for each collective, or exchange of messages between two ranks, in order of start."""
+
+    title: ClassVar[str] = "Collectives seen on all their ranks"
+    is_detail: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("instance",)
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "instance": Column.ident("Number, in order of first start."),
+        "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
+        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
+        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
+        "step": Column.ident("Step that launched it; absent for none."),
+        "ranks": Column.count("Ranks that take part.", is_compared=False),
+        "size_bytes": Column.size(
+            "Size of the full array; absent when unknown or not the same on all ranks.", is_aside=True
+        ),
+        "start_ns": Column.moment("First start."),
+        "end_ns": Column.moment("Last end."),
+        "transfer_ns": Column.time(
+            "Shortest duration over ranks; absent for one root or uneven splits.", is_news_when_zero=True
+        ),
+        "mean_wait_ns": Column.time("Mean of duration − transfer over ranks.", adds=Adds.DERIVED),
+        "max_wait_ns": Column.time("Longest of them.", adds=Adds.EXTREME),
+        "max_wait_rank": Column.ident("Rank with the longest."),
+        "last_rank": Column.ident("Rank that came last: the least wait."),
+        "skew_ns": Column.time(
+            "Last start − first start on the aligned clocks; absent when within their uncertainty.", adds=Adds.DERIVED
+        ),
+        "first_rank": Column.ident("Rank that came first on these clocks; absent where the skew is."),
+        "skew_uncertainty_ns": Column.time("What the skew is sure to.", adds=Adds.DERIVED),
+        "matched_by": Column.text("How it was found."),
+        "is_ambiguous": Column.flag("The clock offset that decided had a rival with 90 % of its votes."),
+    }
+
+
+def instances_across(_parts: Mapping[int, pd.DataFrame], members: Members, clocks: Clocks) -> Instances:
+    """Gather the members of each instance."""
+    held = members.table[members.table["is_whole"].fillna(value=False)] if len(members) else members.table
+    if held.empty:
+        return Instances(held.reindex(columns=list(Instances.columns)))
+    groups = GroupingGroups.of(held, ["instance"])
+    sizes = column_of(held, "size_bytes")
+    plain = sizes.to_numpy(dtype=np.int64, na_value=NONE)
+    size, is_one_size = groups.largest(plain), ~groups.any(sizes.isna())
+    shared = ("collective", "group", "group_ranks", "step", "transfer_ns", "matched_by", "is_ambiguous")
+    table = groups.table(
+        **{name: groups.first_known(column_of(held, name)) for name in shared},
+        ranks=groups.distinct(held["rank"].to_numpy(dtype=np.int64)),
+        size_bytes=_instances_known(size, is_one_size & (groups.smallest(plain) == size)),
+        start_ns=groups.smallest(held["start_ns"].to_numpy(dtype=np.int64)),
+        end_ns=groups.largest(held["end_ns"].to_numpy(dtype=np.int64)),
+        **_waits(held, groups),
+        **_skew(held, groups, clocks),
+    )
+    return Instances(table)
+
+
+def _instances_known(values: np.ndarray, is_known: np.ndarray) -> pd.arrays.IntegerArray:
+    return pd.arrays.IntegerArray(values, ~is_known)
+
+
+def _waits(held: pd.DataFrame, groups: GroupingGroups) -> dict[str, pd.arrays.IntegerArray]:
+    """How long its ranks wait, as far as known, and which of them most and least: of equals the highest, the lowest."""
+    waits = held["wait_ns"].to_numpy(dtype=np.int64, na_value=NONE)
+    rank, is_known = held["rank"].to_numpy(dtype=np.int64), waits != NONE
+    counts = groups.sums(is_known.astype(np.int64))
+    mean = np.round(groups.sums(np.where(is_known, waits, 0)) / np.maximum(counts, 1)).astype(np.int64)
+    rows = np.flatnonzero(is_known)
+    order = rows[np.lexsort((rank[rows], waits[rows], groups.of_row[rows]))]
+    most, least = np.full(len(groups), NONE), np.full(len(groups), NONE)
+    most[groups.of_row[order]] = rank[order]
+    least[groups.of_row[order[::-1]]] = rank[order[::-1]]
+    of_each = {"mean_wait_ns": mean, "max_wait_ns": groups.largest(waits), "max_wait_rank": most, "last_rank": least}
+    return {name: _instances_known(values, counts > 0) for name, values in of_each.items()}
+
+
+def _skew(held: pd.DataFrame, groups: GroupingGroups, clocks: Clocks) -> dict[str, pd.arrays.IntegerArray]:
+    """Spread of the starts, where it is more than the clocks' uncertainty."""
+    clock = clocks.to_frame()
+    place = places_of(held, clock, ["rank"])
+    offset, uncertainty = (clock[name].array.take(place, allow_fill=True) for name in ("offset_ns", "uncertainty_ns"))
+    starts = held["start_ns"].to_numpy(dtype=np.int64) - offset.to_numpy(dtype=np.int64, na_value=0)
+    sure = groups.largest(uncertainty.to_numpy(dtype=np.int64, na_value=NONE))
+    is_sure, sure = sure != NONE, np.maximum(sure, LEAST_UNCERTAINTY_NS)
+    skew = groups.largest(starts) - groups.smallest(starts)
+    is_known = ~groups.any(offset.isna()) & is_sure & (skew > sure)
+    first = held["rank"].to_numpy(dtype=np.int64)[groups.at_largest(-starts)]
+    return {
+        "skew_ns": _instances_known(skew, is_known),
+        "first_rank": _instances_known(first, is_known),
+        "skew_uncertainty_ns": _instances_known(sure, is_sure),
+    }
+
+
+# Communication of each rank by process group, collective and dtype: calls, bytes, time, how much is exposed.
+
+
+NCCL_KEYS = ("group", "collective", "dtype")
+
+
+class Nccl(Result[NcclColumn]):
+    """One row for each rank, process group, collective and dtype; longest total first within a rank."""
+
+    title: ClassVar[str] = "Communication"
+    keys: ClassVar[tuple[str, ...]] = ("rank", *NCCL_KEYS)
+    joined_by: ClassVar[tuple[str, ...]] = ("collective", "dtype")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
+        "group_label": Column.text(
+            "What the group is for and its ranks, as `groups` has it.", label="process group", is_aside_when_one=True
+        ),
+        "group_description": Column.text("What the group is for.", is_secondary=True, replaced_by="group_label"),
+        "group_size": Column.number(
+            "Ranks in the group; where the trace does not say, those that use it.", is_aside=True
+        ),
+        "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
+        "dtype": Column.text("Element type; absent when the trace does not say.", written=Written.DTYPE, is_aside=True),
+        "reduction": Column.text(
+            "What the collective reduces by, several separated by commas; absent when the trace does not say.",
+            is_aside=True,
+        ),
+        "calls": Column.count("Communication operations on the GPU.", is_aside=True),
+        "size_bytes": Column.size(
+            "Sum of their sizes (full arrays); n/a as long as the size of one is unknown.", is_aside=True
+        ),
+        "sizes_from": Column.text(SIZES_FROM, is_aside=True),
+        "calls_of_unknown_size": Column.count("Calls for which the trace has no sizes.", is_secondary=True),
+        "known_size_bytes": Column.size("Sum of the sizes that are known.", is_secondary=True),
+        "total_ns": Column.time("Sum of the calls' durations, waiting for other ranks included.", leads=True),
+        "mean_ns": Column.time("Total / calls.", adds=Adds.DERIVED),
+        "min_ns": Column.time("Shortest.", adds=Adds.EXTREME),
+        "max_ns": Column.time("Longest.", adds=Adds.EXTREME),
+        "comm_ns": Column.time("Time in which at least one of the calls runs.", is_secondary=True, better=Better.LESS),
+        "exposed_comm_ns": Column.time("Part of it in which no compute runs.", better=Better.LESS),
+        "overlap_pct": OVERLAP,
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return self._with(
+            table,
+            {
+                "mean_ns": ratio(table["total_ns"], table["calls"]),
+                "size_bytes": table["known_size_bytes"].where(table["calls_of_unknown_size"] == 0),
+                "overlap_pct": overlap_of(table["comm_ns"] - table["exposed_comm_ns"], table["comm_ns"]),
+            },
+        )
+
+
+def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
+    """Group the rank's calls; exposed time is |∪calls of the row − ∪compute|, calls at their full length."""
+    if calls.empty:
+        return pd.DataFrame()
+    compute = union(trace, "compute", whole_capture(trace.gpu_ops))
+    columns = columns_of(calls)
+    starts, ends, sizes = (columns[name] for name in ("start_ns", "end_ns", "size_bytes"))
+    groups = grouping.Groups.of(columns, NCCL_KEYS, with_absent=True)
+    of_each = rows_of_each(groups.of_row)
+    busy = [Intervals.of(starts[rows], ends[rows]) for rows in of_each]
+    description, reduction, arguments = (
+        [_nccl_known(columns[name][rows]) for rows in of_each]
+        for name in ("group_description", "reduction", "arguments")
+    )
+    told = {
+        "group_description": [_one(own) for own in description],
+        "reduction": [", ".join(sorted(own)) or None for own in reduction],
+        "sizes_from": [sizes_from(own) for own in arguments],
+    }
+    texts = {name: np.array(own, dtype=object) for name, own in told.items()}
+    return sorted_table(
+        {
+            **{name: plain_texts(own) for name, own in groups.keys.items()},
+            "group_description": texts["group_description"],
+            "reduction": texts["reduction"],
+            "calls": groups.counts(),
+            "sizes_from": texts["sizes_from"],
+            "calls_of_unknown_size": groups.sums(sizes.isna().astype(np.int64)),
+            "known_size_bytes": groups.total(sizes),
+            "total_ns": groups.sums(ends - starts),
+            "min_ns": groups.smallest(ends - starts),
+            "max_ns": groups.largest(ends - starts),
+            "comm_ns": np.array([own.total_ns for own in busy]),
+            "exposed_comm_ns": np.array([(own - compute).total_ns for own in busy]),
+        },
+        "total_ns",
+    )
+
+
+def nccl_across(parts: Mapping[int, pd.DataFrame], groups: GroupsGroups, call_waits: CallWaits, calls: Calls) -> Nccl:
+    """The ranks' rows under each other, with the groups' sizes as matching found them."""
+    table = stack(parts, tuple(Nccl.columns))
+    sizes = _sizes(table, looked_at(call_waits, calls))
+    return Nccl(with_columns(table, group_label=labels(groups, table), group_size=sizes))
+
+
+def _sizes(table: pd.DataFrame, calls: pd.DataFrame) -> pd.api.extensions.ExtensionArray:
+    """Ranks of each row's group; absent where its calls do not agree, or nothing tells."""
+    if table.empty or calls.empty:
+        return pd.array([None] * len(table), dtype="Int64")
+    of_calls = grouping.Groups.of(calls, ["rank", *NCCL_KEYS], with_absent=True)
+    sizes = of_calls.told(column_of(calls, "group_size"), _one)
+    found = at_places(sizes, places_of(table, of_calls.keys, ["rank", *NCCL_KEYS]), absent=None)
+    return pd.array(found.tolist(), dtype="Int64")
+
+
+def _one(values: list[object]) -> object:
+    """The value, where there is one."""
+    return values[0] if len(values) == 1 else None
+
+
+def _nccl_known(values: Any) -> list[Any]:
+    """The distinct values that are not absent."""
+    return [value for value in dict.fromkeys(values.tolist()) if not pd.isna(value)]

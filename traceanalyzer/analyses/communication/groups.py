@@ -1,40 +1,414 @@
-"""Which process groups the job has, what each is for, and the one name by which reports call it."""
+"""Process groups: their ranks, names, purposes, and the mesh they span."""
 
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, pairwise
+from operator import itemgetter, mul
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
-from traceanalyzer.analyses.base import Result, plain_rows, stack, typed
-from traceanalyzer.analyses.communication import group_uses
-from traceanalyzer.analyses.communication.group_members import ranks_text, stride
-from traceanalyzer.analyses.communication.group_names import (
-    DATA,
-    REPLICATE,
-    SHARD,
-    SHARDED,
-    is_telling,
-    role_of_description,
-)
-from traceanalyzer.analyses.communication.group_roles import roles_of_uses, with_marks
+from traceanalyzer.analyses.base import Result, all_known, plain_rows, stack, typed
+from traceanalyzer.analyses.grouping import Groups, at_places, places_of
+from traceanalyzer.analyses.host.activity import names_around_launches, user_ranges
+from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
+from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
 from traceanalyzer.analyses.names import GroupsColumn
-from traceanalyzer.analyses.same_keys import at_places, places_of
-from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.job.wiring import Wiring
-from traceanalyzer.meaning.columns import Adds, Column
+from traceanalyzer.analyses.trace import Ranks
+from traceanalyzer.job.run_info import Wiring
+from traceanalyzer.kinds import POINT_TO_POINT
+from traceanalyzer.meaning.columns import Adds, Column, numbers
 from traceanalyzer.meaning.names import collective_words
-from traceanalyzer.meaning.number_lists import numbers
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import column_of, columns_of, only, without_rows
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import (
+    array_of,
+    column_of,
+    columns_of,
+    is_name,
+    only,
+    rows_where,
+    single_integer,
+    table_of,
+    whole_of,
+    without_rows,
+)
+
+# How a group's ranks are written for people, and how they lie in the job: next to each other, or every so many.
+
+
+LISTED = 8
+"""Ranks that are written one by one."""
+
+
+def stride(ranks: Sequence[int]) -> int | None:
+    """Distance between a group's neighbouring ranks, in ascending order; `None` where it is not always the same."""
+    steps = {after - before for before, after in pairwise(ranks)}
+    return steps.pop() if len(steps) == 1 else None
+
+
+def ranks_text(ranks: Sequence[int], world_size: int | None) -> str:
+    """`all 8 ranks`, `ranks 0–3`, `ranks 0, 4, 8, 12`, `ranks 0, 8, … 120`; unlike distances are counted."""
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    if is_whole_job(ranks, world_size):
+        return f"all {world_size} ranks"
+    step = stride(ranks)
+    if step == 1 and len(ranks) > 2:
+        return f"ranks {ranks[0]}–{ranks[-1]}"
+    if len(ranks) <= LISTED:
+        return f"ranks {', '.join(map(str, ranks))}"
+    if step is not None:
+        return f"ranks {ranks[0]}, {ranks[1]}, … {ranks[-1]}"
+    return f"{len(ranks)} ranks, {ranks[0]} to {ranks[-1]}"
+
+
+def is_whole_job(ranks: Sequence[int], world_size: int | None) -> bool:
+    """Whether they are all ranks of a job of more than two: these are not listed."""
+    return world_size is not None and len(ranks) == world_size > 2
+
+
+# What a process group is for, as the framework that made it says in its description.
+
+
+WORLD = "default_pg"
+"""PyTorch's description of the group of all ranks: it says nothing of what the group is for."""
+
+DATA, SHARD, REPLICATE = "data parallel", "HSDP shard", "HSDP replicate"
+SHARDED = "sharded data parallel"
+TENSOR, PIPELINE, CONTEXT, EXPERT = "tensor parallel", "pipeline", "context parallel", "expert parallel"
+EXPERT_DATA, EXPERT_TENSOR = "expert data parallel", "expert tensor parallel"
+EXPERT_MODEL = "expert, tensor and pipeline parallel"
+EMBEDDING = "tied embeddings"
+NEIGHBOURS = "exchange between neighbours"
+"""Every call sends as often as it receives: edges of a domain that is split over ranks, or parts that go round."""
+
+TABLES = "embedding tables"
+"""Of a recommender: each rank holds some, and the ranks exchange what was looked up."""
+MODEL = "tensor and pipeline parallel"
+
+_NOTHING_SAID = frozenset({"", WORLD, "undefined", "default", "none", "pg", "world"})
+
+# Device meshes call a group "mesh_<axis>" (PyTorch), Megatron "<WHAT>_GROUP[_WITH_CP]"; the first rule that fits.
+_GROUP_NAMES_RULES = (
+    (EXPERT_DATA, re.compile(r"expert_data|^edp|^efsdp|^ep_?dp|^expt_dp")),
+    (EXPERT_MODEL, re.compile(r"^expert_tensor_model_pipeline_parallel")),
+    (f"{EXPERT} and {TENSOR}", re.compile(r"^expert_tensor_and_model_parallel|^tensor_and_expert")),
+    (EXPERT_TENSOR, re.compile(r"^expert_tensor(_model)?_parallel|^etp|^expt_tp")),
+    (EXPERT, re.compile(r"expert|^ep(_|$)|^moe")),
+    (EMBEDDING, re.compile(r"embedding")),
+    (f"{TENSOR} and {DATA}", re.compile(r"tensor_and_data|^(tp_dp|dp_tp)(_|$)")),
+    (f"{TENSOR} and {CONTEXT}", re.compile(r"tensor_and_context|^(tp_cp|cp_tp)(_|$)")),
+    (REPLICATE, re.compile(r"replicate|inter_partial_data|^ddp_?inter")),
+    (SHARD, re.compile(r"shard(?!_?map)|intra_partial_data|^fsdp|^zero")),
+    (MODEL, re.compile(r"^model_parallel|^mp(_|$)")),
+    (
+        CONTEXT,
+        re.compile(
+            r"^(hierarchical_)?context|^cp(_|$)|sequence_parallel|^sp(_|$)|ulysses|ring_attn|^ring(_|$)|^sequence$"
+        ),
+    ),
+    (TENSOR, re.compile(r"tensor|^tp(_|$)|^model$")),
+    (PIPELINE, re.compile(r"pipeline|^pp(_|$)|^stage$")),
+    (DATA, re.compile(r"data_parallel|^dp(_|$)|^data$|^ddp|^batch$|^loss$")),
+)
+
+_AXIS = re.compile(r"^mesh_|_group(?:_gloo)?(?:_with_cp)?$|_with_cp_group$")
+
+
+def role_of_description(description: object) -> str | None:
+    """Role of a group that is called `mesh_dp_shard`, `TENSOR_MODEL_PARALLEL_GROUP`, `EP`; `None` where it has none.
+
+    Names of PyTorch's device meshes (`mesh_<axis>`, flattened ones `mesh_dp_cp`), of Megatron's `parallel_state`, and
+    the usual short forms (dp, tp, pp, cp, ep).
+    """
+    if not is_telling(description):
+        return None
+    plain = _AXIS.sub("", str(description).strip().lower())
+    return next((role for role, pattern in _GROUP_NAMES_RULES if pattern.search(plain)), None)
+
+
+def is_telling(description: object) -> bool:
+    """Whether a description says more than that there is a group."""
+    return isinstance(description, str) and description.strip().lower() not in _NOTHING_SAID
+
+
+# What a process group is for, as the collectives that run in it tell: which, in which phase, next to what.
+
+
+LARGE_BYTES = 64 << 10
+"""Collectives that are smaller on average (losses, norms, flags) do not tell what a group is for."""
+
+REPEATED = 2
+"""Collectives of a step's forward pass that are more than one of something."""
+
+MOSTLY = 0.6
+"""Share of calls from which on something holds of a group's calls. In a ring of n ranks n − 1 of n exchanges are
+between attention kernels; of two at least half."""
+
+NEIGHBOURS_OF_STAGE = 2
+"""The stage before and the one after."""
+
+_EXCHANGES = ("all_to_all", "ep_dispatch", "ep_combine")
+
+
+class Role(Struct, frozen=True):
+    """What a group is for, and how that is known."""
+
+    name: str
+    how_known: str
+
+
+def roles_of_uses(uses: pd.DataFrame) -> tuple[Role, ...]:
+    """Every role that the calls of some groups alike show; none where they show nothing, or it could be several.
+
+    A group that carries several things (all ranks are often one group for everything) has several roles.
+    """
+    found = [rule(uses) for rule in _GROUP_ROLES_RULES]
+    return tuple(role for role in found if role is not None)
+
+
+def role_of_messages(uses: pd.DataFrame) -> str | None:
+    """What a rank's group is for that sends and receives, by its description, else by what stands next to them."""
+    described = [role_of_description(text) for text in uses["group_description"].dropna().unique()]
+    found = _messages(uses)
+    return next((role for role in described if role), found.name if found else None)
+
+
+def _messages(uses: pd.DataFrame) -> Role | None:
+    own = rows_where(uses, uses["collective"].isin(POINT_TO_POINT))
+    if own.empty:
+        return None
+    if _share(own, "by_attention") >= MOSTLY:
+        return Role(CONTEXT, "sends and receives between attention kernels")
+    if int(own["both_ways"].sum()) == int(own["calls"].sum()):  # a pipeline begins with an activation one way
+        return Role(NEIGHBOURS, "every call sends as much as it receives")
+    if int(own["peers"].max()) > NEIGHBOURS_OF_STAGE:  # of one rank: a server, a coordinator
+        return None
+    return Role(PIPELINE, "sends and receives between ranks")
+
+
+def _exchanges(uses: pd.DataFrame) -> Role | None:
+    own = rows_where(uses, uses["collective"].isin(_EXCHANGES))
+    if own.empty:
+        return None
+    if own["collective"].isin(_EXCHANGES[1:]).any():
+        return Role(EXPERT, "dispatch and combine of experts' tokens")
+    if _share(own, "in_experts") >= MOSTLY:
+        return Role(EXPERT, "all-to-alls inside ranges of experts")
+    # Queries, keys and values go in, one result comes out: at least half of the calls are next to attention.
+    if _share(own, "by_attention") >= MOSTLY:
+        return Role(CONTEXT, "all-to-alls next to attention kernels")
+    if _share(own, "of_tables") >= MOSTLY:
+        return Role(
+            TABLES, "all-to-alls of what was looked up in tables (TorchRec's ranges, or table lookups' kernels)"
+        )
+    return Role(EXPERT, "all-to-alls with uneven split sizes") if own["uneven_calls"].sum() else None
+
+
+def _shards(uses: pd.DataFrame) -> Role | None:
+    gathers, scatters = (rows_where(uses, uses["collective"] == name) for name in ("all_gather", "reduce_scatter"))
+    own = pd.concat([gathers, scatters])
+    if gathers.empty:
+        return None
+    if _share(own, "in_fsdp") >= MOSTLY:
+        return Role(SHARDED, "all-gathers and reduce-scatters inside FSDP ranges")
+    return _gathered(gathers, scatters) if _is_large(own) else None
+
+
+def _gathered(gathers: pd.DataFrame, scatters: pd.DataFrame) -> Role | None:
+    forward = _in(scatters, "forward")
+    if _per_step(forward) >= REPEATED and _is_large(forward):
+        return Role(TENSOR, "reduce-scatters in the forward pass: activations, not gradients")
+    if _share(pd.concat([gathers, scatters]), "by_attention") >= MOSTLY:
+        return Role(CONTEXT, "all-gathers next to attention kernels")
+    if len(scatters) and scatters["is_after_forward"].all():
+        return Role(SHARDED, "all-gathers, and reduce-scatters only after the forward pass: parameters and gradients")
+    return None
+
+
+def _reductions(uses: pd.DataFrame) -> Role | None:
+    own = rows_where(uses, uses["collective"] == "all_reduce")
+    forward, later = _in(own, "forward"), own[own["is_after_forward"]]
+    if _per_step(forward) >= REPEATED and _is_large(forward):
+        return Role(TENSOR, "all-reduces of every forward pass: activations, not gradients")
+    if len(later) and _is_large(later):
+        return Role(DATA, "all-reduces only after the forward pass: gradients")
+    return None
+
+
+_GROUP_ROLES_RULES: tuple[Callable[[pd.DataFrame], Role | None], ...] = (_exchanges, _shards, _messages, _reductions)
+
+
+def with_marks(uses: pd.DataFrame) -> pd.DataFrame:
+    """The table with `is_after_forward`: calls of the backward pass, of gradient synchronisation, of the optimizer."""
+    return uses.assign(is_after_forward=uses["phase"].isin(["backward", "communication", "optimizer"]))
+
+
+def _in(uses: pd.DataFrame, phase: str) -> pd.DataFrame:
+    return rows_where(uses, uses["phase"] == phase)
+
+
+def _share(uses: pd.DataFrame, column: str) -> float:
+    """Share of the calls that are counted in a column."""
+    calls = int(uses["calls"].sum())
+    return float(uses[column].sum()) / calls if calls else 0.0
+
+
+def _per_step(uses: pd.DataFrame) -> float:
+    """Calls a step of the busiest rank; of the whole capture where there are no steps."""
+    if uses.empty:
+        return 0.0
+    has_steps = uses["steps"] > 0
+    rates = (uses["step_calls"] / uses["steps"].where(has_steps)).where(has_steps, uses["calls"])
+    return float(rates.groupby(uses["rank"]).sum().max())
+
+
+def _is_large(uses: pd.DataFrame) -> bool:
+    known = uses[uses["unknown_sizes"] == 0]
+    calls = int(known["calls"].sum())
+    return bool(calls) and int(known["size_bytes"].sum()) >= LARGE_BYTES * calls
+
+
+# What one rank does in each process group: collectives by phase, their sizes, and what stands next to them.
+
+
+KEYS = ("group", "group_ranks", "collective", "phase")
+
+COLUMNS = (
+    *KEYS, "group_description", "group_size", "world_size", "calls", "size_bytes", "unknown_sizes", "steps",
+    "step_calls", "step_bytes", "uneven_calls", "by_attention", "both_ways", "peers", "in_fsdp", "in_experts",
+    "of_tables",
+)  # fmt: skip
+
+_PHASES = np.array([*PHASES, UNATTRIBUTED], dtype=object)
+
+_FSDP = re.compile(r"FSDP|FullyShardedDataParallel", re.IGNORECASE)
+_EXPERTS = re.compile(r"moe|expert|router|dispatch|combine", re.IGNORECASE)
+_TABLES = re.compile(r"all2all_data:kjt|alltoall_(?:fwd|bwd)_single|sparse_data_dist", re.IGNORECASE)
+"""TorchRec's ranges around its all-to-alls."""
+
+_LOOKUPS = re.compile(r"split_embedding\w*_codegen|EmbeddingBag_updateOutput|bounds_check_indices", re.IGNORECASE)
+"""Kernels that look up several rows of a table and add them up, as recommenders do; language models look up one."""
+
+
+_PEER = re.compile(r"(?:send|recv) (\d+)")
+
+
+def uses(
+    trace: RankTrace, calls: pd.DataFrame, phase_of_op: np.ndarray, category_of_op: pd.Categorical
+) -> pd.DataFrame:
+    """One row for each group, collective and phase of the rank's calls whose group is known.
+
+    `step_calls` and `step_bytes` are those of the whole steps, of which there are `steps`; `by_attention` counts calls
+    launched next to an attention kernel: of the matrix products, convolutions and attention kernels launched before
+    and after the call, the nearest one or the other is attention; `both_ways` those that
+    send as often as they receive. `of_tables` counts those of a recommender's tables; `peers` are the
+    ranks that messages go to or come from.
+    """
+    held = rows_where(calls, ~column_of(calls, "group").isna()) if len(calls) else calls
+    if not len(held):
+        return pd.DataFrame()
+    rows = array_of(held, "gpu_op")
+    whole = _whole_steps(trace)
+    is_of_step = np.isin(whole_of(held, "step"), whole)
+    keys = {
+        "group": column_of(held, "group").astype("str"),
+        "group_ranks": column_of(held, "group_ranks"),
+        "collective": column_of(held, "collective").astype("str"),
+        "phase": _PHASES[phase_of_op[rows]],
+    }
+    groups = Groups.of(keys, KEYS, with_absent=True)
+    sizes: Any = column_of(held, "size_bytes")
+    of_steps = pd.arrays.IntegerArray(
+        np.where(is_of_step, sizes.to_numpy(dtype=np.int64, na_value=0), 0), is_of_step & sizes.isna()
+    )
+    counted = _marks(trace, held, category_of_op)
+    columns = {
+        **groups.keys,
+        "group_description": groups.first_known(column_of(held, "group_description")),
+        "group_size": groups.first_known(column_of(held, "group_size")),
+        "world_size": single_integer(trace.meta.world_size).take(np.zeros(len(groups), dtype=np.int64)),
+        "calls": groups.counts(),
+        **{name: groups.total(values) for name, values in (("size_bytes", sizes), ("step_bytes", of_steps))},
+        "unknown_sizes": all_known(groups.sums(sizes.isna().astype(np.int64))),
+        "steps": len(whole),
+        "step_calls": groups.sums(is_of_step.astype(np.int64)),
+        **{name: groups.sums(mask.astype(np.int64)) for name, mask in counted.items()},
+        "peers": _count_of_peers(groups, array_of(held, "peers")),
+    }
+    return table_of({name: columns[name] for name in COLUMNS})
+
+
+def _marks(trace: RankTrace, held: pd.DataFrame, category_of_op: pd.Categorical) -> dict[str, np.ndarray]:
+    """What the calls tell of what their groups are for: by column a mark for each call."""
+    rows = array_of(held, "gpu_op")
+    ranges = names_around_launches(user_ranges(trace), trace, array_of(trace.gpu_ops, "launch")[rows])
+    return {
+        "uneven_calls": column_of(held, "is_uneven").to_numpy(dtype=bool, na_value=False),
+        "by_attention": _by_attention(trace, rows, category_of_op),
+        "both_ways": np.array([_is_both_ways(peers) for peers in column_of(held, "peers").tolist()], dtype=bool),
+        "in_fsdp": _named(ranges, _FSDP),
+        "in_experts": _named(ranges, _EXPERTS),
+        "of_tables": _named(ranges, _TABLES) | _looks_up(trace),
+    }
+
+
+def _whole_steps(trace: RankTrace) -> np.ndarray:
+    """Numbers of the steps that are looked at and not cut by the capture."""
+    numbers: np.ndarray = array_of(trace.steps, "step")[~array_of(trace.steps, "is_partial")]
+    return numbers if trace.window.steps is None else numbers[np.isin(numbers, trace.window.steps)]
+
+
+def _by_attention(trace: RankTrace, rows: np.ndarray, category_of_op: pd.Categorical) -> np.ndarray:
+    """Whether the nearest heavy kernel launched before, or after, each operation is attention."""
+    launch = array_of(trace.gpu_ops, "launch")
+    heavy = np.flatnonzero(is_name(category_of_op, *MATRIX_CATEGORIES) & (launch != NONE))
+    if not len(heavy):
+        return np.zeros(len(rows), dtype=bool)
+    heavy = heavy[np.argsort(launch[heavy], kind="stable")]
+    is_attention = np.concatenate([[False], is_name(category_of_op[heavy], "attention"), [False]])
+    place = np.searchsorted(launch[heavy], launch[rows])
+    found: np.ndarray = (is_attention[place] | is_attention[place + 1]) & (launch[rows] != NONE)
+    return found
+
+
+def _count_of_peers(groups: Groups, peers: np.ndarray) -> np.ndarray:
+    """How many ranks the messages of each group's rows name: of `send 1, recv 1, recv 2` two."""
+    named: list[set[str]] = [set() for _ in range(len(groups))]
+    for row, text in {*zip(groups.of_row.tolist(), peers.tolist(), strict=True)}:
+        if isinstance(text, str):
+            named[row].update(_PEER.findall(text))
+    return np.array([len(each) for each in named], dtype=np.int64)
+
+
+def _is_both_ways(peers: object) -> bool:
+    """Whether `send 1, recv 3` names as many sends as receives."""
+    verbs = [part.split(" ")[0] for part in peers.split(", ")] if isinstance(peers, str) else []
+    return 0 < verbs.count("send") == verbs.count("recv")
+
+
+def _looks_up(trace: RankTrace) -> bool:
+    return any(_LOOKUPS.search(name) for name in column_of(trace.gpu_ops, "name").categories.tolist())
+
+
+def _named(ranges: np.ndarray, pattern: re.Pattern[str]) -> np.ndarray:
+    names = ranges.tolist()
+    known = {name: name is not None and bool(pattern.search(name)) for name in {*names}}
+    return np.array([known[name] for name in names], dtype=bool)
+
+
+# Which process groups the job has, what each is for, and the one name by which reports call it.
+
 
 SHORT_NAME = 12
 """A process group's own name of more characters (a hash, a communicator's address) is cut where it must be shown."""
 
 
-class Groups(Result[GroupsColumn]):
+class GroupsGroups(Result[GroupsColumn]):
     """One row for each process group that communicates: widest strides last."""
 
     title: ClassVar[str] = "Process groups"
@@ -76,17 +450,17 @@ def per_rank(
     trace: RankTrace, calls: pd.DataFrame, phase_of_op: np.ndarray, category_of_op: pd.Categorical
 ) -> pd.DataFrame:
     """What the rank does in each of its groups."""
-    return group_uses.uses(trace, calls, phase_of_op, category_of_op)
+    return uses(trace, calls, phase_of_op, category_of_op)
 
 
-def across(parts: Mapping[int, pd.DataFrame], ranks: Ranks, wiring: Wiring | None = None) -> Groups:
+def across(parts: Mapping[int, pd.DataFrame], ranks: Ranks, wiring: Wiring | None = None) -> GroupsGroups:
     """Name the groups: by description, else by what runs in all groups of the same make, else by their ranks.
 
     `wiring` is what the run's topology and NCCL's log tell of its machine.
     """
-    uses = with_marks(stack(parts, group_uses.COLUMNS))
+    uses = with_marks(stack(parts, COLUMNS))
     if uses.empty:
-        return Groups(without_rows([*Groups.columns, "users"]))
+        return GroupsGroups(without_rows([*GroupsGroups.columns, "users"]))
     keyed = uses.assign(code=uses.groupby(["group", "group_ranks"], dropna=False).ngroup())
     table = _facts(keyed)
     table = table.assign(family=_families(table))
@@ -97,7 +471,9 @@ def across(parts: Mapping[int, pd.DataFrame], ranks: Ranks, wiring: Wiring | Non
     table = table.assign(group_label=_labels(table), **_joined(table["members"], ranks, wiring))
     order = table.assign(first=[members[0] if members else -1 for members in table["members"]])
     table = table.loc[order.sort_values(["group_size", "stride", "first", "group"], kind="stable").index]
-    return Groups(typed(only(table, [*Groups.columns, "users"]), {"stride": "Int64"}).reset_index(drop=True))
+    return GroupsGroups(
+        typed(only(table, [*GroupsGroups.columns, "users"]), {"stride": "Int64"}).reset_index(drop=True)
+    )
 
 
 def labels(groups: Result, frame: pd.DataFrame) -> pd.Series:
@@ -245,3 +621,41 @@ def _label(row: Mapping[str, object]) -> str:
     if role:
         return f"{role} ({text})"
     return text if text.startswith("all ") else f"group of {size} ranks ({text.removeprefix('ranks ')})"
+
+
+# The job's mesh, as its process groups span it: one axis for each make of groups.
+
+
+Axis = tuple[int, int, tuple[str, ...]]
+"""Stride, size and roles."""
+
+
+def mesh(groups: Result, world_size: int | None) -> str | None:
+    """As `mesh_of`, of a Result."""
+    return mesh_of(groups.table, world_size)
+
+
+def mesh_of(groups: pd.DataFrame, world_size: int | None) -> str | None:
+    """`data parallel 2 × tensor parallel 4`, outermost first; `None` where the groups span no mesh of all ranks.
+
+    Axes multiply: each one's stride is the product of the sizes of those inside it, and all sizes make the world's. A
+    group of all ranks is the mesh only when there is no other.
+    """
+    rows = groups[["stride", "group_size", "role"]].dropna(subset=["stride", "group_size"])
+    found: dict[tuple[int, int], list[str]] = {}
+    for stride, size, role in rows.itertuples(index=False):
+        held = found.setdefault((int(stride), int(size)), [])
+        if isinstance(role, str) and role not in held:
+            held.append(role)
+    axes = [(stride, size, tuple(roles)) for (stride, size), roles in found.items()]
+    inner = [axis for axis in axes if axis[1] != world_size] or axes
+    inner.sort(key=lambda axis: axis[0], reverse=True)
+    if not world_size or not _spans(inner, world_size) or not any(roles for _, _, roles in inner):
+        return None
+    return " × ".join(f"{' and '.join(roles) or 'axis'} {size}" for _, size, roles in inner)
+
+
+def _spans(axes: Sequence[Axis], world_size: int) -> bool:
+    sizes = [size for _, size, _ in reversed(axes)]
+    products = [1, *accumulate(sizes, mul)]
+    return [stride for stride, _, _ in reversed(axes)] == products[:-1] and products[-1] == world_size

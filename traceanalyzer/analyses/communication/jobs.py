@@ -1,12 +1,14 @@
-"""Which ranks are of one job: those that communicate with each other, directly or through others."""
+"""Which ranks are of one job, and which host each is on."""
 
 from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
 from traceanalyzer.analyses.base import is_true
-from traceanalyzer.meaning.number_lists import numbers
+from traceanalyzer.meaning.columns import numbers
 from traceanalyzer.model.tables import only
+
+# Which ranks are of one job: those that communicate with each other, directly or through others.
 
 
 def jobs_of(members: pd.DataFrame, ranks: Iterable[int], meeting: Iterable[tuple[int, ...]] = ()) -> Mapping[int, int]:
@@ -67,3 +69,17 @@ def _root(roots: dict[int, int], rank: int) -> int:
     while roots.setdefault(rank, rank) != rank:
         rank = roots[rank]
     return rank
+
+
+# Which host each rank is on.
+
+
+BLOCK = 8
+"""GPUs of a host, where the trace does not say which rank is where."""
+
+
+def hosts_of(ranks: pd.DataFrame) -> Mapping[int, str]:
+    """The host of each rank of `Ranks`; blocks of 8 neighbours where any is not known."""
+    if ranks["host"].isna().any():
+        return {int(rank): str(rank // BLOCK) for rank in ranks["rank"]}
+    return dict(zip(ranks["rank"].astype(int), ranks["host"].astype(str), strict=True))

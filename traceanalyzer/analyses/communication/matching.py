@@ -1,40 +1,865 @@
 """Which calls of all ranks are one collective, or the two ends of one message."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.communication.alignment import LEAST_UNCERTAINTY_NS, Alignment, align
-from traceanalyzer.analyses.communication.call_lists import (
-    GROUP_UNKNOWN,
-    NO_ARGUMENTS,
-    NOT_ON_ALL,
-    NOT_WAITING_ALIKE,
-    OF_ONE_RANK,
-    PEER_COPY,
-    RANK_CUT,
-    RANK_MISSING,
-    CallLists,
-    is_peer_copy,
-)
-from traceanalyzer.analyses.communication.candidates import METHODS
-from traceanalyzer.analyses.communication.inferred_groups import (
-    Attempt,
-    Partition,
-    decided,
-    never_names_group,
-    possible_groups,
-    scatter_ns,
-    spinning_without_group,
-)
-from traceanalyzer.analyses.communication.messages import match_messages, no_members
+from traceanalyzer.analyses.base import typed
 from traceanalyzer.analyses.grouping import Groups
-from traceanalyzer.meaning.number_lists import numbers
+from traceanalyzer.meaning.columns import numbers
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, picked, table_of, under_each_other, with_columns
+from traceanalyzer.model.tables import (
+    array_of,
+    column_of,
+    columns_of,
+    picked,
+    rows_where,
+    table_of,
+    under_each_other,
+    with_columns,
+)
+
+# Rows of two lists that belong together by a key and the position among equal keys.
+
+
+def equal_keys(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Positions whose key and position among equal keys are the same."""
+    numbered = [_equal_keys_numbered(keys) for keys in (left, right)]
+    width = max(len(left), len(right), 1)
+    codes = [np.searchsorted(np.unique(np.concatenate([left, right])), keys) for keys in (left, right)]
+    _, first, second = np.intersect1d(
+        codes[0] * width + numbered[0], codes[1] * width + numbered[1], return_indices=True
+    )
+    pairs = np.stack([first, second], axis=1).astype(np.int64)
+    return pairs[np.argsort(first, kind="stable")]
+
+
+def _equal_keys_numbered(keys: np.ndarray) -> np.ndarray:
+    """Position of each element among those with the same key."""
+    order = np.argsort(keys, kind="stable")
+    held = keys[order]
+    is_first = np.append(True, held[1:] != held[:-1]) if len(held) else np.empty(0, dtype=bool)
+    begins = np.maximum.accumulate(np.where(is_first, np.arange(len(held)), 0))
+    number = np.empty(len(keys), dtype=np.int64)
+    number[order] = np.arange(len(keys)) - begins
+    return number
+
+
+# Which clock offset two ranks' calls agree on, when counting them from either end would mismatch.
+#
+# Every compatible pair of synchronising calls (same operation, dtype, sizes) votes for the difference of its
+# ends. The true pairs agree on one difference, whatever was cut or lost; all others scatter.
+
+
+BIN_NS = 50_000
+"""Width of a bin of differences."""
+
+AMBIGUOUS_SHARE = 0.9
+"""A runner-up with this share of the winner's votes makes the vote ambiguous."""
+
+_PEAK_NS = BIN_NS // 5
+"""From one call to the next its ends differ on two ranks by less, but for some."""
+
+_MOST_PAIRS = 1_000_000
+_DENSE_BINS = 20_000_000
+
+
+class Vote(Struct, frozen=True):
+    """Outcome of a vote.
+
+    Attributes:
+        offset_ns: median difference (left end − right end) of the pairs in the winning bin; where these are more than
+            each call once, for calls come closer than a bin is wide, of those where they lie densest there.
+        votes: pairs in it.
+        voters: calls of the side with fewer voters: the most that a bin of true pairs can hold.
+        width_ns: of a bin.
+        is_ambiguous: another bin has 90 % of the winner's votes.
+    """
+
+    offset_ns: int
+    votes: int
+    voters: int
+    width_ns: int
+    is_ambiguous: bool
+
+
+def vote(
+    left_ends: np.ndarray,
+    left_signatures: np.ndarray,
+    right_ends: np.ndarray,
+    right_signatures: np.ndarray,
+    width_ns: int = BIN_NS,
+) -> Vote | None:
+    """The offset between two lists of synchronising calls; `None` when no pair is compatible.
+
+    Bins are 50 µs wide, if not told, and begin at every half of that, so that a cluster at a bin's edge is not split in
+    two. Beyond a million pairs an even sample of the left calls votes, which keeps the cost near-linear.
+    """
+    left, right = _compatible_pairs(left_signatures, right_signatures)
+    if not len(left):
+        return None
+    differences = left_ends[left] - right_ends[right]
+    half_ns = width_ns // 2
+    bins, counts = _bins(differences, half_ns)
+    winner = int(np.argmax(counts))
+    others = counts[np.abs(bins - bins[winner]) > 3]
+    runner_up = int(others.max()) if len(others) else 0
+    start, width = bins[winner] * half_ns, 2 * half_ns
+    agreeing = differences[(differences >= start) & (differences < start + width)]
+    voters = min(len(np.unique(left)), len(np.unique(right)))
+    near = differences[(differences >= start - half_ns) & (differences < start + width + half_ns)]
+    return Vote(
+        offset_ns=int(np.median(agreeing if len(agreeing) <= voters else _densest(near))),
+        votes=len(agreeing),
+        voters=voters,
+        width_ns=width_ns,
+        is_ambiguous=runner_up >= AMBIGUOUS_SHARE * len(agreeing),
+    )
+
+
+def _densest(differences: np.ndarray) -> np.ndarray:
+    """Those that most others are near to: true pairs agree closely, pairs with the call before or behind scatter."""
+    ordered = np.sort(differences)
+    count = np.searchsorted(ordered, ordered + _PEAK_NS, side="right") - np.arange(len(ordered))
+    first = int(count.argmax())
+    return ordered[first : first + int(count[first])]
+
+
+def _compatible_pairs(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Positions (left, right) of all pairs with equal signatures, an even sample of the left ones if many."""
+    order = np.argsort(right, kind="stable")
+    first = np.searchsorted(right[order], left, side="left")
+    partners = np.searchsorted(right[order], left, side="right") - first
+    voters = np.flatnonzero(partners)
+    stride = -(-int(partners.sum()) // _MOST_PAIRS)
+    voters = voters[:: max(stride, 1)]
+    partners = partners[voters]
+    begins = np.cumsum(partners) - partners
+    within = np.arange(int(partners.sum())) - np.repeat(begins, partners)
+    return np.repeat(voters, partners), order[np.repeat(first[voters], partners) + within]
+
+
+def _bins(differences: np.ndarray, half_ns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Bins that begin at each half bin near a difference, and how many differences each holds."""
+    half = differences // half_ns
+    low, high = int(half.min()) - 1, int(half.max()) + 1
+    if high - low < _DENSE_BINS:
+        counts = np.bincount(half - low, minlength=high - low + 1)
+        return np.arange(low, high), counts[:-1] + counts[1:]
+    held, counts = np.unique(half, return_counts=True)
+    bins = np.unique(np.concatenate([held - 1, held]))
+    return bins, _count_of(held, counts, bins) + _count_of(held, counts, bins + 1)
+
+
+def _count_of(held: np.ndarray, counts: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    row = np.minimum(np.searchsorted(held, wanted), len(held) - 1)
+    return np.where(held[row] == wanted, counts[row], 0)
+
+
+# Pairs of two ranks' calls by number, and whether their ends bear them out.
+
+
+METHODS = ("sequence", "step and position", "offset", "order between others")
+"""How a pair is found, surest first."""
+
+BY_SEQUENCE, BY_STEP, BY_TIME, BY_ORDER = range(len(METHODS))
+
+_AGREEING = 0.9
+"""Share of a block's calls that must end within a bin of the offset for the block to be verified."""
+
+_MOST_DRIFT = 1e-4
+"""Clocks that are further apart a second are no clocks: the candidates are wrong."""
+
+_MORE = 1.1
+"""Times the verified pairs, from which on the votes for another offset count for more."""
+
+_LEAST_SHARE, _LEAST_VOTES = 0.25, 4
+"""A vote decides nothing when fewer of the possible pairs agree: three of a dozen do so by chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallList:
+    """Calls of one rank in one group, in order of time; arrays of one length.
+
+    Attributes:
+        end_ns: ends, on the rank's own clock.
+        signature: calls can only belong together when these are equal.
+        step: step number, -1 for none.
+        sequence: NCCL's sequence number, -1 for none.
+        is_synchronising: its ends are the same moment on both ranks.
+        near_ns: how far apart these may be: half of the shortest such call, which its neighbours are not as near as,
+            and a bin at least. Ends of large all-reduces beside compute were seen 160 µs off the clocks' offset.
+        may_end_early: sends, which may end long before their receives do: NCCL buffers them (seen up to 25 MB).
+    """
+
+    end_ns: np.ndarray
+    signature: np.ndarray
+    step: np.ndarray
+    sequence: np.ndarray
+    is_synchronising: np.ndarray
+    near_ns: np.ndarray
+    may_end_early: bool = False
+
+    def __len__(self) -> int:
+        return len(self.end_ns)
+
+
+def near_of(lengths_ns: np.ndarray, signature: np.ndarray) -> np.ndarray:
+    """How far apart the ends of calls of these lengths may be on two ranks, by the shortest of a signature."""
+    kinds, code = np.unique(signature, return_inverse=True)
+    shortest = np.full(len(kinds), np.iinfo(np.int64).max)
+    np.minimum.at(shortest, code, lengths_ns)
+    near_ns: np.ndarray = np.maximum(shortest // 2, BIN_NS)[code]
+    return near_ns
+
+
+def near_pairs(left: CallList, right: CallList, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
+    """The same of pairs: the less of both sides, one of which may have waited in each of its calls."""
+    near_ns: np.ndarray = np.minimum(left.near_ns[rows], right.near_ns[cols])
+    return near_ns
+
+
+def are_enough(is_verified: np.ndarray) -> bool:
+    """Whether at least half of the candidates are verified."""
+    return bool(is_verified.any() and 2 * is_verified.sum() >= len(is_verified))
+
+
+def is_refuted(left: CallList, right: CallList, is_verified: np.ndarray, offset_ns: int | None) -> bool:
+    """Whether far more calls agree on another offset than steps of one number are verified.
+
+    A rank whose numbers are one higher looks right where all steps are as long: the one that is not tells.
+    """
+    if is_verified.all() or not are_enough(is_verified) or offset_ns is None:
+        return False
+    decided = voted(left, right)
+    if decided is None or decided.is_ambiguous or abs(decided.offset_ns - offset_ns) <= decided.width_ns:
+        return False
+    return decided.votes > _MORE * int(is_verified.sum())
+
+
+def without_drift(left: CallList, right: CallList, pairs: np.ndarray) -> CallList:
+    """The left calls on a clock that runs as fast as the right one, if the candidates suggest a credible drift.
+
+    Clocks of two hosts may drift apart by tens of µs a second, more than a bin in a long capture.
+    """
+    rows, cols = pairs[left.is_synchronising[pairs[:, 0]] & right.is_synchronising[pairs[:, 1]]].T
+    third = len(rows) // 3
+    if not third:
+        return left
+    ends = left.end_ns[rows]
+    difference = ends - right.end_ns[cols]
+    first, last = (slice(third), slice(-third, None))
+    length = np.median(ends[last]) - np.median(ends[first])
+    rate = (np.median(difference[last]) - np.median(difference[first])) / max(length, 1)
+    if abs(rate) > _MOST_DRIFT:
+        return left
+    shift = np.round(rate * (left.end_ns - np.median(ends))).astype(np.int64)
+    return replace(left, end_ns=left.end_ns - shift)
+
+
+def candidates(left: CallList, right: CallList) -> tuple[np.ndarray, np.ndarray, int]:
+    """Pairs by sequence number, else by step and position; the block (step) of each; how they were found."""
+    if len(left) and len(right) and (left.sequence != NONE).all() and (right.sequence != NONE).all():
+        pairs = equal_keys(left.sequence, right.sequence)
+        return pairs, left.step[pairs[:, 0]], BY_SEQUENCE
+    pairs = equal_keys(left.step, right.step)
+    if not (left.is_synchronising.any() and right.is_synchronising.any()):
+        # Nothing but their order and number can tell: calls outside steps are one more block.
+        return pairs, left.step[pairs[:, 0]], BY_STEP
+    pairs = pairs[left.step[pairs[:, 0]] != NONE]
+    return pairs, left.step[pairs[:, 0]], BY_STEP
+
+
+def verified(
+    left: CallList, right: CallList, pairs: np.ndarray, block: np.ndarray, method: int, told_ns: int | None
+) -> tuple[np.ndarray, int | None]:
+    """Mask of the pairs whose whole step agrees in signatures and ends; their offset, `told_ns` where that is given.
+
+    Positions in a step also need the same number of calls on both ranks, which sequence numbers do not. A step
+    without synchronising calls is verified by signatures and number alone.
+    """
+    if not len(pairs):
+        return np.zeros(0, dtype=bool), None
+    rows, cols = pairs.T
+    is_same = left.signature[rows] == right.signature[cols]
+    synchronises = left.is_synchronising[rows] & right.is_synchronising[cols]
+    difference = left.end_ns[rows] - right.end_ns[cols]
+    offset_ns = _offset(left, right, difference[synchronises & is_same]) if told_ns is None else told_ns
+    is_near = np.abs(difference - (offset_ns or 0)) <= near_pairs(left, right, rows, cols)
+    fits = is_near | (difference < (offset_ns or 0)) if left.may_end_early else is_near
+    names, code = np.unique(block, return_inverse=True)
+    calls, near, fitting = (
+        np.bincount(code[synchronises & mask], minlength=len(names)) for mask in (np.True_, is_near, fits)
+    )
+    differing = np.bincount(code[~is_same], minlength=len(names))
+    is_good = (fitting >= _AGREEING * calls) & (differing == 0)
+    if told_ns is None:
+        # Were a send taken for the one before it, all would seem early: some have to end with their receives.
+        is_good &= near >= _LEAST_SHARE * calls
+    if method == BY_STEP:
+        is_good &= _same_number(left, right, names)
+    return is_good[code], offset_ns
+
+
+def _offset(left: CallList, right: CallList, differences: np.ndarray) -> int | None:
+    """Left clock minus right clock; early ends would shift the median, not the vote.
+
+    Where steps are as long as each other a vote cannot tell them apart: most of the candidates can.
+    """
+    decided = voted(left, right) if left.may_end_early else None
+    if decided is not None and not (decided.is_ambiguous and len(differences)):
+        return decided.offset_ns
+    if decided is not None:
+        ordered = np.sort(differences)
+        near = np.searchsorted(ordered, ordered + BIN_NS, side="right") - np.arange(len(ordered))
+        return int(np.median(ordered[near.argmax() :][: near.max()]))
+    return int(np.median(differences)) if len(differences) else None
+
+
+def _same_number(left: CallList, right: CallList, blocks: np.ndarray) -> np.ndarray:
+    counts = [np.bincount(np.searchsorted(blocks, side.step[np.isin(side.step, blocks)]), minlength=len(blocks))
+              for side in (left, right)]  # fmt: skip
+    is_equal: np.ndarray = counts[0] == counts[1]
+    return is_equal
+
+
+def voted(left: CallList, right: CallList) -> Vote | None:
+    """Offset by vote and whether it is ambiguous; `None` when too few pairs agree on any.
+
+    Where bins of the usual width are hardly agreed on, in bins as wide as such calls' ends may be apart.
+    """
+    narrow = _voted(left, right, BIN_NS)
+    if narrow is not None and not narrow.is_ambiguous and 2 * narrow.votes >= narrow.voters:
+        return narrow
+    apart = [side.near_ns[side.is_synchronising] for side in (left, right)]
+    width_ns = 2 * int(min(np.median(each) for each in apart)) if all(map(len, apart)) else 0
+    wide = _voted(left, right, width_ns) if width_ns > 2 * BIN_NS else None
+    return narrow if wide is None or wide.is_ambiguous else wide
+
+
+def _voted(left: CallList, right: CallList, width_ns: int) -> Vote | None:
+    sides = [(side.end_ns[side.is_synchronising], side.signature[side.is_synchronising]) for side in (left, right)]
+    result = vote(*sides[0], *sides[1], width_ns)
+    if result is None or result.votes < max(_LEAST_SHARE * result.voters, min(_LEAST_VOTES, result.voters)):
+        return None
+    return result
+
+
+# Which calls of two ranks belong together, within one process group.
+#
+# First by NCCL's sequence number when both ranks have it, else by the step and the position in it. That is
+# verified step by step; calls for which it fails are matched by the time of their ends, at the offset that the
+# verified calls, else a vote, agree on.
+
+
+LEAST_UNCERTAINTY_NS = 30_000
+"""Ranks of one host, whose clock is the same, show medians of ends of up to 29 µs."""
+
+_FAR_NS = 4 * BIN_NS
+"""Ends of a synchronising call are not that far apart (in real captures mostly less than 110 µs), but for long ones,
+which are near enough to be matched by time."""
+
+
+class Alignment(Struct, frozen=True):
+    """Pairs of positions, in order, and how each was found.
+
+    Attributes:
+        left: positions in the left list.
+        right: positions in the right list.
+        method: of each pair the position in `METHODS`.
+        offset_ns: left clock minus right clock; `None` when nothing synchronises.
+        is_ambiguous: two offsets had nearly the same number of votes.
+    """
+
+    left: np.ndarray
+    right: np.ndarray
+    method: np.ndarray
+    offset_ns: int | None
+    is_ambiguous: bool = False
+
+
+def align(left: CallList, right: CallList, offset_ns: int | None = None) -> Alignment:
+    """Match two ranks' calls; those without a partner are in no pair.
+
+    `offset_ns` is that of the ranks' clocks where other calls of theirs told it.
+    """
+    if _are_apart(left, right):
+        none = np.empty(0, dtype=np.int64)
+        return Alignment(none, none, none, None)
+    pairs, block, method = candidates(left, right)
+    told_ns = offset_ns
+    is_verified, offset_ns = verified(left, right, pairs, block, method, told_ns)
+    if not are_enough(is_verified):
+        steady = without_drift(left, right, pairs)
+        is_verified_so, offset_so_ns = verified(steady, right, pairs, block, method, told_ns)
+        if are_enough(is_verified_so):
+            left, is_verified, offset_ns = steady, is_verified_so, offset_so_ns
+    is_wrong = method == BY_STEP and told_ns is None and is_refuted(left, right, is_verified, offset_ns)
+    pairs, is_ambiguous = pairs[is_verified], False
+    if is_wrong or not are_enough(is_verified):
+        # Without a decision what is verified stays, and nothing is added to it.
+        decided = voted(left, right)
+        if decided is None:
+            offset_ns = None
+        else:
+            offset_ns, is_ambiguous, pairs = decided.offset_ns, decided.is_ambiguous, pairs[:0]
+    methods = np.full(len(pairs), method, dtype=np.int64)
+    if offset_ns is not None:
+        pairs, methods = _extended(left, right, pairs, methods, offset_ns)
+    return Alignment(pairs[:, 0], pairs[:, 1], methods, offset_ns, is_ambiguous)
+
+
+def _are_apart(left: CallList, right: CallList) -> bool:
+    """Whether the ranks were recorded one after the other: no step in common, no moment, no sequence that tells."""
+    steps, others = (side.step[side.step != NONE] for side in (left, right))
+    if not len(steps) or not len(others) or np.isin(steps, others).any():
+        return False
+    if (left.sequence != NONE).all() and (right.sequence != NONE).all():
+        return False
+    return bool(left.end_ns.min() > right.end_ns.max() or right.end_ns.min() > left.end_ns.max())
+
+
+def _extended(
+    left: CallList, right: CallList, pairs: np.ndarray, methods: np.ndarray, offset_ns: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The pairs, and those that the offset shows for the calls that are left over."""
+    by_time = _nearest(left, right, pairs, offset_ns)
+    pairs, methods = _with(pairs, methods, by_time, BY_TIME)
+    in_gaps = _in_gaps(left, right, pairs, offset_ns)
+    return _with(pairs, methods, in_gaps, BY_ORDER)
+
+
+def _with(pairs: np.ndarray, methods: np.ndarray, more: np.ndarray, method: int) -> tuple[np.ndarray, np.ndarray]:
+    pairs = np.concatenate([pairs, more])
+    order = np.argsort(pairs[:, 0], kind="stable")
+    return pairs[order], np.append(methods, np.full(len(more), method, dtype=np.int64))[order]
+
+
+def _nearest(left: CallList, right: CallList, pairs: np.ndarray, offset_ns: int) -> np.ndarray:
+    """Synchronising calls that are each other's nearest in time, as near as ends are, and compatible."""
+    rows, cols = (_left_over(side, pairs[:, column]) for column, side in enumerate((left, right)))
+    rows, cols = rows[left.is_synchronising[rows]], cols[right.is_synchronising[cols]]
+    if not len(rows) or not len(cols):
+        return np.empty((0, 2), dtype=np.int64)
+    ends, others = left.end_ns[rows] - offset_ns, right.end_ns[cols]
+    there, back = _closest(ends, others), _closest(others, ends)
+    near_ns = near_pairs(left, right, rows, cols[there])
+    is_pair = (back[there] == np.arange(len(rows))) & (np.abs(ends - others[there]) <= near_ns)
+    found = np.stack([rows, cols[there]], axis=1)[is_pair]
+    found = found[left.signature[found[:, 0]] == right.signature[found[:, 1]]]
+    return _not_crossing(found, pairs)
+
+
+def _left_over(side: CallList, taken: np.ndarray) -> np.ndarray:
+    is_free = np.ones(len(side), dtype=bool)
+    is_free[taken] = False
+    return np.flatnonzero(is_free)
+
+
+def _closest(times: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Position in `others` of the nearest to each time; ends are nearly sorted, so sort first."""
+    order = np.argsort(others, kind="stable")
+    ordered = others[order]
+    after = np.minimum(np.searchsorted(ordered, times), len(ordered) - 1)
+    before = np.maximum(after - 1, 0)
+    is_before_nearer = np.abs(times - ordered[before]) <= np.abs(ordered[after] - times)
+    return order[np.where(is_before_nearer, before, after)]
+
+
+def _not_crossing(found: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """Pairs that keep the order of the given ones: a group's calls run in the same order on all ranks."""
+    if not len(pairs):
+        return found
+    gaps = [np.searchsorted(np.sort(pairs[:, column]), found[:, column]) for column in (0, 1)]
+    kept: np.ndarray = found[gaps[0] == gaps[1]]
+    return kept
+
+
+def _in_gaps(left: CallList, right: CallList, pairs: np.ndarray, offset_ns: int) -> np.ndarray:
+    """Calls between two matched ones, when both ranks have the same ones there.
+
+    Ends of those that synchronise must still be near: each rank may have lost another call of the gap. A send that
+    may end early must not end later than its receive.
+    """
+    if len(pairs) < 2:
+        return np.empty((0, 2), dtype=np.int64)
+    free = [_left_over(side, pairs[:, column]) for column, side in enumerate((left, right))]
+    gaps = [np.searchsorted(np.sort(pairs[:, column]), rows) for column, rows in enumerate(free)]
+    between = [(gap > 0) & (gap < len(pairs)) for gap in gaps]
+    free, gaps = ([part[mask] for part, mask in zip(side, between, strict=True)] for side in (free, gaps))
+    inside = equal_keys(gaps[0], gaps[1])
+    found = np.stack([free[0][inside[:, 0]], free[1][inside[:, 1]]], axis=1)
+    gap = gaps[0][inside[:, 0]]
+    later_ns = left.end_ns[found[:, 0]] - right.end_ns[found[:, 1]] - offset_ns
+    is_far = (later_ns if left.may_end_early else np.abs(later_ns)) > _FAR_NS
+    is_far &= left.is_synchronising[found[:, 0]] & right.is_synchronising[found[:, 1]]
+    differing = is_far | (left.signature[found[:, 0]] != right.signature[found[:, 1]])
+    counts = [np.bincount(side, minlength=len(pairs)) for side in gaps]
+    is_bad = (counts[0] != counts[1]) | (np.bincount(gap[differing], minlength=len(pairs)) > 0)
+    kept: np.ndarray = found[~is_bad[gap]]
+    return kept
+
+
+# The columns of all ranks' calls as arrays, in the form in which they are aligned.
+
+
+NOT_WAITING_ALIKE = (*kinds.ROOTED, *kinds.EXPERTS, "rma", "unknown")
+"""Collectives whose ranks do not wait for each other alike."""
+
+NO_ARGUMENTS = "the trace does not say its process group"
+NO_PEER = "the trace does not say its peers"
+PEER_COPY = "a copy between GPUs has no counterpart"
+TO_ITSELF = "a message of a rank to itself waits for nobody"
+GROUP_UNKNOWN = "the ranks of its group are not known"
+OF_ONE_RANK = "a group of one rank waits for nobody"
+RANK_MISSING = "a rank of its group has no trace"
+RANK_CUT = "a rank of its group has a file that is cut off before"
+NOT_ON_ALL = "not seen on every rank of its group"
+
+
+class CallLists:
+    """Columns of the calls as arrays, from which a `CallList` of some rows is taken."""
+
+    def __init__(self, calls: pd.DataFrame) -> None:
+        self.rank = array_of(calls, "rank")
+        self.start_ns = array_of(calls, "start_ns")
+        self.end_ns = array_of(calls, "end_ns")
+        self._step = calls["step"].fillna(NONE).to_numpy(dtype=np.int64)
+        self._sequence = calls["sequence"].fillna(NONE).to_numpy(dtype=np.int64)
+        self._signature = _signatures(calls)
+        self._dtype = pd.factorize(calls["dtype"])[0]
+        self._synchronises = synchronises(calls)
+
+    def of(self, rows: np.ndarray) -> CallList:
+        """Calls of one rank in one group."""
+        signature = self._signature[rows]
+        near_ns = near_of(self.end_ns[rows] - self.start_ns[rows], signature)
+        return CallList(
+            self.end_ns[rows], signature, self._step[rows], self._sequence[rows], self._synchronises[rows], near_ns
+        )
+
+    def of_messages(self, rows: np.ndarray, is_end: np.ndarray, *, are_sends: bool) -> CallList:
+        """Messages between two ranks: both ends are mostly the same moment; coalesced ones hide their own sizes.
+
+        `is_end`: the call's end is the message's.
+        """
+        unknown, near_ns = np.full(len(rows), NONE), np.full(len(rows), BIN_NS)
+        return CallList(self.end_ns[rows], self._dtype[rows], self._step[rows], unknown, is_end, near_ns, are_sends)
+
+
+def synchronises(calls: pd.DataFrame) -> np.ndarray:
+    """Collectives whose ranks all wait for each other: neither rooted, nor all-to-alls that are or may be uneven."""
+    is_uneven = calls["is_uneven"].fillna(value=(calls["collective"] == "all_to_all")).to_numpy(dtype=bool)
+    is_alike: np.ndarray = ~calls["collective"].isin(NOT_WAITING_ALIKE).to_numpy() & ~is_uneven
+    return is_alike
+
+
+def is_peer_copy(calls: pd.DataFrame) -> np.ndarray:
+    """Peer-to-peer copies, those too that carry out a collective of the operator that launched them."""
+    is_copy = calls["collective"] == "peer_copy"
+    mask: np.ndarray = (is_copy | (calls["activity"] == "memcpy") if "activity" in calls else is_copy).to_numpy()
+    return mask
+
+
+def moves_only(calls: pd.DataFrame) -> np.ndarray:
+    """Copies between GPUs, and kernels that send without waiting for anybody."""
+    mask: np.ndarray = is_peer_copy(calls) | (waits_of(calls) == kinds.NEVER).to_numpy()
+    return mask
+
+
+def sizes_from(arguments: Iterable[str]) -> str | None:
+    """What else than their own arguments tells the sizes of some calls; `None` where nothing does."""
+    found = sorted(set(arguments) - {"kernel", "host"})
+    return ", ".join(found) or None
+
+
+SIZES_FROM = (
+    "Where the sizes of some of the calls are not their own: operator (the dimensions of the one that launched them), "
+    "inferred (from a later step), or host, size inferred (by who calls the communicator); absent where all are."
+)
+
+
+def waits_of(calls: pd.DataFrame) -> pd.Series:
+    """What each call's duration holds by its kernel: `only` waiting, waiting for `peers` too, `no` waiting; else NA."""
+    return pd.Series(told_of_kernels(calls, lambda kernel: kernel and kernel.waits), index=calls.index, dtype="object")
+
+
+def told_of_kernels(calls: pd.DataFrame, tell: Callable[[kinds.CommKernel | None], Any]) -> np.ndarray:
+    """What is told of each call's kernel, which is looked up once for each name."""
+    codes, names = pd.factorize(column_of(calls, "name"), use_na_sentinel=False)
+    told: np.ndarray = np.array([tell(kinds.comm_kernel(str(name))) for name in names], dtype=object)[codes]
+    return told
+
+
+def _signatures(calls: pd.DataFrame) -> np.ndarray:
+    """Equal for calls that can be one collective: operation, dtype and sizes, else kernel and grid.
+
+    Ranks of an all-to-all may send different sizes.
+    """
+    columns = columns_of(calls)
+    sizes = calls["size_bytes"].to_numpy(dtype=np.int64, na_value=NONE)
+    sizes = np.where((calls["collective"] == "all_to_all").to_numpy(), NONE, sizes)
+    of_names, names = columns | {"size_bytes": sizes}, (("collective", "dtype", "size_bytes"), ("name", "grid"))
+    arguments, kernel = (Groups.of(of_names, own, with_absent=True).of_row for own in names)
+    return np.where(calls["group"].isna().to_numpy(), len(calls) + kernel, arguments)
+
+
+# Which send and receive calls are the two ends of one message.
+
+
+def match_messages(
+    calls: pd.DataFrame, lists: CallLists, rows: np.ndarray, scope: np.ndarray, present: frozenset[int], why: np.ndarray
+) -> pd.DataFrame:
+    """An instance for every two calls that exchange messages, in order for each sender and receiver."""
+    if not len(rows):
+        return no_members()
+    ends = _message_ends(calls.iloc[rows].assign(row=rows, scope=scope[rows]))
+    why[rows] = NO_PEER
+    if ends.empty:
+        return no_members()
+    is_own = ends["source"] == ends["target"]
+    why[ends.loc[is_own, "row"].to_numpy()] = TO_ITSELF
+    ends = ends[~is_own]
+    if ends.empty:
+        return no_members()
+    why[array_of(ends, "row")] = NOT_ON_ALL
+    why[ends.loc[~ends["source"].isin(present) | ~ends["target"].isin(present), "row"].to_numpy()] = RANK_MISSING
+    parts = _channels(lists, ends.assign(has_one_peer=_has_one_peer(ends)))
+    # A call may send to and receive from the same peer: that is one instance.
+    pairs = under_each_other(parts)
+    members = np.sort(pairs[["left", "right"]].to_numpy(), axis=1)
+    is_first = ~pd.DataFrame(members).duplicated().to_numpy()
+    pairs, members = pairs[is_first], members[is_first]
+    why[members.ravel()] = None
+    return table_of(
+        {
+            "row": members.ravel(),
+            "instance": np.repeat(np.arange(len(pairs)), 2),
+            "matched_by": np.repeat(array_of(pairs, "matched_by"), 2),
+            "is_ambiguous": np.repeat(array_of(pairs, "is_ambiguous"), 2),
+        }
+    )
+
+
+def _message_ends(calls: pd.DataFrame) -> pd.DataFrame:
+    """A row for each end of each message: `row`, `scope`, `is_send`, and global ranks `source` and `target`."""
+    calls = calls[calls["peers"].notna()]
+    texts = typed(calls[["row", "scope", "rank", "group_ranks", "peers"]], {"peers": "object"})
+    ends = texts.assign(peers=texts["peers"].str.split(", ")).explode("peers", ignore_index=True)
+    if ends.empty:
+        return ends.assign(is_send=False, source=0, target=0)
+    words = ends["peers"].str.split(" ", expand=True)
+    pairs = zip(words[1], ends["group_ranks"].astype("object"), strict=True)
+    peer = np.array([global_rank(int(number), group) for number, group in pairs])
+    is_send, rank = (words[0] == "send").to_numpy(), array_of(ends, "rank")
+    return ends.assign(is_send=is_send, source=np.where(is_send, rank, peer), target=np.where(is_send, peer, rank))
+
+
+def _has_one_peer(ends: pd.DataFrame) -> np.ndarray:
+    """Whether the call of each message has no other peer, whose messages could hold up its end."""
+    peer = ends["target"].where(ends["is_send"], ends["source"])
+    has_one: np.ndarray = (peer.groupby(ends["row"]).transform("nunique") == 1).to_numpy()
+    return has_one
+
+
+def global_rank(peer: int, group_ranks: str | None) -> int:
+    """The peer of a message is numbered within its group."""
+    ranks = group_ranks.split(",") if isinstance(group_ranks, str) else []
+    is_listed = peer < len(ranks) and ranks[peer].strip().isdigit()
+    return int(ranks[peer]) if is_listed else peer
+
+
+def _channels(lists: CallLists, ends: pd.DataFrame) -> list[pd.DataFrame]:
+    """The pairs of each sender and receiver.
+
+    Where NCCL buffers most messages of one direction, few of its sends end with their receives and tell nothing of the
+    clocks: those are aligned by what the other direction tells.
+    """
+    channels = {key: _sides(part) for key, part in ends.groupby(["scope", "source", "target"], sort=False)}
+    found = {key: _messages_aligned(lists, *sides) for key, sides in channels.items()}
+    for (scope, source, target), sides in channels.items():
+        one, back = found[scope, source, target], found.get((scope, target, source))
+        if back is not None and back.offset_ns is not None and len(one.left) < min(map(len, sides)):
+            told = _messages_aligned(lists, *sides, offset_ns=-back.offset_ns)
+            if len(told.left) > len(one.left):
+                found[scope, source, target] = told
+    return [_pairs(found[key], *sides) for key, sides in channels.items()]
+
+
+def _sides(channel: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The ends of the calls that send and of those that receive."""
+    is_send = array_of(channel, "is_send")
+    return rows_where(channel, is_send), rows_where(channel, ~is_send)
+
+
+def _messages_aligned(
+    lists: CallLists, sends: pd.DataFrame, receives: pd.DataFrame, offset_ns: int | None = None
+) -> Alignment:
+    """A call with other peers beside this one ends with its last message: its end tells nothing of this one."""
+    left, right = (
+        lists.of_messages(array_of(side, "row"), array_of(side, "has_one_peer"), are_sends=are_sends)
+        for side, are_sends in ((sends, True), (receives, False))
+    )
+    return align(left, right, offset_ns)
+
+
+def _pairs(found: Alignment, sends: pd.DataFrame, receives: pd.DataFrame) -> pd.DataFrame:
+    """Rows `left` (sender's call) and `right` (receiver's), in order of the messages."""
+    return table_of(
+        {
+            "left": array_of(sends, "row")[found.left],
+            "right": array_of(receives, "row")[found.right],
+            "matched_by": found.method,
+            "is_ambiguous": found.is_ambiguous,
+        }
+    )
+
+
+def no_members() -> pd.DataFrame:
+    """An empty table of members."""
+    return pd.DataFrame({"row": [], "instance": [], "matched_by": []}, dtype=np.int64).assign(is_ambiguous=False)
+
+
+# Which ranks run the same kernels that spin on peers, where no call names their group.
+
+
+_ONE_TO_ONE = ("rma", "unknown", "send", "recv")
+
+"""A whole list: one that is cut, or damaged, tells no group."""
+
+Partition = tuple[frozenset[int], ...]
+"""Groups of one size of which no rank is in two; none where the groups are not known."""
+
+_MOST = 0.9
+"""Share of the calls that the best partition matches, from which on another one is a rival."""
+
+_ALIKE, _LEAST_NS = 2, 1_000
+"""Ends of one group's calls that scatter no more than twice as far as another's, or by a microsecond more, fit both."""
+
+
+def spinning_without_group(calls: pd.DataFrame, mask: np.ndarray) -> np.ndarray:
+    """Rows within `mask` of kernels that wait for ranks of a group: neither one-sided ones nor signals.
+
+    Kernels that send and receive at once, one after the other around a ring, are among them.
+    """
+    if not mask.any():
+        return np.flatnonzero(mask)
+    held = calls[mask]
+    is_spinning = waits_of(held).isin((kinds.PEERS, kinds.WAIT_ONLY)).to_numpy()
+    is_of_pair = held["collective"].isin(_ONE_TO_ONE).to_numpy()
+    is_signal = held["name"].astype("str").str.contains("_signal").to_numpy()
+    is_message = (held["collective"] == "send_recv").to_numpy()
+    is_known = ~is_message | never_names_group(held)
+    rows: np.ndarray = np.flatnonzero(mask)[is_spinning & ~is_of_pair & ~is_signal & is_known]
+    return rows
+
+
+def is_ring(calls: pd.DataFrame) -> np.ndarray:
+    """Calls that send to one rank of a group and receive from another, which are the same in groups of two."""
+    mask: np.ndarray = (calls["collective"] == "send_recv").to_numpy() & never_names_group(calls)
+    return mask
+
+
+def never_names_group(calls: pd.DataFrame) -> np.ndarray:
+    """Calls of kernels that are launched by no host call with arguments: those of NCCL's rivals."""
+    return told_of_kernels(calls, lambda kernel: kernel is not None and kernel.sizes != kinds.CALL).astype(bool)
+
+
+def possible_groups(
+    calls: pd.DataFrame, rows: np.ndarray, present: frozenset[int]
+) -> Iterator[tuple[np.ndarray, list[Partition]]]:
+    """The rows by library and by the group's size that their names tell, each with the groups that may be theirs.
+
+    Those are the whole job, and the groups that the ranks' files list or their other calls name.
+    """
+    if not len(rows):
+        return
+    world = calls["world_size"].max() if "world_size" in calls else pd.NA
+    job = present if pd.isna(world) else frozenset(range(int(world)))
+    names = calls["name"].iloc[rows].astype("object")
+    libraries = {name: kernel.library for name in names.unique() if (kernel := kinds.comm_kernel(str(name)))}
+    families = pd.factorize(names.map(libraries))[0]
+    sizes = calls["group_size"].iloc[rows].fillna(0).to_numpy(dtype=np.int64)
+    ranks = array_of(calls, "rank")[rows]
+    listed = _partitions(calls)
+    for family, size in sorted(set(zip(families.tolist(), sizes.tolist(), strict=True))):
+        held = (families == family) & (sizes == size)
+        users = frozenset(ranks[held].tolist())
+        fitting = [groups for groups in listed if not size or len(groups[0]) == size]
+        covering = [groups for groups in fitting if users <= frozenset().union(*groups)]
+        whole = [(job,)] if size in (0, len(job)) else []
+        choices = list(dict.fromkeys([*whole, *(covering or ([] if whole else fitting))]))
+        yield rows[held], choices or [()]
+
+
+def _partitions(calls: pd.DataFrame) -> list[Partition]:
+    """Groups of two ranks and more, put together by size and by what the ranks' files call them, or by their shape."""
+    named = calls[["group_description", "group_ranks"]] if "group_description" in calls else calls[["group_ranks"]]
+    texts = [tuple(row) for row in named.dropna(subset="group_ranks").drop_duplicates().itertuples(index=False)]
+    for text in calls["listed_groups"].dropna().unique() if "listed_groups" in calls else ():
+        texts += [tuple(part.split("=", 1)) for part in text.split(";") if part]
+    families: dict[tuple[object, int], set[frozenset[int]]] = {}
+    for *description, ranks in texts:
+        if group := frozenset(numbers(ranks)):
+            shape = tuple(rank - min(group) for rank in sorted(group))
+            for name in dict.fromkeys([None, shape, *description]):
+                families.setdefault((name, len(group)), set()).add(group)
+    found = [tuple(sorted(groups, key=sorted)) for (_, size), groups in families.items() if size > 1]
+    return list(dict.fromkeys(groups for groups in found if _is_disjoint(groups)))
+
+
+def _is_disjoint(groups: Iterable[frozenset[int]]) -> bool:
+    members = [rank for group in groups for rank in group]
+    return len(members) == len(set(members))
+
+
+class Attempt(Struct, frozen=True):
+    """What comes of taking calls for those of some groups: how many match, and how far their ends scatter."""
+
+    partition: Partition
+    members: pd.DataFrame
+    why: np.ndarray
+    scatter_ns: float
+
+    @property
+    def size(self) -> int:
+        """Ranks of each group."""
+        return len(self.partition[0]) if self.partition else 0
+
+
+def decided(attempts: list[Attempt]) -> Attempt | None:
+    """The attempt of which most calls match, to ends that scatter least; `None` where groups fit equally well.
+
+    What ends together on all ranks does so in each part of them: of those that fit alike the largest groups speak, and
+    where a larger one has a rank without a trace it may be that one.
+    """
+    most = max(len(one.members) for one in attempts)
+    rivals = [one for one in attempts if len(one.members) >= _MOST * most]
+    least = min(one.scatter_ns for one in rivals)
+    alike = [one for one in rivals if one.scatter_ns <= max(_ALIKE * least, least + _LEAST_NS)]
+    largest = max(one.size for one in alike)
+    untried = [one for one in attempts if one.size > largest and (one.why == RANK_MISSING).any()]
+    found = untried or [one for one in alike if one.size == largest]
+    return found[0] if len(found) == 1 else None
+
+
+def scatter_ns(members: pd.DataFrame, ranks: np.ndarray, ends_ns: np.ndarray) -> float:
+    """How far the ends of one instance are from each other, clocks aside: the median over all calls."""
+    if members.empty:
+        return 0.0
+    rows = array_of(members, "row")
+    table = table_of({"instance": array_of(members, "instance"), "rank": ranks[rows], "end_ns": ends_ns[rows]})
+    of_instance = table.groupby("instance")
+    lead = of_instance["rank"].transform("first")
+    apart = table["end_ns"] - of_instance["end_ns"].transform("first")
+    residual = apart - apart.groupby([lead, table["rank"]]).transform("median")
+    others = residual[(table["rank"] != lead).to_numpy()]
+    return float(others.abs().median()) if len(others) else 0.0
 
 
 class Matching(Struct, frozen=True):

@@ -1,20 +1,476 @@
-"""When each rank does nothing but wait for another one, and in which call."""
+"""Transfer and wait of each communication call, and how exposed communication splits into them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack
-from traceanalyzer.analyses.communication.call_waits import CallWaits
-from traceanalyzer.analyses.communication.exposed_comm import STRETCH, exposed_of, transfer_and_wait
-from traceanalyzer.analyses.names import WaitsColumn
-from traceanalyzer.analyses.time.intervals import Intervals, overlapping
-from traceanalyzer.analyses.time.side_by_side import side_by_side
-from traceanalyzer.meaning.columns import Column
-from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import array_of, column_of, table_of, without_rows
+from traceanalyzer import kinds
+from traceanalyzer.analyses.base import Result, is_true, percent, stack, typed
+from traceanalyzer.analyses.communication import calls as communication_calls
+from traceanalyzer.analyses.communication.calls import Calls
+from traceanalyzer.analyses.communication.clock_offsets import chained_offsets
+from traceanalyzer.analyses.communication.groups import GroupsGroups, labels
+from traceanalyzer.analyses.communication.jobs import hosts_of
+from traceanalyzer.analyses.communication.matching import is_ring, match, moves_only, synchronises, waits_of
+from traceanalyzer.analyses.grouping import Groups, places_of
+from traceanalyzer.analyses.grouping import Groups as Rows
+from traceanalyzer.analyses.names import CallWaitsColumn, ExposedCommColumn, MatchesColumn, MembersColumn, WaitsColumn
+from traceanalyzer.analyses.time.breakdown import Breakdown, known_only, side_by_side
+from traceanalyzer.analyses.time.intervals import Intervals, overlapping, unions
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.trace import Ranks
+from traceanalyzer.meaning.columns import Better, Column, Written
+from traceanalyzer.meaning.vocabulary import COMM_PARTS
+from traceanalyzer.model import RankTrace, whole_capture
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import (
+    array_of,
+    as_objects,
+    column_of,
+    columns_as_they_are,
+    columns_of,
+    only,
+    rows_where,
+    single_integer,
+    table_of,
+    under_each_other,
+    with_columns,
+    without_rows,
+)
+
+# Transfer and wait of calls that exchange messages with several peers: rings, middle stages of pipelines.
+
+
+def with_several_peers(members: pd.DataFrame, hosts: Mapping[int, str]) -> pd.DataFrame:
+    """The table with `ends_together` and `is_timed`; instances of calls with several peers are split by the last start.
+
+    Such a call ends with the last of its messages, so that its duration bounds nothing for the peers of the others: in
+    each of its instances transfer is what follows the last start. That needs the ranks' clocks (`chained_offsets`);
+    where nothing tells of them, the shortest duration stays, which may be a wait for another peer (not `is_timed`).
+    """
+    instances, calls = Groups.of(members, ["instance"]), Groups.of(members, ["rank", "call"])
+    is_several = calls.largest(instances.of_row) != calls.smallest(instances.of_row)
+    is_joint = np.append(instances.any(is_several[calls.of_row]), False)[instances.of_row]
+    ends_together = is_true(members["is_synchronising"]).to_numpy() & (instances.of_row != NONE) & ~is_joint
+    members = with_columns(members, ends_together=pd.array(ends_together, dtype="boolean"), is_timed=~is_joint)
+    is_split = is_joint & members["transfer_ns"].notna()
+    if not is_split.any():
+        return members
+    clocks = pd.DataFrame.from_dict(
+        chained_offsets(members, hosts, by_last_message=False),
+        orient="index", columns=["reference", "offset_ns", "spread_ns", "instances"], dtype="int64",
+    )  # fmt: skip
+    held = members.loc[is_split, ["rank", "instance", "start_ns", "end_ns"]]
+    held = held.assign(reference=held["rank"].map(clocks["reference"]), offset=held["rank"].map(clocks["offset_ns"]))
+    clock = held.groupby("instance")["reference"]
+    is_one = (clock.transform("count") == clock.transform("size")) & (clock.transform("min") == clock.transform("max"))
+    return _by_last_start(members, held[is_one]) if is_one.any() else members
+
+
+def _by_last_start(members: pd.DataFrame, held: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `held` split where the last call of the instance has started."""
+    offset = held["offset"].astype("int64")
+    start, duration = held["start_ns"] - offset, held["end_ns"] - held["start_ns"]
+    instances = start.groupby(held["instance"])
+    last = held.loc[instances.idxmax(), ["instance", "rank"]].set_index("instance")["rank"]
+    after = (held["end_ns"] - offset - instances.transform("max")).clip(lower=0)
+    transfer = np.minimum(after, duration)
+    awaited = held["instance"].map(last).astype("Int64")
+    made = members.copy()
+    made.loc[held.index, "is_timed"] = True
+    made.loc[held.index, "transfer_ns"] = transfer.astype("Int64")
+    made.loc[held.index, "wait_ns"] = (duration - transfer).astype("Int64")
+    made.loc[held.index, "waits_for"] = awaited.where(awaited != held["rank"])
+    return made
+
+
+# Which instance each communication call of each rank is part of, and what its wait in it is.
+
+
+_KEPT = (
+    "rank", "call", "step", "start_ns", "end_ns", "stream", "collective", "group", "group_description",
+    "group_ranks", "group_size", "dtype", "size_bytes", "arguments", "peers", "is_uneven",
+)  # fmt: skip
+
+
+class Members(Result[MembersColumn]):
+    """One row for each call in each instance that it is part of; a call in none has one row without an instance.
+
+    Only calls that exchange messages with several peers are part of several instances.
+    """
+
+    title: ClassVar[str] = "Calls and their instances"
+    is_detail: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("rank", "call", "instance")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "call": Column.ident("Position among the rank's communication operations."),
+        "instance": Column.ident(
+            "The same collective on all ranks of its group that have a trace, or one exchange of two ranks; absent "
+            "when unmatched."
+        ),
+        "is_whole": Column.flag("All ranks of its group have a trace; absent without an instance."),
+        "step": Column.ident("Step that launched the call; absent for none."),
+        "start_ns": Column.moment("Start on the GPU."),
+        "end_ns": Column.moment("End on the GPU."),
+        "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
+        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
+        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
+        "size_bytes": Column.size("Size of the full array.", is_aside=True),
+        "arguments": Column.text("Where the arguments come from, as `calls` has it."),
+        "matched_by": Column.text(
+            "How the instance was found: sequence, step and position, offset, or order between others. By time its "
+            "calls end within 50 µs of the clocks' offset, or within half of the shortest such call."
+        ),
+        "is_ambiguous": Column.flag("The offset that decided had a rival with 90 % of its votes."),
+        "is_synchronising": Column.flag(
+            "All ranks of the instance wait alike: neither rooted nor an all-to-all that is, or may be, uneven."
+        ),
+        "ends_together": Column.flag(
+            "Its calls end at one moment: the instance synchronises, and none of them exchanges messages with another "
+            "peer beside."
+        ),
+        "transfer_ns": Column.time(
+            "Shortest duration over the instance's ranks; absent unless it is whole, synchronises and is not "
+            "ambiguous. Where one of them exchanges messages with other peers in the same call, the time from the last "
+            "start, on the clock that other instances tell, to each call's end. Whether matched or not, 0 of "
+            "kernels that only wait (barrier, notify, wait for a signal), and all of copies between GPUs and of "
+            "kernels that never wait.",
+            is_news_when_zero=True,
+        ),
+        "wait_ns": Column.time(
+            "The call's duration − transfer; absent where that is. Of an instance that lacks a rank the duration − the "
+            "shortest of those that are here: the wait for them; the rest may be a wait for the rank without a trace.",
+            is_news_when_zero=True,
+            better=Better.LESS,
+        ),
+        "waits_for": Column.ident(
+            "The instance's rank with the least wait (that started last); absent for itself, and around a ring of "
+            "more than two ranks, where each waits for the one before it."
+        ),
+        "why_unmatched": Column.text("Why the call is in no instance, or in one that lacks a rank."),
+    }
+
+
+def members_per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
+    """All calls of the capture, whatever steps are looked at."""
+    if trace.window.steps is not None:
+        trace = replace(trace, window=whole_capture(trace.gpu_ops))
+        calls = communication_calls.per_rank(trace)
+    if calls.empty:
+        return calls
+    world_size = single_integer(trace.meta.world_size).take(np.zeros(len(calls), dtype=np.int64))
+    # Long texts, of which one row is enough.
+    listed = np.full(len(calls), None, dtype=object)
+    listed[0] = _listed(trace)
+    return with_columns(calls, world_size=world_size, file=",".join(trace.meta.files),
+                        listed_groups=as_objects(listed), is_cut=trace.meta.is_truncated)  # fmt: skip
+
+
+def _listed(trace: RankTrace) -> str:
+    """The rank's groups of several ranks, as its file lists them: what each is called, and its ranks."""
+    own = [group for group in trace.meta.groups if trace.rank in group.ranks and len(group.ranks) > 1]
+    texts = (f"{_plain(group.description)}={','.join(map(str, group.ranks))}" for group in own)
+    return ";".join(dict.fromkeys(texts))
+
+
+def _plain(description: str) -> str:
+    return description.replace(";", " ").replace("=", " ")
+
+
+def members_across(parts: Mapping[int, pd.DataFrame], ranks: Ranks) -> Members:
+    """Match the calls; transfer = shortest duration over an instance's ranks, wait = duration − transfer."""
+    calls = stack(parts, tuple(dict.fromkeys((*Members.columns, *_KEPT))))
+    if calls.empty:
+        return Members(calls)
+    cut = calls.loc[calls["is_cut"].astype(bool), "rank"].unique() if "is_cut" in calls else ()
+    matching = match(calls, parts, frozenset(map(int, cut)))
+    members = matching.members
+    alone = np.setdiff1d(np.arange(len(calls)), members["row"])
+    table = under_each_other([members, table_of({"row": alone})])
+    rows = array_of(table, "row")
+    table = typed(table.drop(columns="row"), {"instance": "Int64", "is_ambiguous": "boolean"})
+    table = with_columns(table, **columns_as_they_are(calls[[*_KEPT]].take(rows)))
+    table["why_unmatched"] = matching.why_unmatched[rows]
+    is_whole = table["why_unmatched"].isna()
+    table["is_whole"] = is_whole.where(table["instance"].notna()).astype("boolean")
+    table["is_synchronising"] = synchronises(calls)[rows]
+    table["is_only_wait"] = (waits_of(calls) == kinds.WAIT_ONLY).to_numpy()[rows]
+    table["moves_only"] = moves_only(calls)[rows]
+    table["is_ring"] = is_ring(calls)[rows]
+    held = Groups.of(table, ["instance"])
+    table["group_size"] = _group_sizes(table, held)
+    order = np.lexsort((held.of_row, table["call"], table["rank"]))  # a call in no instance has but one row
+    timed = _with_waits(table, held).take(order).reset_index(drop=True)
+    return Members(with_several_peers(timed, hosts_of(ranks.table)))
+
+
+def _group_sizes(table: pd.DataFrame, held: Groups) -> pd.arrays.IntegerArray:
+    """Of a communicator whose size the trace does not say: the ranks that use it are its members."""
+    is_message = table["collective"].isin(kinds.POINT_TO_POINT) & ~table["is_ring"]
+    is_collective = (held.of_row != NONE) & ~is_message.to_numpy()
+    is_named = table["group"].notna() | table["matched_by"].astype("str").str.endswith("group inferred")
+    sizes = column_of(table, "group_size")
+    is_filled = np.asarray(sizes.isna()) & is_collective & is_named.to_numpy()
+    used_by = np.append(held.distinct(table["rank"].to_numpy(dtype=np.int64)), NONE)[held.of_row]
+    known = np.where(is_filled, used_by, sizes.to_numpy(dtype=np.int64, na_value=NONE))
+    return pd.arrays.IntegerArray(known, known == NONE)
+
+
+def _with_waits(table: pd.DataFrame, held: Groups) -> pd.DataFrame:
+    columns, at = columns_of(table), held.of_row
+    rank, length = columns["rank"].astype(np.int64), columns["end_ns"] - columns["start_ns"]
+    # The last of each is of rows in no instance.
+    is_alike = np.append(~held.any(~columns["is_synchronising"]), True)
+    is_told = is_alike & ~np.append(held.any(is_true(table["is_ambiguous"]).to_numpy()), True)
+    shortest = np.append(held.smallest(length), NONE)[at]
+    last = np.append(rank[held.at_largest(-length)], NONE)[at]
+    is_known = is_told[at]
+    is_split = is_known & (columns["is_whole"].to_numpy(dtype=bool, na_value=False))
+    always = np.where(columns["moves_only"], length, 0)
+    is_always = columns["is_only_wait"] | columns["moves_only"]
+    transfer, shared = (
+        pd.arrays.IntegerArray(np.where(is_always, always, shortest), ~(is_always | known))
+        for known in (is_split, is_known)
+    )
+    # Around a ring each rank waits for the one before it, of which only two ranks tell which that is.
+    is_around = columns["is_ring"] & (columns["group_size"].to_numpy(dtype=np.int64, na_value=0) != 2)
+    return with_columns(
+        table,
+        is_synchronising=pd.array(is_alike[at] & ~is_around, dtype="boolean"),
+        transfer_ns=transfer,
+        wait_ns=length - shared,
+        waits_for=pd.arrays.IntegerArray(last, ~is_known | (last == rank) | is_around),
+    )
+
+
+# How much of each communication call is transfer and how much is waiting for another rank.
+
+
+AMBIGUOUS = "ambiguous: which calls are one collective cannot be told from their times"
+ONE_ROOT = "has one root: its ranks do not wait alike"
+UNEVEN = "uneven all-to-all: its ranks do not wait alike"
+MAYBE_UNEVEN = "all-to-all that may be uneven: the trace leaves out some of its sizes"
+EXPERTS = "tokens to and from experts: its ranks send different amounts and do not wait alike"
+ONE_SIDED = "one-sided: its ranks do not wait alike"
+UNKNOWN = "the trace does not say which collective it is"
+
+
+class CallWaits(Result[CallWaitsColumn]):
+    """One row for each communication call. The wait comes first: [start, end − transfer)."""
+
+    title: ClassVar[str] = "Transfer and wait of each call"
+    is_detail: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("rank", "call")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "call": Column.ident("Position among the rank's communication operations."),
+        "step": Column.ident("Step that launched it; absent for none."),
+        "start_ns": Column.moment("Start on the GPU."),
+        "end_ns": Column.moment("End on the GPU."),
+        "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
+        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
+        "instance": Column.ident("Instance that decides its transfer; absent when unmatched."),
+        "transfer_ns": Column.time(
+            "Shortest duration over the instance's ranks; absent when it cannot be told.", is_news_when_zero=True
+        ),
+        "wait_ns": Column.time(
+            "Duration − transfer; absent when it cannot be told. Where a rank of the group has no trace the wait for "
+            "those that have one; the rest of the call may be a wait for that rank.",
+            is_news_when_zero=True,
+            better=Better.LESS,
+        ),
+        "waits_for": Column.ident("Rank with the least wait in the instance; absent for itself."),
+        "is_matched": Column.flag("Whether its instance is known on all ranks of its group."),
+        "matched_by": Column.text("How the instance was found."),
+        "is_ambiguous": Column.flag("The clock offset that decided had a rival with 90 % of its votes."),
+        "why_not_split": Column.text("Why the transfer is absent."),
+    }
+
+
+def call_waits_across(_parts: Mapping[int, pd.DataFrame], members: Members) -> CallWaits:
+    """The instance with the shortest transfer decides for a call that exchanges messages with several peers."""
+    table = members.table.sort_values(["rank", "call", "transfer_ns"], na_position="last", kind="stable")
+    table = table.drop_duplicates(["rank", "call"], ignore_index=True)
+    if table.empty:
+        return CallWaits(table.reindex(columns=list(CallWaits.columns)))
+    is_matched = is_true(table["is_whole"])
+    return CallWaits(table.assign(is_matched=is_matched, why_not_split=_why(table, is_matched)))
+
+
+def looked_at(call_waits: Result, calls: Result) -> pd.DataFrame:
+    """The calls that are looked at: all, or those of the selected steps (they are matched over the whole capture)."""
+    is_held = places_of(call_waits.table, calls.table, ("rank", "call")) != NONE
+    return call_waits.table.take(np.flatnonzero(is_held)).reset_index(drop=True)
+
+
+def listed(texts: Iterable[str]) -> str | None:
+    """The distinct texts in order; absent without any."""
+    return "; ".join(sorted(set(texts))) or None
+
+
+def _why(table: pd.DataFrame, is_matched: pd.Series) -> pd.Series:
+    is_told = is_matched | table["transfer_ns"].notna()
+    why = table["why_unmatched"].astype("object").where(~is_told, None)
+    unlike = is_matched & table["transfer_ns"].isna()
+    # One rank's uneven splits, or splits that are not known, are those of the whole instance.
+    is_uneven = table["is_uneven"].fillna(value=False).groupby(table["instance"]).transform("any")
+    reasons = {
+        AMBIGUOUS: table["is_ambiguous"].fillna(value=False),
+        ONE_ROOT: table["collective"].isin(kinds.ROOTED),
+        UNEVEN: (table["collective"] == "all_to_all") & is_uneven.fillna(value=False),
+        MAYBE_UNEVEN: table["collective"] == "all_to_all",
+        EXPERTS: table["collective"].isin(kinds.EXPERTS),
+        ONE_SIDED: table["collective"] == "rma",
+    }
+    reason = np.select([mask.to_numpy(dtype=bool) for mask in reasons.values()], list(reasons), default=UNKNOWN)
+    return why.where(~unlike, pd.Series(reason, index=table.index, dtype="object"))
+
+
+# How each rank's exposed communication splits into transfer, waiting for others, and what cannot be told.
+
+
+PARTS = tuple(part.column for part in COMM_PARTS)
+"""Columns that add up to `exposed_comm_ns`."""
+
+
+class ExposedComm(Result[ExposedCommColumn]):
+    """One row for each rank's whole window (`step` absent) and for each step; the parts add up, exactly."""
+
+    title: ClassVar[str] = "Exposed communication: transfer and wait"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "step")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "step": Column.ident("Step; absent for the rank's whole window."),
+        "is_complete": Column.flag("Neither open nor partial: counts in means. Absent for the whole window."),
+        "window_ns": Column.time("Length of the step's GPU window, or of the rank's.", better=Better.LESS),
+        "exposed_comm_ns": Column.time(
+            "Time in which communication but no compute runs: |∪comm − ∪compute|.", better=Better.LESS
+        ),
+        "exposed_transfer_ns": Column.time(
+            "Part in which data moves: |∪transfer − ∪compute|.", is_news_when_zero=True, better=Better.LESS
+        ),
+        "exposed_wait_ns": Column.time(
+            "Part in which a call waits for another rank and none moves data: |∪wait − ∪compute − ∪transfer|.",
+            is_news_when_zero=True,
+            better=Better.LESS,
+        ),
+        "exposed_unmatched_ns": Column.time(
+            "The remainder: calls without a known instance, what follows the last rank of a group of which another has "
+            "no trace, collectives with one root, uneven all-to-alls, peer-to-peer copies.",
+            better=Better.LESS,
+        ),
+        "exposed_transfer_pct": Column.share("100 · exposed transfer / window."),
+        "exposed_wait_pct": Column.share("100 · exposed wait / window."),
+        "exposed_unmatched_pct": Column.share("100 · exposed unmatched / window."),
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        table = known_only(table, names=PARTS)
+        shares = {part.share: percent(table[part.column], table["window_ns"]) for part in COMM_PARTS}
+        return table.assign(**shares)  # names of the vocabulary
+
+
+def exposed_comm_per_rank(trace: RankTrace) -> pd.DataFrame:
+    """The disjoint stretches of the capture in which communication but no compute runs, cut at the window's limits."""
+    comm, compute = (unions(trace)[kind] for kind in ("comm", "compute"))
+    exposed = comm - compute
+    inside = exposed.inside(trace.window)
+    outside = exposed - inside
+    starts, ends = (np.concatenate([getattr(inside, name), getattr(outside, name)]) for name in ("starts", "ends"))
+    order, is_looked_at = np.argsort(starts), np.arange(len(starts)) < len(inside)
+    return table_of({"start_ns": starts[order], "end_ns": ends[order], "is_looked_at": is_looked_at[order]})
+
+
+def exposed_comm_across(
+    parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, breakdown: Breakdown, steps: Steps, ranks: Ranks
+) -> ExposedComm:
+    """Split each window's exposed communication, in the order compute, transfer, wait."""
+    windows = _windows(breakdown, steps, ranks)
+    if windows.empty:
+        return ExposedComm(windows.reindex(columns=[*windows, *PARTS]))
+    exposed = stack(parts, STRETCH)
+    split = side_by_side(_row_parts, _queries(windows, exposed), exposed, call_waits.table)
+    table = with_columns(windows, **{name: split[name] for name in PARTS})
+    assert (only(table, list(PARTS)).sum(axis=1) == table["exposed_comm_ns"]).all(), "parts must add up to exposed comm"
+    return ExposedComm(table)
+
+
+STRETCH = ("rank", "start_ns", "end_ns", "is_looked_at")
+"""Columns of a rank's table of `per_rank` once the ranks' are under each other."""
+
+
+def exposed_of(part: pd.DataFrame) -> Intervals:
+    """A table of disjoint stretches, in order, as intervals."""
+    return Intervals(*(part[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns")))
+
+
+def transfer_and_wait(exposed: Intervals, calls: pd.DataFrame) -> tuple[Intervals, Intervals]:
+    """Parts of the exposed stretches in which one of the calls moves data, and in which they only wait."""
+    moving, waiting = moves_and_waits(calls)
+    transfer = moving & exposed
+    return transfer, (waiting & exposed) - transfer
+
+
+def moves_and_waits(calls: pd.DataFrame) -> tuple[Intervals, Intervals]:
+    """When calls, of one rank or side by side, move data, and when they wait: first, of those of which it is known."""
+    starts, ends = (calls[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns"))
+    transfer, wait = (calls[name].to_numpy(dtype=np.int64, na_value=NONE) for name in ("transfer_ns", "wait_ns"))
+    moves, waits = transfer != NONE, wait != NONE
+    return (
+        Intervals.of((ends - transfer)[moves], ends[moves]),
+        Intervals.of(starts[waits], (starts + wait)[waits]),
+    )
+
+
+def _windows(breakdown: Breakdown, steps: Steps, ranks: Ranks) -> pd.DataFrame:
+    whole = only(breakdown.table, ["rank", "window_ns", "exposed_comm_ns", "opaque_ns"])
+    whole = whole.merge(only(ranks.table, ["rank", "window_start_ns"]).rename(columns={"window_start_ns": "start_ns"}))
+    whole = whole.assign(step=pd.NA, is_complete=pd.NA)
+    names = list(whole)
+    own = rows_where(steps.table, steps.table["start_ns"].notna()) if len(steps) else steps.table
+    table = pd.concat([typed(frame.reindex(columns=names), _TYPES) for frame in (whole, own) if len(frame)] or [whole])
+    return table.sort_values(["rank", "step"], na_position="first", ignore_index=True)
+
+
+_TYPES = {
+    "rank": "int64", "step": "Int64", "is_complete": "boolean", "start_ns": "int64", "window_ns": "int64",
+    "exposed_comm_ns": "int64", "opaque_ns": "int64",
+}  # fmt: skip
+
+
+def _queries(windows: pd.DataFrame, exposed: pd.DataFrame) -> pd.DataFrame:
+    """From when to when each row is: the step's window, and of the whole one all stretches of the rank."""
+    columns = columns_of(windows)
+    is_whole = columns["step"].isna()
+    starts, ends = columns["start_ns"].copy(), columns["start_ns"] + columns["window_ns"]
+    of_rank, begins, reach = (exposed[name].to_numpy(dtype=np.int64) for name in STRETCH[:3])
+    first, past = (np.searchsorted(of_rank, columns["rank"][is_whole], side=side) for side in ("left", "right"))
+    has_any = past > first
+    rows = np.flatnonzero(is_whole)
+    ends[rows] = starts[rows]
+    starts[rows[has_any]], ends[rows[has_any]] = begins[first[has_any]], reach[past[has_any] - 1]
+    return table_of({"rank": columns["rank"], "start_ns": starts, "end_ns": ends, "is_whole": is_whole})
+
+
+def _row_parts(rows: pd.DataFrame, stretches: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
+    """The parts of each row; of the whole windows what is looked at."""
+    starts, ends, is_whole = (array_of(rows, name) for name in ("start_ns", "end_ns", "is_whole"))
+    exposed = exposed_of(stretches)
+    looked_at = exposed_of(stretches[stretches["is_looked_at"].to_numpy(dtype=bool)])
+    every, transfer, wait = (
+        np.where(is_whole, (intervals & looked_at).covered_ns(starts, ends), intervals.covered_ns(starts, ends))
+        for intervals in (exposed, *transfer_and_wait(exposed, calls))
+    )
+    return with_columns(
+        rows, exposed_transfer_ns=transfer, exposed_wait_ns=wait, exposed_unmatched_ns=every - transfer - wait
+    )
+
+
+# When each rank does nothing but wait for another one, and in which call.
 
 
 class Waits(Result[WaitsColumn]):
@@ -33,12 +489,12 @@ class Waits(Result[WaitsColumn]):
     }
 
 
-def per_rank(_trace: RankTrace, exposed_comm: pd.DataFrame) -> pd.DataFrame:
+def waits_per_rank(_trace: RankTrace, exposed_comm: pd.DataFrame) -> pd.DataFrame:
     """The stretches in which communication but no compute runs, as `exposed_comm` has them."""
     return exposed_comm
 
 
-def across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits) -> Waits:
+def waits_across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits) -> Waits:
     """Cut each rank's exposed wait by the calls that wait."""
     exposed = stack(parts, STRETCH)
     table = side_by_side(_cut, exposed, call_waits.table) if len(exposed) and len(call_waits) else exposed[:0]
@@ -67,3 +523,74 @@ def cut_by_calls(wait: Intervals, calls: pd.DataFrame) -> pd.DataFrame:
             **{name: column_of(calls, name)[waiting[call]] for name in ("call", "instance", "waits_for")},
         }
     )
+
+
+# How many of each rank's communication calls were matched with the other ranks', by group, and how.
+
+
+KEYS = ("rank", "group", "group_ranks")
+
+
+class Matches(Result[MatchesColumn]):
+    """One row for each rank and process group; calls whose group is unknown have a row without one."""
+
+    title: ClassVar[str] = "Calls matched over ranks"
+    keys: ClassVar[tuple[str, ...]] = KEYS
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "group": Column.text("Process group; absent when the trace does not say.", replaced_by="group_label"),
+        "group_label": Column.text(
+            "What the group is for and its ranks, as `groups` has it.", label="process group", is_aside_when_one=True
+        ),
+        "group_ranks": Column.text("Global ranks of the group.", is_secondary=True, replaced_by="group_label"),
+        "calls": Column.count(
+            "Communication calls that are looked at; they are matched over the whole capture.", is_aside=True
+        ),
+        "matched_calls": Column.count("Calls whose instance was found on all ranks of the group.", is_compared=False),
+        "unmatched_calls": Column.count(
+            "The others; they keep their duration, their transfer and wait are not known.", is_compared=False
+        ),
+        "split_calls": Column.count(
+            "Matched calls whose transfer and wait are known.", is_compared=False, is_secondary=True
+        ),
+        "unsplit_calls": Column.count(
+            "Matched calls whose ranks do not wait alike, so that transfer and wait cannot be told apart.",
+            is_compared=False,
+        ),
+        "inferred_calls": Column.count("Calls whose arguments come from a later step.", is_compared=False),
+        "matched_by": Column.text("How they were found."),
+        "is_ambiguous": Column.flag(
+            "A clock offset that decided had a rival with 90 % of its votes: waits of these calls are n/a."
+        ),
+        "why_unmatched": Column.text("Why the unmatched calls are so."),
+        "why_unsplit": Column.text("Why matched calls are not split: one root, or uneven splits."),
+    }
+
+
+def matches_across(
+    _parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, calls: Calls, groups: GroupsGroups
+) -> Matches:
+    """Count the calls."""
+    held = looked_at(call_waits, calls)
+    if held.empty:
+        return Matches(held.reindex(columns=list(Matches.columns)))
+    columns = columns_of(held)
+    by_key = Rows.of(columns, KEYS, with_absent=True)
+    is_matched = columns["is_matched"].astype(bool)
+    masks = {
+        "matched_calls": is_matched,
+        "split_calls": ~columns["transfer_ns"].isna(),
+        "inferred_calls": np.asarray(columns["arguments"] == "inferred"),
+    }
+    counts = {"calls": by_key.counts(), **{n: by_key.sums(mask.astype(np.int64)) for n, mask in masks.items()}}
+    table = by_key.table(
+        **counts,
+        matched_by=by_key.told(columns["matched_by"], listed),
+        is_ambiguous=pd.array(by_key.any(is_true(held["is_ambiguous"]).to_numpy()), dtype="boolean"),
+        why_unmatched=by_key.told(columns["why_unmatched"], listed),
+        why_unsplit=by_key.told(np.where(is_matched, columns["why_not_split"], None), listed),
+        unmatched_calls=counts["calls"] - counts["matched_calls"],
+        unsplit_calls=counts["matched_calls"] - counts["split_calls"],
+    )
+    return Matches(with_columns(table, group_label=labels(groups, table)))

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.kinds import CPU_BACKENDS
-from traceanalyzer.model.plain import mask_of
+from traceanalyzer.model.tables import mask_of
 
 PHASES = ("forward", "backward", "optimizer", "data", "communication")
 """Phases that ranges can name; `communication` is its set-up, and gradient synchronisation written by hand."""

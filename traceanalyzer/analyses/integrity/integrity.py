@@ -1,38 +1,424 @@
-"""What is wrong with the traces, and which figures it makes unreliable."""
+"""What of a capture cannot be trusted, and which figures it makes unreliable."""
 
+import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
-from typing import ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar
 
+import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack, typed
-from traceanalyzer.analyses.communication.call_waits import CallWaits
+from traceanalyzer import kinds
+from traceanalyzer.analyses.base import Result, is_any, is_true, stack, typed
+from traceanalyzer.analyses.communication.calls import comm_operators
 from traceanalyzer.analyses.communication.collectives import Collectives
+from traceanalyzer.analyses.communication.matching import NOT_ON_ALL
+from traceanalyzer.analyses.communication.waits import CallWaits
+from traceanalyzer.analyses.grouping import sums_at
+from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.host_names import matches
-from traceanalyzer.analyses.integrity import (
-    across_ranks,
-    argument_checks,
-    different_jobs,
-    figure_checks,
-    step_numbers,
-    time_checks,
+from traceanalyzer.analyses.integrity import checks
+from traceanalyzer.analyses.integrity.checks import (
+    BACKWARDS,
+    BY_KIND,
+    EVENTS,
+    FAR_APART,
+    NESTED,
+    NO_DURATION,
+    OTHER_UNIT,
+    OUT_OF_ORDER,
+    OUTSIDE,
+    SHARED,
+    TOO_SHORT,
+    TRUNCATED,
+    UNREADABLE,
+    Defect,
+    have,
+    many,
 )
-from traceanalyzer.analyses.integrity import integrity_checks as checks
-from traceanalyzer.analyses.integrity import unknown_communication as unknown
-from traceanalyzer.analyses.integrity.integrity_checks import OTHER_UNIT, TRUNCATED, Defect, many
+from traceanalyzer.analyses.kernels.kernel_names import category
 from traceanalyzer.analyses.kernels.kernels import Kernels
 from traceanalyzer.analyses.names import IntegrityColumn, SourceName
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
-from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.meaning.columns import Column, Written
-from traceanalyzer.meaning.listed import lacking, numbered
-from traceanalyzer.meaning.severities import HIGH, INFO, LOW, MEDIUM
+from traceanalyzer.analyses.trace import Ranks
+from traceanalyzer.kinds.kernels import function_path
+from traceanalyzer.meaning.columns import Column, Written, time_text
+from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, lacking, numbered
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import rows_where, under_each_other, without_rows
-from traceanalyzer.selection import is_lost_launch
+from traceanalyzer.model.schema import NONE, UNNAMED
+from traceanalyzer.model.tables import array_of, column_of, rows_where, under_each_other, without_rows
+from traceanalyzer.selection import A_SAMPLE, is_lost_launch
+
+# Whether the ranks are of one job at all: they share time, and answer each other's communication.
+
+
+_AFFECTS: tuple[SourceName, ...] = ("balance", "steps", "members")
+
+DIFFERENT_JOBS = "different_jobs"
+"""The check that finds that ranks do not belong together."""
+
+_FEW = 0.5
+"""Ranks of one capture answer more than this share of the calls that all of their ranks could answer."""
+
+_BY_CHANCE = 0.1
+"""Ranks of different jobs answer at most this share of each other's calls."""
+
+
+def are_of_different_jobs(ranks: pd.DataFrame, call_waits: pd.DataFrame) -> bool:
+    """No time in common, and calls of which no other rank answers any. The tables are the Results'."""
+    if len(ranks) < 2 or not _share_no_time(ranks):
+        return False
+    calls, matched = _answerable(call_waits)
+    return calls > 0 and not matched
+
+
+def signs(ranks: pd.DataFrame, call_waits: pd.DataFrame) -> list[Defect]:
+    """No time in common, and calls that no other rank answers; both together are no accident.
+
+    Args:
+        ranks: the Result's table.
+        call_waits: the Result's table.
+    """
+    if len(ranks) < 2:
+        return []
+    calls, matched = _answerable(call_waits)
+    apart = _share_no_time(ranks)
+    unanswered = f"{calls - matched:,} of {calls:,} communication calls are not answered by all ranks of their group"
+    if are_of_different_jobs(ranks, call_waits):
+        text = f"The ranks' captures share no time, and {unanswered}: these are ranks of different jobs or captures."
+        return [Defect(DIFFERENT_JOBS, HIGH, calls, calls, text, _AFFECTS)]
+    found = []
+    if apart:
+        why = (
+            "their calls do match, so that the clocks of the hosts are wrong by more than the captures are long."
+            if calls and matched - _ambiguous(call_waits) > _FEW * calls
+            else "unless the hosts' clocks are wrong, these are not ranks of one capture."
+        )
+        found.append(
+            Defect("no_shared_time", MEDIUM, len(ranks), None, f"The ranks' captures share no time: {why}", _AFFECTS)
+        )
+    if calls and matched <= _FEW * calls:
+        formats = " and ".join(sorted(ranks["format"].dropna().unique()))
+        so = (
+            f"ranks' files are of several formats ({formats}), which name process groups otherwise; record all ranks "
+            "with one tool"
+            if " and " in formats
+            else "these may be ranks of different jobs"
+            if matched <= _BY_CHANCE * calls
+            else "who waited in them, and how long, is not known"
+        )
+        text = f"{unanswered}, although these are here: {so}."
+        found.append(Defect("unanswered_calls", MEDIUM, calls - matched, calls, text, _AFFECTS))
+    return found
+
+
+def _answerable(calls: pd.DataFrame) -> tuple[int, int]:
+    """Calls whose whole group is here, and those of them that were matched."""
+    if calls.empty:
+        return 0, 0
+    matched = int(is_true(calls["is_matched"]).sum())
+    return matched + int((calls["why_not_split"] == NOT_ON_ALL).sum()), matched
+
+
+def _ambiguous(calls: pd.DataFrame) -> int:
+    """Those of the matched calls that may as well be others: alike at like distances, as in decoding."""
+    return int((is_true(calls["is_matched"]) & is_true(calls["is_ambiguous"])).sum())
+
+
+def _share_no_time(ranks: pd.DataFrame) -> bool:
+    """Of captures: GPUs of one file may well run one after the other."""
+    known = rows_where(ranks, ranks["window_start_ns"].notna())
+    by_file = known.groupby("files")
+    starts = by_file["window_start_ns"].min().astype("int64")
+    ends = by_file["window_end_ns"].max().astype("int64")
+    return len(starts) > 1 and bool(starts.max() >= ends.min()) and bool((ends > starts).all())
+
+
+# Communication that no rule knows: kernels and operators whose names speak of it, and jobs that seem to have none.
+
+
+UNKNOWN = "unknown_communication"
+NOWHERE = "no_communication"
+_NONE_AT_ALL = "without_communication"
+
+_NAMELESS = "kernels_without_name"
+
+OF_SEVERAL_RANKS = (NOWHERE, _NONE_AT_ALL)
+"""Checks that say nothing of a rank that is alone."""
+
+UNKNOWN_KERNELS = (UNKNOWN, NOWHERE, _NAMELESS)
+"""Checks that leave it open what of compute is communication: with them nothing can be called well."""
+
+_GRAVE_PCT, _SOME_PCT = 10.0, 1.0
+"""Of kernel time, from which unknown kernels are high, and medium."""
+
+_MOST_NAMED = 5
+
+_OF_OPERATORS = re.compile(
+    r"^(?:at|at_cuda_detail|cub|thrust|cutlass|cublas\w*|cudnn|pytorch_flash|flash)::"
+    r"|^(?:nvjet|triton_|Cijk_|sm\d+_xmma|cudnn_generated|implicit_convolve|(?:maxwell|volta|turing|ampere)_)"
+)
+"""Kernels of libraries that only compute, whoever launches them."""
+
+_OF_ANY_BACKEND = "record_param_comms"
+
+
+def unknown_communication(trace: RankTrace) -> list[Defect]:
+    """Compute kernels whose own name, or whose operator's, speaks of communication; the user's rules come first."""
+    ops = trace.gpu_ops
+    is_kernel = is_any(ops["kind"], "compute") & is_any(ops["activity"], "kernel")
+    by_name = _by_name(ops, is_kernel)
+    speaking = np.array([_speaks(trace, name) for name in by_name.index.tolist()], dtype=bool)
+    by_operator = _of_operators(trace, is_kernel)
+    found = _with_time(by_name[speaking | by_name.index.isin(by_operator)])
+    if found.empty:
+        return []
+    share = 100.0 * float(found.sum()) / float(by_name.sum())
+    said = _one_said if len(found) == 1 else _many_said
+    who, whose, they = said(len(found), by_name=bool(speaking.any()))
+    text = (
+        f"{who} as compute ({share:.1f} % of its kernel time), though {whose} of communication: {_largest(found)}."
+        f"{_streams(ops[is_kernel], found)} If {they}, say {_option(found)}."
+    )
+    severity = HIGH if share >= _GRAVE_PCT else MEDIUM if share >= _SOME_PCT else LOW
+    return [Defect(UNKNOWN, severity, len(found), len(by_name), text, BY_KIND)]
+
+
+def kernels_without_name(trace: RankTrace) -> list[Defect]:
+    """Kernels whose names the file lacks: they count as compute, and may be anything."""
+    by_name = _by_name(trace.gpu_ops, is_any(trace.gpu_ops["activity"], "kernel"))
+    if not by_name.get(UNNAMED, 0):
+        return []
+    count = int((is_any(trace.gpu_ops["activity"], "kernel") & is_any(trace.gpu_ops["name"], UNNAMED)).sum())
+    share = 100.0 * float(by_name[UNNAMED]) / float(by_name.sum())
+    text = (
+        f"{many(count, 'kernel')} ({share:.1f} % of kernel time) {have(count)} no name in the file: counted as "
+        "compute, though any may be communication. Record or export again."
+    )
+    severity = HIGH if share >= _GRAVE_PCT else MEDIUM if share >= _SOME_PCT else LOW
+    return [Defect(_NAMELESS, severity, count, None, text, BY_KIND)]
+
+
+def _one_said(_count: int, *, by_name: bool) -> tuple[str, str, str]:
+    whose = "its name speaks" if by_name else "the name of its operator speaks"
+    return "1 kernel is known by no rule and counts", whose, "it communicates"
+
+
+def _many_said(count: int, *, by_name: bool) -> tuple[str, str, str]:
+    whose = "their names speak" if by_name else "the names of their operators speak"
+    return f"{count} kernels are known by no rule and count", whose, "they communicate"
+
+
+def no_communication(trace: RankTrace) -> list[Defect]:
+    """A rank that runs nothing which is known as communication, on its GPU or its CPU; of a job of one that is well."""
+    ops = trace.gpu_ops
+    if is_any(ops["kind"], "comm").any() or not is_any(ops["kind"], "compute").any():
+        return []
+    if host_names.matches(trace.ranges["name"], host_names.is_cpu_collective).any():
+        return []
+    by_name = _by_name(ops, is_any(ops["kind"], "compute"))
+    fused = [name for name in by_name.index if kinds.is_fused(name)]
+    if fused:
+        return []
+    others = by_name[[not _OF_OPERATORS.search(function_path(name)) for name in by_name.index]]
+    if others.empty and trace.meta.world_size is None:
+        return []
+    if others.empty:
+        text = (
+            "A job of several ranks, and no communication in the capture: all of its kernels are of libraries that "
+            "only compute. Its steps exchange nothing (gradients accumulated without synchronising, its own part of "
+            "the work), or that was not recorded."
+        )
+        return [Defect(_NONE_AT_ALL, LOW, 1, None, text, ())]
+    others = _likeliest_first(trace, others)
+    text = (
+        f"A job of several ranks, but nothing in the capture is known as communication: it has none here, or its "
+        f"kernels have names that no rule knows and count as compute. Of those that no library of computing kernels "
+        f"has, the likeliest first: {_largest(others)}. Name those that communicate, such as {_option(others[:1])}."
+    )
+    return [Defect(NOWHERE, MEDIUM, 1, None, text, BY_KIND)]
+
+
+def _likeliest_first(trace: RankTrace, by_name: pd.Series) -> pd.Series:
+    """Kernels that speak of communication, that share no stream with matrix products, whose names tell no computing."""
+    ops = trace.gpu_ops
+    by_operator = _of_operators(trace, is_any(ops["kind"], "compute"))
+    is_silent = np.array([not _speaks(trace, name) and name not in by_operator for name in by_name.index], dtype=bool)
+    kernels = ops[(ops["kind"] == "compute").to_numpy()]
+    names = kernels["name"].astype("str")
+    computes = names.map({name: category(name, "compute", None) != "other" for name in names.unique()})
+    beside = kernels["stream"].isin(kernels.loc[computes.to_numpy(dtype=bool), "stream"].unique())
+    is_beside = beside.groupby(names).any().reindex(by_name.index)
+    told = np.array([category(str(name), "compute", None) != "other" for name in by_name.index.tolist()], dtype=bool)
+    order = np.lexsort((-by_name.to_numpy(), told, is_beside.to_numpy(dtype=bool), is_silent))
+    return by_name.iloc[order]
+
+
+def fused_kernels(trace: RankTrace) -> list[Defect]:
+    """Kernels that compute and communicate at once: compute, overlap and exposed communication leave theirs open."""
+    ops = trace.gpu_ops
+    by_name = _by_name(ops, is_any(ops["kind"], "compute"))
+    found = _with_time(
+        by_name[[kinds.is_fused(str(name)) for name in by_name.index.tolist()]] if len(by_name) else by_name
+    )
+    if found.empty:
+        return []
+    share = 100.0 * float(found.sum()) / float(by_name.sum())
+    text = (
+        f"{share:.1f} % of compute kernel time is in kernels that compute and communicate at once: {_largest(found)}. "
+        "They count as compute; how much of it is communication, and how much is hidden, cannot be told."
+    )
+    return [Defect("fused_kernels", MEDIUM if share >= _SOME_PCT else LOW, len(found), len(by_name), text, BY_KIND)]
+
+
+def kinds_without_match(trace: RankTrace) -> list[Defect]:
+    """The user's rules that no operation's name fits."""
+    if not trace.meta.kind_rules.extra:
+        return []
+    names = [str(name) for name in trace.gpu_ops["name"].unique()]
+    texts = [
+        f"--kind '{kind}={pattern.pattern}' fits no kernel or copy in the capture."
+        for kind, pattern in trace.meta.kind_rules.extra
+        if not any(pattern.search(name) for name in names)
+    ]
+    return [Defect(WITHOUT_MATCH, MEDIUM, 1, None, text, ()) for text in texts]
+
+
+WITHOUT_MATCH = "kind_without_match"
+
+
+def _by_name(ops: pd.DataFrame, held: np.ndarray) -> pd.Series:
+    """Total time of each distinct name of these operations, longest first."""
+    names: Any = column_of(ops, "name")
+    codes, durations = names.codes[held], (array_of(ops, "end_ns") - array_of(ops, "start_ns"))[held]
+    total = sums_at(codes, durations, len(names.categories))
+    occurs = np.flatnonzero(np.bincount(codes, minlength=len(total)))
+    order = occurs[np.argsort(-total[occurs], kind="stable")]
+    return pd.Series(total[order], index=names.categories[order].astype("str"))
+
+
+def _with_time(by_name: pd.Series) -> pd.Series:
+    """Those that take any: the others hide nothing, and have no share where none takes any."""
+    return by_name[by_name.to_numpy() > 0]
+
+
+def _speaks(trace: RankTrace, name: str) -> bool:
+    is_ruled = any(pattern.search(name) for _, pattern in trace.meta.kind_rules.extra)
+    return not is_ruled and kinds.speaks_of_communication(name)
+
+
+def _of_operators(trace: RankTrace, is_kernel: np.ndarray) -> set[str]:
+    """Names of compute kernels that communicating operators launch, of which none launches anything that is known."""
+    ops = trace.gpu_ops
+    operator = comm_operators(trace, np.arange(len(ops)), _communicates)
+    inside = np.flatnonzero(operator != NONE)
+    if not len(inside):
+        return set()
+    operators, kernels = (column_of(frame, "name").codes for frame in (trace.host_ops, ops))
+    of_op = operators[operator[inside]]
+    is_known = is_any(ops["kind"], "comm") | host_names.matches(ops["name"], kinds.is_fused)
+    launches_known = np.bincount(of_op[is_known[inside]], minlength=int(of_op.max()) + 1) > 0
+    without = inside[~launches_known[of_op] & is_kernel[inside]]
+    ruled = [pattern for _, pattern in trace.meta.kind_rules.extra]
+    found = ops["name"].cat.categories[np.unique(kernels[without])].tolist()
+    names = [name for name in found if not _OF_OPERATORS.search(function_path(name))]
+    return {name for name in names if not any(rule.search(name) for rule in ruled)}
+
+
+def _communicates(operator: str) -> bool:
+    """Operators of libraries, and what PyTorch puts around every collective, of whatever backend."""
+    return operator == _OF_ANY_BACKEND or kinds.is_comm_operator(operator)
+
+
+def _largest(by_name: pd.Series) -> str:
+    named = [f"{_short(name)} ({time_text(total)})" for name, total in by_name[:_MOST_NAMED].items()]
+    return ", ".join(named) + (f" and {len(by_name) - _MOST_NAMED} more" if len(by_name) > _MOST_NAMED else "")
+
+
+def _short(name: object) -> str:
+    """The function's own name; what is longer than a line is cut."""
+    path = "".join(sign for sign in function_path(str(name)) if sign.isprintable())
+    return path if len(path) <= 80 else f"{path[:79]}…"
+
+
+def _option(by_name: pd.Series) -> str:
+    """The `--kind` line for the largest of them."""
+    paths = [function_path(str(name)).rsplit("::", 1)[-1][:60] for name in by_name.index[:_MOST_NAMED]]
+    pattern = "|".join(dict.fromkeys(map(re.escape, paths)))
+    return f"--kind {shlex.quote(f'comm={pattern}')}"
+
+
+def _streams(kernels: pd.DataFrame, found: pd.Series) -> str:
+    """Names streams on which no other kernel runs."""
+    is_found = kernels["name"].astype("str").isin(found.index)
+    alone = is_found.groupby(kernels["stream"]).all()
+    streams = [str(stream) for stream in alone.index[alone.to_numpy(dtype=bool)]]
+    if not streams:
+        return ""
+    who = "It alone runs" if len(found) == 1 else "They alone run"
+    return f" {who} on stream{'' if len(streams) == 1 else 's'} {', '.join(streams[:_MOST_NAMED])}."
+
+
+# What a rank's own file does not show, and the other ranks' do: times in another unit, and a file that is a copy.
+
+
+_UNITS = 1_000
+"""Between ms, µs and ns."""
+
+
+def other_units(kernels: pd.DataFrame) -> dict[int, list[Defect]]:
+    """Of ranks whose kernels take nearer to 1,000 times as long (or short) as the same ones of most than equally long.
+
+    The table is the Result's.
+    """
+    computing = rows_where(kernels, ((kernels["kind"] == "compute") & (kernels["median_ns"] > 0)).to_numpy())
+    lengths = computing.pivot_table(index="name", columns="rank", values="median_ns", observed=True)
+    lengths = lengths[lengths.notna().sum(axis="columns") > 1]
+    if lengths.empty:
+        return {}
+    usual = lengths.quantile(axis="columns", interpolation="lower")
+    times = lengths.div(usual, axis="index").median().dropna()
+    return {int(rank): [_other_unit(ratio)] for rank, ratio in times.items() if _powers(ratio)}
+
+
+def _powers(ratio: float) -> int:
+    return round(np.log(ratio) / np.log(_UNITS))
+
+
+def _other_unit(ratio: float) -> Defect:
+    how = f"{ratio:,.0f} times as long as" if ratio > 1 else f"1/{1 / ratio:,.0f} of the time of the same kernels"
+    text = (
+        f"Its kernels take {how} on other ranks: the times are in another unit than the file says (µs taken for ns, or "
+        "ns for µs), and so are all that are shown."
+    )
+    return Defect(OTHER_UNIT, HIGH, 1, None, text, (EVENTS,))
+
+
+def copies(ranks: pd.DataFrame, kernels: pd.DataFrame) -> list[Defect]:
+    """Ranks whose operations are those of another rank, to the nanosecond. The tables are the Results'."""
+    whole = ["window_start_ns", "window_end_ns", "operations"]
+    alike = rows_where(ranks, (ranks.duplicated(whole, keep=False) & (ranks["operations"] >= A_SAMPLE)).to_numpy())
+    same: dict[object, list[int]] = {}
+    for rank, own in kernels[kernels["rank"].isin(alike["rank"])].groupby("rank"):
+        told = own[["name", "calls", "total_ns", "min_ns", "max_ns"]].astype({"name": "str"}).sort_values("name")
+        same.setdefault((*told.itertuples(index=False, name=None),), []).append(int(rank))
+    found = []
+    for those in same.values():
+        if len(those) > 1:
+            text = (
+                f"{numbered('Rank', those)} have the same operations at the same times, to the nanosecond: one file is "
+                "there under several ranks' numbers, and ranks are missing."
+            )
+            found.append(Defect("copies_of_a_rank", HIGH, len(those), len(ranks), text, (EVENTS,)))
+    return found
+
+
+# What is wrong with the traces, and which figures it makes unreliable.
+
 
 _RECORDS_GPUS = {"kineto": "ProfilerActivity.CUDA, on the rank's own GPU,", "nsys": "--trace=cuda,nvtx"}
 """What records GPU work, by a trace's format."""
@@ -93,8 +479,8 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     return _table(
         [
             *checks.file_damage(trace),
-            *time_checks.far_apart(trace),
-            *time_checks.outside(trace),
+            *checks.far_apart(trace),
+            *checks.outside(trace),
             *checks.dropped_events(trace),
             *checks.launches_without_operation(trace),
             *checks.lost_amid_others(trace),
@@ -102,22 +488,22 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
             *checks.operations_without_launch(trace),
             *checks.shared_launches(trace),
             *checks.launches_out_of_order(trace),
-            *argument_checks.communication_without_arguments(calls),
-            *argument_checks.arguments_of_operators(calls),
-            *argument_checks.inferred_arguments(calls),
-            *time_checks.overlaps_on_a_stream(trace),
-            *time_checks.nested_on_a_stream(trace),
-            *time_checks.operations_without_duration(trace),
-            *time_checks.too_short(trace),
-            *time_checks.operations_before_their_launch(trace),
+            *checks.communication_without_arguments(calls),
+            *checks.arguments_of_operators(calls),
+            *checks.inferred_arguments(calls),
+            *checks.overlaps_on_a_stream(trace),
+            *checks.nested_on_a_stream(trace),
+            *checks.operations_without_duration(trace),
+            *checks.too_short(trace),
+            *checks.operations_before_their_launch(trace),
             *checks.partial_steps(trace),
             *checks.cuda_graphs(trace),
-            *unknown.unknown_communication(trace),
-            *unknown.no_communication(trace),
-            *unknown.kernels_without_name(trace),
-            *unknown.fused_kernels(trace),
-            *unknown.kinds_without_match(trace),
-            *figure_checks.impossible_memory_levels(trace),
+            *unknown_communication(trace),
+            *no_communication(trace),
+            *kernels_without_name(trace),
+            *fused_kernels(trace),
+            *kinds_without_match(trace),
+            *checks.impossible_memory_levels(trace),
         ]
     )
 
@@ -142,7 +528,7 @@ def across(
     complete = complete_steps(steps.table)
     shared = shared_steps(complete, set(ranks.table["rank"]))
     has_shared = bool(shared)
-    units = {rank: _table(found) for rank, found in across_ranks.other_units(kernels.table).items()}
+    units = {rank: _table(found) for rank, found in other_units(kernels.table).items()}
     own = stack(parts, ("rank", *_COLUMNS))
     own = under_each_other([own, stack(units)]) if units else own
     is_cut = own["check"].isin([TRUNCATED, OTHER_UNIT]).any()  # calls that it lost are no sign of anything
@@ -150,18 +536,18 @@ def across(
     of_set = [
         *_missing_ranks(ranks.table, wanted_ranks, run_world_size),
         *_different_world_size(ranks.table, run_world_size),
-        *figure_checks.impossible_bandwidths(collectives.to_frame()),
-        *([] if is_cut else different_jobs.signs(ranks.table, call_waits.table)),
-        *across_ranks.copies(ranks.table, kernels.table),
-        *step_numbers.shifted(call_waits.table),
+        *checks.impossible_bandwidths(collectives.to_frame()),
+        *([] if is_cut else signs(ranks.table, call_waits.table)),
+        *copies(ranks.table, kernels.table),
+        *checks.shifted(call_waits.table),
         *_different_windows(ranks.table, integrity_common_pct, has_shared=has_shared),
         *_different_steps(steps.table, ranks.table, has_shared=has_shared),
         *_different_step_lengths(comparable, integrity_step_pct),
     ]
     here = 1 if ranks.is_one_process else len(parts)
     if (_world_size(ranks.table) or run_world_size or here) < 2:  # alone, it communicates with nobody
-        own = rows_where(own, ~own["check"].isin(unknown.OF_SEVERAL_RANKS))
-    is_rule = own["check"] == unknown.WITHOUT_MATCH
+        own = rows_where(own, ~own["check"].isin(OF_SEVERAL_RANKS))
+    is_rule = own["check"] == WITHOUT_MATCH
     of_set = [*of_set, *_rules_without_match(own[is_rule], len(parts))]
     own = rows_where(own, ~is_rule)
     frames = [typed(frame, _DTYPES) for frame in (_table(of_set).assign(rank=pd.NA), own) if len(frame)]
@@ -205,7 +591,7 @@ def _rules_without_match(rows: pd.DataFrame, ranks: int) -> list[Defect]:
     """Rules of the user's that fit nothing on any rank."""
     times = rows["sentence"].value_counts() if len(rows) else pd.Series(dtype="int64")
     texts = sorted(times.index[times == ranks])
-    return [Defect(unknown.WITHOUT_MATCH, MEDIUM, len(texts), None, " ".join(texts), ())] if texts else []
+    return [Defect(WITHOUT_MATCH, MEDIUM, len(texts), None, " ".join(texts), ())] if texts else []
 
 
 def _world_size(ranks: pd.DataFrame) -> int | None:
@@ -293,3 +679,58 @@ def _different_steps(steps: pd.DataFrame, ranks: pd.DataFrame, *, has_shared: bo
         mark = "marks" if len(unmarked) == 1 else "mark"
         text += f" {numbered('Rank', unmarked)} {mark} none: call the profiler's step() on every rank."
     return [Defect("different_steps", MEDIUM, len(uncommon), len(holders), text, ("steps",))]
+
+
+# Ranks of which so much is damaged that no figure of them is true, and what it is.
+
+
+IMPOSSIBLE: Mapping[str, str] = MappingProxyType(
+    {
+        NESTED: "operations run inside others of their stream, which runs one after the other",
+        FAR_APART: "operations lie over a day apart",
+        OUTSIDE: "operations lie outside of the recording",
+        NO_DURATION: "operations take no time",
+        TOO_SHORT: "kernels run for less time than any GPU needs",
+        OTHER_UNIT: "times are in another unit than those of the other ranks",
+        BACKWARDS: "events end before they start",
+        UNREADABLE: "those of many events are no numbers, or none that can be",
+    }
+)
+"""Checks that find times that cannot be, and what these are."""
+
+NOT_THEIR_OWN: Mapping[str, str] = MappingProxyType(
+    {
+        SHARED: "operations share the numbers of their launches",
+        OUT_OF_ORDER: "operations of one stream run in another order than they were launched in",
+    }
+)
+"""Checks that find that it is not known which call launched what."""
+
+
+def gravely(integrity: pd.DataFrame, check: str) -> list[int]:
+    """Ranks of which a check found so much that their figures are wrong."""
+    return sorted(rank for found, rank in _grave(integrity) if found == check)
+
+
+def _grave(integrity: pd.DataFrame) -> list[tuple[str, int]]:
+    """Check and rank of all that is so much."""
+    # Lists: rules and sentences ask again and again, and pandas' own way takes a millisecond for each check.
+    columns = [integrity[name].tolist() for name in ("check", "severity", "rank")]
+    rows = zip(*columns, strict=True)
+    return [(check, int(rank)) for check, severity, rank in rows if severity == HIGH and not pd.isna(rank)]
+
+
+def untrue_ranks(integrity: pd.DataFrame) -> dict[int, str]:
+    """Of each rank whose times cannot be true, or whose operations are not known to be of which step, the first why."""
+    checks, grave = {**IMPOSSIBLE, **NOT_THEIR_OWN}, sorted(_grave(integrity), key=lambda found: found[1])
+    return {rank: what for check, what in reversed(checks.items()) for found, rank in grave if found == check}
+
+
+def told(integrity: pd.DataFrame) -> str | None:
+    """`what the file of rank 0 tells cannot be true: operations take no time`; `None` where none is damaged so much."""
+    ranks = untrue_ranks(integrity)
+    if not ranks:
+        return None
+    first, more = min(ranks), len(ranks) - 1
+    whose = f"the files of rank {first} and {more} more tell" if more else f"the file of rank {first} tells"
+    return f"what {whose} cannot be true: {ranks[first]}"

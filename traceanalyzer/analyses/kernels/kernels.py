@@ -1,18 +1,35 @@
-"""Which kernels and copies ran on each rank, how often and how long."""
+"""Kernels and copies by name, per rank and over ranks; compiler fusions; CUDA graphs."""
 
+import re
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, ratio, stack
-from traceanalyzer.analyses.grouping import Groups, rows_of_each
-from traceanalyzer.analyses.names import KernelsColumn
-from traceanalyzer.meaning.columns import Adds, Column, Written
+from traceanalyzer.analyses.base import Result, of_a_mean_rank, percent, ratio, stack, typed
+from traceanalyzer.analyses.grouping import Groups, by_category, rows_of_each
+from traceanalyzer.analyses.kernels.kernel_names import fusion
+from traceanalyzer.analyses.names import FusionsColumn, GraphsColumn, KernelsColumn, KernelsOverRanksColumn
+from traceanalyzer.analyses.time import breakdown
+from traceanalyzer.analyses.time.breakdown import DEFINITIONS, known_only, split
+from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import lengths_of, sorted_table, text_array
-from traceanalyzer.model.tables import array_of, column_of
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import (
+    array_of,
+    column_of,
+    lengths_of,
+    mask_of,
+    rows_named,
+    sorted_by,
+    sorted_table,
+    table_of,
+    text_array,
+    without_rows,
+)
+
+# Which kernels and copies ran on each rank, how often and how long.
 
 
 class Kernels(Result[KernelsColumn]):
@@ -43,7 +60,7 @@ class Kernels(Result[KernelsColumn]):
         )
 
 
-def per_rank(trace: RankTrace) -> pd.DataFrame:
+def kernels_per_rank(trace: RankTrace) -> pd.DataFrame:
     """Group the rank's counted GPU operations by name; durations are not clipped to the window."""
     if not trace.counted.any():
         return pd.DataFrame()
@@ -67,6 +84,201 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     return sorted_table(columns, "total_ns")
 
 
-def across(parts: Mapping[int, pd.DataFrame]) -> Kernels:
+def kernels_across(parts: Mapping[int, pd.DataFrame]) -> Kernels:
     """The ranks' rows under each other."""
     return Kernels(stack(parts, tuple(Kernels.columns)))
+
+
+# Kernels and copies by name, all ranks in one row: the mean, and who has least and most of it.
+
+
+_KEYS = ["name", "kind", "activity"]
+
+
+class KernelsOverRanks(Result[KernelsOverRanksColumn]):
+    """One row for each name, longest total first; a rank that runs none of a name counts as 0."""
+
+    title: ClassVar[str] = "Kernels and copies over ranks"
+    keys: ClassVar[tuple[str, ...]] = ("name", "activity")
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "name": Column.text("Name as the trace has it.", written=Written.KERNEL),
+        "kind": Column.text("compute, comm or copy.", written=Written.KIND, is_aside=True),
+        "activity": Column.text("kernel, memcpy, memset or graph."),
+        "share_pct": Column.share("100 · sum of durations / that of all GPU operations, all ranks together."),
+        "total_ns": Column.time("Sum of the durations on one rank: mean over ranks."),
+        "calls": Column.count("Calls on one rank: mean over ranks.", is_aside=True),
+        "mean_ns": Column.time("Mean duration of a call, all ranks together.", adds=Adds.DERIVED),
+        "min_ns": Column.time("Shortest call of all ranks.", adds=Adds.EXTREME),
+        "max_ns": Column.time("Longest call of all ranks.", adds=Adds.EXTREME),
+        "lowest_total_ns": Column.time("Least total of a rank; absent with a single rank.", adds=Adds.EXTREME),
+        "lowest_rank": Column.ident("Whose that is."),
+        "highest_total_ns": Column.time("Largest total of a rank; absent with a single rank.", adds=Adds.EXTREME),
+        "highest_rank": Column.ident("Whose that is."),
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return self._with(table, dict(of_a_mean_rank(table)))
+
+
+def kernels_over_ranks_across(_parts: Mapping[int, pd.DataFrame], kernels: Kernels) -> KernelsOverRanks:
+    """Sum the ranks' rows of each name; only ranks that have GPU operations count."""
+    if not len(kernels):
+        return KernelsOverRanks(without_rows([*KernelsOverRanks.columns, "all_calls", "all_ns", "ranks"]))
+    frame = _of_every_rank(kernels.table)
+    groups = frame.groupby(_KEYS, observed=True, sort=False)
+    ranks = frame["rank"].nunique()
+    table = table_of(
+        {
+            "all_calls": groups["calls"].sum(),
+            "all_ns": groups["total_ns"].sum(),
+            "ranks": ranks,
+            "min_ns": groups["min_ns"].min(),
+            "max_ns": groups["max_ns"].max(),
+            **_extreme("lowest", frame, groups["total_ns"].idxmin()),
+            **_extreme("highest", frame, groups["total_ns"].idxmax()),
+        }
+    ).reset_index()
+    spread = ("lowest_total_ns", "lowest_rank", "highest_total_ns", "highest_rank")
+    if ranks < 2:
+        table = table.assign(**dict.fromkeys(spread, pd.NA))
+    table = typed(table, dict.fromkeys((*spread, "all_calls", "all_ns", "min_ns", "max_ns"), "Int64"))
+    return KernelsOverRanks(sorted_by(table, "all_ns"))
+
+
+def _of_every_rank(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows, and one for each rank that lacks a name, with sums of 0."""
+    every = table[_KEYS].drop_duplicates().merge(table[["rank"]].drop_duplicates(), how="cross")
+    return every.merge(table, on=[*_KEYS, "rank"], how="left").fillna({"calls": 0, "total_ns": 0})
+
+
+def _extreme(which: str, frame: pd.DataFrame, rows: pd.Series) -> dict[str, pd.Series]:
+    """The total and the rank in the row that is told for each name."""
+    chosen = frame.loc[rows.to_numpy()]
+    named = {f"{which}_total_ns": chosen["total_ns"], f"{which}_rank": chosen["rank"]}
+    return {name: values.set_axis(rows.index) for name, values in named.items()}
+
+
+# Which operators the compiler fused into each of its kernels, and what these kernels cost.
+
+
+class Fusions(Result[FusionsColumn]):
+    """One row for each rank and kernel that Inductor made, most time first."""
+
+    title: ClassVar[str] = "Kernels made by the compiler"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "kernel")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "kernel": Column.text("Name of the Triton kernel.", written=Written.KERNEL),
+        "fusion": Column.text(
+            "pointwise, reduction, persistent reduction, template (a product or attention) or foreach."
+        ),
+        "operators": Column.text(
+            "The distinct operators in it, as its name lists them; a long list is cut by the compiler."
+        ),
+        "gpu_ops": Column.count("Times that it ran.", is_compared=False),
+        "gpu_ns": Column.time("Sum of its durations.", leads=True),
+    }
+
+
+def fusions_per_rank(trace: RankTrace) -> pd.DataFrame:
+    """Add up the rank's counted kernels whose names are Inductor's."""
+    names: Any = column_of(trace.gpu_ops, "name")
+    rows = np.flatnonzero(mask_of(names, fusion) & trace.counted)
+    if not len(rows):
+        return pd.DataFrame()
+    groups = Groups.of({"kernel": names[rows]}, ["kernel"])
+    kernels = groups.keys["kernel"].astype("str")
+    found = [fusion(name) or ("", ()) for name in kernels.tolist()]
+    columns = {
+        "kernel": kernels,
+        "gpu_ops": groups.counts(),
+        "gpu_ns": groups.sums(lengths_of(trace.gpu_ops)[rows]),
+        "fusion": text_array([kind for kind, _ in found]),
+        "operators": text_array([", ".join(operators) for _, operators in found]),
+    }
+    return sorted_table(columns, "gpu_ns")
+
+
+def fusions_across(parts: Mapping[int, pd.DataFrame]) -> Fusions:
+    """The ranks' rows under each other."""
+    return Fusions(stack(parts, tuple(Fusions.columns)))
+
+
+# CUDA graphs: each kind of graph launch as a unit, with the kernels that ran inside it.
+
+
+_LAUNCH = re.compile(r"GraphLaunch")
+_PARTS = ("window_ns", *breakdown.PARTS)
+
+
+class Graphs(Result[GraphsColumn]):
+    """One row for each rank and graph, most time first. Graphs that launch the same operations are one."""
+
+    title: ClassVar[str] = "CUDA graphs"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "graph")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "graph": Column.ident("Ordinal, in order of first launch: traces do not name graphs."),
+        "launches": Column.count("Times that it was launched."),
+        "gpu_ops": Column.count("GPU operations of all its launches.", is_compared=False),
+        "operations_per_launch": Column.number("GPU operations / launches."),
+        "is_opaque": Column.flag("The trace has one operation for the whole graph: what ran inside is unknown."),
+        "gpu_ns": Column.time("Sum of the operations' durations.", leads=True),
+        "host_ns": Column.time("Host time in the launching calls."),
+        **{name: DEFINITIONS[name] for name in _PARTS},
+        "window_ns": Column.time(
+            "Sum over launches of the time from the first operation's start to the last one's end. All that "
+            "runs in it counts below, whoever launched it.",
+            better=Better.LESS,
+        ),
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return self._with(known_only(table), {"operations_per_launch": ratio(table["gpu_ops"], table["launches"])})
+
+
+def graphs_per_rank(trace: RankTrace) -> pd.DataFrame:
+    """Group graph launches by the names of the operations that they ran, in order of start."""
+    launches = _launches(trace)
+    if launches.empty:
+        return pd.DataFrame()
+    parts = split(trace, array_of(launches, "start_ns"), array_of(launches, "end_ns"))
+    table = launches.assign(**{name: parts[name] for name in _PARTS})
+    groups = table.groupby("signature", sort=False)
+    sums = groups[["gpu_ops", "gpu_ns", "host_ns", *_PARTS]].sum()
+    sums = sums.assign(launches=groups.size(), is_opaque=groups["is_opaque"].first(), graph=np.arange(len(sums)))
+    return sums.sort_values("gpu_ns", ascending=False, kind="stable").reset_index(drop=True)
+
+
+def graphs_across(parts: Mapping[int, pd.DataFrame]) -> Graphs:
+    """The ranks' rows under each other."""
+    return Graphs(stack(parts, tuple(Graphs.columns)))
+
+
+def _launches(trace: RankTrace) -> pd.DataFrame:
+    """A row for each graph launch whose operations are counted, in order."""
+    ops, calls = trace.gpu_ops, trace.api_calls
+    is_launch = by_category(column_of(calls, "name"), _LAUNCH.search)
+    is_graph_call = np.append(is_launch.astype(bool), False)
+    launch = array_of(ops, "launch")
+    held = trace.counted & is_graph_call[np.where(launch == NONE, len(calls), launch)]
+    if not held.any():
+        return pd.DataFrame()
+    table = table_of(
+        {
+            "launch": launch[held],
+            "start_ns": array_of(ops, "start_ns")[held],
+            "end_ns": array_of(ops, "end_ns")[held],
+            "code": ops["name"].cat.codes.to_numpy()[held],
+            "is_opaque": rows_named(ops, "activity", "graph")[held],
+        }
+    )
+    table["gpu_ns"] = table["end_ns"] - table["start_ns"]
+    groups = table.groupby("launch")
+    rows = groups.agg(start_ns=("start_ns", "min"), end_ns=("end_ns", "max"), gpu_ops=("code", "size"),
+                      gpu_ns=("gpu_ns", "sum"), is_opaque=("is_opaque", "any"))  # fmt: skip
+    # Kernels on parallel branches change their order from launch to launch: what ran identifies a graph.
+    rows["signature"] = groups["code"].agg(lambda codes: tuple(sorted(codes)))
+    own = calls.iloc[rows.index]
+    return rows.assign(host_ns=(array_of(own, "end_ns") - array_of(own, "start_ns"))).reset_index(drop=True)

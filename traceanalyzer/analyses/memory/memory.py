@@ -1,16 +1,26 @@
-"""How much GPU memory each rank's allocator held while it was recorded, and the most that it did."""
+"""GPU memory of each rank's allocator: levels, peaks, steps, calls."""
 
 from collections.abc import Mapping
 from typing import ClassVar
 
+import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack, typed
-from traceanalyzer.analyses.names import MemoryColumn
-from traceanalyzer.analyses.trace.ranks import Ranks
-from traceanalyzer.meaning.columns import Adds, Better, Column, Unit, unit_of
+from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.host.activity import names_around
+from traceanalyzer.analyses.host.cpu_time import looked_at
+from traceanalyzer.analyses.names import MemoryCallsColumn, MemoryColumn, MemoryPeaksColumn, MemoryStepsColumn
+from traceanalyzer.analyses.phases.phases import NAMES, phases_of_moments
+from traceanalyzer.analyses.time.intervals import new_ns
+from traceanalyzer.analyses.time.steps import complete_steps
+from traceanalyzer.analyses.trace import Ranks
+from traceanalyzer.meaning.columns import Adds, Better, Column, Unit, Written, unit_of
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.tables import under_each_other
+from traceanalyzer.model.tables import array_of, column_of, lengths_of, rows_where, table_of, under_each_other
+
+# How much GPU memory each rank's allocator held while it was recorded, and the most that it did.
+
 
 RECORDED = "run.json: whole run"
 
@@ -55,7 +65,7 @@ class Memory(Result[MemoryColumn]):
         return self._with(table, {"headroom_bytes": headroom, "headroom_pct": percent(headroom, table["device_bytes"])})
 
 
-def per_rank(trace: RankTrace) -> pd.DataFrame:
+def memory_per_rank(trace: RankTrace) -> pd.DataFrame:
     """Last and highest level of both counters, over the whole capture: steps before it may have needed more."""
     counters = trace.counters
     told = counters[counters["name"].isin(_LEVELS) & counters["value"].notna()]
@@ -73,7 +83,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
 _STORED = ("rank", "source", "events", *_LEVELS.values(), *(f"peak_{name}" for name in _LEVELS.values()))
 
 
-def across(
+def memory_across(
     parts: Mapping[int, pd.DataFrame], ranks: Ranks, run_memory: Mapping[int, Mapping[str, int]] | None = None
 ) -> Memory:
     """The ranks' rows under each other; `run_memory` is what the run itself recorded: rank → figure → bytes."""
@@ -90,3 +100,204 @@ def across(
         table = typed(table, {"rank": "int64", **integers}).sort_values("rank", ignore_index=True)
     known = ranks.table.set_index("rank")["device_bytes"]
     return Memory(table.assign(device_bytes=table["rank"].map(known).astype("Int64")))
+
+
+# The allocator's levels on a rank's GPU, moment by moment, as the trace's `[memory]` events tell them.
+
+
+ALLOCATED, RESERVED = "memory_allocated_bytes", "memory_reserved_bytes"
+
+
+def moments(trace: RankTrace, name: str = ALLOCATED) -> pd.DataFrame:
+    """One row for each event in order of time: `time_ns`, `thread`, `address`, `level_bytes`, `change_bytes`.
+
+    The change is since the event before; `address` is that of the block that was given or taken back, NA where not
+    told. The first event's change is 0: what was held before it is not told. So they add up to last less first.
+    """
+    counters = trace.counters
+    told = counters[(counters["name"] == name) & counters["value"].notna()]
+    level = told["value"].to_numpy(np.int64)
+    return table_of(
+        {
+            "time_ns": array_of(told, "time_ns"),
+            "thread": array_of(told, "thread"),
+            "address": column_of(told, "address"),
+            "level_bytes": level,
+            "change_bytes": np.diff(level, prepend=level[:1]),
+        }
+    )
+
+
+def step_of(trace: RankTrace, times: np.ndarray) -> np.ndarray:
+    """Row in `trace.steps` of the step that the host was in, -1 for none: from its start to the next one's."""
+    starts = trace.steps["host_start_ns"].to_numpy(np.int64)
+    if not len(starts):
+        return np.full(len(times), -1, dtype=np.int64)
+    row = np.searchsorted(starts, times, side="right") - 1
+    last_end = int(trace.steps["host_end_ns"].iloc[-1])
+    return np.where((row == len(starts) - 1) & (times >= last_end), -1, row)
+
+
+# How much memory each step needs at most, and whether it leaves more than it found.
+
+
+_SIZES = ("start_bytes", "peak_allocated_bytes", "end_bytes", "peak_reserved_bytes")
+
+
+class MemorySteps(Result[MemoryStepsColumn]):
+    """One row for each rank and step in which its allocator was at work."""
+
+    title: ClassVar[str] = "Memory by step"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "step")
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "step": Column.ident("Number in the step's name, else its position."),
+        "events": Column.count("Allocations and releases while the host was in the step.", is_compared=False),
+        "start_bytes": Column.size(
+            "What tensors held when the host began the step; absent when no event before it tells.", adds=Adds.EXTREME
+        ),
+        "peak_allocated_bytes": Column.size("The most that tensors held in it.", adds=Adds.EXTREME, better=Better.LESS),
+        "end_bytes": Column.size("What tensors held after its last event.", adds=Adds.EXTREME),
+        "growth_bytes": Column.size("end − start: what the step left behind.", adds=Adds.DERIVED),
+        "peak_reserved_bytes": Column.size(
+            "The most that the caching allocator had taken from the GPU in it.", adds=Adds.EXTREME, better=Better.LESS
+        ),
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return self._with(table, {"growth_bytes": table["end_bytes"] - table["start_bytes"]})
+
+
+def memory_steps_per_rank(trace: RankTrace) -> pd.DataFrame:
+    """Levels by the step that the host was in: its range's start to the next one's."""
+    held = moments(trace)
+    row = step_of(trace, array_of(held, "time_ns"))
+    if held.empty or (row < 0).all():
+        return pd.DataFrame()
+    inside = held[row >= 0].assign(row=row[row >= 0])
+    grouped = inside.groupby("row")["level_bytes"]
+    table = table_of({"events": grouped.size(), "peak_allocated_bytes": grouped.max(), "end_bytes": grouped.last()})
+    before = np.searchsorted(array_of(held, "time_ns"), array_of(trace.steps, "host_start_ns")[table.index]) - 1
+    start = pd.array(array_of(held, "level_bytes")[before], dtype="Int64")
+    start[before < 0] = pd.NA
+    taken = moments(trace, RESERVED)
+    of_step = step_of(trace, array_of(taken, "time_ns"))
+    reserved = taken["level_bytes"].groupby(of_step).max().reindex(table.index)
+    table = table.assign(
+        start_bytes=start, peak_reserved_bytes=reserved, step=array_of(trace.steps, "step")[table.index]
+    ).reset_index(drop=True)
+    table["peak_allocated_bytes"] = table["peak_allocated_bytes"].where(
+        table["start_bytes"].isna() | (table["peak_allocated_bytes"] > table["start_bytes"]), table["start_bytes"]
+    )
+    return typed(table, {"step": "Int64", **dict.fromkeys(_SIZES, "Int64")})
+
+
+def memory_steps_across(parts: Mapping[int, pd.DataFrame]) -> MemorySteps:
+    """The ranks' steps under each other."""
+    return MemorySteps(stack(parts, tuple(column for column in MemorySteps.columns if column != "growth_bytes")))
+
+
+# When each rank's tensors held most, and what the host was doing then.
+
+
+_MODULE = "nn.Module: "
+
+
+class MemoryPeaks(Result[MemoryPeaksColumn]):
+    """One row for each rank whose trace has the allocator's events."""
+
+    title: ClassVar[str] = "Peak of memory"
+    keys: ClassVar[tuple[str, ...]] = ("rank",)
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "peak_allocated_bytes": Column.size(
+            "The most that tensors held after any event of the capture.", adds=Adds.EXTREME, better=Better.LESS
+        ),
+        "peak_ns": Column.moment("The event after which they did, the first if several."),
+        "step": Column.ident("Step that the host was in; absent outside any."),
+        "phase": Column.text("Phase that the host was in."),
+        "operator": Column.text("Innermost operator on the thread; absent outside any.", written=Written.KERNEL),
+        "module": Column.text("Innermost nn.Module on the thread, where Python frames were recorded."),
+    }
+
+
+def memory_peaks_per_rank(trace: RankTrace) -> pd.DataFrame:
+    """The highest event of the capture, and what is around it on its thread."""
+    held = moments(trace)
+    if held.empty:
+        return pd.DataFrame()
+    top = held.iloc[[int(array_of(held, "level_bytes").argmax())]]
+    thread, time = array_of(top, "thread"), array_of(top, "time_ns")
+    row = int(step_of(trace, time)[0])
+    is_module = trace.frames["name"].astype(str).str.startswith(_MODULE)
+    module = names_around(trace.frames[is_module].reset_index(drop=True), thread, time)[0]
+    table = table_of(
+        {
+            "peak_allocated_bytes": array_of(top, "level_bytes"),
+            "peak_ns": time,
+            "step": [trace.steps["step"].iloc[row] if row >= 0 else pd.NA],
+            "phase": np.array(NAMES, dtype=object)[phases_of_moments(trace, thread, time)],
+            "operator": names_around(trace.host_ops, thread, time),
+            "module": [None if module is None else str(module).removeprefix(_MODULE)],
+        }
+    )
+    texts = dict.fromkeys(("phase", "operator", "module"), "str")
+    return typed(table, {"peak_allocated_bytes": "Int64", "step": "Int64", **texts})
+
+
+def memory_peaks_across(parts: Mapping[int, pd.DataFrame]) -> MemoryPeaks:
+    """The ranks' rows under each other."""
+    return MemoryPeaks(stack(parts, tuple(MemoryPeaks.columns)))
+
+
+# Calls by which the caching allocator takes memory from the GPU and gives it back, by step, with the host's time.
+
+
+class MemoryCalls(Result[MemoryCallsColumn]):
+    """One row for each rank, step and function; `step` is absent for calls outside any."""
+
+    title: ClassVar[str] = "Calls for GPU memory"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "step", "name")
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "step": Column.ident("Step that the host was in; absent outside any."),
+        "name": Column.text("Function.", written=Written.KERNEL),
+        "calls": Column.count("Its calls."),
+        "host_ns": Column.time(
+            "Time of the host in them, once where threads are in several; cudaFree waits for the GPU too.", leads=True
+        ),
+        "longest_ns": Column.time("The longest of them.", adds=Adds.EXTREME),
+        "is_complete": Column.flag("The step counts in means."),
+    }
+
+
+def memory_calls_per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
+    """Group the calls of the whole capture, or of the chosen steps, by step and name."""
+    names = trace.api_calls["name"]
+    known = [name for name in names.cat.categories if host_names.is_memory_call(name)]
+    calls = rows_where(trace.api_calls, names.isin(known))
+    row = step_of(trace, array_of(calls, "start_ns"))
+    numbers = np.append(array_of(trace.steps, "step"), -1)[row]
+    if trace.window.steps is not None:
+        held = np.isin(numbers, trace.window.steps)
+        calls, numbers = calls[held], numbers[held]
+    if calls.empty:
+        return pd.DataFrame()
+    complete = set(complete_steps(steps)["step"]) if len(steps) else set()
+    starts, ends = looked_at(trace, array_of(calls, "start_ns"), array_of(calls, "end_ns"))
+    called = calls["name"].astype("str").to_numpy()
+    new = new_ns(starts, ends, numbers)
+    table = table_of({"step": numbers, "name": called, "new": new, "length": lengths_of(calls)})
+    by_name = table.groupby(["step", "name"])
+    grouped = by_name.agg(calls=("new", "size"), host_ns=("new", "sum"), longest_ns=("length", "max")).reset_index()
+    is_complete = grouped["step"].isin(complete)
+    return typed(grouped.assign(step=grouped["step"].where(grouped["step"] >= 0), is_complete=is_complete),
+                 {"step": "Int64"})  # fmt: skip
+
+
+def memory_calls_across(parts: Mapping[int, pd.DataFrame]) -> MemoryCalls:
+    """The ranks' rows under each other."""
+    return MemoryCalls(stack(parts, tuple(MemoryCalls.columns)))

@@ -7,10 +7,9 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, typed
-from traceanalyzer.analyses.memory.memory import Memory
-from traceanalyzer.analyses.memory.memory_steps import MemorySteps
+from traceanalyzer.analyses.memory.memory import Memory, MemorySteps
 from traceanalyzer.analyses.names import MemoryFitColumn
-from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.job.model_state import SHARDED, Model, Needs, assumptions, choices, needs
 from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model.tables import without_rows

@@ -7,12 +7,11 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import taken
 from traceanalyzer.analyses.grouping import Groups, number_in_group
-from traceanalyzer.analyses.operators.operator_call import Call
+from traceanalyzer.analyses.operators.flops import Call
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import texts_of
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of
+from traceanalyzer.model.tables import array_of, column_of, texts_of
 
 _LISTS = ("TensorList", "GenericList")
 """Types of arguments that hold tensors, whose shapes many versions of PyTorch do not record."""

@@ -1,4 +1,4 @@
-"""How many micro-steps each optimizer step has, and in how many of them gradients were exchanged."""
+"""Micro-steps of training, iterations of inference engines, matrix products by phase."""
 
 import re
 from collections.abc import Mapping
@@ -7,14 +7,32 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, stack
-from traceanalyzer.analyses.names import MicroStepsColumn
-from traceanalyzer.meaning.columns import Column
+from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
+from traceanalyzer.analyses.grouping import Groups, sums_at
+from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.host.idle import held_up
+from traceanalyzer.analyses.names import IterationsColumn, MatrixProductsColumn, MicroStepsColumn
+from traceanalyzer.analyses.operators.flops import Call, OperatorCallShape, OperatorWork
+from traceanalyzer.analyses.operators.flops import work as work_of_call
+from traceanalyzer.analyses.phases.phases import BACKWARD, NAMES, OP_PHASES_UNKNOWN, op_phases
+from traceanalyzer.analyses.time.intervals import Intervals, busy, unions
+from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import rows_named, rows_named_so, whole_of
 from traceanalyzer.model.schema import NONE, XLA_PHASES
-from traceanalyzer.model.tables import array_of, column_of, table_of
+from traceanalyzer.model.tables import (
+    array_of,
+    column_of,
+    rows_named,
+    rows_named_so,
+    sorted_table,
+    table_of,
+    texts_of,
+    whole_of,
+)
 from traceanalyzer.selection import step_at
+
+# How many micro-steps each optimizer step has, and in how many of them gradients were exchanged.
+
 
 GRADIENT_COLLECTIVES = ("all_reduce", "reduce_scatter")
 """What data parallelism and sharding exchange gradients with."""
@@ -52,7 +70,7 @@ class MicroSteps(Result[MicroStepsColumn]):
     }
 
 
-def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
+def micro_steps_per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     """Count the micro-steps of each step, and those that launched gradient collectives."""
     steps = trace.steps
     if trace.window.steps is not None:
@@ -79,7 +97,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
 _NUMBERS = tuple(MicroSteps.columns)[2:]
 
 
-def across(parts: Mapping[int, pd.DataFrame]) -> MicroSteps:
+def micro_steps_across(parts: Mapping[int, pd.DataFrame]) -> MicroSteps:
     """The ranks' rows under each other."""
     return MicroSteps(stack(parts, tuple(MicroSteps.columns)))
 
@@ -130,3 +148,315 @@ def _synchronising(trace: RankTrace, begins: np.ndarray, calls: pd.DataFrame, ow
     times = array_of(trace.api_calls, "start_ns")[launch[launch != NONE]]
     held = np.searchsorted(begins, times, side="right") - 1
     return len(np.unique(held[held >= 0]))
+
+
+# Iterations of an inference engine: prefill and decode apart, with the tokens that their names tell.
+
+
+PREFILL, DECODE, MIXED = "prefill", "decode", "mixed"
+
+# vLLM: requests of each phase, and in brackets first the tokens that are computed for them (`sq32` or plain `888`).
+_VLLM = re.compile(
+    r"^execute_(?:\d+_)?context_(?P<prefills>\d+)\((?:sq)?(?P<prefill_tokens>\d+)[^)]*\)"
+    r"(?:_generation_(?P<decodes>\d+)\((?:sq)?(?P<decode_tokens>\d+))?"
+)
+
+# vLLM until early 2026: a new request is in prefill; one that runs already may be, too, where prompts come in pieces.
+_VLLM_NEW = re.compile(r"^execute_new_(?P<prefills>\d+)_cached_(?P<running>\d+)")
+
+# SGLang: the batch's requests; tokens where they are not one a request.
+_SGLANG = re.compile(r"^step\[(?P<mode>[A-Z_]+) bs=(?P<requests>\d+)(?: toks=(?P<tokens>\d+))?")
+
+# TensorRT-LLM: requests of each phase, newer ones the tokens of those in prefill; drafts add tokens to decoding.
+_TENSORRT = re.compile(
+    r"^\[Executor\] _forward_step\b[^:]*: (?P<prefills>\d+) ctx reqs,(?: (?P<prefill_tokens>\d+) ctx tokens,)? "
+    r"(?P<decodes>\d+) gen reqs"
+)
+
+_NAMED = (
+    (DECODE, re.compile(r"decode", re.IGNORECASE)),
+    (PREFILL, re.compile(r"extend|prefill", re.IGNORECASE)),
+    (MIXED, re.compile(r"mixed", re.IGNORECASE)),
+)
+
+_INTEGERS = ("window_ns", "idle_ns", "between_ns", "blocked_ns", "operations", "step")
+
+_COUNTS = ("prefills", "prefill_tokens", "decodes", "decode_tokens")
+
+
+class Iterations(Result[IterationsColumn]):
+    """One row for each rank and iteration of an inference engine (vLLM's, SGLang's and TensorRT-LLM's annotations)."""
+
+    title: ClassVar[str] = "Inference iterations"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "step")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "step": Column.ident("The iteration's place in the capture."),
+        "name": Column.text("Its annotation.", written=Written.KERNEL),
+        "phase": Column.text("prefill, decode, or mixed: requests of both in one batch."),
+        "prefills": Column.count("Requests in prefill; absent where the annotation does not say."),
+        "prefill_tokens": Column.count("Tokens computed for them."),
+        "decodes": Column.count("Requests in decode."),
+        "decode_tokens": Column.count("Tokens computed for them."),
+        "window_ns": Column.time(
+            "Window of the iteration, as of a step.",
+            better=Better.LESS,
+        ),
+        "idle_ns": Column.time(
+            "Time of the window in which nothing ran on the GPU.", is_news_when_zero=True, better=Better.LESS
+        ),
+        "between_ns": Column.time(
+            "Part of that in which its host was in no iteration's annotation: it waits for requests, schedules them, "
+            "or hands out results.",
+            is_news_when_zero=True,
+            is_secondary=True,
+        ),
+        "blocked_ns": Column.time(
+            "Part of the idle time in which a call blocked its host: it waited for no launch.",
+            is_news_when_zero=True,
+            is_secondary=True,
+        ),
+        "operations": Column.count("GPU operations that were launched in it."),
+        "graph_operations": Column.count(
+            "Those of them that a graph replayed; absent where of most operations no launch is known.",
+            is_compared=False,
+            is_secondary=True,
+        ),
+        "is_complete": Column.flag("As of a step: counts in means.", is_secondary=True),
+        "idle_pct": Column.share("100 · idle / window.", better=Better.LESS),
+        "tokens_per_s": Column.text("Prefill and decode tokens / window."),
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        tokens = table["prefill_tokens"] + table["decode_tokens"]
+        return self._with(
+            table,
+            {
+                "idle_pct": percent(table["idle_ns"], table["window_ns"]),
+                "tokens_per_s": (tokens * 1e9 / table["window_ns"]).astype("Float64"),
+            },
+        )
+
+
+def iterations_per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
+    """The rank's steps that are iterations, with what their names tell and the breakdown's idle time."""
+    if steps.empty:
+        return pd.DataFrame()
+    told = {name: known for name in steps["name"].unique() if (known := told_by(str(name))) is not None}
+    if not told:
+        return pd.DataFrame()
+    held = steps[steps["step"].notna() & steps["start_ns"].notna()]
+    held = held[held["name"].isin(list(told))].reset_index(drop=True)
+    if held.empty:
+        return pd.DataFrame()
+    facts = pd.DataFrame([told[name] for name in held["name"]])
+    table = held[["step", "name", "window_ns", "idle_ns", "operations", "is_complete"]].join(facts)
+    table["between_ns"], table["blocked_ns"] = _idle_parts(trace, held)
+    table["graph_operations"] = _graph_operations(trace, held["step"].to_numpy(dtype=np.int64))
+    return typed(table, dict.fromkeys((*_COUNTS, *_INTEGERS), "Int64"))
+
+
+def iterations_across(parts: Mapping[int, pd.DataFrame]) -> Iterations:
+    """The ranks' rows under each other."""
+    return Iterations(stack(parts, tuple(Iterations.columns)))
+
+
+def told_by(name: str) -> dict[str, object] | None:
+    """Phase, requests and tokens that an annotation tells; `None` for one of no inference engine."""
+    match = _VLLM.match(name)
+    if match:
+        counts = {key: int(match[key] or 0) for key in _COUNTS}
+        return {"phase": _phase(counts["prefills"], counts["decodes"]), **counts}
+    match = _TENSORRT.match(name)
+    if match:
+        return _of_tensorrt(match)
+    match = _VLLM_NEW.match(name)
+    if match:
+        return None if int(match["running"]) or not int(match["prefills"]) else _of_new(int(match["prefills"]))
+    phase = next((phase for phase, pattern in _NAMED if pattern.search(name)), "")
+    return {"phase": phase, **dict.fromkeys(_COUNTS), **_of_sglang(name, phase)} if phase else None
+
+
+def _phase(prefills: int, decodes: int) -> str:
+    return MIXED if prefills and decodes else PREFILL if prefills else DECODE
+
+
+def _of_new(prefills: int) -> dict[str, object]:
+    return {"phase": PREFILL, "prefills": prefills, "prefill_tokens": None, "decodes": 0, "decode_tokens": 0}
+
+
+def _of_tensorrt(match: re.Match[str]) -> dict[str, object]:
+    prefills, decodes = int(match["prefills"]), int(match["decodes"])
+    told = int(match["prefill_tokens"]) if match["prefill_tokens"] else None
+    return {
+        "phase": _phase(prefills, decodes),
+        "prefills": prefills,
+        "prefill_tokens": told if prefills else 0,
+        "decodes": decodes,
+        "decode_tokens": None if decodes else 0,
+    }
+
+
+def _of_sglang(name: str, phase: str) -> dict[str, int | None]:
+    """Requests and tokens of a batch of one phase; a decode computes one token a request unless it says otherwise."""
+    match = _SGLANG.match(name)
+    if match is None or phase not in (PREFILL, DECODE):
+        return {}
+    requests = int(match["requests"])
+    tokens = int(match["tokens"]) if match["tokens"] else requests if phase == DECODE else None
+    own, other = ("prefill", "decode") if phase == PREFILL else ("decode", "prefill")
+    return {f"{own}s": requests, f"{own}_tokens": tokens, f"{other}s": 0, f"{other}_tokens": 0}
+
+
+def _idle_parts(trace: RankTrace, held: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Of each iteration's window: nothing runs on the GPU; its host is in no iteration, or in a call that blocks."""
+    steps = trace.steps
+    starts = held["start_ns"].to_numpy(dtype=np.int64)
+    ends = starts + held["window_ns"].to_numpy(dtype=np.int64)
+    inside = Intervals.of(array_of(steps, "host_start_ns"), array_of(steps, "host_end_ns"))
+    idle = Intervals.of(starts, ends) - busy(trace)
+    return (idle - inside).covered_ns(starts, ends), (idle & held_up(trace)).covered_ns(starts, ends)
+
+
+def _graph_operations(trace: RankTrace, numbers: np.ndarray) -> pd.api.extensions.ExtensionArray:
+    """By step number: operations with a graph's node, or launched by a call that launches a graph.
+
+    Of operations most of which have no launch nobody knows what an iteration launched.
+    """
+    launch, step = array_of(trace.gpu_ops, "launch"), trace.op_step
+    is_launch = np.append(rows_named_so(trace.api_calls, host_names.is_graph_launch), values=False)
+    is_graph = ~column_of(trace.gpu_ops, "graph_node").isna() | is_launch[launch]
+    if 2 * np.count_nonzero(launch != NONE) < len(launch):
+        return pd.array([pd.NA] * len(numbers), dtype="Int64")
+    count = np.bincount(step[is_graph & (step != NONE)], minlength=len(trace.steps))
+    of_number = pd.Series(count, index=array_of(trace.steps, "step"))
+    return pd.array(of_number.reindex(numbers).to_numpy(), dtype="Int64")
+
+
+# Matrix products by phase, sizes and element type: how long each takes, alone and while the GPU communicates.
+
+
+class MatrixProducts(Result[MatrixProductsColumn]):
+    """One row for each rank, phase, product and element type; longest first."""
+
+    title: ClassVar[str] = "Matrix products"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "phase", "product", "dtype")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "phase": Column.text("Phase of training that launched it."),
+        "product": Column.text(
+            "Sizes of its factors: `[8192, 1024] × [1024, 4096]`; batched ones begin with the batch."
+        ),
+        "dtype": Column.text("Element type of the factors.", written=Written.DTYPE),
+        "calls": Column.count("Calls of operators that launched GPU operations.", is_aside=True),
+        "gpu_ns": Column.time("Sum of their kernels' durations.", leads=True),
+        "calls_beside_comm": Column.count(
+            "Those beside communication: it runs for at least half of their kernels' time.", is_aside=True
+        ),
+        "gpu_beside_comm_ns": Column.time("Sum of these calls' kernels."),
+        "mean_ns": Column.time("GPU time / calls.", adds=Adds.DERIVED, better=Better.LESS),
+        "mean_alone_ns": Column.time("The same of the calls that are not beside communication.", adds=Adds.DERIVED),
+        "mean_beside_comm_ns": Column.time("The same of those beside it.", adds=Adds.DERIVED),
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        alone = table["calls"] - table["calls_beside_comm"]
+        return self._with(
+            table,
+            {
+                "mean_ns": ratio(table["gpu_ns"], table["calls"]),
+                "mean_alone_ns": ratio(table["gpu_ns"] - table["gpu_beside_comm_ns"], alone),
+                "mean_beside_comm_ns": ratio(table["gpu_beside_comm_ns"], table["calls_beside_comm"]),
+            },
+        )
+
+
+def matrix_products_per_rank(trace: RankTrace, work: OperatorWork, phase_of_op: np.ndarray) -> pd.DataFrame:
+    """Add up equal products; none where the capture has no operators' shapes."""
+    is_product = rows_named(work.calls, "family", "gemm")
+    rows = np.flatnonzero(trace.counted & np.append(is_product, False)[work.of_op])
+    if not len(rows):
+        return pd.DataFrame()
+    starts, ends = (array_of(trace.gpu_ops, name)[rows] for name in ("start_ns", "end_ns"))
+    calls = Groups.of_numbers(work.of_op[rows])
+    gpu_ns = calls.sums(ends - starts)
+    is_beside = 2 * calls.sums(unions(trace)["comm"].covered_ns(starts, ends)) >= gpu_ns
+    named = _products(trace.host_ops, array_of(work.calls, "row")[work.of_op[rows][calls.first]])
+    phase = np.array(NAMES, dtype=object)[phase_of_op[rows][calls.first]]
+    keys = ["phase", "product", "dtype"]
+    groups = Groups.of({"phase": phase, **named}, keys, with_absent=True)
+    summed = {
+        **groups.keys,
+        "calls": groups.counts(),
+        "gpu_ns": groups.sums(gpu_ns),
+        "calls_beside_comm": groups.sums(is_beside.astype(np.int64)),
+        "gpu_beside_comm_ns": groups.sums(np.where(is_beside, gpu_ns, 0)),
+    }
+    return sorted_table(summed, "gpu_ns")
+
+
+def matrix_products_across(parts: Mapping[int, pd.DataFrame]) -> MatrixProducts:
+    """The ranks' rows under each other."""
+    return MatrixProducts(stack(parts, tuple(MatrixProducts.columns)))
+
+
+def _products(ops: pd.DataFrame, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """Text and element type of the product of the operators in these rows; read once for each distinct call."""
+    keys = ["name", "shapes", "dtypes"]
+    groups = Groups.of({name: column_of(ops, name)[rows] for name in keys}, keys, with_absent=True)
+    told = [*map(_product, *(texts_of(names).tolist() for names in groups.keys.values()))]
+    found = {"product": [text for text, _ in told], "dtype": [dtype for _, dtype in told]}
+    return {name: np.array(texts, dtype=object)[groups.of_row] for name, texts in found.items()}
+
+
+def _product(name: str, shapes: str | None, dtypes: str | None) -> tuple[str, str | None]:
+    found = work_of_call(name, Call.parse(shapes, dtypes, None))
+    if found is None or found.factors is None:
+        return name, None
+    return " × ".join(map(_written, found.factors)), found.dtype
+
+
+def _written(shape: OperatorCallShape) -> str:
+    return f"[{', '.join(map(str, shape))}]"
+
+
+# Gradient reductions that follow the backward pass, and belong to it.
+
+
+LEAST_BYTES = 64 << 10
+"""Reductions after one backward pass that carry less together (a loss, a norm, a flag) are no gradients."""
+
+
+def phases_with_reductions(trace: RankTrace, calls: pd.DataFrame) -> np.ndarray:
+    """For each GPU operation the position of its phase in `NAMES`: as `op_phases`, and gradients' reductions.
+
+    All-reduces and reduce-scatters that nothing attributes are backward's where the last operation of known phase that
+    was launched before them is backward's, and they carry at least 64 KiB after that one backward pass: gradients that
+    are exchanged once they are all there.
+    """
+    phase = op_phases(trace)
+    if not len(calls):
+        return phase
+    own = np.flatnonzero(np.isin(array_of(calls, "collective"), GRADIENT_COLLECTIVES))
+    rows = array_of(calls, "gpu_op")[own]
+    launch = array_of(trace.gpu_ops, "launch")
+    is_open = (phase[rows] == OP_PHASES_UNKNOWN) & (launch[rows] != NONE)
+    own, rows = own[is_open], rows[is_open]
+    known = np.flatnonzero((phase != OP_PHASES_UNKNOWN) & (launch != NONE))
+    known = known[np.argsort(launch[known], kind="stable")]
+    before = np.searchsorted(launch[known], launch[rows]) - 1
+    is_after = before >= 0
+    is_after[is_after] = phase[known][before[is_after]] == BACKWARD
+    sizes = whole_of(calls, "size_bytes", LEAST_BYTES)[own[is_after]]
+    of_pass = _passes(phase[known], before[is_after])
+    carried = sums_at(of_pass, sizes, int(of_pass.max(initial=NONE)) + 1)[of_pass]
+    found = phase.copy()
+    found[rows[is_after][carried >= LEAST_BYTES]] = BACKWARD
+    return found
+
+
+def _passes(phases: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Number of the backward pass at each place among the operations of known phase."""
+    is_first = (phases == BACKWARD) & (np.append(NONE, phases[:-1]) != BACKWARD)
+    numbers: np.ndarray = np.cumsum(is_first)[places]
+    return numbers

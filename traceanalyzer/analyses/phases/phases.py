@@ -1,22 +1,303 @@
-"""How each rank's GPU time splits into forward, backward, optimizer, data and communication set-up."""
+"""Training phases (forward, backward, optimizer, data) of each GPU operation and of each rank's time."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.base import Result, percent, stack, typed
-from traceanalyzer.analyses.communication.exposed_comm import PARTS as EXPOSED_PARTS
-from traceanalyzer.analyses.names import PhasesColumn
-from traceanalyzer.analyses.phases.exposed_calls import ExposedCalls
-from traceanalyzer.analyses.phases.op_phases import NAMES
-from traceanalyzer.analyses.phases.phase_parts import Share
-from traceanalyzer.analyses.time.breakdown import PARTS, known_only
+from traceanalyzer.analyses.communication.waits import PARTS as EXPOSED_PARTS
+from traceanalyzer.analyses.communication.waits import CallWaits, transfer_and_wait
+from traceanalyzer.analyses.host import host_names, idle
+from traceanalyzer.analyses.host.activity import innermost_at, range_around
+from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
+from traceanalyzer.analyses.names import ExposedCallsColumn, PhasesColumn
+from traceanalyzer.analyses.time.breakdown import PARTS, known_only, side_by_side
+from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, unions
+from traceanalyzer.kinds import KNOWN_KINDS, UNKNOWN
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace, Window
-from traceanalyzer.model.plain import known_of, whole_of
-from traceanalyzer.model.tables import array_of, column_of, table_of, under_each_other
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import (
+    array_of,
+    column_of,
+    known_of,
+    picked,
+    rows_named,
+    rows_named_so,
+    table_of,
+    under_each_other,
+    whole_of,
+    with_columns,
+)
+
+# The GPU operations that stand for each instant of busy time, so that shares by phase add up to the breakdown.
+
+
+class Share(Struct, frozen=True):
+    """Disjoint, sorted stretches [start, end) of one part of the breakdown, less what `hidden` covers.
+
+    `row` is the `gpu_ops` row that each belongs to.
+    """
+
+    starts: np.ndarray
+    ends: np.ndarray
+    row: np.ndarray
+    hidden: Intervals
+
+    def inside(self, window: Window) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and times, ns, of what reaches into the window, cut to it."""
+        rows, times = zip(*(self.between(start, end) for start, end in window.stretches), strict=True)
+        return np.concatenate(rows), np.concatenate(times)
+
+    def between(self, start_ns: int, end_ns: int) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and times, ns, of the stretches that reach into [start, end), cut to it."""
+        first = np.searchsorted(self.ends, start_ns, side="right")
+        past = np.searchsorted(self.starts, end_ns, side="left")
+        starts, ends = np.maximum(self.starts[first:past], start_ns), np.minimum(self.ends[first:past], end_ns)
+        times = ends - starts
+        return self.row[first:past], times - self.hidden.covered_ns(starts, ends) if len(self.hidden) else times
+
+
+def shares(trace: RankTrace) -> dict[str, Share]:
+    """For each part of the breakdown the operation that every instant of it belongs to.
+
+    An instant belongs to a compute kernel if one runs, else to a communication operation, else to a copy, else to a
+    CUDA graph of unknown content; of several of that kind to the one that started first (and, of those, ends first).
+    Idle time belongs to the operation that ends the gap: the host had not launched it.
+    """
+    ops = trace.gpu_ops
+    compute, comm, copy = (unions(trace)[kind] for kind in KNOWN_KINDS)
+    gaps = idle.find(trace)
+    return {
+        "compute_ns": _first_started(ops, "compute", EMPTY),
+        "exposed_comm_ns": _first_started(ops, "comm", compute),
+        "exposed_copy_ns": _first_started(ops, "copy", compute | comm),
+        "opaque_ns": _first_started(ops, UNKNOWN, compute | comm | copy),
+        "idle_ns": Share(gaps.starts, gaps.ends, gaps.ended_by, EMPTY),
+    }
+
+
+def _first_started(ops: pd.DataFrame, kind: str, hidden: Intervals) -> Share:
+    rows = np.flatnonzero(rows_named(ops, "kind", kind))
+    starts, ends = array_of(ops, "start_ns")[rows], array_of(ops, "end_ns")[rows]
+    if not len(rows):
+        return Share(starts, ends, rows, hidden)
+    reach = np.maximum.accumulate(ends)
+    own_starts = np.maximum(starts, np.append(starts[0], reach[:-1]))
+    held = ends > own_starts
+    return Share(own_starts[held], ends[held], rows[held], hidden)
+
+
+# Which phase of training launched each GPU operation: forward, backward, optimizer, data, communication.
+
+
+NAMES = (*PHASES, UNATTRIBUTED)
+
+OP_PHASES_UNKNOWN = len(PHASES)
+"""Position of an operation that nothing attributes."""
+
+_TIMES = ("start_ns", "end_ns", "thread")
+
+FORWARD, BACKWARD = PHASES.index("forward"), PHASES.index("backward")
+
+
+def op_phases(trace: RankTrace) -> np.ndarray:
+    """For each GPU operation the position of its phase in `NAMES`.
+
+    The first of these that speaks decides:
+
+    1. the innermost range named after a phase, or autograd node, around the launch on its thread; a forward range
+       inside a node is recomputation, hence backward;
+    2. the innermost phase range of another thread at that time: the main thread's `backward` around autograd's;
+    3. forward, when an operator around the launch made a node that the backward pass of the capture ran.
+
+    Otherwise, and without a recorded launch, the operation is unattributed.
+    """
+    phase = np.full(len(trace.gpu_ops), OP_PHASES_UNKNOWN, dtype=np.int64)
+    launch = array_of(trace.gpu_ops, "launch")
+    has_launch = launch != NONE
+    if has_launch.any():
+        calls, back = np.unique(launch[has_launch], return_inverse=True)
+        phase[has_launch] = phases_of_calls(trace, calls)[back]
+    return phase
+
+
+def phases_of_calls(trace: RankTrace, calls: np.ndarray) -> np.ndarray:
+    """The same for rows of `api_calls`."""
+    times = array_of(trace.api_calls, "start_ns")[calls]
+    return phases_of_moments(trace, array_of(trace.api_calls, "thread")[calls], times)
+
+
+def phases_of_moments(trace: RankTrace, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """The same for moments on the host, each with its thread."""
+    named = _phase_ranges(trace)
+    phase = _of_own_thread(trace, named, threads, times)
+    open_calls = np.flatnonzero(phase == OP_PHASES_UNKNOWN)
+    around = innermost_at(array_of(named, "start_ns"), array_of(named, "end_ns"), times[open_calls])
+    codes = np.append(array_of(named, "phase"), OP_PHASES_UNKNOWN)
+    phase[open_calls] = codes[around]
+    open_calls = np.flatnonzero(phase == OP_PHASES_UNKNOWN)
+    is_forward = range_around(_forward_operators(trace), threads[open_calls], times[open_calls]) != NONE
+    phase[open_calls[is_forward]] = FORWARD
+    return phase
+
+
+def _phase_ranges(trace: RankTrace) -> pd.DataFrame:
+    """Ranges (and the loader's operator, which older versions record as one) that name a phase."""
+    frames = [_named(frame) for frame in (trace.ranges, trace.host_ops)]
+    return under_each_other(frames)
+
+
+def _named(frame: pd.DataFrame) -> pd.DataFrame:
+    names: Any = column_of(frame, "name")
+    known = [_code(name) if "::" not in name or name.startswith("FSDP") else OP_PHASES_UNKNOWN
+             for name in names.categories.tolist()]  # fmt: skip
+    phase = np.array([*known, OP_PHASES_UNKNOWN], dtype=np.int64)[names.codes]
+    held = np.flatnonzero(phase != OP_PHASES_UNKNOWN)
+    return with_columns(picked(frame, held, _TIMES), phase=phase[held])
+
+
+def _code(name: str) -> int:
+    phase = host_names.phase(name)
+    return OP_PHASES_UNKNOWN if phase is None else PHASES.index(phase)
+
+
+def _of_own_thread(trace: RankTrace, named: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -> np.ndarray:
+    is_node = rows_named_so(trace.host_ops, host_names.is_autograd_node)
+    nodes = with_columns(picked(trace.host_ops, is_node, _TIMES), phase=BACKWARD)
+    events = under_each_other([named, nodes])
+    codes = np.append(array_of(events, "phase"), OP_PHASES_UNKNOWN)
+    phase = codes[range_around(events, threads, times)]
+    in_node = range_around(nodes, threads, times) != NONE
+    return np.where(in_node & (phase == FORWARD), BACKWARD, phase)
+
+
+def _forward_operators(trace: RankTrace) -> pd.DataFrame:
+    """Operators that made a node which autograd ran.
+
+    Every operator notes the number that the next node will get, whether it makes one or not; the last one that
+    notes a number made its node.
+    """
+    ops = trace.host_ops
+    has_sequence = known_of(ops, "sequence")
+    is_autograds = whole_of(ops, "forward_thread", 0) != 0
+    # Plain collectives make none, and come last where gradients are reduced after the backward pass.
+    is_collective = rows_named_so(ops, lambda name: name.startswith("c10d::"))
+    rows = np.flatnonzero(has_sequence & ~is_autograds & ~is_collective)
+    sequence, thread = whole_of(ops, "sequence"), array_of(ops, "thread")
+    by_number = rows[np.lexsort((rows, sequence[rows], thread[rows]))]
+    is_last = (np.diff(sequence[by_number]) != 0) | (np.diff(thread[by_number]) != 0)
+    makers = np.sort(by_number[np.append(is_last, True)[: len(by_number)]])
+    run = sequence[has_sequence & is_autograds]
+    return picked(ops, makers[np.isin(sequence[makers], run)], _TIMES)
+
+
+# Which communication call, and which phase, each stretch of exposed communication belongs to.
+
+
+EXPOSED_CALLS_PARTS = ("transfer_ns", "wait_ns", "unmatched_ns")
+"""Columns that add up to a stretch's length."""
+
+
+class ExposedCalls(Result[ExposedCallsColumn]):
+    """One row for each stretch in which communication but no compute runs, cut by call and at the steps' limits."""
+
+    title: ClassVar[str] = "Exposed communication by call"
+    is_detail: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("rank", "stretch")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "stretch": Column.ident("Position among the rank's stretches."),
+        "call": Column.ident(
+            "The call that it belongs to: of those that run, the one that started first. Absent for one that was "
+            "launched outside the chosen steps and still runs in their window."
+        ),
+        "phase": Column.text("Phase in which the host launched that call."),
+        "step": Column.ident("Step in whose GPU window it lies; absent for none."),
+        "start_ns": Column.moment("Its start."),
+        "end_ns": Column.moment("Its end."),
+        "transfer_ns": Column.time("Time in it in which one of the rank's calls moves data.", is_news_when_zero=True),
+        "wait_ns": Column.time(
+            "Time in it in which a call waits for another rank and none moves data.",
+            is_news_when_zero=True,
+            better=Better.LESS,
+        ),
+        "unmatched_ns": Column.time("The remainder."),
+    }
+
+
+def exposed_calls_per_rank(
+    trace: RankTrace, calls: pd.DataFrame, steps: pd.DataFrame, phase_of_op: np.ndarray, shares: Mapping[str, Share]
+) -> pd.DataFrame:
+    """The rank's exposed communication inside its window."""
+    share = shares["exposed_comm_ns"]
+    if not len(share.row):
+        return pd.DataFrame()
+    cuts = _cuts(trace, steps)
+    owned = Intervals(share.starts, share.ends)
+    exposed = Intervals.of(share.starts, share.ends) - share.hidden
+    # Between two neighbouring edges nothing changes: neither call, nor step, nor whether it is exposed.
+    edges = np.unique(np.concatenate([owned.starts, owned.ends, exposed.starts, exposed.ends, cuts]))
+    starts, ends = edges[:-1], edges[1:]
+    held = (exposed.covered_ns(starts, ends) > 0) & trace.window.holds(starts)
+    starts, ends = starts[held], ends[held]
+    row = share.row[np.searchsorted(owned.starts, starts, side="right") - 1]
+    phase = np.array(NAMES, dtype=object)[phase_of_op[row]]
+    told = {"call": _numbers(trace, calls, row), "phase": phase, "start_ns": starts, "end_ns": ends}
+    return table_of(told | {"stretch": np.arange(len(starts)), "step": _step_of(steps, starts)})
+
+
+def exposed_calls_across(parts: Mapping[int, pd.DataFrame], call_waits: CallWaits) -> ExposedCalls:
+    """Split each stretch in the order transfer, wait, remainder."""
+    table = stack(parts, tuple(ExposedCalls.columns))
+    return ExposedCalls(side_by_side(_split, table, call_waits.table) if len(table) else table)
+
+
+def _numbers(trace: RankTrace, calls: pd.DataFrame, row: np.ndarray) -> pd.api.extensions.ExtensionArray:
+    """The calls' numbers of rows of `gpu_ops`; absent for operations that are none of the chosen steps' calls."""
+    numbers = np.full(len(trace.gpu_ops), NONE, dtype=np.int64)
+    if not calls.empty:
+        numbers[array_of(calls, "gpu_op")] = array_of(calls, "call")
+    return pd.arrays.IntegerArray(numbers[row], numbers[row] == NONE)
+
+
+def _cuts(trace: RankTrace, steps: pd.DataFrame) -> np.ndarray:
+    """Limits of the window and of the steps' windows."""
+    starts, ends = _step_windows(steps)
+    return np.concatenate([trace.window.starts, trace.window.ends, starts, ends])
+
+
+def _step_windows(steps: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    if steps.empty:
+        empty = np.empty(0, dtype=np.int64)
+        return empty, empty
+    has_window = known_of(steps, "start_ns")
+    starts, lengths = (whole_of(steps, name)[has_window] for name in ("start_ns", "window_ns"))
+    return starts, starts + lengths
+
+
+def _step_of(steps: pd.DataFrame, times: np.ndarray) -> pd.api.extensions.ExtensionArray:
+    starts, ends = _step_windows(steps)
+    if not len(starts):
+        return pd.array([pd.NA] * len(times), dtype="Int64")
+    row = np.searchsorted(starts, times, side="right") - 1
+    is_inside = (row >= 0) & (times < ends[row])
+    numbers = whole_of(steps, "step")[known_of(steps, "start_ns")]
+    return pd.arrays.IntegerArray(numbers[row], ~is_inside)
+
+
+def _split(stretches: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
+    starts, ends = array_of(stretches, "start_ns"), array_of(stretches, "end_ns")
+    transfer, wait = transfer_and_wait(Intervals.of(starts, ends), calls)
+    moving, waiting = transfer.covered_ns(starts, ends), wait.covered_ns(starts, ends)
+    rest = ends - starts - moving - waiting
+    return with_columns(stretches, transfer_ns=moving, wait_ns=waiting, unmatched_ns=rest)
+
+
+# How each rank's GPU time splits into forward, backward, optimizer, data and communication set-up.
 
 
 class Phases(Result[PhasesColumn]):
@@ -67,7 +348,7 @@ class Phases(Result[PhasesColumn]):
         )
 
 
-def per_rank(
+def phases_per_rank(
     trace: RankTrace,
     breakdown: pd.DataFrame,
     steps: pd.DataFrame,
@@ -88,7 +369,7 @@ def per_rank(
     return table_of({name: values[held] for name, values in columns.items()})
 
 
-def across(parts: Mapping[int, pd.DataFrame], exposed_calls: ExposedCalls) -> Phases:
+def phases_across(parts: Mapping[int, pd.DataFrame], exposed_calls: ExposedCalls) -> Phases:
     """The ranks' rows under each other, with their exposed communication split into transfer and wait."""
     table = stack(parts, (*Phases.columns, "window_ns"))
     if table.empty:

@@ -1,6 +1,7 @@
-"""When each stage of a pipeline computes which microbatch, forward and backward."""
+"""Which schedule each pipeline follows, and the bubble it has by itself."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -8,13 +9,23 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, is_any, stack
 from traceanalyzer.analyses.names import PipelineScheduleColumn
-from traceanalyzer.analyses.phases.op_phases import NAMES
-from traceanalyzer.analyses.pipelines.pipeline_messages import in_launch_order
-from traceanalyzer.analyses.pipelines.stage_ranges import BACKWARD, FORWARD, action_at, actions
+from traceanalyzer.analyses.phases.phases import NAMES
+from traceanalyzer.analyses.pipelines.shape import (
+    BACKWARD,
+    FORWARD,
+    INPUTS,
+    WEIGHTS,
+    action_at,
+    actions,
+    begins_ns,
+    in_launch_order,
+)
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, column_of, only, rows_where
+
+# When each stage of a pipeline computes which microbatch, forward and backward.
 
 
 class PipelineSchedule(Result[PipelineScheduleColumn]):
@@ -111,3 +122,326 @@ def _by_ranges(trace: RankTrace, ops: pd.DataFrame, found: pd.DataFrame, phase_o
         microbatch=own["microbatch"].astype("Int64").where(~is_back, own["back_microbatch"]).array,
         is_beside=is_beside,
     )
+
+
+# What bubble a pipeline's order of passes has by itself: played with even passes and free transfers.
+
+
+_Pass = tuple[str, int, int]
+"""What it computes (`F`, `B`, `W`), its stage and its microbatch."""
+
+_Action = list[tuple[_Pass, float]]
+"""Passes and their lengths that run one after the other, and whose results are sent when all are done."""
+
+_KIND = {FORWARD: "F", INPUTS: "B", WEIGHTS: "W"}
+
+
+def played_pct(passes: pd.DataFrame) -> float | None:
+    """100 · idle / (ranks · makespan) of a step whose passes run in their order, each as long as the mean of its kind.
+
+    A forward pass needs that of the stage before it; a backward one its own forward pass and the backward one of the
+    stage after it; gradients of weights only those of its inputs, or what these would need (a first stage computes
+    none where its inputs need none). `passes` has `rank`, `step`, `slot`, `phase`,
+    `virtual_stage`, `microbatch`, `is_beside` and `compute_ns`; the order is that of the first step. `None` where the
+    passes cannot run in it, as where one is missing.
+    """
+    first = passes[passes["step"] == passes["step"].min()].sort_values("slot", kind="stable")
+    lengths = passes.groupby("phase")["compute_ns"].mean().astype("float64").to_dict()
+    todo = {rank: _actions(own, lengths) for rank, own in first.groupby("rank")}
+    ends = _played_ends(todo, int(first["virtual_stage"].max()))
+    makespan = max(ends.values()) if ends else 0.0
+    busy = sum(length for of_rank in todo.values() for action in of_rank for _, length in action)
+    return 100.0 * (1 - busy / (len(todo) * makespan)) if makespan > 0 else None
+
+
+def _actions(own: pd.DataFrame, lengths: dict[object, float]) -> list[_Action]:
+    """One rank's passes in order; a forward pass and the backward one beside it are one action."""
+    found: list[_Action] = []
+    is_open = False
+    columns = ("phase", "virtual_stage", "microbatch", "is_beside")
+    for phase, stage, number, is_beside in zip(*(own[name] for name in columns), strict=True):
+        one = ((_KIND.get(phase, "B"), int(stage), int(number)), lengths[phase])
+        if is_beside and is_open:
+            found[-1].append(one)
+        else:
+            found.append([one])
+        is_open = bool(is_beside) and not is_open
+    return found
+
+
+def _played_ends(todo: dict[object, list[_Action]], last: int) -> dict[_Pass, float] | None:
+    """When each pass ends; `None` where they wait for each other for ever."""
+    ends: dict[_Pass, float] = {}
+    present = {what for own in todo.values() for action in own for what, _ in action}
+    free, place = dict.fromkeys(todo, 0.0), dict.fromkeys(todo, 0)
+    left = sum(map(len, todo.values()))
+    while left:
+        before = left
+        for rank, own in todo.items():
+            while place[rank] < len(own):
+                action = own[place[rank]]
+                inside = {what for what, _ in action}
+                needed = [[each for each in _needs(what, last, present) if each not in inside] for what, _ in action]
+                if any(each not in ends for needs in needed for each in needs):
+                    break
+                for needs, (_, length) in zip(needed, action, strict=True):
+                    free[rank] = max([free[rank], *(ends[each] for each in needs)]) + length
+                ends.update(dict.fromkeys(inside, free[rank]))
+                place[rank] += 1
+                left -= 1
+        if left == before:
+            return None
+    return ends
+
+
+def _needs(what: _Pass, last: int, present: Collection[_Pass]) -> list[_Pass]:
+    kind, stage, number = what
+    if kind == "F":
+        return [("F", stage - 1, number)] if stage else []
+    if kind == "W" and ("B", stage, number) in present:
+        return [("B", stage, number)]
+    return [("F", stage, number), *([("B", stage + 1, number)] if stage < last else [])]
+
+
+# Which schedule each pipeline follows: stages a rank, microbatches a step, and the order of its work.
+
+
+ONE, GPIPE, ONE_F_ONE_B = "one microbatch", "GPipe", "1F1B"
+INTERLEAVED, LOOPED = "interleaved 1F1B", "looped GPipe"
+ZERO_BUBBLE, V_SHAPED, BOTH_WAYS = "zero-bubble", "V-shaped", "both ways (DualPipe)"
+V_SHAPED_BESIDE = "V-shaped, forward beside backward (DualPipeV)"
+
+OF_KNOWN_BUBBLE = (ONE, GPIPE, ONE_F_ONE_B, INTERLEAVED, LOOPED)
+"""Schedules whose bubble is (S−1)/(vM+S−1) of S ranks with v stages each and M microbatches, passes being even."""
+
+LEAST_TWO_WAYS = 4
+"""Ranks from which on even exchanges between neighbours are taken for a pipeline of two ways: it has inner ranks."""
+
+NO_DIRECTION = "the trace does not tell forward from backward"
+NO_STEPS = "no complete step that all its ranks share"
+UNEVEN = "its steps do not send alike"
+NOT_ALL = "not all of its ranks have a trace"
+NO_PATTERN = "its messages fit no schedule that is known"
+NO_ORDER = "its order of forward and backward passes fits no schedule that is known"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What is known of a pipeline's schedule; `None` for what is not, and then `why_unknown` says why.
+
+    Attributes:
+        played_pct: bubble of the order of its passes, where the trace numbers them (see `played`); of two ways without
+            numbers that of DualPipe's formula.
+    """
+
+    name: str | None = None
+    stages_per_rank: int | None = None
+    microbatches: int | None = None
+    why_unknown: str | None = None
+    played_pct: float | None = None
+
+
+def schedule_of(
+    messages: pd.DataFrame,
+    stretches: pd.DataFrame,
+    order: list[int],
+    steps: Iterable[int],
+    absent: Collection[int] = (),
+) -> Schedule:
+    """The schedule of one pipeline, `order` being its ranks by stage, from the messages and compute of some steps.
+
+    Of `absent` ones, which have no trace, there are the messages that others send them or receive; what is told by the
+    order of what a rank does is told by the others alone.
+
+    Activations that a rank sends beyond those that it receives are those of a step's microbatches: M on the rank of
+    the first stage. It sends v · M of them when each rank has v stages.
+    """
+    wanted = list(steps)
+    if not wanted:
+        return Schedule(why_unknown=NO_STEPS)
+    own = stretches[stretches["rank"].isin(order) & stretches["step"].isin(wanted)]
+    named = _of_ranges(own, order, absent)
+    if named:
+        return replace(named, played_pct=None) if absent else named
+    held = rows_where(messages, messages["rank"].isin(order) & messages["step"].isin(wanted) & messages["is_send"])
+    found = _of_messages(held, messages, own, order, absent, len(wanted))
+    if absent and found.name not in OF_KNOWN_BUBBLE:
+        return Schedule(why_unknown=NOT_ALL)
+    return _with_two_ways_bubble(found, own, order)
+
+
+def _of_messages(
+    held: pd.DataFrame,
+    messages: pd.DataFrame,
+    own: pd.DataFrame,
+    order: list[int],
+    absent: Collection[int],
+    steps: int,
+) -> Schedule:
+    """From what the ranks send to each other in the wanted steps."""
+    if held.empty or held["direction"].isna().any():
+        return _two_ways(held, messages, order) or Schedule(why_unknown=NO_DIRECTION)
+    counts = held[held["direction"] == FORWARD].groupby(["rank", "peer", "step"]).size()
+    edges = counts.groupby(["rank", "peer"])
+    if counts.empty or (edges.size() != steps).any() or (edges.min() != edges.max()).any():
+        return _two_ways(held, messages, order) or Schedule(why_unknown=UNEVEN)
+    found = _of_edges(edges.first(), own, messages, order, absent)
+    return found if found.microbatches else _two_ways(held, messages, order) or found
+
+
+def expected_pct(schedule: Schedule, ranks: int) -> float | None:
+    """100 · (S−1)/(vM+S−1), or that of the order of passes for schedules whose bubble depends on their lengths.
+
+    `None` where neither is known.
+    """
+    if schedule.name not in OF_KNOWN_BUBBLE:
+        return schedule.played_pct
+    if not schedule.microbatches or not schedule.stages_per_rank:
+        return None
+    return 100.0 * (ranks - 1) / (schedule.stages_per_rank * schedule.microbatches + ranks - 1)
+
+
+def _of_ranges(own: pd.DataFrame, order: list[int], absent: Collection[int]) -> Schedule | None:
+    """From stretches that the schedule itself numbers by stage and microbatch."""
+    if own.empty or own["virtual_stage"].isna().any():
+        return None
+    stages = own.groupby("rank")["virtual_stage"].nunique()
+    here = [rank for rank in order if rank not in absent]
+    stages = stages.reindex(here, fill_value=0)
+    folding = _folding(own, here)
+    own = _numbered_by_way(own, order) if folding == BOTH_WAYS else own
+    by_step = own.groupby("step")["microbatch"].nunique()
+    if stages.min() != stages.max() or by_step.min() != by_step.max():
+        return Schedule(why_unknown=UNEVEN)
+    per_rank, microbatches = int(stages.iloc[0]), int(by_step.iloc[0])
+    return replace(_ordered(own, order, absent, per_rank, microbatches, folding), played_pct=played_pct(own))
+
+
+def _numbered_by_way(own: pd.DataFrame, order: list[int]) -> pd.DataFrame:
+    """Microbatches that enter at the last rank have numbers beyond those that enter at the first one."""
+    place = own["rank"].map({rank: number for number, rank in enumerate(order)})
+    is_back = (own["virtual_stage"] != place).to_numpy(dtype=bool)
+    is_apart = own[is_back]["microbatch"].min() > own[~is_back]["microbatch"].max()
+    beyond = 0 if is_apart else int(own["microbatch"].max()) + 1
+    return own.assign(microbatch=own["microbatch"] + beyond * is_back)
+
+
+def _with_two_ways_bubble(schedule: Schedule, own: pd.DataFrame, order: list[int]) -> Schedule:
+    """Of two ways with DualPipe's (S/2 − 1)(F&B + B − 3W), F&B being F + B and gradients of weights half of B.
+
+    F and B are the ranks' mean compute of a microbatch's forward and backward pass.
+    """
+    forward, backward = (float(own.loc[own["phase"] == phase, "compute_ns"].sum()) for phase in (FORWARD, BACKWARD))
+    if schedule.name != BOTH_WAYS or not schedule.microbatches or not forward or not backward:
+        return schedule
+    idle = (len(order) / 2 - 1) * (forward + backward / 2) / schedule.microbatches
+    return replace(schedule, played_pct=100.0 * idle / (idle + forward + backward))
+
+
+def _folding(own: pd.DataFrame, order: list[int]) -> str | None:
+    """Whether stages run back along the ranks: the first rank then has the first stage and the last."""
+    first, last = (own.loc[own["virtual_stage"] == number, "rank"] for number in _schedules_ends(own["virtual_stage"]))
+    is_shared = own.groupby("virtual_stage")["rank"].nunique().max() > 1
+    if is_shared:
+        return BOTH_WAYS
+    return V_SHAPED if len(order) > 1 and set(first) == set(last) else None
+
+
+def _schedules_ends(numbers: pd.Series) -> tuple[int, int]:
+    return int(numbers.min()), int(numbers.max())
+
+
+def _of_edges(
+    edges: pd.Series, own: pd.DataFrame, messages: pd.DataFrame, order: list[int], absent: Collection[int]
+) -> Schedule:
+    """From the number of activations that each rank sends to each other one in a step."""
+    sent = edges.groupby("rank").sum().reindex(order, fill_value=0)
+    received = edges.groupby("peer").sum().reindex(order, fill_value=0)
+    surplus = sent - received
+    microbatches = int(surplus.iloc[0])
+    if (surplus == 0).all():
+        return _both_ends(sent, messages, order)
+    is_path = surplus.iloc[-1] == -microbatches and (surplus.iloc[1:-1] == 0).all() and microbatches > 0
+    per_rank, rest = divmod(int(sent.iloc[0]), microbatches) if is_path else (0, 1)
+    if rest:
+        return Schedule(why_unknown=NO_PATTERN)
+    return _ordered(own, order, absent, per_rank, microbatches, None)
+
+
+def _both_ends(sent: pd.Series, messages: pd.DataFrame, order: list[int]) -> Schedule:
+    """Every rank receives as much as it sends: each has two stages, of one way there and back, or of two ways."""
+    begins = _beginning(messages, order)
+    ends = sent.index[[0, -1]]
+    if len(begins) == 2:
+        # Each end feeds its own half of the microbatches.
+        return Schedule(BOTH_WAYS, 2, int(sent[ends].sum()))
+    return Schedule(V_SHAPED, 2, int(sent.iloc[0])) if len(begins) == 1 else Schedule(why_unknown=NO_PATTERN)
+
+
+def _beginning(messages: pd.DataFrame, order: list[int]) -> list[int]:
+    """The ranks that begin most of their steps with a send."""
+    starts = messages[messages["step"].notna()]
+    starts = starts.assign(begin=begins_ns(starts)).sort_values("begin", kind="stable")
+    first = starts.drop_duplicates(["rank", "step"]).groupby("rank")["is_send"].mean()
+    return [rank for rank in order if first.get(rank, 0) > 0.5]
+
+
+def _two_ways(held: pd.DataFrame, messages: pd.DataFrame, order: list[int]) -> Schedule | None:
+    """Of sends that go out together, so that nothing tells activations from gradients: microbatches enter at both ends.
+
+    Only the two ends begin with a send, only neighbours talk, and all send as much: an activation of one half of the
+    microbatches and a gradient of the other half each.
+    """
+    counts = held.groupby(["rank", "peer", "step"]).size()
+    place = {rank: number for number, rank in enumerate(order)}
+    are_neighbours = all(abs(place[rank] - place.get(peer, -9)) == 1 for rank, peer, _ in counts.index)
+    is_whole = len(counts) == 2 * (len(order) - 1) * held["step"].nunique()
+    if not are_neighbours or not is_whole or len(order) < LEAST_TWO_WAYS or counts.min() != counts.max():
+        return None
+    begins = _beginning(messages, order)
+    return Schedule(BOTH_WAYS, 2, int(counts.iloc[0])) if begins == [order[0], order[-1]] else None
+
+
+def _ordered(
+    own: pd.DataFrame,
+    order: list[int],
+    absent: Collection[int],
+    per_rank: int,
+    microbatches: int,
+    folding: str | None,
+) -> Schedule:
+    """Name the schedule by the order of its passes."""
+    passes = {
+        rank: [each["phase"].tolist() for _, each in steps.groupby("step")] for rank, steps in own.groupby("rank")
+    }
+    complete = set(passes) == set(order) - set(absent) and len(own) > 0
+    name = _name(passes, order, per_rank, microbatches) if complete else None
+    name = name if folding is None or (name == ZERO_BUBBLE and folding == V_SHAPED) else folding
+    if folding == V_SHAPED and own["is_beside"].any():
+        name = V_SHAPED_BESIDE
+    elif folding == V_SHAPED and name == ZERO_BUBBLE:
+        name = f"{ZERO_BUBBLE}, {V_SHAPED}"
+    return Schedule(name, per_rank, microbatches, None if name else NO_ORDER)
+
+
+def _name(passes: Mapping[int, list[list[str]]], order: list[int], per_rank: int, microbatches: int) -> str | None:
+    steps = [step for of_rank in passes.values() for step in of_rank]
+    # More backward passes than there are: gradients of weights are computed apart, to fill bubbles.
+    if any(WEIGHTS in step or len(step) - step.count(FORWARD) > per_rank * microbatches for step in steps):
+        return ZERO_BUBBLE
+    if microbatches == 1 and per_rank == 1:
+        return ONE
+    is_all_first = all(FORWARD not in step[_warm(step) :] for step in steps)
+    if per_rank > 1:
+        return LOOPED if is_all_first else INTERLEAVED
+    if is_all_first and microbatches > len(order):
+        return GPIPE
+    warm = [min(len(order) - stage, microbatches) for stage in range(len(order))]
+    if all(_warm(step) == warm[stage] for stage, rank in enumerate(order) for step in passes.get(rank, ())):
+        return ONE_F_ONE_B
+    return GPIPE if is_all_first else None
+
+
+def _warm(step: list[str]) -> int:
+    """Forward passes before the first backward one."""
+    return next((place for place, phase in enumerate(step) if phase != FORWARD), len(step))

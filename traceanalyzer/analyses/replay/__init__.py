@@ -4,7 +4,7 @@ The graph is built a rank at a time (`build.piece_of`), joined over ranks by mat
 (`job.Job`), and run with lengths as recorded or changed (`gains.Engine`). An analysis whose gains stand on it names
 `replay` in its `across` and asks
 
-    from traceanalyzer.analyses.replay.change import Change
+    from traceanalyzer.analyses.replay.changes import Change
     from traceanalyzer.analyses.replay.replay import Replay, gain_of
 
     def across(parts, replay: Replay) -> …:

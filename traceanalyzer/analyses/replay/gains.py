@@ -1,16 +1,16 @@
-"""What a change would gain: the changed replay subtracted from the one without the change."""
+"""What a change gains: the changed replay beside the unchanged one."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 import numpy as np
 
-from traceanalyzer.analyses.replay.begun import begun_as_ended
-from traceanalyzer.analyses.replay.change import EVEN, EXPLAINED, IDEAL, UNRECORDED, Change
-from traceanalyzer.analyses.replay.gain import Gain
-from traceanalyzer.analyses.replay.job import Job, Lengths
+from traceanalyzer.analyses.replay.changes import COST_NS, EVEN, EXPLAINED, IDEAL, UNRECORDED, Change
+from traceanalyzer.analyses.replay.job import Job, Lengths, Windows
 from traceanalyzer.analyses.replay.lengths import (
+    Peers,
+    Relief,
     changed,
     concerning_each,
     keeps_waits,
@@ -18,15 +18,177 @@ from traceanalyzer.analyses.replay.lengths import (
     timing_after,
     transfers_after,
 )
-from traceanalyzer.analyses.replay.op_slack import slack_of_ops
-from traceanalyzer.analyses.replay.peers import Peers
-from traceanalyzer.analyses.replay.recording import COST_NS
-from traceanalyzer.analyses.replay.relief import Relief
-from traceanalyzer.analyses.replay.windows import Windows
+from traceanalyzer.analyses.replay.rank_graph import SOURCE
 from traceanalyzer.errors import UsageError
+from traceanalyzer.forks import FREE, all_aside
 from traceanalyzer.kinds import MESSAGES
+from traceanalyzer.meaning.vocabulary import whole
 from traceanalyzer.model.aside import arrays_aside
+from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of
+
+# What changes to a job gain: its step before and after, and how sure that is.
+
+
+BOUND_PCT = 3.0
+"""Gains of a model that is further from the recording are bounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """Of the job's mean complete step, or of the capture when it has none.
+
+    Attributes:
+        before_ns: the recorded job's step.
+        after_ns: the changed job's.
+        error_ns: by how much the replay without a change misses the recording.
+        unmatched_ns: mean over ranks of the time in communication calls whose partners are not known, so that waits in
+            them do not change.
+        unprofiled_ns: the step before and after without what recording takes the hosts, an estimate (`recording`);
+            `None` where the capture holds no calls whose cost is known.
+        steps: of how many steps it is the mean; `None` of a whole capture.
+        lacks_hosts: of some rank the host is not in the graph: it may not launch a shorter step in time.
+        delayed_ns: by how much the changed step would be shorter without the start delays that no recorded dependency
+            explains.
+    """
+
+    before_ns: int
+    after_ns: int
+    error_ns: int
+    unmatched_ns: int = 0
+    unprofiled_ns: tuple[int, int] | None = None
+    steps: int | None = None
+    lacks_hosts: bool = False
+    delayed_ns: int = 0
+
+    @property
+    def whole(self) -> str:
+        """Words for what is shorter."""
+        return whole(self.steps)
+
+    @property
+    def gain_ns(self) -> int:
+        """Before − after; never negative."""
+        return max(0, self.before_ns - self.after_ns)
+
+    @property
+    def most_gain_ns(self) -> int:
+        """The gain where the change takes those delays away, too."""
+        return max(self.gain_ns, self.before_ns - self.after_ns + self.delayed_ns)
+
+    @property
+    def is_delayed(self) -> bool:
+        """They are more than 3 % of the step: what the change gains lies between `gain_ns` and `most_gain_ns`."""
+        return self.delayed_ns > BOUND_PCT / 100 * self.before_ns
+
+    @property
+    def gain_pct(self) -> float:
+        """100 · gain / before; 0 where there is nothing before."""
+        return 100 * self.gain_ns / self.before_ns if self.before_ns else 0.0
+
+    @property
+    def unprofiled_gain_ns(self) -> int | None:
+        """The gain of a step without the profiler; never negative."""
+        return None if self.unprofiled_ns is None else max(0, self.unprofiled_ns[0] - self.unprofiled_ns[1])
+
+    @property
+    def is_bound(self) -> bool:
+        """What is not known is more than 3 % of the step, or a host is not known: the gain is a bound, no forecast."""
+        unknown_ns = max(self.error_ns, self.unmatched_ns, self.delayed_ns)
+        return self.lacks_hosts or unknown_ns > BOUND_PCT / 100 * self.before_ns
+
+    @property
+    def is_lower_bound(self) -> bool:
+        """Delays without a reason, or waits in calls whose partners are not known, stay as they were.
+
+        They are more than 3 % of the step.
+        """
+        return self.is_delayed or self.unmatched_ns > BOUND_PCT / 100 * self.before_ns
+
+
+# By how much each operation of a job could end later without making the job longer.
+
+
+_NEVER = 1 << 60
+
+
+def op_slack_slack_of_ops(job: Job, windows: Windows, times: np.ndarray) -> dict[int, np.ndarray]:
+    """For each rank the slack of its operations, in the order of its piece; -1 for those outside the window.
+
+    `times` are when the recorded job reaches each node.
+    """
+    end_ns = int(times[windows.ends].max())
+    begin_ns = int(times[windows.begin].min())
+    # What comes after the window may come as late as it likes.
+    latest = np.where(times <= end_ns, end_ns, _NEVER)
+    deadlines = job.order.deadlines(job.weights(job.recorded), latest)
+    found = {}
+    for rank, nodes in job.nodes.items():
+        timing = job.recorded.timing[rank]
+        sums = nodes.sums(timing)
+        ops = nodes.piece.ops
+        ends = (ops["start_ns"] + ops["duration_ns"]).to_numpy() - job.origin_ns - job.offset_ns[rank]
+        remaining = np.where(nodes.is_single, 0, sums.until_ns - sums.lag_ns - timing.duration_ns)
+        latest_end = np.minimum(deadlines[job.node(rank, nodes.end_node)] - remaining, end_ns)
+        slack = np.maximum(latest_end - ends, 0)
+        inside = (ends <= end_ns) & (ends > begin_ns)
+        found[rank] = np.where(inside, slack, NONE)
+    return found
+
+
+# How a changed pipeline begins its first recorded step: as it would have ended the step before it.
+
+
+_LEAST = 0.01
+"""Of the windows: what moves the ranks' begins against each other by less changes no gain."""
+
+_ALIKE = 0.1
+"""Of that: where ranks begin and end apart by more, the steps before the first were others."""
+
+
+def begun_as_ended(
+    job: Job,
+    windows: Windows,
+    scenarios: Sequence[tuple[Change, ...]],
+    weights: np.ndarray,
+    recorded: np.ndarray,
+    times: np.ndarray,
+) -> np.ndarray | None:
+    """Lengths of every edge with ranks begun later, against those that gain most; `None` where nothing moves.
+
+    A stage that was late at the end of each recorded step was late before the first one, too. A replay begins as the
+    recording did, which of few steps gives a gain that many would not. So ranks begin apart by as much as the changed
+    job ends them: where the recorded job does so, and the change is of every step.
+
+    Args:
+        job: the graph.
+        windows: the steps.
+        scenarios: sets of changes, a column of `weights` and `times` each.
+        weights: lengths of edges after the changes.
+        recorded: when nodes are reached unchanged, in the first column.
+        times: when they are reached after the changes.
+    """
+    if not windows.has_steps:
+        return None
+    first, last = windows.of_ranks(recorded[:, :1])
+    later_ns = last - windows.of_ranks(times)[1]
+    later_ns = later_ns.max(axis=0) - later_ns
+    is_apart = np.abs((first - last) - (first - last).mean()).max() > _ALIKE * later_ns.max(axis=0)
+    whole_ns = float((last - first).max())
+    steps = frozenset(array_of(windows.table, "step").tolist())
+    is_of_all = np.array([all(each.steps is None or each.steps >= steps for each in own) for own in scenarios])
+    later_ns[:, is_apart | ~is_of_all | (later_ns.max(axis=0) < _LEAST * whole_ns)] = 0
+    if not later_ns.any():
+        return None
+    edges = np.flatnonzero(job.source == SOURCE)
+    bases = np.array(list(job.base.values()))
+    moved: np.ndarray = weights.copy()
+    moved[edges] += later_ns[np.searchsorted(bases, job.target[edges], side="right") - 1]
+    return moved
+
+
+# What a change would gain: the changed replay subtracted from the one without the change.
+
 
 AT_ONCE = 16
 """Replays that are computed together."""
@@ -68,7 +230,7 @@ class Engine:
     @cached_property
     def slack_of_ops(self) -> dict[int, np.ndarray]:
         """For each rank the slack of its operations, in the order of its piece; -1 for those outside the window."""
-        return arrays_aside(slack_of_ops(self.job, self.windows, self.unchanged[:, 0]))
+        return arrays_aside(op_slack_slack_of_ops(self.job, self.windows, self.unchanged[:, 0]))
 
     @property
     def before_ns(self) -> int:
@@ -265,3 +427,28 @@ def _held(before_ns: int, afters_ns: Sequence[int], scenarios: Sequence[Sequence
 def _unrecorded(changes: tuple[Change, ...]) -> tuple[Change, ...]:
     """The changes to the job without the profiler, which takes nothing away a second time."""
     return changes if any(change.part == "profiler" for change in changes) else (*changes, UNRECORDED)
+
+
+# Many sets of changes that forks of this process replay, each its share.
+
+
+WORTH_A_SHARE = 1_000_000
+"""Operations, for each set of changes, that take a quarter of a second to replay: a fork takes some hundredths."""
+
+
+def replay_at_once(engine: Engine, scenarios: Sequence[tuple[Change, ...]]) -> None:
+    """Have the engine know what each set of changes gains, which is the same with any number of processes."""
+    operations = sum(len(nodes.piece) for nodes in engine.job.nodes.values())
+    shares = min(FREE.get(), len(scenarios) - 1, operations * len(scenarios) // WORTH_A_SHARE)
+    if shares < 2:
+        return
+    engine.gains(scenarios[:1])  # what all of them need is found out once, not in each fork
+
+    def known(share: int) -> dict[tuple[Change, ...], int]:
+        engine.gains(scenarios[1 + share :: shares])
+        return engine.mean_steps
+
+    begun = all_aside([partial(known, share) for share in range(1, shares)], processes=shares)
+    known(0)
+    for wait in begun:
+        engine.mean_steps |= wait()

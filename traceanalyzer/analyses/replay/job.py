@@ -1,22 +1,180 @@
-"""The graph of the whole job: the ranks' pieces joined by the collectives and messages that they exchange."""
+"""The graph of the whole job: the ranks' graphs joined by collectives and messages."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from traceanalyzer.analyses.base import typed
-from traceanalyzer.analyses.grouping import Groups, rows_of_each
-from traceanalyzer.analyses.replay.main_streams import main_streams
-from traceanalyzer.analyses.replay.meetings import edges_of
-from traceanalyzer.analyses.replay.nodes import NEVER, Nodes, Timing
-from traceanalyzer.analyses.replay.order import Order, order_of
-from traceanalyzer.analyses.replay.piece import SOURCE, Piece
+from traceanalyzer.analyses.grouping import Groups, number_in_group, once_of_tables, rows_of_each
+from traceanalyzer.analyses.pipelines.shape import is_of_hub
+from traceanalyzer.analyses.replay.graph import NEVER, Nodes, Order, Timing, main_streams, order_of
+from traceanalyzer.analyses.replay.rank_graph import SOURCE, Piece
+from traceanalyzer.analyses.time.headline import shared_steps
+from traceanalyzer.analyses.time.steps import Steps, complete_steps
+from traceanalyzer.kinds import CPU_BACKENDS, POINT_TO_POINT
 from traceanalyzer.model.aside import arrays_aside
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, with_columns
+from traceanalyzer.model.tables import array_of, column_of, table_of, under_each_other, with_columns
+
+# Collectives of the CPU matched over ranks: their hosts meet there, and all go on when the last one has come.
+
+
+_MESSAGES = tuple(f"{backend}{name}" for backend in CPU_BACKENDS for name in ("send", "recv"))
+
+WITHIN_NS = 100_000
+"""By so much clocks may differ where one host is seen to leave before the last one has come."""
+
+
+def with_meetings(pieces: Mapping[int, Piece], offset_ns: Mapping[int, int]) -> dict[int, Piece]:
+    """The pieces with `instance` of their meetings; `offset_ns` is by how much each rank's clock is ahead.
+
+    The trace names no group of them. Those of a name at the same place in a step are the same, as far as their times
+    agree: who had ended before the last one began did not wait for it. So groups that meet at different moments are
+    told apart, and of a broadcast those are joined that still waited when its root came.
+    """
+    tables = [piece.meetings.assign(rank=rank) for rank, piece in pieces.items() if len(piece.meetings)]
+    if not tables:
+        return dict(pieces)
+    every = under_each_other(tables)
+    shift = every["rank"].map(offset_ns).fillna(0).astype("int64")
+    every = every.assign(start_ns=every["start_ns"] - shift, end_ns=every["end_ns"] - shift)
+    every["place"] = every.groupby(["rank", "step", "name"]).cumcount()
+    instance = _instances(every)
+    return {
+        rank: replace(piece, meetings=piece.meetings.assign(instance=instance[(every["rank"] == rank).to_numpy()]))
+        for rank, piece in pieces.items()
+    }
+
+
+class Meetings(Struct, frozen=True):
+    """Edges of the job's graph through matched ones, as parallel arrays.
+
+    Attributes:
+        begins: node of the rank at which its collective begins.
+        begun_ns: when, on the common clock.
+        of_rank: whose it is.
+        instance: number of the instance, from 0.
+        count: of instances.
+        waits: rows in which the rank waits for it.
+        goes_on: of those, the node of the rank at which its host goes on.
+        after_ns: of those, the time from when the last rank has come.
+        rank: of those, whose it is.
+        name: of those, what it is called.
+        step: of those, in which it is.
+        is_alone: of those, whether nobody else is known to take part.
+        ready_ns: of those, when the last rank had come, on the common clock.
+    """
+
+    begins: np.ndarray
+    begun_ns: np.ndarray
+    of_rank: np.ndarray
+    instance: np.ndarray
+    count: int
+    waits: np.ndarray
+    goes_on: np.ndarray
+    after_ns: np.ndarray
+    rank: np.ndarray
+    name: np.ndarray
+    step: np.ndarray
+    is_alone: np.ndarray
+    ready_ns: np.ndarray
+
+    def together(self) -> set[tuple[int, ...]]:
+        """The ranks of each instance; once those that are the same."""
+        table = table_of({"instance": self.instance, "rank": self.of_rank}).drop_duplicates()
+        return {tuple(own.tolist()) for _, own in table.sort_values("rank").groupby("instance")["rank"]}
+
+
+def edges_of(nodes: Mapping[int, Nodes], base: Mapping[int, int], offset_ns: Mapping[int, int]) -> Meetings:
+    """Of the job; each rank's nodes are numbered from its `base`."""
+    tables = [
+        own.piece.meetings.assign(
+            rank=rank,
+            goes_on=np.append(own.segment_node + base[rank], NONE)[array_of(own.piece.meetings, "segment")],
+            begins=own.segment_node[array_of(own.piece.meetings, "begins")] + base[rank],
+            start_ns=own.piece.meetings["start_ns"] - offset_ns[rank],
+            end_ns=own.piece.meetings["end_ns"] - offset_ns[rank],
+        )
+        for place, (rank, own) in enumerate(nodes.items())
+        if len(own.piece.meetings) or not place
+    ]
+    every = under_each_other(tables)
+    codes, numbers = pd.factorize(array_of(every, "instance"))
+    ready = np.full(len(numbers), np.iinfo(np.int64).min)
+    np.maximum.at(ready, codes, array_of(every, "start_ns"))
+    waits = np.flatnonzero((every["goes_on"] != NONE).to_numpy())
+    held = every.iloc[waits]
+    instance = codes[waits]
+    return Meetings(
+        begins=array_of(every, "begins"),
+        begun_ns=array_of(every, "start_ns"),
+        of_rank=array_of(every, "rank"),
+        instance=codes,
+        count=len(numbers),
+        waits=waits,
+        goes_on=array_of(held, "goes_on"),
+        after_ns=array_of(held, "end_ns") - ready[instance],
+        rank=array_of(held, "rank"),
+        name=held["name"].to_numpy(dtype=object),
+        step=array_of(held, "step"),
+        is_alone=np.bincount(codes, minlength=1)[instance] == 1,
+        ready_ns=ready[instance],
+    )
+
+
+def awaited(meetings: Meetings, name: str) -> dict[int, int]:
+    """For each rank the one for which it waits longest in collectives of this name: who came last to them."""
+    last = np.full(meetings.count, NONE, dtype=np.int64)
+    by_start = np.argsort(meetings.begun_ns, kind="stable")
+    last[meetings.instance[by_start]] = meetings.of_rank[by_start]
+    waits = meetings.waits[meetings.name == name]
+    table = table_of(
+        {
+            "rank": meetings.of_rank[waits],
+            "last": last[meetings.instance[waits]],
+            "ns": meetings.ready_ns[meetings.name == name] - meetings.begun_ns[waits],
+        }
+    )
+    waited = table[table["ns"] > 0].groupby(["rank", "last"])["ns"].sum().sort_values(ascending=False).reset_index()
+    first = waited.drop_duplicates("rank")
+    return dict(zip(first["rank"].tolist(), first["last"].tolist(), strict=True))
+
+
+def _instances(every: pd.DataFrame) -> np.ndarray:
+    """Number of each row's instance; of a host whose partners are not known it has one to itself."""
+    found = np.full(len(every), NONE, dtype=np.int64)
+    starts, ends = array_of(every, "start_ns"), array_of(every, "end_ns")
+    number = 0
+    # Of messages the trace does not say whose they are.
+    place = every["place"].where(~every["name"].isin(_MESSAGES), every.index.to_series())
+    for rows in every.assign(place=place).groupby(["step", "name", "place"]).indices.values():
+        for members in _parted(rows[np.argsort(ends[rows], kind="stable")].tolist(), starts, ends):
+            found[members] = number
+            number += 1
+    return found
+
+
+def _parted(by_end: list[int], starts: np.ndarray, ends: np.ndarray) -> Iterator[list[int]]:
+    """Rows that may have met: from the last to end on, those that ended after all of them had begun."""
+    members: list[int] = []
+    latest = 0
+    for row in reversed(by_end):
+        if members and ends[row] + WITHIN_NS < latest:
+            yield members
+            members = []
+        latest = max(latest, int(starts[row])) if members else int(starts[row])
+        members.append(row)
+    if members:
+        yield members
+
+
+# The graph of the whole job: the ranks' pieces joined by the collectives and messages that they exchange.
+
 
 _NO_ROWS = np.empty(0, dtype=np.int64)
 
@@ -214,3 +372,517 @@ def _ops(job: Job, table: pd.DataFrame) -> np.ndarray:
         by_call[call[call != NONE]] = np.flatnonzero(call != NONE)
         op[rows] = by_call[array_of(table, "call")[rows]]
     return op
+
+
+# The windows whose lengths a replay gives: complete steps of all ranks, else what is looked at of each capture.
+#
+# The first step begins when the host begins it and the earlier operations have ended. A later one begins with its first
+# operation on the main stream (`main_streams`): communication may run ahead of it, and would in many a changed job. The
+# last one before recording ends or pauses ends with its last operation.
+
+
+class Windows(Struct, frozen=True):
+    """One row of `table` for each window: `rank`, `step` (absent for a whole capture), and the job's nodes around it.
+
+    Attributes:
+        table: rank and step.
+        begin: node at which each window begins.
+        ends: nodes of which the last ends it, one row after the other.
+        window_of_end: row of each of those.
+        has_steps: they are steps.
+    """
+
+    table: pd.DataFrame
+    begin: np.ndarray
+    ends: np.ndarray
+    window_of_end: np.ndarray
+    has_steps: bool
+
+    @property
+    def steps(self) -> int | None:
+        """How many steps of the job; `None` for a whole capture."""
+        return self.table["step"].nunique() if self.has_steps else None
+
+    def lengths(self, times: np.ndarray) -> np.ndarray:
+        """Length of each window for the times of all nodes; a column for each replay."""
+        latest = np.full((len(self.table), times.shape[1]), np.iinfo(np.int64).min)
+        np.maximum.at(latest, self.window_of_end, times[self.ends])
+        lengths: np.ndarray = latest - times[self.begin]
+        return lengths
+
+    def of_job(self, times: np.ndarray) -> np.ndarray:
+        """Length of each step of the job, from when its last rank began it to when the last began the next.
+
+        So a rank that was early to begin with lengthens nothing. A capture without steps is as long as from the first
+        begin to the last end. One row for each step.
+        """
+        begins, ends = times[self.begin], self.lengths(times) + times[self.begin]
+        step, count = _steps_of(self.table)
+        first, last = (np.full((count, times.shape[1]), limit) for limit in (_LAST, _FIRST))
+        np.maximum.at(last, step, ends)
+        if self.has_steps:
+            first[:] = _FIRST
+            np.maximum.at(first, step, begins)
+        else:
+            np.minimum.at(first, step, begins)
+        length: np.ndarray = last - first
+        return length
+
+    def of_ranks(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """When each rank, in order, begins its first window and ends its last one; a column for each replay."""
+        begins, ends = times[self.begin], self.lengths(times) + times[self.begin]
+        ranks, codes = np.unique(array_of(self.table, "rank"), return_inverse=True)
+        first, last = (np.full((len(ranks), times.shape[1]), limit) for limit in (_LAST, _FIRST))
+        np.minimum.at(first, codes, begins)
+        np.maximum.at(last, codes, ends)
+        return first, last
+
+    def of_slowest(self, times: np.ndarray) -> np.ndarray:
+        """The same of the rank that takes longest for all of them, by itself: of ranks that wait for nobody."""
+        lengths = self.lengths(times)
+        ranks, codes = np.unique(array_of(self.table, "rank"), return_inverse=True)
+        total = np.zeros((len(ranks), times.shape[1]), dtype=np.int64)
+        np.add.at(total, codes, lengths)
+        # Every rank has the same steps, in order.
+        slowest = total.argmax(axis=0)
+        columns = [lengths[codes == rank, column] for column, rank in enumerate(slowest.tolist())]
+        return np.stack(columns, axis=1)
+
+
+@once_of_tables
+def _steps_of(table: pd.DataFrame) -> tuple[np.ndarray, int]:
+    """For each window the number of its step among the job's, and how many these are."""
+    step, distinct = pd.factorize(table["step"], use_na_sentinel=False)
+    return step, len(distinct)
+
+
+_FIRST, _LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+def windows_of(job: Job, steps: Steps) -> Windows:
+    """Find them."""
+    table = steps.table
+    complete = complete_steps(table)
+    shared = shared_steps(complete, set(job.nodes))
+    rows = [_of_rank(job, rank, shared) for rank in job.nodes]
+    if not shared or any(len(part) < len(shared) for part in rows):
+        rows = [_whole(job, rank, table) for rank in job.nodes]
+        shared = []
+    parts = [(rank, *window) for rank, windows in zip(job.nodes, rows, strict=True) for window in windows]
+    return Windows(
+        table=table_of(
+            {
+                "rank": np.array([part[0] for part in parts], dtype=np.int64),
+                "step": pd.array([part[1] if shared else pd.NA for part in parts], dtype="Int64"),
+            }
+        ),
+        begin=np.array([part[2] for part in parts], dtype=np.int64),
+        ends=np.concatenate([part[3] for part in parts]),
+        window_of_end=np.repeat(np.arange(len(parts)), [len(part[3]) for part in parts]),
+        has_steps=bool(shared),
+    )
+
+
+Window = tuple[int, int, np.ndarray]
+
+
+def _of_rank(job: Job, rank: int, shared: list[int]) -> list[Window]:
+    """Step, node where it begins, nodes of which the last ends it."""
+    nodes = job.nodes[rank]
+    ops, own = nodes.piece.ops, nodes.piece.steps
+    step = array_of(ops, "step")
+    first = np.flatnonzero(nodes.begins_step & (ops["stream"] == nodes.main_stream).to_numpy() & (step != NONE))
+    begins = nodes.start_node[first]
+    begins[:1] = nodes.begin_node
+    numbers, paused = step[first].tolist(), {*own["step"][own["is_paused"]].tolist()}
+    windows = []
+    for at, number in enumerate(numbers):
+        if number not in shared:
+            continue
+        is_last = at + 1 == len(numbers) or number in paused
+        ends = nodes.end_node[nodes.last_of_streams(step == number)] if is_last else begins[at + 1 : at + 2]
+        windows.append((number, int(job.node(rank, begins[at : at + 1])[0]), job.node(rank, ends)))
+    return windows
+
+
+def _whole(job: Job, rank: int, steps: pd.DataFrame) -> list[Window]:
+    """The whole capture; of one of which steps were chosen what lies from the first of these to the last."""
+    nodes = job.nodes[rank]
+    ops = nodes.piece.ops
+    start, step = array_of(ops, "start_ns"), array_of(ops, "step")
+    numbers = steps.loc[steps["rank"] == rank, "step"].dropna().astype("int64") if len(steps) else step[:0]
+    chosen = np.isin(step, numbers)
+    is_left_out = (step != NONE) & ~chosen
+    held = chosen if chosen[nodes.singles].any() and is_left_out.any() else np.ones(len(ops), dtype=bool)
+    singles = nodes.singles[held[nodes.singles]]
+    first = singles[start[singles].argmin()]
+    ends = job.node(rank, np.unique(nodes.end_node[held]))
+    return [(NONE, int(job.node(rank, nodes.start_node[[first]])[0]), ends)]
+
+
+# Which ranks of a job exchange messages with each other: the stages of its pipelines.
+
+
+def linked_ranks(job: Job) -> np.ndarray:
+    """For each two ranks whether they do, directly or not.
+
+    Messages between attention kernels, that go round, are no stages', nor are those around one rank (`hubs`).
+    """
+    place = {rank: column for column, rank in enumerate(job.nodes)}
+    joins = job.joins
+    of_message = joins[joins["collective"].isin((*POINT_TO_POINT, "send_recv")) & ~_is_ring(job)]
+    pairs = of_message.groupby("instance")["rank"].agg(["min", "max"]).drop_duplicates()
+    pairs = pairs[~is_of_hub(pairs.set_axis(["one", "other"], axis=1))]
+    lowest, before = np.arange(len(place)), None
+    one, other = (pairs[end].map(place).to_numpy(dtype=np.int64) for end in ("min", "max"))
+    while before is None or (lowest != before).any():
+        before = lowest.copy()
+        least = np.minimum(lowest[one], lowest[other])
+        np.minimum.at(lowest, one, least)
+        np.minimum.at(lowest, other, least)
+        lowest = lowest[lowest]
+    linked: np.ndarray = lowest[:, None] == lowest
+    return linked
+
+
+def _is_ring(job: Job) -> np.ndarray:
+    """Rows of `Job.joins` of messages that go round."""
+    op = array_of(job.joins, "op")
+    found = np.zeros(len(op), dtype=bool)
+    for rank, nodes in job.nodes.items():
+        rows = job.joins_of(rank)
+        found[rows] = array_of(nodes.piece.ops, "is_ring")[op[rows]]
+    return found
+
+
+# Which operation of one rank is which of another.
+
+
+class SameOperations:
+    """The operations of all ranks, of which those of one name at one place (`places`) are the same.
+
+    What communicates, and what belongs to no step of a job with steps, is compared with nothing.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._known: dict[str, int] = {}
+
+    @cached_property
+    def names(self) -> dict[int, np.ndarray]:
+        """Code of each operation's name over all ranks; -1 for what is not compared."""
+        found = {}
+        for rank, nodes in self._job.nodes.items():
+            ops = nodes.piece.ops
+            names = ops["name"].cat
+            of_category = np.array(
+                [self._known.setdefault(name, len(self._known)) for name in names.categories.tolist()] + [NONE]
+            )
+            counted = (array_of(ops, "call") == NONE) & self.is_in_step(array_of(ops, "step"))
+            found[rank] = np.where(counted, of_category[names.codes.to_numpy()], NONE)
+        return found
+
+    @property
+    def count(self) -> int:
+        """How many names there are."""
+        return len(self.names) and len(self._known)
+
+    def is_in_step(self, step: np.ndarray) -> np.ndarray:
+        """Which of these are in a step; all of a job without steps."""
+        return (step != NONE) if self._has_steps else np.ones(len(step), dtype=bool)
+
+    @cached_property
+    def _has_steps(self) -> bool:
+        return any((nodes.piece.ops["step"] != NONE).any() for nodes in self._job.nodes.values())
+
+    @cached_property
+    def _numbered(self) -> "Numbered":
+        pieces = {rank: nodes.piece for rank, nodes in self._job.nodes.items()}
+        of_rank = places(pieces, self.names)
+        return Numbered({rank: (of_rank[rank], name != NONE) for rank, name in self.names.items()})
+
+    @property
+    def keys(self) -> dict[int, np.ndarray]:
+        """For each rank's operations the number of name and place, which is the same on all ranks; -1 without."""
+        return self._numbered.keys
+
+    @cached_property
+    def table_ns(self) -> np.ndarray:
+        """The recorded durations by that number (rows) and rank (columns)."""
+        return self._numbered.table([nodes.column("ops", "duration_ns") for nodes in self._job.nodes.values()])
+
+
+class Numbered:
+    """Rows of all ranks that have the same key.
+
+    Attributes:
+        keys: for each rank the number of each row's key, -1 where it is not held.
+    """
+
+    def __init__(self, parts: Mapping[int, tuple[np.ndarray, np.ndarray]]) -> None:
+        """Number the keys (a row each) of each rank's rows; with them goes which rows are held."""
+        lengths = [len(key) for key, _ in parts.values()]
+        keys, held = (np.concatenate([part[place] for part in parts.values()]) for place in range(2))
+        self._code = np.full(len(keys), NONE, dtype=np.int64)
+        columns = {str(place): own for place, own in enumerate(keys[held].T)}
+        self._code[held] = Groups.of(columns, list(columns), by_appearance=True).of_row
+        self._held, self._column = held, np.repeat(np.arange(len(parts)), lengths)
+        self.keys = dict(zip(parts, np.split(self._code, np.cumsum(lengths)[:-1]), strict=True))
+
+    def table(self, lengths: Sequence[np.ndarray]) -> np.ndarray:
+        """The sums of the ranks' values by number (rows) and rank (columns)."""
+        shape = (int(self._code.max(initial=NONE)) + 1, len(self.keys))
+        cell = self._code[self._held] * shape[1] + self._column[self._held]
+        sums = np.bincount(cell, np.concatenate(lengths)[self._held], shape[0] * shape[1])
+        return sums.reshape(shape).astype(float)
+
+
+def places(pieces: Mapping[int, Piece], names: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
+    """For each rank's operations, a row each: step, stretch, name's code, number among those of the three before it.
+
+    Where the ranks run a name equally often in a step, the n-th is the n-th of the others, whatever lies between; the
+    stretch is 0. Where one runs it more often, the n-th of all would be compared with another part of the program:
+    there only those launched between the same two communication calls are, if the ranks make as many of these.
+
+    Args:
+        pieces: each rank's operations (`ops`) and its hosts' work (`host`).
+        names: of each operation the code of its name over all ranks; -1 for what is not compared.
+    """
+    steps = np.unique(np.concatenate([array_of(piece.ops, "step") for piece in pieces.values()]))
+    size = max(int(code.max(initial=NONE)) for code in names.values()) + 1
+    runs, calls = {}, []
+    for rank, piece in pieces.items():
+        row = np.searchsorted(steps, array_of(piece.ops, "step"))
+        runs[rank] = row * size + names[rank]
+        calls.append(np.bincount(row[_is_call(piece)], minlength=len(steps)))
+    held = np.stack([np.bincount(own[names[rank] != NONE], minlength=len(steps) * size) for rank, own in runs.items()])
+    fewest = np.where(held > 0, held, held.max(initial=0) + 1).min(axis=0)
+    has_same_calls = np.ptp(np.stack(calls), axis=0) == 0
+    is_uneven = (held.max(axis=0) > fewest) & np.repeat(has_same_calls, size)
+    found = {}
+    for rank, piece in pieces.items():
+        stretch = np.zeros(len(piece.ops), dtype=np.int64)
+        if is_uneven.any():
+            stretch = np.where((names[rank] != NONE) & is_uneven[runs[rank]], _calls_before(piece), 0)
+        found[rank] = _numbered(piece.ops, stretch, names[rank])
+    return found
+
+
+def matched(own: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of one rank's operations and of another's that are the same, by their `SameOperations.keys`."""
+    at = np.full(max(own.max(initial=NONE), other.max(initial=NONE)) + 2, NONE, dtype=np.int64)  # the last is of -1
+    at[other] = np.where(other == NONE, NONE, np.arange(len(other)))
+    row = at[own]
+    held = np.flatnonzero(row != NONE)
+    return held, row[held]
+
+
+def calls_passed(piece: Piece) -> np.ndarray:
+    """For each piece of the rank's host work how many operations of communication were launched before it, in all."""
+    launch = array_of(piece.ops, "launch")
+    begins = np.zeros(len(piece.host), dtype=np.int64)
+    begins[launch[_is_call(piece) & (launch != NONE)]] = 1
+    passed: np.ndarray = np.cumsum(begins) - begins
+    return passed
+
+
+def _is_call(piece: Piece) -> np.ndarray:
+    return (piece.ops["call"] != NONE).to_numpy()
+
+
+def _calls_before(piece: Piece) -> np.ndarray:
+    """The same of each operation, by the work that launched it, within its step; 0 where no launch is known."""
+    launch, step = array_of(piece.ops, "launch"), array_of(piece.ops, "step")
+    passed = np.append(calls_passed(piece), 0)[launch]
+    known = launch != NONE
+    before = np.zeros(len(launch), dtype=np.int64)
+    before[known] = since_first(passed[known], step[known])
+    return before
+
+
+def since_first(passed: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """The numbers as counted from the smallest of their step."""
+    groups = Groups.of_numbers(steps)
+    return passed - groups.smallest(passed)[groups.of_row]
+
+
+def _numbered(ops: pd.DataFrame, stretch: np.ndarray, name: np.ndarray) -> np.ndarray:
+    """In order of launch over all streams, whose numbers may be others where the same program runs.
+
+    Of what one call launched, as a graph, or of which no launch is known, in order of start: of two streams now one may
+    come first there, now the other.
+    """
+    step = array_of(ops, "step")
+    order = np.lexsort((array_of(ops, "start_ns"), array_of(ops, "launch")))
+    number = np.empty(len(ops), dtype=np.int64)
+    keys = {"step": step[order], "stretch": stretch[order], "name": name[order]}
+    number[order] = number_in_group(Groups.of(keys, list(keys)).of_row)
+    return np.stack([step, stretch, name, number], axis=1)
+
+
+# Waits between streams that times show in some steps or on some ranks are there in all: the program is the same.
+
+
+_STREAM_BITS = 24
+
+LEAST_SEEN = 2
+"""So often a kernel that begins when a certain other one ends does so by no chance."""
+
+
+def with_waits_alike(pieces: Mapping[int, Piece]) -> dict[int, Piece]:
+    """The pieces, each with the waits that times show between the same two operations elsewhere.
+
+    A wait that no event tells is seen only where nothing else holds the operation for longer: where a collective waits
+    for a late rank, that hides that it also waits for its own rank's gradient. Two operations are the same two in
+    another step or on another rank when each is of the same stream, name and place among those of its name in the
+    step. Where times contradict a wait anywhere, it is none.
+    """
+    pieces = without_denied(pieces)
+    if not any(piece.waits["is_touching"].any() for piece in pieces.values()):
+        return pieces
+    ops = _Operations(pieces)
+    source, target = _everywhere(ops)
+    bounds = ops.bounds
+    return {
+        rank: _with(piece, ops.row[source[mine]], ops.row[target[mine]])
+        for (rank, piece), begin, end in zip(pieces.items(), bounds[:-1], bounds[1:], strict=True)
+        for mine in [(target >= begin) & (target < end)]
+    }
+
+
+def without_denied(pieces: Mapping[int, Piece]) -> dict[int, Piece]:
+    """The pieces without the waits that calls tell where a rank never waits so: the call was for another event.
+
+    Where such a wait binds nothing, times cannot contradict it: the next batch's copy, launched right before the wait
+    for this one's, has long ended on ranks that wait for a late one; so has a collective to which they come last. A
+    rank of which times contradict it in each of several steps shows that the program does not wait for it.
+    """
+    if all(piece.denied.empty for piece in pieces.values()):
+        return dict(pieces)
+    told = {
+        rank: piece.waits[~piece.waits["is_recorded"] & ~piece.waits["is_touching"]] for rank, piece in pieces.items()
+    }
+    known: dict[object, int] = {}
+    placed = {rank: _placed(piece, known) for rank, piece in pieces.items()}
+    held = {rank: _pairs(placed[rank], told[rank]) for rank in pieces}
+    never: set[_Pair] = set()
+    for rank, piece in pieces.items():
+        times = Counter(_pairs(placed[rank], piece.denied))
+        never |= {pair for pair, count in times.items() if count >= LEAST_SEEN} - {*held[rank]}
+    never.discard(_OTHER)
+    return {
+        rank: replace(piece, waits=piece.waits.drop(index=told[rank].index[[pair in never for pair in held[rank]]]))
+        for rank, piece in pieces.items()
+    }
+
+
+_Pair = tuple[int, ...] | None
+"""Of both operations of a wait: number of stream and name, and place among those of that name in the step."""
+
+_OTHER: _Pair = None
+"""Of operations of different steps."""
+
+
+def _placed(piece: Piece, known: dict[object, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each operation its step, the number of its stream and name, and its place among those in the step."""
+    step, kinds = array_of(piece.ops, "step"), _kinds(piece, known)
+    return step, kinds, number_in_group(Groups.of({"step": step, "kind": kinds}, ["step", "kind"]).of_row)
+
+
+def _pairs(placed: tuple[np.ndarray, np.ndarray, np.ndarray], waits: pd.DataFrame) -> list[_Pair]:
+    step, kinds, place = placed
+    ends = [array_of(waits, name).astype(np.int64) for name in ("source", "target")]
+    is_in_step = (step[ends[0]] == step[ends[1]]).tolist()
+    pairs = zip(*(numbers[rows].tolist() for rows in ends for numbers in (kinds, place)), strict=True)
+    return [pair if is_one else _OTHER for pair, is_one in zip(pairs, is_in_step, strict=True)]
+
+
+class _Operations:
+    """All ranks' operations of kernels that touch another stream's somewhere, one rank after the other.
+
+    Attributes:
+        row: in the rank's piece.
+        kernel: number of its stream and name; `key` is that of its place among those in the step, too.
+        place: number of its rank and step.
+        seen: rows, here, of the operations that touch: sources and targets.
+        bounds: where each rank's begin.
+    """
+
+    def __init__(self, pieces: Mapping[int, Piece]) -> None:
+        names: dict[object, int] = {}
+        parts = [_touched(piece, names) for piece in pieces.values()]
+        kinds = np.unique(np.concatenate([kinds[rows.ravel()] for kinds, rows in parts]))
+        held = [np.flatnonzero(np.isin(own, kinds)) for own, _ in parts]
+        self.row = np.concatenate(held)
+        self.bounds = np.cumsum([0, *map(len, held)]).tolist()
+        self.kernel = np.concatenate([own[rows] for (own, _), rows in zip(parts, held, strict=True)])
+        self.seen = np.concatenate(
+            [np.searchsorted(rows, pairs) + begin
+             for (_, pairs), rows, begin in zip(parts, held, self.bounds[:-1], strict=True)]
+        )  # fmt: skip
+        tables = [(piece.ops, rows) for piece, rows in zip(pieces.values(), held, strict=True)]
+        step, self.starts, length = (
+            np.concatenate([array_of(ops, name)[rows] for ops, rows in tables])
+            for name in ("step", "start_ns", "duration_ns")
+        )
+        self.ends = self.starts + length
+        rank = np.repeat(np.arange(len(held)), [len(rows) for rows in held])
+        self.place = Groups.of({"rank": rank, "step": step}, ["rank", "step"]).of_row
+        same = Groups.of({"place": self.place, "kernel": self.kernel}, ["place", "kernel"]).of_row
+        self.key = Groups.of({"kernel": self.kernel, "number": number_in_group(same)}, ["kernel", "number"]).of_row
+
+
+def _touched(piece: Piece, known: dict[object, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Number of each operation's stream and name over all ranks, and the rows of each two that touch."""
+    touching = array_of(piece.waits, "is_touching").astype(bool)
+    rows = np.stack([array_of(piece.waits, end)[touching] for end in ("source", "target")], axis=1)
+    return _kinds(piece, known), rows
+
+
+def _kinds(piece: Piece, known: dict[object, int]) -> np.ndarray:
+    """Number of each operation's stream and name over all ranks."""
+    names = column_of(piece.ops, "name")
+    code = np.array([*(known.setdefault(name, len(known)) for name in names.categories.tolist()), NONE], dtype=np.int64)
+    of_stream, streams = pd.factorize(array_of(piece.ops, "stream"))
+    stream = np.array([known.setdefault(number, len(known)) for number in streams.tolist()], dtype=np.int64)
+    kinds: np.ndarray = (code[names.codes] << _STREAM_BITS) + stream[of_stream]
+    return kinds
+
+
+def _everywhere(ops: _Operations) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of both operations wherever they are, of the waits that are seen often enough and nowhere contradicted."""
+    source, target = ops.seen.T
+    in_step = ops.place[source] == ops.place[target]
+    kinds = Groups.of(
+        {"source": ops.kernel[source[in_step]], "target": ops.kernel[target[in_step]]}, ["source", "target"]
+    )
+    often = kinds.counts()[kinds.of_row] >= LEAST_SEEN
+    waits = Groups.of({"source": ops.key[source[in_step]][often], "target": ops.key[target[in_step]][often]},
+                      ["source", "target"])  # fmt: skip
+    sources, targets = _rows_of(ops, waits.keys["source"]), _rows_of(ops, waits.keys["target"])
+    pairs = sources.merge(targets, on=["wait", "place"])
+    first, second = pairs["row_x"].to_numpy(dtype=np.int64), pairs["row_y"].to_numpy(dtype=np.int64)
+    is_contradicted = np.zeros(len(waits.first), dtype=bool)
+    is_contradicted[array_of(pairs, "wait")[ops.ends[first] > ops.starts[second]]] = True
+    held = ~is_contradicted[array_of(pairs, "wait")]
+    return first[held], second[held]
+
+
+def _rows_of(ops: _Operations, keys: np.ndarray) -> pd.DataFrame:
+    """All operations of some keys: `row`, `place`, and `wait` (the position of the key)."""
+    wanted = table_of({"key": np.asarray(keys), "wait": np.arange(len(keys))})
+    is_wanted = np.zeros(int(ops.key.max(initial=0)) + 1, dtype=bool)
+    is_wanted[array_of(wanted, "key")] = True
+    row = np.flatnonzero(is_wanted[ops.key])
+    return table_of({"key": ops.key[row], "row": row, "place": ops.place[row]}).merge(wanted, on="key")
+
+
+def _with(piece: Piece, source: np.ndarray, target: np.ndarray) -> Piece:
+    """With the waits that it does not have yet."""
+    waits = piece.waits
+    known = array_of(waits, "source") * len(piece) + array_of(waits, "target")
+    is_new = ~np.isin(source * len(piece) + target, known)
+    if not is_new.any():
+        return piece
+    more = table_of({"source": source[is_new], "target": target[is_new], "is_recorded": False, "is_touching": True})
+    return replace(piece, waits=under_each_other([waits, more]))

@@ -1,26 +1,744 @@
-"""The graph's lengths after some changes."""
+"""Durations of the graph's nodes after a change."""
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 
 import numpy as np
+import pandas as pd
+from msgspec import Struct
 
-from traceanalyzer.analyses.base import is_any
+from traceanalyzer.analyses.base import is_any, is_true
+from traceanalyzer.analyses.communication.collectives import bus_factors
+from traceanalyzer.analyses.communication.slow_links import at_most_ns
+from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host import host_names
-from traceanalyzer.analyses.replay.blocking_calls import more_calls
-from traceanalyzer.analyses.replay.change import ALONE, EVEN, FASTEST, HIDDEN, PEERS, USUAL, Change
-from traceanalyzer.analyses.replay.job import Job, Lengths
-from traceanalyzer.analyses.replay.nodes import Nodes, Timing
-from traceanalyzer.analyses.replay.peers import Peers
-from traceanalyzer.analyses.replay.piece import MEMORY, Piece
-from traceanalyzer.analyses.replay.recording import COST_NS, with_waits_for_workers
-from traceanalyzer.analyses.replay.transfer_lengths import are_small, as_in_other_steps, as_on_peers, at_rate, even
+from traceanalyzer.analyses.replay import job as replay_job
+from traceanalyzer.analyses.replay.changes import (
+    ALONE,
+    COST_NS,
+    EVEN,
+    FASTEST,
+    HIDDEN,
+    PEERS,
+    USUAL,
+    Change,
+    with_waits_for_workers,
+)
+from traceanalyzer.analyses.replay.graph import ALIKE, LEAST_ALONE, Alone, Nodes, Timing, of_peers
+from traceanalyzer.analyses.replay.job import Job, Lengths, SameOperations, calls_passed, linked_ranks, since_first
+from traceanalyzer.analyses.replay.rank_graph import MEMORY, Piece
 from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
 from traceanalyzer.meaning.vocabulary import DATA
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of
+
+# Lengths of which the longest are cut until each group's sum is what is wanted.
+
+
+def capped(ns: np.ndarray, key: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """No length of a group exceeds the level at which they sum to `wanted[key]`; unchanged where they sum to less.
+
+    Rows of key -1 belong to no group.
+    """
+    rows = np.flatnonzero(key >= 0)
+    order = rows[_by_key(key[rows], ns[rows])]
+    cut = ns.copy()
+    if not len(order):
+        return cut
+    held, of = ns[order], key[order]
+    starts = np.flatnonzero(np.append(True, of[1:] != of[:-1]))
+    counts = np.diff(np.append(starts, len(of)))
+    before = np.cumsum(held) - held
+    below = before - np.repeat(before[starts], counts)
+    longer = np.repeat(starts + counts, counts) - np.arange(len(of))
+    level = (wanted[of] - below) / longer
+    # From the first length that is above its level on, all are cut to that level.
+    place = np.minimum.reduceat(np.where(level <= held, np.arange(len(of)), len(of)), starts)
+    first = np.repeat(np.append(level, np.inf)[place], counts)
+    cut[order] = np.round(np.minimum(held, np.maximum(first, 0))).astype(np.int64)
+    return cut
+
+
+def _by_key(key: np.ndarray, ns: np.ndarray) -> np.ndarray:
+    """Places in order of key, then of length; of the same ones in any."""
+    longest = int(ns.max(initial=0)) + 1
+    if ns.min(initial=0) < 0 or longest > _MOST // (int(key.max(initial=0)) + 1):
+        return np.lexsort((ns, key))
+    return np.argsort(key * longest + ns)  # one search for an order takes half as long as two
+
+
+_MOST = 2**62
+"""Of an integer."""
+
+
+# What a rank's kernels take alone, by those of a rank that runs the same program on a larger or smaller batch.
+
+
+LEAST_NS = 10_000
+"""Shorter kernels take about as long at any size."""
+
+_PARTS = re.compile(r"\d+|[^\d\s]")
+
+
+def of_other_size(own: Alone, other: Alone, own_code: np.ndarray, code: np.ndarray) -> np.ndarray:
+    """For each of a rank's kernels what it takes alone, scaled from the other rank's; NaN where that isn't told.
+
+    Kernels at the same places of the program are the same. One whose shapes differ in one dimension, by whatever
+    factor, takes as many times as long: so do products of matrices, element-wise kernels, and attention over more
+    sequences. Over longer sequences attention takes longer still; the shorter one is then thought slower than it is.
+    By how much the kernels that both ranks run alone are off that, the others are, too; where those disagree nothing
+    is told.
+
+    Args:
+        own: the rank's kernels.
+        other: the other rank's.
+        own_code: the kernels of the rank's operations that are matched.
+        code: those of the other rank's.
+    """
+    found = np.full(len(own.works), np.nan)
+    mine, theirs = _pairs(own_code, code, len(other.works))
+    alone_ns, other_ns = own.medians[mine], other.medians[theirs]
+    ratio = [larger(own.shapes[a], other.shapes[b]) for a, b in zip(mine, theirs, strict=True)]
+    scaled = other_ns * np.array(ratio, dtype=float)
+    is_long = scaled >= LEAST_NS
+    off = alone_ns[is_long] / scaled[is_long]
+    off = off[~np.isnan(off)]
+    if len(off) < LEAST_ALONE:
+        return found
+    low, middle, high = np.quantile(off, [0.25, 0.5, 0.75])
+    if high <= ALIKE * low:
+        found[mine] = np.where(is_long, scaled * middle, np.nan)
+    return found
+
+
+def filled(known: np.ndarray, wanted: np.ndarray, told: Sequence[np.ndarray]) -> np.ndarray:
+    """The known times, and of the wanted ones the median of what is told by several ranks."""
+    rows = np.stack([known, *told])[1:]
+    wanted = wanted & ~np.isnan(rows).all(axis=0)
+    found = known.copy()
+    found[wanted] = np.nanmedian(rows[:, wanted], axis=0)
+    return found
+
+
+def _pairs(own_code: np.ndarray, code: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Each own kernel with the one that most of its operations are matched with."""
+    pair, counts = np.unique(own_code * size + code, return_counts=True)
+    pair = pair[np.argsort(-counts, kind="stable")]
+    mine = pair // size
+    first = np.unique(mine, return_index=True)[1]
+    return mine[first], pair[first] % size
+
+
+@lru_cache(maxsize=4096)
+def larger(shapes: str, others: str) -> float:
+    """By which factor one dimension of these inputs is larger, wherever it stands; 1 of equal ones.
+
+    NaN where several factors differ, or the shapes are of another form or not recorded.
+    """
+    own, other = _PARTS.findall(shapes), _PARTS.findall(others)
+    if not own or len(own) != len(other):
+        return float("nan")
+    different = [(a, b) for a, b in zip(own, other, strict=True) if a != b]
+    if not all(a.isdigit() and b.isdigit() and int(b) for a, b in different):
+        return float("nan")
+    factors = {int(a) / int(b) for a, b in different}
+    return float("nan") if len(factors) > 1 else next(iter(factors), 1.0)
+
+
+# What compute gains when a call beside it waits less: a collective that spins takes multiprocessors and memory.
+
+
+MOST_PEERS = 8
+"""Other ranks that are asked how long a kernel takes alone."""
+
+
+class Beside(Struct, frozen=True):
+    """Operations of a rank beside waits: one row for each operation and call.
+
+    Attributes:
+        op: row in the rank's piece.
+        join: row in `Job.joins` of the call that waits beside it.
+        slower_ns: by how much the operation is longer for it.
+        least_ns: of each operation of the rank the time that it takes without communication beside it.
+    """
+
+    op: np.ndarray
+    join: np.ndarray
+    slower_ns: np.ndarray
+    least_ns: np.ndarray
+
+
+class Relief:
+    """By how much shorter operations are in a replay in which calls wait less than they were recorded to.
+
+    A kernel that runs beside a wait for a part of its time and takes longer than the median of the same work without
+    communication is longer by that part of the difference; of kernels that the rank never runs alone
+    its peers' speak, at another size where they run no such one (`of_other_sizes`). Of a wait that is shorter by half,
+    half of it goes.
+    Waits that become longer slow nothing further: what would lie beside them is not known.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.same = job, SameOperations(job)
+
+    @cached_property
+    def _beside(self) -> dict[int, Beside]:
+        found = {rank: self._of_rank(rank) for rank in self.job.nodes}
+        return {rank: own for rank, own in found.items() if len(own.op)}
+
+    @cached_property
+    def _works(self) -> np.ndarray:
+        """What any rank's kernels do: the columns of `_medians`, in order."""
+        return np.unique(np.concatenate([nodes.alone.works for nodes in self.job.nodes.values()]))
+
+    @cached_property
+    def _rows(self) -> dict[int, int]:
+        """Of each rank its row in `_medians`."""
+        return {rank: row for row, rank in enumerate(self.job.nodes)}
+
+    @cached_property
+    def _waits(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of each row of `Job.joins` from when until when it waits; those that do not end as they begin."""
+        begins, ready = (array_of(self.job.joins, name) for name in ("start_ns", "ready_ns"))
+        return begins, np.where(self.job.joins["waits"].to_numpy(dtype=bool), ready, begins)
+
+    @cached_property
+    def _columns(self) -> dict[int, np.ndarray]:
+        """Of what each rank's kernels do the columns."""
+        return {rank: np.searchsorted(self._works, own.alone.works) for rank, own in self.job.nodes.items()}
+
+    @cached_property
+    def _medians(self) -> np.ndarray:
+        """What each rank's (rows) kernels take alone; NaN where too few of its runs tell."""
+        found = np.full((len(self.job.nodes), len(self._works)), np.nan)
+        for row, (rank, nodes) in enumerate(self.job.nodes.items()):
+            found[row, self._columns[rank]] = nodes.alone.medians
+        return found
+
+    def _typical(self, rank: int) -> np.ndarray:
+        """Of each of the rank's kernels what it takes alone, here or on some other ranks."""
+        place = self._rows[rank]
+        others = [row for row in range(min(len(self._medians), MOST_PEERS + 1)) if row != place][:MOST_PEERS]
+        columns = self._columns[rank]
+        found = of_peers(self._medians[place], self._medians[others])[columns]
+        alone = self.job.nodes[rank].alone
+        unknown = alone.are_beside & np.isnan(found) & (alone.works != NONE)
+        if unknown.any():
+            ranks = [other for other, row in self._rows.items() if row in others]
+            told = [one for other in ranks if (one := self._at_other_size(rank, other, unknown)) is not None]
+            found = filled(found, unknown, told) if told else found
+        return found
+
+    def _at_other_size(self, rank: int, other: int, unknown: np.ndarray) -> np.ndarray | None:
+        """What the rank's kernels take alone by those of another one, which runs them at another size.
+
+        `None` where that one tells nothing of those that are unknown.
+        """
+        own, peer = (self.job.nodes[each].alone for each in (rank, other))
+        own_op, op = replay_job.matched(self.same.keys[rank], self.same.keys[other])
+        own_code, code = own.code[own_op], peer.code[op]
+        is_told = unknown[own_code] & ~np.isnan(peer.medians)[code]
+        return of_other_size(own, peer, own_code, code) if is_told.any() else None
+
+    @property
+    def slower_ns(self) -> dict[int, np.ndarray]:
+        """Of each operation of the ranks that wait beside compute how much longer it is for that."""
+        return {
+            rank: np.bincount(own.op, own.slower_ns, minlength=len(own.least_ns)) for rank, own in self._beside.items()
+        }
+
+    @property
+    def most_ns(self) -> int:
+        """All that could go, of the rank that has most of it."""
+        return max((int(own.slower_ns.sum()) for own in self._beside.values()), default=0)
+
+    def _of_rank(self, rank: int) -> Beside:
+        job, nodes = self.job, self.job.nodes[rank]
+        ops = nodes.piece.ops
+        rows = job.joins_of(rank)
+        begins, ends = (times[rows] for times in self._waits)
+        rows, begins, ends = (own[ends > begins] for own in (rows, begins, ends))
+        shift = job.origin_ns + job.offset_ns[rank]
+        starts, lengths = array_of(ops, "start_ns") - shift, array_of(ops, "duration_ns")
+        least = nodes.alone.lengths_ns(self._typical(rank))
+        slower = np.where(is_any(ops["kind"], "compute"), np.maximum(lengths - least, 0), 0)
+        held = np.flatnonzero(slower)
+        join, op = _shared(begins, ends, starts[held], (starts + lengths)[held])
+        op = held[op]
+        beside = np.minimum(ends[join], (starts + lengths)[op]) - np.maximum(begins[join], starts[op])
+        # Calls of several streams may wait at once: no operation is slower than it is.
+        total = np.maximum(np.bincount(op, beside, minlength=len(ops))[op], lengths[op])
+        return Beside(op, rows[join], slower[op] * beside / np.maximum(total, 1), least)
+
+    def relieved(self, lengths: Lengths, times: np.ndarray) -> Lengths:
+        """The lengths of a replay with what its own waits leave; `times` are when it reached each node."""
+        left = self._waits_left(times) if lengths.has_waits else np.zeros(len(self.job.joins))
+        timing = dict(lengths.timing)
+        for rank, own in self._beside.items():
+            recorded, before = self.job.nodes[rank].recorded.duration_ns, timing[rank].duration_ns
+            gone = np.bincount(own.op, own.slower_ns * (1 - left[own.join]), minlength=len(before))
+            scale = np.divide(before, recorded, out=np.ones(len(before)), where=recorded > 0)
+            after = np.maximum(before - np.round(gone * scale).astype(np.int64), np.minimum(before, own.least_ns))
+            timing[rank] = replace(timing[rank], duration_ns=after)
+        return replace(lengths, timing=timing)
+
+    def _waits_left(self, times: np.ndarray) -> np.ndarray:
+        """Of each call the part of its recorded wait that is left, from 0 to 1."""
+        job = self.job
+        instance = job.first_instance + array_of(job.joins, "instance")
+        recorded = (job.joins["ready_ns"] - job.joins["start_ns"]).to_numpy()
+        left = np.divide(times[instance] - times[job.start_of_join], recorded, out=np.ones(len(recorded)),
+                         where=recorded > 0)  # fmt: skip
+        clipped: np.ndarray = np.clip(left, 0, 1)
+        return clipped
+
+
+def _shared(
+    begins: np.ndarray, ends: np.ndarray, starts: np.ndarray, stops: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Places of waits [begin, end) and operations [start, stop) that share time; neither needs an order."""
+    waits = np.argsort(begins, kind="stable")
+    reach = np.maximum.accumulate(ends[waits]) if len(waits) else ends
+    first = np.searchsorted(reach, starts, side="right")
+    count = np.maximum(np.searchsorted(begins[waits], stops, side="left") - first, 0)
+    op = np.repeat(np.arange(len(starts)), count)
+    wait = waits[np.arange(len(op)) - np.repeat(np.cumsum(count) - count - first, count)] if len(op) else op
+    held = (ends[wait] > starts[op]) & (begins[wait] < stops[op])
+    return wait[held], op[held]
+
+
+# What the same work takes on the ranks that do the same: the floor that a change to `peers` stands on.
+
+
+PEERS_ALIKE = 0.5
+"""Ranks are peers when they share this part of the kernels that either of them runs,"""
+
+WITHIN = 0.9
+"""or one runs this part of the other's and more: what it does beside (an evaluation) is no reason to have no peers."""
+
+SLOWER = 0.1
+"""A host whose median stretch of work is longer than its peers' by this part is slower throughout."""
+
+
+_OF_HOSTS = ("_host_tables", "_middle_table", "_host_ns")
+"""What `Peers` keeps of the hosts' lengths."""
+
+
+class Peers:
+    """Work of all ranks side by side: an operation is the same as the one of that name, at that place (`places`).
+
+    Host work is compared between the same two communication calls of a step. Without steps the whole capture is one.
+    """
+
+    def __init__(self, job: Job, relief: Relief) -> None:
+        self.job, self.relief, self.same, self.cost_ns = job, relief, relief.same, 0
+        self.ranks = np.array([*job.nodes])
+        self.place = {rank: column for column, rank in enumerate(job.nodes)}
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Keep nothing of changes that were asked for."""
+        self._known: dict[tuple[int, str, bytes], np.ndarray] = {}
+        self._hosts: dict[int, np.ndarray] = {}
+        self._hosts_evened: dict[int, np.ndarray] = {}
+        self._unrecorded: dict[int, Peers] = {}  # none holds this one: else all stayed until a search for garbage
+
+    def unrecorded(self, cost_ns: int) -> "Peers":
+        """The same where hosts do not have to write down what they do, at so much for each operator and call."""
+        if cost_ns == self.cost_ns:
+            return self
+        if cost_ns not in self._unrecorded:
+            made = copy(self)
+            made.cost_ns = cost_ns
+            made.let_go()
+            for name in _OF_HOSTS:
+                made.__dict__.pop(name, None)
+            self._unrecorded[cost_ns] = made
+        return self._unrecorded[cost_ns]
+
+    def own_host(self, rank: int) -> np.ndarray:
+        """Lengths of the rank's stretches of host work."""
+        if rank not in self._hosts:
+            nodes = self.job.nodes[rank]
+            own = nodes.column("host", "ns")
+            costs = self.cost_ns * nodes.column("host", "recorded")
+            self._hosts[rank] = np.maximum(own - costs, 0) if self.cost_ns else own
+        return self._hosts[rank]
+
+    def of(self, rank: int, changed: frozenset[int]) -> np.ndarray:
+        """Columns of the ranks that do the same as `rank` and are not changed; of all that do when none is left.
+
+        Of ranks in pipelines those of the same stage speak; stages are compared only where there is one pipeline.
+        """
+        alike = self.alike[self.place[rank]]
+        others = alike & ~np.isin(self.ranks, list(changed))
+        same_stage = others & (self.stages == self.stages[self.place[rank]])
+        others = same_stage if same_stage.any() else others
+        return np.flatnonzero(others if others.any() else alike & (len(changed) == len(self.ranks)))
+
+    def durations(self, rank: int, changed: frozenset[int] | None) -> np.ndarray:
+        """What the rank's operations take on its peers: the median of those that are not changed, else the mean of all.
+
+        Its own where that cannot be said, 0 where they run none.
+        """
+        own = self.job.nodes[rank].column("ops", "duration_ns")
+        if len(self.ranks) == 1:
+            return self._as_itself(rank, is_freed=changed is not None)
+        if changed is None and self._is_stage(rank):
+            is_own = self.same.keys[rank] != NONE
+            evened: np.ndarray = np.where(is_own, np.round(own * self._evened(rank, self._work_ns)), own)
+            return evened.astype(np.int64)
+        together = self._compared(rank, changed)
+        if together is None:
+            return np.asarray(own)
+        table = self.same.table_ns if changed is None else self._free_table
+        key, wanted = self.same.keys[rank], together(table)
+        found: np.ndarray = np.where(key == NONE, own, np.append(wanted, 0)[key]).astype(np.int64)
+        return found
+
+    def _as_itself(self, rank: int, *, is_freed: bool) -> np.ndarray:
+        """The only rank's durations: tables of it beside itself would be as large as all else that is replayed."""
+        own = self.job.nodes[rank].column("ops", "duration_ns")
+        slower_ns = self.relief.slower_ns.get(rank) if is_freed else None
+        if slower_ns is None:
+            return np.asarray(own)
+        return np.where(self.same.names[rank] == NONE, own, own - slower_ns).astype(np.int64)
+
+    def host(self, rank: int, changed: frozenset[int] | None) -> np.ndarray:
+        """The rank's stretches of host work such that each span takes what it takes on its peers.
+
+        What a span has beyond its peers' is taken from its longest stretches: an extra piece of work lies in one place.
+        Where the host is slower throughout, as a whole, all its stretches are scaled.
+        """
+        if changed is not None:
+            return self._host_as(rank, changed)
+        if rank not in self._hosts_evened:  # several sets of changes even the hosts out, which takes longest of all
+            self._hosts_evened[rank] = self._host_as(rank, None)
+        return self._hosts_evened[rank]
+
+    def _host_as(self, rank: int, changed: frozenset[int] | None) -> np.ndarray:
+        own = self.own_host(rank)
+        if changed is None and self._is_stage(rank):
+            return np.asarray(np.round(own * self._evened(rank, self._host_ns)), dtype=np.int64)
+        together = self._compared(rank, changed)
+        if together is None or len(self.ranks) == 1:
+            return own
+        key, held = self._host_keys[rank], self._host_table[:, self.place[rank]]
+        wanted = together(self._host_table)
+        scaled = _peers_scaled(own, key, held, wanted)
+        if not len(wanted):
+            return scaled
+        typical = together(self._middle_table)
+        is_slow = self._middle_table[:, self.place[rank]] > (1 + SLOWER) * typical
+        is_extra = (key != NONE) & (wanted < held)[key] & ~is_slow[key]
+        lengths: np.ndarray = np.where(is_extra, capped(own, key, wanted), scaled)
+        return lengths
+
+    def _is_stage(self, rank: int) -> bool:
+        """Whether it exchanges messages: blocks can be moved between stages, so they are evened out as wholes."""
+        return int(self.linked[self.place[rank]].sum()) > 1
+
+    def _evened(self, rank: int, totals: np.ndarray) -> float:
+        """What a stage's work is multiplied with when all stages of its pipeline have as much."""
+        own = totals[self.place[rank]]
+        return float(totals[self.linked[self.place[rank]]].mean() / own) if own else 1.0
+
+    @cached_property
+    def _work_ns(self) -> np.ndarray:
+        """Of each rank the durations of its operations but communication."""
+        lengths = [array_of(nodes.piece.ops, "duration_ns") for nodes in self.job.nodes.values()]
+        return np.array([own[key != NONE].sum() for own, key in zip(lengths, self.same.keys.values(), strict=True)])
+
+    @cached_property
+    def _host_ns(self) -> np.ndarray:
+        """Of each rank its host's work."""
+        return np.array([self.own_host(rank).sum() for rank in self.job.nodes], dtype=np.int64)
+
+    def _compared(self, rank: int, changed: frozenset[int] | None) -> Callable[[np.ndarray], np.ndarray] | None:
+        """How the columns of a table of the ranks to compare with are put together; `None` without such ranks."""
+        columns = np.flatnonzero(self.alike[self.place[rank]]) if changed is None else self.of(rank, changed)
+        if not len(columns):
+            return None
+        if changed is None:
+            return lambda table: self._together(table, columns, np.mean)
+        if changed == {rank}:
+            return lambda table: self._median_without(table, columns, self.place[rank])
+        return lambda table: self._together(table, columns, np.median)
+
+    def fastest_host(self, rank: int) -> np.ndarray:
+        """The same when each step takes what it takes on the fastest rank that does the same."""
+        own, columns = self.own_host(rank), np.flatnonzero(self.alike[self.place[rank]])
+        if not len(columns) or len(self.ranks) == 1:
+            return own
+        held = self._step_table[:, self.place[rank]]
+        return _peers_scaled(own, self._step_keys[rank], held, self._together(self._step_table, columns, np.min))
+
+    def _together(self, table: np.ndarray, columns: np.ndarray, of: Callable[..., np.ndarray]) -> np.ndarray:
+        """A table's columns put together: one answer for all ranks that are held against the same others."""
+        key = (id(table), of.__name__, columns.tobytes())  # it lives as long as this object
+        if key not in self._known:
+            self._known[key] = of(table[:, columns], axis=1)
+        return self._known[key]
+
+    def _median_without(self, table: np.ndarray, columns: np.ndarray, own: int) -> np.ndarray:
+        """The median of the columns, none of which is `own`: of many ranks each is held against all the others.
+
+        All of them together are put in order once; without its own value, what is not below it is one place further.
+        """
+        if own in columns:
+            return self._together(table, columns, np.median)
+        middle = self._together(table, np.sort(np.append(columns, own)), _middle)
+        without = np.where(table[:, own, None] > middle[:, :2], middle[:, :2], middle[:, 1:])
+        return (without[:, 0] + without[:, 1 - len(columns) % 2]) / 2
+
+    @cached_property
+    def alike(self) -> np.ndarray:
+        """Which ranks run the same kernels, but for some."""
+        counts = np.stack(
+            [np.bincount(codes[codes != NONE], minlength=self.same.count) for codes in self.same.names.values()]
+        )
+        rows = []
+        for own in counts:
+            shared, either = np.minimum(counts, own).sum(axis=1), np.maximum(counts, own).sum(axis=1)
+            fewer = np.minimum(counts.sum(axis=1), own.sum())
+            rows.append((shared >= PEERS_ALIKE * np.maximum(either, 1)) | (shared >= WITHIN * np.maximum(fewer, 1)))
+        return np.stack(rows)
+
+    @cached_property
+    def stages(self) -> np.ndarray:
+        """Of each rank its place among those that it exchanges messages with, directly or not; 0 for those without."""
+        stages: np.ndarray = np.tril(self.linked, -1).sum(axis=1)
+        return stages
+
+    @cached_property
+    def linked(self) -> np.ndarray:
+        """Which ranks exchange messages, directly or not, but for those that go round between attention kernels."""
+        return linked_ranks(self.job)
+
+    @cached_property
+    def _spans_and_steps(self) -> tuple[replay_job.Numbered, replay_job.Numbered]:
+        """Each stretch of host work by its span between two calls of a step, and by its step."""
+        spans, steps = {}, {}
+        for rank, nodes in self.job.nodes.items():
+            step = nodes.column("host", "step")
+            held = self.same.is_in_step(step)
+            number = replay_job.since_first(replay_job.calls_passed(nodes.piece), step)
+            spans[rank] = (np.stack([step, number], axis=1), held)
+            steps[rank] = (step[:, None], held)
+        return replay_job.Numbered(spans), replay_job.Numbered(steps)
+
+    @cached_property
+    def _host_tables(self) -> tuple[np.ndarray, np.ndarray]:
+        """The hosts' work by span, and by step (rows), and rank."""
+        lengths = [self.own_host(rank) for rank in self.job.nodes]
+        spans, steps = self._spans_and_steps
+        return spans.table(lengths), steps.table(lengths)
+
+    @cached_property
+    def _free_table(self) -> np.ndarray:
+        """The same without what compute takes longer beside waits: who is as fast as its peers makes nobody wait."""
+        table = self.same.table_ns.copy()
+        for rank, slower_ns in self.relief.slower_ns.items():
+            key = self.same.keys[rank]
+            np.subtract.at(table, (key[key != NONE], self.place[rank]), slower_ns[key != NONE])
+        return table
+
+    @property
+    def _host_keys(self) -> dict[int, np.ndarray]:
+        return self._spans_and_steps[0].keys
+
+    @property
+    def _host_table(self) -> np.ndarray:
+        return self._host_tables[0]
+
+    @cached_property
+    def _middle_table(self) -> np.ndarray:
+        """The median stretch of host work by span and rank."""
+        table = np.zeros_like(self._host_table)
+        for rank, key in self._host_keys.items():
+            held = key[key != NONE]
+            groups = Groups.of_numbers(held)
+            table[held[groups.first], self.place[rank]] = groups.medians(self.own_host(rank)[key != NONE])
+        return table
+
+    @property
+    def _step_keys(self) -> dict[int, np.ndarray]:
+        return self._spans_and_steps[1].keys
+
+    @property
+    def _step_table(self) -> np.ndarray:
+        return self._host_tables[1]
+
+
+def _peers_scaled(own: np.ndarray, key: np.ndarray, held: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Lengths times what their key's sum should be of what it is."""
+    factor = np.divide(wanted, held, out=np.ones_like(held), where=held > 0)
+    scaled: np.ndarray = np.round(own * np.where(key == NONE, 1.0, np.append(factor, 1.0)[key])).astype(np.int64)
+    return scaled
+
+
+def _middle(table: np.ndarray, axis: int) -> np.ndarray:
+    """The three values of each row from which its median comes, whichever one of the row is left out."""
+    count = table.shape[axis]
+    low = (count - 2) // 2
+    places = np.minimum([low, low + 1, low + 2], count - 1)
+    middle: np.ndarray = np.partition(table, places, axis=axis)[:, places]
+    return middle
+
+
+# What transfers take at a given rate, as others of their kind, or as those of groups that are not changed.
+
+
+SMALL_BYTES = 1 << 20
+BUCKETED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
+"""Collectives of which several can be one: those of at most so many bytes cost their latency."""
+
+
+def are_small(calls: pd.DataFrame) -> np.ndarray:
+    """Mask of the calls that buckets can hold, of at most 1 MiB each; those of unknown size are none."""
+    is_small = is_true(calls["size_bytes"] <= SMALL_BYTES)
+    mask: np.ndarray = (is_small & calls["collective"].isin(BUCKETED)).to_numpy(dtype=bool)
+    return mask
+
+
+def at_rate(job: Job, gb_per_s: float) -> np.ndarray:
+    """What each matched call's transfer takes at a bus bandwidth; without end where its size is not known.
+
+    Nor is that of a group of which a rank has no trace: what follows the last of the others may be a wait for it.
+    """
+    joins = job.joins
+    ranks = joins.groupby("instance")["rank"].transform("nunique")
+    factor = bus_factors(joins["collective"], ranks.astype("Int64")).astype("Float64")
+    taken = (joins["size_bytes"] * factor / gb_per_s).astype("Float64").where(joins["is_whole"])
+    held: np.ndarray = taken.fillna(np.iinfo(np.int64).max // 2).to_numpy(dtype=np.float64)
+    return np.round(held).astype(np.int64)
+
+
+def even(job: Job, transfer_ns: np.ndarray) -> np.ndarray:
+    """Transfers scaled to the median of the instances of the same collective, size and number of ranks."""
+    joins = job.joins
+    table = joins.assign(ns=transfer_ns).groupby("instance")
+    own = table["ns"].min()
+    kind = [table["collective"].min(), table["size_bytes"].max(), table.size()]
+    median = own.groupby([values.to_numpy() for values in kind], dropna=False).transform("median")
+    return _transfer_lengths_scaled(joins, transfer_ns, (median / own.where(own > 0)).fillna(1.0))
+
+
+def as_on_peers(job: Job, transfer_ns: np.ndarray, ranks: frozenset[int] | None) -> np.ndarray:
+    """Transfers between the changed ranks alone as long as the median of the others' of the same collective and size.
+
+    Each group counts once, and of two in the middle the shorter: slow links of other ranks are no measure.
+    Where the others move other numbers of bytes, what so many take them at most. What they have none of takes no time.
+    Transfers that others take part in stay.
+    """
+    joins = job.joins
+    table = joins.assign(ns=transfer_ns, is_own=joins["rank"].isin(ranks or job.nodes)).groupby("instance")
+    own, is_own, size = table["ns"].min(), table["is_own"].all(), table["size_bytes"].max()
+    kind = Groups.of({"collective": table["collective"].min().to_numpy(), "ranks": table.size().to_numpy()},
+                     ["collective", "ranks"], with_absent=True).of_row  # fmt: skip
+    keys = [pd.Series(kind, own.index, name="kind"), size.rename("size")]
+    each = own.where(~is_own).groupby([*keys, table["rank"].min().rename("low"), table["rank"].max().rename("high")],
+                                      dropna=False).median()  # fmt: skip
+    usual = each.groupby(level=["kind", "size"], dropna=False).quantile(0.5, interpolation="lower")
+    others = pd.Series(usual.reindex(pd.MultiIndex.from_arrays(keys)).to_numpy(), own.index)
+    others = others.where(others.notna() | ~is_own, _of_other_sizes(kind, size, own, is_own)).fillna(0)
+    factor = pd.Series(np.minimum(others, own) / own.where(own > 0)).fillna(1.0).where(is_own, 1.0)
+    return _without_longer_ones(joins, transfer_ns, _transfer_lengths_scaled(joins, transfer_ns, factor), own)
+
+
+def as_in_other_steps(job: Job, transfer_ns: np.ndarray, is_chosen: np.ndarray) -> np.ndarray:
+    """The chosen transfers no longer than the median of the others between the same ranks, of collective and size."""
+    joins = job.joins
+    table = joins.assign(ns=transfer_ns, is_chosen=is_chosen).groupby("instance")
+    own, chosen = table["ns"].min(), table["is_chosen"].any()
+    kind = [
+        table["collective"].min(),
+        table["size_bytes"].max(),
+        *(table["rank"].agg(end) for end in ("min", "max", "size")),
+    ]
+    usual = own.where(~chosen).groupby([values.to_numpy() for values in kind], dropna=False).transform("median")
+    factor = (usual.clip(upper=own) / own.where(own > 0)).where(chosen).fillna(1.0)
+    return _transfer_lengths_scaled(joins, transfer_ns, factor)
+
+
+def _without_longer_ones(joins: pd.DataFrame, before: np.ndarray, after: np.ndarray, shortest: pd.Series) -> np.ndarray:
+    """What is left of calls that hold several messages: beside one that is shorter now the others take what they take.
+
+    All messages of a call end with it; what each takes is what its other end shows.
+    """
+    is_shorter = pd.Series(after < before, joins.index)
+    is_beside = is_shorter.groupby([joins["rank"], joins["op"]]).transform("any") & ~is_shorter
+    own = shortest.reindex(joins["instance"]).to_numpy()
+    left: np.ndarray = np.where(is_beside, np.minimum(after, own), after).astype(np.int64)
+    return left
+
+
+def _of_other_sizes(kind: np.ndarray, size: pd.Series, own: pd.Series, is_own: pd.Series) -> pd.Series:
+    """Of each kind and size what so many bytes take the others at most; absent where they have none of the kind."""
+    table = pd.DataFrame({"kind": kind, "size": size.astype("float64"), "ns": own.astype("float64"), "is_own": is_own})
+    beside = table[~table["is_own"]].groupby(["kind", "size"])["ns"].median().reset_index()
+    asked = table[table["is_own"]].drop_duplicates(["kind", "size"])
+    known = {}
+    for each, size_bytes in asked[["kind", "size"]].dropna().itertuples(index=False):
+        rows = beside[beside["kind"] == each]
+        if len(rows):
+            known[each, size_bytes] = at_most_ns(size_bytes, array_of(rows, "size"), array_of(rows, "ns")).min()
+    return pd.Series([known.get(pair, np.nan) for pair in zip(kind, table["size"], strict=True)], table.index)
+
+
+def _transfer_lengths_scaled(joins: pd.DataFrame, transfer_ns: np.ndarray, factor: pd.Series) -> np.ndarray:
+    scaled: np.ndarray = np.round(transfer_ns * factor.reindex(joins["instance"]).to_numpy()).astype(np.int64)
+    return scaled
+
+
+# Which calls that wait for the GPU a rank makes more often than its peers do.
+
+
+_Place = tuple[int, str, int]
+"""Step, name, and how many communication calls of the step were launched before."""
+
+
+def more_calls(nodes: Mapping[int, Nodes], rank: int, peers: Collection[int]) -> list[int]:
+    """Segments of the rank that begin with them: of a step and name as many as it makes more than any peer.
+
+    Those between two communication calls between which it makes more of them.
+    """
+    left = nodes[rank].blocking_calls if peers else Counter[tuple[int, str]]()
+    most = Counter[tuple[int, str]]()
+    for peer in peers:
+        most |= nodes[peer].blocking_calls
+        if not left - most:
+            return []
+    left = left - most
+    own = _places(nodes[rank])
+    usual = Counter[_Place]()
+    for peer in peers if left else ():
+        usual |= Counter(_places(nodes[peer]).values())
+    found = []
+    for segment, place in own.items():
+        if usual[place] > 0:
+            usual[place] -= 1
+        elif left[place[:2]] > 0:
+            left[place[:2]] -= 1
+            found.append(segment)
+    return found
+
+
+def _places(nodes: Nodes) -> dict[int, _Place]:
+    """Of each segment that a blocking call begins where that is."""
+    held = np.flatnonzero(nodes.column("segments", "before") != NONE)
+    first = np.searchsorted(nodes.column("host", "segment"), held)
+    steps, names = nodes.column("segments", "step")[held], nodes.piece.segments["call"].to_numpy(dtype=object)[held]
+    passed = since_first(np.append(calls_passed(nodes.piece), 0)[np.minimum(first, len(nodes.piece.host))], steps)
+    return dict(zip(held.tolist(), zip(steps.tolist(), names.tolist(), passed.tolist(), strict=True), strict=True))
+
+
+# The graph's lengths after some changes.
 
 
 def changed(job: Job, peers: Peers, changes: Sequence[Change]) -> Lengths:

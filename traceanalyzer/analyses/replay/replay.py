@@ -8,28 +8,20 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
-from traceanalyzer.analyses.communication.call_waits import CallWaits
 from traceanalyzer.analyses.communication.clocks import Clocks
-from traceanalyzer.analyses.communication.members import Members
-from traceanalyzer.analyses.integrity.different_jobs import are_of_different_jobs
+from traceanalyzer.analyses.communication.waits import CallWaits, Members
+from traceanalyzer.analyses.integrity.integrity import are_of_different_jobs
 from traceanalyzer.analyses.names import ReplayColumn
 from traceanalyzer.analyses.operators.launch_loops import Loops
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
-from traceanalyzer.analyses.pipelines.pipeline_messages import in_ring
-from traceanalyzer.analyses.replay.build import piece_of
-from traceanalyzer.analyses.replay.change import OF_HOSTS, Change
-from traceanalyzer.analyses.replay.gain import Gain
-from traceanalyzer.analyses.replay.gains import Engine
-from traceanalyzer.analyses.replay.job import Job
-from traceanalyzer.analyses.replay.meetings import with_meetings
-from traceanalyzer.analyses.replay.order import CircleError
-from traceanalyzer.analyses.replay.piece import Piece
-from traceanalyzer.analyses.replay.recording import LEAST, MOST
-from traceanalyzer.analyses.replay.shares import replay_at_once
-from traceanalyzer.analyses.replay.waits_alike import with_waits_alike
-from traceanalyzer.analyses.replay.windows import windows_of
+from traceanalyzer.analyses.pipelines.shape import in_ring
+from traceanalyzer.analyses.replay.changes import LEAST, MOST, OF_HOSTS, Change
+from traceanalyzer.analyses.replay.gains import Engine, Gain, replay_at_once
+from traceanalyzer.analyses.replay.graph import CircleError
+from traceanalyzer.analyses.replay.job import Job, windows_of, with_meetings, with_waits_alike
+from traceanalyzer.analyses.replay.rank_graph import Piece, piece_of
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.analyses.trace.ranks import Ranks
+from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.aside import arrays_aside

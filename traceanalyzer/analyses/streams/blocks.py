@@ -1,26 +1,186 @@
-"""The repeated blocks of a rank's work: what each one uploads, computes, exchanges and offloads, and what bounds it."""
+"""Repeated blocks of an offloaded model: upload, compute, exchange, offload, and what bounds them."""
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
-from traceanalyzer.analyses.base import Result, stack
+from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.grouping import extreme_at, sums_at
-from traceanalyzer.analyses.host.host_activity import range_around
-from traceanalyzer.analyses.names import BlocksColumn
-from traceanalyzer.analyses.streams import traffic
-from traceanalyzer.analyses.streams.block_chain import with_chain
-from traceanalyzer.analyses.streams.repeats import repetitions
-from traceanalyzer.analyses.streams.traffic import CLASSES
-from traceanalyzer.analyses.time.intervals import busy, new_ns, unions
-from traceanalyzer.meaning.columns import Better, Column, Written
+from traceanalyzer.analyses.host.activity import range_around
+from traceanalyzer.analyses.names import BlockBoundsColumn, BlocksColumn
+from traceanalyzer.analyses.streams import streams
+from traceanalyzer.analyses.streams.streams import CLASSES
+from traceanalyzer.analyses.time.intervals import Intervals, busy, new_ns, unions
+from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import rows_named_so
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of, only, picked, table_of, with_columns
+from traceanalyzer.model.tables import (
+    array_of,
+    column_of,
+    only,
+    picked,
+    rows_named_so,
+    rows_where,
+    table_of,
+    with_columns,
+    without_rows,
+)
+
+# Upload of the next block beside compute of this one and offload of the last: how far they hide, where that breaks.
+
+
+UPLOAD, DOWNLOAD = "upload", "download"
+
+OTHER = "other"
+"""No copy ended in the gap before the block: the host launched late, or it waited for something else."""
+
+LEAST_WAIT = 0.05
+"""Of the pitch: a gap between two blocks' compute that is shorter breaks nothing."""
+
+
+def with_chain(trace: RankTrace, ops: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    """The blocks, in order of time, with how far their copies hide and what each waited for.
+
+    Args:
+        trace: the rank.
+        ops: launched operations with `block`, `place` (class), times, and `launch`.
+        table: one row for each block, its number in `ops` as index.
+    """
+    compute, upload, download = (_Side.of(ops, name, table.index.to_numpy()) for name in ("compute", UPLOAD, DOWNLOAD))
+    returned = np.append(array_of(trace.api_calls, "end_ns"), 0)
+    queued = upload.start - upload.smallest(returned[array_of(ops, "launch")])
+    busy = unions(trace)["compute"]
+    columns = {f"{name}_hidden_ns": side.known(_hidden(busy, side, table[f"{name}_ns"].to_numpy()))
+               for name, side in ((UPLOAD, upload), (DOWNLOAD, download))}  # fmt: skip
+    queued_ns = upload.known(np.maximum(queued, 0))
+    return with_columns(table, **columns, upload_queued_ns=queued_ns, **_waits(compute, upload, download))
+
+
+class _Side(Struct, frozen=True):
+    """A class's operations, with first start and last end of each block's own; 0 where `has` none."""
+
+    starts: np.ndarray
+    ends: np.ndarray
+    rows: np.ndarray
+    """Of the operations, and `place` the block's position."""
+    place: np.ndarray
+    count: int
+    has: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+
+    @classmethod
+    def of(cls, ops: pd.DataFrame, name: str, blocks: np.ndarray) -> "_Side":
+        place = np.searchsorted(blocks, array_of(ops, "block"))
+        is_own = np.append(blocks, NONE)[place] == array_of(ops, "block")
+        rows = np.flatnonzero((array_of(ops, "place") == CLASSES.index(name)) & is_own)
+        starts, ends, place = array_of(ops, "start_ns")[rows], array_of(ops, "end_ns")[rows], place[rows]
+        count = len(blocks)
+        start, end = extreme_at(np.minimum, place, starts, count), extreme_at(np.maximum, place, ends, count)
+        return cls(starts, ends, rows, place, count, np.bincount(place, minlength=count) > 0, start, end)
+
+    def smallest(self, values: np.ndarray) -> np.ndarray:
+        """For each block the smallest of its operations' values, one for each of all operations."""
+        return extreme_at(np.minimum, self.place, values[self.rows], self.count)
+
+    def known(self, values: np.ndarray) -> pd.arrays.IntegerArray:
+        """Values by block, absent for those without such an operation."""
+        return pd.arrays.IntegerArray(np.where(self.has, values, 1), ~self.has)
+
+
+def _hidden(compute: Intervals, side: _Side, taken_ns: np.ndarray) -> np.ndarray:
+    """Time of each block's copies in which some compute kernel runs: no longer than they take, where they overlap."""
+    return np.minimum(sums_at(side.place, compute.covered_ns(side.starts, side.ends), side.count), taken_ns)
+
+
+def _waits(compute: _Side, upload: _Side, download: _Side) -> dict[str, object]:
+    """`waited_ns`, from the compute before it to the start of its own, and `waited_for`, what ended in between."""
+    order = np.argsort(compute.start, kind="stable")
+    starts = compute.start[order]
+    before = np.append(starts[:1], compute.end[order][:-1])
+    waited = np.maximum(starts - before, 0)
+    # A block's upload, or the offload of an earlier one that holds its memory, ends in the gap before its compute.
+    latest, is_any = _latest(download, starts)
+    is_upload = upload.has[order] & (upload.end[order] > before) & (upload.end[order] <= starts)
+    is_download = is_any & (latest > before) & (latest <= starts)
+    told = np.where(is_upload, UPLOAD, np.where(is_download, DOWNLOAD, OTHER)).astype("object")
+    told[waited == 0] = None
+    back = np.argsort(order)
+    return {"waited_ns": pd.arrays.IntegerArray(waited[back], back == 0), "waited_for": told[back]}
+
+
+def _latest(download: _Side, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The last offload to end before each block's compute starts, and whether there is one."""
+    ends = np.sort(download.end[download.has])
+    place = np.searchsorted(ends, starts, side="right") - 1
+    return np.append(ends, 0)[place], place >= 0
+
+
+# Sequences that repeat: the period of a list of names, and where each repetition begins.
+
+
+_LAGS, _NAMES = 8, 6
+
+
+def repetitions(codes: np.ndarray, weights: np.ndarray, least: int) -> tuple[np.ndarray, int]:
+    """First positions of the repetitions of the finest sequence that repeats, and its length.
+
+    Sequences that follow upon themselves `least` times or more are compared by the weight that they cover; of those
+    that cover at least half of what the best one does, the shortest is taken. Empty and 0 when nothing repeats.
+    """
+    covers = {period: _runs(codes, period, least) for period in _candidates(codes, weights, least)}
+    total = np.concatenate([[0], np.cumsum(weights)])
+    weight = {period: int((total[ends] - total[starts]).sum()) for period, (starts, ends) in covers.items()}
+    if not weight or max(weight.values()) == 0:
+        return np.empty(0, dtype=np.int64), 0
+    period = min(period for period, covered in weight.items() if 2 * covered >= max(weight.values()))
+    starts, ends = covers[period]
+    heaviest = int(np.argmax(total[ends] - total[starts]))
+    pattern = codes[starts[heaviest] : starts[heaviest] + period]
+    return _aligned(codes, starts, ends, pattern), period
+
+
+def _candidates(codes: np.ndarray, weights: np.ndarray, least: int) -> list[int]:
+    """The commonest distances between occurrences of the names that weigh most, up to eight occurrences apart."""
+    if len(codes) < least:
+        return []
+    heaviest = np.argsort(-np.bincount(codes, weights=weights), kind="stable")[:_NAMES]
+    found = set()
+    for code in heaviest:
+        places = np.flatnonzero(codes == code)
+        for lag in range(1, min(_LAGS, len(places) - 1) + 1):
+            distances = places[lag:] - places[:-lag]
+            found.add(int(np.bincount(distances).argmax()))
+    return sorted(period for period in found if period * least <= len(codes))
+
+
+def _runs(codes: np.ndarray, period: int, least: int) -> tuple[np.ndarray, np.ndarray]:
+    """Stretches, [start, end) positions, in which each name comes again one period later."""
+    same = codes[period:] == codes[:-period]
+    places = np.flatnonzero(same)
+    joined = Intervals.of(places, places + 1)
+    held = joined.ends - joined.starts >= period * (least - 1)
+    return joined.starts[held], joined.ends[held] + period
+
+
+def _aligned(codes: np.ndarray, starts: np.ndarray, ends: np.ndarray, pattern: np.ndarray) -> np.ndarray:
+    """Where the pattern begins in those runs that hold it, in whatever rotation they start."""
+    period, found = len(pattern), []
+    for start, end in zip(starts, ends, strict=True):
+        for offset in range(start, min(start + period, end - period + 1)):
+            if np.array_equal(codes[offset : offset + period], pattern):
+                found.append(np.arange(offset, end - period + 1, period))
+                break
+    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+
+
+# The repeated blocks of a rank's work: what each one uploads, computes, exchanges and offloads, and what bounds it.
+
 
 PARTS = ("compute", "communication", "upload", "exchange", "download")
 """Classes of work that can bound a block."""
@@ -106,7 +266,7 @@ def per_rank(trace: RankTrace, block_repeats: int = 4, block_bound_pct: float = 
     return with_columns(table, block=np.arange(len(table)), source=source, bound=bound)
 
 
-def across(parts: Mapping[int, pd.DataFrame]) -> Blocks:
+def blocks_across(parts: Mapping[int, pd.DataFrame]) -> Blocks:
     """The ranks' blocks under each other."""
     return Blocks(stack(parts, tuple(Blocks.columns)))
 
@@ -117,7 +277,7 @@ def _in_launch_order(trace: RankTrace) -> pd.DataFrame:
     rows = np.flatnonzero(trace.counted & (launch != NONE))
     rows = rows[np.lexsort((starts[rows], launch[rows]))]
     table = picked(ops, rows, ("start_ns", "end_ns", "name", "launch", "bytes"))
-    return with_columns(table, place=traffic.op_classes(trace)[rows])
+    return with_columns(table, place=streams.op_classes(trace)[rows])
 
 
 def _by_range(trace: RankTrace, ops: pd.DataFrame, least: int) -> tuple[np.ndarray, list[str]]:
@@ -210,3 +370,77 @@ def _bound(table: pd.DataFrame, least_pct: float) -> np.ndarray:
     bound: np.ndarray = np.where(times.max(axis=1) >= needed, largest, together).astype("object")
     bound[np.isnan(needed)] = None
     return bound
+
+
+# A rank's repeated blocks in one line: medians of their parts, and what bounds most of them.
+
+
+_MEDIANS = ("pitch_ns", "compute_ns", "communication_ns", "upload_ns", "exchange_ns", "download_ns", "exposed_ns",
+            "idle_ns", "upload_hidden_ns", "download_hidden_ns", "upload_queued_ns", "waited_ns",
+            "upload_bytes", "exchange_bytes", "download_bytes")  # fmt: skip
+
+
+class BlockBounds(Result[BlockBoundsColumn]):
+    """One row for each rank that has repeated blocks."""
+
+    title: ClassVar[str] = "What bounds the repeated blocks"
+    keys: ClassVar[tuple[str, ...]] = ("rank",)
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "source": Column.text("How blocks were found: `range` or `kernel sequence`."),
+        "blocks": Column.count("Number of blocks.", is_compared=False),
+        "bound": Column.text(
+            "What bounds most of them: compute, communication, upload, exchange, download; `serial`: the parts "
+            "run one after another; `waiting`: nothing of the block fills its time."
+        ),
+        "bound_blocks": Column.count("Number of blocks of which that is true.", is_compared=False, is_secondary=True),
+        "bound_known_blocks": Column.count(
+            "Number of blocks with a known pitch.", is_compared=False, is_secondary=True
+        ),
+        "broken_blocks": Column.count(
+            "Number of blocks whose compute waited for 5 % of the pitch or more after the compute before it: there the "
+            "chain of upload, compute and offload breaks.",
+            is_compared=False,
+        ),
+        "broken_by": Column.text("What most of those waited for: upload, download or other."),
+        **{
+            name: replace(Blocks.columns[name], definition=f"Median of the blocks' {name}.", adds=Adds.DERIVED)
+            for name in _MEDIANS
+        },
+    }
+
+
+def block_bounds_across(_parts: Mapping[int, pd.DataFrame], blocks: Blocks) -> BlockBounds:
+    """Summarise each rank's blocks."""
+    if not len(blocks):
+        table = without_rows(BlockBounds.columns)
+        return BlockBounds(typed(table, dict.fromkeys(_MEDIANS, "Int64")))
+    held = typed(blocks.table, dict.fromkeys(_MEDIANS, "Float64"))
+    by_rank = held.groupby("rank")
+    counts = held.groupby("rank")["bound"].value_counts().reset_index(name="count")
+    most = counts.drop_duplicates("rank").set_index("rank")
+    ranks = by_rank.size().index
+    table = table_of(
+        {
+            "rank": ranks,
+            "source": by_rank["source"].first().to_numpy(),
+            "blocks": by_rank.size().to_numpy(),
+            "bound": [None if pd.isna(bound) else bound for bound in most["bound"].astype("object").reindex(ranks)],
+            "bound_blocks": most["count"].reindex(ranks, fill_value=0).to_numpy(),
+            "bound_known_blocks": by_rank["bound"].count().to_numpy(),
+            **_breaks(held, ranks),
+            **{name: column.to_numpy() for name, column in by_rank[list(_MEDIANS)].median().round().items()},
+        }
+    )
+    return BlockBounds(only(typed(table, dict.fromkeys(_MEDIANS, "Int64")), list(BlockBounds.columns)))
+
+
+def _breaks(held: pd.DataFrame, ranks: pd.Index) -> dict[str, object]:
+    is_broken = (held["waited_ns"] >= LEAST_WAIT * held["pitch_ns"]).fillna(value=False)
+    broken = rows_where(held, is_broken)
+    counts = broken.groupby("rank")["waited_for"].value_counts().reset_index(name="count")
+    most = counts.drop_duplicates("rank").set_index("rank")["waited_for"].astype("object").reindex(ranks)
+    return {
+        "broken_blocks": is_broken.groupby(held["rank"]).sum().reindex(ranks).to_numpy(),
+        "broken_by": [None if pd.isna(what) else what for what in most],
+    }

@@ -1,4 +1,4 @@
-"""How fast copies run, from what memory, and how much of them is hidden."""
+"""Copies and memsets: how fast, from which memory, how much of them is hidden, which block the CPU."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -7,17 +7,115 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import Result, ratio, stack
+from traceanalyzer.analyses.base import Result, percent, ratio, stack
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
-from traceanalyzer.analyses.names import CopiesColumn
-from traceanalyzer.analyses.streams.copying_hosts import host_times
-from traceanalyzer.analyses.streams.memory_ops import is_copy
+from traceanalyzer.analyses.host.activity import innermost_at, outermost
+from traceanalyzer.analyses.host.cpu_time import launches_inside, looked_at
+from traceanalyzer.analyses.names import CopiesColumn, MemoryOpsColumn, SyncCopiesColumn
+from traceanalyzer.analyses.spread import columns_of, spread, with_mean
 from traceanalyzer.analyses.time.intervals import Intervals, unions
-from traceanalyzer.meaning.columns import Column
+from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import rows_named, sorted_table, texts_of
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, column_of
+from traceanalyzer.model.tables import array_of, column_of, lengths_of, mask_of, rows_named, sorted_table, texts_of
+
+# What each rank copied and set in memory: by direction, how often, how long and how many bytes.
+
+
+class MemoryOps(Result[MemoryOpsColumn]):
+    """One row for each rank and operation, longest total first within a rank.
+
+    The columns mean what those of `nsys stats --report cuda_gpu_mem_time_sum` and `…_mem_size_sum` mean.
+    """
+
+    title: ClassVar[str] = "Copies and memsets"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "operation")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "operation": Column.text(
+            "Direction of the copies (HtoD, DtoH, DtoD, PtoP, …), or memset.", written=Written.KERNEL
+        ),
+        "share_pct": Column.share("100 · total time / sum of the durations of all copies and memsets of the rank."),
+        "calls": Column.count("Operations.", is_aside=True),
+        **columns_of("ns", "the operations' durations on the GPU"),
+        **columns_of("bytes", "their sizes"),
+        "bandwidth_gb_per_s": Column.rate("Total bytes / total time, decimal GB/s; absent where a size is unknown."),
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        whole = table.groupby("rank")["total_ns"].transform("sum")
+        return self._with(
+            with_mean(with_mean(table, "ns"), "bytes"),
+            {
+                "share_pct": percent(table["total_ns"], whole),
+                "bandwidth_gb_per_s": ratio(table["total_bytes"], table["total_ns"]),
+            },
+        )
+
+
+def memory_ops_per_rank(trace: RankTrace) -> pd.DataFrame:
+    """Group the rank's counted copies and memsets; one with an operation of unknown size has no sizes."""
+    held = trace.counted & is_copy(trace.gpu_ops)
+    if not held.any():
+        return pd.DataFrame()
+    ops = trace.gpu_ops
+    operation = {"operation": operations(ops)[held]}
+    times = spread(lengths_of(ops)[held], operation, "ns")
+    sizes = spread(column_of(ops, "bytes")[held], operation, "bytes")
+    return sorted_table(times | sizes, "total_ns")
+
+
+def memory_ops_across(parts: Mapping[int, pd.DataFrame]) -> MemoryOps:
+    """The ranks' rows under each other."""
+    return MemoryOps(stack(parts, tuple(MemoryOps.columns)))
+
+
+def is_copy(ops: pd.DataFrame) -> np.ndarray:
+    """Mask of copies and memsets."""
+    return rows_named(ops, "activity", "memcpy", "memset")
+
+
+def operations(ops: pd.DataFrame) -> np.ndarray:
+    """Direction of each copy, `memset` for a memset, `unknown` for a copy that does not say."""
+    direction: Any = column_of(ops, "direction")
+    names: np.ndarray = np.array([*direction.categories.tolist(), "unknown"], dtype=object)[direction.codes]
+    names[rows_named(ops, "activity", "memset")] = "memset"
+    return names
+
+
+# How long a host takes to make a copy: the operator that launches it and nothing else, around the call.
+
+
+def host_times(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
+    """Of each of these GPU operations the host's time in ns; -1 where it is not known which call launched it.
+
+    That of the outermost operator that launches it alone; of the call, where no operator does.
+    """
+    launch = array_of(trace.gpu_ops, "launch")[rows]
+    took = np.full(len(rows), NONE, dtype=np.int64)
+    held = launch != NONE
+    starts, ends, threads = (array_of(trace.api_calls, name)[launch[held]] for name in ("start_ns", "end_ns", "thread"))
+    took[held] = _around(trace, starts, np.subtract(*looked_at(trace, starts, ends)[::-1]), threads)
+    return took
+
+
+def _around(trace: RankTrace, begun: np.ndarray, lengths: np.ndarray, threads: np.ndarray) -> np.ndarray:
+    """Lengths of the operators around calls that begin then, else of the calls."""
+    of_one = np.flatnonzero(launches_inside(trace, trace.host_ops) == 1)
+    starts, ends, thread = (array_of(trace.host_ops, name)[of_one] for name in ("start_ns", "end_ns", "thread"))
+    took = lengths.copy()
+    for each in np.unique(threads).tolist():
+        own, rows = np.flatnonzero(threads == each), np.flatnonzero(thread == each)
+        # Those that hold one launch are the same launch's where one lies in the other.
+        rows = rows[outermost(starts[rows], ends[rows])]
+        around = innermost_at(starts[rows], ends[rows], begun[own])
+        lasts = np.subtract(*looked_at(trace, starts[rows], ends[rows])[::-1])
+        took[own] = np.where(around == NONE, lengths[own], np.append(lasts, 0)[around])
+    return took
+
+
+# How fast copies run, from what memory, and how much of them is hidden.
+
 
 _KEYS = ("direction", "source_memory", "target_memory", "peer_device")
 
@@ -68,7 +166,7 @@ class Copies(Result[CopiesColumn]):
         )
 
 
-def per_rank(trace: RankTrace) -> pd.DataFrame:
+def copies_per_rank(trace: RankTrace) -> pd.DataFrame:
     """Group the rank's counted copies and memsets; durations are not clipped to the window."""
     ops = trace.gpu_ops
     rows = np.flatnonzero(is_copy(ops) & trace.counted)
@@ -85,7 +183,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     return sorted_table({**texts, _KEYS[-1]: groups.keys[_KEYS[-1]], **sums, "host_ns": hosts}, "total_ns")
 
 
-def across(parts: Mapping[int, pd.DataFrame]) -> Copies:
+def copies_across(parts: Mapping[int, pd.DataFrame]) -> Copies:
     """The ranks' rows under each other."""
     return Copies(stack(parts, tuple(Copies.columns)))
 
@@ -126,3 +224,82 @@ def _sums(every: _Every, groups: list[np.ndarray]) -> dict[str, Any]:
     return {
         name: pd.array(own, dtype="Int64") if name == "size_bytes" else np.array(own) for name, own in columns.items()
     }
+
+
+# Which copies and memsets make the host wait: synchronous calls, and asynchronous ones of pageable memory.
+
+
+_SYNC_COPIES_KEYS = ["problem", "api_call", "operation", "source_memory", "target_memory"]
+
+
+class SyncCopies(Result[SyncCopiesColumn]):
+    """One row for each rank, problem, API call and kind of copy, longest host time first within a rank."""
+
+    title: ClassVar[str] = "Copies that block the host"
+    keys: ClassVar[tuple[str, ...]] = ("rank", *_SYNC_COPIES_KEYS)
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "problem": Column.text(
+            "`synchronous`: the call returns when the copy is done. `pageable`: an asynchronous copy from or "
+            "to pageable memory, which CUDA stages through a buffer and may make the host wait for."
+        ),
+        "api_call": Column.text("Function that launched them."),
+        "operation": Column.text("Direction of the copies, or memset.", written=Written.KERNEL),
+        "source_memory": Column.text("pinned, pageable, device or managed."),
+        "target_memory": Column.text("The same of the other end."),
+        "calls": Column.count("Operations.", is_aside=True),
+        "total_bytes": Column.size("Sum of their sizes."),
+        "gpu_ns": Column.time("Sum of their durations on the GPU.", leads=True),
+        "host_ns": Column.time("Sum of the durations of the API calls that launched them."),
+    }
+
+
+def sync_copies_per_rank(trace: RankTrace) -> pd.DataFrame:
+    """The rank's counted copies and memsets whose launch is known to block, or may."""
+    launch = array_of(trace.gpu_ops, "launch")
+    held = np.flatnonzero(trace.counted & (launch != NONE) & is_copy(trace.gpu_ops))
+    problem = _problems(trace, held)
+    held, problem = held[problem != ""], problem[problem != ""]
+    if not len(held):
+        return pd.DataFrame()
+    ops, calls = trace.gpu_ops, launch[held]
+    keys = {
+        "problem": problem,
+        "api_call": column_of(trace.api_calls, "name")[calls].astype("object"),
+        "operation": operations(ops)[held],
+        "source_memory": column_of(ops, "source_memory")[held].astype("object"),
+        "target_memory": column_of(ops, "target_memory")[held].astype("object"),
+    }
+    groups = Groups.of(keys, _SYNC_COPIES_KEYS, with_absent=True)
+    sums = {
+        "gpu_ns": groups.sums(lengths_of(ops)[held]),
+        "host_ns": groups.sums(lengths_of(trace.api_calls)[calls]),
+        "calls": groups.counts(),
+        "total_bytes": groups.total(column_of(ops, "bytes")[held]),
+    }
+    return sorted_table({**groups.keys, **sums}, "host_ns")
+
+
+def sync_copies_across(parts: Mapping[int, pd.DataFrame]) -> SyncCopies:
+    """The ranks' rows under each other."""
+    return SyncCopies(stack(parts, tuple(SyncCopies.columns)))
+
+
+def _problems(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
+    """`synchronous` for a memcpy or memset function without Async, else `pageable` where an end is; else empty."""
+    calls = array_of(trace.gpu_ops, "launch")[rows]
+    # A graph's copies are launched by neither.
+    names = column_of(trace.api_calls, "name")
+    is_plain, is_async = (mask_of(names, test)[calls] for test in (_is_plain, _is_async))
+    is_pageable = np.zeros(len(rows), dtype=bool)
+    for end in ("source_memory", "target_memory"):
+        is_pageable |= rows_named(trace.gpu_ops, end, "pageable")[rows]
+    return np.select([is_plain, is_async & is_pageable], ["synchronous", "pageable"], default="").astype(object)
+
+
+def _is_plain(name: str) -> bool:
+    return ("Memcpy" in name or "Memset" in name) and "Async" not in name
+
+
+def _is_async(name: str) -> bool:
+    return ("Memcpy" in name or "Memset" in name) and "Async" in name

@@ -1,6 +1,6 @@
-"""How each rank's GPU time splits into compute, exposed communication, exposed copies and idle."""
+"""Each rank's GPU time: compute, exposed communication, exposed copies, idle; overlap."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -8,14 +8,27 @@ import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.analyses.base import Result, is_true, percent, stack
-from traceanalyzer.analyses.names import BreakdownColumn
-from traceanalyzer.analyses.once import once_a_trace
-from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows, unions
+from traceanalyzer.analyses.grouping import once_a_trace
+from traceanalyzer.analyses.names import BreakdownColumn, OverlapColumn
+from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows, union, unions
+from traceanalyzer.kinds import KINDS
 from traceanalyzer.meaning import vocabulary
 from traceanalyzer.meaning.columns import Better, Column
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import rows_named
-from traceanalyzer.model.tables import column_of, table_of
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import (
+    array_of,
+    column_of,
+    columns_of,
+    picked,
+    rows_named,
+    table_of,
+    under_each_other,
+    with_columns,
+)
+
+# How each rank's GPU time splits into compute, exposed communication, exposed copies and idle.
+
 
 PARTS = tuple(part.column for part in vocabulary.PARTS)
 """Columns of the table that add up to `window_ns`."""
@@ -68,7 +81,7 @@ class Breakdown(Result[BreakdownColumn]):
         return with_overlap(table)
 
 
-def per_rank(trace: RankTrace) -> pd.DataFrame:
+def breakdown_per_rank(trace: RankTrace) -> pd.DataFrame:
     """Split the rank's window; no row without GPU operations."""
     if trace.gpu_ops.empty:
         return pd.DataFrame()
@@ -76,7 +89,7 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
     return table_of({name: [int(times.sum())] for name, times in parts.items()})
 
 
-def across(parts: Mapping[int, pd.DataFrame]) -> Breakdown:
+def breakdown_across(parts: Mapping[int, pd.DataFrame]) -> Breakdown:
     """The ranks' rows under each other."""
     return Breakdown(stack(parts, tuple(DEFINITIONS)))
 
@@ -157,3 +170,146 @@ def with_overlap(table: pd.DataFrame) -> pd.DataFrame:
 def overlap_of(hidden_ns: pd.Series, comm_ns: pd.Series) -> pd.Series:
     """What `OVERLAP` defines."""
     return percent(hidden_ns, comm_ns)
+
+
+# How much of communication and of copies is hidden, and under what: for every pair of kinds the time both run.
+
+
+_OVERLAP_DOUBTFUL = ("comm_with_compute_ns", "copy_ns", "copy_with_compute_ns", "copy_with_comm_ns", "hidden_copy_ns")
+
+
+class Overlap(Result[OverlapColumn]):
+    """One row for each rank."""
+
+    title: ClassVar[str] = "Overlap"
+    keys: ClassVar[tuple[str, ...]] = ("rank",)
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "comm_ns": Column.time("Time in which communication runs: |∪comm|.", is_secondary=True, better=Better.LESS),
+        "comm_with_compute_ns": Column.time("Time in which communication and compute both run."),
+        "fused_ns": Column.time(
+            "Time in which a kernel runs that computes and communicates at once; it is compute here, so that what it "
+            "hides within itself is in no overlap."
+        ),
+        "overlap_pct": OVERLAP,
+        "copy_ns": Column.time("Time in which a copy or memset runs: |∪copy|."),
+        "copy_with_compute_ns": Column.time("Time in which a copy and compute both run."),
+        "copy_with_comm_ns": Column.time("Time in which a copy and communication both run."),
+        "copy_overlap_pct": Column.share(
+            "100 · copies under compute or communication / copies; n/a without copies.", better=Better.MORE
+        ),
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        table = known_only(table, names=_OVERLAP_DOUBTFUL)
+        return self._with(
+            table,
+            {
+                "overlap_pct": overlap_of(table["comm_with_compute_ns"], table["comm_ns"]),
+                "copy_overlap_pct": percent(table["hidden_copy_ns"], table["copy_ns"]),
+            },
+        )
+
+
+def overlap_per_rank(trace: RankTrace) -> pd.DataFrame:
+    """Intersections of the unions of kinds, clipped to the window."""
+    if trace.gpu_ops.empty:
+        return pd.DataFrame()
+    compute, comm, copy, unknown = (union(trace, kind) for kind in KINDS)
+    row = {
+        "comm_ns": comm.total_ns,
+        "comm_with_compute_ns": (comm & compute).total_ns,
+        "fused_ns": fused(trace.gpu_ops).inside(trace.window).total_ns,
+        "copy_ns": copy.total_ns,
+        "copy_with_compute_ns": (copy & compute).total_ns,
+        "copy_with_comm_ns": (copy & comm).total_ns,
+        "opaque_ns": unknown.total_ns,
+        "hidden_copy_ns": (copy & (compute | comm)).total_ns,
+    }
+    return table_of({name: [time_ns] for name, time_ns in row.items()})
+
+
+def overlap_across(parts: Mapping[int, pd.DataFrame]) -> Overlap:
+    """The ranks' rows under each other."""
+    return Overlap(stack(parts, (*Overlap.columns, "hidden_copy_ns", "opaque_ns")))
+
+
+# All ranks' times one rank's after the other's on one axis, so that intervals of all are worked out in one go.
+
+
+_LONGEST_AXIS = 2**62
+
+
+def side_by_side(work: Callable[..., pd.DataFrame], *tables: pd.DataFrame) -> pd.DataFrame:
+    """What `work` makes of tables of all ranks, with `rank`, `start_ns` and `end_ns`: on no axis do ranks share time.
+
+    Args:
+        work: takes the tables and gives one likewise; it sees, and gives, times of the axis.
+        tables: in order of rank. Where clocks are centuries apart, as damaged ones are, `work` is called several times.
+
+    Returns:
+        What it gave, on the ranks' own time.
+    """
+    made = []
+    for ranks, shifts in _axes(tables):
+        given = [_shifted(_of_ranks(table, ranks), ranks, shifts) for table in tables]
+        made.append(_shifted(work(*given), ranks, -shifts))
+    return under_each_other(made)
+
+
+def _axes(tables: tuple[pd.DataFrame, ...]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Ranks, and by how much their times are later on the axis; almost always there is one axis for all."""
+    columns = [columns_of(table) for table in tables]
+    every = np.concatenate([own["rank"] for own in columns]).astype(np.int64)
+    ranks, place = np.unique(every, return_inverse=True)
+    low, high = np.full(len(ranks), np.iinfo(np.int64).max), np.full(len(ranks), np.iinfo(np.int64).min)
+    for name in ("start_ns", "end_ns"):
+        times = np.concatenate([own[name] for own in columns]).astype(np.int64)
+        np.minimum.at(low, place, times)
+        np.maximum.at(high, place, times)
+    first = reach = 0
+    shifts = np.zeros(len(ranks), dtype=np.int64)
+    for number, (begin, end) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
+        if number == first:  # whose times stay as they are
+            reach = end
+        elif reach + 1 + end - begin < _LONGEST_AXIS and abs(reach + 1 - begin) < _LONGEST_AXIS:
+            shifts[number] = reach + 1 - begin
+            reach += 1 + end - begin
+        else:
+            yield ranks[first:number], shifts[first:number]
+            first, reach = number, end
+    yield ranks[first:], shifts[first:]
+
+
+def _of_ranks(table: pd.DataFrame, ranks: np.ndarray) -> pd.DataFrame:
+    held = np.isin(array_of(table, "rank"), ranks)
+    return table if held.all() else picked(table, held)
+
+
+def _shifted(table: pd.DataFrame, ranks: np.ndarray, shifts: np.ndarray) -> pd.DataFrame:
+    if not len(table):
+        return table
+    by = shifts[np.searchsorted(ranks, table["rank"].to_numpy(dtype=np.int64))]
+    return with_columns(table, **{name: table[name].to_numpy(dtype=np.int64) + by for name in ("start_ns", "end_ns")})
+
+
+# Which stretches of each rank's GPU time are looked at, for figures that are not of complete steps.
+
+
+def stretches(steps: Result, ranks: Result) -> pd.DataFrame:
+    """Columns `rank`, `step`, `window_start_ns`, `window_ns`: one row for each stretch.
+
+    Of a rank whose steps were chosen each of their windows, under the step's number; of another one its whole window,
+    as step -1. Windows of steps that were chosen need not follow each other.
+    """
+    whole = ranks.table[ranks.table["window_start_ns"].notna()].assign(step=NONE)
+    own = steps.table
+    if len(own):
+        # Only of a whole capture there is a row for what belongs to no step.
+        is_chosen = ~own["rank"].isin(own.loc[own["step"].isna(), "rank"])
+        own = own[is_chosen & own["start_ns"].notna()].rename(columns={"start_ns": "window_start_ns"})
+        whole = whole[~whole["rank"].isin(own["rank"])]
+    names = ["rank", "step", "window_start_ns", "window_ns"]
+    tables = [table[names].astype("int64") for table in (whole, own) if len(table)]
+    return under_each_other(tables) if tables else pd.DataFrame(columns=names, dtype="int64")

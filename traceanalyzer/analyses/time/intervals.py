@@ -8,9 +8,7 @@ import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.blocks import MOST_ROWS, row_blocks, time_blocks
-from traceanalyzer.analyses.grouping import largest_before
-from traceanalyzer.analyses.once import once_a_trace
+from traceanalyzer.analyses.grouping import MOST_ROWS, largest_before, once_a_trace, row_blocks, time_blocks
 from traceanalyzer.model import RankTrace, Window
 from traceanalyzer.model.tables import array_of, column_of
 

@@ -7,15 +7,14 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, all_known, is_true, stack
+from traceanalyzer.analyses.grouping import once_of_tables
 from traceanalyzer.analyses.names import StepsColumn
-from traceanalyzer.analyses.once import once_of_tables
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Better, Column, Written
 from traceanalyzer.model import RankTrace
-from traceanalyzer.model.plain import known_of, whole_of
 from traceanalyzer.model.schema import NONE
-from traceanalyzer.model.tables import array_of, columns_of, picked, rows_where, table_of
+from traceanalyzer.model.tables import array_of, columns_of, known_of, picked, rows_where, table_of, whole_of
 
 
 class Steps(Result[StepsColumn]):

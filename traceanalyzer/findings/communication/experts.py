@@ -6,25 +6,18 @@ from dataclasses import replace
 import pandas as pd
 
 from traceanalyzer.analyses.blame.episodes import Episodes
-from traceanalyzer.analyses.communication.group_names import TABLES
-from traceanalyzer.analyses.communication.groups import Groups
-from traceanalyzer.analyses.experts.exchanges import Exchanges
-from traceanalyzer.analyses.experts.expert_layers import ExpertLayers
-from traceanalyzer.analyses.experts.split_sizes import DISPATCH
-from traceanalyzer.analyses.replay.even_experts import EvenExperts
+from traceanalyzer.analyses.communication.groups import TABLES, GroupsGroups
+from traceanalyzer.analyses.experts import DISPATCH, Exchanges, ExpertLayers
+from traceanalyzer.analyses.grouping import by_step_and_rank
+from traceanalyzer.analyses.replay.what_ifs import EvenExperts
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.analyses.wide import by_step_and_rank
-from traceanalyzer.findings.basis import Basis, about, plain, severity
-from traceanalyzer.findings.chance import is_beyond_chance, variance_within
+from traceanalyzer.findings.basis import Basis, Title, Won, about, plain, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.late.evened import Evened, evened, uneven_dispatches
-from traceanalyzer.findings.late.lateness import late_by
-from traceanalyzer.findings.won import Title, Won
-from traceanalyzer.meaning.gains import gain_said
-from traceanalyzer.meaning.listed import listed
-from traceanalyzer.meaning.quantities import time_text
-from traceanalyzer.meaning.wholes import step_or_capture
+from traceanalyzer.findings.statistics import is_beyond_chance, variance_within
+from traceanalyzer.findings.stragglers.stragglers import Evened, evened, late_by, uneven_dispatches
+from traceanalyzer.meaning.columns import time_text
+from traceanalyzer.meaning.vocabulary import gain_said, listed, step_or_capture
 
 LEAST_SAVED_PCT = 2.0
 
@@ -41,7 +34,7 @@ def uneven_experts(
     headline: Headline,
     steps: Steps,
     episodes: Episodes,
-    groups: Groups,
+    groups: GroupsGroups,
     *,
     experts_saved_pct: float = LEAST_SAVED_PCT,
 ) -> list[Finding]:

@@ -1,28 +1,80 @@
-"""Rules about copies: pageable memory, and blocks that upload, compute and offload one after another."""
+"""Findings about copies."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 
-from traceanalyzer.analyses.base import is_true
+from traceanalyzer.analyses.base import is_any, is_true
 from traceanalyzer.analyses.blame.episodes import Episodes
+from traceanalyzer.analyses.blame.rank_sets import Places
+from traceanalyzer.analyses.blame.step_budget import StepNeeds, WhatRan
 from traceanalyzer.analyses.host.launches import Launches
-from traceanalyzer.analyses.replay.change import Change
-from traceanalyzer.analyses.replay.gain import Gain
+from traceanalyzer.analyses.operators.launch_loops import LaunchLoops
+from traceanalyzer.analyses.replay.changes import Change
+from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of
-from traceanalyzer.analyses.streams.block_bounds import BlockBounds
+from traceanalyzer.analyses.streams.blocks import BlockBounds
 from traceanalyzer.analyses.streams.copies import Copies
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.findings.alike import of_them
-from traceanalyzer.findings.basis import Basis, plain, severity
-from traceanalyzer.findings.devices.copies_alone import alone, compute
+from traceanalyzer.analyses.trace import Ranks
+from traceanalyzer.findings.basis import (
+    CLEAR_GAIN_PCT,
+    EXPLAINED_PCT,
+    LEAST_GAIN_PCT,
+    Basis,
+    Title,
+    Won,
+    basis_of_operators,
+    mean_steps,
+    plain,
+    severity,
+    steps_of_operators,
+)
 from traceanalyzer.findings.finding import PAGEABLE, Finding
-from traceanalyzer.findings.late.lateness import all_late_by, late_by
-from traceanalyzer.findings.won import Won
-from traceanalyzer.meaning.listed import named
-from traceanalyzer.meaning.quantities import digits, size_text, time_text
+from traceanalyzer.findings.shares import Few, few_steps, host_shares, once, won_by_one_turn
+from traceanalyzer.findings.statistics import AS_LONG, of_them
+from traceanalyzer.findings.stragglers.stragglers import (
+    all_late_by,
+    late_by,
+    lateness_or_hosts,
+    of_lead,
+    said,
+    said_with_gain,
+)
+from traceanalyzer.findings.stragglers.wording import PAGEABLE as LATE_ADVICE_PAGEABLE
+from traceanalyzer.findings.stragglers.wording import who
+from traceanalyzer.meaning.columns import Unit, digits, numbers, size_text, text, time_text
+from traceanalyzer.meaning.gpus import gpu_of
+from traceanalyzer.meaning.names import short_name
+from traceanalyzer.meaning.vocabulary import COPY, first_upper, named
 from traceanalyzer.model.tables import rows_where
+
+# What is said of copies of ranks that compute nothing: there is nothing that could hide them.
+
+
+def compute(headline: Headline, ranks: Iterable[int]) -> bool:
+    """Whether any of the ranks computes."""
+    table = headline.to_frame()
+    return bool((table.loc[table["rank"].isin(list(ranks)), "compute_pct"] > 0).any())
+
+
+def alone(found: Finding) -> Finding:
+    """The finding without a gain: by how much better copies shorten such ranks is not known."""
+    return replace(
+        found,
+        title=f"{found.title} Nothing computes there that could hide them: what they can gain cannot be told.",
+        caveat=None,
+        gain_ns=None,
+        gain_error_ns=None,
+        unprofiled_gain_ns=None,
+    )
+
+
+# Rules about copies: pageable memory, and blocks that upload, compute and offload one after another.
+
 
 PAGEABLE_PCT = 0.5
 
@@ -206,3 +258,348 @@ def _serial(row: pd.Series, basis: Basis, window_ns: int) -> Finding:
         gain_ns=basis.scaled(int(row["exposed_ns"]) * blocks, window_ns, rank),
         named=(rank,),
     )
+
+
+# The rule for copies that all ranks make now and then, such as those of a checkpoint, with nothing beside them.
+
+
+def copies_at_times(
+    headline: Headline, steps: Steps, step_needs: StepNeeds, what_ran: WhatRan, episodes: Episodes, replay: Replay, *,
+    clear_gain_pct: float = CLEAR_GAIN_PCT,
+) -> list[Finding]:  # fmt: skip
+    """Steps, fewer than half, in which all ranks copy beside no other work: a mean step is 3 % shorter without.
+
+    Of these each rank copies half as long as the one that does longest; of fewer ranks late ones are told. What every
+    step has is no news: the parts of the mean step hold it.
+    """
+    if not len(headline) or not len(step_needs):
+        return []
+    basis = Basis.of(headline, steps)
+    if basis.steps is None:
+        return []
+    copied = mean_steps(step_needs, basis, [COPY.column])[COPY.column]
+    few = few_steps(step_needs, basis, int(copied.idxmax()), COPY.column)
+    if few is None or any(row["cause"] == "copies" for row in said_with_gain(episodes)):
+        return []
+    held = step_needs.table[step_needs.table["step"].isin(few.steps)]
+    by_rank = held.groupby("rank")[COPY.column].mean().astype("float64")
+    gain = gain_of(replay, Change("copy", 0.0, steps=frozenset(few.steps)))
+    if gain is None or gain.gain_pct < clear_gain_pct or by_rank.min() < AS_LONG * by_rank.max():
+        return []
+    what = _what(what_ran.table, int(copied.idxmax()), few)
+    title = Title(
+        f"{few.words} {_copies_at_times_who(len(by_rank))} for {few.cost} while nothing else runs{what}: work that is done now and "
+        f"then. Hidden, {gain.whole} is ",
+        Won.recorded(gain, is_bound=True),
+        ".",
+    )
+    return [_copies_at_times_found(title, gain, few, held)]
+
+
+def _copies_at_times_found(title: Title, gain: Gain, few: Few, held: pd.DataFrame) -> Finding:
+    return Finding(
+        severity=severity(gain.gain_pct),
+        title=title,
+        evidence=plain(held[["step", "rank", COPY.column]]),
+        recommendation="Copy on a stream of its own, in pieces beside the next steps' compute, or less often. What the "
+        "next step changes has to be kept until it is copied.",
+        gain_ns=gain.gain_ns,
+        gain_error_ns=gain.error_ns,
+        unprofiled_gain_ns=gain.unprofiled_gain_ns,
+        is_of_ideal=True,
+        steps=few.steps,
+        table="step_needs",
+    )
+
+
+def _copies_at_times_who(ranks: int) -> str:
+    return {1: "the GPU copies", 2: "both GPUs copy"}.get(ranks, f"all {ranks:,} GPUs copy")
+
+
+def _what(work: pd.DataFrame, rank: int, few: Few) -> str:
+    """The copy that takes longest in these steps."""
+    own = work[(work["part"] == COPY.column) & (work["rank"] == rank) & work["step"].isin(few.steps)]
+    longest = own.groupby("name")["total_ns"].sum()
+    return "" if longest.empty else f", most of it {short_name(str(longest.idxmax()))}"
+
+
+# The rule for ranks that mostly copy: what moves, how fast, and what the link carries.
+
+
+COPY_BOUND_PCT = 50.0
+"""Of the steps: what runs nothing else for so long is bound by its copies."""
+
+EXPOSED_COPIES_PCT = 10.0
+"""Of the steps: worth hiding."""
+
+_FULL = 0.8
+"""Of what the link carries: a rate from which on only fewer bytes or hidden ones help."""
+
+WORDS = {"HtoD": "host to device", "DtoH": "device to host", "DtoD": "device to device"}
+
+
+def copy_bound(
+    headline: Headline, steps: Steps, copies: Copies, ranks: Ranks, episodes: Episodes, replay: Replay, *,
+    copy_bound_pct: float = COPY_BOUND_PCT, exposed_copies_pct: float = EXPOSED_COPIES_PCT,
+) -> list[Finding]:  # fmt: skip
+    """A rank on which for a tenth of its steps nothing runs but copies, and those that copy half as long as it.
+
+    From half of them on they are bound by copies; below, copies of pageable memory have a rule of their own. Of
+    ranks that are late by them, and of pageable memory where most are from or to it, it is a part of what is said of
+    that. Where complete steps gain nothing by them, it is said only if the hosts decide as recorded.
+    """
+    if not len(headline) or not len(copies):
+        return []
+    share = headline.to_frame().set_index("rank")["exposed_copy_pct"].dropna()
+    most_pct = max(share, default=0.0)
+    bound = share[share >= AS_LONG * most_pct] if most_pct >= exposed_copies_pct else share[:0]
+    rows = copies.to_frame()
+    rows = rows_where(rows, rows["rank"].isin(bound.index)).sort_values("exposed_ns", ascending=False, kind="stable")
+    is_bound = bool(most_pct >= copy_bound_pct)
+    late = all_late_by(episodes, bound.index, "copies")
+    if bound.empty or rows.empty or (not is_bound and (late or _mostly_pageable(rows))):
+        return []
+    rank = int(bound.idxmax())
+    basis = Basis.of(headline, steps)
+    mean_ns = basis.mean_ns(rank)
+    gain_ns = None if mean_ns is None or pd.isna(mean_ns) else round(float(bound[rank]) / 100 * float(mean_ns))
+    gain = gain_of(replay, Change("copy", 0.0, frozenset(int(each) for each in bound.index)))
+    has_compute = compute(headline, bound.index)
+    devices = ranks.to_frame().set_index("rank")["device_name"]
+    found = _copy_bound_found(bound, rows, devices, is_bound=is_bound, has_compute=has_compute)
+    part_of = late or (PAGEABLE if _mostly_pageable(rows) else None)
+    if gain is None or not has_compute:
+        found = replace(found, gain_ns=gain_ns, part_of=part_of)
+        return [found if has_compute else alone(found)]
+    if basis.steps and gain.gain_pct < LEAST_GAIN_PCT and not part_of:
+        hosts = gain_of(replay, Change("host", 0.0, frozenset(int(each) for each in bound.index)))
+        if is_bound or hosts is None or hosts.gain_pct < LEAST_GAIN_PCT:
+            return []
+        title = f"{found.title} As recorded the hosts decide: hiding them gains once these take less."
+        return [replace(found, title=title, part_of=lateness_or_hosts(rank, episodes))]
+    hidden = f" Hidden, {basis.whole} is {Won.recorded(gain, is_bound=True)}." if gain.gain_ns else ""
+    return [replace(found, title=f"{found.title}{hidden}", gain_ns=gain.gain_ns, part_of=part_of)]
+
+
+def _mostly_pageable(rows: pd.DataFrame) -> bool:
+    return bool(2 * rows.loc[are_pageable(rows), "exposed_ns"].sum() > rows["exposed_ns"].sum())
+
+
+def _copy_bound_found(
+    share: pd.Series, rows: pd.DataFrame, devices: pd.Series, *, is_bound: bool, has_compute: bool
+) -> Finding:
+    first = rows.iloc[0]
+    limit = _limit(devices.get(first["rank"]), str(first["direction"]))
+    rate = None if pd.isna(first["rate_gbps"]) else float(first["rate_gbps"])
+    of = "" if limit is None else f" of the {limit:g} GB/s that its link carries that way"
+    speed = "" if rate is None else f" at {digits(rate)} GB/s{of}"
+    source = f" from {first['source_memory']} memory" if first["direction"] == "HtoD" else ""
+    size = "" if pd.isna(first["size_bytes"]) else f", {size_text(int(first['size_bytes']))} in the capture"
+    what = f"{WORDS.get(str(first['direction']), first['direction'])}{source}{size}{speed}"
+    low, high = round(float(share.min())), round(float(share.max()))
+    told = f"{high} %" if low == high else f"{low} to {high} %"
+    who = f"Rank {share.index[0]}" if len(share) == 1 else f"{of_them(len(share), len(devices))} ranks"
+    are = (
+        f"{who} {'is' if len(share) == 1 else 'are'} bound by copies: for"
+        if is_bound
+        else f"On {who[0].lower()}{who[1:]} for"
+    )
+    is_full = rate is not None and limit is not None and rate >= _FULL * limit
+    return Finding(
+        severity="high" if is_bound else "medium",
+        title=f"{are} {told} of the time nothing {'else' if is_bound else 'but copies'} runs; most of it {what}.",
+        evidence=plain(rows.head(8)),
+        recommendation=_advice(is_full=is_full, has_compute=has_compute),
+        caveat=None if limit is None else "The limit is that of a ×16 link; a slot with fewer lanes carries less.",
+        named=(int(share.index[0]),) if len(share) == 1 else (),
+        sources=("headline", "copies"),
+        table="copies",
+        is_of_ideal=not is_bound,
+    )
+
+
+def _advice(*, is_full: bool, has_compute: bool) -> str:
+    """What to do about a link that is full, or about copies that do not fill it; hidden where anything computes."""
+    if is_full:
+        hidden = ", or hide them: copy the next block on a stream of its own while this one is computed"
+        return (
+            "Move fewer bytes over the link, which is full (a smaller element type, what is used again kept on the "
+            f"GPU, sent to one GPU and on from there){hidden if has_compute else ''}."
+        )
+    if has_compute:
+        return (
+            "Copy from pinned memory in large pieces, on a stream of its own, the next block while this one is "
+            "computed."
+        )
+    return (
+        "Copy from and to pinned memory that is kept, in large pieces, both directions at once on streams of their own."
+    )
+
+
+def _limit(device: object, direction: str) -> float | None:
+    """What the link to the host carries; of copies inside a GPU, and of other GPUs, it is not known."""
+    if direction not in ("HtoD", "DtoH") or not isinstance(device, str):
+        return None
+    gpu = gpu_of(device)
+    return None if gpu is None else gpu.pcie_gbps
+
+
+# Why a rank copies longer: more bytes than its peers, as many over a slower link, or what no other rank copies.
+
+
+ALIKE = 1.05
+"""Times as many bytes that are as many."""
+
+_LINK = (
+    "As many bytes take {who} longer, so look at the link between host and GPU: generation and lanes of PCI Express "
+    "(nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv), the NUMA node that the "
+    "host's memory lies on, and what else copies at that time."
+)
+_MORE = "Let {who} copy as much as the others, keep on the GPU what it copies more, or copy it beside compute."
+_ALONE = "Find what {who} copies there and the others do not: leave it out, or copy it beside compute."
+
+
+def other_copies(
+    episodes: Episodes, copies: Copies, *, explained_pct: float = EXPLAINED_PCT, alike_bytes_times: float = ALIKE
+) -> list[Finding]:
+    """What differs on a rank that is late by copies in every step: bytes or their rate, where that explains half of it.
+
+    Pageable memory is told by its own rule.
+    """
+    if not len(copies):
+        return []
+    table = copies.to_frame()
+    table = table[table["direction"].isin([*WORDS])]
+    found = []
+    for row in said(episodes):
+        late = {*numbers(row["ranks"])}
+        if row["cause"] != "copies" or not row["is_in_every_step"] or late >= {*table["rank"]}:
+            continue
+        own = table[table["rank"].isin(late)]
+        if LATE_ADVICE_PAGEABLE in (row["name"] or "").lower():
+            continue
+        beside = _of_ranks(table.drop(own.index), len({*table["rank"]} - late))
+        told = _said(_of_ranks(own, len(late)), beside, row, explained_pct / 100, alike_bytes_times)
+        found += [_finding(*told, own, row, of_lead(episodes, row))] if told else []
+    return found
+
+
+def _of_ranks(copies: pd.DataFrame, ranks: int) -> pd.DataFrame:
+    """Bytes and time of a mean rank's copies by direction."""
+    return copies.groupby("direction")[["size_bytes", "total_ns"]].sum().astype("float64") / ranks
+
+
+def _said(
+    own: pd.DataFrame, theirs: pd.DataFrame, row: Mapping[str, Any], part: float, alike: float
+) -> tuple[str, str] | None:
+    """What is told of the direction whose copies take longest beyond the others', and what to do."""
+    if own.empty:
+        return None
+    theirs = theirs.reindex(own.index, fill_value=0.0)
+    way = (own["total_ns"] - theirs["total_ns"]).idxmax()
+    (moved, time_ns), (moved_by_them, their_ns) = own.loc[way], theirs.loc[way]
+    if time_ns <= their_ns or not moved or moved_by_them > alike * moved:
+        return None
+    verb = "copy" if len(numbers(row["ranks"])) > 1 else "copies"
+    copied = f"{first_upper(who(row))} {verb} {text(moved, Unit.BYTES)} {WORDS[way]} in the capture"
+    if not moved_by_them:
+        return f"{copied}, which no other rank does.", _ALONE
+    if moved > alike * moved_by_them:
+        is_why = moved / moved_by_them - 1 >= part * (time_ns / their_ns - 1)
+        return (f"{copied}, the others {text(moved_by_them, Unit.BYTES)}.", _MORE) if is_why else None
+    rates = f"at {digits(moved / time_ns)} GB/s, they at {digits(moved_by_them / their_ns)} GB/s"
+    return f"{copied}, as many bytes as the others: {rates}.", _LINK
+
+
+def _finding(title: str, advice: str, own: pd.DataFrame, row: Mapping[str, Any], part_of: str) -> Finding:
+    return Finding(
+        severity="low",
+        title=title,
+        evidence=plain(
+            own[
+                ["rank", "direction", "source_memory", "target_memory", "copies", "size_bytes", "total_ns", "rate_gbps"]
+            ]
+        ),
+        recommendation=advice.format(who=who(row)),
+        gain_ns=row["gain_ns"],
+        named=numbers(row["ranks"]),
+        table="copies",
+        part_of=part_of,
+        tells_why=True,
+    )
+
+
+# The rule about data that is copied to a GPU in many small pieces: each costs its host more than the link.
+
+
+MANY_COPIES = 50
+"""Of a step."""
+
+SMALL_COPIES_PCT = 5.0
+"""Of a step, which a host takes to make them."""
+
+_SMALL_BYTES = 1 << 20
+"""On average: a larger one takes the link longer than a host."""
+
+_SUMS = ["copies", "size_bytes", "total_ns", "host_ns"]
+
+
+def small_copies(
+    headline: Headline, steps: Steps, copies: Copies, launch_loops: LaunchLoops, episodes: Episodes, places: Places,
+    replay: Replay, *, many_copies: int = MANY_COPIES, small_copies_pct: float = SMALL_COPIES_PCT,
+) -> list[Finding]:  # fmt: skip
+    """A host makes 50 copies a step or more to its GPU, under 1 MiB on average, and takes 5 % of a step for it.
+
+    Not where the job would be no quicker if that host took no time at all. What is read back has rules of its own.
+    """
+    if not len(headline) or not len(copies):
+        return []
+    basis = basis_of_operators(steps, Basis.of(headline, steps))
+    table = _small(copies, steps_of_operators(steps, basis), many_copies)
+    if table.empty:
+        return []
+    rank = int(table["host_a_step_ns"].idxmax())
+    shares = host_shares(table["host_a_step_ns"], rank, basis, small_copies_pct)
+    if shares is None:
+        return []
+    own = table.loc[rank]
+    most_ns = shares.most_gained_ns(float(own["host_a_step_ns"]), replay)
+    if most_ns is None:
+        return []
+    copying = launch_loops.table[launch_loops.table["of_uploads"].astype(bool)]
+    won = won_by_one_turn(copying, replay, shares, float(own["a_step"]) * basis.per, most_ns)
+    return [
+        Finding(
+            severity=severity(shares.pct),
+            title=Title(
+                f"Rank {rank}'s host copies {basis.times(own['a_step'] * basis.per)} to its GPU, "
+                f"{size_text(own['size_bytes'] / own['copies'])} on average: making these copies takes it "
+                f"{time_text(float(own['host_a_step_ns']))} {basis.a_step}, {shares.pct:.0f} % {basis.of_a_step}"
+                f"{shares.also(places)}.",
+                *once("Copied as one", won, basis),
+            ),
+            evidence=plain(table.loc[[rank], _SUMS].reset_index()),
+            recommendation="Put what belongs together into one tensor on the CPU (in the collate function, pinned) and "
+            "copy that: its parts are views on the GPU, which cost nothing.",
+            caveat="A profiler slows the host.",
+            gain_ns=won.gain_ns,
+            gain_is_bound=won.is_bound,
+            unprofiled_gain_ns=won.unprofiled_ns,
+            is_of_hosts=True,
+            named=shares.named(rank),
+            table="copies",
+            is_to_do_first=True,
+            part_of=lateness_or_hosts(rank, episodes),
+        )
+    ]
+
+
+def _small(copies: Copies, per: pd.Series, least: int) -> pd.DataFrame:
+    """By rank that makes many small ones: their sums, `a_step` of them, and `host_a_step_ns`."""
+    to_device = rows_where(copies.table, is_any(copies.table["direction"].astype("category"), "HtoD"))
+    table = rows_where(to_device, to_device["host_ns"].notna()).groupby("rank")[_SUMS].sum(min_count=1)
+    steps = per.reindex(table.index)
+    a_step = table["copies"].astype("float64") / steps
+    is_small = (table["size_bytes"] < _SMALL_BYTES * table["copies"]).fillna(value=False)
+    host_ns = table["host_ns"].astype("float64") / steps
+    return table.assign(a_step=a_step, host_a_step_ns=host_ns)[is_small & (a_step >= least)]

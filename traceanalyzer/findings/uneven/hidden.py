@@ -7,33 +7,27 @@ from itertools import islice
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.blame.amounts import more_work_ns
 from traceanalyzer.analyses.blame.episodes import Episodes
-from traceanalyzer.analyses.blame.naming import named
-from traceanalyzer.analyses.blame.step_needs import StepNeeds
-from traceanalyzer.analyses.blame.what_ran import WhatRan
+from traceanalyzer.analyses.blame.excess import more_work_ns, named
+from traceanalyzer.analyses.blame.step_budget import StepNeeds, WhatRan
+from traceanalyzer.analyses.grouping import by_step_and_rank
 from traceanalyzer.analyses.host.idle import Idle
-from traceanalyzer.analyses.replay.change import PEERS, Change, Changeable
-from traceanalyzer.analyses.replay.gain import Gain
+from traceanalyzer.analyses.replay.changes import PEERS, Change, Changeable, read_change
+from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.analyses.replay.replay import Replay, gain_of, gains_of
-from traceanalyzer.analyses.replay.written import read_change
 from traceanalyzer.analyses.spread import median_of_others
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
-from traceanalyzer.analyses.wide import by_step_and_rank
-from traceanalyzer.findings.alike import of_the_others, the_others
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, plain, severity
 from traceanalyzer.findings.finding import Finding
-from traceanalyzer.findings.hosts.host_words import HOST_PCT
 from traceanalyzer.findings.hosts.idle import DATA_PCT, LOADER
-from traceanalyzer.findings.late.host_story import HOSTS
-from traceanalyzer.findings.late.late_words import whose
-from traceanalyzer.findings.late.lateness import of_lead, said
-from traceanalyzer.findings.worst import worst_rank
-from traceanalyzer.meaning.number_lists import numbers
-from traceanalyzer.meaning.quantities import time_text
-from traceanalyzer.meaning.vocabulary import DATA, HOST
-from traceanalyzer.meaning.wholes import rate
+from traceanalyzer.findings.hosts.launch_bound import HOST_PCT
+from traceanalyzer.findings.shares import worst_rank
+from traceanalyzer.findings.statistics import of_the_others, the_others
+from traceanalyzer.findings.stragglers.stragglers import HOSTS, of_lead, said
+from traceanalyzer.findings.stragglers.wording import whose
+from traceanalyzer.meaning.columns import numbers, time_text
+from traceanalyzer.meaning.vocabulary import DATA, HOST, rate
 
 LEAST_ALONE_PCT = 1.0
 """Of a step without the profiler: what gains less there hides nothing, what gains more is not hidden."""

@@ -12,27 +12,22 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.cuda_graphs.operators import with_annotations
-from traceanalyzer.decoding.ahead import taken_over
-from traceanalyzer.decoding.batches import WORTH_BYTES, decode_all
+from traceanalyzer.cuda_graphs import with_annotations
+from traceanalyzer.decoding.batches import WORTH_BYTES, decode_all, taken_over
 from traceanalyzer.decoding.decoder import EventDecoder
 from traceanalyzer.decoding.stream import EVENT_BYTES_MOST, EventText
 from traceanalyzer.decoding.tables import TableBuilder
 from traceanalyzer.errors import NotATraceError
+from traceanalyzer.files.archives import is_json
 from traceanalyzer.files.other_tools import written_by
-from traceanalyzer.files.packing import is_json
 from traceanalyzer.kinds import CUT_LIST, KindRules
 from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, trace_of
-from traceanalyzer.model.plain import known_of, whole_of
 from traceanalyzer.model.schema import GPU_OPS, NONE, conform, named, printable
-from traceanalyzer.model.tables import array_of, column_of, rows_where, with_columns
+from traceanalyzer.model.tables import array_of, column_of, known_of, rows_where, whole_of, with_columns
 from traceanalyzer.processes import CORES_A_FILE
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
-from traceanalyzer.readers.kineto.flows import linked
-from traceanalyzer.readers.kineto.frames import frame_of, names_of
+from traceanalyzer.readers.kineto.events import frame_of, linked, names_of, recorded_on, unread, why_refused
 from traceanalyzer.readers.kineto.head import Properties, properties
-from traceanalyzer.readers.kineto.recorded_on import recorded_on
-from traceanalyzer.readers.kineto.refusals import unread, why_refused
 
 _EXPORT = re.compile(rb'"otherData":\{"label":[^{}]*"zero_ns":')
 

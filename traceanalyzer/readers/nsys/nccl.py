@@ -1,18 +1,305 @@
-"""What NCCL's own ranges say of its calls: operation; with payloads bytes, communicator, rank, world size."""
+"""What NCCL's ranges and payloads say."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer.kinds import POINT_TO_POINT, collective
-from traceanalyzer.readers.nsys.grouped import brackets, with_all_to_alls
-from traceanalyzer.readers.nsys.introductions import introduced
 from traceanalyzer.readers.nsys.nvtx import NCCL_DOMAIN
-from traceanalyzer.readers.nsys.payloads import decode
-from traceanalyzer.readers.nsys.source import Source
+from traceanalyzer.readers.nsys.source import Source, int_values, is_known, text_values
+
+# All-to-alls that are written as sends to and receives from every rank of a communicator, between NCCL's group calls.
+#
+# PyTorch does so where sizes differ from rank to rank. One kernel carries all of a group's messages.
+
+
+_START, _END = "ncclGroupStart", "ncclGroupEnd"
+
+
+def brackets(own: pd.DataFrame) -> pd.DataFrame:
+    """The outermost pair of group calls around each of NCCL's ranges: `bracket` (-1 in none), its start and its end.
+
+    Args:
+        own: NCCL's ranges, of all processes and threads.
+    """
+    order = own.sort_values(["process", "thread", "start_ns"], kind="stable")
+    name = order["name"].astype(str)
+    step = (name == _START).astype(int) - (name == _END).astype(int)
+    thread = [order["process"], order["thread"]]
+    depth = step.groupby(thread).cumsum()
+    opens = (name == _START) & (depth == 1)
+    number = opens.cumsum() - 1
+    # The end of a pair stands at the depth of what follows it.
+    is_inside = (depth > 0) | ((name == _END) & (depth == 0))
+    found = pd.DataFrame({"bracket": number.where(is_inside, -1)})
+    spans = order.groupby(found["bracket"]).agg(bracket_start_ns=("start_ns", "min"), bracket_end_ns=("end_ns", "max"))
+    return found.join(spans, on="bracket").reindex(own.index)
+
+
+def with_all_to_alls(calls: pd.DataFrame, around: pd.DataFrame) -> pd.DataFrame:
+    """The calls, with one all-to-all in place of the messages of a group call that reaches every rank both ways.
+
+    Its splits are bytes: to and from each rank, in order. Of a communicator of unknown size, every rank is one more
+    than the largest peer of all of the process's messages, where the rank's message to itself is among them.
+
+    Args:
+        calls: of all processes.
+        around: rows of `brackets` for them.
+    """
+    is_message = calls["collective"].isin(("send", "recv")) & (around["bracket"].to_numpy() >= 0)
+    is_message &= calls["peer"].notna() & calls["message_bytes"].notna() & calls["group"].notna()
+    held = calls[is_message.to_numpy(dtype=bool)]
+    if held.empty:
+        return calls
+    largest = held.groupby(["process", "group"], observed=True)["peer"].max()
+    rows, firsts, made = [], [], []
+    bracket = around["bracket"].to_numpy()[held.index]
+    for (process, group, _), own in held.groupby(["process", "group", bracket], observed=True):
+        ways = [own[own["collective"] == way].set_index("peer")["message_bytes"] for way in ("send", "recv")]
+        ranks = range(_size(own, int(largest[process, group]) + 1))
+        if all(_reaches(way, ranks, own["group_size"].iloc[0]) for way in ways):
+            sent, received = (way.reindex(ranks, fill_value=0).astype("int64").tolist() for way in ways)
+            span = around.iloc[own.index[0]]
+            rows += own.index.tolist()
+            firsts.append(own.index[0])
+            made.append(
+                own.iloc[0].to_dict()
+                | {
+                    "start_ns": int(span["bracket_start_ns"]),
+                    "end_ns": int(span["bracket_end_ns"]),
+                    "collective": "all_to_all",
+                    "group_size": len(ranks),
+                    "peer": pd.NA,
+                    "in_split": ",".join(map(str, sent)),
+                    "out_split": ",".join(map(str, received)),
+                    "size_bytes": sum(sent),
+                    "message_bytes": pd.NA,
+                }
+            )
+    if not made:
+        return calls
+    kept = calls.drop(index=rows)
+    added = pd.DataFrame(made, index=firsts)
+    both = pd.concat([kept.astype({"collective": "object"}), added.astype(_types(kept))])
+    return both.sort_index(ignore_index=True).astype({"collective": "category"})
+
+
+def _types(calls: pd.DataFrame) -> dict[str, object]:
+    return {name: "object" if name == "collective" else calls[name].dtype for name in calls.columns}
+
+
+def _size(own: pd.DataFrame, seen: int) -> int:
+    size = own["group_size"].iloc[0]
+    return seen if pd.isna(size) else int(size)
+
+
+def _reaches(way: pd.Series, ranks: range, told: object) -> bool:
+    """Whether messages of one way have every rank as their peer once; all but one's own where the size is told."""
+    missing = len(ranks) - len(way)
+    is_each_once = way.index.is_unique and set(way.index) <= set(ranks)
+    return is_each_once and len(ranks) > 1 and (missing == 0 or (missing == 1 and len(way) > 1 and not pd.isna(told)))
+
+
+# What NVTX payloads say: bytes laid out by the export's own schema tables → a column for each field.
+
+
+ENTRIES = "NVTX_PAYLOAD_SCHEMA_ENTRIES"
+ENUMS = "NVTX_PAYLOAD_ENUMS"
+ENUM_ENTRIES = "NVTX_PAYLOAD_ENUM_ENTRIES"
+PAYLOAD_TABLES = (ENTRIES, ENUMS, ENUM_ENTRIES)
+
+# Before the payload stand four little-endian 64-bit numbers: domain, schema, payload size, size of it all.
+_HEADER_BYTES = 32
+
+# NVTX_PAYLOAD_ENTRY_TYPE_*: whole numbers only, as NCCL uses no other.
+_TYPES = {
+    3: "<i2", 4: "<u2", 5: "<i4", 6: "<u4", 7: "<i8", 8: "<u8", 9: "<i8", 10: "<u8", 11: "<i1", 12: "<u1",
+    13: "<i2", 14: "<u2", 15: "<i4", 16: "<u4", 17: "<i8", 18: "<u8", 22: "<u8",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    name: str
+    offset: int
+    dtype: np.dtype
+    enum: int | None
+
+
+def decode(source: Source, payloads: Sequence[str]) -> pd.DataFrame:
+    """One row for each payload (hexadecimal), one Int64 column for each field name; NA where it has none.
+
+    An enumeration's field is text: the value's name. A payload that is empty, cut or of an unknown schema is
+    a row of NA.
+    """
+    schemas, names = _schemas(source), _enum_names(source)
+    raw = [_bytes(text) for text in payloads]
+    schema_of = np.array([int.from_bytes(one[8:16], "little") if len(one) > _HEADER_BYTES else -1 for one in raw])
+    decoded = pd.DataFrame(index=pd.RangeIndex(len(raw)))
+    for schema, fields in schemas.items():
+        size = _HEADER_BYTES + max(field.offset + field.dtype.itemsize for field in fields)
+        rows = [row for row in np.flatnonzero(schema_of == schema).tolist() if len(raw[row]) >= size]
+        if rows:
+            block = np.frombuffer(b"".join(raw[row][:size] for row in rows), np.uint8).reshape(len(rows), size)
+            decoded = _with_fields(decoded, rows, block, fields, names)
+    return decoded
+
+
+def _with_fields(
+    decoded: pd.DataFrame,
+    rows: list[int],
+    block: np.ndarray,
+    fields: list[_Field],
+    names: dict[int, dict[int, str]],
+) -> pd.DataFrame:
+    new = {}
+    for field in fields:
+        first = _HEADER_BYTES + field.offset
+        values = np.ascontiguousarray(block[:, first : first + field.dtype.itemsize]).view(field.dtype).ravel()
+        if field.enum is None:
+            # A communicator's id uses all 64 bits: keep them, as a signed number.
+            column = pd.Series(values.astype(np.int64), index=rows).astype("Int64")
+        else:
+            column = pd.Series(values, index=rows).map(names.get(field.enum, {})).astype("str")
+        held = decoded.get(field.name)
+        column = column.reindex(decoded.index)
+        new[field.name] = column if held is None else held.where(column.isna(), column)
+    return decoded.assign(**new)
+
+
+def _schemas(source: Source) -> dict[int, list[_Field]]:
+    """Fields of each schema id; the same ids of several processes lay out the same."""
+    rows = source.read(ENTRIES, ints=("schemaId", "idx", "type", "offset"), texts=("name",))
+    sizes = _enum_sizes(source)
+    table = pd.DataFrame(
+        {
+            "schema": int_values(rows, "schemaId"),
+            "idx": int_values(rows, "idx", 0),
+            "type": int_values(rows, "type"),
+            "offset": int_values(rows, "offset"),
+            "name": text_values(rows, "name"),
+        }
+    )
+    table = table.drop_duplicates(["schema", "idx"]).sort_values(["schema", "idx"])
+    return {
+        int(schema): fields for schema, group in table.groupby("schema") if (fields := _payloads_fields(group, sizes))
+    }
+
+
+def _payloads_fields(group: pd.DataFrame, enum_sizes: dict[int, int]) -> list[_Field]:
+    fields, end = [], 0
+    for row in group.itertuples(index=False):
+        kind = _TYPES.get(row.type) or _unsigned(enum_sizes.get(row.type))
+        if kind is None:
+            break  # what follows has no known place
+        dtype = np.dtype(kind)
+        # No offset means: the next place that suits the type.
+        offset = row.offset if row.offset >= 0 else -(-end // dtype.itemsize) * dtype.itemsize
+        end = offset + dtype.itemsize
+        fields.append(_Field(row.name, offset, dtype, row.type if row.type in enum_sizes else None))
+    return fields
+
+
+def _unsigned(size: int | None) -> str | None:
+    return f"<u{size}" if size in (1, 2, 4, 8) else None
+
+
+def _enum_sizes(source: Source) -> dict[int, int]:
+    rows = source.read(ENUMS, ints=("schemaId", "size"))
+    return dict(zip(int_values(rows, "schemaId").tolist(), int_values(rows, "size", 4).tolist(), strict=True))
+
+
+def _enum_names(source: Source) -> dict[int, dict[int, str]]:
+    rows = source.read(ENUM_ENTRIES, ints=("schemaId", "value"), texts=("name",))
+    names: dict[int, dict[int, str]] = {}
+    # The export leaves a value of 0 out.
+    values = np.where(is_known(rows, "value"), int_values(rows, "value", 0), 0).tolist()
+    for schema, value, name in zip(
+        int_values(rows, "schemaId").tolist(), values, text_values(rows, "name"), strict=True
+    ):
+        names.setdefault(schema, {})[value] = name
+    return names
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return b""
+
+
+# Which rank a process is and which ranks each communicator joins, where the program itself wrote it into the capture.
+#
+# A program writes NVTX ranges for that, in any domain and of any length: `rank 3 of 8`, and around one collective of
+# each process group `group 5 of ranks 1,3,5,7` or `group 5 of ranks 1,3,5,7: mesh_tp`. The collective's payload tells
+# the group's communicator. The runners do so at the start of what Nsight Systems records.
+
+
+RANK = re.compile(r"\W*(?:global[ _])?rank\W{0,3}_?(\d+)(?: of (\d+))?\W*", re.IGNORECASE)
+"""The rank, and how many there are."""
+
+_GROUP = re.compile(r"group (\S{1,200}) of ranks (\d{1,9}(?:,\d{1,9})*)(?:: (.*))?")
+
+COLUMNS = ("process", "device", "communicator", "rank", "ranks", "group_ranks", "description")
+"""`communicator` is the group's own name where no payload tells it; `group_ranks` text such as `1,3,5,7`."""
+
+
+def rank_ranges(ranges: pd.DataFrame) -> pd.DataFrame:
+    """`rank` and `ranks` (NA where not said) of each process that says one rank only, by process."""
+    said = _matching(ranges, RANK)
+    numbers = said.assign(
+        rank=[int(match[1]) for match in said["match"]],
+        ranks=pd.array([match[2] and int(match[2]) for match in said["match"]], "Int64"),
+    )
+    each = numbers.groupby("process")[["rank", "ranks"]].agg(["nunique", "first"])
+    each = each[each[("rank", "nunique")] == 1]
+    return pd.DataFrame({"rank": each[("rank", "first")], "ranks": each[("ranks", "first")]})
+
+
+def introduced(ranges: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
+    """One row for each process and group that the program names (`COLUMNS`).
+
+    Args:
+        ranges: all NVTX ranges.
+        calls: NCCL's, with `process`, `thread`, `start_ns` and `communicator` (text; NA without a payload).
+    """
+    said, numbers = _matching(ranges, _GROUP), rank_ranges(ranges)["rank"]
+    rows = []
+    for one in said.itertuples(index=False):
+        ranks = tuple(map(int, one.match[2].split(",")))
+        own = numbers.get(one.process)
+        if own in ranks:
+            communicator = _communicator(one, calls)
+            rows.append((one.process, pd.NA, communicator or one.match[1], ranks.index(own), len(ranks), one.match[2],
+                         one.match[3] or ""))  # fmt: skip
+    types = {"process": "int64", "device": "Int64", "communicator": "str", "rank": "Int64", "ranks": "Int64"}
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(types)
+
+
+def _communicator(one: object, calls: pd.DataFrame) -> str | None:
+    """That of the call inside a group's range."""
+    starts = calls["start_ns"].to_numpy()
+    is_inside = (starts >= one.start_ns) & (starts < one.end_ns)  # type: ignore[attr-defined]  # a row
+    is_own = (calls["process"] == one.process) & (calls["thread"] == one.thread)  # type: ignore[attr-defined]
+    found = calls.loc[np.asarray(is_inside & is_own), "communicator"].dropna().unique()
+    return str(found[0]) if len(found) == 1 else None
+
+
+def _matching(ranges: pd.DataFrame, pattern: re.Pattern[str]) -> pd.DataFrame:
+    """Ranges whose name is all pattern, with the `match`."""
+    if not len(ranges):
+        return ranges.assign(match=[])
+    matches = {name: pattern.fullmatch(str(name)) for name in ranges["name"].cat.categories}
+    names = [name for name, match in matches.items() if match]
+    own = ranges[ranges["name"].isin(names).to_numpy()]
+    return own.assign(match=[matches[name] for name in own["name"]])
+
+
+# What NCCL's own ranges say of its calls: operation; with payloads bytes, communicator, rank, world size.
+
 
 _FIELDS = {
     "communicator": re.compile(r"communicator", re.IGNORECASE),

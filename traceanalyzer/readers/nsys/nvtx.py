@@ -9,9 +9,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from traceanalyzer.model.event_times import LATEST_NS
-from traceanalyzer.readers.nsys.ids import process_of, thread_of
+from traceanalyzer.model.make import LATEST_NS
 from traceanalyzer.readers.nsys.source import Source, category, int_values, is_known, text_values
+from traceanalyzer.readers.nsys.tables import process_of, thread_of
 
 NVTX = "NVTX_EVENTS"
 NCCL_DOMAIN = "NCCL"

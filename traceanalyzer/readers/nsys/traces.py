@@ -1,10 +1,13 @@
-"""The ranks of one export, one after the other."""
+"""The ranks of one export."""
 
 import re
-from collections.abc import Iterator, Mapping
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from traceanalyzer.errors import NotATraceError
@@ -13,19 +16,360 @@ from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import ProcessGroup, RankMeta, RankTrace, make_trace
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.readers.base import DEVICE_ORDER, Header, RankHint
-from traceanalyzer.readers.nsys.api import read_api_calls
-from traceanalyzer.readers.nsys.counters import read_counters
-from traceanalyzer.readers.nsys.diagnostics import dropped_events, notes_of_export, notes_of_rank
-from traceanalyzer.readers.nsys.gpu_ops import GPU_TABLES, KERNEL, KERNEL_NAMES, GpuOps, read_gpu_ops
-from traceanalyzer.readers.nsys.graph_nodes import read_graph_nodes, with_capturing_operators
-from traceanalyzer.readers.nsys.identity import RANKS_ARE_NAMED_IN, Identity, Place, identify
-from traceanalyzer.readers.nsys.ids import process_number
-from traceanalyzer.readers.nsys.nccl import Nccl, read_nccl, with_inferred_sizes, with_only_peers
+from traceanalyzer.readers.nsys.nccl import (
+    PAYLOAD_TABLES,
+    Nccl,
+    rank_ranges,
+    read_nccl,
+    with_inferred_sizes,
+    with_only_peers,
+)
 from traceanalyzer.readers.nsys.nvtx import NCCL_DOMAIN, NVTX, Nvtx, read_nvtx
-from traceanalyzer.readers.nsys.places import distinct, settled, stated
-from traceanalyzer.readers.nsys.session import Session, read_session
-from traceanalyzer.readers.nsys.source import STRINGS, Source
-from traceanalyzer.readers.nsys.stream_waits import read_stream_waits
+from traceanalyzer.readers.nsys.source import STRINGS, Source, int_values, text_values
+from traceanalyzer.readers.nsys.tables import (
+    COUNTER_TABLES,
+    GPU_TABLES,
+    GRAPH,
+    KERNEL,
+    KERNEL_NAMES,
+    NODES,
+    RUNTIME,
+    WAIT_TABLES,
+    GpuOps,
+    distinct,
+    process_number,
+    process_of,
+    read_api_calls,
+    read_counters,
+    read_gpu_ops,
+    read_graph_nodes,
+    read_stream_waits,
+    settled,
+    stated,
+    with_capturing_operators,
+)
+
+# What an export says of the capture itself: its clock, its versions and the names of its GPUs.
+
+
+EXPORT = "META_DATA_EXPORT"
+_START = "TARGET_INFO_SESSION_START_TIME"
+_GPU = "TARGET_INFO_GPU"
+_CUDA_DEVICE = "TARGET_INFO_CUDA_DEVICE"
+_DETAILS = "ANALYSIS_DETAILS"
+SESSION_TABLES = (_START, _GPU, _CUDA_DEVICE, _DETAILS)
+
+_LATEST_NS = 4 * 10**18
+
+_VERSIONS = {"EXPORT_PRODUCT_VERSION": "nsys", "EXPORT_SCHEMA_VERSION": "nsys schema"}
+_NORMALIZED = "EXPORT_PARAM_TIME_NORMALIZE"
+SETTINGS = (*_VERSIONS, _NORMALIZED)
+"""Of the export's own settings, those that are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The capture.
+
+    Attributes:
+        offset_ns: added to a time of the export, ns since the epoch; 0 where `has_clock` is false.
+        has_clock: whether times are known to be UTC, so that several reports share a clock.
+        length_ns: of the captured stretch, which begins at 0.
+        versions: of Nsight Systems and of the export's schema.
+        gpu_of: (operating system's process, CUDA device) → GPU of the machine.
+        gpu_names: GPU of the machine → its name.
+        gpu_bytes: GPU of the machine → its memory, where the report says it.
+    """
+
+    offset_ns: int
+    has_clock: bool
+    length_ns: int | None
+    versions: Mapping[str, str]
+    gpu_of: Mapping[tuple[int, int], int]
+    gpu_names: Mapping[int, str]
+    gpu_bytes: Mapping[int, int]
+
+    def gpu(self, process_number: int, device: int) -> int:
+        """GPU of the machine that a process calls `device`."""
+        return self.gpu_of.get((process_number, device), device)
+
+    def gpus_seen(self, process_number: int) -> int | None:
+        """How many of the machine's GPUs a process sees; `None` where the report does not say which are its own."""
+        own = {gpu for (process, _), gpu in self.gpu_of.items() if process == process_number}
+        return len(own) or None
+
+
+def read_session(source: Source) -> Session:
+    """The capture's head."""
+    settings = _settings(source)
+    # A normalised export has its times shifted to UTC already.
+    is_utc = settings.get(_NORMALIZED, "").lower() in ("true", "1")
+    starts = int_values(source.read(_START, ints=("utcEpochNs",)), "utcEpochNs", 0)
+    epoch = int(starts[0]) if len(starts) and 0 < starts[0] <= _LATEST_NS else 0
+    return Session(
+        offset_ns=0 if is_utc else epoch,
+        has_clock=is_utc or epoch > 0,
+        length_ns=_length(source),
+        versions={ours: settings[name] for name, ours in _VERSIONS.items() if name in settings},
+        gpu_of=_gpus_of_processes(source),
+        gpu_names=_gpu_names(source),
+        gpu_bytes=_gpu_bytes(source),
+    )
+
+
+def is_plain_setting(value: str | None) -> bool:
+    """Whether a setting's value is a version or a yes or no, as those that are read are."""
+    return re.fullmatch(r"[\d.]+|true|false", value or "", re.IGNORECASE) is not None
+
+
+def _settings(source: Source) -> dict[str, str]:
+    rows = source.read(EXPORT, texts=("name", "value"))
+    pairs = zip(text_values(rows, "name"), text_values(rows, "value"), strict=True)
+    return {name: value for name, value in pairs if name in SETTINGS and is_plain_setting(value)}
+
+
+def _length(source: Source) -> int | None:
+    lengths = int_values(source.read(_DETAILS, ints=("duration",)), "duration", 0)
+    return int(lengths.max()) if len(lengths) and lengths.max() > 0 else None
+
+
+def _gpus_of_processes(source: Source) -> dict[tuple[int, int], int]:
+    rows = source.read(_CUDA_DEVICE, ints=("gpuId", "cudaId", "pid"))
+    frame = pd.DataFrame({name: int_values(rows, name) for name in ("pid", "cudaId", "gpuId")})
+    frame = frame[(frame["gpuId"] >= 0) & (frame["cudaId"] >= 0)]
+    return {(int(pid), int(device)): int(gpu) for pid, device, gpu in frame.itertuples(index=False, name=None)}
+
+
+def _gpu_names(source: Source) -> dict[int, str]:
+    rows = source.read(_GPU, ints=("id",), texts=("name",))
+    ids = int_values(rows, "id").tolist()
+    return {one: name for one, name in zip(ids, text_values(rows, "name"), strict=True) if name}
+
+
+def _gpu_bytes(source: Source) -> dict[int, int]:
+    rows = source.read(_GPU, ints=("id", "totalMemory"))
+    sizes = zip(int_values(rows, "id").tolist(), int_values(rows, "totalMemory", 0).tolist(), strict=True)
+    return {one: size for one, size in sizes if size > 0}
+
+
+# Which rank each (process, device) of an export is, and where that is known from.
+
+
+MPI_RANKS = "MPI_RANKS"
+
+RANKS_ARE_NAMED_IN = ("CommInit", "rank")
+"""Words in the names of the ranges that tell ranks: no others are needed to number them."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A process and the device that it used: one rank."""
+
+    process: int
+    device: int
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A place's rank, the source of that number, and the ranks of the job where something says so."""
+
+    place: Place
+    rank: int
+    source: str
+    world_size: int | None
+
+
+def identify(
+    source: Source,
+    places: Sequence[Place],
+    session: Session,
+    *,
+    members: pd.DataFrame,
+    ranges: pd.DataFrame,
+    hint: RankHint | None,
+) -> list[Identity]:
+    """Ranks of all places, in order of rank; the first source that numbers each place once decides.
+
+    Sources: NCCL's commInit payloads (rank in the largest communicator), MPI, a range such as `RANK 3`, the
+    name of a report with one place (or the hint for it), the order of the devices.
+    """
+    stated = rank_ranges(ranges)
+    world = _world_size(members, stated)
+    for name, found in (
+        ("NCCL payload", _from_nccl(places, members, world)),
+        ("MPI", _from_mpi(source, places)),
+        ("NVTX range", _from_ranges(places, stated)),
+    ):
+        if len(found) == len(places) == len(set(found.values())):
+            numbered = [Identity(place, found[place], name, world) for place in places]
+            return sorted(numbered, key=lambda one: one.rank)
+    if len(places) == 1 and hint is not None:
+        return [Identity(places[0], hint.rank, hint.source, world)]
+    ordered = sorted(places, key=lambda place: (session.gpu(process_number(place.process), place.device), place))
+    return [Identity(place, rank, DEVICE_ORDER, world) for rank, place in enumerate(ordered)]
+
+
+def _world_size(members: pd.DataFrame, stated: pd.DataFrame) -> int | None:
+    known = [ranks.max() for ranks in (members["ranks"], stated["ranks"]) if ranks.notna().any()]
+    return int(max(known)) if known else None
+
+
+def _from_nccl(places: Sequence[Place], members: pd.DataFrame, world: int | None) -> dict[Place, int]:
+    """Rank in the largest communicator, of which the job has one that holds every rank."""
+    largest = members[members["ranks"] == world] if world else members.iloc[:0]
+    found = {}
+    for place in places:
+        own = largest[largest["process"] == place.process]
+        # Several devices of one process: the payload names the device.
+        own = own[own["device"] == place.device] if len(own["device"].unique()) > 1 else own
+        if len(own["rank"].unique()) == 1:
+            found[place] = int(own["rank"].iloc[0])
+    return found
+
+
+def _from_mpi(source: Source, places: Sequence[Place]) -> dict[Place, int]:
+    rows = source.read(MPI_RANKS, ints=("globalTid", "rank"))
+    ranks = dict(
+        zip(
+            process_of(int_values(rows, "globalTid", 0)).tolist(),
+            int_values(rows, "rank").tolist(),
+            strict=True,
+        )
+    )
+    return {place: ranks[place.process] for place in places if place.process in ranks}
+
+
+def _from_ranges(places: Sequence[Place], stated: pd.DataFrame) -> dict[Place, int]:
+    return {place: int(stated.loc[place.process, "rank"]) for place in places if place.process in stated.index}
+
+
+# What the capture lacks, in sentences of our own: its diagnostics name files and processes.
+
+
+DIAGNOSTICS = "DIAGNOSTIC_EVENT"
+_ERROR = 3
+
+_DROPPED = re.compile(
+    r"(?<!\d)(\d{1,15})[^.\d]*\b(?:dropped|lost)\b|\b(?:dropped|lost)\b[^.\d]*(\d{1,15})(?!\d)", re.IGNORECASE
+)
+
+
+def notes_of_export(source: Source, session: Session, nvtx: Nvtx, nccl: Nccl, placeless: int) -> tuple[str, ...]:
+    """Sentences that hold for every rank of the export, of whose operations `placeless` are left out."""
+    lost = (_NO_PLACE.format(count=placeless),) if placeless else ()
+    return lost + tuple(_absences(source, session, nvtx)) + tuple(_nccl_notes(nccl)) + tuple(_said(source))
+
+
+def plain_diagnostic(text: str | None) -> str:
+    """A diagnostic with nothing in it but what is read of it."""
+    match = _DROPPED.search(text or "")
+    return f"{match[1] or match[2]} dropped" if match else ""
+
+
+def dropped_events(source: Source) -> dict[int, int]:
+    """Events that were dropped, by process; those of no process count for all, under -1."""
+    rows = source.read(DIAGNOSTICS, ints=("globalPid",), texts=("text",))
+    pids = int_values(rows, "globalPid")
+    processes = np.where(pids < 0, NONE, process_of(pids)).tolist()
+    dropped: dict[int, int] = {}
+    for process, text in zip(processes, text_values(rows, "text"), strict=True):
+        if match := _DROPPED.search(text):
+            dropped[process] = dropped.get(process, 0) + int(match[1] or match[2])
+    return dropped
+
+
+def notes_of_rank(gpu_ops: pd.DataFrame) -> tuple[str, ...]:
+    """Sentences on one rank's operations."""
+    graphs = gpu_ops[(gpu_ops["activity"] == "graph").to_numpy()]
+    if graphs.empty:
+        return ()
+    busy_ns = int((graphs["end_ns"] - graphs["start_ns"]).sum())
+    return (_WHOLE_GRAPHS.format(count=len(graphs), busy_ms=busy_ns / 1e6),)
+
+
+_WHOLE_GRAPHS = (
+    "{count} CUDA graph launches ({busy_ms:.3f} ms) were recorded whole: the GPU was busy, with what is "
+    "unknown: compute, communication and copies of windows that they run in are n/a. Capture with "
+    "--cuda-graph-trace=node to see what ran inside."
+)
+_DAMAGED = "The export's table {table} is damaged: what it holds is missing from the figures; export the report again."
+_NO_CLOCK = "The export has no UTC start, so its times cannot be compared with those of other reports."
+_NO_API = (
+    "The export has no CUDA API calls: launches, steps and causes of idle time are not available; "
+    "capture with --trace=cuda,nvtx."
+)
+_NO_PROCESS = (
+    "The export does not say which process its GPU operations belong to (no globalPid): which call launched which is "
+    "not known, so that there are no steps, sizes or causes of idle time; export the report again with a newer nsys."
+)
+_NO_PLACE = (
+    "{count} GPU operations of the export do not say which GPU or process they are of, and are left out: ranks are "
+    "busier than is shown; export the report again."
+)
+_NO_NVTX = (
+    "The export has no NVTX ranges: steps, phases and NCCL's calls are not available; capture with --trace=cuda,nvtx."
+)
+_OPEN = (
+    "{count} NVTX {have} no end, being open when the capture ended or never closed: each ends where the next of its "
+    "name, numbers apart, begins on its thread, else with the capture's last range."
+)
+_NO_OPERATORS = (
+    "The export has no PyTorch operators: where the program is PyTorch's, run the steps inside "
+    "torch.autograd.profiler.emit_nvtx() to have them."
+)
+_NO_KERNELS = "The export has no kernels: only copies and memsets are known."
+_NO_PAYLOADS = (
+    "NCCL's ranges carry no payload, so sizes and bandwidths are not available; "
+    "nsys export --include-blobs=true brings it."
+)
+_SOME_PAYLOADS = (
+    "The size of {missing} of {calls} NCCL calls is not known: the payload is absent, or states one rank's share "
+    "and ncclCommInit, which states the number of ranks, lies outside the capture."
+)
+_INFERRED_SIZES = (
+    "The sizes of {inferred} of {calls} NCCL calls are inferred: ncclCommInit, which states how many ranks a "
+    "communicator has, lies outside the capture; each is taken to have the ranks of this report that call it."
+)
+
+
+def _absences(source: Source, session: Session, nvtx: Nvtx) -> list[str]:
+    tables = source.tables
+    absent = {
+        _NO_CLOCK: not session.has_clock,
+        _NO_API: RUNTIME not in tables,
+        _NO_PROCESS: KERNEL in tables and not any("globalPid" in source.columns(table) for table in GPU_TABLES),
+        _NO_NVTX: NVTX not in tables,
+        _NO_OPERATORS: NVTX in tables and nvtx.operators.empty,
+        _NO_KERNELS: not {KERNEL, GRAPH} & tables,
+    }
+    notes = [_DAMAGED.format(table=table) for table in sorted(source.damaged)]
+    notes += [sentence for sentence, is_true in absent.items() if is_true]
+    if nvtx.open_ranges:
+        notes.append(_OPEN.format(count=nvtx.open_ranges, have="range has" if nvtx.open_ranges == 1 else "ranges have"))
+    return notes
+
+
+def _nccl_notes(nccl: Nccl) -> list[str]:
+    if nccl.calls.empty:
+        return []
+    if not nccl.has_payloads:
+        return [_NO_PAYLOADS]
+    missing = int(nccl.calls["size_bytes"].isna().sum())
+    calls = len(nccl.calls)
+    notes = [_SOME_PAYLOADS.format(missing=missing, calls=calls)] if missing else []
+    return [*notes, *([_INFERRED_SIZES.format(inferred=nccl.inferred, calls=calls)] if nccl.inferred else [])]
+
+
+def _said(source: Source) -> list[str]:
+    """Errors only: that "not all events might have been collected" stands in every report that an API call ended."""
+    errors = int((int_values(source.read(DIAGNOSTICS, ints=("severity",)), "severity", 0) == _ERROR).sum())
+    if not errors:
+        return []
+    return [f"The report holds {errors} diagnostics of level error: open it in Nsight Systems to read them."]
+
+
+# The ranks of one export, one after the other.
+
 
 # Those that communicate could not be told from those that compute.
 _NO_NAMES = "no kernel has a name; export the whole report again with nsys export"
@@ -238,3 +582,48 @@ def _groups(members: pd.DataFrame, all_ranks: list[Identity]) -> tuple[ProcessGr
         if len(set(held)) == int(joined["ranks"].max()):
             groups.append(ProcessGroup(str(communicator), "", held))
     return tuple(groups)
+
+
+# What of an export may be kept in a cache: the tables that are read, and of them nothing of the machine's own words.
+#
+# An export embeds the environment, the command line, standard error and the names of processes; a copy that outlives the
+# analysis must not.
+
+
+_READ = {
+    "StringIds", RUNTIME, NVTX, MPI_RANKS, DIAGNOSTICS, EXPORT,
+    *GPU_TABLES, NODES, *WAIT_TABLES, *COUNTER_TABLES, *PAYLOAD_TABLES, *SESSION_TABLES,
+}  # fmt: skip
+
+_STRINGS = ((KERNEL, KERNEL_NAMES), (RUNTIME, ("nameId",)), (NVTX, ("textId",)))
+"""Columns that name the strings which are read."""
+
+
+def scrub(path: Path) -> None:
+    """Take out of a database everything that no reader reads, and rewrite the file so that nothing of it is left."""
+    with closing(sqlite3.connect(path)) as database:
+        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        for view in [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'view'")]:
+            database.execute(f'DROP VIEW "{view}"')
+        for table in tables - _READ:
+            if not table.startswith("sqlite_"):
+                database.execute(f'DROP TABLE "{table}"')
+        if "StringIds" in tables:
+            database.execute(f"DELETE FROM StringIds WHERE id NOT IN ({_named(database, tables)})")  # noqa: S608
+        if EXPORT in tables:
+            database.create_function("is_plain", 2, lambda name, value: name in SETTINGS and is_plain_setting(value))
+            database.execute(f"DELETE FROM {EXPORT} WHERE NOT is_plain(name, value)")  # noqa: S608
+        if DIAGNOSTICS in tables:
+            database.create_function("plain", 1, plain_diagnostic)
+            database.execute(f"UPDATE {DIAGNOSTICS} SET text = plain(text)")  # noqa: S608
+        database.commit()
+        database.execute("VACUUM")
+
+
+def _named(database: sqlite3.Connection, tables: set[str]) -> str:
+    """A query for the ids of all strings that events name."""
+    queries = []
+    for table, columns in _STRINGS:
+        held = {row[1] for row in database.execute(f'PRAGMA table_info("{table}")')} if table in tables else set()
+        queries += [f"SELECT {name} FROM {table} WHERE {name} NOT NULL" for name in columns if name in held]  # noqa: S608
+    return " UNION ".join(queries or ["SELECT NULL WHERE 0"])

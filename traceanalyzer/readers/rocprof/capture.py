@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from traceanalyzer.kinds import MEMORIES, KindRules, collective
-from traceanalyzer.meaning.rocm_names import runtime_activity
+from traceanalyzer.meaning.names import runtime_activity
 from traceanalyzer.model import RankMeta, RankTrace, make_trace
 from traceanalyzer.model.schema import NONE, printable
 from traceanalyzer.readers.base import DEVICE_ORDER, RankHint

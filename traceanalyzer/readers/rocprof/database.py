@@ -13,9 +13,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from traceanalyzer.model.event_times import UNKNOWN_NS
-from traceanalyzer.readers.nsys.source import int_values, maybe_ints, text_values
-from traceanalyzer.readers.nsys.sqlite import SqliteSource
+from traceanalyzer.model.make import UNKNOWN_NS
+from traceanalyzer.readers.nsys.source import SqliteSource, int_values, maybe_ints, text_values
 from traceanalyzer.readers.rocprof.capture import RCCL_DOMAIN, ROCTX_DOMAIN, Gpu, ProcessTables
 
 _DISPATCH = "rocpd_kernel_dispatch"

@@ -1,8 +1,25 @@
-"""The fields of rocprofv3's JSON that are used, with their types; the machine's name and command line are not."""
+"""rocprofv3's JSON: its fields, records and captures; salvage of damaged files."""
 
-from typing import Annotated, TypeAlias
+import gc
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias, get_type_hints
 
 import msgspec
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.decoding.stream import PackedFile
+from traceanalyzer.errors import NotATraceError
+from traceanalyzer.kinds import KindRules
+from traceanalyzer.model import RankTrace
+from traceanalyzer.readers.base import RankHint
+from traceanalyzer.readers.rocprof.capture import NO_GPU_OPS, RCCL_DOMAIN, ROCTX_DOMAIN, Gpu, ProcessTables, traces
+
+# The fields of rocprofv3's JSON that are used, with their types; the machine's name and command line are not.
+
 
 Int: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
 """What a table can hold, and sums of two."""
@@ -136,3 +153,220 @@ class Content(msgspec.Struct):
     """The whole file: one process, or several merged."""
 
     processes: list[Process] | Process = msgspec.field(name="rocprofiler-sdk-tool")
+
+
+# What can still be had of a damaged rocprofv3 file: of one that was cut off, and of one with odd records.
+
+
+# A whole string (so that brackets in names do not count), or a bracket.
+_STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
+
+_CLOSING = {b"{": b"}", b"[": b"]"}
+
+
+def salvaged(text: bytes) -> tuple[Content, int, bool] | None:
+    """The content without what cannot be understood, how many records that costs, and whether the file is cut off.
+
+    `None` where nothing can be had.
+    """
+    is_cut = False
+    try:
+        plain = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        is_cut = True
+        try:
+            plain = msgspec.json.decode(closed(text))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+    told = plain.get("rocprofiler-sdk-tool") if isinstance(plain, Mapping) else None
+    processes = [one for one in (told if isinstance(told, list) else [told]) if isinstance(one, Mapping)]
+    made = [_process(one) for one in processes]
+    return (Content([process for process, _ in made]), sum(lost for _, lost in made), is_cut) if made else None
+
+
+def closed(text: bytes) -> bytes:
+    """The text up to the last whole object of a list, with the brackets that are then open closed."""
+    stack: list[bytes] = []
+    end, open_then = 0, b""
+    for match in _STRUCTURE.finditer(text):
+        token = match[0]
+        if token in _CLOSING:
+            stack.append(_CLOSING[token])
+        elif token in (b"}", b"]"):
+            if not stack or stack.pop() != token:
+                break
+            if stack and stack[-1] == b"]":  # an element of a list; a part of one is not whole
+                end, open_then = match.end(), b"".join(reversed(stack))
+    return text[:end] + open_then
+
+
+def _process(told: Mapping[str, Any]) -> tuple[Process, int]:
+    """A process, field by field and record by record."""
+    kept: dict[str, Any] = {}
+    lost = 0
+    for name, kind in get_type_hints(Process, include_extras=True).items():
+        if name not in told:
+            continue
+        if name == "buffer_records":
+            kept[name], lost = _buffers(told[name])
+            continue
+        try:
+            kept[name] = msgspec.convert(told[name], kind)
+        except msgspec.ValidationError:
+            lost += 1
+    return Process(**kept), lost
+
+
+def _buffers(told: Any) -> tuple[Buffers, int]:
+    kept: dict[str, list[Any]] = {}
+    lost = 0
+    for name, kind in get_type_hints(Buffers).items():
+        records = told.get(name) if isinstance(told, Mapping) else None
+        kept[name] = []
+        for record in records if isinstance(records, list) else ():
+            try:
+                kept[name].append(msgspec.convert(record, kind.__args__[0]))
+            except msgspec.ValidationError:
+                lost += 1
+    return Buffers(**kept), lost
+
+
+# rocprofv3's JSON: records decoded, and the captures of its processes.
+
+
+_BLOCK_BYTES = 64 << 20
+
+_GPU = 2
+
+
+def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
+    """A rank for each GPU of the file's processes; see `Reader.read`."""
+    content, lost, is_cut = _decoded(path)
+    processes = content.processes if isinstance(content.processes, list) else [content.processes]
+    captures = [_capture(process) for process in processes]
+    if not any(len(capture.kernels) + len(capture.copies) for capture in captures):
+        raise NotATraceError(f"{path}: {NO_GPU_OPS}")
+    for trace in traces(captures, path, hint, rules):
+        meta = replace(trace.meta, is_truncated=is_cut, events_skipped=trace.meta.events_skipped + lost)
+        yield replace(trace, meta=meta)
+
+
+def _decoded(path: Path) -> tuple[Content, int, bool]:
+    """The content, how many records cannot be understood, and whether the file is cut off."""
+    file = PackedFile.open(path)
+    text = b"".join(iter(lambda: file.read(_BLOCK_BYTES), b""))
+    file.close()
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return msgspec.json.decode(text, type=Content), 0, False
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        if found := salvaged(text):
+            return found
+        raise NotATraceError(
+            f"{path}: rocprofv3's JSON cannot be read ({error}); it is written whole when the program ends"
+        ) from error
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _capture(process: Process) -> ProcessTables:
+    records = process.buffer_records
+    messages = {message.key: message.value for message in process.strings.marker_api}
+    calls = _timed(records.hip_api, process.strings)
+    rccl = _timed(records.rccl_api, process.strings).assign(domain=RCCL_DOMAIN)
+    return ProcessTables(
+        process=process.metadata.pid,
+        gpus=_gpus(process.agents),
+        kernels=_kernels(process),
+        copies=_copies(process),
+        calls=calls,
+        ranges=pd.concat([_markers(records.marker_api, process.strings, messages), rccl], ignore_index=True),
+        start_ns=process.metadata.init_time,
+        end_ns=process.metadata.fini_time,
+    )
+
+
+def _gpus(agents: list[Agent]) -> dict[int, Gpu]:
+    return {
+        agent.id.handle: Gpu(agent.logical_node_type_id, agent.product_name or agent.name or None)
+        for agent in agents
+        if agent.type == _GPU
+    }
+
+
+def _kernels(process: Process) -> pd.DataFrame:
+    records = process.buffer_records.kernel_dispatch
+    names = {symbol.kernel_id: _kernel_name(symbol) for symbol in process.kernel_symbols}
+    info = [record.dispatch_info for record in records]
+    blocks = [(one.workgroup_size, one.grid_size) for one in info]
+    return _times(records).assign(
+        name=[names.get(one.kernel_id, "(unnamed)") for one in info],
+        agent=_ints(one.agent_id.handle for one in info),
+        stream=_ints(_stream(record.stream_id, record.dispatch_info.queue_id) for record in records),
+        grid=pd.Categorical([_blocks(grid, group) for group, grid in blocks]),
+        block=pd.Categorical([f"{group.x}x{group.y}x{group.z}" for group, _ in blocks]),
+    )
+
+
+def _kernel_name(symbol: Symbol) -> str:
+    return symbol.formatted_kernel_name or symbol.kernel_name.removesuffix(".kd") or "(unnamed)"
+
+
+def _stream(stream: Handle | None, queue: Handle) -> int:
+    return queue.handle if stream is None else stream.handle
+
+
+def _blocks(grid: Extent, group: Extent) -> str:
+    """Work-groups: the profiler counts work-items."""
+    sizes = ((grid.x, group.x), (grid.y, group.y), (grid.z, group.z))
+    return "x".join(str(-(-items // max(size, 1))) for items, size in sizes)
+
+
+def _copies(process: Process) -> pd.DataFrame:
+    records = process.buffer_records.memory_copy
+    return _times(records).assign(
+        operation=_names(records, process.strings),
+        source=_ints(record.src_agent_id.handle for record in records),
+        target=_ints(record.dst_agent_id.handle for record in records),
+        bytes=pd.array([record.size_bytes for record in records], dtype="Int64"),
+        stream=_ints(-1 if record.stream_id is None else record.stream_id.handle for record in records),
+    )
+
+
+def _markers(records: Sequence[Timed], strings: Strings, messages: dict[int, str]) -> pd.DataFrame:
+    """Ranges, by their texts; single marks and calls that are no range have none or no length."""
+    texts = [messages.get(record.correlation_id.internal) for record in records]
+    is_mark = [name == "roctxMarkA" for name in _names(records, strings)]
+    kept = [text is not None and not mark for text, mark in zip(texts, is_mark, strict=True)]
+    return _times(records).assign(name=texts, thread=_threads(records), domain=ROCTX_DOMAIN)[np.array(kept, dtype=bool)]
+
+
+def _timed(records: Sequence[Timed], strings: Strings) -> pd.DataFrame:
+    return _times(records).assign(name=_names(records, strings), thread=_threads(records))
+
+
+def _times(records: Sequence[Timed]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "start_ns": _ints(record.start_timestamp for record in records),
+            "end_ns": _ints(record.end_timestamp for record in records),
+            "correlation": _ints(record.correlation_id.internal for record in records),
+        }
+    )
+
+
+def _threads(records: Sequence[Timed]) -> np.ndarray:
+    return _ints(record.thread_id for record in records)
+
+
+def _names(records: Sequence[Timed], strings: Strings) -> list[str]:
+    """Names of the operations, by domain and number."""
+    kinds = strings.buffer_records
+    table = {(kind, number): name for kind, domain in enumerate(kinds) for number, name in enumerate(domain.operations)}
+    return [table.get((record.kind, record.operation), "(unnamed)") for record in records]
+
+
+def _ints(values: Iterable[int]) -> np.ndarray:
+    return np.fromiter(values, dtype=np.int64)

@@ -1,13 +1,125 @@
-"""GPU operations of one device plane: kernels, copies and memsets, with the HLO instruction behind each."""
+"""GPU and host planes of an XSpace file as tables."""
 
 import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from traceanalyzer.kinds import MEMORIES, KindRules
-from traceanalyzer.meaning.rocm_names import runtime_activity
-from traceanalyzer.readers.xplane.events import events, integers, text_of
+from traceanalyzer.kinds import MEMORIES, KindRules, collective
+from traceanalyzer.meaning.names import runtime_activity
+from traceanalyzer.model.make import LATEST_NS, UNKNOWN_NS
+from traceanalyzer.model.schema import XLA_MODULES, XLA_PHASES
+from traceanalyzer.readers.xplane import messages
+from traceanalyzer.readers.xplane.messages import Collective, collectives, looped, operation, phases
+
+# Events of a plane's lines as a table: times in ns, names, and the stats that are used.
+
+
+_PS_A_NS = 1000
+
+STATS = (
+    "correlation_id", "hlo_op", "hlo_module", "program_id", "kernel_details", "memcpy_details", "memset_details",
+    "step_num", "device_id", "global_device_id",
+)  # fmt: skip
+
+_COLUMNS = ("name", "line", "start_ns", "end_ns", *STATS)
+
+
+def events(plane: Any, wanted: Callable[[str], bool], offset_ns: int) -> pd.DataFrame:
+    """The events of the lines whose name is wanted; a stat that an event has not is `None`.
+
+    Times are picoseconds from the line's start: start and end are each rounded to the nanosecond once.
+    """
+    names = {entry.key: _event_name(entry.value) for entry in plane.event_metadata}
+    shared = _shared_stats(plane)
+    keys = {entry.key: text_of(entry.value.name) for entry in plane.stat_metadata}
+    used = {key: name for key, name in keys.items() if name in STATS}
+    rows = [
+        (
+            names.get(event.metadata_id, ""),
+            line.id,
+            _time(line.timestamp_ns + offset_ns),
+            event.offset_ps,
+            event.duration_ps,
+            shared.get(event.metadata_id, {}) | _stats(event.stats, used, keys),
+        )
+        for line in plane.lines
+        if wanted(text_of(line.name))
+        for event in line.events
+    ]
+    return _table(rows)
+
+
+def integers(values: pd.Series) -> pd.Series:
+    """Whole numbers of 62 bits; what is none, or larger, is absent."""
+    found = [value if isinstance(value, int) and abs(value) < 1 << 62 else None for value in values]
+    return pd.Series(pd.array(found, dtype="Int64"), index=values.index)
+
+
+def _time(time_ns: int) -> int:
+    return time_ns if abs(time_ns) <= LATEST_NS else UNKNOWN_NS
+
+
+def stats_of(plane: Any) -> dict[str, Any]:
+    """The plane's own stats, by name."""
+    keys = {entry.key: text_of(entry.value.name) for entry in plane.stat_metadata}
+    return _stats(plane.stats, keys, keys)
+
+
+def _table(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
+    if not rows:
+        return pd.DataFrame({name: pd.Series(dtype="object") for name in _COLUMNS})
+    name, line, base, offset, duration, stats = zip(*rows, strict=True)
+    first, length = np.array(offset, dtype=np.int64), np.array(duration, dtype=np.int64)
+    start_ns = np.array(base, dtype=np.int64)
+    table = {
+        "name": list(name),
+        "line": np.array(line, dtype=np.int64),
+        "start_ns": start_ns + _rounded(first),
+        "end_ns": start_ns + _rounded(first + length),
+    }
+    return pd.DataFrame(table | {key: pd.Series([one.get(key) for one in stats], dtype="object") for key in STATS})
+
+
+def _rounded(time_ps: np.ndarray) -> np.ndarray:
+    rounded: np.ndarray = (time_ps + _PS_A_NS // 2) // _PS_A_NS
+    return rounded
+
+
+def _shared_stats(plane: Any) -> dict[int, dict[str, Any]]:
+    """Stats that all events of one name share."""
+    keys = {entry.key: text_of(entry.value.name) for entry in plane.stat_metadata}
+    used = {key: name for key, name in keys.items() if name in STATS}
+    return {entry.key: _stats(entry.value.stats, used, keys) for entry in plane.event_metadata if entry.value.stats}
+
+
+def _stats(stats: Iterable[Any], used: Mapping[int, str], texts: Mapping[int, str]) -> dict[str, Any]:
+    return {used[stat.metadata_id]: value_of(stat, texts) for stat in stats if stat.metadata_id in used}
+
+
+def value_of(stat: Any, texts: Mapping[int, str]) -> Any:
+    """What a stat says; `texts` are those that it may refer to."""
+    for field in ("uint64_value", "int64_value", "double_value"):
+        if stat.HasField(field):
+            return getattr(stat, field)
+    if stat.HasField("ref_value"):
+        return texts.get(stat.ref_value)
+    return text_of(stat.str_value) if stat.HasField("str_value") else None
+
+
+def _event_name(metadata: Any) -> str:
+    return text_of(metadata.display_name or metadata.name).removesuffix(".kd")
+
+
+def text_of(raw: bytes) -> str:
+    """A text of the file; what is not UTF-8 in it stands as replacement characters."""
+    return raw.decode(errors="replace")
+
+
+# GPU operations of one device plane: kernels, copies and memsets, with the HLO instruction behind each.
+
 
 # Lines of other names repeat the streams' events by step, module and HLO operation.
 _STREAM = re.compile(r"^Stream\b.*?#?(\d{1,18})")
@@ -94,3 +206,252 @@ def _either(one: pd.Series, other: pd.Series) -> pd.Series:
 def _sizes(texts: pd.Series) -> pd.Series:
     found = [int(text) if isinstance(text, str) else None for text in texts]
     return integers(pd.Series(found, index=texts.index, dtype="object"))
+
+
+# What the host plane holds: API calls, the HLO operations and modules that they launch, steps, ranges, frames.
+
+
+STEP_DOMAIN, HOST_DOMAIN = "JAX step", "host"
+
+_API = re.compile(r"^(?:cuda[A-Z]|cu[A-Z]|hip[A-Z])")
+
+_FRAME = re.compile(r"^\$(?P<file>.+?):(?P<line>\d+) (?P<function>.+)$")
+
+_BUILT_IN = re.compile(r"^\$(?!.+?:\d+ .)")
+"""Functions of Python without a source line, such as `$time sleep`: the frame or range around them says where."""
+
+LAUNCH = "Launch"
+"""An API call that the profiler names after what it launches (`nvjet_…`, `Memset`): it tells no name of its own."""
+
+
+def read_host(planes: list[tuple[Any, int]]) -> pd.DataFrame:
+    """All events of the host's threads, given planes and their offsets in ns; `line` is the thread."""
+    tables = [events(plane, lambda _: True, offset_ns) for plane, offset_ns in planes]
+    found = pd.concat(tables, ignore_index=True) if tables else events_of_none()
+    correlation = integers(found["correlation_id"]).fillna(-1).astype("int64")
+    return found.assign(
+        name=found["name"].astype("object"), thread=found["line"].astype("int64"), correlation=correlation
+    )
+
+
+def events_of_none() -> pd.DataFrame:
+    """The table of no events."""
+    return pd.DataFrame({name: [] for name in ("name", "line", "start_ns", "end_ns", "correlation_id", "step_num")})
+
+
+def api_calls(host: pd.DataFrame, launched: Collection[int]) -> pd.DataFrame:
+    """CUDA's and HIP's calls: events of their names, and those with the correlation id of a GPU operation.
+
+    Args:
+        host: events as of `read_host`.
+        launched: correlation ids of the file's GPU operations.
+    """
+    is_named = _named(host, _API)
+    calls = host[is_named | host["correlation"].isin(launched).to_numpy(dtype=bool)]
+    names = calls["name"].where(is_named[calls.index], LAUNCH)
+    return calls[["start_ns", "end_ns", "thread", "correlation"]].assign(name=names)
+
+
+def frames(host: pd.DataFrame) -> pd.DataFrame:
+    """Python frames, as PyTorch writes them: `file.py(12): function`."""
+    own = host[_named(host, _FRAME)]
+    names = own["name"].str.replace(_FRAME, r"\g<file>(\g<line>): \g<function>", regex=True)
+    return own[["start_ns", "end_ns", "thread"]].assign(name=names)
+
+
+def ranges(host: pd.DataFrame, calls: pd.DataFrame, launches: pd.DataFrame) -> pd.DataFrame:
+    """Annotated steps (`StepTraceAnnotation`, by their number), runs of modules, phases of training, all other names.
+
+    Args:
+        host: events as of `read_host`.
+        calls: those of them that are API calls.
+        launches: those that launched an HLO instruction, as of `launches`.
+    """
+    rest_of_host = host.drop(index=calls.index, errors="ignore")
+    is_other = (
+        ~_named(rest_of_host, _FRAME) & ~_named(rest_of_host, _BUILT_IN) & (rest_of_host["name"] != "").to_numpy()
+    )
+    other = rest_of_host[is_other]
+    number = integers(other["step_num"])
+    steps = other[number.notna()].assign(name="step_" + number.dropna().astype(str), domain=STEP_DOMAIN, is_open=False)
+    modules = _modules(launches).assign(domain=XLA_MODULES)
+    phases = _phases(launches).assign(domain=XLA_PHASES, is_open=False)
+    rest = other[number.isna()].assign(domain=HOST_DOMAIN, is_open=False)
+    parts = [part for part in (steps, modules, phases, rest) if len(part)]
+    columns = ["start_ns", "end_ns", "name", "thread", "domain", "is_open"]
+    return pd.concat([part[columns] for part in parts]) if parts else pd.DataFrame(columns=columns)
+
+
+def launches(
+    calls: pd.DataFrame,
+    ops: pd.DataFrame,
+    phases: Mapping[tuple[str, str], str],
+    in_loops: Collection[tuple[str, str]] = (),
+) -> pd.DataFrame:
+    """API calls that launched an operation with an HLO instruction, in order of thread and time, with that.
+
+    `phases` are those of instructions, by module and name; `in_loops` such of a module's loops.
+    """
+    known = ops[ops["hlo_op"].notna() & (ops["correlation"] > 0)].drop_duplicates("correlation")
+    joined = calls.merge(known[["correlation", "hlo_op", "hlo_module", "program_id"]], on="correlation")
+    rows = joined[["hlo_module", "program_id", "hlo_op"]].to_numpy()
+    names = [((f"{module}({program})", op), (module, op)) for module, program, op in rows]
+    found = [phases.get(full, phases.get(plain)) for full, plain in names]
+    is_looped = [full in in_loops or plain in in_loops for full, plain in names]
+    joined = joined.assign(phase=pd.Series(found, index=joined.index, dtype="object"), is_looped=is_looped)
+    return joined.sort_values(["thread", "start_ns"], ignore_index=True)
+
+
+def host_ops(launched: pd.DataFrame) -> pd.DataFrame:
+    """HLO operations as operators: neighbouring launches of one instruction on one thread."""
+    if launched.empty:
+        return pd.DataFrame()
+    keys = launched[["thread", "hlo_op", "hlo_module"]]
+    run = (keys != keys.shift()).any(axis=1).cumsum()
+    groups = launched.groupby(run, sort=False)
+    spans = groups.agg(start_ns=("start_ns", "min"), end_ns=("end_ns", "max"), thread=("thread", "first"))
+    return spans.assign(name=groups["hlo_op"].first()).reset_index(drop=True)
+
+
+def _modules(launched: pd.DataFrame) -> pd.DataFrame:
+    """Runs of a module on a thread: one begins where the module changes, or launches its first instruction again.
+
+    Its first one outside of loops, where it has such.
+    """
+    held = launched[launched["hlo_module"].notna()]
+    if held.empty:
+        return pd.DataFrame(columns=["start_ns", "end_ns", "name", "thread"])
+    keys = held[["thread", "hlo_module", "program_id"]].astype("object")
+    is_other = (keys != keys.shift()).any(axis=1)
+    own = held.assign(once=held["hlo_op"].where(~held["is_looped"].astype(bool))).groupby(
+        ["thread", "hlo_module"], sort=False
+    )
+    first = own["once"].transform("first").fillna(own["hlo_op"].transform("first"))
+    is_again = (held["hlo_op"] == first) & (held["hlo_op"] != held["hlo_op"].shift())
+    groups = held.groupby((is_other | is_again).cumsum(), sort=False)
+    spans = groups.agg(start_ns=("start_ns", "min"), end_ns=("end_ns", "max"), thread=("thread", "first"))
+    is_last = ~spans["thread"].duplicated(keep="last")  # what would have followed it is not known
+    return spans.assign(name=groups["hlo_module"].first(), is_open=is_last).reset_index(drop=True)
+
+
+def _phases(launched: pd.DataFrame) -> pd.DataFrame:
+    """Neighbouring launches on a thread of what one phase of training was traced as: ranges `forward`, `backward`."""
+    if launched["phase"].isna().all():
+        return pd.DataFrame(columns=["start_ns", "end_ns", "name", "thread"])
+    keys = launched[["thread", "phase"]].fillna("")
+    run = (keys != keys.shift()).any(axis=1).cumsum()
+    groups = launched[launched["phase"].notna()].groupby(run, sort=False)
+    spans = groups.agg(start_ns=("start_ns", "min"), end_ns=("end_ns", "max"), thread=("thread", "first"))
+    return spans.assign(name=groups["phase"].first()).reset_index(drop=True)
+
+
+def _named(host: pd.DataFrame, pattern: re.Pattern[str]) -> np.ndarray:
+    names = host["name"]
+    mask: np.ndarray = names.isin([name for name in names.unique() if pattern.match(name)]).to_numpy(dtype=bool)
+    return mask
+
+
+# Arguments of communication kernels, from the compiled modules that the profiler keeps.
+
+
+Known = dict[tuple[str, str], Collective]
+
+
+def modules(space: Any) -> Iterator[tuple[str, Any]]:
+    """Each module's name (`jit_step`, and `jit_step(15)` with its program's number) and message.
+
+    Damaged ones are left out: their kernels are told by their names then.
+    """
+    for plane in space.planes:
+        keys = {entry.key for entry in plane.stat_metadata if entry.value.name in (b"hlo_proto", b"Hlo Proto")}
+        for entry in plane.event_metadata if keys else ():
+            for stat in entry.value.stats:
+                if stat.metadata_id in keys and stat.bytes_value:
+                    proto = _parsed(stat.bytes_value)
+                    if proto is not None:
+                        yield (entry.value.name or entry.value.display_name).decode(errors="replace"), proto
+
+
+def _parsed(raw: bytes) -> Any:
+    proto = messages.hlo()
+    try:
+        proto.ParseFromString(raw)
+    except Exception:  # noqa: BLE001 - protobuf's own error, whose module is there only with protobuf
+        return None
+    return proto
+
+
+def described(space: Any) -> tuple[Known, dict[tuple[str, str], str], set[tuple[str, str]]]:
+    """Collectives, and phases of training, by module and instruction; and which of these are in loops."""
+    known: Known = {}
+    phase_of: dict[tuple[str, str], str] = {}
+    in_loops: set[tuple[str, str]] = set()
+    for module, proto in modules(space):
+        known |= {(module, name): one for name, one in collectives(proto)}
+        phase_of |= {(module, name): phase for name, phase in phases(proto)}
+        in_loops |= {(module, name) for name in looped(proto)}
+    return known, phase_of, in_loops
+
+
+def comm_args(ops: pd.DataFrame, known: Known, ranks: Sequence[int], index: int, *, is_whole_job: bool) -> pd.DataFrame:
+    """Arguments of communication kernels from the instruction that each carries out.
+
+    Args:
+        ops: of one GPU.
+        known: collectives by module and instruction.
+        ranks: of the file's GPUs.
+        index: the GPU's place among them.
+        is_whole_job: ranks are the numbers of devices in the whole job, else those of this file's GPUs.
+    """
+    rows = np.flatnonzero((ops["kind"] == "comm").to_numpy() & ops["hlo_op"].notna().to_numpy())
+    held = ops.iloc[rows]
+    found = [_instruction(known, *row) for row in held[["hlo_module", "program_id", "hlo_op", "name"]].to_numpy()]
+    groups = [one.groups if one else () for one in found]
+    members = [_members(own, ranks, index, is_whole_job=is_whole_job) for own in groups]
+    size = [len(own[0]) if own and len({*map(len, own)}) == 1 else None for own in groups]
+    names = zip(found, held["hlo_op"].astype(str), held["name"].astype(str), strict=True)
+    return pd.DataFrame(
+        {
+            "gpu_op": rows,
+            "start_ns": held["start_ns"].to_numpy(),
+            "end_ns": held["end_ns"].to_numpy(),
+            "thread": -1,
+            "collective": [one.name if one else operation(op) or collective(name) for one, op, name in names],
+            "group_size": pd.array(size, dtype="Int64"),
+            "group": pd.Series(members, dtype="object"),
+            "group_ranks": pd.Series(members, dtype="object"),
+            "group_description": [_description(one) for one in found],
+            "dtype": [one.dtype if one else None for one in found],
+            "size_bytes": integers(pd.Series([one.size_bytes if one else None for one in found], dtype="object")).array,
+        }
+    )
+
+
+def _description(one: Collective | None) -> str | None:
+    """`mesh_fsdp`, as PyTorch's device meshes call their groups."""
+    return f"mesh_{'_'.join(one.axes)}" if one and one.axes else None
+
+
+def _instruction(known: Known, module: str, program: Any, op: str, kernel: str) -> Collective | None:
+    """The instruction of a kernel; of one inside a graph what all of the module's of its operation have in common."""
+    for name in (f"{module}({program})", str(module)):
+        if (name, op) in known:
+            return known[name, op]
+    wanted = collective(kernel)
+    for name in (f"{module}({program})", str(module)):
+        alike = [one for (of, _), one in known.items() if of == name and one.name == wanted]
+        if alike and len({one.groups for one in alike}) == 1:
+            same = {(one.dtype, one.size_bytes) for one in alike}
+            dtype, size = same.pop() if len(same) == 1 else (None, None)
+            axes = {one.axes for one in alike}
+            return Collective(alike[0].name, alike[0].groups, dtype, size, axes.pop() if len(axes) == 1 else ())
+    return None
+
+
+def _members(groups: Sequence[tuple[int, ...]], ranks: Sequence[int], index: int, *, is_whole_job: bool) -> str | None:
+    """The ranks of a GPU's group; where devices have no numbers of the job, only if this file holds all of them."""
+    if not groups or (not is_whole_job and max(map(max, groups)) >= len(ranks)):
+        return None
+    own = ranks[index] if is_whole_job else index
+    group = next((group for group in groups if own in group), None)
+    return ",".join(str(one if is_whole_job else ranks[one]) for one in group) if group else None

@@ -12,12 +12,9 @@ from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankMeta, RankTrace, make_trace
 from traceanalyzer.model.schema import printable
 from traceanalyzer.readers.base import DEVICE_NUMBER, DEVICE_ORDER, Header, RankHint
-from traceanalyzer.readers.xplane import host as host_tables
-from traceanalyzer.readers.xplane import messages
-from traceanalyzer.readers.xplane.arguments import comm_args, described, modules
-from traceanalyzer.readers.xplane.device import gpu_ops
-from traceanalyzer.readers.xplane.events import stats_of, text_of, value_of
-from traceanalyzer.readers.xplane.hlo import devices_of
+from traceanalyzer.readers.xplane import device, messages
+from traceanalyzer.readers.xplane.device import comm_args, described, gpu_ops, modules, stats_of, text_of, value_of
+from traceanalyzer.readers.xplane.messages import devices_of
 
 _GPU_PLANE = re.compile(r"^/device:GPU:(\d{1,9})(?!\d)")
 
@@ -57,18 +54,18 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
     if not devices:
         raise NotATraceError(f"{path}: no GPU operations; profile with host_tracer_level ≥ 1 and device tracing on")
     own = [(plane, _offset_ns(plane, start_ns)) for plane in space.planes if text_of(plane.name) in _HOST_PLANES]
-    host = host_tables.read_host(own)
+    host = device.read_host(own)
     known, phases, in_loops = described(space)
     numbers = device_numbers(space, len(devices))
     ranks = numbers or tuple(range(hint.rank, hint.rank + len(devices)))
     world_size = _world_size(space, numbers)
     all_ops = pd.concat(devices.values())
-    calls = host_tables.api_calls(host, set(all_ops["correlation"]) - {-1})
+    calls = device.api_calls(host, set(all_ops["correlation"]) - {-1})
     for index, (number, ops) in enumerate(devices.items()):
         others = set(all_ops["correlation"]) - set(ops["correlation"]) - {-1}
         of_device = _of_device(host, ops, others)
         own_calls = calls.loc[calls.index.intersection(of_device.index)]
-        launched = host_tables.launches(own_calls, ops, phases, in_loops)
+        launched = device.launches(own_calls, ops, phases, in_loops)
         source = DEVICE_NUMBER if numbers else DEVICE_ORDER if len(devices) > 1 else hint.source
         meta = RankMeta(
             rank=ranks[index],
@@ -88,9 +85,9 @@ def read(path: Path, hint: RankHint, rules: KindRules) -> Iterator[RankTrace]:
             process_ops=all_ops["correlation"],
             gpu_ops=ops,
             api_calls=own_calls,
-            host_ops=host_tables.host_ops(launched),
-            ranges=host_tables.ranges(of_device, calls, launched),
-            frames=host_tables.frames(of_device),
+            host_ops=device.host_ops(launched),
+            ranges=device.ranges(of_device, calls, launched),
+            frames=device.frames(of_device),
             comm_args=comm_args(ops, known, ranks, index, is_whole_job=bool(numbers)),
         )
 

@@ -43,27 +43,27 @@ Writer = Callable[[DiffReport, Path], list[Path]]
 
 
 def _html(report: DiffReport, folder: Path) -> list[Path]:
-    from traceanalyzer.report.comparison import html  # noqa: PLC0415 - jinja2 only when a page is made
+    from traceanalyzer.report.comparison import writers  # noqa: PLC0415 - jinja2 only when a page is made
 
-    return html.write(report, folder)
+    return writers.html_write(report, folder)
 
 
 def _csv(report: DiffReport, folder: Path) -> list[Path]:
-    from traceanalyzer.report.comparison import tables  # noqa: PLC0415
+    from traceanalyzer.report.comparison import writers  # noqa: PLC0415
 
-    return tables.write_csv(report, folder)
+    return writers.write_csv(report, folder)
 
 
 def _json(report: DiffReport, folder: Path) -> list[Path]:
-    from traceanalyzer.report.comparison import tables  # noqa: PLC0415
+    from traceanalyzer.report.comparison import writers  # noqa: PLC0415
 
-    return tables.write_json(report, folder)
+    return writers.write_json(report, folder)
 
 
 def _markdown(report: DiffReport, folder: Path) -> list[Path]:
-    from traceanalyzer.report.comparison import markdown  # noqa: PLC0415
+    from traceanalyzer.report.comparison import writers  # noqa: PLC0415
 
-    return markdown.write(report, folder)
+    return writers.markdown_write(report, folder)
 
 
 DIFF_WRITERS: Mapping[str, Writer] = MappingProxyType({"html": _html, "csv": _csv, "json": _json, "md": _markdown})

@@ -1,20 +1,30 @@
-"""A joined table as people read it: short names, one unit a column, a bar for each row's change."""
+"""Joined tables and figures of a comparison as people read them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from traceanalyzer.analyses import column_named
-from traceanalyzer.diff import TableDiff
-from traceanalyzer.meaning.columns import Column
-from traceanalyzer.meaning.quantities import ABSENT, Scale, digits, is_known, scale
+from traceanalyzer.diff import Capture, Comparison, TableDiff, metrics
+from traceanalyzer.diff.metrics import BY_NAME
+from traceanalyzer.meaning.columns import ABSENT, Column, Scale, digits, is_known, scale, signed, stem
+from traceanalyzer.meaning.vocabulary import COMM_PARTS, IDLE_PARTS, OPAQUE, PARTS, UNMATCHED, UNSPLIT
+from traceanalyzer.report.comparison import DiffReport
+from traceanalyzer.report.comparison.sentences import per
 from traceanalyzer.report.page.table_view import Cell
-from traceanalyzer.report.words.wording import label, words
+from traceanalyzer.report.words import label, words
+from traceanalyzer.report.writers.tables import write_frame
+from traceanalyzer.snapshots.comparison import CATEGORY, COLUMNS, PEAK, MemoryChange, said
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.names import CollectivesColumn, CommPhasesColumn, CopiesColumn
+
+
+# A joined table as people read it: short names, one unit a column, a bar for each row's change.
+
 
 _SHOWN: "tuple[CollectivesColumn | CommPhasesColumn | CopiesColumn, ...]" = (
     "calls", "copies", "size_bytes", "transfer_ns", "wait_ns", "exposed_ns", "exposed_wait_ns", "busbw_gbps",
@@ -241,3 +251,198 @@ def _number(value: object, used: Scale, signed: bool) -> Cell:
     number = float(value)  # type: ignore[arg-type]
     shown = used.text(number) if number else digits(0)
     return Cell(f"+{shown}" if signed and number > 0 else shown, repr(number))
+
+
+# The figures of a comparison side by side: a row each, a column for each run, as pages and Markdown show them.
+
+
+POINTS = "pp"
+
+_RARE = frozenset(part.column for part in (OPAQUE, UNMATCHED, *IDLE_PARTS))
+
+_MOST_PCT = 10_000.0
+"""More is no share of anything any longer: the base has next to none of it."""
+
+_LABELS = {**{part.column: part.label for part in (*PARTS, *COMM_PARTS, *IDLE_PARTS)}, UNMATCHED.column: UNSPLIT.label}
+
+_WORDS = {"comm": "communication", "std": "standard deviation", "mfu": "MFU"}
+"""What a page calls parts of figures' names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One run's value of a figure: text, spread, change, and the length of its bar in per cent."""
+
+    text: str
+    spread: str
+    change: str
+    change_unit: str
+    significance: str
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class FiguresRow:
+    """One figure; its unit stands once for all runs."""
+
+    metric: str
+    label: str
+    unit: str
+    definition: str
+    cells: tuple[Value, ...]
+    is_nothing: bool
+    """No run has any of it."""
+
+
+def rows(comparison: Comparison) -> list[FiguresRow]:
+    """Every figure that some run has; parts that are rare only where there is any of them."""
+    return [
+        _row(comparison, str(name), own.set_index("run"))
+        for name, own in comparison.metrics.groupby("metric", sort=False)
+        if name not in _RARE or own["value"].any()
+    ]
+
+
+def is_of_single_captures(comparison: Comparison) -> bool:
+    """Whether some change cannot be told from noise because a run was captured once."""
+    return bool((comparison.metrics["significance"] == metrics.CANNOT_TELL).any())
+
+
+def _row(comparison: Comparison, name: str, own: pd.DataFrame) -> FiguresRow:
+    known = own["value"].dropna().abs()
+    largest = float(known.max()) if len(known) else 0.0
+    shown = scale(BY_NAME[name].unit, known.tolist())
+    of_what = per(comparison)
+    is_said = name == "step_ns" and of_what == "a step"
+    metric, scaled = BY_NAME[name], comparison.fairness.scale
+    suffix = f" {of_what}" if metric.per_step and not is_said and (scaled.per_token or not metric.of_one_step) else ""
+    values = tuple(_value(own.loc[run], shown, largest) for run in comparison.runs)
+    return FiguresRow(
+        name, _label(name), f"{shown.symbol}{suffix}".strip(), str(own["definition"].iloc[0]), values, largest == 0
+    )
+
+
+def _label(name: str) -> str:
+    if name in _LABELS:
+        return _LABELS[name]
+    return " ".join(_WORDS.get(word, word) for word in stem(name).split("_"))
+
+
+def _value(row: pd.Series, shown: Scale, largest: float) -> Value:
+    if not is_known(row["value"]):
+        return Value(ABSENT, "", "", "", "", 0.0)
+    low, high = row["rank_min"], row["rank_max"]
+    spread = (
+        f"{shown.text(float(low))} to {shown.text(float(high))} over ranks" if is_known(low) and low != high else ""
+    )
+    if is_known(row["std"]):
+        spread = f"± {shown.text(float(row['std']))}, n = {row['repeats']}" + (f"; {spread}" if spread else "")
+    change, unit = _change(row)
+    width = 100 * abs(float(row["value"])) / largest if largest else 0.0
+    return Value(shown.text(float(row["value"])), spread, change, unit, _significance(row), width)
+
+
+def _change(row: pd.Series) -> tuple[str, str]:
+    """Per cent of the base's value, or points of a percentage: never one for the other."""
+    if is_known(row["change_pct_points"]):
+        return signed(float(row["change_pct_points"])), POINTS
+    if is_known(row["change_pct"]):
+        pct = float(row["change_pct"])
+        return (signed(pct) if pct <= _MOST_PCT else f"> {signed(_MOST_PCT)}"), "%"
+    return "", ""
+
+
+def _significance(row: pd.Series) -> str:
+    says = row["significance"]
+    if not is_known(says) or says in (metrics.EQUAL, metrics.CANNOT_TELL):
+        return ""
+    p = "" if not is_known(row["p_value"]) else f" (p = {digits(float(row['p_value']))})"
+    return f"{says}{p}"
+
+
+# What of each rank's peak of memory is more or less: by the traces' events, and by the snapshots beside them.
+
+
+EVENTS, SNAPSHOTS = "traces", "snapshots"
+"""Where a row comes from: bytes as the allocator rounds them, or as they were asked for."""
+
+CATEGORIES = "memory_categories"
+"""The analysis whose joined table stands here, and nowhere else on a page."""
+
+Memory = Mapping[str, Mapping[str, MemoryChange]]
+"""Run → source → what changed."""
+
+MOST_RANKS, MOST_SITES = 4, 10
+"""On a page: the ranks whose peaks changed most, and of each so many lines; `memory.csv` has all."""
+
+
+def of(report: DiffReport) -> Memory:
+    """What each source tells of each other run; runs of which none tells are left out."""
+    base, *others = report.comparison.sides
+    made: dict[str, dict[str, MemoryChange]] = {}
+    for side in others:
+        table = _of_events(base.first, side.first)
+        own = {} if table.empty else {EVENTS: MemoryChange(table, tuple(said(table)))}
+        if side.label in report.snapshots:
+            own[SNAPSHOTS] = report.snapshots[side.label]
+        if own:
+            made[side.label] = own
+    return made
+
+
+def _of_events(base: Capture, other: Capture) -> pd.DataFrame:
+    """Rows as of `snapshots.compared`, of ranks that both captures tell; a peak is the sum of its categories."""
+    tables = [capture.table(CATEGORIES) for capture in (base, other)]
+    if any(table is None for table in tables):
+        return pd.DataFrame(columns=list(COLUMNS))
+    keys = ["rank", "category"]
+    sides = [table.set_index(keys)["peak_bytes"].astype("int64") for table in tables if table is not None]
+    both = pd.concat(sides, axis=1, keys=["base_bytes", "other_bytes"]).fillna(0).astype("int64").reset_index()
+    shared = set.intersection(*({*side.index.get_level_values("rank")} for side in sides))
+    own = both[both["rank"].isin(shared) & both[["base_bytes", "other_bytes"]].any(axis=1)]
+    peaks = own.groupby("rank", as_index=False)[["base_bytes", "other_bytes"]].sum()
+    parts = own.rename(columns={"category": "name"}).assign(of=CATEGORY)
+    table = pd.concat([peaks.assign(of=PEAK, name=PEAK), parts], ignore_index=True)
+    table["change_bytes"] = table["other_bytes"] - table["base_bytes"]
+    order = pd.DataFrame({"rank": table["rank"], "is_part": table["of"] != PEAK, "size": -table["change_bytes"].abs()})
+    return table.loc[order.sort_values([*order]).index, list(COLUMNS)].astype({"rank": "Int64"})
+
+
+def frame(memory: Memory) -> pd.DataFrame:
+    """All rows, with the run and the source that they are of."""
+    tables = [
+        one.table.assign(run=run, source=source) for run, sources in memory.items() for source, one in sources.items()
+    ]
+    columns = ["run", "source", *COLUMNS]
+    return pd.concat(tables, ignore_index=True)[columns] if tables else pd.DataFrame(columns=columns)
+
+
+def sentences(memory: Memory) -> list[str]:
+    """What changed, each with its run and source."""
+    return [
+        f"{run}, by its {source}: {sentence}"
+        for run, sources in memory.items()
+        for source, one in sources.items()
+        for sentence in one.sentences
+    ]
+
+
+def shown(change: MemoryChange) -> pd.DataFrame:
+    """The rows for a page: of the ranks whose peaks changed most, in order of rank, with their first lines."""
+    table = change.table
+    peaks = table[table["of"] == PEAK]
+    first = peaks["change_bytes"].abs().sort_values(ascending=False, kind="stable").index[:MOST_RANKS]
+    ranks = peaks.loc[first, "rank"]
+    own = table[table["rank"].isin(ranks) | (table["rank"].isna() & ranks.isna().any())]
+    place = own.groupby(["rank", "of"], dropna=False).cumcount()
+    return own[place < MOST_SITES]
+
+
+def write_csv(memory: Memory, folder: Path) -> list[Path]:
+    """`memory.csv`, where there is anything to write."""
+    table = frame(memory)
+    if table.empty:
+        return []
+    path = folder / "memory.csv"
+    write_frame(table, path)
+    return [path]

@@ -10,10 +10,9 @@ import pandas as pd
 from traceanalyzer.analyses import Result, column_named
 from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.findings import Finding
-from traceanalyzer.meaning.columns import Column, Unit, Written
-from traceanalyzer.meaning.quantities import ABSENT, Scale, is_known, scale
+from traceanalyzer.meaning.columns import ABSENT, Column, Scale, Unit, Written, is_known, scale
 from traceanalyzer.report.assets import packed
-from traceanalyzer.report.words.wording import label, told_apart, words
+from traceanalyzer.report.words import label, told_apart, words
 
 PLAIN_ROWS = 16
 """Rows that stand in the page as they are; those after them are deflated and unpacked when the table is opened."""

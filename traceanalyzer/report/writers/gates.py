@@ -11,8 +11,8 @@ from rich.markup import escape
 
 from traceanalyzer.analyses import column_named
 from traceanalyzer.gate import FAILED, INCONCLUSIVE, PASSED, SKIPPED, UNKNOWN, Outcome
-from traceanalyzer.meaning.quantities import scale
-from traceanalyzer.report.words.wording import label
+from traceanalyzer.meaning.columns import scale
+from traceanalyzer.report.words import label
 
 _MARKS: Mapping[str, str] = {PASSED: "✅", FAILED: "❌", UNKNOWN: "❌", SKIPPED: "⏭️", INCONCLUSIVE: "❔"}
 

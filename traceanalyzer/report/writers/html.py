@@ -8,32 +8,32 @@ import pandas as pd
 from markupsafe import Markup
 
 from traceanalyzer.analyses.base import is_true
-from traceanalyzer.analyses.communication.mesh import mesh
+from traceanalyzer.analyses.communication.groups import mesh
 from traceanalyzer.failures import Failure, sentences
-from traceanalyzer.findings import awaited
+from traceanalyzer.findings import shares
 from traceanalyzer.forks import aside
-from traceanalyzer.meaning import quantities
+from traceanalyzer.meaning import columns
 from traceanalyzer.meaning.columns import Unit
-from traceanalyzer.report import assets
+from traceanalyzer.report import assets, words
 from traceanalyzer.report.contents import Report
-from traceanalyzer.report.page import extracts, heat, table_view, tiles, use_strips, waiting
-from traceanalyzer.report.page.ahead import draw_ahead
-from traceanalyzer.report.page.bars import bars
-from traceanalyzer.report.page.charts import Charts, embedded
-from traceanalyzer.report.page.figures import FIGURES
-from traceanalyzer.report.page.guard import Guard
-from traceanalyzer.report.page.host_heat import host_heat
-from traceanalyzer.report.page.icicle import icicle
-from traceanalyzer.report.page.schedule import schedule
-from traceanalyzer.report.page.sections import PARTS, sections
-from traceanalyzer.report.page.sends import loads, sends
-from traceanalyzer.report.page.step_chart import step_chart
-from traceanalyzer.report.page.wait_matrix import wait_matrix
-from traceanalyzer.report.timeline.first_look import meant_ranks, pins
-from traceanalyzer.report.timeline.timeline_data import timeline_data
-from traceanalyzer.report.words import care, host, verdict, wording
-from traceanalyzer.report.words.parts import Split, headline_steps, split
-from traceanalyzer.report.words.run_facts import headline_facts
+from traceanalyzer.report.page import charts as page_charts
+from traceanalyzer.report.page import heat, table_view
+from traceanalyzer.report.page import sections as page_sections
+from traceanalyzer.report.page.charts import FIGURES, Charts, embedded, icicle, step_chart
+from traceanalyzer.report.page.heat import host_heat
+from traceanalyzer.report.page.sections import (
+    PARTS,
+    Guard,
+    bars,
+    draw_ahead,
+    loads,
+    schedule,
+    sections,
+    sends,
+    wait_matrix,
+)
+from traceanalyzer.report.timeline import meant_ranks, pins, timeline_data
+from traceanalyzer.report.words import Split, headline_facts, headline_steps, split
 
 
 def write(
@@ -95,11 +95,11 @@ def _context(report: Report, parts: Split | None, charts: Charts, guard: Guard) 
         "report": report,
         "results": report.results,
         "split": parts,
-        "verdict": guard.made("verdict", partial(verdict.sentences, report, parts), []),
-        "advice": guard.made("advice", partial(verdict.advice, report.findings), None),
-        "tiles": guard.made("tiles", partial(tiles.tiles, report, parts), []),
-        "care": guard.made("care", partial(care.sentences, report), list(report.notes)),
-        "doubted": guard.made("doubts", partial(care.doubted, report.results), {}),
+        "verdict": guard.made("verdict", partial(words.verdict_sentences, report, parts), []),
+        "advice": guard.made("advice", partial(words.advice, report.findings), None),
+        "tiles": guard.made("tiles", partial(page_sections.tiles, report, parts), []),
+        "care": guard.made("care", partial(words.care_sentences, report), list(report.notes)),
+        "doubted": guard.made("doubts", partial(words.doubted, report.results), {}),
         "head": guard.made("head", partial(_head, report), []),
         "ranks_of": meant_ranks,
         "step_chart": guard.made("steps chart", partial(_step_chart, report, parts), None),
@@ -110,10 +110,10 @@ def _context(report: Report, parts: Split | None, charts: Charts, guard: Guard) 
         "view_of": table_view.view_of,
         "evidence": table_view.evidence,
         "wait_matrix": wait_matrix,
-        "use_strips": use_strips,
-        "extracts": extracts,
-        "waiting": waiting,
-        "awaited": awaited,
+        "use_strips": page_charts,
+        "extracts": page_sections,
+        "waiting": page_sections,
+        "awaited": shares,
         "schedule": schedule,
         "loads": loads,
         "sends": sends,
@@ -142,7 +142,7 @@ def _head(report: Report) -> list[str]:
     if ranks.empty:
         return told
     models = ranks["device_name"].dropna().value_counts()
-    if host.is_host_only(report.results):
+    if words.is_host_only(report.results):
         return [*told, *_of_the_host(report, len(ranks)), *_versions(ranks["versions"].dropna().unique().tolist())]
     gpus = [f"{count:,} × {model}" for model, count in models.items()] or [
         f"{len(ranks):,} GPU{'s' if len(ranks) > 1 else ''}"
@@ -165,7 +165,7 @@ def _head(report: Report) -> list[str]:
 
 def _between(lengths_ns: pd.Series) -> str:
     """The shortest and the longest, or one where they read alike."""
-    low, high = (quantities.text(end, Unit.NS) for end in (lengths_ns.min(), lengths_ns.max()))
+    low, high = (columns.text(end, Unit.NS) for end in (lengths_ns.min(), lengths_ns.max()))
     return high if low == high else f"{low} to {high}"
 
 
@@ -184,7 +184,7 @@ def _captured(steps: int, complete: int) -> str:
 
 def _versions(texts: list[str]) -> list[str]:
     """The versions if all ranks have the same."""
-    return wording.versions(texts[0]) if len(texts) == 1 else []
+    return words.versions(texts[0]) if len(texts) == 1 else []
 
 
 def _zero(report: Report) -> int:

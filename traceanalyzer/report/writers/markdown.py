@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from traceanalyzer.meaning import quantities
+from traceanalyzer.meaning import columns
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.meaning.vocabulary import COMM, COMPUTE, COPY, IDLE
+from traceanalyzer.report import words
 from traceanalyzer.report.contents import Report
-from traceanalyzer.report.words import care, verdict
-from traceanalyzer.report.words.parts import split
+from traceanalyzer.report.words import split
 from traceanalyzer.report.writers.gates import cell
 
 MOST_RANKS = 32
@@ -29,7 +29,7 @@ def write(report: Report, folder: Path) -> list[Path]:
 def as_markdown(report: Report) -> str:
     """Verdict, a row a rank, findings with what to do, and what to know before trusting the figures."""
     lines = [f"## {cell(report.label)}", ""]
-    lines += [f"- {cell(sentence)}" for sentence in verdict.sentences(report, split(report.results))]
+    lines += [f"- {cell(sentence)}" for sentence in words.verdict_sentences(report, split(report.results))]
     return "\n".join([*lines, "", *_ranks(report), *_findings(report), *_notes(report)]).rstrip() + "\n"
 
 
@@ -42,14 +42,14 @@ def _ranks(report: Report) -> list[str]:
     shown = sorted(rows, key=lambda row: -(row["exposed_comm_ns"] or 0))[:MOST_RANKS]
     for row in shown if len(rows) > MOST_RANKS else rows:
         time = row["window_ns"] if row["step_mean_ns"] is None else row["step_mean_ns"]
-        shares = [*_shares(row), quantities.digits(row["overlap_pct"])]
-        lines.append(_line([str(row["rank"]), quantities.text(time, Unit.NS), *shares]))
+        shares = [*_shares(row), columns.digits(row["overlap_pct"])]
+        lines.append(_line([str(row["rank"]), columns.text(time, Unit.NS), *shares]))
     left_out = f"; {MOST_RANKS} of {len(rows)} ranks, most exposed communication first"
     return [*lines, "", f"Of {cell(rows[0]['basis'])}{left_out if len(rows) > MOST_RANKS else ''}.", ""]
 
 
 def _shares(row: Mapping[str, Any]) -> list[str]:
-    return [quantities.digits(row[part.share]) for part in _PARTS]
+    return [columns.digits(row[part.share]) for part in _PARTS]
 
 
 def _findings(report: Report) -> list[str]:
@@ -65,8 +65,11 @@ def _findings(report: Report) -> list[str]:
 
 
 def _notes(report: Report) -> list[str]:
-    notes = [f"> {cell(sentence)}" for sentence in care.of_what_is_here(report)]
-    return [*notes, *(f"> Skipped {cell(sentence)}" for sentence in care.skipped(report.skipped, most=care.MOST_FILES))]
+    notes = [f"> {cell(sentence)}" for sentence in words.of_what_is_here(report)]
+    return [
+        *notes,
+        *(f"> Skipped {cell(sentence)}" for sentence in words.skipped(report.skipped, most=words.MOST_FILES)),
+    ]
 
 
 def _line(cells: list[str]) -> str:

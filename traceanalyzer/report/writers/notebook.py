@@ -14,11 +14,11 @@ from traceanalyzer.findings import Findings
 from traceanalyzer.functions import with_rules
 from traceanalyzer.given import formats_of
 from traceanalyzer.model import TraceSet
+from traceanalyzer.report import words
 from traceanalyzer.report.build import findings_of
 from traceanalyzer.report.contents import Report
-from traceanalyzer.report.page.figures import FIGURES, figure
-from traceanalyzer.report.words import verdict
-from traceanalyzer.report.words.parts import split
+from traceanalyzer.report.page.charts import FIGURES, figure
+from traceanalyzer.report.words import split
 from traceanalyzer.report.writers import WRITERS, html
 from traceanalyzer.report.writers.write import write
 
@@ -69,7 +69,7 @@ class NotebookReport:
             return write(self.report, target, names)
 
     def __repr__(self) -> str:
-        said = verdict.sentences(self.report, split(self.report.results))
+        said = words.verdict_sentences(self.report, split(self.report.results))
         return "\n".join([f"Report of {self.report.label}", *(f"- {one}" for one in said)])
 
     def _repr_html_(self) -> str:

@@ -17,8 +17,8 @@ from traceanalyzer.analyses import Result
 from traceanalyzer.files.unnamed import give_back_grown
 from traceanalyzer.findings import Finding
 from traceanalyzer.model.tables import columns_of
+from traceanalyzer.report import words
 from traceanalyzer.report.contents import FORMAT_VERSION, Report
-from traceanalyzer.report.words import care
 
 
 def write_csv(report: Report, folder: Path, *, share: int = 0, shares: int = 1) -> list[Path]:
@@ -143,7 +143,7 @@ def as_json(report: Report, moved: Collection[str] = ()) -> dict[str, Any]:
         },
         "files": {name: {"path": f"tables/{name}.parquet", "rows": len(report.results[name])} for name in moved},
         "tables": {name: described(result) for name, result in report.results.items() if not result.is_detail},
-        "doubted": care.doubted(report.results),
+        "doubted": words.doubted(report.results),
         "findings": [_finding(finding) for finding in report.findings],
         "skipped": [{"what": item.what, "why": item.why} for item in report.skipped],
         "notes": list(report.notes),

@@ -1,22 +1,29 @@
-"""The short summary that the command line prints: where each rank's time went, in colour when it can."""
+"""The short summary that the command line prints."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from traceanalyzer.analyses import Result
 from traceanalyzer.failures import Failure
+from traceanalyzer.meaning.columns import is_known
 from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.vocabulary import COMM, COMPUTE, COPY, FUSED, IDLE, LOOKS, OPAQUE, Part
+from traceanalyzer.report import words
 from traceanalyzer.report.contents import Report
-from traceanalyzer.report.words import care, fleet, host, parts, verdict
 
 if TYPE_CHECKING:
     from traceanalyzer.analyses.frames import Row
     from traceanalyzer.analyses.names import HeadlineColumn
+
+
+# The short summary that the command line prints: where each rank's time went, in colour when it can.
+
 
 _PARTS = (COMPUTE, FUSED, COMM, COPY, IDLE, OPAQUE)
 
@@ -49,29 +56,29 @@ def show_guarded(report: Report, console: Console) -> list[Failure]:
 
 def show(report: Report, console: Console) -> None:
     """Print the headline breakdown of every rank, the costliest findings and what was skipped."""
-    if host.is_host_only(report.results):
+    if words.is_host_only(report.results):
         console.print(_host_table(report))
     else:
         _show_ranks(report, console)
-    if "headline" in care.doubted(report.results):
+    if "headline" in words.doubted(report.results):
         console.print("[yellow]Read these figures with care:[/] the notes below say why.", highlight=False)
     _show_findings(report, console)
-    is_host_only = host.is_host_only(report.results)
+    is_host_only = words.is_host_only(report.results)
     if is_host_only or all(finding.is_about_capture for finding in report.findings):  # the time went, as on the page
-        said = {host.NO_GPU_WORK, *(it.title for finding in report.findings for it in (finding, *finding.also))}
-        for sentence in verdict.sentences(report, parts.split(report.results)):
+        said = {words.NO_GPU_WORK, *(it.title for finding in report.findings for it in (finding, *finding.also))}
+        for sentence in words.verdict_sentences(report, words.split(report.results)):
             if sentence not in said:
                 console.print(f"[bold]•[/] {escape(sentence)}")
-    for sentence in care.of_what_is_here(report):
+    for sentence in words.of_what_is_here(report):
         console.print(f"[yellow]Note:[/] {escape(sentence)}", highlight=False)
-    for sentence in care.skipped(report.skipped, most=care.MOST_FILES):
+    for sentence in words.skipped(report.skipped, most=words.MOST_FILES):
         console.print(f"[yellow]Skipped[/] {escape(sentence)}", highlight=False)
 
 
 def _show_findings(report: Report, console: Console) -> None:
     """The first findings, and what to do first; of each where the capture tells too little, or ranks are many."""
-    advice = verdict.advice(report.findings)
-    is_large = len(report.results["ranks"]) > fleet.MANY_RANKS
+    advice = words.advice(report.findings)
+    is_large = len(report.results["ranks"]) > words.MANY_RANKS
     for finding in report.findings[:_MOST_FINDINGS]:
         console.print(f"[bold]•[/] {escape(finding.title)}")
         for sign in finding.also[:2]:
@@ -93,7 +100,7 @@ def _longest_ns(report: Report) -> int:
 
 def _show_ranks(report: Report, console: Console) -> None:
     rows = report.results["headline"].rows()
-    held = fleet.shown(rows, report.findings)
+    held = words.shown(rows, report.findings)
     table = _table(report.label, rows, held)
     if console.measure(table, options=console.options.update(max_width=_AMPLE)).minimum <= console.width:
         console.print(table)
@@ -102,7 +109,7 @@ def _show_ranks(report: Report, console: Console) -> None:
             console.print(line, highlight=False)
 
 
-def _table(label: str, rows: "list[Row[HeadlineColumn]]", held: list[fleet.Shown]) -> Table:
+def _table(label: str, rows: "list[Row[HeadlineColumn]]", held: list[words.Shown]) -> Table:
     title = f"{escape(label)}: where each rank's GPU time goes ({_basis(rows)})"
     # Its seven columns and their headings stand in a line of the usual 80.
     table = Table(title=title, box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
@@ -120,7 +127,7 @@ def _table(label: str, rows: "list[Row[HeadlineColumn]]", held: list[fleet.Shown
         which = [item.why] if item.why else []
         table.add_row(str(row["rank"]), *which, f"{_time_ns(row) / 1e6:,.2f}", *shares, _percent(row["overlap_pct"]))
     if len(held) < len(rows):
-        table.caption = fleet.caption(held, len(rows))
+        table.caption = words.caption(held, len(rows))
     return table
 
 
@@ -129,14 +136,14 @@ def _host_table(report: Report) -> Table:
     table = Table(title=f"{escape(report.label)}: what the CPUs do (no GPU work in this capture)", box=box.SIMPLE_HEAD)
     for heading, is_number in (("Thread", False), ("What", False), ("Name", False), ("Ranks", True)):
         table.add_column(heading, justify="right" if is_number else "left")
-    table.add_column("ms a step" if host.has_steps(report.results) else "ms", justify="right")
-    for row in host.longest(report.results):
+    table.add_column("ms a step" if words.has_steps(report.results) else "ms", justify="right")
+    for row in words.longest(report.results):
         shown = (escape(short_name(str(row["name"]))), str(row["ranks"]), f"{row['mean_ns'] / 1e6:,.2f}")
         table.add_row(row["role"], row["what"], *shown)
     return table
 
 
-def _lines(label: str, rows: "list[Row[HeadlineColumn]]", held: list[fleet.Shown]) -> Iterator[str]:
+def _lines(label: str, rows: "list[Row[HeadlineColumn]]", held: list[words.Shown]) -> Iterator[str]:
     """The table for a terminal that is narrower than it: a sentence for each rank."""
     yield f"[italic]{escape(label)}: where each rank's GPU time goes ({_basis(rows)})[/]"
     shown = _shown_parts(rows)
@@ -148,7 +155,7 @@ def _lines(label: str, rows: "list[Row[HeadlineColumn]]", held: list[fleet.Shown
         which = f" ({item.why})" if item.why else ""
         yield f"rank {row['rank']}{which}: {time}, {shares}, overlap {overlap}"
     if len(held) < len(rows):
-        yield fleet.caption(held, len(rows))
+        yield words.caption(held, len(rows))
 
 
 def _shown_parts(rows: "list[Row[HeadlineColumn]]") -> list[Part]:
@@ -184,3 +191,46 @@ def _has_steps(rows: "list[Row[HeadlineColumn]]") -> bool:
 
 def _percent(value: float | None) -> str:
     return "n/a" if value is None else f"{value:.1f}"
+
+
+# The kernels and operators that take most GPU time, printed: `--top`.
+
+
+def top_show(report: Report, count: int, console: Console) -> None:
+    """Print the kernels and the operators that take most GPU time."""
+    of = _window(report)
+    held = _first(report.results["kernels_over_ranks"], count)
+    if not held.empty:
+        console.print(_top(f"Kernels and copies of a mean rank, {of}", held, "name", "kind", console.width))
+    held = _first(report.results["operators_over_ranks"], count)
+    if not held.empty:
+        title = f"Operators by the GPU time of what they launch themselves, of a mean rank, {of}"
+        console.print(_top(title, held, "operator", "autograd", console.width))
+    else:
+        console.print("No operators were recorded (Nsight Systems needs --pytorch=autograd-nvtx).", highlight=False)
+
+
+def _first(result: Result, count: int) -> pd.DataFrame:
+    """The first of those that take any time; rows stand longest first."""
+    frame: pd.DataFrame = result.to_frame()
+    return frame[frame["total_ns"] > 0].head(count)
+
+
+def _window(report: Report) -> str:
+    """What the tables are of: other than the breakdown above, all that is looked at, incomplete steps included."""
+    windows = report.results["ranks"].table["window"].unique()
+    return str(windows[0]) if len(windows) == 1 else "all that is looked at"
+
+
+def _top(title: str, rows: pd.DataFrame, name: str, beside: str, width: int) -> Table:
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    table.add_column("Name", overflow="ellipsis", no_wrap=True, max_width=max(24, width - 56))
+    table.add_column(beside.capitalize(), no_wrap=True)
+    for heading in ("Calls", "Total ms", "Mean µs", "Share %"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows.to_dict("records"):
+        calls, mean = ("", "") if not row["calls"] else (f"{row['calls']:,.0f}", f"{row['mean_ns'] / 1e3:,.1f}")
+        figures = (calls, f"{row['total_ns'] / 1e6:,.2f}", mean)
+        told = "" if not is_known(row[beside]) else str(row[beside])
+        table.add_row(escape(short_name(str(row[name]))), escape(told), *figures, f"{row['share_pct']:.1f}")
+    return table

@@ -8,9 +8,9 @@ import pandas as pd
 from traceanalyzer.analyses import Result
 from traceanalyzer.analyses.base import plain_values
 from traceanalyzer.errors import needs_extra
+from traceanalyzer.report import words
 from traceanalyzer.report.contents import Report
-from traceanalyzer.report.words import care, verdict
-from traceanalyzer.report.words.parts import split
+from traceanalyzer.report.words import split
 
 MOST_ROWS = 1_048_575
 """A sheet holds one row more, which is the heading."""
@@ -60,8 +60,8 @@ def _summary(sheet: Any, report: Report, bold: Any) -> None:
 
 
 def _said(report: Report) -> list[str]:
-    skipped = [f"Skipped {sentence}" for sentence in care.skipped(report.skipped)]
-    return [*verdict.sentences(report, split(report.results)), *care.of_what_is_here(report), *skipped]
+    skipped = [f"Skipped {sentence}" for sentence in words.skipped(report.skipped)]
+    return [*words.verdict_sentences(report, split(report.results)), *words.of_what_is_here(report), *skipped]
 
 
 def _index(sheet: Any, tables: dict[str, Result], sheets: dict[str, str], bold: Any) -> None:

@@ -1,4 +1,4 @@
-"""What the three broadcasts share: a payload on the host, one buffer on every GPU of this one process."""
+"""Broadcasts three ways."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.runners.lanes import Lane, pinned_empty
+from traceanalyzer.runners.ranges import span
 from traceanalyzer.runners.strategies.base import Job, Strategy, parallel_sizes
 
 if TYPE_CHECKING:
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from traceanalyzer.runners.data import Batch
     from traceanalyzer.runners.options import RunConfig
     from traceanalyzer.runners.world import World
+
+
+# What the three broadcasts share: a payload on the host, one buffer on every GPU of this one process.
+
 
 MIB = 2**20
 
@@ -85,3 +90,60 @@ def _devices(world: World) -> list[torch.device]:
     if world.is_cuda:
         return [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
     return [torch.device("cpu"), torch.device("cpu")]
+
+
+# Broadcast, first way: the host uploads the payload to every GPU.
+
+
+class HostToEveryGPU(Broadcast):
+    """Every byte leaves the host once a GPU."""
+
+    def broadcast(self) -> None:
+        with span("upload"):
+            for buffer, lane in zip(self.buffers, self.upload_lanes, strict=True):
+                with lane.queue():
+                    buffer.copy_(self.payload, non_blocking=True)
+
+    def transfer(self) -> dict[str, Any]:
+        uploads = self.payload.nbytes * len(self.devices)
+        return {**super().transfer(), "uploaded_bytes_per_step": uploads, "peer_bytes_per_step": 0}
+
+
+# Broadcast, second way: the host uploads to GPU 0, which then copies to its peers.
+
+
+class HostToOneThenPeers(Broadcast):
+    """Every byte leaves the host once, but the links between the GPUs idle until it has arrived."""
+
+    def broadcast(self) -> None:
+        with span("upload"), self.upload_lanes[0].queue():
+            self.buffers[0].copy_(self.payload, non_blocking=True)
+        uploaded = self.upload_lanes[0].mark()
+        with span("peer_copy"):
+            for buffer, lane in zip(self.buffers[1:], self.peer_lanes, strict=True):
+                lane.wait_for(uploaded)
+                with lane.queue():
+                    buffer.copy_(self.buffers[0], non_blocking=True)
+
+
+# Broadcast, third way: in chunks, so that peers receive one while the host uploads the next.
+
+
+CHUNK_BYTES = 16 * MIB
+
+
+class ChunkedBroadcast(Broadcast):
+    """One stream uploads, one a peer passes on; an event a chunk ties them together."""
+
+    def broadcast(self) -> None:
+        chunk_elements = CHUNK_BYTES // self.payload.element_size()
+        chunks = zip(self.payload.split(chunk_elements), *(b.split(chunk_elements) for b in self.buffers), strict=True)
+        for source, first, *peers in chunks:
+            with span("upload"), self.upload_lanes[0].queue():
+                first.copy_(source, non_blocking=True)
+            uploaded = self.upload_lanes[0].mark()
+            with span("peer_copy"):
+                for peer, lane in zip(peers, self.peer_lanes, strict=True):
+                    lane.wait_for(uploaded)
+                    with lane.queue():
+                        peer.copy_(first, non_blocking=True)

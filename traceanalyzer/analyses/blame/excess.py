@@ -1,0 +1,897 @@
+"""By how much a rank's step needs more than its peers', and which work it is."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.blame.rank_sets import are_alone
+from traceanalyzer.analyses.blame.slow_transfers import COLLECTIVE, TRANSFER
+from traceanalyzer.analyses.blame.step_budget import (
+    DOING,
+    HAS_KNOWN_WORK,
+    KERNEL,
+    MOST_NAMES,
+    OPERATOR,
+    OTHER_PROCESS,
+    PARTS,
+    RANGE,
+    SIZES,
+    SLICE,
+    Alike,
+    Beside,
+    Named,
+    NamedWork,
+    Ran,
+    alike,
+    of_all_sizes,
+    of_the_same_sizes,
+    ranks_with_sizes,
+    recorded_alike,
+    without_operators,
+)
+from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.host.activity import NOTHING
+from traceanalyzer.analyses.replay.changes import PEERS, Change
+from traceanalyzer.analyses.replay.replay import Replay, gain_of
+from traceanalyzer.analyses.spread import low_medians, median_of_others, medians, of_each
+from traceanalyzer.meaning.vocabulary import COMPUTE, COPY, DATA, HOST, LAUNCH, SYNC, UNKNOWN
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of, columns_of, floats, picked, table_of, with_columns, without_rows
+
+# How far ranks' steps differ from each other where nothing is wrong.
+
+
+_WITHIN_A_DEVIATION = 0.68
+"""Share of normal values that are no further than one deviation."""
+
+_DISTANCES_IN_A_DEVIATION = 2.7
+"""Of n normal values the median distance to the next is about 2.7 deviations / n."""
+
+_LEAST_RANKS = 4
+
+_LEAST_LEVELLED = 4
+"""Steps of which two levels can be told."""
+
+_LEVELS_APART = 12.0
+"""Times the spread of the usual steps that lies between them and the others; four normal values do once in twenty."""
+
+_FEW = 3
+_A_LOT = 0.5
+"""Of a step: what differs by chance between a few steps is shorter."""
+
+
+HARDLY = 0.1
+"""Of what a rank needs more in most steps."""
+
+
+@dataclass(frozen=True)
+class RankSteps:
+    """Ranks' steps beside each other: arrays of one length."""
+
+    rank: np.ndarray
+    step: np.ndarray
+    peers: np.ndarray
+    """Numbers of those that do the same work."""
+    length_ns: np.ndarray
+    excess_ns: np.ndarray
+
+    @classmethod
+    def of(cls, late: Mapping[str, Any]) -> "RankSteps":
+        """From columns as `with_excess` gives them."""
+        length_ns = (late["end_ns"] - late["begin_ns"]).astype(np.float64)
+        peers = Groups.of(late, ["peers"]).of_row
+        return cls(late["rank"], late["step"], peers, length_ns, np.asarray(late["excess_ns"], dtype=np.float64))
+
+    def where(self, rows: np.ndarray) -> "RankSteps":
+        """These rows alone."""
+        return RankSteps(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
+
+    def mirrored(self) -> np.ndarray:
+        """The excess; of two peers the one needs as much less as the other needs more.
+
+        What a rank's GPU idles less for its host than the other's is no measure of that: it may wait for the other.
+        """
+        more = np.maximum(self.excess_ns, 0.0)
+        others = np.bincount(self._beside, more)[self._beside] - more
+        return np.where(self.is_of_pair, more - others, self.excess_ns)
+
+    @cached_property
+    def is_of_pair(self) -> np.ndarray:
+        """Rows of a step in which two ranks are held against each other."""
+        is_of_pair: np.ndarray = np.bincount(self._beside)[self._beside] == 2
+        return is_of_pair
+
+    @cached_property
+    def _beside(self) -> np.ndarray:
+        return Groups.of({"peers": self.peers, "step": self.step}, ["peers", "step"]).of_row
+
+
+def jitter_of(late: RankSteps) -> float:
+    """How far a rank's steps differ from each other where nothing is wrong, as a deviation.
+
+    What is left of the excess without each rank's and each step's median: what is always slow is no jitter; of what is
+    slow now and then, in less than a third of the cells, the quantile knows nothing. One step alone tells it by the
+    median distance from one rank to the next, from four ranks on.
+    """
+    steps, row = np.unique(late.step, return_inverse=True)
+    excess = late.mirrored()
+    if len(steps) < 2:
+        # Of two peers one needs as much less as the other needs more: that is told once.
+        ordered = np.sort(np.where(late.is_of_pair, np.maximum(excess, 0.0), excess))
+        if len(ordered) < _LEAST_RANKS:
+            return 0.0
+        return float(np.median(np.diff(ordered))) * len(ordered) / _DISTANCES_IN_A_DEVIATION
+    ranks, column = np.unique(late.rank, return_inverse=True)
+    wide = np.full((len(steps), len(ranks)), np.nan)
+    wide[row, column] = excess
+    left = np.column_stack([_from_usual(own) for own in wide.T])
+    left -= medians(left.T)[0][:, None]
+    # Few ranks and steps are near their own medians.
+    free = np.sqrt(left.size / max((left.shape[0] - 1) * (left.shape[1] - 1), 1))
+    return float(np.nanquantile(np.abs(left), _WITHIN_A_DEVIATION) * free)
+
+
+def of_others(late: RankSteps, jitter: float) -> np.ndarray:
+    """For each row the jitter that its step is held against: `jitter` of all, of two or three steps that of the others.
+
+    One of so few is too large a part to be left out by a quantile; of more a single one does not move it. One step's
+    jitter is what its ranks have beyond their peers. So few steps tell little of it: only what takes half of a step,
+    or more, is held against them.
+    """
+    every = np.full(len(late.step), jitter)
+    steps = np.unique(late.step)
+    if len(steps) not in (_FEW - 1, _FEW):
+        return every
+    excess = np.abs(late.mirrored())
+    own = [float(np.quantile(excess[late.step == step], _WITHIN_A_DEVIATION)) for step in steps]
+    for place, step in enumerate(steps):
+        is_own = late.step == step
+        others = jitter_of(late.where(~is_own)) if len(steps) == _FEW else own[1 - place]
+        every[is_own] = min(jitter, others)
+    return np.where(late.excess_ns >= _A_LOT * np.median(late.length_ns), every, jitter)
+
+
+def _from_usual(values: np.ndarray) -> np.ndarray:
+    """How far each of a rank's steps is from their median; where they stand on two levels, those on the usual one.
+
+    The usual level is the nearer to its peers' need. What comes in every second step is no jitter.
+    """
+    ordered = np.sort(values[~np.isnan(values)])
+    if len(ordered) < _LEAST_LEVELLED:
+        return values - np.nanmedian(values)
+    gaps = np.diff(ordered)
+    cut = int(np.argmax(gaps)) + 1
+    usual = min(ordered[:cut], ordered[cut:], key=lambda level: abs(float(np.median(level))))
+    if len(usual) < 2 or gaps[cut - 1] < _LEVELS_APART * np.ptp(usual):
+        return values - np.nanmedian(values)
+    is_usual = (values >= usual[0]) & (values <= usual[-1])
+    return np.where(is_usual, values - np.median(usual), np.nan)
+
+
+def without_hardly_any(found: pd.DataFrame) -> pd.DataFrame:
+    """The cells (`lateness.cells`) but for those with hardly any of what the rank's late steps hold of that part.
+
+    What stays a little below the limits of lateness in most steps is above them in one that happens to be shorter.
+    """
+    usual = found.groupby(["rank", "part"])["excess_ns"].transform("median")
+    return picked(found, (found["excess_ns"] >= HARDLY * usual).to_numpy())
+
+
+# In which steps others meet a rank, and how long they wait there.
+
+
+_WAITING = ("exposed_wait_ns", "exposed_unmatched_ns")
+
+
+def awaited_in(late: pd.DataFrame) -> pd.Series:
+    """For each step the next one in which any rank communicates: there the others meet a rank that is late by then.
+
+    That is the following one, but where steps are parts of a step of the optimizer, or local ones of which only some
+    average. Absent for the last ones.
+    """
+    columns = columns_of(late)
+    numbers, of_step = np.unique(columns["step"], return_inverse=True)
+    place = _next_met(columns, of_step)
+    met = np.where(place < len(numbers), numbers[np.minimum(place, len(numbers) - 1)], 0)
+    return pd.Series(pd.arrays.IntegerArray(met, place >= len(numbers)), index=numbers)
+
+
+def _next_met(columns: Mapping[str, Any], of_step: np.ndarray) -> np.ndarray:
+    """For each step, by its place, that of the next one in which any rank communicates; their number for none."""
+    count = of_step.max(initial=-1) + 1
+    meets = np.zeros(count, dtype=bool)
+    for name in ("transfer_ns", *_WAITING):
+        meets[of_step[floats(columns[name]) > 0]] = True
+    own = np.where(meets, np.arange(count), count)
+    return np.append(np.minimum.accumulate(own[::-1])[::-1][1:], count)
+
+
+def waited(columns: Mapping[str, Any], of: Sequence[str] = _WAITING) -> np.ndarray:
+    """What another rank waits in the step, or the next that meets, at most: no one is late for whom nobody waits."""
+    of_step, of_rank = (np.unique(columns[name], return_inverse=True)[1] for name in ("step", "rank"))
+    waits = np.zeros((of_step.max(initial=-1) + 2, of_rank.max(initial=0) + 2))  # one for what is not there
+    waits[of_step, of_rank] = sum(floats(columns[name]) for name in of)
+    second, most = np.partition(waits, (-2, -1), axis=1)[:, -2:].T[:, :, None]
+    of_others = np.where(waits == most, second, most)
+    return np.maximum(of_others[of_step, of_rank], of_others[_next_met(columns, of_step)[of_step], of_rank])
+
+
+# By how much each rank's step needs more of its own than its peers', part by part, and what ran then.
+
+
+LEAST_PCT = 2.0
+"""Of a step; less is noise."""
+
+_LEAST_NS = 20_000
+_SIGMAS = 4.0
+
+_STEADY_SIGMAS = 3.0
+_LARGE_SIGMAS = 2.0
+_LARGE = 0.1
+"""Of a step."""
+
+_FEW_RANKS = 3
+"""Of so few what one of them needs more, now more and now less, is a large part of what jitter is told from."""
+
+MORE_OPERATIONS = 1.15
+"""Times what the others' median is: a host that launches so many more needs longer for a reason."""
+
+_SIGMAS_OF_MORE = 1.0
+
+_LEAST_STEPS = 3
+_MEDIAN_TO_MEAN = 1.25
+"""How much less surely a median is known than a mean, of normal errors."""
+
+_SHARE_OF_OWN = 0.35
+"""A part with less of a rank's excess than this goes to the largest."""
+
+_SHARE_NOW = 0.2
+"""One that has that share of the excess of all the rank's late steps needs only this of a step's."""
+
+_NEEDED, _LOADING = "needed_host_ns", "loading_ns"
+
+_HOST_PARTS = (SYNC.column, DATA.column, HOST.column, COPY.column)
+"""What ranks of different stages of a pipeline have alike; their compute and bubbles differ by design."""
+
+_LATENESS_SEEN = 0.5
+"""Of the excess."""
+
+_MOSTLY = 0.5
+"""Of a rank's steps."""
+
+_BESIDE = 0.05
+"""A part with this much of a rank's excess is mended with the one that it goes to."""
+
+
+def with_excess(needs: pd.DataFrame) -> pd.DataFrame:
+    """The rows with a part's excess over the median of the peers' same step, `<part>_excess`, and `excess_ns`.
+
+    A rank without peers (a stage that no other rank has) is held against all ranks, by what stages have alike; its
+    compute against its own steps, as far as the other stages' steps do not differ alike, and against what the other
+    stages take for the same operators (`slower_ns`, of `with_slower_ns`).
+    Steps that a capture cuts, or in which a rank's clock is set, are held against nothing. The excess is never longer
+    than the step. A GPU may idle for
+    its host where its peers' hosts are as slow behind a wait: the host's excess is no longer than what launching this
+    step, or the one before, takes it more.
+    """
+    table = _held(needs)
+    columns = columns_of(table)
+    keys = Groups.of(columns, ["peers", "step"])
+    of_peers, of_all = keys.of_row, Groups.of(columns, ["step"]).of_row
+    alone = keys.distinct(np.unique(columns["rank"], return_inverse=True)[1])[of_peers] < 2
+    is_stage = (columns["peers"] != "all") & alone
+    values = np.column_stack([floats(columns[name]) for name in (*PARTS, _NEEDED, _LOADING)])
+
+    def beside(own: np.ndarray, figure: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """A figure of the peers' same step; of stages that no other rank has, of all ranks'."""
+        found = of_each(own, of_peers, figure)
+        return np.where(is_stage[:, None], of_each(own, of_all, figure), found) if is_stage.any() else found
+
+    others = beside(values, median_of_others)
+    first = _beyond(columns, values - others, is_stage)
+    compute = PARTS.index(COMPUTE.column)
+    usual_ns = _usual_ns(table, is_stage) if is_stage.any() else others[:, compute]
+    others[:, compute] = np.where(is_stage, usual_ns, others[:, compute])
+    if "slower_ns" in columns:
+        of_others = values[:, compute] - columns["slower_ns"]
+        others[:, compute] = np.where(is_stage, np.minimum(others[:, compute], of_others), others[:, compute])
+    # Where about half of the ranks are late, the others' median lies between the late and the rest.
+    is_late = _are_late(columns | first)
+    in_time = beside(np.where(is_late[:, None], np.nan, values), medians)
+    in_time[:, compute] = np.where(is_stage, others[:, compute], in_time[:, compute])
+    usual = np.where(is_late[:, None] & ~np.isnan(in_time), in_time, others)
+    return with_columns(table, **_beyond(columns, values - usual, is_stage))
+
+
+def _held(needs: pd.DataFrame) -> pd.DataFrame:
+    """The rows that are held against others: whole steps in which no clock is set."""
+    is_jump = needs["clock_jump_ns"].notna().to_numpy()
+    step = needs["step"].to_numpy(dtype=np.int64, na_value=NONE)
+    # From there on the rank's calls may have no partners, so that transfers are known of some ranks alone.
+    is_told = step < step[is_jump].min() if is_jump.any() else np.ones(len(step), dtype=bool)
+    table = with_columns(
+        needs,
+        step=step,
+        **{name: np.where(is_told, needs[name], 0) for name in ("transfer_ns", "slower_transfer_ns")},
+        # A message that was asked for early waits beside the copy that holds up the rank.
+        exposed_copy_ns=(needs["exposed_copy_ns"] + needs["copy_beside_wait_ns"]).array,
+    )
+    return picked(table, ~needs["is_partial"].to_numpy(dtype=bool) & ~is_jump)
+
+
+def _beyond(columns: Mapping[str, Any], more: np.ndarray, is_stage: np.ndarray) -> dict[str, np.ndarray]:
+    """Each part's excess, where it is a reason to be late, and their sum; `more` are `PARTS` and what a host needs."""
+    excess = dict(zip((*PARTS, _NEEDED, _LOADING), more.T, strict=True))
+    # Ranks that move the same data do it in as long: groups are held against each other, and no rank against its peers.
+    excess["transfer_ns"] = floats(columns["slower_transfer_ns"])
+    loading = excess.pop(_LOADING)  # no longer than others', whose queues may be longer, it is nobody's lateness
+    excess[DATA.column] = _up_to(excess[DATA.column], loading, columns["rank"])
+    # What launching takes holds the loading of data, which is a part by itself.
+    needed = excess.pop(_NEEDED) - np.maximum(np.where(np.isnan(loading), excess[DATA.column], loading), 0.0)
+    host, launch = excess[HOST.column], excess[LAUNCH.column]
+    # A queue that runs dry shows every launch's latency, too: that is the host's, where it is the smaller part.
+    is_of_host = (launch > 0) & (host >= launch) & ~is_stage
+    excess[HOST.column] = _up_to(host, needed, columns["rank"]) + np.where(is_of_host, launch, 0.0)
+    excess[LAUNCH.column] = np.where(is_of_host, 0.0, launch)
+    for part in PARTS:
+        if part not in (*_HOST_PARTS, COMPUTE.column, "transfer_ns"):  # by design
+            excess[part] = np.where(is_stage, 0.0, excess[part])
+    net = np.minimum(sum(excess.values()), columns["end_ns"] - columns["begin_ns"])
+    return {**{f"{part}_excess": excess[part] for part in PARTS}, "excess_ns": net}
+
+
+def _usual_ns(table: pd.DataFrame, is_stage: np.ndarray) -> np.ndarray:
+    """What stages without peers usually compute in such a step; of too few steps what they do compute.
+
+    That is the lower quartile of their own steps, times the stages' median of what the step holds of that.
+    """
+    own = table[COMPUTE.column].astype("float64")
+    usual = own.groupby(table["rank"]).transform(lambda each: each.quantile(0.25, interpolation="lower"))
+    is_measure = is_stage if len(table["rank"][is_stage].unique()) > 1 else ~is_stage  # one is none of itself
+    times = (own / usual.where(usual > 0)).where(is_measure)
+    known = own.groupby(table["rank"]).transform("size") >= _LEAST_STEPS
+    return (usual * times.groupby(table["step"]).transform("median")).where(known).fillna(own).to_numpy()
+
+
+def _up_to(host: np.ndarray, more: np.ndarray, rank: np.ndarray) -> np.ndarray:
+    """The host's excess, no longer than what launching the step takes it more, and what is left of the step before.
+
+    A GPU that has work ahead idles for it a step later. Without limit where what launching takes is not known.
+    """
+    limit = np.where(np.isnan(more), np.inf, np.maximum(more, 0.0))
+    now = np.minimum(host, limit)
+    rest = np.where(np.isinf(limit), 0.0, limit - np.maximum(now, 0.0))
+    order = np.argsort(rank, kind="stable")
+    left = np.zeros(len(rank))
+    left[order[1:]] = np.where(rank[order[1:]] == rank[order[:-1]], rest[order[:-1]], 0.0)
+    up_to: np.ndarray = now + np.minimum(host - now, left)
+    return up_to
+
+
+def cells(late: pd.DataFrame) -> pd.DataFrame:
+    """A row for each rank, step and part that makes the others wait: `rank`, `step`, `part`, `excess_ns`, `beside`.
+
+    A rank is late in a step when what it needs more is at least `LEAST_PCT` of the step, far beyond the jitter of the
+    ranks' steps, and the others wait. Its excess is split over the parts that are longer, in proportion; `beside` are
+    the parts that are longer by too little to be told apart, and `in_part_ns` is the excess without them.
+    """
+    if late.empty:
+        return without_rows(["rank", "step", "part", "excess_ns", "in_part_ns", "beside"])
+    columns = columns_of(late)
+    is_late = _are_late(columns)
+    rank, excess_ns = columns["rank"][is_late], columns["excess_ns"][is_late]
+    of_rank = np.unique(rank, return_inverse=True)[1]
+    signed = np.column_stack([columns[f"{part}_excess"][is_late] for part in PARTS])
+    parts = np.maximum(signed, 0.0)
+    share = _shares(parts)
+    mean = _shares(_sums(of_rank, parts))
+    large = _shares(np.where((share >= _SHARE_OF_OWN) | ((mean >= _SHARE_OF_OWN) & (share >= _SHARE_NOW)), share, 0))
+    names = np.array(PARTS, dtype=object)
+    # What is longer in one step and shorter in the next, as on lengths that are drawn, is mended with nothing.
+    is_net = _sums(of_rank, signed) >= _BESIDE * _sums(of_rank, parts).sum(axis=1, keepdims=True)
+    beside = [tuple(names[own]) for own in (share >= _BESIDE) & is_net & (large == 0)]
+    # Idle time without a reason is lateness only where others are seen to wait, not just to communicate.
+    is_seen = waited(columns, ["exposed_wait_ns"])[is_late] >= _LATENESS_SEEN * excess_ns
+    large[:, names == UNKNOWN.column] *= is_seen[:, None]
+    large[:, names == COMPUTE.column] *= ~_is_usual(columns, is_late)[is_late, None]
+    row, column = np.nonzero(large)
+    own_ns = np.round(excess_ns[row] * large[row, column]).astype(np.int64)
+    return table_of(
+        {
+            "rank": rank[row],
+            "step": columns["step"][is_late][row],
+            "part": names[column],
+            "excess_ns": own_ns,
+            "in_part_ns": np.minimum(own_ns, np.round(parts[row, column]).astype(np.int64)),
+            "beside": [beside[number] for number in row],
+        }
+    )
+
+
+def _is_usual(columns: Mapping[str, Any], is_late: np.ndarray) -> np.ndarray:
+    """Rows of ranks that compute about as long as in their other steps, where these are mostly in time.
+
+    There the others compute less than they usually do (a last batch that is smaller on some ranks): nobody is late.
+    """
+    own = floats(columns[COMPUTE.column])
+    of_rank = np.unique(columns["rank"], return_inverse=True)[1]
+    usual = of_each(np.where(is_late, np.nan, own)[:, None], of_rank, medians)[:, 0]
+    in_time = np.bincount(of_rank, ~is_late) / np.bincount(of_rank)
+    is_usual: np.ndarray = (in_time[of_rank] > _MOSTLY) & (columns["step"] >= 0)
+    return is_usual & (own - usual < _LATENESS_SEEN * columns[f"{COMPUTE.column}_excess"])
+
+
+def _shares(parts: np.ndarray) -> np.ndarray:
+    total = parts.sum(axis=1, keepdims=True)
+    shares: np.ndarray = np.divide(parts, total, out=np.zeros_like(parts), where=total > 0)
+    return shares
+
+
+def _sums(group: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """For each row its group's sums of the columns."""
+    sums = np.zeros((group.max(initial=-1) + 1, values.shape[1]))
+    np.add.at(sums, group, values)
+    return sums[group]
+
+
+def _is_steady(steps: RankSteps, jitter: float, median: np.ndarray, is_more: np.ndarray) -> np.ndarray:
+    """Rows of ranks that need more in most steps: the median of three steps or more is far beyond its own error.
+
+    What a fault costs may differ from step to step by more than one step could tell from jitter. Of few ranks a large
+    part of a step needs less to be believed, and still less one of a rank that launches more (`is_more`).
+    """
+    of_rank = np.unique(steps.rank, return_inverse=True)[1]
+    count = np.bincount(of_rank)
+    is_large = median >= _LARGE * np.median(steps.length_ns)
+    sigmas = np.where(is_large & (len(count) <= _FEW_RANKS), _LARGE_SIGMAS, _STEADY_SIGMAS)
+    sigmas = np.where(is_large & is_more, _SIGMAS_OF_MORE, sigmas)
+    return (median >= sigmas * _error_of_median(of_rank, jitter)) & (count[of_rank] >= _LEAST_STEPS)
+
+
+def _error_of_median(of_rank: np.ndarray, jitter: float) -> np.ndarray:
+    """Of each row by how much the median of its rank's steps is off by chance."""
+    error: np.ndarray = _MEDIAN_TO_MEAN * jitter / np.sqrt(np.bincount(of_rank)[of_rank])
+    return error
+
+
+def _launch_more_always(columns: Mapping[str, Any], steps: RankSteps) -> np.ndarray:
+    """Rows of ranks that launch more, by more than chance: counts do not jitter, unless drawn anew in each step."""
+    own = floats(columns["operations"])[:, None]
+    more = own - of_each(own, Groups.of(columns, ["peers", "step"]).of_row, median_of_others)
+    of_rank = np.unique(columns["rank"], return_inverse=True)[1]
+    jitter = jitter_of(replace(steps, excess_ns=more[:, 0]))
+    is_beyond = of_each(more, of_rank, medians)[:, 0] >= _STEADY_SIGMAS * _error_of_median(of_rank, jitter)
+    return _launch_more(columns) & is_beyond
+
+
+def launches_more(late: pd.DataFrame) -> pd.Series:
+    """Rows of ranks that launch more operations in most steps than their peers' median."""
+    return pd.Series(_launch_more(columns_of(late)), index=late.index)
+
+
+def _launch_more(columns: Mapping[str, Any]) -> np.ndarray:
+    own = floats(columns["operations"])[:, None]
+    others = of_each(own, Groups.of(columns, ["peers", "step"]).of_row, median_of_others)
+    times = np.divide(own, others, out=np.full_like(own, np.nan), where=others > 0)
+    is_more: np.ndarray = (
+        of_each(times, np.unique(columns["rank"], return_inverse=True)[1], medians)[:, 0] >= MORE_OPERATIONS
+    )
+    return is_more
+
+
+def _are_late(columns: Mapping[str, Any]) -> np.ndarray:
+    """Rows whose excess is far beyond jitter while another rank waits.
+
+    Of what a rank needs more in all steps the jitter of its median tells, which is less by the root of their number;
+    a step in which it needs hardly anything of that is none of them.
+    """
+    steps = RankSteps.of(columns)
+    if not len(steps.rank):
+        return np.zeros(0, dtype=bool)
+    length_ns = of_each(steps.length_ns[:, None], np.unique(steps.step, return_inverse=True)[1], medians)[:, 0]
+    of_rank = np.unique(steps.rank, return_inverse=True)[1]
+    median, in_most = (of_each(steps.excess_ns[:, None], of_rank, own)[:, 0] for own in (medians, low_medians))
+    jitter = jitter_of(steps)
+    least = np.maximum(LEAST_PCT / 100 * length_ns, _LEAST_NS)
+    # What is always there is held against the limit as a whole: of steps near the limit some alone would seem late.
+    is_steady = _is_steady(steps, jitter, median, _launch_more_always(columns, steps)) & (median >= least)
+    of_steady = np.maximum(np.where(in_most >= least, least / 2, least), HARDLY * median)
+    least = np.where(is_steady, of_steady, np.maximum(least, _SIGMAS * of_others(steps, jitter)))
+    is_late: np.ndarray = (steps.excess_ns >= least) & (waited(columns) >= least / 2)
+    return is_late
+
+
+# How much longer ranks compute by more or larger operators than their peers run in the same step.
+
+
+_COUNTS = ("calls", "work")
+
+
+def more_work_ns(work: pd.DataFrame, rank: int, others: Collection[int], steps: Collection[int]) -> pd.Series:
+    """For each step the rank's time beyond the others' median in operators of which it runs another number, or size.
+
+    Without recorded shapes kernels stand for operators. The same work, however long it takes, counts as none.
+    """
+    held = work[(work["part"] == "compute_ns") & work["step"].isin(steps) & work["rank"].isin([rank, *others])]
+    has_shapes = (held["what"] == OPERATOR) & held["name"].str.contains(SIZES, regex=False)
+    held = held[held["what"] == (OPERATOR if has_shapes.any() else KERNEL)]
+    more = pd.Series(0.0, index=pd.Index(sorted(steps)))
+    for step, own in held.groupby("step"):
+        wide = {name: own.pivot_table(index="name", columns="rank", values=name) for name in (*_COUNTS, "total_ns")}
+        wide = {name: table.reindex(columns=[rank, *others]) for name, table in wide.items()}
+        wide["total_ns"] = _with_unkept(wide["total_ns"])
+        wide = {name: table.fillna(0.0) for name, table in wide.items()}
+        beside = {name: table[[*others]].median(axis=1) for name, table in wide.items()}
+        is_other = pd.Series(data=False, index=wide["calls"].index)
+        for name in _COUNTS:
+            is_other |= wide[name][rank] != beside[name]
+        more[int(step)] = float((wide["total_ns"][rank] - beside["total_ns"])[is_other].sum())
+    return more
+
+
+def _with_unkept(total_ns: pd.DataFrame) -> pd.DataFrame:
+    """With what a rank has too many names to keep: at most as long as its shortest, and as others run it."""
+    is_full = total_ns.notna().sum() >= MOST_NAMES
+    if not is_full.any():
+        return total_ns
+    most = pd.DataFrame(
+        {rank: total_ns.max(axis=1).clip(upper=total_ns[rank].min()) for rank in total_ns.loc[:, is_full]}
+    )
+    return total_ns.fillna(most)
+
+
+# What takes longer on a late rank than on its peers, by name; and whether it is the same work, only slower.
+
+
+_NAMED = 0.5
+"""A name is said when it explains this much of an excess; so is that the same kernels take longer."""
+
+_NAMED_OF_SEVERAL = 0.4
+"""A little less is enough in a step in which another one is said of the rank's other steps."""
+
+_UNRECORDED = 0.8
+"""Part of an excess from which on code that leaves no record is said: of a slow host calls are slower, too."""
+
+_NEARLY_ALL = 0.8
+"""Part of an excess from which on an operator of several sizes is said: a longer batch makes each of them longer."""
+
+_HARDLY_ELSEWHERE = 0.9
+"""Part of that time that peers have none of: so much is no slow host's, and half of an excess is enough."""
+
+_LIKE_THE_OTHERS = 2.0
+"""Times the excess of the steps without a name: one with a name is late by the same."""
+
+_FORETELLING = 0.2
+"""Of a rank's time in kernels: the same ones with so much of it tell how fast its GPU is."""
+
+_A_PART = 0.2
+"""Of an excess: operators that hold less of it are not named among those that are slower."""
+
+_KINDS = (OPERATOR, DOING, RANGE, KERNEL, "copy", COLLECTIVE)
+"""The most telling first."""
+
+_NO_ROWS = np.empty(0, dtype=np.int64)
+_NOTHING_KNOWN: tuple[Any, ...] = ({}, np.nan, np.nan)
+
+
+def named(cells: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
+    """The cells with the name that is longer than on the peers by at least half of the part's excess: `what`, `name`.
+
+    `same_ns` and `peers_same_ns`: what the rank and its peers take for the kernels that all of them run, where these
+    make at least half of the excess; NaN elsewhere. Where only some are slower, of these, which are then the name.
+    Where cells tell what their part alone takes longer (`in_part_ns`), that is what names are held against.
+    """
+    columns = ["what", "name", "same_ns", "peers_same_ns"]
+    if cells.empty or work.empty:
+        return cells.assign(what=None, name=None, same_ns=np.nan, peers_same_ns=np.nan)
+    held = work[work["part"].isin(cells["part"]) & work["step"].isin(cells["step"])]
+    ranks = late.groupby("step")["rank"].unique()
+    late_ranks = cells.groupby("step")["rank"].unique()
+    peers = late.drop_duplicates("rank").set_index("rank")["peers"]
+    every_peer = peers.map(lambda _: "all")  # a transfer is named by its group, of which peers may be members
+    every, rows = NamedWork.of(held), held.groupby(["step", "part", "rank"]).indices
+    in_part = held.groupby(["step", "part"]).indices
+    sized, bare = ranks_with_sizes(held), None
+    beside: dict[tuple[object, ...], Beside] = {}  # late ranks of a step are mostly held against the same others
+    ran: dict[object, dict[int, Ran]] = {}
+    found = []
+    longer = "in_part_ns" if "in_part_ns" in cells else "excess_ns"
+    for rank, step, part, excess_ns in cells[["rank", "step", "part", longer]].itertuples(index=False):
+        others = _others(ranks[step], rank, every_peer if part == TRANSFER else peers, late_ranks[step])
+        others, is_alike = recorded_alike(others, rank, sized)
+        names = every if is_alike else bare if bare is not None else (bare := NamedWork.of(without_operators(held)))
+        if part == COMPUTE.column and is_alike:
+            if step not in ran:
+                ran[step] = _sized(
+                    {int(each): names.at(rows.get((step, part, each), _NO_ROWS)) for each in ranks[step]}
+                )
+            others = of_the_same_sizes(others, rank, ran[step])
+        key = (step, part, others.tobytes(), is_alike)
+        if key not in beside:
+            of_all = in_part.get((step, part), _NO_ROWS)
+            beside[key] = Beside(names.at(of_all[np.isin(every.rank[of_all], others)]), others)
+        own = names.at(rows.get((step, part, rank), _NO_ROWS))
+        found.append(_told(own, excess_ns, beside[key]) if (step, part) in in_part else _NOTHING_KNOWN)
+    chosen = _agreed(cells, [row[0] for row in found])
+    table = cells.assign(**{name: [pair[place] for pair in chosen] for place, name in enumerate(columns[:2])})
+    return table.assign(**{name: [row[place] for row in found] for place, name in enumerate(columns[2:], 1)})
+
+
+def _sized(ran: Mapping[int, NamedWork]) -> dict[int, Ran]:
+    """Of each rank the operators with sizes that it ran, and how often."""
+    held = {rank: own.of_kind(OPERATOR) for rank, own in ran.items()}
+    return {
+        rank: frozenset((name, calls) for name, calls in zip(own.name, own.sums[:, 1], strict=True) if SIZES in name)
+        for rank, own in held.items()
+    }
+
+
+def _agreed(cells: pd.DataFrame, fits: list[dict[Named, float]]) -> list[Named]:
+    """Of each cell the name, of those that fit it, that takes most of all its rank's cells of that part.
+
+    None where a rank is late on its host, or by computing, by none as often as by any: a slow host's longest call
+    is another in each step. Of two copies of one size each may be the longer one now and then.
+    """
+    chosen: list[Named] = [(None, None)] * len(fits)
+    for (_, part), rows in cells.reset_index(drop=True).groupby(["rank", "part"]).indices.items():
+        totals: dict[Named, float] = {}
+        for row in rows:
+            for pair, extra_ns in fits[row].items():
+                totals[pair] = totals.get(pair, 0.0) + extra_ns
+        for row in rows:
+            chosen[row] = max(fits[row], key=totals.__getitem__, default=(None, None))
+        for row, pair in of_all_sizes({row: chosen[row] for row in rows}).items():
+            chosen[row] = pair
+        unnamed = [row for row in rows if not fits[row]]
+        most = max(Counter(chosen[row] for row in rows if fits[row]).values(), default=0)
+        if part in (HOST.column, COMPUTE.column) and len(unnamed) >= most:
+            excess = array_of(cells, "excess_ns")
+            for row in rows:
+                if excess[row] <= _LIKE_THE_OTHERS * np.median(excess[unnamed]):
+                    chosen[row] = (None, None)
+    return chosen
+
+
+def _others(ranks: np.ndarray, rank: int, peers: pd.Series, late: np.ndarray) -> np.ndarray:
+    """The ranks that do the same and are not late, as far as there are any."""
+    peers_of_rank = ranks[(ranks != rank) & (peers[ranks] == peers[rank]).to_numpy()]
+    others: np.ndarray = peers_of_rank if len(peers_of_rank) else ranks[ranks != rank]
+    in_time = others[~np.isin(others, late)]
+    return in_time if len(in_time) else others
+
+
+def _told(own: NamedWork, excess_ns: int, beside: Beside) -> tuple[Any, ...]:
+    same = _same_work(own, beside, excess_ns)
+    if taken := _taken(own, beside, excess_ns):
+        return taken, *(alike(own, beside, KERNEL) if same is None else same).sums
+    if same is None:
+        return _longest(own, beside, excess_ns), np.nan, np.nan
+    slower = same if same.are_slower_throughout() else _slower_part(own, beside, excess_ns)
+    if slower is None or slower is same:  # no one of them is to be named
+        return {}, *same.sums
+    named = " and ".join(sorted({name.partition(SIZES)[0] for name in slower.name}))
+    return {(OPERATOR, named): slower.excess_ns}, *slower.sums
+
+
+def _taken(own: NamedWork, beside: Beside, excess_ns: int) -> dict[Named, float]:
+    """The time in which another process has the GPU, where that is half of the excess, whatever runs then."""
+    held = own.of_kind(SLICE)
+    extra = float((held.sums[:, 0] - np.nan_to_num(beside.medians(SLICE, held.name)[:, 0])).sum())
+    return {(SLICE, OTHER_PROCESS): extra} if extra >= _NAMED * excess_ns else {}
+
+
+def _longest(own: NamedWork, beside: Beside, excess_ns: int) -> dict[Named, float]:
+    """All names of the most telling kind that explain about half of the excess, and how much."""
+    for what in _KINDS:
+        named = own.of_kind(what)
+        if what == RANGE:  # a phase holds all that a host does
+            named = named.at(np.flatnonzero([not host_names.holds_whole_pass(name) for name in named.name]))
+        if what == DOING:  # neither is what a host is to do less of
+            named = named.at(np.flatnonzero([_is_work(name) for name in named.name]))
+        if not len(named.name):
+            continue
+        held, typical = named.sums[:, 0], np.nan_to_num(beside.medians(what, named.name)[:, 0])
+        extra = held - typical
+        if what == OPERATOR and not typical.all():
+            extra *= _not_of_other_sizes(named, typical == 0, beside)
+        is_long = extra >= _NAMED_OF_SEVERAL * excess_ns
+        if what in (DOING, RANGE):  # a host that is slow at everything is not slow by what it does most
+            is_long &= extra >= _NAMED * held
+        if extra[is_long].max(initial=0) >= _NAMED * excess_ns:
+            return {(what, str(named.name[row])): float(extra[row]) for row in np.flatnonzero(is_long)}
+        if what == OPERATOR and (of_all := _of_all_sizes(named.name, extra, excess_ns)):
+            return of_all
+    return _unrecorded(own, beside, excess_ns)
+
+
+def _of_all_sizes(names: np.ndarray, extra: np.ndarray, excess_ns: int) -> dict[Named, float]:
+    """The operators without their sizes that explain nearly all of the excess in all sizes together."""
+    stems, of_row = np.unique([name.partition(SIZES)[0] for name in names], return_inverse=True)
+    total = np.bincount(of_row, extra)
+    return {(OPERATOR, str(stems[at])): float(total[at]) for at in np.flatnonzero(total >= _NEARLY_ALL * excess_ns)}
+
+
+def _not_of_other_sizes(own: NamedWork, is_own: np.ndarray, beside: Beside) -> np.ndarray:
+    """Of each name the part that is more than what the peers run of it in sizes that the rank does not run.
+
+    `is_own` are those whose sizes the peers do not run: a longer batch is not all of its operators more.
+    """
+    part = np.ones(len(own.name))
+    stems = np.array([name.partition(SIZES)[0] if SIZES in name else "" for name in own.name], dtype=object)
+    shared = frozenset(own.name[~is_own])
+    for stem in {*stems[is_own]} - {""}:
+        rows = is_own & (stems == stem)
+        total_ns = own.sums[rows, 0].sum()
+        part[rows] = max(total_ns - beside.of_other_sizes(stem, shared), 0.0) / max(total_ns, 1.0)
+    return part
+
+
+def _is_work(doing: str) -> bool:
+    return doing != NOTHING and not host_names.is_launch(doing) and not host_names.holds_whole_pass(doing)
+
+
+def _unrecorded(own: NamedWork, beside: Beside, excess_ns: int) -> dict[Named, float]:
+    """Host time in which nothing is recorded, where that is nearly all of the excess: one thing without a name."""
+    doing = own.of_kind(DOING)
+    nothing = doing.at(np.flatnonzero(doing.name == NOTHING))
+    if not len(nothing.name):
+        return {}
+    held, extra = nothing.sums[0, 0], nothing.sums[0, 0] - np.nan_to_num(beside.medians(DOING, nothing.name)[0, 0])
+    is_one = extra >= max(_UNRECORDED * excess_ns, _NAMED * held)
+    is_one |= extra >= max(_NAMED * excess_ns, _HARDLY_ELSEWHERE * held)
+    return {(DOING, NOTHING): float(extra)} if is_one else {}
+
+
+def _same_work(own: NamedWork, beside: Beside, excess_ns: int) -> "Alike | None":
+    """The kernels that do the same work on the rank and its peers; the most of the excess.
+
+    None where neither shapes nor the many kernels that are slower tell that the work is the same: one kernel that alone
+    takes longer may have more to do at the same place. Of kernels of CUDA graphs no shapes are known.
+    """
+    kernels = alike(own, beside, KERNEL)
+    has_shapes = _have_shapes(own)
+    by_shape = alike(own, beside, OPERATOR)
+    if kernels.excess_ns < _NAMED * excess_ns:
+        # The same place tells no sizes: a sum, or a product whose blocks stay, has more to do in each.
+        alike_work = by_shape.of(HAS_KNOWN_WORK) if has_shapes else kernels
+        told = all(_foretell_all(each, own, excess_ns) for each in (kernels, alike_work))
+        return alike_work if told else None
+    if has_shapes and by_shape.excess_ns < _NAMED * excess_ns:
+        return None
+    is_told = has_shapes and by_shape.of(HAS_KNOWN_WORK).excess_ns >= _NAMED * excess_ns
+    return kernels if is_told or kernels.are_slower_throughout() else None
+
+
+def _foretell_all(kernels: "Alike", own: NamedWork, excess_ns: int) -> bool:
+    """Whether all that the rank runs, slower by as much as the same kernels are, makes nearly all of the excess.
+
+    So it is where much of the time is in kernels whose work depends on the data, as experts' products, and takes no
+    longer than the GPU's pace makes it.
+    """
+    own_ns, peers_ns = kernels.sums
+    every_ns = own.of_kind(KERNEL).sums[:, 0].sum()
+    if own_ns <= _FORETELLING * every_ns or not kernels.are_slower_throughout():
+        return False
+    return bool(every_ns * (own_ns - peers_ns) >= _NEARLY_ALL * excess_ns * own_ns)
+
+
+def _have_shapes(own: NamedWork) -> bool:
+    """Whether operators whose shapes are known launched most of the rank's kernels, by time."""
+    operators = own.of_kind(OPERATOR)
+    has_sizes = np.array([SIZES in name for name in operators.name], dtype=bool)
+    return bool(operators.sums[has_sizes, 0].sum() >= _NAMED * own.of_kind(KERNEL).sums[:, 0].sum() > 0)
+
+
+def _slower_part(own: NamedWork, beside: Beside, excess_ns: int) -> "Alike | None":
+    """Of the operators that do the same work those few that are slower, where they hold most of the excess."""
+    same = alike(own, beside, OPERATOR)
+    same = same.at(same.are_slower() & (same.own_ns - same.peers_ns >= _A_PART * excess_ns))
+    return same if same.excess_ns >= _NAMED * excess_ns else None
+
+
+# Ranks with a role of their own that are ahead of the others: what they take long for, nobody waits for.
+
+
+_FREE_RUNNING_SEEN = 0.5
+"""Of what the rank needs more in its late steps."""
+
+
+def awaited(found: pd.DataFrame, late: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
+    """The cells (`lateness.cells`) but for those of ranks that are ahead; `wait_ns` of `calls` is exposed.
+
+    No other rank is held against one with a role of its own, so that its longest work seems late even where it is done
+    long before anybody asks for it. It is late where others are seen to wait for it half as long as it needs more, in
+    the same steps or later ones; of calls whose waits are not known, where it waits for less than that itself then.
+    """
+    alone = late["rank"][are_alone(late)].unique()
+    if not found["rank"].isin(alone).any():
+        return found
+    needed = found.groupby("rank")["excess_ns"].sum().astype("float64")
+    met = calls[calls["waits_for"].isin(alone) & (calls["waits_for"] != calls["rank"])]
+    seen = met.groupby(["waits_for", "rank"])["wait_ns"].sum().groupby("waits_for").max().astype("float64")
+    own = (
+        _waits(late).reindex(pd.MultiIndex.from_frame(found[["rank", "step"]].drop_duplicates())).groupby("rank").sum()
+    )
+    least = _FREE_RUNNING_SEEN * needed
+    is_ahead = needed.index.isin(alone) & (seen.reindex(needed.index, fill_value=0.0) < least)
+    is_ahead &= own.reindex(needed.index, fill_value=0.0) >= least
+    return picked(found, ~np.isin(found["rank"].to_numpy(), needed.index[is_ahead].to_numpy()))
+
+
+def _waits(late: pd.DataFrame) -> pd.Series:
+    """By rank and step what the rank waits, or may, in that one or in the next, whichever is more."""
+    rows = late.sort_values(["rank", "step"]).set_index(["rank", "step"])
+    now = (rows["exposed_wait_ns"] + rows["exposed_unmatched_ns"]).astype("float64")
+    following = now.groupby("rank").shift(-1).fillna(0.0)
+    return now.where(now >= following, following)
+
+
+# Ranks that compute longer only for their streams, which overlap less while they wait: they are not late.
+
+
+_OVERLAPPING_COMPUTE_SEEN = 0.5
+"""Of what a rank computes longer."""
+
+
+def without_overlapping(found: pd.DataFrame, late: pd.DataFrame, work: pd.DataFrame) -> pd.DataFrame:
+    """The cells (`lateness.cells`) but for those of ranks whose kernels take no longer, and that wait as others do.
+
+    Where two streams compute beside each other, as gradients of weights beside those of inputs, one that waits for
+    another rank no longer overlaps the other: some stream computes for longer, with the same kernels. Of what such a
+    rank computes longer its kernels explain less than half; it waits for as long itself, and hardly less than its peers
+    that are in time.
+    """
+    is_compute = found["part"] == COMPUTE.column
+    kernels = work[(work["part"] == COMPUTE.column) & (work["what"] == KERNEL)]
+    if not is_compute.any():
+        return found
+    needs = late.set_index(["rank", "step"])
+    cells = pd.MultiIndex.from_frame(found[["rank", "step"]])
+    total = kernels.groupby(["rank", "step"])["total_ns"].sum().astype("float64").reindex(needs.index)
+    waits = needs["exposed_wait_ns"].astype("float64")
+    is_late, beside = needs.index.isin(cells), [needs["peers"], needs.index.get_level_values("step")]
+    longer, waits_more = (own - own.mask(is_late).groupby(beside).transform("median") for own in (total, waits))
+    least = _OVERLAPPING_COMPUTE_SEEN * found["excess_ns"].to_numpy()
+    is_same = longer.reindex(cells).to_numpy() < least
+    is_waiting = (waits.reindex(cells).to_numpy() >= least) & (waits_more.reindex(cells).to_numpy() > -least)
+    return picked(found, ~(is_compute.to_numpy() & is_same & is_waiting))
+
+
+# Whether copies beside waits are a rank's own work, or what it does while it waits for one that copies for longer.
+
+
+_COPIES_BESIDE_SEEN = 0.5
+"""Of what ranks copy longer, where copies beside waits are none of the others': the replay gains so much."""
+
+
+def with_excess_of_copies(needs: pd.DataFrame, replay: Replay) -> pd.DataFrame:
+    """The rows with what they need more than their peers (`with_excess`).
+
+    A copy beside a wait is the rank's own work: who asks early for a message waits beside the copy that holds it up.
+    But where all copy ahead, ranks in time copy while they wait for one whose bus is slower, and seem to need as long
+    as it. If the job gains what this one copies for longer by itself once its copies are as its peers', theirs are
+    not counted.
+    """
+    late = with_excess(needs)
+    if replay.engine is None or not needs["copy_beside_wait_ns"].any():
+        return late
+    alone = with_excess(needs.assign(copy_beside_wait_ns=0))
+    found = cells(alone)
+    found = found[found["part"] == COPY.column]
+    known = cells(late)
+    more = found[~found["rank"].isin(known.loc[known["part"] == COPY.column, "rank"])]
+    if more.empty:
+        return late
+    steps = more["step"].unique()
+    gain = gain_of(replay, Change("copy", PEERS, frozenset(map(int, more["rank"])), frozenset(map(int, steps))))
+    longer_ns = more.groupby("step")["excess_ns"].max().sum() / late["step"].nunique()
+    is_seen = gain is not None and gain.gain_ns >= max(
+        _COPIES_BESIDE_SEEN * longer_ns, LEAST_PCT / 100 * gain.before_ns
+    )
+    return alone if is_seen else late

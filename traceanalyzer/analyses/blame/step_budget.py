@@ -1,0 +1,990 @@
+"""What each step of a rank needs of its own, part by part and by name."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pandas as pd
+from msgspec import Struct
+
+from traceanalyzer.analyses.base import Result, all_known, is_any, stack, typed
+from traceanalyzer.analyses.blame.slow_transfers import SlowerCalls, is_own
+from traceanalyzer.analyses.communication.waits import CallWaits, exposed_of, moves_and_waits
+from traceanalyzer.analyses.grouping import Groups, by_step_and_rank, extreme_at, first_of_each, sums_at
+from traceanalyzer.analyses.host import cpu_time, host_names, idle
+from traceanalyzer.analyses.host.activity import NOTHING, Activity, Around, activity_of, range_around
+from traceanalyzer.analyses.host.cpu_collectives import cpu_collectives, waiting
+from traceanalyzer.analyses.host.host_silences import compiler_of
+from traceanalyzer.analyses.host.idle import Gaps
+from traceanalyzer.analyses.host.launches import into_full_queue
+from traceanalyzer.analyses.kernels.time_slices import taken_of
+from traceanalyzer.analyses.names import StepNeedsColumn, WhatRanColumn
+from traceanalyzer.analyses.operators.operator_tree import OperatorTree
+from traceanalyzer.analyses.pipelines.pipeline import Pipeline, has_known_stages
+from traceanalyzer.analyses.time.breakdown import side_by_side
+from traceanalyzer.analyses.time.intervals import Intervals, overlapping, unions
+from traceanalyzer.meaning.columns import Adds, Column, Written
+from traceanalyzer.meaning.vocabulary import DATA, HOST, IDLE_CAUSES, SHORT_NS, SYNC
+from traceanalyzer.model import RankTrace
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import (
+    array_of,
+    column_of,
+    columns_as_they_are,
+    columns_of,
+    floats,
+    known_of,
+    picked,
+    rows_where,
+    table_of,
+    under_each_other,
+    whole_of,
+    with_columns,
+    without_rows,
+)
+from traceanalyzer.selection import host_spans, step_at
+
+# What each step of a rank needs of its own: compute, copies, idle by cause, step by step without a gap between.
+
+
+OWN_PARTS = ("compute_ns", "exposed_copy_ns", *idle.PARTS)
+"""Time that is a rank's own doing; the rest of its time is communication that no compute hides."""
+
+STEP_PARTS_COLUMNS = (
+    "step",
+    "begin_ns",
+    "end_ns",
+    "is_partial",
+    *OWN_PARTS,
+    "met_ns",
+    "met_in",
+    "needed_host_ns",
+    "loading_ns",
+    "longest_call_ns",
+    "operations",
+)
+
+
+def step_parts(trace: RankTrace) -> pd.DataFrame:
+    """A row for each step, or one of step -1 for a capture without: `COLUMNS`.
+
+    `met_ns` is the idle time in which the host waits for peers in a collective of the CPU: no work of its own, so it is
+    no part of `host_ns` here; `met_in` is the collective in which most of it lies.
+    `needed_host_ns` is the time of its range on the host, and up to the next one's, less that in blocking calls: what
+    launching it takes; `loading_ns` is the time in it that is the data loader's.
+    """
+    windows = _windows(trace)
+    if windows.empty:
+        return without_rows(STEP_PARTS_COLUMNS)
+    begins, ends = array_of(windows, "begin_ns"), array_of(windows, "end_ns")
+    compute, comm, copy = (unions(trace)[kind] for kind in ("compute", "comm", "copy"))
+    gaps, of_gap = step_gaps(trace, windows)
+    causes = _causes(trace, gaps, begins[of_gap], ends[of_gap])
+    columns = {
+        **columns_of(windows),
+        "compute_ns": compute.covered_ns(begins, ends),
+        "exposed_copy_ns": (copy - (compute | comm)).covered_ns(begins, ends),
+        **{part: sums_at(of_gap, causes[part].to_numpy(), len(windows)) for part in (*idle.PARTS, "met_ns")},
+        "met_in": _met_in(trace, begins, ends),
+        "needed_host_ns": _host_needed(trace, windows),
+        "loading_ns": _loading(trace, windows),
+        "longest_call_ns": _longest_call(trace, windows),
+        "operations": _operations(trace, windows),
+    }
+    return table_of({name: columns[name] for name in STEP_PARTS_COLUMNS})
+
+
+def _causes(trace: RankTrace, gaps: Gaps, begins: np.ndarray, ends: np.ndarray) -> pd.DataFrame:
+    """Each gap's part in [begin, end) by cause, `met_ns` taken from the host's."""
+    causes = idle.parts(trace, gaps, begins, ends)
+    starts, launched = (np.clip(times, begins, ends) for times in (gaps.starts, gaps.launched))
+    met = np.minimum(waiting(trace).covered_ns(starts, launched), causes[HOST.column].to_numpy())
+    return causes.assign(**{HOST.column: causes[HOST.column] - met, "met_ns": met})
+
+
+def _met_in(trace: RankTrace, begins: np.ndarray, ends: np.ndarray) -> pd.Series:
+    """The collective of the CPU in which the host waits longest in each window; absent without one."""
+    longest = np.zeros(len(begins), dtype=np.int64)
+    named = np.full(len(begins), None, dtype=object)
+    for name, own in cpu_collectives(trace).groupby("name"):
+        waited = Intervals.of(array_of(own, "since_ns"), array_of(own, "end_ns")).covered_ns(begins, ends)
+        named[waited > longest] = name
+        longest = np.maximum(longest, waited)
+    return pd.Series(named, dtype="str")
+
+
+def step_gaps(trace: RankTrace, windows: pd.DataFrame) -> tuple[Gaps, np.ndarray]:
+    """The stretches in which nothing runs with the rows of the steps that they lie in, once for each such step."""
+    gaps = idle.find(trace)
+    begins, ends = array_of(windows, "begin_ns"), array_of(windows, "end_ns")
+    gap, row = overlapping(gaps.starts, gaps.ends, Intervals(begins, ends))
+    return gaps.take(gap), row
+
+
+def _windows(trace: RankTrace) -> pd.DataFrame:
+    """Step, begin, end and flag of each step that has a window, in order."""
+    steps = trace.steps
+    names = ["step", "begin_ns", "end_ns", "is_partial"]
+    if trace.gpu_ops.empty:
+        return without_rows(names)
+    held = np.flatnonzero(known_of(steps, "start_ns"))
+    if not len(held):
+        whole = (NONE, trace.window.start_ns, trace.window.end_ns, trace.meta.is_truncated)
+        return pd.DataFrame([whole], columns=names)
+    table = table_of(
+        {
+            "step": array_of(steps, "step")[held],
+            "begin_ns": whole_of(steps, "start_ns")[held],
+            "end_ns": whole_of(steps, "end_ns")[held],
+            "is_partial": array_of(steps, "is_partial")[held],
+            "row": held,
+        }
+    )
+    if trace.window.steps is not None:
+        table = table[table["step"].isin(trace.window.steps)]
+    return table.reset_index(drop=True)
+
+
+def _host_needed(trace: RankTrace, windows: pd.DataFrame) -> pd.api.extensions.ExtensionArray:
+    """Length of each step's range on the host without calls that block it or find the queue full; absent without.
+
+    Where waits for the GPU leave no events (JAX's hosts wait on their own futures) what is work cannot be told either.
+    """
+    if "row" not in windows or trace.meta.format == "xplane":
+        return pd.array([pd.NA] * len(windows), dtype="Int64")
+    starts, ends = _host_times(trace, windows)
+    return all_known(ends - starts - _held_up(trace).covered_ns(starts, ends))
+
+
+def _held_up(trace: RankTrace) -> Intervals:
+    """When a call blocks the host or finds the queue full, or the host waits in a collective of the CPU."""
+    rows, since = idle.blocking(trace)
+    queued = into_full_queue(trace)
+    called, returned = (array_of(trace.api_calls, name) for name in ("start_ns", "end_ns"))
+    blocked = Intervals.of(np.append(since, called[queued]), np.append(returned[rows], returned[queued]))
+    return blocked | waiting(trace)
+
+
+def _loading(trace: RankTrace, windows: pd.DataFrame) -> pd.api.extensions.ExtensionArray:
+    """What of each step's range on the host is in the data loader, and waits for no GPU and no peer; absent without."""
+    if "row" not in windows:
+        return pd.array([pd.NA] * len(windows), dtype="Int64")
+    return all_known((idle.loading(trace) - _held_up(trace)).covered_ns(*_host_times(trace, windows)))
+
+
+def _host_times(trace: RankTrace, windows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """When the host is at each step."""
+    starts, ends = host_spans(trace.steps)
+    return starts[windows["row"]], ends[windows["row"]]
+
+
+def _longest_call(trace: RankTrace, windows: pd.DataFrame) -> pd.api.extensions.ExtensionArray:
+    """The longest API call that began in the step's range and waits for nothing on the GPU."""
+    if "row" not in windows or not len(trace.api_calls):
+        return pd.array([pd.NA] * len(windows), dtype="Int64")
+    is_free = ~into_full_queue(trace)
+    is_free[idle.blocking(trace)[0]] = False
+    starts, ends = (array_of(trace.api_calls, name)[is_free] for name in ("start_ns", "end_ns"))
+    at = step_at(*_host_times(trace, windows), starts)
+    held = at != NONE
+    longest = extreme_at(np.maximum, at[held], (ends - starts)[held], len(windows))
+    return pd.arrays.IntegerArray(longest, np.bincount(at[held], minlength=len(windows)) == 0)
+
+
+def _operations(trace: RankTrace, windows: pd.DataFrame) -> np.ndarray:
+    """How many GPU operations each step launched; all of them without steps."""
+    if "row" not in windows:
+        return np.full(len(windows), len(trace.gpu_ops), dtype=np.int64)
+    of_step = trace.op_step[trace.op_step != NONE]
+    counts: np.ndarray = np.bincount(of_step, minlength=len(trace.steps))[array_of(windows, "row")]
+    return counts
+
+
+# Steps in which a rank's clock is set: longer or shorter than everybody else's by what no wait explains.
+
+
+_LEAST_NS = 1_000_000
+
+
+def clock_jumps_ns(table: pd.DataFrame, calls: pd.DataFrame) -> pd.Series:
+    """By how much the rank's clock is set in each row of `StepNeeds`; absent where it is not.
+
+    The step differs from the others' by ten times as much as any other step of the rank does, and as any other rank's;
+    and no other rank waits a tenth of that more than in its other steps. Nor does the rank need half of that more than
+    the others in its other steps, too: such a rank ends its first step late, and all later ones as much. Nor do its
+    calls (of `CallWaits`) end with their partners' after that step as they did before: a rank that feeds the others is
+    done with its first step long before they are. Told from three steps and ranks on, of ranks that communicate:
+    others may take as long as they like.
+    """
+    jumps = pd.Series(pd.NA, index=table.index, dtype="Int64")
+    held = table[table["rank"].isin(calls["rank"]) & table["step"].notna() & ~table["is_partial"].astype(bool)]
+    lengths = (held["end_ns"] - held["begin_ns"]).astype("float64")
+    wide = by_step_and_rank(held.assign(length=lengths), "length")
+    if wide.shape[0] < 3 or wide.shape[1] < 3 or wide.isna().any(axis=None):
+        return jumps
+    off = wide.sub(wide.median(axis=1), axis=0)
+    waits = by_step_and_rank(held, "exposed_wait_ns")
+    beyond = waits - waits.median()
+    needs = by_step_and_rank(held.assign(own=held[list(OWN_PARTS)].sum(axis=1)), "own")
+    size = off.abs().to_numpy()
+    by_size = np.sort(size, axis=0)
+    # Of almost every rank this is all to be asked: what follows looks at all ranks.
+    is_alone = (by_size[-1] >= _LEAST_NS) & (by_size[-1] >= 10 * by_size[-2])
+    for rank in off.columns[is_alone]:
+        step = off[rank].abs().idxmax()
+        jump = float(off[rank][step])
+        # Ranks that really are at a step for longer are waited for, in the next one at last; own waits hold the jump.
+        waited = beyond.drop(columns=rank).max(axis=1)
+        most = max(waited[step], waited.shift(-1).fillna(0)[step])
+        most = max(most, off.loc[step].drop(rank).abs().max())  # clocks of several are not set at once
+        more = (needs[rank] - needs.drop(columns=rank).median(axis=1)).astype("float64")
+        always = float(more.drop(step).median())
+        is_usual = always * jump > 0 and abs(always) >= abs(jump) / 2
+        is_told = most < abs(jump) / 10 and step != wide.index[-1] and not is_usual
+        if is_told and not _ends_with_others(calls, int(rank), int(step), abs(jump)):
+            jumps[held.index[(held["rank"] == rank) & (held["step"] == step)]] = round(jump)
+    return jumps
+
+
+def _ends_with_others(calls: pd.DataFrame, rank: int, step: int, jump_ns: float) -> bool:
+    """Whether the rank's calls end as long after their partners' after a step as before it, to half of a jump.
+
+    Before the capture's first step there are none: its first call stands for them. Those whose partners are not found
+    before a step, and are from it on, do not.
+    """
+    held = rows_where(calls, calls["instance"].notna())
+    own = rows_where(held, held["rank"] == rank).set_index("instance").sort_values("end_ns")
+    others = rows_where(held, (held["rank"] != rank) & held["instance"].isin(own.index))
+    after_ns = own["end_ns"].astype("float64") - others.groupby("instance")["end_ns"].median().astype("float64")
+    apart, steps = after_ns.reindex(own.index).to_numpy(), own["step"].astype("float64").to_numpy()
+    known = ~np.isnan(apart)
+    before, later = apart[known & (steps < step)], apart[known & (steps > step)]
+    if not (rows_where(calls, calls["rank"] == rank)["step"] < step).any():
+        before = apart[known & (steps == step)][:1]
+    return bool(len(before) and len(later) and abs(np.median(later) - np.median(before)) < jump_ns / 2)
+
+
+# What each rank's steps need of their own, beside how long the rank waits for others in them.
+
+
+PARTS = (*OWN_PARTS, "transfer_ns")
+"""All that a rank's own step consists of; transfer only as far as its calls move data for longer than the peers'."""
+
+
+class StepNeeds(Result[StepNeedsColumn]):
+    """One row for each rank and step (absent without steps); they follow each other without a gap."""
+
+    title: ClassVar[str] = "What each rank's steps need"
+    is_detail: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("rank", "step")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "step": Column.ident("Step; absent for a capture without."),
+        "begin_ns": Column.moment("Where the step begins."),
+        "end_ns": Column.moment("Where it ends."),
+        "is_partial": Column.flag("The capture misses its end, or operations of it."),
+        "compute_ns": Column.time("Time in which a compute kernel runs."),
+        "exposed_copy_ns": Column.time("Time in which a copy runs, but no compute or communication."),
+        **{cause.column: Column.time(f"Idle: {cause.label}. {cause.definition}") for cause in IDLE_CAUSES},
+        "transfer_ns": Column.time("Time in which a call moves data, hidden by compute or not; it is nobody's own."),
+        "exposed_wait_ns": Column.time(
+            "Time in which a call waits for another rank and no compute runs, beside a transfer or not; and idle time "
+            "in which the host waits for others in a collective of the CPU."
+        ),
+        "met_ns": Column.time(
+            "Idle time in which the host waits in a collective of the CPU, for others or its transfer."
+        ),
+        "met_in": Column.text("The one in which it waits longest; absent without one."),
+        "copy_beside_wait_ns": Column.time(
+            "Time of that in which a copy runs and no data moves: the rank's own work, though somebody is late, too."
+        ),
+        "exposed_transfer_ns": Column.time("Rest of the exposed communication in which data moves."),
+        "slower_transfer_ns": Column.time(
+            "Time in which a call still moves data that the same call of a sister group (see slower_calls) would have "
+            "moved, and no compute runs, beside a wait or not; 0 of ranks whose partner's links are slow."
+        ),
+        "exposed_unmatched_ns": Column.time("Rest of the exposed communication: may be either."),
+        "needed_host_ns": Column.time(
+            "Time of the step's range on the host, and up to the next one's, less that in calls that block it or find "
+            "the queue full, and in collectives of the CPU while its threads do nothing else."
+        ),
+        "loading_ns": Column.time(
+            "Time of that range, and up to the next one's, in the data loader, less that in which it waits for its GPU "
+            "or for peers, as where all ranks count the tokens that they have loaded."
+        ),
+        "longest_call_ns": Column.time("The longest API call in it that waits for nothing on the GPU."),
+        "operations": Column.count("GPU operations that the step launched.", adds=Adds.NONE),
+        "clock_jump_ns": Column.time(
+            "By how much the rank's clock is set in it: nothing is concluded of that. Absent where it is not.",
+            is_secondary=True,
+        ),
+        "peers": Column.text("Ranks that do the same work: all, or of a pipeline the same stage of each."),
+    }
+
+
+def step_needs_per_rank(trace: RankTrace, exposed_comm: pd.DataFrame, parts_of_steps: pd.DataFrame) -> pd.DataFrame:
+    """The rank's steps, and the stretches in which communication but no compute runs (`is_step` false).
+
+    Those with `is_copy` are when a copy runs beside it.
+    """
+    if parts_of_steps.empty:
+        return pd.DataFrame()
+    steps = with_columns(parts_of_steps, is_step=True, is_copy=False)
+    if exposed_comm.empty:
+        return steps
+    exposed = Intervals(*(exposed_comm[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns")))
+    copied = unions(trace)["copy"] & exposed
+    stretches = [_stretches(parts_of_steps, exposed, is_copy=False), _stretches(parts_of_steps, copied, is_copy=True)]
+    return under_each_other([steps, *(own for own in stretches if len(own))])
+
+
+def host_needs_ns(needs: pd.DataFrame, least: int = 1) -> pd.Series:
+    """By rank, what its host needs for a step: the mean of these rows' steps, as far as it is known.
+
+    Ranks of which it is known for fewer than `least` steps are left out.
+    """
+    known = needs["needed_host_ns"].astype("Float64").groupby(needs["rank"]).agg(["count", "mean"])
+    return known.loc[known["count"] >= least, "mean"].astype("float64")
+
+
+def _stretches(parts_of_steps: pd.DataFrame, own: Intervals, *, is_copy: bool) -> pd.DataFrame:
+    """A row for each; every other column is a step's, so that the columns keep their types."""
+    times, firsts = {"begin_ns": own.starts, "end_ns": own.ends}, np.zeros(len(own), dtype=np.int64)
+    held = columns_as_they_are(parts_of_steps)
+    columns = {name: times[name] if name in times else values.take(firsts) for name, values in held.items()}
+    return table_of({**columns, "is_step": False, "is_copy": is_copy})
+
+
+def step_needs_across(
+    parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, slower_calls: SlowerCalls, pipeline: Pipeline
+) -> StepNeeds:
+    """Split each step's exposed communication, waits first: a wait under a transfer on another stream is one."""
+    every = stack(parts, ("rank", *STEP_PARTS_COLUMNS, "is_step", "is_copy"))
+    if every.empty:
+        return StepNeeds(without_rows(StepNeeds.columns))
+    is_step, is_copy = (every[name].to_numpy(dtype=bool) for name in ("is_step", "is_copy"))
+    steps = typed(picked(every, is_step, ("rank", *STEP_PARTS_COLUMNS)), _TYPES).rename(
+        columns={"begin_ns": "start_ns"}
+    )
+    exposed, copied = (
+        picked(every, mask, ("rank", "begin_ns", "end_ns")).rename(columns={"begin_ns": "start_ns"})
+        for mask in (~is_step & ~is_copy, is_copy)
+    )
+    table = side_by_side(_split, steps, exposed, copied, call_waits.table, _late_ends(slower_calls.table))
+    table = table.rename(columns={"start_ns": "begin_ns"})
+    step = table["step"].astype("Int64")
+    table = _with_meetings(table).assign(step=step.where(step != NONE), peers=_peers(table["rank"], pipeline))
+    return StepNeeds(table.assign(clock_jump_ns=clock_jumps_ns(table, call_waits.table)))
+
+
+def _late_ends(slower: pd.DataFrame) -> pd.DataFrame:
+    """Of each slower call what it takes longer, at its end; not of ranks whose partner's links are slow."""
+    slower = slower[is_own(slower)]
+    return slower.assign(start_ns=slower["end_ns"] - slower["longer_ns"])[["rank", "start_ns", "end_ns"]]
+
+
+def _with_meetings(table: pd.DataFrame) -> pd.DataFrame:
+    """Idle time in collectives of the CPU as waits and transfers: the least of the ranks is what data takes.
+
+    Of a rank that is alone in them it may be either.
+    """
+    met = table["met_ns"].where(table["met_ns"] > 0).groupby(table["step"])
+    least = met.transform("min").fillna(0).astype("int64")
+    is_alone = met.transform("count") < 2
+    waited = (table["met_ns"] - least).clip(lower=0)
+    return table.assign(
+        exposed_wait_ns=table["exposed_wait_ns"] + waited,
+        exposed_transfer_ns=table["exposed_transfer_ns"] + (table["met_ns"] - waited).mask(is_alone, 0),
+        exposed_unmatched_ns=table["exposed_unmatched_ns"] + table["met_ns"].where(is_alone, 0),
+    )
+
+
+def _split(
+    steps: pd.DataFrame, stretches: pd.DataFrame, copied: pd.DataFrame, calls: pd.DataFrame, late: pd.DataFrame
+) -> pd.DataFrame:
+    exposed = exposed_of(stretches)
+    begins, ends = array_of(steps, "start_ns"), array_of(steps, "end_ns")
+    transfer, wait = moves_and_waits(calls)
+    own_wait = wait & exposed
+    own_transfer = (transfer & exposed) - own_wait
+    rest = exposed - own_wait - own_transfer
+    longer = Intervals.of(*(late[name].to_numpy(dtype=np.int64) for name in ("start_ns", "end_ns")))
+    return with_columns(
+        steps,
+        transfer_ns=transfer.covered_ns(begins, ends),
+        **{
+            name: intervals.covered_ns(begins, ends)
+            for name, intervals in (
+                ("exposed_wait_ns", own_wait),
+                ("copy_beside_wait_ns", (exposed_of(copied) & own_wait) - transfer),
+                ("exposed_transfer_ns", own_transfer),
+                ("slower_transfer_ns", longer & exposed),
+                ("exposed_unmatched_ns", rest),
+            )
+        },
+    )
+
+
+_TYPES = {
+    **dict.fromkeys(("step", "begin_ns", "end_ns", *OWN_PARTS, "met_ns", "operations"), "int64"),
+    **dict.fromkeys(("needed_host_ns", "loading_ns", "longest_call_ns"), "Int64"),
+    "is_partial": "bool",
+}
+
+
+def _peers(rank: pd.Series, pipeline: Pipeline) -> pd.Series:
+    if not len(pipeline):
+        return pd.Series("all", index=rank.index)
+    names = "stage " + pipeline.table["stage"].astype("str")
+    names = names.where(has_known_stages(pipeline.table), "a stage, rank " + pipeline.table["rank"].astype("str"))
+    return rank.map(dict(zip(pipeline.table["rank"], names, strict=True))).fillna("all")
+
+
+# Names of what steps consist of: numbers and texts, operators with their shapes.
+
+
+_PRODUCT = re.compile(r"mm(_out)?$|matmul|linear|conv")
+_MOST_SHAPES = 3
+
+OF_DATA = re.compile(
+    r"group(ed)?_?(gemm|mm|matmul)|gemm_?grouped|GroupProblemShape|experts?(?![a-z])|moe|varlen|ragged|paged|decode(?!r)",
+    re.IGNORECASE,
+)
+"""Names of kernels and operators whose work depends on what they read (tokens of each expert, lengths), in any grid."""
+
+HAS_KNOWN_WORK = re.compile(r"aten::(?!\w*(embedding|index|scatter|nonzero|unique|sort|masked)).* of \[")
+"""Operators whose shapes tell what there is to do: not where indices decide how often one place is written.
+
+One without shapes among others that have them, such as an optimizer of another shard, may have more to do.
+"""
+
+
+class Names(NamedTuple):
+    """Names by row: the position of each in `texts`, which are in the order of their letters; -1 without one."""
+
+    codes: np.ndarray
+    texts: list[str]
+
+    def take(self, rows: np.ndarray) -> "Names":
+        """These rows."""
+        return Names(self.codes[rows], self.texts)
+
+
+def names_of(events: pd.DataFrame) -> Names:
+    """What a table's events are called."""
+    names: Any = column_of(events, "name")
+    return as_names(names.categories.tolist(), names.codes)
+
+
+def as_names(texts: Sequence[str], rows: np.ndarray) -> Names:
+    """Texts by their positions."""
+    names = sorted(set(texts))
+    place = {text: number for number, text in enumerate(names)}
+    return Names(np.array([*(place[text] for text in texts), NONE], dtype=np.int64)[rows], names)
+
+
+def called(host_ops: pd.DataFrame, rows: np.ndarray) -> Names:
+    """`aten::mm of [8192, 8192] × [8192, 8192]`, by row of the operator."""
+    keys = ["name", "shapes"]
+    groups = Groups.of(picked(host_ops, rows, keys), keys, with_absent=True)
+    texts = [with_shapes(name, shapes) for name, shapes in zip(*groups.keys.values(), strict=True)]
+    return as_names(texts, groups.of_row)
+
+
+@lru_cache(16_384)
+def with_shapes(name: str, shapes: object) -> str:
+    """`aten::mm of [8, 4] × [4, 2]`; of what is no product its first inputs of unlike shapes, empty ones aside."""
+    try:
+        told = json.loads(shapes) if isinstance(shapes, str) else []
+    except ValueError:
+        told = []
+    known = [shape for shape in told if shape and isinstance(shape, list)] if isinstance(told, list) else []
+    factors = [shape for shape in known if len(shape) > 1]
+    if factors and _PRODUCT.search(name):
+        return f"{name} of {' × '.join(map(str, factors))}"
+    shown = list(dict.fromkeys(str(shape) for shape in known if 0 not in shape))[:_MOST_SHAPES]
+    return f"{name} of {', '.join(shown)}" if shown else str(name)
+
+
+def has_known_work(names: pd.Series) -> pd.Series:
+    """Which names are of operators whose shapes tell what there is to do."""
+    return names.isin({name for name in names.unique() if HAS_KNOWN_WORK.match(name)})
+
+
+def is_of_data(names: pd.Series) -> pd.Series:
+    """Which names are of kernels and operators whose work depends on what they read."""
+    return names.isin({name for name in names.unique() if OF_DATA.search(name)})
+
+
+# Which thread tells what the host did in stretches of time.
+
+
+def who_tells(
+    trace: RankTrace, thread: int, starts: np.ndarray, launched: np.ndarray
+) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+    """Threads, the stretches of which each one tells, and which of the given stretches each of those lies in.
+
+    That is the launching thread; of JAX, whose program only waits for its runtime's threads while those launch, they
+    tell as long as they record something, and the program's own thread the rest.
+    """
+    program = idle.program_thread(trace)
+    if program is None or program == thread:
+        yield thread, starts, launched, np.arange(len(starts))
+        return
+    tables = (trace.api_calls, trace.host_ops, trace.ranges)
+    recorded = Intervals.of(*(
+        np.concatenate([array_of(table, name)[array_of(table, "thread") == thread] for table in tables])
+        for name in ("start_ns", "end_ns")
+    ))  # fmt: skip
+    rest = Intervals.of([int(starts.min())], [int(launched.max())]) - recorded
+    for one, told in ((thread, recorded), (program, rest)):
+        held, stretch = overlapping(starts, launched, told)
+        since, until = np.maximum(told.starts[stretch], starts[held]), np.minimum(told.ends[stretch], launched[held])
+        yield one, since, until, held
+
+
+# What each step of a rank consists of by name, part by part: to say what is longer than on its peers.
+
+
+OPERATOR, KERNEL, COPY, DOING, RANGE, SLICE = "operator", "kernel", "copy", "doing", "range", "slice"
+"""What a name is of, best first within a part: an operator with its shapes, a kernel; what the host did, its range; the
+time that another process has the GPU."""
+
+OTHER_PROCESS = "another process"
+"""The name of such time (`time_slices`)."""
+
+MEMORY_CALLS = "calls for GPU memory"
+COMPILING = "compiling by "
+"""What stands for `cudaMalloc`, `cudaFree` and their like: an allocator that takes memory anew runs both in turn."""
+
+WHAT_RAN_COLUMNS = ("step", "part", "what", "name", "total_ns", "calls", "work")
+
+_SUMS = ("total_ns", "calls", "work")
+
+_WORK = 2**40 - 1
+"""So much is kept of the sum of works' numbers: sums over many steps are whole as floats, too."""
+
+_NOTHING_HELD = {
+    name: np.empty(0, dtype=object if name in ("part", "what", "name") else np.int64) for name in WHAT_RAN_COLUMNS
+}
+
+MOST_NAMES = 100
+"""The longest of what computes are kept: one that is not among so many takes no longer than the last of them."""
+
+_MOST_OTHERS = 30
+"""Of what hosts do and of copies, of which only the longest is named."""
+
+_DOINGS = sorted((SYNC.column, DATA.column, HOST.column))
+"""Parts of idle time that say what the host did."""
+
+
+class WhatRan(Result[WhatRanColumn]):
+    """One row for each rank, step, part of its time and name; the longest of each."""
+
+    title: ClassVar[str] = "What steps consist of, by name"
+    is_detail: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("rank", "step", "part", "what", "name")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "step": Column.ident("Step that launched it; absent without steps."),
+        "part": Column.text(
+            "Part of the rank's time as `step_needs` has it: of idle time, what the host did before the launch."
+        ),
+        "what": Column.text(
+            "operator (with its shapes), kernel, copy; slice (of kernels' time what another process has the GPU, as "
+            "`time_slices` has it); of idle time doing (the innermost call, operator, range or "
+            "Python frame); range (the user's innermost range, of kernels that around their launch)."
+        ),
+        "name": Column.text("Its name.", written=Written.KERNEL),
+        "total_ns": Column.time("Summed durations; of idle time only what lies in it."),
+        "calls": Column.count("How many operations; 0 of what hosts do."),
+        "work": Column.ident(
+            "What they do, as a number: rows of one name whose calls and numbers are alike did the same work "
+            "(operators, shapes, element types, grids and blocks, as far as they are recorded); 0 of what hosts do."
+        ),
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        step = table["step"].astype("Int64")
+        return self._with(table, {"step": step.where(step != NONE)})
+
+
+def what_ran_per_rank(
+    trace: RankTrace, tree: OperatorTree, same_work: np.ndarray, parts_of_steps: pd.DataFrame,
+    doings: Mapping[str, np.ndarray],
+) -> pd.DataFrame:  # fmt: skip
+    """The longest names of each step and part."""
+    if parts_of_steps.empty:
+        return without_rows(WHAT_RAN_COLUMNS)
+    parts = (_longest(_on_gpu(trace, tree, same_work), parts_of_steps), doings)
+    table = {name: np.concatenate([part[name] for part in parts]) for name in WHAT_RAN_COLUMNS}
+    order = np.argsort(-table["total_ns"], kind="stable")
+    return table_of({name: column[order] for name, column in table.items()})
+
+
+def longest_doings(trace: RankTrace, parts_of_steps: pd.DataFrame) -> Mapping[str, np.ndarray]:
+    """Columns `COLUMNS` of the longest that the host did in the idle time of each step, before launches."""
+    return _NOTHING_HELD if parts_of_steps.empty else _longest(_on_host(trace, parts_of_steps), parts_of_steps)
+
+
+def what_ran_across(parts: Mapping[int, pd.DataFrame]) -> WhatRan:
+    """The ranks' rows under each other."""
+    return WhatRan(stack(parts, tuple(WhatRan.columns)))
+
+
+def _longest(parts: Iterable[Mapping[str, np.ndarray]], windows: pd.DataFrame) -> Mapping[str, np.ndarray]:
+    """Columns `COLUMNS`, longest first: of each step and part the longest names."""
+    table = {name: np.concatenate(columns) for name, columns in _by_column(parts).items()}
+    is_held = np.isin(table["step"], array_of(windows, "step"))
+    codes = {name: pd.factorize(table[name][is_held])[0] for name in ("part", "what", "name")}
+    # Several threads may do the same.
+    keys = {"step": table["step"][is_held], **codes}
+    groups = Groups.of(keys, list(keys), by_appearance=True)
+    sums = {name: groups.sums(table[name][is_held]) for name in _SUMS}
+    order = np.argsort(-sums["total_ns"], kind="stable")
+    order = order[sums["total_ns"][order] > 0]
+    firsts = groups.first[order]
+    is_compute = table["part"][is_held][firsts] == "compute_ns"
+    held = first_of_each(
+        Groups.of({name: own[firsts] for name, own in keys.items()}, ["step", "part", "what"]).of_row,
+        np.where(is_compute, MOST_NAMES, _MOST_OTHERS),
+    )
+    rows = np.flatnonzero(is_held)[firsts[held]]
+    return {name: sums[name][order][held] if name in _SUMS else table[name][rows] for name in WHAT_RAN_COLUMNS}
+
+
+def _by_column(parts: Iterable[Mapping[str, np.ndarray]]) -> Mapping[str, list[np.ndarray]]:
+    held = [_NOTHING_HELD, *parts]
+    return {name: [part[name] for part in held] for name in WHAT_RAN_COLUMNS}
+
+
+def _on_gpu(trace: RankTrace, tree: OperatorTree, same_work: np.ndarray) -> Iterator[Mapping[str, np.ndarray]]:
+    ops, kind = trace.gpu_ops, trace.gpu_ops["kind"]
+    numbers = np.append(array_of(trace.steps, "step"), NONE)
+    step = numbers[trace.op_step] if len(trace.steps) else np.full(len(ops), NONE)
+    total_ns = array_of(ops, "end_ns") - array_of(ops, "start_ns")
+    names = names_of(ops)
+    is_compute, is_copy = is_any(kind, "compute"), is_any(kind, "copy")
+    for held, part, what in ((is_compute, "compute_ns", KERNEL), (is_copy, "exposed_copy_ns", COPY)):
+        rows = np.flatnonzero(held)
+        yield _summed(step[rows], names.take(rows), total_ns[rows], part, what, same_work[rows])
+    rows = np.flatnonzero(is_compute)
+    taken_ns = taken_of(ops, rows, step[rows], same_work[rows])
+    taken = rows[taken_ns > 0]
+    others = as_names([OTHER_PROCESS], np.zeros(len(taken), dtype=np.int64))
+    yield _summed(step[taken], others, taken_ns[taken_ns > 0], "compute_ns", SLICE)
+    owned = np.flatnonzero(is_compute & (tree.owner >= 0))
+    owners, owner = np.unique(tree.owner[owned], return_inverse=True)
+    operators = called(trace.host_ops, owners).take(owner)
+    yield _summed(step[owned], operators, total_ns[owned], "compute_ns", OPERATOR, same_work[owned])
+    if len(trace.ranges):
+        rows = np.flatnonzero(is_compute)
+        inside = _range_of_launch(trace, array_of(ops, "launch")[rows])
+        ranges, is_named = _named_ranges(trace, inside)
+        rows = rows[is_named]
+        yield _summed(step[rows], ranges.take(is_named), total_ns[rows], "compute_ns", RANGE)
+
+
+def _range_of_launch(trace: RankTrace, launch: np.ndarray) -> np.ndarray:
+    """Row of the user's innermost range around each launch; -1 where there is none."""
+    threads = idle.thread_of_launch(trace, launch)
+    starts = np.append(array_of(trace.api_calls, "start_ns"), NONE)[launch]
+    return range_around(trace.ranges, threads, starts)
+
+
+def _named_ranges(trace: RankTrace, rows: np.ndarray) -> tuple[Names, np.ndarray]:
+    """Names of ranges by row, and which say something: a step's own range does not."""
+    of_steps = _step_names(trace)
+    names = names_of(trace.ranges)
+    codes = np.append(names.codes, NONE)[rows]
+    return Names(codes, names.texts), np.array([*(name not in of_steps for name in names.texts), False])[codes]
+
+
+def _step_names(trace: RankTrace) -> set[str]:
+    names: Any = column_of(trace.steps, "name")
+    return {names.categories[code] for code in {*names.codes.tolist()} - {NONE}}
+
+
+def _on_host(trace: RankTrace, windows: pd.DataFrame) -> Iterator[Mapping[str, np.ndarray]]:
+    """What the launching thread did between a gap's start and the launch that ends it."""
+    gaps, of_gap = step_gaps(trace, windows)
+    starts = np.maximum(gaps.starts, array_of(windows, "begin_ns")[of_gap])
+    launched = np.minimum(gaps.launched, array_of(windows, "end_ns")[of_gap])
+    threads = idle.thread_of_launch(trace, gaps.launch)
+    is_held = (threads != NONE) & (launched > starts) & (gaps.lengths >= SHORT_NS)
+    numbers = array_of(windows, "step")
+    for thread in np.unique(threads[is_held]):
+        rows = np.flatnonzero(is_held & (threads == thread))
+        for one, since, until, held in who_tells(trace, int(thread), starts[rows], launched[rows]):
+            yield from _of_thread(trace, one, since, until, numbers[of_gap[rows[held]]])
+
+
+def _of_thread(
+    trace: RankTrace, thread: int, starts: np.ndarray, launched: np.ndarray, steps: np.ndarray
+) -> Iterator[Mapping[str, np.ndarray]]:
+    ranges, has_data = Around.of(trace.ranges, thread), host_names.matches(trace.host_ops["name"], host_names.is_data)
+    operators = Around.of(trace.host_ops, thread) if has_data.any() else None
+    found: dict[tuple[str, str], list[Mapping[str, np.ndarray]]] = {}
+    for held, activity in activity_of(trace, thread, starts, launched):
+        query, stretch = overlapping(starts[held], launched[held], Intervals(activity.starts, activity.ends))
+        since = np.maximum(activity.starts[stretch], starts[held][query])
+        shared = np.minimum(activity.ends[stretch], launched[held][query]) - since
+        middle = since + shared // 2
+        inside = ranges.at(middle)
+        is_data = _is_data(trace.ranges, inside)
+        if operators is not None:
+            is_data |= np.append(has_data, False)[operators.at(middle)]
+        part = _parts(activity, stretch, is_data)
+        own_steps, (named, is_named) = steps[held][query], _named_ranges(trace, inside)
+        doing = _with_others(trace, thread, activity, stretch, _doing(activity, stretch, _step_names(trace)))
+        for number in np.flatnonzero(np.bincount(part)).tolist():
+            rows, own_part = np.flatnonzero(part == number), _DOINGS[number]
+            for what, names, own in ((DOING, doing, rows), (RANGE, named, rows[is_named[rows]])):
+                sums = _summed(own_steps[own], names.take(own), shared[own], own_part, what)
+                found.setdefault((own_part, what), []).append(sums)
+    for own_part, what in ((own_part, what) for own_part in _DOINGS for what in (DOING, RANGE)):
+        if (own_part, what) in found and (own_part, what) != (DATA.column, DOING):
+            yield _added_up(found[own_part, what], own_part, what)
+
+
+def _added_up(blocks: Sequence[Mapping[str, np.ndarray]], part: str, what: str) -> Mapping[str, np.ndarray]:
+    """Sums of several blocks: a step or a name may be in several of them."""
+    step, name, total_ns = (np.concatenate([own[name] for own in blocks]) for name in ("step", "name", "total_ns"))
+    codes, texts = pd.factorize(name)
+    return _summed(step, as_names(texts.tolist(), codes), total_ns, part, what)
+
+
+def _parts(activity: Activity, stretch: np.ndarray, is_data: np.ndarray) -> np.ndarray:
+    """Position in `_DOINGS` of what each of these stretches counts as."""
+    is_sync = np.array([*map(host_names.is_sync, activity.names), False], dtype=bool)[activity.code[stretch]]
+    places = (_DOINGS.index(SYNC.column), _DOINGS.index(DATA.column))
+    return np.select([is_sync, is_data], places, _DOINGS.index(HOST.column))
+
+
+def _with_others(trace: RankTrace, thread: int, activity: Activity, stretch: np.ndarray, doing: Names) -> Names:
+    """What is done, where nothing is recorded with what another thread runs in Python meanwhile."""
+    place = doing.texts.index(NOTHING)
+    nothing = np.flatnonzero(doing.codes == place)
+    rows = np.unique(stretch[nothing])
+    frames = cpu_time.beside(trace, thread, activity.starts[rows], activity.ends[rows])
+    told = [None if frame is None else f"{cpu_time.BESIDE}{frame}" for frame in frames]
+    if not any(told):
+        return doing
+    texts = [*doing.texts, *dict.fromkeys(text for text in told if text)]
+    of_row = np.array([place if text is None else texts.index(text) for text in told])
+    codes = doing.codes.copy()
+    codes[nothing] = of_row[np.searchsorted(rows, stretch[nothing])]
+    return as_names(texts, codes)
+
+
+def _is_data(events: pd.DataFrame, rows: np.ndarray) -> np.ndarray:
+    is_data: np.ndarray = np.append(host_names.matches(events["name"], host_names.is_data), False)[rows]
+    return is_data
+
+
+def _doing(activity: Activity, stretch: np.ndarray, of_steps: set[str]) -> Names:
+    """What the innermost events of these stretches are called, `NOTHING` for those without one."""
+    told, code = [_called_on_host(name, of_steps) for name in activity.names], activity.code[stretch]
+    return as_names([*told, NOTHING], np.where(code == NONE, len(told), code))
+
+
+def _called_on_host(name: str, of_steps: set[str]) -> str:
+    if name in of_steps:
+        return NOTHING
+    compiler = compiler_of(name)
+    if compiler is not None:
+        return COMPILING + compiler
+    return MEMORY_CALLS if host_names.is_memory_call(name) else name
+
+
+def _summed(
+    step: np.ndarray,
+    names: Names,
+    total_ns: np.ndarray,
+    part: str,
+    what: str,
+    work: np.ndarray | None = None,
+) -> Mapping[str, np.ndarray]:
+    """Columns `COLUMNS`, a row for each step and name; of what hosts do there are neither calls nor work."""
+    held = np.flatnonzero(names.codes != NONE)
+    groups = Groups.of_numbers(step[held] * len(names.texts) + names.codes[held])
+    firsts, none = held[groups.first], np.zeros(len(groups), dtype=np.int64)
+    return {
+        "step": step[firsts],
+        "part": np.full(len(groups), part, dtype=object),
+        "what": np.full(len(groups), what, dtype=object),
+        "name": np.array(names.texts, dtype=object)[names.codes[firsts]],
+        "total_ns": groups.sums(total_ns[held]),
+        "calls": none if work is None else groups.counts(),
+        "work": none if work is None else groups.sums(work[held] & _WORK) & _WORK,
+    }
+
+
+# Sizes of operators' inputs in their names: some ranks' captures have them (`record_shapes`), others may not.
+
+
+Named = tuple[str | None, str | None]
+
+Ran = frozenset[tuple[str, float]]
+"""Names of operators with sizes, and how often each ran."""
+
+SIZES = " of ["
+"""What stands between an operator's name and the sizes of its inputs."""
+
+
+def ranks_with_sizes(work: pd.DataFrame) -> frozenset[int]:
+    """The ranks any of whose operators have sizes."""
+    own = work[(work["what"] == OPERATOR) & work["name"].astype("str").str.contains(SIZES, regex=False)]
+    return frozenset(int(rank) for rank in own["rank"].unique())
+
+
+def recorded_alike(others: np.ndarray, rank: int, sized: frozenset[int]) -> tuple[np.ndarray, bool]:
+    """Of the other ranks those whose operators have sizes as the rank's have, or have none as its have none.
+
+    All of them, and false, where there are none such: operators cannot be held against each other then.
+    """
+    alike = others[[(int(other) in sized) == (rank in sized) for other in others]]
+    return (alike, True) if len(alike) or not len(others) else (others, False)
+
+
+def of_the_same_sizes(others: np.ndarray, rank: int, ran: Mapping[int, Ran]) -> np.ndarray:
+    """Of the other ranks those that `ran` the same operators of the same sizes as often, where most hardly ran any.
+
+    Where every replica has sequences of its own lengths the ranks of a tensor group share them: these tell what such
+    work takes. All others where there are none.
+    """
+    own = ran.get(rank, frozenset())
+    beside = [ran.get(int(other), frozenset()) for other in others]
+    common = sum(2 * sum(each in other for other in beside) > len(beside) for each in own)
+    alike = others[[other == own for other in beside]]
+    return alike if 2 * common < len(own) and len(alike) else others
+
+
+def without_operators(work: pd.DataFrame) -> pd.DataFrame:
+    """The table, row by row, with operators as nothing that a name is told of: kernels tell then."""
+    return work.assign(what=work["what"].astype("object").where(work["what"] != OPERATOR, ""))
+
+
+def of_all_sizes(chosen: Mapping[int, Named]) -> dict[int, Named]:
+    """The operator without its sizes where cells name it with different ones: lengths differ from step to step."""
+    stems = {row: name.partition(SIZES)[0] for row, (what, name) in chosen.items() if what == OPERATOR and name}
+    sizes = {stem: {chosen[row][1] for row, own in stems.items() if own == stem} for stem in stems.values()}
+    return {row: (OPERATOR, stem) for row, stem in stems.items() if len(sizes[stem]) > 1}
+
+
+# What ranks ran in a step and part, by name, as arrays: one rank's own beside what the others take for it.
+
+
+_THROUGHOUT = 0.7
+"""Part of the time in the same kernels in which they are slower: a slow GPU slows them all, or nearly all."""
+
+_SLOWER = 0.2
+"""How much slower, of what all together are: a GPU that is shared slows this kernel or that one more, step by step."""
+
+_UNKNOWN = np.full(3, np.nan)
+
+
+class NamedWork(Struct, frozen=True):
+    """What ran, on arrays: there are many cells, and few names in each."""
+
+    rank: np.ndarray
+    what: np.ndarray
+    name: np.ndarray
+    sums: np.ndarray
+    """Time, calls and the number of the work of each row as floats; 0 where they are not known."""
+
+    @classmethod
+    def of(cls, work: pd.DataFrame) -> "NamedWork":
+        """The rows of `what_ran`."""
+        sums = [floats(work[name]) for name in ("total_ns", "calls", "work")]
+        what, name = (work[column].to_numpy(dtype=object) for column in ("what", "name"))
+        return cls(array_of(work, "rank"), what, name, np.nan_to_num(np.stack(sums, axis=1)))
+
+    def at(self, rows: np.ndarray) -> "NamedWork":
+        """These rows."""
+        return NamedWork(self.rank[rows], self.what[rows], self.name[rows], self.sums[rows])
+
+    def of_kind(self, what: str) -> "NamedWork":
+        """The rows of `what`: of operators, say."""
+        return self.at(np.flatnonzero(self.what == what))
+
+
+class Beside:
+    """What some ranks ran in one step and part: medians over them by name; who has none of it has 0."""
+
+    def __init__(self, names: NamedWork, others: np.ndarray) -> None:
+        self.names = names
+        self.others = np.sort(others)
+        self._known: dict[str, dict[str, np.ndarray]] = {}
+
+    def medians(self, what: str, names: np.ndarray) -> np.ndarray:
+        """Of time, calls and work, a row for each of the names; NaN where none of the ranks has it."""
+        if what not in self._known:
+            own = self.names.of_kind(what)
+            place = {name: number for number, name in enumerate(dict.fromkeys(own.name))}
+            sums = np.zeros((len(self.others), len(place), 3))
+            row, column = (
+                np.searchsorted(self.others, own.rank),
+                np.array([place[name] for name in own.name], dtype=int),
+            )
+            np.add.at(sums, (row, column), own.sums)
+            self._known[what] = dict(zip(place, np.median(sums, axis=0), strict=True)) if place else {}
+        known = self._known[what]
+        return np.array([known.get(name, _UNKNOWN) for name in names]).reshape(len(names), 3)
+
+    def of_other_sizes(self, stem: str, shared: frozenset[str]) -> float:
+        """The median over the ranks of the time in an operator of sizes that are not among the `shared` names."""
+        own = self.names.of_kind(OPERATOR)
+        is_other = np.array([name.startswith(stem + SIZES) and name not in shared for name in own.name], dtype=bool)
+        total = np.zeros(len(self.others))
+        np.add.at(total, np.searchsorted(self.others, own.rank[is_other]), own.sums[is_other, 0])
+        return float(np.median(total))
+
+
+class Alike(Struct, frozen=True):
+    """Names under which the rank and its peers do the same work, and the time in each: its own, and theirs."""
+
+    name: np.ndarray
+    own_ns: np.ndarray
+    peers_ns: np.ndarray
+
+    @property
+    def sums(self) -> tuple[float, float]:
+        """Time in all of them: its own, and theirs."""
+        return float(self.own_ns.sum()), float(self.peers_ns.sum())
+
+    @property
+    def excess_ns(self) -> float:
+        """By how much its own is more."""
+        own_ns, peers_ns = self.sums
+        return own_ns - peers_ns
+
+    def of(self, pattern: re.Pattern[str]) -> "Alike":
+        """Those whose name begins with the pattern."""
+        return self.at(np.array([pattern.match(name) is not None for name in self.name], dtype=bool))
+
+    def at(self, held: np.ndarray) -> "Alike":
+        """Those of a mask."""
+        return Alike(self.name[held], self.own_ns[held], self.peers_ns[held])
+
+    def are_slower(self) -> np.ndarray:
+        """Mask of those that are slower, by a fifth of what all together are."""
+        own_ns, peers_ns = self.sums
+        mask: np.ndarray = (self.own_ns - self.peers_ns) * peers_ns >= _SLOWER * (own_ns - peers_ns) * self.peers_ns
+        return mask
+
+    def are_slower_throughout(self) -> bool:
+        """Whether most of the time is in those that are slower."""
+        return bool(self.peers_ns[self.are_slower()].sum() >= _THROUGHOUT * self.peers_ns.sum())
+
+
+def alike(own: NamedWork, beside: Beside, what: str) -> Alike:
+    """What of the rank's names may be the same work; names of what depends on the data are none of it."""
+    held = own.of_kind(what)
+    typical = beside.medians(what, held.name)
+    same = (held.sums[:, 1:] == typical[:, 1:]).all(axis=1)
+    same &= np.array([OF_DATA.search(name) is None for name in held.name], dtype=bool)
+    return Alike(held.name[same], held.sums[same, 0], typical[same, 0])

@@ -1,0 +1,491 @@
+"""CPU time per thread, by step and by operator, and how much of it the GPU idles."""
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, is_true, joined, percent, ratio, stack, typed
+from traceanalyzer.analyses.grouping import Groups, largest_before, once_a_trace, row_blocks
+from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.host.activity import AUTOGRAD, MAIN, NOTHING, OTHER, innermost, thread_roles
+from traceanalyzer.analyses.names import CpuStepPartsColumn, CpuStepsColumn, HostWorkColumn
+from traceanalyzer.analyses.time.headline import Headline
+from traceanalyzer.analyses.time.intervals import busy, new_ns
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.meaning.columns import Adds, Better, Column, Written
+from traceanalyzer.model import RankTrace
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import (
+    array_of,
+    column_of,
+    is_name,
+    known_of,
+    mask_of,
+    picked,
+    rows_where,
+    sorted_by,
+    table_of,
+    text_array,
+    texts_of,
+    whole,
+    with_columns,
+    without_rows,
+)
+from traceanalyzer.selection import step_at
+
+# Time that hosts spend in something, in a mean step, and how much of it their GPUs idle: what tables of it share.
+
+
+TIMES: Mapping[str, Column] = MappingProxyType(
+    {
+        "idle_ns": Column.time(
+            "The part of it in which nothing ran on the GPU; absent in a capture without GPU work.",
+            is_news_when_zero=True,
+            better=Better.LESS,
+        ),
+        "seen_ns": Column.time(
+            "The part of it between the rank's first and last GPU operation: before and after, whether the GPU idled "
+            "is not known.",
+            is_compared=False,
+            is_secondary=True,
+        ),
+        "steps": Column.count("Complete steps that it is of; absent for the whole capture.", adds=Adds.NONE),
+        "host_per_step_ns": Column.time("host_ns / steps.", adds=Adds.DERIVED),
+        "idle_per_step_ns": Column.time(
+            "host_per_step_ns, times the part of it that the GPU was seen to idle; n/a where none of it was seen.",
+            adds=Adds.DERIVED,
+        ),
+    }
+)
+"""Columns beside `host_ns`, the time on the host."""
+
+
+def with_steps(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with what is derived of a mean step."""
+    a_step = ratio(table["host_ns"], table["steps"])
+    return table.assign(host_per_step_ns=_whole(a_step), idle_per_step_ns=_whole(likely_idle(a_step, table)))
+
+
+def likely_idle(host_ns: pd.Series, table: pd.DataFrame) -> pd.Series:
+    """Of these times those in which the GPU idles, as far as that was seen; NA where none of it was."""
+    return host_ns * ratio(table["idle_ns"], table["seen_ns"])
+
+
+def times_of(
+    trace: RankTrace, groups: Groups, starts: np.ndarray, ends: np.ndarray, steps: pd.DataFrame
+) -> dict[str, Any]:
+    """What is stored of each group of stretches on the host, which are of these steps: none for the whole capture.
+
+    Of stretches of one group that overlap, on several threads, the common time counts once.
+    """
+    starts = ends - new_ns(starts, ends, groups.of_row)
+    idle_ns, seen_ns = (groups.sums(times) for times in idle_inside(trace, starts, ends))
+    without_gpu = np.full(len(groups), trace.gpu_ops.empty)
+    return {
+        "host_ns": groups.sums(ends - starts),
+        "idle_ns": pd.arrays.IntegerArray(idle_ns, without_gpu),
+        "seen_ns": pd.arrays.IntegerArray(seen_ns, without_gpu.copy()),
+        "steps": pd.arrays.IntegerArray(np.full(len(groups), len(steps)), np.full(len(groups), not len(steps))),
+    }
+
+
+@once_a_trace
+def steps_of_hosts(trace: RankTrace) -> pd.DataFrame:
+    """Complete steps of those looked at; without GPU work no step has a GPU window, and all that are not cut count.
+
+    Of chosen steps of which none is complete, all of them.
+    """
+    steps = trace.steps
+    counts = ~array_of(steps, "is_partial")
+    if not trace.gpu_ops.empty:
+        counts = counts & known_of(steps, "start_ns")
+    if trace.window.steps is None:
+        return rows_where(steps, counts)
+    is_chosen = np.isin(array_of(steps, "step"), trace.window.steps)
+    return rows_where(steps, counts & is_chosen if (counts & is_chosen).any() else is_chosen)
+
+
+def launches_inside(trace: RankTrace, events: pd.DataFrame) -> np.ndarray:
+    """API calls with a GPU operation that begin in each event, on its thread."""
+    has_op = array_of(trace.api_calls, "has_gpu_op")
+    begun, thread_of = (array_of(trace.api_calls, name)[has_op] for name in ("start_ns", "thread"))
+    starts, ends, threads = (array_of(events, name) for name in ("start_ns", "end_ns", "thread"))
+    count = np.zeros(len(events), dtype=np.int64)
+    for thread in np.unique(thread_of).tolist():
+        rows = np.flatnonzero(threads == thread)
+        times = np.sort(begun[thread_of == thread])
+        count[rows] = np.searchsorted(times, ends[rows]) - np.searchsorted(times, starts[rows])
+    return count
+
+
+def looked_at(trace: RankTrace, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Times on the host clipped to what they are compared with: the GPU's first to last operation, and complete steps.
+
+    Without either nothing is clipped.
+    """
+    tables = ((trace.gpu_ops, "start_ns", "end_ns"), (steps_of_hosts(trace), "host_start_ns", "host_end_ns"))
+    spans = [(array_of(table, first).min(), array_of(table, last).max()) for table, first, last in tables if len(table)]
+    if not spans:
+        return starts, ends
+    first, last = min(first for first, _ in spans), max(last for _, last in spans)
+    return np.clip(starts, first, last), np.clip(ends, first, last)
+
+
+def idle_inside(trace: RankTrace, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Time of each event in which nothing ran on the GPU, and all of it, between the GPU's first and last operation."""
+    ops = trace.gpu_ops
+    if ops.empty:
+        return np.zeros(len(starts), dtype=np.int64), np.zeros(len(starts), dtype=np.int64)
+    first, last = int(array_of(ops, "start_ns").min()), int(array_of(ops, "end_ns").max())
+    begin = np.clip(starts, first, last)
+    end = np.clip(ends, first, last)
+    seen = end - begin
+    return seen - busy(trace).covered_ns(begin, end), seen
+
+
+def _whole(values: pd.Series) -> pd.Series:
+    return values.round().astype("Int64")
+
+
+# What the CPU itself does in a step, thread by thread, and how much of that the GPU spends idle.
+
+
+RANGE, OPERATOR, COLLECTIVE = "range", "operator", "collective"
+
+_WRAPPER_SHARE = 0.5
+"""A range that takes this much of a step and holds other ranges says no more than the step does."""
+
+
+class HostWork(Result[HostWorkColumn]):
+    """One row for each rank, role of a thread, and range or operator at the top of its stack; longest first."""
+
+    title: ClassVar[str] = "Work on the CPU"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "role", "what", "name")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "role": Column.text(
+            "What the thread is for: main (it runs the steps), autograd, data loader, collectives (gloo's), other."
+        ),
+        "what": Column.text(
+            "range (of the user or the framework), collective (run by the CPU), or operator outside of both."
+        ),
+        "name": Column.text(
+            "Its name. Ranges that span half of a step, on average, and hold others count as the step itself, "
+            "not as a row.",
+            written=Written.KERNEL,
+        ),
+        "threads": Column.count("Threads of this role that did it.", is_compared=False),
+        "calls": Column.count(
+            "How often, in the complete steps; in the whole capture where there are none.", is_aside=True
+        ),
+        "launches": Column.count("Calls in it that started GPU work: with none, the work is the CPU's own."),
+        "input_bytes": Column.size(
+            "Of collectives: bytes of this rank's inputs; absent where the trace has no shapes.", is_aside=True
+        ),
+        "host_ns": Column.time("Time in which a thread of this role is in it; what lies inside it is part of it."),
+        **TIMES,
+        "idle_pct": Column.share(
+            "100 · GPU idle time in it / the time in it between the first and last GPU operation.", better=Better.LESS
+        ),
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return self._with(with_steps(table), {"idle_pct": percent(table["idle_ns"], table["seen_ns"])})
+
+
+def per_rank(trace: RankTrace) -> pd.DataFrame:
+    """The rank's top-level ranges, collectives and operators of its complete steps, else of the whole capture."""
+    if trace.ranges.empty and trace.host_ops.empty:
+        return pd.DataFrame()
+    steps = steps_of_hosts(trace)
+    events = _inside(_top_level(trace), steps)
+    if events.empty:
+        return pd.DataFrame()
+    starts, ends = array_of(events, "start_ns"), array_of(events, "end_ns")
+    threads, of_thread = np.unique(array_of(events, "thread"), return_inverse=True)
+    roles = thread_roles(trace)
+    role = np.array([roles.get(thread, OTHER) for thread in threads.tolist()], dtype=object)[of_thread]
+    keys = {"role": role, "what": column_of(events, "what"), "name": column_of(events, "name")}
+    groups = Groups.of(keys, [*keys], by_appearance=True)
+    sizes = column_of(events, "size_bytes")
+    size_bytes = groups.sums(whole(sizes, 0))
+    times = times_of(trace, groups, starts, ends, steps)
+    order = np.argsort(-times["host_ns"], kind="stable")
+    texts = {"role": groups.keys["role"], **{name: texts_of(groups.keys[name]) for name in ("what", "name")}}
+    names = {name: text_array(own) for name, own in texts.items()}
+    total: dict[str, Any] = {
+        **names,
+        "threads": groups.distinct(of_thread),
+        "calls": groups.counts(),
+        "launches": groups.sums(launches_inside(trace, events)),
+        "input_bytes": pd.arrays.IntegerArray(size_bytes, groups.any(np.asarray(sizes.isna()))),
+        **times,
+    }
+    return table_of({name: values[order] for name, values in total.items()})
+
+
+def host_work_across(parts: Mapping[int, pd.DataFrame]) -> HostWork:
+    """The ranks' rows, longest first."""
+    table = stack(parts, tuple(HostWork.columns))
+    return HostWork(sorted_by(table, "host_ns"))
+
+
+def times_to_compare(host_work: HostWork) -> tuple[pd.DataFrame, bool]:
+    """The rows with `time_ns`, of a mean step; where not all ranks have steps (false), of the whole capture."""
+    frame: pd.DataFrame = host_work.to_frame()
+    is_of_steps = bool(frame["steps"].notna().all())
+    return frame.assign(time_ns=frame["host_per_step_ns" if is_of_steps else "host_ns"].astype("float64")), is_of_steps
+
+
+_WHATS = pd.CategoricalDtype([RANGE, COLLECTIVE, OPERATOR])
+
+
+def _top_level(trace: RankTrace) -> pd.DataFrame:
+    """Ranges and collectives that lie in no other, and operators outside of them, on each thread."""
+    names = column_of(trace.ranges, "name")
+    is_collective = mask_of(names, host_names.is_cpu_collective)
+    is_place = mask_of(names, host_names.is_user_range)
+    is_step = is_name(names, *column_of(trace.steps, "name").categories.tolist())
+    ranges = np.flatnonzero((is_place | is_collective) & ~is_step)
+    ranges = ranges[~_wraps(trace, ranges)]
+    operators = _outer(trace.host_ops)
+    count = len(operators)
+    starts, ends, threads = (
+        np.concatenate([array_of(trace.ranges, name)[ranges], array_of(trace.host_ops, name)[operators]])
+        for name in ("start_ns", "end_ns", "thread")
+    )
+    # Ranges before operators of the same times; the longer first.
+    is_operator = np.arange(len(starts)) >= len(ranges)
+    order = np.lexsort((is_operator, -ends, starts, threads))
+    order = order[ends[order] > largest_before(ends[order], threads[order])]
+    called = joined([names[ranges], column_of(trace.host_ops, "name")[operators]])
+    sizes = column_of(trace.ranges, "size_bytes")[ranges]
+    size_bytes, is_absent = sizes.to_numpy(dtype=np.int64, na_value=1), np.asarray(sizes.isna())
+    what = np.where(is_operator, 2, np.append(is_collective[ranges], np.zeros(count, dtype=bool)))
+    columns = {
+        "start_ns": starts[order],
+        "end_ns": ends[order],
+        "name": called[order],
+        "thread": threads[order],
+        "size_bytes": pd.arrays.IntegerArray(
+            np.append(size_bytes, np.ones(count, dtype=np.int64))[order],
+            np.append(is_absent, np.ones(count, dtype=bool))[order],
+        ),
+        "what": pd.Categorical.from_codes(what[order], dtype=_WHATS),
+    }
+    return table_of(columns)
+
+
+def _outer(host_ops: pd.DataFrame) -> np.ndarray:
+    """Operators that lie in no other of those before them in their block: all that lie in none, and a few more."""
+    ends, threads = array_of(host_ops, "end_ns"), array_of(host_ops, "thread")
+    found = []
+    for rows in row_blocks(len(host_ops)):
+        before = largest_before(ends[rows], threads[rows])
+        found.append(rows.start + np.flatnonzero((before == NONE) | (ends[rows] > before)))
+    return np.concatenate(found)
+
+
+def _wraps(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
+    """Which of these ranges take half of a step and hold another one of their thread: all of a name, or none.
+
+    By its calls together: one that spans half of some steps only would else hide what it holds in the others.
+    """
+    begins, until = (array_of(trace.steps, name) for name in ("host_start_ns", "host_end_ns"))
+    starts, ends, threads = (array_of(trace.ranges, name)[rows] for name in ("start_ns", "end_ns", "thread"))
+    row = step_at(begins, until, starts)
+    order = np.lexsort((-ends, starts, threads))
+    holds = np.zeros(len(rows), dtype=bool)
+    holds[order[:-1]] = (starts[order[1:]] < ends[order[:-1]]) & (threads[order[1:]] == threads[order[:-1]])
+    names: Any = column_of(trace.ranges, "name")
+    groups = Groups.of({"name": names[rows].codes, "thread": threads}, ["name", "thread"])
+    is_inside, lengths = row != NONE, np.append(until - begins, 0)[row]
+    own_ns, steps_ns = (groups.sums(np.where(is_inside, ns, 0)) for ns in (ends - starts, lengths))
+    is_long = (own_ns >= _WRAPPER_SHARE * steps_ns) & (steps_ns > 0)
+    is_around = 2 * groups.sums(holds & is_inside) >= groups.sums(is_inside)
+    wraps: np.ndarray = (is_long & is_around)[groups.of_row]
+    return wraps
+
+
+def _inside(events: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
+    """Events that begin in a step, cut at its end; all of them without steps."""
+    if steps.empty:
+        return events
+    ends = array_of(steps, "host_end_ns")
+    row = step_at(array_of(steps, "host_start_ns"), ends, array_of(events, "start_ns"))
+    held = row != NONE
+    inside = picked(events, held)
+    return with_columns(inside, end_ns=np.minimum(array_of(inside, "end_ns"), ends[row[held]]))
+
+
+# How long the hosts' steps take where no GPU works, and what the threads of a mean step do.
+
+
+STEP, UNRECORDED = "step", "unrecorded"
+
+
+class CpuSteps(Result[CpuStepsColumn]):
+    """One row for each step that no capture cuts, of captures without GPU work."""
+
+    title: ClassVar[str] = "Steps of the hosts"
+    keys: ClassVar[tuple[str, ...]] = ("step",)
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "step": Column.ident("Step."),
+        "ranks": Column.count("Ranks that have it.", is_compared=False),
+        "mean_ns": Column.time("The range that marks it on the host: mean over these ranks.", adds=Adds.DERIVED),
+        "least_ns": Column.time("Least of them.", adds=Adds.EXTREME),
+        "most_ns": Column.time("Most of them.", adds=Adds.EXTREME),
+        "times_median": Column.number("mean_ns / its median over the steps.", better=Better.LESS),
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        median_ns = pd.Series(table["mean_ns"].median(), index=table.index)
+        return self._with(table, {"times_median": ratio(table["mean_ns"], median_ns)})
+
+
+class CpuStepParts(Result[CpuStepPartsColumn]):
+    """One row for the mean step of captures without GPU work, and for each part of it.
+
+    The main thread's parts and what is unrecorded add up to the step; other threads work beside it.
+    """
+
+    title: ClassVar[str] = "What hosts do in a step"
+    keys: ClassVar[tuple[str, ...]] = ("part", "name")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "part": Column.text(
+            f"{STEP} (all of it), {MAIN} (the main thread is in `name`), {UNRECORDED} (the main thread is in nothing "
+            f"that is recorded), {AUTOGRAD} (autograd's threads work, added up)."
+        ),
+        "name": Column.text(
+            "Range, collective or operator, as `host_work` has it; absent where the row is no single one's.",
+            written=Written.KERNEL,
+            absent="all",
+        ),
+        "ranks": Column.count("Ranks with whole steps, which means are over.", is_compared=False),
+        "mean_ns": Column.time("Time of a mean step: mean over these ranks.", adds=Adds.DERIVED, leads=True),
+        "least_ns": Column.time("Least of them; 0 where one does none of it.", adds=Adds.EXTREME),
+        "most_ns": Column.time("Most of them.", adds=Adds.EXTREME),
+        "step_pct": Column.share("100 · mean_ns / that of the step."),
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        step_ns = table.loc[table["part"] == STEP, "mean_ns"].sum()
+        return self._with(table, {"step_pct": percent(table["mean_ns"], pd.Series(step_ns, index=table.index))})
+
+
+def cpu_steps_across(_parts: Mapping[int, pd.DataFrame], headline: Headline, steps: Steps) -> CpuSteps:
+    """The ranks' steps put together; no rows where a GPU works, or no step is marked."""
+    lengths = _lengths(headline, steps)
+    if lengths.empty:
+        return CpuSteps(without_rows(CpuSteps.columns))
+    return CpuSteps(_over_ranks(lengths.groupby("step")["host_ns"]).reset_index())
+
+
+def of_parts(_parts: Mapping[int, pd.DataFrame], headline: Headline, steps: Steps, host_work: HostWork) -> CpuStepParts:
+    """Each rank's mean step, and what its threads do in it, put together; no rows as of `across`."""
+    lengths = _lengths(headline, steps)
+    if lengths.empty:
+        return CpuStepParts(without_rows(CpuStepParts.columns))
+    step_ns = lengths.groupby("rank")["host_ns"].mean()
+    main, autograd = (_by_name(host_work, role, step_ns.index) for role in (MAIN, AUTOGRAD))
+    rows = {(STEP, None): step_ns, **{(MAIN, name): main[name] for name in main}}
+    if len(main.columns):
+        rows[UNRECORDED, None] = (step_ns - main.sum(axis=1)).clip(lower=0)
+    if len(autograd.columns):
+        rows[AUTOGRAD, None] = autograd.sum(axis=1)
+    of_rank = pd.concat([of.rename("host_ns").to_frame().assign(row=row) for row, of in enumerate(rows.values())])
+    table = _over_ranks(of_rank.groupby("row")["host_ns"])
+    table = table.assign(part=[part for part, _ in rows], name=[name for _, name in rows])
+    return CpuStepParts(typed(table.reset_index(drop=True), {"part": "str", "name": "str"}))
+
+
+def _lengths(headline: Headline, steps: Steps) -> pd.DataFrame:
+    """`rank`, `step` and `host_ns` of the steps that are whole on the host, where no rank has GPU work."""
+    table: pd.DataFrame = steps.table
+    whole = table[~is_true(table["is_partial"]) & table["step"].notna()] if not len(headline) and len(table) else None
+    if whole is None:
+        return without_rows(("rank", "step", "host_ns"))
+    host_ns = (whole["host_end_ns"] - whole["host_start_ns"]).astype("float64")
+    return whole[["rank", "step"]].assign(host_ns=host_ns)
+
+
+def _by_name(host_work: HostWork, role: str, ranks: pd.Index) -> pd.DataFrame:
+    """What threads of a role do in a step: a row for each of the ranks, a column for each name, longest first (ns)."""
+    work: pd.DataFrame = host_work.to_frame()
+    mine = work[(work["role"] == role) & work["host_per_step_ns"].notna()]
+    mine = mine.astype({"host_per_step_ns": "float64"})
+    times = mine.pivot_table(values="host_per_step_ns", index="rank", columns="name", aggfunc="sum")
+    times = times.reindex(ranks).fillna(0.0)
+    return times[times.mean().sort_values(ascending=False, kind="stable").index]
+
+
+def _over_ranks(times: "pd.api.typing.SeriesGroupBy") -> pd.DataFrame:
+    return pd.DataFrame(
+        {"ranks": times.size(), "mean_ns": times.mean(), "least_ns": times.min(), "most_ns": times.max()}
+    )
+
+
+# What other threads of a process run in Python while one of them records nothing: one at a time runs Python.
+
+
+BESIDE = f"{NOTHING} beside "
+"""Before the frame of another thread, in what a host is said to do where nothing of its own is recorded."""
+
+LEAST_NS = 200_000
+"""Shorter stretches are not looked at: threads change every 5 ms, or when one of them waits."""
+
+_COVERED = 0.8
+"""Of a stretch, by the frame that is named."""
+
+_SAMPLES = 5
+
+# Their functions begin threads, and wait: for a lock, an item of a queue, a message.
+_OF_THREADS = re.compile(
+    r"^(?:.*/)?(?:threading|queue|selectors|socket|ssl|subprocess|(?:asyncio|concurrent|multiprocessing)/[\w/]+|"
+    r"tqdm/_monitor)\.py\("
+)
+
+
+def beside(trace: RankTrace, thread: int, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """For each stretch of the thread the innermost Python frame of another one that covers it; `None` where none does.
+
+    None of threads that wait then.
+    """
+    answer = np.full(len(starts), None, dtype=object)
+    asked = np.flatnonzero(ends - starts >= LEAST_NS)
+    frames = trace.frames
+    if not len(asked) or frames.empty:
+        return answer
+    for other in np.setdiff1d(array_of(frames, "thread"), [thread]).tolist():
+        own = frames[array_of(frames, "thread") == other]
+        found = _covering(own, starts[asked], ends[asked])
+        held = found != NONE
+        names = own["name"].astype("object").to_numpy()
+        answer[asked[held]] = names[found[held]]
+    return answer
+
+
+def _covering(frames: pd.DataFrame, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Row of the innermost frame that covers most of each stretch, -1 where there is none or the thread waits."""
+    begins, until = (array_of(frames, name) for name in ("start_ns", "end_ns"))
+    names: Any = column_of(frames, "name")
+    is_of_threads = np.array([*(bool(_OF_THREADS.match(name)) for name in names.categories), True])[names.codes]
+    long = np.flatnonzero((until - begins >= _COVERED * LEAST_NS) & ~is_of_threads)
+    since, ended, row = innermost(begins, until)
+    found = np.full(len(starts), NONE, dtype=np.int64)
+    for place, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        shared = np.minimum(until[long], end) - np.maximum(begins[long], start)
+        covers = long[shared >= _COVERED * (end - start)]
+        if not len(covers) or not len(since):
+            continue
+        times = np.linspace(start, end, _SAMPLES + 2)[1:-1]
+        at = np.searchsorted(since, times, side="right") - 1
+        inner = np.where((at >= 0) & (times < ended[at]), row[at], NONE)
+        if 2 * np.count_nonzero((inner != NONE) & ~np.append(is_of_threads, True)[inner]) > _SAMPLES:
+            found[place] = covers[np.argmin(until[covers] - begins[covers])]
+    return found

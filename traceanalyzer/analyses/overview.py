@@ -1,0 +1,641 @@
+"""Figures over all ranks in few rows: what a report says first."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, all_known, is_true, of_a_mean_rank, percent, ratio, typed
+from traceanalyzer.analyses.blame.step_budget import OWN_PARTS, StepNeeds, host_needs_ns
+from traceanalyzer.analyses.communication.waits import ExposedComm
+from traceanalyzer.analyses.grouping import extreme_at, places_of, sums_at
+from traceanalyzer.analyses.host.cpu_time import HostWork, times_to_compare
+from traceanalyzer.analyses.host.idle import Idle
+from traceanalyzer.analyses.names import (
+    EfficiencyOverRanksColumn,
+    HeadlineColumn,
+    HostStepsColumn,
+    HostWorkOverRanksColumn,
+    MfuColumn,
+    OperatorsOverRanksColumn,
+    OverRanksColumn,
+    PathOverRanksColumn,
+    StepsOverRanksColumn,
+    StepTimePartsColumn,
+    TimePartsColumn,
+    UnlikeRanksColumn,
+)
+from traceanalyzer.analyses.operators.efficiency import Efficiency, Mfu
+from traceanalyzer.analyses.operators.operators import Operators
+from traceanalyzer.analyses.replay.critical_path import CriticalPath
+from traceanalyzer.analyses.time import breakdown
+from traceanalyzer.analyses.time.breakdown import known_only
+from traceanalyzer.analyses.time.headline import Headline, steps_of
+from traceanalyzer.analyses.time.steps import Steps
+from traceanalyzer.analyses.trace import Ranks
+from traceanalyzer.meaning.columns import Adds, Better, Column, Unit, Written
+from traceanalyzer.meaning.vocabulary import (
+    COMM,
+    COMM_PARTS,
+    COMPUTE,
+    COPY,
+    IDLE,
+    IDLE_CAUSES,
+    IDLE_PARTS,
+    OPAQUE,
+    PARTS,
+    TRANSFER,
+    Part,
+)
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import (
+    columns_of,
+    floats,
+    only,
+    rows_where,
+    sorted_by,
+    table_of,
+    with_columns,
+    without_rows,
+)
+
+if TYPE_CHECKING:
+    from traceanalyzer.analyses.frames import Row
+
+
+# How well operators use their GPUs, all ranks in one row: what a roofline draws.
+
+
+_EFFICIENCY_OVER_RANKS_KEYS = ("family", "operator", "shapes", "element_type", "peak_tflops_per_s", "peak_gbytes_per_s")
+
+
+class EfficiencyOverRanks(Result[EfficiencyOverRanksColumn]):
+    """One row for each operator, shapes and element type that do arithmetic; most GPU time first."""
+
+    title: ClassVar[str] = "Efficiency of operators over ranks"
+    keys: ClassVar[tuple[str, ...]] = _EFFICIENCY_OVER_RANKS_KEYS
+    is_of_one_run: ClassVar[bool] = True
+    is_detail: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        **{name: Efficiency.columns[name] for name in _EFFICIENCY_OVER_RANKS_KEYS},
+        "flops": Column.flops("FLOPs without those that a causal mask makes unnecessary: sum over ranks."),
+        "bytes": Column.size("The least that they must read and write: sum over ranks."),
+        "gpu_ns": Column.time("Sum of their GPU operations' durations, over ranks."),
+        "flops_per_byte": Column.number("Arithmetic intensity: flops / bytes."),
+        "tflops_per_s": Column.rate("flops / GPU time, in 10¹² a second.", unit=Unit.TFLOPS_PER_S, label="arithmetic"),
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        intensity, rate = ratio(table["flops"], table["bytes"]), ratio(table["flops"], table["gpu_ns"]) / 1000
+        return self._with(table, {"flops_per_byte": intensity, "tflops_per_s": rate})
+
+
+def efficiency_over_ranks_across(_parts: Mapping[int, pd.DataFrame], efficiency: Efficiency) -> EfficiencyOverRanks:
+    """Sum the ranks' rows of known FLOPs and bytes."""
+    rows: pd.DataFrame = efficiency.to_frame()
+    if rows.empty:
+        return EfficiencyOverRanks(without_rows(EfficiencyOverRanks.columns))
+    done = (rows["flops"] - rows["masked_flops"]).astype("Float64")
+    held = rows.assign(flops=done)[is_true(done > 0) & is_true(rows["bytes"] > 0)]
+    table = (
+        held.groupby(list(_EFFICIENCY_OVER_RANKS_KEYS), dropna=False, observed=True)[["flops", "bytes", "gpu_ns"]]
+        .sum()
+        .reset_index()
+    )
+    table = table[table["gpu_ns"] > 0]
+    return EfficiencyOverRanks(table.sort_values("gpu_ns", ascending=False, kind="stable", ignore_index=True))
+
+
+# Hosts by steps: how much longer than the median host's each one's slowest rank needs for its own part of a step.
+
+
+_OWN = (*OWN_PARTS, TRANSFER.column)
+
+
+class HostSteps(Result[HostStepsColumn]):
+    """One row for each step that is not partial, and host: its rank that needs most, for which the others wait.
+
+    What a rank needs is its compute, copies, idle time and exposed transfers: waits for others are not its own.
+    """
+
+    title: ClassVar[str] = "Hosts by steps"
+    keys: ClassVar[tuple[str, ...]] = ("step", "host")
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "step": Column.ident("Step."),
+        "host": Column.text("Host, as `ranks` has it."),
+        "slowest_rank": Column.ident("Its rank that needs most in this step (the first of several)."),
+        "needs_ns": Column.time("What that one needs.", adds=Adds.EXTREME, better=Better.LESS),
+        "median_ns": Column.time("The same, of the median host.", adds=Adds.DERIVED),
+        "longer_pct": Column.share("100 · (needs − median) / median.", better=Better.LESS),
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        longer = percent(table["needs_ns"] - table["median_ns"], table["median_ns"].where(table["median_ns"] > 0))
+        return self._with(table, {"longer_pct": longer})
+
+
+def host_steps_across(_parts: Mapping[int, pd.DataFrame], step_needs: StepNeeds, ranks: Ranks) -> HostSteps:
+    """The slowest rank of each host in each step; no rows of a single host, or where hosts or steps are not known."""
+    hosts = ranks.table.dropna(subset="host").sort_values("rank").set_index("rank")["host"].astype("str")
+    needs = step_needs.table
+    if hosts.nunique() < 2 or needs.empty:
+        return HostSteps(without_rows(HostSteps.columns))
+    held = needs[needs["step"].notna() & ~needs["is_partial"].astype(bool) & needs["rank"].isin(hosts.index)]
+    own = held[list(_OWN)].astype("float64").sum(axis=1)
+    table = pd.DataFrame({"step": held["step"].astype("int64"), "host": held["rank"].map(hosts)})
+    table = table.assign(slowest_rank=held["rank"], needs_ns=own)
+    table = table.sort_values(["needs_ns", "slowest_rank"], ascending=[False, True], kind="stable")
+    table = table.drop_duplicates(["step", "host"])
+    order = {host: place for place, host in enumerate(hosts.unique())}
+    table = table.sort_values(["step", "host"], key=lambda own: own.map(order) if own.name == "host" else own)
+    table = table.assign(median_ns=table.groupby("step")["needs_ns"].transform("median")).reset_index(drop=True)
+    return HostSteps(typed(table, {"host": "str", "slowest_rank": "int64", "needs_ns": "float64"}))
+
+
+# What the hosts are longest in, all ranks in one row.
+
+
+_HOST_WORK_OVER_RANKS_KEYS = ["role", "what", "name"]
+
+
+class HostWorkOverRanks(Result[HostWorkOverRanksColumn]):
+    """One row for each name, longest first: of a mean step, or of the capture where not all ranks have steps."""
+
+    title: ClassVar[str] = "Work on the CPU over ranks"
+    keys: ClassVar[tuple[str, ...]] = ("role", "what", "name")
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        **{name: HostWork.columns[name] for name in ("role", "what", "name")},
+        "is_of_steps": Column.flag("Times are of a mean step; else of the capture.", is_secondary=True),
+        "ranks": Column.count("Ranks that do it.", is_compared=False),
+        "mean_ns": Column.time("Time in it: mean over these ranks.", adds=Adds.DERIVED),
+        "least_ns": Column.time("Least of them.", adds=Adds.EXTREME),
+        "most_ns": Column.time("Most of them.", adds=Adds.EXTREME),
+    }
+
+
+def host_work_over_ranks_across(_parts: Mapping[int, pd.DataFrame], host_work: HostWork) -> HostWorkOverRanks:
+    """Compare the ranks that do the same."""
+    if not len(host_work):
+        return HostWorkOverRanks(without_rows(HostWorkOverRanks.columns))
+    rows, is_of_steps = times_to_compare(host_work)
+    times = rows.groupby(_HOST_WORK_OVER_RANKS_KEYS, sort=False, observed=True)["time_ns"]
+    table = table_of(
+        {
+            "is_of_steps": is_of_steps,
+            "ranks": times.size(),
+            "mean_ns": times.mean(),
+            "least_ns": times.min(),
+            "most_ns": times.max(),
+        }
+    ).reset_index()
+    return HostWorkOverRanks(
+        only(table.sort_values("mean_ns", ascending=False, ignore_index=True), list(HostWorkOverRanks.columns))
+    )
+
+
+# Operators, all ranks in one row: what a mean rank does of each.
+
+
+_STORED = ("all_calls", "all_ns", "ranks")
+
+
+class OperatorsOverRanks(Result[OperatorsOverRanksColumn]):
+    """One row for each operator and autograd pass that launches GPU work itself, longest first."""
+
+    title: ClassVar[str] = "Operators over ranks"
+    keys: ClassVar[tuple[str, ...]] = ("operator", "autograd")
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "operator": Operators.columns["operator"],
+        "autograd": Operators.columns["autograd"],
+        "share_pct": Column.share("100 · own GPU time / that of all operators, all ranks together."),
+        "total_ns": Column.time("Time of the GPU operations that it launches itself: mean over ranks."),
+        "calls": Column.count("Calls on one rank: mean over ranks.", is_aside=True),
+        "mean_ns": Column.time("GPU time of its own of a call, all ranks together.", adds=Adds.DERIVED),
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return self._with(table, dict(of_a_mean_rank(table)))
+
+
+def operators_over_ranks_across(_parts: Mapping[int, pd.DataFrame], operators: Operators) -> OperatorsOverRanks:
+    """Sum the ranks' rows of each operator."""
+    rows = operators.table
+    if rows.empty or not rows["gpu_own_ns"].any():
+        return OperatorsOverRanks(without_rows([*OperatorsOverRanks.columns, *_STORED]))
+    ranks = rows["rank"].nunique()
+    groups = rows.groupby(["operator", "autograd"], dropna=False, observed=True)
+    sums = groups[["calls", "gpu_own_ns"]].sum().reset_index()
+    table = sums.rename(columns={"calls": "all_calls", "gpu_own_ns": "all_ns"}).assign(ranks=ranks)
+    table = typed(table[table["all_ns"] > 0], {"all_calls": "Int64", "all_ns": "Int64"})
+    return OperatorsOverRanks(table.sort_values("all_ns", ascending=False, kind="stable", ignore_index=True))
+
+
+# Where each rank's mean step goes, part by part, and what its host and GPU need for a step by themselves.
+
+
+EVERY = (*PARTS, *COMM_PARTS, *IDLE_PARTS)
+"""The parts that add up to a window, those of exposed communication, and those of idle time."""
+
+_HIDDEN = (COMPUTE, COMM, COPY, *COMM_PARTS)
+"""Parts that are not known of a window in which something unknown runs."""
+
+_DEFINED: Mapping[str, Column] = {
+    **{part.column: Column.time(part.definition, adds=Adds.DERIVED) for part in (*PARTS, *COMM_PARTS)},
+    **{
+        cause.column: Column.time(f"Of idle time: {cause.label}. {cause.definition}", adds=Adds.DERIVED)
+        for cause in IDLE_CAUSES
+    },
+}
+
+
+class TimeParts(Result[TimePartsColumn]):
+    """One row for each rank: a mean step of `headline`, or the capture where it is of that.
+
+    The parts of exposed communication, and of idle time, add up to it; they are absent where they do not.
+    """
+
+    title: ClassVar[str] = "Parts of a mean step"
+    keys: ClassVar[tuple[str, ...]] = ("rank",)
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "basis": Column.text("What the row is of, as in `headline`.", is_secondary=True),
+        "steps": Column.count("Number of its steps; absent for a whole capture.", adds=Adds.NONE),
+        "window_ns": Column.time("Length of a mean step, or of the capture.", adds=Adds.DERIVED, better=Better.LESS),
+        **_DEFINED,
+        "host_needs_ns": Column.time(
+            "What the host needs for a step by itself: the step's range on it less the calls in which it waits for the "
+            "GPU; absent without steps, or where it is not known of each.",
+            adds=Adds.DERIVED,
+        ),
+        "gpu_needs_ns": Column.time(
+            "What the GPU needs by itself, without its waits and its idling: compute, exposed transfers and copies; "
+            "absent without steps, or where transfers are not told from waits.",
+            adds=Adds.DERIVED,
+        ),
+        **{part.share: Column.share(f"100 · {part.column} / window.", is_secondary=True) for part in EVERY},
+        "not_computing_pct": Column.share("100 · (idle + exposed communication + exposed copies) / window."),
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        names = [*(part.column for part in COMM_PARTS), *(part.share for part in _HIDDEN), "gpu_needs_ns"]
+        return breakdown.known_only(table, names=[*names, "not_computing_pct"], dtype="Float64")
+
+
+def time_parts_across(
+    _parts: Mapping[int, pd.DataFrame],
+    headline: Headline,
+    steps: Steps,
+    exposed_comm: ExposedComm,
+    idle: Idle,
+    step_needs: StepNeeds,
+) -> TimeParts:
+    """Take the headline's parts, divide communication and idle time, and take the mean over its steps."""
+    if not len(headline):
+        return TimeParts(without_rows(TimeParts.columns))
+    # The parts that add up: of a window with unknown time those that are known are too small, and the words say so.
+    table = only(headline.table, ["rank", "basis", "steps", "window_ns", *breakdown.PARTS]).reset_index(drop=True)
+    chosen = steps_of(headline, steps)
+    table = divided(table, _of_ranks(exposed_comm, chosen), COMM, COMM_PARTS, ["rank"])
+    table = divided(table, _of_ranks(idle, chosen), IDLE, IDLE_PARTS, ["rank"])
+    columns, window = columns_of(table), floats(table["window_ns"])
+    count = np.nan_to_num(floats(columns["steps"]), nan=1.0)
+    times = {name: floats(columns[name]) for name in ("window_ns", *(part.column for part in EVERY))}
+    lost = times[IDLE.column] + times[COMM.column] + times[COPY.column]
+    shares = {part.share: 100.0 * _quotient(times[part.column], window) for part in EVERY}
+    shares["not_computing_pct"] = 100.0 * _quotient(lost, window)
+    means = {name: _quotient(own, count) for name, own in times.items()}
+    gpu = sum(means[part.column] for part in (COMPUTE, TRANSFER, COPY))
+    means["gpu_needs_ns"] = np.where(np.isnan(floats(columns["steps"])), np.nan, gpu)
+    means["host_needs_ns"] = table["rank"].map(_hosts(step_needs, chosen)).to_numpy(dtype=np.float64)
+    known = {name: pd.arrays.FloatingArray(own, np.isnan(own)) for name, own in (means | shares).items()}
+    return TimeParts(with_columns(table, **known))
+
+
+def _quotient(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """NaN where the whole is 0, or either is absent."""
+    return np.divide(part, whole, out=np.full(len(part), np.nan), where=whole != 0)
+
+
+def leaves(table: pd.DataFrame) -> tuple[Part, ...]:
+    """The parts of these rows that add up to their windows: wholes where they are not divided."""
+    comm = COMM_PARTS if table[TRANSFER.column].notna().any() else (COMM,)
+    idle = IDLE_PARTS if table[IDLE_PARTS[0].column].notna().any() else (IDLE,)
+    return (COMPUTE, *comm, COPY, OPAQUE, *idle)
+
+
+def _hosts(needs: StepNeeds, steps: list[int]) -> pd.Series:
+    """Mean over the steps, of ranks of which each is known."""
+    own = rows_where(needs.table, needs.table["step"].isin(steps)) if steps and len(needs) else needs.table.iloc[:0]
+    return host_needs_ns(own, least=len(steps)) if len(own) else pd.Series(dtype="float64")
+
+
+class StepTimeParts(Result[StepTimePartsColumn]):
+    """One row for each rank and step that has a window, divided as `time_parts` divides a mean step."""
+
+    title: ClassVar[str] = "Parts of each step"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "step")
+    is_of_one_run: ClassVar[bool] = True
+    is_detail: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "step": Column.ident("Step."),
+        "is_complete": Column.flag("Neither open nor partial: counts in means."),
+        "window_ns": Column.time("Length of the step's GPU window.", better=Better.LESS),
+        **{name: Column.time(column.definition) for name, column in _DEFINED.items()},
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return breakdown.known_only(table, names=[part.column for part in COMM_PARTS])
+
+
+def of_steps(_parts: Mapping[int, pd.DataFrame], steps: Steps, exposed_comm: ExposedComm, idle: Idle) -> StepTimeParts:
+    """Divide communication and idle time of each step."""
+    held = steps.table
+    if len(held):
+        held = held[held["step"].notna() & held["window_ns"].notna()]
+    if held.empty:
+        return StepTimeParts(without_rows(StepTimeParts.columns))
+    keys = ["rank", "step"]
+    table = held[[*keys, "is_complete", "window_ns", *breakdown.PARTS]].reset_index(drop=True)
+    table = divided(table, _of_each(exposed_comm), COMM, COMM_PARTS, keys)
+    return StepTimeParts(divided(table, _of_each(idle), IDLE, IDLE_PARTS, keys))
+
+
+def _of_ranks(detail: Result, steps: list[int]) -> pd.DataFrame:
+    """The rows of these steps; none: that of the whole capture."""
+    table: pd.DataFrame = detail.to_frame()
+    if not len(table):
+        return table
+    return rows_where(table, table["step"].isin(steps) if steps else table["step"].isna())
+
+
+def _of_each(detail: Result) -> pd.DataFrame:
+    table: pd.DataFrame = detail.to_frame()
+    return rows_where(table, table["step"].notna()) if len(table) else table
+
+
+def divided(
+    table: pd.DataFrame, rows: pd.DataFrame, whole: Part, parts: tuple[Part, ...], keys: list[str]
+) -> pd.DataFrame:
+    """The table with `whole`'s parts as columns, summed over these rows; absent unless they add up on every row."""
+    columns = [part.column for part in parts]
+    place = places_of(rows, table, keys) if len(rows) else np.empty(0, dtype=np.int64)
+    held = place[place != NONE]
+    own = rows_where(rows, place != NONE) if len(rows) else rows
+    if len(np.unique(held)) == len(table) and only(own, columns).notna().all(axis=None):
+        sums = {name: sums_at(held, own[name].to_numpy(dtype=np.int64), len(table)) for name in columns}
+        if np.array_equal(np.sum([*sums.values()], axis=0), table[whole.column].to_numpy(dtype=np.int64)):
+            return with_columns(table, **{name: all_known(values) for name, values in sums.items()})
+    absent = pd.arrays.IntegerArray(np.zeros(len(table), dtype=np.int64), np.ones(len(table), dtype=bool))
+    return with_columns(table, **dict.fromkeys(columns, absent))
+
+
+# What the ranks' figures are on the whole: their mean, and who has least and most.
+
+
+Figure = TimePartsColumn | HeadlineColumn | MfuColumn
+
+_OF_ALL = "of_all_pct"
+
+
+class OverRanks(Result[OverRanksColumn]):
+    """One row for each figure: a mean step's length and its spread, and what share of it each part takes.
+
+    Means are over the ranks of which it is known.
+    """
+
+    title: ClassVar[str] = "Figures over ranks"
+    keys: ClassVar[tuple[str, ...]] = ("figure",)
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "figure": Column.text("A column of `time_parts`, `headline` or `mfu`.", written=Written.FIGURE),
+        "ranks": Column.count("Ranks of which it is known.", is_compared=False),
+        "mean_ns": Column.time("Mean over ranks; absent for shares.", adds=Adds.DERIVED),
+        "least_ns": Column.time("Smallest; absent for shares.", adds=Adds.EXTREME),
+        "most_ns": Column.time("Largest; absent for shares.", adds=Adds.EXTREME),
+        "mean_pct": Column.share("Mean over ranks; absent for times."),
+        "least_pct": Column.share("Smallest; absent for times.", adds=Adds.EXTREME),
+        "most_pct": Column.share("Largest; absent for times.", adds=Adds.EXTREME),
+        "least_rank": Column.ident("Rank that has least (the first of several)."),
+        "most_rank": Column.ident("Rank that has most (the first of several)."),
+        _OF_ALL: Column.share(
+            "Of parts that cannot be divided further: 100 · time of all ranks / all their windows.", is_secondary=True
+        ),
+    }
+
+    def of(self, figure: Figure) -> "Row[OverRanksColumn]":
+        """The row of a figure; without values where it is not told."""
+        rows = [row for row in self.rows() if row["figure"] == figure]
+        return rows[0] if rows else self._absent().rows()[0]
+
+    @classmethod
+    def _absent(cls) -> "OverRanks":
+        return cls(_table([{"figure": "", "ranks": 0}]))
+
+
+def over_ranks_across(
+    _parts: Mapping[int, pd.DataFrame], time_parts: TimeParts, headline: Headline, mfu: Mfu
+) -> OverRanks:
+    """Compare the ranks, one of them alone as well."""
+    if not len(headline):
+        return OverRanks(without_rows(OverRanks.columns))
+    parts: pd.DataFrame = time_parts.to_frame().set_index("rank")
+    heads = headline.to_frame().set_index("rank")
+    times: dict[Figure, pd.Series] = {"window_ns": parts["window_ns"], "step_std_ns": heads["step_std_ns"]}
+    shares = {name: parts[name] for name in (*(part.share for part in EVERY), "not_computing_pct")}
+    shares |= {"fused_pct": heads["fused_pct"], "overlap_pct": heads["overlap_pct"], "mfu_pct": mfu.by_rank()}
+    rows = [_row(name, values, "ns") for name, values in times.items()]
+    rows += [_row(name, values, "pct") for name, values in shares.items()]
+    window = float(parts["window_ns"].sum())
+    opaque = 100.0 * float(parts[OPAQUE.column].sum()) / window if window else None
+    every = [{**row, _OF_ALL: opaque if row["figure"] == OPAQUE.share else None} for row in rows]
+    return OverRanks(_table(every))
+
+
+_OVER_RANKS_DTYPES = {
+    "figure": "str", "ranks": "int64", "least_rank": "Int64", "most_rank": "Int64",
+    **{f"{what}_{unit}": "Float64" for what in ("mean", "least", "most") for unit in ("ns", "pct")}, _OF_ALL: "Float64",
+}  # fmt: skip
+
+
+def _table(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    table = pd.DataFrame(
+        {name: pd.array([row.get(name) for row in rows], dtype=dtype) for name, dtype in _OVER_RANKS_DTYPES.items()}
+    )
+    return only(table, list(OverRanks.columns))
+
+
+def _row(figure: str, values: pd.Series, unit: str) -> dict[str, Any]:
+    numbers = floats(values)
+    known = numbers[~np.isnan(numbers)]
+    if not len(known):
+        return {"figure": figure, "ranks": 0}
+    ranks = values.index.to_numpy()
+    return {
+        "figure": figure,
+        "ranks": len(known),
+        f"mean_{unit}": float(known.mean()),
+        f"least_{unit}": float(known.min()),
+        "least_rank": int(ranks[np.nanargmin(numbers)]),
+        f"most_{unit}": float(known.max()),
+        "most_rank": int(ranks[np.nanargmax(numbers)]),
+    }
+
+
+# How much of the critical path lies on each rank.
+
+
+class PathOverRanks(Result[PathOverRanksColumn]):
+    """One row for each rank on the critical path, most first; they add up to it."""
+
+    title: ClassVar[str] = "Critical path over ranks"
+    keys: ClassVar[tuple[str, ...]] = ("rank",)
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank that it runs on."),
+        "path_ns": Column.time("Length of the path's stretches on it."),
+        "path_pct": Column.share("100 · path / all of it."),
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        path = table["path_ns"]
+        return self._with(table, {"path_pct": percent(path, pd.Series(path.sum(), path.index))})
+
+
+def path_over_ranks_across(_parts: Mapping[int, pd.DataFrame], critical_path: CriticalPath) -> PathOverRanks:
+    """Sum its rows."""
+    if not len(critical_path):
+        return PathOverRanks(without_rows(PathOverRanks.columns))
+    table = critical_path.table.groupby("rank", sort=False)["path_ns"].sum().astype("int64").reset_index()
+    return PathOverRanks(sorted_by(table, "path_ns"))
+
+
+# Each step over all ranks: the mean of its parts, and the shortest and the longest rank's step.
+
+
+class StepsOverRanks(Result[StepsOverRanksColumn]):
+    """One row for each step that a rank has a window of."""
+
+    title: ClassVar[str] = "Steps over ranks"
+    keys: ClassVar[tuple[str, ...]] = ("step",)
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "step": Column.ident("Step."),
+        "ranks": Column.count("Ranks that have it.", is_compared=False),
+        "is_complete": Column.flag("It is complete on each of them."),
+        "shortest_ns": Column.time("Shortest rank's step.", adds=Adds.EXTREME),
+        "longest_ns": Column.time("Longest rank's step.", adds=Adds.EXTREME),
+        "window_ns": Column.time("Mean over ranks, of the step's GPU window and of its parts.", adds=Adds.DERIVED),
+        **{
+            part.column: Column.time(f"Mean over ranks. {StepTimeParts.columns[part.column].definition}", Adds.DERIVED)
+            for part in EVERY
+        },
+    }
+
+    def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
+        return known_only(table, names=[part.column for part in COMM_PARTS], dtype="Float64")
+
+
+def steps_over_ranks_across(_parts: Mapping[int, pd.DataFrame], step_time_parts: StepTimeParts) -> StepsOverRanks:
+    """Put the ranks' rows of each step together."""
+    if not len(step_time_parts):
+        return StepsOverRanks(without_rows(StepsOverRanks.columns))
+    columns = columns_of(step_time_parts.table)
+    steps, of_row = np.unique(columns["step"].to_numpy(dtype=np.int64), return_inverse=True)
+    ranks = np.bincount(of_row)
+    times = {name: floats(columns[name]) for name in ("window_ns", *(part.column for part in EVERY))}
+    means = {name: np.bincount(of_row, values) / ranks for name, values in times.items()}  # absent where one is
+    incomplete = np.bincount(of_row, ~columns["is_complete"].to_numpy(dtype=bool))
+    windows = times["window_ns"].astype(np.int64)
+    ends = {name: extreme_at(of, of_row, windows, len(steps)) for name, of in _ENDS.items()}
+    known = {name: pd.arrays.FloatingArray(values, np.isnan(values)) for name, values in means.items()}
+    table = table_of({"step": steps, "ranks": ranks, "is_complete": incomplete == 0, **ends, **known})
+    return StepsOverRanks(table[list(StepsOverRanks.columns)])
+
+
+_ENDS = {"shortest_ns": np.minimum, "longest_ns": np.maximum}
+
+
+# Ranks whose time is split unlike the median rank's, and those that differ by about as much as each other.
+
+
+_ALIKE = 0.2
+"""A rank that differs by this part less than the next one before it is not of its set."""
+
+
+_FEWEST = 3
+"""Of two ranks both are as far from their median."""
+
+
+class UnlikeRanks(Result[UnlikeRanksColumn]):
+    """One row for each rank and part whose share of its window is far from the median rank's, the farthest first."""
+
+    title: ClassVar[str] = "Ranks unlike the others"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "part")
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "part": Column.text("A part of its time: a column of `time_parts`.", written=Written.FIGURE),
+        "time_ns": Column.time("Its time in a mean step, or the capture.", adds=Adds.DERIVED),
+        "median_ns": Column.time("The same, of the median rank.", adds=Adds.DERIVED),
+        "away_ns": Column.time("How far the one is from the other.", adds=Adds.DERIVED),
+        "alike_ranks": Column.text("The ranks, itself among them, that differ by about as much, the same way."),
+        "alike_ns": Column.time("Their median time.", adds=Adds.DERIVED),
+        "alike_away_ns": Column.time("How far that is from the median rank's.", adds=Adds.DERIVED),
+    }
+
+
+def unlike_ranks_across(
+    _parts: Mapping[int, pd.DataFrame],
+    time_parts: TimeParts,
+    unlike_points: float = 2.0,
+    unlike_deviations: float = 5.0,
+) -> UnlikeRanks:
+    """Ranks more than so many median deviations, and percentage points, from a part's median share."""
+    if len(time_parts) < _FEWEST:
+        return UnlikeRanks(without_rows(UnlikeRanks.columns))
+    rows = _far(time_parts.table.set_index("rank"), unlike_points, unlike_deviations)
+    table = pd.DataFrame(rows, columns=["rank", "part", "time_ns", "median_ns"])
+    table = table.assign(away_ns=(table["time_ns"] - table["median_ns"]).abs())
+    table = table.sort_values("away_ns", ascending=False, kind="stable", ignore_index=True)
+    return UnlikeRanks(typed(_with_sets(table), _UNLIKE_RANKS_DTYPES))
+
+
+_UNLIKE_RANKS_DTYPES = {
+    "rank": "int64", "part": "str", "alike_ranks": "str",
+    **dict.fromkeys(("time_ns", "median_ns", "away_ns", "alike_ns", "alike_away_ns"), "float64"),
+}  # fmt: skip
+
+
+def _far(table: pd.DataFrame, points: float, deviations: float) -> list[tuple[int, str, float, float]]:
+    found = []
+    for part in leaves(table):
+        share, times = table[part.share].astype("float64"), table[part.column].astype("float64")
+        away = (share - share.median()).abs()
+        limit = max(points, deviations * float(away.median()))
+        middle = float(times.median())
+        found += [(int(rank), part.column, float(times[rank]), middle) for rank in share.index[away > limit]]
+    return found
+
+
+def _with_sets(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows in order of distance: each begins a set, or is of the last one of its part that differs the same way."""
+    last: dict[tuple[str, bool], tuple[int, float]] = {}
+    sets = []
+    for place, (part, time, median, away) in enumerate(
+        table[["part", "time_ns", "median_ns", "away_ns"]].itertuples(index=False)
+    ):
+        key = (part, time > median)
+        number, before = last.get(key, (place, away))
+        last[key] = (number if away >= (1 - _ALIKE) * before else place, away)
+        sets.append(last[key][0])
+    groups = table.groupby(np.array(sets, dtype="int64"))  # of a list of one thing pandas makes other keys
+    ranks = {number: ",".join(map(str, sorted(own["rank"]))) for number, own in groups}
+    alike_ns = groups["time_ns"].transform("median")
+    away = (alike_ns - table["median_ns"]).abs()
+    return table.assign(alike_ranks=[ranks[number] for number in sets], alike_ns=alike_ns, alike_away_ns=away)

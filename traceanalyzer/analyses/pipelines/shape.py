@@ -1,0 +1,369 @@
+"""Which ranks form a pipeline, in which order, and which way each message goes."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, is_any, stack
+from traceanalyzer.analyses.communication.groups import EMBEDDING, MODEL, PIPELINE, role_of_messages
+from traceanalyzer.analyses.communication.matching import global_rank
+from traceanalyzer.analyses.names import PipelineMessagesColumn
+from traceanalyzer.analyses.phases.phases import NAMES
+from traceanalyzer.kinds import POINT_TO_POINT
+from traceanalyzer.meaning.columns import Column
+from traceanalyzer.model import RankTrace
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of, only, rows_where, table_of, without_rows
+
+# Messages around one rank, or some: servers of parameters, a coordinator, a prefiller of decoders; no stages.
+
+
+LEAST_SPOKES = 3
+"""The middle of three stages has two neighbours that exchange with nobody else; no stage has three."""
+
+
+def is_of_hub(pairs: pd.DataFrame) -> pd.Series:
+    """Mask of the rows of `pairs` (ranks `one` and `other`) between a hub and one that exchanges with hubs alone.
+
+    A hub is a rank with which at least three such ranks exchange messages: several are servers of the same ranks.
+    """
+    ends = only(pairs, ["one", "other"])
+    if ends.empty:
+        return pd.Series(data=False, index=ends.index)
+    both = pd.concat([ends, ends.rename(columns={"one": "other", "other": "one"})]).drop_duplicates()
+    count = both.groupby("one")["other"].nunique()
+    may_be = both["one"].map(count) >= LEAST_SPOKES
+    is_with_hubs = both["other"].map(count) >= LEAST_SPOKES
+    spokes = rows_where(both, ~may_be & is_with_hubs.groupby(both["one"]).transform("all"))
+    found = spokes.groupby("other")["one"].nunique()
+    hubs, around = found.index[found >= LEAST_SPOKES], spokes["one"].unique()
+    of_one, of_other = (
+        ends[end].isin(hubs) & ends[far].isin(around) for end, far in (("one", "other"), ("other", "one"))
+    )
+    return of_one | of_other
+
+
+# Which stage computes which microbatch when, as PyTorch's pipeline schedules name it in their ranges.
+
+
+FORWARD, BACKWARD = "forward", "backward"
+INPUTS, WEIGHTS = "backward of inputs", "backward of weights"
+
+_WORK = {"F": FORWARD, "B": BACKWARD, "I": INPUTS, "W": WEIGHTS}
+
+_SENT = {"SEND_F": FORWARD, "RECV_F": FORWARD, "SEND_B": BACKWARD, "RECV_B": BACKWARD}
+
+# PyTorch's schedules run a list of actions such as 2F0: the third stage's forward of the first microbatch; some of them
+# hold a forward and a backward pass, `(3F1;4B0)OVERLAP_F_B`.
+_ACTION = (
+    r"^PP:\(?(?P<stage>\d+)(?P<what>[A-Z_]+?)(?P<microbatch>\d+)"
+    r"(?:;(?P<back_stage>\d+)(?P<back>[BI])(?P<back_microbatch>\d+)\)OVERLAP_F_B)?$"
+)
+
+
+def actions(trace: RankTrace) -> pd.DataFrame:
+    """A row for each action that the rank's schedule took: `start_ns`, `end_ns`, `stage`, `what`, `microbatch`.
+
+    `what` is forward, backward or one of its halves, of compute and of messages alike; `is_compute` tells them apart.
+    `back`, `back_stage` and `back_microbatch` are of the backward pass in the same action, where there is one.
+    Empty where no schedule names its actions.
+    """
+    names = trace.ranges["name"]
+    parsed = names.cat.categories.to_series().str.extract(_ACTION)
+    parsed = rows_where(parsed, parsed["what"].isin([*_WORK, *_SENT]))
+    rows = rows_where(trace.ranges, names.isin(parsed.index).to_numpy()).reset_index(drop=True)
+    told = parsed.reindex(rows["name"].astype("object")).reset_index(drop=True)
+    return table_of(
+        {
+            "start_ns": rows["start_ns"],
+            "end_ns": rows["end_ns"],
+            "stage": told["stage"].astype("int64"),
+            "what": told["what"].map(_WORK | _SENT),
+            "microbatch": told["microbatch"].astype("int64"),
+            "is_compute": told["what"].isin(_WORK),
+            "back": told["back"].map(_WORK),
+            **{name: pd.to_numeric(told[name]).astype("Int64") for name in ("back_stage", "back_microbatch")},
+        }
+    )
+
+
+def action_at(found: pd.DataFrame, times: np.ndarray) -> np.ndarray:
+    """Row of the action at each time on whatever thread, -1 where there is none; actions follow each other."""
+    starts, ends = array_of(found, "start_ns"), array_of(found, "end_ns")
+    row = np.searchsorted(starts, times, side="right") - 1
+    is_inside = (row >= 0) & (times < np.append(ends, 0)[row])
+    at: np.ndarray = np.where(is_inside, row, -1)
+    return at
+
+
+# Which ranks form a pipeline, and in which order: from the peers of their point-to-point calls.
+
+
+_BACK = {FORWARD: BACKWARD, BACKWARD: FORWARD}
+
+
+def point_to_point(calls: pd.DataFrame) -> pd.DataFrame:
+    """The calls that send to, or receive from, peers that the trace names.
+
+    Kernels without arguments are left out: an all-to-all uses the same kernel.
+    """
+    if calls.empty:
+        return calls
+    is_message = np.isin(calls["collective"].to_numpy(dtype=object), POINT_TO_POINT)
+    if not is_message.any():
+        return calls.iloc[:0]
+    return rows_where(calls, is_message & calls["peers"].notna())
+
+
+def transfers(calls: pd.DataFrame) -> pd.DataFrame:
+    """One row for each send or receive: `rank`, `call`, `gpu_op`, `step`, times, `is_send`, `peer` (global rank).
+
+    A peer is a position in its process group; without the group's ranks it is taken for the global rank.
+    """
+    calls = point_to_point(calls)
+    columns = ["rank", "call", "gpu_op", "step", "start_ns", "end_ns", "is_send", "peer"]
+    if calls.empty:
+        return without_rows(columns)
+    table = only(calls, [*columns[:6], "group_ranks", "peers"]).assign(part=calls["peers"].str.split(", "))
+    table = table.explode("part", ignore_index=True)
+    parts = table["part"].str.extract(r"(?P<verb>send|recv) (?P<peer>\d+)$")
+    known = parts["peer"].notna()
+    table, parts = rows_where(table, known), rows_where(parts, known)
+    peers = [global_rank(int(peer), ranks) for ranks, peer in zip(table["group_ranks"], parts["peer"], strict=True)]
+    return only(
+        table.assign(is_send=(parts["verb"] == "send"), peer=np.array(peers, dtype=np.int64)), columns
+    ).reset_index(drop=True)
+
+
+def with_absent(moves: pd.DataFrame, ranks: list[int]) -> pd.DataFrame:
+    """The messages, and those of ranks without a trace as far as the ranks at their other ends tell.
+
+    What comes from a rank goes the other way than all that is sent to it: a gradient for each activation. To whom ranks
+    without a trace send beside is not known.
+    """
+    held = moves[~moves["peer"].isin(ranks)]
+    if held.empty:
+        return moves
+    other = held.assign(rank=held["peer"], peer=held["rank"], is_send=~held["is_send"].astype(bool))
+    if "direction" in moves:
+        sent = held[held["is_send"].astype(bool)].groupby(["rank", "peer"])["direction"].agg(set)
+        one_way = sent.map(lambda ways: _BACK.get(next(iter(ways))) if len(ways) == 1 else None)
+        pairs = pd.MultiIndex.from_frame(held[["rank", "peer"]])
+        told = pd.Series(one_way.reindex(pairs).to_numpy(), index=held.index, dtype="object")
+        other["direction"] = told.where(other["is_send"], None)
+    return pd.concat([moves, other], ignore_index=True)
+
+
+def stages(moves: pd.DataFrame) -> pd.DataFrame:
+    """`rank`, `pipeline` and `stage` of every rank that takes part, pipelines being the connected groups.
+
+    Ranks that have no trace, but messages (see `with_absent`), are stages as the others are. Those that exchange
+    with one rank only, as several others do, are none (`hubs`).
+
+    Stages follow the activations, where the directions of messages are known. Else they follow the ranks' order;
+    reversed when only the highest rank's first transfer of a step is a send (the first stage sends before it receives).
+    """
+    rows: list[tuple[int, int, int]] = []
+    moves = rows_where(moves, ~is_of_hub(only(moves, ["rank", "peer"]).set_axis(["one", "other"], axis=1)))
+    for number, members in enumerate(_connected(moves)):
+        order = _along(moves, members) or (members[::-1] if _is_reversed(moves, members) else members)
+        rows += [(rank, number, stage) for stage, rank in enumerate(order)]
+    return pd.DataFrame(rows, columns=["rank", "pipeline", "stage"])
+
+
+def begins_ns(moves: pd.DataFrame) -> pd.Series:
+    """When messages begin: their launches, whose order is the program's; on the GPU where these are not known.
+
+    Where hosts run ahead, a receive that is posted later can start before a send that waits for compute.
+    """
+    starts = moves["start_ns"]
+    return moves["launch_ns"].fillna(starts) if "launch_ns" in moves else starts
+
+
+def _connected(moves: pd.DataFrame) -> list[list[int]]:
+    """Groups of ranks that transfer to each other, directly or not."""
+    group = {int(rank): int(rank) for rank in sorted(moves["rank"].unique())}
+    pairs = only(moves, ["rank", "peer"]).drop_duplicates()
+    for _ in group:  # a pipeline's length bounds the number of passes
+        before = dict(group)
+        for rank, peer in pairs.itertuples(index=False):
+            if rank in group and peer in group:
+                group[rank] = group[peer] = min(group[rank], group[peer])
+        if group == before:
+            break
+    return [sorted(rank for rank in group if group[rank] == first) for first in sorted(set(group.values()))]
+
+
+def _along(moves: pd.DataFrame, members: list[int]) -> list[int] | None:
+    """The ranks in the order in which activations go: from the one that sends more than it receives.
+
+    `None` where directions are not known, no single rank is the first, or the way does not reach every rank.
+    """
+    if "direction" not in moves:
+        return None
+    sends = rows_where(moves, moves["is_send"] & (moves["direction"] == FORWARD) & moves["rank"].isin(members))
+    edges = sends.groupby(["rank", "peer"]).size()
+    surplus = edges.groupby("rank").sum().reindex(members, fill_value=0) - edges.groupby("peer").sum().reindex(
+        members, fill_value=0
+    )
+    first = surplus.index[surplus > 0]
+    if len(first) != 1:
+        return None
+    order = [int(first[0])]
+    while len(order) < len(members):
+        ways = edges[
+            [peer not in order for _, peer in edges.index] & (edges.index.get_level_values("rank") == order[-1])
+        ]
+        if ways.empty:
+            return None
+        order.append(int(ways.idxmax()[1]))
+    return order
+
+
+def _is_reversed(moves: pd.DataFrame, members: list[int]) -> bool:
+    return _sends_first(moves, members[-1]) and not _sends_first(moves, members[0])
+
+
+def _sends_first(moves: pd.DataFrame, rank: int) -> bool:
+    """Whether the rank's steps begin with a send (most of them)."""
+    own = moves[(moves["rank"] == rank) & moves["step"].notna()]
+    own = own if len(own) else moves[moves["rank"] == rank]
+    first = own.assign(begin=begins_ns(own)).sort_values(["begin", "is_send"], kind="stable").drop_duplicates("step")
+    return bool(2 * first["is_send"].sum() > len(first))
+
+
+# Which way each message of a pipeline goes: activations forward, gradients backward.
+
+
+_OF_STAGES = (None, PIPELINE, EMBEDDING, MODEL)
+"""What groups are for whose messages can be stages'."""
+
+
+class PipelineMessages(Result[PipelineMessagesColumn]):
+    """One row for each message that a rank of a pipeline sends or receives, in order of its calls."""
+
+    title: ClassVar[str] = "Messages between pipeline stages"
+    is_detail: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("rank", "call", "is_send", "peer", "message")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "call": Column.ident("Position among the rank's communication operations."),
+        "message": Column.ident("Position among the call's messages."),
+        "step": Column.ident("Step that launched the call; absent for none."),
+        "launch_ns": Column.moment("When the host began to launch the call; absent where the trace does not tell."),
+        "start_ns": Column.moment("Start of the call on the GPU."),
+        "end_ns": Column.moment("End of the call on the GPU."),
+        "is_send": Column.flag("Whether the rank sends it."),
+        "peer": Column.ident("Global rank at the other end."),
+        "direction": Column.text(
+            "forward (an activation) or backward (a gradient): of a send by the schedule's range around it, "
+            "else by the compute launched last before it (of several at once, or after passes of both directions, by "
+            "what else goes to the peer); of a receive only by such a range. Absent where nothing tells."
+        ),
+    }
+
+
+def per_rank(trace: RankTrace, calls: pd.DataFrame, groups: pd.DataFrame, phase_of_op: np.ndarray) -> pd.DataFrame:
+    """The rank's messages to named peers, but for those that go round (context parallel) or between neighbours."""
+    own = point_to_point(calls)
+    own = rows_where(own, ~own["call"].isin(in_ring(calls, groups))) if len(own) else own
+    if own.empty:
+        return pd.DataFrame()
+    moves = transfers(own.assign(rank=trace.rank)).drop(columns="rank")
+    rows = array_of(moves, "gpu_op")
+    launched_last, is_mixed = _phases_before(trace, rows, phase_of_op)
+    told = _of_several(moves, pd.Series(launched_last, dtype="object").where(moves["is_send"], None), is_mixed)
+    direction = _by_ranges(trace, rows).fillna(told).to_numpy()
+    launch = array_of(trace.gpu_ops, "launch")[rows]
+    launched_ns = array_of(trace.api_calls, "start_ns").take(np.maximum(launch, 0)) if len(trace.api_calls) else launch
+    return moves.assign(message=moves.groupby("call").cumcount(), direction=direction,
+                        launch_ns=pd.arrays.IntegerArray(launched_ns.astype(np.int64), launch == NONE))  # fmt: skip
+
+
+def across(parts: Mapping[int, pd.DataFrame]) -> PipelineMessages:
+    """The ranks' messages under each other."""
+    return PipelineMessages(stack(parts, tuple(PipelineMessages.columns)))
+
+
+def in_launch_order(trace: RankTrace, transfers: np.ndarray) -> pd.DataFrame:
+    """The rank's launched operations in the order of their launches, with their row in `gpu_ops` as `gpu_op`."""
+    count = len(trace.gpu_ops)
+    ops = only(trace.gpu_ops, ["start_ns", "end_ns", "kind", "launch"]).assign(
+        step_row=trace.op_step, gpu_op=np.arange(count), is_transfer=np.isin(np.arange(count), transfers)
+    )
+    held = rows_where(ops, (ops["launch"] != NONE) & trace.counted)
+    return held.sort_values(["launch", "start_ns"], kind="stable", ignore_index=True)
+
+
+def _of_several(moves: pd.DataFrame, told: pd.Series, is_mixed: np.ndarray) -> pd.Series:
+    """Directions where sends that can be of two passes have those of their peers.
+
+    A call that sends an activation and a gradient follows a pass each way: the compute launched last tells that of one
+    of them only. So it is where one of the two passes has nothing to send, as those of the first and the last stage.
+    What else goes to the same peer tells, where that goes one way.
+    """
+    is_alone = moves["is_send"] & (moves["is_send"].groupby(moves["call"]).transform("sum") == 1)
+    is_certain = is_alone & ~is_mixed
+    if is_certain.equals(moves["is_send"]):
+        return told
+    ways = table_of({"peer": moves["peer"], "way": told})[is_certain].drop_duplicates()
+    known = moves["peer"].map(ways.drop_duplicates("peer", keep=False).set_index("peer")["way"]).astype("object")
+    known = known.where(known.notna() | ~is_alone, told)
+    return told.where(is_certain | ~moves["is_send"], known.where(known.notna(), None))
+
+
+def in_ring(calls: pd.DataFrame, groups: pd.DataFrame) -> np.ndarray:
+    """Numbers of a rank's calls whose messages go round, or both ways, or are of a group that is for something else."""
+    own = point_to_point(calls)
+    return array_of(own, "call")[_is_ring(own, groups)] if len(own) else np.empty(0, dtype=np.int64)
+
+
+def _is_ring(own: pd.DataFrame, groups: pd.DataFrame) -> np.ndarray:
+    keys = ["group", "group_ranks"]
+    texts = only(groups, keys).astype("object").fillna("") if len(groups) else without_rows(keys)
+    rings = {
+        tuple(key)
+        for key, uses in groups.groupby([texts[name] for name in keys])
+        if role_of_messages(uses) not in _OF_STAGES
+    }
+    wanted = only(own, keys).astype("object").fillna("")
+    return np.array([key in rings for key in wanted.itertuples(index=False, name=None)], dtype=bool)
+
+
+def _by_ranges(trace: RankTrace, rows: np.ndarray) -> pd.Series:
+    """What the schedule's range around each launch says; absent without."""
+    found = actions(trace)
+    found = found[~found["is_compute"]].reset_index(drop=True)
+    launch = array_of(trace.gpu_ops, "launch")[rows]
+    if found.empty:
+        return pd.Series([None] * len(rows), dtype="object")
+    times = np.where(launch != NONE, array_of(trace.api_calls, "start_ns")[launch], -1)
+    names = np.array([*found["what"], None], dtype=object)
+    return pd.Series(names[action_at(found, times)], dtype="object")
+
+
+def _phases_before(trace: RankTrace, rows: np.ndarray, phase_of_op: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Forward or backward, as the compute launched last before each operation is; `None` before any.
+
+    And whether compute of both lies between the operation and the one of `rows` before it (before whose like where
+    there is none between).
+    """
+    ops = in_launch_order(trace, rows)
+    phase = np.array(NAMES, dtype=object)[phase_of_op[ops["gpu_op"]]]
+    is_work = np.isin(phase, [FORWARD, BACKWARD]) & is_any(ops["kind"], "compute")
+    names = pd.Series(np.where(is_work, phase, np.array(None, dtype=object)), dtype="object").ffill()
+    by_op = pd.Series(names.to_numpy(), index=ops["gpu_op"])
+    found = by_op.reindex(rows)
+    phases: np.ndarray = found.where(found.notna(), None).to_numpy(dtype=object)
+    return phases, _are_mixed(ops, phase, is_work).reindex(rows, fill_value=False).to_numpy()
+
+
+def _are_mixed(ops: pd.DataFrame, phase: np.ndarray, is_work: np.ndarray) -> pd.Series:
+    """Of each transfer whether forward and backward compute lie between it and the transfer before, by `gpu_op`."""
+    at = np.flatnonzero(ops["is_transfer"])
+    done = np.stack([np.cumsum(is_work & (phase == name))[at] for name in (FORWARD, BACKWARD)])
+    made = np.diff(done, axis=1, prepend=0) > 0
+    is_mixed = pd.Series(made.all(axis=0)).astype("boolean").where(made.any(axis=0)).ffill().fillna(value=False)
+    return pd.Series(is_mixed.to_numpy(dtype=bool), index=array_of(ops, "gpu_op")[at])

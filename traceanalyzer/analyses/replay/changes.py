@@ -1,0 +1,431 @@
+"""What may be changed about a job, how it is written, and what the profiler costs."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+import numpy as np
+
+from traceanalyzer.analyses.host import host_names
+from traceanalyzer.errors import UsageError
+from traceanalyzer.meaning.columns import chosen
+from traceanalyzer.model import RankTrace
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of
+
+# What recording takes the hosts: the PyTorch profiler stops for every operator and call that it writes down.
+
+
+TYPICAL, LEAST, MOST = "none", "least", "most"
+
+COST_NS: Mapping[str, int] = MappingProxyType({TYPICAL: 3_200, LEAST: 1_000, MOST: 6_000})
+"""Estimated cost of one recorded operator or call of the CUDA interface, with shapes, without Python stacks.
+
+Read off as (step recorded − step without a profiler) ÷ operators and calls of the step, on jobs that their hosts bind,
+on three hosts; it differs between hosts and jobs, so that most lies at what the dearest of them took, about 6 µs:
+docs/results/recording.md.
+"""
+
+RUN_TO_RUN = 0.05
+"""Steps of one job without a profiler differ by up to so much from one run to the next: docs/results/recording.md."""
+
+PLAIN_LAUNCH_NS = 10_000
+"""What launching a CUDA graph takes without a profiler, whatever it holds."""
+
+READY_NS = 2_000_000
+"""Who takes a batch that is there is done within this time."""
+
+_PROFILER = "kineto"
+
+
+def recorded_calls(trace: RankTrace, threads: np.ndarray, since: np.ndarray, until: np.ndarray) -> np.ndarray:
+    """How many operators and calls the PyTorch profiler wrote down of the threads from each time until another.
+
+    The launch of a CUDA graph counts for what it launches, too. 0 for other profilers: what theirs cost has not been
+    measured.
+    """
+    if trace.meta.format != _PROFILER:
+        return np.zeros(len(since), dtype=np.int64)
+    frames = (trace.api_calls, trace.host_ops)
+    starts = [array_of(frame, "start_ns")[np.isin(array_of(frame, "thread"), threads)] for frame in frames]
+    begun = np.sort(np.concatenate([*starts, _of_graphs(trace, threads)]))
+    count: np.ndarray = np.searchsorted(begun, until) - np.searchsorted(begun, since)
+    return count
+
+
+def _of_graphs(trace: RankTrace, threads: np.ndarray) -> np.ndarray:
+    """Start of the call that launches a graph for each of the graph's operations that is written down in it.
+
+    Such a call takes some 2 µs longer for each; of no more than fit in it at the most that each may cost.
+    """
+    calls = trace.api_calls
+    rows = np.flatnonzero(
+        host_names.matches(calls["name"], host_names.is_graph_launch) & np.isin(calls["thread"], threads)
+    )
+    launch = array_of(trace.gpu_ops, "launch")
+    launched = np.bincount(launch[launch != NONE], minlength=len(calls))[rows]
+    starts = array_of(calls, "start_ns")[rows]
+    spare_ns = array_of(calls, "end_ns")[rows] - starts - PLAIN_LAUNCH_NS
+    return np.repeat(starts, np.clip(launched, 0, np.maximum(spare_ns, 0) // COST_NS[MOST]))
+
+
+def stretches_taken_up(made_meanwhile_ns: np.ndarray, is_after_gpu: np.ndarray) -> np.ndarray:
+    """Of each stretch of a host in which it waits for workers' batch, how many up to it that wait takes up; else 0.
+
+    The workers do not hurry because the host comes sooner: what it saves since it last waited, for them or for the
+    GPU, it waits for longer.
+
+    Args:
+        made_meanwhile_ns: of each stretch the time in which the host takes a batch that other processes make.
+        is_after_gpu: the stretches before which the host waited for the GPU.
+    """
+    waits = made_meanwhile_ns >= READY_NS
+    place = np.arange(len(waits))
+    begins = is_after_gpu | np.append(False, waits[:-1])[: len(waits)]
+    since = np.maximum.accumulate(np.where(begins, place, 0)) if len(place) else place
+    return np.where(waits, place + 1 - since, 0)
+
+
+def with_waits_for_workers(without_ns: np.ndarray, recorded_ns: np.ndarray, takes_up: np.ndarray) -> np.ndarray:
+    """The host's stretches without the cost of recording, and with what waits for workers' batches take up of that."""
+    saved = np.append(0, np.cumsum(recorded_ns - without_ns))
+    end = np.arange(1, len(saved))
+    found: np.ndarray = without_ns + np.where(takes_up > 0, saved[end] - saved[end - takes_up], 0)
+    return found
+
+
+# The standard orders in which pipelines run their passes: GPipe, 1F1B, interleaved, zero-bubble.
+
+
+FORWARD, BACKWARD, OF_INPUTS, OF_WEIGHTS = "F", "B", "I", "W"
+"""Kinds of passes: forward, backward, and the two halves of a backward one."""
+
+Pass = tuple[str, int, int]
+"""Kind, stage of the model and microbatch, both counted from 0."""
+
+Order = Mapping[int, list[Pass]]
+"""A step's passes in order, by the rank's place in its pipeline."""
+
+
+def gpipe(ranks: int, microbatches: int, chunks: int) -> Order:
+    """All forward passes, then all backward ones; of several stages a rank one after the other, as they follow."""
+    forward, backward = range(chunks), range(chunks)[::-1]
+    return {
+        place: [
+            *((FORWARD, chunk * ranks + place, number) for chunk in forward for number in range(microbatches)),
+            *((BACKWARD, chunk * ranks + place, number) for chunk in backward for number in range(microbatches)),
+        ]
+        for place in range(ranks)
+    }
+
+
+def one_f_one_b(ranks: int, microbatches: int, chunks: int) -> Order:
+    """A forward and a backward pass in turns once a rank has what it needs; with several stages a rank interleaved.
+
+    Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters (2021).
+    """
+    return {place: _in_turns(place, ranks, microbatches, chunks, is_split=False) for place in range(ranks)}
+
+
+def zero_bubble(ranks: int, microbatches: int, chunks: int) -> Order:
+    """The same with gradients of weights computed apart, as many passes later as there are ranks before.
+
+    Qi et al., Zero Bubble Pipeline Parallelism (2024), H1.
+    """
+    return {place: _in_turns(place, ranks, microbatches, chunks, is_split=True) for place in range(ranks)}
+
+
+ORDERS: Mapping[str, Callable[[int, int, int], Order]] = MappingProxyType(
+    {"gpipe": gpipe, "1f1b": one_f_one_b, "interleaved": one_f_one_b, "zero-bubble": zero_bubble}
+)
+"""Schedules by the name that `--schedule` takes."""
+
+MOST_CHUNKS = 64
+
+
+def read_schedule(text: str) -> tuple[str, int | None]:
+    """Name and stages a rank of `1f1b`, `interleaved:4`; `None` where the text says no number.
+
+    Raises:
+        UsageError: there is no such schedule.
+    """
+    name, colon, number = text.strip().partition(":")
+    is_number = number.isdecimal() and 0 < int(number) <= MOST_CHUNKS
+    if name not in ORDERS or (colon and not is_number):
+        raise UsageError(
+            f"schedule {text!r}: write {', '.join(ORDERS)}; with stages a rank interleaved:2 (at most {MOST_CHUNKS})"
+        )
+    if (name == "1f1b" and is_number and int(number) > 1) or (name == "interleaved" and number == "1"):
+        raise UsageError(f"schedule {text!r}: 1f1b has one stage a rank, interleaved more than one")
+    return name, int(number) if is_number else None
+
+
+def order_of(name: str, ranks: int, microbatches: int, chunks: int) -> Order:
+    """The order of a schedule.
+
+    Raises:
+        UsageError: interleaving takes groups of as many microbatches as there are ranks, which these do not fill.
+    """
+    if chunks > 1 and name != "gpipe" and microbatches % ranks:
+        raise UsageError(
+            f"schedule {name}: with {chunks} stages a rank the microbatches ({microbatches}) must be a multiple of the "
+            f"ranks ({ranks})"
+        )
+    return ORDERS[name](ranks, microbatches, chunks)
+
+
+def _in_turns(place: int, ranks: int, microbatches: int, chunks: int, *, is_split: bool) -> list[Pass]:
+    total = microbatches * chunks
+    ahead = ranks - 1 - place
+    # In zero-bubble half a backward pass sets the pace, so that interleaved ranks start one pass apart.
+    warm = ahead if chunks == 1 else (chunks - 1) * ranks + (1 if is_split else 2) * ahead
+    warm = min(warm, total)
+    numbered = [_numbered(number, ranks, chunks) for number in range(total)]
+    forward = [(FORWARD, chunk * ranks + place, number) for chunk, number in numbered]
+    back = [((chunks - 1 - chunk) * ranks + place, number) for chunk, number in numbered]
+    found = forward[:warm]
+    for done, (stage, number) in enumerate(back):
+        found += forward[warm + done : warm + done + 1]
+        found.append((OF_INPUTS if is_split else BACKWARD, stage, number))
+        if is_split and done >= place:
+            found.append((OF_WEIGHTS, *back[done - place]))
+    return [*found, *((OF_WEIGHTS, *one) for one in back[max(total - place, 0) :])] if is_split else found
+
+
+def _numbered(number: int, ranks: int, chunks: int) -> tuple[int, int]:
+    """Chunk and microbatch of a rank's forward pass: groups of as many microbatches as ranks, chunk by chunk."""
+    if chunks == 1:
+        return 0, number
+    group, within = divmod(number, ranks * chunks)
+    return within // ranks, group * ranks + within % ranks
+
+
+# What may be changed about a job, and how it is written.
+
+
+PEERS, EVEN, IDEAL, FASTEST, HIDDEN, ALONE, USUAL = "peers", "even", "ideal", "fastest", "hidden", "alone", "usual"
+
+Changeable = Literal[
+    "rank", "stage", "host", "data", "memory", "profiler", "compute", "copy", "comm", "waits", "links", "small", "sync",
+    "operator", "kernel", "collective", "loop", "delays", "schedule",
+]  # fmt: skip
+"""The parts of a job that can be changed."""
+
+PARTS: Mapping[Changeable, str] = MappingProxyType(
+    {
+        "rank": "all that the ranks do themselves: their hosts' work, compute and copies",
+        "stage": "the same of all ranks of a pipeline's stage, which is counted by ranks from 0",
+        "host": "the hosts' work: all time in which they are not blocked by the GPU",
+        "data": "the part of the hosts' work that is in the data loader",
+        "memory": "the part of the hosts' work that is in calls that take GPU memory or give it back",
+        "profiler": "what recording takes the hosts: an estimated 3.2 µs (least 1, most 6) for every operator and call",
+        "compute": "compute kernels",
+        "copy": "copies",
+        "comm": "transfers: what is left of communication once the last partner is there",
+        "waits": "waiting for partners that come later",
+        "links": "transfers, by the bus bandwidth in GB/s that they reach",
+        "small": "transfers of at most 1 MiB of collectives that buckets can hold",
+        "sync": "waiting of hosts in calls that block until the GPU is done",
+        "operator": "GPU operations that an operator of this name launched",
+        "kernel": "GPU operations whose name contains this text",
+        "collective": "transfers of this collective; `messages` are all sends and receives",
+        "loop": "the hosts' work for a loop's turns behind the first (table launch_loops), and their waits for the GPU",
+        "delays": "what no recorded dependency explains of when operations start and blocking calls return",
+        "schedule": "the order in which pipelines run their passes",
+    }
+)
+"""What each of them is."""
+
+NAMED: tuple[Changeable, ...] = ("operator", "kernel", "collective", "loop")
+"""Parts that need a name."""
+
+MAY_BE_NAMED: tuple[Changeable, ...] = (*NAMED, "sync")
+"""Parts that may have one: of `sync` the call, and its phase, such as `cudaStreamSynchronize@optimizer`."""
+
+OF_HOSTS: tuple[Changeable, ...] = ("host", "data", "memory", "profiler", "sync", "loop")
+"""Parts that only a capture with the host's side has."""
+
+WORDS: Mapping[Changeable, Mapping[str, float | str]] = MappingProxyType(
+    {
+        "rank": {PEERS: PEERS, EVEN: EVEN},
+        "stage": {PEERS: PEERS, EVEN: EVEN, IDEAL: IDEAL},
+        "host": {"none": 0.0, PEERS: PEERS, EVEN: EVEN, FASTEST: FASTEST},
+        "data": {"ready": 0.0, "none": 0.0},
+        "memory": {"none": 0.0},
+        "profiler": {word: word for word in COST_NS},
+        "compute": {"free": 0.0, PEERS: PEERS, EVEN: EVEN, ALONE: ALONE},
+        "copy": {"free": 0.0, PEERS: PEERS, EVEN: EVEN},
+        "comm": {"free": 0.0, PEERS: PEERS, EVEN: EVEN, HIDDEN: HIDDEN},
+        "links": {},
+        "small": {"free": 0.0},
+        "waits": {"none": 0.0},
+        "sync": {"none": 0.0},
+        **{part: {"free": 0.0} for part in NAMED},
+        "collective": {"free": 0.0, USUAL: USUAL},
+        "loop": {"none": 0.0},
+        "delays": {"none": 0.0},
+        "schedule": {name: name for name in ORDERS},
+    }
+)
+"""For each part the words that say what becomes of it; but for waits, syncs, profiler there are factors, too: `2x`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that is different in a replay.
+
+    Attributes:
+        part: what of the job.
+        to: what its recorded lengths are multiplied with (0.5: twice as fast; 0: gone), or `peers`: the median of the
+            same work of the ranks that do the same and are not changed themselves (of transfers between changed ranks
+            that of others of the same collective and size, or what others take at most for so many bytes; none where
+            they have no such); `even`: its mean over
+            all ranks that do the same, of a pipeline's stages all of their work put together (of a transfer the median
+            of those of the same collective and size); `ideal` (stages): even, and neither hosts nor messages take time:
+            what is left of the bubble is the schedule's own; `fastest` (hosts): the rank that needs least in a step;
+            `hidden` (communication): nothing on other streams waits for transfers; `usual` (a collective in some
+            steps): the median of the same ranks' transfers of that size in the other steps; `alone` (compute): the
+            median of the same work when no communication runs beside it; `none`, `least`, `most` (profiler):
+            the hosts' time less what recording is estimated to take. Of `links` their bus bandwidth in GB/s; of
+            `schedule` its name (`schedule_orders`), with stages a rank such as `interleaved:2`.
+        ranks: only these, or of `stage` these stages; `None` is all.
+        steps: only these; `None` is all.
+        name: of the operator, kernel, collective, loop or blocking call.
+    """
+
+    part: Changeable
+    to: float | str = 0.0
+    ranks: frozenset[int] | None = None
+    steps: frozenset[int] | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.part not in PARTS:
+            raise UsageError(f"no part of a job is called {self.part!r}; there are {', '.join(PARTS)}")
+        if (not self.name and self.part in NAMED) or (self.name and self.part not in MAY_BE_NAMED):
+            raise UsageError(f"{self.part}: " + ("say which, by name" if not self.name else "takes no name"))
+        if self.part == "schedule":
+            self._check_schedule()
+            return
+        words = WORDS[self.part]
+        if isinstance(self.to, str) and self.to not in words.values():
+            raise UsageError(f"{self.part} cannot become {self.to!r}; it can {' or '.join(words)}")
+        if self.to == IDEAL and self.ranks:
+            raise UsageError("stage: all stages become ideal together; write stage ideal")
+        if self.to == USUAL and not self.steps:
+            raise UsageError(
+                f"{self.part} {self.name}: what is usual is that of other steps; say in which it becomes so"
+            )
+        if self.part == "links" and not (isinstance(self.to, float | int) and self.to > 0):
+            raise UsageError("links: say their bus bandwidth in GB/s, such as 400")
+        if not isinstance(self.to, str) and self.to < 0:
+            raise UsageError(f"{self.part} cannot take {self.to} times as long")
+
+    def _check_schedule(self) -> None:
+        read_schedule(str(self.to))
+        if self.ranks is not None or self.steps is not None:
+            raise UsageError("schedule: all ranks and steps take it; write schedule 1f1b, without ranks or --in-steps")
+
+    @property
+    def only_shortens(self) -> bool:
+        """Whether nothing takes longer after it; what peers take, or the mean of all, may be more than a rank's own."""
+        if isinstance(self.to, str):
+            return self.to not in (PEERS, EVEN, IDEAL) and self.part != "schedule"
+        return self.part == "links" or self.to <= 1
+
+    def __str__(self) -> str:
+        if self.part == "schedule":
+            return f"schedule {self.to}"
+        word = next((word for word, value in WORDS[self.part].items() if value == self.to), None)
+        if self.part == "links":
+            word = _plain(float(self.to), 6)
+        to = word or (f"{_plain(1 / self.to, 3)}x" if not isinstance(self.to, str) and self.to else "free")
+        where = self.name or (_listed(self.ranks) if self.ranks else "")
+        steps = f" in step{'s' if len(self.steps) > 1 else ''} {_listed(self.steps)}" if self.steps else ""
+        return f"{self.part} {where}{'=' if where else ''}{to}{steps}"
+
+
+def _plain(number: float, digits: int) -> str:
+    """With so many digits that count, and without an exponent, which nobody types."""
+    return np.format_float_positional(number, digits, fractional=False, trim="-")
+
+
+UNRECORDED = Change("profiler", TYPICAL)
+"""The job as without a profiler, by the typical cost of recording."""
+
+EXPLAINED = Change("delays")
+"""The job with nothing that its graph does not explain."""
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ",".join(map(str, sorted(numbers)))
+
+
+# Changes as people write them: `rank 7=peers`, `host none`, `operator aten::mm=2x`.
+
+
+_FACTOR = re.compile(r"(\d+(?:\.\d+)?)x")
+
+_RANKS = re.compile(r"[\d,\s-]+")
+
+_WITHOUT_FACTOR = ("waits", "sync", "profiler")
+
+_RATE = re.compile(r"(\d+(?:\.\d+)?)(?:\s*GB/s)?")
+
+_IN_STEPS = re.compile(r" in steps? ([\d,\s-]+)$")
+
+
+def read_change(text: str) -> Change:
+    """The change that a text of a part and what becomes of it names: `host 0=peers`, `host 0=peers in steps 3,4`.
+
+    Raises:
+        UsageError: it names none.
+    """
+    text = text.strip()
+    within = _IN_STEPS.search(text)
+    steps = chosen(within[1]) if within else None
+    part, _, rest = (text[: within.start()] if within else text).partition(" ")
+    return change_of(part, rest.strip(), steps)
+
+
+def change_of(name: str, text: str, steps: frozenset[int] | None = None) -> Change:
+    """`WHAT`, `RANKS=WHAT` or `NAME=WHAT` of a part; `WHAT` is a word of the part or a factor of speed such as `2x`.
+
+    Raises:
+        UsageError: the part or the text is something else.
+    """
+    part: Changeable | None = next((one for one in PARTS if one == name), None)
+    if part is None:
+        raise UsageError(f"no part of a job is called {name!r}; there are {', '.join(PARTS)}")
+    if part == "schedule":
+        return Change(part, text.strip(), steps=steps)
+    where, equals, what = text.rpartition("=")
+    if part == "stage" and what.strip() in (EVEN, IDEAL) and not equals:
+        return Change(part, what.strip(), steps=steps)
+    if not equals and (part in NAMED or part in ("rank", "stage")):
+        raise UsageError(f"{part} {text!r}: say which, such as {part} {'NAME=2x' if part in NAMED else '7=peers'}")
+    is_named = part in NAMED or (part in MAY_BE_NAMED and bool(equals) and not _RANKS.fullmatch(where))
+    return Change(
+        part,
+        _becomes(part, what.strip()),
+        ranks=chosen(where) if equals and not is_named else None,
+        steps=steps,
+        name=where.strip() if is_named else None,
+    )
+
+
+def _becomes(part: Changeable, what: str) -> float | str:
+    if part == "links":
+        rate = _RATE.fullmatch(what)
+        if not rate:
+            raise UsageError(f"links cannot become {what!r}; write their bus bandwidth in GB/s, such as 400")
+        return float(rate[1])
+    factor = _FACTOR.fullmatch(what)
+    if factor and float(factor[1]) > 0 and part not in _WITHOUT_FACTOR:
+        return 1 / float(factor[1])
+    if what not in WORDS[part]:
+        words = [*WORDS[part], *(() if part in _WITHOUT_FACTOR else ("a factor of speed such as 2x",))]
+        raise UsageError(f"{part} cannot become {what!r}; write {' or '.join(words)}")
+    return WORDS[part][what]

@@ -1,0 +1,579 @@
+"""A rank's graph contracted to few nodes, and the order in which nodes can be computed."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import Generic, TypeVar
+
+import numpy as np
+import pandas as pd
+from msgspec import Struct
+
+from traceanalyzer.analyses.base import is_any
+from traceanalyzer.analyses.grouping import Groups
+from traceanalyzer.analyses.replay.rank_graph import LATE_NS, SOURCE, Explained, Piece, explained, offsets
+from traceanalyzer.analyses.time.intervals import Intervals
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of, column_of
+
+# What kernels take without communication beside them.
+
+
+LEAST_ALONE = 3
+"""So many runs of a kernel without communication beside it tell its own speed."""
+
+ALIKE = 1.25
+"""Times the lower quartile: runs of one kernel whose upper quartile is longer are of unlike work."""
+
+BESIDE = 0.5
+"""A kernel runs beside communication for at least this share of its time, or it doesn't."""
+
+_NEVER = np.iinfo(np.int64).max // 2
+
+
+class Alone:
+    """One rank's operations by the work that they do (`same_work`).
+
+    Attributes:
+        works: the numbers of what they do, in order; -1 stands for all of which it is not known.
+        code: of each operation the position of its work.
+        shapes: of each work the shapes of the operator's inputs; empty where they are absent.
+        medians: of each work the median of its runs without communication beside them; NaN of fewer than three, of
+            unlike ones, and where the work is not known.
+    """
+
+    def __init__(self, ops: pd.DataFrame) -> None:
+        starts, lengths = array_of(ops, "start_ns"), array_of(ops, "duration_ns")
+        comm = is_any(ops["kind"], "comm")
+        beside = Intervals.of(starts[comm], (starts + lengths)[comm]).covered_ns(starts, starts + lengths)
+        self._is_beside = (beside >= BESIDE * lengths) & ~comm & (lengths > 0)
+        self.works, first, self.code = np.unique(array_of(ops, "work"), return_index=True, return_inverse=True)
+        shapes = column_of(ops, "shapes")
+        self.shapes = np.array([*shapes.categories, ""], dtype=object)[shapes.codes[first]]
+        runs = np.flatnonzero((beside == 0) & ~comm)
+        groups = Groups.of_numbers(self.code[runs])
+        is_told = (groups.counts() >= LEAST_ALONE) & _are_alike(groups, lengths[runs])
+        is_told &= self.works[self.code[runs[groups.first]]] != NONE
+        self.medians = np.full(len(self.works), np.nan)
+        self.medians[self.code[runs[groups.first]][is_told]] = groups.medians(lengths[runs])[is_told]
+
+    @property
+    def are_beside(self) -> np.ndarray:
+        """Of each kernel whether any of its runs is beside communication."""
+        return np.bincount(self.code[self._is_beside], minlength=len(self.works)) > 0
+
+    def lengths_ns(self, medians: np.ndarray | None = None) -> np.ndarray:
+        """For each operation the median time of its kernel when no communication runs beside it.
+
+        Without limit for operations that do not run beside communication, or of which too few runs are alone.
+        `medians`, one for each kernel, are those of the rank itself, unless given.
+        """
+        typical = self.medians if medians is None else medians
+        of_op = np.where(np.isnan(typical), _NEVER, typical)[self.code] if len(typical) else np.empty(len(self.code))
+        found: np.ndarray = np.round(np.where(self._is_beside, of_op, _NEVER)).astype(np.int64)
+        return found
+
+
+def _are_alike(groups: Groups, lengths: np.ndarray) -> np.ndarray:
+    """Whether a kernel's runs take about as long: else its name, grid and shapes do not tell how much it does."""
+    counts = groups.counts()
+    ordered = lengths[np.lexsort((lengths, groups.of_row))]
+    begins = np.cumsum(counts) - counts
+    low, high = (ordered[begins + (counts - 1) * quarter // 4] for quarter in (1, 3))
+    alike: np.ndarray = high <= ALIKE * low
+    return alike
+
+
+def of_peers(own: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """A rank's medians, by kernel, with its peers' (a row each) for kernels that it never runs alone.
+
+    Those are scaled by what kernels that both run alone take longer on the rank: GPUs are not equally fast.
+    """
+    if not (np.isnan(own) & ~np.isnan(others).all(axis=0)).any():
+        return own
+    ratio = np.divide(own, others, out=np.full(others.shape, np.nan), where=others != 0)
+    is_known = ~np.isnan(ratio).all(axis=1)
+    scaled = others[is_known] * np.nanmedian(ratio[is_known], axis=1)[:, None]
+    wanted = np.isnan(own) & ~np.isnan(scaled).all(axis=0)
+    found = own.copy()
+    found[wanted] = np.nanmedian(scaled[:, wanted], axis=0)
+    return found
+
+
+# A piece of the graph contracted to few nodes: whole runs of operations and segments of the host.
+#
+# Within a run of a stream that one segment launched, an operation starts at max(end of the one before, its launch), so
+# that the run's end is max(its begin + a, the segment's begin + b) with a and b from sums and maxima over whole columns.
+
+
+T = TypeVar("T")
+
+NEVER = -(1 << 60)
+"""Weight of an edge that a change has taken away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What may be changed about a piece.
+
+    Attributes:
+        duration_ns: of each operation; of one in a matched instance its transfer decides instead.
+        host_ns: of each stretch of the host.
+        is_blocking: segments whose call still waits for the GPU.
+        is_called: segments whose call is made at all.
+        has_lag: keep what the model does not explain.
+        is_hidden: other streams wait for the begin of transfers, not for their ends.
+    """
+
+    duration_ns: np.ndarray
+    host_ns: np.ndarray
+    is_blocking: np.ndarray
+    is_called: np.ndarray
+    has_lag: bool = True
+    is_hidden: bool = False
+
+
+class Sums(Struct, frozen=True):
+    """Lengths within runs and segments.
+
+    Attributes:
+        lag_ns: what is not explained, of each operation.
+        until_ns: from when nothing holds an operation any more to its run's end (a single one's start).
+        host_ns: of each stretch of the host its end since its segment's begin.
+        by_launch_ns: from the begin of the segment that launched the operation to its run's end.
+    """
+
+    lag_ns: np.ndarray
+    until_ns: np.ndarray
+    host_ns: np.ndarray
+    by_launch_ns: np.ndarray
+
+
+class Latest(Generic[T]):
+    """What is made of an array, kept for the two that were asked for last: most changes leave most lengths as they are.
+
+    An array is told by which object it is: nobody writes to one that was given here. What makes it is given each time:
+    held here it would hold the nodes that hold this, until the next search for garbage.
+    """
+
+    def __init__(self) -> None:
+        self._known: list[tuple[np.ndarray, T]] = []
+
+    def __call__(self, array: np.ndarray, make: Callable[[np.ndarray], T]) -> T:
+        """What `make`, always the same, makes of it."""
+        for own, made in self._known:
+            if own is array:
+                return made
+        made = make(array)
+        self._known = [(array, made), *self._known[:1]]
+        return made
+
+    def let_go(self) -> None:
+        """Keep nothing."""
+        self._known = []
+
+
+FOLLOWS, LAUNCHED, RELEASED, WAITS, OWN, CHAINED, ANCHOR, BLOCKS, BEGINS, CLEARED = range(10)
+"""Kinds of edges: into a run from the one before it, from the host, from nothing, from another stream; from a single
+operation's start to its end; into a segment from the one before it, from nothing, from an operation; into the first
+step's begin from nothing, from the earlier operations' ends."""
+
+
+class Nodes:
+    """Nodes of one piece, numbered from 1 (0 is `SOURCE`), and edges between them.
+
+    First the ends of the runs, then the starts of operations that have one of their own (communication, a step's
+    first), then the begins of the segments, then the first step's begin. An edge has a `kind`, and a `row`: the first
+    operation of the run that it leads to, or the segment.
+    """
+
+    def __init__(self, piece: Piece, main_stream: int) -> None:
+        self.piece, self.main_stream = piece, main_stream
+        ops = piece.ops
+        self.known: Explained = explained(piece)
+        self._is_of: dict[str, np.ndarray] = {}
+        self._columns: dict[tuple[str, str], np.ndarray] = {}
+        self._within = {has_lag: Latest[tuple[np.ndarray, np.ndarray]]() for has_lag in (False, True)}
+        self._host_ends = Latest[np.ndarray]()
+        lengths = self.column("ops", "duration_ns"), self.column("host", "ns")
+        every_segment = np.ones(len(piece.segments), dtype=bool)
+        self.recorded = Timing(*lengths, every_segment, every_segment)
+        self.is_single = (self.column("ops", "call") != NONE) | self.begins_step
+        self.earlier = self._earlier()
+        self.is_comm = self.is_of("comm")
+        self.begins_run = self._runs()
+        self.first = np.flatnonzero(self.begins_run)
+        self.last = np.append(self.first[1:], len(ops))[: len(self.first)] - 1
+        self.run_of_op = np.cumsum(self.begins_run) - 1
+        self.singles = np.flatnonzero(self.is_single)
+        self.count = len(self.first) + len(self.singles) + len(piece.segments) + 1
+        self.begin_node = self.count
+        self.end_node = 1 + self.run_of_op
+        self.start_node = np.full(len(ops), NONE)
+        self.start_node[self.singles] = 1 + len(self.first) + np.arange(len(self.singles))
+        self.segment_node = 1 + len(self.first) + len(self.singles) + np.arange(len(piece.segments))
+        self._link()
+
+    @cached_property
+    def alone(self) -> Alone:
+        """How long its kernels take without communication beside them."""
+        return Alone(self.piece.ops)
+
+    def column(self, table: str, name: str) -> np.ndarray:
+        """Values of a column of one of the piece's tables: replays ask for some of them again and again."""
+        if (table, name) not in self._columns:
+            self._columns[table, name] = array_of(getattr(self.piece, table), name)
+        return self._columns[table, name]
+
+    def is_of(self, kind: str) -> np.ndarray:
+        """Mask of the operations of a kind."""
+        if kind not in self._is_of:
+            self._is_of[kind] = is_any(self.piece.ops["kind"], kind)
+        return self._is_of[kind]
+
+    @cached_property
+    def blocking_calls(self) -> Counter[tuple[int, str]]:
+        """How often the host makes which blocking call in which step."""
+        held = self.column("segments", "before") != NONE
+        steps, calls = (self.column("segments", name)[held].tolist() for name in ("step", "call"))
+        return Counter(zip(steps, calls, strict=True))
+
+    @cached_property
+    def begins_step(self) -> np.ndarray:
+        """The operations with which steps begin on the main stream; and the very first of all."""
+        found = np.zeros(len(self.piece), dtype=bool)
+        held = np.flatnonzero(self.column("ops", "stream") == self.main_stream)
+        _, first = np.unique(self.column("ops", "step")[held], return_index=True)
+        found[held[first]] = True
+        found[self.column("ops", "start_ns").argmin()] = True
+        return found
+
+    def last_of_streams(self, held: np.ndarray) -> np.ndarray:
+        """Of the operations under a mask the last one of each stream."""
+        rows = np.flatnonzero(held)
+        stream = self.column("ops", "stream")[rows]
+        last: np.ndarray = rows[np.append(stream[1:] != stream[:-1], True)[: len(rows)]]
+        return last
+
+    def _earlier(self) -> np.ndarray:
+        """The last operation of each stream before those of the first step."""
+        is_of_none, starts = self.column("ops", "step") == NONE, self.column("ops", "start_ns")
+        first_ns = starts[~is_of_none].min(initial=np.iinfo(np.int64).max)
+        return (
+            self.last_of_streams(is_of_none & (starts < first_ns))
+            if not is_of_none.all()
+            else is_of_none.nonzero()[0][:0]
+        )
+
+    def _runs(self) -> np.ndarray:
+        """Where runs begin: at streams, waits, other segments, single operations, and after what is waited for."""
+        piece = self.piece
+        begins = piece.begins_stream.copy()
+        segment = piece.segment_of_op
+        begins[1:] |= segment[1:] != segment[:-1]
+        begins[array_of(piece.waits, "target")] = True
+        awaited = (
+            np.concatenate([piece.waits["source"], piece.blocks["op"], np.flatnonzero(self.is_single), self.earlier])
+            + 1
+        )
+        begins[awaited[awaited < len(begins)]] = True
+        begins[self.is_single | (self.known.release_ns != NONE)] = True
+        return begins
+
+    def _link(self) -> None:
+        """Edges by kind; the target of one into a run is the start of a single operation, else the run's end."""
+        piece, first = self.piece, self.first
+        entry = np.where(self.is_single[first], self.start_node[first], self.end_node[first])
+        follows = ~piece.begins_stream[first]
+        launched = piece.segment_of_op[first] != NONE
+        released = self.known.release_ns[first] != NONE
+        entry_of_op = np.where(self.is_single, self.start_node, self.end_node)
+        source, target = array_of(piece.waits, "source"), array_of(piece.waits, "target")
+        before = array_of(piece.segments, "before")
+        chained = np.flatnonzero(before != NONE)
+        anchors = np.flatnonzero(before == NONE)
+        blocks = piece.blocks
+        self.follows, self.launched, self.released = (np.flatnonzero(mask) for mask in (follows, launched, released))
+        self._chained, self._anchors = chained, anchors
+        segment_node = np.append(self.segment_node, NONE)
+        parts = (
+            (self.end_node[first[follows] - 1], entry[follows], first[follows]),
+            (segment_node[piece.segment_of_op[first[launched]]], entry[launched], first[launched]),
+            (np.full(released.sum(), SOURCE), entry[released], first[released]),
+            (self.end_node[source], entry_of_op[target], target),
+            (self.start_node[self.singles], self.end_node[self.singles], self.singles),
+            (segment_node[before[chained]], segment_node[chained], chained),
+            (np.full(len(anchors), SOURCE), segment_node[anchors], anchors),
+            (self.end_node[array_of(blocks, "op")], segment_node[array_of(blocks, "segment")], blocks["segment"]),
+            (np.array([SOURCE]), np.array([self.begin_node]), np.array([NONE])),
+            (self.end_node[self.earlier], np.full(len(self.earlier), self.begin_node), self.earlier),
+        )
+        self.source, self.target, self.row = (
+            np.concatenate([part[place] for part in parts]).astype(np.int64) for place in range(3)
+        )
+        self.kind = np.repeat(np.arange(len(parts)), [len(part[0]) for part in parts])
+
+    def let_go(self) -> None:
+        """Keep nothing of replays."""
+        self._host_ends.let_go()
+        for within in self._within.values():
+            within.let_go()
+
+    def sums(self, timing: Timing) -> Sums:
+        """Lengths within the runs and segments."""
+        within = partial(self._within_runs, has_lag=timing.has_lag)
+        lag, until = self._within[timing.has_lag](timing.duration_ns, within)
+        host = self._host_ends(timing.host_ns, partial(offsets, self.column("host", "segment")))
+        by_launch = np.append(host, 0)[self.column("ops", "launch")]
+        by_launch += self.known.latency_ns
+        by_launch += until
+        by_launch[self._without_launch] = NEVER
+        return Sums(lag, until, host, by_launch)
+
+    @cached_property
+    def _without_launch(self) -> np.ndarray:
+        return np.flatnonzero(self.column("ops", "launch") == NONE)
+
+    def _within_runs(self, duration: np.ndarray, *, has_lag: bool) -> tuple[np.ndarray, np.ndarray]:
+        """`lag_ns` and `until_ns` of `Sums`."""
+        known = self.known
+        lag = known.lag_ns if has_lag else np.zeros(len(self.piece), dtype=np.int64)
+        total = np.append(0, np.cumsum(duration + np.append(known.turnaround_ns[1:] + lag[1:], 0)))
+        until = (total[self.last] + duration[self.last])[self.run_of_op] - total[:-1]
+        return lag, np.where(self.is_single, 0, until) + lag
+
+    def weights(self, timing: Timing) -> np.ndarray:
+        """Length of each edge, in the order of `parts`."""
+        known, first, duration = self.known, self.first, timing.duration_ns
+        sums = self.sums(timing)
+        follows, released = first[self.follows], first[self.released]
+        source, target = self.column("waits", "source"), self.column("waits", "target")
+        hidden = np.where(timing.is_hidden & self.is_comm[source], duration[source], 0)
+        return np.concatenate(
+            [
+                known.turnaround_ns[follows] + sums.until_ns[follows],
+                np.maximum.reduceat(sums.by_launch_ns, first)[self.launched],
+                known.release_ns[released] + sums.until_ns[released],
+                known.wait_ns - hidden + sums.until_ns[target],
+                duration[self.singles],
+                *self._host_weights(timing, sums.host_ns),
+                self.column("steps", "begin_ns")[:1],
+                np.zeros(len(self.earlier), dtype=np.int64),
+            ]
+        )
+
+    def _host_weights(self, timing: Timing, tail: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of edges into segments: from the segment before, from nothing, from operations."""
+        cut = self.cut_of_segment[self._chained]
+        own = np.where(timing.is_called, self.column("segments", "own_ns"), 0)[self._chained]
+        known, lag = self.returns
+        kept = lag if timing.has_lag else np.zeros_like(lag)
+        segment = self.column("blocks", "segment")
+        into = np.where(timing.is_blocking[segment], known + kept[segment], NEVER)
+        kept = np.where(timing.is_blocking, kept, 0)
+        return tail[cut] + own + kept[self._chained], self.column("segments", "begin_ns")[self._anchors], into
+
+    @cached_property
+    def cut_of_segment(self) -> np.ndarray:
+        """For each segment the row in `host` of the stretch before the blocking call that it begins with, or -1."""
+        cuts = np.full(len(self.piece.segments), NONE)
+        cuts[self._chained] = np.flatnonzero(~self.piece.host["is_launch"].to_numpy(dtype=bool))
+        return cuts
+
+    @cached_property
+    def returns(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of each row of `blocks` the time to the call's return; of each segment what that leaves unexplained."""
+        piece = self.piece
+        begin = array_of(piece.segments, "begin_ns")
+        ends = self.column("ops", "start_ns") + self.column("ops", "duration_ns")
+        op, segment = array_of(piece.blocks, "op"), array_of(piece.blocks, "segment")
+        after = begin[segment] - ends[op]
+        # After its own copy from or to pageable memory a call works on: it moves the bytes, and its pages come.
+        after = np.where(piece.blocks["is_own"].to_numpy(dtype=bool), after, np.minimum(after, LATE_NS))
+        reached = np.full(len(begin), NEVER)
+        np.maximum.at(reached, segment, ends[op] + after)
+        chained, before = self._chained, array_of(piece.segments, "before")[self._chained]
+        tail = offsets(array_of(piece.host, "segment"), array_of(piece.host, "ns"))[self.cut_of_segment[chained]]
+        reached[chained] = np.maximum(
+            reached[chained], begin[before] + tail + array_of(piece.segments, "own_ns")[chained]
+        )
+        met = array_of(piece.meetings, "segment")
+        met = met[met != NONE]  # there the hosts that meet decide
+        reached[met] = begin[met]
+        return after, np.where(reached == NEVER, 0, begin - reached)
+
+
+# An order in which a graph's nodes can be computed, many at a time.
+
+
+class CircleError(ValueError):
+    """A node would come before itself."""
+
+
+class Order(Struct, frozen=True):
+    """Edges sorted so that every level needs only earlier ones.
+
+    Attributes:
+        place: of each node in the order.
+        edges: the edges in order of their targets; those of `dropped` are left out.
+        source: place of each one's source.
+        levels: for each level its first node's and first edge's place; and the ends.
+        first: for each node its first edge's place.
+        begins: the same within its level.
+        dropped: mask of the edges that would have closed a circle.
+    """
+
+    place: np.ndarray
+    edges: np.ndarray
+    source: np.ndarray
+    levels: np.ndarray
+    first: np.ndarray
+    begins: np.ndarray
+    dropped: np.ndarray
+
+    def latest(self, weights: np.ndarray) -> np.ndarray:
+        """When each node is reached: the largest over its edges of the source's time + the edge's weight.
+
+        `weights` has a row for each edge as given, and a column for each replay; so has the answer for nodes.
+        """
+        ordered = weights[self.edges]
+        times = np.zeros((len(self.place), weights.shape[1]), dtype=np.int64)
+        source, begins = self.source, self.begins
+        bounds = self.levels.tolist()
+        for (node, edge), (next_node, next_edge) in pairwise(bounds):
+            reached = times[source[edge:next_edge]]
+            reached += ordered[edge:next_edge]
+            times[node:next_node] = np.maximum.reduceat(reached, begins[node:next_node], axis=0)
+        given: np.ndarray = times[self.place]
+        return given
+
+    def deadlines(self, weights: np.ndarray, latest_ns: np.ndarray) -> np.ndarray:
+        """How late each node may be reached so that none is reached after its `latest_ns`: `latest` backwards."""
+        times = latest_ns[self.nodes]
+        lengths = weights[self.edges]
+        targets = np.repeat(np.arange(len(self.place)), np.diff(np.append(self.first, len(self.edges))))
+        bounds = self.levels.tolist()
+        for (_, edge), (_, next_edge) in reversed(list(pairwise(bounds))):
+            held = slice(edge, next_edge)
+            np.minimum.at(times, self.source[held], times[targets[held]] - lengths[held])
+        given: np.ndarray = times[self.place]
+        return given
+
+    def bounds(self, node: int) -> tuple[int, int]:
+        """The node's first edge's place, and the end of its edges."""
+        place = int(self.place[node])
+        following = self.first[place + 1] if place + 1 < len(self.first) else len(self.edges)
+        return int(self.first[place]), int(following)
+
+    @property
+    def nodes(self) -> np.ndarray:
+        """The node at each place."""
+        nodes = np.empty(len(self.place), dtype=np.int64)
+        nodes[self.place] = np.arange(len(self.place))
+        return nodes
+
+
+def order_of(count: int, source: np.ndarray, target: np.ndarray, may_drop: np.ndarray, when_ns: np.ndarray) -> Order:
+    """Order `count` nodes, of which 0 is the source; where edges close a circle, the earliest that may is dropped.
+
+    Args:
+        count: nodes.
+        source: of each edge.
+        target: of each edge.
+        may_drop: edges that are less sure than the others.
+        when_ns: of each edge, to choose among those.
+
+    Raises:
+        CircleError: the edges that may not be dropped close a circle.
+    """
+    level = np.full(count, NONE, dtype=np.int64)
+    dropped = np.zeros(len(source), dtype=bool)
+    by_source = np.argsort(source, kind="stable")
+    first = np.searchsorted(source[by_source], np.arange(count + 1))
+    missing = np.bincount(target, minlength=count)
+    frontier, number = np.flatnonzero(missing == 0), 0
+    while True:
+        while len(frontier):
+            level[frontier] = number
+            edges = by_source[_ranges(first[frontier], first[frontier + 1])]
+            edges = edges[~dropped[edges]]
+            frontier = _released(missing, target[edges])
+            number += 1
+        open_edges = np.flatnonzero((level[source] == NONE) & may_drop & ~dropped)
+        if not len(open_edges):
+            break
+        cut = open_edges[when_ns[open_edges] == when_ns[open_edges].min()]
+        dropped[cut] = True
+        frontier = _released(missing, target[cut])
+    if (level == NONE).any():
+        raise CircleError
+    return _sorted(level, source, target, dropped)
+
+
+def _released(missing: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Nodes that wait for nothing more once these edges are done; `missing` is brought up to date."""
+    np.subtract.at(missing, targets, 1)
+    touched = np.unique(targets)
+    released: np.ndarray = touched[missing[touched] == 0]
+    return released
+
+
+def _ranges(begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """The numbers of all ranges [begin, end), one after the other."""
+    lengths = ends - begins
+    return np.repeat(begins - np.append(0, np.cumsum(lengths)[:-1])[: len(lengths)], lengths) + np.arange(lengths.sum())
+
+
+def _sorted(level: np.ndarray, source: np.ndarray, target: np.ndarray, dropped: np.ndarray) -> Order:
+    nodes = np.argsort(level, kind="stable")
+    place = np.empty(len(level), dtype=np.int64)
+    place[nodes] = np.arange(len(level))
+    edges = np.flatnonzero(~dropped)
+    edges = edges[np.argsort(place[target[edges]], kind="stable")]
+    targets = place[target[edges]]
+    # Level 0 is what nothing comes before.
+    cuts = np.flatnonzero(np.diff(level[nodes])) + 1
+    bounds = np.append(cuts, len(level))
+    edge_bounds = np.searchsorted(targets, bounds)
+    first = np.searchsorted(targets, np.arange(len(level)))
+    of_level = np.repeat(np.append(0, edge_bounds[:-1]), np.diff(np.append(0, bounds)))
+    return Order(
+        place, edges, place[source[edges]], np.stack([bounds, edge_bounds], axis=1), first, first - of_level, dropped
+    )
+
+
+# On which stream each rank's steps begin: the one that computes most, the same on all ranks that compute on it.
+
+
+def main_streams(pieces: Mapping[int, Piece]) -> dict[int, int]:
+    """Of each rank its stream: the job's, where the rank computes on it in each of its steps, else its own.
+
+    The job's stream is the one whose (lower) median of compute over ranks is longest. A late rank may compute most on a
+    stream on which all prepare the next batch: its steps would begin at other moments than theirs.
+    """
+    each = {rank: _compute_ns(piece) for rank, piece in pieces.items()}
+    common = _of_job(pd.DataFrame(each).fillna(0)) if each else NONE
+    return {
+        rank: common if _has_in_each_step(pieces[rank], common) else int(own.idxmax()) for rank, own in each.items()
+    }
+
+
+def _of_job(compute: pd.DataFrame) -> int:
+    """`NONE` where most ranks have no stream in common that computes."""
+    median = np.sort(compute.to_numpy(), axis=1)[:, (compute.shape[1] - 1) // 2]
+    return int(compute.index[median.argmax()]) if median.any() else NONE
+
+
+def _compute_ns(piece: Piece) -> pd.Series:
+    """Time that kernels take, by stream in the order of the piece."""
+    codes, streams = pd.factorize(array_of(piece.ops, "stream"))
+    compute = np.where(is_any(piece.ops["kind"], "compute"), array_of(piece.ops, "duration_ns"), 0)
+    return pd.Series(np.bincount(codes, compute, len(streams)), index=streams)
+
+
+def _has_in_each_step(piece: Piece, stream: int) -> bool:
+    step = array_of(piece.ops, "step")
+    is_own = (array_of(piece.ops, "stream") == stream) & is_any(piece.ops["kind"], "compute")
+    return bool(is_own.any()) and len(np.setdiff1d(step[step != NONE], step[is_own])) == 0

@@ -1,0 +1,670 @@
+"""Pipeline schedules replayed in another standard order."""
+
+import re
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from msgspec import Struct
+
+from traceanalyzer.analyses.base import Result, is_any
+from traceanalyzer.analyses.pipelines.shape import BACKWARD as WHOLE
+from traceanalyzer.analyses.pipelines.shape import FORWARD as AHEAD
+from traceanalyzer.analyses.pipelines.shape import INPUTS, WEIGHTS
+from traceanalyzer.analyses.replay.changes import (  # fmt: skip
+    BACKWARD,
+    COST_NS,
+    FORWARD,
+    OF_INPUTS,
+    OF_WEIGHTS,
+    TYPICAL,
+    Change,
+    Order,
+    Pass,
+    order_of,
+    read_schedule,
+)
+from traceanalyzer.analyses.replay.gains import Engine, Gain
+from traceanalyzer.analyses.replay.job import Job, Lengths
+from traceanalyzer.analyses.replay.job import Lengths as JobLengths
+from traceanalyzer.errors import InputError
+from traceanalyzer.kinds import POINT_TO_POINT
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of
+
+# A pipeline's step played: passes and messages of some order, with what they take the hosts and the GPUs.
+
+
+STEPS = 3
+"""Steps that are played one after the other; the last is measured, when each rank's start is as in a long run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a pass, or what a rank does outside of passes, takes.
+
+    Attributes:
+        gpu_ns: its kernels, one after the other.
+        before_ns: the host's work before its first launch, messages included.
+        within_ns: the host's work from its first launch to its last one.
+    """
+
+    gpu_ns: float
+    before_ns: float
+    within_ns: float
+
+
+class Outside(Struct, frozen=True):
+    """What each rank does in a step outside of its passes: the optimizer, collectives, what begins the next step."""
+
+    cost: Cost
+    is_blocking: bool
+    """The host waits in it until the GPU is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulePlayLengths:
+    """All that an order is played with.
+
+    Attributes:
+        of_pass: by kind and stage.
+        outside: by the rank's place in the pipeline.
+        message_ns: from when both ends are there.
+        has_one_channel: a rank's messages follow each other, whatever their peers and directions.
+    """
+
+    of_pass: Mapping[tuple[str, int], Cost]
+    outside: Mapping[int, Outside]
+    message_ns: float
+    has_one_channel: bool
+
+
+class Message(Struct, frozen=True):
+    """One end of a message: the pass whose result it is, whether it is sent, and the rank's place at the other end."""
+
+    of: Pass
+    is_send: bool
+    peer: int
+
+
+Item = Pass | Message
+
+
+def step_ns(order: Order, lengths: SchedulePlayLengths) -> float | None:
+    """Length of a step played in this order; `None` where its passes wait for each other for ever.
+
+    Each rank's host issues passes and messages in order and waits for nothing but, where that blocks, what is outside
+    of passes. A pass runs when its rank's GPU is free, its host has launched it, and its inputs have come; kernels that
+    the host launches later than the GPU could run them wait for it. A message takes its time from when both ends are
+    free for it. A step lasts from when the last rank began it to when the last began the next.
+    """
+    programs = with_messages(order)
+    if programs is None:
+        return None
+    clocks = _Clocks(programs, lengths)
+    begins = [clocks.step() for _ in range(STEPS)]
+    return begins[-1] - begins[-2]
+
+
+def with_messages(order: Order) -> dict[int, list[Item]] | None:
+    """The order with its messages: sent right after their pass, taken in by their receiver where it is by then.
+
+    `None` where the passes wait for each other for ever.
+    """
+    place_of = {stage: place for place, passes in order.items() for _, stage, _ in passes}
+    last = max(place_of)
+    left = {place: deque(passes) for place, passes in order.items()}
+    present = {one for passes in order.values() for one in passes}
+    items: dict[int, list[Item]] = {place: [] for place in order}
+    known: dict[int, set[Pass]] = {place: set() for place in order}
+    while any(left.values()):
+        has_moved = False
+        for place in sorted(left):
+            if not left[place] or any(one not in known[place] for one in needs(left[place][0], last, present)):
+                continue
+            has_moved = True
+            done = left[place].popleft()
+            items[place].append(done)
+            known[place].add(done)
+            target = place_of.get(_next_stage(done), place)
+            if target != place:
+                items[place].append(Message(done, is_send=True, peer=target))
+                items[target].append(Message(done, is_send=False, peer=place))
+                known[target].add(done)
+        if not has_moved:
+            return None
+    return items
+
+
+def _next_stage(one: Pass) -> int:
+    kind, stage, _ = one
+    return stage + 1 if kind == FORWARD else stage - 1 if kind in (BACKWARD, OF_INPUTS) else stage
+
+
+def needs(one: Pass, last: int, present: set[Pass]) -> list[Pass]:
+    """Passes whose results a pass needs, of which its own rank's need no message."""
+    kind, stage, number = one
+    if kind == FORWARD:
+        return [(FORWARD, stage - 1, number)] if stage else []
+    if kind == OF_WEIGHTS and (OF_INPUTS, stage, number) in present:
+        return [(OF_INPUTS, stage, number)]
+    behind = [(each, stage + 1, number) for each in (BACKWARD, OF_INPUTS)]
+    return [(FORWARD, stage, number), *(each for each in behind if stage < last and each in present)]
+
+
+class _Clocks:
+    """When all ranks' hosts, GPUs and channels are done with what they were given, over several steps."""
+
+    def __init__(self, programs: Mapping[int, list[Item]], lengths: SchedulePlayLengths) -> None:
+        self.programs, self.lengths = programs, lengths
+        self.host, self.gpu = (dict.fromkeys(programs, 0.0) for _ in range(2))
+        self.present = {one for items in programs.values() for one in items if not isinstance(one, Message)}
+        self.last = max(stage for _, stage, _ in self.present)
+
+    def step(self) -> float:
+        """Play one; returns when its last rank began its first pass."""
+        step = _Step(self)
+        for place, items in self.programs.items():
+            for item in items:
+                self._issue(step, place, item)
+        step.run()
+        for place in self.programs:
+            self._outside(place, step.sent_until[place])
+        return max(step.begins.values())
+
+    def _issue(self, step: "_Step", place: int, item: Item) -> None:
+        """The host never waits within a step, so that its times are known beforehand."""
+        if isinstance(item, Message):
+            step.channels[step.channel_of(place, item)].append((item, self.host[place]))
+            return
+        cost = self.lengths.of_pass[item[0], item[1]]
+        launched = self.host[place] + cost.before_ns
+        self.host[place] = launched + cost.within_ns
+        step.passes[place].append((item, launched, self.host[place]))
+
+    def _outside(self, place: int, sent_until: float) -> None:
+        outside = self.lengths.outside[place]
+        launched = self.host[place] + outside.cost.before_ns
+        self.gpu[place] = max(self.gpu[place], launched, sent_until) + outside.cost.gpu_ns
+        done = self.gpu[place] if outside.is_blocking else 0.0
+        self.host[place] = max(launched + outside.cost.within_ns, done)
+
+
+class _Step:
+    """One step in which all is launched: GPUs and channels take what comes first in theirs, as soon as it is ready."""
+
+    def __init__(self, clocks: _Clocks) -> None:
+        self.clocks = clocks
+        self.passes: dict[int, deque[tuple[Pass, float, float]]] = {place: deque() for place in clocks.programs}
+        self.channels: dict[Channel, deque[tuple[Message, float]]] = defaultdict(deque)
+        self.free: dict[Channel, float] = defaultdict(float)
+        self.ends: dict[tuple[int, Pass], float] = {}
+        self.begins: dict[int, float] = {}
+        self.sent_until = dict.fromkeys(clocks.programs, 0.0)
+
+    def channel_of(self, place: int, message: Message) -> "Channel":
+        """What the message follows others in."""
+        return (place, -1, False) if self.clocks.lengths.has_one_channel else (place, message.peer, message.is_send)
+
+    def run(self) -> None:
+        """Until all is done."""
+        has_moved = True
+        while has_moved:
+            has_moved = False
+            for place, queue in self.passes.items():
+                while queue and self._run(place, *queue[0]):
+                    queue.popleft()
+                    has_moved = True
+            for channel, messages in list(self.channels.items()):
+                while messages and messages[0][0].is_send and self._send(channel, *messages[0]):
+                    has_moved = True
+
+    def _run(self, place: int, one: Pass, launched: float, launched_all: float) -> bool:
+        needed = [self.ends.get((place, each)) for each in needs(one, self.clocks.last, self.clocks.present)]
+        if None in needed:
+            return False
+        gpu = self.clocks.gpu
+        begin = max([gpu[place], launched, *(each for each in needed if each is not None)])
+        self.begins.setdefault(place, begin)
+        gpu[place] = max(begin + self.clocks.lengths.of_pass[one[0], one[1]].gpu_ns, launched_all)
+        self.ends[place, one] = gpu[place]
+        return True
+
+    def _send(self, channel: "Channel", message: Message, launched: float) -> bool:
+        """A message goes when it is the next one at both ends."""
+        place, target = channel[0], message.peer
+        there = self.channel_of(target, Message(message.of, is_send=False, peer=place))
+        waiting = self.channels[there]
+        made = self.ends.get((place, message.of))
+        if made is None or not waiting or waiting[0][0].of != message.of or waiting[0][0].is_send:
+            return False
+        begin = max(self.free[channel], self.free[there], made, launched, waiting[0][1])
+        end = begin + self.clocks.lengths.message_ns
+        self.free[channel] = self.free[there] = self.ends[target, message.of] = end
+        for one in (place, target):
+            self.sent_until[one] = max(self.sent_until[one], end)
+        self.channels[channel].popleft()
+        waiting.popleft()
+        return True
+
+
+Channel = tuple[int, int, bool]
+"""A rank's place, its peer's (-1 for all peers), and whether it sends."""
+
+
+# What the passes of a recorded pipeline take on GPUs and hosts, and of a model cut into other stages.
+
+
+KINDS: Mapping[str, str] = {AHEAD: FORWARD, WHOLE: BACKWARD, INPUTS: OF_INPUTS, WEIGHTS: OF_WEIGHTS}
+"""Phases of the pipeline's schedule as kinds of passes."""
+
+OF_MESSAGES = (*POINT_TO_POINT, "send_recv")
+"""What messages are called."""
+
+_PARTS = ["gpu_ns", "before_ns", "within_ns"]
+
+_WAITS_FOR_GPU = re.compile("Synchronize|Memcpy|^urQueueFinish|^urEventWait")
+"""Calls that block a host until the GPU is done; launches do while their queue is full, which costs nothing more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A pipeline as recorded.
+
+    Attributes:
+        order: of its first complete step.
+        lengths: means over the complete steps, by kind and stage.
+        stages: of the model.
+        microbatches: of a step.
+    """
+
+    order: Order
+    lengths: SchedulePlayLengths
+    stages: int
+    microbatches: int
+
+    def in_stages(self, stages: int, as_recorded: "Recorded | None" = None) -> SchedulePlayLengths:
+        """The same lengths with the model cut into so many stages, and backward passes whole as well as in halves.
+
+        Stages follow each other as recorded, and a recorded stage that is cut gives each part as much; but what the
+        host does before a pass's first launch (messages, the schedule's own work) it does before every pass.
+
+        Args:
+            stages: of the model.
+            as_recorded: the same with what recording takes the hosts, where these lengths are without it.
+        """
+        slow = (as_recorded or self).lengths.of_pass
+        if stages == self.stages:
+            rows = [self._of_stage(stage, slow) for stage in range(stages)]
+        else:
+            whole = [self._whole(stage, slow) for stage in range(self.stages)]
+            cut = zip(*(_cut(list(side), stages) for side in zip(*whole, strict=True)), strict=True)
+            forward = _cut([self.lengths.of_pass.get((FORWARD, at), NOTHING) for at in range(self.stages)], stages)
+            rows = [(forward[stage], *_split(stage, *two)) for stage, two in enumerate(cut)]
+        kinds = (FORWARD, BACKWARD, OF_INPUTS, OF_WEIGHTS)
+        of_pass = {(kind, stage): cost for stage, row in enumerate(rows) for kind, cost in zip(kinds, row, strict=True)}
+        return replace(self.lengths, of_pass=of_pass)
+
+    def _of_stage(self, stage: int, slow: Mapping[tuple[str, int], Cost]) -> tuple[Cost, Cost, Cost, Cost]:
+        """Forward pass, backward one, and its halves: those recorded where there are any."""
+        known = self.lengths.of_pass
+        whole, inputs, weights = _split(stage, *self._whole(stage, slow))
+        if (OF_WEIGHTS, stage) in known:
+            inputs, weights = (known.get((kind, stage), NOTHING) for kind in (OF_INPUTS, OF_WEIGHTS))
+        return known.get((FORWARD, stage), NOTHING), whole, inputs, weights
+
+    def _whole(self, stage: int, slow: Mapping[tuple[str, int], Cost]) -> tuple[Cost, Cost]:
+        """A stage's backward pass, and the same with what recording takes the host."""
+        if (BACKWARD, stage) in slow:
+            return self.lengths.of_pass[BACKWARD, stage], slow[BACKWARD, stage]
+        (first, second), (slow_first, slow_second) = (
+            [of_pass.get((kind, stage), NOTHING) for kind in (OF_INPUTS, OF_WEIGHTS)]
+            for of_pass in (self.lengths.of_pass, slow)
+        )
+        if (OF_INPUTS, stage) not in slow:
+            return second, slow_second
+        within = (slow_first.within_ns + slow_second.within_ns) / WALKS
+        slower = (slow_first.before_ns + slow_second.before_ns) / 2
+        gpu, before = first.gpu_ns + second.gpu_ns, (first.before_ns + second.before_ns) / 2
+        own = max(first.within_ns + second.within_ns - (WALKS - 1) * within, 0.0)
+        return Cost(gpu, before, own), Cost(gpu, slower, within)
+
+
+NOTHING = Cost(0.0, 0.0, 0.0)
+
+WALKS = 2
+"""A backward pass in halves takes the host as long as so many whole ones: it goes through the graph once more."""
+
+
+def _split(stage: int, whole: Cost, slow: Cost) -> tuple[Cost, Cost, Cost]:
+    """A backward pass, and its halves for inputs and for weights.
+
+    Each half has half of the kernels and calls. The one for weights goes through autograd's graph once more, in Python
+    of which nothing is recorded: for as long as a whole pass takes while it is recorded. The model's first stage has no
+    gradients of inputs: its backward pass is all for weights.
+    """
+    if not stage:
+        return whole, NOTHING, whole
+    half = Cost(whole.gpu_ns / 2, whole.before_ns, whole.within_ns / 2)
+    return whole, half, replace(half, within_ns=half.within_ns + (WALKS - 1) * slow.within_ns)
+
+
+def _cut(row: Sequence[Cost], stages: int) -> list[Cost]:
+    """Costs of stages of equal width over those that are known; what comes before a pass is the mean of theirs."""
+    edges = np.linspace(0, len(row), stages + 1)
+    total = np.cumsum([(0.0, 0.0, 0.0), *((cost.gpu_ns, cost.before_ns, cost.within_ns) for cost in row)], axis=0)
+    known = np.arange(len(row) + 1)
+    parts = np.stack([np.diff(np.interp(edges, known, column)) for column in total.T], axis=1)
+    return [Cost(float(gpu), float(before) * stages / len(row), float(within)) for gpu, before, within in parts]
+
+
+def recorded(
+    job: Job, lengths: JobLengths, passes: pd.DataFrame, ranks: Sequence[int], steps: Sequence[int]
+) -> Recorded:
+    """A pipeline of these ranks (in order of stage) over these steps, with the graph's lengths.
+
+    `passes` are rows of `PipelineSchedule`; where they are not numbered by stage each rank is one.
+    """
+    places = {rank: place for place, rank in enumerate(ranks)}
+    own = passes[passes["rank"].isin(ranks) & passes["step"].isin(steps)]
+    stage = own["virtual_stage"].fillna(own["rank"].map(places)).astype("int64")
+    own = own.assign(stage=stage, kind=own["phase"].map(KINDS)).sort_values(["rank", "slot"], kind="stable")
+    parts, outside = [], {}
+    for rank, rows in own.groupby("rank"):
+        costs, around = _of_rank(job, lengths, int(rank), rows)
+        parts.append(costs)
+        outside[places[int(rank)]] = around
+    table = pd.concat(parts).groupby(["kind", "stage"])[_PARTS].mean()
+    first = own[own["step"] == min(steps)]
+    order: dict[int, list[Pass]] = {
+        places[int(rank)]: list(zip(rows["kind"], rows["stage"], rows["microbatch"].astype(int), strict=True))
+        for rank, rows in first.groupby("rank")
+    }
+    of_pass = {(str(key[0]), int(key[1])): Cost(*map(float, row)) for key, row in zip(table.index, table.to_numpy())}  # noqa: B905 - of one table
+    message_ns, has_one_channel = _of_messages(job, lengths, ranks)
+    made = SchedulePlayLengths(of_pass, outside, message_ns, has_one_channel)
+    return Recorded(order, made, int(own["stage"].max()) + 1, int(own["microbatch"].nunique()))
+
+
+def _of_rank(job: Job, lengths: JobLengths, rank: int, passes: pd.DataFrame) -> tuple[pd.DataFrame, Outside]:
+    """What each of the rank's passes takes; and what is outside of them in a step."""
+    nodes, timing = job.nodes[rank], lengths.timing[rank]
+    ops = nodes.piece.ops
+    row = _pass_of_op(ops, passes)
+    ns = timing.duration_ns + np.where(row != NONE, nodes.known.turnaround_ns, 0)
+    held = np.flatnonzero(row != NONE)
+    gpu = np.bincount(row[held], ns[held], minlength=len(passes))
+    done = np.append(0, np.cumsum(timing.host_ns))
+    launch = array_of(ops, "launch")
+    launched = held[launch[held] != NONE]
+    first, last = np.full(len(passes), len(done)), np.full(len(passes), NONE)
+    np.minimum.at(first, row[launched], launch[launched])
+    np.maximum.at(last, row[launched], launch[launched])
+    has_host = last != NONE
+    first, last = np.where(has_host, first, 0), np.where(has_host, last, 0)
+    begun, ended = done[first + 1], done[last + 1]
+    step = passes["step"].to_numpy(dtype=np.int64)
+    is_first = np.append(True, step[1:] != step[:-1])
+    before = np.where(is_first | ~has_host, 0, begun - np.append(0, ended[:-1]))
+    costs = passes[["kind", "stage"]].assign(
+        gpu_ns=gpu, before_ns=np.maximum(before, 0), within_ns=np.where(has_host, ended - begun, 0)
+    )
+    count = max(len(np.unique(step)), 1)
+    in_steps = np.isin(array_of(ops, "step"), step)
+    other = in_steps & (row == NONE) & ~nodes.is_comm
+    joins = job.joins_of(rank)
+    joins = joins[~job.joins["collective"].isin(OF_MESSAGES).to_numpy()[joins]]
+    joins = joins[in_steps[array_of(job.joins, "op")[joins]]]
+    gpu_ns = int(ns[other].sum()) + int(np.maximum(lengths.transfer_ns[joins], 0).sum())
+    ends = np.flatnonzero(np.append(is_first[1:], False))  # the last passes of steps that another follows
+    host_ns = float(np.mean(np.maximum(begun[ends + 1] - ended[ends], 0))) if len(ends) else 0.0
+    blocks = _blocks_outside(nodes.piece.segments, nodes.piece.host, timing.is_blocking, first, last, ends)
+    return costs, Outside(Cost(gpu_ns / count, host_ns / 2, host_ns / 2), blocks)
+
+
+def _blocks_outside(
+    segments: pd.DataFrame, host: pd.DataFrame, is_blocking: np.ndarray, first: np.ndarray, last: np.ndarray,
+    ends: np.ndarray,
+) -> bool:  # fmt: skip
+    """Whether the host is blocked between the last pass of a step and the first one of the next."""
+    of = array_of(host, "segment")
+    waits = is_blocking & segments["call"].str.contains(_WAITS_FOR_GPU).to_numpy(dtype=bool)
+    spans = ((of[last[end]] + 1, of[first[end + 1]] + 1) for end in ends.tolist() if len(of))
+    return any(bool(waits[begin:until].any()) for begin, until in spans)
+
+
+def _pass_of_op(ops: pd.DataFrame, passes: pd.DataFrame) -> np.ndarray:
+    """Place in `passes` of each operation that computes in one, -1 for others."""
+    starts = array_of(ops, "start_ns")
+    begins = passes["start_ns"].to_numpy(dtype=np.int64)
+    order = np.argsort(begins, kind="stable")
+    place = np.searchsorted(begins[order], starts, side="right") - 1
+    row = order[np.maximum(place, 0)]
+    is_inside = (
+        (place >= 0) & (starts < passes["end_ns"].to_numpy(dtype=np.int64)[row]) & is_any(ops["kind"], "compute")
+    )
+    found: np.ndarray = np.where(is_inside, row, NONE)
+    return found
+
+
+def _of_messages(job: Job, lengths: JobLengths, ranks: Sequence[int]) -> tuple[float, bool]:
+    """What a message takes, and whether a rank's messages follow each other on one stream."""
+    taken = lengths.transfer_ns[_is_message(job, ranks)]
+    return float(np.median(taken[taken > 0])) if (taken > 0).any() else 0.0, is_on_one_stream(job, ranks)
+
+
+def is_on_one_stream(job: Job, ranks: Sequence[int]) -> bool:
+    """Whether each of these ranks that exchanges messages has all of its own on one stream, and any of them does."""
+    held = _is_message(job, ranks)
+    ops, rank_of = array_of(job.joins, "op"), array_of(job.joins, "rank")
+    own = [array_of(job.nodes[rank].piece.ops, "stream")[ops[held & (rank_of == rank)]] for rank in set(rank_of[held])]
+    return bool(own) and all(len(np.unique(streams)) == 1 for streams in own)
+
+
+def _is_message(job: Job, ranks: Sequence[int]) -> np.ndarray:
+    held: np.ndarray = (job.joins["collective"].isin(OF_MESSAGES) & job.joins["rank"].isin(ranks)).to_numpy()
+    return held
+
+
+# What a step takes when the pipelines run their passes in another standard order: the recorded passes, played so.
+
+
+NEEDED = ("pipeline", "pipeline_schedule")
+"""Results that it stands on, beside the replay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a pipeline's passes are run.
+
+    Attributes:
+        name: of the schedule; `None` where what was recorded fits none that is known.
+        ranks: of each pipeline.
+        stages_per_rank: of the model.
+        microbatches: of a step.
+        most_held: forward passes of which a rank holds activations at most, in microbatches of all of its stages.
+    """
+
+    name: str | None
+    ranks: int
+    stages_per_rank: int
+    microbatches: int
+    most_held: float
+
+    def __str__(self) -> str:
+        stages = f"{self.stages_per_rank} stage{'s' if self.stages_per_rank > 1 else ''} a rank"
+        held = f"activations of at most {self.most_held:.3g} microbatches on a rank"
+        name = self.name or "an order of its own"
+        return f"{name}, {self.ranks} ranks, {stages}, {self.microbatches} microbatches, {held}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rescheduled:
+    """Of the first pipeline how it was run and would be; and the gain of the job, without the profiler by its cost."""
+
+    recorded: Plan
+    wanted: Plan
+    gain: Gain
+    unprofiled_ns: Mapping[str, tuple[int, int]]
+    has_halves: bool
+    """The wanted order computes gradients of weights apart, and the recorded one did, too, or neither does."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        plans = {"recorded": self.recorded, "wanted": self.wanted}
+        return {key: {name: getattr(plan, name) for name in Plan.__slots__} for key, plan in plans.items()}
+
+    def lines(self) -> list[str]:
+        """The same in words."""
+        assumed = ["passes and messages take as long as recorded"]
+        if self.wanted.stages_per_rank != self.recorded.stages_per_rank:
+            assumed.append("the model is cut into stages of equal parts of the recorded ones")
+        if not self.has_halves:
+            assumed.append(
+                "each half of a backward pass has half of its kernels and calls, and the half for weights goes through "
+                "autograd's graph once more"
+            )
+        return [f"recorded: {self.recorded}", f"asked:    {self.wanted}", f"assumed: {'; '.join(assumed)}"]
+
+
+def rescheduled(engine: Engine, tables: Mapping[str, Result], wanted: str, others: Sequence[Change]) -> Rescheduled:
+    """Play the recorded passes in the wanted order.
+
+    The gain is the play in the recorded order, with the other changes, less that in the wanted one; its error what the
+    play in the recorded order, without a change, misses the recorded step by. Of several pipelines the slowest counts.
+
+    Raises:
+        InputError: the trace does not say which pass is which.
+        UsageError: the schedule does not fit ranks and microbatches.
+    """
+    name, chunks = read_schedule(wanted)
+    pipelines = _pipelines(tables["pipeline"].table)
+    if not pipelines:
+        raise InputError(f"schedule {wanted}: no ranks of this job send to each other as stages of a pipeline")
+    steps = sorted(engine.windows.table["step"].dropna().astype(int).unique().tolist())
+    if not steps:
+        raise InputError(f"schedule {wanted}: the capture has no complete step of all ranks")
+    passes = tables["pipeline_schedule"].to_frame()
+    before = engine.job.recorded
+    plays = [_Play(engine, passes, ranks, steps, before) for ranks in pipelines]
+    first = plays[0]
+    chunks = chunks or _usual_chunks(name, first.stages_per_rank)
+    orders = [order_of(name, len(play.ranks), play.recorded.microbatches, chunks) for play in plays]
+    own_ns = max(play.own_ns() for play in plays)
+    after_ns = engine.before_ns - own_ns + _played(plays, orders, engine.lengths(*others) if others else before)
+    unprofiled = _unprofiled(engine, plays, orders, others)
+    gain = Gain(engine.before_ns, round(after_ns), round(abs(engine.before_ns - own_ns)), engine.unmatched_ns,
+                unprofiled.get(TYPICAL), engine.windows.steps)  # fmt: skip
+    plan = _plan(name, first.recorded.microbatches, orders[0])
+    known = tables["pipeline"].table.set_index("rank")["schedule"].get(first.ranks[0])
+    was = _plan(None if pd.isna(known) else str(known), first.recorded.microbatches, first.recorded.order)
+    return Rescheduled(was, plan, gain, unprofiled, _is_split(orders[0]) == _is_split(first.recorded.order))
+
+
+class _Play:
+    """One pipeline."""
+
+    def __init__(
+        self, engine: Engine, passes: pd.DataFrame, ranks: list[int], steps: list[int], before: Lengths
+    ) -> None:
+        self.engine, self.passes, self.ranks, self.steps = engine, passes, ranks, steps
+        own = passes[passes["rank"].isin(ranks) & passes["step"].isin(steps)]
+        places = own.groupby("virtual_stage")["rank"].nunique()
+        if set(own["rank"]) != set(ranks) or (places > 1).any():
+            raise InputError("schedule: what the stages compute when is not known, or two ranks compute the same stage")
+        self.recorded = self.with_lengths(before)
+        self.stages_per_rank, rest = divmod(self.recorded.stages, len(ranks))
+        if rest or self._own() is None:
+            raise InputError(
+                "schedule: the recorded passes do not run in the order in which they are numbered: the trace does not "
+                "say which pass is of which stage and microbatch (PyTorch's schedules name them in ranges)"
+            )
+
+    def with_lengths(self, lengths: Lengths) -> Recorded:
+        """As recorded, but for the graph's lengths."""
+        return recorded(self.engine.job, lengths, self.passes, self.ranks, self.steps)
+
+    def _own(self) -> float | None:
+        return step_ns(self.recorded.order, self.recorded.lengths)
+
+    def own_ns(self) -> float:
+        """The step in its recorded order."""
+        return self._own() or 0.0
+
+
+def _slowest(play_ns: Sequence[float | None]) -> float:
+    """The step of the slowest pipeline."""
+    return max(each or 0.0 for each in play_ns)
+
+
+def _played(
+    plays: Sequence[_Play], orders: Sequence[Order], lengths: Lengths, as_recorded: Lengths | None = None
+) -> float:
+    """The step of the slowest pipeline with these lengths in these orders.
+
+    `as_recorded` has what recording takes the hosts, where the lengths do not.
+    """
+    found = []
+    for play, order in zip(plays, orders, strict=True):
+        slow = play.with_lengths(as_recorded) if as_recorded else None
+        stages = max(stage for _, stage, _ in _all(order)) + 1
+        found.append(step_ns(order, play.with_lengths(lengths).in_stages(stages, slow)))
+    return _slowest(found)
+
+
+def _unprofiled(
+    engine: Engine, plays: Sequence[_Play], orders: Sequence[Order], others: Sequence[Change]
+) -> dict[str, tuple[int, int]]:
+    """The step before and after without what recording takes the hosts, by what that is taken to be."""
+    if not engine.has_cost_of_recording:
+        return {}
+    costs = [Change("profiler", cost) for cost in COST_NS]
+    changed = engine.lengths(*others)
+    found = {}
+    for cost, replayed in zip(costs, engine.gains([(each,) for each in costs]), strict=True):
+        plain = engine.lengths(cost)
+        own = _slowest([step_ns(now.order, now.lengths) for now in (play.with_lengths(plain) for play in plays)])
+        after = _played(plays, orders, engine.lengths(*others, cost), changed)
+        found[str(cost.to)] = (replayed.after_ns, round(replayed.after_ns - own + after))
+    return found
+
+
+def _pipelines(table: pd.DataFrame) -> list[list[int]]:
+    if table.empty:
+        return []
+    ordered = table.sort_values(["pipeline", "stage"])
+    return [own["rank"].astype(int).tolist() for _, own in ordered.groupby("pipeline")]
+
+
+def _usual_chunks(name: str, recorded_chunks: int) -> int:
+    """Stages a rank, where none are asked for: of 1F1B one, interleaved at least two, else as recorded."""
+    return {"1f1b": 1, "interleaved": max(recorded_chunks, 2)}.get(name, recorded_chunks)
+
+
+def _plan(name: str | None, microbatches: int, order: Order) -> Plan:
+    per_rank = len({stage for _, stage, _ in order[0]})
+    return Plan(name, len(order), per_rank, microbatches, _most_held(order) / per_rank)
+
+
+def _most_held(order: Order) -> int:
+    """Forward passes whose backward one, or gradients of weights, have not been computed yet, at most on a rank."""
+    most = 0
+    for passes in order.values():
+        last = {(stage, number): place for place, (_, stage, number) in enumerate(passes)}
+        held = 0
+        for place, (kind, stage, number) in enumerate(passes):
+            held += kind == FORWARD
+            most = max(most, held)
+            held -= kind != FORWARD and last[stage, number] == place
+    return most
+
+
+def _is_split(order: Order) -> bool:
+    return any(kind in (OF_INPUTS, OF_WEIGHTS) for kind, _, _ in _all(order))
+
+
+def _all(order: Order) -> list[tuple[str, int, int]]:
+    return [one for passes in order.values() for one in passes]

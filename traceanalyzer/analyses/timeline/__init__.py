@@ -1,1 +1,0 @@
-"""Operations in the form that a timeline draws."""

@@ -1,0 +1,293 @@
+"""What a capture holds: ranks, windows, completeness; GPU counters; user ranges on the GPU."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses.base import Result, is_true, stack
+from traceanalyzer.analyses.grouping import rows_of_each
+from traceanalyzer.analyses.names import GpuMetricsColumn, GpuRangesColumn, RanksColumn
+from traceanalyzer.job.run_info import Placed
+from traceanalyzer.meaning.columns import Adds, Better, Column, Written
+from traceanalyzer.model import RankTrace
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import (
+    array_of,
+    column_of,
+    is_name,
+    mask_of,
+    picked,
+    single,
+    single_integer,
+    table_of,
+    texts_of,
+    whole_of,
+    with_columns,
+)
+from traceanalyzer.readers.base import DEVICE_NUMBER, DEVICE_ORDER
+
+# What the GPUs' own counters said on average: SM activity, memory and link bandwidth, network.
+
+
+# Kineto's memory events: levels that change with each allocation, of which a mean over samples says nothing.
+_LEVELS = ("memory_allocated_bytes", "memory_reserved_bytes")
+
+
+class GpuMetrics(Result[GpuMetricsColumn]):
+    """One row for each rank and counter, in order of name."""
+
+    title: ClassVar[str] = "GPU and network metrics"
+    keys: ClassVar[tuple[str, ...]] = ("rank", "counter")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "counter": Column.text("Name as the profiler has it, with its unit in brackets; clocks in MHz."),
+        "samples": Column.count("Samples in the window.", is_compared=False),
+        "mean": Column.number("Mean over them."),
+        "min": Column.number("Smallest."),
+        "max": Column.number("Largest."),
+    }
+
+
+def gpu_metrics_per_rank(trace: RankTrace) -> pd.DataFrame:
+    """Mean of each sampled counter inside the rank's window; samples are equally far apart."""
+    counters = trace.counters
+    inside = trace.window.holds(array_of(counters, "time_ns")) & counters["value"].notna()
+    chosen = counters[inside & ~counters["name"].isin(_LEVELS)]
+    if chosen.empty:
+        return pd.DataFrame()
+    table = chosen.groupby("name", observed=True)["value"].agg(samples="size", mean="mean", min="min", max="max")
+    return table.sort_index().rename_axis("counter").reset_index().astype({"counter": "str"})
+
+
+def gpu_metrics_across(parts: Mapping[int, pd.DataFrame]) -> GpuMetrics:
+    """The ranks' rows under each other."""
+    return GpuMetrics(stack(parts, tuple(GpuMetrics.columns)))
+
+
+# Where on the GPU each of the user's ranges lies: from the first to the last operation that it launched.
+
+
+DEEPEST = 1
+"""Ranges nested deeper than this are left out: they are many, and the operations' own names say the rest."""
+
+_OF_THE_TOOLS = re.compile(r"^nccl:|^## Call |^ProfilerStep#|^record_param_comms|^Optimizer\.zero_grad")
+
+
+class GpuRanges(Result[GpuRangesColumn]):
+    """One row for each range that launched GPU work and is at most one deep in others, steps not counted."""
+
+    title: ClassVar[str] = "Ranges on the timeline"
+    is_detail: ClassVar[bool] = True
+    is_event_copy: ClassVar[bool] = True
+    keys: ClassVar[tuple[str, ...]] = ("rank", "range")
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "range": Column.ident("Position among the rank's ranges, in order of start on the host."),
+        "name": Column.text("Name as the user gave it.", written=Written.KERNEL),
+        "depth": Column.number("Ranges around it, steps not counted."),
+        "start_ns": Column.moment("Start of the first GPU operation launched while it was open, by any thread."),
+        "end_ns": Column.moment("End of the last such operation."),
+        "operations": Column.count("How many there are."),
+    }
+
+
+def gpu_ranges_per_rank(trace: RankTrace) -> pd.DataFrame:
+    """Project each range onto the GPU through the launches inside it."""
+    ranges = _of_the_user(trace)
+    launch = array_of(trace.gpu_ops, "launch")
+    launched = np.flatnonzero((launch != NONE) & trace.counted)
+    if ranges.empty or not len(launched):
+        return pd.DataFrame()
+    times = array_of(trace.api_calls, "start_ns")[launch[launched]]
+    order = np.argsort(times, kind="stable")
+    ops, times = picked(trace.gpu_ops, launched[order], ("start_ns", "end_ns")), times[order]
+    first = np.searchsorted(times, array_of(ranges, "start_ns"), side="left")
+    past = np.searchsorted(times, array_of(ranges, "end_ns"), side="left")
+    held = past > first
+    return table_of(
+        {
+            "range": np.arange(len(ranges))[held],
+            "name": texts_of(column_of(ranges, "name"))[held],
+            "depth": array_of(ranges, "depth")[held],
+            "start_ns": _reduced(np.minimum, array_of(ops, "start_ns"), first[held], past[held]),
+            "end_ns": _reduced(np.maximum, array_of(ops, "end_ns"), first[held], past[held]),
+            "operations": (past - first)[held],
+        }
+    )
+
+
+def gpu_ranges_across(parts: Mapping[int, pd.DataFrame]) -> GpuRanges:
+    """The ranks' ranges under each other."""
+    return GpuRanges(stack(parts, tuple(GpuRanges.columns)))
+
+
+def _of_the_user(trace: RankTrace) -> pd.DataFrame:
+    """Ranges that a person wrote and that are not steps, with their depth; those too deep are left out."""
+    every = trace.ranges
+    names = column_of(every, "name")
+    is_wanted = mask_of(names, lambda name: not _OF_THE_TOOLS.search(name))
+    starts_with_step = np.isin(array_of(every, "start_ns"), array_of(trace.steps, "host_start_ns"))
+    is_step = is_name(names, *column_of(trace.steps, "name").tolist()) & starts_with_step
+    ranges = picked(every, is_wanted & ~is_step)
+    starts, ends = array_of(ranges, "start_ns"), array_of(ranges, "end_ns")
+    depth = np.zeros(len(ranges), dtype=np.int64)
+    for own in rows_of_each(array_of(ranges, "thread")):
+        # Sorted by start: those that began before it, less those that had ended.
+        depth[own] = np.arange(len(own)) - np.searchsorted(np.sort(ends[own]), starts[own], side="right")
+    return picked(with_columns(ranges, depth=depth), depth <= DEEPEST)
+
+
+def _reduced(function: np.ufunc, values: np.ndarray, first: np.ndarray, past: np.ndarray) -> np.ndarray:
+    """`function` over values[first:past] of every pair; none is empty."""
+    if not len(first):
+        return np.empty(0, dtype=np.int64)
+    padded = np.append(values, values[-1])  # `past` may be the length
+    return np.asarray(function.reduceat(padded, np.column_stack([first, past]).ravel())[::2], dtype=np.int64)
+
+
+# Which ranks there are: device, window, versions, and how complete each one's trace is.
+
+
+_OF_ONE_PROCESS = ("kineto", "xplane")
+"""Formats whose files hold one process each."""
+
+
+class Ranks(Result[RanksColumn]):
+    """One row for each rank."""
+
+    title: ClassVar[str] = "Ranks"
+    keys: ClassVar[tuple[str, ...]] = ("rank",)
+    is_of_one_run: ClassVar[bool] = True
+    columns: ClassVar[Mapping[str, Column]] = {
+        "rank": Column.ident("Global rank."),
+        "rank_source": Column.text("Where its number comes from.", is_secondary=True),
+        "files": Column.text("Files that its events come from.", is_secondary=True),
+        "format": Column.text("Input format.", is_secondary=True),
+        "host": Column.text("Host: as `--hosts` says, the trace, or its run.json; absent where none does."),
+        "rack": Column.text("Rack, as `--hosts` says.", is_secondary=True),
+        "device": Column.ident("GPU's number on its host.", is_secondary=True),
+        "device_name": Column.text("GPU's model."),
+        "device_bytes": Column.size("Memory of the GPU; absent where the trace does not say.", adds=Adds.NONE),
+        "multiprocessors": Column.number(
+            "Multiprocessors of the GPU, or of the slice of it that the process has; absent where no trace says it.",
+            is_secondary=True,
+        ),
+        "devices_seen": Column.number("GPUs that the process saw, used or not.", is_secondary=True),
+        "world_size": Column.number("Ranks of the job, as the trace says."),
+        "window": Column.text("What of the capture the figures are of.", is_secondary=True),
+        "window_start_ns": Column.moment(
+            "Start of that window, ns since the epoch (or since the trace's own zero).", is_secondary=True
+        ),
+        "window_end_ns": Column.moment(
+            "Its end. Steps that do not follow each other leave time between that is not of the window.",
+            is_secondary=True,
+        ),
+        "window_ns": Column.time("Length of that window.", better=Better.LESS),
+        "capture_ns": Column.time("Length of the profiler's recording.", adds=Adds.DERIVED),
+        "events_ns": Column.time(
+            "From the first of the rank's events, on CPU or GPU, to the end of the last.",
+            is_compared=False,
+            is_secondary=True,
+        ),
+        "operations": Column.count("GPU operations."),
+        "operations_without_launch": Column.count(
+            "GPU operations whose host call the capture does not have.", is_compared=False
+        ),
+        "api_calls": Column.count("CUDA API calls on the host.", is_compared=False, is_secondary=True),
+        "host_operators": Column.count("CPU operators.", is_compared=False, is_secondary=True),
+        "truncated": Column.flag("The file is cut off."),
+        "events_skipped": Column.count("Events that could not be read.", is_compared=False),
+        "versions": Column.text("Software that the trace names.", written=Written.VERSIONS),
+        "notes": Column.text("What else a reader of this rank's figures must know."),
+    }
+
+    @property
+    def is_one_process(self) -> bool:
+        """Whether one process drives the GPUs of all ranks, as far as the traces tell: several, in one trace of it."""
+        of_process = self.table["rank_source"].isin((DEVICE_ORDER, DEVICE_NUMBER)) & self.table["format"].isin(
+            _OF_ONE_PROCESS
+        )
+        # Files of two processes may bear one name, but they were not recorded for the same time to the nanosecond.
+        is_one_file = len(self.table["files"].unique()) == 1 and len(self.table["capture_ns"].unique()) == 1
+        return len(self.table) > 1 and bool(of_process.all()) and is_one_file
+
+    @property
+    def cut_off(self) -> frozenset[int]:
+        """Ranks whose files are cut off."""
+        return frozenset(int(rank) for rank in self.table.loc[is_true(self.table["truncated"]), "rank"])
+
+
+def ranks_per_rank(trace: RankTrace) -> pd.DataFrame:
+    """The rank's meta data and counts."""
+    meta = trace.meta
+    known = meta.capture_start_ns is not None and meta.capture_end_ns is not None
+    row: dict[str, Any] = {
+        "rank_source": meta.rank_source,
+        "files": ", ".join(meta.files),
+        "format": meta.format,
+        "host": meta.host,
+        "device": meta.device,
+        "device_name": meta.device_name,
+        "device_bytes": meta.device_bytes,
+        "multiprocessors": meta.multiprocessors,
+        "devices_seen": meta.devices_seen,
+        "world_size": meta.world_size,
+        "window": trace.window.label,
+        "window_start_ns": trace.window.start_ns if len(trace.gpu_ops) else None,
+        "window_end_ns": trace.window.end_ns if len(trace.gpu_ops) else None,
+        "window_ns": trace.window.length_ns if len(trace.gpu_ops) else None,
+        "capture_ns": meta.capture_end_ns - meta.capture_start_ns if known else None,  # type: ignore[operator]
+        "events_ns": _span_ns(trace.gpu_ops, trace.api_calls, trace.host_ops, trace.ranges),
+        "operations": len(trace.gpu_ops),
+        "operations_without_launch": int(np.count_nonzero(array_of(trace.gpu_ops, "launch") == NONE)),
+        "api_calls": len(trace.api_calls),
+        "host_operators": len(trace.host_ops),
+        "truncated": meta.is_truncated,
+        "events_skipped": meta.events_skipped,
+        "versions": ", ".join(f"{name} {version}" for name, version in meta.versions.items()) or None,
+        "notes": " ".join(meta.notes) or None,
+    }
+    integers = (
+        "device", "device_bytes", "multiprocessors", "devices_seen", "world_size", "window_start_ns", "window_end_ns",
+        "window_ns", "capture_ns", "events_ns",
+    )  # fmt: skip
+    return table_of({name: (single_integer if name in integers else single)(value) for name, value in row.items()})
+
+
+def _span_ns(*tables: pd.DataFrame) -> int | None:
+    held = [table for table in tables if len(table)]
+    if not held:
+        return None
+    return int(
+        max(array_of(own, "end_ns").max() for own in held) - min(array_of(own, "start_ns").min() for own in held)
+    )
+
+
+def ranks_across(
+    parts: Mapping[int, pd.DataFrame],
+    hosts: Mapping[int, Placed] | None = None,
+    run_hosts: Mapping[int, str] | None = None,
+) -> Ranks:
+    """The ranks' rows; `hosts` outweigh what the traces say, `run_hosts` stand in where they say nothing."""
+    table = stack(parts, tuple(Ranks.columns))
+    said = [(hosts or {}).get(rank, Placed()) for rank in table["rank"]]
+    known = zip(said, table["host"], table["rank"], strict=True)
+    named = [place.host or ((run_hosts or {}).get(rank) if pd.isna(own) else own) for place, own, rank in known]
+    text = {"host": named, "rack": [place.rack for place in said]}
+    return Ranks(
+        table.assign(**{name: pd.Series(held, index=table.index, dtype="object") for name, held in text.items()})
+    )
+
+
+# When and on which thread GPU operations were launched; those of a graph as it was captured.
+
+
+def launch_moments(trace: RankTrace, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Moments (ns) and threads of these rows of `gpu_ops`, which have a launch."""
+    launch = array_of(trace.gpu_ops, "launch")[rows]
+    starts, threads = (array_of(trace.api_calls, name)[launch] for name in ("start_ns", "thread"))
+    captured = whole_of(trace.gpu_ops, "captured_ns")[rows]
+    return np.where(captured == NONE, starts, captured), threads

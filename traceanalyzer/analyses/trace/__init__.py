@@ -1,1 +1,0 @@
-"""What a capture holds beside operations: who recorded it, counters, ranges."""

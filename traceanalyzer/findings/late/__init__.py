@@ -1,1 +1,0 @@
-"""Ranks that others wait for, and what is said of them."""

@@ -1,0 +1,687 @@
+"""The cache in the user's folder: entries, tables as bytes and Arrow columns, large traces."""
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, ClassVar
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from isal import isal_zlib
+from msgspec import Struct
+
+from traceanalyzer.decoding.columns import Growing
+from traceanalyzer.errors import InputError
+from traceanalyzer.files.cached import name_of
+from traceanalyzer.forks import aside
+from traceanalyzer.model import RankMeta, RankTrace, whole_capture
+from traceanalyzer.model.aside import laid_aside
+from traceanalyzer.model.schema import NONE, STEPS, TABLES, conform
+from traceanalyzer.model.tables import columns_of, table_of
+from traceanalyzer.processes import CORES_A_FILE
+
+# The cache in the user's folder: what its entries are called, how one appears whole, and which go when it is full.
+#
+# An entry is of one file as it was: its path, size, inode, times of change, and what else decides what is made of it.
+# What entries hold is for their makers: `kept_traces`, `kept_ranks`, and `report.kept_report` of whole runs.
+
+
+MOST_BYTES = 4 << 30
+"""Of all entries together; those that nobody asked for longest go first."""
+
+_UNSETTLED_NS = 2 * 10**9
+"""A file that changed so shortly ago may change again within one tick of its clock: it is not kept.
+
+That is of clocks of whole seconds, or of two; where a time has parts of a second, a twentieth of it will do.
+"""
+
+_FORGOTTEN_S = 86_400
+"""Age of drafts whose process must have been ended."""
+
+_DRAFT = ".draft-"
+
+_CHECKSUMS = "checksums.json"
+"""Of all other files of an entry, by their paths in it."""
+
+_AT_TIMES = 64
+"""A process looks at all entries once it has kept this part of the limit: there may be hundreds."""
+
+_AT_ONCE = 1 << 20
+
+UNREADABLE = (OSError, ValueError, TypeError, KeyError, pa.ArrowException, msgspec.MsgspecError)
+
+
+class Contents(Struct, frozen=True):
+    """What the cache holds.
+
+    Attributes:
+        folder: where.
+        read: files of which there is what was read.
+        analysed: those of which there is what analyses made of their ranks.
+        reports: runs of which Results and findings are there.
+        size_bytes: of all that.
+    """
+
+    folder: Path
+    read: int
+    analysed: int
+    reports: int
+    size_bytes: int
+
+    @property
+    def entries(self) -> int:
+        """How many there are of all kinds."""
+        return self.read + self.analysed + self.reports
+
+
+def contents(folder: Path) -> Contents:
+    """How much there is."""
+    sizes = {entry.name: _size_of(entry) for entry in _entries(folder)}
+    of_kind = Counter(name.partition("-")[2] for name in sizes)
+    return Contents(folder, of_kind[""], of_kind["ranks"], of_kind["report"], sum(sizes.values()))
+
+
+def clear(folder: Path) -> Contents:
+    """Remove all entries and drafts; what there was.
+
+    Raises:
+        InputError: some of them cannot be removed.
+    """
+    held = contents(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    if left := contents(folder).entries:
+        raise InputError(f"{folder}: {left} of {held.entries} entries cannot be removed")
+    return held
+
+
+def key_of(path: Path, options: tuple[object, ...], least_bytes: int) -> str | None:
+    """Names the file as it is; `None` for what is not worth keeping or may not be."""
+    try:
+        state = path.stat()
+        name = name_of(path, state, options)
+    except OSError:
+        return None
+    changed_ns = max(state.st_mtime_ns, state.st_ctime_ns)
+    unsettled_ns = _UNSETTLED_NS // 20 if changed_ns % 10**9 else _UNSETTLED_NS
+    if not path.is_file() or state.st_size < least_bytes or time.time_ns() - changed_ns < unsettled_ns:
+        return None
+    return name
+
+
+def code_of(files: Iterable[Path], *others: object) -> str:
+    """Names files of code as they are, and what else there is to tell of it; short: it is in all entries' names."""
+    states = ((file, file.stat()) for file in sorted(files) if file.is_file() and "__pycache__" not in file.parts)
+    told = [(str(file), state.st_size, state.st_mtime_ns) for file, state in states]
+    return hashlib.sha256(repr((told, others)).encode(errors="surrogateescape")).hexdigest()
+
+
+@dataclass(slots=True)
+class Draft:
+    """An entry that is being written; it appears when it is whole. An error ends it, and nothing else."""
+
+    folder: Path
+    ranks: int = 0
+    is_usable: bool = True
+
+    @classmethod
+    def begun(cls, folder: Path) -> "Draft | None":
+        """An empty one in the cache's folder; `None` where nothing can be written."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            return cls(Path(tempfile.mkdtemp(prefix=_DRAFT, dir=folder)))
+        except OSError:
+            return None
+
+    def add(self, write: Callable[[Path], None]) -> None:
+        """One rank more: `write` puts it into a folder."""
+        if not self.is_usable:
+            return
+        try:
+            place = self.folder / str(self.ranks)
+            place.mkdir()
+            write(place)
+            self.ranks += 1
+        except UNREADABLE:
+            self.is_usable = False
+
+    def settle(self, target: Path) -> None:
+        """Make it the entry, if all of it was written."""
+        if self.is_usable and self.ranks:
+            with suppress(OSError):  # another process was first
+                (self.folder / _CHECKSUMS).write_bytes(msgspec.json.encode(_checksums(self.folder)))
+                self.folder.rename(target)
+
+    def drop(self) -> None:
+        """Remove what is left of it."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def ranks_of(entry: Path) -> list[Path]:
+    """The folders of an entry's ranks, in the order in which they were added.
+
+    Raises:
+        ValueError, and others of `UNREADABLE`: a file of the entry is not as it was written.
+    """
+    if msgspec.json.decode((entry / _CHECKSUMS).read_bytes()) != _checksums(entry):
+        raise ValueError("not as it was written")
+    return sorted((place for place in entry.iterdir() if place.is_dir()), key=lambda place: int(place.name))
+
+
+def _checksums(entry: Path) -> dict[str, int]:
+    files = (file for file in entry.rglob("*") if file.is_file() and file.name != _CHECKSUMS)
+    return {file.relative_to(entry).as_posix(): _checksum(file) for file in files}
+
+
+def _checksum(path: Path) -> int:
+    checksum = 0
+    with path.open("rb") as file:
+        while part := file.read(_AT_ONCE):
+            checksum = isal_zlib.crc32(part, checksum)
+    return checksum
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return [entry for entry in folder.iterdir() if re.fullmatch(r"[0-9a-f]{64}(-ranks|-report)?", entry.name)]
+    except OSError:
+        return []
+
+
+def _size_of(entry: Path) -> int:
+    with suppress(OSError):  # another process removes it
+        return sum(file.stat().st_size for file in entry.rglob("*") if file.is_file())
+    return 0
+
+
+def prune(folder: Path) -> None:
+    """Keep within the limit, and forget what ended processes left."""
+    with suppress(OSError):
+        aged = sorted(((entry.stat().st_mtime_ns, entry) for entry in _entries(folder)), reverse=True)
+        total = 0
+        for _, entry in aged:
+            total += _size_of(entry)
+            if total > MOST_BYTES:
+                shutil.rmtree(entry, ignore_errors=True)
+        for draft in folder.glob(f"{_DRAFT}*"):
+            if time.time() - draft.stat().st_mtime > _FORGOTTEN_S:
+                shutil.rmtree(draft, ignore_errors=True)
+
+
+class _Unpruned:
+    """What this process has kept since it looked at all entries."""
+
+    size_bytes: ClassVar[int] = 0
+
+
+def prune_at_times(entry: Path) -> None:
+    """`prune`, but not for each of the many small entries that one run keeps."""
+    _Unpruned.size_bytes += _size_of(entry)
+    if _AT_TIMES * _Unpruned.size_bytes >= MOST_BYTES:
+        _Unpruned.size_bytes = 0
+        prune(entry.parent)
+
+
+# Small tables as bytes, and back: exactly as they were, whatever types their columns have.
+#
+# Columns follow each other, some megabytes of them packed at once: an entry of the cache has eighty tables of ten
+# columns, and a format that describes each table apart takes longer to write than a rank takes to decode; all of a large
+# one at once would take its size in memory again. Nothing in it runs when it is read; a table that would not come back as
+# it was is refused when it is written.
+
+
+Told = tuple[str, pd.DataFrame, str]
+"""A table's name, the table, and what else there is to say of it."""
+
+_MASKED: Mapping[str, Any] = {
+    "Int64": pd.arrays.IntegerArray,
+    "Float64": pd.arrays.FloatingArray,
+    "boolean": pd.arrays.BooleanArray,
+}
+
+_PACKED = "lz4"
+
+
+class _Column(msgspec.Struct, array_like=True):
+    """A column's name and type, and the type and length of its numbers; `texts` are bytes of JSON behind them."""
+
+    name: str
+    dtype: str
+    numbers: str
+    rows: int
+    texts: int = 0
+    of_texts: str = ""
+
+
+class _Table(msgspec.Struct, array_like=True):
+    name: str
+    said: str
+    rows: int
+    columns: list[_Column]
+
+
+class _Piece(msgspec.Struct, array_like=True):
+    """Some of the columns' bytes: how many they are packed and unpacked."""
+
+    packed: int
+    size: int
+
+
+_NO_PIECE = _Piece(0, 0)
+
+
+class _Head(msgspec.Struct, array_like=True):
+    """What the file holds: it ends with this, and with its length in `_LENGTH_BYTES`."""
+
+    pieces: list[_Piece]
+    tables: list[_Table]
+
+
+_PIECE_BYTES = 8 << 20
+"""What is packed at once, and what a longer column is more."""
+
+_LENGTH_BYTES = 8
+
+
+def write_tables(path: Path, tables: Iterable[Told]) -> int:
+    """Write the tables, and return how many they are.
+
+    Raises:
+        ValueError, TypeError: one is not of the kind that comes back.
+    """
+    with path.open("wb") as file:
+        parts = _Parts(file)
+        told = [_told(name, frame, said, parts) for name, frame, said in tables]
+        parts.pack()
+        head = msgspec.json.encode(_Head(parts.pieces, told))
+        file.write(head + len(head).to_bytes(_LENGTH_BYTES, "little"))
+    return len(told)
+
+
+def read_tables(path: Path, count: int) -> list[Told]:
+    """So many tables of a file; what is wrong with it is one of `UNREADABLE`."""
+    with path.open("rb") as file:
+        end = file.seek(-_LENGTH_BYTES, os.SEEK_END)
+        length = int.from_bytes(file.read(), "little")
+        file.seek(end - length)
+        head = msgspec.json.decode(file.read(length), type=_Head)
+        if len(head.tables) != count:
+            raise ValueError("not as it was written")
+        file.seek(0)
+        body = _Body(file, head.pieces)
+        return [(own.name, _table(own, body), own.said) for own in head.tables]
+
+
+class _Parts:
+    """The bytes of columns on their way to a file."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.pieces: list[_Piece] = []
+        self._file, self._held, self._size = file, list[Any](), 0
+
+    def append(self, part: Any) -> None:
+        """The next ones."""
+        self._held.append(part)
+        self._size += part.nbytes if isinstance(part, np.ndarray) else len(part)
+        if self._size >= _PIECE_BYTES:
+            self.pack()
+
+    def pack(self) -> None:
+        """Write what is held."""
+        body = b"".join(self._held)
+        self._held, self._size = [], 0
+        packed = pa.compress(body, codec=_PACKED, asbytes=True)
+        self._file.write(packed)
+        self.pieces.append(_Piece(len(packed), len(body)))
+
+
+def _told(name: str, frame: pd.DataFrame, said: str, parts: "_Parts") -> _Table:
+    rows: Any = frame.index
+    is_numbered = isinstance(rows, pd.RangeIndex) and (rows.start, rows.step) == (0, 1)
+    if not (is_numbered or rows.equals(pd.RangeIndex(len(frame)))) or not frame.columns.is_unique:
+        raise ValueError("not a table that is kept")
+    columns = [_packed(str(column), values, parts) for column, values in columns_of(frame).items()]
+    return _Table(name, said, len(frame), columns)
+
+
+def _table(told: _Table, body: "_Body") -> pd.DataFrame:
+    columns = {column.name: _unpacked(column, body) for column in told.columns}
+    return table_of(columns, pd.RangeIndex(told.rows))
+
+
+def _packed(name: str, values: Any, parts: "_Parts") -> _Column:
+    """A column as it is described; its bytes are added to the parts."""
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iufb":
+        return _numbers(name, _dtype_name(values.dtype), values, parts)
+    dtype = str(values.dtype)
+    if isinstance(values, pd.Categorical):
+        texts = values.categories.tolist()
+        if values.ordered or not all(isinstance(text, str) for text in texts):
+            raise ValueError("categories that are no names")
+        return _with_texts(_numbers(name, "category", values.codes, parts), str(values.categories.dtype), texts, parts)
+    if dtype in _MASKED:
+        plain = values.to_numpy(dtype=values.dtype.numpy_dtype, na_value=0)
+        told = _numbers(name, dtype, plain, parts)
+        parts.append(np.asarray(values.isna()))
+        return told
+    if dtype == "str":
+        codes, distinct = _distinct_texts(values)
+        return _with_texts(_numbers(name, dtype, codes, parts), "", distinct, parts)  # JSON's null for what is absent
+    if dtype == "object":
+        codes, distinct = _distinct_objects(values.tolist())
+        return _with_texts(_numbers(name, dtype, codes, parts), "", [_text(value) for value in distinct], parts)
+    raise ValueError(f"a column of {dtype}")
+
+
+def _numbers(name: str, dtype: str, values: np.ndarray, parts: "_Parts") -> _Column:
+    parts.append(np.ascontiguousarray(values))
+    return _Column(name, dtype, _dtype_text(values.dtype), len(values))
+
+
+@cache
+def _dtype_name(dtype: np.dtype) -> str:
+    return str(dtype)
+
+
+@cache
+def _dtype_text(dtype: np.dtype) -> str:
+    return dtype.str
+
+
+def _with_texts(told: _Column, of_texts: str, texts: list[Any], parts: "_Parts") -> _Column:
+    text = msgspec.json.encode(texts)
+    parts.append(text)
+    told.texts, told.of_texts = len(text), of_texts
+    return told
+
+
+class _Body:
+    """The bytes of a file's columns, taken one after the other."""
+
+    def __init__(self, file: BinaryIO, pieces: Iterable[_Piece]) -> None:
+        self._file, self._pieces = file, iter(pieces)
+        self._held = memoryview(b"")
+
+    def take(self, size: int) -> memoryview:
+        if size > len(self._held):
+            self._held = self._next()  # each column lies in one
+        if size > len(self._held):
+            raise ValueError("not as it was written")
+        taken, self._held = self._held[:size], self._held[size:]
+        return taken
+
+    def _next(self) -> memoryview:
+        piece = next(self._pieces, _NO_PIECE)
+        return memoryview(pa.decompress(self._file.read(piece.packed), piece.size, codec=_PACKED))
+
+    def numbers(self, dtype: str, rows: int) -> np.ndarray:
+        of = np.dtype(dtype)
+        return np.frombuffer(self.take(rows * of.itemsize), dtype=of).copy()
+
+
+def _unpacked(told: _Column, body: _Body) -> Any:
+    values = body.numbers(told.numbers, told.rows)
+    if told.dtype in _MASKED:
+        return _MASKED[told.dtype](values, body.numbers("?", told.rows))
+    if told.dtype not in ("category", "str", "object"):
+        return values
+    held = body.take(told.texts)
+    if told.dtype == "str":
+        texts = np.array(msgspec.json.decode(held, type=list[str | None]), dtype=object)
+        return pd.array(texts[values], dtype="str")
+    names = msgspec.json.decode(held, type=list[str])
+    if told.dtype == "category":
+        return pd.Categorical.from_codes(values, categories=pd.Index(names, dtype=told.of_texts))
+    distinct = np.empty(len(names), dtype=object)
+    distinct[:] = [_value(name) for name in names]
+    return pd.arrays.NumpyExtensionArray(distinct[values])
+
+
+def _distinct_texts(values: Any) -> tuple[np.ndarray, list[Any]]:
+    """Each text's number in order of appearance, and the texts; what is absent is one of them."""
+    if len(values) <= _FEW:
+        return _numbered(texts := values.tolist(), texts)
+    codes, distinct = pd.factorize(values, use_na_sentinel=False)
+    return codes.astype(np.int32), distinct.tolist()
+
+
+_FEW = 200
+"""Texts that are told apart before pandas has looked at their array."""
+
+
+def _distinct_objects(values: list[Any]) -> tuple[np.ndarray, list[Any]]:
+    """The same, told apart by which object each is: 1, True and 1.0 are equal."""
+    return _numbered(list(map(id, values)), values)
+
+
+def _numbered(own: list[Any], values: list[Any]) -> tuple[np.ndarray, list[Any]]:
+    """Which of the distinct values each is, told apart by what each has of its `own`."""
+    distinct = dict(zip(own, values, strict=True))
+    number = dict(zip(distinct, range(len(distinct)), strict=True))
+    codes = np.fromiter(map(number.__getitem__, own), dtype=np.int32, count=len(own))
+    return codes, list(distinct.values())
+
+
+def _text(value: object) -> str:
+    """One of a column of anything: its JSON, or what JSON does not tell apart."""
+    if value is None:
+        return "null"
+    if value is pd.NA:
+        return "NA"
+    if isinstance(value, float) and np.isnan(value):
+        return "NaN"
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if isinstance(value, np.integer | np.floating):
+        value = value.item()
+    is_list = isinstance(value, tuple) and {*map(type, value)} <= {int, str}
+    if not is_list and not isinstance(value, str | int | float):
+        raise TypeError(f"a {type(value).__name__} in a table")
+    return msgspec.json.encode(value).decode()
+
+
+def _value(text: str) -> object:
+    if text == "NA":
+        return pd.NA
+    value = np.nan if text == "NaN" else msgspec.json.decode(text)
+    return tuple(value) if isinstance(value, list) else value
+
+
+# A table of a trace as a file of Arrow columns, and back, some rows at a time: it is in memory nowhere as a whole.
+
+
+ROWS_AT_ONCE = 1 << 16
+
+
+def write_table(path: Path, frame: pd.DataFrame, schema: Mapping[str, str]) -> None:
+    """Write the table's columns, of these types.
+
+    Raises:
+        OSError, ValueError, pyarrow.ArrowException: it cannot be written.
+    """
+    batches = _batches(frame, schema)
+    first = next(batches)
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with path.open("wb") as file, pa.ipc.new_file(file, first.schema, options=options) as out:
+        out.write_batch(first)
+        for batch in batches:
+            out.write_batch(batch)
+
+
+def read_table(path: Path, schema: Mapping[str, str]) -> pd.DataFrame:
+    """The table, in files without a name where it is large.
+
+    Raises:
+        OSError, ValueError, KeyError, pyarrow.ArrowException: there is none, or not such a one.
+    """
+    grown: dict[str, tuple[Growing, ...]] = {}
+    with pa.memory_map(str(path)) as file:
+        stored = pa.ipc.open_file(file)
+        for batch in map(stored.get_batch, range(stored.num_record_batches)):
+            for name, dtype in schema.items():
+                parts = _arrays(batch.column(name), dtype)
+                own = grown.setdefault(name, tuple(Growing(part.dtype.type) for part in parts))
+                for growing, part in zip(own, parts, strict=True):
+                    growing.extend(part)
+        texts = {name: batch.column(name).dictionary for name, dtype in schema.items() if dtype == "category"}
+    columns = {name: _column([own.array() for own in grown.pop(name)], texts.get(name)) for name in schema}
+    return laid_aside(pd.DataFrame(columns, copy=False))
+
+
+def _batches(frame: pd.DataFrame, schema: Mapping[str, str]) -> Iterator[Any]:
+    """All rows; where there are none a batch without any, which has the columns' types."""
+    columns: dict[str, Any] = {name: frame[name].array for name in schema}
+    texts = {
+        name: pa.array(columns[name].categories.tolist(), type=pa.large_string())
+        for name, dtype in schema.items()
+        if dtype == "category"
+    }
+    for begin in range(0, max(1, len(frame)), ROWS_AT_ONCE):
+        rows = slice(begin, begin + ROWS_AT_ONCE)
+        yield pa.record_batch({name: _arrow(columns[name][rows], texts.get(name)) for name in schema})
+
+
+def _arrow(values: Any, texts: Any) -> Any:
+    if texts is not None:
+        return pa.DictionaryArray.from_arrays(pa.array(values.codes, mask=values.codes == NONE), texts)
+    if isinstance(values, pd.arrays.IntegerArray):
+        return pa.array(values.to_numpy(dtype=np.int64, na_value=0), mask=np.asarray(values.isna()))
+    return pa.array(values.to_numpy())
+
+
+def _arrays(column: Any, dtype: str) -> tuple[np.ndarray, ...]:
+    """What numpy has of a column: codes of texts, or numbers, and which of them are absent where any may be."""
+    if dtype == "category":
+        return (column.indices.fill_null(NONE).to_numpy(zero_copy_only=False),)
+    if dtype == "Int64":
+        return (column.fill_null(1).to_numpy(zero_copy_only=False), column.is_null().to_numpy(zero_copy_only=False))
+    return (column.to_numpy(zero_copy_only=False),)
+
+
+def _column(arrays: list[np.ndarray], texts: Any) -> Any:
+    if texts is not None:
+        return pd.Categorical.from_codes(arrays[0], categories=pd.Index(texts.to_pylist(), dtype="str"))
+    values, *absent = arrays
+    return pd.arrays.IntegerArray(values, absent[0]) if absent else values
+
+
+# Large traces that were read, as Arrow columns in the user's cache folder: the next run need not decode them again.
+#
+# An entry is of one file, the user's kinds of kernels, and the code that reads. It holds tables and a JSON of facts,
+# nothing that runs when it is read. Whatever is wrong with the cache, the trace is read as if there were none.
+
+
+FORMAT = 3
+"""Of the entries: another number finds none of these."""
+
+WORTH_BYTES, WORTH_BYTES_OF_TEXT = 4 << 20, 32 << 20
+"""Smaller files, packed or databases, and plain text, are read about as quickly from themselves."""
+
+
+def through(
+    folder: Path | None, path: Path, options: tuple[object, ...], read: Iterable[RankTrace]
+) -> Iterator[RankTrace]:
+    """The ranks of a file, from the cache where they are in it; else as they are read, and kept for the next time.
+
+    Args:
+        folder: of the cache; `None` for none.
+        path: the file.
+        options: what else decides what is read, told apart by `repr`.
+        read: the ranks, not asked for when they are known.
+    """
+    key = None if folder is None else _key(path, options)
+    if folder is None or key is None:
+        yield from read
+        return
+    given = 0
+    with suppress(*UNREADABLE):
+        for trace in _stored(folder / key):
+            yield trace
+            given += 1
+        if given:
+            return
+    shutil.rmtree(folder / key, ignore_errors=True)  # what is there cannot be read
+    draft = Draft.begun(folder) if not given else None
+    try:
+        for trace in islice(read, given, None):
+            written = aside(partial(_with, draft, trace), processes=CORES_A_FILE.get()) if draft else None
+            try:
+                yield trace
+            finally:
+                del trace
+                draft = written() if written else None
+        if draft is not None and _key(path, options) == key:
+            draft.settle(folder / key)
+            prune_at_times(folder / key)
+    finally:
+        if draft is not None:
+            draft.drop()
+
+
+def _with(draft: Draft, trace: RankTrace) -> Draft:
+    """The draft with one rank more."""
+    draft.add(partial(_write, trace))
+    return draft
+
+
+def _key(path: Path, options: tuple[object, ...]) -> str | None:
+    least = WORTH_BYTES_OF_TEXT if path.suffix == ".json" else WORTH_BYTES
+    return key_of(path, (FORMAT, _code(), *options), least)
+
+
+_READING = ("cuda_graphs", "decoding", "files", "kinds", "loading", "meaning", "model", "readers")
+"""Rooms whose code decides what is read."""
+
+
+@cache
+def _code() -> str:
+    """Names the code that reads: every file of the package outside the rooms that only use what was read."""
+    package = Path(__file__).parents[1]
+    return code_of([*package.glob("*.py"), *(file for room in _READING for file in (package / room).rglob("*.*"))])
+
+
+def _write(trace: RankTrace, place: Path) -> None:
+    if len(trace.steps) or trace.meta.kind_rules.extra or (trace.op_step != NONE).any():
+        raise ValueError("not as a reader gives it")
+    (place / "meta.json").write_bytes(msgspec.json.encode(facts_of(trace.meta)))
+    for name, schema in TABLES.items():
+        write_table(place / f"{name}.arrow", trace.table(name), schema)
+
+
+def facts_of(meta: RankMeta) -> dict[str, object]:
+    """What is known of a rank, as plain values; without the user's rules for kinds."""
+    facts = {name: value for name, value in asdict(replace(meta, versions={})).items() if name != "kind_rules"}
+    return facts | {"versions": dict(meta.versions)}
+
+
+def _stored(entry: Path) -> Iterator[RankTrace]:
+    """The ranks of an entry; none where there is none."""
+    if not entry.is_dir():
+        return
+    os.utime(entry)
+    for place in ranks_of(entry):
+        yield _read(place)
+
+
+def _read(place: Path) -> RankTrace:
+    meta = msgspec.json.decode((place / "meta.json").read_bytes(), type=RankMeta)
+    frames = {name: read_table(place / f"{name}.arrow", schema) for name, schema in TABLES.items()}
+    ops = frames["gpu_ops"]
+    return RankTrace(
+        meta=meta,
+        steps=conform(None, STEPS),
+        op_step=np.full(len(ops), NONE, dtype=np.int64),
+        window=whole_capture(ops),
+        **frames,
+    )

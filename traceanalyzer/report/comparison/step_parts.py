@@ -1,0 +1,405 @@
+"""What a difference of step times is made of."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import pandas as pd
+
+from traceanalyzer.analyses.replay.gains import BOUND_PCT
+from traceanalyzer.diff import Comparison, Side, metrics
+from traceanalyzer.diff.captures import Capture
+from traceanalyzer.findings.basis import BINDS_PCT, CLEAR_GAIN_PCT
+from traceanalyzer.kinds import EXPERTS, ROOTED
+from traceanalyzer.meaning.columns import Unit, digits, per_cent, signed, text
+from traceanalyzer.meaning.names import collective_words, short_name
+from traceanalyzer.meaning.vocabulary import (
+    COMM,
+    COMM_PARTS,
+    COMPUTE,
+    COPY,
+    DATA,
+    HOST,
+    IDLE,
+    IDLE_CAUSES,
+    IDLE_PARTS,
+    INSEPARABLE,
+    LAUNCH,
+    ON_PATH,
+    OPAQUE,
+    PARTS,
+    TRANSFER,
+    UNKNOWN,
+    UNMATCHED,
+    UNSPLIT,
+    WAIT,
+    Part,
+    in_a_sentence,
+)  # fmt: skip
+
+# The concluding sentence of a comparison: which path bound the step before, and which binds it now.
+
+
+_MOSTLY = 0.7
+"""Of a category's time on the path: a rank with this much of it is named."""
+
+_NAMED = 0.3
+"""Of the same: so is an operator."""
+
+_UNNAMED = (DATA.key, HOST.key)
+"""Categories of which the path names the operator that was launched at last, not what took the host so long."""
+
+_PROFILED = "Hosts are slower under a profiler: time it without one."
+
+WORDS: Mapping[str, str] = MappingProxyType({one.key: one.label for one in ON_PATH})
+"""Categories of a critical path."""
+
+_HOSTS = (HOST.key, LAUNCH.key)
+"""Categories that hosts which take no time take off the path."""
+
+_ON_GPUS = "work on the GPUs"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What binds a capture's step: in words, and by what that is told.
+
+    Attributes:
+        words: most of the critical path; the GPUs, where hosts are on the path and gain next to nothing.
+        share: `78 % of the critical path`.
+        is_of_hosts: it stands on the time of hosts.
+    """
+
+    words: str
+    share: str
+    is_of_hosts: bool = False
+
+
+def path_sentence(base: Capture, other: Capture) -> str | None:
+    """Of two captures; `None` where either has no critical path."""
+    before, now = bound_of(base), bound_of(other)
+    if before is None or now is None:
+        return None
+    if before.words == now.words:
+        return f"The same binds both: {now.words} ({before.share} in {base.label}, {now.share} in {other.label})."
+    said = f"{base.label} was bound by {before.words} ({before.share}); {other.label} is by {now.words} ({now.share})."
+    return f"{said} {_PROFILED}" if now.is_of_hosts else said
+
+
+def _of_one(words: str) -> str:
+    return "host" if words == WORDS[HOST.key] else words
+
+
+def bound_of(capture: Capture) -> Bound | None:
+    """The category that takes most of the critical path, with its rank and operator where one has most of that.
+
+    Hosts bind only where a step would be shorter without their time: of two paths that are about as long the critical
+    one is the longer by little, and recording lengthens that of the hosts. Nothing is told where waits whose partners
+    are not known stay as they were in that replay.
+    """
+    table = capture.table("critical_path")
+    if table is None or not table["path_ns"].sum():
+        return None
+    by_category = table.groupby("category")["path_ns"].sum()
+    category = str(by_category.idxmax())
+    spared = _gained_pct(capture, "--host none") if category in _HOSTS else None
+    if spared is not None and spared < BINDS_PCT:
+        if has_open_waits(capture):
+            return None
+        return Bound(_ON_GPUS, f"hosts that take no time would shorten a step by {spared:.1f} %")
+    own = table[table["category"] == category]
+    total = float(own["path_ns"].sum())
+    words = WORDS[category]
+    by_rank = own.groupby("rank")["path_ns"].sum()
+    if by_rank.max() >= _MOSTLY * total and _is_apart(capture, table, int(by_rank.idxmax())):
+        words = f"rank {int(by_rank.idxmax())}'s {_of_one(words)}"
+    by_name = own.groupby("name")["path_ns"].sum()
+    if category not in _UNNAMED and len(by_name) and by_name.max() >= _NAMED * total:
+        words = f"{words}, most of it {short_name(str(by_name.idxmax()))}"
+    share = f"{per_cent(round(100 * float(by_category.max()) / float(by_category.sum())))} % of the critical path"
+    return Bound(words, share, is_of_hosts="host" in words)
+
+
+def _is_apart(capture: Capture, path: pd.DataFrame, rank: int) -> bool:
+    """Whether the path is this rank's for a reason: as fast as its peers it would shorten the step beyond chance.
+
+    Of ranks that need about as long the path lies on one. Where that change was not replayed any rank among others is.
+    """
+    breakdown = capture.table("breakdown")
+    if (path if breakdown is None else breakdown)["rank"].nunique() < 2:
+        return False
+    gained = _gained_pct(capture, f"--rank {rank}=peers")
+    return gained is None or gained >= CLEAR_GAIN_PCT
+
+
+def has_open_waits(capture: Capture) -> bool:
+    """Whether over 3 % of a step is communication of which a replay does not know for whom it waits."""
+    table = capture.table("what_ifs")
+    if table is None or "unmatched_ns" not in table:
+        return False
+    row = table.iloc[0]
+    return bool(row["unmatched_ns"] > BOUND_PCT / 100 * row["before_ns"])
+
+
+def _gained_pct(capture: Capture, option: str) -> float | None:
+    """What the change gains, in per cent of a step, without what recording takes the hosts where that is known."""
+    table = capture.table("what_ifs")
+    rows = table[table["option"] == option] if table is not None else pd.DataFrame()
+    if rows.empty:
+        return None
+    row = rows.iloc[0]
+    is_known = not (pd.isna(row["unprofiled_gain_ns"]) or pd.isna(row["unprofiled_ns"]))
+    gain, step = ("unprofiled_gain_ns", "unprofiled_ns") if is_known else ("gain_ns", "before_ns")
+    return 100 * float(row[gain]) / float(row[step]) if row[step] else None
+
+
+# What most of each run's step is: by rank, for one that waits and one that is waited for are bound by other things.
+
+
+MOST_SORTS = 3
+"""Sorts of ranks that are told of one run, those with most ranks first."""
+
+_MOST_RANKS = 4
+
+
+def bound_sentence(comparison: Comparison) -> str | None:
+    """`Most of a step is idle (host) (68 %) on rank 0, compute (64 %) on rank 1 in ddp; …`; `None` if none tells."""
+    known = {side.label: text for side in comparison.sides if (text := of_capture(side.first))}
+    if len(known) > 1 and len(set(known.values())) == 1 and len(known) == len(comparison.sides):
+        return f"Most of a step is {next(iter(known.values()))} in every run."
+    return f"Most of a step is {'; '.join(f'{text} in {run}' for run, text in known.items())}." if known else None
+
+
+def of_capture(capture: Capture) -> str | None:
+    """The largest part of each rank's window, ranks with the same one together."""
+    shares = _shares(capture)
+    if shares is None or shares.empty:
+        return None
+    largest, pct = shares.idxmax(axis=1), shares.max(axis=1)
+    sorts = sorted(largest.groupby(largest), key=lambda sort: (-len(sort[1]), str(sort[0])))
+    if len(sorts) == 1:
+        return f"{in_a_sentence(str(sorts[0][0]))} ({_range(pct)})"
+    told = [
+        f"{in_a_sentence(str(name))} ({_range(pct[own.index])}) on {_bound_ranks(own.index)}"
+        for name, own in sorts[:MOST_SORTS]
+    ]
+    rest = sum(len(own) for _, own in sorts[MOST_SORTS:])
+    return ", ".join(told) + (f", others on {rest} more" if rest else "")
+
+
+def _shares(capture: Capture) -> pd.DataFrame | None:
+    """Per cent of each rank's window by part, under the parts' labels."""
+    parts = parts_by_rank(capture)
+    if parts is None:
+        return None
+    window = _by_rank(capture.tables["breakdown"])["window_ns"].astype("float64")
+    return 100 * parts.div(window.where(window > 0), axis=0).dropna(how="all")
+
+
+def parts_by_rank(capture: Capture) -> pd.DataFrame | None:
+    """Each rank's window by part in ns, under the parts' labels; wait and causes of idle time where they are told."""
+    breakdown = capture.table("breakdown")
+    if breakdown is None or not capture.is_exact:
+        return None
+    parts = _columns(_by_rank(breakdown), (COMPUTE, COPY, OPAQUE))
+    for table, split, whole in (("exposed_comm", COMM_PARTS, COMM), ("idle", IDLE_PARTS, IDLE)):
+        frame = capture.table(table)
+        own = None if frame is None else _columns(_by_rank(frame), split)
+        is_told = own is not None and len(own.columns) == len(split) and own.notna().to_numpy().all()
+        parts = parts.join(own if is_told and own is not None else _columns(_by_rank(breakdown), (whole,)))
+    return parts.astype("float64").fillna(0.0)
+
+
+def _by_rank(frame: pd.DataFrame) -> pd.DataFrame:
+    """A row for each rank: of tables that have steps too, that of the whole window."""
+    return (frame[frame["step"].isna()] if "step" in frame else frame).set_index("rank")
+
+
+def _columns(frame: pd.DataFrame, parts: tuple[Part, ...]) -> pd.DataFrame:
+    held = {part.column: part.label for part in parts if part.column in frame}
+    return frame[list(held)].rename(columns=held)
+
+
+def _range(pct: pd.Series) -> str:
+    low, high = digits(round(float(pct.min()))), digits(round(float(pct.max())))
+    return f"{low} %" if low == high else f"{low} to {high} %"
+
+
+def _bound_ranks(ranks: pd.Index) -> str:
+    named = ", ".join(map(str, sorted(ranks)[:_MOST_RANKS]))
+    more = f" and {len(ranks) - _MOST_RANKS} more" if len(ranks) > _MOST_RANKS else ""
+    return f"rank {named}" if len(ranks) == 1 else f"ranks {named}{more}"
+
+
+# What a difference of step times is made of on the rank for which others wait: their waits are only its shadow.
+
+
+UNEVEN = 0.05
+"""Of the window: where ranks' exposed waits differ by less, nobody in particular is waited for."""
+
+NEITHER = (*ROOTED, *EXPERTS, "all_to_all", "peer_copy")
+"""Communication whose ranks do not wait alike: its time is told as transfer plus wait."""
+
+LEAST_AGAINST = 0.05
+"""Of the change: a part that goes the other way by less is not worth a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rank:
+    """The rank with the least exposed wait of a run, and its parts in ns a step."""
+
+    number: int
+    parts: pd.Series
+
+
+def awaited_sentence(comparison: Comparison, run: str, change: float, unit: str) -> str | None:
+    """`Most of the difference is idle (host), +3 ms …`; `None` where a run tells no waits, or its ranks wait alike."""
+    other = next(side for side in comparison.sides if side.label == run)
+    pair = _awaited_ranks(comparison, comparison.base, other)
+    if pair is None:
+        return None
+    before, after = (rank.parts for rank in pair)
+    names = list(dict.fromkeys([*before.index, *after.index]))
+    before, after = before.reindex(names, fill_value=0.0), after.reindex(names, fill_value=0.0)
+    sign = 1 if change >= 0 else -1
+    changes = (sign * (after - before)).sort_values(ascending=False, kind="stable")
+    main, against = str(changes.index[0]), str(changes.index[-1])
+    where, words = _where(pair, before[main], after[main]), names_of_unsplit(comparison, run)
+    longest, shorter = (words.get(name, in_a_sentence(name)) for name in (main, against))
+    made = f"Most of the difference is {longest}, {signed(sign * changes[main], Unit.NS)} {unit} {where}"
+    if -changes[against] > LEAST_AGAINST * abs(change):
+        made += f"; against it {shorter}, {signed(sign * changes[against], Unit.NS)}"
+    return f"{made}."
+
+
+def names_of_unsplit(comparison: Comparison, run: str) -> dict[str, str]:
+    """`exposed broadcast, moving or waiting` in place of the label of what is neither, where such calls are there."""
+    table = comparison.table(run, "nccl")
+    if table is None:
+        return {}
+    own = table.frame[table.frame["collective"].isin(NEITHER)]
+    time_ns = own[["base_total_ns", "other_total_ns"]].astype("float64").max(axis=1)
+    longest = own.loc[time_ns.sort_values(ascending=False).index, "collective"].astype("str").unique()
+    words = f"exposed {', '.join(collective_words(name) for name in longest)}, moving or waiting"
+    return dict.fromkeys((UNSPLIT.label, UNMATCHED.label, INSEPARABLE.label), words) if len(longest) else {}
+
+
+def _awaited_ranks(comparison: Comparison, base: Side, other: Side) -> tuple[_Rank, _Rank] | None:
+    """The rank that is waited for in each run; where nobody is in one of them, the same as in the other."""
+    tables = []
+    for side in (base, other):
+        parts = parts_by_rank(side.first)
+        if parts is None or WAIT.label not in parts or len(parts) < 2:
+            return None
+        tables.append(parts / comparison.fairness.scale.divisor(side.first))
+    named = [_awaited(table) for table in tables]
+    if named == [None, None]:
+        return None
+    first = named[0] if named[0] is not None else named[1]
+    second = named[1] if named[1] is not None else named[0]
+    if first not in tables[0].index or second not in tables[1].index:
+        return None
+    return _Rank(int(first), tables[0].loc[first]), _Rank(int(second), tables[1].loc[second])  # type: ignore[arg-type]
+
+
+def _awaited(parts: pd.DataFrame) -> int | None:
+    waits, window = parts[WAIT.label], parts.sum(axis=1).max()
+    return int(waits.idxmin()) if waits.max() - waits.min() > UNEVEN * window else None
+
+
+def _where(pair: tuple[_Rank, _Rank], before_ns: float, after_ns: float) -> str:
+    one, two = pair
+    times = text(before_ns, Unit.NS), text(after_ns, Unit.NS)
+    if one.number == two.number:
+        return f"on rank {one.number}, for which others wait ({times[0]} → {times[1]})"
+    return f"({times[0]} on rank {one.number} → {times[1]} on rank {two.number}: each run's rank for which others wait)"
+
+
+# From the base's step time to another run's: what each part adds or takes away.
+
+
+SPLIT = tuple(part.column for part in COMM_PARTS)
+
+_PATH_LOOKS = {COMPUTE.kind: COMPUTE.kind, COMM.kind: TRANSFER.kind, COPY.kind: COPY.kind,
+               **{cause.key: cause.part.kind for cause in IDLE_CAUSES}}  # fmt: skip
+"""By category of a critical path."""
+
+_LOOKS = {part.column: part for part in (*PARTS, TRANSFER, WAIT, UNSPLIT)}
+
+
+@dataclass(frozen=True, slots=True)
+class WaterfallPart:
+    """One part of a step in two runs, mean over ranks."""
+
+    metric: str
+    label: str
+    kind: str
+    base_ns: float
+    other_ns: float
+
+    @property
+    def change_ns(self) -> float:
+        """Other − base."""
+        return self.other_ns - self.base_ns
+
+
+def path_parts(comparison: Comparison, run: str) -> list[WaterfallPart]:
+    """The critical paths of the base and the run by category: what each waits for is not in it, only what it did.
+
+    The sums are the lengths of the replayed jobs a step. Empty where either was not replayed.
+    """
+    sums = [_path(comparison, side) for side in comparison.sides if side.label in (comparison.base.label, run)]
+    if len(sums) != 2 or not all(sums):
+        return []
+    return [
+        WaterfallPart(
+            category, words, _PATH_LOOKS.get(category, UNKNOWN.part.kind), *(own.get(category, 0) for own in sums)
+        )
+        for category, words in WORDS.items()
+        if any(category in own for own in sums)
+    ]
+
+
+def _path(comparison: Comparison, side: Side) -> dict[str, float]:
+    table = side.first.table("critical_path")
+    if table is None:
+        return {}
+    own = table.groupby("category")["path_ns"].sum() / comparison.fairness.scale.divisor(side.first)
+    return {str(category): float(time_ns) for category, time_ns in own.items() if time_ns}
+
+
+def parts(comparison: Comparison, run: str) -> list[WaterfallPart]:
+    """The parts of the base's and the run's step; their changes add up to the step's change.
+
+    Exposed communication is told apart into transfer and wait only where both runs tell: not where of one nothing
+    could be, as of a rank that is here alone. Empty when a run does not tell its parts.
+    """
+    names = [metric.name for metric in metrics.METRICS if metric.part]
+    found = {}
+    for name in names:
+        base, other = (metrics.value(comparison.metrics, name, one) for one in (comparison.base.label, run))
+        if base is not None and other is not None:
+            found[name] = WaterfallPart(name, _LOOKS[name].label, _LOOKS[name].kind, float(base), float(other))
+    steps = [metrics.value(comparison.metrics, "step_ns", one) for one in (comparison.base.label, run)]
+    wholes = (SPLIT,) if _one_splits_none(found) else ((COMM.column,), SPLIT)
+    for left_out in wholes:
+        chosen = [part for name, part in found.items() if name not in left_out]
+        sums = (sum(part.base_ns for part in chosen), sum(part.other_ns for part in chosen))
+        # Means over ranks of whole nanoseconds: less than one nanosecond of rounding.
+        if None not in steps and all(abs(one - two) < 1 for one, two in zip(sums, steps, strict=True)):
+            return [part for part in chosen if part.base_ns or part.other_ns]
+    return []
+
+
+def _one_splits_none(found: Mapping[str, WaterfallPart]) -> bool:
+    """Whether all exposed communication of one run is neither transfer nor wait, and the other's is."""
+    split = [found[one.column] for one in (TRANSFER, WAIT) if one.column in found]
+    whole = found.get(COMM.column)
+    if whole is None or not split:
+        return False
+    tells = [sum(getattr(part, side) for part in split) > 0 for side in _SIDES]
+    has = [getattr(whole, side) > 0 for side in _SIDES]
+    return all(has) and tells[0] != tells[1]
+
+
+_SIDES = ("base_ns", "other_ns")

@@ -1,0 +1,461 @@
+"""A comparison as a page, Markdown, CSV, JSON and in the terminal."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from html import escape
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape as markup_escape
+from rich.table import Table
+
+from traceanalyzer import __version__
+from traceanalyzer.analyses.base import plain_rows
+from traceanalyzer.diff import Comparison, TableDiff, fairness, joins
+from traceanalyzer.diff import compare as compare_sides
+from traceanalyzer.diff.captures import Side
+from traceanalyzer.diff.metrics import MetricName
+from traceanalyzer.diff.sources import SourceOptions, named_apart, read_side, side_of, with_same_ranks
+from traceanalyzer.errors import UsageError
+from traceanalyzer.files.whole import made
+from traceanalyzer.given import formats_of, place_of
+from traceanalyzer.meaning import columns
+from traceanalyzer.meaning.columns import Unit
+from traceanalyzer.model import TraceSet
+from traceanalyzer.report import assets
+from traceanalyzer.report.comparison import (
+    DIFF_WRITERS,
+    FORMAT_VERSION,
+    DiffReport,
+    pictures,
+    rows,
+    sentences,
+    step_parts,
+)
+from traceanalyzer.report.comparison import rows as comparison_rows
+from traceanalyzer.report.comparison.rows import View, table_view
+from traceanalyzer.report.writers import gates
+from traceanalyzer.report.writers.gates import cell
+from traceanalyzer.report.writers.tables import write_frame
+
+# A comparison as CSV and JSON.
+
+
+def write_csv(report: DiffReport, folder: Path) -> list[Path]:
+    """`summary.csv` (a row for each figure and run), `memory.csv`, and for each other run and table `tables/…csv`."""
+    comparison = report.comparison
+    summary = folder / "summary.csv"
+    write_frame(comparison.metrics.assign(**_watermark(report)), summary)
+    tables = folder / "tables"
+    tables.mkdir(parents=True, exist_ok=True)
+    paths = [summary, *rows.write_csv(rows.of(report), folder)]
+    for prefix, of_runs in (("", comparison.tables), ("by_rank_", comparison.by_rank)):
+        for run, own in of_runs.items():
+            for table in own:
+                paths.append(tables / f"{prefix}{table.analysis}__{plain_name(run)}.csv")
+                write_frame(table.frame.assign(**_watermark(report)), paths[-1])
+    return paths
+
+
+def write_json(report: DiffReport, folder: Path) -> list[Path]:
+    """`summary.json`: facts, figures, joined tables, gates."""
+    path = folder / "summary.json"
+    path.write_text(
+        json.dumps(as_json(report), indent=1, allow_nan=False, ensure_ascii=False), encoding="utf-8", errors="replace"
+    )
+    return [path]
+
+
+def as_json(report: DiffReport) -> dict[str, Any]:
+    """The content of `summary.json`; absent values are null."""
+    comparison = report.comparison
+    judged, held = comparison.fairness, rows.of(report)
+    return {
+        "format": "traceanalyzer-diff",
+        "format_version": FORMAT_VERSION,
+        "created": report.created,
+        "version": report.version,
+        "command": report.command,
+        "different": comparison.different,
+        "base": comparison.base.label,
+        "runs": comparison.runs,
+        "ranking": comparison.ranking,
+        "per": judged.scale.name,
+        "is_fair": judged.is_fair,
+        "is_forced": comparison.is_forced,
+        "refusals": list(judged.refusals),
+        "notes": [*judged.notes, *capture_notes(report)],
+        "verdict": sentences.verdict_sentences(comparison),
+        "facts": plain_rows(fairness.as_frame(judged.facts, comparison.runs)),
+        "metrics": plain_rows(comparison.metrics),
+        "tables": {
+            run: {table.analysis: plain_rows(table.frame) for table in own} for run, own in comparison.tables.items()
+        },
+        "memory": {"verdict": rows.sentences(held), "rows": plain_rows(rows.frame(held))},
+        "gates": [
+            {"gate": one.gate, "run": one.run, "status": one.status, "message": one.message, "rows": _plain(one.rows)}
+            for one in report.outcomes
+        ],
+    }
+
+
+def capture_notes(report: DiffReport) -> list[str]:
+    """What readers of each run's captures said."""
+    return [
+        f"{side.label}: {note}"
+        for side in report.comparison.sides
+        for capture in side.captures
+        for note in capture.notes
+    ]
+
+
+def plain_name(run: str) -> str:
+    """A run's name as part of a file name."""
+    return re.sub(r"[^\w.-]+", "-", run).strip("-") or "run"
+
+
+def _watermark(report: DiffReport) -> dict[str, str]:
+    return {"warning": "NOT COMPARABLE, forced"} if report.comparison.is_forced else {}
+
+
+def _plain(values: Any) -> Any:
+    """Rows of an outcome without infinities, which JSON cannot hold."""
+    return json.loads(json.dumps(list(values), default=float).replace("Infinity", "null").replace("NaN", "null"))
+
+
+# A comparison as one HTML page that needs no network.
+
+
+HTML_MOST_ROWS = 400
+"""Rows of one table on the page; the CSV beside it has all."""
+
+
+def html_write(report: DiffReport, folder: Path) -> list[Path]:
+    """`summary.html`."""
+    path = folder / "summary.html"
+    path.write_text(page(report), encoding="utf-8", errors="replace")
+    return [path]
+
+
+def memory_page(held: comparison_rows.Memory, base: str, command: str | None) -> str:
+    """The page of runs of which only memory snapshots are known."""
+    context: dict[str, Any] = {
+        "title": f"{', '.join(held)} against {base}: memory",
+        "memory": memory_views(held),
+        "command": command,
+        "version": __version__,
+    }
+    return assets.render("memory_diff.html", context, entry="plain.js", styles=("diff.css",))
+
+
+def page(report: DiffReport) -> str:
+    """The page's text."""
+    comparison = report.comparison
+    context: dict[str, Any] = {
+        "report": report,
+        "version": report.version,
+        "comparison": comparison,
+        "of_all": sentences.of_all(comparison),
+        "of_runs": sentences.of_runs(comparison),
+        "doubt": sentences.doubt(comparison),
+        "per": sentences.per(comparison),
+        "facts": comparison.fairness.facts,
+        "notes": [*comparison.fairness.notes, *capture_notes(report)],
+        "waterfalls": {run: _bars(comparison, run, step_parts.parts(comparison, run)) for run in comparison.tables},
+        "paths": {run: _bars(comparison, run, step_parts.path_parts(comparison, run)) for run in comparison.tables},
+        "figures": comparison_rows.rows(comparison),
+        "is_of_single_captures": comparison_rows.is_of_single_captures(comparison),
+        "views": {run: _views(comparison, run) for run in comparison.tables},
+        "memory": memory_views(comparison_rows.of(report)),
+        "multiples": pictures.cards(comparison),
+        "steps": pictures.of(comparison),
+        "DIFFERS": fairness.DIFFERS,
+    }
+    return assets.render("diff.html", context, entry="comparison.js", styles=("diff.css",))
+
+
+def memory_views(held: comparison_rows.Memory) -> list[dict[str, Any]]:
+    """For each run and source what is said, and the rows that are shown with bars as wide as their changes."""
+    made = []
+    for run, sources in held.items():
+        for source, change in sources.items():
+            rows = comparison_rows.shown(change).to_dict("records")
+            widest = max((abs(row["change_bytes"]) for row in rows), default=0) or 1
+            bars = [{**row, "width": 50 * abs(row["change_bytes"]) / widest} for row in rows]
+            is_whole = len(rows) == len(change.table)
+            made.append(
+                {"run": run, "source": source, "sentences": change.sentences, "rows": bars, "is_whole": is_whole}
+            )
+    return made
+
+
+def _bars(comparison: Comparison, run: str, parts: list[step_parts.WaterfallPart]) -> list[dict[str, Any]]:
+    """Bars from the base's step to the run's: each with its place and length in per cent of the longest reach."""
+    if not parts:
+        return []
+    base, at = sum(part.base_ns for part in parts), 0.0
+    reaches = [base, base]
+    for part in parts:
+        reaches.append(reaches[-1] + part.change_ns)
+    longest = max(reaches) or 1.0
+    made = [{"label": comparison.base.label, "kind": "total", "at": 0.0, "width": 100 * base / longest,
+             "text": columns.text(base, Unit.NS), "detail": ""}]  # fmt: skip
+    at = base
+    for part in parts:
+        made.append(
+            {
+                "label": part.label,
+                "kind": part.kind,
+                "at": 100 * min(at, at + part.change_ns) / longest,
+                "width": 100 * abs(part.change_ns) / longest,
+                "text": ("+" if part.change_ns > 0 else "") + columns.text(part.change_ns, Unit.NS),
+                "detail": f"{columns.text(part.base_ns, Unit.NS)} → {columns.text(part.other_ns, Unit.NS)}",
+            }
+        )
+        at += part.change_ns
+    made.append({"label": run, "kind": "total", "at": 0.0, "width": 100 * at / longest,
+                 "text": columns.text(at, Unit.NS), "detail": ""})  # fmt: skip
+    return made
+
+
+def _views(comparison: Comparison, run: str) -> list[View]:
+    """Communication first, then operators and kernels, then what else there is."""
+    order = {"collectives": 0, "comm_phases": 1, "nccl": 1, "operators": 2, "kernel_operations": 3, "kernels": 4}
+    own = [table for table in comparison.tables[run] if table.analysis != comparison_rows.CATEGORIES]
+    tables = sorted(own, key=lambda table: order.get(table.analysis, 9))
+    return [table_view(table, HTML_MOST_ROWS) for table in tables if len(table.frame)]
+
+
+# A comparison as Markdown, short enough for a comment on a pull request.
+
+
+MARKDOWN_MOST_ROWS = 12
+
+
+def markdown_write(report: DiffReport, folder: Path) -> list[Path]:
+    """`summary.md`."""
+    path = folder / "summary.md"
+    path.write_text(as_markdown(report), encoding="utf-8", errors="replace")
+    return [path]
+
+
+MOST_CHARACTERS = 60_000
+"""A comment on a pull request holds 65,536."""
+
+
+def as_markdown(report: DiffReport) -> str:
+    """Warnings, verdict, gates, figures, and what is new, removed or changed as far as a comment has room for it."""
+    comparison = report.comparison
+    judged = comparison.fairness
+    lines = [f"## {cell(report.title)}", "", f"**{cell(comparison.different)}**", ""]
+    lines += [f"> **NOT COMPARABLE, forced:** {cell(reason)}" for reason in judged.refusals]
+    lines.append("")
+    lines += [f"- {cell(sentence)}" for sentence in sentences.verdict_sentences(comparison)]
+    lines += [f"- {cell(sentence)}" for sentence in rows.sentences(rows.of(report))]
+    lines += ["", *(f"*{cell(note)}*  " for note in judged.notes), ""]
+    if report.outcomes:
+        lines += [gates.as_markdown(report.outcomes)]
+    lines += _figures(report)
+    room = MOST_CHARACTERS - sum(len(line) + 1 for line in lines)
+    for run, tables in comparison.tables.items():
+        for table in tables:
+            made = _markdown_table(table, run)
+            room -= sum(len(line) + 1 for line in made)
+            if room < 0:
+                return "\n".join([*lines, "More tables are in the report.", ""])
+            lines += made
+    return "\n".join(lines) + "\n"
+
+
+def _figures(report: DiffReport) -> list[str]:
+    runs = report.comparison.runs
+    head = ["figure", "unit", runs[0], *(name for run in runs[1:] for name in (run, "change"))]
+    lines = [_line(head), "|---|---|" + "---:|" * (len(head) - 2)]
+    for row in rows.rows(report.comparison):
+        base, *others = row.cells
+        cells = [base.text, *(part for one in others for part in (one.text, f"{one.change} {one.change_unit}".strip()))]
+        lines.append(_line([row.label, row.unit, *cells]))
+    return [*lines, ""]
+
+
+def _markdown_table(table: TableDiff, run: str) -> list[str]:
+    counts = table.counts()
+    if not any(counts[status] for status in (joins.NEW, joins.REMOVED, joins.CHANGED)):
+        return []
+    view = table_view(table)
+    changed = [row for row in view.rows if row.status != joins.SAME]
+    told = ", ".join(f"{count} {status.lower()}" for status, count in counts.items() if count)
+    lines = [f"<details><summary>{cell(table.title)}, {cell(run)}: {told}</summary>", ""]
+    lines += [_line(["", *(f"{column.label} {column.unit}".strip() for column in view.columns)])]
+    lines += ["|---" * (len(view.columns) + 1) + "|"]
+    lines += [_line([row.status, *(one.text for one in row.cells)]) for row in changed[:MARKDOWN_MOST_ROWS]]
+    more = len(changed) - MARKDOWN_MOST_ROWS
+    return [*lines, "", *([f"{more} more rows in tables/."] if more > 0 else []), "</details>", ""]
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(map(cell, cells)) + " |"
+
+
+# A comparison for who works in Python: short when printed, a page in a notebook, written at a word.
+
+
+Run = str | PathLike[str] | TraceSet
+"""A folder of traces, a summary.json, `baseline:NAME`, or traces in memory."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class NotebookComparison(Comparison):
+    """Runs beside each other; `metrics` and `tables` are pandas tables."""
+
+    def save(self, folder: str | PathLike[str], formats: Sequence[str] = ("html", "csv", "json", "md")) -> list[Path]:
+        """Write it as `analyze-traces diff` does; returns the files.
+
+        Raises:
+            UsageError: a format is unknown, or the folder cannot be written.
+        """
+        names = formats_of(formats, DIFF_WRITERS)
+        report = DiffReport(self, version=__version__)
+        with made(folder, "save takes a folder") as target:
+            return [path for name in names for path in DIFF_WRITERS[name](report, target)]
+
+    def __repr__(self) -> str:
+        return "\n".join(
+            [" against ".join(reversed(self.runs)), *(f"- {one}" for one in sentences.verdict_sentences(self))]
+        )
+
+    def _repr_html_(self) -> str:
+        head = "".join(
+            f"<th>{escape(run)}</th>" + ("<th>change</th>" if run != self.runs[0] else "") for run in self.runs
+        )
+        said = "".join(f"<li>{escape(one)}</li>" for one in sentences.verdict_sentences(self))
+        rows = "".join(_row(row) for row in comparison_rows.rows(self))
+        return (
+            f"<p><b>{escape(self.different)}</b></p><ul>{said}</ul>"
+            f"<table><thead><tr><th>figure</th><th></th>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        )
+
+
+_TAKES = "compare takes folders of traces, summaries, baseline:NAME or traces in memory"
+
+
+def compare(base: Run | Sequence[Run], *others: Run | Sequence[Run], force: bool = False) -> NotebookComparison:
+    """Runs beside each other, per optimizer step; the first is the base.
+
+    A list is several captures of one run: their spread tells noise from difference.
+
+    Raises:
+        UsageError: fewer than two runs, or they did not do the same work and `force` is not set.
+        InputError: a run cannot be read.
+    """
+    runs = [_captures(run) for run in (base, *others)]
+    sides = with_same_ranks([_side(one) for one in runs], lambda place, ranks: _side(runs[place], ranks))
+    sides = named_apart(sides)
+    made = compare_sides(sides, force=force)
+    return NotebookComparison(**{field.name: getattr(made, field.name) for field in fields(made)})
+
+
+def _captures(run: Run | Sequence[Run]) -> list[str | TraceSet]:
+    """A run's captures, one or several."""
+    is_list = isinstance(run, Iterable) and not isinstance(run, str | bytes | TraceSet)
+    several = [*run] if is_list else [run]  # type: ignore[misc]  # it is one
+    if not several:
+        raise UsageError("compare: a list of captures is empty")
+    for one in several:
+        if not isinstance(one, TraceSet):
+            place_of(one, _TAKES)
+    return [one if isinstance(one, TraceSet) else str(one) for one in several]
+
+
+def _side(several: Sequence[str | TraceSet], ranks: frozenset[int] | None = None) -> Side:
+    options = SourceOptions() if ranks is None else SourceOptions(replace(SourceOptions().load, ranks=ranks))
+    sides = [
+        side_of([_of_ranks(one, ranks)]) if isinstance(one, TraceSet) else read_side(one, options) for one in several
+    ]
+    return Side(sides[0].label, tuple(capture for side in sides for capture in side.captures))
+
+
+def _of_ranks(traces: TraceSet, ranks: frozenset[int] | None) -> TraceSet:
+    return replace(traces, ranks=tuple(trace for trace in traces.ranks if ranks is None or trace.rank in ranks))
+
+
+def _row(row: comparison_rows.FiguresRow) -> str:
+    cells = []
+    for place, value in enumerate(row.cells):
+        cells.append(f"<td>{escape(value.text)}</td>")
+        if place:
+            significance = f" {value.significance}" if value.significance else ""
+            cells.append(f"<td>{escape(f'{value.change} {value.change_unit}'.strip() + significance)}</td>")
+    name = f'<td title="{escape(row.definition)}">{escape(row.label)}</td>'
+    return f"<tr>{name}<td>{escape(row.unit)}</td>{''.join(cells)}</tr>"
+
+
+# The short comparison that the command line prints.
+
+
+_SHOWN: tuple[MetricName, ...] = (
+    "step_ns", "compute_ns", "exposed_transfer_ns", "exposed_wait_ns", "exposed_unmatched_ns", "exposed_comm_ns",
+    "exposed_copy_ns", "idle_ns", "compute_pct", "exposed_comm_pct", "idle_pct", "overlap_pct", "comm_calls",
+    "comm_bytes", "tokens_per_s",
+)  # fmt: skip
+
+
+def show(report: DiffReport, console: Console) -> None:
+    """Print what differs, warnings, the main figures side by side, and the verdict."""
+    comparison = report.comparison
+    console.print(f"[bold]{markup_escape(comparison.different)}[/]", highlight=False)
+    for reason in comparison.fairness.refusals:
+        console.print(f"[bold red]NOT COMPARABLE, forced:[/] {markup_escape(reason)}", highlight=False)
+    table = _terminal_table(report)
+    if table.row_count:
+        console.print(table)
+    for sentence in [*sentences.verdict_sentences(comparison), *rows.sentences(rows.of(report))]:
+        console.print(f"[bold]•[/] {markup_escape(sentence)}", highlight=False)
+    for note in [*comparison.fairness.notes, *capture_notes(report)]:
+        console.print(f"[yellow]Note:[/] {markup_escape(note)}", highlight=False)
+
+
+_BESIDE = 4
+"""More runs do not fit beside each other: each is a row then, with the figures that decide."""
+
+_DECIDING: tuple[MetricName, ...] = ("step_ns", "compute_pct", "exposed_comm_pct", "idle_pct", "overlap_pct")
+
+
+def _terminal_table(report: DiffReport) -> Table:
+    runs = report.comparison.runs
+    if len(runs) > _BESIDE:
+        return _row_a_run(report)
+    table = Table(
+        title=f"{markup_escape(report.title)}: figures {sentences.per(report.comparison)}", box=box.SIMPLE_HEAD
+    )
+    table.add_column("")
+    for number, run in enumerate(runs):
+        table.add_column(markup_escape(run), justify="right")
+        if number:
+            table.add_column("change", justify="right")
+    for row in rows.rows(report.comparison):
+        if row.metric in _SHOWN and not row.is_nothing:
+            base, *others = row.cells
+            cells = [cell for one in others for cell in (one.text, f"{one.change} {one.change_unit}".strip())]
+            table.add_row(f"{row.label} [dim]{markup_escape(row.unit)}[/]", base.text, *cells)
+    return table
+
+
+def _row_a_run(report: DiffReport) -> Table:
+    found = {row.metric: row for row in rows.rows(report.comparison)}
+    shown = [found[name] for name in _DECIDING if name in found]
+    table = Table(title=f"Figures {sentences.per(report.comparison)}, changes against {report.comparison.base.label}",
+                  box=box.SIMPLE_HEAD)  # fmt: skip
+    table.add_column("")
+    for row in shown:
+        table.add_column(f"{markup_escape(row.label)} [dim]{markup_escape(row.unit)}[/]", justify="right")
+    for place, run in enumerate(report.comparison.runs):
+        cells = [row.cells[place] for row in shown]
+        texts = (f"{one.text}  {one.change} {one.change_unit}".rstrip() for one in cells)
+        table.add_row(markup_escape(run), *texts)
+    return table

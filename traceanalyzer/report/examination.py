@@ -1,0 +1,316 @@
+"""How the doctor's examination is written: terminal, JSON, page."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from traceanalyzer import __version__
+from traceanalyzer.doctor import Diagnosis, Examination, FlightRecorder, Topology, hang
+from traceanalyzer.doctor.examination import TableName, tables
+from traceanalyzer.doctor.topology import is_nvlink
+from traceanalyzer.meaning.columns import Column, unit_of
+from traceanalyzer.meaning.vocabulary import GRAVE, numbered
+from traceanalyzer.report import assets, words
+
+# An examination as JSON.
+
+
+FORMAT_VERSION = 1
+
+
+def text(examination: Examination) -> str:
+    """The whole examination: verdict, diagnoses, tables of what was read."""
+    ras = examination.case.ras
+    content = {
+        "format_version": FORMAT_VERSION,
+        "version": __version__,
+        "verdict": examination.verdict,
+        "diagnoses": [asdict(one) for one in examination.diagnoses],
+        "tables": tables(examination.case),
+        "ras": None if ras is None else asdict(ras),
+        "notes": examination.notes,
+    }
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def as_json_write(examination: Examination, folder: Path) -> list[Path]:
+    """`doctor.json`."""
+    path = folder / "doctor.json"
+    path.write_text(text(examination) + "\n", encoding="utf-8", errors="replace")
+    return [path]
+
+
+# The picture of a hang: a row a rank, suspects first, a column a collective; ranks that look alike share a row.
+
+
+MOST_COLUMNS = 24
+PICTURE_MOST_ROWS = 40
+"""Rows of one group; ranks of further patterns are counted below."""
+
+STATES = {
+    "completed": "complete",
+    "open": "called, not complete",
+    "absent": "never called",
+    "other": "called otherwise than most ranks",
+    "gone": "no longer in the buffer",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Ranks of one pattern, and the state of each column."""
+
+    label: str
+    is_suspect: bool
+    states: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One process group around the collective at which it hangs."""
+
+    title: str
+    seqs: tuple[int, ...]
+    operations: tuple[str, ...]
+    rows: tuple[Row, ...]
+    left_out: int
+
+
+def pictures(recorder: FlightRecorder, standing: hang.Standing, most_groups: int = 6) -> list[Picture]:
+    """Groups with an absence or a mismatch, worst first; without any, groups with something not complete."""
+    at = [(one.group, one.seq) for one in standing.absences]
+    at += [(one.group, one.seq) for one in standing.mismatches]
+    keys = {id(group): key for key, group in recorder.groups.items()}
+    focus: dict[str, int] = {}
+    for group, seq in at:
+        focus[keys[id(group)]] = min(seq, focus.get(keys[id(group)], seq))
+    if not focus:
+        stuck = recorder.entries[(recorder.entries["state"] != "completed") & ~recorder.entries["is_p2p"]]
+        focus = {str(key): int(seq) for key, seq in stuck.groupby("group", observed=True)["seq"].min().items()}
+    return [_picture(recorder, standing, key, seq) for key, seq in list(focus.items())[:most_groups]]
+
+
+def _picture(recorder: FlightRecorder, standing: hang.Standing, key: str, focus: int) -> Picture:
+    entries = recorder.entries
+    calls = entries[(entries["group"] == key) & ~entries["is_p2p"] & (entries["seq"] >= 0)]
+    seqs = sorted(calls["seq"].unique().tolist())
+    at = seqs.index(focus) if focus in seqs else len(seqs) - 1
+    first = max(0, min(at - MOST_COLUMNS // 2, len(seqs) - MOST_COLUMNS))
+    seqs = seqs[first : first + MOST_COLUMNS]
+    own = calls[calls["seq"].isin(seqs)]
+    usual = own["operation"].astype(str).groupby(own["seq"]).agg(lambda names: names.mode().iloc[0])
+    differs = own["operation"].astype(str) != own["seq"].map(usual)
+    for mismatch in standing.mismatches:
+        if recorder.groups[key] is mismatch.group:
+            differs |= (own["seq"] == mismatch.seq) & own["rank"].isin(list(mismatch.others))
+    state = own["state"].eq("completed").map({True: "completed", False: "open"}).mask(differs, "other")
+    table = own.assign(look=state).drop_duplicates(["rank", "seq"], keep="last").pivot_table(
+        index="rank", columns="seq", values="look", aggfunc="first"
+    )  # fmt: skip
+    group = recorder.groups[key]
+    ranks = sorted({*(group.ranks or ()), *table.index} & set(recorder.dumps))
+    table = table.reindex(index=ranks, columns=seqs)
+    return _rows(group.label, table, usual.reindex(seqs).astype(str).tolist())
+
+
+def _rows(label: str, table: pd.DataFrame, operations: list[str]) -> Picture:
+    """Ranks by pattern, the rarest pattern first: those are the suspects."""
+    patterns: dict[tuple[str, ...], list[int]] = {}
+    for rank, states in zip(table.index.tolist(), table.to_numpy().tolist(), strict=True):
+        patterns.setdefault(_filled(states), []).append(int(rank))
+    usual = max(patterns, key=lambda states: len(patterns[states])) if patterns else ()
+    rows = [
+        Row(numbered("rank", ranks, 4), states != usual and {"absent", "other"} & set(states) != set(), states)
+        for states, ranks in sorted(patterns.items(), key=lambda item: (len(item[1]), item[1][0]))
+    ]
+    ordered = sorted(rows, key=lambda row: not row.is_suspect)
+    return Picture(label, tuple(table.columns.tolist()), tuple(operations), tuple(ordered[:PICTURE_MOST_ROWS]),
+                   max(0, len(ordered) - PICTURE_MOST_ROWS))  # fmt: skip
+
+
+def _filled(states: list[object]) -> tuple[str, ...]:
+    """Gaps before a rank's first call left the buffer; those after its last call never came."""
+    told = [isinstance(state, str) for state in states]
+    first = told.index(True) if any(told) else len(told)
+    return tuple(
+        str(state) if is_told else "gone" if number < first and any(told) else "absent"
+        for number, (state, is_told) in enumerate(zip(states, told, strict=True))
+    )
+
+
+# An examination as one HTML page that needs no network, in the report's style.
+
+
+PAGE_MOST_ROWS = 400
+"""Rows of one table on the page; doctor.json has all."""
+
+_TITLES: Mapping[TableName, str] = {
+    "communicators": "Ranks and communicators",
+    "transports": "Transport between ranks",
+    "rings": "Rings",
+    "algorithms": "Algorithms and protocols chosen",
+    "environment": "Environment",
+    "warnings": "Warnings",
+    "last_calls": "Last collective of each rank",
+    "late_ranks": "Who comes last",
+    "bandwidth": "Bus bandwidth by collective and size",
+    "xpu_timer_collectives": "xpu_timer: collectives of each rank",
+    "xpu_timer_products": "xpu_timer: matrix products of each rank",
+}
+
+
+def page_write(examination: Examination, folder: Path, command: str | None = None) -> list[Path]:
+    """`doctor.html`."""
+    path = folder / "doctor.html"
+    path.write_text(page(examination, command), encoding="utf-8", errors="replace")
+    return [path]
+
+
+def page(examination: Examination, command: str | None = None) -> str:
+    """The page's text."""
+    made = tables(examination.case)
+    recorder, standing = examination.case.recorder, examination.case.standing
+    context: dict[str, Any] = {
+        "examination": examination,
+        "verdict": examination.verdict,
+        "facts": _facts(examination),
+        "topology": examination.case.topology,
+        "is_nvlink": is_nvlink,
+        "pictures": [] if recorder is None or standing is None else pictures(recorder, standing),
+        "states": STATES,
+        "tables": [_table(name, made[name]) for name in _TITLES if name in made],
+        "command": command,
+        "version": __version__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    return assets.render("doctor.html", context, entry="plain.js", styles=("doctor.css",))
+
+
+def _facts(examination: Examination) -> list[str]:
+    """What was given."""
+    case = examination.case
+    facts = []
+    if case.topology is not None:
+        facts.append(f"topology of {len(case.topology.gpus)} GPUs and {len(case.topology.nics)} network cards")
+    facts += [f"NCCL log {log.label}, {log.nccl_lines:,} lines" for log in case.logs[:4]]
+    if case.recorder is not None:
+        facts.append(f"flight recorder of {len(case.recorder.dumps):,} ranks, {len(case.recorder.entries):,} calls")
+    if case.inspector is not None:
+        facts.append(f"NCCL Inspector, {len(case.inspector.calls):,} calls in {case.inspector.files} files")
+    if case.xpu_timer is not None:
+        facts.append(f"xpu_timer, {len(case.xpu_timer.samples):,} figures in {case.xpu_timer.files} files")
+    if case.ras is not None:
+        facts.append("RAS report")
+    return facts
+
+
+def _table(name: TableName, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    columns = [column for column in rows[0] if any(row[column] is not None for row in rows)]
+    rows = [{**row, **{name: _moment(row[name]) for name in _MOMENTS if row.get(name) is not None}} for row in rows]
+    if "log" in columns and len({row["log"] for row in rows}) == 1:
+        columns.remove("log")
+    numbers = {column for column in columns if all(_is_number(row[column]) for row in rows if row[column] is not None)}
+    return {
+        "name": name,
+        "title": _TITLES[name],
+        "columns": [
+            {
+                "name": column,
+                "label": words.label(column, Column.named(column)),
+                "unit": "UTC" if column in _MOMENTS else unit_of(column) or "",
+                "is_number": column in numbers,
+            }
+            for column in columns
+        ],
+        "rows": [[row[column] for column in columns] for row in rows[:PAGE_MOST_ROWS]],
+        "total": len(rows),
+    }
+
+
+def _moment(since_1970_ns: int) -> str:
+    seconds, ns = divmod(since_1970_ns, 10**9)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}.{ns:09d}"
+
+
+_MOMENTS = ("created_ns", "since_ns")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+# What the doctor prints: diagnoses with what they rest on, and the topology as a matrix.
+
+
+_MARKS = {
+    "high": "[bold red]high[/]",
+    "medium": "[bold yellow]medium[/]",
+    "low": "[bold]low[/]",
+    "info": "[green]info[/]",
+}
+
+_MOST_DEVICES = 20
+
+
+def show(examination: Examination, console: Console) -> None:
+    """Print it all."""
+    if examination.case.topology is not None:
+        _matrix(examination.case.topology, console)
+    if all(one.severity == "info" for one in examination.diagnoses):
+        console.print(f"[bold]•[/] {examination.verdict[0]}", highlight=False)
+    for one in examination.diagnoses:
+        _diagnosis(one, console)
+    for note in examination.notes[:12]:
+        console.print(f"[yellow]Note:[/] {escape(note)}", highlight=False)
+    if len(examination.notes) > 12:
+        console.print(f"[yellow]Note:[/] {len(examination.notes) - 12} more such; --json has them.", highlight=False)
+
+
+def show_troubles(examination: Examination, console: Console) -> None:
+    """Print what is wrong, without what is in order."""
+    for one in examination.diagnoses:
+        if one.severity in GRAVE:
+            _diagnosis(one, console)
+
+
+def _diagnosis(one: Diagnosis, console: Console) -> None:
+    console.print(f"[bold]•[/] {_MARKS[one.severity]} {escape(one.diagnosis)}", highlight=False)
+    if one.severity == "info":
+        if one.caveat:
+            console.print(f"  [dim]{escape(one.caveat)}[/]", highlight=False)
+        return
+    for name, text in (("Why", one.signal), ("Fix", one.recommendation), ("Note", one.caveat)):
+        if text:
+            console.print(f"  [dim]{name}:[/] {escape(text)}", highlight=False)
+
+
+def _matrix(topology: Topology, console: Console) -> None:
+    shown = topology.devices[:_MOST_DEVICES]
+    table = Table(title="Paths between devices", box=box.SIMPLE_HEAD)
+    table.add_column("")
+    for device in shown:
+        table.add_column(device, justify="center")
+    table.add_column("NUMA")
+    for device in shown:
+        cells = [_cell(topology.path(device, other), is_self=device == other) for other in shown]
+        table.add_row(escape(topology.name_of(device)), *cells, escape(topology.numa_node.get(device, "")))
+    if len(shown) < len(topology.devices):
+        table.caption = f"{len(shown)} of {len(topology.devices)} devices; --json and the page have all"
+    console.print(table)
+
+
+def _cell(path: str | None, *, is_self: bool) -> str:
+    if is_self:
+        return "[dim]·[/]"
+    if path is None:
+        return "?"
+    return f"[bold #0072B2]{path}[/]" if is_nvlink(path) else f"[#D55E00]{path}[/]" if path == "SYS" else path

@@ -1,1 +1,0 @@
-"""How the doctor's examination is written: terminal, JSON, page."""

@@ -1,0 +1,294 @@
+"""How memory snapshots are reported: terminal, JSON, page."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from traceanalyzer import __version__
+from traceanalyzer.meaning import columns
+from traceanalyzer.meaning.columns import Unit, size_text
+from traceanalyzer.report import assets
+from traceanalyzer.report.page import table_view
+from traceanalyzer.snapshots import Examined, deciding, sentences
+from traceanalyzer.snapshots.comparison import Job
+from traceanalyzer.snapshots.examination import BEFORE, is_of_torch, line, site
+
+# Examined snapshots as JSON.
+
+
+FORMAT_VERSION = 1
+
+
+def as_json_write(examined: Sequence[Examined], folder: Path, job: Job | None = None) -> list[Path]:
+    """`memory.json`."""
+    path = folder / "memory.json"
+    path.write_text(text(examined, job) + "\n", encoding="utf-8", errors="replace")
+    return [path]
+
+
+def text(examined: Sequence[Examined], job: Job | None = None) -> str:
+    """What the file holds."""
+    content = {
+        "format_version": FORMAT_VERSION,
+        "version": __version__,
+        "verdict": [*(job.sentences if job else ()), *sentences(examined)],
+        "fit": [] if job is None or job.fit is None else job.fit.rows(),
+        "snapshots": [_one(one) for one in examined],
+    }
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def _one(one: Examined) -> dict[str, Any]:
+    snapshot = one.snapshot
+    stacks = snapshot.stacks
+    return {
+        "file": snapshot.path.name,
+        "rank": snapshot.rank,
+        "device": snapshot.device,
+        "other_events": {str(device): count for device, count in snapshot.other_events.items()},
+        "events": len(snapshot.history),
+        "settings": snapshot.settings,
+        "end_bytes": one.end,
+        "peak_bytes": one.peak_bytes if one.has_history else None,
+        "peak_allocated_bytes": one.peak_allocated_bytes if one.has_history else None,
+        "contradicted_bytes": one.contradicted_bytes,
+        "peak_allocated_is_exact": one.is_exact,
+        "peak_ns": int(one.levels["time_ns"].iloc[one.peak_at]) if one.peak_at >= 0 else None,
+        "peak_categories": one.peak_categories.to_dict("records"),
+        "peak_sites": _sites(one.peak_sites, stacks),
+        "end_sites": _sites(one.end_sites, stacks),
+        "growths": [asdict(growth) for growth in one.growths],
+        "oom": None if one.oom is None else asdict(one.oom),
+        "taken_late": [asdict(taken) for taken in one.taken],
+        "gave_back": one.gave_back,
+        "trace_steps": [] if one.trace_steps is None else one.trace_steps.table.to_dict("records"),
+        "free_bytes": one.free_bytes,
+        "free_private_bytes": one.free_private_bytes,
+        "free_blocks": one.free_blocks,
+        "largest_free_bytes": one.largest_free_bytes,
+    }
+
+
+def _sites(sites: Any, stacks: Sequence[Any]) -> list[dict[str, Any]]:
+    return [
+        row | {"stack": _lines(stacks[row["stack"]] if row["stack"] >= 0 else ())} for row in sites.to_dict("records")
+    ]
+
+
+def _lines(stack: Sequence[Any]) -> list[str]:
+    return [f"{file}:{line} in {name}" for file, line, name in stack]
+
+
+# The peak by frames as a picture: each box a call, as wide as what it and the calls in it hold.
+
+
+WIDTH, ROW = 1200, 18
+
+_LEAST_WIDTH = 2.0
+"""Narrower boxes are left out: the box that holds them shows that something is missing above it."""
+
+_LETTER, _MARGIN, _MOST_DEPTH = 6.3, 4, 60
+
+_PASSED_ON = ("_call_impl", "_wrapped_call_impl")
+"""Frames of PyTorch that stand between a module and its forward function: without them pictures are half as high."""
+
+
+@dataclass(slots=True)
+class _Call:
+    """A frame below the same outer frames."""
+
+    name: str
+    is_own: bool
+    size_bytes: int = 0
+    inner: "dict[str, _Call]" = field(default_factory=dict)
+
+
+def flame(one: Examined) -> dict[str, Any] | None:
+    """Boxes with their places in a picture of WIDTH; those of a row add up to no more than the row below.
+
+    Outermost calls stand at the bottom. `None` without anything in use.
+    """
+    if not one.peak_bytes or one.peak_stacks.empty:
+        return None
+    root = _Call("all that is in use at the peak", is_own=False)
+    for number, size in zip(one.peak_stacks["stack"], one.peak_stacks["size_bytes"], strict=True):
+        _add(root, _names(one, int(number)), int(size))
+    boxes: list[dict[str, Any]] = []
+    depth = _place(root, 0.0, 0, WIDTH / root.size_bytes, boxes)
+    height = (depth + 1) * ROW
+    for box in boxes:
+        box["y"] = height - (box.pop("depth") + 1) * ROW
+        box["share"] = f"{100 * box['bytes'] / root.size_bytes:.1f} %"
+        box["size"] = columns.text(box.pop("bytes"), Unit.BYTES)
+    return {"boxes": boxes, "width": WIDTH, "height": height, "row": ROW}
+
+
+def _names(one: Examined, number: int) -> Sequence[tuple[str, bool]]:
+    """Frames of a stack, outermost first, each with whether it is the user's."""
+    if number < 0:
+        return ((BEFORE, False),)
+    frames = [frame for frame in one.snapshot.stacks[number] if frame[0].endswith(".py")]
+    kept = [frame for frame in reversed(frames) if frame[2] not in _PASSED_ON]
+    return [(line(frame), not is_of_torch(frame[0])) for frame in kept[:_MOST_DEPTH]] or (
+        (site(one.snapshot.stacks[number]), False),
+    )
+
+
+def _add(call: _Call, names: Sequence[tuple[str, bool]], size: int) -> None:
+    call.size_bytes += size
+    for name, is_own in names:
+        call = call.inner.setdefault(name, _Call(name, is_own))
+        call.size_bytes += size
+
+
+def _place(call: _Call, x: float, depth: int, scale: float, boxes: list[dict[str, Any]]) -> int:
+    """Add the call's box and those of the calls in it, widest first; returns the greatest depth."""
+    width = call.size_bytes * scale
+    letters = int((width - 2 * _MARGIN) / _LETTER)
+    boxes.append(
+        {
+            "x": round(x, 1),
+            "width": round(width, 1),
+            "depth": depth,
+            "name": call.name,
+            "text": call.name if letters >= len(call.name) else f"{call.name[: letters - 1]}…" if letters > 4 else "",
+            "is_own": call.is_own,
+            "bytes": call.size_bytes,
+        }
+    )
+    deepest = depth
+    for inner in sorted(call.inner.values(), key=lambda one: -one.size_bytes):
+        if inner.size_bytes * scale >= _LEAST_WIDTH:
+            deepest = max(deepest, _place(inner, x, depth + 1, scale, boxes))
+        x += inner.size_bytes * scale
+    return deepest
+
+
+# Memory snapshots as one HTML page that needs no network, in the report's style.
+
+
+MOST_SITES = 40
+MOST_PARTS = 64
+"""Ranks that have a part of the page, of some 60 kB; the table has all."""
+POINTS = 1200
+"""Places across the picture; of the events in each the most is drawn, so that no peak is lost."""
+_FIT = (
+    "strategy", "tp", "pp", "checkpointing", "micro_batch", "fits", "is_enough", "state_bytes", "activation_bytes",
+    "total_bytes", "headroom_bytes", "measured_peak_bytes",
+)  # fmt: skip
+_WIDTH, _HEIGHT = 1200, 180
+
+
+def page_write(
+    examined: Sequence[Examined], folder: Path, label: str, command: str | None = None, job: Job | None = None
+) -> list[Path]:
+    """`memory.html`."""
+    path = folder / "memory.html"
+    path.write_text(page(examined, label, command, job), encoding="utf-8", errors="replace")
+    return [path]
+
+
+def page(examined: Sequence[Examined], label: str, command: str | None = None, job: Job | None = None) -> str:
+    """The page's text."""
+    fit = job.fit if job else None
+    first, shown = deciding(examined), _shown(examined)
+    context: dict[str, Any] = {
+        "label": label,
+        "examined": examined,
+        "verdict": [*(job.sentences if job else ()), *sentences(examined)],
+        "fit": None if fit is None else table_view.view(fit, _FIT),
+        "assumptions": None if fit is None or not len(fit) else fit.table["assumptions"].iloc[0],
+        "plain_rows": table_view.PLAIN_ROWS,
+        "shown": shown,
+        "deciding": first,
+        "others": [place for place in range(len(examined)) if place not in first],
+        "pictures": {place: _picture(examined[place]) for place in shown},
+        "flames": {place: flame(examined[place]) for place in shown},
+        "most_sites": MOST_SITES,
+        "frames": _frames,
+        "command": command,
+        "version": __version__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    return assets.render("memory.html", context, entry="plain.js", styles=("memory.css",))
+
+
+def _shown(examined: Sequence[Examined]) -> list[int]:
+    """Places of the ranks that have a part of the page: those that decide, then others in their order."""
+    first = deciding(examined)
+    order = sorted(range(len(examined)), key=lambda place: (place not in first, -examined[place].peak_bytes))
+    return sorted(order[:MOST_PARTS], key=lambda place: (place not in first, place))
+
+
+def _frames(one: Examined, stack: int) -> list[str]:
+    """Python's frames of a stack, C++ where there are no others."""
+    frames = one.snapshot.stacks[stack] if stack >= 0 else ()
+    python = [frame for frame in frames if frame[0].endswith(".py")]
+    return [f"{file}:{line} in {name}" for file, line, name in (python or frames)]
+
+
+def _picture(one: Examined) -> dict[str, Any] | None:
+    """Paths of both levels over time, and where the peak lies."""
+    table = one.levels
+    if len(table) < 2:
+        return None
+    times = np.maximum.accumulate(table["time_ns"].to_numpy())  # a host's clock may be set back
+    span = max(int(times[-1] - times[0]), 1)
+    top = max(int(table["reserved_bytes"].max()), one.peak_bytes, 1)
+    slot = np.minimum((times - times[0]) * POINTS // span, POINTS - 1)
+    return {
+        "requested": _path(slot, table["requested_bytes"].to_numpy(), top),
+        "reserved": _path(slot, table["reserved_bytes"].to_numpy(), top),
+        "peak_x": round(_WIDTH * (int(times[one.peak_at]) - int(times[0])) / span, 1),
+        "peak_y": round(_HEIGHT * (1 - one.peak_bytes / top), 1),
+        "top": columns.text(top, Unit.BYTES),
+        "span": columns.text(span, Unit.NS),
+        "width": _WIDTH,
+        "height": _HEIGHT,
+    }
+
+
+def _path(slot: np.ndarray, values: np.ndarray, top: int) -> str:
+    """An area under the most of each slot; slots without an event keep what was."""
+    most = np.full(POINTS, -1, "int64")
+    np.maximum.at(most, slot, values)
+    last = np.maximum.accumulate(np.where(most >= 0, np.arange(POINTS), 0))
+    ends = np.zeros(POINTS, "int64")
+    ends[slot] = values  # the last event of a slot wins
+    heights = np.where(most >= 0, most, ends[last])
+    across, up = _WIDTH / POINTS, _HEIGHT / top
+    points = "".join(
+        f"L{place * across:.0f} {_HEIGHT - value * up:.1f}" for place, value in enumerate(heights.tolist())
+    )
+    return f"M0 {_HEIGHT}{points}L{_WIDTH} {_HEIGHT}z"
+
+
+# What the command prints of memory snapshots.
+
+
+_MOST_RANKS, _MOST_SENTENCES = 16, 14
+
+
+def show(examined: Sequence[Examined], console: Console, told: Sequence[str]) -> None:
+    """Print a row a snapshot, and the first of what is told of them."""
+    table = Table(title="Memory snapshots", box=box.SIMPLE_HEAD)
+    for heading in ("", "Peak in use", "In use at the end", "Reserved", "Largest free block", "Events"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for one in examined[:_MOST_RANKS]:
+        cells = (one.end["allocated"], one.end["reserved"], one.largest_free_bytes)
+        peak = size_text(one.peak_bytes) if one.has_history else "n/a"
+        table.add_row(escape(one.snapshot.label), peak, *map(size_text, cells), f"{len(one.snapshot.history):,}")
+    if len(examined) > _MOST_RANKS:
+        table.caption = f"{_MOST_RANKS} of {len(examined)}; memory.json has all"
+    console.print(table)
+    for sentence in told[:_MOST_SENTENCES]:
+        console.print(f"[bold]•[/] {escape(sentence)}", highlight=False)

@@ -1,1 +1,0 @@
-"""How memory snapshots are reported: terminal, JSON, page."""

@@ -1,0 +1,808 @@
+"""The data of a page's timeline."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from traceanalyzer.analyses import Result, Results
+from traceanalyzer.analyses.base import is_any
+from traceanalyzer.analyses.communication.clocks import Clock, common_clock
+from traceanalyzer.analyses.communication.groups import labels as group_labels
+from traceanalyzer.analyses.grouping import row_blocks, rows_of_each
+from traceanalyzer.analyses.host import host_names
+from traceanalyzer.analyses.host.activity import API_CALL, FRAME, OPERATOR, RANGE
+from traceanalyzer.analyses.host.idle import GapTable
+from traceanalyzer.analyses.memory.memory_categories import COLUMN
+from traceanalyzer.analyses.timeline import LEVELS, MOST_OPERATIONS, MOST_RANKS, fitting, most_unlike_first
+from traceanalyzer.files.unnamed import give_back_grown
+from traceanalyzer.findings import Finding, named_ranks
+from traceanalyzer.kinds import element_types
+from traceanalyzer.meaning.names import collective_words, short_name
+from traceanalyzer.meaning.vocabulary import BETWEEN_KERNELS, IDLE, IDLE_CAUSES, KINDS, UNMATCHED, WAIT, numbered
+from traceanalyzer.model.schema import NONE
+from traceanalyzer.model.tables import array_of, column_of, picked, table_of
+from traceanalyzer.report.assets import packed
+from traceanalyzer.report.words import Split, headline_steps, unsplit_calls, unsplit_part
+
+# Columns of whole numbers as bytes for a page: runs of unsigned LEB128 numbers.
+
+
+def varints(values: np.ndarray) -> bytes:
+    """Unsigned LEB128 of each value, one after the other.
+
+    Raises:
+        ValueError: a value is negative.
+    """
+    if len(values) and values.min() < 0:
+        raise ValueError("only values from 0 have an unsigned code")
+    return b"".join(_block(values[rows].astype(np.int64)) for rows in row_blocks(len(values)))
+
+
+def _block(numbers: np.ndarray) -> bytes:
+    most = max(1, -(-int(numbers.max(initial=0)).bit_length() // 7))
+    if most == 1:
+        return numbers.astype(np.uint8).tobytes()
+    lengths = np.ones(len(numbers), dtype=np.int64)
+    for place in range(1, most):
+        lengths += (numbers >> (7 * place)) > 0
+    ends = np.cumsum(lengths)
+    out = np.zeros(int(ends[-1]) if len(ends) else 0, dtype=np.uint8)
+    for place in range(most):
+        held = lengths > place
+        more = np.where(lengths[held] > place + 1, 128, 0)
+        out[ends[held] - lengths[held] + place] = ((numbers[held] >> (7 * place)) & 127) | more
+    return out.tobytes()
+
+
+def narrow(values: np.ndarray) -> np.ndarray:
+    """The same numbers, from 0, in half the memory where they fit."""
+    return values.astype(np.uint32) if values.max(initial=0) < 1 << 32 and values.min(initial=0) >= 0 else values
+
+
+def or_zero(values: pd.Series) -> np.ndarray:
+    """One more than each value, 0 where it is absent."""
+    numbers: np.ndarray = (values.astype("Int64") + 1).fillna(0).to_numpy(dtype=np.int64)
+    return numbers
+
+
+def rows_of_ranks(ranks: pd.Series) -> dict[int, np.ndarray]:
+    """Positions of each rank's rows, as they come."""
+    values = ranks.to_numpy(dtype=np.int64)
+    return {int(values[own[0]]): own for own in rows_of_each(values)}
+
+
+def steps_of(values: np.ndarray) -> np.ndarray:
+    """Each value less the one before it; the first is 0."""
+    made: np.ndarray = np.diff(values, prepend=values[:1])
+    return made
+
+
+def signed(values: np.ndarray) -> np.ndarray:
+    """Values of either sign as such from 0: 0, -1, 1, -2, 2, … become 0, 1, 2, 3, 4, …."""
+    made: np.ndarray = np.where(values < 0, -2 * values - 1, 2 * values)
+    return made
+
+
+# Counters below a rank's lanes: the launch queue, memory, the GPU's own counters.
+#
+# For each counter of each rank come, as columns: start after the previous start, length of the bin, and the value in
+# thousandths of the largest; of memory by category, instead of the value, a column for each category that there is, in
+# the allocator's units of 512 bytes.
+
+
+QUEUE = "launch queue"
+
+ALLOCATED = LEVELS["memory_allocated_bytes"]
+
+UNIT_BYTES = 512
+"""What PyTorch's allocator gives is a multiple of this; the page's script has the same."""
+
+
+def counter_lanes(results: Results, order: Sequence[int], clock: Clock) -> tuple[list[dict[str, Any]], bytes]:
+    """What each counter is, and the columns, of the first ranks of `order`."""
+    entries, columns = [], []
+    for rank in order[:MOST_RANKS]:
+        stacked, levels = _by_category(results, rank, clock)
+        for name, unit, own in _of_rank(results, rank):
+            if stacked and name == ALLOCATED:
+                continue
+            starts = own["start_ns"].to_numpy(dtype=np.int64)
+            values = own["value"].to_numpy(dtype=np.float64)
+            most = float(values.max())
+            if most <= 0:
+                continue
+            entries.append({"rank": rank, "name": name, "unit": unit, "most": most, "count": len(own),
+                            "first": clock.place(rank, int(starts[0]))})  # fmt: skip
+            columns += [steps_of(starts), own["length_ns"].to_numpy(dtype=np.int64), np.rint(1000 * values / most)]
+        entries += stacked
+        columns += levels
+    return entries, b"".join(map(varints, columns))
+
+
+def _of_rank(results: Results, rank: int) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    if "queue_depth" in results and len(results["queue_depth"]):
+        depths = results["queue_depth"].to_frame()
+        depths = depths[depths["rank"] == rank]
+        if len(depths):
+            yield QUEUE, "", depths.assign(value=depths["mean_depth"].astype("Float64").fillna(0))
+    if "counter_series" in results and len(results["counter_series"]):
+        frame = results["counter_series"].to_frame()
+        own = frame[frame["rank"] == rank]
+        for name, rows in own.groupby("counter", sort=False):
+            yield str(name), _unit(str(name), str(rows["source"].iloc[0])), rows
+
+
+def _by_category(results: Results, rank: int, clock: Clock) -> tuple[list[dict[str, Any]], list[np.ndarray]]:
+    """The rank's memory over time, stacked; nothing where the trace does not tell."""
+    if "memory_levels" not in results or not len(results["memory_levels"]):
+        return [], []
+    frame = results["memory_levels"].to_frame()
+    own = frame[frame["rank"] == rank]
+    if own.empty or own["allocated_bytes"].max() <= 0:
+        return [], []
+    starts = own["time_ns"].to_numpy(dtype=np.int64)
+    known = {name: own[column].to_numpy(dtype=np.int64) for name, column in COLUMN.items()}
+    held = {name: np.maximum(bytes_, 0) // UNIT_BYTES for name, bytes_ in known.items() if bytes_.max() > 0}
+    entry = {"rank": rank, "name": ALLOCATED, "unit": "B", "count": len(own), "parts": list(held),
+             "peak": int(own["is_peak"].to_numpy().argmax()), "first": clock.place(rank, int(starts[0]))}  # fmt: skip
+    return [entry], [steps_of(starts), np.append(np.diff(starts), 1), *held.values()]
+
+
+def _unit(name: str, source: str) -> str:
+    return "B" if name.startswith("memory") else "%" if "%" in source or ".pct" in source else ""
+
+
+# What a timeline shows first: which ranks stand on top, in what groups the others lie, which stretch is in view.
+
+
+FEW_RANKS = 4
+"""From here on ranks begin collapsed, but for those that stand on top."""
+
+MANY_RANKS = 16
+"""Above this ranks lie in groups, each a row until it is opened."""
+
+_MOST_LATE = 3
+
+NODE = 8
+"""Neighbouring ranks that are taken for a node where the captures do not name their hosts."""
+
+
+def pins(
+    findings: Sequence[Finding], split: Split | None, kept: Iterable[int], results: Results | None = None
+) -> list[dict[str, Any]]:
+    """`rank` and `why` of the ranks on top: who is late, by the first finding that says so, and who waits most.
+
+    Of ranks that are late by several causes that hide each other the first three. Where no finding calls a rank late,
+    the one that the first finding speaks of. Of several ranks the one that the finding calls the worst, else the one on
+    which most of the critical path lies.
+    """
+    there = set(kept)
+    path = results.get("path_over_ranks") if results is not None else None
+    lengths = {} if path is None else {row["rank"]: row["path_ns"] for row in path.rows()}
+    found: dict[int, str] = {}
+    for finding in findings:
+        late = [rank for rank in finding.ranks if rank in there]
+        if late and finding.cause and " and " in finding.cause:  # several that hide each other
+            found |= {rank: f"late: {_cause(_own_cause(finding, rank))}" for rank in late[:_MOST_LATE]}
+            break
+        if late:
+            worst = finding.worst_rank if finding.worst_rank in there else _weightiest(late, lengths)
+            found[worst] = f"late: {_cause(finding.cause)}" if finding.cause else "late"
+            break
+    first = [rank for rank in named_ranks(findings[:1]) if rank in there]
+    if not found and first and len(there) > 1:
+        found[_weightiest(first, lengths)] = "in the first finding"
+    victim = _waits_most(split, there - set(found))
+    if victim is not None:
+        found.setdefault(*victim)
+    if not found and there:
+        found = {min(there): ""}
+    return [{"rank": rank, "why": why} for rank, why in found.items()]
+
+
+def _own_cause(finding: Finding, rank: int) -> str:
+    """Why this rank is late, by what is said of it alone; all causes where nothing is."""
+    own = (each.cause for each in finding.also if each.cause and each.ranks == (rank,))
+    return next(own, finding.cause or "")
+
+
+def _weightiest(ranks: Sequence[int], lengths: Mapping[int, int]) -> int:
+    return max(ranks, key=lambda rank: lengths.get(rank, 0))
+
+
+def meant_ranks(finding: Finding) -> list[int]:
+    """The ranks to look at for a finding: those that it blames, else the first that its words name; at most two."""
+    worst = [] if finding.worst_rank is None else [finding.worst_rank]
+    ranks = [*worst, *(rank for rank in finding.ranks if rank not in worst)]
+    return (ranks or named_ranks([finding])[:1])[:2]
+
+
+def _cause(cause: str) -> str:
+    labels = {each.key: each.label for each in IDLE_CAUSES}
+    return " and ".join(labels.get(each, each) for each in cause.split(" and "))
+
+
+def _waits_most(split: Split | None, ranks: set[int]) -> tuple[int, str] | None:
+    """The rank with the longest waits and what is said of it; where waits cannot be told, with the longest calls."""
+    if split is None or not split.has_wait:
+        return None
+    table = split.table[split.table["rank"].isin(ranks)].set_index("rank")
+    for column, why, least_pct in ((WAIT.share, "waits most", 1.0), (UNMATCHED.share, "longest in calls", 10.0)):
+        share = table[column].astype("float64")
+        if len(share) and share.max() >= least_pct:
+            return int(share.idxmax()), why
+    return None
+
+
+def rank_groups(results: Results, kept: Sequence[int]) -> list[dict[str, Any]]:
+    """`name` and `ranks` of each group, by host where captures name several, else blocks of 8; none of few ranks."""
+    if len(kept) <= MANY_RANKS:
+        return []
+    hosts = results["ranks"].table.set_index("rank")["host"] if "ranks" in results else pd.Series(dtype="object")
+    known = hosts.reindex(kept)
+    if known.notna().all() and 1 < known.nunique() < len(kept):
+        named = [(str(host), [int(rank) for rank in own.index]) for host, own in known.groupby(known, sort=False)]
+    else:
+        blocks = sorted({rank // NODE for rank in kept})
+        named = [(f"node {block}", [rank for rank in kept if rank // NODE == block]) for block in blocks]
+    return [{"name": name, "ranks": ranks} for name, ranks in named]
+
+
+def opening(results: Results, clock: Clock, kept: Sequence[int]) -> list[int] | None:
+    """Begin and end of the complete steps that all ranks have, on the page's clock; `None` without any."""
+    steps = headline_steps(results) if "headline" in results else []
+    if not steps:
+        return None
+    frame = results["steps"].to_frame()
+    frame = frame[frame["step"].isin(steps) & frame["rank"].isin(kept) & frame["start_ns"].notna()]
+    if frame.empty:
+        return None
+    shifts = frame["rank"].map(clock.shift_ns) + clock.zero_ns
+    starts = frame["start_ns"].astype("int64") - shifts
+    return [int(starts.min()), int((starts + frame["window_ns"].astype("int64")).max())]
+
+
+# The threads of the host, as far as they fit: the longest events of the ranks that matter most.
+#
+# For each lane (a thread's ranges, operators and calls; or its Python frames) come, as columns, in units of 100 ns: start
+# after the previous start, length; then the name and the depth.
+
+
+MOST_EVENTS = 64_000
+"""Events of all of them together, the longest: about 4 bytes each."""
+
+UNIT_NS = 100
+
+HOST_LANES_KINDS = {RANGE: "range", OPERATOR: "operator", API_CALL: "call", FRAME: "frame"}
+"""What events are called in the page; calls that synchronise are `sync`."""
+
+
+def host_lanes(results: Results, order: Sequence[int], clock: Clock) -> tuple[dict[str, Any], bytes]:
+    """Names and lanes, and their columns, of the first `MOST_RANKS` ranks of `order`."""
+    frame = results["host_events"].to_frame() if "host_events" in results else pd.DataFrame()
+    if frame.empty:
+        return {"names": [], "lanes": [], "unit": UNIT_NS, "note": ""}, b""
+    known = set(frame["rank"].unique())
+    ranks = [rank for rank in order if rank in known][:MOST_RANKS]
+    frame = frame[frame["rank"].isin(ranks)]
+    recorded = int(frame.groupby("rank")["recorded"].first().sum())
+    frame = frame.assign(ns=frame["end_ns"] - frame["start_ns"], is_frame=frame["what"] == FRAME)
+    held = frame.loc[np.sort(frame["ns"].nlargest(MOST_EVENTS, keep="first").index)]
+    name, names = _named(held)
+    held = held.assign(said=name)
+    lanes, columns = [], []
+    for (rank, thread, is_frame), own in held.groupby(["rank", "thread", "is_frame"], sort=False):
+        entry, made = _lane(own.sort_values(["start_ns", "depth"], kind="stable"), clock, rank)
+        lanes.append({"rank": rank, "thread": thread, "role": own["role"].iloc[0], "frames": is_frame, **entry})
+        columns += made
+    meta = {"names": names, "lanes": lanes, "unit": UNIT_NS,
+            "note": note(len(held), recorded, held["ns"].min(), ranks, len(order))}  # fmt: skip
+    return meta, b"".join(map(varints, columns))
+
+
+def _named(held: pd.DataFrame) -> tuple[np.ndarray, list[list[str]]]:
+    """Each row's number among the distinct [what, short name], most frequent first: those have the shortest codes."""
+    what = held["what"].astype("str").map(HOST_LANES_KINDS)
+    is_sync = (what == "call") & host_names.matches(held["name"].astype("category"), host_names.is_sync)
+    pair = what.mask(is_sync, "sync") + "\n" + held["name"].astype("str")
+    counts = pair.value_counts()
+    codes = pd.Series(range(len(counts)), index=counts.index)
+    names = [text.split("\n", 1) for text in counts.index]
+    return pair.map(codes).to_numpy(), [[what, short_name(name)] for what, name in names]
+
+
+def _lane(own: pd.DataFrame, clock: Clock, rank: int) -> tuple[dict[str, Any], list[np.ndarray]]:
+    shift = clock.shift_ns(rank) + clock.zero_ns
+    starts = (own["start_ns"].to_numpy(dtype=np.int64) - shift) // UNIT_NS
+    ends = (own["end_ns"].to_numpy(dtype=np.int64) - shift) // UNIT_NS
+    depth = own["depth"].to_numpy(dtype=np.int64)
+    # Levels that no event of the lane is drawn in are closed up.
+    levels = np.unique(depth)
+    place = np.searchsorted(levels, depth)
+    entry = {"count": len(own), "first": int(starts[0]), "levels": len(levels)}
+    return entry, [steps_of(starts), ends - starts, own["said"].to_numpy(), place]
+
+
+def note(held: int, recorded: int, least_ns: int, ranks: Sequence[int], of_ranks: int) -> str:
+    """What is not drawn."""
+    said = []
+    if held < recorded:
+        least = max(1, round(least_ns / 1000))
+        said.append(f"Of {recorded:,} host events the {held:,} longest are drawn: all above {least} µs.")
+    if len(ranks) < of_ranks:
+        said.append(f"The host is drawn of {numbered('rank', ranks)}.")
+    return " ".join(said)
+
+
+# What ties a timeline's operations to others: their instance, who was awaited, the launching thread, their slack.
+#
+# For each rank come, as columns: of its communication operations the instance (0: none, else one more) and the rank
+# that was awaited (0: none, else one more); of all its operations the thread of the launch, as its place in `threads`
+# (0: none, else one more), and the slack in µs (0: not known, else one more).
+
+
+def links(table: pd.DataFrame, kept: list[int], results: Results) -> tuple[dict[str, Any], bytes]:
+    """Of the timeline's rows of the ranks `kept`: what the columns mean, and the columns."""
+    waits = results["call_waits"].table if "call_waits" in results else pd.DataFrame()
+    by_call = waits.set_index(["rank", "call"])[["instance", "waits_for"]] if len(waits) else None
+    is_comm = (table["kind"] == "comm").to_numpy()
+    of_calls = _of_calls(table.loc[is_comm, ["rank", "call"]], by_call)
+    calls, rows = rows_of_ranks(table.loc[is_comm, "rank"]), rows_of_ranks(table["rank"])
+    thread_of_row, operations = table["launch_thread"], table["operation"].to_numpy(dtype=np.int64)
+    slacks = results["replay"].slacks(kept) if "replay" in results else {}
+    threads: dict[int, list[int]] = {}
+    columns: list[np.ndarray] = []
+    for rank in kept:
+        own = rows[rank]
+        columns += [column[calls.get(rank, _NONE)] for column in of_calls]
+        thread, known = pd.factorize(thread_of_row.array[own])
+        threads[rank] = [int(number) for number in known]
+        columns += [thread + 1, _slack_us(slacks[rank], operations[own]) if rank in slacks else _none(len(own))]
+    return {"threads": list(threads.values()), "has_slack": bool(slacks)}, b"".join(map(varints, columns))
+
+
+_NONE = np.empty(0, dtype=np.int64)
+
+
+def _of_calls(calls: pd.DataFrame, waits: pd.DataFrame | None) -> list[np.ndarray]:
+    if waits is None:
+        return [np.zeros(len(calls), dtype=np.int64)] * 2
+    rows = waits.reindex(pd.MultiIndex.from_arrays([calls["rank"], calls["call"].astype("int64")]))
+    return [or_zero(rows["instance"]), or_zero(rows["waits_for"])]
+
+
+def _none(count: int) -> np.ndarray:
+    return np.zeros(count, dtype=np.int64)
+
+
+def _slack_us(slack_ns: pd.Series, operations: np.ndarray) -> np.ndarray:
+    """Of each of these operations, positions in `gpu_ops`; of all at once it takes fifty times what comes of it."""
+    row = slack_ns.index.to_numpy()
+    place = np.full(max(row.max(initial=NONE), operations.max(initial=NONE)) + 1, NONE)
+    place[row] = np.arange(len(row))
+    found = []
+    for rows in row_blocks(len(operations)):
+        known = slack_ns.array.take(place[operations[rows]], allow_fill=True)
+        found.append(or_zero(_rounded(pd.Series(known))))
+    return np.concatenate(found)
+
+
+def _rounded(slack_ns: pd.Series) -> pd.Series:
+    """Whole µs with two significant digits: more would double what the column takes, and nobody reads it."""
+    us = (slack_ns // 1000).to_numpy(dtype=np.float64, na_value=np.nan)
+    size = 10 ** np.maximum(np.floor(np.log10(np.maximum(us, 1))) - 1, 0)
+    return pd.Series(us // size * size).astype("Int64")
+
+
+# The columns of a timeline's operations, of all ranks at once, cut by rank.
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """Columns of all ranks' operations, of the communication among them, and of the copies; ranks in order."""
+
+    ranks: np.ndarray
+    starts_ns: np.ndarray
+    streams: np.ndarray
+    every: list[np.ndarray]
+    comm: list[np.ndarray]
+    copies: list[np.ndarray]
+    before_comm: np.ndarray
+    before_copies: np.ndarray
+
+    @classmethod
+    def of(cls, table: pd.DataFrame, names: np.ndarray, calls: pd.DataFrame | None) -> "Operations":
+        """Of the timeline's rows, ordered by rank."""
+        starts, ends = (array_of(table, name) for name in ("start_ns", "end_ns"))
+        delay = (table["start_ns"] - table["launch_start_ns"]).astype("Int64")
+        is_comm, is_copy = (is_any(table["kind"], kind) for kind in ("comm", "copy"))
+        return cls(
+            ranks=array_of(table, "rank"),
+            starts_ns=starts,
+            streams=array_of(table, "stream"),
+            every=[
+                narrow(ends - starts),
+                narrow(names),
+                narrow(or_zero(table["step"])),
+                narrow(or_zero(delay.where(delay >= 0))),
+                column_of(table, "launch").codes.astype(np.int32) + 1,
+                narrow(array_of(table, "origin")),
+                narrow(array_of(table, "around")),
+            ],
+            comm=_call_columns(table[is_comm], calls),
+            copies=[or_zero(table["size_bytes"][is_copy])],
+            before_comm=np.append(0, np.cumsum(is_comm)),
+            before_copies=np.append(0, np.cumsum(is_copy)),
+        )
+
+    def of_rank(self, rank: int, clock: Clock) -> tuple[dict[str, Any], list[bytes]]:
+        """What the page has to know of a rank's columns, and the columns."""
+        first, end = np.searchsorted(self.ranks, [rank, rank + 1])
+        starts = self.starts_ns[first:end] - clock.shift_ns(rank)
+        streams, stream_ids = np.unique(self.streams[first:end], return_inverse=True)
+        lengths, names, *rest = (column[first:end] for column in self.every)
+        comm = slice(self.before_comm[first], self.before_comm[end])
+        copies = slice(self.before_copies[first], self.before_copies[end])
+        columns = [
+            *(steps_of(starts), lengths, names, stream_ids, *rest),
+            *(column[comm] for column in self.comm),
+            *(column[copies] for column in self.copies),
+        ]
+        entry = {"rank": rank, "count": len(starts), "first": int(starts[0] - clock.zero_ns),
+                 "streams": streams.tolist()}  # fmt: skip
+        return entry, [varints(column) for column in columns]
+
+
+def _call_columns(comm: pd.DataFrame, calls: pd.DataFrame | None) -> list[np.ndarray]:
+    if calls is None:
+        return [np.zeros(len(comm), dtype=np.int64)] * 4
+    rows = calls.reindex(pd.MultiIndex.from_arrays([comm["rank"], comm["call"].astype("int64")]))
+    wait = rows["wait_ns"].clip(upper=pd.Series((comm["end_ns"] - comm["start_ns"]).to_numpy(), rows.index))
+    return [or_zero(rows["label"]), or_zero(rows["size_bytes"]), or_zero(wait), or_zero(rows["why"])]
+
+
+# The critical path as a line through the timeline's lanes.
+#
+# Columns: start less the previous start (signed), length, place of the rank among those of the page (0: it is left out,
+# else one more), and lane, each a number. Stretches that follow each other in one lane of one rank are one.
+
+
+MOST_STRETCHES = 40_000
+"""Of a page; of more the shortest are drawn as part of the one before."""
+
+LANES = ("host", *(kind.key for kind in KINDS), IDLE.kind)
+"""Where the line runs: on the host, in a lane of operations, or on a GPU on which nothing runs."""
+
+
+def path_line(results: Results, kept: list[int], clock: Clock) -> tuple[dict[str, Any], bytes]:
+    """What the line says, and its columns; without a path only why there is none."""
+    stretches = results["path_stretches"].to_frame() if "path_stretches" in results else pd.DataFrame()
+    if stretches.empty:
+        return {"count": 0, "why_not": _why_not(results)}, b""
+    table = _drawn(_merged(stretches))
+    starts = table["start_ns"].to_numpy(dtype=np.int64) - _base(table, results, clock)
+    place = table["rank"].map({rank: at + 1 for at, rank in enumerate(kept)}).fillna(0)
+    columns = [
+        signed(steps_of(starts)),
+        (table["end_ns"] - table["start_ns"]).to_numpy(),
+        place.to_numpy(dtype=np.int64),
+        array_of(table, "lane").astype(np.int64),
+    ]
+    meta = {
+        "count": len(table),
+        "first": int(starts[0]),
+        "lanes": LANES,
+        "shares": _shares(results),
+        "why_not": "",
+    }
+    return meta, b"".join(map(varints, columns))
+
+
+def _why_not(results: Results) -> str:
+    replay = results.get("replay")
+    if replay is None:
+        return "the job was not replayed"
+    return replay.why_not or "the capture has no complete step to follow"
+
+
+def _base(table: pd.DataFrame, results: Results, clock: Clock) -> np.ndarray:
+    """What is taken from each row's times, to lie on its rank's operations as the page draws them.
+
+    The path's clock takes every known offset from a rank's times, the page's only what is larger than its uncertainty.
+    """
+    known = results["clocks"].table.set_index("rank")["offset_ns"] if "clocks" in results else pd.Series(dtype="Int64")
+    shifts = {
+        rank: clock.shift_ns(rank) - (0 if pd.isna(offset := known.get(rank, pd.NA)) else int(offset))
+        for rank in table["rank"].unique().tolist()
+    }
+    made: np.ndarray = (table["rank"].map(shifts) + clock.zero_ns).to_numpy(dtype=np.int64)
+    return made
+
+
+def _merged(stretches: pd.DataFrame) -> pd.DataFrame:
+    """One row for each run of stretches in one lane of one rank: its `rank`, `lane` (place in `LANES`), times, `ns`."""
+    category = stretches["category"]
+    lane = category.map({name: place for place, name in enumerate(LANES)}).fillna(LANES.index(IDLE.kind))
+    lanes = np.where(stretches["where"] == "host", LANES.index("host"), lane.to_numpy(dtype=np.int8))
+    # The GPU's turnaround between two operations of a lane is no stop: it belongs to the lane.
+    lanes = _held_on(lanes, (category == BETWEEN_KERNELS.key).to_numpy(dtype=bool))
+    rank, starts, ends = (array_of(stretches, name) for name in ("rank", "start_ns", "end_ns"))
+    table = table_of({"rank": rank, "lane": lanes, "start_ns": starts, "end_ns": ends, "ns": ends - starts})
+    begins = np.append(True, (rank[1:] != rank[:-1]) | (lanes[1:] != lanes[:-1]))
+    return _joined(table, begins)
+
+
+def _held_on(lanes: np.ndarray, is_between: np.ndarray) -> np.ndarray:
+    """With the lane of the stretch before in those between; of the first ones with that of the one after."""
+    told = np.flatnonzero(~is_between)
+    if not len(told):
+        return np.full(len(lanes), LANES.index(IDLE.kind))
+    made: np.ndarray = lanes[told[np.maximum(np.cumsum(~is_between) - 1, 0)]]
+    return made
+
+
+def _joined(table: pd.DataFrame, begins: np.ndarray) -> pd.DataFrame:
+    """A row for each run of rows, with rank and lane of its longest; `begins` marks their first ones."""
+    first = np.flatnonzero(begins)
+    last = np.append(first[1:], len(table)) - 1
+    ns = array_of(table, "ns")
+    is_longest = np.flatnonzero(ns == np.repeat(np.maximum.reduceat(ns, first), last - first + 1))
+    longest = is_longest[np.searchsorted(is_longest, first)]
+    starts, ends = array_of(table, "start_ns")[first], array_of(table, "end_ns")[last]
+    rank, lane = (array_of(table, name)[longest] for name in ("rank", "lane"))
+    return table_of({"rank": rank, "lane": lane, "start_ns": starts, "end_ns": ends, "ns": ends - starts})
+
+
+def _drawn(table: pd.DataFrame) -> pd.DataFrame:
+    """As many as fit: shorter ones than the shortest that does are part of the one before."""
+    if len(table) <= MOST_STRETCHES:
+        return table
+    ns = array_of(table, "ns")
+    begins = ns > np.partition(ns, -MOST_STRETCHES)[-MOST_STRETCHES]
+    begins[0] = True
+    return _joined(table, begins)
+
+
+def _shares(results: Results) -> list[list[Any]]:
+    """[rank, per cent of the path], most first."""
+    rows = results["path_over_ranks"].rows() if "path_over_ranks" in results else []
+    return [[row["rank"], round(row["path_pct"], 1)] for row in rows[:4]]
+
+
+# The timeline's operations as bytes for a page: columns of differences, deflated, in base64.
+#
+# A column is a run of unsigned LEB128 numbers. For each rank come, in this order: start after the previous start,
+# duration, name, stream, step, launch delay, launch call, operator and what is around it (0: not known, else one
+# more); then for its communication operations call label and bytes (0: not known), wait (0: not known, else one more)
+# and why there is no wait (0: there is, or it is not known); then bytes of its copies; then of its gaps start after the
+# previous start, length, cause and what the host did (0: not known).
+# The ranks lie one after the other.
+
+
+MOST_OF_SHAPES = 240
+"""Characters of an operator with its shapes: optimizers have hundreds of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineData:
+    """What the page's script reads.
+
+    Attributes:
+        meta: names, ranks, steps, bands and gaps; JSON, deflated, base64.
+        operations: columns as above; deflated, base64.
+        more: what is read after the first picture: by name a pair of meta and columns (`links`, `path_line`,
+            `host_lanes`, `counter_lanes` say which), deflated, base64.
+        count: operations in them.
+        ranks: ranks in them.
+        left_out: ranks that are not.
+        clock: how the ranks lie beside each other.
+    """
+
+    meta: str
+    operations: str
+    more: dict[str, tuple[str, str]]
+    count: int
+    ranks: list[int]
+    left_out: list[int]
+    clock: Clock
+
+
+def timeline_data(
+    results: Results, findings: Sequence[Finding] = (), split: Split | None = None, table_zero: int = 0
+) -> TimelineData | None:
+    """All ranks' operations, or those of as many as fit, the ones that findings name first; `None` without any.
+
+    `table_zero` is the moment from which the page's tables count theirs.
+    """
+    named = named_ranks(findings)
+    if "timeline" not in results or not len(results["timeline"]):
+        return None
+    table = results["timeline"].table
+    clock = common_clock(results)
+    counts = table.groupby("rank").size()
+    kept = _kept(counts, results, named)
+    if len(kept) < len(counts):
+        table = picked(table, np.isin(array_of(table, "rank"), kept))
+    pinned = pins(findings, split, kept, results)
+    names, name_ids = _names(table)
+    table, operators, paths = _with_origins(table)
+    calls, labels, whys = _calls(results)
+    gaps, causes, doings = _gaps(results.get("gaps"))
+    give_back_grown()
+    entries, columns = _of_ranks(Operations.of(table, name_ids, calls), gaps, clock, kept)
+    meta = {
+        "zero": str(clock.zero_ns),
+        "names": names,
+        "calls": labels,
+        "whys": whys,
+        "unsplit": unsplit_part(unsplit_calls(results)).label,
+        "launches": [str(name) for name in table["launch"].cat.categories],
+        "operators": operators,
+        "paths": paths,
+        "causes": causes,
+        "knows_causes": "gaps" in results,
+        "doings": doings,
+        "ranks": entries,
+        "steps": _bands(results.get("steps"), clock, kept),
+        "bands": _ranges(results.get("gpu_ranges"), clock, kept),
+        "pins": pinned,
+        "groups": rank_groups(results, kept),
+        "few": FEW_RANKS,
+        "shifts": [clock.place(rank, table_zero) for rank in kept],
+        "opening": opening(results, clock, kept),
+    }
+    first = list(dict.fromkeys((*(pin["rank"] for pin in pinned), *(rank for rank in named if rank in kept), *kept)))
+    give_back_grown()
+    more = _read_later(results, table, kept, first, clock)
+    ran = results["ranks"].table.query("operations > 0")["rank"] if "ranks" in results else counts.index
+    left_out = sorted(set(map(int, ran)) - set(kept))
+    return TimelineData(_packed(meta), packed(columns), more, len(table), kept, left_out, clock)
+
+
+def _read_later(
+    results: Results, table: pd.DataFrame, kept: list[int], first: list[int], clock: Clock
+) -> dict[str, tuple[str, str]]:
+    """What is read after the first picture; `first` are the ranks in the order in which their lanes are kept."""
+    more = {
+        "links": links(table, kept, results),
+        "path": path_line(results, kept, clock),
+        "host": host_lanes(results, first, clock),
+        "counters": counter_lanes(results, first, clock),
+    }
+    return {name: (_packed(about), packed(content)) for name, (about, content) in more.items()}
+
+
+def _of_ranks(
+    operations: Operations, gaps: Mapping[int, pd.DataFrame], clock: Clock, ranks: list[int]
+) -> tuple[list[dict[str, Any]], bytes]:
+    """What is said of each rank, and all ranks' columns: operations, then gaps."""
+    entries, columns = [], []
+    for rank in ranks:
+        entry, made = operations.of_rank(rank, clock)
+        first, idle = _gap_columns(gaps.get(rank), clock, rank)
+        entries.append(entry | first)
+        columns += [*made, *idle]
+    return entries, b"".join(columns)
+
+
+def _packed(meta: Any) -> str:
+    return packed(json.dumps(meta, separators=(",", ":")).encode())
+
+
+def _kept(counts: pd.Series, results: Results, named: Sequence[int]) -> list[int]:
+    """Ranks whose operations are carried: all, or as many as fit, named ones first, then those unlike the others."""
+    if counts.sum() <= MOST_OPERATIONS:
+        return [int(rank) for rank in counts.index]
+    operations = {int(rank): int(count) for rank, count in counts.items()}
+    table = results["headline"].table.set_index("rank").reindex(list(operations))
+    lost = (table["idle_ns"] + table["exposed_comm_ns"]).fillna(0).astype("int64").to_dict()
+    order = [rank for rank in dict.fromkeys((*named, *most_unlike_first(lost))) if rank in operations]
+    return sorted(fitting(order, operations, MOST_OPERATIONS))
+
+
+def _names(table: pd.DataFrame) -> tuple[list[list[Any]], np.ndarray]:
+    """Distinct (short name, full name, kind) and each row's place among them."""
+    kinds = table["kind"].cat.codes.to_numpy().astype(np.int64)
+    pair = table["name"].cat.codes.to_numpy().astype(np.int64) * 4 + kinds
+    distinct, ids = np.unique(pair, return_inverse=True)
+    full = table["name"].cat.categories
+    kind_names = table["kind"].cat.categories
+    entries = [(str(full[code // 4]), str(kind_names[code % 4])) for code in distinct.tolist()]
+    return [[short_name(name), name, kind] for name, kind in entries], ids
+
+
+def _with_origins(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str], list[str]]:
+    """The table with each row's operator (`origin`) and path (`around`), 0 for none, else one more than its text's."""
+    operators, shapes = table["operator"].cat, table["shapes"].cat
+    pair = operators.codes.astype(np.int64) * (len(shapes.categories) + 1) + shapes.codes + 1
+    codes, pairs = pd.factorize(pair.where(operators.codes >= 0))  # -1 where there is no operator
+    texts = [divmod(int(pair), len(shapes.categories) + 1) for pair in pairs]
+    said = [_called(operators.categories[name], shapes.categories[shape - 1] if shape else "") for name, shape in texts]
+    path = table["path"].cat
+    around, used = pd.factorize(path.codes.where(path.codes >= 0))
+    paths = [str(path.categories[int(code)]) for code in used]
+    inside = [" › ".join(short_name(part) for part in whole.split("/")) for whole in paths]
+    return table.assign(origin=codes + 1, around=around + 1), said, inside
+
+
+def _called(operator: str, shapes: str) -> str:
+    text = f"{operator} {shapes}".strip()
+    return text if len(text) <= MOST_OF_SHAPES else f"{text[: MOST_OF_SHAPES - 1]}…"
+
+
+def _calls(results: Results) -> tuple[pd.DataFrame | None, list[str], list[str]]:
+    """By rank and call: label, bytes, wait and why there is none; and what each label and reason says."""
+    frame = results["calls"].to_frame() if "calls" in results else pd.DataFrame()
+    if frame.empty:
+        return None, [], []
+    text = frame["collective"].map(collective_words, na_action="ignore").astype("str")
+    frame = frame.assign(dtype=frame["dtype"].astype("str").map(element_types, na_action="ignore"))
+    if "groups" in results:
+        frame = frame.assign(group=group_labels(results["groups"], frame))
+    for column in ("dtype", "group", "peers"):
+        text += (", " + frame[column].astype("str")).where(frame[column].notna(), "")
+    codes, labels = pd.factorize(text)
+    frame = frame[["rank", "call", "size_bytes"]].assign(label=codes)
+    if "call_waits" in results:
+        waits = results["call_waits"].to_frame()[["rank", "call", "wait_ns", "why_not_split"]]
+        frame = frame.merge(waits, on=["rank", "call"], how="left")
+    else:
+        frame = frame.assign(wait_ns=pd.NA, why_not_split=pd.NA)
+    reasons, whys = pd.factorize(frame["why_not_split"])
+    frame = frame.assign(wait_ns=frame["wait_ns"].astype("Int64"), why=pd.array(reasons, "Int64"))
+    frame["why"] = frame["why"].where(reasons >= 0)
+    return frame.set_index(["rank", "call"]), [str(label) for label in labels], [str(why) for why in whys]
+
+
+def _bands(steps: Result | None, clock: Clock, ranks: list[int]) -> list[list[Any]]:
+    """[rank, step, start, end, complete] of each step's GPU window."""
+    if steps is None or not len(steps):
+        return []
+    frame = steps.to_frame()
+    frame = frame[frame["start_ns"].notna() & frame["rank"].isin(ranks)]
+    return [
+        [rank, step, clock.place(rank, start), clock.place(rank, start) + length, bool(complete)]
+        for rank, step, start, length, complete in zip(
+            *(frame[name].tolist() for name in ("rank", "step", "start_ns", "window_ns", "is_complete")), strict=True
+        )
+    ]
+
+
+def _ranges(ranges: Result | None, clock: Clock, ranks: list[int]) -> list[list[Any]]:
+    """[rank, name, start, end, depth] of each of the user's ranges on the GPU."""
+    if ranges is None or not len(ranges):
+        return []
+    frame = ranges.to_frame()
+    frame = frame[frame["rank"].isin(ranks)]
+    return [
+        [rank, name.strip("# "), clock.place(rank, start), clock.place(rank, end), depth]
+        for rank, name, start, end, depth in zip(
+            *(frame[name].tolist() for name in ("rank", "name", "start_ns", "end_ns", "depth")), strict=True
+        )
+    ]
+
+
+def _gaps(gaps: GapTable | None) -> tuple[dict[int, pd.DataFrame], list[str], list[str]]:
+    """By rank its gaps with the numbers of their cause and of what the host did, and what those say."""
+    if gaps is None or not len(gaps):
+        return {}, [], []
+    frame = gaps.to_frame()
+    cause, causes = pd.factorize(frame["cause"].astype("str"))
+    doing, names = pd.factorize(frame["doing"])  # -1 where it is absent
+    short, doings = pd.factorize(np.array([short_name(name) for name in names], dtype=object))
+    numbered = frame[["rank", "start_ns", "length_ns"]].assign(cause=cause, doing=np.append(short, -1)[doing] + 1)
+    return {int(rank): own for rank, own in numbered.groupby("rank")}, list(map(str, causes)), list(map(str, doings))
+
+
+def _gap_columns(gaps: pd.DataFrame | None, clock: Clock, rank: int) -> tuple[dict[str, int], list[bytes]]:
+    if gaps is None:
+        return {"gaps": 0, "first_gap": 0}, []
+    gaps = gaps.sort_values("start_ns")
+    starts = gaps["start_ns"].to_numpy(dtype=np.int64)
+    columns = (steps_of(starts), gaps["length_ns"], gaps["cause"], gaps["doing"])
+    entry = {"gaps": len(gaps), "first_gap": clock.place(rank, int(starts[0]))}
+    return entry, [varints(np.asarray(column, dtype=np.int64)) for column in columns]

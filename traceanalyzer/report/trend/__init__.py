@@ -1,1 +1,0 @@
-"""Baselines over time, as a page, as files and in the terminal."""

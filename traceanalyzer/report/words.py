@@ -1,0 +1,603 @@
+"""What a report says in words: verdict, data quality, quantities, names."""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+import pandas as pd
+from msgspec import Struct
+
+from traceanalyzer.analyses import Result, Results, column_named, overview
+from traceanalyzer.analyses.doubts import by_check
+from traceanalyzer.analyses.doubts import reasons as of_checks
+from traceanalyzer.analyses.host.activity import AUTOGRAD, COLLECTIVES, MAIN
+from traceanalyzer.analyses.host.cpu_time import STEP, UNRECORDED, times_to_compare
+from traceanalyzer.analyses.integrity.integrity import Integrity
+from traceanalyzer.analyses.overview import OverRanks, StepsOverRanks, StepTimeParts, TimeParts
+from traceanalyzer.analyses.time.headline import steps_of
+from traceanalyzer.findings import Finding, shares
+from traceanalyzer.findings.basis import count_of_steps
+from traceanalyzer.findings.capture import spoilt_ranks
+from traceanalyzer.job.run_info import RunInfo
+from traceanalyzer.kinds import COLLECTIVES as KINDS_COLLECTIVES
+from traceanalyzer.kinds import element_types
+from traceanalyzer.meaning.columns import Column, Unit, Written, digits, per_cent, stem, text
+from traceanalyzer.meaning.names import collective_words, short_name
+from traceanalyzer.meaning.vocabulary import GRAVE, INSEPARABLE, UNMATCHED, UNSPLIT, WAIT, Part, named, numbered, whole
+from traceanalyzer.model import Skipped
+from traceanalyzer.report.contents import Report
+
+if TYPE_CHECKING:
+    from traceanalyzer.analyses.frames import Row
+    from traceanalyzer.analyses.names import CpuStepPartsColumn, HeadlineColumn, HostWorkOverRanksColumn
+
+
+# What a reader must know before trusting the figures, and which figures carry a mark for it.
+
+
+def care_sentences(report: Report) -> list[str]:
+    """One sentence for each thing; none when the capture is clean."""
+    return [*skipped(report.skipped), *of_what_is_here(report)]
+
+
+MOST_FILES = 8
+"""Names that are said, where there is little room, of files skipped for one reason; page and JSON have them all."""
+
+
+def skipped(items: Iterable[Skipped], most: int | None = None) -> list[str]:
+    """What was left out and why, once for each folder and reason; of more files or folders the first `most` by name."""
+    alike: dict[str, dict[str, list[str]]] = {}
+    for item in items:
+        alike.setdefault(item.why, {}).setdefault(item.what.rpartition("/")[0], []).append(item.what)
+    said: list[str] = []
+    for why, folders in alike.items():
+        if most is not None and len(folders) > most:
+            whats = [what for each in folders.values() for what in each]
+            said.append(f"{len(whats):,} files in {len(folders):,} folders ({_named(whats, most)}): {why}")
+        else:
+            said += [f"{_listed(folder, whats, most)}: {why}" for folder, whats in folders.items()]
+    return said
+
+
+def _listed(folder: str, whats: list[str], most: int | None) -> str:
+    if len(whats) == 1:
+        return whats[0]
+    named = _named([what.removeprefix(folder).lstrip("/") for what in whats], most)
+    return f"{len(whats):,} files in {folder} ({named})" if folder else named
+
+
+def _named(names: list[str], most: int | None) -> str:
+    left = len(names) - (most or len(names))
+    return ", ".join([*names[:most], f"{left:,} more"] if left > 0 else names)
+
+
+def of_what_is_here(report: Report) -> list[str]:
+    """The same without what was skipped."""
+    ranks = report.results["ranks"].to_frame()
+    return [
+        *report.notes,
+        *_of_some_ranks(ranks.dropna(subset="notes"), len(ranks)),
+        *(_checks(report.results["integrity"]) if "integrity" in report.results else []),
+    ]
+
+
+def doubted(results: Results) -> dict[str, str]:
+    """Results whose figures the integrity checks make unreliable, by name, and why."""
+    return {name: " ".join(sentences) for name, sentences in reasons(results).items()}
+
+
+def reasons(results: Results) -> dict[str, tuple[str, ...]]:
+    """The same, sentence by sentence."""
+    return of_checks(results["integrity"].to_frame() if "integrity" in results else None)
+
+
+def doubt_of(names: Iterable[str], doubts: Mapping[str, Sequence[str]]) -> str | None:
+    """Why a figure that comes from these Results is in doubt, each reason once; `None` when it is not."""
+    return " ".join(dict.fromkeys(sentence for name in names for sentence in doubts.get(name, ()))) or None
+
+
+def with_caveats(findings: Iterable[Finding], doubts: Mapping[str, Sequence[str]]) -> tuple[Finding, ...]:
+    """The findings; those that rest on doubted Results say so in their caveat."""
+    made = []
+    for finding in findings:
+        doubt = doubt_of(finding.sources, doubts)
+        caveat = " ".join(text for text in (finding.caveat, doubt and f"Read with care: {doubt}") if text)
+        made.append(replace(finding, caveat=caveat or None))
+    return tuple(made)
+
+
+def _checks(integrity: Integrity) -> list[str]:
+    """What the integrity checks found, worst first; what marks nothing stays in its table."""
+    return [sentence for sentence, _ in by_check(integrity.to_frame())]
+
+
+def _of_some_ranks(noted: pd.DataFrame, ranks: int) -> list[str]:
+    """Each note of the files once, with the ranks that it is of unless it is of all."""
+    made = []
+    for note, rows in noted.groupby("notes", sort=False):
+        who = numbered("rank", rows["rank"].tolist()).capitalize()
+        made.append(str(note) if len(rows) == ranks else f"{who}: {note}")
+    return made
+
+
+# Of a job of many ranks those that a short summary shows: who is late, the rank in the middle, who waits most.
+
+
+MANY_RANKS = 16
+"""Beyond these not every rank has a row."""
+
+LATE, MIDDLE, WAITS = "late", "median", "waits"
+
+_MOST_LATE, _OF_ONE_FINDING, _MOST_WAITING = 8, 3, 4
+
+
+class Shown(Struct, frozen=True):
+    """A rank's row of the headline, and why it is shown; `None` where all are."""
+
+    row: "Row[HeadlineColumn]"
+    why: str | None = None
+
+
+def shown(rows: "Sequence[Row[HeadlineColumn]]", findings: Sequence[Finding]) -> list[Shown]:
+    """All rows; of many the first ranks of each finding, the rank of median compute, and the worst victims."""
+    if len(rows) <= MANY_RANKS:
+        return [Shown(row) for row in rows]
+    by_rank = {int(row["rank"]): row for row in rows}
+    late = [rank for finding in findings for rank in finding.ranks[:_OF_ONE_FINDING] if rank in by_rank]
+    late = list(dict.fromkeys(late))[:_MOST_LATE]
+    blamed = {rank for finding in findings for rank in finding.ranks}
+    others = [row for row in rows if row["rank"] not in blamed] or list(rows)
+    by_compute = sorted(others, key=lambda row: row["compute_pct"] or 0)
+    middle = by_compute[len(by_compute) // 2]
+    by_wait = sorted((row for row in others if row is not middle), key=lambda row: -(row["exposed_comm_ns"] or 0))
+    return [
+        *(Shown(by_rank[rank], LATE) for rank in late),
+        Shown(middle, MIDDLE),
+        *(Shown(row, WAITS) for row in by_wait[:_MOST_WAITING]),
+    ]
+
+
+def caption(held: Sequence[Shown], ranks: int) -> str:
+    """What a table of such rows says of those that it leaves out."""
+    late = "the ranks that findings name, " if any(item.why == LATE for item in held) else ""
+    return f"{len(held)} of {ranks:,} ranks: {late}the one in the middle, those that wait most; the report has all"
+
+
+# What is said of a capture without GPU work: what the CPUs did.
+
+
+NO_GPU_WORK = "No GPU work in this capture; here is the host."
+
+_MOST_ROWS = 8
+
+_MOST_PARTS = 3
+"""Names of a step's parts that its sentence has."""
+
+_LEAST_PART_PCT = 5.0
+"""Of a step: what takes less is not named there."""
+
+_FAR_LONGER = 1.5
+"""Times the median step: a step that is longer is named."""
+
+
+def is_host_only(results: Results) -> bool:
+    """Whether no rank has GPU work, and there is something to say of the host."""
+    return not len(results["headline"]) and "host_work" in results and bool(len(results["host_work"]))
+
+
+def how_long(results: Results) -> str:
+    """How long a step takes on the host, what its threads spend it in, and which step is far longer."""
+    parts = results["cpu_step_parts"].rows()
+    if not parts:
+        return "No whole step is marked: how long one takes is not known."
+    whole = next(row for row in parts if row["part"] == STEP)
+    least, most = text(whole["least_ns"], Unit.NS), text(whole["most_ns"], Unit.NS)
+    spread = f" ({least} to {most}, by rank)" if least != most else ""
+    told = f"A step takes {text(whole['mean_ns'], Unit.NS)} on the host{spread}{_spent_in(parts)}."
+    longest = max(results["cpu_steps"].rows(), key=lambda row: row["mean_ns"])
+    if longest["times_median"] is not None and longest["times_median"] > _FAR_LONGER:
+        told += f" Step {longest['step']} is the longest: {text(longest['mean_ns'], Unit.NS)}."
+    return told
+
+
+def host_sentences(results: Results) -> list[str]:
+    """What the main thread is longest in, and the CPU's collectives."""
+    every = results["host_work_over_ranks"].rows()
+    made = [NO_GPU_WORK, how_long(results)]
+    for role, what in (
+        (MAIN, "The main thread is longest in"),
+        (COLLECTIVES, "Of the CPU's collectives the longest is"),
+    ):
+        own = [row for row in every if row["role"] == role]
+        if own:
+            made.append(f"{what} {_over_ranks(own[0], results)}.")
+    return made
+
+
+def longest(results: Results) -> "list[Row[HostWorkOverRanksColumn]]":
+    """The rows that a terminal shows: the longest names over all ranks."""
+    return results["host_work_over_ranks"].rows()[:_MOST_ROWS]
+
+
+def has_steps(results: Results) -> bool:
+    """Whether times are of a step: all ranks have complete ones."""
+    return any(row["is_of_steps"] for row in results["host_work_over_ranks"].rows()[:1])
+
+
+def _spent_in(parts: "list[Row[CpuStepPartsColumn]]") -> str:
+    """`: the main thread is in backward for 64 % of it, in forward for 22 %, and nothing of it is recorded for 9 %`."""
+    of = {part: [row for row in parts if row["part"] == part] for part in (MAIN, UNRECORDED, AUTOGRAD)}
+    if not of[MAIN]:
+        return ""
+    shown = [(f"in {short_name(str(row['name']))}", row) for row in of[MAIN][:_MOST_PARTS]]
+    rest = [("in nothing that is recorded", row) for row in of[UNRECORDED]]
+    told = [f"{what} for {row['step_pct']:.0f} %" for what, row in (*shown, *rest) if _is_named(row)]
+    beside = [f"; autograd's thread works for {row['step_pct']:.0f} %" for row in of[AUTOGRAD] if _is_named(row)]
+    return f". The main thread is {named(told)} of it{''.join(beside)}" if told else ""
+
+
+def _is_named(row: "Row[CpuStepPartsColumn]") -> bool:
+    return row["step_pct"] is not None and row["step_pct"] >= _LEAST_PART_PCT
+
+
+def _over_ranks(row: "Row[HostWorkOverRanksColumn]", results: Results) -> str:
+    """`forward: 1.2 ms (rank 3) to 1.5 ms (rank 0) a step`; which ranks, where not all of them do it."""
+    table, _ = times_to_compare(results["host_work"])
+    rows = table[(table["role"] == row["role"]) & (table["what"] == row["what"]) & (table["name"] == row["name"])]
+    some = sorted(set(rows["rank"].tolist()))
+    where = f" on {numbered('rank', some)} alone" if len(some) < table["rank"].nunique() else ""
+    per = "a step" if row["is_of_steps"] else "in the capture"
+    least, most = text(row["least_ns"], Unit.NS), text(row["most_ns"], Unit.NS)
+    shown = f"{short_name(str(row['name']))}{where}"
+    if least == most:
+        return f"{shown}: {most} {per}"
+    of_rank = rows.set_index("rank")["time_ns"]
+    return f"{shown}: {least} (rank {of_rank.idxmin()}) to {most} (rank {of_rank.idxmax()}) {per}"
+
+
+# The parts that each rank's time is split into, as the bars, tiles and verdict show them.
+
+
+class Split(Struct, frozen=True):
+    """Each rank's time by part.
+
+    Attributes:
+        basis: what it is of: `steps 2 to 3`, or `whole capture`.
+        steps: number of those steps; `None` for a whole capture.
+        parts: in the order of the bars.
+        table: of `time_parts`: `rank`, `window_ns`, and of each part its time in a mean step (or the capture) and its
+            share; the parts add up, also where what is unknown makes those that are known too small.
+    """
+
+    basis: str
+    steps: int | None
+    parts: tuple[Part, ...]
+    table: pd.DataFrame
+
+    @property
+    def whole(self) -> str:
+        """Words for what the times are of."""
+        return whole(self.steps)
+
+    @property
+    def has_wait(self) -> bool:
+        """Whether exposed communication is told apart into transfer and wait."""
+        return any(part is WAIT for part in self.parts)
+
+
+def split(results: Results) -> Split | None:
+    """The parts of `time_parts` that add up to the windows, called as the bars call them; `None` without any rank."""
+    table = time_parts_of(results).table
+    if table.empty:
+        return None
+    rest = unsplit_part(unsplit_calls(results, headline_steps(results)))
+    return Split(
+        str(table["basis"].iloc[0]), count_of_steps(table),
+        tuple(rest if part is UNMATCHED else part for part in overview.leaves(table)), table,
+    )  # fmt: skip
+
+
+def split_steps(results: Results) -> tuple[pd.DataFrame, tuple[Part, ...]]:
+    """The rows of `step_time_parts`, with the parts that add up to each step; empty where there are no steps."""
+    table = step_time_parts_of(results).table
+    if table.empty:
+        return table, ()
+    rest = unsplit_part(unsplit_calls(results))
+    return table, tuple(rest if part is UNMATCHED else part for part in overview.leaves(table))
+
+
+def time_parts_of(results: Results) -> TimeParts:
+    """`time_parts`; where an analysis failed that divides a part further, what the others give."""
+    made = results["time_parts"]
+    if len(made) or not len(results["headline"]):
+        return made
+    exposed_comm, idle, step_needs = results["exposed_comm"], results["idle"], results["step_needs"]
+    return overview.time_parts_across({}, results["headline"], results["steps"], exposed_comm, idle, step_needs)
+
+
+def over_ranks_of(results: Results) -> OverRanks:
+    """`over_ranks`, likewise."""
+    made = results["over_ranks"]
+    if len(made) or not len(results["headline"]):
+        return made
+    return overview.over_ranks_across({}, time_parts_of(results), results["headline"], results["mfu"])
+
+
+def step_time_parts_of(results: Results) -> StepTimeParts:
+    """`step_time_parts`, likewise."""
+    made = results["step_time_parts"]
+    if len(made) or not len(results["steps"]):
+        return made
+    return overview.of_steps({}, results["steps"], results["exposed_comm"], results["idle"])
+
+
+def steps_over_ranks_of(results: Results) -> StepsOverRanks:
+    """`steps_over_ranks`, likewise."""
+    made = results["steps_over_ranks"]
+    return made if len(made) else overview.steps_over_ranks_across({}, step_time_parts_of(results))
+
+
+def unsplit_calls(results: Results, steps: Sequence[int] = ()) -> pd.DataFrame:
+    """The calls of these steps, or all, whose transfer and wait are not told apart: rows of `call_waits`."""
+    if "call_waits" not in results:
+        return pd.DataFrame(columns=["rank", "step", "collective", "is_matched", "why_not_split"])
+    frame = results["call_waits"].to_frame()
+    frame = frame[frame["transfer_ns"].isna()]
+    return frame[frame["step"].isin(steps)] if len(steps) else frame
+
+
+def unsplit_part(calls: pd.DataFrame) -> Part:
+    """What exposed communication that is neither transfer nor wait is called, by the calls that it can be of."""
+    is_matched = calls["is_matched"].astype(bool)
+    if is_matched.empty or not is_matched.any():
+        return UNMATCHED
+    return INSEPARABLE if is_matched.all() else UNSPLIT
+
+
+def headline_steps(results: Results) -> list[int]:
+    """Numbers of the steps that the headline is of; none when it is of the whole capture."""
+    return steps_of(results["headline"], results["steps"])
+
+
+# What ran, as a table of the report: strategy, model, batch, dtype and speed without a profiler.
+
+
+class RunFacts(Result):
+    """One row for each thing that the run.json beside the traces says."""
+
+    title: ClassVar[str] = "What ran (run.json)"
+    keys: ClassVar[tuple[str, ...]] = ("fact",)
+    columns: ClassVar[Mapping[str, Column]] = {
+        "fact": Column.text("What run.json calls it; `batch.global_batch` is inside `batch`."),
+        "value": Column.text("As it says; times in nanoseconds."),
+    }
+
+
+def run_facts(info: RunInfo) -> RunFacts:
+    """The known fields, nested ones by their path; memory by rank and single values of lists are left out."""
+    flat = _flat(msgspec.to_builtins(info))
+    return RunFacts(pd.DataFrame({"fact": list(flat), "value": [str(value) for value in flat.values()]}, dtype="str"))
+
+
+def headline_facts(info: RunInfo) -> list[str]:
+    """What a page's first lines say of the run: strategy, model, batch and dtype, as far as they are known."""
+    model = info.model or {}
+    layers, parameters = model.get("layers"), model.get("parameters")
+    size = f"{parameters / 1e6:,.0f} M parameters" if isinstance(parameters, int | float) else ""
+    inside = ", ".join(filter(None, [f"{layers} layers" if layers else "", size]))
+    batch = info.batch.global_batch if info.batch else None
+    facts = [
+        info.strategy,
+        f"model of {inside}" if inside else None,
+        f"batch {batch} × {model['seq_len']:,} tokens" if batch and isinstance(model.get("seq_len"), int) else None,
+        info.dtype,
+        "compiled" if info.compile else None,
+        "activation checkpointing" if info.activation_checkpointing else None,
+    ]
+    return [str(fact) for fact in facts if fact]
+
+
+def _flat(content: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for name, value in content.items():
+        if isinstance(value, Mapping):
+            made |= _flat(value, f"{before}{name}.")
+        elif value is not None and not isinstance(value, list | tuple):
+            made[f"{before}{name}"] = value
+    return made
+
+
+# Two or three sentences that say where the step time went: the findings' own words, or the breakdown's.
+
+
+PROFILED_HOSTS = "Hosts are slower under a profiler: hold this against the time of a step without one."
+
+MOST_FINDINGS = 2
+MOST_SENTENCES = 3
+
+
+def verdict_sentences(report: Report, split: Split | None) -> list[str]:
+    """The verdict, most important first; says so when nothing is wrong."""
+    told = _told(report.findings)
+    found = [item.title for item in told]
+    if split is None:
+        return _without_gpu_work(report, found)
+    over = over_ranks_of(report.results)
+    if not over.of("idle_pct")["ranks"]:
+        return ["No recorded GPU operation takes any time, so there is nothing to split."]
+    if _opaque_pct(over) and not found:
+        return _of_unknown(split, over)
+    if spoilt_ranks(report.results["headline"], report.results["integrity"]):
+        return found  # what the bars show of them is not the job's
+    length = [_length(over, split), *_fused(over)]
+    is_of_capture = not _opaque_pct(over) and all(_is_of_capture_alone(finding) for finding in report.findings)
+    if not found or is_of_capture:
+        return [*length, *found, *_from_breakdown(report.results, over)]
+    # The picture that the bars show comes first, unless a finding says the same.
+    pair = [
+        seen.title
+        for seen in _pair(report.results, over)
+        if not any({*seen.ranks} <= {*item.ranks, *item.named} for item in told)
+    ]
+    return [*length, *pair, *found, *_of_profiled_hosts(report)]
+
+
+def advice(findings: Sequence[Finding]) -> str | None:
+    """What to do first: a sentence of the first finding that recommends something."""
+    first = next((finding.recommendation for finding in findings if finding.recommendation), None)
+    return None if first is None else f"{first.split('. ', maxsplit=1)[0].rstrip('.').removesuffix(' first')}."
+
+
+def _without_gpu_work(report: Report, found: list[str]) -> list[str]:
+    if not is_host_only(report.results):
+        return ["No GPU operation was recorded, so there is nothing to split."]
+    that_it_is, length, *longest = host_sentences(report.results)
+    return [that_it_is, length, *found, *longest]
+
+
+def _of_unknown(split: Split, over: OverRanks) -> list[str]:
+    """What can be said where CUDA graphs were recorded whole: not that all is well."""
+    return [
+        _length(over, split),
+        (
+            "What those graphs hold is unknown: whether communication is hidden cannot be told. Record them node by "
+            "node (nsys profile --cuda-graph-trace=node)."
+        ),
+        *(finding.title for finding in shares.much_idle(over)),
+    ]
+
+
+def _told(findings: Sequence[Finding]) -> list[Finding]:
+    """The first findings that are grave or have a grave sign, each with the first two that it has taken in."""
+    grave = _grave(findings)
+    return [item for finding in grave for item in (finding, *finding.also[:2])][:MOST_SENTENCES]
+
+
+def _grave(findings: Sequence[Finding]) -> list[Finding]:
+    every = (one for one in findings if any(it.severity in GRAVE for it in (one, *one.also)))
+    return list(islice(every, MOST_FINDINGS))
+
+
+def _of_profiled_hosts(report: Report) -> list[str]:
+    """Where the first finding stands on the time of hosts, and has no estimate of what a profiler adds to it."""
+    first = _grave(report.findings)[:1]
+    return [PROFILED_HOSTS] if any(one.is_of_hosts and one.unprofiled_gain_ns is None for one in first) else []
+
+
+def _is_of_capture_alone(finding: Finding) -> bool:
+    """It says what cannot be told, and the figures hold nevertheless."""
+    return finding.is_about_capture and finding.severity != "high"
+
+
+def _length(over: OverRanks, split: Split) -> str:
+    mean_ns, compute, opaque = over.of("window_ns")["mean_ns"], over.of("compute_pct"), _opaque_pct(over)
+    what = f"A step takes {text(mean_ns, Unit.NS)}" if split.steps else f"The capture spans {text(mean_ns, Unit.NS)}"
+    if opaque:
+        return f"{what}. For {per_cent(opaque)} % of it CUDA graphs run that were recorded as one operation each."
+    mean, least, most = compute["mean_pct"], compute["least_pct"], compute["most_pct"]
+    if compute["ranks"] == 1:
+        return f"{what}. The GPU computes for {per_cent(mean)} % of it."
+    spread = f" ({digits(least)} to {per_cent(most)} % over ranks)" if most - least >= 1 else ""
+    return f"{what}. GPUs compute for {per_cent(mean)} % of it{spread}."
+
+
+def _opaque_pct(over: OverRanks) -> float:
+    """Share of all ranks' time in which nothing but CUDA graphs of unknown content runs."""
+    return over.of("opaque_pct")["of_all_pct"] or 0.0
+
+
+def _from_breakdown(results: Results, over: OverRanks) -> list[str]:
+    """What the split of time says first that it says at all."""
+    found = (
+        _pair(results, over)
+        or [*shares.much_idle(over), *shares.much_exposed(over)]
+        or shares.unknown_kernels(results["integrity"])
+        or shares.nothing_without_others(results["integrity"], over)
+        or [
+            *shares.nothing(over),
+            *shares.far_from_peak(results["mfu"], over),
+            *shares.not_matrix_work(results["categories"], results["kernels"], results["ranks"]),
+        ]
+    )
+    return [finding.title for finding in found]
+
+
+def _pair(results: Results, over: OverRanks) -> list[Finding]:
+    return shares.one_waits_while_another_idles(time_parts_of(results), over, results["nccl"])
+
+
+def _fused(over: OverRanks) -> list[str]:
+    """The share of kernels that compute and communicate at once: neither figure is without them."""
+    mean = over.of("fused_pct")["mean_pct"]
+    if not mean:
+        return []
+    said = f"{per_cent(mean)} % of the time runs kernels that compute and communicate at once"
+    return [f"{said}: they count as compute, and what communication costs inside them cannot be told."]
+
+
+# What a page calls the columns and values that files and code call by names with underscores.
+
+
+_WORDS: Mapping[str, str] = MappingProxyType({"gpu": "GPU", "api": "API", "mfu": "MFU", "flops": "FLOPs", "p2p": "P2P"})
+
+_VERSIONS: Mapping[str, str] = MappingProxyType(
+    {"cuda_driver": "CUDA driver", "cuda_runtime": "CUDA runtime", "nccl": "NCCL", "torch": "PyTorch"}
+)
+
+MOST_OF_DIFFERENCE = 32
+"""Characters of what tells names of one short name apart."""
+
+_FIGURE = re.compile(r"(\d) (%|[nµm]?s|[kMGT]?B|[kMGT]?B/s|[MGT]FLOP(?:/s)?)(?![\w/])")
+"""A figure's last digit, and its unit after a plain space."""
+
+
+def label(name: str, column: Column) -> str:
+    """A column in words, without its unit: `is_complete` is `complete`, `gpu_own_ns` `GPU own`."""
+    if column.label:
+        return column.label
+    words = stem(name).removeprefix("is_").split("_")
+    return " ".join(_WORDS.get(word, re.sub(r"^(\d+)us$", "\\1\u202fµs", word)) for word in words)
+
+
+def words(text: str, column: Column) -> str:
+    """What a person calls the value of a column: kernels by their short names, ours without underscores."""
+    if column.written in _WORDINGS:
+        return _WORDINGS[column.written](text)
+    return collective_words(text) if text in KINDS_COLLECTIVES else text
+
+
+def unbroken(text: str) -> str:
+    """A sentence, or a page's text, in which no line breaks between a figure and its unit."""
+    return type(text)(_FIGURE.sub("\\1\u202f\\2", text))
+
+
+def told_apart(names: Collection[str]) -> dict[str, str]:
+    """What each of several names has that not all of them have, in its order: `64x4 TNN`; cut when it is long."""
+    parts = {name: dict.fromkeys(re.findall(r"[^\W_]+", name)) for name in names}
+    common = set.intersection(*map(set, parts.values()))
+    differences = {name: " ".join(part for part in own if part not in common) for name, own in parts.items()}
+    most = MOST_OF_DIFFERENCE
+    return {name: text if len(text) <= most else f"{text[: most - 1]}…" for name, text in differences.items()}
+
+
+def versions(text: str) -> list[str]:
+    """`cuda_driver 13.0, nccl 2.28.9` as people write it, one by one."""
+    named = [part.partition(" ") for part in text.split(", ")]
+    return [f"{_VERSIONS.get(name, name.replace('_', ' '))} {version}" for name, _, version in named]
+
+
+_WORDINGS: Mapping[Written, Callable[[str], str]] = MappingProxyType(
+    {
+        Written.KERNEL: short_name,
+        Written.COLLECTIVE: collective_words,
+        Written.KIND: lambda text: "communication" if text == "comm" else text,
+        Written.OURS: lambda text: text.replace("_", " "),
+        Written.FIGURE: lambda text: label(text, column_named(text)),  # its unit stands in the columns' heads
+        Written.DTYPE: element_types,
+        Written.VERSIONS: lambda text: ", ".join(versions(text)),
+    }
+)

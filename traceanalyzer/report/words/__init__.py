@@ -1,1 +1,0 @@
-"""What a report says: quantities, names, verdict."""
