@@ -15,7 +15,7 @@ from traceanalyzer.analyses.communication.collectives import Collectives as _Col
 from traceanalyzer.analyses.communication.collectives import CollectiveWaits as _CollectiveWaits
 from traceanalyzer.analyses.communication.collectives import Instances as _Instances
 from traceanalyzer.analyses.communication.collectives import Nccl as _Nccl
-from traceanalyzer.analyses.communication.groups import GroupsGroups as _Groups
+from traceanalyzer.analyses.communication.groups import Groups as _Groups
 from traceanalyzer.analyses.communication.waits import CallWaits as _CallWaits
 from traceanalyzer.analyses.communication.waits import ExposedComm as _ExposedComm
 from traceanalyzer.analyses.communication.waits import Matches as _Matches
@@ -118,6 +118,7 @@ from traceanalyzer.errors import NotATraceError as NotATraceError
 from traceanalyzer.errors import TraceAnalyzerError as TraceAnalyzerError
 from traceanalyzer.errors import UsageError as UsageError
 from traceanalyzer.export.hta import to_hta as to_hta
+from traceanalyzer.export.perfetto import export as export
 from traceanalyzer.findings import Finding as Finding
 from traceanalyzer.findings import Findings as Findings
 from traceanalyzer.functions import what_if as what_if
@@ -128,6 +129,7 @@ from traceanalyzer.job.run_info import Wiring as _Wiring
 from traceanalyzer.loading import load as load
 from traceanalyzer.model import RankTrace as RankTrace
 from traceanalyzer.model import TraceSet as TraceSet
+from traceanalyzer.report.comparison.writers import compare as compare
 from traceanalyzer.report.writers.notebook import NotebookReport as _NotebookReport
 from traceanalyzer.samples import sample as sample
 

@@ -154,7 +154,8 @@ def _tables_of(name: str) -> tuple[str, ...]:
 
 # Analyses on several cores: forks of this process make some of a large rank's tables, and some of a run's Results.
 #
-# What is made is the same whoever makes it. A fork leaves out what fails: it fails again in this process, which notes it.
+# What is made is the same whoever makes it. A fork leaves out what fails: it fails again in this process,
+# which notes it.
 
 
 Bundle = tuple[str, ...]
@@ -320,7 +321,8 @@ def no_such_analysis(name: object) -> str:
 
 # How analyses are run: each once, on one rank's events, then over all ranks' small tables.
 #
-# With a list for failures an analysis that raises is noted there and what needs it is left out with it; the others go on.
+# With a list for failures an analysis that raises is noted there and what needs it is left out with it; the
+# others go on.
 
 
 Parts = Mapping[str, pd.DataFrame]

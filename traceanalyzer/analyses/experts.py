@@ -8,9 +8,9 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio, stack
 from traceanalyzer.analyses.communication.clocks import Clocks
-from traceanalyzer.analyses.communication.groups import GroupsGroups, labels
+from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.communication.waits import Members
-from traceanalyzer.analyses.grouping import Groups as GroupingGroups
+from traceanalyzer.analyses.grouping import Groups as Rows
 from traceanalyzer.analyses.grouping import rows_of_each
 from traceanalyzer.analyses.host.activity import names_around_launches, user_ranges
 from traceanalyzer.analyses.names import (
@@ -97,9 +97,7 @@ def _directions(own: pd.DataFrame) -> np.ndarray:
     found = np.full(len(own), EXCHANGE, dtype=object)
     step = own["step"].fillna(NONE).to_numpy(dtype=np.int64)
     sends, receives = (own[name].astype("object").to_numpy() for name in ("in_split", "out_split"))
-    groups = GroupingGroups.of(
-        {**{name: column_of(own, name) for name in GROUP}, "step": step}, [*GROUP, "step"]
-    ).of_row
+    groups = Rows.of({**{name: column_of(own, name) for name in GROUP}, "step": step}, [*GROUP, "step"]).of_row
     for rows in rows_of_each(groups):
         if step[rows[0]] != NONE:
             found[rows] = _of_step(sends[rows].tolist(), receives[rows].tolist())
@@ -313,9 +311,7 @@ class DispatchLoads(Result[DispatchLoadsColumn]):
         return self._with(table, {"load_max_over_mean": ratio(table["max_load_bytes"], table["mean_load_bytes"])})
 
 
-def dispatch_loads_across(
-    _parts: Mapping[int, pd.DataFrame], exchanges: Exchanges, groups: GroupsGroups
-) -> DispatchLoads:
+def dispatch_loads_across(_parts: Mapping[int, pd.DataFrame], exchanges: Exchanges, groups: Groups) -> DispatchLoads:
     """Compare the ranks' loads in each dispatch."""
     rows: pd.DataFrame = exchanges.to_frame()
     if len(rows):
@@ -366,7 +362,7 @@ def exchange_sends_per_rank(_trace: RankTrace, all_to_alls: pd.DataFrame) -> pd.
     """What the rank sends to each rank of its groups."""
     if all_to_alls.empty:
         return pd.DataFrame()
-    groups = GroupingGroups.of(all_to_alls, [*GROUP, "direction"])
+    groups = Rows.of(all_to_alls, [*GROUP, "direction"])
     keys = zip(*(column.tolist() for column in groups.keys.values()), strict=True)
     columns = {name: array_of(all_to_alls, name) for name in ("sends", "ranks")}
     tables = [_sums(key, *(values[rows] for values in columns.values()))
@@ -431,7 +427,7 @@ class ExchangeReceivers(Result[ExchangeReceiversColumn]):
 
 
 def exchange_receivers_across(
-    _parts: Mapping[int, pd.DataFrame], exchange_sends: ExchangeSends, groups: GroupsGroups
+    _parts: Mapping[int, pd.DataFrame], exchange_sends: ExchangeSends, groups: Groups
 ) -> ExchangeReceivers:
     """Sum over senders."""
     sent = exchange_sends.table
@@ -509,7 +505,7 @@ _STORED = ("max_sent_bytes", "mean_sent_bytes")
 
 
 def expert_layers_across(
-    _parts: Mapping[int, pd.DataFrame], exchanges: Exchanges, steps: Steps, groups: GroupsGroups
+    _parts: Mapping[int, pd.DataFrame], exchanges: Exchanges, steps: Steps, groups: Groups
 ) -> ExpertLayers:
     """Compare the ranks in each all-to-all of a step; unequal counts of all-to-alls are not compared."""
     held = exchanges.to_frame()

@@ -356,7 +356,8 @@ def once_of_tables(make: Callable[P, T]) -> Callable[P, T]:
 
 # How large tables are gone through: so many rows at once that what is needed on the way stays small.
 #
-# Only what comes of a block is kept; what is open at its end is taken along to the next, so that no figure depends on it.
+# Only what comes of a block is kept; what is open at its end is taken along to the next, so that no figure
+# depends on it.
 
 
 MOST_ROWS = 1 << 15

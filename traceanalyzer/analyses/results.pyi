@@ -11,7 +11,7 @@ from traceanalyzer.analyses.blame.stragglers import Stragglers
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.clocks import Clocks
 from traceanalyzer.analyses.communication.collectives import Collectives, CollectiveWaits, Instances, Nccl
-from traceanalyzer.analyses.communication.groups import GroupsGroups
+from traceanalyzer.analyses.communication.groups import Groups
 from traceanalyzer.analyses.communication.waits import CallWaits, ExposedComm, Matches, Members, Waits
 from traceanalyzer.analyses.experts import DispatchLoads, ExchangeReceivers, Exchanges, ExchangeSends, ExpertLayers
 from traceanalyzer.analyses.frames import Frame
@@ -218,7 +218,7 @@ class Results(dict[str, Result[Any]]):
     @overload
     def __getitem__(self, name: Literal["by_collective"]) -> ByCollective: ...
     @overload
-    def __getitem__(self, name: Literal["groups"]) -> GroupsGroups: ...
+    def __getitem__(self, name: Literal["groups"]) -> Groups: ...
     @overload
     def __getitem__(self, name: Literal["comm_phases"]) -> CommPhases: ...
     @overload
@@ -439,7 +439,7 @@ class Results(dict[str, Result[Any]]):
     @overload
     def get(self, name: Literal["by_collective"]) -> ByCollective | None: ...
     @overload
-    def get(self, name: Literal["groups"]) -> GroupsGroups | None: ...
+    def get(self, name: Literal["groups"]) -> Groups | None: ...
     @overload
     def get(self, name: Literal["comm_phases"]) -> CommPhases | None: ...
     @overload

@@ -157,7 +157,8 @@ def _taken(queue: "Queue[Chunk | BaseException | None]") -> Iterator[Chunk]:
 
 # A large plain file that the program has its forks decode while it still loads what comes after reading.
 #
-# Whoever reads the file meanwhile takes over what they have decoded; nothing but time depends on who decodes what. Forks
+# Whoever reads the file meanwhile takes over what they have decoded; nothing but time depends on who
+# decodes what. Forks
 # leave what they made in files, in a folder of their own; what is not there when they end is decoded here.
 
 

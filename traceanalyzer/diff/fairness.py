@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SAME, DIFFERS, UNKNOWN = "same", "differs", "not known"
 
-NOTE, WARN, FACTS_WORK, REFUSE = "note", "warn", "work", "refuse"
+NOTE, WARN, WORK, REFUSE = "note", "warn", "work", "refuse"
 """What a difference means: it is told; it is told in a sentence, for it can explain the result by itself; the work of a
 step differs, which tokens can make good; nothing can."""
 
@@ -197,11 +197,11 @@ FACTS: tuple[tuple[str, str, str, Callable[[Capture], str | None]], ...] = (
         "cast before use they make norms and element-wise kernels faster too: the strategy is not the only difference.",
         _of_info("param_dtype"),
     ),
-    ("world size", FACTS_WORK, "a step is shared by another number of ranks.", _world_size),
-    ("tokens a step", FACTS_WORK, "a step is another amount of work.", _tokens),
-    (MICRO_STEPS, FACTS_WORK, "a step is another number of forward and backward passes.", micro_steps),
+    ("world size", WORK, "a step is shared by another number of ranks.", _world_size),
+    ("tokens a step", WORK, "a step is another amount of work.", _tokens),
+    (MICRO_STEPS, WORK, "a step is another number of forward and backward passes.", micro_steps),
     (EXCHANGING, NOTE, "gradients are exchanged in more of them, or in fewer.", _exchanging),
-    (MODEL_FLOPS, FACTS_WORK, "a step is another amount of work.", diff_captures.model_flops_told),
+    (MODEL_FLOPS, WORK, "a step is another amount of work.", diff_captures.model_flops_told),
     (
         "bytes of all-reduce and reduce-scatter a step",
         NOTE,
@@ -249,7 +249,7 @@ def of(captures: Sequence[Capture]) -> tuple[Fact, ...]:
 # The line that stands first in every comparison: in what the runs differ besides their times, and what follows.
 
 
-SURROUNDINGS, RECORDING, RANKS, SETTING, DIFFERENT_WORK = "surroundings", "recording", "ranks", "setting", "work"
+SURROUNDINGS, RECORDING, RANKS, SETTING = "surroundings", "recording", "ranks", "setting"
 """What a run stands in, what it was recorded with and of whom, what was chosen for it, and what a step computes."""
 
 KINDS: Mapping[str, str] = MappingProxyType(
@@ -263,7 +263,7 @@ KINDS: Mapping[str, str] = MappingProxyType(
              "activation checkpointing", "schedule of the pipeline", "blocks by stage", "streams of copies",
              MICRO_STEPS, EXCHANGING, COMMUNICATION), SETTING),
         **dict.fromkeys(contents.NAMES, SETTING),
-        **dict.fromkeys(("model", "dtype", "world size", "tokens a step", MODEL_FLOPS, DIMENSIONS, ELEMENT_TYPE), DIFFERENT_WORK),
+        **dict.fromkeys(("model", "dtype", "world size", "tokens a step", MODEL_FLOPS, DIMENSIONS, ELEMENT_TYPE), WORK),
     }
 )  # fmt: skip
 """Facts that the line names; others are told further down."""
@@ -339,14 +339,14 @@ def _conclusion(kinds: set[str], count: int, *, is_fair: bool, has_own_times: bo
     if SURROUNDINGS in kinds:
         said.append(
             "What the surroundings and what the settings do to the times cannot be told apart."
-            if SETTING in kinds or DIFFERENT_WORK in kinds
+            if SETTING in kinds or WORK in kinds
             else "A difference of times may come from the surroundings and not from the code."
         )
     if not said and SETTING in kinds:
         said.append(f"A difference of times may come from {'it' if count == 1 else 'any of them'}.")
     if RANKS in kinds:
         said.append("Means over ranks, and waits for ranks without a trace, are not comparable.")
-    if not said and DIFFERENT_WORK in kinds:
+    if not said and WORK in kinds:
         said.append("Figures are of unequal steps, made comparable as said below.")
     return " ".join(said) or NOTHING
 
@@ -412,7 +412,7 @@ def judge(sides: Sequence[Side]) -> Fairness:
     firsts = [side.first for side in sides]
     facts = of(firsts)
     refusals = [_refusal(fact) for fact in facts if fact.weight == REFUSE and fact.state == DIFFERS]
-    work = [fact for fact in facts if fact.weight == FACTS_WORK and fact.state == DIFFERS]
+    work = [fact for fact in facts if fact.weight == WORK and fact.state == DIFFERS]
     scale, more, notes = _scale(sides, work, _has_same_flops(facts))
     warnings = [_refusal(fact) for fact in facts if fact.weight == WARN and fact.state == DIFFERS]
     damaged = _damaged(sides)
@@ -560,7 +560,7 @@ def _gradient_calls(capture: Capture) -> int | None:
 
 
 def _unknown(facts: tuple[Fact, ...]) -> list[str]:
-    checked = [fact for fact in facts if fact.weight in {FACTS_WORK, REFUSE} and fact.name not in OF_SHAPES]
+    checked = [fact for fact in facts if fact.weight in {WORK, REFUSE} and fact.name not in OF_SHAPES]
     # What the line that stands first asks for is said there.
     names = [fact.name for fact in checked if fact.state == UNKNOWN and fact.name not in ASKED_FOR]
     if not names:

@@ -196,7 +196,8 @@ def _partners(trace: RankTrace, frame: pd.DataFrame) -> np.ndarray:
 # Our figures beside HolisticTraceAnalysis', each difference taken apart by what makes it.
 #
 # Its figure is brought to ours in steps: what it counts and we do not is taken out, what it leaves out is put in, its
-# times and its kinds are replaced by ours. What a step changes is that reason's part of the difference, so the parts add
+# times and its kinds are replaced by ours. What a step changes is that reason's part of the difference, so
+# the parts add
 # up to it.
 
 

@@ -224,12 +224,12 @@ def _host_slices_slices(trace: RankTrace, table: pd.DataFrame, category: str) ->
     told = [name for name in _HOST_SLICES_TOLD.get(category, ()) if name in held]
     slices = sliced(
         held.assign(name=held["name"].astype("str")),
-        category=category, colour=COLOURS["mark"], args=_host_slices_contents(held, told), flows_out=held.get("flows_out"),
+        category=category, colour=COLOURS["mark"], args=_contents_of_host(held, told), flows_out=held.get("flows_out"),
     )  # fmt: skip
     return slices.assign(thread=held["thread"])
 
 
-def _host_slices_contents(table: pd.DataFrame, told: list[str]) -> list[dict[str, object] | None]:
+def _contents_of_host(table: pd.DataFrame, told: list[str]) -> list[dict[str, object] | None]:
     if not told:
         return [None] * len(table)
     columns = {name: table[name].to_numpy(dtype=object, na_value=None) for name in told}
@@ -378,7 +378,8 @@ def _counters(trace: RankTrace) -> Iterator[Track]:
 
 # Tracks as Perfetto's own protobuf: packets that can be written rank by rank and put behind each other.
 #
-# Each rank is a process (its id is the rank + 1: viewers keep 0 for the idle one) and a sequence of packets with names of
+# Each rank is a process (its id is the rank + 1: viewers keep 0 for the idle one) and a sequence of packets
+# with names of
 # its own. Times are ns after the export's zero.
 
 
@@ -670,7 +671,8 @@ def _trace_events_slices(track: Track, rank: int, thread: int, zero_ns: int) -> 
 
 # All ranks as one file for Perfetto: what was recorded, and beside it what the analysis makes of it.
 #
-# A job is written rank by rank: each rank's events are read again, drawn beside its rows of the Results, and written to a
+# A job is written rank by rank: each rank's events are read again, drawn beside its rows of the Results, and
+# written to a
 # piece of their own, so that no more than one rank is in memory at a time in each process. The pieces make the file.
 
 

@@ -236,8 +236,10 @@ def prune_at_times(entry: Path) -> None:
 # Small tables as bytes, and back: exactly as they were, whatever types their columns have.
 #
 # Columns follow each other, some megabytes of them packed at once: an entry of the cache has eighty tables of ten
-# columns, and a format that describes each table apart takes longer to write than a rank takes to decode; all of a large
-# one at once would take its size in memory again. Nothing in it runs when it is read; a table that would not come back as
+# columns, and a format that describes each table apart takes longer to write than a rank takes to decode; all
+# of a large
+# one at once would take its size in memory again. Nothing in it runs when it is read; a table that would not
+# come back as
 # it was is refused when it is written.
 
 

@@ -14,10 +14,12 @@ from traceanalyzer.meaning.columns import NONE
 
 # What pandas' tables hold inside: blocks, which are columns of one type as the rows of two dimensions, or one column.
 #
-# Tables are made of them by pandas' public `create_dataframe_from_blocks`; to read them it has no public way. To select a
+# Tables are made of them by pandas' public `create_dataframe_from_blocks`; to read them it has no public way.
+# To select a
 # column pandas makes an object around it: 6.4 µs, the selection 0.8. Of twenty columns and a hundred rows, all columns
 # take 115 to 165 µs and half of the rows 105 to 130, read from the blocks 10 and 29 (pandas 3.1.1). An analysis has
-# thousands of small tables: all analyses of two ranks of ddp take 0.50 to 0.52 s of a processor without, 0.39 with it. A
+# thousands of small tables: all analyses of two ranks of ddp take 0.50 to 0.52 s of a processor without, 0.39
+# with it. A
 # pandas that holds its tables otherwise is read the public way.
 
 

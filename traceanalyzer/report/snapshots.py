@@ -125,10 +125,10 @@ def flame(one: Examined) -> dict[str, Any] | None:
     boxes: list[dict[str, Any]] = []
     depth = _place(root, 0.0, 0, WIDTH / root.size_bytes, boxes)
     height = (depth + 1) * ROW
-    for box in boxes:
-        box["y"] = height - (box.pop("depth") + 1) * ROW
-        box["share"] = f"{100 * box['bytes'] / root.size_bytes:.1f} %"
-        box["size"] = columns.text(box.pop("bytes"), Unit.BYTES)
+    for one_box in boxes:
+        one_box["y"] = height - (one_box.pop("depth") + 1) * ROW
+        one_box["share"] = f"{100 * one_box['bytes'] / root.size_bytes:.1f} %"
+        one_box["size"] = columns.text(one_box.pop("bytes"), Unit.BYTES)
     return {"boxes": boxes, "width": WIDTH, "height": height, "row": ROW}
 
 

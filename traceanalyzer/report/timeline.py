@@ -268,7 +268,8 @@ def opening(results: Results, clock: Clock, kept: Sequence[int]) -> list[int] | 
 
 # The threads of the host, as far as they fit: the longest events of the ranks that matter most.
 #
-# For each lane (a thread's ranges, operators and calls; or its Python frames) come, as columns, in units of 100 ns: start
+# For each lane (a thread's ranges, operators and calls; or its Python frames) come, as columns, in units of
+# 100 ns: start
 # after the previous start, length; then the name and the depth.
 
 

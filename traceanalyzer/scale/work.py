@@ -396,7 +396,8 @@ def _lost_ns(tables: Mapping[str, pd.DataFrame]) -> int:
 
 # What the tables of all ranks together may hold: of too many, what is shown or replayed least is let go.
 #
-# Which ranks keep what they draw depends on three numbers of each, so that a cluster's workers can hold the tables until
+# Which ranks keep what they draw depends on three numbers of each, so that a cluster's workers can hold
+# the tables until
 # that is known: only what is kept travels.
 
 

@@ -21,7 +21,8 @@ from traceanalyzer.model.schema import printable
 
 # Lists of frames that a pickled history repeats byte for byte: unpickled once, and named from then on.
 #
-# Events of the same line have equal lists, each written anew: nine tenths of a large snapshot. Such a list holds numbers,
+# Events of the same line have equal lists, each written anew: nine tenths of a large snapshot. Such a
+# list holds numbers,
 # texts and references to earlier objects only, so that equal bytes mean equal frames anywhere in the file.
 
 

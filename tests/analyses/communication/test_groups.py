@@ -7,7 +7,7 @@ from tests import once
 from tests.simulator import scenarios
 from tests.simulator.analysed import analysed
 from tests.simulator.jobs import meshes
-from traceanalyzer.analyses.communication.groups import GroupsGroups, across, labels, mesh, role_of_description
+from traceanalyzer.analyses.communication.groups import Groups, across, labels, mesh, role_of_description
 from traceanalyzer.analyses.trace import Ranks
 
 
@@ -197,4 +197,4 @@ AXES = {
 @pytest.mark.parametrize(("axes", "world_size", "text"), AXES.values(), ids=AXES)
 def test_the_mesh_that_groups_span(axes, world_size, text):
     table = pd.DataFrame(axes, columns=["role", "stride", "group_size"])
-    assert mesh(GroupsGroups(table), world_size) == text
+    assert mesh(Groups(table), world_size) == text

@@ -6,7 +6,7 @@ import pytest
 from tests import once
 from tests.samples import sample
 from traceanalyzer.analyses import experts, run
-from traceanalyzer.analyses.communication.groups import GroupsGroups
+from traceanalyzer.analyses.communication.groups import Groups
 from traceanalyzer.analyses.experts import COMBINE, DISPATCH, EXCHANGE
 from traceanalyzer.findings.communication.experts import uneven_experts
 from traceanalyzer.kinds import CUT_LIST
@@ -130,7 +130,7 @@ def test_a_capture_of_uneven_experts():
     assert (combines["wait_at_most_ns"] < 625_000).all()
     own = {name: results[name] for name in _OF_RULE}
     (found,) = uneven_experts(**own)
-    tables = GroupsGroups(results["groups"].table.assign(role="embedding tables and data parallel"))
+    tables = Groups(results["groups"].table.assign(role="embedding tables and data parallel"))
     assert not uneven_experts(**own | {"groups": tables})
     assert found.title.startswith(
         "Rank 0's experts get 1.38 times the mean rank's tokens in the 6 dispatches of a step"

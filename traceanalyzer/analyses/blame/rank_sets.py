@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from traceanalyzer.analyses.base import Result
 from traceanalyzer.analyses.blame.step_budget import KERNEL, OPERATOR, has_known_work, is_of_data
-from traceanalyzer.analyses.communication.groups import GroupsGroups
+from traceanalyzer.analyses.communication.groups import Groups
 from traceanalyzer.analyses.communication.jobs import BLOCK
 from traceanalyzer.analyses.communication.waits import CallWaits
 from traceanalyzer.analyses.names import PlacesColumn
@@ -147,7 +147,7 @@ class Places(Result[PlacesColumn]):
         return tuple(Place(kind, name, frozenset(numbers(ranks))) for kind, name, ranks in rows)
 
 
-def across(_parts: Mapping[int, pd.DataFrame], ranks: Ranks, groups: GroupsGroups, pipeline: Pipeline) -> Places:
+def across(_parts: Mapping[int, pd.DataFrame], ranks: Ranks, groups: Groups, pipeline: Pipeline) -> Places:
     """The places of the ranks that are here."""
     every = sorted(ranks.table["rank"].tolist()) if len(ranks) else []
     found = places_of(every, ranks.table, groups.table, pipeline.table)

@@ -10,10 +10,9 @@ from traceanalyzer.analyses import grouping
 from traceanalyzer.analyses.base import Result, percent, ratio, stack
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.clocks import Clocks
-from traceanalyzer.analyses.communication.groups import GroupsGroups, labels
+from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.communication.matching import LEAST_UNCERTAINTY_NS, SIZES_FROM, sizes_from
 from traceanalyzer.analyses.communication.waits import CallWaits, Members, listed, looked_at
-from traceanalyzer.analyses.grouping import Groups as GroupingGroups
 from traceanalyzer.analyses.grouping import Groups as Rows
 from traceanalyzer.analyses.grouping import at_places, places_of, rows_of_each
 from traceanalyzer.analyses.names import CollectivesColumn, CollectiveWaitsColumn, InstancesColumn, NcclColumn
@@ -105,7 +104,7 @@ class Collectives(Result[CollectivesColumn]):
 
 
 def collectives_across(
-    _parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, calls: Calls, ranks: Ranks, groups: GroupsGroups
+    _parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, calls: Calls, ranks: Ranks, groups: Groups
 ) -> Collectives:
     """Sum the calls that are looked at: all, or those of the selected steps (matched over the whole capture)."""
     return summed(looked_at(call_waits, calls), ranks, groups)
@@ -262,7 +261,7 @@ def instances_across(_parts: Mapping[int, pd.DataFrame], members: Members, clock
     held = members.table[members.table["is_whole"].fillna(value=False)] if len(members) else members.table
     if held.empty:
         return Instances(held.reindex(columns=list(Instances.columns)))
-    groups = GroupingGroups.of(held, ["instance"])
+    groups = Rows.of(held, ["instance"])
     sizes = column_of(held, "size_bytes")
     plain = sizes.to_numpy(dtype=np.int64, na_value=NONE)
     size, is_one_size = groups.largest(plain), ~groups.any(sizes.isna())
@@ -283,7 +282,7 @@ def _instances_known(values: np.ndarray, is_known: np.ndarray) -> pd.arrays.Inte
     return pd.arrays.IntegerArray(values, ~is_known)
 
 
-def _waits(held: pd.DataFrame, groups: GroupingGroups) -> dict[str, pd.arrays.IntegerArray]:
+def _waits(held: pd.DataFrame, groups: Rows) -> dict[str, pd.arrays.IntegerArray]:
     """How long its ranks wait, as far as known, and which of them most and least: of equals the highest, the lowest."""
     waits = held["wait_ns"].to_numpy(dtype=np.int64, na_value=NONE)
     rank, is_known = held["rank"].to_numpy(dtype=np.int64), waits != NONE
@@ -298,7 +297,7 @@ def _waits(held: pd.DataFrame, groups: GroupingGroups) -> dict[str, pd.arrays.In
     return {name: _instances_known(values, counts > 0) for name, values in of_each.items()}
 
 
-def _skew(held: pd.DataFrame, groups: GroupingGroups, clocks: Clocks) -> dict[str, pd.arrays.IntegerArray]:
+def _skew(held: pd.DataFrame, groups: Rows, clocks: Clocks) -> dict[str, pd.arrays.IntegerArray]:
     """Spread of the starts, where it is more than the clocks' uncertainty."""
     clock = clocks.to_frame()
     place = places_of(held, clock, ["rank"])
@@ -410,7 +409,7 @@ def per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def nccl_across(parts: Mapping[int, pd.DataFrame], groups: GroupsGroups, call_waits: CallWaits, calls: Calls) -> Nccl:
+def nccl_across(parts: Mapping[int, pd.DataFrame], groups: Groups, call_waits: CallWaits, calls: Calls) -> Nccl:
     """The ranks' rows under each other, with the groups' sizes as matching found them."""
     table = stack(parts, tuple(Nccl.columns))
     sizes = _sizes(table, looked_at(call_waits, calls))

@@ -12,7 +12,8 @@ import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer.analyses.base import Result, all_known, plain_rows, stack, typed
-from traceanalyzer.analyses.grouping import Groups, at_places, places_of
+from traceanalyzer.analyses.grouping import Groups as Rows
+from traceanalyzer.analyses.grouping import at_places, places_of
 from traceanalyzer.analyses.host.activity import names_around_launches, user_ranges
 from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
@@ -321,7 +322,7 @@ def uses(
         "collective": column_of(held, "collective").astype("str"),
         "phase": _PHASES[phase_of_op[rows]],
     }
-    groups = Groups.of(keys, KEYS, with_absent=True)
+    groups = Rows.of(keys, KEYS, with_absent=True)
     sizes: Any = column_of(held, "size_bytes")
     of_steps = pd.arrays.IntegerArray(
         np.where(is_of_step, sizes.to_numpy(dtype=np.int64, na_value=0), 0), is_of_step & sizes.isna()
@@ -376,7 +377,7 @@ def _by_attention(trace: RankTrace, rows: np.ndarray, category_of_op: pd.Categor
     return found
 
 
-def _count_of_peers(groups: Groups, peers: np.ndarray) -> np.ndarray:
+def _count_of_peers(groups: Rows, peers: np.ndarray) -> np.ndarray:
     """How many ranks the messages of each group's rows name: of `send 1, recv 1, recv 2` two."""
     named: list[set[str]] = [set() for _ in range(len(groups))]
     for row, text in {*zip(groups.of_row.tolist(), peers.tolist(), strict=True)}:
@@ -408,7 +409,7 @@ SHORT_NAME = 12
 """A process group's own name of more characters (a hash, a communicator's address) is cut where it must be shown."""
 
 
-class GroupsGroups(Result[GroupsColumn]):
+class Groups(Result[GroupsColumn]):
     """One row for each process group that communicates: widest strides last."""
 
     title: ClassVar[str] = "Process groups"
@@ -453,14 +454,14 @@ def per_rank(
     return uses(trace, calls, phase_of_op, category_of_op)
 
 
-def across(parts: Mapping[int, pd.DataFrame], ranks: Ranks, wiring: Wiring | None = None) -> GroupsGroups:
+def across(parts: Mapping[int, pd.DataFrame], ranks: Ranks, wiring: Wiring | None = None) -> Groups:
     """Name the groups: by description, else by what runs in all groups of the same make, else by their ranks.
 
     `wiring` is what the run's topology and NCCL's log tell of its machine.
     """
     uses = with_marks(stack(parts, COLUMNS))
     if uses.empty:
-        return GroupsGroups(without_rows([*GroupsGroups.columns, "users"]))
+        return Groups(without_rows([*Groups.columns, "users"]))
     keyed = uses.assign(code=uses.groupby(["group", "group_ranks"], dropna=False).ngroup())
     table = _facts(keyed)
     table = table.assign(family=_families(table))
@@ -471,9 +472,7 @@ def across(parts: Mapping[int, pd.DataFrame], ranks: Ranks, wiring: Wiring | Non
     table = table.assign(group_label=_labels(table), **_joined(table["members"], ranks, wiring))
     order = table.assign(first=[members[0] if members else -1 for members in table["members"]])
     table = table.loc[order.sort_values(["group_size", "stride", "first", "group"], kind="stable").index]
-    return GroupsGroups(
-        typed(only(table, [*GroupsGroups.columns, "users"]), {"stride": "Int64"}).reset_index(drop=True)
-    )
+    return Groups(typed(only(table, [*Groups.columns, "users"]), {"stride": "Int64"}).reset_index(drop=True))
 
 
 def labels(groups: Result, frame: pd.DataFrame) -> pd.Series:

@@ -12,11 +12,11 @@ from traceanalyzer.analyses.base import Result, is_true, percent, stack, typed
 from traceanalyzer.analyses.communication import calls as communication_calls
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.clock_offsets import chained_offsets
-from traceanalyzer.analyses.communication.groups import GroupsGroups, labels
+from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.communication.jobs import hosts_of
 from traceanalyzer.analyses.communication.matching import is_ring, match, moves_only, synchronises, waits_of
-from traceanalyzer.analyses.grouping import Groups, places_of
 from traceanalyzer.analyses.grouping import Groups as Rows
+from traceanalyzer.analyses.grouping import places_of
 from traceanalyzer.analyses.names import CallWaitsColumn, ExposedCommColumn, MatchesColumn, MembersColumn, WaitsColumn
 from traceanalyzer.analyses.time.breakdown import Breakdown, known_only, side_by_side
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping, unions
@@ -51,7 +51,7 @@ def with_several_peers(members: pd.DataFrame, hosts: Mapping[int, str]) -> pd.Da
     each of its instances transfer is what follows the last start. That needs the ranks' clocks (`chained_offsets`);
     where nothing tells of them, the shortest duration stays, which may be a wait for another peer (not `is_timed`).
     """
-    instances, calls = Groups.of(members, ["instance"]), Groups.of(members, ["rank", "call"])
+    instances, calls = Rows.of(members, ["instance"]), Rows.of(members, ["rank", "call"])
     is_several = calls.largest(instances.of_row) != calls.smallest(instances.of_row)
     is_joint = np.append(instances.any(is_several[calls.of_row]), False)[instances.of_row]
     ends_together = is_true(members["is_synchronising"]).to_numpy() & (instances.of_row != NONE) & ~is_joint
@@ -201,14 +201,14 @@ def members_across(parts: Mapping[int, pd.DataFrame], ranks: Ranks) -> Members:
     table["is_only_wait"] = (waits_of(calls) == kinds.WAIT_ONLY).to_numpy()[rows]
     table["moves_only"] = moves_only(calls)[rows]
     table["is_ring"] = is_ring(calls)[rows]
-    held = Groups.of(table, ["instance"])
+    held = Rows.of(table, ["instance"])
     table["group_size"] = _group_sizes(table, held)
     order = np.lexsort((held.of_row, table["call"], table["rank"]))  # a call in no instance has but one row
     timed = _with_waits(table, held).take(order).reset_index(drop=True)
     return Members(with_several_peers(timed, hosts_of(ranks.table)))
 
 
-def _group_sizes(table: pd.DataFrame, held: Groups) -> pd.arrays.IntegerArray:
+def _group_sizes(table: pd.DataFrame, held: Rows) -> pd.arrays.IntegerArray:
     """Of a communicator whose size the trace does not say: the ranks that use it are its members."""
     is_message = table["collective"].isin(kinds.POINT_TO_POINT) & ~table["is_ring"]
     is_collective = (held.of_row != NONE) & ~is_message.to_numpy()
@@ -220,7 +220,7 @@ def _group_sizes(table: pd.DataFrame, held: Groups) -> pd.arrays.IntegerArray:
     return pd.arrays.IntegerArray(known, known == NONE)
 
 
-def _with_waits(table: pd.DataFrame, held: Groups) -> pd.DataFrame:
+def _with_waits(table: pd.DataFrame, held: Rows) -> pd.DataFrame:
     columns, at = columns_of(table), held.of_row
     rank, length = columns["rank"].astype(np.int64), columns["end_ns"] - columns["start_ns"]
     # The last of each is of rows in no instance.
@@ -568,9 +568,7 @@ class Matches(Result[MatchesColumn]):
     }
 
 
-def matches_across(
-    _parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, calls: Calls, groups: GroupsGroups
-) -> Matches:
+def matches_across(_parts: Mapping[int, pd.DataFrame], call_waits: CallWaits, calls: Calls, groups: Groups) -> Matches:
     """Count the calls."""
     held = looked_at(call_waits, calls)
     if held.empty:

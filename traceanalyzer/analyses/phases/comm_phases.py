@@ -9,7 +9,7 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, all_known, percent, ratio, stack
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.collectives import summed
-from traceanalyzer.analyses.communication.groups import GroupsGroups, labels
+from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.communication.waits import CallWaits, listed, looked_at
 from traceanalyzer.analyses.grouping import Groups as Rows
 from traceanalyzer.analyses.grouping import places_of, sums_at
@@ -115,7 +115,7 @@ def comm_phases_across(
     calls: Calls,
     call_phases: CallPhases,
     exposed_calls: ExposedCalls,
-    groups: GroupsGroups,
+    groups: Groups,
 ) -> CommPhases:
     """Join the calls with their phases and add them up."""
     if not len(call_phases):
@@ -202,7 +202,7 @@ def by_collective_across(
     call_waits: CallWaits,
     calls: Calls,
     exposed_calls: ExposedCalls,
-    groups: GroupsGroups,
+    groups: Groups,
     ranks: Ranks,
     headline: Headline,
     steps: Steps,
@@ -264,7 +264,7 @@ def _exposed(
     return {name: sums_at(rows, values[held], len(by_rank)) for name, values in lengths.items()}
 
 
-def _rates(calls: pd.DataFrame, ranks: Ranks, groups: GroupsGroups, by_key: Rows) -> dict[str, Any]:
+def _rates(calls: pd.DataFrame, ranks: Ranks, groups: Groups, by_key: Rows) -> dict[str, Any]:
     """What bus bandwidth is made of; rates of ranks and size classes count by their transfer."""
     known = summed(calls, ranks, groups).to_frame()
     columns = columns_of(known[known["busbw_gbps"].notna()])

@@ -105,7 +105,8 @@ def of_peers(own: np.ndarray, others: np.ndarray) -> np.ndarray:
 # A piece of the graph contracted to few nodes: whole runs of operations and segments of the host.
 #
 # Within a run of a stream that one segment launched, an operation starts at max(end of the one before, its launch), so
-# that the run's end is max(its begin + a, the segment's begin + b) with a and b from sums and maxima over whole columns.
+# that the run's end is max(its begin + a, the segment's begin + b) with a and b from sums and maxima
+# over whole columns.
 
 
 T = TypeVar("T")

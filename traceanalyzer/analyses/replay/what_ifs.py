@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, is_any, percent, ratio
-from traceanalyzer.analyses.communication.groups import GroupsGroups, labels
+from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.experts import DISPATCH, Exchanges
 from traceanalyzer.analyses.names import EvenExpertsColumn, ExchangesColumn, WhatIfsColumn
 from traceanalyzer.analyses.replay.changes import ALONE, EVEN, FASTEST, HIDDEN, IDEAL, PEERS, UNRECORDED, Change
@@ -198,7 +198,7 @@ _STORED = (*_GROUP, "group_label", "dispatches", "hot_rank", "hot_dispatches", "
 
 
 def even_experts_across(
-    _parts: Mapping[int, pd.DataFrame], exchanges: Exchanges, groups: GroupsGroups, replay: Replay
+    _parts: Mapping[int, pd.DataFrame], exchanges: Exchanges, groups: Groups, replay: Replay
 ) -> EvenExperts:
     """Replay the groups' all-to-alls with an even load.
 

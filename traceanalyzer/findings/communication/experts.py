@@ -6,7 +6,7 @@ from dataclasses import replace
 import pandas as pd
 
 from traceanalyzer.analyses.blame.episodes import Episodes
-from traceanalyzer.analyses.communication.groups import TABLES, GroupsGroups
+from traceanalyzer.analyses.communication.groups import TABLES, Groups
 from traceanalyzer.analyses.experts import DISPATCH, Exchanges, ExpertLayers
 from traceanalyzer.analyses.grouping import by_step_and_rank
 from traceanalyzer.analyses.replay.what_ifs import EvenExperts
@@ -34,7 +34,7 @@ def uneven_experts(
     headline: Headline,
     steps: Steps,
     episodes: Episodes,
-    groups: GroupsGroups,
+    groups: Groups,
     *,
     experts_saved_pct: float = LEAST_SAVED_PCT,
 ) -> list[Finding]:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.communication.calls import Calls
-from traceanalyzer.analyses.communication.groups import SHARDED, GroupsGroups
+from traceanalyzer.analyses.communication.groups import SHARDED, Groups
 from traceanalyzer.analyses.phases.comm_phases import CallPhases
 from traceanalyzer.analyses.phases.micro_steps import GRADIENT_COLLECTIVES, MicroSteps
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
@@ -123,7 +123,7 @@ def gathered_again(
     steps: Steps,
     calls: Calls,
     call_phases: CallPhases,
-    groups: GroupsGroups,
+    groups: Groups,
     replay: Replay,
     *,
     clear_gain_pct: float = CLEAR_GAIN_PCT,
@@ -202,7 +202,7 @@ def more_exchanges(
     headline: Headline,
     steps: Steps,
     calls: Calls,
-    groups: GroupsGroups,
+    groups: Groups,
     pipeline: Pipeline,
     replay: Replay,
     *,
@@ -252,7 +252,7 @@ def _more_exchanges_finding(row: Mapping[str, Any], gain: Gain) -> Finding:
     )
 
 
-def _have_sisters(groups: GroupsGroups) -> bool:
+def _have_sisters(groups: Groups) -> bool:
     """Whether a role has several groups."""
     return bool(groups.table.drop_duplicates(_GROUP)["role"].dropna().duplicated().any())
 

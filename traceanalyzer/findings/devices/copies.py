@@ -288,8 +288,8 @@ def copies_at_times(
         return []
     what = _what(what_ran.table, int(copied.idxmax()), few)
     title = Title(
-        f"{few.words} {_copies_at_times_who(len(by_rank))} for {few.cost} while nothing else runs{what}: work that is done now and "
-        f"then. Hidden, {gain.whole} is ",
+        f"{few.words} {_who_copies(len(by_rank))} for {few.cost} while nothing else runs{what}: work that is done now "
+        f"and then. Hidden, {gain.whole} is ",
         Won.recorded(gain, is_bound=True),
         ".",
     )
@@ -312,7 +312,7 @@ def _copies_at_times_found(title: Title, gain: Gain, few: Few, held: pd.DataFram
     )
 
 
-def _copies_at_times_who(ranks: int) -> str:
+def _who_copies(ranks: int) -> str:
     return {1: "the GPU copies", 2: "both GPUs copy"}.get(ranks, f"all {ranks:,} GPUs copy")
 
 

@@ -320,7 +320,7 @@ def advice(name: str | None, tools: Tools, *, is_sure: bool) -> str:
 # Engines whose GPUs have nothing to do between iterations: whether for want of requests, the trace does not say.
 
 
-_BETWEEN_ITERATIONS_ADVICE = (
+_ENGINE_ADVICE = (
     "If none were, the load is too small to fill the GPUs and there is nothing to mend: record under load. Else "
     "scheduling requests and handing out results takes that long: "
 )
@@ -344,7 +344,7 @@ def is_between(iterations: Iterations, rank: int, cost_ns: float, basis: Basis) 
 def advice_between(launch_less: str, iterations: Iterations) -> str:
     """What to look at first, and what to do where requests were waiting."""
     metrics = in_brackets(_WAITING, iterations)
-    return f"See in the engine's metrics whether requests were waiting then{metrics}. {_BETWEEN_ITERATIONS_ADVICE}{launch_less}."
+    return f"See in the engine's metrics whether requests were waiting then{metrics}. {_ENGINE_ADVICE}{launch_less}."
 
 
 # Hosts that launch too late: what launching a step takes every one of them, and what they do meanwhile.

@@ -521,8 +521,8 @@ def _of_steps(row: Mapping[str, Any], needs: pd.DataFrame) -> pd.DataFrame:
     return rows_where(needs, needs["step"].isin(steps)) if steps else needs
 
 
-_LATENESS_SHOWN = ["step", "rank", "compute_ns", "exposed_copy_ns", *(cause.column for cause in IDLE_CAUSES), "exposed_wait_ns",
-          "exposed_unmatched_ns"]  # fmt: skip
+_SHOWN_COLUMNS = ["step", "rank", "compute_ns", "exposed_copy_ns", *(cause.column for cause in IDLE_CAUSES),
+                  "exposed_wait_ns", "exposed_unmatched_ns"]  # fmt: skip
 _MOST_ROWS = 12
 
 
@@ -533,9 +533,7 @@ def _evidence(row: Mapping[str, Any], needs: pd.DataFrame) -> tuple[dict[str, An
     waited = rows_where(held, ~held["rank"].isin(own)).groupby("rank")["exposed_wait_ns"].sum()
     beside = [own[0], *([int(waited.idxmax())] if len(waited) else [])]
     return plain(
-        only(rows_where(held, held["rank"].isin(beside)).sort_values(["step", "rank"]), _LATENESS_SHOWN).head(
-            _MOST_ROWS
-        )
+        only(rows_where(held, held["rank"].isin(beside)).sort_values(["step", "rank"]), _SHOWN_COLUMNS).head(_MOST_ROWS)
     )
 
 

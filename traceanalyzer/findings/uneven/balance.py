@@ -485,7 +485,7 @@ def waits_within_steps(
     first = int(roots.idxmax()) if roots.max() > _MOST_OF_ONE * roots.sum() else None
     if first is not None and waits.get(first, 0.0) < _AS_LONG * waits.mean():
         return []
-    has_roles = with_roles(step_needs.table, replay, ranks, call_waits, operators)["peers"].nunique() > 1
+    has_roles = with_roles(step_needs.table, replay, ranks, call_waits, operators)["peers"].nunique() > 1  # noqa: PD101 - how many there are
     gain = None if has_roles else gain_of(replay, Change("waits", 0.0))
     is_clear = gain is not None and gain.gain_pct >= clear_gain_pct
     if gain is None or not is_clear or _is_told_by_others(gain.gain_ns, episodes, step_needs, replay):

@@ -586,7 +586,8 @@ def _groups(members: pd.DataFrame, all_ranks: list[Identity]) -> tuple[ProcessGr
 
 # What of an export may be kept in a cache: the tables that are read, and of them nothing of the machine's own words.
 #
-# An export embeds the environment, the command line, standard error and the names of processes; a copy that outlives the
+# An export embeds the environment, the command line, standard error and the names of processes; a copy
+# that outlives the
 # analysis must not.
 
 

@@ -250,7 +250,7 @@ def recorded_otherwise_sentences(comparison: Comparison, run: str, unit: str) ->
         return []
     base = comparison.base.label
     times = [
-        f"{_recorded_otherwise_time(comparison, name)} {unit} under {', '.join(str(fact.told[place]) for fact in differing)}"
+        f"{_time_of(comparison, name)} {unit} under {', '.join(str(fact.told[place]) for fact in differing)}"
         for name, place in ((run, number), (base, 0))
     ]
     made = [f"{run} takes {times[0]}, {base} {times[1]}: that says nothing of the runs, only of what recorded them."]
@@ -308,7 +308,7 @@ def _differs(fact: Fact, number: int) -> bool:
     return None not in (fact.told[0], fact.told[number]) and fact.told[0] != fact.told[number]
 
 
-def _recorded_otherwise_time(comparison: Comparison, run: str) -> str:
+def _time_of(comparison: Comparison, run: str) -> str:
     return text(metrics.value(comparison.metrics, "step_ns", run), Unit.NS)
 
 
