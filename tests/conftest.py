@@ -39,7 +39,7 @@ _FOLDER = pytest.StashKey[str]()
 _RUN: set[str] = set()
 
 
-_COMMANDS = ("scale", "diff.sources", "agents.workspace")
+_COMMANDS = ("scale", "diff.sources", "agents.verbs")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -8,18 +8,16 @@ from pathlib import Path
 import traceanalyzer
 from traceanalyzer.analyses import ANALYSES, thresholds_of
 from traceanalyzer.analyses.engine import kinds_of_thresholds
-from traceanalyzer.analyses.integrity.checks import EVENTS
-from traceanalyzer.analyses.registry import SHARED
 from traceanalyzer.findings import kinds_of_rules, thresholds_of_rules
-from traceanalyzer.model.schema import TABLES
 
 STUB = Path(traceanalyzer.__file__).with_suffix(".pyi")
 ROOM = STUB.parent / "analyses"
 
 _HEAD = """# Made from the registry of analyses by `python -m tests.typed_names`.
+from typing import Literal
+
 from traceanalyzer.analyses import Result as Result
 from traceanalyzer.analyses import Results as _Results
-from traceanalyzer.analyses.names import ResultName
 from traceanalyzer.errors import InputError as InputError
 from traceanalyzer.errors import NotATraceError as NotATraceError
 from traceanalyzer.errors import TraceAnalyzerError as TraceAnalyzerError
@@ -37,56 +35,36 @@ from traceanalyzer.report.writers.notebook import NotebookReport as _NotebookRep
 from traceanalyzer.samples import sample as sample
 """
 
-_NAMES = '''"""The names of every Result's columns, one a line so that two changes merge. Made by `python -m tests.typed_names`.
-
-A type checker runs nothing, so it cannot read them from the `columns` that each Result declares: they stand here again,
-made so that nobody writes them by hand. It is kept in the repository as users' own type checkers read it too.
-"""
-
-from typing import Literal
-'''
-
-_SOURCES = "What figures are made from: analyses, what they share, tables of events, or all of these."
-
-_METRICS = '''"""The names of the figures that runs are compared by. Made by `python -m tests.typed_names`."""
-
-from typing import Literal
-'''
-
 _RESULTS = """# Which Result each analysis gives. Made by `python -m tests.typed_names`.
 
-from typing import Any, Literal, Protocol, overload
+from typing import Literal, Protocol, overload
+
+import pandas as pd
 
 from traceanalyzer.analyses.base import Result
-from traceanalyzer.analyses.frames import Frame
 """
 
 _ITEMS = """
 
-class Results(dict[str, Result[Any]]):
+class Results(dict[str, Result]):
 """
 
 _ANY_ITEM = """
     @overload
-    def __getitem__(self, name: str) -> Result[Any]: ...
-    def __or__(self, others: dict[str, Result[Any]]) -> Results: ...  # type: ignore[override]  # each keeps its class
+    def __getitem__(self, name: str) -> Result: ...
+    def __or__(self, others: dict[str, Result]) -> Results: ...  # type: ignore[override]  # each keeps its class
 """
 
 _ANY_GET = """
     @overload
-    def get(self, name: str) -> Result[Any] | None: ...
+    def get(self, name: str) -> Result | None: ...
 """
 
 _TABLES = """
 
 class Tables(Protocol):
+    def __call__(self, name: str) -> pd.DataFrame | None: ...
 """
-
-_ANY_TABLE = """
-    @overload
-    def __call__(self, name: str) -> Frame[Any] | None: ...
-"""
-
 
 KINDS = kinds_of_thresholds(ANALYSES) | kinds_of_rules()
 
@@ -100,33 +78,19 @@ def stub() -> str:
     )
     functions = [f"def {name}({_parameters(name)}) -> _{one.__name__}: ..." for name, one in GIVES.items()]
     of_all = [
-        f"def analyse(traces: TraceSet, *names: ResultName, {_listed(thresholds_of(ANALYSES))}) -> _Results: ...",
+        f"def analyse(traces: TraceSet, *names: _ResultName, {_listed(thresholds_of(ANALYSES))}) -> _Results: ...",
         *(
             f"def {name}(traces: TraceSet, *, {_listed(thresholds_of(ANALYSES) | thresholds_of_rules())}) -> {gives}: ..."
             for name, gives in (("find", "Findings"), ("report", "_NotebookReport"))
         ),
     ]
-    return formatted("\n".join([_HEAD, *imports, "__version__: str", *of_all, *functions]), STUB)
-
-
-def names() -> str:
-    """The names of each Result's columns, of the Results, and of what figures are made from."""
-    own = {one.__name__: one for one in GIVES.values()}
-    given = [f"{name}Column = Literal[{', '.join(map(repr, own[name].columns))}]" for name in sorted(own)]
-    sources = f"SourceName = ResultName | Literal[{', '.join(map(repr, [*SHARED, *TABLES, EVENTS]))}]"
-    results = f"ResultName = Literal[{', '.join(map(repr, ANALYSES))}]"
-    return formatted(
-        "\n".join([_NAMES, *given, results, '"""Analyses, by the Result of each."""', sources, f'"""{_SOURCES}"""']),
-        ROOM / "names.py",
-    )
+    names = f"_ResultName = Literal[{', '.join(map(repr, GIVES))}]"
+    return formatted("\n".join([_HEAD, *imports, names, "__version__: str", *of_all, *functions]), STUB)
 
 
 def results() -> str:
     """Which Result each analysis gives: those of `run`, and their tables by name."""
     imports = sorted({f"from {one.__module__} import {one.__name__}" for one in GIVES.values()})
-    columns = [
-        f"from traceanalyzer.analyses.names import {name}Column" for name in {one.__name__ for one in GIVES.values()}
-    ]
     items = [
         f"    @overload\n    def __getitem__(self, name: Literal[{name!r}]) -> {one.__name__}: ..."
         for name, one in GIVES.items()
@@ -135,23 +99,9 @@ def results() -> str:
         f"    @overload\n    def get(self, name: Literal[{name!r}]) -> {one.__name__} | None: ..."
         for name, one in GIVES.items()
     ]
-    tables = [
-        f"    @overload\n    def __call__(self, name: Literal[{name!r}]) -> Frame[{one.__name__}Column] | None: ..."
-        for name, one in GIVES.items()
-    ]
     gets[0] = gets[0].replace("overload", "overload  # type: ignore[override]  # of each its class", 1)
-    own = [*imports, *columns, _ITEMS, *items, _ANY_ITEM, *gets, _ANY_GET, _TABLES, *tables, _ANY_TABLE]
+    own = [*imports, _ITEMS, *items, _ANY_ITEM, *gets, _ANY_GET, _TABLES]
     return formatted("\n".join([_RESULTS, *own]), ROOM / "results.pyi")
-
-
-def metrics() -> str:
-    """The names of the figures that runs are compared by."""
-    from traceanalyzer.diff.metrics import METRICS  # refuses columns that are not there: the others are made first
-
-    return formatted(
-        f"{_METRICS}\nMetricName = Literal[{', '.join(repr(one.name) for one in METRICS)}]",
-        STUB.parent / "diff" / "names.py",
-    )
 
 
 def formatted(text: str, place: Path) -> str:
@@ -181,7 +131,7 @@ def _imports_of_types() -> set[str]:
     return {f"from {module} import {name} as _{name}" for module, name in named}
 
 
-MADE = {STUB: stub, ROOM / "names.py": names, ROOM / "results.pyi": results, STUB.parent / "diff" / "names.py": metrics}
+MADE = {STUB: stub, ROOM / "results.pyi": results}
 
 if __name__ == "__main__":
     for place, make in MADE.items():

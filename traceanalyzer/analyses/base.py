@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from html import escape
 from operator import index
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 import pandas as pd
@@ -19,16 +19,9 @@ from traceanalyzer.meaning.columns import Column
 from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import columns_as_they_are, columns_of, floats, table_of, with_columns, without_rows
 
-if TYPE_CHECKING:
-    from traceanalyzer.analyses.frames import Frame, N, Row
-else:
-    from typing import TypeVar
-
-    N = TypeVar("N")
-
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Result(Generic[N]):
+class Result:
     """One table of figures. Subclasses state what it means; the table holds integers, ratios are derived.
 
     Attributes:
@@ -69,14 +62,14 @@ class Result(Generic[N]):
         """The definition of a row: the first line of the class's docstring."""
         return (cls.__doc__ or "").strip().partition("\n")[0]
 
-    def to_frame(self) -> "Frame[N]":
+    def to_frame(self) -> pd.DataFrame:
         """The table with derived columns, in the order of `columns`; absent values are NA."""
         if not self._shown:
             held = columns_as_they_are(self._derived(self.table))
             self._shown.append(table_of({name: held[name] for name in self.columns}))
-        return cast("Frame[N]", self._shown[0].copy(deep=False))
+        return self._shown[0].copy(deep=False)
 
-    def head(self, n: int = 5) -> "Frame[N]":
+    def head(self, n: int = 5) -> pd.DataFrame:
         """The first rows of `to_frame()`, as pandas has it.
 
         Raises:
@@ -114,9 +107,9 @@ class Result(Generic[N]):
         made._shown.append(rows.reset_index(drop=True))  # noqa: SLF001 - one of its own kind
         return made
 
-    def rows(self) -> "list[Row[N]]":
+    def rows(self) -> list[dict[str, Any]]:
         """The table as plain Python rows; absent values are `None`."""
-        return cast("list[Row[N]]", plain_rows(self.to_frame()))
+        return plain_rows(self.to_frame())
 
     def __len__(self) -> int:
         return len(self.table)
@@ -137,7 +130,7 @@ class Result(Generic[N]):
         return table
 
     @classmethod
-    def _with(cls, table: pd.DataFrame, columns: "Mapping[N, Any]") -> pd.DataFrame:
+    def _with(cls, table: pd.DataFrame, columns: Mapping[str, Any]) -> pd.DataFrame:
         """The table with these columns, which are of its own: others are type errors."""
         return with_columns(table, **cast("dict[str, Any]", columns))
 

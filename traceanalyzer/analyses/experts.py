@@ -13,13 +13,6 @@ from traceanalyzer.analyses.communication.waits import Members
 from traceanalyzer.analyses.grouping import Groups as Rows
 from traceanalyzer.analyses.grouping import rows_of_each
 from traceanalyzer.analyses.host.activity import names_around_launches, user_ranges
-from traceanalyzer.analyses.names import (
-    DispatchLoadsColumn,
-    ExchangeReceiversColumn,
-    ExchangesColumn,
-    ExchangeSendsColumn,
-    ExpertLayersColumn,
-)
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.intervals import unions
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
@@ -141,7 +134,7 @@ def _bytes(text: object, total_bytes: int, count: int) -> tuple[int, ...] | None
 # What each rank moves in each all-to-all, and between which bounds its transfer and its wait lie.
 
 
-class Exchanges(Result[ExchangesColumn]):
+class Exchanges(Result):
     """One row for each rank and all-to-all whose split sizes the trace has.
 
     Ranks of an uneven all-to-all do not wait alike, so that no call's duration is another one's transfer. What is sure:
@@ -285,7 +278,7 @@ def _early(table: pd.DataFrame, members: pd.DataFrame, clocks: pd.DataFrame) -> 
 # How uneven each dispatch of each step is, and which rank it loads most.
 
 
-class DispatchLoads(Result[DispatchLoadsColumn]):
+class DispatchLoads(Result):
     """One row for each group, all-to-all of a step that brings tokens, and step in which it brings any."""
 
     title: ClassVar[str] = "Dispatches of each step"
@@ -335,7 +328,7 @@ def dispatch_loads_across(_parts: Mapping[int, pd.DataFrame], exchanges: Exchang
 KEYS = ("group", "group_ranks", "direction", "rank", "peer")
 
 
-class ExchangeSends(Result[ExchangeSendsColumn]):
+class ExchangeSends(Result):
     """One row for each group, direction, sender and receiver."""
 
     title: ClassVar[str] = "All-to-alls: who sends to whom"
@@ -403,7 +396,7 @@ def _sums(key: tuple[object, ...], sends: np.ndarray, ranks: np.ndarray) -> pd.D
 _EXCHANGE_RECEIVERS_KEYS = ["group", "group_ranks", "direction", "peer"]
 
 
-class ExchangeReceivers(Result[ExchangeReceiversColumn]):
+class ExchangeReceivers(Result):
     """One row for each group, direction and receiver: what all of the group whose traces are here send it."""
 
     title: ClassVar[str] = "All-to-alls: who receives how much"
@@ -442,10 +435,10 @@ def exchange_receivers_across(
 # How uneven each all-to-all of a step is, which rank it loads most, and what even ones could save at most.
 
 
-_EXPERT_LAYERS_KEYS: list[ExchangesColumn] = ["group", "group_ranks", "place"]
+_EXPERT_LAYERS_KEYS: list[str] = ["group", "group_ranks", "place"]
 
 
-class ExpertLayers(Result[ExpertLayersColumn]):
+class ExpertLayers(Result):
     """One row for each group and all-to-all of a step, in order: means over the steps."""
 
     title: ClassVar[str] = "All-to-alls of a step, one by one"

@@ -1,7 +1,7 @@
 """Figures over all ranks in few rows: what a report says first."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -12,20 +12,6 @@ from traceanalyzer.analyses.communication.waits import ExposedComm
 from traceanalyzer.analyses.grouping import extreme_at, places_of, sums_at
 from traceanalyzer.analyses.host.cpu_time import HostWork, times_to_compare
 from traceanalyzer.analyses.host.idle import Idle
-from traceanalyzer.analyses.names import (
-    EfficiencyOverRanksColumn,
-    HeadlineColumn,
-    HostStepsColumn,
-    HostWorkOverRanksColumn,
-    MfuColumn,
-    OperatorsOverRanksColumn,
-    OverRanksColumn,
-    PathOverRanksColumn,
-    StepsOverRanksColumn,
-    StepTimePartsColumn,
-    TimePartsColumn,
-    UnlikeRanksColumn,
-)
 from traceanalyzer.analyses.operators.efficiency import Efficiency, Mfu
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.replay.critical_path import CriticalPath
@@ -60,17 +46,13 @@ from traceanalyzer.model.tables import (
     without_rows,
 )
 
-if TYPE_CHECKING:
-    from traceanalyzer.analyses.frames import Row
-
-
 # How well operators use their GPUs, all ranks in one row: what a roofline draws.
 
 
 _EFFICIENCY_OVER_RANKS_KEYS = ("family", "operator", "shapes", "element_type", "peak_tflops_per_s", "peak_gbytes_per_s")
 
 
-class EfficiencyOverRanks(Result[EfficiencyOverRanksColumn]):
+class EfficiencyOverRanks(Result):
     """One row for each operator, shapes and element type that do arithmetic; most GPU time first."""
 
     title: ClassVar[str] = "Efficiency of operators over ranks"
@@ -113,7 +95,7 @@ def efficiency_over_ranks_across(_parts: Mapping[int, pd.DataFrame], efficiency:
 _OWN = (*OWN_PARTS, TRANSFER.column)
 
 
-class HostSteps(Result[HostStepsColumn]):
+class HostSteps(Result):
     """One row for each step that is not partial, and host: its rank that needs most, for which the others wait.
 
     What a rank needs is its compute, copies, idle time and exposed transfers: waits for others are not its own.
@@ -160,7 +142,7 @@ def host_steps_across(_parts: Mapping[int, pd.DataFrame], step_needs: StepNeeds,
 _HOST_WORK_OVER_RANKS_KEYS = ["role", "what", "name"]
 
 
-class HostWorkOverRanks(Result[HostWorkOverRanksColumn]):
+class HostWorkOverRanks(Result):
     """One row for each name, longest first: of a mean step, or of the capture where not all ranks have steps."""
 
     title: ClassVar[str] = "Work on the CPU over ranks"
@@ -202,7 +184,7 @@ def host_work_over_ranks_across(_parts: Mapping[int, pd.DataFrame], host_work: H
 _STORED = ("all_calls", "all_ns", "ranks")
 
 
-class OperatorsOverRanks(Result[OperatorsOverRanksColumn]):
+class OperatorsOverRanks(Result):
     """One row for each operator and autograd pass that launches GPU work itself, longest first."""
 
     title: ClassVar[str] = "Operators over ranks"
@@ -252,7 +234,7 @@ _DEFINED: Mapping[str, Column] = {
 }
 
 
-class TimeParts(Result[TimePartsColumn]):
+class TimeParts(Result):
     """One row for each rank: a mean step of `headline`, or the capture where it is of that.
 
     The parts of exposed communication, and of idle time, add up to it; they are absent where they do not.
@@ -334,7 +316,7 @@ def _hosts(needs: StepNeeds, steps: list[int]) -> pd.Series:
     return host_needs_ns(own, least=len(steps)) if len(own) else pd.Series(dtype="float64")
 
 
-class StepTimeParts(Result[StepTimePartsColumn]):
+class StepTimeParts(Result):
     """One row for each rank and step that has a window, divided as `time_parts` divides a mean step."""
 
     title: ClassVar[str] = "Parts of each step"
@@ -398,12 +380,12 @@ def divided(
 # What the ranks' figures are on the whole: their mean, and who has least and most.
 
 
-Figure = TimePartsColumn | HeadlineColumn | MfuColumn
+Figure = str
 
 _OF_ALL = "of_all_pct"
 
 
-class OverRanks(Result[OverRanksColumn]):
+class OverRanks(Result):
     """One row for each figure: a mean step's length and its spread, and what share of it each part takes.
 
     Means are over the ranks of which it is known.
@@ -428,7 +410,7 @@ class OverRanks(Result[OverRanksColumn]):
         ),
     }
 
-    def of(self, figure: Figure) -> "Row[OverRanksColumn]":
+    def of(self, figure: Figure) -> Mapping[str, Any]:
         """The row of a figure; without values where it is not told."""
         rows = [row for row in self.rows() if row["figure"] == figure]
         return rows[0] if rows else self._absent().rows()[0]
@@ -490,7 +472,7 @@ def _row(figure: str, values: pd.Series, unit: str) -> dict[str, Any]:
 # How much of the critical path lies on each rank.
 
 
-class PathOverRanks(Result[PathOverRanksColumn]):
+class PathOverRanks(Result):
     """One row for each rank on the critical path, most first; they add up to it."""
 
     title: ClassVar[str] = "Critical path over ranks"
@@ -518,7 +500,7 @@ def path_over_ranks_across(_parts: Mapping[int, pd.DataFrame], critical_path: Cr
 # Each step over all ranks: the mean of its parts, and the shortest and the longest rank's step.
 
 
-class StepsOverRanks(Result[StepsOverRanksColumn]):
+class StepsOverRanks(Result):
     """One row for each step that a rank has a window of."""
 
     title: ClassVar[str] = "Steps over ranks"
@@ -572,7 +554,7 @@ _FEWEST = 3
 """Of two ranks both are as far from their median."""
 
 
-class UnlikeRanks(Result[UnlikeRanksColumn]):
+class UnlikeRanks(Result):
     """One row for each rank and part whose share of its window is far from the median rank's, the farthest first."""
 
     title: ClassVar[str] = "Ranks unlike the others"

@@ -21,7 +21,6 @@ from traceanalyzer.analyses.host.activity import (
     RANGE,
     thread_roles,
 )
-from traceanalyzer.analyses.names import CounterSeriesColumn, HostEventsColumn, TimelineColumn
 from traceanalyzer.analyses.operators.modules import Scopes
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.time.intervals import bins_of
@@ -66,7 +65,7 @@ METRICS = (
 """GPU metrics that are drawn, by Nsight's names or CUPTI's, in this order: of several that fit the first by name."""
 
 
-class CounterSeries(Result[CounterSeriesColumn]):
+class CounterSeries(Result):
     """One row for each rank, counter and bin of its window in which the counter has a value."""
 
     title: ClassVar[str] = "Counters over time"
@@ -150,7 +149,7 @@ _WHATS = (RANGE, OPERATOR, API_CALL, FRAME)
 _WHAT_NAMES = pd.CategoricalDtype(list(_WHATS))
 
 
-class HostEvents(Result[HostEventsColumn]):
+class HostEvents(Result):
     """One row for each of the longest host events of a rank, thread by thread in order of start."""
 
     title: ClassVar[str] = "Host threads on the timeline"
@@ -325,7 +324,7 @@ MOST_OPERATIONS = 600_000
 _NAMES = ("name", "kind", "activity", "launch", "operator", "shapes", "path")
 
 
-class Timeline(Result[TimelineColumn]):
+class Timeline(Result):
     """One row for each GPU operation of the selected steps (all operations without a selection), by start."""
 
     title: ClassVar[str] = "Timeline"

@@ -9,7 +9,6 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, is_true, stack
 from traceanalyzer.analyses.grouping import rows_of_each
-from traceanalyzer.analyses.names import GpuMetricsColumn, GpuRangesColumn, RanksColumn
 from traceanalyzer.job.run_info import Placed
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
@@ -36,7 +35,7 @@ from traceanalyzer.readers.base import DEVICE_NUMBER, DEVICE_ORDER
 _LEVELS = ("memory_allocated_bytes", "memory_reserved_bytes")
 
 
-class GpuMetrics(Result[GpuMetricsColumn]):
+class GpuMetrics(Result):
     """One row for each rank and counter, in order of name."""
 
     title: ClassVar[str] = "GPU and network metrics"
@@ -76,7 +75,7 @@ DEEPEST = 1
 _OF_THE_TOOLS = re.compile(r"^nccl:|^## Call |^ProfilerStep#|^record_param_comms|^Optimizer\.zero_grad")
 
 
-class GpuRanges(Result[GpuRangesColumn]):
+class GpuRanges(Result):
     """One row for each range that launched GPU work and is at most one deep in others, steps not counted."""
 
     title: ClassVar[str] = "Ranges on the timeline"
@@ -155,7 +154,7 @@ _OF_ONE_PROCESS = ("kineto", "xplane")
 """Formats whose files hold one process each."""
 
 
-class Ranks(Result[RanksColumn]):
+class Ranks(Result):
     """One row for each rank."""
 
     title: ClassVar[str] = "Ranks"

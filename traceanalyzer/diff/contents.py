@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from traceanalyzer.analyses.names import CopiesColumn
 from traceanalyzer.diff import surroundings
 from traceanalyzer.diff.captures import Capture
 from traceanalyzer.kinds import element_types
@@ -27,7 +26,7 @@ NAMES = (COPIES, WAITS, RANGES, PRODUCTS, SHARES)
 _EQUAL = 0.05
 """Amounts that differ by less of the larger one are the same."""
 
-_WAYS: dict[str, tuple[CopiesColumn, str]] = {
+_WAYS: dict[str, tuple[str, str]] = {
     "HtoD": ("source_memory", "from {} memory to the GPU"),
     "DtoH": ("target_memory", "from the GPU to {} memory"),
 }

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -14,10 +13,6 @@ from traceanalyzer.diff import contents, surroundings
 from traceanalyzer.diff.captures import CAPTURE, STEP, TOKEN, Capture, Scale, Side, tokens_per_step, world_size
 from traceanalyzer.diff.surroundings import parallel_sizes
 from traceanalyzer.meaning.vocabulary import listed, numbered
-
-if TYPE_CHECKING:
-    from traceanalyzer.analyses.names import MicroStepsColumn
-
 
 # What runs that are compared should share, as each of them tells it.
 
@@ -112,7 +107,7 @@ def _exchanging(capture: Capture) -> str | None:
     return " or ".join(map(str, numbers)) or None
 
 
-def _of_micro_steps(capture: Capture, column: "MicroStepsColumn") -> list[int]:
+def _of_micro_steps(capture: Capture, column: str) -> list[int]:
     """What the compared steps of all ranks hold in a column, each number once."""
     frame = capture.table("micro_steps")
     if frame is None:

@@ -4,7 +4,7 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import pandas as pd
 
@@ -14,43 +14,7 @@ from traceanalyzer.diff.joins import WHOLE_RUN
 from traceanalyzer.meaning.columns import Unit, unit_of
 from traceanalyzer.meaning.vocabulary import COMM_PARTS, IDLE_CAUSES, UNMATCHED, Part, first_upper
 
-if TYPE_CHECKING:
-    from traceanalyzer.analyses.names import HeadlineColumn, MemoryColumn, NcclColumn
-
-
 # The names of the figures that runs are compared by. Made by `python -m tests.typed_names`.
-
-
-MetricName = Literal[
-    "step_ns",
-    "step_std_ns",
-    "compute_ns",
-    "exposed_transfer_ns",
-    "exposed_wait_ns",
-    "exposed_unmatched_ns",
-    "exposed_comm_ns",
-    "exposed_copy_ns",
-    "opaque_ns",
-    "idle_ns",
-    "idle_sync_ns",
-    "idle_data_ns",
-    "idle_host_ns",
-    "idle_launch_ns",
-    "idle_unknown_ns",
-    "idle_between_kernels_ns",
-    "compute_pct",
-    "exposed_comm_pct",
-    "exposed_copy_pct",
-    "idle_pct",
-    "overlap_pct",
-    "comm_ns",
-    "comm_calls",
-    "comm_bytes",
-    "unprofiled_step_ns",
-    "tokens_per_s",
-    "peak_allocated_bytes",
-    "peak_reserved_bytes",
-]
 
 
 # Whether two sets of repeats differ by more than their noise: Welch's t test, without scipy.
@@ -225,7 +189,7 @@ def value(table: pd.DataFrame, metric: str, run: str) -> Any:
     return None if found.empty or pd.isna(found.iloc[0]) else found.iloc[0]
 
 
-def row(table: pd.DataFrame, metric: MetricName, run: str) -> pd.Series | None:
+def row(table: pd.DataFrame, metric: str, run: str) -> pd.Series | None:
     """All of one figure of a run; `None` when the table has it not."""
     found = table[(table["metric"] == metric) & (table["run"] == run)]
     return None if found.empty else found.iloc[0]
@@ -315,7 +279,7 @@ def _of_steps(analysis: str, column: str) -> Callable[[Capture], pd.Series | Non
     return read
 
 
-def _comm(column: "NcclColumn") -> Callable[[Capture], pd.Series | None]:
+def _comm(column: str) -> Callable[[Capture], pd.Series | None]:
     """A sum over the rank's rows of communication; 0 for ranks without any."""
     _require("nccl", column)
 
@@ -342,7 +306,7 @@ def _tokens_per_s(capture: Capture) -> pd.Series | None:
     return None if known is None else pd.Series({WHOLE_RUN: known})
 
 
-def _peak_memory(column: "MemoryColumn") -> Callable[[Capture], pd.Series | None]:
+def _peak_memory(column: str) -> Callable[[Capture], pd.Series | None]:
     """Peak bytes of each rank: a `memory` Result, else run.json's counters."""
 
     def read(capture: Capture) -> pd.Series | None:
@@ -358,7 +322,7 @@ def _peak_memory(column: "MemoryColumn") -> Callable[[Capture], pd.Series | None
     return read
 
 
-def _time(name: "HeadlineColumn", **more: Any) -> Metric:
+def _time(name: str, **more: Any) -> Metric:
     """A time of the headline, for a step."""
     definition = ANALYSES["headline"].result.columns[name].definition
     return Metric(name, definition, _column("headline", name), source="headline", **more)
@@ -377,11 +341,11 @@ def _part_of_comm(part: Part) -> Metric:
     return replace(metric, read=metric.read if part is UNMATCHED else _told_apart(metric.read), part=True)
 
 
-def _share(name: "HeadlineColumn") -> Metric:
+def _share(name: str) -> Metric:
     return _time(name, per_step=False, better=int(ANALYSES["headline"].result.columns[name].better))
 
 
-def _peak(name: "MemoryColumn", definition: str) -> Metric:
+def _peak(name: str, definition: str) -> Metric:
     return Metric(name, definition, _peak_memory(name), per_step=False, source="memory")
 
 

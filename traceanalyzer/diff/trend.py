@@ -9,7 +9,6 @@ import pandas as pd
 
 from traceanalyzer.diff import fairness, metrics
 from traceanalyzer.diff.captures import STEP, Side
-from traceanalyzer.diff.metrics import MetricName
 from traceanalyzer.diff.sources import BASELINES, baseline_path, read_baseline
 from traceanalyzer.errors import InputError, UsageError
 
@@ -24,7 +23,7 @@ COLUMNS = {
     "change_pct_points": "The same of a percentage, in percentage points.",
 }
 
-FIGURES: tuple[MetricName, ...] = (
+FIGURES: tuple[str, ...] = (
     "step_ns",
     "exposed_comm_pct",
     "idle_pct",

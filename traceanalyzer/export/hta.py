@@ -5,13 +5,12 @@ import io
 import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses import run
-from traceanalyzer.analyses.names import BreakdownColumn
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals
 from traceanalyzer.errors import needs_extra
 from traceanalyzer.functions import loaded
@@ -201,7 +200,7 @@ def _partners(trace: RankTrace, frame: pd.DataFrame) -> np.ndarray:
 # up to it.
 
 
-Figure = BreakdownColumn | Literal["non_compute_ns"]
+Figure = str
 
 FIGURES: Mapping[Figure, str] = {
     "window_ns": "First start to last end; its kernel_time.",

@@ -21,7 +21,6 @@ from traceanalyzer.analyses.engine import reduce_rank
 from traceanalyzer.analyses.host.activity import thread_roles
 from traceanalyzer.analyses.host.launches import launch_queue
 from traceanalyzer.analyses.memory.memory_categories import CATEGORIES, Held
-from traceanalyzer.analyses.names import CallsColumn, CallWaitsColumn
 from traceanalyzer.files.whole import whole_file
 from traceanalyzer.functions import analyse
 from traceanalyzer.given import place_of
@@ -687,7 +686,7 @@ Visit = Callable[[Callable[[RankTrace], None]], None]
 
 HOUR_NS = 3_600 * 10**9
 
-_TOLD: tuple[CallsColumn | CallWaitsColumn, ...] = (
+_TOLD: tuple[str, ...] = (
     "collective",
     "group",
     "dtype",

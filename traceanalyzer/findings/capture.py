@@ -1,7 +1,6 @@
 """What the capture cannot tell, and how to record again."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -35,10 +34,6 @@ from traceanalyzer.meaning.columns import numbers, time_span, time_text
 from traceanalyzer.meaning.names import collectives_words
 from traceanalyzer.meaning.vocabulary import first_upper, listed, numbered, step_or_capture
 from traceanalyzer.model.tables import only, rows_where
-
-if TYPE_CHECKING:
-    from traceanalyzer.analyses.names import CallsColumn
-
 
 # Communication whose partners the capture does not hold: what part of a step cannot be told from waiting.
 
@@ -260,7 +255,7 @@ def _waits(
     waited so itself. `exposed_ns`: as much of it as no compute can have hidden. `alone_ns`: by how much the rank came
     later than all others here by its own doing.
     """
-    keys: list[CallsColumn] = ["collective", "size_bytes", "group_ranks"]
+    keys: list[str] = ["collective", "size_bytes", "group_ranks"]
     own = calls.to_frame()[["rank", "call", "step", *keys]]
     own = own[own["rank"].isin(here) & own["group_ranks"].astype("str").isin(groups)]
     own = own[~own["collective"].isin(POINT_TO_POINT)]

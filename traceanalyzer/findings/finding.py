@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any, TypedDict, overload
 
-from traceanalyzer.analyses.names import ResultName
 from traceanalyzer.analyses.replay.gains import Gain
 from traceanalyzer.meaning.columns import Unit, text
 from traceanalyzer.meaning.vocabulary import SEVERITIES, Severity, gain_range_said, gain_said
@@ -103,7 +102,7 @@ class Finding:
     is_about_capture: bool = False
     interval_ns: tuple[int, int] | None = None
     sources: tuple[str, ...] = ()
-    table: ResultName | None = None
+    table: str | None = None
     about: str | None = None
     part_of: str | None = None
     is_to_do_first: bool = False

@@ -1,6 +1,7 @@
 """Shares of a step, and the ranks that spend most of it."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 from msgspec import Struct
@@ -32,11 +33,6 @@ from traceanalyzer.meaning.columns import Unit, digits, per_cent, text, time_tex
 from traceanalyzer.meaning.names import collective_words
 from traceanalyzer.meaning.vocabulary import GRAVE, numbered, rate
 from traceanalyzer.model.tables import rows_where
-
-if TYPE_CHECKING:
-    from traceanalyzer.analyses.frames import Row
-    from traceanalyzer.analyses.names import OverRanksColumn
-
 
 # What part of a step hosts spend in something, and who spends enough of it to be told.
 
@@ -353,7 +349,7 @@ def much_exposed(over_ranks: OverRanks, notable_pct: float = 10.0, apart_pct: fl
     ]
 
 
-def _notable(name: str, share: "Row[OverRanksColumn]", notable_pct: float, apart_pct: float) -> list[Finding]:
+def _notable(name: str, share: Mapping[str, Any], notable_pct: float, apart_pct: float) -> list[Finding]:
     mean, least, most = share["mean_pct"], share["least_pct"], share["most_pct"]
     if mean is None or mean < notable_pct:
         return []

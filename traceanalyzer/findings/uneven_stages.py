@@ -8,7 +8,6 @@ from msgspec import Struct
 
 from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.blame.episodes import Episodes
-from traceanalyzer.analyses.names import PipelinesColumn
 from traceanalyzer.analyses.operators.efficiency import Mfu
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline, Pipelines
 from traceanalyzer.analyses.pipelines.shape import PipelineMessages
@@ -39,7 +38,7 @@ _MAKES = 0.5
 """Recomputation is why a stage computes longer where it makes this part of the FLOPs that it has more, and a slower GPU
 where it makes this part of the time."""
 
-_ALIKE: tuple[PipelinesColumn, ...] = ("schedule", "stages", "stages_per_rank", "microbatches")
+_ALIKE: tuple[str, ...] = ("schedule", "stages", "stages_per_rank", "microbatches")
 
 
 def pipeline_imbalance(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 import pandas as pd
@@ -30,11 +30,6 @@ from traceanalyzer.meaning.names import collective_words, short_name
 from traceanalyzer.meaning.vocabulary import GRAVE, INSEPARABLE, UNMATCHED, UNSPLIT, WAIT, Part, named, numbered, whole
 from traceanalyzer.model import Skipped
 from traceanalyzer.report.contents import Report
-
-if TYPE_CHECKING:
-    from traceanalyzer.analyses.frames import Row
-    from traceanalyzer.analyses.names import CpuStepPartsColumn, HeadlineColumn, HostWorkOverRanksColumn
-
 
 # What a reader must know before trusting the figures, and which figures carry a mark for it.
 
@@ -138,11 +133,11 @@ _MOST_LATE, _OF_ONE_FINDING, _MOST_WAITING = 8, 3, 4
 class Shown(Struct, frozen=True):
     """A rank's row of the headline, and why it is shown; `None` where all are."""
 
-    row: "Row[HeadlineColumn]"
+    row: Mapping[str, Any]
     why: str | None = None
 
 
-def shown(rows: "Sequence[Row[HeadlineColumn]]", findings: Sequence[Finding]) -> list[Shown]:
+def shown(rows: Sequence[Mapping[str, Any]], findings: Sequence[Finding]) -> list[Shown]:
     """All rows; of many the first ranks of each finding, the rank of median compute, and the worst victims."""
     if len(rows) <= MANY_RANKS:
         return [Shown(row) for row in rows]
@@ -218,7 +213,7 @@ def host_sentences(results: Results) -> list[str]:
     return made
 
 
-def longest(results: Results) -> "list[Row[HostWorkOverRanksColumn]]":
+def longest(results: Results) -> list[dict[str, Any]]:
     """The rows that a terminal shows: the longest names over all ranks."""
     return results["host_work_over_ranks"].rows()[:_MOST_ROWS]
 
@@ -228,7 +223,7 @@ def has_steps(results: Results) -> bool:
     return any(row["is_of_steps"] for row in results["host_work_over_ranks"].rows()[:1])
 
 
-def _spent_in(parts: "list[Row[CpuStepPartsColumn]]") -> str:
+def _spent_in(parts: list[dict[str, Any]]) -> str:
     """`: the main thread is in backward for 64 % of it, in forward for 22 %, and nothing of it is recorded for 9 %`."""
     of = {part: [row for row in parts if row["part"] == part] for part in (MAIN, UNRECORDED, AUTOGRAD)}
     if not of[MAIN]:
@@ -240,11 +235,11 @@ def _spent_in(parts: "list[Row[CpuStepPartsColumn]]") -> str:
     return f". The main thread is {named(told)} of it{''.join(beside)}" if told else ""
 
 
-def _is_named(row: "Row[CpuStepPartsColumn]") -> bool:
+def _is_named(row: Mapping[str, Any]) -> bool:
     return row["step_pct"] is not None and row["step_pct"] >= _LEAST_PART_PCT
 
 
-def _over_ranks(row: "Row[HostWorkOverRanksColumn]", results: Results) -> str:
+def _over_ranks(row: Mapping[str, Any], results: Results) -> str:
     """`forward: 1.2 ms (rank 3) to 1.5 ms (rank 0) a step`; which ranks, where not all of them do it."""
     table, _ = times_to_compare(results["host_work"])
     rows = table[(table["role"] == row["role"]) & (table["what"] == row["what"]) & (table["name"] == row["name"])]

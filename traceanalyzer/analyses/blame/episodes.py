@@ -36,7 +36,6 @@ from traceanalyzer.analyses.communication.jobs import jobs_of, met_ranks
 from traceanalyzer.analyses.communication.waits import CallWaits, Members
 from traceanalyzer.analyses.grouping import Groups, by_step_and_rank
 from traceanalyzer.analyses.host.host_names import is_autograd_node, is_framework_range
-from traceanalyzer.analyses.names import EpisodesColumn
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.phases.phases import ExposedCalls
 from traceanalyzer.analyses.replay.changes import OF_HOSTS, PEERS, Change, Changeable
@@ -910,7 +909,7 @@ WORTH_PCT = 1.0
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Episodes(Result[EpisodesColumn]):
+class Episodes(Result):
     """One row for each episode, costliest first."""
 
     worth_pct: float = WORTH_PCT

@@ -14,7 +14,6 @@ from traceanalyzer.analyses.blame.step_budget import KERNEL, OPERATOR, has_known
 from traceanalyzer.analyses.communication.groups import Groups
 from traceanalyzer.analyses.communication.jobs import BLOCK
 from traceanalyzer.analyses.communication.waits import CallWaits
-from traceanalyzer.analyses.names import PlacesColumn
 from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR
 from traceanalyzer.analyses.operators.operators import Operators
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
@@ -112,7 +111,7 @@ def _union(chosen: frozenset[int], places: Sequence[Place], count: int) -> str |
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Places(Result[PlacesColumn]):
+class Places(Result):
     """One row for each set of ranks that findings may name: neither a single rank nor the whole job."""
 
     looked_at: int | None = None

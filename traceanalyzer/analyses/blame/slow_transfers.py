@@ -18,7 +18,6 @@ from traceanalyzer.analyses.communication.slow_links import (
     whose_links,
 )
 from traceanalyzer.analyses.communication.waits import Members
-from traceanalyzer.analyses.names import SlowerCallsColumn
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.kinds import MESSAGES, POINT_TO_POINT
@@ -34,7 +33,7 @@ LEAST_TIMES = 1.25
 """Times what the sister groups take: links of one kind differ by less."""
 
 
-class SlowerCalls(Result[SlowerCallsColumn]):
+class SlowerCalls(Result):
     """One row for each call of a group that moves data for 1.25 times as long as its sister groups in that step.
 
     And for longer than such transfers differ by chance, as far as their spread is known.

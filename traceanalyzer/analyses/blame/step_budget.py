@@ -21,7 +21,6 @@ from traceanalyzer.analyses.host.host_silences import compiler_of
 from traceanalyzer.analyses.host.idle import Gaps
 from traceanalyzer.analyses.host.launches import into_full_queue
 from traceanalyzer.analyses.kernels.time_slices import taken_of
-from traceanalyzer.analyses.names import StepNeedsColumn, WhatRanColumn
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline, has_known_stages
 from traceanalyzer.analyses.time.breakdown import side_by_side
@@ -274,7 +273,7 @@ PARTS = (*OWN_PARTS, "transfer_ns")
 """All that a rank's own step consists of; transfer only as far as its calls move data for longer than the peers'."""
 
 
-class StepNeeds(Result[StepNeedsColumn]):
+class StepNeeds(Result):
     """One row for each rank and step (absent without steps); they follow each other without a gap."""
 
     title: ClassVar[str] = "What each rank's steps need"
@@ -581,7 +580,7 @@ _DOINGS = sorted((SYNC.column, DATA.column, HOST.column))
 """Parts of idle time that say what the host did."""
 
 
-class WhatRan(Result[WhatRanColumn]):
+class WhatRan(Result):
     """One row for each rank, step, part of its time and name; the longest of each."""
 
     title: ClassVar[str] = "What steps consist of, by name"

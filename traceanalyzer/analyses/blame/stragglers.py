@@ -10,7 +10,6 @@ from traceanalyzer.analyses.base import Result, is_true, percent, plain_rows, st
 from traceanalyzer.analyses.blame.episodes import Episodes, is_of_every_host
 from traceanalyzer.analyses.communication.clocks import Clocks
 from traceanalyzer.analyses.communication.waits import STRETCH, CallWaits, Members, Waits, cut_by_calls, exposed_of
-from traceanalyzer.analyses.names import StragglersColumn
 from traceanalyzer.analyses.time.breakdown import side_by_side, stretches
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping
@@ -138,7 +137,7 @@ def _rest(part: pd.DataFrame, row: np.ndarray, taken: pd.DataFrame) -> pd.DataFr
 _HIDDEN = 0.1
 
 
-class Stragglers(Result[StragglersColumn]):
+class Stragglers(Result):
     """One row for each rank that others wait for, costliest first, acquitted ones last.
 
     Each moment of a wait counts for its root.

@@ -9,7 +9,6 @@ import pandas as pd
 from traceanalyzer import kinds
 from traceanalyzer.analyses.base import Result, all_known, plain_values, stack, taken
 from traceanalyzer.analyses.grouping import Groups, by_category, largest_before
-from traceanalyzer.analyses.names import CallsColumn
 from traceanalyzer.analyses.time.steps import step_numbers
 from traceanalyzer.analyses.trace import launch_moments
 from traceanalyzer.meaning.columns import Column, Written
@@ -432,7 +431,7 @@ def _inferred_filled(column: Any, rows: np.ndarray, values: Any) -> Any:
 # Every communication operation of each rank with its arguments: the rows that all communication figures use.
 
 
-class Calls(Result[CallsColumn]):
+class Calls(Result):
     """One row for each communication kernel or peer-to-peer copy, in order of start within a rank."""
 
     title: ClassVar[str] = "Communication calls"

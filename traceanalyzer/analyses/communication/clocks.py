@@ -12,7 +12,6 @@ from traceanalyzer.analyses.communication.clock_offsets import chained_offsets
 from traceanalyzer.analyses.communication.jobs import hosts_of
 from traceanalyzer.analyses.communication.matching import LEAST_UNCERTAINTY_NS
 from traceanalyzer.analyses.communication.waits import Members
-from traceanalyzer.analyses.names import ClocksColumn
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.meaning.columns import Adds, Column, Unit, text
 from traceanalyzer.model.tables import table_of, without_rows
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 # By how much each rank's clock differs from the others', and how sure that is.
 
 
-class Clocks(Result[ClocksColumn]):
+class Clocks(Result):
     """One row for each rank. A collective that synchronises ends at one moment on all its ranks."""
 
     title: ClassVar[str] = "Clock offsets"

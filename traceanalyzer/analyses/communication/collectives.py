@@ -15,7 +15,6 @@ from traceanalyzer.analyses.communication.matching import LEAST_UNCERTAINTY_NS, 
 from traceanalyzer.analyses.communication.waits import CallWaits, Members, listed, looked_at
 from traceanalyzer.analyses.grouping import Groups as Rows
 from traceanalyzer.analyses.grouping import at_places, places_of, rows_of_each
-from traceanalyzer.analyses.names import CollectivesColumn, CollectiveWaitsColumn, InstancesColumn, NcclColumn
 from traceanalyzer.analyses.time.breakdown import OVERLAP, overlap_of
 from traceanalyzer.analyses.time.intervals import Intervals, union
 from traceanalyzer.analyses.trace import Ranks
@@ -47,7 +46,7 @@ SIZE_CLASSES = ("≤ 64 KiB", "≤ 1 MiB", "≤ 16 MiB", "≤ 256 MiB", "> 256 M
 _RANKS_OF_ONE_HOST = 8
 
 
-class Collectives(Result[CollectivesColumn]):
+class Collectives(Result):
     """One row for each process group, collective, size class and rank. Rates are of transfer, not of duration."""
 
     title: ClassVar[str] = "Collectives: transfer, wait and bandwidth"
@@ -189,7 +188,7 @@ def _peak(device_name: str | None, group_size: int, path: object) -> int | None:
 # How long each rank waits inside each collective.
 
 
-class CollectiveWaits(Result[CollectiveWaitsColumn]):
+class CollectiveWaits(Result):
     """One row for each rank and collective of which a wait is known, of all groups and sizes."""
 
     title: ClassVar[str] = "Waiting, by rank and collective"
@@ -220,7 +219,7 @@ def collective_waits_across(_parts: Mapping[int, pd.DataFrame], collectives: Col
 # Every collective that was seen on all its ranks: transfer, waits, who came last.
 
 
-class Instances(Result[InstancesColumn]):
+class Instances(Result):
     """One row for each collective, or exchange of messages between two ranks, in order of start."""
 
     title: ClassVar[str] = "Collectives seen on all their ranks"
@@ -321,7 +320,7 @@ def _skew(held: pd.DataFrame, groups: Rows, clocks: Clocks) -> dict[str, pd.arra
 NCCL_KEYS = ("group", "collective", "dtype")
 
 
-class Nccl(Result[NcclColumn]):
+class Nccl(Result):
     """One row for each rank, process group, collective and dtype; longest total first within a rank."""
 
     title: ClassVar[str] = "Communication"

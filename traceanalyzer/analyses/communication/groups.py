@@ -17,7 +17,6 @@ from traceanalyzer.analyses.grouping import at_places, places_of
 from traceanalyzer.analyses.host.activity import names_around_launches, user_ranges
 from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
-from traceanalyzer.analyses.names import GroupsColumn
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.job.run_info import Wiring
 from traceanalyzer.kinds import POINT_TO_POINT
@@ -409,7 +408,7 @@ SHORT_NAME = 12
 """A process group's own name of more characters (a hash, a communicator's address) is cut where it must be shown."""
 
 
-class Groups(Result[GroupsColumn]):
+class Groups(Result):
     """One row for each process group that communicates: widest strides last."""
 
     title: ClassVar[str] = "Process groups"

@@ -17,7 +17,6 @@ from traceanalyzer.analyses.communication.jobs import hosts_of
 from traceanalyzer.analyses.communication.matching import is_ring, match, moves_only, synchronises, waits_of
 from traceanalyzer.analyses.grouping import Groups as Rows
 from traceanalyzer.analyses.grouping import places_of
-from traceanalyzer.analyses.names import CallWaitsColumn, ExposedCommColumn, MatchesColumn, MembersColumn, WaitsColumn
 from traceanalyzer.analyses.time.breakdown import Breakdown, known_only, side_by_side
 from traceanalyzer.analyses.time.intervals import Intervals, overlapping, unions
 from traceanalyzer.analyses.time.steps import Steps
@@ -96,7 +95,7 @@ _KEPT = (
 )  # fmt: skip
 
 
-class Members(Result[MembersColumn]):
+class Members(Result):
     """One row for each call in each instance that it is part of; a call in none has one row without an instance.
 
     Only calls that exchange messages with several peers are part of several instances.
@@ -259,7 +258,7 @@ ONE_SIDED = "one-sided: its ranks do not wait alike"
 UNKNOWN = "the trace does not say which collective it is"
 
 
-class CallWaits(Result[CallWaitsColumn]):
+class CallWaits(Result):
     """One row for each communication call. The wait comes first: [start, end − transfer)."""
 
     title: ClassVar[str] = "Transfer and wait of each call"
@@ -337,7 +336,7 @@ PARTS = tuple(part.column for part in COMM_PARTS)
 """Columns that add up to `exposed_comm_ns`."""
 
 
-class ExposedComm(Result[ExposedCommColumn]):
+class ExposedComm(Result):
     """One row for each rank's whole window (`step` absent) and for each step; the parts add up, exactly."""
 
     title: ClassVar[str] = "Exposed communication: transfer and wait"
@@ -473,7 +472,7 @@ def _row_parts(rows: pd.DataFrame, stretches: pd.DataFrame, calls: pd.DataFrame)
 # When each rank does nothing but wait for another one, and in which call.
 
 
-class Waits(Result[WaitsColumn]):
+class Waits(Result):
     """One row for each stretch of exposed wait; a rank's rows add up to its exposed wait."""
 
     title: ClassVar[str] = "Stretches of exposed wait"
@@ -531,7 +530,7 @@ def cut_by_calls(wait: Intervals, calls: pd.DataFrame) -> pd.DataFrame:
 KEYS = ("rank", "group", "group_ranks")
 
 
-class Matches(Result[MatchesColumn]):
+class Matches(Result):
     """One row for each rank and process group; calls whose group is unknown have a row without one."""
 
     title: ClassVar[str] = "Calls matched over ranks"

@@ -11,7 +11,6 @@ from traceanalyzer.analyses.grouping import Groups, by_letters
 from traceanalyzer.analyses.host import host_names, idle
 from traceanalyzer.analyses.host.activity import names_around_launches, user_ranges
 from traceanalyzer.analyses.host.idle import Gaps, one_off_calls, step_of_time
-from traceanalyzer.analyses.names import CudaApiColumn, FirstCallsColumn, NvtxProjectionColumn, SyncCallsColumn
 from traceanalyzer.analyses.spread import columns_of, counted_calls, spread, with_mean
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.analyses.trace import launch_moments
@@ -32,7 +31,7 @@ from traceanalyzer.model.tables import (
 # Which CUDA API calls each rank's host made, how often and how long they took.
 
 
-class CudaApi(Result[CudaApiColumn]):
+class CudaApi(Result):
     """One row for each rank and function, longest total first within a rank.
 
     The columns mean what those of `nsys stats --report cuda_api_sum` mean.
@@ -70,7 +69,7 @@ def cuda_api_across(parts: Mapping[int, pd.DataFrame]) -> CudaApi:
 # Which synchronising calls make the GPU run dry, and what each one costs.
 
 
-class SyncCalls(Result[SyncCallsColumn]):
+class SyncCalls(Result):
     """One row for each rank, step, synchronising call, operator and range around it; costliest first within a rank."""
 
     title: ClassVar[str] = "Synchronising calls"
@@ -147,7 +146,7 @@ def _idle_after(gaps: Gaps, ends: np.ndarray) -> np.ndarray:
 # Where each range on the host lies on the GPU: from the first start to the last end of what it launched.
 
 
-class NvtxProjection(Result[NvtxProjectionColumn]):
+class NvtxProjection(Result):
     """One row for each rank, domain and name of a range, longest total projection first within a rank."""
 
     title: ClassVar[str] = "Ranges on the GPU"
@@ -247,7 +246,7 @@ def _by_name(trace: RankTrace, operations: np.ndarray, first_ns: np.ndarray, las
 # What a GPU idles for calls that take long only when they are first made.
 
 
-class FirstCalls(Result[FirstCallsColumn]):
+class FirstCalls(Result):
     """One row for each rank, step, and function whose first calls take far longer than later ones; costliest first."""
 
     title: ClassVar[str] = "First calls"

@@ -12,7 +12,6 @@ from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import AUTOGRAD, COLLECTIVES, MAIN, thread_roles
 from traceanalyzer.analyses.host.cpu_time import steps_of_hosts
 from traceanalyzer.analyses.host.idle import launching_threads
-from traceanalyzer.analyses.names import HostMeetingsColumn
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.kinds import CPU_BACKENDS
@@ -176,7 +175,7 @@ _WAITS = tuple(
 """Those that end nowhere before all ranks have come: of others some ranks leave at once."""
 
 
-class HostMeetings(Result[HostMeetingsColumn]):
+class HostMeetings(Result):
     """One row for each rank, of captures of CPUs alone; none where it is not known which calls belong together."""
 
     title: ClassVar[str] = "Waiting in collectives of the CPU"

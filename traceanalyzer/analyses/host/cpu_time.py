@@ -12,7 +12,6 @@ from traceanalyzer.analyses.base import Result, is_true, joined, percent, ratio,
 from traceanalyzer.analyses.grouping import Groups, largest_before, once_a_trace, row_blocks
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import AUTOGRAD, MAIN, NOTHING, OTHER, innermost, thread_roles
-from traceanalyzer.analyses.names import CpuStepPartsColumn, CpuStepsColumn, HostWorkColumn
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.intervals import busy, new_ns
 from traceanalyzer.analyses.time.steps import Steps
@@ -160,7 +159,7 @@ _WRAPPER_SHARE = 0.5
 """A range that takes this much of a step and holds other ranges says no more than the step does."""
 
 
-class HostWork(Result[HostWorkColumn]):
+class HostWork(Result):
     """One row for each rank, role of a thread, and range or operator at the top of its stack; longest first."""
 
     title: ClassVar[str] = "Work on the CPU"
@@ -328,7 +327,7 @@ def _inside(events: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
 STEP, UNRECORDED = "step", "unrecorded"
 
 
-class CpuSteps(Result[CpuStepsColumn]):
+class CpuSteps(Result):
     """One row for each step that no capture cuts, of captures without GPU work."""
 
     title: ClassVar[str] = "Steps of the hosts"
@@ -348,7 +347,7 @@ class CpuSteps(Result[CpuStepsColumn]):
         return self._with(table, {"times_median": ratio(table["mean_ns"], median_ns)})
 
 
-class CpuStepParts(Result[CpuStepPartsColumn]):
+class CpuStepParts(Result):
     """One row for the mean step of captures without GPU work, and for each part of it.
 
     The main thread's parts and what is unrecorded add up to the step; other threads work beside it.

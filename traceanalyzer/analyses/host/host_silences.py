@@ -15,7 +15,6 @@ from traceanalyzer.analyses.host.activity import AUTOGRAD, COLLECTIVES, MAIN, ra
 from traceanalyzer.analyses.host.cpu_collectives import waiting
 from traceanalyzer.analyses.host.cpu_time import TIMES, launches_inside, steps_of_hosts, times_of, with_steps
 from traceanalyzer.analyses.host.host_names import is_graph_capture, matches
-from traceanalyzer.analyses.names import CompilationsColumn, HostSilencesColumn
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Column, Written
 from traceanalyzer.model import RankTrace
@@ -29,7 +28,7 @@ LEAST_NS = 1_000_000
 """A stretch from which on it is not what Python takes between two calls: that is some 10 to 100 µs."""
 
 
-class HostSilences(Result[HostSilencesColumn]):
+class HostSilences(Result):
     """One row for each rank and place in the program; longest first."""
 
     title: ClassVar[str] = "Stretches in which nothing of the host is recorded"
@@ -189,7 +188,7 @@ def compiler_of(name: str) -> str | None:
     return next((compiler for compiler, mark in MARKS.items() if mark.search(name)), None)
 
 
-class Compilations(Result[CompilationsColumn]):
+class Compilations(Result):
     """One row for each rank and compiler; longest first."""
 
     title: ClassVar[str] = "Compiling in what was recorded"

@@ -12,7 +12,6 @@ from traceanalyzer.analyses.base import Result, all_known, percent, stack
 from traceanalyzer.analyses.grouping import Groups, largest_before, once_a_trace, row_blocks
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import longest, names_around_launches, thread_activity, user_ranges
-from traceanalyzer.analyses.names import GapTableColumn, IdleColumn
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, busy, of_rows, overlapping
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.meaning.vocabulary import (
@@ -330,7 +329,7 @@ def _recorded(trace: RankTrace, thread: int, data: Intervals) -> Intervals:
 # Why each rank's GPU is idle, in the whole window and in each step: causes that add up to idle exactly.
 
 
-class Idle(Result[IdleColumn]):
+class Idle(Result):
     """One row for each rank's window (`step` absent) and for each step's GPU window; the parts add up to idle."""
 
     title: ClassVar[str] = "Why the GPU is idle"
@@ -415,7 +414,7 @@ _NO_TIMES = np.empty(0, dtype=np.int64)
 _KEYS = {cause.column: cause.key for cause in GAP_CAUSES}
 
 
-class GapTable(Result[GapTableColumn]):
+class GapTable(Result):
     """One row for each stretch of 5 µs or more in which the rank's GPU runs nothing; its causes add up to it."""
 
     title: ClassVar[str] = "Gaps"

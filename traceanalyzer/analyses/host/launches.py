@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from traceanalyzer.analyses.base import Result, percent, ratio, stack
 from traceanalyzer.analyses.grouping import once_a_trace
-from traceanalyzer.analyses.names import LaunchesColumn, QueueDepthColumn
 from traceanalyzer.analyses.time.intervals import bins_of
 from traceanalyzer.meaning.columns import Adds, Better, Column
 from traceanalyzer.model import RankTrace
@@ -99,7 +98,7 @@ _LONG_NS = 20_000
 """A kernel of this length outlives the call that launches it, unless that waits for it."""
 
 
-class Launches(Result[LaunchesColumn]):
+class Launches(Result):
     """One row for each rank."""
 
     title: ClassVar[str] = "Launches"
@@ -262,7 +261,7 @@ def into_full_queue(trace: RankTrace) -> np.ndarray:
 # How many launched operations wait to start, over time: a small series for a chart.
 
 
-class QueueDepth(Result[QueueDepthColumn]):
+class QueueDepth(Result):
     """One row for each rank and bin of its window."""
 
     title: ClassVar[str] = "Launch queue over time"

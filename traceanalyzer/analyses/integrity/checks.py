@@ -11,7 +11,6 @@ from traceanalyzer.analyses.communication.calls import INFERRED, OPERATOR
 from traceanalyzer.analyses.communication.matching import waits_of
 from traceanalyzer.analyses.grouping import Groups, largest_before, once_a_trace
 from traceanalyzer.analyses.host import host_names
-from traceanalyzer.analyses.names import SourceName
 from traceanalyzer.analyses.time.steps import is_complete
 from traceanalyzer.kinds import WAIT_ONLY
 from traceanalyzer.meaning.vocabulary import HIGH, INFO, LOW, MEDIUM, Severity, part_of
@@ -27,17 +26,17 @@ _MANY, SOME = 0.1, 0.01
 GRAVE = 0.05
 """Share of events with damaged times, or numbers that are not their own, from which figures are wrong."""
 
-CAUSES: tuple[SourceName, ...] = ("idle", "gaps", "launches", "queue_depth", "what_ran", "replay")
+CAUSES: tuple[str, ...] = ("idle", "gaps", "launches", "queue_depth", "what_ran", "replay")
 """What sets operations beside the calls that launched them."""
 
-_LISTED: tuple[SourceName, ...] = ("kernels", "calls", "stream_pairs", "blocks", "categories")
-BY_KIND: tuple[SourceName, ...] = ("breakdown", "overlap", "steps", *_LISTED)
+_LISTED: tuple[str, ...] = ("kernels", "calls", "stream_pairs", "blocks", "categories")
+BY_KIND: tuple[str, ...] = ("breakdown", "overlap", "steps", *_LISTED)
 """What tells kinds of operations apart; of the first three, what unknown kinds leave open is absent."""
 
-_BY_LAUNCH: tuple[SourceName, ...] = (*CAUSES, "steps", "phase_of_op", "tree")
+_BY_LAUNCH: tuple[str, ...] = (*CAUSES, "steps", "phase_of_op", "tree")
 """What takes an operation's step and phase from the call that launched it."""
 
-OPERATIONS: tuple[SourceName, ...] = ("gpu_ops",)
+OPERATIONS: tuple[str, ...] = ("gpu_ops",)
 
 TRUNCATED = "truncated"
 
@@ -84,7 +83,7 @@ class Defect:
     count: int
     total: int | None
     sentence: str
-    affects: tuple[SourceName, ...]
+    affects: tuple[str, ...]
 
 
 def file_damage(trace: RankTrace) -> list[Defect]:
@@ -195,7 +194,7 @@ def operations_without_launch(trace: RankTrace) -> list[Defect]:
     if has_complete:
         text += f"; {inside:,} of them {'runs' if inside == 1 else 'run'} inside complete steps"
     severity = by_share(inside, int(held.sum()))
-    affects: tuple[SourceName, ...] = (*CAUSES, "phase_of_op", "tree")
+    affects: tuple[str, ...] = (*CAUSES, "phase_of_op", "tree")
     affects = (*affects, "steps") if has_complete else affects
     return [Defect(WITHOUT_LAUNCH, severity, count, total, f"{text}.", affects)]
 
@@ -367,7 +366,7 @@ def inferred_arguments(calls: pd.DataFrame) -> list[Defect]:
 # Figures that cannot be: a trace contradicts itself, or says more than hardware does.
 
 
-_BANDWIDTHS: tuple[SourceName, ...] = ("collectives", "by_collective", "nccl", "comm_phases")
+_BANDWIDTHS: tuple[str, ...] = ("collectives", "by_collective", "nccl", "comm_phases")
 
 _MOST_OF_LINK = 2
 """Times a link's peak: switches that add up or copy on the way halve what a rank sends, and busbw does not know it."""

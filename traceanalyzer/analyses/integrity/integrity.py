@@ -41,7 +41,6 @@ from traceanalyzer.analyses.integrity.checks import (
 )
 from traceanalyzer.analyses.kernels.kernel_names import category
 from traceanalyzer.analyses.kernels.kernels import Kernels
-from traceanalyzer.analyses.names import IntegrityColumn, SourceName
 from traceanalyzer.analyses.time.headline import shared_steps
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
 from traceanalyzer.analyses.trace import Ranks
@@ -56,7 +55,7 @@ from traceanalyzer.selection import A_SAMPLE, is_lost_launch
 # Whether the ranks are of one job at all: they share time, and answer each other's communication.
 
 
-_AFFECTS: tuple[SourceName, ...] = ("balance", "steps", "members")
+_AFFECTS: tuple[str, ...] = ("balance", "steps", "members")
 
 DIFFERENT_JOBS = "different_jobs"
 """The check that finds that ranks do not belong together."""
@@ -435,7 +434,7 @@ MISSING_RANKS = "missing_ranks"
 """The check that says that ranks of the job have no trace."""
 
 
-class Integrity(Result[IntegrityColumn]):
+class Integrity(Result):
     """One row for each rank (absent: the whole set) and check that found something, gravest first; empty when clean."""
 
     title: ClassVar[str] = "Integrity"
@@ -617,7 +616,7 @@ def _missing_ranks(ranks: pd.DataFrame, wanted: frozenset[int] | None, told: int
     size, here = _world_size(ranks) or told or 0, set(ranks["rank"])
     expected = range(size) if wanted is None else wanted
     count = len(expected) - sum(rank in expected for rank in here)
-    affects: tuple[SourceName, ...] = ("balance", "members")
+    affects: tuple[str, ...] = ("balance", "members")
     be = "is" if len(ranks) == 1 else "are"
     of_these = "figures are its own" if len(ranks) == 1 else "figures over ranks are of these"
     of_these += ", and waits for the others cannot be told from transfers."

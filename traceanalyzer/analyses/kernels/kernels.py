@@ -10,7 +10,6 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, of_a_mean_rank, percent, ratio, stack, typed
 from traceanalyzer.analyses.grouping import Groups, by_category, rows_of_each
 from traceanalyzer.analyses.kernels.kernel_names import fusion
-from traceanalyzer.analyses.names import FusionsColumn, GraphsColumn, KernelsColumn, KernelsOverRanksColumn
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.breakdown import DEFINITIONS, known_only, split
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
@@ -32,7 +31,7 @@ from traceanalyzer.model.tables import (
 # Which kernels and copies ran on each rank, how often and how long.
 
 
-class Kernels(Result[KernelsColumn]):
+class Kernels(Result):
     """One row for each rank and name, longest total first within a rank."""
 
     title: ClassVar[str] = "Kernels and copies"
@@ -95,7 +94,7 @@ def kernels_across(parts: Mapping[int, pd.DataFrame]) -> Kernels:
 _KEYS = ["name", "kind", "activity"]
 
 
-class KernelsOverRanks(Result[KernelsOverRanksColumn]):
+class KernelsOverRanks(Result):
     """One row for each name, longest total first; a rank that runs none of a name counts as 0."""
 
     title: ClassVar[str] = "Kernels and copies over ranks"
@@ -162,7 +161,7 @@ def _extreme(which: str, frame: pd.DataFrame, rows: pd.Series) -> dict[str, pd.S
 # Which operators the compiler fused into each of its kernels, and what these kernels cost.
 
 
-class Fusions(Result[FusionsColumn]):
+class Fusions(Result):
     """One row for each rank and kernel that Inductor made, most time first."""
 
     title: ClassVar[str] = "Kernels made by the compiler"
@@ -212,7 +211,7 @@ _LAUNCH = re.compile(r"GraphLaunch")
 _PARTS = ("window_ns", *breakdown.PARTS)
 
 
-class Graphs(Result[GraphsColumn]):
+class Graphs(Result):
     """One row for each rank and graph, most time first. Graphs that launch the same operations are one."""
 
     title: ClassVar[str] = "CUDA graphs"

@@ -8,7 +8,6 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, is_any, ratio, stack
 from traceanalyzer.analyses.grouping import Groups
-from traceanalyzer.analyses.names import TimeSlicesColumn
 from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
 from traceanalyzer.model.schema import NONE
@@ -29,7 +28,7 @@ _LONG_STEP = 0.5
 """Of a step's kernels: where more are longer than usual, the step has more to do, or its GPU is slower."""
 
 
-class TimeSlices(Result[TimeSlicesColumn]):
+class TimeSlices(Result):
     """One row for each rank and step whose kernels stand still while, by all signs, another process has its GPU."""
 
     title: ClassVar[str] = "Times in which another process has the GPU"

@@ -10,7 +10,6 @@ from traceanalyzer.analyses.base import Result, percent, stack, typed
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import names_around
 from traceanalyzer.analyses.host.cpu_time import looked_at
-from traceanalyzer.analyses.names import MemoryCallsColumn, MemoryColumn, MemoryPeaksColumn, MemoryStepsColumn
 from traceanalyzer.analyses.phases.phases import NAMES, phases_of_moments
 from traceanalyzer.analyses.time.intervals import new_ns
 from traceanalyzer.analyses.time.steps import complete_steps
@@ -29,7 +28,7 @@ PEAKS = ("peak_allocated_bytes", "peak_reserved_bytes")
 _LEVELS = {"memory_allocated_bytes": "allocated_bytes", "memory_reserved_bytes": "reserved_bytes"}
 
 
-class Memory(Result[MemoryColumn]):
+class Memory(Result):
     """One row for each rank whose trace has the allocator's events, or whose run.json has its peak."""
 
     title: ClassVar[str] = "Memory"
@@ -144,7 +143,7 @@ def step_of(trace: RankTrace, times: np.ndarray) -> np.ndarray:
 _SIZES = ("start_bytes", "peak_allocated_bytes", "end_bytes", "peak_reserved_bytes")
 
 
-class MemorySteps(Result[MemoryStepsColumn]):
+class MemorySteps(Result):
     """One row for each rank and step in which its allocator was at work."""
 
     title: ClassVar[str] = "Memory by step"
@@ -204,7 +203,7 @@ def memory_steps_across(parts: Mapping[int, pd.DataFrame]) -> MemorySteps:
 _MODULE = "nn.Module: "
 
 
-class MemoryPeaks(Result[MemoryPeaksColumn]):
+class MemoryPeaks(Result):
     """One row for each rank whose trace has the allocator's events."""
 
     title: ClassVar[str] = "Peak of memory"
@@ -255,7 +254,7 @@ def memory_peaks_across(parts: Mapping[int, pd.DataFrame]) -> MemoryPeaks:
 # Calls by which the caching allocator takes memory from the GPU and gives it back, by step, with the host's time.
 
 
-class MemoryCalls(Result[MemoryCallsColumn]):
+class MemoryCalls(Result):
     """One row for each rank, step and function; `step` is absent for calls outside any."""
 
     title: ClassVar[str] = "Calls for GPU memory"

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,6 @@ from msgspec import Struct
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.host.activity import names_around, range_around
 from traceanalyzer.analyses.memory.memory import moments
-from traceanalyzer.analyses.names import MemoryCategoriesColumn, MemoryLevelsColumn, MemorySourcesColumn
 from traceanalyzer.analyses.phases.phases import NAMES, phases_of_moments
 from traceanalyzer.meaning.columns import Adds, Better, Column, Written
 from traceanalyzer.model import RankTrace
@@ -121,7 +120,7 @@ def _summed(events: int, lives: pd.DataFrame, category: np.ndarray, weights: np.
 # What the peak of each rank's memory is held for: gradients, activations, optimizer state, communication.
 
 
-class MemoryCategories(Result[MemoryCategoriesColumn]):
+class MemoryCategories(Result):
     """One row for each rank and category, where the trace has the allocator's events with their addresses.
 
     A block is `temporaries` when it is taken back in the phase that it was given in; else `activations` when it was
@@ -172,11 +171,11 @@ def memory_categories_across(parts: Mapping[int, pd.DataFrame]) -> MemoryCategor
 # The memory of each rank's GPU over time by category, thinned to what a picture shows.
 
 
-COLUMN = {name: cast("MemoryLevelsColumn", f"{name.replace(' ', '_')}_bytes") for name in CATEGORIES}
+COLUMN = {name: f"{name.replace(' ', '_')}_bytes" for name in CATEGORIES}
 """Category → column."""
 
 
-class MemoryLevels(Result[MemoryLevelsColumn]):
+class MemoryLevels(Result):
     """One row for each rank and moment: of each of several hundred equal stretches its highest moment, and its last.
 
     What lies between is lower than the one or follows from the next; the categories add up to `allocated_bytes`.
@@ -231,7 +230,7 @@ def memory_levels_across(parts: Mapping[int, pd.DataFrame]) -> MemoryLevels:
 MEMORY_SOURCES_UNKNOWN = "unknown"
 
 
-class MemorySources(Result[MemorySourcesColumn]):
+class MemorySources(Result):
     """One row for each rank, phase and operator; what stays adds up to the change over the capture."""
 
     title: ClassVar[str] = "Memory by phase and operator"

@@ -8,7 +8,6 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, typed
 from traceanalyzer.analyses.memory.memory import Memory, MemorySteps
-from traceanalyzer.analyses.names import MemoryFitColumn
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.job.model_state import SHARDED, Model, Needs, assumptions, choices, needs
 from traceanalyzer.meaning.columns import Adds, Column
@@ -29,7 +28,7 @@ _MOST_BYTES = 1 << 62
 """What is more fits into no table, and no run has it."""
 
 
-class MemoryFit(Result[MemoryFitColumn]):
+class MemoryFit(Result):
     """One row for each strategy, with and without activation checkpointing, and for smaller micro-batches; an estimate.
 
     Rows are in the order of what they cost: by strategy first. No rows unless run.json or `--model` tells the

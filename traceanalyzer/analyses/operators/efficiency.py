@@ -9,7 +9,6 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, all_known, percent, ratio, stack, typed
 from traceanalyzer.analyses.grouping import Groups, sums_at
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
-from traceanalyzer.analyses.names import EfficiencyColumn, MfuColumn
 from traceanalyzer.analyses.operators.flops import MODEL_FAMILIES, OperatorWork, compiled_recompute
 from traceanalyzer.analyses.operators.operator_tree import PASS_NAMES, PASSES, OperatorTree, host_steps
 from traceanalyzer.analyses.operators.operators import OperatorShapes
@@ -44,7 +43,7 @@ _TEXTS = ("operator", "autograd", "shapes", "dtypes", "family", "dtype")
 _SUMMED = ("flops", "masked_flops", "bytes", "gpu_ops", "gpu_ns")
 
 
-class Efficiency(Result[EfficiencyColumn]):
+class Efficiency(Result):
     """One row for each rank, operator, autograd pass, shapes and dtypes with known work; most GPU time first."""
 
     title: ClassVar[str] = "Efficiency of operators"
@@ -233,7 +232,7 @@ _APART = 0.2
 """Ranks whose work differs by this share do not do the same."""
 
 
-class Mfu(Result[MfuColumn]):
+class Mfu(Result):
     """One row for each rank and step."""
 
     title: ClassVar[str] = "Model FLOPs utilisation"

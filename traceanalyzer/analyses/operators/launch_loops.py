@@ -12,7 +12,6 @@ from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host.cpu_time import looked_at
 from traceanalyzer.analyses.host.idle import blocking
 from traceanalyzer.analyses.kernels.kernel_names import MATRIX_CATEGORIES
-from traceanalyzer.analyses.names import LaunchLoopsColumn
 from traceanalyzer.analyses.operators.modules import Scopes
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.time.intervals import Intervals
@@ -92,7 +91,7 @@ _SAID = 4
 """Operators that a loop's name lists."""
 
 
-class LaunchLoops(Result[LaunchLoopsColumn]):
+class LaunchLoops(Result):
     """One row for each rank and loop, most host time first."""
 
     title: ClassVar[str] = "Loops of launches"

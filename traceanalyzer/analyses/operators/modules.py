@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from traceanalyzer.analyses.base import Result, joined, named, stack
 from traceanalyzer.analyses.grouping import Groups
-from traceanalyzer.analyses.names import ModulesColumn
 from traceanalyzer.analyses.operators.operator_tree import PASSES, Nesting, OperatorTree
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.breakdown import DEFINITIONS, known_only, split
@@ -138,7 +137,7 @@ _NUMBERS = (*_LAUNCHED, *_PARTS, "calls", "host_ns")
 _PASSES = ("forward", "backward")
 
 
-class Modules(Result[ModulesColumn]):
+class Modules(Result):
     """One row for each rank, path and pass, in the order of the tree, what launched most GPU time first."""
 
     title: ClassVar[str] = "Modules and ranges"

@@ -14,13 +14,6 @@ from traceanalyzer.analyses.grouping import Groups, by_category, row_blocks, sum
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.launches import into_full_queue
 from traceanalyzer.analyses.kernels.kernel_names import CATEGORIES, MATRIX_CATEGORIES, category, uses_tensor_cores
-from traceanalyzer.analyses.names import (
-    CategoriesColumn,
-    OperatorKernelsColumn,
-    OperatorLaunchesColumn,
-    OperatorsColumn,
-    OperatorShapesColumn,
-)
 from traceanalyzer.analyses.operators.modules import Scopes
 from traceanalyzer.analyses.operators.operator_tree import NO_LAUNCH, NO_OPERATOR, PASS_NAMES, Nesting, OperatorTree
 from traceanalyzer.meaning.columns import Adds, Column, Written
@@ -72,7 +65,7 @@ COSTS: Mapping[str, Column] = {
 """Columns that add up over rows."""
 
 
-class OperatorShapes(Result[OperatorShapesColumn]):
+class OperatorShapes(Result):
     """One row for each rank, operator, autograd pass, shapes, strides and dtypes; most GPU time of its own first."""
 
     title: ClassVar[str] = "Operators by shape"
@@ -241,7 +234,7 @@ def _without_operator(durations: np.ndarray, counted: np.ndarray, tree: Operator
 # What runs: each operator's calls, host time, and the GPU time that it launched, by itself and in all.
 
 
-class Operators(Result[OperatorsColumn]):
+class Operators(Result):
     """One row for each rank, operator and autograd pass; most GPU time of its own first."""
 
     title: ClassVar[str] = "Operators"
@@ -313,7 +306,7 @@ def _is_own(frame: str) -> bool:
 _OPERATOR_KERNELS_KEYS = ("path", "operator", "autograd", "kernel", "kind")
 
 
-class OperatorKernels(Result[OperatorKernelsColumn]):
+class OperatorKernels(Result):
     """One row for each rank, path, operator, autograd pass and kernel; the times add up to all GPU operations'."""
 
     title: ClassVar[str] = "Kernels by module and operator"
@@ -384,7 +377,7 @@ def _operator_kernels_operators(trace: RankTrace, tree: OperatorTree) -> pd.Cate
 # How each operator's launches go: the host's time in them, the delay until the GPU begins, full queues.
 
 
-class OperatorLaunches(Result[OperatorLaunchesColumn]):
+class OperatorLaunches(Result):
     """One row for each rank and operator that launched GPU operations itself, most launches first."""
 
     title: ClassVar[str] = "Launches by operator"
@@ -519,7 +512,7 @@ def same_calls(operators: pd.DataFrame, rank: int, among: Collection[int] | None
 # What kind of work fills the GPU: products, attention, norms, element-wise, optimizer, communication, copies.
 
 
-class Categories(Result[CategoriesColumn]):
+class Categories(Result):
     """One row for each rank and category, most time first; the times add up to all GPU operations' durations."""
 
     title: ClassVar[str] = "GPU time by category"

@@ -14,7 +14,6 @@ from traceanalyzer.analyses.communication.waits import CallWaits, listed, looked
 from traceanalyzer.analyses.grouping import Groups as Rows
 from traceanalyzer.analyses.grouping import places_of, sums_at
 from traceanalyzer.analyses.host.activity import names_around_launches, user_ranges
-from traceanalyzer.analyses.names import ByCollectiveColumn, CallPhasesColumn, CommPhasesColumn
 from traceanalyzer.analyses.phases.phases import NAMES, ExposedCalls, Share
 from traceanalyzer.analyses.time.headline import Headline, steps_of
 from traceanalyzer.analyses.time.steps import Steps
@@ -27,7 +26,7 @@ from traceanalyzer.model.tables import array_of, columns_of, picked, table_of, w
 # Phase, range and exposed time of each communication call.
 
 
-class CallPhases(Result[CallPhasesColumn]):
+class CallPhases(Result):
     """One row for each communication call, by the number that `calls` gives it."""
 
     title: ClassVar[str] = "Phases of communication calls"
@@ -76,7 +75,7 @@ def call_phases_across(parts: Mapping[int, pd.DataFrame]) -> CallPhases:
 _KEYS = ("rank", "phase", "range", "group", "collective")
 
 
-class CommPhases(Result[CommPhasesColumn]):
+class CommPhases(Result):
     """One row for each rank, phase, range, process group and collective."""
 
     title: ClassVar[str] = "Communication by phase"
@@ -153,7 +152,7 @@ _BY_COLLECTIVE_KEYS = ["collective", "group_label"]
 _RATES = ["bus_bytes", "bus_ns", "bus_peak_gbps"]
 
 
-class ByCollective(Result[ByCollectiveColumn]):
+class ByCollective(Result):
     """One row for each collective and group, most exposed first: of a mean step of `headline`, or of the capture."""
 
     title: ClassVar[str] = "Communication by collective"

@@ -11,7 +11,6 @@ from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
 from traceanalyzer.analyses.grouping import Groups, sums_at
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.idle import held_up
-from traceanalyzer.analyses.names import IterationsColumn, MatrixProductsColumn, MicroStepsColumn
 from traceanalyzer.analyses.operators.flops import Call, OperatorCallShape, OperatorWork
 from traceanalyzer.analyses.operators.flops import work as work_of_call
 from traceanalyzer.analyses.phases.phases import BACKWARD, NAMES, OP_PHASES_UNKNOWN, op_phases
@@ -42,7 +41,7 @@ _BACKWARD = re.compile(r"[\W_]*backward(?:[\W_]+pass)?[\W_]*", re.IGNORECASE)
 _FORWARD = re.compile(r"[\W_]*forward(?:[\W_]+pass)?[\W_]*|DistributedDataParallel\.forward", re.IGNORECASE)
 
 
-class MicroSteps(Result[MicroStepsColumn]):
+class MicroSteps(Result):
     """One row for each rank and step of the selection."""
 
     title: ClassVar[str] = "Micro-steps and gradient exchange"
@@ -184,7 +183,7 @@ _INTEGERS = ("window_ns", "idle_ns", "between_ns", "blocked_ns", "operations", "
 _COUNTS = ("prefills", "prefill_tokens", "decodes", "decode_tokens")
 
 
-class Iterations(Result[IterationsColumn]):
+class Iterations(Result):
     """One row for each rank and iteration of an inference engine (vLLM's, SGLang's and TensorRT-LLM's annotations)."""
 
     title: ClassVar[str] = "Inference iterations"
@@ -336,7 +335,7 @@ def _graph_operations(trace: RankTrace, numbers: np.ndarray) -> pd.api.extension
 # Matrix products by phase, sizes and element type: how long each takes, alone and while the GPU communicates.
 
 
-class MatrixProducts(Result[MatrixProductsColumn]):
+class MatrixProducts(Result):
     """One row for each rank, phase, product and element type; longest first."""
 
     title: ClassVar[str] = "Matrix products"

@@ -13,7 +13,6 @@ from traceanalyzer.analyses.communication.waits import CallWaits, transfer_and_w
 from traceanalyzer.analyses.host import host_names, idle
 from traceanalyzer.analyses.host.activity import innermost_at, range_around
 from traceanalyzer.analyses.host.host_names import PHASES, UNATTRIBUTED
-from traceanalyzer.analyses.names import ExposedCallsColumn, PhasesColumn
 from traceanalyzer.analyses.time.breakdown import PARTS, known_only, side_by_side
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, unions
 from traceanalyzer.kinds import KNOWN_KINDS, UNKNOWN
@@ -202,7 +201,7 @@ EXPOSED_CALLS_PARTS = ("transfer_ns", "wait_ns", "unmatched_ns")
 """Columns that add up to a stretch's length."""
 
 
-class ExposedCalls(Result[ExposedCallsColumn]):
+class ExposedCalls(Result):
     """One row for each stretch in which communication but no compute runs, cut by call and at the steps' limits."""
 
     title: ClassVar[str] = "Exposed communication by call"
@@ -300,7 +299,7 @@ def _split(stretches: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
 # How each rank's GPU time splits into forward, backward, optimizer, data and communication set-up.
 
 
-class Phases(Result[PhasesColumn]):
+class Phases(Result):
     """One row for each rank, window (`step` absent: the whole) and phase; the rows of a window add up to it."""
 
     title: ClassVar[str] = "Phases"

@@ -7,7 +7,6 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio, typed
 from traceanalyzer.analyses.communication.calls import Calls
-from traceanalyzer.analyses.names import PipelineColumn, PipelinesColumn
 from traceanalyzer.analyses.phases.phases import ExposedCalls
 from traceanalyzer.analyses.pipelines import shape
 from traceanalyzer.analyses.pipelines.pipeline_schedule import PipelineSchedule, Schedule, expected_pct, schedule_of
@@ -22,7 +21,7 @@ from traceanalyzer.model.tables import rows_where, table_of, without_rows
 # How long each stage of a pipeline waits: the bubble as measured.
 
 
-class Pipeline(Result[PipelineColumn]):
+class Pipeline(Result):
     """One row for each rank that is a stage of a pipeline; none without send and receive calls that name peers."""
 
     title: ClassVar[str] = "Pipeline stages"
@@ -188,7 +187,7 @@ def _row(schedule: Schedule, order: list[int], absent: list[int]) -> dict[str, o
 # Each pipeline as a whole: how even its stages are, and which one the others wait for.
 
 
-class Pipelines(Result[PipelinesColumn]):
+class Pipelines(Result):
     """One row for each pipeline."""
 
     title: ClassVar[str] = "Pipelines"

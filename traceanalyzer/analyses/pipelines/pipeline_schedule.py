@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, is_any, stack
-from traceanalyzer.analyses.names import PipelineScheduleColumn
 from traceanalyzer.analyses.phases.phases import NAMES
 from traceanalyzer.analyses.pipelines.shape import (
     BACKWARD,
@@ -28,7 +27,7 @@ from traceanalyzer.model.tables import array_of, column_of, only, rows_where
 # When each stage of a pipeline computes which microbatch, forward and backward.
 
 
-class PipelineSchedule(Result[PipelineScheduleColumn]):
+class PipelineSchedule(Result):
     """One row for each rank and stretch of forward or backward compute of one microbatch, in order of launch."""
 
     title: ClassVar[str] = "Pipeline schedule"

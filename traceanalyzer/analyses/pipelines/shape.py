@@ -9,7 +9,6 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, is_any, stack
 from traceanalyzer.analyses.communication.groups import EMBEDDING, MODEL, PIPELINE, role_of_messages
 from traceanalyzer.analyses.communication.matching import global_rank
-from traceanalyzer.analyses.names import PipelineMessagesColumn
 from traceanalyzer.analyses.phases.phases import NAMES
 from traceanalyzer.kinds import POINT_TO_POINT
 from traceanalyzer.meaning.columns import Column
@@ -241,7 +240,7 @@ _OF_STAGES = (None, PIPELINE, EMBEDDING, MODEL)
 """What groups are for whose messages can be stages'."""
 
 
-class PipelineMessages(Result[PipelineMessagesColumn]):
+class PipelineMessages(Result):
     """One row for each message that a rank of a pipeline sends or receives, in order of its calls."""
 
     title: ClassVar[str] = "Messages between pipeline stages"

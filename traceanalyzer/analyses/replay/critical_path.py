@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
-from traceanalyzer.analyses.names import CriticalPathColumn, PathStretchesColumn
 from traceanalyzer.analyses.replay.graph import (
     ANCHOR,
     BLOCKS,
@@ -269,7 +268,7 @@ _WORK = (*(kind.key for kind in KINDS), HOST.key, DATA.key)
 """Categories that are summed up by name; the others are one row a rank."""
 
 
-class PathStretches(Result[PathStretchesColumn]):
+class PathStretches(Result):
     """One row for each stretch of the critical path, in order of time; they tile the window."""
 
     title: ClassVar[str] = "Critical path, stretch by stretch"
@@ -291,7 +290,7 @@ class PathStretches(Result[PathStretchesColumn]):
     }
 
 
-class CriticalPath(Result[CriticalPathColumn]):
+class CriticalPath(Result):
     """One row for each rank, category and name on the critical path, longest first; they add up to the window."""
 
     title: ClassVar[str] = "Critical path"

@@ -11,7 +11,6 @@ from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.communication.clocks import Clocks
 from traceanalyzer.analyses.communication.waits import CallWaits, Members
 from traceanalyzer.analyses.integrity.integrity import are_of_different_jobs
-from traceanalyzer.analyses.names import ReplayColumn
 from traceanalyzer.analyses.operators.launch_loops import Loops
 from traceanalyzer.analyses.operators.operator_tree import OperatorTree
 from traceanalyzer.analyses.pipelines.shape import in_ring
@@ -42,7 +41,7 @@ _EMPTY = without_rows(["rank", "step", "has_host", "recorded_ns", "replayed_ns"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Replay(Result[ReplayColumn]):
+class Replay(Result):
     """One row for each rank and step that is complete on all ranks; of a capture without any, one for each rank."""
 
     engine: Engine | None = field(default=None, compare=False)

@@ -8,7 +8,6 @@ import pandas as pd
 from pandas.api.types import union_categoricals
 
 from traceanalyzer.analyses.base import Result, ratio, typed
-from traceanalyzer.analyses.names import SlackColumn, SlowdownColumn
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
 from traceanalyzer.analyses.replay.changes import EVEN, Change, Changeable
 from traceanalyzer.analyses.replay.job import Job
@@ -20,7 +19,7 @@ from traceanalyzer.model.tables import array_of, column_of, table_of, without_ro
 # By how much each operation could end later without making the job longer.
 
 
-class Slack(Result[SlackColumn]):
+class Slack(Result):
     """One row for each name and kind of operation of the complete steps, those with least slack and most time first."""
 
     title: ClassVar[str] = "Slack"
@@ -93,7 +92,7 @@ MOST_RANKS = 64
 TYPES: tuple[Changeable, ...] = ("compute", "copy", "host", "comm")
 
 
-class Slowdown(Result[SlowdownColumn]):
+class Slowdown(Result):
     """One row for the job, each type of operation, rank and stage, in the mean step; job and ranks in each step too."""
 
     title: ClassVar[str] = "Slowdown against the ideal job"

@@ -11,7 +11,6 @@ import pandas as pd
 from traceanalyzer.analyses.base import Result, is_any, percent, ratio
 from traceanalyzer.analyses.communication.groups import Groups, labels
 from traceanalyzer.analyses.experts import DISPATCH, Exchanges
-from traceanalyzer.analyses.names import EvenExpertsColumn, ExchangesColumn, WhatIfsColumn
 from traceanalyzer.analyses.replay.changes import ALONE, EVEN, FASTEST, HIDDEN, IDEAL, PEERS, UNRECORDED, Change
 from traceanalyzer.analyses.replay.gains import BOUND_PCT, Engine, Gain
 from traceanalyzer.analyses.replay.job import Lengths
@@ -29,7 +28,7 @@ MOST_RANKS = 64
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class WhatIfs(Result[WhatIfsColumn]):
+class WhatIfs(Result):
     """One row for each change to the job, those that gain most first."""
 
     title: ClassVar[str] = "What if"
@@ -143,11 +142,11 @@ def _standard(engine: Engine) -> list[Change]:
 # What an even load of experts would gain: the job replayed with as many tokens on every rank.
 
 
-_GROUP: list[ExchangesColumn] = ["group", "group_ranks"]
+_GROUP: list[str] = ["group", "group_ranks"]
 _PLACE = [*_GROUP, "step", "place"]
 
 
-class EvenExperts(Result[EvenExpertsColumn]):
+class EvenExperts(Result):
     """One row for each group with dispatches in steps."""
 
     title: ClassVar[str] = "Experts: load, and what an even one gains"

@@ -12,7 +12,6 @@ from msgspec import Struct
 from traceanalyzer.analyses.base import Result, stack, typed
 from traceanalyzer.analyses.grouping import extreme_at, sums_at
 from traceanalyzer.analyses.host.activity import range_around
-from traceanalyzer.analyses.names import BlockBoundsColumn, BlocksColumn
 from traceanalyzer.analyses.streams import streams
 from traceanalyzer.analyses.streams.streams import CLASSES
 from traceanalyzer.analyses.time.intervals import Intervals, busy, new_ns, unions
@@ -193,7 +192,7 @@ _BLOCK_RANGE = re.compile(
 )
 
 
-class Blocks(Result[BlocksColumn]):
+class Blocks(Result):
     """One row for each block: a numbered range (`block_3`), else a repetition of the same sequence of kernels."""
 
     title: ClassVar[str] = "Repeated blocks"
@@ -380,7 +379,7 @@ _MEDIANS = ("pitch_ns", "compute_ns", "communication_ns", "upload_ns", "exchange
             "upload_bytes", "exchange_bytes", "download_bytes")  # fmt: skip
 
 
-class BlockBounds(Result[BlockBoundsColumn]):
+class BlockBounds(Result):
     """One row for each rank that has repeated blocks."""
 
     title: ClassVar[str] = "What bounds the repeated blocks"

@@ -11,7 +11,6 @@ from traceanalyzer.analyses.base import Result, percent, ratio, stack
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.analyses.host.activity import innermost_at, outermost
 from traceanalyzer.analyses.host.cpu_time import launches_inside, looked_at
-from traceanalyzer.analyses.names import CopiesColumn, MemoryOpsColumn, SyncCopiesColumn
 from traceanalyzer.analyses.spread import columns_of, spread, with_mean
 from traceanalyzer.analyses.time.intervals import Intervals, unions
 from traceanalyzer.meaning.columns import Column, Written
@@ -22,7 +21,7 @@ from traceanalyzer.model.tables import array_of, column_of, lengths_of, mask_of,
 # What each rank copied and set in memory: by direction, how often, how long and how many bytes.
 
 
-class MemoryOps(Result[MemoryOpsColumn]):
+class MemoryOps(Result):
     """One row for each rank and operation, longest total first within a rank.
 
     The columns mean what those of `nsys stats --report cuda_gpu_mem_time_sum` and `…_mem_size_sum` mean.
@@ -122,7 +121,7 @@ _KEYS = ("direction", "source_memory", "target_memory", "peer_device")
 _SUMS = ("copies", "size_bytes", "total_ns", "busy_ns", "exposed_ns", "with_compute_ns", "with_other_copies_ns")
 
 
-class Copies(Result[CopiesColumn]):
+class Copies(Result):
     """One row for each rank, direction, pair of memories and peer; most time first within a rank."""
 
     title: ClassVar[str] = "Copies"
@@ -232,7 +231,7 @@ def _sums(every: _Every, groups: list[np.ndarray]) -> dict[str, Any]:
 _SYNC_COPIES_KEYS = ["problem", "api_call", "operation", "source_memory", "target_memory"]
 
 
-class SyncCopies(Result[SyncCopiesColumn]):
+class SyncCopies(Result):
     """One row for each rank, problem, API call and kind of copy, longest host time first within a rank."""
 
     title: ClassVar[str] = "Copies that block the host"

@@ -12,7 +12,6 @@ from msgspec import Struct
 from traceanalyzer import kinds
 from traceanalyzer.analyses.base import Result, percent, stack
 from traceanalyzer.analyses.grouping import once_a_trace
-from traceanalyzer.analyses.names import StreamPairsColumn, StreamsColumn
 from traceanalyzer.analyses.streams.copies import is_copy
 from traceanalyzer.analyses.time.breakdown import known_only
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals
@@ -237,7 +236,7 @@ _NS = tuple(f"{name.replace(' ', '_')}_ns" for name in CLASSES)
 _UNKNOWN_NS = _NS[-1]
 
 
-class Streams(Result[StreamsColumn]):
+class Streams(Result):
     """One row for each rank and stream that ran something in the window, busiest first within a rank."""
 
     title: ClassVar[str] = "Streams"
@@ -330,7 +329,7 @@ def _role(times: list[int], role_pct: float) -> str:
 # Which streams, and which classes of work, really run at the same time.
 
 
-class StreamPairs(Result[StreamPairsColumn]):
+class StreamPairs(Result):
     """One row for each rank and pair of streams (`of` stream), and pair of classes of work (`of` class)."""
 
     title: ClassVar[str] = "What runs at the same time"

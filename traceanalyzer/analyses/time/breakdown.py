@@ -9,7 +9,6 @@ import pandas as pd
 from traceanalyzer import kinds
 from traceanalyzer.analyses.base import Result, is_true, percent, stack
 from traceanalyzer.analyses.grouping import once_a_trace
-from traceanalyzer.analyses.names import BreakdownColumn, OverlapColumn
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows, union, unions
 from traceanalyzer.kinds import KINDS
 from traceanalyzer.meaning import vocabulary
@@ -69,7 +68,7 @@ DEFINITIONS: Mapping[str, Column] = {
 }
 
 
-class Breakdown(Result[BreakdownColumn]):
+class Breakdown(Result):
     """One row for each rank; compute, exposed communication, exposed copy, unknown and idle add up to the window."""
 
     title: ClassVar[str] = "GPU time of each rank's window by kind"
@@ -160,7 +159,7 @@ def with_overlap(table: pd.DataFrame) -> pd.DataFrame:
     """Add the columns that follow from `comm_ns` and `exposed_comm_ns`, where those are known."""
     table = known_only(table)
     overlapped = table["comm_ns"] - table["exposed_comm_ns"]
-    made: dict[BreakdownColumn, pd.Series] = {
+    made: dict[str, pd.Series] = {
         "overlapped_comm_ns": overlapped,
         "overlap_pct": overlap_of(overlapped, table["comm_ns"]),
     }
@@ -178,7 +177,7 @@ def overlap_of(hidden_ns: pd.Series, comm_ns: pd.Series) -> pd.Series:
 _OVERLAP_DOUBTFUL = ("comm_with_compute_ns", "copy_ns", "copy_with_compute_ns", "copy_with_comm_ns", "hidden_copy_ns")
 
 
-class Overlap(Result[OverlapColumn]):
+class Overlap(Result):
     """One row for each rank."""
 
     title: ClassVar[str] = "Overlap"

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, stack
-from traceanalyzer.analyses.names import GpuGapsColumn, GpuUtilizationColumn
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.intervals import Intervals, bins_of, busy
 from traceanalyzer.analyses.time.steps import step_numbers
@@ -22,7 +21,7 @@ from traceanalyzer.model.tables import array_of, as_objects, column_of, table_of
 BINS = 60
 
 
-class GpuUtilization(Result[GpuUtilizationColumn]):
+class GpuUtilization(Result):
     """One row for each rank and stretch, in order of time; the parts add up to the stretch."""
 
     title: ClassVar[str] = "GPU utilisation over time"
@@ -72,7 +71,7 @@ SHORTEST_NS = 100_000
 MOST = 50
 
 
-class GpuGaps(Result[GpuGapsColumn]):
+class GpuGaps(Result):
     """One row for each gap, longest first within a rank; `min_gap_ns` and `most_gaps` limit how many."""
 
     title: ClassVar[str] = "Longest GPU gaps"

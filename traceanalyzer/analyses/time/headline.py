@@ -7,7 +7,6 @@ from typing import ClassVar
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
-from traceanalyzer.analyses.names import BalanceColumn, HeadlineColumn
 from traceanalyzer.analyses.time import breakdown as time_breakdown
 from traceanalyzer.analyses.time.breakdown import Breakdown
 from traceanalyzer.analyses.time.steps import Steps, complete_steps
@@ -24,7 +23,7 @@ from traceanalyzer.selection import steps_text
 _SUMMED = ("window_ns", *time_breakdown.PARTS, "comm_ns", "fused_ns")
 
 
-class Headline(Result[HeadlineColumn]):
+class Headline(Result):
     """One row for each rank, over the steps that are complete on every rank that has steps."""
 
     title: ClassVar[str] = "Headline figures"
@@ -112,7 +111,7 @@ PEAKS: Mapping[str, str] = {
 OF_RUN, OF_EVENTS = "run.json: whole run", "[memory] events of the capture"
 
 
-class Balance(Result[BalanceColumn]):
+class Balance(Result):
     """One row for each of the headline's times, and for peak memory where it is known of every rank."""
 
     title: ClassVar[str] = "Balance across ranks"

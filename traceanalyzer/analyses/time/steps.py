@@ -8,7 +8,6 @@ import pandas as pd
 
 from traceanalyzer.analyses.base import Result, all_known, is_true, stack
 from traceanalyzer.analyses.grouping import once_of_tables
-from traceanalyzer.analyses.names import StepsColumn
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.intervals import Intervals
 from traceanalyzer.meaning.columns import Better, Column, Written
@@ -17,7 +16,7 @@ from traceanalyzer.model.schema import NONE
 from traceanalyzer.model.tables import array_of, columns_of, known_of, picked, rows_where, table_of, whole_of
 
 
-class Steps(Result[StepsColumn]):
+class Steps(Result):
     """One row for each rank and step, and one for the operations of no step (`step` absent)."""
 
     title: ClassVar[str] = "Steps"

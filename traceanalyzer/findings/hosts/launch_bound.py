@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import pandas as pd
 from msgspec import Struct
@@ -62,10 +61,6 @@ from traceanalyzer.meaning.names import collective_words, short_name
 from traceanalyzer.meaning.vocabulary import HOST, first_upper, numbered
 from traceanalyzer.meaning.vocabulary import named as listed
 from traceanalyzer.model.tables import rows_where
-
-if TYPE_CHECKING:
-    from traceanalyzer.analyses.names import IterationsColumn
-
 
 # What is said of hosts that launch too late: whose GPUs idle for them, for how long, and what launching takes.
 
@@ -860,7 +855,7 @@ def launch_bound_iterations(
     held: pd.DataFrame = complete if len(complete) else table
     # What a call blocks is no wait for a launch.
     held = held.assign(idle_ns=held["idle_ns"] - held["blocked_ns"])
-    figures: list[IterationsColumn] = ["window_ns", "idle_ns", "between_ns", "operations", "graph_operations"]
+    figures: list[str] = ["window_ns", "idle_ns", "between_ns", "operations", "graph_operations"]
     mean = held.groupby(["phase", "rank"])[figures].mean().astype("Float64").reset_index()
     mean["idle_pct"] = 100.0 * mean["idle_ns"] / mean["window_ns"]
     mean["graph_pct"] = 100.0 * mean["graph_operations"] / mean["operations"]

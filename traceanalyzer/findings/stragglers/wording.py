@@ -15,7 +15,6 @@ from traceanalyzer.analyses.host.activity import COLLECTIVES, MAIN, NOTHING
 from traceanalyzer.analyses.host.cpu_time import BESIDE, OPERATOR, HostWork
 from traceanalyzer.analyses.host.host_names import AUTOGRAD_NODE, is_autograd_node, is_framework_range
 from traceanalyzer.analyses.host.host_silences import DYNAMO, XLA
-from traceanalyzer.analyses.names import EfficiencyColumn
 from traceanalyzer.analyses.operators.efficiency import Efficiency
 from traceanalyzer.analyses.operators.operators import Operators, same_calls
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline
@@ -58,7 +57,7 @@ _COVERED = 0.9
 """Of a host's time in operators, the part that must be in calls that all ranks make."""
 
 _MOST_ROWS = 5
-_SHOWN: list[EfficiencyColumn] = ["rank", "operator", "shapes", "calls", "gpu_ns", "tflops_per_s"]
+_SHOWN: list[str] = ["rank", "operator", "shapes", "calls", "gpu_ns", "tflops_per_s"]
 
 
 def of_as_many_steps(operators: Operators, by_step: pd.DataFrame) -> Operators:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -19,19 +19,15 @@ from traceanalyzer.report.words import label, words
 from traceanalyzer.report.writers.tables import write_frame
 from traceanalyzer.snapshots.comparison import CATEGORY, COLUMNS, PEAK, MemoryChange, said
 
-if TYPE_CHECKING:
-    from traceanalyzer.analyses.names import CollectivesColumn, CommPhasesColumn, CopiesColumn
-
-
 # A joined table as people read it: short names, one unit a column, a bar for each row's change.
 
 
-_SHOWN: "tuple[CollectivesColumn | CommPhasesColumn | CopiesColumn, ...]" = (
+_SHOWN: tuple[str, ...] = (
     "calls", "copies", "size_bytes", "transfer_ns", "wait_ns", "exposed_ns", "exposed_wait_ns", "busbw_gbps",
 )  # fmt: skip
 """Sums that are shown beside the time."""
 
-_SPLIT: "tuple[tuple[CollectivesColumn, str], ...]" = (("transfer_ns", "transfer"), ("wait_ns", "wait"))
+_SPLIT: tuple[tuple[str, str], ...] = (("transfer_ns", "transfer"), ("wait_ns", "wait"))
 """Sums that the time of a communication call is made of, and their looks."""
 
 _OF_KIND = {"compute": "compute", "comm": "both", "copy": "copy"}

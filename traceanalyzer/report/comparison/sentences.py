@@ -12,7 +12,6 @@ from traceanalyzer.analyses.host.host_names import UNATTRIBUTED
 from traceanalyzer.diff import Comparison, TableDiff, joins, metrics
 from traceanalyzer.diff.captures import CAPTURE, Capture, Side, world_size
 from traceanalyzer.diff.fairness import Fact
-from traceanalyzer.diff.metrics import MetricName
 from traceanalyzer.findings.basis import is_another
 from traceanalyzer.kinds import element_types
 from traceanalyzer.meaning.columns import Unit, digits, per_cent, signed, text
@@ -296,7 +295,7 @@ def of_a_step(comparison: Comparison) -> str:
     return f"per {scale.name}" if scale.per_token else "a step"
 
 
-def _change(comparison: Comparison, run: str, metric: MetricName, what: str, unit: str) -> list[str]:
+def _change(comparison: Comparison, run: str, metric: str, what: str, unit: str) -> list[str]:
     before, after = (metrics.value(comparison.metrics, metric, name) for name in (comparison.base.label, run))
     if not before or not after:
         return []
@@ -511,7 +510,7 @@ def _of_means(found: list[WaterfallPart], change: float, unit: str, names: Mappi
     return made + " (means over ranks)."
 
 
-_SHARES: tuple[tuple[MetricName, str], ...] = (
+_SHARES: tuple[tuple[str, str], ...] = (
     ("compute_pct", "compute share"),
     ("overlap_pct", "overlap"),
     ("exposed_comm_pct", "exposed communication"),
@@ -549,5 +548,5 @@ def _contradictions(comparison: Comparison, run: str, change: float) -> Iterator
         yield f"Contradiction: in {run} {looks}, and yet its {what} is {but}. {decides} decides."
 
 
-def _value(comparison: Comparison, metric: MetricName, run: str) -> object:
+def _value(comparison: Comparison, metric: str, run: str) -> object:
     return metrics.value(comparison.metrics, metric, run)

@@ -19,7 +19,6 @@ from traceanalyzer.analyses.base import plain_rows
 from traceanalyzer.diff import Comparison, TableDiff, fairness, joins
 from traceanalyzer.diff import compare as compare_sides
 from traceanalyzer.diff.captures import Side
-from traceanalyzer.diff.metrics import MetricName
 from traceanalyzer.diff.sources import SourceOptions, named_apart, read_side, side_of, with_same_ranks
 from traceanalyzer.errors import UsageError
 from traceanalyzer.files.whole import made
@@ -398,7 +397,7 @@ def _row(row: comparison_rows.FiguresRow) -> str:
 # The short comparison that the command line prints.
 
 
-_SHOWN: tuple[MetricName, ...] = (
+_SHOWN: tuple[str, ...] = (
     "step_ns", "compute_ns", "exposed_transfer_ns", "exposed_wait_ns", "exposed_unmatched_ns", "exposed_comm_ns",
     "exposed_copy_ns", "idle_ns", "compute_pct", "exposed_comm_pct", "idle_pct", "overlap_pct", "comm_calls",
     "comm_bytes", "tokens_per_s",
@@ -423,7 +422,7 @@ def show(report: DiffReport, console: Console) -> None:
 _BESIDE = 4
 """More runs do not fit beside each other: each is a row then, with the figures that decide."""
 
-_DECIDING: tuple[MetricName, ...] = ("step_ns", "compute_pct", "exposed_comm_pct", "idle_pct", "overlap_pct")
+_DECIDING: tuple[str, ...] = ("step_ns", "compute_pct", "exposed_comm_pct", "idle_pct", "overlap_pct")
 
 
 def _terminal_table(report: DiffReport) -> Table:

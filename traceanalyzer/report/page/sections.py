@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import jinja2
 import pandas as pd
@@ -17,7 +17,6 @@ from traceanalyzer.analyses.communication.clocks import Clock
 from traceanalyzer.analyses.communication.collectives import CollectiveWaits
 from traceanalyzer.analyses.experts import DISPATCH
 from traceanalyzer.analyses.host.idle import GapTable
-from traceanalyzer.analyses.names import ResultName
 from traceanalyzer.analyses.overview import Figure, OverRanks, UnlikeRanks
 from traceanalyzer.analyses.replay.what_ifs import WhatIfs
 from traceanalyzer.failures import Failure
@@ -33,11 +32,6 @@ from traceanalyzer.report.contents import Report
 from traceanalyzer.report.page.charts import Charts
 from traceanalyzer.report.page.heat import shown
 from traceanalyzer.report.words import Split, headline_steps, over_ranks_of, unsplit_calls
-
-if TYPE_CHECKING:
-    from traceanalyzer.analyses.frames import Frame, Row
-    from traceanalyzer.analyses.names import DispatchLoadsColumn, HeadlineColumn, OverRanksColumn
-
 
 # Which Result stands where on the page, and with which template.
 
@@ -59,7 +53,7 @@ PARTS: Mapping[str, str] = MappingProxyType(
 )
 """The page's parts in order, with their headings."""
 
-PLACES: Mapping[str, tuple[ResultName, ...]] = MappingProxyType(
+PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "time": (
             "pipeline_schedule",
@@ -145,7 +139,7 @@ PLACES: Mapping[str, tuple[ResultName, ...]] = MappingProxyType(
 )
 """The Results of each part in the order in which they stand there; one that is named nowhere stands under "more"."""
 
-WITHIN: Mapping[str, ResultName] = MappingProxyType({"kernels": "kernels_over_ranks", "nccl": "by_collective"})
+WITHIN: Mapping[str, str] = MappingProxyType({"kernels": "kernels_over_ranks", "nccl": "by_collective"})
 """Results of each rank that the section of another one, of all ranks, shows folded, where that one has rows."""
 
 
@@ -501,7 +495,7 @@ def loads(results: Results) -> Loads | None:
     return Loads(str(label), tuple(steps), len(every) - len(steps), rows)
 
 
-def _load(row: "Row[DispatchLoadsColumn]", own: pd.DataFrame) -> Load:
+def _load(row: Mapping[str, Any], own: pd.DataFrame) -> Load:
     """Darkest at twice the mean."""
     share, hot = row["load_max_over_mean"], row["hot_rank"]
     each = "; ".join(
@@ -721,7 +715,7 @@ def tiles(report: Report, split: Split | None) -> list[Tile]:
     return [replace(tile, doubt=words.doubt_of(tile.sources, doubts)) for tile in made]
 
 
-def _made(report: Report, frame: "Frame[HeadlineColumn]", over: OverRanks, split: Split) -> list[Tile]:
+def _made(report: Report, frame: pd.DataFrame, over: OverRanks, split: Split) -> list[Tile]:
     return [
         _length(over, split, report.run_info),
         _share(frame["compute_pct"], over.of("compute_pct"), "Compute", "compute",
@@ -740,7 +734,7 @@ def _made(report: Report, frame: "Frame[HeadlineColumn]", over: OverRanks, split
     ]  # fmt: skip
 
 
-def _copies(frame: "Frame[HeadlineColumn]", over: OverRanks) -> list[Tile]:
+def _copies(frame: pd.DataFrame, over: OverRanks) -> list[Tile]:
     """Only where they take more than communication: else the line of tiles has no room for it."""
     copies, comm = over.of("exposed_copy_pct"), over.of("exposed_comm_pct")
     if not (copies["mean_pct"] or 0) > (comm["mean_pct"] or 0):
@@ -770,7 +764,7 @@ def _length(over: OverRanks, split: Split, info: RunInfo | None) -> Tile:
 
 
 def _share(
-    of_ranks: pd.Series, over: "Row[OverRanksColumn]", name: str, kind: str, definition: str, detail: str = ""
+    of_ranks: pd.Series, over: Mapping[str, Any], name: str, kind: str, definition: str, detail: str = ""
 ) -> Tile:
     if not over["ranks"]:
         return Tile(name, kind, ABSENT, _IN_GRAPHS, (), (), definition)
@@ -784,7 +778,7 @@ def _fused(over: OverRanks) -> str:
     return f"{text(mean, Unit.PCT)} in kernels that communicate too" if mean else ""
 
 
-def _overlap(frame: "Frame[HeadlineColumn]", over: OverRanks) -> Tile:
+def _overlap(frame: pd.DataFrame, over: OverRanks) -> Tile:
     definition = "Share of the communication time that runs under compute; higher is better."
     overlap = over.of("overlap_pct")
     if not overlap["ranks"]:
@@ -848,7 +842,7 @@ _OF_COMM: Mapping[str, Figure] = MappingProxyType(
 )
 
 
-def _spread(over: "Row[OverRanksColumn]", unit: Unit) -> tuple[str, ...]:
+def _spread(over: Mapping[str, Any], unit: Unit) -> tuple[str, ...]:
     """Least and most, and whose they are."""
     low, high = (over["least_ns"], over["most_ns"]) if unit is Unit.NS else (over["least_pct"], over["most_pct"])
     return _ends(over["ranks"], (low, over["least_rank"]), (high, over["most_rank"]), unit)

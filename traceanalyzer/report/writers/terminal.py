@@ -1,7 +1,7 @@
 """The short summary that the command line prints."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 from rich import box
@@ -16,11 +16,6 @@ from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.vocabulary import COMM, COMPUTE, COPY, FUSED, IDLE, LOOKS, OPAQUE, Part
 from traceanalyzer.report import words
 from traceanalyzer.report.contents import Report
-
-if TYPE_CHECKING:
-    from traceanalyzer.analyses.frames import Row
-    from traceanalyzer.analyses.names import HeadlineColumn
-
 
 # The short summary that the command line prints: where each rank's time went, in colour when it can.
 
@@ -109,7 +104,7 @@ def _show_ranks(report: Report, console: Console) -> None:
             console.print(line, highlight=False)
 
 
-def _table(label: str, rows: "list[Row[HeadlineColumn]]", held: list[words.Shown]) -> Table:
+def _table(label: str, rows: list[dict[str, Any]], held: list[words.Shown]) -> Table:
     title = f"{escape(label)}: where each rank's GPU time goes ({_basis(rows)})"
     # Its seven columns and their headings stand in a line of the usual 80.
     table = Table(title=title, box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
@@ -143,7 +138,7 @@ def _host_table(report: Report) -> Table:
     return table
 
 
-def _lines(label: str, rows: "list[Row[HeadlineColumn]]", held: list[words.Shown]) -> Iterator[str]:
+def _lines(label: str, rows: list[dict[str, Any]], held: list[words.Shown]) -> Iterator[str]:
     """The table for a terminal that is narrower than it: a sentence for each rank."""
     yield f"[italic]{escape(label)}: where each rank's GPU time goes ({_basis(rows)})[/]"
     shown = _shown_parts(rows)
@@ -158,7 +153,7 @@ def _lines(label: str, rows: "list[Row[HeadlineColumn]]", held: list[words.Shown
         yield words.caption(held, len(rows))
 
 
-def _shown_parts(rows: "list[Row[HeadlineColumn]]") -> list[Part]:
+def _shown_parts(rows: list[dict[str, Any]]) -> list[Part]:
     """The parts that have a column: the rare ones only where there are any."""
     return [part for part in _PARTS if part not in _RARE or any(_time_of(row, part) for row in rows)]
 
@@ -176,16 +171,16 @@ def _colour(part: Part) -> str:
     return LOOKS[part.kind].dark or LOOKS[part.kind].colour
 
 
-def _basis(rows: "list[Row[HeadlineColumn]]") -> str:
+def _basis(rows: list[dict[str, Any]]) -> str:
     return str(rows[0]["basis"]) if rows else "nothing"
 
 
-def _time_ns(row: "Row[HeadlineColumn]") -> int:
+def _time_ns(row: Mapping[str, Any]) -> int:
     """A step's mean time, the window's where there are no steps."""
     return int(row["window_ns"] if row["step_mean_ns"] is None else row["step_mean_ns"])
 
 
-def _has_steps(rows: "list[Row[HeadlineColumn]]") -> bool:
+def _has_steps(rows: list[dict[str, Any]]) -> bool:
     return bool(rows) and rows[0]["step_mean_ns"] is not None
 
 
