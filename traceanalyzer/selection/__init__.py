@@ -198,7 +198,10 @@ def _launched_before_capture(gpu_ops: pd.DataFrame) -> np.ndarray:
 
 
 def _is_partial(trace: RankTrace, found: pd.DataFrame) -> np.ndarray:
-    """Steps without an end, or with a launch whose GPU operation is not there; all of a file that is cut off."""
+    """Steps without an end, or with a launch (or after a step with one) whose GPU operation is not there.
+
+    All of a file that is cut off.
+    """
     if trace.meta.is_truncated:
         # A profiler may write a whole capture's launches and operations behind its operators: a cut then takes them
         # from every step, both together, so that those which are left still answer each other.
@@ -206,7 +209,8 @@ def _is_partial(trace: RankTrace, found: pd.DataFrame) -> np.ndarray:
     step = _step_of_launch(trace, found)
     # Of a rank without any GPU work the steps are known as the host's.
     lost = step[is_lost_launch(trace.api_calls) & (step != NONE)] if len(trace.gpu_ops) else step[:0]
-    partial: np.ndarray = np.isin(np.arange(len(found)), lost) | array_of(found, "is_open")
+    # Where a step begins is not known when operations of the one before it are not.
+    partial: np.ndarray = np.isin(np.arange(len(found)), [*lost, *(lost + 1)]) | array_of(found, "is_open")
     return partial
 
 

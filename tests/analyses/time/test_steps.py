@@ -89,13 +89,14 @@ def test_what_runs_ahead_neither_begins_nor_lengthens_a_step(ops, windows):
 
 
 def test_a_step_whose_operations_were_lost_lengthens_no_other():
-    ops = [("compute", start + 2, start + 8, start + 1) for start in (0, 10, 20, 30)]
-    whole = rank_trace(ops, steps=[(start, start + 10) for start in (0, 10, 20, 30)])
-    held = whole.gpu_ops[whole.gpu_ops["start_ns"] != 12]
+    """The host runs ahead: its first kernel begins when it has launched the last."""
+    ops = [("compute", 100 + 10 * step, 110 + 10 * step, 10 * step + 1) for step in range(5)]
+    whole = rank_trace(ops, steps=[(10 * step, 10 * step + 10) for step in range(5)])
+    held = whole.gpu_ops[whole.gpu_ops["start_ns"] != 110]
     cut = make_trace(whole.meta, gpu_ops=held, api_calls=whole.api_calls, ranges=whole.ranges)
     found = rows(select(cut, Selection()))
-    assert [row["window_ns"] for row in found] == [10, None, 10, 10, None]
-    assert [row["is_complete"] for row in found] == [True, False, True, True, None]
+    assert [row["window_ns"] for row in found] == [110, None, 20, 10, 10, None]
+    assert [row["is_complete"] for row in found] == [True, False, False, True, True, None]
 
 
 def test_a_steps_parts_add_up_to_its_window():
@@ -118,8 +119,8 @@ def test_a_launch_without_an_operation_makes_its_step_partial():
     )
     calls = pd.concat([trace.api_calls.astype({"name": "str"}), lost], ignore_index=True)
     cut = select(make_trace(trace.meta, gpu_ops=trace.gpu_ops, api_calls=calls, ranges=trace.ranges), Selection())
-    assert [row["is_partial"] for row in rows(cut)] == [False, True, False, None]
-    assert [row["is_complete"] for row in rows(cut)] == [True, False, True, None]
+    assert [row["is_partial"] for row in rows(cut)] == [False, True, True, None]
+    assert [row["is_complete"] for row in rows(cut)] == [True, False, False, None]
 
 
 def test_headline_is_of_complete_steps_that_all_ranks_share():
@@ -222,7 +223,7 @@ def test_a_step_that_is_not_complete_is_not_in_the_window_of_those_that_are():
     )  # a launch in step 1 without operation
     calls = pd.concat([trace.api_calls, lost], ignore_index=True)
     cut = make_trace(trace.meta, gpu_ops=trace.gpu_ops, api_calls=calls, ranges=trace.ranges)
-    assert select(cut, Selection(steps="complete")).window.stretches == ((5, 30), (50, 90))
+    assert select(cut, Selection(steps="complete")).window.stretches == ((5, 30), (70, 90))
 
 
 def test_complete_steps_of_a_capture_without_any_are_the_whole_capture():

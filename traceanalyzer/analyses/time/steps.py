@@ -32,7 +32,7 @@ class Steps(Result[StepsColumn]):
             "Its range is closed, and all operations launched in it ended inside the capture: counts in means."
         ),
         "is_partial": Column.flag(
-            "The capture misses its end or operations that it launched, or may: the file is cut off.",
+            "The capture misses its end, or operations of it or of the step before; or its file is cut off.",
             is_secondary=True,
         ),
         "host_start_ns": Column.moment("Start of the range that marks the step on the host.", is_secondary=True),
