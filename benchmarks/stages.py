@@ -35,8 +35,8 @@ STAGES = {
     "traceanalyzer.report.build": ("find",),
     "traceanalyzer.report.kept_report": ("kept", "keep"),
     "traceanalyzer.loading.kept_ranks": ("kept", "keep"),
-    "traceanalyzer.report.writers": ("write_html", "write_csv", "_write_json"),
-    "traceanalyzer.report.writers.html": ("page", "timeline_data", "draw_ahead"),
+    "traceanalyzer.report.writers": ("load_and_write",),
+    "traceanalyzer.report.writers.html": ("page", "timeline_data"),
 }
 """By the module that calls them."""
 

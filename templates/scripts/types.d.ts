@@ -359,7 +359,6 @@ interface Figure {
 }
 
 interface Window {
-  Plotly: { react: (holder: HTMLElement, data: Trace[], layout: object, options: object) => Promise<void> };
   /** What the console and the tests of the page may touch. */
   TA: object;
 }

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { deflateSync } from "node:zlib";
-import { inflatedJson, numberReader, unpacked, unpacked85 } from "../../templates/scripts/page/unpack.js";
+import { inflatedJson, numberReader, unpacked } from "../../templates/scripts/page/unpack.js";
 import { rowsOf } from "../../templates/scripts/timeline/packing.js";
 
 /** As `varints` of `columns.py` writes them. */
@@ -27,13 +27,6 @@ test("deflated JSON and a pair of what is said and its numbers", async () => {
   assert.deepEqual(await inflatedJson(packed('{"why_not":"µs"}')), { why_not: "µs" });
   const [told, read] = await unpacked([packed('{"count":2}'), packed(varints([7, 700]))]);
   assert.deepEqual([told, [...read(told.count)]], [{ count: 2 }, [7, 700]]);
-});
-
-test("base85 as Python's b85encode writes it, with / for <", () => {
-  // base64.b85encode(b"traceanalyzer\xff\xff\0")
-  const text = "baG*1Wnpe%Y<YTRa{vDT";
-  assert.deepEqual([...unpacked85(`0${text.replaceAll("<", "/")}`)], [...Buffer.from("traceanalyzer"), 255, 255, 0]);
-  assert.equal(unpacked85(`3${text.replaceAll("<", "/")}`).length, 13);
 });
 
 test("what overlaps lies on rows of its own, from the last row on together", () => {

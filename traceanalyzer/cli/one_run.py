@@ -196,7 +196,7 @@ def report_run(command: Command, run: "Run", label: str, target: Path) -> tuple[
         laid_in(command.load.cache),
         writers_write.whole(target, marked, content, force=command.options["force"]) as draft,
     ):
-        made = _write(command, run, label, draft.path, target.resolve().parent)
+        made = _write(command, run, label, draft.path)
         files = draft.final([*made.files, *write(made.examination, draft.path)])
     changed = content != _content(command, run, label)
     page = next((path for path in files if path.suffix == ".html"), target)
@@ -230,8 +230,8 @@ def _show_failures(failures: "list[Failure]", *, is_verbose: bool) -> None:
         click.echo("Run again with --verbose for the details to report.", err=True)
 
 
-def _write(command: Command, run: "Run", label: str, folder: Path, beside: Path) -> _Written:
-    """Analyse the run, show it and write it into the folder; `beside` is where folders of reports stand."""
+def _write(command: Command, run: "Run", label: str, folder: Path) -> _Written:
+    """Analyse the run, show it and write it into the folder."""
     from traceanalyzer.failures import warn
     from traceanalyzer.report.writers.write import write
 
@@ -246,8 +246,7 @@ def _write(command: Command, run: "Run", label: str, folder: Path, beside: Path)
     clock.mark("other analyses")
     give_back_memory()  # else what the analyses freed lies between what they made
     failures = [*made.failures, *unshown]
-    how = {"plotlyjs": options["plotlyjs"], "processes": _beside(run, options)}
-    files = write(made, folder, formats, failures=failures, beside=beside, **how)
+    files = write(made, folder, formats, failures=failures, processes=_beside(run, options))
     clock.mark("write")
     warn(failures[len(made.failures) :])
     if outcomes:

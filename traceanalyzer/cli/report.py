@@ -52,8 +52,7 @@ FORMATS = ("html", "csv", "json", "parquet", "md", "xlsx")
               help="Where to write (default: reports/<name of the run>).")  # fmt: skip
 @click.option("--format", "formats", multiple=True, type=click.Choice(FORMATS), metavar="NAME",
               help=f"What to write: {', '.join(FORMATS)}; repeatable (default: html, csv and json).")  # fmt: skip
-@click.option("--plotlyjs", type=click.Choice(["inline", "directory"]), default="inline", show_default=True,
-              help="Carry the charts' script in the page, or in one file beside the reports' folders.")  # fmt: skip
+@click.option("--plotlyjs", type=click.Choice(["inline", "directory"]), hidden=True)
 @click.option("--top", type=click.IntRange(min=1), metavar="N",
               help="Print the N kernels and operators that take most GPU time, too.")  # fmt: skip
 @click.option("--open", "open_page", is_flag=True, help="Open the report in the browser.")

@@ -1,14 +1,11 @@
-"""The files that a page is made of: templates, style, scripts, and plotly's own."""
+"""The files that a page is made of: templates, style and scripts."""
 
 import base64
 import hashlib
 import json
-import os
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +18,6 @@ from traceanalyzer.meaning.names import short_name
 from traceanalyzer.meaning.vocabulary import LOOKS, by_key
 from traceanalyzer.report import compiled, words
 from traceanalyzer.report.bundle import bundled
-
-_B85_LESS, _LESS = b"<", b"/"
-"""Base85 has `<`, which begins tags, and not `/`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +101,6 @@ def render(
     *,
     entry: str,
     styles: tuple[str, ...] = (),
-    allowed: tuple[str, ...] = (),
 ) -> str:
     """A whole page: what `base.html` needs beside the template's own words.
 
@@ -116,12 +109,10 @@ def render(
         context: what the template sees.
         entry: the module of the scripts that runs on it.
         styles: files of style beside what all pages have.
-        allowed: sources of scripts beside the page's own, as its policy names them.
     """
     own = script(entry)
-    sources = " ".join([f"'{own.hash}'", *allowed])
     shell = {
-        "policy": f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; "
+        "policy": f"default-src 'none'; script-src '{own.hash}'; style-src 'unsafe-inline'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'",
         "script": own,
         "style": Markup(style(*styles)),  # noqa: S704 - our own files
@@ -130,46 +121,10 @@ def render(
     return environment().get_template(f"page/{template}").render({**context, **shell})
 
 
-@cache
-def plotly_text() -> str:
-    """Plotly's script as its Python package carries it."""
-    return (files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
-
-
-@cache
-def plotly_name() -> str:
-    """The name of a file that holds it: reports of several versions may share a place."""
-    from importlib.metadata import version  # noqa: PLC0415 - few pages need it, and it loads what reads mail
-
-    return f"plotly-{version('plotly')}.min.js"
-
-
-@cache
-def plotly_packed() -> str:
-    """The same deflated, in base85 without `<`, after the number of bytes to drop at its end.
-
-    4.8 MB become 1.8 MB, where base64 takes 2.0.
-    """
-    deflated = zlib.compress(plotly_text().encode("utf-8"), 9)
-    padding = -len(deflated) % 4
-    digits = base64.b85encode(deflated + bytes(padding)).replace(_B85_LESS, _LESS).decode("ascii")
-    return f"{padding}{digits}"
-
-
 def packed(content: bytes) -> str:
     """Deflated and in base64, as the page's scripts unpack it."""
     # An eighth of the time that zlib's usual level takes, for a twentieth more bytes.
     return base64.b64encode(isal_zlib.compress(content, 3)).decode("ascii")
-
-
-def write_plotly(folder: Path) -> Path:
-    """Write plotly's script into a folder that reports lie in, unless it is there; it appears when it is whole."""
-    path = folder / plotly_name()
-    if not path.exists() or path.stat().st_size != len(plotly_text().encode("utf-8")):
-        draft = path.with_name(f".writing-{os.getpid()}-{path.name}")
-        draft.write_text(plotly_text(), encoding="utf-8", newline="")
-        draft.replace(path)
-    return path
 
 
 def sha256(text: str) -> str:

@@ -9,7 +9,7 @@ const inflate = async (base64) => {
 };
 
 /** @param {Uint8Array<ArrayBuffer>} bytes */
-export const inflated = async (bytes) => {
+const inflated = async (bytes) => {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 };
@@ -44,22 +44,4 @@ export const numberReader = (bytes) => {
 export const unpacked = async ([meta, numbers]) => {
   const [told, bytes] = await Promise.all([inflatedJson(meta), inflate(numbers)]);
   return [told, numberReader(bytes)];
-};
-
-/** Base85 as Python's b85encode writes it, with / for <: five digits are four bytes, after the number of bytes that are padding.
- * @param {string} text */
-export const unpacked85 = (text) => {
-  const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;/=>?@^_`{|}~";
-  const value = new Uint8Array(128);
-  for (let at = 0; at < 85; at += 1) value[digits.charCodeAt(at)] = at;
-  const bytes = new Uint8Array(((text.length - 1) / 5) * 4);
-  for (let at = 1, to = 0; at < text.length; to += 4) {
-    let word = 0;
-    for (let place = 0; place < 5; place += 1) word = word * 85 + value[text.charCodeAt(at++)];
-    bytes[to] = word >>> 24;
-    bytes[to + 1] = word >>> 16;
-    bytes[to + 2] = word >>> 8;
-    bytes[to + 3] = word;
-  }
-  return bytes.subarray(0, bytes.length - Number(text[0]));
 };

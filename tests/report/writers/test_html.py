@@ -28,7 +28,7 @@ from traceanalyzer.model import Skipped
 from traceanalyzer.report import Report, assets
 from traceanalyzer.report.build import findings_of
 from traceanalyzer.report.page import sections
-from traceanalyzer.report.page.charts import FIGURES, Charts
+from traceanalyzer.report.page.charts import chart
 from traceanalyzer.report.words import split
 from traceanalyzer.report.writers import html, tables
 
@@ -184,7 +184,6 @@ def test_the_policy_lists_each_script_and_nothing_comes_from_elsewhere():
             assert f"'sha256-{digest}'" in policy
         else:
             json.loads(script)
-    assert f"'{assets.sha256(assets.plotly_text())}'" not in policy, "the page draws its charts itself"
     assert not [a for _, a in page.elements for name in ("src", "href") if "//" in (a.get(name) or "")]
 
 
@@ -251,48 +250,6 @@ def test_a_page_of_almost_nothing(ops):
     assert "nothing to split" in page.text if not ops else page.tables["headline"].rows
     charts = [a for _, a in page.elements if a.get("class") == "chart"]
     assert ops or not charts
-    assert "plotly-packed" not in [a.get("id") for a, _ in page.scripts]
-
-
-def of_one_call():
-    return Report("x", of((("comm", 0, 10),)))
-
-
-@pytest.fixture
-def own_chart(monkeypatch):
-    """A page with a chart of a kind that the page's own script does not draw."""
-    bars = {"data": [{"type": "bar", "x": [1], "y": [2]}], "layout": {}}
-    monkeypatch.setattr("traceanalyzer.report.writers.html.FIGURES", {**FIGURES, "calls": lambda _: bars})
-
-
-@pytest.mark.usefixtures("own_chart")
-def test_a_chart_of_another_kind_is_plotlys():
-    page = Page(html.page(of_one_call()))
-    assert "plotly-packed" in [a.get("id") for a, _ in page.scripts]
-    policy = next(a["content"] for tag, a in page.elements if a.get("http-equiv") == "Content-Security-Policy")
-    assert f"'{assets.sha256(assets.plotly_text())}'" in policy
-
-
-@pytest.mark.usefixtures("own_chart")
-def test_plotly_lies_once_beside_the_folders_of_reports(tmp_path):
-    report = of_one_call()
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        (page,) = html.write(report, tmp_path / name, plotlyjs="directory")
-    script = tmp_path / assets.plotly_name()
-    assert script.read_text(encoding="utf-8") == assets.plotly_text()
-    assert f'"../{script.name}"' in page.read_text(encoding="utf-8")
-    assert sorted(path.name for path in tmp_path.rglob("*")) == sorted(
-        ["one", "summary.html", script.name, "two", "summary.html"]
-    )
-    (inline,) = html.write(report, tmp_path / "one")
-    assert page.stat().st_size < inline.stat().st_size - 1_000_000
-
-
-def test_no_script_beside_a_page_without_charts(tmp_path):
-    (tmp_path / "one").mkdir()
-    html.write(Report("x", of(())), tmp_path / "one", plotlyjs="directory")
-    assert [path.name for path in tmp_path.rglob("*")] == ["one", "summary.html"]
 
 
 @pytest.mark.parametrize("name", ["moe", pytest.param("fsdp_full", marks=pytest.mark.thorough)])
@@ -311,18 +268,9 @@ def unpacked(text):
 
 def test_long_figures_are_packed():
     figure = {"data": [{"x": list(range(10_000))}], "layout": {}}
-    drawn = Charts("inline").add("many", figure, "many")
+    drawn = chart("many", figure, "many")
     text = json.loads(re.search(r'data-for="chart-many">(.*)</script>', drawn)[1])
     assert json.loads(zlib.decompress(base64.b64decode(text))) == figure
-
-
-@pytest.mark.usefixtures("own_chart")
-def test_plotly_is_packed_in_digits_that_end_no_script():
-    packed = assets.plotly_packed()
-    assert f'"{packed}"' in html.page(of_one_call())
-    assert not set(packed) & set('<"\\')
-    unpacked = base64.b85decode(packed[1:].replace("/", "<"))
-    assert zlib.decompress(unpacked[: len(unpacked) - int(packed[0])]).decode() == assets.plotly_text()
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
 """A comparison of runs in every form in which it can be written."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from types import MappingProxyType
 
 from traceanalyzer.diff import Comparison
 from traceanalyzer.gate import Outcome
+from traceanalyzer.report.writers import Writer, load_and_write
 from traceanalyzer.snapshots.comparison import MemoryChange
 
 FORMAT_VERSION = 1
@@ -39,32 +40,15 @@ class DiffReport:
         return f"{', '.join(side.label for side in self.comparison.others)} against {self.comparison.base.label}"
 
 
-Writer = Callable[[DiffReport, Path], list[Path]]
-
-
-def _html(report: DiffReport, folder: Path) -> list[Path]:
-    from traceanalyzer.report.comparison import writers  # noqa: PLC0415 - jinja2 only when a page is made
-
-    return writers.html_write(report, folder)
-
-
-def _csv(report: DiffReport, folder: Path) -> list[Path]:
-    from traceanalyzer.report.comparison import writers  # noqa: PLC0415
-
-    return writers.write_csv(report, folder)
-
-
-def _json(report: DiffReport, folder: Path) -> list[Path]:
-    from traceanalyzer.report.comparison import writers  # noqa: PLC0415
-
-    return writers.write_json(report, folder)
-
-
-def _markdown(report: DiffReport, folder: Path) -> list[Path]:
-    from traceanalyzer.report.comparison import writers  # noqa: PLC0415
-
-    return writers.markdown_write(report, folder)
-
-
-DIFF_WRITERS: Mapping[str, Writer] = MappingProxyType({"html": _html, "csv": _csv, "json": _json, "md": _markdown})
+DIFF_WRITERS: Mapping[str, Writer] = MappingProxyType(
+    {
+        name: partial(load_and_write, f"{__name__}.writers", function)
+        for name, function in (
+            ("html", "html_write"),
+            ("csv", "write_csv"),
+            ("json", "write_json"),
+            ("md", "markdown_write"),
+        )
+    }
+)
 """By the name that `diff --format` takes."""

@@ -1,4 +1,4 @@
-"""The charts of a page as data."""
+"""The charts of a page as data: dictionaries in plotly's form, of scatters and icicles."""
 
 import json
 import math
@@ -28,51 +28,17 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 
-# The charts of one page: their data, who draws them, and the policy that lets plotly's script run where it must.
+# The charts of one page as data, which its script draws.
 
 
-OWN = {"scatter", "icicle"}
-"""Kinds of plotly's traces that the page's own script draws: a page with no others does without plotly's 2 MB."""
-
-
-class Charts:
-    """Collects the charts that templates ask for while a page is rendered; `made` are those that plotly draws."""
-
-    def __init__(self, plotlyjs: str) -> None:
-        self.plotlyjs = plotlyjs
-        self.made: list[str] = []
-
-    def add(self, name: str, figure: Mapping[str, Any] | None, label: str) -> Markup:
-        """The place of a chart, which its script fills when it scrolls into view; nothing without a figure."""
-        if figure is None:
-            return Markup()
-        is_own = {trace.get("type") for trace in figure["data"]} <= OWN
-        if not is_own:
-            self.made.append(name)
-        return Markup(
-            '<div class="chart" id="chart-{name}" role="img" aria-label="{label}"{own}>'
-            '<p class="quiet">Loading chart…</p></div>'
-            '<script type="application/json" class="figure" data-for="chart-{name}">{data}</script>'
-        ).format(name=name, label=label, own=Markup(' data-own="yes"') if is_own else "", data=_embedded_small(figure))
-
-    @property
-    def allowed(self) -> tuple[str, ...]:
-        """What the page's policy allows beside the page's own script: plotly's, where a chart needs it."""
-        if not self.made:
-            return ()
-        return (f"'{assets.sha256(assets.plotly_text())}'",) if self.plotlyjs == "inline" else ("'self'",)
-
-    @property
-    def place(self) -> str | None:
-        """Where the page finds plotly's script; `None` where it carries it or has no chart."""
-        return f"../{assets.plotly_name()}" if self.made and self.plotlyjs == "directory" else None
-
-    @property
-    def packed_script(self) -> Markup | None:
-        """Plotly's script for the page; `None` where there is no chart or it lies beside the page."""
-        if not self.made or self.plotlyjs != "inline":
-            return None
-        return Markup(assets.plotly_packed())  # noqa: S704 - our own digits: no `<` among them ends the element
+def chart(name: str, figure: Mapping[str, Any] | None, label: str) -> Markup:
+    """The place of a chart, which the page's script fills when it scrolls into view; nothing without a figure."""
+    if figure is None:
+        return Markup()
+    return Markup(
+        '<div class="chart" id="chart-{name}" role="img" aria-label="{label}"><p class="quiet">Loading chart…</p></div>'
+        '<script type="application/json" class="figure" data-for="chart-{name}">{data}</script>'
+    ).format(name=name, label=label, data=_embedded_small(figure))
 
 
 def _embedded_small(figure: Mapping[str, Any]) -> Markup:

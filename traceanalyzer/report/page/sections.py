@@ -1,9 +1,7 @@
 """The sections of a page and what each shows."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
@@ -22,14 +20,12 @@ from traceanalyzer.analyses.replay.what_ifs import WhatIfs
 from traceanalyzer.failures import Failure
 from traceanalyzer.findings.basis import Basis
 from traceanalyzer.findings.uneven.balance import apart
-from traceanalyzer.forks import all_aside
 from traceanalyzer.job.run_info import RunInfo, peak_memory
 from traceanalyzer.meaning.columns import ABSENT, Unit, is_known, text
 from traceanalyzer.meaning.names import collective_words, collectives_words
 from traceanalyzer.meaning.vocabulary import TRANSFER, UNMATCHED, WAIT, Part, rate
 from traceanalyzer.report import assets, words
 from traceanalyzer.report.contents import Report
-from traceanalyzer.report.page.charts import Charts
 from traceanalyzer.report.page.heat import shown
 from traceanalyzer.report.words import Split, headline_steps, over_ranks_of, unsplit_calls
 
@@ -205,8 +201,6 @@ class Guard:
         self.environment = environment
         self.is_strict = is_strict
         self.found: dict[str, Failure] = {}
-        self.ahead: dict[tuple[str, str], Markup] = {}
-        """Parts that are drawn already, by name and template."""
 
     def made(self, name: str, make: Callable[[], T], instead: Any) -> T:
         """What `make` gives, or `instead` when it fails."""
@@ -220,8 +214,6 @@ class Guard:
 
     def drawn(self, context: Mapping[str, Any], name: str, template: str, **more: Any) -> Markup:
         """A template of the page with the macros that all of them use; a sentence where it fails."""
-        if (name, template) in self.ahead:
-            return self.ahead[name, template]
 
         def make() -> Markup:
             text = self.environment.get_template("page/part.html").render({**context, **more}, part_template=template)
@@ -229,42 +221,6 @@ class Guard:
 
         note = Markup('<p class="quiet">{} could not be drawn: a bug of traceanalyzer.</p>').format(name)
         return self.made(name, make, note)
-
-
-# Sections of a page drawn before the page itself, some of them in forks of this process.
-
-
-_MOST = 4
-"""Shares that the sections are divided into: each takes some hundredths of a second, and a fork one of them."""
-
-Drawn = tuple[dict[tuple[str, str], Markup], list[str]]
-"""Parts of the page, and the charts in them that plotly draws."""
-
-
-def draw_ahead(guard: Guard, charts: Charts, context: Mapping[str, Any], processes: int) -> None:
-    """Draw the page's sections, each process its share, and give them to the guard.
-
-    A section that fails is left out: it is drawn where it stands on the page, and the guard notes what fails there.
-    """
-    sections: Sequence[Section] = context["sections"]
-    shares = min(processes, _MOST)
-    others = [partial(_drawn, guard, charts, context, sections[place::shares]) for place in range(1, shares)]
-    begun = all_aside(others, processes=processes)
-    guard.ahead |= _drawn(guard, charts, context, sections[::shares])[0]
-    for wait in begun:
-        parts, made = wait()
-        guard.ahead |= parts
-        charts.made += [name for name in made if name not in charts.made]
-
-
-def _drawn(guard: Guard, charts: Charts, context: Mapping[str, Any], sections: Sequence[Section]) -> Drawn:
-    strict = Guard(guard.environment, is_strict=True)
-    parts = {}
-    for section in sections:
-        with suppress(Exception):
-            more = {"section": section, "result": context["results"][section.name]}
-            parts[section.name, section.template] = strict.drawn(context, section.name, section.template, **more)
-    return parts, charts.made
 
 
 # Rows of a Result that a page shows where it has many: the longest gaps, the changes that gain something.

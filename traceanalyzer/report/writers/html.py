@@ -11,7 +11,6 @@ from traceanalyzer.analyses.base import is_true
 from traceanalyzer.analyses.communication.groups import mesh
 from traceanalyzer.failures import Failure, sentences
 from traceanalyzer.findings import shares
-from traceanalyzer.forks import aside
 from traceanalyzer.meaning import columns
 from traceanalyzer.meaning.columns import Unit
 from traceanalyzer.report import assets, words
@@ -19,13 +18,12 @@ from traceanalyzer.report.contents import Report
 from traceanalyzer.report.page import charts as page_charts
 from traceanalyzer.report.page import heat, table_view
 from traceanalyzer.report.page import sections as page_sections
-from traceanalyzer.report.page.charts import FIGURES, Charts, embedded, icicle, step_chart
+from traceanalyzer.report.page.charts import FIGURES, chart, embedded, icicle, step_chart
 from traceanalyzer.report.page.heat import host_heat
 from traceanalyzer.report.page.sections import (
     PARTS,
     Guard,
     bars,
-    draw_ahead,
     loads,
     schedule,
     sections,
@@ -36,65 +34,39 @@ from traceanalyzer.report.timeline import meant_ranks, pins, timeline_data
 from traceanalyzer.report.words import Split, headline_facts, headline_steps, split
 
 
-def write(
-    report: Report,
-    folder: Path,
-    *,
-    plotlyjs: str = "inline",
-    failures: list[Failure] | None = None,
-    beside: Path | None = None,
-    processes: int = 1,
-) -> list[Path]:
-    """Write `summary.html`.
-
-    Args:
-        report: what to show.
-        folder: where to write.
-        plotlyjs: `inline` carries the charts' script in the page (about 2 MB, only when there is a chart);
-            `directory` puts it once beside the reports' folders, where there is a chart, for all of them.
-        beside: the folder in which the report's own will lie; that of `folder` unless given.
-        processes: how many may draw it, where this one can be forked.
-        failures: takes up the parts that could not be drawn; without it they are raised.
-    """
+def write(report: Report, folder: Path, *, failures: list[Failure] | None = None) -> list[Path]:
+    """Write `summary.html`; `failures` takes up the parts that could not be drawn: without it they are raised."""
     path = folder / "summary.html"
-    text = page(report, plotlyjs=plotlyjs, failures=failures, processes=processes)
-    path.write_text(text, encoding="utf-8", errors="replace")
-    if plotlyjs == "directory" and f'"../{assets.plotly_name()}"' in text:
-        assets.write_plotly(beside or folder.parent)
+    path.write_text(page(report, failures=failures), encoding="utf-8", errors="replace")
     return [path]
 
 
-def page(report: Report, *, plotlyjs: str = "inline", failures: list[Failure] | None = None, processes: int = 1) -> str:
+def page(report: Report, *, failures: list[Failure] | None = None) -> str:
     """The page's text; parts that fail are raised, or with a list for them noted there and on the page."""
     environment = assets.environment()
-    charts = Charts(plotlyjs)
     guard = Guard(environment, is_strict=failures is None)
     parts = guard.made("split", partial(split, report.results), None)
-    drawn = partial(timeline_data, report.results, report.findings, parts, _zero(report))
-    # Begun first: it takes as long as a good part of the sections. The few that need it wait for it.
-    begun = guard.made("timeline", partial(aside, drawn, processes=processes), lambda: None)
-    context = _context(report, parts, charts, guard)
+    context = _context(report, parts, guard)
     context["drawn"] = partial(guard.drawn, context)
-    draw_ahead(guard, charts, context, max(1, processes - 1))
-    context["timeline"] = guard.made("timeline", begun, None)
-    # The body is rendered first: only then is it known which charts there are, and with them which scripts run.
     body = environment.get_template("page/body.html").render(context)
     if guard.found:  # once more, with what failed in its notes
         context["care"] = [*sentences(guard.found.values()), *context["care"]]
         body = environment.get_template("page/body.html").render(context)
     if failures is not None:
         failures += guard.found.values()
-    shell = {"report": report, "version": report.version, "charts": charts, "body": Markup(body)}  # noqa: S704 - escaped above
-    return assets.render("report.html", shell, entry="run.js", allowed=charts.allowed)
+    shell = {"report": report, "version": report.version, "body": Markup(body)}  # noqa: S704 - escaped above
+    return assets.render("report.html", shell, entry="run.js")
 
 
-def _context(report: Report, parts: Split | None, charts: Charts, guard: Guard) -> dict[str, Any]:
-    """What the templates see; without the timeline."""
+def _context(report: Report, parts: Split | None, guard: Guard) -> dict[str, Any]:
+    """What the templates see."""
     first = next((rank for finding in report.findings[:1] for rank in meant_ranks(finding)), None)
+    drawn = partial(timeline_data, report.results, report.findings, parts, _zero(report))
     return {
         "report": report,
         "results": report.results,
         "split": parts,
+        "timeline": guard.made("timeline", drawn, None),
         "verdict": guard.made("verdict", partial(words.verdict_sentences, report, parts), []),
         "advice": guard.made("advice", partial(words.advice, report.findings), None),
         "tiles": guard.made("tiles", partial(page_sections.tiles, report, parts), []),
@@ -122,9 +94,8 @@ def _context(report: Report, parts: Split | None, charts: Charts, guard: Guard) 
         "bars": bars,
         "hosts": guard.made("hosts", partial(host_heat, report.results), None),
         "plain_rows": table_view.PLAIN_ROWS,
-        "chart": charts.add,
+        "chart": chart,
         "figures": {**FIGURES, "operator_kernels": partial(icicle, first=first)},
-        "charts": charts,
     }
 
 

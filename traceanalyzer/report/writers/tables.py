@@ -21,25 +21,22 @@ from traceanalyzer.report import words
 from traceanalyzer.report.contents import FORMAT_VERSION, Report
 
 
-def write_csv(report: Report, folder: Path, *, share: int = 0, shares: int = 1) -> list[Path]:
+def write_csv(report: Report, folder: Path) -> list[Path]:
     """`summary.csv` with the breakdown's row for each rank, `tables/<analysis>.csv` and `tables/index.md`.
 
-    Tables of more than `MOST_CSV_ROWS` rows are Parquet files, as with `write_parquet`. Of several shares, which other
-    processes write, the first names all files; each is as long as the others, about.
+    Tables of more than `MOST_CSV_ROWS` rows are Parquet files, as with `write_parquet`.
     """
     places = _places(report, folder, "csv")
-    is_long = {name: len(report.results[name]) > MOST_CSV_ROWS for name in places}
-    for name in sorted(places, key=lambda name: -len(report.results[name]))[share::shares]:
+    paths = []
+    for name, path in places.items():
         give_back_grown()
-        if is_long[name]:
-            _write_parquet(report, folder, name)
+        if len(report.results[name]) > MOST_CSV_ROWS:
+            paths.append(_write_parquet(report, folder, name))
         else:
-            write_frame(report.results[name].to_frame(), places[name])
-    if share:
-        return []
+            write_frame(report.results[name].to_frame(), path)
+            paths.append(path)
     summary = folder / "summary.csv"
     write_frame(report.results["breakdown"].to_frame(), summary)
-    paths = [path.with_suffix(".parquet") if is_long[name] else path for name, path in places.items()]
     return [summary, _write_index(report, folder, paths), *paths]
 
 
