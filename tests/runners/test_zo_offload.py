@@ -5,7 +5,7 @@ import torch
 
 from traceanalyzer.runners.data import Tokens
 from traceanalyzer.runners.model import build_model
-from traceanalyzer.runners.presets import PRESETS
+from traceanalyzer.runners.options import PRESETS
 from traceanalyzer.runners.strategies.zo_offload import EMBEDDING_KEY, HEAD_KEY, PERTURBATION
 
 LEARNING_RATE = 1e-3

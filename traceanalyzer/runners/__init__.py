@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from traceanalyzer.runners.profile_config import ProfileConfig
+    from traceanalyzer.runners.options import ProfileConfig
     from traceanalyzer.runners.tracing import traced
 
 __all__ = ["ProfileConfig", "traced"]

@@ -13,7 +13,7 @@ from traceanalyzer.runners.model import IGNORED_TARGET
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from traceanalyzer.runners.presets import ModelConfig
+    from traceanalyzer.runners.options import ModelConfig
 
 MASK_EVERY = 7  # one token in seven is predicted by an encoder, about BERT's 15 %
 

@@ -14,7 +14,7 @@ from traceanalyzer.runners.ranges import block_range
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from traceanalyzer.runners.presets import ModelConfig
+    from traceanalyzer.runners.options import ModelConfig
 
 IGNORED_TARGET = -100
 

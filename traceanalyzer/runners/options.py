@@ -5,15 +5,74 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from traceanalyzer.errors import UsageError
-from traceanalyzer.runners.presets import DEFAULT_BATCH, PRESETS, ModelConfig
-from traceanalyzer.runners.profile_config import ProfileConfig
 from traceanalyzer.runners.strategies import STRATEGIES, strategy_named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """A transformer's shape; `is_causal` tells the decoder from the encoder."""
+
+    preset: str
+    layers: int
+    d_model: int
+    heads: int
+    vocab: int
+    seq_len: int
+    is_causal: bool = True
+
+
+# The output head has its own matrix (a pipeline can then split the model anywhere), so `gpt2` counts
+# 163 M parameters and `gpt2-large` 838 M, 39 M and 64 M more than the published models with tied ones.
+PRESETS = {
+    "tiny": ModelConfig("tiny", layers=4, d_model=64, heads=4, vocab=256, seq_len=32),
+    "tiny-bert": ModelConfig("tiny-bert", 4, 64, 4, 256, 32, is_causal=False),
+    "gpt2": ModelConfig("gpt2", layers=12, d_model=768, heads=12, vocab=50_304, seq_len=1024),
+    "gpt2-large": ModelConfig("gpt2-large", layers=36, d_model=1280, heads=20, vocab=50_304, seq_len=1024),
+    "360m": ModelConfig("360m", layers=24, d_model=1024, heads=16, vocab=28_672, seq_len=1024),
+    "bert": ModelConfig("bert", 12, 768, 12, 30_720, 512, is_causal=False),
+}
+# Samples a rank and micro-step that keep a large GPU busy also while a profiler slows the host
+# (under 80 GB, without activation checkpointing).
+DEFAULT_BATCH = {"tiny": 4, "tiny-bert": 4, "gpt2": 24, "gpt2-large": 16, "360m": 24, "bert": 64}
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileConfig:
+    """What to record, and at what cost.
+
+    `record_shapes` adds input shapes to operators (about a tenth more host time); `with_stack` Python frames
+    (host time doubles or worse, traces grow several times); `profile_memory` an event an allocation (traces
+    grow by about a half). `nvtx_ops` writes an NVTX range an operator under Nsight Systems, at the price of
+    the operators' host time about doubling. `stream_waits` adds one event a synchronisation, where the version
+    of torch can record them. Whatever makes the host slower can turn a GPU-bound step into a
+    host-bound one; un-profiled step times stand in run.json for comparison.
+    """
+
+    profiler: Literal["torch", "nsys", "none"] = "torch"
+    wait: int = 1
+    warmup: int = 2
+    active: int = 4
+    record_shapes: bool = True
+    with_stack: bool = False
+    profile_memory: bool = False
+    nvtx_ops: bool = False
+    stream_waits: bool = True
+
+    @property
+    def first_active(self) -> int:
+        """Steps before the first recorded one."""
+        return self.wait + self.warmup
+
+    @property
+    def steps(self) -> int:
+        """Steps to take while profiling."""
+        return 0 if self.profiler == "none" else self.first_active + self.active
 
 
 @dataclass(frozen=True, slots=True)

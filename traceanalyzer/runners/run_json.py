@@ -4,22 +4,67 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
+import shutil
 import statistics
+import subprocess
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from traceanalyzer.runners import machine
-
 if TYPE_CHECKING:
     from pathlib import Path
 
 FORMAT_VERSION = 1
-# A web address stays whole: it is documentation, and none of its parts is a folder of this machine.
+# A web address stays whole: it is documentation, and none of its parts is a folder of this _
 _FOLDERS = re.compile(r"(?P<web>https?://\S+)|[\w.~-]*/(?:[^\s/\[\]:]+/)+")
 _ADDRESS = re.compile(r"\[?\d+\.\d+\.\d+\.\d+\]?(?::\d+)?")
+
+
+def _gpu() -> dict[str, Any] | None:
+    """Model and number of the GPUs of this host."""
+    if not torch.cuda.is_available():
+        return None
+    return {"name": torch.cuda.get_device_name(), "count": torch.cuda.device_count()}
+
+
+def _versions() -> dict[str, str | None]:
+    """Versions of what decides which kernels run."""
+    has_gpu = torch.cuda.is_available()
+    driver = _nvidia_smi("--query-gpu=driver_version", "--format=csv,noheader", "--id=0")
+    return {
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "nccl": ".".join(map(str, torch.cuda.nccl.version())) if has_gpu else None,
+        "driver": driver.strip() if driver else None,
+        "python": platform.python_version(),
+    }
+
+
+def _topology() -> str | None:
+    """`nvidia-smi topo -m` without its terminal colours."""
+    matrix = _nvidia_smi("topo", "-m")
+    return re.sub(r"\x1b\[[0-9;]*m", "", matrix) if matrix else None
+
+
+def _hosts() -> list[str] | None:
+    """Which host each rank runs on, by number, as torchrun deals out ranks; `None` on one host, or without it."""
+    sizes = [os.environ.get(name, "") for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE")]
+    world, local = (int(size) if size.isdigit() else 0 for size in sizes)
+    return [f"node {rank // local}" for rank in range(world)] if 0 < local < world else None
+
+
+def _nvidia_smi(*arguments: str) -> str | None:
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return None
+    try:
+        done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=30, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +92,10 @@ class RunRecord:
     expected: list[dict[str, Any]] | None = None
     transfer: list[dict[str, Any]] | None = None
     profile: dict[str, Any] | None = None
-    gpu: dict[str, Any] | None = field(default_factory=machine.gpu)
-    versions: dict[str, str | None] = field(default_factory=machine.versions)
-    topology: str | None = field(default_factory=machine.topology)
-    hosts: list[str] | None = field(default_factory=machine.hosts)
+    gpu: dict[str, Any] | None = field(default_factory=_gpu)
+    versions: dict[str, str | None] = field(default_factory=_versions)
+    topology: str | None = field(default_factory=_topology)
+    hosts: list[str] | None = field(default_factory=_hosts)
 
     def timed(self, step_times_ns: list[int], tokens_per_step: int | None) -> RunRecord:
         """With the un-profiled step time (mean, sample standard deviation) and what follows from it."""

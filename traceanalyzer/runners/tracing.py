@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.distributed as dist
 
-from traceanalyzer.runners.profile_config import ProfileConfig
+from traceanalyzer.runners.options import ProfileConfig
 from traceanalyzer.runners.profiling import Profiler, profiled
 from traceanalyzer.runners.ranges import span
 from traceanalyzer.runners.run_json import RunRecord

@@ -1,4 +1,4 @@
-"""The strategies by name: one file each, imported when it is asked for, so that their names need no torch."""
+"""The strategies by name: a module a family, imported when it is asked for, so that their names need no torch."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ if TYPE_CHECKING:
     from traceanalyzer.runners.strategies.base import Strategy
 
 STRATEGIES: dict[str, str] = {
-    "single": "single.Single",
-    "simple_ddp": "simple_ddp.SimpleDDP",
-    "simple_ddp_ga": "simple_ddp_ga.SimpleDDPGradientAccumulation",
-    "simple_ddp_hook": "simple_ddp_hook.SimpleDDPHook",
-    "simple_ddp_async": "simple_ddp_async.SimpleDDPAsync",
-    "bucket_ddp_async": "bucket_ddp_async.BucketDDPAsync",
-    "pytorch_ddp": "pytorch_ddp.PyTorchDDP",
-    "pytorch_ddp_bf16": "pytorch_ddp_bf16.PyTorchDDPBf16",
-    "zero1": "zero1.Zero1",
-    "zero2": "zero2.Zero2",
-    "zero3": "zero3.Zero3",
-    "pytorch_zero1": "pytorch_zero1.PyTorchZero1",
-    "pytorch_zero2": "pytorch_zero2.PyTorchZero2",
-    "pytorch_zero3": "pytorch_zero3.PyTorchZero3",
-    "fsdp_hybrid": "fsdp_hybrid.FSDPHybrid",
-    "pp_naive": "pp_naive.NaivePipeline",
-    "pp_gpipe": "pp_gpipe.GPipe",
-    "pp_1f1b": "pp_1f1b.OneForwardOneBackward",
+    "single": "data_parallel.Single",
+    "simple_ddp": "data_parallel.SimpleDDP",
+    "simple_ddp_ga": "data_parallel.SimpleDDPGradientAccumulation",
+    "simple_ddp_hook": "data_parallel.SimpleDDPHook",
+    "simple_ddp_async": "data_parallel.SimpleDDPAsync",
+    "bucket_ddp_async": "data_parallel.BucketDDPAsync",
+    "pytorch_ddp": "pytorch.PyTorchDDP",
+    "pytorch_ddp_bf16": "pytorch.PyTorchDDPBf16",
+    "zero1": "zero.Zero1",
+    "zero2": "zero.Zero2",
+    "zero3": "zero.Zero3",
+    "pytorch_zero1": "pytorch.PyTorchZero1",
+    "pytorch_zero2": "pytorch.PyTorchZero2",
+    "pytorch_zero3": "pytorch.PyTorchZero3",
+    "fsdp_hybrid": "pytorch.FSDPHybrid",
+    "pp_naive": "pipeline.NaivePipeline",
+    "pp_gpipe": "pipeline.GPipe",
+    "pp_1f1b": "pipeline.OneForwardOneBackward",
     "tp": "tp.TensorParallel",
     "zo_offload": "zo_offload.ZerothOrderOffload",
-    "broadcast1": "broadcast1.HostToEveryGPU",
-    "broadcast2": "broadcast2.HostToOneThenPeers",
-    "broadcast3": "broadcast3.ChunkedBroadcast",
+    "broadcast1": "broadcast.HostToEveryGPU",
+    "broadcast2": "broadcast.HostToOneThenPeers",
+    "broadcast3": "broadcast.ChunkedBroadcast",
 }
-"""Name → file below this folder and class."""
+"""Name → module in this folder and class."""
 
 __all__ = ["STRATEGIES", "strategy_named"]
 

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from traceanalyzer.errors import UsageError
-from traceanalyzer.runners.memory_model import expected_memory
 from traceanalyzer.runners.model import Block, build_model, parameter_count
 from traceanalyzer.runners.ranges import span
 
@@ -23,6 +22,10 @@ if TYPE_CHECKING:
     from traceanalyzer.runners.model import Transformer
     from traceanalyzer.runners.options import RunConfig
     from traceanalyzer.runners.world import World
+
+PARAMETER_BYTES = 4  # fp32 master weights
+GRADIENT_BYTES = 4
+OPTIMIZER_BYTES = 8  # AdamW: two fp32 moments
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class Job:
 class Strategy:
     """Plain training on one rank's data; a strategy overrides what it does differently."""
 
+    fewest_ranks: ClassVar[int] = 1
     default_accumulate: ClassVar[int] = 1
     # Parts that a batch is cut into; the default batch is so many times the preset's.
     default_microbatches: ClassVar[int] = 1
@@ -76,7 +80,16 @@ class Strategy:
 
     @classmethod
     def check(cls, config: RunConfig, world_size: int) -> None:
-        """Refuse, with a UsageError, a job that this strategy cannot run; called before anything is built."""
+        """Refuse a job that this strategy cannot run; called before anything is built.
+
+        Raises:
+            UsageError: it has too few ranks, or settings that do not fit.
+        """
+        if world_size < cls.fewest_ranks:
+            raise UsageError(
+                f"{config.strategy} needs at least {cls.fewest_ranks} ranks, this job has {world_size}: start it with "
+                f"torchrun --standalone --nproc_per_node={cls.fewest_ranks} -m traceanalyzer.runners …"
+            )
 
     def build_optimizer(self) -> torch.optim.Optimizer:
         """AdamW over what this rank updates."""
@@ -154,14 +167,20 @@ def parallel_sizes(**sizes: Any) -> dict[str, Any]:
     return {"dp": 1, "tp": 1, "pp": 1, "microbatches": None, "split": None, **sizes}
 
 
-def require_ranks(strategy: str, world_size: int, minimum: int = 2) -> None:
-    """Refuse a job with too few ranks.
+def expected_memory(
+    parameters: int,
+    *,
+    parameter_shards: int = 1,
+    gradient_shards: int = 1,
+    optimizer_shards: int = 1,
+) -> dict[str, int]:
+    """Bytes on one rank that is responsible for `parameters`, each part cut into its number of shards.
 
-    Raises:
-        UsageError: fewer than `minimum`.
+    This is the arithmetic of the ZeRO paper for fp32 training; activations, bf16 copies and
+    communication buffers come on top.
     """
-    if world_size < minimum:
-        raise UsageError(
-            f"{strategy} needs at least {minimum} ranks, this job has {world_size}: "
-            f"start it with torchrun --standalone --nproc_per_node={minimum} -m traceanalyzer.runners …"
-        )
+    return {
+        "parameter_bytes": PARAMETER_BYTES * parameters // parameter_shards,
+        "gradient_bytes": GRADIENT_BYTES * parameters // gradient_shards,
+        "optimizer_bytes": OPTIMIZER_BYTES * parameters // optimizer_shards,
+    }

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from traceanalyzer.runners.world import World
 
 
-# What the three broadcasts share: a payload on the host, one buffer on every GPU of this one process.
-
-
 MIB = 2**20
 
 
@@ -92,9 +89,6 @@ def _devices(world: World) -> list[torch.device]:
     return [torch.device("cpu"), torch.device("cpu")]
 
 
-# Broadcast, first way: the host uploads the payload to every GPU.
-
-
 class HostToEveryGPU(Broadcast):
     """Every byte leaves the host once a GPU."""
 
@@ -109,9 +103,6 @@ class HostToEveryGPU(Broadcast):
         return {**super().transfer(), "uploaded_bytes_per_step": uploads, "peer_bytes_per_step": 0}
 
 
-# Broadcast, second way: the host uploads to GPU 0, which then copies to its peers.
-
-
 class HostToOneThenPeers(Broadcast):
     """Every byte leaves the host once, but the links between the GPUs idle until it has arrived."""
 
@@ -124,9 +115,6 @@ class HostToOneThenPeers(Broadcast):
                 lane.wait_for(uploaded)
                 with lane.queue():
                     buffer.copy_(self.buffers[0], non_blocking=True)
-
-
-# Broadcast, third way: in chunks, so that peers receive one while the host uploads the next.
 
 
 CHUNK_BYTES = 16 * MIB

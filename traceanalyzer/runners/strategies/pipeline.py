@@ -1,4 +1,4 @@
-"""What the three pipeline schedules share: a rank's stage of the model and its exchanges with both neighbours."""
+"""Pipeline parallelism: a stage a rank, under a naive, a GPipe or a 1F1B schedule."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from traceanalyzer.errors import UsageError
 from traceanalyzer.runners.data import Batch
 from traceanalyzer.runners.model import Transformer, run_blocks
 from traceanalyzer.runners.ranges import span
-from traceanalyzer.runners.strategies.base import Job, Strategy, parallel_sizes, require_ranks
+from traceanalyzer.runners.strategies.base import Job, Strategy, parallel_sizes
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from traceanalyzer.runners.options import RunConfig
 
 
@@ -44,6 +46,7 @@ class Stage(nn.Module):
 class Pipeline(Strategy):
     """One stage a rank, one batch for all of them, cut into microbatches; a subclass is a schedule."""
 
+    fewest_ranks = 2
     is_data_parallel = False
     default_microbatches = 4
 
@@ -60,7 +63,7 @@ class Pipeline(Strategy):
 
     @classmethod
     def check(cls, config: RunConfig, world_size: int) -> None:
-        require_ranks(config.strategy, world_size)
+        super().check(config, world_size)
         stage_split(config, world_size)
         if config.accumulate > 1:
             raise UsageError("a pipeline accumulates over its microbatches: use --microbatches, not --accumulate")
@@ -177,3 +180,63 @@ def stage_split(config: RunConfig, world_size: int) -> tuple[int, ...]:
             f"blocks, the job has {world_size} ranks and {layers} layers: both must agree"
         )
     return config.split
+
+
+class GPipe(Pipeline):
+    """Bubble (S−1)/(M+S−1), and the activations of all M microbatches in memory."""
+
+    def run_schedule(self, microbatches: list[Batch]) -> None:
+        for index, batch in enumerate(microbatches):
+            received = self.activation(batch)
+            self.exchange(from_previous=received)
+            output = self.forward_microbatch(index, batch, received)
+            self.exchange(to_next=None if self.is_last else output)
+        for index, batch in enumerate(microbatches):
+            gradient = self.output_gradient(batch)
+            self.exchange(from_next=gradient)
+            sent = self.backward_microbatch(index, len(microbatches), gradient)
+            self.exchange(to_previous=sent)
+
+
+class NaivePipeline(GPipe):
+    """GPipe with one microbatch."""
+
+    @classmethod
+    def microbatch_count(cls, config: RunConfig) -> int:
+        del config
+        return 1
+
+
+class OneForwardOneBackward(Pipeline):
+    """GPipe's bubble, but a stage holds the activations of at most S microbatches, not of all M."""
+
+    def run_schedule(self, microbatches: list[Batch]) -> None:
+        count = len(microbatches)
+        warmup = min(self.world.size - self.world.rank - 1, count)
+        for index in range(warmup):
+            received = self._receive(microbatches[index])
+            output = self.forward_microbatch(index, microbatches[index], received)
+            self.exchange(to_next=output)
+        self._steady(microbatches, warmup)
+        for index in range(count - warmup, count):
+            gradient = self.output_gradient(microbatches[index])
+            self.exchange(from_next=gradient)
+            self.exchange(to_previous=self.backward_microbatch(index, count, gradient))
+
+    def _steady(self, microbatches: list[Batch], warmup: int) -> None:
+        """Each exchange pairs the send of one direction with the receive of the other."""
+        count = len(microbatches)
+        received = self._receive(microbatches[warmup]) if warmup < count else None
+        for index in range(warmup, count):
+            batch = microbatches[index]
+            output = self.forward_microbatch(index, batch, received)
+            gradient = self.output_gradient(batch)
+            self.exchange(to_next=None if self.is_last else output, from_next=gradient)
+            sent = self.backward_microbatch(index - warmup, count, gradient)
+            received = self.activation(batch) if index + 1 < count else None
+            self.exchange(to_previous=sent, from_previous=received)
+
+    def _receive(self, batch: Batch) -> Tensor | None:
+        received = self.activation(batch)
+        self.exchange(from_previous=received)
+        return received

@@ -11,7 +11,7 @@ from torch.autograd import Function
 from traceanalyzer.errors import UsageError
 from traceanalyzer.runners.model import Block
 from traceanalyzer.runners.ranges import span
-from traceanalyzer.runners.strategies.base import Job, Strategy, parallel_sizes, require_ranks
+from traceanalyzer.runners.strategies.base import Job, Strategy, parallel_sizes
 
 if TYPE_CHECKING:
     from traceanalyzer.runners.options import RunConfig
@@ -24,6 +24,7 @@ class TensorParallel(Strategy):
     operation needs their result. Embedding, norms and head are computed by every rank alike.
     """
 
+    fewest_ranks = 2
     is_data_parallel = False
 
     def __init__(self, job: Job) -> None:
@@ -38,7 +39,7 @@ class TensorParallel(Strategy):
 
     @classmethod
     def check(cls, config: RunConfig, world_size: int) -> None:
-        require_ranks(config.strategy, world_size)
+        super().check(config, world_size)
         if config.model.heads % world_size:
             raise UsageError(f"{config.model.heads} heads cannot be shared evenly over {world_size} ranks")
 

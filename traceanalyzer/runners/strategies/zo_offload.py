@@ -7,6 +7,7 @@ of every block and the ranks all-gather it over the link between the GPUs, on a 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,19 +15,64 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from traceanalyzer.errors import UsageError
-from traceanalyzer.runners.lanes import Lane
-from traceanalyzer.runners.memory_model import PARAMETER_BYTES
+from traceanalyzer.runners.lanes import Lane, pinned_empty
 from traceanalyzer.runners.model import parameter_count
 from traceanalyzer.runners.ranges import span
-from traceanalyzer.runners.strategies.base import Job, Strategy
-from traceanalyzer.runners.strategies.flat import all_gather
-from traceanalyzer.runners.strategies.offloaded import Slot, move_to_host, new_slot, point_to
+from traceanalyzer.runners.strategies.base import PARAMETER_BYTES, Job, Strategy
+from traceanalyzer.runners.strategies.zero import all_gather
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from torch import Tensor, nn
+
     from traceanalyzer.runners.data import Batch
     from traceanalyzer.runners.options import RunConfig
+
+
+@dataclass
+class HostBlock:
+    """A block's parameters, or this rank's slice of them, in pinned host memory."""
+
+    host: Tensor
+    is_offloaded: torch.cuda.Event | None = None
+
+
+@dataclass
+class Slot:
+    """GPU memory for one block at a time; `own` is the part of `flat` that this rank uploads."""
+
+    flat: Tensor
+    own: Tensor
+    is_uploaded: torch.cuda.Event | None = None
+    is_computed: torch.cuda.Event | None = None
+    is_free: torch.cuda.Event | None = None
+
+
+def new_slot(elements: int, rank: int, ranks: int, device: torch.device) -> Slot:
+    """A slot for `elements` parameters, padded to a multiple of the ranks that share them out."""
+    flat = torch.zeros(elements + -elements % ranks, device=device)
+    return Slot(flat, flat.chunk(ranks)[rank])
+
+
+def move_to_host(block: nn.Module, slot: Slot, device: torch.device) -> HostBlock:
+    """Copy this rank's part of the block to the host and let go of its memory on the device."""
+    with torch.no_grad():
+        flat = torch.cat([parameter.flatten() for parameter in block.parameters()])
+        slot.flat[: len(flat)] = flat
+        host = pinned_empty(len(slot.own), device)
+        host.copy_(slot.own)
+    for parameter in block.parameters():
+        parameter.data = parameter.data.new_empty(0)
+    return HostBlock(host)
+
+
+def point_to(block: nn.Module, shapes: list[torch.Size], flat: Tensor) -> None:
+    """Make the block's parameters views of `flat`."""
+    views = flat.split([shape.numel() for shape in shapes])
+    for parameter, shape, view in zip(block.parameters(), shapes, views, strict=True):
+        parameter.data = view.view(shape)
+
 
 PERTURBATION = 1e-3
 SLOTS = 3  # one block is uploaded, one computed, one offloaded

@@ -1,4 +1,4 @@
-"""Data parallelism in buckets: 25 MB of gradients at a time are all-reduced beside the backward pass."""
+"""Data parallelism by hand, from one all-reduce a parameter to overlapped buckets, and one rank as the baseline."""
 
 from __future__ import annotations
 
@@ -8,13 +8,87 @@ from typing import TYPE_CHECKING
 import torch
 import torch.distributed as dist
 
+from traceanalyzer.errors import UsageError
 from traceanalyzer.runners.ranges import span
-from traceanalyzer.runners.strategies.simple_ddp import SimpleDDP
+from traceanalyzer.runners.strategies.base import Job, Strategy
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from traceanalyzer.runners.options import RunConfig
     from traceanalyzer.runners.strategies.base import Job
+
+
+class Single(Strategy):
+    """Forward, backward, AdamW."""
+
+    @classmethod
+    def check(cls, config: RunConfig, world_size: int) -> None:
+        if world_size != 1:
+            raise UsageError(f"{config.strategy} runs on one rank, not {world_size}: start it without torchrun")
+
+
+class SimpleDDP(Strategy):
+    """Nothing overlaps: communication starts when the backward pass is over."""
+
+    fewest_ranks = 2
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        for parameter in self.parameters:
+            dist.broadcast(parameter.data, src=0)
+
+    def synchronize_gradients(self) -> None:
+        with span("grad_sync"):
+            for parameter in self.parameters:
+                dist.all_reduce(parameter.grad, op=dist.ReduceOp.AVG)
+
+
+class SimpleDDPGradientAccumulation(SimpleDDP):
+    """The same all-reduces, spread over four times the work unless --accumulate says otherwise."""
+
+    default_accumulate = 4
+
+
+class SimpleDDPHook(SimpleDDP):
+    """The all-reduces move into the backward pass, but it waits for each of them."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        for parameter in self.parameters:
+            parameter.register_post_accumulate_grad_hook(self.on_gradient)
+
+    def on_gradient(self, parameter: Tensor) -> None:
+        """Called by autograd when the parameter's gradient of this micro-step has been added."""
+        if self.is_last_micro_step:
+            with span("grad_sync"):
+                dist.all_reduce(parameter.grad, op=dist.ReduceOp.AVG)
+
+    def synchronize_gradients(self) -> None:
+        """Nothing is left to do after the backward pass."""
+
+
+class SimpleDDPAsync(SimpleDDP):
+    """One asynchronous all-reduce a parameter, waited for before the optimizer step."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self.pending: list[dist.Work] = []
+        for parameter in self.parameters:
+            parameter.register_post_accumulate_grad_hook(self.on_gradient)
+
+    def on_gradient(self, parameter: Tensor) -> None:
+        """Called by autograd when the parameter's gradient of this micro-step has been added."""
+        if self.is_last_micro_step:
+            work = dist.all_reduce(parameter.grad, op=dist.ReduceOp.AVG, async_op=True)
+            self.pending.append(work)
+
+    def synchronize_gradients(self) -> None:
+        with span("grad_sync"):
+            for work in self.pending:
+                work.wait()
+            self.pending.clear()
+
 
 BUCKET_BYTES = 25_000_000
 

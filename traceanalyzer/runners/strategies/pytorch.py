@@ -1,0 +1,181 @@
+"""Data parallelism and sharding by PyTorch: DDP, ZeroRedundancyOptimizer and FSDP2."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+from traceanalyzer.errors import UsageError
+from traceanalyzer.runners.model import parameter_count
+from traceanalyzer.runners.strategies.base import Job, Strategy, adamw, adamw_options, expected_memory
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from torch import Tensor
+    from torch.distributed.device_mesh import DeviceMesh
+
+    from traceanalyzer.runners.options import RunConfig
+    from traceanalyzer.runners.strategies.base import Job
+
+
+class PyTorchDDP(Strategy):
+    """Buckets, overlap with the backward pass, gradients as views of the buckets."""
+
+    fewest_ranks = 2
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self.ddp = self.wrapped(job)
+        self.model = self.ddp
+
+    def wrapped(self, job: Job, **options: Any) -> DistributedDataParallel:
+        """The model that exchanges its gradients."""
+        device_ids = [job.world.device] if job.world.is_cuda else None
+        return DistributedDataParallel(job.model, device_ids=device_ids, gradient_as_bucket_view=True, **options)
+
+    def micro_step(self) -> AbstractContextManager[object]:
+        # Both passes belong inside: DDP decides in the forward pass whether the backward will reduce.
+        return nullcontext() if self.is_last_micro_step else self.ddp.no_sync()
+
+
+class PyTorchDDPBf16(PyTorchDDP):
+    """Passes in bf16, gradients exchanged in fp32, AdamW on fp32 masters of the parameters, as by FSDP."""
+
+    def build_optimizer(self) -> torch.optim.Optimizer:
+        self.masters = [parameter.detach().clone().requires_grad_() for parameter in self.parameters]
+        return adamw(self.masters, self.config, self.world)
+
+    def wrapped(self, job: Job, **options: Any) -> DistributedDataParallel:
+        if job.config.dtype != "fp32":
+            job.model.to(torch.bfloat16)
+        ddp = super().wrapped(job, **options)
+        # Not the function itself: DDP compares its annotations, which are texts here, with its own classes.
+        ddp.register_comm_hook(job.world.size, lambda ranks, bucket: _mean_in_fp32(ranks, bucket))  # noqa: PLW0108 - see above
+        return ddp
+
+    @classmethod
+    def param_dtype(cls, config: RunConfig) -> str:
+        return config.dtype
+
+    def autocast(self) -> AbstractContextManager[object]:
+        # The parameters are bf16 already; autocast on top would keep second copies.
+        return torch.autocast(self.world.device.type, enabled=False)
+
+    def update(self) -> None:
+        for master, parameter in zip(self.masters, self.parameters, strict=True):
+            master.grad = None if parameter.grad is None else parameter.grad.float()
+            parameter.grad = None
+        super().update()
+        with torch.no_grad():
+            for master, parameter in zip(self.masters, self.parameters, strict=True):
+                parameter.copy_(master)
+
+
+def _mean_in_fp32(ranks: int, bucket: Any) -> torch.futures.Future[Tensor]:
+    """The bucket's mean over ranks, added up in fp32."""
+    total = bucket.buffer().float().div_(ranks)
+    work = dist.all_reduce(total, async_op=True)
+    assert work is not None
+    return work.get_future().then(lambda _: bucket.buffer().copy_(total))
+
+
+class PyTorchZero1(PyTorchDDP):
+    """DDP's all-reduces, then a broadcast of each rank's share of the updated parameters."""
+
+    def build_optimizer(self) -> torch.optim.Optimizer:
+        # Imported here: the package runs deprecated code of its own when it is loaded, which no other strategy needs.
+        from torch.distributed.optim import ZeroRedundancyOptimizer  # noqa: PLC0415
+
+        options = adamw_options(self.config, self.world)
+        return ZeroRedundancyOptimizer(self.parameters, optimizer_class=torch.optim.AdamW, **options)
+
+    def expected(self) -> dict[str, Any]:
+        return expected_memory(parameter_count(self.model), optimizer_shards=self.world.size)
+
+
+class PyTorchZero3(Strategy):
+    """`fully_shard` a block, then the root, which stays gathered between forward and backward."""
+
+    fewest_ranks = 2
+    reshard_after_forward: ClassVar[bool] = True
+
+    def __init__(self, job: Job) -> None:
+        self.elements = sum(p.numel() for p in job.model.parameters())
+        mesh = self.build_mesh(job)
+        policy = MixedPrecisionPolicy()
+        if job.config.dtype == "bf16":
+            policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+        for block in job.model.blocks:
+            fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=self.reshard_after_forward)
+        self.fsdp: FSDPModule = fully_shard(job.model, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
+        super().__init__(job)
+
+    @classmethod
+    def param_dtype(cls, config: RunConfig) -> str:
+        return config.dtype
+
+    def build_mesh(self, job: Job) -> DeviceMesh | None:
+        """The ranks to shard over: all of them."""
+        del job
+        return None
+
+    def micro_step(self) -> AbstractContextManager[object]:
+        self.fsdp.set_requires_gradient_sync(self.is_last_micro_step)
+        return super().micro_step()
+
+    def autocast(self) -> AbstractContextManager[object]:
+        # FSDP's policy already casts; autocast on top would keep second copies.
+        return torch.autocast(self.world.device.type, enabled=False)
+
+    def expected(self) -> dict[str, Any]:
+        shards = self.shards()
+        return expected_memory(
+            self.elements,
+            parameter_shards=shards if self.reshard_after_forward else 1,
+            gradient_shards=shards,
+            optimizer_shards=shards,
+        )
+
+    def shards(self) -> int:
+        """Slices that each parameter is cut into."""
+        return self.world.size
+
+
+class PyTorchZero2(PyTorchZero3):
+    """One all-gather a unit and step, half of stage 3's, for the memory of the gathered parameters."""
+
+    reshard_after_forward = False
+
+
+class FSDPHybrid(PyTorchZero3):
+    """Parameters are gathered in groups of `--shard-size` ranks, gradients also all-reduced across groups.
+
+    On as many ranks as one group has, the mesh's other dimension is 1 and nothing is replicated.
+    """
+
+    @classmethod
+    def check(cls, config: RunConfig, world_size: int) -> None:
+        super().check(config, world_size)
+        if world_size % config.shard_size:
+            raise UsageError(f"--shard-size {config.shard_size} does not divide the {world_size} ranks")
+
+    def build_mesh(self, job: Job) -> DeviceMesh:
+        groups = job.world.size // job.config.shard_size
+        return init_device_mesh(
+            job.world.device.type,
+            (groups, job.config.shard_size),
+            mesh_dim_names=("replicate", "shard"),
+        )
+
+    def shards(self) -> int:
+        return self.config.shard_size
+
+    def parallel(self) -> dict[str, Any]:
+        return {**super().parallel(), "shard": self.config.shard_size}
