@@ -119,8 +119,8 @@ def broken_rule():
 def test_parts_of_the_page_that_fail_are_notes(tmp_path, monkeypatch):
     parts = {
         "timeline": "traceanalyzer.report.writers.html.timeline_data",
-        "tiles": "traceanalyzer.report.writers.html.tiles.tiles",
-        "verdict": "traceanalyzer.report.writers.html.verdict.sentences",
+        "tiles": "traceanalyzer.report.page.sections.tiles",
+        "verdict": "traceanalyzer.report.words.verdict_sentences",
         "collective_waits": "traceanalyzer.report.writers.html.wait_matrix",
     }
     for place in parts.values():
@@ -145,8 +145,8 @@ def test_a_terminal_that_fails_leaves_the_files(tmp_path, monkeypatch, capsys):
 def test_a_gate_on_what_failed_does_not_pass(monkeypatch, capsys):
     break_analysis(monkeypatch, "idle", "across")
     gate = ["--fail-on", "idle.host_ns > 1000 s @ any rank"]
-    assert run(["job", "--output", "out", *JSON, *gate]) == 1
-    assert "NOT AVAILABLE" in capsys.readouterr().out
+    assert run(["job", "--output", "out", *JSON, *gate]) == 5
+    assert "CANNOT BE JUDGED" in capsys.readouterr().out
 
 
 def test_in_tests_a_failure_is_an_error(monkeypatch, capsys):

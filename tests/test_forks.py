@@ -14,16 +14,16 @@ from functools import partial
 from pathlib import Path
 from pandas.testing import assert_frame_equal
 from traceanalyzer import findings
-from traceanalyzer.analyses import at_once, engine, reduce_rank
-from traceanalyzer.analyses.replay import shares
-from traceanalyzer.findings import asking
+from traceanalyzer.analyses import engine, reduce_rank
+from traceanalyzer.analyses.replay import gains as shares
+from traceanalyzer.findings import registry as asking
 from traceanalyzer.forks import IS_PROGRAM, all_aside, aside, can_fork
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.files import unnamed
 from traceanalyzer.readers.base import FILE_ORDER, RankHint
 from traceanalyzer.readers.kineto import read
 from traceanalyzer.report.contents import Report
-from traceanalyzer.report.page import ahead
+from traceanalyzer.report.page import sections as ahead
 from traceanalyzer.report.writers import html
 
 IS_PROGRAM.set(True)
@@ -66,8 +66,8 @@ assert aside(lambda: (lambda: own))()() == own  # what cannot be sent is made he
 trace = next(read(Path(sys.argv[1]), RankHint(0, FILE_ORDER), KindRules()))
 alone = reduce_rank(trace)
 forks = []
-at_once.aside = lambda work, **how: forks.append(work) or aside(work, **how)
-at_once.all_aside = lambda works, **how: forks.extend(works) or all_aside(works, **how)
+engine.aside = lambda work, **how: forks.append(work) or aside(work, **how)
+engine.all_aside = lambda works, **how: forks.extend(works) or all_aside(works, **how)
 engine.LARGE, unnamed.LARGE_BYTES, unnamed._is_on_disk = 0, 1000, lambda _: True
 for processes in (2, 9):
     with unnamed.laid_in(None):
@@ -80,7 +80,8 @@ assert len(forks) == 1 + 8
 
 results = engine.combine({0: alone})
 sent = []
-engine.joined_at_once = lambda *given: sent.append(at_once.joined_at_once(*given)) or {**sent[-1]}
+joined_at_once = engine.joined_at_once
+engine.joined_at_once = lambda *given: sent.append(joined_at_once(*given)) or {**sent[-1]}
 tables = {name: {0: table} for name, table in alone.items()}
 replays = []
 shares.WORTH_A_SHARE = 1
@@ -96,7 +97,7 @@ for name, result in results.items():
 
 assert len(replays) == 1  # 6 but for itself, three that began before it, and one at the critical path
 found = findings.find(shared)
-asking.all_aside = at_once.all_aside
+asking.all_aside = engine.all_aside
 forks.clear()
 assert found and findings.find(shared, processes=3) == found
 assert len(forks) == 2
@@ -108,7 +109,7 @@ assert [failure.why for failure in failures] == ["ZeroDivisionError: division by
 report = Report("x", shared)
 drawn = html.page(report)
 forks.clear()
-ahead.all_aside, html.aside = at_once.all_aside, at_once.aside
+ahead.all_aside, html.aside = engine.all_aside, engine.aside
 assert html.page(report, processes=4) == drawn
 assert len(forks) == 3
 print("the same")

@@ -92,7 +92,7 @@ def place_of(path):
 
 KEYS = {cause.key for cause in vocabulary.IDLE_CAUSES}
 OF_CHANGES = {
-    "analyses/replay/change.py",
+    "analyses/replay/changes.py",
     "analyses/replay/lengths.py",
     "cli/what_if.py",
 }  # what may be changed has names of its own

@@ -14,7 +14,7 @@ STUB = Path(traceanalyzer.__file__).with_suffix(".pyi")
 ROOM = STUB.parent / "analyses"
 
 _HEAD = """# Made from the registry of analyses by `python -m tests.typed_names`.
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from traceanalyzer.analyses import Result as Result
 from traceanalyzer.analyses import Results as _Results
@@ -84,7 +84,7 @@ def stub() -> str:
             for name, gives in (("find", "Findings"), ("report", "_NotebookReport"))
         ),
     ]
-    names = f"_ResultName = Literal[{', '.join(map(repr, GIVES))}]"
+    names = f"_ResultName: TypeAlias = Literal[{', '.join(map(repr, GIVES))}]"
     return formatted("\n".join([_HEAD, *imports, names, "__version__: str", *of_all, *functions]), STUB)
 
 

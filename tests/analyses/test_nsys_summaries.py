@@ -5,10 +5,6 @@ import pytest
 
 from tests.builders import rank_trace
 from traceanalyzer.analyses import ANALYSES, run
-from traceanalyzer.analyses import trace as analyses_trace
-from traceanalyzer.analyses.host import api_calls
-from traceanalyzer.analyses.streams import copies
-from traceanalyzer.analyses.time import gpu_utilization
 from traceanalyzer.model import RankMeta, make_trace
 from traceanalyzer.selection import Selection, select
 
@@ -38,8 +34,8 @@ def named(start, end, name, *, thread=1, domain=None):
     return {"start_ns": start, "end_ns": end, "name": name, "thread": thread, "domain": domain}
 
 
-def plain(module, trace, *columns, **options):
-    frame = module.across({trace.rank: module.per_rank(trace, **options)}).to_frame()[list(columns)].astype(object)
+def plain(name, trace, *columns, **options):
+    frame = run([trace], [name], **options)[name].to_frame()[list(columns)].astype(object)
     return list(frame.where(frame.notna(), None).itertuples(index=False, name=None))
 
 
@@ -62,7 +58,7 @@ def test_each_column_has_a_definition_and_keys_are_columns(name):
 def test_cuda_api():
     trace = trace_of(api_calls=[api(0, 10), api(20, 50), api(100, 160, "cudaFree")], gpu_ops=[op(0, 1)])
     columns = ("name", "calls", "total_ns", "mean_ns", "median_ns", "min_ns", "max_ns", "std_ns", "share_pct")
-    assert plain(api_calls, trace, *columns) == [
+    assert plain("cuda_api", trace, *columns) == [
         ("cudaFree", 1, 60, 60.0, 60.0, 60, 60, None, 60.0),
         ("cudaLaunchKernel", 2, 40, 20.0, 20.0, 10, 30, pytest.approx(200**0.5), 40.0),
     ]
@@ -72,7 +68,7 @@ def test_memory_ops():
     memset = op(60, 61, activity="memset", kind="copy", name="Memset (Device)", bytes=8)
     trace = trace_of(gpu_ops=[copy(0, 10), copy(20, 40, size=300), copy(50, 53, direction="DtoD"), memset, op(70, 99)])
     columns = ("operation", "calls", "total_ns", "total_bytes", "mean_bytes", "max_bytes", "bandwidth_gb_per_s")
-    assert plain(copies, trace, *columns) == [
+    assert plain("memory_ops", trace, *columns) == [
         ("HtoD", 2, 30, 400, 200.0, 300, pytest.approx(400 / 30)),
         ("DtoD", 1, 3, 100, 100.0, 100, pytest.approx(100 / 3)),
         ("memset", 1, 1, 8, 8.0, 8, 8.0),
@@ -94,7 +90,7 @@ def test_sync_copies(call, memories, problem):
     trace = trace_of(
         gpu_ops=[copy(10, 30, memories=memories, correlation=5)], api_calls=[api(0, 40, call, correlation=5)]
     )
-    found = plain(copies, trace, "problem", "api_call", "calls", "total_bytes", "gpu_ns", "host_ns")
+    found = plain("sync_copies", trace, "problem", "api_call", "calls", "total_bytes", "gpu_ns", "host_ns")
     assert found == ([] if problem is None else [(problem, call, 1, 100, 20, 40)])
 
 
@@ -105,25 +101,25 @@ def test_gaps():
         api_calls=[api(12, 25, correlation=1), api(50, 55, "cudaGraphLaunch", correlation=2)],
     )  # fmt: skip
     columns = ("start_ns", "gap_ns", "before", "after", "launch", "launched_after_ns")
-    assert plain(gpu_utilization, trace, *columns, min_gap_ns=5) == [
+    assert plain("gpu_gaps", trace, *columns, min_gap_ns=5) == [
         (60, 40, "d", "e", "cudaGraphLaunch", -5),
         (10, 20, "a", "c", "cudaLaunchKernel", 15),
         (40, 5, "c", "d", None, None),
     ]
-    assert len(plain(gpu_utilization, trace, "start_ns", min_gap_ns=5, most_gaps=1)) == 1
-    assert plain(gpu_utilization, trace, "start_ns", min_gap_ns=41) == []
+    assert len(plain("gpu_gaps", trace, "start_ns", min_gap_ns=5, most_gaps=1)) == 1
+    assert plain("gpu_gaps", trace, "start_ns", min_gap_ns=41) == []
 
 
 def test_the_gaps_of_a_rank_are_its_idle_time():
     trace = rank_trace([("compute", 0, 10), ("comm", 4, 30), ("copy", 50, 70), ("compute", 71, 75)])
-    gaps = sum(length for (length,) in plain(gpu_utilization, trace, "gap_ns", min_gap_ns=1))
+    gaps = sum(length for (length,) in plain("gpu_gaps", trace, "gap_ns", min_gap_ns=1))
     assert gaps == run([trace], ["breakdown"])["breakdown"].table["idle_ns"].iloc[0] == 21
 
 
 def test_utilisation():
     trace = rank_trace([("compute", 0, 30), ("comm", 20, 50), ("copy", 90, 100)])
     columns = ("bin", "start_ns", "bin_ns", "busy_ns", "busy_pct", "compute_ns", "exposed_comm_ns", "exposed_copy_ns")
-    assert plain(gpu_utilization, trace, *columns, bins=4) == [
+    assert plain("gpu_utilization", trace, *columns, bins=4) == [
         (0, 0, 25, 25, 100.0, 25, 0, 0),
         (1, 25, 25, 25, 100.0, 5, 20, 0),
         (2, 50, 25, 0, 0.0, 0, 0, 0),
@@ -134,7 +130,7 @@ def test_utilisation():
 @pytest.mark.parametrize(("length", "bins"), [(100, 7), (3, 60), (1_000_003, 60)])
 def test_stretches_add_up_to_the_window(length, bins):
     trace = rank_trace([("compute", 0, 1), ("compute", length - 1, length)])
-    assert sum(length_ns for (length_ns,) in plain(gpu_utilization, trace, "bin_ns", bins=bins)) == length
+    assert sum(length_ns for (length_ns,) in plain("gpu_utilization", trace, "bin_ns", bins=bins)) == length
 
 
 def test_projection():
@@ -147,7 +143,7 @@ def test_projection():
                 named(20, 30, "empty")],
     )  # fmt: skip
     columns = ("domain", "name", "ranges", "calls", "operations", "host_ns", "total_ns", "min_ns", "max_ns")
-    assert plain(api_calls, trace, *columns) == [
+    assert plain("nvtx_projection", trace, *columns) == [
         (None, "outer", 2, 2, 3, 20, 60, 10, 50),  # thread 2 is not its own
         ("mine", "inner", 1, 1, 1, 3, 40, 40, 40),
     ]
@@ -158,6 +154,6 @@ def test_metrics():
                (99, "SMs Active", 90.0), (15, "memory_allocated_bytes", 7.0)]  # fmt: skip
     counters = [{"time_ns": time, "name": name, "value": value} for time, name, value in samples]
     trace = trace_of(gpu_ops=[op(0, 20)], counters=counters)
-    assert plain(analyses_trace, trace, "counter", "samples", "mean", "min", "max") == [
+    assert plain("gpu_metrics", trace, "counter", "samples", "mean", "min", "max") == [
         ("SMs Active", 2, 15.0, 10.0, 20.0)
     ]

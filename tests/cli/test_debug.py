@@ -37,7 +37,7 @@ def test_a_crash_is_told_too_and_no_file_of_others_is_replaced(tmp_path, monkeyp
 def test_it_has_versions_timings_and_counts_and_no_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     html = importlib.import_module("traceanalyzer.report.writers.html")
-    monkeypatch.setattr(html.tiles, "tiles", broken)
+    monkeypatch.setattr(html.page_sections, "tiles", broken)
     content = document([kernel(0, 5, name="secret_kernel")], rank=0, world_size=1, trace_id="secret_id")
     write(tmp_path / "secret_folder" / "secret_file.json", content)
     assert run(["secret_folder", "-o", "out", "--format", "html", "--debug", "bug.json", "-q"]) == 3

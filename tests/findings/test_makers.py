@@ -23,7 +23,7 @@ _NVIDIAS = {
     "Intel": r"nvidia|NVIDIA|NCCL|CUDA|cuda|NVLink|nsys|Nsight|NVTX|cuBLAS|reduce-overhead",
 }
 
-_OWN = {"AMD": ("makers.py", "engine_tools.py"), "Intel": ("makers.py", "engine_tools.py", "programs.py")}
+_OWN = ("vendor_terms.py",)
 """Switches of engines have the same names on all GPUs (`cuda_graph_config`); other programs' profilers know no XPU."""
 
 _OF_NSYS = "nsys profile --trace=cuda,nvtx"
@@ -34,7 +34,7 @@ def _texts(maker):
     """All that rules may say: texts of the package's code, without docstrings."""
     for path in sorted(Path(traceanalyzer.findings.__file__).parent.rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        said = [] if path.name in _OWN[maker] else [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+        said = [] if path.name in _OWN else [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
         documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         yield from (
             node.value

@@ -17,7 +17,7 @@ _IN_A_PROGRAM = """
 import os, signal, sys
 from pathlib import Path
 from pandas.testing import assert_frame_equal
-from traceanalyzer.decoding import ahead
+from traceanalyzer.decoding import batches as ahead
 from traceanalyzer.forks import IS_PROGRAM
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model.schema import TABLES
@@ -90,7 +90,7 @@ _LOADED_WHEN_IT_BEGINS = """
 import sys
 from contextlib import contextmanager
 from traceanalyzer.cli import main
-from traceanalyzer.decoding import ahead
+from traceanalyzer.decoding import batches as ahead
 from traceanalyzer.forks import IS_PROGRAM
 
 @contextmanager

@@ -8,7 +8,7 @@ from traceanalyzer.report import assets
 
 ROOM = Path(report.__file__).parent
 
-OF_SEVERAL = {"comparison", "examination", "snapshots", "trend"}
+OF_SEVERAL = {"comparison", "examination.py", "snapshots.py", "trend.py"}
 """Rooms of what is no report of one run: their figures are those of comparisons, logs and snapshots."""
 
 METHODS = {"agg", "aggregate", "apply", "cov", "cumsum", "mean", "median", "pivot_table", "prod", "quantile", "std",
@@ -23,22 +23,22 @@ HELD = "a sum is held against a figure, and none is said"
 REASONS = {
     "page/heat.py:middle": CHOSEN,
     "page/heat.py:_row": PLACED,
-    "page/icicle.py:icicle": CHOSEN,
-    "page/icicle.py:_trace": PLACED,
-    "page/icicle.py:tree": PLACED,
-    "page/icicle.py:_colour": PLACED,
-    "page/queue_lines.py:queue_lines": CHOSEN,
-    "page/schedule.py:schedule": CHOSEN,
-    "page/sends.py:sends": CHOSEN,
-    "page/sends.py:loads": CHOSEN,
+    "page/charts.py:icicle": CHOSEN,
+    "page/charts.py:_trace": PLACED,
+    "page/charts.py:tree": PLACED,
+    "page/charts.py:_colour": PLACED,
+    "page/charts.py:queue_lines": CHOSEN,
+    "page/sections.py:schedule": CHOSEN,
+    "page/sections.py:sends": CHOSEN,
+    "page/sections.py:loads": CHOSEN,
     "page/table_view.py:view_of": COUNTED,
-    "page/use_strips.py:_strip": PLACED,
-    "page/wait_matrix.py:wait_matrix": CHOSEN,
-    "timeline/columns.py:_block": PLACED,
-    "timeline/host_lanes.py:host_lanes": COUNTED,
-    "timeline/operation_columns.py:of": PLACED,
-    "timeline/path_line.py:_held_on": PLACED,
-    "timeline/timeline_data.py:_kept": COUNTED,
+    "page/charts.py:_strip": PLACED,
+    "page/sections.py:wait_matrix": CHOSEN,
+    "timeline.py:_block": PLACED,
+    "timeline.py:host_lanes": COUNTED,
+    "timeline.py:of": PLACED,
+    "timeline.py:_held_on": PLACED,
+    "timeline.py:_kept": COUNTED,
     "writers/tables.py:beside_json": COUNTED,
     "writers/terminal.py:_show_findings": HELD,
 }

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from traceanalyzer.files.unnamed import LARGE_BYTES, append, file_for, mapped
-from traceanalyzer.meaning.columns import NONE
+from traceanalyzer.meaning.rows import NONE
 
 # Decoded events → growing columns, one set a table: integer nanoseconds, names as codes.
 

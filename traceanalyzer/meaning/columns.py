@@ -273,13 +273,6 @@ def chosen(text: str, option: str = "") -> frozenset[int]:
     return frozenset(found)
 
 
-# How a column says that it points at no row.
-
-
-NONE = -1
-"""Row position that means "there is none"."""
-
-
 # How a figure is written for people: unit, three significant digits, `n/a` for what is not known.
 
 

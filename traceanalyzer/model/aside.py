@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.files.unnamed import append, file_for, has_folder, mapped
-from traceanalyzer.meaning.columns import NONE
+from traceanalyzer.meaning.rows import NONE
 from traceanalyzer.model.tables import columns_as_they_are, table_of
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.internals import create_dataframe_from_blocks
 
-from traceanalyzer.meaning.columns import NONE
+from traceanalyzer.meaning.rows import NONE
 
 # What pandas' tables hold inside: blocks, which are columns of one type as the rows of two dimensions, or one column.
 #

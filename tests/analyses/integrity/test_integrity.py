@@ -4,7 +4,6 @@ import shlex
 import tracemalloc
 from dataclasses import replace
 from functools import partial
-from typing import get_args
 
 import pandas as pd
 import pytest
@@ -14,9 +13,12 @@ from tests.builders import rank_trace
 from tests.host_builders import host_trace
 from tests.programs import program
 from tests.samples import RUNS
-from traceanalyzer.analyses import run
+from traceanalyzer.analyses import ANALYSES, run
+from traceanalyzer.analyses.integrity.checks import EVENTS
+from traceanalyzer.analyses.registry import SHARED
 from traceanalyzer.kinds import KindRules
 from traceanalyzer.model import RankMeta, make_trace
+from traceanalyzer.model.schema import TABLES
 from traceanalyzer.selection import Selection, select
 
 LAUNCH = ("cudaLaunchKernel", 0, 1)
@@ -292,7 +294,7 @@ def test_steps_that_are_shorter_on_one_rank(second, is_different):
 @pytest.mark.parametrize("name", RUNS)
 def test_every_row_names_results_that_exist_and_samples_lost_nothing(name):
     for row in once.results(name, ["integrity"])["integrity"].rows():
-        assert set(row["affects"].split(", ")) <= {name for names in get_args(str) for name in get_args(names)}
+        assert set(row["affects"].split(", ")) <= {*ANALYSES, *SHARED, *TABLES, EVENTS}
         assert row["check"] in {
             "operations_without_launch", "inferred_arguments", "different_windows", *(("no_shared_time",) if name == "streams" else ()),
         }  # fmt: skip
