@@ -30,7 +30,7 @@ _OF_NSYS = "nsys profile --trace=cuda,nvtx"
 """Said of its reports alone."""
 
 
-def _texts(maker):
+def _texts():
     """All that rules may say: texts of the package's code, without docstrings."""
     for path in sorted(Path(traceanalyzer.findings.__file__).parent.rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -45,7 +45,7 @@ def _texts(maker):
 
 @pytest.mark.parametrize("maker", ["AMD", "Intel"])
 def test_no_advice_names_what_only_nvidia_has(maker):
-    texts = [text for text in _texts(maker) if text != _OF_NSYS]
+    texts = [text for text in _texts() if text != _OF_NSYS]
     assert sum(bool(re.search(_NVIDIAS["Intel"], text)) for text in texts) > 20
     assert not [told for text in texts if re.search(_NVIDIAS[maker], told := worded(WORDS[maker], text))]
 

@@ -66,9 +66,7 @@ _ON_THE_GPU = "what runs on the GPU at a time may be of an earlier step"
 
 ANALYSES: Mapping[str, Analysis] = MappingProxyType(
     {
-        "integrity": Analysis(
-            integrity.across, integrity.per_rank, sees_all="damage is looked for in the whole capture"
-        ),
+        "integrity": Analysis(integrity.across, integrity.per_rank, sees_all="damage lies anywhere in a capture"),
         "ranks": Analysis(
             trace.ranks_across, trace.ranks_per_rank, sees_all="the span of all recorded events is theirs"
         ),
