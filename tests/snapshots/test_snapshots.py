@@ -123,14 +123,18 @@ def test_protocols_and_gzip(tmp_path, protocol):
     assert [len(read_snapshot(path).history) for path in paths] == [25, 25]
 
 
-@pytest.mark.parametrize("shares_frames", [pytest.param(True, marks=pytest.mark.thorough), False])
-def test_large_files_in_pieces_are_the_same(tmp_path, monkeypatch, shares_frames):
+@pytest.mark.parametrize(
+    ("shares_frames", "gpus"), [pytest.param(True, 2, marks=pytest.mark.thorough), (False, 2), (False, 1)]
+)
+def test_large_files_in_pieces_are_the_same(tmp_path, monkeypatch, shares_frames, gpus):
     history = leak(steps=6000)
     if shares_frames:
         shared = {}
         for event in history.events:
             event["frames"] = shared.setdefault(str(event["frames"]), event["frames"])
-    path = write(tmp_path / "rank0.pickle", history.snapshot())
+    content = history.snapshot()
+    content["device_traces"] = [history.events, *[[]] * (gpus - 1)]
+    path = write(tmp_path / "rank0.pickle", content)
     whole = read_snapshot(path)
     monkeypatch.setattr(reading, "PIECE_BYTES", 300_000)
     monkeypatch.setattr(reading, "LARGE_BYTES", 1)

@@ -108,8 +108,8 @@ PIECE_BYTES = 32 << 20
 """Of the pickle that are read at once."""
 
 _KEY = b"\x8c\rdevice_traces\x94"
-_ENDS = (b"e\x8c\x12allocator_settings\x94", b"e\x8c\x14external_annotations\x94", b"e\x8c\x08segments\x94")
-"""End of the history, and a key: one of these follows it, if any does."""
+_ENDS = (b"\x8c\x12allocator_settings\x94", b"\x8c\x14external_annotations\x94", b"\x8c\x08segments\x94")
+"""Keys of which one follows the history, if any does."""
 _CUT = b"ue(}\x94("
 """End of an event, of a batch of events; start of a batch, of an event. No text holds it: it is not UTF-8."""
 _OTHER_LIST = b"ue]\x94"
@@ -141,11 +141,11 @@ def pieces_events(
         InputError: a piece holds more than plain data, or is damaged.
     """
     frames = _pieces_frames(file, size)
-    cuts, referred = _scan(file, size)
+    cuts, referred, is_of_one_gpu = _scan(file, size)
     if not cuts:
         raise NotInPieces
     reader = _Pieces(file, frames, referred, stand_in)
-    head = reader.load(0, cuts[0], b"", b"eu.")
+    head = reader.load(0, cuts[0], b"", b"au." if is_of_one_gpu else b"eu.")
     traces = head.get("device_traces") if isinstance(head, dict) else None
     if not isinstance(traces, list) or not traces or not isinstance(traces[-1], list):
         raise NotInPieces
@@ -155,7 +155,7 @@ def pieces_events(
     del first
     for start, end in pairwise(cuts):
         yield reader.load(start, end, b"]", b"."), {}
-    tail = reader.load(cuts[-1], size, b"}(K\x00](]", b"")
+    tail = reader.load(cuts[-1], size, b"}(K\x00]]" if is_of_one_gpu else b"}(K\x00](]", b"")
     rest = tail.pop(0)
     yield rest[0], {**head, **tail, "device_traces": [*traces, *rest[1:]], "device": device}
 
@@ -297,11 +297,14 @@ def _pieces_frames(file: IO[bytes], size: int) -> np.ndarray:
     return np.array(found, "int64")
 
 
-def _scan(file: IO[bytes], size: int) -> tuple[list[int], np.ndarray]:
-    """Places to cut at, a piece apart, and the numbers of objects that anything may refer to."""
+def _scan(file: IO[bytes], size: int) -> tuple[list[int], np.ndarray, bool]:
+    """Places to cut at, a piece apart; the numbers of objects that anything may refer to; whether there is one list.
+
+    A pickle appends a single object (the events of one GPU) to its list in another way than several.
+    """
     cuts: list[int] = []
     referred = [np.arange(256, dtype="int64")]
-    is_started, is_over, overlap = False, False, 64
+    is_started, is_over, is_of_one_gpu, overlap = False, False, False, 64
     for start in range(0, size, PIECE_BYTES):
         file.seek(start)
         block = file.read(PIECE_BYTES + overlap)
@@ -310,6 +313,7 @@ def _scan(file: IO[bytes], size: int) -> tuple[list[int], np.ndarray]:
         if not is_started:
             at = block.find(_KEY)
             is_started = at >= 0
+            is_of_one_gpu = is_started and block[at + len(_KEY) :].startswith(b"]\x94]")
         if not is_started or is_over:
             continue
         until = _end(block, at)
@@ -319,7 +323,7 @@ def _scan(file: IO[bytes], size: int) -> tuple[list[int], np.ndarray]:
             cuts.append(start + cut + 2)
         if cuts and not is_over and block.find(_OTHER_LIST, max(cut, 0), until) >= 0:
             raise NotInPieces
-    return cuts, _distinct(np.concatenate(referred))
+    return cuts, _distinct(np.concatenate(referred)), is_of_one_gpu
 
 
 def _end(block: bytes, at: int) -> int:
