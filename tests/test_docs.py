@@ -61,8 +61,24 @@ _FINDINGS_HEAD = """# Every finding
 
 Made from the code by `pytest tests/test_docs.py --update-golden`. `ta.find(traces)` gives them (thresholds of rules are its
 keywords, and `ta.report`'s, as those of analyses are: `ta.find(traces, silent_pct=5.0)`; the command takes
-`--threshold silent_pct=5`; rules with one of the same name mean the same by it), `summary.json` holds them under `findings`, and the report shows the severest first, of those first the gains that a replay forecasts, then those that are the most that can be won, last ideals; of each what gains most
-of a step without the profiler (`unprofiled_gain_ns`, else `gain_ns`). Where start delays that no recorded dependency explains make up over 3 % of the changed step, the gain lies between `gain_ns` and `gain_most_ns`. What several rules say of one cause is one finding: the first tells the cause, the others are its `also`. A gain is a bound where it is the time that its cause takes and no replay's; where over 3 % of a step are not explained by the replay, or wait for unknown partners, or a rank's host is not in the capture; where it is the distance from an ideal; and where the capture's means are not the job's, as in a warm-up: then words say `at most`.
+`--threshold silent_pct=5`; rules with one of the same name mean the same by it), `summary.json` holds them under `findings`, and the report shows them in order.
+
+A finding is a fact plus a change, and the change is always replayed without the profiler, at each corner of what is not known (what profiling costs the CPUs, start delays without a recorded cause). `severity` is the lower end of what it saves as a share of that step: `high` from 10%, `medium` from 3%, `low` from 1%; the same share orders the cards. Below that it is `info`: a fact, listed under "Also seen", or, where even the upper end is below 1%, under "Checked, nothing to gain". Of a distance from an ideal (CPUs, kernels or transfers that take no time) the lower end supposes half of the change. What the capture cannot tell stands in a line at the foot, and leads only where no finding saves anything. What several rules say of one cause is one finding: the first tells the cause, the others are its `also`.
+
+Since version 3 of `summary.json` (4 where tables are files beside it) each of `findings` has:
+
+| field | before | what it is |
+|---|---|---|
+| `id` | `rule` | the rule below that found it |
+| `headline`, `why` | `title` | what is slow, and what shows it |
+| `fix` | `recommendation` | what to change |
+| `saves` | `gain_ns`, `unprofiled_gain_ns` and others | `ms`, `low_ms`, `high_ms`, `before_ms`, `after_ms`, `percent`, of a step without the profiler; null for a fact |
+| `confidence` | `gain_is_bound`, `gain_error_ns` | `level` (high, medium, low), `limit` (what makes the interval wide), `remedy` (what recording narrows it) |
+| `severity` | the same | high, medium, low, info |
+| `scope` | `ranks`, `named`, `steps` | `ranks` and `steps` (null: every step); `is_blamed`: whether these ranks are the stragglers |
+| `what_if` | | the command that replays the change |
+| `evidence`, `caveat`, `cause`, `table`, `also`, the interval to look at | the same | rows behind it, and where to look |
+
 How often they are right is measured on [simulated jobs whose fault is known](results/simulated_grid.md).
 """
 

@@ -86,6 +86,7 @@ from traceanalyzer.analyses.pipelines.pipeline import Pipeline as _Pipeline
 from traceanalyzer.analyses.pipelines.pipeline import Pipelines as _Pipelines
 from traceanalyzer.analyses.pipelines.pipeline_schedule import PipelineSchedule as _PipelineSchedule
 from traceanalyzer.analyses.pipelines.shape import PipelineMessages as _PipelineMessages
+from traceanalyzer.analyses.replay.critical_path import Bottleneck as _Bottleneck
 from traceanalyzer.analyses.replay.critical_path import CriticalPath as _CriticalPath
 from traceanalyzer.analyses.replay.critical_path import PathStretches as _PathStretches
 from traceanalyzer.analyses.replay.replay import Replay as _Replay
@@ -233,6 +234,7 @@ _ResultName: TypeAlias = Literal[
     "what_ifs",
     "slowdown",
     "critical_path",
+    "bottleneck",
     "path_over_ranks",
     "slack",
     "path_stretches",
@@ -863,6 +865,14 @@ def critical_path(
     run_hosts: _Mapping[int, str] | None = None,
     wiring: _Wiring | None = None,
 ) -> _CriticalPath: ...
+def bottleneck(
+    traces: TraceSet,
+    *,
+    most_replayed: int = 8000000,
+    hosts: _Mapping[int, _Placed] | None = None,
+    run_hosts: _Mapping[int, str] | None = None,
+    wiring: _Wiring | None = None,
+) -> _Bottleneck: ...
 def path_over_ranks(
     traces: TraceSet,
     *,

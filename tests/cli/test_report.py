@@ -57,7 +57,7 @@ def test_limits_of_rules_and_of_analyses_can_be_set(tmp_path):
     asked = ["--threshold", "late_gain_pct=1000", "--threshold", "most_gaps=2"]
     assert run([str(SAMPLES / "ddp"), "--output", "out", "--format", "json", *asked]) == 0
     made = summary(tmp_path / "out")
-    assert "late_ranks" not in {finding["rule"] for finding in made["findings"]}
+    assert "late_ranks" not in {finding["id"] for finding in made["findings"]}
     assert [row["rank"] for row in made["results"]["gpu_gaps"]] == [0, 0, 1, 1]
 
 

@@ -56,9 +56,10 @@ def report_of(case: Case) -> Report:
 
 
 def first_line(report: Report) -> str:
-    """The first sentence that the terminal prints below the table."""
+    """What the terminal prints first below the table, and what it says of the capture in the foot."""
     if report.findings:
-        return report.findings[0].title
+        of_capture = [item.title for item in report.findings[1:] if item.is_about_capture]
+        return " ".join([report.findings[0].title, *of_capture])
     return " ".join(report_words.verdict_sentences(report, report_words.split(report.results)))
 
 

@@ -185,6 +185,7 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "what_ifs": Analysis(what_ifs.what_ifs_across),
         "slowdown": Analysis(slack.slowdown_across),
         "critical_path": Analysis(critical_path.across),
+        "bottleneck": Analysis(critical_path.bottleneck),
         "path_over_ranks": Analysis(overview.path_over_ranks_across),
         "slack": Analysis(slack.slack_across),
         "path_stretches": Analysis(critical_path.stretches),

@@ -56,7 +56,7 @@ from traceanalyzer.analyses.phases.phases import ExposedCalls, Phases
 from traceanalyzer.analyses.pipelines.pipeline import Pipeline, Pipelines
 from traceanalyzer.analyses.pipelines.pipeline_schedule import PipelineSchedule
 from traceanalyzer.analyses.pipelines.shape import PipelineMessages
-from traceanalyzer.analyses.replay.critical_path import CriticalPath, PathStretches
+from traceanalyzer.analyses.replay.critical_path import Bottleneck, CriticalPath, PathStretches
 from traceanalyzer.analyses.replay.replay import Replay
 from traceanalyzer.analyses.replay.slack import Slack, Slowdown
 from traceanalyzer.analyses.replay.what_ifs import EvenExperts, WhatIfs
@@ -269,6 +269,8 @@ class Results(dict[str, Result]):
     def __getitem__(self, name: Literal["slowdown"]) -> Slowdown: ...
     @overload
     def __getitem__(self, name: Literal["critical_path"]) -> CriticalPath: ...
+    @overload
+    def __getitem__(self, name: Literal["bottleneck"]) -> Bottleneck: ...
     @overload
     def __getitem__(self, name: Literal["path_over_ranks"]) -> PathOverRanks: ...
     @overload
@@ -490,6 +492,8 @@ class Results(dict[str, Result]):
     def get(self, name: Literal["slowdown"]) -> Slowdown | None: ...
     @overload
     def get(self, name: Literal["critical_path"]) -> CriticalPath | None: ...
+    @overload
+    def get(self, name: Literal["bottleneck"]) -> Bottleneck | None: ...
     @overload
     def get(self, name: Literal["path_over_ranks"]) -> PathOverRanks | None: ...
     @overload

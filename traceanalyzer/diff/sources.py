@@ -92,7 +92,7 @@ BASELINES = Path(".traceanalyzer", "baselines")
 
 BASELINE = "baseline:"
 
-SUMMARY_VERSIONS = (1, 2)
+SUMMARY_VERSIONS = (1, 2, 3, 4)
 """Formats of summary.json that are understood."""
 
 

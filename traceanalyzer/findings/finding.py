@@ -1,13 +1,15 @@
 """What a finding is, several of them, their order, and one finding for one cause."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any, TypedDict, overload
 
 from traceanalyzer.analyses.replay.gains import Gain
+from traceanalyzer.findings.savings import Saves, command_of
 from traceanalyzer.meaning.columns import Unit, text
-from traceanalyzer.meaning.vocabulary import SEVERITIES, Severity, gain_range_said, gain_said
+from traceanalyzer.meaning.vocabulary import INFO, SEVERITIES, Severity, gain_range_said, gain_said
 
 # What a finding is.
 
@@ -24,6 +26,7 @@ class Gained(TypedDict):
     gain_is_bound: bool
     gain_most_ns: int | None
     unprofiled_gain_ns: int | None
+    changes: tuple[str, ...]
 
 
 def gained(gain: Gain | None, bound_ns: float | None = None) -> Gained:
@@ -31,7 +34,12 @@ def gained(gain: Gain | None, bound_ns: float | None = None) -> Gained:
     if gain is None:
         most_ns = None if bound_ns is None else round(bound_ns)
         return Gained(
-            gain_ns=most_ns, gain_error_ns=None, gain_is_bound=True, gain_most_ns=None, unprofiled_gain_ns=None
+            gain_ns=most_ns,
+            gain_error_ns=None,
+            gain_is_bound=True,
+            gain_most_ns=None,
+            unprofiled_gain_ns=None,
+            changes=(),
         )
     return Gained(
         gain_ns=gain.gain_ns,
@@ -39,7 +47,13 @@ def gained(gain: Gain | None, bound_ns: float | None = None) -> Gained:
         gain_is_bound=gain.is_bound,
         gain_most_ns=gain.most_gain_ns if gain.is_delayed else None,
         unprofiled_gain_ns=gain.unprofiled_gain_ns,
+        changes=changed(gain),
     )
+
+
+def changed(gain: Gain | None) -> tuple[str, ...]:
+    """What a replay changed, as a finding holds it."""
+    return () if gain is None else tuple(map(str, gain.changes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +62,11 @@ class Finding:
 
     Attributes:
         rule: the name of the function that found it; `find` says it.
-        severity: one of SEVERITIES.
-        title: one sentence with its numbers.
+        severity: by the lower end of what it saves (`savings.CUTS`); `info` of what is no more than a fact. Of what is
+            about the capture, how much of it is in doubt.
+        title: sentences with their numbers, the first of them the headline unless `summary` has one.
+        summary: the headline, where the first sentence of the title is too long for one.
+        reason: why, where the rest of the title does not say it.
         evidence: the rows behind it, as `Result.rows()` gives them.
         recommendation: what to do.
         caveat: when it may not hold.
@@ -79,6 +96,8 @@ class Finding:
         is_to_do_first: where a distance from an ideal takes it in, its advice comes before that one's.
         tells_why: where it gains most of what the finding that takes it in does, its advice stands for that one's.
         also: findings that it has taken in: the same cause, seen from elsewhere.
+        changes: what is different in the replay that stands for the remedy, as `what-if` reads it.
+        saves: what these save of a step without the profiler; `None` of a fact.
     """
 
     rule: str = field(default="", kw_only=True)
@@ -108,6 +127,42 @@ class Finding:
     is_to_do_first: bool = False
     tells_why: bool = False
     also: "tuple[Finding, ...]" = ()
+    summary: str = ""
+    reason: str = ""
+    changes: tuple[str, ...] = ()
+    saves: Saves | None = None
+
+    @property
+    def headline(self) -> str:
+        """What is slow, in one sentence."""
+        return self.summary or _sentences(self.title)[0]
+
+    @property
+    def why(self) -> str | None:
+        """What shows it: the rest of the title, or the title where the headline is another sentence."""
+        if self.reason:
+            return self.reason
+        return self.title if self.summary else " ".join(_sentences(self.title)[1:]) or None
+
+    @property
+    def fix(self) -> str | None:
+        """What to change."""
+        return self.recommendation
+
+    @property
+    def what_if(self) -> str | None:
+        """The command that replays its change."""
+        return command_of(self.changes) if self.changes else None
+
+    @property
+    def leads(self) -> bool:
+        """Whether it saves something for sure: it has a card; what does not is a fact, or about the capture."""
+        return not self.is_about_capture and self.severity != INFO
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether its change was replayed and saves nothing."""
+        return self.saves is not None and self.saves.is_nothing and not self.is_about_capture
 
     @property
     def expected_ns(self) -> int | None:
@@ -132,6 +187,14 @@ class Finding:
         said += [f"<p>{escape(self.recommendation)}</p>"] if self.recommendation else []
         said += [f"<p><i>{escape(self.caveat)}</i></p>"] if self.caveat else []
         return f"<div>{''.join(said)}</div>"
+
+
+_END = re.compile(r"(?<=[.!?]) (?=[A-Z])")
+"""Between sentences."""
+
+
+def _sentences(title: str) -> list[str]:
+    return _END.split(title)
 
 
 # Several findings: as a notebook shows them, and the ranks that they name.
@@ -176,9 +239,6 @@ _MOST = 0.8
 
 _HALF = 0.5
 
-_RAISED: Severity = "medium"
-"""What gains a known amount is made no graver by signs of it: these are of all that its rank does."""
-
 
 def folded(findings: Sequence[Finding]) -> list[Finding]:
     """Findings with those taken in whose `part_of` is what another one is `about`; the order stays.
@@ -212,7 +272,7 @@ def _outer(item: Finding, first: Mapping[str, Finding]) -> Finding:
 
 
 def _with(lead: Finding, also: tuple[Finding, ...]) -> Finding:
-    """One card is as grave as its gravest sign; where its gain is known, as those that tell why, and medium by others.
+    """One card for one cause.
 
     Of an ideal, what signs say can be mended is to be done first, and that alone where one gains most of it. A sign of
     an ideal that makes half of it leads itself, unless the ideal says in which steps. One that tells why the cause is
@@ -225,36 +285,31 @@ def _with(lead: Finding, also: tuple[Finding, ...]) -> Finding:
     why = next((it for it in also if it.tells_why and (it.gain_ns or 0) >= _MOST * (lead.gain_ns or 0)), lead)
     is_all = main is not None and (main.gain_ns or 0) >= _MOST * (lead.gain_ns or 0)
     advice = " ".join(dict.fromkeys([*first, *([] if is_all else [why.recommendation or ""])])).strip() or None
-    own = [it.severity for it in (lead, *also) if it is lead or it.tells_why or lead.gain_is_bound]
-    raised = [_RAISED for it in also if SEVERITIES.index(it.severity) <= SEVERITIES.index(_RAISED)]
-    grave = min([*own, *raised], key=SEVERITIES.index)
     if main is not None:
         also = (lead, *(it for it in also if it is not main))
         lead = replace(main, about=lead.about, part_of=None)
-    return replace(lead, also=also, severity=grave, recommendation=advice)
+    return replace(lead, also=also, recommendation=advice)
 
 
-# In which order findings are read: what the capture cannot tell, then the severest causes, then what gains most.
+# In which order findings are read: what saves most for sure, facts, what is about the capture, what saves nothing.
 
 
 def ordered(findings: Iterable[Finding]) -> list[Finding]:
     """Findings, first to read first.
 
-    What the capture cannot tell goes before advice, but for hosts that are late by the recording alone. Of the same
-    severity come first gains that a replay forecasts, then those that are the most that can be won, last distances from
-    an ideal and what gains nothing or an unknown amount; of each what gains most without the profiler.
+    By the lower end of what they save, the narrower interval first of the same; then facts without a saving, then what
+    is about the capture, which comes first only where no finding leads, and last what saves nothing.
     """
-    return sorted(findings, key=_key)
+    every = list(findings)
+    has_lead = any(item.leads for item in every)
+    return sorted(every, key=lambda item: _key(item, has_lead=has_lead))
 
 
-def _key(finding: Finding) -> tuple[bool, int, bool, bool, bool, int]:
-    gain_ns = finding.expected_ns
-    is_least = bool(gain_ns) and not (finding.gain_is_bound or finding.is_of_ideal)
-    return (
-        not finding.is_about_capture or finding.is_of_hosts,
-        SEVERITIES.index(finding.severity),
-        not is_least,
-        finding.is_of_ideal or gain_ns == 0,
-        gain_ns is None,
-        -(gain_ns or 0),
-    )
+def _key(finding: Finding, *, has_lead: bool) -> tuple[int, float, float, int]:
+    saves = finding.saves
+    if finding.is_about_capture:
+        is_first = not has_lead and finding.severity != SEVERITIES[-2] and not finding.is_of_hosts
+        return (1 if is_first else 3), SEVERITIES.index(finding.severity), 0, 0
+    if finding.leads and saves is not None:
+        return 0, -saves.low_ns, saves.high_ns - saves.low_ns, 0
+    return (4 if finding.is_nothing else 2), finding.is_of_ideal, not finding.ranks, -(finding.expected_ns or 0)

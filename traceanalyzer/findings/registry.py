@@ -9,6 +9,8 @@ from typing import Any
 from traceanalyzer.analyses import ANALYSES, Result, Results
 from traceanalyzer.analyses.integrity.checks import SHIFTED
 from traceanalyzer.analyses.integrity.integrity import untrue_ranks
+from traceanalyzer.analyses.replay.changes import Change, Changeable, read_change
+from traceanalyzer.analyses.replay.gains import Engine
 from traceanalyzer.failures import Failure
 from traceanalyzer.files.unnamed import give_back_grown
 from traceanalyzer.findings import capture, pipelines, uneven_stages
@@ -17,6 +19,7 @@ from traceanalyzer.findings.communication import experts, exposed, links, redund
 from traceanalyzer.findings.devices import copies, kernels, memory, unfused
 from traceanalyzer.findings.finding import Finding, folded, named_ranks, ordered
 from traceanalyzer.findings.hosts import cpu_work, idle, launch_bound, slow_hosts
+from traceanalyzer.findings.savings import CUTS, Saves, saves_of
 from traceanalyzer.findings.stragglers import stragglers
 from traceanalyzer.findings.uneven import balance, hidden, slower_gpus
 from traceanalyzer.findings.vendor_terms import (
@@ -29,6 +32,7 @@ from traceanalyzer.findings.vendor_terms import (
     maker_of,
 )
 from traceanalyzer.forks import all_aside
+from traceanalyzer.meaning.vocabulary import INFO
 from traceanalyzer.model.tables import texts_in_python
 
 # Every rule.
@@ -348,14 +352,65 @@ def find(
         found = [finding for made in of_rules(results, failures, processes, thresholds) for finding in made]
         held = within_limits(found, results)
         maker, words = maker_of(results), PLAIN if is_of_plain_program(results) else {}
-        told = [
-            in_words_of(maker, in_words(words, _by_gain(item)) if words else _by_gain(item)) for item in folded(held)
-        ]
-        return tuple(ordered(told))
+        told = [in_words_of(maker, in_words(words, item) if words else item) for item in folded(held)]
+        engine = results["replay"].engine if "replay" in results else None
+        return tuple(ordered(_weighed(item, engine, results) for item in told))
 
 
-def _by_gain(finding: Finding) -> Finding:
-    """Nothing to gain is nothing to do first: such a finding is of low severity, with its signs as they are."""
-    if finding.expected_ns != 0 or finding.is_about_capture or finding.severity == "info":
+# What each finding saves, and so how severe it is.
+
+
+_SHORTENED: Mapping[str, Changeable] = {
+    kernels.__name__: "compute",
+    unfused.__name__: "compute",
+    cpu_work.__name__: "host",
+}
+"""Rules whose gain is the time that their cause takes of a rank: what part of the job is so much shorter without it."""
+
+
+def _weighed(finding: Finding, engine: Engine | None, results: Results) -> Finding:
+    """The finding with what its change saves; a fact where nothing can be replayed for it."""
+    if finding.is_about_capture:
         return finding
-    return replace(finding, severity="low")
+    changes = _changes_of(finding, results) if engine is not None else ()
+    if engine is None or not (changes or _is_replayed(finding)):
+        return replace(finding, severity=INFO, saves=None)
+    if not _stands_for(engine, changes, finding):
+        gain_ns = finding.gain_ns or 0
+        low_ns = max(0, gain_ns - (finding.gain_error_ns or 0))
+        saves = Saves(engine.before_ns, gain_ns, low_ns, max(gain_ns, finding.gain_most_ns or 0), is_unprofiled=False)
+        return replace(finding, severity=saves.severity, saves=saves)
+    delayed_ns = (finding.gain_most_ns or 0) - (finding.gain_ns or 0) if finding.gain_most_ns else 0
+    is_once = finding.steps is not None and len(finding.steps) == 1 and (engine.windows.steps or 0) > 1
+    is_ideal = finding.is_of_ideal or not finding.changes
+    is_bound = finding.gain_is_bound and not is_ideal
+    saves = saves_of(engine, changes, is_ideal=is_ideal, is_bound=is_bound, delayed_ns=delayed_ns, is_once=is_once)
+    return replace(finding, severity=saves.severity, saves=saves, changes=tuple(map(str, changes)))
+
+
+def _stands_for(engine: Engine, changes: tuple[Change, ...], finding: Finding) -> bool:
+    """Whether replaying the changes gives what the rule says is gained; else the rule replayed another change."""
+    if not changes or finding.gain_is_bound or finding.is_of_ideal or finding.gain_ns is None:
+        return bool(changes)
+    own_ns = engine.gains([changes])[0].gain_ns
+    return 100 * abs(own_ns - finding.gain_ns) < CUTS[-1][0] * engine.before_ns
+
+
+def _is_replayed(finding: Finding) -> bool:
+    """Whether its gain is a replay's, of a change that nobody can write down."""
+    return finding.gain_ns is not None and not finding.gain_is_bound and not finding.changes
+
+
+def _changes_of(finding: Finding, results: Results) -> tuple[Change, ...]:
+    """What it changes: as its rule replays it, else its part of the job shorter by the time that its cause takes."""
+    if finding.changes:
+        return tuple(map(read_change, finding.changes))
+    module = next((rule.__module__ for rule in RULES if rule.__name__ == finding.rule), "")
+    needs = results["step_needs"].table
+    if module not in _SHORTENED or not finding.gain_ns or not len(needs):
+        return ()
+    part = _SHORTENED[module]
+    column = {"compute": "compute_ns", "host": "needed_host_ns"}[part]
+    rank = next(iter((*finding.ranks, *finding.named)), int(needs["rank"].iloc[0]))
+    own_ns = float(needs.loc[needs["rank"] == rank, column].astype("float64").mean())
+    return (Change(part, round(max(0.0, 1 - finding.gain_ns / own_ns), 4)),) if own_ns > 0 else ()

@@ -8,7 +8,7 @@ from traceanalyzer.findings import Finding
 from traceanalyzer.job.run_info import RunInfo
 from traceanalyzer.model import Skipped
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 3
 """Of `summary.json`; rises when a reader of it must change. One that names tables in files beside it is of the next."""
 
 

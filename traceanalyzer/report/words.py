@@ -12,6 +12,7 @@ import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer.analyses import Result, Results, column_named, overview
+from traceanalyzer.analyses.communication.groups import mesh
 from traceanalyzer.analyses.doubts import by_check
 from traceanalyzer.analyses.doubts import reasons as of_checks
 from traceanalyzer.analyses.host.activity import AUTOGRAD, COLLECTIVES, MAIN
@@ -25,9 +26,28 @@ from traceanalyzer.findings.capture import spoilt_ranks
 from traceanalyzer.job.run_info import RunInfo
 from traceanalyzer.kinds import COLLECTIVES as KINDS_COLLECTIVES
 from traceanalyzer.kinds import element_types
-from traceanalyzer.meaning.columns import Column, Unit, Written, digits, per_cent, stem, text
+from traceanalyzer.meaning.columns import Column, Unit, Written, digits, per_cent, stem, text, time_text
 from traceanalyzer.meaning.names import collective_words, short_name
-from traceanalyzer.meaning.vocabulary import GRAVE, INSEPARABLE, UNMATCHED, UNSPLIT, WAIT, Part, named, numbered, whole
+from traceanalyzer.meaning.vocabulary import (
+    BETWEEN_KERNELS,
+    COMM,
+    COMPUTE,
+    COPY,
+    DATA,
+    GRAVE,
+    HIGH,
+    HOST,
+    INSEPARABLE,
+    LAUNCH,
+    SYNC,
+    UNMATCHED,
+    UNSPLIT,
+    WAIT,
+    Part,
+    named,
+    numbered,
+    whole,
+)
 from traceanalyzer.model import Skipped
 from traceanalyzer.report.contents import Report
 
@@ -404,6 +424,138 @@ def _flat(content: Mapping[str, Any], before: str = "") -> dict[str, Any]:
         elif value is not None and not isinstance(value, list | tuple):
             made[f"{before}{name}"] = value
     return made
+
+
+# The first screen: what a step is bound by, the cards of the first findings, and what else there is, in one line each.
+
+
+_BOUND: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "GPU-bound": (COMPUTE.kind, BETWEEN_KERNELS.key),
+        "CPU-bound": (HOST.key, LAUNCH.key, SYNC.key),
+        "input-bound": (DATA.key,),
+        "communication-bound": (COMM.kind,),
+        "copy-bound": (COPY.kind,),
+    }
+)
+"""What a step is bound by, by the categories of the critical path without the profiler."""
+
+STRAGGLER, BUBBLE, INPUT = "straggler", "pipeline bubble", "input-bound"
+
+_OF_PIPELINES = ("pipeline_imbalance", "pipeline_bubble", "outside_microbatches")
+
+MOST_CARDS = 3
+
+
+class Verdict(Struct, frozen=True):
+    """What a step is bound by, how long it takes and how much of it the GPUs compute."""
+
+    bound: str
+    figures: str
+
+    @property
+    def words(self) -> str:
+        """`CPU-BOUND  156 ms/step · GPU compute 15%`."""
+        return f"{self.bound.upper()}  {self.figures}"
+
+
+def verdict(report: Report, split: Split | None) -> Verdict | None:
+    """The verdict of a capture with GPU work, by the critical path without the profiler; `None` of another one."""
+    if split is None:
+        return None
+    over = over_ranks_of(report.results)
+    mean_ns, compute_pct = over.of("window_ns")["mean_ns"], over.of("compute_pct")["mean_pct"]
+    if mean_ns is None or not over.of("idle_pct")["ranks"]:
+        return None
+    length = f"{time_text(mean_ns)}{'/step' if split.steps else ' captured'}"
+    compute = "" if compute_pct is None or _opaque_pct(over) else f" · GPU compute {compute_pct:.0f}%"
+    return Verdict(_bound_by(report) or _not_computing(over), length + compute)
+
+
+def _bound_by(report: Report) -> str:
+    """By the path, and by the first finding where that saves much; empty where most of the path is not explained."""
+    table = report.results["bottleneck"].to_frame() if "bottleneck" in report.results else pd.DataFrame()
+    if table.empty:
+        return ""
+    share = table.set_index("category")["path_pct"]
+    shares = {name: float(share.reindex(list(keys)).sum()) for name, keys in _BOUND.items()}
+    most = max(shares, key=lambda name: shares[name])
+    if shares[most] < 100 - sum(shares.values()):
+        return ""
+    first = next((item for item in report.findings if item.leads and item.severity == HIGH), None)
+    if first is None:
+        return most
+    if first.rule in _OF_PIPELINES:
+        return BUBBLE
+    if first.ranks:
+        return STRAGGLER
+    return f"{INPUT}, then {most}" if first.rule == "data_loader" and most != INPUT else most
+
+
+def _not_computing(over: OverRanks) -> str:
+    """What the GPUs do most, where the path does not say what binds them."""
+    parts = {
+        "GPU compute": "compute_pct",
+        "GPU idle": "idle_pct",
+        "GPU in exposed communication": "exposed_comm_pct",
+        "GPU in exposed copies": "exposed_copy_pct",
+    }
+    shares = {name: over.of(column)["mean_pct"] or 0.0 for name, column in parts.items()}
+    most = max(shares, key=lambda name: shares[name])
+    return f"bottleneck unknown: {most} {shares[most]:.0f}%"
+
+
+def headline_of(report: Report, split: Split | None) -> str:
+    """`ddp · 2×H200 · data parallel 2 · steps 3–6`."""
+    ranks = report.results["ranks"].to_frame()
+    models = ranks["device_name"].dropna().value_counts()
+    gpus = [f"{count:,}×{model.removeprefix('NVIDIA ')}" for model, count in models.items()]
+    gpus = gpus or [f"{len(ranks):,} rank{'' if len(ranks) == 1 else 's'}"]
+    sizes = ranks["world_size"].dropna().unique().tolist()
+    shape = report.run_info.strategy if report.run_info else None
+    if not shape and "groups" in report.results:
+        shape = mesh(report.results["groups"], sizes[0] if len(sizes) == 1 else None)
+    basis = split.basis.replace(" to ", "–") if split else None
+    return " · ".join(str(part) for part in (report.label, *gpus, shape, basis) if part)
+
+
+def cards(findings: Sequence[Finding]) -> list[Finding]:
+    """What has a card on the first screen: what saves something; without any the first facts, the capture's first."""
+    leading = [item for item in findings if item.leads]
+    return leading or [item for item in findings if not item.is_nothing][:MOST_CARDS]
+
+
+def fields(finding: Finding) -> dict[str, str]:
+    """A card's fields below its headline, by name; those that are not known are left out."""
+    saves = finding.saves
+    told = {
+        "Why": finding.why,
+        "Fix": finding.fix,
+        "Saves": saves and saves.words,
+        "Confidence": saves and saves.confidence,
+        "Caveat": finding.caveat,
+        "What-if": finding.what_if if saves else None,
+    }
+    return {name: text for name, text in told.items() if text}
+
+
+def also_seen(findings: Sequence[Finding]) -> list[Finding]:
+    """Facts without a sure saving that have no card."""
+    shown = cards(findings)
+    every = (item for item in findings if not item.is_about_capture and not item.is_nothing)
+    return [item for item in every if item not in shown]
+
+
+def nothing_to_gain(findings: Sequence[Finding]) -> str:
+    """What was replayed and saves nothing, in one line; empty without any."""
+    kinds = dict.fromkeys(item.rule.replace("_", " ") for item in findings if item.is_nothing)
+    return f"Checked, nothing to gain: {', '.join(kinds)}." if kinds else ""
+
+
+def caveats(findings: Sequence[Finding]) -> list[str]:
+    """What the capture cannot tell, a headline each, where no card says it."""
+    shown = cards(findings)
+    return [item.headline for item in findings if item.is_about_capture and item not in shown]
 
 
 # Two or three sentences that say where the step time went: the findings' own words, or the breakdown's.

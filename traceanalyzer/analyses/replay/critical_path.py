@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from traceanalyzer.analyses.base import Result, percent
+from traceanalyzer.analyses.replay.changes import UNRECORDED
 from traceanalyzer.analyses.replay.graph import (
     ANCHOR,
     BLOCKS,
@@ -313,6 +314,32 @@ class CriticalPath(Result):
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return self._with(table, {"path_pct": percent(table["path_ns"], table["window_ns"])})
+
+
+class Bottleneck(Result):
+    """One row for each category of the critical path without the profiler, longest first; they add up to it."""
+
+    title: ClassVar[str] = "What bounds a step without the profiler"
+    keys: ClassVar[tuple[str, ...]] = ("category",)
+    columns: ClassVar[Mapping[str, Column]] = {
+        "category": PathStretches.columns["category"],
+        "path_ns": Column.time("Length of its stretches."),
+        "step_ns": Column.time("A mean step so long; of a capture without steps all of it."),
+        "path_pct": Column.share("Its share of the path."),
+    }
+
+
+def bottleneck(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> Bottleneck:
+    """The path of the job without what profiling is estimated to take; as recorded where that is not known."""
+    engine = replay.engine
+    if engine is None:
+        return Bottleneck(without_rows(Bottleneck.columns))
+    path = critical_path(engine.job, engine.windows, engine.lengths(UNRECORDED))
+    lengths = (path["end_ns"] - path["start_ns"]).groupby(path["category"].astype("str")).sum()
+    table = table_of({"category": lengths.index.astype("str"), "path_ns": lengths.to_numpy()})
+    step_ns = engine.gains([(UNRECORDED,)])[0].after_ns
+    path_pct = 100.0 * table["path_ns"] / table["path_ns"].sum()
+    return Bottleneck(sorted_by(table.assign(step_ns=step_ns, path_pct=path_pct), "path_ns"))
 
 
 def stretches(_parts: Mapping[int, pd.DataFrame], replay: Replay) -> PathStretches:

@@ -50,6 +50,7 @@ class Gain:
         lacks_hosts: of some rank the host is not in the graph: it may not launch a shorter step in time.
         delayed_ns: by how much the changed step would be shorter without the start delays that no recorded dependency
             explains.
+        changes: what is changed, where it can be written down.
     """
 
     before_ns: int
@@ -60,6 +61,7 @@ class Gain:
     steps: int | None = None
     lacks_hosts: bool = False
     delayed_ns: int = 0
+    changes: tuple[Change, ...] = ()
 
     @property
     def whole(self) -> str:
@@ -388,7 +390,8 @@ class Engine:
         if self.has_cost_of_recording:
             before, *each = self._mean_steps([(UNRECORDED,), *(_unrecorded(changes) for changes in scenarios)])
             without = [(before, one) for one in _held(before, each, scenarios)]
-        return [self._gain(*each) for each in zip(after, explained, without, strict=True)]
+        made = [self._gain(*each) for each in zip(after, explained, without, strict=True)]
+        return [replace(gain, changes=changes) for gain, changes in zip(made, scenarios, strict=True)]
 
     def _gain(self, after_ns: int, explained_ns: int, unprofiled_ns: tuple[int, int] | None) -> Gain:
         known = self.before_ns, after_ns, self.error_ns, self.unmatched_ns, unprofiled_ns

@@ -37,7 +37,7 @@ from traceanalyzer.findings.basis import (
     who_decides,
 )
 from traceanalyzer.findings.capture import PARTNERS
-from traceanalyzer.findings.finding import Finding, gained
+from traceanalyzer.findings.finding import Finding, changed, gained
 from traceanalyzer.findings.link_rates import LOW_PEAK_PCT, SLOW_LINKS, healthy_rate
 from traceanalyzer.findings.stragglers.stragglers import of_lead, of_slow_links, said
 from traceanalyzer.findings.vendor_terms import Tools, tools_of
@@ -279,6 +279,7 @@ def _found(told: _Told, behind: str, advice: str) -> Finding:
         gain_error_ns=gain.error_ns,
         gain_is_bound=gain.is_bound or not told.is_as_usual,
         unprofiled_gain_ns=gain.unprofiled_gain_ns,
+        changes=changed(gain),
         is_of_ideal=other_ns is None,  # else the other steps have what is gained
         steps=few or None,
         table="exposed_calls",
@@ -386,6 +387,7 @@ def little_overlap(
             gain_ns=gain.gain_ns if gain else round(worst["ns"]),
             gain_error_ns=gain.error_ns if gain else None,
             unprofiled_gain_ns=gain.unprofiled_gain_ns if gain else None,
+            changes=changed(gain),
             named=(int(worst["rank"]),),
             is_of_ideal=True,
             about=EXPOSED,
@@ -542,6 +544,7 @@ def _many_small(row: dict[str, float], gain: Gain, share_pct: float, basis: Basi
         gain_ns=gain.gain_ns,
         gain_error_ns=gain.error_ns,
         unprofiled_gain_ns=gain.unprofiled_gain_ns,
+        changes=changed(gain),
         named=(int(row["rank"]),),
         part_of=EXPOSED,
         tells_why=True,

@@ -23,7 +23,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, LEAST_GAIN_PCT, Basis, Title, Won, severity
 from traceanalyzer.findings.communication.exposed import gain_of_transfers, taken
-from traceanalyzer.findings.finding import Finding, gained
+from traceanalyzer.findings.finding import Finding, changed, gained
 from traceanalyzer.findings.link_rates import HEALTHY_PEAK, LOW_PEAK_PCT, SLOW_LINKS, healthy, slow_groups
 from traceanalyzer.findings.statistics import alike
 from traceanalyzer.findings.stragglers.stragglers import of_slow_links
@@ -313,5 +313,6 @@ def _finding(name: str, pairs: pd.DataFrame, calls: pd.DataFrame, count: float, 
         caveat="A joined call starts when the last of its data is there: beside backward some of it is hidden less.",
         gain_ns=gain.gain_ns,
         gain_error_ns=gain.error_ns,
+        changes=changed(gain),
         table="collectives",
     )

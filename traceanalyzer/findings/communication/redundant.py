@@ -104,7 +104,7 @@ def _redundant_exchanges_finding(micro: int, calls: float, size: float, gain: Ga
         "set_requires_gradient_sync(False) (FSDP2) around the others.",
         caveat="With sharded gradients it costs memory: each rank then holds whole gradients between micro-steps. "
         "Where optimizers are not recorded, two models of one shape that are trained in turn look the same.",
-        **gained(gain),
+        **gained(gain if gain is not None and gain.gain_pct >= LEAST_GAIN_PCT else None),
         table="micro_steps",
     )
 

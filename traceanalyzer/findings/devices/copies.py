@@ -33,7 +33,7 @@ from traceanalyzer.findings.basis import (
     severity,
     steps_of_operators,
 )
-from traceanalyzer.findings.finding import PAGEABLE, Finding
+from traceanalyzer.findings.finding import PAGEABLE, Finding, changed
 from traceanalyzer.findings.shares import Few, few_steps, host_shares, once, won_by_one_turn
 from traceanalyzer.findings.statistics import AS_LONG, of_them
 from traceanalyzer.findings.stragglers.stragglers import (
@@ -210,6 +210,7 @@ def _pageable(held: pd.DataFrame, ways: tuple[str, ...], basis: Basis, ranks: in
         gain_ns=gain_ns,
         gain_error_ns=None if gain is None else gain.error_ns,
         unprofiled_gain_ns=None if gain is None else gain.unprofiled_gain_ns,
+        changes=changed(gain),
         named=(rank,),
         table="copies",
         about=PAGEABLE,
@@ -306,6 +307,7 @@ def _copies_at_times_found(title: Title, gain: Gain, few: Few, held: pd.DataFram
         gain_ns=gain.gain_ns,
         gain_error_ns=gain.error_ns,
         unprofiled_gain_ns=gain.unprofiled_gain_ns,
+        changes=changed(gain),
         is_of_ideal=True,
         steps=few.steps,
         table="step_needs",
@@ -378,7 +380,8 @@ def copy_bound(
         title = f"{found.title} As recorded the hosts decide: hiding them gains once these take less."
         return [replace(found, title=title, part_of=lateness_or_hosts(rank, episodes))]
     hidden = f" Hidden, {basis.whole} is {Won.recorded(gain, is_bound=True)}." if gain.gain_ns else ""
-    return [replace(found, title=f"{found.title}{hidden}", gain_ns=gain.gain_ns, part_of=part_of)]
+    return [replace(found, title=f"{found.title}{hidden}", gain_ns=gain.gain_ns, changes=changed(gain),
+                    part_of=part_of)]  # fmt: skip
 
 
 def _mostly_pageable(rows: pd.DataFrame) -> bool:

@@ -31,7 +31,7 @@ from traceanalyzer.findings.basis import (
     severity,
     steps_of_operators,
 )
-from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.finding import Finding, changed
 from traceanalyzer.findings.hosts.launch_bound import HOST_PCT
 from traceanalyzer.findings.shares import (
     OF_ALL_STEPS,
@@ -767,6 +767,7 @@ def _found(
         gain_error_ns=gain.error_ns if gain else None,
         gain_is_bound=won.is_bound,
         unprofiled_gain_ns=gain.unprofiled_gain_ns if gain else None,
+        changes=changed(gain),
         is_of_hosts=True,
         named=shares.named(rank),
         table="launch_loops",

@@ -25,7 +25,7 @@ from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.analyses.trace import Ranks
 from traceanalyzer.findings.basis import Basis, Title, Won, gains_nothing, mean_steps, per_step, plain, severity
-from traceanalyzer.findings.finding import PAGEABLE, Finding, gained
+from traceanalyzer.findings.finding import PAGEABLE, Finding, changed, gained
 from traceanalyzer.findings.hosts.launch_bound import DRAINED, HOST_PCT, longest_name, take_turns
 from traceanalyzer.findings.shares import (
     OF_ALL_STEPS,
@@ -438,6 +438,7 @@ def _found(
         gain_error_ns=gain.error_ns,
         gain_is_bound=False,
         unprofiled_gain_ns=gain.unprofiled_gain_ns,
+        changes=changed(gain),
         named=_named(idles, gain.gain_ns, basis, places),
         table="sync_calls",
         about=HOSTS,

@@ -41,7 +41,7 @@ from traceanalyzer.findings.basis import (
     steps_of_operators,
     who_decides,
 )
-from traceanalyzer.findings.finding import Finding, gained
+from traceanalyzer.findings.finding import Finding, changed, gained
 from traceanalyzer.findings.shares import (
     OF_ALL_STEPS,
     Few,
@@ -498,8 +498,13 @@ def _with_gain(found: Finding, gain: Gain | None, cost_ns: float) -> Finding:
     """What hosts that take no time gain; without a replay all that the GPU idles for them."""
     if gain is None:
         return replace(found, gain_ns=round(cost_ns))
-    unprofiled = gain.unprofiled_gain_ns
-    return replace(found, gain_ns=gain.gain_ns, gain_error_ns=gain.error_ns, unprofiled_gain_ns=unprofiled)
+    return replace(
+        found,
+        gain_ns=gain.gain_ns,
+        gain_error_ns=gain.error_ns,
+        unprofiled_gain_ns=gain.unprofiled_gain_ns,
+        changes=changed(gain),
+    )
 
 
 def _doing(what_ran: WhatRan, rank: int, cost_ns: float, basis: Basis, few: Few | None) -> str | None:

@@ -168,6 +168,7 @@ def _of_all(finding: Finding, rows: Sequence[Row], recorded: Recorded) -> Findin
         ranks=_ranks(rows),
         named=tuple(dict.fromkeys(rank for row in rows for rank in peer(row))),
         steps=None if None in steps else tuple(sorted({step for own in steps for step in own or ()})),
+        changes=tuple(change for row in rows for change in changes_of(row)),
         cause=" and ".join(dict.fromkeys(row["cause"] for row in rows)),
     )
 
@@ -488,6 +489,11 @@ def all_late_by(episodes: Episodes, ranks: Iterable[int], *causes: str) -> str |
     return found.pop() if len(found) == 1 else None
 
 
+def changes_of(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the episode's replay changes; none where it was not replayed."""
+    return tuple(row["what_if"].split("; ")) if isinstance(row["what_if"], str) else ()
+
+
 def _lateness_finding(
     row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], needs: pd.DataFrame, recorded: Recorded
 ) -> Finding:
@@ -509,6 +515,7 @@ def _lateness_finding(
         worst_rank=row["worst_rank"],
         steps=None if row["is_in_every_step"] else numbers(row["numbers"]) or None,
         cause=row["cause"],
+        changes=changes_of(row),
         interval_ns=_interval(row, needs),
         table="episodes",
         about=of_ranks(row),

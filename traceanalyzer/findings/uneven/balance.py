@@ -42,7 +42,7 @@ from traceanalyzer.findings.basis import (
     plain,
     severity,
 )
-from traceanalyzer.findings.finding import Finding, gained
+from traceanalyzer.findings.finding import Finding, changed, gained
 from traceanalyzer.findings.statistics import Alike, alike, is_beyond_chance
 from traceanalyzer.findings.stragglers.stragglers import said, said_with_gain
 from traceanalyzer.findings.stragglers.wording import named, own_work
@@ -334,6 +334,7 @@ def _with_gain(found: Finding, even: Gain | None, excess_ns: float) -> Finding:
         gain_error_ns=even.error_ns,
         gain_is_bound=False,
         unprofiled_gain_ns=even.unprofiled_gain_ns,
+        changes=changed(even),
     )
 
 

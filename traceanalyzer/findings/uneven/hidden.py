@@ -19,7 +19,7 @@ from traceanalyzer.analyses.spread import median_of_others
 from traceanalyzer.analyses.time.headline import Headline
 from traceanalyzer.analyses.time.steps import Steps
 from traceanalyzer.findings.basis import CLEAR_GAIN_PCT, Basis, plain, severity
-from traceanalyzer.findings.finding import Finding
+from traceanalyzer.findings.finding import Finding, changed
 from traceanalyzer.findings.hosts.idle import DATA_PCT, LOADER
 from traceanalyzer.findings.hosts.launch_bound import HOST_PCT
 from traceanalyzer.findings.shares import worst_rank
@@ -112,6 +112,7 @@ def hidden_late(
         gain_ns=alone.gain_ns,
         gain_error_ns=alone.error_ns,
         gain_is_bound=alone.is_bound,
+        changes=changed(alone),
         named=tuple(dict.fromkeys((one.rank, *_peer(one.rank, needs, len(headline)), *first.ranks))),
         is_of_hosts=one.part == HOST.key,
         table="what_ifs",

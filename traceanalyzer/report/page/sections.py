@@ -70,7 +70,7 @@ PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "balance",
             "gpu_utilization",
         ),
-        "what_if": ("what_ifs", "path_over_ranks", "critical_path", "slack", "slowdown", "replay"),
+        "what_if": ("what_ifs", "path_over_ranks", "critical_path", "bottleneck", "slack", "slowdown", "replay"),
         "communication": (
             "by_collective",
             "nccl",

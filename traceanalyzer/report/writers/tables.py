@@ -162,8 +162,26 @@ def described(result: Result) -> dict[str, Any]:
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
-    named = {name: getattr(finding, name) for name in finding.__dataclass_fields__}
-    return named | {"also": [_finding(item) for item in finding.also]}
+    saves = finding.saves
+    return {
+        "id": finding.rule,
+        "severity": finding.severity,
+        "headline": finding.headline,
+        "why": finding.why,
+        "fix": finding.fix,
+        "saves": saves and saves.to_dict(),
+        "confidence": saves and {"level": saves.level, "limit": saves.limit or None, "remedy": saves.remedy or None},
+        "caveat": finding.caveat,
+        "scope": {"ranks": list(finding.ranks or finding.named), "steps": finding.steps and list(finding.steps)},
+        "is_blamed": bool(finding.ranks),
+        "cause": finding.cause,
+        "is_about_capture": finding.is_about_capture,
+        "evidence": list(finding.evidence),
+        "table": finding.table,
+        "interval_ns": finding.interval_ns and list(finding.interval_ns),
+        "what_if": finding.what_if,
+        "also": [_finding(item) for item in finding.also],
+    }
 
 
 def write_frame(frame: pd.DataFrame, path: Path) -> None:

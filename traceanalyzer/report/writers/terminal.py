@@ -1,6 +1,7 @@
 """The short summary that the command line prints."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -25,12 +26,15 @@ _PARTS = (COMPUTE, FUSED, COMM, COPY, IDLE, OPAQUE)
 _RARE = (FUSED, OPAQUE)
 """Only where they are not 0: kernels that communicate too, CUDA graphs that were recorded whole."""
 
-_MOST_FINDINGS = 5
+_MOST_SEEN = 2
+
+_ON_THE_PAGE = ("Caveat",)
+"""Fields of a card for which a terminal has no room."""
 
 SHOWN = (
     *("integrity", "ranks", "headline", "time_parts", "step_time_parts", "over_ranks", "steps_over_ranks", "steps"),
     *("nccl", "idle", "host_work", "host_work_over_ranks", "kernels", "categories", "mfu", "call_waits"),
-    *("exposed_comm", "step_needs", "cpu_steps", "cpu_step_parts"),
+    *("exposed_comm", "step_needs", "cpu_steps", "cpu_step_parts", "bottleneck", "groups"),
 )
 """Results that are looked at here, besides those that rules name."""
 
@@ -50,62 +54,72 @@ def show_guarded(report: Report, console: Console) -> list[Failure]:
 
 
 def show(report: Report, console: Console) -> None:
-    """Print the headline breakdown of every rank, the costliest findings and what was skipped."""
-    if words.is_host_only(report.results):
+    """Print the verdict, the first findings' cards, where each rank's time went, and what to know of the capture."""
+    is_host_only = words.is_host_only(report.results)
+    parts = words.split(report.results)
+    say = partial(console.print, highlight=False, soft_wrap=not console.is_terminal)
+    if is_host_only:
         console.print(_host_table(report))
     else:
+        _show_verdict(report, parts, say)
+    _show_findings(report, say)
+    if not any(finding.leads for finding in report.findings):  # the time went, as on the page
+        said = {words.NO_GPU_WORK, *(it.title for finding in report.findings for it in (finding, *finding.also))}
+        for sentence in words.verdict_sentences(report, parts):
+            if sentence not in said:
+                say(f"[bold]•[/] {escape(sentence)}")
+    if not is_host_only:
         _show_ranks(report, console)
     if "headline" in words.doubted(report.results):
-        console.print("[yellow]Read these figures with care:[/] the notes below say why.", highlight=False)
-    _show_findings(report, console)
-    is_host_only = words.is_host_only(report.results)
-    if is_host_only or all(finding.is_about_capture for finding in report.findings):  # the time went, as on the page
-        said = {words.NO_GPU_WORK, *(it.title for finding in report.findings for it in (finding, *finding.also))}
-        for sentence in words.verdict_sentences(report, words.split(report.results)):
-            if sentence not in said:
-                console.print(f"[bold]•[/] {escape(sentence)}")
+        say("[yellow]Read these figures with care:[/] the notes below say why.")
+    for sentence in words.caveats(report.findings):
+        say(f"[yellow]![/] {escape(sentence)}")
     for sentence in words.of_what_is_here(report):
-        console.print(f"[yellow]Note:[/] {escape(sentence)}", highlight=False)
+        say(f"[yellow]Note:[/] {escape(sentence)}")
     for sentence in words.skipped(report.skipped, most=words.MOST_FILES):
-        console.print(f"[yellow]Skipped[/] {escape(sentence)}", highlight=False)
+        say(f"[yellow]Skipped[/] {escape(sentence)}")
 
 
-def _show_findings(report: Report, console: Console) -> None:
-    """The first findings, and what to do first; of each where the capture tells too little, or ranks are many."""
-    advice = words.advice(report.findings)
-    is_large = len(report.results["ranks"]) > words.MANY_RANKS
-    for finding in report.findings[:_MOST_FINDINGS]:
-        console.print(f"[bold]•[/] {escape(finding.title)}")
-        for sign in finding.also[:2]:
-            console.print(f"  – {escape(sign.title)}")
-        if finding.recommendation and (is_large or finding.is_about_capture):
-            console.print(f"  [dim]→[/] {escape(finding.recommendation)}")
-            advice = None  # it is said where the finding is
-    if advice:
-        console.print(f"[bold]What to do first:[/] {escape(advice)}", highlight=False)
-    longest_ns = _longest_ns(report)
-    if longest_ns and sum(finding.gain_ns or 0 for finding in report.findings[:_MOST_FINDINGS]) > longest_ns:
-        console.print("[yellow]Note:[/] Findings count the same time: their gains do not add up.", highlight=False)
+def _show_verdict(report: Report, parts: words.Split | None, say: Callable[..., None]) -> None:
+    say(f"[italic]{escape(words.headline_of(report, parts))}[/]")
+    verdict = words.verdict(report, parts)
+    if verdict is not None:
+        say(f"[bold]{escape(verdict.bound.upper())}[/]  {escape(verdict.figures)}")
 
 
-def _longest_ns(report: Report) -> int:
-    """Of the ranks' mean steps, or windows: no finding gains more, nor do all together."""
-    return max(map(_time_ns, report.results["headline"].rows()), default=0)
+def _show_findings(report: Report, say: Callable[..., None]) -> None:
+    """The first findings' cards, then a line for facts and one for what gains nothing."""
+    cards = words.cards(report.findings)
+    for number, finding in enumerate(cards[: words.MOST_CARDS], 1):
+        say(f"[bold]{number} {escape(finding.headline)}[/]")
+        for name, text in words.fields(finding).items():
+            if name not in _ON_THE_PAGE:
+                say(f"  [dim]{name:<10}[/] {escape(text)}")
+    rest = len(cards) - words.MOST_CARDS
+    if rest > 0:
+        say(f"{rest} more finding{'' if rest == 1 else 's'} in the report.")
+    seen = words.also_seen(report.findings)
+    for finding in seen[:_MOST_SEEN]:
+        say(f"[bold]Also seen:[/] {escape(finding.headline)}")
+    if len(seen) > _MOST_SEEN:
+        say(f"{len(seen) - _MOST_SEEN} more in the report.")
+    if nothing := words.nothing_to_gain(report.findings):
+        say(escape(nothing))
 
 
 def _show_ranks(report: Report, console: Console) -> None:
     rows = report.results["headline"].rows()
     held = words.shown(rows, report.findings)
-    table = _table(report.label, rows, held)
+    table = _table(rows, held)
     if console.measure(table, options=console.options.update(max_width=_AMPLE)).minimum <= console.width:
         console.print(table)
     else:
-        for line in _lines(report.label, rows, held):
+        for line in _lines(rows, held):
             console.print(line, highlight=False)
 
 
-def _table(label: str, rows: list[dict[str, Any]], held: list[words.Shown]) -> Table:
-    title = f"{escape(label)}: where each rank's GPU time goes ({_basis(rows)})"
+def _table(rows: list[dict[str, Any]], held: list[words.Shown]) -> Table:
+    title = f"Where each rank's GPU time goes ({_basis(rows)})"
     # Its seven columns and their headings stand in a line of the usual 80.
     table = Table(title=title, box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     table.add_column("Rank", justify="right")
@@ -138,9 +152,9 @@ def _host_table(report: Report) -> Table:
     return table
 
 
-def _lines(label: str, rows: list[dict[str, Any]], held: list[words.Shown]) -> Iterator[str]:
+def _lines(rows: list[dict[str, Any]], held: list[words.Shown]) -> Iterator[str]:
     """The table for a terminal that is narrower than it: a sentence for each rank."""
-    yield f"[italic]{escape(label)}: where each rank's GPU time goes ({_basis(rows)})[/]"
+    yield f"[italic]Where each rank's GPU time goes ({_basis(rows)})[/]"
     shown = _shown_parts(rows)
     for item in held:
         row = item.row
