@@ -29,7 +29,7 @@ def doctor(folder):
     dumps = {rank: dump([entry(1), *([entry(2, state="started")] if rank != 2 else [])], range(4)) for rank in range(4)}
     topology = SAMPLES / "doctor" / "topo_2xH200_nvlink.txt"
     found = examine(flight_recorder=write_dumps(folder / "dumps", dumps), topo=topology)
-    return examination.page_write(found, folder)[0]
+    return examination.write(found, folder)[0]
 
 
 def memory(folder):
@@ -40,7 +40,7 @@ def memory(folder):
         history.alloc(8 << 20)
         history.step()
     snapshot = write(folder / "rank0_snapshot.pickle", history.snapshot())
-    return snapshots.page_write([examine_snapshot(read_snapshot(snapshot))], folder, "run")[0]
+    return snapshots.write([examine_snapshot(read_snapshot(snapshot))], folder, "run")[0]
 
 
 def trend(folder):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer.agents.questions import QUESTIONS
-from traceanalyzer.cli.options import FOLLOW_LINKS, PLACE, USAGE_OR_INPUT
+from traceanalyzer.cli.options import JOBS, LINKS, PLACE, USAGE_OR_INPUT, options_of
 from traceanalyzer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ class Question(click.Command):
     """A command whose arguments are the parameters of a question, read when it is first looked at."""
 
     def __init__(self, name: str) -> None:
-        settings = {"help_option_names": ["-h", "--help"]}
-        super().__init__(name, callback=self._asked, help=QUESTIONS[name], context_settings=settings)
+        super().__init__(name, callback=self._asked, help=QUESTIONS[name])
         self._is_known = False
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
@@ -36,7 +35,7 @@ class Question(click.Command):
         from traceanalyzer.agents.verbs import parameters
 
         assert self.name is not None
-        self.params = [*map(_parameter, parameters(self.name)), _JSON, _JOBS, _LINKS]
+        self.params = [*map(_parameter, parameters(self.name)), _JSON, *_SHARED]
         self._is_known = True
 
     def _asked(self, as_json: bool, jobs: int | None, follow_links: bool, **given: Any) -> None:
@@ -67,9 +66,7 @@ _SHOWN_FIRST: Mapping[str, tuple[str, ...]] = {
 
 _JSON = click.Option(["--json", "as_json"], is_flag=True, help="The answer as JSON, with what every column means.")
 
-_JOBS = click.Option(["--jobs"], type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core).")
-
-_LINKS = click.Option(["--follow-links"], is_flag=True, help=FOLLOW_LINKS)
+_SHARED: list[click.Parameter] = click.command(options_of(JOBS, LINKS)(lambda: None)).params
 
 
 def _parameter(one: Parameter) -> click.Parameter:
@@ -218,10 +215,10 @@ def _cell(name: str, value: Any) -> str:
     return words(str(value), column_named(name))
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @click.option("--root", "roots", type=PLACE, multiple=True, metavar="FOLDER",
               help="Folder that may be read; repeatable (default: the current one).")  # fmt: skip
-@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core).")
+@JOBS
 def mcp(roots: tuple[Path, ...], jobs: int | None) -> None:
     """Serve the questions to assistants over MCP (standard input and output).
 

@@ -6,11 +6,20 @@ from typing import Any
 
 import click
 
-from traceanalyzer.cli.options import FORCE, PLACE, STEPS, part_options, talk_options
+from traceanalyzer.cli.options import (
+    FORCE,
+    JSON,
+    STEPS,
+    output_option,
+    part_options,
+    select_option,
+    steps_option,
+    talk_options,
+)
 from traceanalyzer.errors import InputError
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group()
 def baseline() -> None:
     """Keep a run's small tables to compare later runs with.
 
@@ -25,13 +34,11 @@ def baseline() -> None:
     """  # noqa: D301 - click wants the character itself
 
 
-@baseline.command(context_settings={"help_option_names": ["-h", "--help"]})
+@baseline.command()
 @click.argument("name")
 @click.argument("source")
-@click.option("--select", type=click.Choice(["latest", "all"]), default="latest", show_default=True,
-              help="Which of several runs in a folder; all takes each as a repeat.")  # fmt: skip
-@click.option("--steps", default="complete", show_default=True, metavar="WHICH",
-              help=f"Steps to keep: {STEPS}. Of these the complete ones that all ranks have.")  # fmt: skip
+@select_option("takes each as a repeat")
+@steps_option(f"Steps to keep: {STEPS}. Of these the complete ones that all ranks have.", "complete")
 @part_options
 @talk_options
 def save(name: str, source: str, **options: Any) -> None:
@@ -45,8 +52,8 @@ def save(name: str, source: str, **options: Any) -> None:
         click.echo(f"Baseline{' replaced' if has_one else ''}: {path}")
 
 
-@baseline.command("list", context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@baseline.command("list")
+@JSON
 def list_(as_json: bool) -> None:
     """List the baselines of this folder, oldest first: when they were saved, of what, and their main figures."""
     from rich.console import Console
@@ -63,12 +70,11 @@ def list_(as_json: bool) -> None:
         report_trend.show_list(found, Console())
 
 
-@baseline.command("trend", context_settings={"help_option_names": ["-h", "--help"]})
+@baseline.command("trend")
 @click.argument("names", nargs=-1)
 @click.option("--metric", "metrics", multiple=True, metavar="NAME",
               help="Figure to follow, such as step_ns; repeatable (default: the main ones).")  # fmt: skip
-@click.option("--output", "-o", type=PLACE, default=Path("reports", "trend"), show_default=True, metavar="FOLDER",
-              help="Where to write.")  # fmt: skip
+@output_option(Path("reports", "trend"))
 @FORCE
 @talk_options
 def trend_(names: tuple[str, ...], metrics: tuple[str, ...], output: Path, **options: Any) -> None:
@@ -98,7 +104,7 @@ def trend_(names: tuple[str, ...], metrics: tuple[str, ...], output: Path, **opt
     console.print(f"Report: {written[0]}", highlight=False, soft_wrap=True, markup=False)
 
 
-@baseline.command(context_settings={"help_option_names": ["-h", "--help"]})
+@baseline.command()
 @click.argument("name")
 def remove(name: str) -> None:
     """Remove baseline NAME."""

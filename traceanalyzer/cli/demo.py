@@ -4,16 +4,15 @@ from pathlib import Path
 
 import click
 
-from traceanalyzer.cli.options import PLACE
+from traceanalyzer.cli.options import OPEN, output_option
 from traceanalyzer.cli.report import report
 from traceanalyzer.samples import SAMPLES
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @click.argument("name", type=click.Choice(SAMPLES), default=SAMPLES[0])
-@click.option("--output", "-o", type=PLACE, default=Path("reports", "demo"), show_default=True, metavar="FOLDER",
-              help="Where to write.")  # fmt: skip
-@click.option("--open", "open_page", is_flag=True, help="Open the report in the browser.")
+@output_option(Path("reports", "demo"))
+@OPEN
 def demo(name: str, output: Path, open_page: bool) -> int:
     """Analyse a capture that comes with the program: no GPU and no traces are needed.
 

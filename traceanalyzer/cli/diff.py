@@ -1,7 +1,5 @@
 """`analyze-traces diff`: runs beside each other."""
 
-import shlex
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,12 +10,17 @@ import click
 from traceanalyzer import __version__
 from traceanalyzer.cli.options import (
     INCONCLUSIVE,
-    PLACE,
+    OPEN,
     STEPS,
-    cache_folder,
+    command_line,
     gate_code,
     gate_options,
+    load_options,
+    output_option,
     part_options,
+    print_written,
+    select_option,
+    steps_option,
     talk_options,
     wanted_gates,
 )
@@ -37,11 +40,10 @@ if TYPE_CHECKING:
 FORMATS = ("html", "csv", "json", "md")
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @click.argument("base")
 @click.argument("others", nargs=-1, required=True, metavar="OTHER...")
-@click.option("--output", "-o", type=PLACE, metavar="FOLDER",
-              help="Where to write (default: reports/diff_<base>_<other>).")  # fmt: skip
+@output_option(what="Where to write (default: reports/diff_<base>_<other>).")
 @click.option("--format", "formats", multiple=True, type=click.Choice(FORMATS), metavar="NAME",
               help=f"What to write: {', '.join(FORMATS)}; repeatable (default: all).")  # fmt: skip
 @click.option(
@@ -49,12 +51,10 @@ FORMATS = ("html", "csv", "json", "md")
     is_flag=True,
     help="Compare runs that did not do the same work (the report says so), and replace files that no report wrote.",
 )
-@click.option("--select", type=click.Choice(["latest", "all"]), default="latest", show_default=True,
-              help="Which of several runs in a folder; all takes each as a repeat.")  # fmt: skip
-@click.option("--steps", default="complete", show_default=True, metavar="WHICH",
-              help=f"Steps to compare: {STEPS}. Of these the complete ones that all ranks have.")  # fmt: skip
+@select_option("takes each as a repeat")
+@steps_option(f"Steps to compare: {STEPS}. Of these the complete ones that all ranks have.", "complete")
 @part_options
-@click.option("--open", "open_page", is_flag=True, help="Open the page in the browser.")
+@OPEN
 @gate_options
 @click.option("--inconclusive", type=click.IntRange(0, 255), default=INCONCLUSIVE, show_default=True, metavar="CODE",
               help="Exit code when no gate fails, but one cannot be told from noise; 0 passes.")  # fmt: skip
@@ -82,7 +82,8 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
     from traceanalyzer import gate
     from traceanalyzer.diff import compare
     from traceanalyzer.diff.sources import read_sides
-    from traceanalyzer.report.comparison import DiffReport
+    from traceanalyzer.report.comparison import DiffReport, writers
+    from traceanalyzer.report.writers import gates
 
     console = Console(quiet=options["quiet"])
     wanted = wanted_gates(options, of_comparison=True)
@@ -101,12 +102,16 @@ def diff(base: str, others: tuple[str, ...], **options: Any) -> int:
     comparison = compare(sides, force=options["force"])
     outcomes = gate.check_comparison(wanted, comparison, sources.load.ranks)
     report = DiffReport(
-        comparison, outcomes, shlex.join(["analyze-traces", *sys.argv[1:]]),
+        comparison, outcomes, command_line(),
         datetime.now(UTC).isoformat(timespec="seconds"), __version__, _of_memory(memory, named, sides, console),
     )  # fmt: skip
     target = options["output"] or Path("reports", _folder(sides))
     written, notes = _written(report, target, " and ".join(named), options)
-    _show(report, written, notes, target, console, options)
+    writers.show(report, console)
+    gates.show(report.outcomes, console)
+    page = print_written(written, target, notes, options, console)
+    if options["open_page"]:
+        click.launch(str(page))
     return gate_code(outcomes, options["inconclusive"])
 
 
@@ -122,32 +127,6 @@ def _of_memory(
     return {sides[place].label: one for place, one in changed.items()}
 
 
-def _show(
-    report: "DiffReport",
-    written: list[Path],
-    notes: tuple[str, ...],
-    target: Path,
-    console: Any,
-    options: dict[str, Any],
-) -> None:
-    """What the report says, what was written, and the page itself where that is asked for."""
-    from rich.markup import escape
-
-    from traceanalyzer.report.comparison import writers
-    from traceanalyzer.report.writers import gates
-
-    writers.show(report, console)
-    gates.show(report.outcomes, console)
-    for note in notes:
-        console.print(f"[yellow]Note:[/] {escape(note)}", highlight=False, soft_wrap=True)
-    if options["verbose"]:
-        console.print(*(f"wrote {path}" for path in written), sep="\n", highlight=False)
-    page = next((path for path in written if path.suffix == ".html"), target)
-    console.print(f"{'Files in' if page == target else 'Report'}: {page}", highlight=False, soft_wrap=True)
-    if options["open_page"]:
-        click.launch(str(page))
-
-
 def _written(
     report: "DiffReport", target: Path, source: str, options: dict[str, Any]
 ) -> tuple[list[Path], tuple[str, ...]]:
@@ -159,26 +138,15 @@ def _written(
     with write.whole(target, source, content, force=options["force"]) as draft:
         formats = dict.fromkeys(options["formats"] or FORMATS)
         files = [path for name in formats for path in DIFF_WRITERS[name](report, draft.path)]
-        if report.outcomes:
-            files += gates.write(report.outcomes, draft.path, inconclusive_fails=options["inconclusive"] != 0)
+        files += gates.write(report.outcomes, draft.path, inconclusive_fails=options["inconclusive"] != 0)
         return draft.final(files), draft.notes
 
 
 def source_options(options: dict[str, Any]) -> "SourceOptions":
     """How sources are read, from the command's options."""
     from traceanalyzer.diff.sources import SourceOptions
-    from traceanalyzer.kinds import KindRules
-    from traceanalyzer.loading import LoadOptions, parse_ranks
-    from traceanalyzer.selection import Selection
 
-    load = LoadOptions(
-        ranks=parse_ranks(options["ranks"]),
-        selection=Selection(options["step_range"], options["steps"]),
-        rules=KindRules.parse(options["kinds"]),
-        follows_links=options["follow_links"],
-        cache=cache_folder(options),
-    )
-    return SourceOptions(load, options["select"] == "all", options["jobs"])
+    return SourceOptions(load_options(options), options["select"] == "all", options["jobs"])
 
 
 def _folder(sides: "Sequence[Side]") -> str:

@@ -1,6 +1,5 @@
 """`analyze-traces doctor`: what logs and dumps tell before, and without, a trace."""
 
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import FORCE, PLACE
+from traceanalyzer.cli.options import FORCE, JSON, PLACE, command_line
 from traceanalyzer.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ _SECONDS = 30
 """How long `nvidia-smi` may take."""
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @click.argument("place", required=False, type=PLACE)
 @click.option("--topo", type=PLACE, metavar="FILE", help="What `nvidia-smi topo -m` printed; - for standard input.")
 @click.option("--nccl-log", "nccl_logs", type=PLACE, multiple=True, metavar="FILE",
@@ -37,7 +36,7 @@ _SECONDS = 30
     "--follow-links", is_flag=True, help="Read what links in the folders name outside them; else they are skipped."
 )
 @FORCE
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 @click.option(
     "--out", "--output", "-o", "out", type=PLACE, metavar="FOLDER", help="Write doctor.html and doctor.json there."
 )
@@ -125,9 +124,5 @@ def _write(examination: "Examination", folder: Path, source: str, force: bool) -
     from traceanalyzer.report import examination as report_examination
     from traceanalyzer.report.writers.write import fingerprint, whole
 
-    command = shlex.join(["analyze-traces", *sys.argv[1:]])
     with whole(folder, source, fingerprint(__version__, examination.diagnoses), force=force) as draft:
-        files = report_examination.page_write(examination, draft.path, command) + report_examination.as_json_write(
-            examination, draft.path
-        )
-        return draft.final(files)[0]
+        return draft.final(report_examination.write(examination, draft.path, command_line()))[0]

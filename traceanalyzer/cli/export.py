@@ -8,7 +8,15 @@ import click
 
 from traceanalyzer.cli import one_run
 from traceanalyzer.cli.one_run import refuse_others
-from traceanalyzer.cli.options import PLACE, find_traces, input_options, load_options, progress, talk_options
+from traceanalyzer.cli.options import (
+    PLACE,
+    find_traces,
+    input_options,
+    load_options,
+    print_notes,
+    progress,
+    talk_options,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,7 +28,7 @@ if TYPE_CHECKING:
 SUFFIX = ".pftrace.gz"
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @click.argument("folder", required=False, type=PLACE)
 @input_options
 @click.option("--kineto", is_flag=True,
@@ -47,26 +55,20 @@ def export(folder: Path | None, **options: Any) -> None:
     from rich.console import Console
 
     console = Console(quiet=options["quiet"])
-    found, label = find_traces(
-        folder,
-        options["trace_dir"],
-        options["trace_files"],
-        options["rank_regex"],
-        follows_links=options["follow_links"],
-    )
+    found, label, default = find_traces(folder, options)
     load, runs = load_options(options), found.runs if options["select"] == "all" else found.runs[-1:]
     several = len(runs) > 1 or options["select"] == "all"
     for number, run in enumerate(runs):
         if options["kineto"]:
-            base = options["output"] or Path("reports", f"{label}_cut")
+            base = options["output"] or default.with_name(f"{default.name}_cut")
             target = base / f"run_{number}" if several else base
             said, notes = _cut(found, run, load, target, options)
         else:
-            base = options["output"] or Path("reports", label if several else f"{label}{SUFFIX}")
+            base = options["output"] or (default if several else default.with_name(f"{default.name}{SUFFIX}"))
             said, notes = _drawn(
                 found, run, load, base / f"run_{number}{SUFFIX}" if several else base, label, console, options
             )
-        one_run.left_out_say(notes, console)
+        print_notes(notes, console)
         console.print(said, highlight=False, soft_wrap=True, markup=False)
 
 

@@ -2,10 +2,7 @@
 
 import gzip
 import os
-import shlex
-import sys
 import zlib
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -15,7 +12,16 @@ import click
 
 from traceanalyzer import __version__
 from traceanalyzer.cli import debug
-from traceanalyzer.cli.options import DONE, PARTIAL, PLACE, Decorator, gate_code, progress
+from traceanalyzer.cli.options import (
+    DONE,
+    PARTIAL,
+    PLACE,
+    command_line,
+    gate_code,
+    options_of,
+    print_written,
+    progress,
+)
 from traceanalyzer.cli.snapshots import memory_beside, say
 from traceanalyzer.cli.snapshots import write as write_memory
 from traceanalyzer.errors import UsageError
@@ -23,7 +29,7 @@ from traceanalyzer.files.unnamed import give_back_memory, laid_in
 from traceanalyzer.forks import later
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable
 
     from rich.console import Console
 
@@ -44,40 +50,31 @@ if TYPE_CHECKING:
 # What the report command does with a run's topology and NCCL logs: named, beside the traces, or in run.json.
 
 
-def surroundings_options(function: "Callable[..., Any]") -> "Callable[..., Any]":
-    """Where the run's topology and logs are."""
-    import click
-
-    options: tuple[Decorator, ...] = (
-        click.option(
-            "--topo", type=PLACE, metavar="FILE",
-            help="What `nvidia-smi topo -m` printed on the run's machine (default: beside the traces, or in run.json).",
-        ),
-        click.option(
-            "--nccl-log", "nccl_logs", type=PLACE, multiple=True, metavar="FILE",
-            help="The run's log of NCCL_DEBUG=INFO, or a folder of them; repeatable (default: beside the traces).",
-        ),
-    )  # fmt: skip
-    for decorate in reversed(options):
-        function = decorate(function)
-    return function
-
-
-def model_option(function: "Callable[..., Any]") -> "Callable[..., Any]":
-    """What is known of the model that was trained."""
-    import click
-
-    return click.option(
-        "--model", metavar="NAME=VALUE,…", callback=_entries,
-        help="Of the trained model, to say what memory it should take: params=7e9,layers=32,d_model=4096,seq=4096,"
-        "batch=1,dp=8 (default: as run.json has it; docs/memory.md).",
-    )(function)  # fmt: skip
+surroundings_options = options_of(
+    click.option(
+        "--topo", type=PLACE, metavar="FILE",
+        help="What `nvidia-smi topo -m` printed on the run's machine (default: beside the traces, or in run.json).",
+    ),
+    click.option(
+        "--nccl-log", "nccl_logs", type=PLACE, multiple=True, metavar="FILE",
+        help="The run's log of NCCL_DEBUG=INFO, or a folder of them; repeatable (default: beside the traces).",
+    ),
+)  # fmt: skip
+"""Where the run's topology and logs are."""
 
 
 def _entries(_context: Any, _option: Any, text: str | None) -> dict[str, object]:
     from traceanalyzer.job.model_state import entries
 
     return entries(text) if text else {}
+
+
+model_option = click.option(
+    "--model", metavar="NAME=VALUE,…", callback=_entries,
+    help="Of the trained model, to say what memory it should take: params=7e9,layers=32,d_model=4096,seq=4096,"
+    "batch=1,dp=8 (default: as run.json has it; docs/memory.md).",
+)  # fmt: skip
+"""What is known of the model that was trained."""
 
 
 def with_model(thresholds: dict[str, Any], told: dict[str, object]) -> dict[str, Any]:
@@ -131,10 +128,7 @@ def write(examination: "Examination | None", folder: Path) -> list[Path]:
         return []
     from traceanalyzer.report import examination as report_examination
 
-    command = shlex.join(["analyze-traces", *sys.argv[1:]])
-    return report_examination.page_write(examination, folder, command) + report_examination.as_json_write(
-        examination, folder
-    )
+    return report_examination.write(examination, folder, command_line())
 
 
 def surroundings_say(examination: "Examination | None", target: Path, console: "Console") -> None:
@@ -199,23 +193,12 @@ def report_run(command: Command, run: "Run", label: str, target: Path) -> tuple[
         made = _write(command, run, label, draft.path)
         files = draft.final([*made.files, *write(made.examination, draft.path)])
     changed = content != _content(command, run, label)
-    page = next((path for path in files if path.suffix == ".html"), target)
-    _say_where(command, files, (*draft.notes, *([_CHANGED] if changed else [])), page, target)
+    notes = (*draft.notes, *([_CHANGED] if changed else []))
+    page = print_written(files, target, notes, command.options, command.console)
     say(*made.memory, target, command.console)
     surroundings_say(made.examination, target, command.console)
     _show_failures(made.failures, is_verbose=command.options["verbose"])
     return page, gate_code(made.outcomes) or (PARTIAL if made.failures else DONE)
-
-
-def _say_where(command: Command, files: "Sequence[Path]", notes: "Sequence[str]", page: Path, target: Path) -> None:
-    from rich.markup import escape
-
-    show = partial(command.console.print, highlight=False)
-    for note in notes:
-        show(f"[yellow]Note:[/] {escape(note)}", soft_wrap=True)
-    if command.options["verbose"]:
-        show(*(f"wrote {escape(str(path))}" for path in files), sep="\n")
-    show(f"{'Files in' if page == target else 'Report'}: {escape(str(page))}", soft_wrap=True)
 
 
 def _show_failures(failures: "list[Failure]", *, is_verbose: bool) -> None:
@@ -233,6 +216,7 @@ def _show_failures(failures: "list[Failure]", *, is_verbose: bool) -> None:
 def _write(command: Command, run: "Run", label: str, folder: Path) -> _Written:
     """Analyse the run, show it and write it into the folder."""
     from traceanalyzer.failures import warn
+    from traceanalyzer.report.writers import gates
     from traceanalyzer.report.writers.write import write
 
     options, clock = command.options, debug.Clock()
@@ -249,10 +233,7 @@ def _write(command: Command, run: "Run", label: str, folder: Path) -> _Written:
     files = write(made, folder, formats, failures=failures, processes=_beside(run, options))
     clock.mark("write")
     warn(failures[len(made.failures) :])
-    if outcomes:
-        from traceanalyzer.report.writers import gates
-
-        files += gates.write(outcomes, folder)
+    files += gates.write(outcomes, folder)
     if options["debug"]:
         debug.write(options["debug"], clock, failures, made.results)
     if "parquet" in formats:
@@ -293,8 +274,7 @@ def _analysed(
 
     notes = (*_of_other_runs(command, run), *_without_host(summary, options), *info_notes, *examination_notes)
     processes = _beside(run, options)
-    command_line = shlex.join(["analyze-traces", *sys.argv[1:]])
-    made = build(summary, label, notes, command_line, info, findings, processes, **options["of_rules"])
+    made = build(summary, label, notes, command_line(), info, findings, processes, **options["of_rules"])
     memory, told = memory_beside(options["snapshots"], run, command.found.runs, made.results["steps"].table)
     made = replace(made, snapshots=told)
 
@@ -354,8 +334,6 @@ def _shown(command: Command, made: "Report", outcomes: "list[Outcome]") -> "list
 
     failures = list(terminal.show_guarded(made, command.console))
     if command.options["top"]:
-        from traceanalyzer.report.writers import terminal
-
         terminal.top_show(made, command.options["top"], command.console)
     if outcomes:
         from traceanalyzer.report.writers import gates
@@ -428,14 +406,6 @@ def of_files(skipped: "Iterable[Skipped]") -> list[str]:
     from traceanalyzer.report.words import skipped as listed
 
     return [f"Skipped {sentence}" for sentence in listed(skipped)]
-
-
-def left_out_say(notes: Iterable[str], console: "Console") -> None:
-    """Print them as the report's summary prints its notes."""
-    from rich.markup import escape
-
-    for note in notes:
-        console.print(f"[yellow]Note:[/] {escape(note)}", highlight=False, soft_wrap=True)
 
 
 # Single files that a command writes: one of another's is not replaced unless the user says so.

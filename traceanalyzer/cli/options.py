@@ -1,8 +1,12 @@
 """Options that several commands share, and exit codes."""
 
 import math
+import os
+import shlex
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +56,11 @@ TERMINATED = 143
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
+def options_of(*decorators: Decorator) -> Decorator:
+    """Several options as one decorator, in the order in which help shows them."""
+    return lambda function: reduce(lambda made, decorate: decorate(made), reversed(decorators), function)
+
+
 class _Place(click.Path):
     """A path; an empty one, as an unset variable leaves it, is not the current folder."""
 
@@ -68,34 +77,6 @@ FORCE = click.option("--force", is_flag=True, help="Replace files in the output 
 
 STEPS = "all, complete (steps), last (complete step), numbers such as 2 or 2,4, or FIRST:LAST such as 2:4"
 """What `--steps` takes."""
-
-
-def input_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Where the traces are, and what of them is looked at."""
-    for decorate in reversed(_INPUT):
-        function = decorate(function)
-    return function
-
-
-def talk_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """How much is printed."""
-    for decorate in reversed(_TALK):
-        function = decorate(function)
-    return function
-
-
-def part_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What of the traces is looked at, where the traces themselves are arguments."""
-    for decorate in reversed(_PART):
-        function = decorate(function)
-    return function
-
-
-def gate_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Conditions under which the exit code is not 0."""
-    for decorate in reversed(_GATES):
-        function = decorate(function)
-    return function
 
 
 def wanted_gates(options: Mapping[str, Any], *, of_comparison: bool = False) -> "list[Gate]":
@@ -122,11 +103,8 @@ def gate_code(outcomes: "Sequence[Outcome]", inconclusive: int = INCONCLUSIVE) -
     return codes.get(gate.gravest(outcomes), DONE)
 
 
-def find_traces(
-    folder: Path | None, trace_dir: Path | None, trace_files: tuple[Path, ...], rank_regex: str | None = None,
-    *, follows_links: bool = False,
-) -> "tuple[Found, str]":  # fmt: skip
-    """What the options of `input_options` name, and what to call it.
+def find_traces(folder: Path | None, options: Mapping[str, Any]) -> "tuple[Found, str, Path]":
+    """What the options of `input_options` name, what to call it, and where its report lies unless the user says.
 
     Raises:
         UsageError: they name nothing, or more than one thing.
@@ -134,13 +112,53 @@ def find_traces(
     from traceanalyzer.discovery import discover, of_files
     from traceanalyzer.loading import label_of
 
-    given = [place for place in (folder, trace_dir, *trace_files[:1]) if place is not None]
+    files, regex = options["trace_files"], options["rank_regex"]
+    given = [place for place in (folder, options["trace_dir"], *files[:1]) if place is not None]
     if len(given) != 1:
         raise UsageError("name the traces once: --trace-dir FOLDER, or --trace-file FILE (repeatable)")
-    if trace_files:
-        alone = trace_files[0] if len(trace_files) == 1 else trace_files[0].parent
-        return of_files(trace_files, rank_regex), label_of(alone)
-    return discover(given[0], rank_regex, follows_links=follows_links), label_of(given[0])
+    if files:
+        alone = files[0] if len(files) == 1 else files[0].parent
+        return of_files(files, regex), label_of(alone), default_output(alone)
+    found = discover(given[0], regex, follows_links=options["follow_links"])
+    return found, label_of(given[0]), default_output(given[0])
+
+
+def default_output(place: Path) -> Path:
+    """`a/b/reports/z3` for traces in `a/b/profile/z3`; else, or where that is closed, `reports/<name>` here."""
+    from traceanalyzer.loading import label_of
+
+    parts = place.resolve().parts
+    if "profile" in parts[:-1]:
+        beside = Path(*parts[: -1 - parts[::-1].index("profile")])
+        if beside != Path.cwd() and os.access(beside, os.W_OK):
+            return beside / "reports" / label_of(place)
+    return Path("reports", label_of(place))
+
+
+def command_line() -> str:
+    """The command as it was given, to make the same again."""
+    return shlex.join(["analyze-traces", *sys.argv[1:]])
+
+
+def print_notes(notes: Iterable[str], console: "Console") -> None:
+    """Print what is to be known, as the report's summary prints its notes."""
+    from rich.markup import escape
+
+    for note in notes:
+        console.print(f"[yellow]Note:[/] {escape(note)}", highlight=False, soft_wrap=True)
+
+
+def print_written(
+    files: "Sequence[Path]", target: Path, notes: Iterable[str], options: Mapping[str, Any], console: "Console"
+) -> Path:
+    """Print notes and what was written; returns the page, or the folder where there is none."""
+    show = partial(console.print, highlight=False, soft_wrap=True, markup=False)
+    print_notes(notes, console)
+    if options["verbose"]:
+        show(*(f"wrote {path}" for path in files), sep="\n")
+    page = next((path for path in files if path.suffix == ".html"), target)
+    show(f"{'Files in' if page == target else 'Report'}: {page}")
+    return page
 
 
 def load_options(options: Mapping[str, Any]) -> "LoadOptions":
@@ -167,7 +185,36 @@ def cache_folder(options: Mapping[str, Any]) -> Path | None:
 
 FOLLOW_LINKS = "Read what links in the folder name outside it; else they are skipped."
 
-_PART: tuple[Decorator, ...] = (
+JOBS = click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core).")
+
+LINKS = click.option("--follow-links", is_flag=True, help=FOLLOW_LINKS)
+
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+OPEN = click.option("--open", "open_page", is_flag=True, help="Open the report in the browser.")
+
+
+def output_option(default: Path | None = None, what: str = "Where to write.") -> Decorator:
+    """The folder to write into."""
+    return click.option(
+        "--output", "-o", type=PLACE, default=default, show_default=default is not None, metavar="FOLDER", help=what
+    )
+
+
+def select_option(of_all: str) -> Decorator:
+    """Which runs of a folder are meant; `of_all` says what becomes of all."""
+    return click.option(
+        "--select", type=click.Choice(["latest", "all"]), default="latest", show_default=True,
+        help=f"Which of several runs in a folder; all {of_all}.",
+    )  # fmt: skip
+
+
+def steps_option(what: str, default: str) -> Decorator:
+    """Part of the capture."""
+    return click.option("--steps", default=default, show_default=True, metavar="WHICH", help=what)
+
+
+part_options = options_of(
     click.option("--ranks", metavar="LIST", help="Only these ranks, such as 0,2-3."),
     click.option(
         "--step-range", metavar="NAME",
@@ -177,12 +224,17 @@ _PART: tuple[Decorator, ...] = (
         "--kind", "kinds", multiple=True, metavar="KIND=REGEX",
         help="Kernels that match are compute, comm or copy, such as comm=my_all_reduce; repeatable.",
     ),
-    click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one a core)."),
-    click.option("--follow-links", is_flag=True, help=FOLLOW_LINKS),
+    JOBS,
+    click.option(
+        "--enable-multiprocessing", is_flag=True, expose_value=False,
+        help="Read with several processes, as is done anyway: --jobs says how many.",
+    ),
+    LINKS,
     click.option("--no-cache", is_flag=True, help="Read large traces anew, and keep nothing of them (`cache info`)."),
 )  # fmt: skip
+"""What of the traces is looked at."""
 
-_GATES: tuple[Decorator, ...] = (
+gate_options = options_of(
     click.option(
         "--fail-on", "gates", multiple=True, metavar="GATE",
         help="Exit with 1 when this holds, such as 'idle_pct > 10 @ any rank'; repeatable (grammar: docs/gates.md).",
@@ -192,8 +244,9 @@ _GATES: tuple[Decorator, ...] = (
         help="The same from a file, one a line; repeatable.",
     ),
 )  # fmt: skip
+"""Conditions under which the exit code is not 0."""
 
-_INPUT: tuple[Decorator, ...] = (
+input_options = options_of(
     click.option(
         "--trace-dir", type=PLACE, metavar="FOLDER",
         help="Folder that holds the traces of the run (searched below it too).",
@@ -206,22 +259,17 @@ _INPUT: tuple[Decorator, ...] = (
         "--rank-regex", metavar="REGEX",
         help="Where files do not say their rank: finds it in their paths, such as 'gpu(\\d+)'.",
     ),
-    click.option(
-        "--select", type=click.Choice(["latest", "all"]), default="latest", show_default=True,
-        help="Which of several runs in the folder; all writes run_<n>_<timestamp>/ for each.",
-    ),
-    click.option(
-        "--steps", default="all", show_default=True, metavar="WHICH",
-        help=f"Part of the capture to look at: {STEPS}.",
-    ),
-    *_PART,
+    select_option("writes run_<n>_<timestamp>/ for each"),
+    steps_option(f"Part of the capture to look at: {STEPS}.", "all"),
+    part_options,
 )  # fmt: skip
+"""Where the traces are, and what of them is looked at."""
 
-_TALK: tuple[Decorator, ...] = (
+talk_options = options_of(
     click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors, and gates that did not pass."),
     click.option("--verbose", "-v", is_flag=True, help="Print what is done, and tracebacks of bugs."),
 )
-"""Options that decide how much is printed."""
+"""How much is printed."""
 
 
 # `--threshold NAME=VALUE`: limits of analyses and of rules, by parameter name.

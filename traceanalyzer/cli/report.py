@@ -1,6 +1,6 @@
 """`analyze-traces report`, which is also what `analyze-traces` does without a command."""
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from traceanalyzer.cli.options import (
     DONE,
     FORCE,
     GATE_FAILED,
+    OPEN,
     PARTIAL,
     PLACE,
     USAGE_OR_INPUT,
@@ -21,6 +22,7 @@ from traceanalyzer.cli.options import (
     gate_options,
     input_options,
     load_options,
+    output_option,
     read_thresholds,
     talk_options,
     threshold_option,
@@ -30,8 +32,6 @@ from traceanalyzer.cli.snapshots import report_alone, snapshots_in
 from traceanalyzer.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from traceanalyzer.discovery import Found
     from traceanalyzer.discovery.clustering import Run
 
@@ -41,21 +41,20 @@ _GRAVITY = (DONE, PARTIAL, CANNOT_JUDGE, GATE_FAILED, USAGE_OR_INPUT)
 FORMATS = ("html", "csv", "json", "parquet", "md", "xlsx")
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @click.argument("folder", required=False, type=PLACE)
 @input_options
 @click.option("--scheduler", metavar="ADDRESS",
               help="Read ranks on a Dask cluster: tcp://host:8786, or local for workers on this machine.")  # fmt: skip
 @click.option("--hosts", "hosts_file", type=PLACE, metavar="FILE",
               help="Which host and rack each rank ran on: CSV of rank,host,rack, or JSON (see docs).")  # fmt: skip
-@click.option("--output", "-o", type=PLACE, metavar="FOLDER",
-              help="Where to write (default: reports/<name of the run>).")  # fmt: skip
+@output_option(what="Where to write (default: reports/<name of the run>; of traces in a/profile/x a/reports/x).")
 @click.option("--format", "formats", multiple=True, type=click.Choice(FORMATS), metavar="NAME",
               help=f"What to write: {', '.join(FORMATS)}; repeatable (default: html, csv and json).")  # fmt: skip
 @click.option("--plotlyjs", type=click.Choice(["inline", "directory"]), hidden=True)
 @click.option("--top", type=click.IntRange(min=1), metavar="N",
               help="Print the N kernels and operators that take most GPU time, too.")  # fmt: skip
-@click.option("--open", "open_page", is_flag=True, help="Open the report in the browser.")
+@OPEN
 @threshold_option
 @one_run.model_option
 @one_run.surroundings_options
@@ -83,25 +82,30 @@ def _report(folder: Path | None, options: dict[str, Any]) -> int:
     refuse_others(options["debug"], debug.MARK, force=options["force"])
     snapshots = snapshots_in(folder, options["trace_dir"], follows_links=options["follow_links"])
     try:
-        found, label = find_traces(
-            folder,
-            options["trace_dir"],
-            options["trace_files"],
-            options["rank_regex"],
-            follows_links=options["follow_links"],
-        )
+        found, label, default = find_traces(folder, options)
     except InputError:
         if not snapshots:
             raise
-        return _memory_alone(snapshots, folder or options["trace_dir"], options, console)
+        page, code = report_alone(snapshots, folder or options["trace_dir"], options, console)
+        if options["open_page"]:
+            click.launch(str(page))
+        return code
     if options["gates"] and options["select"] == "latest":
         from traceanalyzer.loading import refuse_several_runs
 
         refuse_several_runs(found)
-    options["snapshots"], options["thresholds"] = snapshots, _hosts(options["hosts_file"]) | of_analyses
+    from traceanalyzer.job.run_info import read_hosts
+
+    hosts = {"hosts": read_hosts(options["hosts_file"])} if options["hosts_file"] else {}
+    options["snapshots"], options["thresholds"] = snapshots, hosts | of_analyses
     command = Command(found, load_options(options), options, console, [])
-    with _workers(options["scheduler"], options["jobs"]) as options["jobs"]:
-        done = _reported(command, _targets(found, label, options["select"], options["output"]))
+    workers: AbstractContextManager[Any] = nullcontext(options["jobs"])
+    if options["scheduler"] is not None:
+        from traceanalyzer.scale.dask_cluster import connected
+
+        workers = connected(options["scheduler"], options["jobs"])
+    with workers as options["jobs"]:
+        done = _reported(command, _targets(found, label, options["select"], options["output"] or default))
     if options["open_page"]:
         click.launch(str(done[-1][0]))
     codes = [code for _, code in done] + [USAGE_OR_INPUT for _ in command.errors if options["select"] == "all"]
@@ -126,35 +130,10 @@ def _reported(command: Command, targets: "list[tuple[Run, str, Path]]") -> list[
     return done
 
 
-def _workers(scheduler: str | None, jobs: int | None) -> Any:
-    """A context that gives the workers of a cluster, or so many processes, to read the ranks."""
-    if scheduler is None:
-        return nullcontext(jobs)
-    from traceanalyzer.scale.dask_cluster import connected
-
-    return connected(scheduler, jobs)
-
-
-def _hosts(path: Path | None) -> dict[str, Any]:
-    """What `--hosts` says, as analyses take it; nothing without it."""
-    from traceanalyzer.job.run_info import read_hosts
-
-    return {"hosts": read_hosts(path)} if path else {}
-
-
-def _memory_alone(snapshots: list[Path], place: Path, options: dict[str, Any], console: "Console") -> int:
-    """The report of a folder that has memory snapshots and no traces."""
-    page, code = report_alone(snapshots, place, options, console)
-    if options["open_page"]:
-        click.launch(str(page))
-    return code
-
-
-def _targets(found: "Found", label: str, select: str, output: Path | None) -> "list[tuple[Run, str, Path]]":
+def _targets(found: "Found", label: str, select: str, base: Path) -> "list[tuple[Run, str, Path]]":
     """Runs to analyse, each with its name and folder to write; for the latest one the others after it, newest first."""
     from traceanalyzer.loading import name_of
 
-    base = output or Path("reports", label)
     if select == "latest":
         return [(run, f"{label}/{run.label}" if run.label else label, base) for run in reversed(found.runs)]
     return [

@@ -1,15 +1,13 @@
 """What the report command does with memory snapshots: beside traces, or alone."""
 
 import os
-import shlex
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from traceanalyzer.cli.options import gate_code
+from traceanalyzer.cli.options import command_line, default_output, gate_code
 from traceanalyzer.errors import InputError
 
 if TYPE_CHECKING:
@@ -87,12 +85,12 @@ def report_alone(paths: "Sequence[Path]", place: Path, options: dict[str, Any], 
     if options["gates"]:
         lack = gate.lack_of_ranks(ranks(job), wanted, ()) or "; ".join(skipped) or None
         outcomes = gate.check_run(options["gates"], cast("Results", {"memory": job.memory}), label, lack=lack)
-    target = options["output"] or Path("reports", label)
+    target = options["output"] or default_output(place)
     files = [*paths, *([info_path] if info_path else [])]
     content = writers_write.fingerprint(__version__, options["model"], outcomes, files=files)
     with writers_write.whole(target, str(place.resolve()), content, force=options["force"]) as draft:
         made = write(examined, draft.path, label, job)
-        page = draft.final([*made, *(gates.write(outcomes, draft.path) if outcomes else [])])[0]
+        page = draft.final([*made, *gates.write(outcomes, draft.path)])[0]
     snapshots.show(examined, console, [*job.sentences, *sentences(examined)])
     gates.show(outcomes, console)
     for note in notes:
@@ -143,8 +141,7 @@ def write(examined: "Sequence[Examined]", folder: Path, label: str, job: "Job | 
     """The page and the JSON."""
     from traceanalyzer.report import snapshots
 
-    command = shlex.join(["analyze-traces", *sys.argv[1:]])
-    return snapshots.page_write(examined, folder, label, command, job) + snapshots.as_json_write(examined, folder, job)
+    return snapshots.write(examined, folder, label, command_line(), job)
 
 
 def snapshot_sides(sources: "Sequence[str]", *, follows_links: bool) -> "dict[str, list[Path]]":
@@ -196,15 +193,10 @@ def compare_alone(
     content = writers_write.fingerprint(__version__, outcomes, files=files)
     with writers_write.whole(target, " and ".join(sources), content, force=options.force) as draft:
         path = draft.path / "memory.html"
-        command = shlex.join(["analyze-traces", *sys.argv[1:]])
-        path.write_text(writers.memory_page(held, names[0], command), encoding="utf-8", errors="replace")
+        path.write_text(writers.memory_page(held, names[0], command_line()), encoding="utf-8", errors="replace")
         made = [path, *rows.write_csv(held, draft.path)]
-        page = draft.final(
-            [
-                *made,
-                *(gates.write(outcomes, draft.path, inconclusive_fails=options.inconclusive_fails) if outcomes else []),
-            ]
-        )[0]
+        made += gates.write(outcomes, draft.path, inconclusive_fails=options.inconclusive_fails)
+        page = draft.final(made)[0]
     for sentence in rows.sentences(held):
         console.print(f"• {sentence}", highlight=False, markup=False)
     gates.show(outcomes, console)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceanalyzer.cli.one_run import refuse_others
-from traceanalyzer.cli.options import FOLLOW_LINKS, PLACE, find_traces
+from traceanalyzer.cli.one_run import of_traces, refuse_others
+from traceanalyzer.cli.options import LINKS, PLACE, print_notes
 from traceanalyzer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 _READABLE = (".gz", ".json")
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @click.argument("folder", type=PLACE)
-@click.option("--follow-links", is_flag=True, help=FOLLOW_LINKS)
+@LINKS
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, times in nanoseconds.")
 def crosscheck(folder: Path, follow_links: bool, as_json: bool) -> None:
     """Print figures of the whole capture beside HolisticTraceAnalysis', and what makes each difference.
@@ -35,11 +35,11 @@ def crosscheck(folder: Path, follow_links: bool, as_json: bool) -> None:
     """
     from rich.console import Console
 
+    from traceanalyzer.discovery import discover
     from traceanalyzer.export.hta import crosscheck as checked
     from traceanalyzer.loading import load
 
-    found, _ = find_traces(folder, None, (), follows_links=follow_links)
-    run = found.runs[-1]
+    run = discover(folder, follows_links=follow_links).runs[-1]
     traces = load([capture.path for capture in run.captures])
     table = checked(traces, _files(run, {trace.rank for trace in traces}))
     if as_json:
@@ -84,7 +84,7 @@ def _text(figure: str, value: float, *, signed: bool = False) -> str:
 # `analyze-traces reproduce`: one operator as a script that times it.
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @click.argument("folder", type=PLACE)
 @click.argument("operator")
 @click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Whose calls (default: the first rank's).")
@@ -103,7 +103,6 @@ def reproduce(folder: Path, operator: str, rank: int | None, variant: int, outpu
     """  # noqa: D301 - click wants the character itself
     from rich.console import Console
 
-    from traceanalyzer.cli import one_run
     from traceanalyzer.export.reproduce import reproduce as written
     from traceanalyzer.files.whole import whole_file
     from traceanalyzer.loading import load
@@ -114,14 +113,14 @@ def reproduce(folder: Path, operator: str, rank: int | None, variant: int, outpu
     script = written(traces, operator, rank=rank, variant=variant, file=path.name)
     with whole_file(path) as draft:
         draft.write_text(script, encoding="utf-8")
-    one_run.left_out_say(one_run.of_traces(traces), Console())
+    print_notes(of_traces(traces), Console())
     click.echo(f"Script: {path}")
 
 
 # `analyze-traces tree-diff`: where the operator trees of two runs part.
 
 
-@click.command("tree-diff", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command("tree-diff")
 @click.argument("base", type=PLACE)
 @click.argument("other", type=PLACE)
 @click.option("--rank", type=click.IntRange(min=0), metavar="N",
@@ -142,7 +141,6 @@ def tree_diff(base: Path, other: Path, rank: int | None, step: int | None, top: 
     from rich.console import Console
     from rich.markup import escape
 
-    from traceanalyzer.cli import one_run
     from traceanalyzer.diff.tree_diff import tree_diff as parted
     from traceanalyzer.loading import load
 
@@ -150,8 +148,8 @@ def tree_diff(base: Path, other: Path, rank: int | None, step: int | None, top: 
     table = parted(one[0], two[0], (step, step))
     ranks = f"Rank {one[0].rank} of {one.label} is held against rank {two[0].rank} of {two.label}."
     notes = [ranks] if one[0].rank != two[0].rank else []
-    notes += [f"{side.label}: {note}" for side in (one, two) for note in one_run.of_traces(side)]
-    one_run.left_out_say(notes, Console(stderr=as_json))
+    notes += [f"{side.label}: {note}" for side in (one, two) for note in of_traces(side)]
+    print_notes(notes, Console(stderr=as_json))
     if as_json:
         click.echo(json.dumps(table.to_dict("records"), indent=1))
         return
@@ -172,7 +170,7 @@ def tree_diff(base: Path, other: Path, rank: int | None, step: int | None, top: 
 # `analyze-traces cache`: what is kept of large traces that were read.
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group()
 def cache() -> None:
     """Large traces that were read, and what was made of their ranks, kept for the next run.
 
@@ -185,7 +183,7 @@ def cache() -> None:
     """  # noqa: D301 - click wants the character itself
 
 
-@cache.command(context_settings={"help_option_names": ["-h", "--help"]})
+@cache.command()
 def info() -> None:
     """Say where it is and how much it holds."""
     from traceanalyzer.loading import store
@@ -194,7 +192,7 @@ def info() -> None:
     click.echo(f"{held.folder}: {_held(held)}")
 
 
-@cache.command(context_settings={"help_option_names": ["-h", "--help"]})
+@cache.command()
 def clear() -> None:
     """Remove all of it."""
     from traceanalyzer.loading import store

@@ -42,13 +42,6 @@ def text(examination: Examination) -> str:
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
 
 
-def as_json_write(examination: Examination, folder: Path) -> list[Path]:
-    """`doctor.json`."""
-    path = folder / "doctor.json"
-    path.write_text(text(examination) + "\n", encoding="utf-8", errors="replace")
-    return [path]
-
-
 # The picture of a hang: a row a rank, suspects first, a column a collective; ranks that look alike share a row.
 
 
@@ -168,11 +161,12 @@ _TITLES: Mapping[TableName, str] = {
 }
 
 
-def page_write(examination: Examination, folder: Path, command: str | None = None) -> list[Path]:
-    """`doctor.html`."""
-    path = folder / "doctor.html"
-    path.write_text(page(examination, command), encoding="utf-8", errors="replace")
-    return [path]
+def write(examination: Examination, folder: Path, command: str | None = None) -> list[Path]:
+    """`doctor.html` and `doctor.json`."""
+    html, plain = folder / "doctor.html", folder / "doctor.json"
+    html.write_text(page(examination, command), encoding="utf-8", errors="replace")
+    plain.write_text(text(examination) + "\n", encoding="utf-8", errors="replace")
+    return [html, plain]
 
 
 def page(examination: Examination, command: str | None = None) -> str:

@@ -28,13 +28,6 @@ from traceanalyzer.snapshots.examination import BEFORE, is_of_torch, line, site
 FORMAT_VERSION = 1
 
 
-def as_json_write(examined: Sequence[Examined], folder: Path, job: Job | None = None) -> list[Path]:
-    """`memory.json`."""
-    path = folder / "memory.json"
-    path.write_text(text(examined, job) + "\n", encoding="utf-8", errors="replace")
-    return [path]
-
-
 def text(examined: Sequence[Examined], job: Job | None = None) -> str:
     """What the file holds."""
     content = {
@@ -188,13 +181,14 @@ _FIT = (
 _WIDTH, _HEIGHT = 1200, 180
 
 
-def page_write(
+def write(
     examined: Sequence[Examined], folder: Path, label: str, command: str | None = None, job: Job | None = None
 ) -> list[Path]:
-    """`memory.html`."""
-    path = folder / "memory.html"
-    path.write_text(page(examined, label, command, job), encoding="utf-8", errors="replace")
-    return [path]
+    """`memory.html` and `memory.json`."""
+    html, plain = folder / "memory.html", folder / "memory.json"
+    html.write_text(page(examined, label, command, job), encoding="utf-8", errors="replace")
+    plain.write_text(text(examined, job) + "\n", encoding="utf-8", errors="replace")
+    return [html, plain]
 
 
 def page(examined: Sequence[Examined], label: str, command: str | None = None, job: Job | None = None) -> str:

@@ -37,7 +37,21 @@ def test_absent_is_null_and_empty_never_zero(tmp_path, monkeypatch):
     assert command(["in", "--output", "out", "--quiet"]) == 0
     (row,) = json.loads((tmp_path / "out" / "summary.json").read_text())["results"]["breakdown"]
     assert row["overlap_pct"] is None
-    assert (tmp_path / "out" / "summary.csv").read_text().splitlines()[1].endswith(",0,0,")
+    assert ",0,0,," in (tmp_path / "out" / "summary.csv").read_text()
+
+
+def test_the_summary_says_which_ranks_figures_are_doubtful(tmp_path):
+    results = once.results("ddp", ["ranks", "breakdown", "integrity"])
+    found = pd.DataFrame(
+        [
+            (1, "cut", "high", 1, None, "Its file is cut off.", "events"),
+            (0, "x", "info", 1, None, "Know it.", "events"),
+        ],
+        columns=[*results["integrity"].columns],
+    )
+    results = {**results, "integrity": type(results["integrity"])(found)}
+    tables.write_csv(Report("x", results), tmp_path)
+    assert pd.read_csv(tmp_path / "summary.csv")["caveat"].fillna("").tolist() == ["", "Its file is cut off."]
 
 
 def test_names_cannot_become_formulas(tmp_path, monkeypatch):

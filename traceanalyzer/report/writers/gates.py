@@ -27,7 +27,9 @@ _WHOLE = 100_000
 
 
 def write(outcomes: Sequence[Outcome], folder: Path, *, inconclusive_fails: bool = True) -> list[Path]:
-    """`gate.xml` (JUnit) and `gate.md`."""
+    """`gate.xml` (JUnit) and `gate.md`; nothing without gates."""
+    if not outcomes:
+        return []
     xml, markdown = folder / "gate.xml", folder / "gate.md"
     xml.write_bytes(junit(outcomes, inconclusive_fails=inconclusive_fails))
     markdown.write_text(as_markdown(outcomes), encoding="utf-8", errors="replace")

@@ -16,13 +16,14 @@ import pyarrow.csv
 from traceanalyzer.analyses import Result
 from traceanalyzer.files.unnamed import give_back_grown
 from traceanalyzer.findings import Finding
+from traceanalyzer.meaning.vocabulary import GRAVE
 from traceanalyzer.model.tables import columns_of
 from traceanalyzer.report import words
 from traceanalyzer.report.contents import FORMAT_VERSION, Report
 
 
 def write_csv(report: Report, folder: Path) -> list[Path]:
-    """`summary.csv` with the breakdown's row for each rank, `tables/<analysis>.csv` and `tables/index.md`.
+    """`summary.csv` (the breakdown's row for each rank, and its caveat), `tables/<analysis>.csv`, `tables/index.md`.
 
     Tables of more than `MOST_CSV_ROWS` rows are Parquet files, as with `write_parquet`.
     """
@@ -36,8 +37,18 @@ def write_csv(report: Report, folder: Path) -> list[Path]:
             write_frame(report.results[name].to_frame(), path)
             paths.append(path)
     summary = folder / "summary.csv"
-    write_frame(report.results["breakdown"].to_frame(), summary)
+    breakdown = report.results["breakdown"].to_frame()
+    write_frame(breakdown.assign(caveat=breakdown["rank"].map(_caveats(report)).astype("string")), summary)
     return [summary, _write_index(report, folder, paths), *paths]
+
+
+def _caveats(report: Report) -> dict[int, str]:
+    """By rank what the integrity checks found that makes its figures doubtful."""
+    found: dict[int, list[str]] = {}
+    for row in report.results["integrity"].rows() if "integrity" in report.results else ():
+        if row["severity"] in GRAVE and row["rank"] is not None:
+            found.setdefault(row["rank"], []).append(row["sentence"])
+    return {rank: " ".join(sentences) for rank, sentences in found.items()}
 
 
 MOST_CSV_ROWS = 100_000
