@@ -26,12 +26,11 @@ BEGAN_S = time.perf_counter()
 
 STAGES = {
     "traceanalyzer.cli": ("run", "finish"),
-    "traceanalyzer.cli.ahead": ("_load",),
     "traceanalyzer.cli.report": ("find_traces",),
     "traceanalyzer.cli.one_run": ("report_run", "_analysed", "_shown"),
     "traceanalyzer.scale": ("combine_tables",),
     "traceanalyzer.scale.work": ("reduce_rank", "give_back_memory"),
-    "traceanalyzer.readers.kineto": ("taken_over", "_decoded", "_described", "linked", "trace_of"),
+    "traceanalyzer.readers.kineto": ("_decoded", "_described", "linked", "trace_of"),
     "traceanalyzer.report.build": ("find",),
     "traceanalyzer.report.kept_report": ("kept", "keep"),
     "traceanalyzer.loading.kept_ranks": ("kept", "keep"),

@@ -2,18 +2,16 @@
 
 import ctypes
 import os
-import pickle
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar
 
 from traceanalyzer.forks import IS_PROGRAM, can_fork, quiet_fork, signals_come, signals_wait
 from traceanalyzer.free_memory import fitting, fitting_beside
@@ -93,36 +91,6 @@ class Pool(ProcessPoolExecutor):
             process.kill()
         for process in processes:
             process.join()
-
-
-@dataclass(frozen=True, slots=True)
-class Sent(Generic[T]):
-    """What a process of a pool made, as a file where one can be written.
-
-    A pipe takes 64 kB at a time, and for each of them whoever receives it waits until its other threads rest.
-    """
-
-    made: T | None
-    file: Path | None
-
-    @classmethod
-    def by(cls, work: Callable[..., T], *args: Any, **kwargs: Any) -> "Sent[T]":
-        """Do the work, in the process that sends it."""
-        made = work(*args, **kwargs)
-        try:
-            with tempfile.NamedTemporaryFile(delete=False) as file:
-                pickle.dump(made, file, pickle.HIGHEST_PROTOCOL)
-        except OSError:
-            return cls(made, None)
-        return cls(None, Path(file.name))
-
-    def received(self) -> T:
-        """It, once."""
-        if self.file is None:
-            return cast("T", self.made)
-        made: T = pickle.loads(self.file.read_bytes())  # noqa: S301 - from a process that this one started
-        self.file.unlink()
-        return made
 
 
 @contextmanager

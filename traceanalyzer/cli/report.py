@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer.cli import debug, one_run
-from traceanalyzer.cli.ahead import loaded_meanwhile
 from traceanalyzer.cli.one_run import Command, refuse_others, report_run
 from traceanalyzer.cli.options import (
     CANNOT_JUDGE,
@@ -30,6 +29,7 @@ from traceanalyzer.cli.options import (
 )
 from traceanalyzer.cli.snapshots import report_alone, snapshots_in
 from traceanalyzer.errors import InputError
+from traceanalyzer.forks import IS_PROGRAM
 
 if TYPE_CHECKING:
     from traceanalyzer.discovery import Found
@@ -69,13 +69,12 @@ def report(folder: Path | None, **options: Any) -> int:
     Writes summary.html, summary.csv, summary.json and tables/<analysis>.csv; with --fail-on also gate.xml (JUnit)
     and gate.md.
     """
-    with loaded_meanwhile(folder, options):
-        return _report(folder, options)
-
-
-def _report(folder: Path | None, options: dict[str, Any]) -> int:
     from rich.console import Console
 
+    from traceanalyzer.scale import set_up_process
+
+    if IS_PROGRAM.get():
+        set_up_process()
     console = Console(quiet=options["quiet"])
     options["gates"] = wanted_gates(options)
     of_analyses, options["of_rules"] = read_thresholds(options["limits"])

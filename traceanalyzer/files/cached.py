@@ -5,8 +5,6 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-_MARK_DIGITS = 16
-
 
 def default_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
     """The place for it in the user's cache folder (`$XDG_CACHE_HOME`, else `~/.cache`); `None` without a home."""
@@ -25,27 +23,6 @@ def name_of(path: Path, state: os.stat_result, options: tuple[object, ...]) -> s
     Raises:
         OSError: the file is gone.
     """
-    identity = _identity(path, state)
-    return _mark(identity) + _digits((identity, options))[_MARK_DIGITS:]
-
-
-def is_known(folder: Path, path: Path) -> bool:
-    """Whether anything is kept of the file as it is, with whatever options."""
-    try:
-        return any(folder.glob(f"{_mark(_identity(path, path.stat()))}*"))
-    except OSError:
-        return False
-
-
-def _identity(path: Path, state: os.stat_result) -> tuple[object, ...]:
-    place = path.resolve(strict=True)
-    return str(place), state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino, state.st_dev
-
-
-def _mark(identity: tuple[object, ...]) -> str:
-    """With it begin all names of what is made of the file."""
-    return _digits(identity)[:_MARK_DIGITS]
-
-
-def _digits(what: tuple[object, ...]) -> str:
-    return hashlib.sha256(repr(what).encode(errors="surrogateescape")).hexdigest()
+    place = str(path.resolve(strict=True))
+    identity = (place, state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino, state.st_dev)
+    return hashlib.sha256(repr((identity, options)).encode(errors="surrogateescape")).hexdigest()

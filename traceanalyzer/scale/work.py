@@ -32,7 +32,6 @@ from traceanalyzer.processes import (
     CORES_A_FILE,
     ROOM_BYTES,
     Pool,
-    Sent,
     cores_for_a_file,
     hold_memory,
     processes_for,
@@ -98,7 +97,7 @@ def each(
         meanwhile()
         for bundle, future in zip(bundles, futures, strict=True):
             try:
-                made = task(bundle) if future is None else future.result().received()
+                made = task(bundle) if future is None else future.result()
             except BrokenExecutor:  # the system ended a process: all that wait for one are lost with it
                 made = task.joined([_alone(work, capture, lost or _refused) for capture in bundle])
             yield made
@@ -152,11 +151,11 @@ def _one_more(report: Progress, before: int, files: int, done: int) -> None:
     report(before + done, files)
 
 
-def _submitted(pool: Pool, work: Callable[[Sequence[TraceFile]], T], bundle: Sequence[TraceFile]) -> Future[Sent[T]]:
+def _submitted(pool: Pool, work: Callable[[Sequence[TraceFile]], T], bundle: Sequence[TraceFile]) -> Future[T]:
     try:
-        return pool.submit(Sent.by, work, bundle)
+        return pool.submit(work, bundle)
     except BrokenExecutor as error:
-        broken: Future[Sent[T]] = Future()
+        broken: Future[T] = Future()
         broken.set_exception(error)
         return broken
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from traceanalyzer import kinds
 from traceanalyzer.cuda_graphs import with_annotations
-from traceanalyzer.decoding.batches import WORTH_BYTES, decode_all, taken_over
+from traceanalyzer.decoding.batches import WORTH_BYTES, decode_all
 from traceanalyzer.decoding.decoder import EventDecoder
 from traceanalyzer.decoding.stream import EVENT_BYTES_MOST, EventText
 from traceanalyzer.decoding.tables import TableBuilder
@@ -82,7 +82,7 @@ def _parsed(
 ) -> tuple[RankMeta, Properties, TableBuilder, pd.DataFrame, pd.DataFrame]:
     """What of the file is known, its other tables, and the operators and GPU operations in it."""
     with _paused_collector():
-        text, decoder, builder = taken_over(path) or _decoded(path)
+        text, decoder, builder = _decoded(path)
     known = properties(text.head, text.tail)
     builder.base_ns = known.base_ns
     ops, host_ops = frame_of(builder, "gpu_ops"), frame_of(builder, "host_ops")

@@ -4,11 +4,9 @@ import re
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -178,12 +176,9 @@ def triple_category(packed: np.ndarray) -> pd.Categorical:
 
 # Tables of a database that `nsys export --type=sqlite` wrote, read without touching the file.
 #
-# ADBC fills Arrow columns, and two threads read a half of the rows each: 2 million kernels of twelve columns
-# took 0.4 s where the standard library's cursor takes 3.5 s.
+# ADBC fills Arrow columns: the standard library's cursor takes many times as long.
 
 
-THREADS = 2
-_ROWS_WORTH_A_THREAD = 50_000
 _IDS_A_QUERY = 20_000
 _BATCH_ROWS = 65_536
 
@@ -191,10 +186,9 @@ _BATCH_ROWS = 65_536
 class SqliteSource(Source):
     """One database, opened read-only and immutable: no lock, no journal, nothing written beside it."""
 
-    def __init__(self, path: Path, threads: int = THREADS) -> None:
+    def __init__(self, path: Path) -> None:
         super().__init__()
         self.path = path
-        self._threads = threads
         self._uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
         self._columns: dict[str, frozenset[str]] = {}
 
@@ -265,26 +259,9 @@ class SqliteSource(Source):
     def _select(self, table: str, fields: list[tuple[str, pa.DataType, str]], condition: str) -> pa.Table:
         selected = ", ".join(f"{sql} AS {_quoted(name)}" for name, _, sql in fields)
         query = f"SELECT {selected} FROM {_quoted(table)}"  # noqa: S608
-        stretches = [filter(None, (stretch, condition)) for stretch in self._stretches(table)]
-        queries = [" WHERE ".join(filter(None, (query, " AND ".join(conditions)))) for conditions in stretches]
-        pool = ThreadPoolExecutor(len(queries))
-        try:
-            tables = list(pool.map(self._fetch, queries))
-        finally:  # all are done, or the program ends by a signal: that waits for none
-            pool.shutdown(wait=False, cancel_futures=True)
-        schema = pa.schema([(name, kind) for name, kind, _ in fields])
-        # A part in which a column is all NULL comes with another type.
-        return with_valid_text(pa.concat_tables([part.cast(schema) for part in tables]))
-
-    def _stretches(self, table: str) -> list[str]:
-        """Conditions that each pick one stretch of the rows; an empty one picks all."""
-        (last,) = self._ask(f"SELECT max(rowid) FROM {_quoted(table)}")[0]  # noqa: S608
-        if self._threads == 1 or (last or 0) < self._threads * _ROWS_WORTH_A_THREAD:
-            return [""]
-        cuts = [last * part // self._threads for part in range(1, self._threads)]
-        # The first and the last stretch are open: a row id may be negative.
-        inner = [f"rowid > {low} AND rowid <= {high}" for low, high in pairwise(cuts)]
-        return [f"rowid <= {cuts[0]}", *inner, f"rowid > {cuts[-1]}"]
+        rows = self._fetch(f"{query} WHERE {condition}" if condition else query)
+        # A column that is all NULL comes with another type.
+        return with_valid_text(rows.cast(pa.schema([(name, kind) for name, kind, _ in fields])))
 
     def _fetch(self, query: str) -> pa.Table:
         import adbc_driver_sqlite.dbapi as adbc  # noqa: PLC0415 - only where there is a database
