@@ -303,15 +303,6 @@ def test_names_that_are_not_utf8(tmp_path):
     assert "gemm\N{REPLACEMENT CHARACTER}" in trace.gpu_ops["name"].tolist()
 
 
-def test_stretches_of_rows_are_read_once_each(tmp_path, monkeypatch):
-    many = [kernel(10 * number, 10 * number + 5, correlation=number) for number in range(1001)]
-    path = write_sqlite(tmp_path / "many.sqlite", export() | {"CUPTI_ACTIVITY_KIND_KERNEL": many})
-    monkeypatch.setattr(nsys_source, "_ROWS_WORTH_A_THREAD", 10)
-    for threads in (1, 2, 3):
-        rows_read = SqliteSource(path, threads).read("CUPTI_ACTIVITY_KIND_KERNEL", ints=("correlationId",))
-        assert rows_read["correlationId"].to_pylist() == list(range(1001))
-
-
 def test_times_of_a_normalised_export_are_utc_already(read):
     tables = export()
     tables["META_DATA_EXPORT"][1]["value"] = "true"
