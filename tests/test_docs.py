@@ -203,7 +203,7 @@ def test_every_command_has_an_example():
 def test_the_analysis_and_the_finding_of_extending_work():
     analysis, rules = example("An analysis"), example("A finding")
     traces = [rank_trace([("compute", 0, 4000), ("compute", 5000, 20000), ("comm", 0, 10)])]
-    result = analysis.across({trace.rank: analysis.per_rank(trace) for trace in traces})
+    result = analysis.TinyKernels.of_ranks({trace.rank: analysis.per_rank(trace) for trace in traces})
     assert result.rows() == [{"rank": 0, "kernels": 2, "tiny": 1, "tiny_pct": 50.0}]
     assert rules.tiny_kernels_everywhere(result) == []
     (found,) = rules.tiny_kernels_everywhere(result, tiny_share_pct=50.0)

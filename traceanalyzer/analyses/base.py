@@ -38,6 +38,8 @@ class Result:
     """Columns that together name a row, once."""
     columns: ClassVar[Mapping[str, Column]] = {}
     """Every column of `to_frame()`, in order. A name ends in its unit."""
+    stored: ClassVar[tuple[str, ...]] = ()
+    """Columns of the table beside these, of which others are derived."""
     joined_by: ClassVar[tuple[str, ...]] = ()
     """Columns by which two runs' rows are joined, where keys are names that each run gives anew (process groups)."""
     is_of_one_run: ClassVar[bool] = False
@@ -48,6 +50,11 @@ class Result:
     """A row for each event: written as a table of its own, left out of `summary.json` and pages."""
     is_event_copy: ClassVar[bool] = False
     """The events themselves, in the form that a page draws: no table at all; `--format parquet` has the events."""
+
+    @classmethod
+    def of_ranks(cls, parts: Mapping[int, pd.DataFrame]) -> Self:
+        """The ranks' rows under each other: all that many an analysis does across ranks."""
+        return cls(stack(parts, (*cls.columns, *cls.stored)))
 
     @classmethod
     def without_rows(cls) -> "Result":
@@ -242,8 +249,7 @@ def is_any(column: pd.Series, *names: str) -> np.ndarray:
     """Mask of a column of names: the rows that have one of these."""
     # Comparing a column of categories costs pandas ten times as much, as does its `isin`.
     held: Any = column.array
-    mask: np.ndarray = np.array([*(name in names for name in held.categories.tolist()), False])[held.codes]
-    return mask
+    return np.array([*(name in names for name in held.categories.tolist()), False])[held.codes]
 
 
 def joined(parts: Sequence[pd.Categorical]) -> pd.Categorical:

@@ -495,7 +495,7 @@ def combine_tables(
             made[name] = result(name)
             tables.pop(name, None)
         except _LeftOutError:
-            made[name] = _without_rows(name)
+            made[name] = ANALYSES[name].result.without_rows()
     care.settle()
     del result  # it holds itself, and with it all ranks' tables
     return cast("Results", made)
@@ -569,11 +569,6 @@ class _Care:
             if blamed:
                 place = next(n for n, failure in enumerate(self.failures) if failure.name == blamed[0].name)
                 self.failures[place] = self.failures[place].with_left_out(lost)
-
-
-def _without_rows(name: str) -> Result:
-    gives: type[Result] = inspect.signature(ANALYSES[name].across).return_annotation
-    return gives.without_rows()
 
 
 def _needed(function: Callable[..., Any], source: Callable[[str], Any], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -88,8 +88,7 @@ class Groups(Struct, frozen=True):
 
     def sums(self, values: np.ndarray) -> np.ndarray:
         """For each group the sum of its rows' integers."""
-        sums: np.ndarray = self._over(np.add, values)
-        return sums
+        return self._over(np.add, values)
 
     def counts(self) -> np.ndarray:
         """For each group how many rows it has."""
@@ -104,13 +103,11 @@ class Groups(Struct, frozen=True):
 
     def largest(self, values: np.ndarray) -> np.ndarray:
         """For each group the largest of its rows' integers."""
-        largest: np.ndarray = self._over(np.maximum, values)
-        return largest
+        return self._over(np.maximum, values)
 
     def smallest(self, values: np.ndarray) -> np.ndarray:
         """For each group the smallest of its rows' integers."""
-        smallest: np.ndarray = self._over(np.minimum, values)
-        return smallest
+        return self._over(np.minimum, values)
 
     def medians(self, values: np.ndarray) -> np.ndarray:
         """For each group the median of its rows' integers, as floats."""
@@ -118,8 +115,7 @@ class Groups(Struct, frozen=True):
         ascending = held[np.argsort(values[held])]
         ordered = values[ascending[stable_order(self.of_row[ascending])]].astype(np.float64)
         low, high = self._starts + (self._counts - 1) // 2, self._starts + self._counts // 2
-        medians: np.ndarray = (ordered[low] + ordered[high]) / 2
-        return medians
+        return (ordered[low] + ordered[high]) / 2
 
     def at_largest(self, values: np.ndarray) -> np.ndarray:
         """For each group the first row of those with its largest value."""
@@ -128,8 +124,7 @@ class Groups(Struct, frozen=True):
 
     def any(self, mask: np.ndarray) -> np.ndarray:
         """For each group whether one of its rows is in the mask."""
-        found: np.ndarray = self.largest(mask.astype(np.int8)).astype(bool)
-        return found
+        return self.largest(mask.astype(np.int8)).astype(bool)
 
     def first_known(self, values: Any) -> Any:
         """For each group the first value of its rows that is known; absent where none is."""
@@ -174,8 +169,7 @@ class Groups(Struct, frozen=True):
     def _over(self, ufunc: np.ufunc, values: np.ndarray) -> np.ndarray:
         if not len(self._starts):
             return np.empty(0, dtype=values.dtype)
-        over: np.ndarray = ufunc.reduceat(values[self._order], self._starts)
-        return over
+        return ufunc.reduceat(values[self._order], self._starts)
 
 
 def _dense(numbers: np.ndarray, size: int, *, by_appearance: bool) -> tuple[np.ndarray, int]:
@@ -227,8 +221,7 @@ def by_category(values: Any, tell: Callable[[str], object]) -> np.ndarray:
     told = np.full(len(names) + 1, None, dtype=object)
     for code in np.unique(codes[codes != NONE]).tolist():
         told[code] = tell(names[code])
-    found: np.ndarray = told[codes]
-    return found
+    return told[codes]
 
 
 def by_letters(names: pd.Categorical) -> pd.Categorical:
@@ -400,8 +393,7 @@ def places_of(wanted: Columns, known: Columns, by: Sequence[str]) -> np.ndarray:
 def at_places(values: Any, places: np.ndarray, absent: Any = np.nan) -> np.ndarray:
     """Values at these positions as objects, what is absent at -1."""
     objects = np.append(np.asarray(values, dtype=object), np.array([absent], dtype=object))
-    found: np.ndarray = objects[places]
-    return found
+    return objects[places]
 
 
 def _of_keys(columns: Columns, by: Sequence[str]) -> pd.DataFrame:

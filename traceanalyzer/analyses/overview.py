@@ -1,7 +1,7 @@
 """Figures over all ranks in few rows: what a report says first."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -55,11 +55,11 @@ _EFFICIENCY_OVER_RANKS_KEYS = ("family", "operator", "shapes", "element_type", "
 class EfficiencyOverRanks(Result):
     """One row for each operator, shapes and element type that do arithmetic; most GPU time first."""
 
-    title: ClassVar[str] = "Efficiency of operators over ranks"
-    keys: ClassVar[tuple[str, ...]] = _EFFICIENCY_OVER_RANKS_KEYS
-    is_of_one_run: ClassVar[bool] = True
-    is_detail: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Efficiency of operators over ranks"
+    keys = _EFFICIENCY_OVER_RANKS_KEYS
+    is_of_one_run = True
+    is_detail = True
+    columns = {
         **{name: Efficiency.columns[name] for name in _EFFICIENCY_OVER_RANKS_KEYS},
         "flops": Column.flops("FLOPs without those that a causal mask makes unnecessary: sum over ranks."),
         "bytes": Column.size("The least that they must read and write: sum over ranks."),
@@ -101,10 +101,10 @@ class HostSteps(Result):
     What a rank needs is its compute, copies, idle time and exposed transfers: waits for others are not its own.
     """
 
-    title: ClassVar[str] = "Hosts by steps"
-    keys: ClassVar[tuple[str, ...]] = ("step", "host")
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Hosts by steps"
+    keys = ("step", "host")
+    is_of_one_run = True
+    columns = {
         "step": Column.ident("Step."),
         "host": Column.text("Host, as `ranks` has it."),
         "slowest_rank": Column.ident("Its rank that needs most in this step (the first of several)."),
@@ -145,10 +145,10 @@ _HOST_WORK_OVER_RANKS_KEYS = ["role", "what", "name"]
 class HostWorkOverRanks(Result):
     """One row for each name, longest first: of a mean step, or of the capture where not all ranks have steps."""
 
-    title: ClassVar[str] = "Work on the CPU over ranks"
-    keys: ClassVar[tuple[str, ...]] = ("role", "what", "name")
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Work on the CPU over ranks"
+    keys = ("role", "what", "name")
+    is_of_one_run = True
+    columns = {
         **{name: HostWork.columns[name] for name in ("role", "what", "name")},
         "is_of_steps": Column.flag("Times are of a mean step; else of the capture.", is_secondary=True),
         "ranks": Column.count("Ranks that do it.", is_compared=False),
@@ -187,10 +187,10 @@ _STORED = ("all_calls", "all_ns", "ranks")
 class OperatorsOverRanks(Result):
     """One row for each operator and autograd pass that launches GPU work itself, longest first."""
 
-    title: ClassVar[str] = "Operators over ranks"
-    keys: ClassVar[tuple[str, ...]] = ("operator", "autograd")
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Operators over ranks"
+    keys = ("operator", "autograd")
+    is_of_one_run = True
+    columns = {
         "operator": Operators.columns["operator"],
         "autograd": Operators.columns["autograd"],
         "share_pct": Column.share("100 · own GPU time / that of all operators, all ranks together."),
@@ -240,10 +240,10 @@ class TimeParts(Result):
     The parts of exposed communication, and of idle time, add up to it; they are absent where they do not.
     """
 
-    title: ClassVar[str] = "Parts of a mean step"
-    keys: ClassVar[tuple[str, ...]] = ("rank",)
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Parts of a mean step"
+    keys = ("rank",)
+    is_of_one_run = True
+    columns = {
         "rank": Column.ident("Global rank."),
         "basis": Column.text("What the row is of, as in `headline`.", is_secondary=True),
         "steps": Column.count("Number of its steps; absent for a whole capture.", adds=Adds.NONE),
@@ -319,11 +319,11 @@ def _hosts(needs: StepNeeds, steps: list[int]) -> pd.Series:
 class StepTimeParts(Result):
     """One row for each rank and step that has a window, divided as `time_parts` divides a mean step."""
 
-    title: ClassVar[str] = "Parts of each step"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "step")
-    is_of_one_run: ClassVar[bool] = True
-    is_detail: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Parts of each step"
+    keys = ("rank", "step")
+    is_of_one_run = True
+    is_detail = True
+    columns = {
         "rank": Column.ident("Global rank."),
         "step": Column.ident("Step."),
         "is_complete": Column.flag("Neither open nor partial: counts in means."),
@@ -391,10 +391,10 @@ class OverRanks(Result):
     Means are over the ranks of which it is known.
     """
 
-    title: ClassVar[str] = "Figures over ranks"
-    keys: ClassVar[tuple[str, ...]] = ("figure",)
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Figures over ranks"
+    keys = ("figure",)
+    is_of_one_run = True
+    columns = {
         "figure": Column.text("A column of `time_parts`, `headline` or `mfu`.", written=Written.FIGURE),
         "ranks": Column.count("Ranks of which it is known.", is_compared=False),
         "mean_ns": Column.time("Mean over ranks; absent for shares.", adds=Adds.DERIVED),
@@ -475,10 +475,10 @@ def _row(figure: str, values: pd.Series, unit: str) -> dict[str, Any]:
 class PathOverRanks(Result):
     """One row for each rank on the critical path, most first; they add up to it."""
 
-    title: ClassVar[str] = "Critical path over ranks"
-    keys: ClassVar[tuple[str, ...]] = ("rank",)
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Critical path over ranks"
+    keys = ("rank",)
+    is_of_one_run = True
+    columns = {
         "rank": Column.ident("Global rank that it runs on."),
         "path_ns": Column.time("Length of the path's stretches on it."),
         "path_pct": Column.share("100 · path / all of it."),
@@ -503,10 +503,10 @@ def path_over_ranks_across(_parts: Mapping[int, pd.DataFrame], critical_path: Cr
 class StepsOverRanks(Result):
     """One row for each step that a rank has a window of."""
 
-    title: ClassVar[str] = "Steps over ranks"
-    keys: ClassVar[tuple[str, ...]] = ("step",)
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Steps over ranks"
+    keys = ("step",)
+    is_of_one_run = True
+    columns = {
         "step": Column.ident("Step."),
         "ranks": Column.count("Ranks that have it.", is_compared=False),
         "is_complete": Column.flag("It is complete on each of them."),
@@ -557,10 +557,10 @@ _FEWEST = 3
 class UnlikeRanks(Result):
     """One row for each rank and part whose share of its window is far from the median rank's, the farthest first."""
 
-    title: ClassVar[str] = "Ranks unlike the others"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "part")
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Ranks unlike the others"
+    keys = ("rank", "part")
+    is_of_one_run = True
+    columns = {
         "rank": Column.ident("Global rank."),
         "part": Column.text("A part of its time: a column of `time_parts`.", written=Written.FIGURE),
         "time_ns": Column.time("Its time in a mean step, or the capture.", adds=Adds.DERIVED),

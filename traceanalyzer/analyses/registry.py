@@ -1,7 +1,7 @@
 """Every analysis, and what they share.
 
-An analysis is a module with `across(parts, …) -> Result`, where `parts` maps each rank to its small table, and
-usually `per_rank(trace, …) -> table`. Further parameters name what it needs: of `per_rank` other analyses'
+An analysis is `across(parts, …) -> Result`, where `parts` maps each rank to its small table (`Result.of_ranks` where that
+only puts them under each other), and usually `per_rank(trace, …) -> table`. Further parameters name what it needs: of `per_rank` other analyses'
 tables of the same rank or what is `SHARED`, of `across` other analyses' Results. Thresholds are keyword arguments
 with defaults.
 """
@@ -53,8 +53,8 @@ class Analysis:
     @property
     def result(self) -> type[Result]:
         """The Result that it gives."""
-        made: type[Result] = inspect.signature(self.across).return_annotation
-        return made
+        of_ranks: type[Result] | None = getattr(self.across, "__self__", None)
+        return of_ranks or inspect.signature(self.across).return_annotation
 
 
 _GPU, _COUNTERS, _CALLS = ("gpu_ops",), ("counters",), ("api_calls",)
@@ -71,24 +71,24 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
             trace.ranks_across, trace.ranks_per_rank, sees_all="the span of all recorded events is theirs"
         ),
         "headline": Analysis(headline.headline_across),
-        "breakdown": Analysis(breakdown.breakdown_across, breakdown.breakdown_per_rank, _GPU),
+        "breakdown": Analysis(breakdown.Breakdown.of_ranks, breakdown.breakdown_per_rank, _GPU),
         "time_parts": Analysis(overview.time_parts_across),
         "step_time_parts": Analysis(overview.of_steps),
         "over_ranks": Analysis(overview.over_ranks_across),
         "unlike_ranks": Analysis(overview.unlike_ranks_across),
         "steps_over_ranks": Analysis(overview.steps_over_ranks_across),
         "host_steps": Analysis(overview.host_steps_across),
-        "overlap": Analysis(breakdown.overlap_across, breakdown.overlap_per_rank, _GPU),
-        "steps": Analysis(steps.across, steps.per_rank, ("gpu_ops", "ranges")),
-        "iterations": Analysis(micro_steps.iterations_across, micro_steps.iterations_per_rank, _GPU),
+        "overlap": Analysis(breakdown.Overlap.of_ranks, breakdown.overlap_per_rank, _GPU),
+        "steps": Analysis(steps.Steps.of_ranks, steps.per_rank, ("gpu_ops", "ranges")),
+        "iterations": Analysis(micro_steps.Iterations.of_ranks, micro_steps.iterations_per_rank, _GPU),
         "phases": Analysis(phases.phases_across, phases.phases_per_rank, _GPU),
         "balance": Analysis(headline.balance_across, headline.per_rank, _COUNTERS),
-        "micro_steps": Analysis(micro_steps.micro_steps_across, micro_steps.micro_steps_per_rank),
+        "micro_steps": Analysis(micro_steps.MicroSteps.of_ranks, micro_steps.micro_steps_per_rank),
         "nccl": Analysis(collectives.nccl_across, collectives.per_rank, _GPU),
         "by_collective": Analysis(comm_phases.by_collective_across),
         "groups": Analysis(groups.across, groups.per_rank, _GPU),
         "comm_phases": Analysis(comm_phases.comm_phases_across),
-        "idle": Analysis(idle.idle_across, idle.idle_per_rank, _GPU, sees_all=_ON_THE_GPU),
+        "idle": Analysis(idle.Idle.of_ranks, idle.idle_per_rank, _GPU, sees_all=_ON_THE_GPU),
         "host_meetings": Analysis(cpu_collectives.across, cpu_collectives.per_rank, _HOST),
         "host_silences": Analysis(
             host_silences.host_silences_across, host_silences.host_silences_per_rank, _HOST, sees_all=_ON_THE_GPU
@@ -100,65 +100,65 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "host_work_over_ranks": Analysis(overview.host_work_over_ranks_across),
         "cpu_steps": Analysis(cpu_time.cpu_steps_across),
         "cpu_step_parts": Analysis(cpu_time.of_parts),
-        "launches": Analysis(launches.launches_across, launches.launches_per_rank, _GPU),
-        "first_calls": Analysis(api_calls.first_calls_across, api_calls.first_calls_per_rank, _CALLS),
+        "launches": Analysis(launches.Launches.of_ranks, launches.launches_per_rank, _GPU),
+        "first_calls": Analysis(api_calls.FirstCalls.of_ranks, api_calls.first_calls_per_rank, _CALLS),
         "sync_calls": Analysis(
-            api_calls.sync_calls_across, api_calls.sync_calls_per_rank, _CALLS, sees_all=_ON_THE_GPU
+            api_calls.SyncCalls.of_ranks, api_calls.sync_calls_per_rank, _CALLS, sees_all=_ON_THE_GPU
         ),
-        "kernels": Analysis(kernels.kernels_across, kernels.kernels_per_rank, _GPU),
+        "kernels": Analysis(kernels.Kernels.of_ranks, kernels.kernels_per_rank, _GPU),
         "kernels_over_ranks": Analysis(kernels.kernels_over_ranks_across),
-        "time_slices": Analysis(time_slices.across, time_slices.per_rank, _GPU),
-        "streams": Analysis(streams.streams_across, streams.streams_per_rank, _GPU, sees_all=_ON_THE_GPU),
-        "stream_pairs": Analysis(streams.stream_pairs_across, streams.stream_pairs_per_rank, _GPU),
-        "copies": Analysis(copies.copies_across, copies.copies_per_rank, _GPU, sees_all=_ON_THE_GPU),
+        "time_slices": Analysis(time_slices.TimeSlices.of_ranks, time_slices.per_rank, _GPU),
+        "streams": Analysis(streams.Streams.of_ranks, streams.streams_per_rank, _GPU, sees_all=_ON_THE_GPU),
+        "stream_pairs": Analysis(streams.StreamPairs.of_ranks, streams.stream_pairs_per_rank, _GPU),
+        "copies": Analysis(copies.Copies.of_ranks, copies.copies_per_rank, _GPU, sees_all=_ON_THE_GPU),
         "block_bounds": Analysis(blocks.block_bounds_across),
         "pipelines": Analysis(pipeline.pipelines_across),
         "pipeline": Analysis(pipeline.pipeline_across),
         "memory": Analysis(memory.memory_across, memory.memory_per_rank, _COUNTERS),
-        "memory_peaks": Analysis(memory.memory_peaks_across, memory.memory_peaks_per_rank, _COUNTERS),
-        "memory_steps": Analysis(memory.memory_steps_across, memory.memory_steps_per_rank, _COUNTERS),
+        "memory_peaks": Analysis(memory.MemoryPeaks.of_ranks, memory.memory_peaks_per_rank, _COUNTERS),
+        "memory_steps": Analysis(memory.MemorySteps.of_ranks, memory.memory_steps_per_rank, _COUNTERS),
         "memory_sources": Analysis(
-            memory_categories.memory_sources_across, memory_categories.memory_sources_per_rank, _COUNTERS
+            memory_categories.MemorySources.of_ranks, memory_categories.memory_sources_per_rank, _COUNTERS
         ),
         "memory_categories": Analysis(
-            memory_categories.memory_categories_across, memory_categories.memory_categories_per_rank, _COUNTERS
+            memory_categories.MemoryCategories.of_ranks, memory_categories.memory_categories_per_rank, _COUNTERS
         ),
         "memory_levels": Analysis(
-            memory_categories.memory_levels_across, memory_categories.memory_levels_per_rank, _COUNTERS
+            memory_categories.MemoryLevels.of_ranks, memory_categories.memory_levels_per_rank, _COUNTERS
         ),
-        "memory_calls": Analysis(memory.memory_calls_across, memory.memory_calls_per_rank, _CALLS),
+        "memory_calls": Analysis(memory.MemoryCalls.of_ranks, memory.memory_calls_per_rank, _CALLS),
         "memory_fit": Analysis(memory_fit.across),
-        "memory_ops": Analysis(copies.memory_ops_across, copies.memory_ops_per_rank, _GPU),
-        "sync_copies": Analysis(copies.sync_copies_across, copies.sync_copies_per_rank, _GPU),
-        "cuda_api": Analysis(api_calls.cuda_api_across, api_calls.cuda_api_per_rank, _CALLS),
-        "nvtx_projection": Analysis(api_calls.nvtx_projection_across, api_calls.nvtx_projection_per_rank, _GPU),
+        "memory_ops": Analysis(copies.MemoryOps.of_ranks, copies.memory_ops_per_rank, _GPU),
+        "sync_copies": Analysis(copies.SyncCopies.of_ranks, copies.sync_copies_per_rank, _GPU),
+        "cuda_api": Analysis(api_calls.CudaApi.of_ranks, api_calls.cuda_api_per_rank, _CALLS),
+        "nvtx_projection": Analysis(api_calls.NvtxProjection.of_ranks, api_calls.nvtx_projection_per_rank, _GPU),
         "gpu_gaps": Analysis(
-            gpu_utilization.gpu_gaps_across, gpu_utilization.gpu_gaps_per_rank, _GPU, sees_all=_ON_THE_GPU
+            gpu_utilization.GpuGaps.of_ranks, gpu_utilization.gpu_gaps_per_rank, _GPU, sees_all=_ON_THE_GPU
         ),
         "gpu_utilization": Analysis(
-            gpu_utilization.gpu_utilization_across, gpu_utilization.gpu_utilization_per_rank, _GPU
+            gpu_utilization.GpuUtilization.of_ranks, gpu_utilization.gpu_utilization_per_rank, _GPU
         ),
-        "gpu_metrics": Analysis(trace.gpu_metrics_across, trace.gpu_metrics_per_rank, _COUNTERS),
-        "categories": Analysis(operators.categories_across, operators.categories_per_rank, _GPU),
+        "gpu_metrics": Analysis(trace.GpuMetrics.of_ranks, trace.gpu_metrics_per_rank, _COUNTERS),
+        "categories": Analysis(operators.Categories.of_ranks, operators.categories_per_rank, _GPU),
         "mfu": Analysis(efficiency.mfu_across, efficiency.mfu_per_rank, _GPU),
-        "modules": Analysis(modules.across, modules.per_rank, _GPU, sees_all=_ON_THE_GPU),
-        "fusions": Analysis(kernels.fusions_across, kernels.fusions_per_rank, _GPU),
-        "graphs": Analysis(kernels.graphs_across, kernels.graphs_per_rank, _GPU),
-        "operators": Analysis(operators.operators_across, operators.operators_per_rank, _OPERATORS),
+        "modules": Analysis(modules.Modules.of_ranks, modules.per_rank, _GPU, sees_all=_ON_THE_GPU),
+        "fusions": Analysis(kernels.Fusions.of_ranks, kernels.fusions_per_rank, _GPU),
+        "graphs": Analysis(kernels.Graphs.of_ranks, kernels.graphs_per_rank, _GPU),
+        "operators": Analysis(operators.Operators.of_ranks, operators.operators_per_rank, _OPERATORS),
         "operators_over_ranks": Analysis(overview.operators_over_ranks_across),
-        "operator_shapes": Analysis(operators.operator_shapes_across, operators.operator_shapes_per_rank, _OPERATORS),
-        "operator_kernels": Analysis(operators.operator_kernels_across, operators.operator_kernels_per_rank, _GPU),
-        "operator_launches": Analysis(operators.operator_launches_across, operators.operator_launches_per_rank, _GPU),
-        "launch_loops": Analysis(launch_loops.across, launch_loops.per_rank, _GPU),
-        "matrix_products": Analysis(micro_steps.matrix_products_across, micro_steps.matrix_products_per_rank, _GPU),
-        "efficiency": Analysis(efficiency.efficiency_across, efficiency.efficiency_per_rank, _GPU),
+        "operator_shapes": Analysis(operators.OperatorShapes.of_ranks, operators.operator_shapes_per_rank, _OPERATORS),
+        "operator_kernels": Analysis(operators.OperatorKernels.of_ranks, operators.operator_kernels_per_rank, _GPU),
+        "operator_launches": Analysis(operators.OperatorLaunches.of_ranks, operators.operator_launches_per_rank, _GPU),
+        "launch_loops": Analysis(launch_loops.LaunchLoops.of_ranks, launch_loops.per_rank, _GPU),
+        "matrix_products": Analysis(micro_steps.MatrixProducts.of_ranks, micro_steps.matrix_products_per_rank, _GPU),
+        "efficiency": Analysis(efficiency.Efficiency.of_ranks, efficiency.efficiency_per_rank, _GPU),
         "efficiency_over_ranks": Analysis(overview.efficiency_over_ranks_across),
         "calls": Analysis(calls.across, calls.per_rank, _GPU),
-        "call_phases": Analysis(comm_phases.call_phases_across, comm_phases.per_rank, _GPU),
+        "call_phases": Analysis(comm_phases.CallPhases.of_ranks, comm_phases.per_rank, _GPU),
         "exposed_calls": Analysis(phases.exposed_calls_across, phases.exposed_calls_per_rank, _GPU),
-        "gaps": Analysis(idle.gaps_across, idle.gaps_per_rank, _GPU, sees_all=_ON_THE_GPU),
-        "queue_depth": Analysis(launches.queue_depth_across, launches.queue_depth_per_rank, _GPU),
-        "blocks": Analysis(blocks.blocks_across, blocks.per_rank, _GPU, sees_all=_ON_THE_GPU),
+        "gaps": Analysis(idle.GapTable.of_ranks, idle.gaps_per_rank, _GPU, sees_all=_ON_THE_GPU),
+        "queue_depth": Analysis(launches.QueueDepth.of_ranks, launches.queue_depth_per_rank, _GPU),
+        "blocks": Analysis(blocks.Blocks.of_ranks, blocks.per_rank, _GPU, sees_all=_ON_THE_GPU),
         "expert_layers": Analysis(experts.expert_layers_across),
         "exchange_receivers": Analysis(experts.exchange_receivers_across),
         "dispatch_loads": Analysis(experts.dispatch_loads_across),
@@ -166,10 +166,10 @@ ANALYSES: Mapping[str, Analysis] = MappingProxyType(
         "exchanges": Analysis(experts.exchanges_across, experts.exchanges_per_rank, _GPU),
         "pipeline_messages": Analysis(shape.across, shape.per_rank, _GPU),
         "pipeline_schedule": Analysis(pipeline_schedule.across, pipeline_schedule.per_rank, _GPU),
-        "gpu_ranges": Analysis(trace.gpu_ranges_across, trace.gpu_ranges_per_rank, _GPU),
+        "gpu_ranges": Analysis(trace.GpuRanges.of_ranks, trace.gpu_ranges_per_rank, _GPU),
         "timeline": Analysis(timeline.timeline_across, timeline.timeline_per_rank, _GPU),
-        "host_events": Analysis(timeline.host_events_across, timeline.host_events_per_rank, _GPU),
-        "counter_series": Analysis(timeline.counter_series_across, timeline.counter_series_per_rank, _COUNTERS),
+        "host_events": Analysis(timeline.HostEvents.of_ranks, timeline.host_events_per_rank, _GPU),
+        "counter_series": Analysis(timeline.CounterSeries.of_ranks, timeline.counter_series_per_rank, _COUNTERS),
         "exposed_comm": Analysis(waits.exposed_comm_across, waits.exposed_comm_per_rank, _GPU, sees_all=_MATCHED),
         "places": Analysis(rank_sets.across),
         "episodes": Analysis(episodes.across),

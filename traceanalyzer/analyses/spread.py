@@ -71,8 +71,7 @@ def counted_calls(trace: RankTrace) -> np.ndarray:
         return np.ones(len(starts), dtype=bool)
     chosen = trace.steps[trace.steps["step"].isin(trace.window.steps)].sort_values("host_start_ns")
     inside = step_at(array_of(chosen, "host_start_ns"), array_of(chosen, "host_end_ns"), starts)
-    counted: np.ndarray = inside != NONE
-    return counted
+    return inside != NONE
 
 
 def median_of_others(values: np.ndarray) -> np.ndarray:
@@ -88,8 +87,7 @@ def median_of_others(values: np.ndarray) -> np.ndarray:
     picked = [
         np.take_along_axis(ranked, np.where(place <= middle, middle + 1, middle), axis=0) for middle in (low, high)
     ]
-    mean: np.ndarray = (picked[0] + picked[1]) / 2
-    return mean
+    return (picked[0] + picked[1]) / 2
 
 
 def medians(values: np.ndarray) -> np.ndarray:

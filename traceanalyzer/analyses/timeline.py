@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import union_categoricals
 
-from traceanalyzer.analyses.base import Result, stack, taken
+from traceanalyzer.analyses.base import Result, taken
 from traceanalyzer.analyses.grouping import sums_at
 from traceanalyzer.analyses.host.activity import (
     API_CALL,
@@ -68,10 +68,10 @@ METRICS = (
 class CounterSeries(Result):
     """One row for each rank, counter and bin of its window in which the counter has a value."""
 
-    title: ClassVar[str] = "Counters over time"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "counter", "bin")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Counters over time"
+    is_detail = True
+    keys = ("rank", "counter", "bin")
+    columns = {
         "rank": Column.ident("Global rank."),
         "counter": Column.text("What is counted."),
         "source": Column.text("Name as the profiler has it."),
@@ -95,11 +95,6 @@ def counter_series_per_rank(trace: RankTrace, counter_bins: int = 300) -> pd.Dat
         for counter, source in _chosen(counters)
     ]
     return under_each_other(parts) if parts else pd.DataFrame()
-
-
-def counter_series_across(parts: Mapping[int, pd.DataFrame]) -> CounterSeries:
-    """The ranks' bins under each other."""
-    return CounterSeries(stack(parts, tuple(CounterSeries.columns)))
 
 
 def _chosen(counters: pd.DataFrame) -> list[tuple[str, str]]:
@@ -152,11 +147,11 @@ _WHAT_NAMES = pd.CategoricalDtype(list(_WHATS))
 class HostEvents(Result):
     """One row for each of the longest host events of a rank, thread by thread in order of start."""
 
-    title: ClassVar[str] = "Host threads on the timeline"
-    is_detail: ClassVar[bool] = True
-    is_event_copy: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "event")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Host threads on the timeline"
+    is_detail = True
+    is_event_copy = True
+    keys = ("rank", "event")
+    columns = {
         "rank": Column.ident("Global rank."),
         "event": Column.ident("Position among the rank's recorded host events, thread by thread."),
         "thread": Column.ident("The thread's number in the trace."),
@@ -200,11 +195,6 @@ def host_events_per_rank(trace: RankTrace, most_host_events: int = MOST_EVENTS) 
             "recorded": sum(sizes),
         }
     )
-
-
-def host_events_across(parts: Mapping[int, pd.DataFrame]) -> HostEvents:
-    """The ranks' events under each other."""
-    return HostEvents(stack(parts, tuple(HostEvents.columns)))
 
 
 def _threads(trace: RankTrace) -> list[tuple[int, str]]:
@@ -327,11 +317,11 @@ _NAMES = ("name", "kind", "activity", "launch", "operator", "shapes", "path")
 class Timeline(Result):
     """One row for each GPU operation of the selected steps (all operations without a selection), by start."""
 
-    title: ClassVar[str] = "Timeline"
-    is_detail: ClassVar[bool] = True
-    is_event_copy: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "operation")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Timeline"
+    is_detail = True
+    is_event_copy = True
+    keys = ("rank", "operation")
+    columns = {
         "rank": Column.ident("Global rank."),
         "operation": Column.ident("Position among the rank's GPU operations, in order of start."),
         "start_ns": Column.moment("Start on the GPU."),

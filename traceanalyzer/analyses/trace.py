@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -38,9 +38,9 @@ _LEVELS = ("memory_allocated_bytes", "memory_reserved_bytes")
 class GpuMetrics(Result):
     """One row for each rank and counter, in order of name."""
 
-    title: ClassVar[str] = "GPU and network metrics"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "counter")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "GPU and network metrics"
+    keys = ("rank", "counter")
+    columns = {
         "rank": Column.ident("Global rank."),
         "counter": Column.text("Name as the profiler has it, with its unit in brackets; clocks in MHz."),
         "samples": Column.count("Samples in the window.", is_compared=False),
@@ -61,11 +61,6 @@ def gpu_metrics_per_rank(trace: RankTrace) -> pd.DataFrame:
     return table.sort_index().rename_axis("counter").reset_index().astype({"counter": "str"})
 
 
-def gpu_metrics_across(parts: Mapping[int, pd.DataFrame]) -> GpuMetrics:
-    """The ranks' rows under each other."""
-    return GpuMetrics(stack(parts, tuple(GpuMetrics.columns)))
-
-
 # Where on the GPU each of the user's ranges lies: from the first to the last operation that it launched.
 
 
@@ -78,11 +73,11 @@ _OF_THE_TOOLS = re.compile(r"^nccl:|^## Call |^ProfilerStep#|^record_param_comms
 class GpuRanges(Result):
     """One row for each range that launched GPU work and is at most one deep in others, steps not counted."""
 
-    title: ClassVar[str] = "Ranges on the timeline"
-    is_detail: ClassVar[bool] = True
-    is_event_copy: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "range")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Ranges on the timeline"
+    is_detail = True
+    is_event_copy = True
+    keys = ("rank", "range")
+    columns = {
         "rank": Column.ident("Global rank."),
         "range": Column.ident("Position among the rank's ranges, in order of start on the host."),
         "name": Column.text("Name as the user gave it.", written=Written.KERNEL),
@@ -116,11 +111,6 @@ def gpu_ranges_per_rank(trace: RankTrace) -> pd.DataFrame:
             "operations": (past - first)[held],
         }
     )
-
-
-def gpu_ranges_across(parts: Mapping[int, pd.DataFrame]) -> GpuRanges:
-    """The ranks' ranges under each other."""
-    return GpuRanges(stack(parts, tuple(GpuRanges.columns)))
 
 
 def _of_the_user(trace: RankTrace) -> pd.DataFrame:
@@ -157,10 +147,10 @@ _OF_ONE_PROCESS = ("kineto", "xplane")
 class Ranks(Result):
     """One row for each rank."""
 
-    title: ClassVar[str] = "Ranks"
-    keys: ClassVar[tuple[str, ...]] = ("rank",)
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Ranks"
+    keys = ("rank",)
+    is_of_one_run = True
+    columns = {
         "rank": Column.ident("Global rank."),
         "rank_source": Column.text("Where its number comes from.", is_secondary=True),
         "files": Column.text("Files that its events come from.", is_secondary=True),

@@ -55,7 +55,7 @@ def _decode(idle, *, call="cudaLaunchKernel", without_launch=0):
 
 
 def _table(trace):
-    return micro_steps.iterations_across({0: micro_steps.iterations_per_rank(trace, steps.per_rank(trace))})
+    return micro_steps.Iterations.of_ranks({0: micro_steps.iterations_per_rank(trace, steps.per_rank(trace))})
 
 
 @pytest.mark.parametrize(

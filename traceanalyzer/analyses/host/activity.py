@@ -309,8 +309,7 @@ def names_around(events: pd.DataFrame, threads: np.ndarray, times: np.ndarray) -
     """Name of the innermost event of the same thread that holds each time; `None` where none does."""
     row = range_around(events, threads, times)
     names: Any = column_of(events, "name")
-    around: np.ndarray = np.array([*names.categories.tolist(), None], dtype=object)[np.append(names.codes, NONE)[row]]
-    return around
+    return np.array([*names.categories.tolist(), None], dtype=object)[np.append(names.codes, NONE)[row]]
 
 
 def names_around_launches(events: pd.DataFrame, trace: RankTrace, launch: np.ndarray) -> np.ndarray:
@@ -339,8 +338,7 @@ def outermost(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Positions of the intervals that lie in no other one, in order of time; of equal ones the first."""
     order = np.lexsort((-ends, starts))
     before = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(ends[order])[:-1])[: len(order)]
-    found: np.ndarray = order[ends[order] > before]
-    return found
+    return order[ends[order] > before]
 
 
 def _within(starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, busy: Intervals) -> np.ndarray:
@@ -348,8 +346,7 @@ def _within(starts: np.ndarray, ends: np.ndarray, rows: np.ndarray, busy: Interv
     starts, ends = starts[rows], ends[rows]
     ending = busy.ends.searchsorted(starts, side="right")
     is_inside = np.append(busy.starts, np.iinfo(np.int64).max)[ending] < ends
-    overlapping: np.ndarray = rows[is_inside & (ends > starts)]
-    return overlapping
+    return rows[is_inside & (ends > starts)]
 
 
 def _overlapping_pairs(activity: Activity, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,12 +1,9 @@
 """CUDA API calls, synchronizing calls and what they cost, NVTX ranges projected on the GPU."""
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.grouping import Groups, by_letters
 from traceanalyzer.analyses.host import host_names, idle
 from traceanalyzer.analyses.host.activity import names_around_launches, user_ranges
@@ -37,9 +34,9 @@ class CudaApi(Result):
     The columns mean what those of `nsys stats --report cuda_api_sum` mean.
     """
 
-    title: ClassVar[str] = "CUDA API calls"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "name")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "CUDA API calls"
+    keys = ("rank", "name")
+    columns = {
         "rank": Column.ident("Global rank."),
         "name": Column.text("Function, without the CUDA version that nsys adds (`_v7000`).", written=Written.KERNEL),
         "share_pct": Column.share("100 · total / sum of the durations of all API calls of the rank."),
@@ -61,20 +58,15 @@ def cuda_api_per_rank(trace: RankTrace) -> pd.DataFrame:
     return sorted_table(spread(lengths_of(trace.api_calls)[counted], names, "ns"), "total_ns")
 
 
-def cuda_api_across(parts: Mapping[int, pd.DataFrame]) -> CudaApi:
-    """The ranks' rows under each other."""
-    return CudaApi(stack(parts, tuple(CudaApi.columns)))
-
-
 # Which synchronising calls make the GPU run dry, and what each one costs.
 
 
 class SyncCalls(Result):
     """One row for each rank, step, synchronising call, operator and range around it; costliest first within a rank."""
 
-    title: ClassVar[str] = "Synchronising calls"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "step", "name", "operator", "range")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Synchronising calls"
+    keys = ("rank", "step", "name", "operator", "range")
+    columns = {
         "rank": Column.ident("Global rank."),
         "step": Column.ident("Step in whose GPU window the calls return; absent for none."),
         "name": Column.text("The call: cudaStreamSynchronize, …, or a copy that blocks.", written=Written.KERNEL),
@@ -124,11 +116,6 @@ def sync_calls_per_rank(trace: RankTrace) -> pd.DataFrame:
     return picked(groups.table(**sums, calls=groups.counts()), order)
 
 
-def sync_calls_across(parts: Mapping[int, pd.DataFrame]) -> SyncCalls:
-    """The ranks' rows under each other."""
-    return SyncCalls(stack(parts, tuple(SyncCalls.columns)))
-
-
 def _idle_within(gaps: Gaps, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     return Intervals(gaps.starts, gaps.ends).covered_ns(starts, ends)
 
@@ -149,9 +136,9 @@ def _idle_after(gaps: Gaps, ends: np.ndarray) -> np.ndarray:
 class NvtxProjection(Result):
     """One row for each rank, domain and name of a range, longest total projection first within a rank."""
 
-    title: ClassVar[str] = "Ranges on the GPU"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "domain", "name")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Ranges on the GPU"
+    keys = ("rank", "domain", "name")
+    columns = {
         "rank": Column.ident("Global rank."),
         "domain": Column.text("NVTX domain; absent for the default one and for PyTorch's record_function."),
         "name": Column.text("Name of the range.", written=Written.KERNEL),
@@ -189,11 +176,6 @@ def nvtx_projection_per_rank(trace: RankTrace) -> pd.DataFrame:
     return _by_name(trace, **found)
 
 
-def nvtx_projection_across(parts: Mapping[int, pd.DataFrame]) -> NvtxProjection:
-    """The ranks' rows under each other."""
-    return NvtxProjection(stack(parts, tuple(NvtxProjection.columns)))
-
-
 def _launched(trace: RankTrace) -> pd.DataFrame:
     """Counted GPU operations with the time and thread of their launch, in its order."""
     rows = np.flatnonzero(trace.counted & (array_of(trace.gpu_ops, "launch") != NONE))
@@ -225,8 +207,7 @@ def _projections(starts: np.ndarray, ends: np.ndarray, lane: pd.DataFrame) -> di
 def _reduced(function: np.ufunc, values: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """`function` over values[low:high] of each pair; meaningless where low = high."""
     padded = np.append(values, 0)  # reduceat takes no position past the end
-    reduced: np.ndarray = function.reduceat(padded, np.column_stack([low, high]).ravel())[::2]
-    return reduced
+    return function.reduceat(padded, np.column_stack([low, high]).ravel())[::2]
 
 
 def _by_name(trace: RankTrace, operations: np.ndarray, first_ns: np.ndarray, last_ns: np.ndarray) -> pd.DataFrame:
@@ -249,10 +230,10 @@ def _by_name(trace: RankTrace, operations: np.ndarray, first_ns: np.ndarray, las
 class FirstCalls(Result):
     """One row for each rank, step, and function whose first calls take far longer than later ones; costliest first."""
 
-    title: ClassVar[str] = "First calls"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "step", "name", "operator")
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "First calls"
+    keys = ("rank", "step", "name", "operator")
+    is_of_one_run = True
+    columns = {
         "rank": Column.ident("Global rank."),
         "step": Column.ident("Step in whose GPU window the calls return; absent for none."),
         "name": Column.text("The function: cudaLaunchKernel, hipMemcpyWithStream.", written=Written.KERNEL),
@@ -289,8 +270,3 @@ def first_calls_per_rank(trace: RankTrace) -> pd.DataFrame:
     sums = {"calls": groups.counts(), "loads": groups.any(loads), "host_ns": groups.sums(lengths_of(calls))}
     found = groups.table(**sums, idle_ns=idle_ns, since_ns=groups.smallest(starts) - first)
     return picked(found, np.argsort(-idle_ns, kind="stable"))
-
-
-def first_calls_across(parts: Mapping[int, pd.DataFrame]) -> FirstCalls:
-    """The ranks' rows under each other."""
-    return FirstCalls(stack(parts, tuple(FirstCalls.columns)))

@@ -1,7 +1,6 @@
 """Collectives carried out by the CPU (gloo): who waits for whom."""
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -131,8 +130,7 @@ def _callers(trace: RankTrace, threads: np.ndarray, starts: np.ndarray) -> np.nd
     program = int(threads[0]) if trace.gpu_ops.empty and len(threads) else NONE
     default = np.bincount(launching).argmax() if len(launching) else program
     called_by = np.append(default, array_of(calls, "thread")[order])
-    found: np.ndarray = called_by[np.searchsorted(begun[order], starts, side="right")]
-    return found
+    return called_by[np.searchsorted(begun[order], starts, side="right")]
 
 
 def _idle_since(trace: RankTrace, threads: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
@@ -178,9 +176,9 @@ _WAITS = tuple(
 class HostMeetings(Result):
     """One row for each rank, of captures of CPUs alone; none where it is not known which calls belong together."""
 
-    title: ClassVar[str] = "Waiting in collectives of the CPU"
-    keys: ClassVar[tuple[str, ...]] = ("rank",)
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Waiting in collectives of the CPU"
+    keys = ("rank",)
+    columns = {
         "rank": Column.ident("Global rank."),
         "calls": Column.count("Collectives, in the complete steps, for which all ranks have to come.", is_aside=True),
         "last": Column.count("How many of them this rank came to last.", is_aside=True),

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -162,9 +162,9 @@ _WRAPPER_SHARE = 0.5
 class HostWork(Result):
     """One row for each rank, role of a thread, and range or operator at the top of its stack; longest first."""
 
-    title: ClassVar[str] = "Work on the CPU"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "role", "what", "name")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Work on the CPU"
+    keys = ("rank", "role", "what", "name")
+    columns = {
         "rank": Column.ident("Global rank."),
         "role": Column.text(
             "What the thread is for: main (it runs the steps), autograd, data loader, collectives (gloo's), other."
@@ -306,8 +306,7 @@ def _wraps(trace: RankTrace, rows: np.ndarray) -> np.ndarray:
     own_ns, steps_ns = (groups.sums(np.where(is_inside, ns, 0)) for ns in (ends - starts, lengths))
     is_long = (own_ns >= _WRAPPER_SHARE * steps_ns) & (steps_ns > 0)
     is_around = 2 * groups.sums(holds & is_inside) >= groups.sums(is_inside)
-    wraps: np.ndarray = (is_long & is_around)[groups.of_row]
-    return wraps
+    return (is_long & is_around)[groups.of_row]
 
 
 def _inside(events: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
@@ -330,10 +329,10 @@ STEP, UNRECORDED = "step", "unrecorded"
 class CpuSteps(Result):
     """One row for each step that no capture cuts, of captures without GPU work."""
 
-    title: ClassVar[str] = "Steps of the hosts"
-    keys: ClassVar[tuple[str, ...]] = ("step",)
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Steps of the hosts"
+    keys = ("step",)
+    is_of_one_run = True
+    columns = {
         "step": Column.ident("Step."),
         "ranks": Column.count("Ranks that have it.", is_compared=False),
         "mean_ns": Column.time("The range that marks it on the host: mean over these ranks.", adds=Adds.DERIVED),
@@ -353,9 +352,9 @@ class CpuStepParts(Result):
     The main thread's parts and what is unrecorded add up to the step; other threads work beside it.
     """
 
-    title: ClassVar[str] = "What hosts do in a step"
-    keys: ClassVar[tuple[str, ...]] = ("part", "name")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "What hosts do in a step"
+    keys = ("part", "name")
+    columns = {
         "part": Column.text(
             f"{STEP} (all of it), {MAIN} (the main thread is in `name`), {UNRECORDED} (the main thread is in nothing "
             f"that is recorded), {AUTOGRAD} (autograd's threads work, added up)."

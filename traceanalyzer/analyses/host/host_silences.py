@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,9 +31,9 @@ LEAST_NS = 1_000_000
 class HostSilences(Result):
     """One row for each rank and place in the program; longest first."""
 
-    title: ClassVar[str] = "Stretches in which nothing of the host is recorded"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "range", "until")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Stretches in which nothing of the host is recorded"
+    keys = ("rank", "range", "until")
+    columns = {
         "rank": Column.ident("Global rank."),
         "range": Column.text("The user's innermost range around it; absent outside of all.", written=Written.KERNEL),
         "until": Column.text(
@@ -162,8 +162,7 @@ def _launched(trace: RankTrace, launches: np.ndarray) -> Any:
 def _texts(names: Any, rows: np.ndarray) -> np.ndarray:
     """The names of these rows; absent for -1."""
     codes = np.append(names.codes, NONE)[rows]
-    told: np.ndarray = np.array([*names.categories.tolist(), None], dtype=object)[codes]
-    return told
+    return np.array([*names.categories.tolist(), None], dtype=object)[codes]
 
 
 # How long hosts compile, or capture graphs, in what was recorded, and how long their GPUs idle meanwhile.
@@ -191,9 +190,9 @@ def compiler_of(name: str) -> str | None:
 class Compilations(Result):
     """One row for each rank and compiler; longest first."""
 
-    title: ClassVar[str] = "Compiling in what was recorded"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "compiler")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Compiling in what was recorded"
+    keys = ("rank", "compiler")
+    columns = {
         "rank": Column.ident("Global rank."),
         "compiler": Column.text(
             "torch.compile, or XLA; or the capture of CUDA graphs, in which what is launched does not run."

@@ -1,14 +1,13 @@
 """Why each GPU is idle: every gap cut into causes, and the totals per window and step."""
 
-from collections.abc import Mapping
 from statistics import NormalDist
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import Result, all_known, percent, stack
+from traceanalyzer.analyses.base import Result, all_known, percent
 from traceanalyzer.analyses.grouping import Groups, largest_before, once_a_trace, row_blocks
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.activity import longest, names_around_launches, thread_activity, user_ranges
@@ -110,8 +109,7 @@ class Gaps(Struct, frozen=True):
     @property
     def lengths(self) -> np.ndarray:
         """End minus start."""
-        lengths: np.ndarray = self.ends - self.starts
-        return lengths
+        return self.ends - self.starts
 
     def take(self, rows: np.ndarray | slice) -> "Gaps":
         """The gaps at these positions (or under this mask)."""
@@ -332,9 +330,9 @@ def _recorded(trace: RankTrace, thread: int, data: Intervals) -> Intervals:
 class Idle(Result):
     """One row for each rank's window (`step` absent) and for each step's GPU window; the parts add up to idle."""
 
-    title: ClassVar[str] = "Why the GPU is idle"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "step")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Why the GPU is idle"
+    keys = ("rank", "step")
+    columns = {
         "rank": Column.ident("Global rank."),
         "step": Column.ident("Step; absent for the whole window."),
         "window_ns": Column.time("Length of the window.", better=Better.LESS),
@@ -383,11 +381,6 @@ def idle_per_rank(
     return table_of({**known, **sums, "idle_ns": idle_ns, "longest_ns": longest_ns})
 
 
-def idle_across(parts: Mapping[int, pd.DataFrame]) -> Idle:
-    """The ranks' rows under each other."""
-    return Idle(stack(parts, tuple(Idle.columns)))
-
-
 def _windows(
     trace: RankTrace, breakdown: pd.DataFrame, steps: pd.DataFrame
 ) -> tuple[pd.DataFrame, np.ndarray, np.ndarray, np.ndarray]:
@@ -417,10 +410,10 @@ _KEYS = {cause.column: cause.key for cause in GAP_CAUSES}
 class GapTable(Result):
     """One row for each stretch of 5 µs or more in which the rank's GPU runs nothing; its causes add up to it."""
 
-    title: ClassVar[str] = "Gaps"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "gap")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Gaps"
+    is_detail = True
+    keys = ("rank", "gap")
+    columns = {
         "rank": Column.ident("Global rank."),
         "gap": Column.ident("Position among the rank's gaps."),
         "step": Column.ident("Step whose GPU window it begins in; absent for none."),
@@ -479,11 +472,6 @@ def gaps_per_rank(trace: RankTrace, idle_short_ns: int = SHORT_NS, idle_launch_n
             "ended_by_stream": all_known(array_of(ops, "stream")).take(follows, allow_fill=True),
         },
     )
-
-
-def gaps_across(parts: Mapping[int, pd.DataFrame]) -> GapTable:
-    """The ranks' gaps under each other."""
-    return GapTable(stack(parts, tuple(GapTable.columns)))
 
 
 def step_of_time(trace: RankTrace, times: np.ndarray) -> pd.api.extensions.ExtensionArray:

@@ -1,13 +1,12 @@
 """How far each rank's CPU runs ahead of its GPU: launch delays, queue depth, short kernels."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import Result, percent, ratio, stack
+from traceanalyzer.analyses.base import Result, percent, ratio
 from traceanalyzer.analyses.grouping import once_a_trace
 from traceanalyzer.analyses.time.intervals import bins_of
 from traceanalyzer.meaning.columns import Adds, Better, Column
@@ -57,8 +56,7 @@ class Queue(Struct, frozen=True):
         """Time integral of the depth from the window's start."""
         at = self._at(times)
         before = np.concatenate([[0], np.cumsum(self.lengths * self.depth)])[at]
-        integral: np.ndarray = before + (times - self.times[at]) * self.depth[at]
-        return integral
+        return before + (times - self.times[at]) * self.depth[at]
 
     def _at(self, times: np.ndarray) -> np.ndarray:
         return np.clip(np.searchsorted(self.times, times, side="right") - 1, 0, len(self.depth) - 1)
@@ -101,9 +99,10 @@ _LONG_NS = 20_000
 class Launches(Result):
     """One row for each rank."""
 
-    title: ClassVar[str] = "Launches"
-    keys: ClassVar[tuple[str, ...]] = ("rank",)
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Launches"
+    keys = ("rank",)
+    stored = ("waiting_ns",)
+    columns = {
         "rank": Column.ident("Global rank."),
         "operations": Column.count("GPU operations."),
         "operations_without_launch": Column.count(
@@ -180,11 +179,6 @@ def launches_per_rank(trace: RankTrace) -> pd.DataFrame:
     return table_of({name: (single_integer if name in _MAYBE else single)(value) for name, value in row.items()})
 
 
-def launches_across(parts: Mapping[int, pd.DataFrame]) -> Launches:
-    """The ranks' rows under each other."""
-    return Launches(stack(parts, (*Launches.columns, "waiting_ns")))
-
-
 def _delays(trace: RankTrace, ops: pd.DataFrame) -> dict[str, int | None]:
     launch = array_of(ops, "launch")
     held = launch != NONE
@@ -254,8 +248,7 @@ def into_full_queue(trace: RankTrace) -> np.ndarray:
     is_before = ~is_launched & (begins < first)
     launched = np.searchsorted(np.sort(starts[launch[is_launched]]), starts) + is_before.sum()
     begun = np.searchsorted(np.sort(begins[is_launched | is_before]), starts)
-    is_full: np.ndarray = is_slow & (launched - begun >= FULL_QUEUE)
-    return is_full
+    return is_slow & (launched - begun >= FULL_QUEUE)
 
 
 # How many launched operations wait to start, over time: a small series for a chart.
@@ -264,10 +257,11 @@ def into_full_queue(trace: RankTrace) -> np.ndarray:
 class QueueDepth(Result):
     """One row for each rank and bin of its window."""
 
-    title: ClassVar[str] = "Launch queue over time"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "bin")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Launch queue over time"
+    is_detail = True
+    keys = ("rank", "bin")
+    stored = ("waiting_ns",)
+    columns = {
         "rank": Column.ident("Global rank."),
         "bin": Column.ident("Position of the bin in the window."),
         "start_ns": Column.moment("Its start."),
@@ -296,8 +290,3 @@ def queue_depth_per_rank(trace: RankTrace, queue_bins: int = 200) -> pd.DataFram
             "max_depth": highest,
         }
     )
-
-
-def queue_depth_across(parts: Mapping[int, pd.DataFrame]) -> QueueDepth:
-    """The ranks' bins under each other."""
-    return QueueDepth(stack(parts, (*QueueDepth.columns, "waiting_ns")))

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, of_a_mean_rank, percent, ratio, stack, typed
+from traceanalyzer.analyses.base import Result, of_a_mean_rank, percent, ratio, typed
 from traceanalyzer.analyses.grouping import Groups, by_category, rows_of_each
 from traceanalyzer.analyses.kernels.kernel_names import fusion
 from traceanalyzer.analyses.time import breakdown
@@ -34,10 +34,10 @@ from traceanalyzer.model.tables import (
 class Kernels(Result):
     """One row for each rank and name, longest total first within a rank."""
 
-    title: ClassVar[str] = "Kernels and copies"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "name", "activity")
-    joined_by: ClassVar[tuple[str, ...]] = ("name", "kind", "activity")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Kernels and copies"
+    keys = ("rank", "name", "activity")
+    joined_by = ("name", "kind", "activity")
+    columns = {
         "rank": Column.ident("Global rank."),
         "name": Column.text("Name as the trace has it.", written=Written.KERNEL),
         "kind": Column.text("compute, comm or copy.", written=Written.KIND, is_aside=True),
@@ -83,11 +83,6 @@ def kernels_per_rank(trace: RankTrace) -> pd.DataFrame:
     return sorted_table(columns, "total_ns")
 
 
-def kernels_across(parts: Mapping[int, pd.DataFrame]) -> Kernels:
-    """The ranks' rows under each other."""
-    return Kernels(stack(parts, tuple(Kernels.columns)))
-
-
 # Kernels and copies by name, all ranks in one row: the mean, and who has least and most of it.
 
 
@@ -97,10 +92,10 @@ _KEYS = ["name", "kind", "activity"]
 class KernelsOverRanks(Result):
     """One row for each name, longest total first; a rank that runs none of a name counts as 0."""
 
-    title: ClassVar[str] = "Kernels and copies over ranks"
-    keys: ClassVar[tuple[str, ...]] = ("name", "activity")
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Kernels and copies over ranks"
+    keys = ("name", "activity")
+    is_of_one_run = True
+    columns = {
         "name": Column.text("Name as the trace has it.", written=Written.KERNEL),
         "kind": Column.text("compute, comm or copy.", written=Written.KIND, is_aside=True),
         "activity": Column.text("kernel, memcpy, memset or graph."),
@@ -164,9 +159,9 @@ def _extreme(which: str, frame: pd.DataFrame, rows: pd.Series) -> dict[str, pd.S
 class Fusions(Result):
     """One row for each rank and kernel that Inductor made, most time first."""
 
-    title: ClassVar[str] = "Kernels made by the compiler"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "kernel")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Kernels made by the compiler"
+    keys = ("rank", "kernel")
+    columns = {
         "rank": Column.ident("Global rank."),
         "kernel": Column.text("Name of the Triton kernel.", written=Written.KERNEL),
         "fusion": Column.text(
@@ -199,11 +194,6 @@ def fusions_per_rank(trace: RankTrace) -> pd.DataFrame:
     return sorted_table(columns, "gpu_ns")
 
 
-def fusions_across(parts: Mapping[int, pd.DataFrame]) -> Fusions:
-    """The ranks' rows under each other."""
-    return Fusions(stack(parts, tuple(Fusions.columns)))
-
-
 # CUDA graphs: each kind of graph launch as a unit, with the kernels that ran inside it.
 
 
@@ -214,9 +204,9 @@ _PARTS = ("window_ns", *breakdown.PARTS)
 class Graphs(Result):
     """One row for each rank and graph, most time first. Graphs that launch the same operations are one."""
 
-    title: ClassVar[str] = "CUDA graphs"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "graph")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "CUDA graphs"
+    keys = ("rank", "graph")
+    columns = {
         "rank": Column.ident("Global rank."),
         "graph": Column.ident("Ordinal, in order of first launch: traces do not name graphs."),
         "launches": Column.count("Times that it was launched."),
@@ -248,11 +238,6 @@ def graphs_per_rank(trace: RankTrace) -> pd.DataFrame:
     sums = groups[["gpu_ops", "gpu_ns", "host_ns", *_PARTS]].sum()
     sums = sums.assign(launches=groups.size(), is_opaque=groups["is_opaque"].first(), graph=np.arange(len(sums)))
     return sums.sort_values("gpu_ns", ascending=False, kind="stable").reset_index(drop=True)
-
-
-def graphs_across(parts: Mapping[int, pd.DataFrame]) -> Graphs:
-    """The ranks' rows under each other."""
-    return Graphs(stack(parts, tuple(Graphs.columns)))
 
 
 def _launches(trace: RankTrace) -> pd.DataFrame:

@@ -1,12 +1,9 @@
 """Times in which another process has the GPU: kernels of any kind that now and then take longer by the same time."""
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, is_any, ratio, stack
+from traceanalyzer.analyses.base import Result, is_any, ratio
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.meaning.columns import Adds, Column
 from traceanalyzer.model import RankTrace
@@ -31,9 +28,9 @@ _LONG_STEP = 0.5
 class TimeSlices(Result):
     """One row for each rank and step whose kernels stand still while, by all signs, another process has its GPU."""
 
-    title: ClassVar[str] = "Times in which another process has the GPU"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "step")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Times in which another process has the GPU"
+    keys = ("rank", "step")
+    columns = {
         "rank": Column.ident("Global rank."),
         "step": Column.ident("Step that launched them; absent without steps."),
         "slices": Column.count(
@@ -69,11 +66,6 @@ def per_rank(trace: RankTrace, same_work: np.ndarray) -> pd.DataFrame:
     )
 
 
-def across(parts: Mapping[int, pd.DataFrame]) -> TimeSlices:
-    """The ranks' rows under each other."""
-    return TimeSlices(stack(parts, tuple(TimeSlices.columns)))
-
-
 def taken_of(ops: pd.DataFrame, rows: np.ndarray, step: np.ndarray, work: np.ndarray) -> np.ndarray:
     """Of each of these compute kernels by how much another process' time slice makes it longer; 0 elsewhere.
 
@@ -102,5 +94,4 @@ def _are_of_long_steps(more_ns: np.ndarray, usual_ns: np.ndarray, step: np.ndarr
     """Kernels of steps in which most are longer than usual, short ones too: a slice hits one here, one there."""
     steps = Groups.of_numbers(step)
     longer = steps.sums((more_ns >= _USUAL * usual_ns).astype(np.int64))
-    are_long: np.ndarray = (longer > _LONG_STEP * steps.counts())[steps.of_row]
-    return are_long
+    return (longer > _LONG_STEP * steps.counts())[steps.of_row]

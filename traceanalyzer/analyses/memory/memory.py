@@ -1,7 +1,6 @@
 """GPU memory of each rank's allocator: levels, peaks, steps, calls."""
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -31,9 +30,9 @@ _LEVELS = {"memory_allocated_bytes": "allocated_bytes", "memory_reserved_bytes":
 class Memory(Result):
     """One row for each rank whose trace has the allocator's events, or whose run.json has its peak."""
 
-    title: ClassVar[str] = "Memory"
-    keys: ClassVar[tuple[str, ...]] = ("rank",)
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Memory"
+    keys = ("rank",)
+    columns = {
         "rank": Column.ident("Global rank."),
         "source": Column.text(
             "Where the levels come from: the trace's `[memory]` events, one for each allocation and release; without "
@@ -146,10 +145,10 @@ _SIZES = ("start_bytes", "peak_allocated_bytes", "end_bytes", "peak_reserved_byt
 class MemorySteps(Result):
     """One row for each rank and step in which its allocator was at work."""
 
-    title: ClassVar[str] = "Memory by step"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "step")
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Memory by step"
+    keys = ("rank", "step")
+    is_of_one_run = True
+    columns = {
         "rank": Column.ident("Global rank."),
         "step": Column.ident("Number in the step's name, else its position."),
         "events": Column.count("Allocations and releases while the host was in the step.", is_compared=False),
@@ -192,11 +191,6 @@ def memory_steps_per_rank(trace: RankTrace) -> pd.DataFrame:
     return typed(table, {"step": "Int64", **dict.fromkeys(_SIZES, "Int64")})
 
 
-def memory_steps_across(parts: Mapping[int, pd.DataFrame]) -> MemorySteps:
-    """The ranks' steps under each other."""
-    return MemorySteps(stack(parts, tuple(column for column in MemorySteps.columns if column != "growth_bytes")))
-
-
 # When each rank's tensors held most, and what the host was doing then.
 
 
@@ -206,10 +200,10 @@ _MODULE = "nn.Module: "
 class MemoryPeaks(Result):
     """One row for each rank whose trace has the allocator's events."""
 
-    title: ClassVar[str] = "Peak of memory"
-    keys: ClassVar[tuple[str, ...]] = ("rank",)
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Peak of memory"
+    keys = ("rank",)
+    is_of_one_run = True
+    columns = {
         "rank": Column.ident("Global rank."),
         "peak_allocated_bytes": Column.size(
             "The most that tensors held after any event of the capture.", adds=Adds.EXTREME, better=Better.LESS
@@ -246,21 +240,16 @@ def memory_peaks_per_rank(trace: RankTrace) -> pd.DataFrame:
     return typed(table, {"peak_allocated_bytes": "Int64", "step": "Int64", **texts})
 
 
-def memory_peaks_across(parts: Mapping[int, pd.DataFrame]) -> MemoryPeaks:
-    """The ranks' rows under each other."""
-    return MemoryPeaks(stack(parts, tuple(MemoryPeaks.columns)))
-
-
 # Calls by which the caching allocator takes memory from the GPU and gives it back, by step, with the host's time.
 
 
 class MemoryCalls(Result):
     """One row for each rank, step and function; `step` is absent for calls outside any."""
 
-    title: ClassVar[str] = "Calls for GPU memory"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "step", "name")
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Calls for GPU memory"
+    keys = ("rank", "step", "name")
+    is_of_one_run = True
+    columns = {
         "rank": Column.ident("Global rank."),
         "step": Column.ident("Step that the host was in; absent outside any."),
         "name": Column.text("Function.", written=Written.KERNEL),
@@ -295,8 +284,3 @@ def memory_calls_per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame
     is_complete = grouped["step"].isin(complete)
     return typed(grouped.assign(step=grouped["step"].where(grouped["step"] >= 0), is_complete=is_complete),
                  {"step": "Int64"})  # fmt: skip
-
-
-def memory_calls_across(parts: Mapping[int, pd.DataFrame]) -> MemoryCalls:
-    """The ranks' rows under each other."""
-    return MemoryCalls(stack(parts, tuple(MemoryCalls.columns)))

@@ -1,14 +1,12 @@
 """What GPU memory is held for, over time and at the peak, and which operators allocate it."""
 
 import re
-from collections.abc import Mapping
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.host.activity import names_around, range_around
 from traceanalyzer.analyses.memory.memory import moments
 from traceanalyzer.analyses.phases.phases import NAMES, phases_of_moments
@@ -104,8 +102,7 @@ def _in_communication(trace: RankTrace, threads: np.ndarray, times: np.ndarray) 
         frame.loc[rows_named_so(frame, lambda name: bool(_COMMUNICATION.search(name))), columns]
         for frame in (trace.host_ops, trace.ranges)
     ]
-    inside: np.ndarray = range_around(under_each_other(frames), threads, times) >= 0
-    return inside
+    return range_around(under_each_other(frames), threads, times) >= 0
 
 
 def _summed(events: int, lives: pd.DataFrame, category: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -113,8 +110,7 @@ def _summed(events: int, lives: pd.DataFrame, category: np.ndarray, weights: np.
     change = np.zeros((events + 1, len(CATEGORIES)), dtype=np.int64)
     np.add.at(change, (array_of(lives, "born"), category), weights)
     np.subtract.at(change, (array_of(lives, "died"), category), weights)
-    summed: np.ndarray = np.cumsum(change[:events], axis=0)
-    return summed
+    return np.cumsum(change[:events], axis=0)
 
 
 # What the peak of each rank's memory is held for: gradients, activations, optimizer state, communication.
@@ -129,10 +125,10 @@ class MemoryCategories(Result):
     what was there before the capture, such as parameters.
     """
 
-    title: ClassVar[str] = "Memory at the peak by category"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "category")
-    is_of_a_moment: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Memory at the peak by category"
+    keys = ("rank", "category")
+    is_of_a_moment = True
+    columns = {
         "rank": Column.ident("Global rank."),
         "category": Column.text("What it is held for, as far as events and operators tell."),
         "blocks": Column.count("Blocks in use at the peak; of unknown those that were given in the capture."),
@@ -163,11 +159,6 @@ def memory_categories_per_rank(_trace: RankTrace, held: Held) -> pd.DataFrame:
     )
 
 
-def memory_categories_across(parts: Mapping[int, pd.DataFrame]) -> MemoryCategories:
-    """The ranks' rows under each other."""
-    return MemoryCategories(stack(parts, tuple(name for name in MemoryCategories.columns if name != "share_pct")))
-
-
 # The memory of each rank's GPU over time by category, thinned to what a picture shows.
 
 
@@ -181,11 +172,11 @@ class MemoryLevels(Result):
     What lies between is lower than the one or follows from the next; the categories add up to `allocated_bytes`.
     """
 
-    title: ClassVar[str] = "Memory over time by category"
-    is_detail: ClassVar[bool] = True
-    is_of_one_run: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "time_ns")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Memory over time by category"
+    is_detail = True
+    is_of_one_run = True
+    keys = ("rank", "time_ns")
+    columns = {
         "rank": Column.ident("Global rank."),
         "time_ns": Column.moment("Of the event."),
         "allocated_bytes": Column.size("What tensors held after it.", adds=Adds.EXTREME),
@@ -219,11 +210,6 @@ def memory_levels_per_rank(_trace: RankTrace, held: Held, memory_points: int = 6
     return table.drop_duplicates("time_ns", keep="last", ignore_index=True)
 
 
-def memory_levels_across(parts: Mapping[int, pd.DataFrame]) -> MemoryLevels:
-    """The ranks' rows under each other."""
-    return MemoryLevels(stack(parts, tuple(MemoryLevels.columns)))
-
-
 # Which operators allocate memory, in which phase, and how much of it stays.
 
 
@@ -233,9 +219,9 @@ MEMORY_SOURCES_UNKNOWN = "unknown"
 class MemorySources(Result):
     """One row for each rank, phase and operator; what stays adds up to the change over the capture."""
 
-    title: ClassVar[str] = "Memory by phase and operator"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "phase", "operator")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Memory by phase and operator"
+    keys = ("rank", "phase", "operator")
+    columns = {
         "rank": Column.ident("Global rank."),
         "phase": Column.text("Phase that the host was in; unattributed when neither ranges nor autograd tell."),
         "operator": Column.text(
@@ -277,8 +263,3 @@ def memory_sources_per_rank(trace: RankTrace) -> pd.DataFrame:
     sums = dict.fromkeys(("events", "allocated_bytes", "freed_bytes"), "sum")
     made = table.groupby(["phase", "operator"], as_index=False).agg({**sums, "highest_bytes": "max"})
     return sorted_by(made, "allocated_bytes")
-
-
-def memory_sources_across(parts: Mapping[int, pd.DataFrame]) -> MemorySources:
-    """The ranks' rows under each other."""
-    return MemorySources(stack(parts, tuple(column for column in MemorySources.columns if column != "stays_bytes")))

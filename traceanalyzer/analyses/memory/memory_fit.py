@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import ClassVar
 
 import pandas as pd
 
@@ -35,10 +34,10 @@ class MemoryFit(Result):
     number of parameters.
     """
 
-    title: ClassVar[str] = "Memory expected, by strategy"
-    keys: ClassVar[tuple[str, ...]] = ("strategy", "tp", "pp", "checkpointing", "micro_batch")
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Memory expected, by strategy"
+    keys = ("strategy", "tp", "pp", "checkpointing", "micro_batch")
+    is_of_one_run = True
+    columns = {
         "strategy": Column.text(
             f"{', '.join(SHARDED)}: what data-parallel ranks share of the model's state. zero3 is FSDP with full "
             "sharding, offload that with its state on the host."

@@ -1,7 +1,7 @@
 """Achieved TFLOP/s and GB/s per operator beside the GPU's peak; model FLOPs utilization per step."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -46,10 +46,10 @@ _SUMMED = ("flops", "masked_flops", "bytes", "gpu_ops", "gpu_ns")
 class Efficiency(Result):
     """One row for each rank, operator, autograd pass, shapes and dtypes with known work; most GPU time first."""
 
-    title: ClassVar[str] = "Efficiency of operators"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "operator", "autograd", "shapes", "dtypes")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Efficiency of operators"
+    is_detail = True
+    keys = ("rank", "operator", "autograd", "shapes", "dtypes")
+    columns = {
         "rank": Column.ident("Global rank."),
         **{name: OperatorShapes.columns[name] for name in ("operator", "autograd", "shapes", "dtypes")},
         "family": Column.text(
@@ -131,11 +131,6 @@ def efficiency_per_rank(trace: RankTrace, calls: pd.DataFrame, tree: OperatorTre
         **_peaks(texts["dtype"], texts["family"], says, trace.meta.device_name),
     }
     return sorted_by(table_of(columns), "gpu_ns", kind="quicksort")
-
-
-def efficiency_across(parts: Mapping[int, pd.DataFrame]) -> Efficiency:
-    """The ranks' rows under each other."""
-    return Efficiency(stack(parts, tuple(Efficiency.columns)))
 
 
 def _operators(trace: RankTrace, tree: OperatorTree, found: pd.DataFrame) -> dict[str, Any]:
@@ -235,9 +230,9 @@ _APART = 0.2
 class Mfu(Result):
     """One row for each rank and step."""
 
-    title: ClassVar[str] = "Model FLOPs utilisation"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "step")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Model FLOPs utilisation"
+    keys = ("rank", "step")
+    columns = {
         "rank": Column.ident("Global rank."),
         "step": Column.ident("Number of the step."),
         "is_complete": Column.flag("Neither open nor partial: counts in means."),
@@ -401,8 +396,7 @@ def _is_repeated(trace: RankTrace, tree: OperatorTree, known: pd.DataFrame) -> n
     is_forward = ~mask_of(names, lambda name: name.endswith("_backward"))
     is_attention = rows_named(known, "family", "attention")
     in_backward = tree.autograd[rows] == PASSES.index("backward")
-    found: np.ndarray = (tree.autograd[rows] == PASSES.index("recompute")) | (in_backward & is_attention & is_forward)
-    return found
+    return (tree.autograd[rows] == PASSES.index("recompute")) | (in_backward & is_attention & is_forward)
 
 
 def _covered(

@@ -485,8 +485,7 @@ def _row(name: str, shapes: str | None, dtypes: str | None, arguments: str | Non
 
 def _innermost(tree: OperatorTree, marked: np.ndarray) -> np.ndarray:
     """Marked operators that hold no other marked one."""
-    alone: np.ndarray = marked & (tree.nesting.summed_up(marked) == 1)
-    return alone
+    return marked & (tree.nesting.summed_up(marked) == 1)
 
 
 def _calls_of_ops(tree: OperatorTree, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,13 +1,12 @@
 """Loops of launches: the same few operators launched over and over."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import Result, stack, taken
+from traceanalyzer.analyses.base import Result, taken
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.host.cpu_time import looked_at
 from traceanalyzer.analyses.host.idle import blocking
@@ -94,10 +93,10 @@ _SAID = 4
 class LaunchLoops(Result):
     """One row for each rank and loop, most host time first."""
 
-    title: ClassVar[str] = "Loops of launches"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "loop")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Loops of launches"
+    is_detail = True
+    keys = ("rank", "loop")
+    columns = {
         "rank": Column.ident("Global rank."),
         "loop": Column.text(
             "The operators (without them, the kernels) of one turn, behind the module or range that it begins in.",
@@ -215,11 +214,6 @@ def per_rank(trace: RankTrace, loops: Loops, scopes: Scopes, category_of_op: pd.
     return sorted_table(made, "host_ns")
 
 
-def across(parts: Mapping[int, pd.DataFrame]) -> LaunchLoops:
-    """The ranks' rows under each other."""
-    return LaunchLoops(stack(parts, tuple(LaunchLoops.columns)))
-
-
 def _in_order(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
     """GPU operations that the host launched itself, thread by thread in order of launch; a number for thread and step.
 
@@ -238,8 +232,7 @@ def _in_order(trace: RankTrace) -> tuple[np.ndarray, np.ndarray]:
 def _launched(trace: RankTrace) -> np.ndarray:
     """When each GPU operation was launched; before all others where that is not known."""
     starts = np.append(array_of(trace.api_calls, "start_ns"), np.iinfo(np.int64).min)
-    launched: np.ndarray = starts[array_of(trace.gpu_ops, "launch")]
-    return launched
+    return starts[array_of(trace.gpu_ops, "launch")]
 
 
 def _outer(trace: RankTrace, tree: OperatorTree) -> np.ndarray:
@@ -249,8 +242,7 @@ def _outer(trace: RankTrace, tree: OperatorTree) -> np.ndarray:
     top = np.where(is_own & is_own[parent], parent, np.arange(len(parent)))
     while (top[top] != top).any():
         top = top[top]
-    around: np.ndarray = np.where(tree.owner >= 0, top[np.maximum(tree.owner, NONE)], tree.owner)
-    return around
+    return np.where(tree.owner >= 0, top[np.maximum(tree.owner, NONE)], tree.owner)
 
 
 def _names_of_ops(trace: RankTrace, around: np.ndarray) -> tuple[np.ndarray, list[str]]:
@@ -282,8 +274,7 @@ def _sizes(trace: RankTrace) -> np.ndarray:
     """A number for each GPU operation by its grid; of copies by their bytes."""
     grids: Any = column_of(trace.gpu_ops, "grid")
     bytes_ = whole(column_of(trace.gpu_ops, "bytes"), 0)
-    sizes: np.ndarray = np.where(grids.codes == NONE, bytes_, NONE - 1 - grids.codes.astype(np.int64))
-    return sizes
+    return np.where(grids.codes == NONE, bytes_, NONE - 1 - grids.codes.astype(np.int64))
 
 
 def _differ(codes: np.ndarray, period: int) -> bool:
@@ -294,5 +285,4 @@ def _differ(codes: np.ndarray, period: int) -> bool:
 
 def _calls_within(times: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     times = np.sort(times)
-    count: np.ndarray = np.searchsorted(times, ends) - np.searchsorted(times, starts)
-    return count
+    return np.searchsorted(times, ends) - np.searchsorted(times, starts)

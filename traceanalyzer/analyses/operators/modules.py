@@ -1,13 +1,13 @@
 """Modules and ranges of the program: the tree and its GPU time."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import Result, joined, named, stack
+from traceanalyzer.analyses.base import Result, joined, named
 from traceanalyzer.analyses.grouping import Groups
 from traceanalyzer.analyses.operators.operator_tree import PASSES, Nesting, OperatorTree
 from traceanalyzer.analyses.time import breakdown
@@ -140,9 +140,9 @@ _PASSES = ("forward", "backward")
 class Modules(Result):
     """One row for each rank, path and pass, in the order of the tree, what launched most GPU time first."""
 
-    title: ClassVar[str] = "Modules and ranges"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "path", "autograd")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Modules and ranges"
+    keys = ("rank", "path", "autograd")
+    columns = {
         "rank": Column.ident("Global rank."),
         "path": Column.text("nn.Module calls and user ranges from the outermost down, parted by /."),
         "name": Column.text("Last part of the path.", written=Written.KERNEL),
@@ -208,11 +208,6 @@ def per_rank(trace: RankTrace, tree: OperatorTree, scopes: Scopes) -> pd.DataFra
     )
 
 
-def across(parts: Mapping[int, pd.DataFrame]) -> Modules:
-    """The ranks' rows under each other."""
-    return Modules(stack(parts, tuple(Modules.columns)))
-
-
 def _tree_order(names: Sequence[str], autograd: Sequence[str | None], totals_ns: Sequence[int]) -> list[int]:
     """Rows of each subtree together, the heaviest subtree first, forward before backward, what is outside last."""
     weights: dict[str, int] = {}
@@ -234,8 +229,7 @@ def _tree_order(names: Sequence[str], autograd: Sequence[str | None], totals_ns:
 def _runs_backward(scopes: Scopes, tree: OperatorTree) -> np.ndarray:
     """Calls of scopes that themselves run inside an autograd node."""
     around = tree.nesting.innermost_at(array_of(scopes.calls, "start_ns"), array_of(scopes.calls, "thread"))
-    found: np.ndarray = np.append(is_backward(tree), False)[around]
-    return found
+    return np.append(is_backward(tree), False)[around]
 
 
 def _rows(trace: RankTrace, scopes: Scopes, held: np.ndarray, runs_here: np.ndarray) -> dict[str, Any]:

@@ -325,8 +325,7 @@ def _names(ops: pd.DataFrame, nesting: Nesting, is_node: np.ndarray) -> pd.Categ
 
 def _is_node(ops: pd.DataFrame) -> np.ndarray:
     by_name = rows_named_so(ops, lambda name: name.startswith(_NODE))
-    is_node: np.ndarray = by_name | (whole_of(ops, "forward_thread") > 0)
-    return is_node
+    return by_name | (whole_of(ops, "forward_thread") > 0)
 
 
 def _passes(nesting: Nesting, node: np.ndarray, recorded: np.ndarray) -> np.ndarray:
@@ -373,8 +372,7 @@ def _last_of_each(rows: np.ndarray, sequence: np.ndarray, thread: np.ndarray) ->
     """The last of the rows with each number on each thread, in order of numbers."""
     ordered = rows[np.lexsort((rows, thread[rows], sequence[rows]))]
     is_last = (np.diff(sequence[ordered]) != 0) | (np.diff(thread[ordered]) != 0)
-    lasts: np.ndarray = ordered[np.append(is_last, True)]
-    return lasts
+    return ordered[np.append(is_last, True)]
 
 
 def _owners(trace: RankTrace, nesting: Nesting) -> np.ndarray:

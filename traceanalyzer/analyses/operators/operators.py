@@ -3,13 +3,13 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import Result, percent, stack, taken
+from traceanalyzer.analyses.base import Result, percent, taken
 from traceanalyzer.analyses.grouping import Groups, by_category, row_blocks, sums_at
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.launches import into_full_queue
@@ -68,10 +68,10 @@ COSTS: Mapping[str, Column] = {
 class OperatorShapes(Result):
     """One row for each rank, operator, autograd pass, shapes, strides and dtypes; most GPU time of its own first."""
 
-    title: ClassVar[str] = "Operators by shape"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "operator", "autograd", "shapes", "strides", "dtypes")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Operators by shape"
+    is_detail = True
+    keys = ("rank", "operator", "autograd", "shapes", "strides", "dtypes")
+    columns = {
         "rank": Column.ident("Global rank."),
         "operator": Column.text("Name; in brackets what GPU operations have instead of one."),
         "autograd": Column.text(
@@ -117,11 +117,6 @@ def _with_others(values: Any, others: list[int] | None, count: int) -> pd.arrays
         np.append(whole(values), np.array(others or [NONE] * missing, dtype=np.int64)),
         np.append(is_absent, np.full(missing, others is None)),
     )
-
-
-def operator_shapes_across(parts: Mapping[int, pd.DataFrame]) -> OperatorShapes:
-    """The ranks' rows under each other."""
-    return OperatorShapes(stack(parts, tuple(OperatorShapes.columns)))
 
 
 def summed(table: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
@@ -237,9 +232,9 @@ def _without_operator(durations: np.ndarray, counted: np.ndarray, tree: Operator
 class Operators(Result):
     """One row for each rank, operator and autograd pass; most GPU time of its own first."""
 
-    title: ClassVar[str] = "Operators"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "operator", "autograd")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Operators"
+    keys = ("rank", "operator", "autograd")
+    columns = {
         "rank": Column.ident("Global rank."),
         "operator": OperatorShapes.columns["operator"],
         "autograd": OperatorShapes.columns["autograd"],
@@ -262,11 +257,6 @@ class Operators(Result):
 def operators_per_rank(_trace: object, operator_shapes: pd.DataFrame) -> pd.DataFrame:
     """Add up over shapes."""
     return summed(operator_shapes, ["operator", "autograd"]) if len(operator_shapes) else operator_shapes
-
-
-def operators_across(parts: Mapping[int, pd.DataFrame]) -> Operators:
-    """The ranks' rows under each other."""
-    return Operators(stack(parts, tuple(Operators.columns)))
 
 
 # Which line of the user's own code each operator comes from, when Python stacks were recorded.
@@ -309,10 +299,10 @@ _OPERATOR_KERNELS_KEYS = ("path", "operator", "autograd", "kernel", "kind")
 class OperatorKernels(Result):
     """One row for each rank, path, operator, autograd pass and kernel; the times add up to all GPU operations'."""
 
-    title: ClassVar[str] = "Kernels by module and operator"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", *_OPERATOR_KERNELS_KEYS)
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Kernels by module and operator"
+    is_detail = True
+    keys = ("rank", *_OPERATOR_KERNELS_KEYS)
+    columns = {
         "rank": Column.ident("Global rank."),
         "path": Column.text("Modules and ranges around the operator, from the outermost down; absent for none."),
         "operator": OperatorShapes.columns["operator"],
@@ -347,11 +337,6 @@ def operator_kernels_per_rank(
     return sorted_table({**groups.keys, **sums, **longest}, "gpu_ns")
 
 
-def operator_kernels_across(parts: Mapping[int, pd.DataFrame]) -> OperatorKernels:
-    """The ranks' rows under each other."""
-    return OperatorKernels(stack(parts, tuple(OperatorKernels.columns)))
-
-
 def _columns(trace: RankTrace, tree: OperatorTree, scopes: Scopes, category: pd.Categorical) -> dict[str, Any]:
     """What each GPU operation is told apart by."""
     ops = trace.gpu_ops
@@ -380,10 +365,10 @@ def _operator_kernels_operators(trace: RankTrace, tree: OperatorTree) -> pd.Cate
 class OperatorLaunches(Result):
     """One row for each rank and operator that launched GPU operations itself, most launches first."""
 
-    title: ClassVar[str] = "Launches by operator"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "operator")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Launches by operator"
+    is_detail = True
+    keys = ("rank", "operator")
+    columns = {
         "rank": Column.ident("Global rank."),
         "operator": Column.text("Innermost operator around the launching call; in brackets where there is none."),
         "launches": Column.count("Calls that launched a GPU operation, or several as a graph."),
@@ -449,13 +434,7 @@ def _around_call(trace: RankTrace, tree: OperatorTree, held: np.ndarray) -> np.n
         launch = array_of(ops, "launch")[rows]
         starts, threads = (array_of(trace.api_calls, name)[launch] for name in ("start_ns", "thread"))
         owner[rows] = tree.nesting.innermost_at(starts, threads)
-    found: np.ndarray = owner[held]
-    return found
-
-
-def operator_launches_across(parts: Mapping[int, pd.DataFrame]) -> OperatorLaunches:
-    """The ranks' rows under each other."""
-    return OperatorLaunches(stack(parts, tuple(OperatorLaunches.columns)))
+    return owner[held]
 
 
 # The operator calls that all ranks make as often: what a rank's host takes for them, beside the others'.
@@ -515,9 +494,9 @@ def same_calls(operators: pd.DataFrame, rank: int, among: Collection[int] | None
 class Categories(Result):
     """One row for each rank and category, most time first; the times add up to all GPU operations' durations."""
 
-    title: ClassVar[str] = "GPU time by category"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "category")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "GPU time by category"
+    keys = ("rank", "category")
+    columns = {
         "rank": Column.ident("Global rank."),
         "category": Column.text(f"By the operator, else by the kernel's name: {', '.join(CATEGORIES)}."),
         "gpu_ops": Column.count("GPU operations.", is_compared=False),
@@ -559,11 +538,6 @@ def categories_per_rank(trace: RankTrace, category_of_op: pd.Categorical) -> pd.
         told = sums_at(of_op, np.where(uses == answer, gpu_ns, 0), count)
         columns[column] = pd.arrays.IntegerArray(told[held], is_other[held])
     return sorted_table({**columns, "gpu_ops": gpu_ops[held]}, "gpu_ns")
-
-
-def categories_across(parts: Mapping[int, pd.DataFrame]) -> Categories:
-    """The ranks' rows under each other."""
-    return Categories(stack(parts, tuple(Categories.columns)))
 
 
 _NAMES = pd.CategoricalDtype(list(CATEGORIES))

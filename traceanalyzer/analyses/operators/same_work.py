@@ -38,8 +38,7 @@ def same_work(trace: RankTrace, tree: OperatorTree) -> np.ndarray:
     is_recorded &= _tell_sizes(shapes, dtypes)
     place, is_placed = _places(trace, launched)
     work = np.where(is_recorded, _mixed([launched, _hashes(shapes), _hashes(dtypes)]), _mixed([launched, place]))
-    found: np.ndarray = np.where(is_recorded | is_placed, (work >> np.uint64(1)).astype(np.int64), NONE)
-    return found
+    return np.where(is_recorded | is_placed, (work >> np.uint64(1)).astype(np.int64), NONE)
 
 
 def _places(trace: RankTrace, launched: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -60,8 +59,7 @@ def _tell_sizes(shapes: Any, dtypes: Any) -> np.ndarray:
     """Of each call whether its tensors' shapes and element types are recorded."""
     groups = Groups.of({"shapes": shapes, "dtypes": dtypes}, ["shapes", "dtypes"])
     each = zip(*(texts_of(groups.keys[name]).tolist() for name in ("shapes", "dtypes")), strict=True)
-    told: np.ndarray = np.array([*(_are_told(*texts) for texts in each), False], dtype=bool)[groups.of_row]
-    return told
+    return np.array([*(_are_told(*texts) for texts in each), False], dtype=bool)[groups.of_row]
 
 
 def _are_told(shapes: str, dtypes: str) -> bool:
@@ -76,8 +74,7 @@ def _hashes(column: Any) -> np.ndarray:
     """A number for each text, the same in every file."""
     texts = column.categories.to_numpy(dtype=object)
     of_text = pd.util.hash_array(texts, categorize=False) if len(texts) else np.empty(0, dtype=np.uint64)
-    numbers: np.ndarray = np.append(of_text, np.uint64(0))[column.codes]
-    return numbers
+    return np.append(of_text, np.uint64(0))[column.codes]
 
 
 def _mixed(numbers: list[np.ndarray]) -> np.ndarray:

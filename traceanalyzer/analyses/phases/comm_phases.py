@@ -1,12 +1,12 @@
 """Communication by training phase and collective."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, all_known, percent, ratio, stack
+from traceanalyzer.analyses.base import Result, all_known, percent, ratio
 from traceanalyzer.analyses.communication.calls import Calls
 from traceanalyzer.analyses.communication.collectives import summed
 from traceanalyzer.analyses.communication.groups import Groups, labels
@@ -29,10 +29,10 @@ from traceanalyzer.model.tables import array_of, columns_of, picked, table_of, w
 class CallPhases(Result):
     """One row for each communication call, by the number that `calls` gives it."""
 
-    title: ClassVar[str] = "Phases of communication calls"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "call")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Phases of communication calls"
+    is_detail = True
+    keys = ("rank", "call")
+    columns = {
         "rank": Column.ident("Global rank."),
         "call": Column.ident("Position among the rank's communication operations."),
         "phase": Column.text("Phase in which the host launched it."),
@@ -64,11 +64,6 @@ def per_rank(
     )
 
 
-def call_phases_across(parts: Mapping[int, pd.DataFrame]) -> CallPhases:
-    """The ranks' rows under each other."""
-    return CallPhases(stack(parts, tuple(CallPhases.columns)))
-
-
 # Communication by phase, range and process group: which part of training communicates, how often, how exposed.
 
 
@@ -78,10 +73,10 @@ _KEYS = ("rank", "phase", "range", "group", "collective")
 class CommPhases(Result):
     """One row for each rank, phase, range, process group and collective."""
 
-    title: ClassVar[str] = "Communication by phase"
-    keys: ClassVar[tuple[str, ...]] = _KEYS
-    joined_by: ClassVar[tuple[str, ...]] = ("phase", "collective")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Communication by phase"
+    keys = _KEYS
+    joined_by = ("phase", "collective")
+    columns = {
         "rank": Column.ident("Global rank."),
         "phase": Column.text("Phase in which the host launched it."),
         "range": Column.text(
@@ -155,10 +150,10 @@ _RATES = ["bus_bytes", "bus_ns", "bus_peak_gbps"]
 class ByCollective(Result):
     """One row for each collective and group, most exposed first: of a mean step of `headline`, or of the capture."""
 
-    title: ClassVar[str] = "Communication by collective"
-    keys: ClassVar[tuple[str, ...]] = ("collective", "group_label")
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Communication by collective"
+    keys = ("collective", "group_label")
+    is_of_one_run = True
+    columns = {
         "collective": Column.text("Collective or point-to-point operation.", written=Written.COLLECTIVE),
         "group_label": Column.text(
             "Process group: what it is for, and its ranks.", label="process group", is_aside_when_one=True

@@ -1,13 +1,12 @@
 """Micro-steps of training, iterations of inference engines, matrix products by phase."""
 
 import re
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, ratio, stack, typed
+from traceanalyzer.analyses.base import Result, percent, ratio, typed
 from traceanalyzer.analyses.grouping import Groups, sums_at
 from traceanalyzer.analyses.host import host_names
 from traceanalyzer.analyses.host.idle import held_up
@@ -44,10 +43,10 @@ _FORWARD = re.compile(r"[\W_]*forward(?:[\W_]+pass)?[\W_]*|DistributedDataParall
 class MicroSteps(Result):
     """One row for each rank and step of the selection."""
 
-    title: ClassVar[str] = "Micro-steps and gradient exchange"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "step")
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Micro-steps and gradient exchange"
+    keys = ("rank", "step")
+    is_of_one_run = True
+    columns = {
         "rank": Column.ident("Global rank."),
         "step": Column.ident("Step's number."),
         "micro_steps": Column.count(
@@ -96,11 +95,6 @@ def micro_steps_per_rank(trace: RankTrace, calls: pd.DataFrame) -> pd.DataFrame:
 _NUMBERS = tuple(MicroSteps.columns)[2:]
 
 
-def micro_steps_across(parts: Mapping[int, pd.DataFrame]) -> MicroSteps:
-    """The ranks' rows under each other."""
-    return MicroSteps(stack(parts, tuple(MicroSteps.columns)))
-
-
 def _begins(trace: RankTrace) -> np.ndarray:
     """Starts of the ranges that mark micro-steps, in order; nested ones count once."""
     ranges = trace.ranges
@@ -110,8 +104,7 @@ def _begins(trace: RankTrace) -> np.ndarray:
         rows = np.flatnonzero(is_own & rows_named_so(ranges, pattern.fullmatch))
         if len(rows):
             reach = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(ends[rows])[:-1])
-            begins: np.ndarray = starts[rows][starts[rows] >= reach]
-            return begins
+            return starts[rows][starts[rows] >= reach]
     return np.empty(0, dtype=np.int64)
 
 
@@ -186,9 +179,9 @@ _COUNTS = ("prefills", "prefill_tokens", "decodes", "decode_tokens")
 class Iterations(Result):
     """One row for each rank and iteration of an inference engine (vLLM's, SGLang's and TensorRT-LLM's annotations)."""
 
-    title: ClassVar[str] = "Inference iterations"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "step")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Inference iterations"
+    keys = ("rank", "step")
+    columns = {
         "rank": Column.ident("Global rank."),
         "step": Column.ident("The iteration's place in the capture."),
         "name": Column.text("Its annotation.", written=Written.KERNEL),
@@ -253,11 +246,6 @@ def iterations_per_rank(trace: RankTrace, steps: pd.DataFrame) -> pd.DataFrame:
     table["between_ns"], table["blocked_ns"] = _idle_parts(trace, held)
     table["graph_operations"] = _graph_operations(trace, held["step"].to_numpy(dtype=np.int64))
     return typed(table, dict.fromkeys((*_COUNTS, *_INTEGERS), "Int64"))
-
-
-def iterations_across(parts: Mapping[int, pd.DataFrame]) -> Iterations:
-    """The ranks' rows under each other."""
-    return Iterations(stack(parts, tuple(Iterations.columns)))
 
 
 def told_by(name: str) -> dict[str, object] | None:
@@ -338,9 +326,9 @@ def _graph_operations(trace: RankTrace, numbers: np.ndarray) -> pd.api.extension
 class MatrixProducts(Result):
     """One row for each rank, phase, product and element type; longest first."""
 
-    title: ClassVar[str] = "Matrix products"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "phase", "product", "dtype")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Matrix products"
+    keys = ("rank", "phase", "product", "dtype")
+    columns = {
         "rank": Column.ident("Global rank."),
         "phase": Column.text("Phase of training that launched it."),
         "product": Column.text(
@@ -392,11 +380,6 @@ def matrix_products_per_rank(trace: RankTrace, work: OperatorWork, phase_of_op: 
         "gpu_beside_comm_ns": groups.sums(np.where(is_beside, gpu_ns, 0)),
     }
     return sorted_table(summed, "gpu_ns")
-
-
-def matrix_products_across(parts: Mapping[int, pd.DataFrame]) -> MatrixProducts:
-    """The ranks' rows under each other."""
-    return MatrixProducts(stack(parts, tuple(MatrixProducts.columns)))
 
 
 def _products(ops: pd.DataFrame, rows: np.ndarray) -> dict[str, np.ndarray]:
@@ -457,5 +440,4 @@ def phases_with_reductions(trace: RankTrace, calls: pd.DataFrame) -> np.ndarray:
 def _passes(phases: np.ndarray, places: np.ndarray) -> np.ndarray:
     """Number of the backward pass at each place among the operations of known phase."""
     is_first = (phases == BACKWARD) & (np.append(NONE, phases[:-1]) != BACKWARD)
-    numbers: np.ndarray = np.cumsum(is_first)[places]
-    return numbers
+    return np.cumsum(is_first)[places]

@@ -1,7 +1,7 @@
 """Training phases (forward, backward, optimizer, data) of each GPU operation and of each rank's time."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -204,10 +204,10 @@ EXPOSED_CALLS_PARTS = ("transfer_ns", "wait_ns", "unmatched_ns")
 class ExposedCalls(Result):
     """One row for each stretch in which communication but no compute runs, cut by call and at the steps' limits."""
 
-    title: ClassVar[str] = "Exposed communication by call"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "stretch")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Exposed communication by call"
+    is_detail = True
+    keys = ("rank", "stretch")
+    columns = {
         "rank": Column.ident("Global rank."),
         "stretch": Column.ident("Position among the rank's stretches."),
         "call": Column.ident(
@@ -302,9 +302,9 @@ def _split(stretches: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
 class Phases(Result):
     """One row for each rank, window (`step` absent: the whole) and phase; the rows of a window add up to it."""
 
-    title: ClassVar[str] = "Phases"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "step", "phase")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Phases"
+    keys = ("rank", "step", "phase")
+    columns = {
         "rank": Column.ident("Global rank."),
         "step": Column.ident("Step; absent for the whole window."),
         "phase": Column.text(

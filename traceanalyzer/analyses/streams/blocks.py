@@ -3,13 +3,13 @@
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import Result, stack, typed
+from traceanalyzer.analyses.base import Result, typed
 from traceanalyzer.analyses.grouping import extreme_at, sums_at
 from traceanalyzer.analyses.host.activity import range_around
 from traceanalyzer.analyses.streams import streams
@@ -195,10 +195,10 @@ _BLOCK_RANGE = re.compile(
 class Blocks(Result):
     """One row for each block: a numbered range (`block_3`), else a repetition of the same sequence of kernels."""
 
-    title: ClassVar[str] = "Repeated blocks"
-    is_detail: ClassVar[bool] = True
-    keys: ClassVar[tuple[str, ...]] = ("rank", "block")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Repeated blocks"
+    is_detail = True
+    keys = ("rank", "block")
+    columns = {
         "rank": Column.ident("Global rank."),
         "block": Column.ident("Position among the rank's blocks."),
         "name": Column.text("The range; absent when the block was found by its kernels.", written=Written.KERNEL),
@@ -263,11 +263,6 @@ def per_rank(trace: RankTrace, block_repeats: int = 4, block_bound_pct: float = 
     table = _within_pitch(trace, table)
     bound = _bound(table, block_bound_pct)
     return with_columns(table, block=np.arange(len(table)), source=source, bound=bound)
-
-
-def blocks_across(parts: Mapping[int, pd.DataFrame]) -> Blocks:
-    """The ranks' blocks under each other."""
-    return Blocks(stack(parts, tuple(Blocks.columns)))
 
 
 def _in_launch_order(trace: RankTrace) -> pd.DataFrame:
@@ -382,9 +377,9 @@ _MEDIANS = ("pitch_ns", "compute_ns", "communication_ns", "upload_ns", "exchange
 class BlockBounds(Result):
     """One row for each rank that has repeated blocks."""
 
-    title: ClassVar[str] = "What bounds the repeated blocks"
-    keys: ClassVar[tuple[str, ...]] = ("rank",)
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "What bounds the repeated blocks"
+    keys = ("rank",)
+    columns = {
         "rank": Column.ident("Global rank."),
         "source": Column.text("How blocks were found: `range` or `kernel sequence`."),
         "blocks": Column.count("Number of blocks.", is_compared=False),

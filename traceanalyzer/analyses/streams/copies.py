@@ -1,13 +1,13 @@
 """Copies and memsets: how fast, from which memory, how much of them is hidden, which block the CPU."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from msgspec import Struct
 
-from traceanalyzer.analyses.base import Result, percent, ratio, stack
+from traceanalyzer.analyses.base import Result, percent, ratio
 from traceanalyzer.analyses.grouping import Groups, rows_of_each
 from traceanalyzer.analyses.host.activity import innermost_at, outermost
 from traceanalyzer.analyses.host.cpu_time import launches_inside, looked_at
@@ -27,9 +27,9 @@ class MemoryOps(Result):
     The columns mean what those of `nsys stats --report cuda_gpu_mem_time_sum` and `…_mem_size_sum` mean.
     """
 
-    title: ClassVar[str] = "Copies and memsets"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "operation")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Copies and memsets"
+    keys = ("rank", "operation")
+    columns = {
         "rank": Column.ident("Global rank."),
         "operation": Column.text(
             "Direction of the copies (HtoD, DtoH, DtoD, PtoP, …), or memset.", written=Written.KERNEL
@@ -62,11 +62,6 @@ def memory_ops_per_rank(trace: RankTrace) -> pd.DataFrame:
     times = spread(lengths_of(ops)[held], operation, "ns")
     sizes = spread(column_of(ops, "bytes")[held], operation, "bytes")
     return sorted_table(times | sizes, "total_ns")
-
-
-def memory_ops_across(parts: Mapping[int, pd.DataFrame]) -> MemoryOps:
-    """The ranks' rows under each other."""
-    return MemoryOps(stack(parts, tuple(MemoryOps.columns)))
 
 
 def is_copy(ops: pd.DataFrame) -> np.ndarray:
@@ -124,9 +119,9 @@ _SUMS = ("copies", "size_bytes", "total_ns", "busy_ns", "exposed_ns", "with_comp
 class Copies(Result):
     """One row for each rank, direction, pair of memories and peer; most time first within a rank."""
 
-    title: ClassVar[str] = "Copies"
-    keys: ClassVar[tuple[str, ...]] = ("rank", *_KEYS)
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Copies"
+    keys = ("rank", *_KEYS)
+    columns = {
         "rank": Column.ident("Global rank."),
         "direction": Column.text(
             "HtoD, DtoH, DtoD, PtoP (between GPUs), HtoH; memset; absent when the trace does not say."
@@ -182,11 +177,6 @@ def copies_per_rank(trace: RankTrace) -> pd.DataFrame:
     return sorted_table({**texts, _KEYS[-1]: groups.keys[_KEYS[-1]], **sums, "host_ns": hosts}, "total_ns")
 
 
-def copies_across(parts: Mapping[int, pd.DataFrame]) -> Copies:
-    """The ranks' rows under each other."""
-    return Copies(stack(parts, tuple(Copies.columns)))
-
-
 def _directions(ops: pd.DataFrame) -> pd.Categorical:
     """Direction of every operation, `memset` for a memset."""
     direction: Any = column_of(ops, "direction")
@@ -234,9 +224,9 @@ _SYNC_COPIES_KEYS = ["problem", "api_call", "operation", "source_memory", "targe
 class SyncCopies(Result):
     """One row for each rank, problem, API call and kind of copy, longest host time first within a rank."""
 
-    title: ClassVar[str] = "Copies that block the host"
-    keys: ClassVar[tuple[str, ...]] = ("rank", *_SYNC_COPIES_KEYS)
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Copies that block the host"
+    keys = ("rank", *_SYNC_COPIES_KEYS)
+    columns = {
         "rank": Column.ident("Global rank."),
         "problem": Column.text(
             "`synchronous`: the call returns when the copy is done. `pageable`: an asynchronous copy from or "
@@ -277,11 +267,6 @@ def sync_copies_per_rank(trace: RankTrace) -> pd.DataFrame:
         "total_bytes": groups.total(column_of(ops, "bytes")[held]),
     }
     return sorted_table({**groups.keys, **sums}, "host_ns")
-
-
-def sync_copies_across(parts: Mapping[int, pd.DataFrame]) -> SyncCopies:
-    """The ranks' rows under each other."""
-    return SyncCopies(stack(parts, tuple(SyncCopies.columns)))
 
 
 def _problems(trace: RankTrace, rows: np.ndarray) -> np.ndarray:

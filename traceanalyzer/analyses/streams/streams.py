@@ -3,14 +3,14 @@
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from msgspec import Struct
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.grouping import once_a_trace
 from traceanalyzer.analyses.streams.copies import is_copy
 from traceanalyzer.analyses.time.breakdown import known_only
@@ -55,8 +55,7 @@ def op_classes(trace: RankTrace) -> np.ndarray:
     is_kernel = is_name(ops["activity"], "kernel", "graph")
     of_kind = [_OF_KIND.get(name, "compute") for name in kind.categories.tolist()]
     kernels = np.array([CLASSES.index(name) for name in (*of_kind, "compute")])[kind.codes]
-    classes: np.ndarray = np.where(is_kernel, kernels, copies)
-    return classes
+    return np.where(is_kernel, kernels, copies)
 
 
 def traffic_unions(starts: np.ndarray, ends: np.ndarray, classes: np.ndarray) -> dict[str, Intervals]:
@@ -239,10 +238,11 @@ _UNKNOWN_NS = _NS[-1]
 class Streams(Result):
     """One row for each rank and stream that ran something in the window, busiest first within a rank."""
 
-    title: ClassVar[str] = "Streams"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "stream")
-    joined_by: ClassVar[tuple[str, ...]] = ("role",)
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Streams"
+    keys = ("rank", "stream")
+    stored = ("window_ns",)
+    joined_by = ("role",)
+    columns = {
         "rank": Column.ident("Global rank."),
         "stream": Column.ident("Number in the trace."),
         "role": Column.text(
@@ -297,11 +297,6 @@ def streams_per_rank(trace: RankTrace, stream_role_pct: float = 90) -> pd.DataFr
     return table_of(columns | {"copied_bytes": pd.array(columns["copied_bytes"], dtype="Int64")})
 
 
-def streams_across(parts: Mapping[int, pd.DataFrame]) -> Streams:
-    """The ranks' rows under each other."""
-    return Streams(stack(parts, (*Streams.columns, "window_ns")))
-
-
 def _row(trace: RankTrace, stream: int, inside: np.ndarray, role_pct: float, dependency: Dependency) -> dict[str, Any]:
     ops, rows = columns_of(trace.gpu_ops), np.flatnonzero(inside)
     starts, ends = ops["start_ns"][rows], ops["end_ns"][rows]
@@ -332,10 +327,10 @@ def _role(times: list[int], role_pct: float) -> str:
 class StreamPairs(Result):
     """One row for each rank and pair of streams (`of` stream), and pair of classes of work (`of` class)."""
 
-    title: ClassVar[str] = "What runs at the same time"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "of", "first", "second")
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "What runs at the same time"
+    keys = ("rank", "of", "first", "second")
+    is_of_one_run = True
+    columns = {
         "rank": Column.ident("Global rank."),
         "of": Column.text("`stream` or `class`."),
         "first": Column.text(
@@ -373,11 +368,6 @@ def stream_pairs_per_rank(trace: RankTrace) -> pd.DataFrame:
         both = pair_times(list(held.values()), trace.window.start_ns, trace.window.end_ns)
         tables.append(_pairs(of, both, list(held)))
     return under_each_other(tables)
-
-
-def stream_pairs_across(parts: Mapping[int, pd.DataFrame]) -> StreamPairs:
-    """The ranks' rows under each other."""
-    return StreamPairs(stack(parts, tuple(StreamPairs.columns)))
 
 
 def _pairs(of: str, both: np.ndarray, names: list[str]) -> pd.DataFrame:

@@ -1,13 +1,13 @@
 """Each rank's GPU time: compute, exposed communication, exposed copies, idle; overlap."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from traceanalyzer import kinds
-from traceanalyzer.analyses.base import Result, is_true, percent, stack
+from traceanalyzer.analyses.base import Result, is_true, percent
 from traceanalyzer.analyses.grouping import once_a_trace
 from traceanalyzer.analyses.time.intervals import EMPTY, Intervals, of_rows, union, unions
 from traceanalyzer.kinds import KINDS
@@ -71,10 +71,10 @@ DEFINITIONS: Mapping[str, Column] = {
 class Breakdown(Result):
     """One row for each rank; compute, exposed communication, exposed copy, unknown and idle add up to the window."""
 
-    title: ClassVar[str] = "GPU time of each rank's window by kind"
-    keys: ClassVar[tuple[str, ...]] = ("rank",)
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {"rank": Column.ident("Global rank."), **DEFINITIONS}
+    title = "GPU time of each rank's window by kind"
+    keys = ("rank",)
+    is_of_one_run = True
+    columns = {"rank": Column.ident("Global rank."), **DEFINITIONS}
 
     def _derived(self, table: pd.DataFrame) -> pd.DataFrame:
         return with_overlap(table)
@@ -86,11 +86,6 @@ def breakdown_per_rank(trace: RankTrace) -> pd.DataFrame:
         return pd.DataFrame()
     parts = split(trace, trace.window.starts, trace.window.ends)
     return table_of({name: [int(times.sum())] for name, times in parts.items()})
-
-
-def breakdown_across(parts: Mapping[int, pd.DataFrame]) -> Breakdown:
-    """The ranks' rows under each other."""
-    return Breakdown(stack(parts, tuple(DEFINITIONS)))
 
 
 def split(trace: RankTrace, starts: np.ndarray, ends: np.ndarray) -> dict[str, np.ndarray]:
@@ -180,10 +175,11 @@ _OVERLAP_DOUBTFUL = ("comm_with_compute_ns", "copy_ns", "copy_with_compute_ns", 
 class Overlap(Result):
     """One row for each rank."""
 
-    title: ClassVar[str] = "Overlap"
-    keys: ClassVar[tuple[str, ...]] = ("rank",)
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Overlap"
+    keys = ("rank",)
+    stored = ("hidden_copy_ns", "opaque_ns")
+    is_of_one_run = True
+    columns = {
         "rank": Column.ident("Global rank."),
         "comm_ns": Column.time("Time in which communication runs: |∪comm|.", is_secondary=True, better=Better.LESS),
         "comm_with_compute_ns": Column.time("Time in which communication and compute both run."),
@@ -227,11 +223,6 @@ def overlap_per_rank(trace: RankTrace) -> pd.DataFrame:
         "hidden_copy_ns": (copy & (compute | comm)).total_ns,
     }
     return table_of({name: [time_ns] for name, time_ns in row.items()})
-
-
-def overlap_across(parts: Mapping[int, pd.DataFrame]) -> Overlap:
-    """The ranks' rows under each other."""
-    return Overlap(stack(parts, (*Overlap.columns, "hidden_copy_ns", "opaque_ns")))
 
 
 # All ranks' times one rank's after the other's on one axis, so that intervals of all are worked out in one go.

@@ -1,12 +1,11 @@
 """How busy each rank's GPU is over time, and its longest gaps."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, percent, stack
+from traceanalyzer.analyses.base import Result, percent
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.intervals import Intervals, bins_of, busy
 from traceanalyzer.analyses.time.steps import step_numbers
@@ -24,9 +23,9 @@ BINS = 60
 class GpuUtilization(Result):
     """One row for each rank and stretch, in order of time; the parts add up to the stretch."""
 
-    title: ClassVar[str] = "GPU utilisation over time"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "bin")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "GPU utilisation over time"
+    keys = ("rank", "bin")
+    columns = {
         "rank": Column.ident("Global rank."),
         "bin": Column.ident("Position of the stretch."),
         "start_ns": Column.moment("Its start."),
@@ -59,11 +58,6 @@ def gpu_utilization_per_rank(trace: RankTrace, bins: int = BINS) -> pd.DataFrame
     return table_of(columns)
 
 
-def gpu_utilization_across(parts: Mapping[int, pd.DataFrame]) -> GpuUtilization:
-    """The ranks' rows under each other."""
-    return GpuUtilization(stack(parts, tuple(GpuUtilization.columns)))
-
-
 # The longest stretches in which nothing runs on each rank's GPU, and what stands on both sides.
 
 
@@ -74,9 +68,10 @@ MOST = 50
 class GpuGaps(Result):
     """One row for each gap, longest first within a rank; `min_gap_ns` and `most_gaps` limit how many."""
 
-    title: ClassVar[str] = "Longest GPU gaps"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "start_ns")
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Longest GPU gaps"
+    keys = ("rank", "start_ns")
+    stored = ("window_ns",)
+    columns = {
         "rank": Column.ident("Global rank."),
         "start_ns": Column.moment("End of the last GPU operation before the gap, or the window's begin."),
         "gap_ns": Column.time("Length: to the start of the next operation, or the window's end."),
@@ -118,11 +113,6 @@ def gpu_gaps_per_rank(trace: RankTrace, min_gap_ns: int = SHORTEST_NS, most_gaps
         }
     )
     return with_columns(table, step=step_numbers(trace, after), **_launches(trace, after, starts))
-
-
-def gpu_gaps_across(parts: Mapping[int, pd.DataFrame]) -> GpuGaps:
-    """The ranks' rows under each other."""
-    return GpuGaps(stack(parts, (*GpuGaps.columns, "window_ns")))
 
 
 def _ending_at(ops: pd.DataFrame, times: np.ndarray) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import ClassVar
 
 import pandas as pd
 
@@ -26,10 +25,10 @@ _SUMMED = ("window_ns", *time_breakdown.PARTS, "comm_ns", "fused_ns")
 class Headline(Result):
     """One row for each rank, over the steps that are complete on every rank that has steps."""
 
-    title: ClassVar[str] = "Headline figures"
-    keys: ClassVar[tuple[str, ...]] = ("rank",)
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Headline figures"
+    keys = ("rank",)
+    is_of_one_run = True
+    columns = {
         "rank": Column.ident("Global rank."),
         "basis": Column.text(
             "What the row is of: complete steps that all ranks share; without any, what is looked at.",
@@ -114,9 +113,9 @@ OF_RUN, OF_EVENTS = "run.json: whole run", "[memory] events of the capture"
 class Balance(Result):
     """One row for each of the headline's times, and for peak memory where it is known of every rank."""
 
-    title: ClassVar[str] = "Balance across ranks"
-    keys: ClassVar[tuple[str, ...]] = ("figure",)
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Balance across ranks"
+    keys = ("figure",)
+    columns = {
         "figure": Column.text(
             "What is compared: a column of the headline, or the most memory that PyTorch's allocator had given "
             "out (allocated), and held (reserved), at once.",

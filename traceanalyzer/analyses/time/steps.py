@@ -1,12 +1,11 @@
 """What each training step of each rank consists of, and what belongs to no step."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from traceanalyzer.analyses.base import Result, all_known, is_true, stack
+from traceanalyzer.analyses.base import Result, all_known, is_true
 from traceanalyzer.analyses.grouping import once_of_tables
 from traceanalyzer.analyses.time import breakdown
 from traceanalyzer.analyses.time.intervals import Intervals
@@ -19,10 +18,10 @@ from traceanalyzer.model.tables import array_of, columns_of, known_of, picked, r
 class Steps(Result):
     """One row for each rank and step, and one for the operations of no step (`step` absent)."""
 
-    title: ClassVar[str] = "Steps"
-    keys: ClassVar[tuple[str, ...]] = ("rank", "step")
-    is_of_one_run: ClassVar[bool] = True
-    columns: ClassVar[Mapping[str, Column]] = {
+    title = "Steps"
+    keys = ("rank", "step")
+    is_of_one_run = True
+    columns = {
         "rank": Column.ident("Global rank."),
         "step": Column.ident("Number in the step's name, else its position; absent for operations of no step."),
         "name": Column.text("The range that marks the step on the host.", written=Written.KERNEL),
@@ -91,11 +90,6 @@ def per_rank(trace: RankTrace) -> pd.DataFrame:
         columns[name] = pd.arrays.BooleanArray(columns[name], np.zeros(len(rows), dtype=bool))
     is_whole = trace.window.steps is None and len(trace.gpu_ops) > 0
     return table_of(_with_no_step(columns, owned) if is_whole else columns)
-
-
-def across(parts: Mapping[int, pd.DataFrame]) -> Steps:
-    """The ranks' steps under each other."""
-    return Steps(stack(parts, tuple(Steps.columns)))
 
 
 def is_complete(steps: pd.DataFrame) -> np.ndarray:
