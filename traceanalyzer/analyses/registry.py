@@ -1,9 +1,9 @@
 """Every analysis, and what they share.
 
-An analysis is `across(parts, …) -> Result`, where `parts` maps each rank to its small table (`Result.of_ranks` where that
-only puts them under each other), and usually `per_rank(trace, …) -> table`. Further parameters name what it needs: of `per_rank` other analyses'
-tables of the same rank or what is `SHARED`, of `across` other analyses' Results. Thresholds are keyword arguments
-with defaults.
+An analysis is `across(parts, …) -> Result`, where `parts` maps each rank to its small table, and usually
+`per_rank(trace, …) -> table`. `Result.of_ranks` stands for `across` where that only puts the tables under each other.
+Further parameters name what is needed: of `per_rank` other analyses' tables of the same rank or what is `SHARED`, of
+`across` other analyses' Results. Thresholds are keyword arguments with defaults.
 """
 
 import inspect
